@@ -1,0 +1,77 @@
+/* arena.c - see arena.h. */
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_BYTES = 64 * 1024, ALIGNMENT = 16 };
+
+struct arena_chunk {
+    struct arena_chunk *older;
+    size_t capacity;
+    _Alignas(ALIGNMENT) unsigned char bytes[];
+};
+
+void *xmalloc(size_t bytes)
+{
+    return xrealloc(NULL, bytes);
+}
+
+void *xrealloc(void *ptr, size_t bytes)
+{
+    void *grown = realloc(ptr, bytes ? bytes : 1);
+    if (!grown) {
+        fprintf(stderr, "shardplan: out of host memory (%zu bytes asked)\n", bytes);
+        abort();
+    }
+    return grown;
+}
+
+void *arena_alloc(struct arena *arena, size_t bytes)
+{
+    const size_t rounded = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    if (!arena->chunk || arena->chunk->capacity - arena->used < rounded) {
+        const size_t capacity = rounded > CHUNK_BYTES ? rounded : CHUNK_BYTES;
+        struct arena_chunk *chunk = xmalloc(sizeof *chunk + capacity);
+        chunk->older = arena->chunk;
+        chunk->capacity = capacity;
+        arena->chunk = chunk;
+        arena->used = 0;
+    }
+    void *lent = arena->chunk->bytes + arena->used;
+    arena->used += rounded;
+    return memset(lent, 0, rounded);
+}
+
+char *arena_printf(struct arena *arena, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    const int length = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    char *text = arena_alloc(arena, (size_t)length + 1);
+    vsnprintf(text, (size_t)length + 1, fmt, again);
+    va_end(again);
+    return text;
+}
+
+char *arena_strdup(struct arena *arena, const char *text)
+{
+    const size_t bytes = strlen(text) + 1;
+    return memcpy(arena_alloc(arena, bytes), text, bytes);
+}
+
+void arena_free(struct arena *arena)
+{
+    struct arena_chunk *chunk = arena->chunk;
+    while (chunk) {
+        struct arena_chunk *older = chunk->older;
+        free(chunk);
+        chunk = older;
+    }
+    *arena = (struct arena){0};
+}

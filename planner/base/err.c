@@ -1,0 +1,48 @@
+/* err.c - see err.h. */
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum err_code err_set(struct err *err, enum err_code code, const char *fmt, ...)
+{
+    if (!err || err->code != ERR_OK)
+        return err ? err->code : code;
+
+    va_list args;
+    va_start(args, fmt);
+    err->code = code;
+    vsnprintf(err->text, sizeof err->text, fmt, args);
+    va_end(args);
+    return code;
+}
+
+enum err_code err_context(struct err *err, const char *fmt, ...)
+{
+    if (!err)
+        return ERR_INTERNAL;
+
+    char context[sizeof err->text];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(context, sizeof context, fmt, args);
+    va_end(args);
+
+    /* What does not fit is cut from the end: the context names the place, which matters more. */
+    char joined[2 * sizeof err->text + 2];
+    snprintf(joined, sizeof joined, "%s: %s", context, err->text);
+    memcpy(err->text, joined, sizeof err->text - 1);
+    err->text[sizeof err->text - 1] = '\0';
+    return err->code;
+}
+
+const char *err_name(enum err_code code)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        ERR_MAP(X)
+#undef X
+    };
+    return names[code];
+}
