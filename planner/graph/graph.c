@@ -1,0 +1,269 @@
+/* graph.c - see graph.h. */
+#include "graph/graph.h"
+
+#include <fnmatch.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct graph *graph_new(enum dtype compute, const char *frozen)
+{
+    struct graph *graph = xmalloc(sizeof *graph);
+    *graph = (struct graph){
+        .compute = compute,
+        .loss = GRAPH_NONE,
+        .current_module = GRAPH_NONE,
+        .frozen = frozen,
+    };
+    return graph;
+}
+
+void graph_free(struct graph *graph)
+{
+    if (!graph)
+        return;
+    free(graph->storages);
+    free(graph->tensors);
+    free(graph->ops);
+    free(graph->items);
+    free(graph->params);
+    free(graph->modules);
+    arena_free(&graph->arena);
+    free(graph);
+}
+
+static uint32_t add_storage(struct graph *graph, enum storage_kind kind, uint32_t index,
+                            enum aten aten, enum dtype dtype, struct shape shape)
+{
+    ARRAY_GROW(graph->storages, graph->storage_count, graph->storage_cap);
+    graph->storages[graph->storage_count] = (struct graph_storage){
+        .bytes = shape_bytes(&shape, dtype),
+        .index = index,
+        .aten = (uint16_t)aten,
+        .kind = (uint8_t)kind,
+        .dtype = (uint8_t)dtype,
+        .before = GRAPH_NONE,
+        .shape = shape,
+    };
+    return graph->storage_count++;
+}
+
+static uint32_t add_tensor(struct graph *graph, uint32_t storage, enum dtype dtype,
+                           struct shape shape)
+{
+    ARRAY_GROW(graph->tensors, graph->tensor_count, graph->tensor_cap);
+    graph->tensors[graph->tensor_count] = (struct graph_tensor){
+        .storage = storage,
+        .root = graph->tensor_count,
+        .shape = shape,
+        .dtype = (uint8_t)dtype,
+    };
+    return graph->tensor_count++;
+}
+
+static void add_item(struct graph *graph, enum item_kind kind, uint32_t arg)
+{
+    ARRAY_GROW(graph->items, graph->item_count, graph->item_cap);
+    graph->items[graph->item_count++] =
+        (struct graph_item){.kind = kind & 0xfU, .arg = arg & 0xfffffffU};
+}
+
+static bool is_frozen(const char *patterns, const char *name)
+{
+    char pattern[128];
+    while (patterns && *patterns) {
+        const size_t length = strcspn(patterns, ",");
+        snprintf(pattern, sizeof pattern, "%.*s", (int)length, patterns);
+        if (fnmatch(pattern, name, 0) == 0)
+            return true;
+        patterns += length + (patterns[length] == ',');
+    }
+    return false;
+}
+
+uint32_t graph_param(struct graph *graph, struct shape shape, const char *fmt, ...)
+{
+    char name[160];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+
+    const uint32_t storage =
+        add_storage(graph, STORAGE_PARAM, graph->param_count, ATEN_EMPTY, graph->compute, shape);
+    const uint32_t tensor = add_tensor(graph, storage, graph->compute, shape);
+    const bool trainable = !is_frozen(graph->frozen, name);
+    graph->tensors[tensor].requires_grad = trainable;
+    ARRAY_GROW(graph->params, graph->param_count, graph->param_cap);
+    graph->params[graph->param_count++] = (struct graph_param){
+        .name = arena_strdup(&graph->arena, name),
+        .shape = shape,
+        .tensor = tensor,
+        .module = graph->current_module,
+        .trainable = trainable,
+    };
+    return tensor;
+}
+
+uint32_t graph_input(struct graph *graph, enum dtype dtype, struct shape shape)
+{
+    const uint32_t storage =
+        add_storage(graph, STORAGE_INPUT, graph->input_count++, ATEN_NONE, dtype, shape);
+    return add_tensor(graph, storage, dtype, shape);
+}
+
+uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape)
+{
+    const uint32_t storage =
+        add_storage(graph, STORAGE_BUFFER, graph->buffer_count++, ATEN_NONE, dtype, shape);
+    return add_tensor(graph, storage, dtype, shape);
+}
+
+uint32_t graph_op_new(struct graph *graph, int kind)
+{
+    ARRAY_GROW(graph->ops, graph->op_count, graph->op_cap);
+    graph->ops[graph->op_count] = (struct graph_op){.kind = (uint16_t)kind};
+    return graph->op_count++;
+}
+
+uint32_t graph_op_birth(struct graph *graph, uint32_t op, enum aten aten, enum dtype dtype,
+                        struct shape shape)
+{
+    const uint32_t storage = add_storage(graph, STORAGE_ACTIVATION, op, aten, dtype, shape);
+    const uint32_t tensor = add_tensor(graph, storage, dtype, shape);
+    struct graph_op *o = &graph->ops[op];
+    o->out[o->outs++] = tensor;
+    return tensor;
+}
+
+static bool is_differentiable(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16 ||
+           dtype == DTYPE_COMPLEX64;
+}
+
+void graph_op_done(struct graph *graph, uint32_t op)
+{
+    struct graph_op *o = &graph->ops[op];
+    for (uint32_t i = 0; i < o->ins; i++)
+        if (o->in[i] != GRAPH_NONE && graph->tensors[o->in[i]].requires_grad)
+            o->requires_grad = true;
+    if (!is_differentiable((enum dtype)graph->tensors[o->out[0]].dtype))
+        o->requires_grad = false;
+    for (uint32_t i = 0; i < o->outs && o->requires_grad; i++) {
+        struct graph_tensor *out = &graph->tensors[o->out[i]];
+        out->requires_grad = i + o->hidden < o->outs && is_differentiable((enum dtype)out->dtype);
+    }
+    add_item(graph, ITEM_OP, op);
+}
+
+uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)
+{
+    const struct graph_tensor base = graph->tensors[tensor];
+    const uint32_t view = add_tensor(graph, base.storage, (enum dtype)base.dtype, shape);
+    struct graph_tensor *t = &graph->tensors[view];
+    t->root = base.root;
+    t->offset = base.offset;
+    t->pitch = base.pitch;
+    t->requires_grad = base.requires_grad;
+    return view;
+}
+
+uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype,
+                          struct shape shape)
+{
+    const uint32_t view = graph_view(graph, tensor, shape);
+    graph->tensors[view].dtype = (uint8_t)dtype;
+    return view;
+}
+
+void graph_drop(struct graph *graph, uint32_t tensor)
+{
+    add_item(graph, ITEM_DROP, tensor);
+}
+
+void graph_rebind(struct graph *graph, uint32_t tensor, uint32_t next)
+{
+    graph->storages[graph->tensors[tensor].storage].renamed = true;
+    graph->storages[graph->tensors[next].storage].before = graph->tensors[tensor].storage;
+    graph_drop(graph, tensor);
+}
+
+uint32_t graph_module(struct graph *graph, enum module_role role, const char *fmt, ...)
+{
+    char name[96];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+    ARRAY_GROW(graph->modules, graph->module_count, graph->module_cap);
+    graph->modules[graph->module_count] = (struct graph_module){
+        .name = arena_strdup(&graph->arena, name),
+        .role = role,
+        .output = GRAPH_NONE,
+    };
+    graph->current_module = graph->module_count;
+    return graph->module_count++;
+}
+
+void graph_also_input(struct graph *graph, uint32_t module, uint32_t input)
+{
+    struct graph_module *m = &graph->modules[module];
+    if (m->inputs < sizeof m->input / sizeof m->input[0])
+        m->input[m->inputs++] = input;
+}
+
+void graph_enter(struct graph *graph, uint32_t module, uint32_t input)
+{
+    graph_also_input(graph, module, input);
+    add_item(graph, ITEM_ENTER, module);
+}
+
+void graph_exit(struct graph *graph, uint32_t module, uint32_t output)
+{
+    graph->modules[module].output = output;
+    graph->current_module = GRAPH_NONE;
+    add_item(graph, ITEM_EXIT, module);
+}
+
+void graph_mark(struct graph *graph, enum graph_mark mark)
+{
+    add_item(graph, ITEM_MARK, mark);
+}
+
+/* Lists params [first, end), all inside the module whose path is the first `length` characters of
+ * their names; returns the next free place of `order`. */
+static uint32_t list_module(const struct graph *graph, uint32_t first, uint32_t end, size_t length,
+                            uint32_t *order, uint32_t next)
+{
+    for (uint32_t i = first, stop; i < end; i = stop) {
+        const char *name = graph->params[i].name, *dot = strchr(name + length, '.');
+        stop = i + 1;
+        if (!dot)
+            continue;
+        const size_t child = (size_t)(dot - name) + 1;
+        while (stop < end && strncmp(graph->params[stop].name, name, child) == 0)
+            stop++;
+        next = list_module(graph, i, stop, child, order, next);
+    }
+    for (uint32_t i = first; i < end; i++)
+        if (!strchr(graph->params[i].name + length, '.'))
+            order[next++] = i;
+    return next;
+}
+
+void graph_list_groups(struct graph *graph)
+{
+    uint32_t *order = arena_alloc(&graph->arena, (graph->param_count + 1) * sizeof *order);
+    list_module(graph, 0, graph->param_count, 0, order, 0);
+    graph->group_order = order;
+}
+
+uint64_t graph_parameter_elements(const struct graph *graph)
+{
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < graph->param_count; i++)
+        elements += shape_elements(&graph->params[i].shape);
+    return elements;
+}

@@ -1,0 +1,167 @@
+/* graph.h - one forward pass, as the host code of a training script runs it.
+ *
+ * A graph is a script: ops in the order Python calls them, the places where Python lets go of a
+ * tensor ("drop"), and the borders of modules. Tensors are views of storages; only storages take
+ * memory. Nothing here knows of sharding, and nothing of backward: the tape (tape.h) runs the
+ * script as eager autograd would and finds out what is saved, when it dies and what backward does.
+ *
+ *     x = embedding(tokens)          enter(block 0)
+ *     for block in blocks:    ->     y = rms_norm(x) ; q = linear(y) ; ... ; drop(y) ; ...
+ *         x = block(x)               exit(block 0)
+ *
+ * Letters used for shapes: b sequences, s tokens a sequence, t = b*s tokens, h hidden size,
+ * a heads, k key/value heads, d head size, f feed-forward size, v vocabulary. */
+#ifndef SHARDPLAN_GRAPH_H
+#define SHARDPLAN_GRAPH_H
+
+#include "base/arena.h"
+#include "base/aten.h"
+#include "base/kernel.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GRAPH_NONE UINT32_MAX
+enum { GRAPH_OPERANDS = 5, GRAPH_OUTPUTS = 5 };
+
+enum storage_kind {                     /* who owns the bytes */
+                    STORAGE_ACTIVATION, /* born in this pass, counted by references */
+                    STORAGE_PARAM,  /* the unsharded copy of a parameter: comes and goes with its
+                                       FSDP unit */
+                    STORAGE_INPUT,  /* the batch: there before the step and after it */
+                    STORAGE_BUFFER, /* a module's buffer (RoPE table): likewise */
+};
+
+struct graph_storage {
+    uint64_t bytes;
+    uint32_t index; /* of the param, input or buffer; of the op that births it otherwise */
+    uint16_t aten;  /* name of the call that returns it first */
+    uint8_t kind;   /* enum storage_kind */
+    uint8_t dtype;
+    bool renamed;   /* its Python name goes to another storage, */
+    uint32_t before; /* whose `before` it is; GRAPH_NONE: none */
+    struct shape shape; /* at birth */
+};
+
+struct graph_tensor { /* a view of a storage */
+    uint32_t storage;
+    uint32_t root;   /* the tensor whose gradient is this one's: itself, or what it views */
+    uint32_t offset; /* elements from the start of the storage to the first element */
+    uint32_t pitch;  /* elements between rows of a chunk of a wider tensor; 0: contiguous */
+    struct shape shape;
+    uint8_t dtype;
+    bool requires_grad;
+};
+
+struct graph_op {
+    uint16_t kind; /* enum op_kind, ops.h */
+    uint8_t ins, outs;
+    uint8_t hidden;     /* the last `hidden` outputs are never Python's: saved or gone at once */
+    bool requires_grad; /* becomes a node of the autograd graph */
+    uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
+    uint32_t out[GRAPH_OUTPUTS];
+    struct kernel_attr attr;
+};
+
+enum item_kind { ITEM_OP, ITEM_DROP, ITEM_ENTER, ITEM_EXIT, ITEM_MARK };
+struct graph_item {
+    uint32_t kind : 4; /* enum item_kind */
+    uint32_t arg : 28; /* op, tensor, module or enum graph_mark */
+};
+
+enum graph_mark {
+    MARK_ROOT_EXIT, /* the root module's forward returns here */
+    MARK_LOGITS,    /* the logits exist */
+    MARK_LOSS,      /* the loss exists: the forward pass ends */
+};
+
+struct graph_param {
+    const char *name; /* as the module tree spells it, "layers.0.attention.wq.weight" */
+    struct shape shape;
+    uint32_t tensor;
+    uint32_t module; /* innermost module of `modules` that holds it, or GRAPH_NONE: the root's */
+    bool trainable;
+};
+
+/* Modules that a sharding strategy may wrap: embeddings, blocks, final norm, head. */
+enum module_role { ROLE_EMBEDDING, ROLE_BLOCK, ROLE_NORM, ROLE_HEAD, ROLE_OTHER };
+struct graph_module {
+    const char *name; /* "layers.0" */
+    enum module_role role;
+    uint32_t input[6]; /* tensors its forward is called with; count in `inputs` */
+    uint32_t inputs;
+    uint32_t output; /* the tensor that its forward returns */
+};
+
+struct graph {
+    struct arena arena; /* owns everything below */
+    struct graph_storage *storages;
+    struct graph_tensor *tensors;
+    struct graph_op *ops;
+    struct graph_item *items;
+    struct graph_param *params;
+    struct graph_module *modules;
+    uint32_t storage_count, tensor_count, op_count, item_count, param_count, module_count;
+    uint32_t storage_cap, tensor_cap, op_cap, item_cap, param_cap, module_cap;
+    uint32_t input_count, buffer_count;
+    /* (params) their indices in the order in which fully_shard lists them: by modules, children
+     * before the module's own. `params` is in the order of named_parameters(), where a module's own
+     * come first; that differs where a module has both. NULL before graph_list_groups. */
+    const uint32_t *group_order;
+    uint32_t loss;           /* the tensor backward starts from */
+    enum dtype compute;      /* dtype of unsharded parameters and activations */
+    uint32_t current_module; /* while building: where new params belong */
+    const char *frozen;
+};
+
+/* An empty graph. `frozen` is a comma-separated list of glob patterns (fnmatch): parameters whose
+ * names match need no gradient. Lent until graph_free; NULL: none. */
+struct graph *graph_new(enum dtype compute, const char *frozen);
+void graph_free(struct graph *graph); /* NULL is allowed */
+
+/* A parameter of the current module, in registration order; returns its tensor. */
+uint32_t graph_param(struct graph *graph, struct shape shape, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A batch input or a module buffer that exists before the step; returns its tensor. */
+uint32_t graph_input(struct graph *graph, enum dtype dtype, struct shape shape);
+uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape);
+
+/* Adds an op with no operands yet; returns its index. Used by the constructors in ops.c. */
+uint32_t graph_op_new(struct graph *graph, int kind);
+/* A new storage born by `op`, as its next output; returns its tensor. */
+uint32_t graph_op_birth(struct graph *graph, uint32_t op, enum aten aten, enum dtype dtype,
+                        struct shape shape);
+/* Closes the op: decides whether it needs a gradient and puts it in the script. */
+void graph_op_done(struct graph *graph, uint32_t op);
+
+/* Another shape over the same storage: no memory, and the same gradient. */
+uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape);
+
+/* The same bytes as another dtype of the same total size (view_as_complex and back). */
+uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype,
+                          struct shape shape);
+
+/* Python's last reference to the tensor's storage goes away here. */
+void graph_drop(struct graph *graph, uint32_t tensor);
+
+/* The same where the Python name of `tensor` is given to `next`: should an exception end the
+ * function before, `tensor` dies in the order in which the name does. */
+void graph_rebind(struct graph *graph, uint32_t tensor, uint32_t next);
+
+/* Declares a module (returns its index): parameters declared from here to its exit are its own.
+ * Then its borders in the script. */
+uint32_t graph_module(struct graph *graph, enum module_role role, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void graph_enter(struct graph *graph, uint32_t module, uint32_t input);
+void graph_also_input(struct graph *graph, uint32_t module, uint32_t input);
+void graph_exit(struct graph *graph, uint32_t module, uint32_t output);
+void graph_mark(struct graph *graph, enum graph_mark mark);
+
+/* Once all parameters are declared: fills group_order. */
+void graph_list_groups(struct graph *graph);
+
+/* Elements of all parameters, each counted once. */
+uint64_t graph_parameter_elements(const struct graph *graph);
+
+#endif

@@ -1,0 +1,80 @@
+/* stream.h - what one micro-batch does on the compute stream, forward and backward.
+ *
+ * The tape's result and the lowerings' input: births and deaths of buffers and kernels between
+ * them, in host order, with the places where a sharding strategy hooks in. It depends on the
+ * model and the batch and on nothing that a strategy chooses, so one stream serves every
+ * strategy, world size and micro-batch.
+ *
+ *     PRE_FORWARD root | embedding | PRE_FORWARD block 0 | ... | POST_FORWARD block 0 | ... | loss
+ *     ... | PRE_BACKWARD block 0 | ... | GRAD p ... | POST_BACKWARD block 0 | ... | FINAL */
+#ifndef SHARDPLAN_STREAM_H
+#define SHARDPLAN_STREAM_H
+
+#include "graph/graph.h"
+
+enum step_kind {
+    STEP_BIRTH,         /* arg: buffer */
+    STEP_DEATH,         /* arg: buffer */
+    STEP_KERNEL,        /* arg: kernel */
+    STEP_GRAD,          /* arg: index into grads: a parameter's gradient is complete */
+    STEP_PRE_FORWARD,   /* arg: module, MODULE_ROOT for the root */
+    STEP_POST_FORWARD,  /* likewise */
+    STEP_PRE_BACKWARD,  /* likewise: the gradient of the module's output is there */
+    STEP_POST_BACKWARD, /* likewise: the module's gradients are all accumulated. Not emitted for a
+                           module whose inputs need no gradient: FINAL does its work */
+    STEP_FINAL,         /* autograd's final callback */
+    STEP_MARK,          /* arg: enum stream_mark */
+};
+
+enum { MODULE_ROOT = 0x0ffffff };
+
+enum stream_mark { /* the marks of data/truth: bytes live here are reported */
+                   STREAM_AFTER_LOGITS,
+                   STREAM_AFTER_FORWARD,
+                   STREAM_BACKWARD_BLOCKS, /* before the first block's pre-backward */
+                   STREAM_AFTER_BACKWARD,
+};
+
+struct stream_step {
+    uint32_t kind : 4;
+    uint32_t arg : 28;
+};
+
+struct stream_grad {
+    uint32_t param;
+    uint32_t buffer; /* the gradient, d·w elements in the compute dtype */
+};
+
+struct stream {
+    struct stream_step *steps;
+    struct buffer *buffers;
+    struct kernel *kernels;
+    struct operand *operands;
+    struct stream_grad *grads;
+    uint32_t step_count, buffer_count, kernel_count, operand_count, grad_count;
+    uint32_t step_cap, buffer_cap, kernel_cap, operand_cap, grad_cap;
+    uint32_t final_step; /* index of STEP_FINAL */
+};
+
+void stream_free(struct stream *stream); /* NULL is allowed */
+
+/* ---- the same with stretches between hooks summed up ---- */
+
+struct stream_span { /* relative to the live bytes before it; never below zero at its highest */
+    int64_t net, highest;                 /* requested bytes */
+    int64_t net_rounded, highest_rounded; /* each buffer rounded up to 512 */
+    uint32_t events;
+};
+
+struct stream_summary {
+    struct stream_step *hooks; /* every step that is not a birth, death or kernel */
+    struct stream_span *spans; /* (hook_count + 1): before each hook, and after the last */
+    struct stream_grad *grads; /* as in the stream */
+    uint32_t hook_count;
+};
+
+/* Sums up a stream (lent). The caller owns the result: stream_summary_free. */
+struct stream_summary *stream_summarize(const struct stream *stream);
+void stream_summary_free(struct stream_summary *summary); /* NULL is allowed */
+
+#endif
