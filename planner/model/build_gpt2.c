@@ -1,0 +1,100 @@
+/* build_gpt2.c - GPT-2 as nanoGPT writes it, without dropout: learned positions, one c_attn, tanh
+ * GELU as one op, biases everywhere but in the head, the head usually tied. */
+#include "model/build.h"
+
+#include <stdio.h>
+
+struct gpt2_block {
+    struct norm ln_1, ln_2;
+    struct linear c_attn, c_proj, c_fc, m_proj;
+};
+
+static struct gpt2_block declare_block(struct graph *graph, const struct model_config *c,
+                                       const char *prefix)
+{
+    struct gpt2_block block;
+    block.ln_1 = build_norm(graph, prefix, ".ln_1", c->hidden, true);
+    block.ln_2 = build_norm(graph, prefix, ".ln_2", c->hidden, true);
+    block.c_attn = build_linear(graph, prefix, ".attn.c_attn", 3 * c->hidden, c->hidden, true);
+    block.c_proj = build_linear(graph, prefix, ".attn.c_proj", c->hidden, c->hidden, true);
+    block.c_fc = build_linear(graph, prefix, ".mlp.c_fc", c->ffn, c->hidden, true);
+    block.m_proj = build_linear(graph, prefix, ".mlp.c_proj", c->hidden, c->ffn, true);
+    return block;
+}
+
+static uint32_t attention(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct gpt2_block *block, uint32_t y)
+{
+    const struct shape heads = SHAPE(job->batch, job->seq, c->heads, c->head_dim);
+    const uint32_t qkv = apply_linear(graph, y, block->c_attn);
+    uint32_t part[3];
+    op_chunk(graph, qkv, 3, part);
+    const uint32_t o =
+        op_attention(graph, graph_view(graph, part[0], heads), graph_view(graph, part[1], heads),
+                     graph_view(graph, part[2], heads), true);
+    const uint32_t out = apply_linear(
+        graph, graph_view(graph, o, SHAPE(job->batch, job->seq, c->hidden)), block->c_proj);
+    graph_drop(graph, y);
+    graph_drop(graph, qkv);
+    graph_drop(graph, o);
+    return out;
+}
+
+static uint32_t run_block(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct gpt2_block *block, uint32_t x)
+{
+    const uint32_t y1 = apply_norm(graph, x, block->ln_1);
+    const uint32_t attended = attention(graph, c, job, block, y1);
+    const uint32_t h = op_add(graph, x, attended);
+    graph_drop(graph, attended);
+
+    const uint32_t y2 = apply_norm(graph, h, block->ln_2);
+    const uint32_t fc = apply_linear(graph, y2, block->c_fc);
+    graph_drop(graph, y2);
+    const uint32_t gelu = op_unary(graph, OP_GELU, fc);
+    graph_drop(graph, fc);
+    const uint32_t fed = apply_linear(graph, gelu, block->m_proj);
+    graph_drop(graph, gelu);
+    const uint32_t z = op_add(graph, h, fed);
+    graph_drop(graph, fed);
+    graph_drop(graph, h);
+    return z;
+}
+
+void build_gpt2(struct graph *graph, const struct model_config *c, const struct model_job *job)
+{
+    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
+    const uint32_t targets = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
+    const uint32_t wte = graph_param(graph, SHAPE(c->vocab, c->hidden), "wte.weight");
+    const uint32_t wpe = graph_param(graph, SHAPE(c->max_positions, c->hidden), "wpe.weight");
+
+    const uint32_t token = op_embedding(graph, tokens, wte);
+    const uint32_t positions = op_arange(graph, job->seq);
+    const uint32_t position = op_embedding(graph, positions, wpe);
+    uint32_t x = op_add(graph, token, position);
+    graph_drop(graph, token);
+    graph_drop(graph, position);
+    graph_drop(graph, positions);
+
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const uint32_t module = graph_module(graph, ROLE_BLOCK, "h.%u", i);
+        const struct gpt2_block block = declare_block(graph, c, graph->modules[module].name);
+        graph_enter(graph, module, x);
+        const uint32_t z = run_block(graph, c, job, &block, x);
+        graph_exit(graph, module, z);
+        graph_drop(graph, x);
+        x = z;
+    }
+
+    const struct norm final = build_norm(graph, "", "ln_f", c->hidden, true);
+    const uint32_t normed = apply_norm(graph, x, final);
+    struct linear head = {wte, GRAPH_NONE};
+    if (!c->tied)
+        head = build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
+    const uint32_t logits = apply_linear(graph, normed, head);
+    graph_drop(graph, normed);
+    graph_drop(graph, x);
+    graph_mark(graph, MARK_ROOT_EXIT);
+    graph_mark(graph, MARK_LOGITS);
+    build_loss(graph, logits, targets);
+}

@@ -1,0 +1,224 @@
+/* build_hf.c - see build_hf.h. */
+#include "model/build_hf.h"
+
+#include <string.h>
+
+static uint32_t free_op(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
+                        uint32_t x)
+{
+    return op_no_grad(graph, aten, dtype, shape, 1, &x);
+}
+
+uint32_t hf_positions(struct graph *graph, const struct model_job *job)
+{
+    const uint32_t range = op_arange(graph, job->seq);
+    const uint32_t positions = free_op(graph, ATEN_ADD, DTYPE_INT64, SHAPE(job->seq), range);
+    graph_drop(graph, range);
+    return positions;
+}
+
+void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t positions)
+{
+    const uint32_t b = job->batch, s = job->seq;
+    const uint32_t before = free_op(graph, ATEN_SUB, DTYPE_INT64, SHAPE(b, 1), positions);
+    const uint32_t joined = op_no_grad(graph, ATEN_CAT, DTYPE_INT64, SHAPE(b, s + 1), 2,
+                                       (uint32_t[]){before, positions});
+    const uint32_t steps = free_op(graph, ATEN_SUB, DTYPE_INT64, SHAPE(b, s), joined);
+    graph_drop(graph, joined);
+    const uint32_t jumps = free_op(graph, ATEN_NE, DTYPE_BOOL, SHAPE(b, s), steps);
+    const uint32_t sequence = free_op(graph, ATEN_CUMSUM, DTYPE_INT64, SHAPE(b, s), jumps);
+    graph_drop(graph, jumps);
+    const uint32_t single = free_op(graph, ATEN_EQ, DTYPE_BOOL, SHAPE(b), sequence);
+    const uint32_t all = free_op(graph, ATEN_ALL, DTYPE_BOOL, (struct shape){.rank = 0}, single);
+    graph_drop(graph, single);
+    graph_drop(graph, all);
+    graph_drop(graph, before);
+    graph_drop(graph, steps);
+    graph_drop(graph, sequence);
+}
+
+uint32_t hf_window_mask(struct graph *graph, const struct model_job *job)
+{
+    const uint32_t b = job->batch, s = job->seq;
+    const struct shape square = SHAPE(1, 1, s, s);
+    const uint32_t batches = op_arange(graph, b), heads = op_arange(graph, 1);
+    const uint32_t q = hf_positions(graph, job), k = hf_positions(graph, job);
+    const uint32_t yes =
+        op_no_grad(graph, ATEN_NEW_ONES, DTYPE_BOOL, (struct shape){.rank = 0}, 0, NULL);
+    const uint32_t first = free_op(graph, ATEN_SUB, DTYPE_INT64, SHAPE(1, 1, s, 1), q);
+    const uint32_t after =
+        op_no_grad(graph, ATEN_GT_TENSOR, DTYPE_BOOL, square, 2, (uint32_t[]){k, first});
+    graph_drop(graph, first);
+    const uint32_t window =
+        op_no_grad(graph, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2, (uint32_t[]){yes, after});
+    graph_drop(graph, after);
+    graph_drop(graph, yes);
+    const uint32_t causal = op_no_grad(graph, ATEN_LE, DTYPE_BOOL, square, 2, (uint32_t[]){k, q});
+    const uint32_t mask =
+        op_no_grad(graph, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2, (uint32_t[]){window, causal});
+    graph_drop(graph, causal);
+    graph_drop(graph, window);
+    graph_drop(graph, batches);
+    graph_drop(graph, heads);
+    graph_drop(graph, q);
+    graph_drop(graph, k);
+    return graph_view(graph, mask, square);
+}
+
+/* (cos or sin of the angles) · scaling, before the cast. */
+static uint32_t rope_table(struct graph *graph, enum aten aten, uint32_t angles)
+{
+    const struct shape shape = graph->tensors[angles].shape;
+    const uint32_t table = free_op(graph, aten, DTYPE_FP32, shape, angles);
+    const uint32_t scaled = free_op(graph, ATEN_MUL, DTYPE_FP32, shape, table);
+    graph_drop(graph, table);
+    return scaled;
+}
+
+struct hf_rope hf_rope_tables(struct graph *graph, const struct model_job *job, uint32_t d)
+{
+    const uint32_t s = job->seq;
+    const uint32_t column = op_no_grad(graph, ATEN_TO_COPY, DTYPE_FP32, SHAPE(1, s, 1), 0, NULL);
+    const uint32_t half = free_op(graph, ATEN_MUL, DTYPE_FP32, SHAPE(1, s, d / 2), column);
+    graph_drop(graph, column);
+    const uint32_t angles = free_op(graph, ATEN_CAT, DTYPE_FP32, SHAPE(1, s, d), half);
+    const uint32_t cos = rope_table(graph, ATEN_COS, angles);
+    const uint32_t sin = rope_table(graph, ATEN_SIN, angles);
+    const struct hf_rope rope = {op_to(graph, cos, graph->compute),
+                                 op_to(graph, sin, graph->compute)};
+    graph_drop(graph, half);
+    graph_drop(graph, angles);
+    if (rope.cos != cos) {
+        graph_drop(graph, cos);
+        graph_drop(graph, sin);
+    }
+    return rope;
+}
+
+uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
+{
+    const struct shape shape = graph->tensors[x].shape; /* (b, a, s, d) */
+    const uint32_t d = shape.dim[3];
+    const struct shape table = SHAPE(1, 1, shape.dim[2], d);
+    const uint32_t straight = op_mul(graph, x, graph_view(graph, rope.cos, table));
+    const uint32_t low = op_slice_last(graph, x, 0, d / 2);
+    const uint32_t high = op_slice_last(graph, x, d / 2, d / 2);
+    const uint32_t minus = op_unary(graph, OP_NEG, high);
+    const uint32_t turned = op_cat_last(graph, minus, low);
+    graph_drop(graph, minus);
+    const uint32_t crossed = op_mul(graph, turned, graph_view(graph, rope.sin, table));
+    graph_drop(graph, turned);
+    const uint32_t out = op_add(graph, straight, crossed);
+    graph_drop(graph, straight);
+    graph_drop(graph, crossed);
+    return out;
+}
+
+uint32_t hf_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
+{
+    const enum dtype dtype = (enum dtype)graph->tensors[x].dtype;
+    const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
+    const uint32_t square = op_scalar(graph, OP_POW, upcast, 2.0F);
+    const uint32_t variance = op_mean_last(graph, square);
+    graph_drop(graph, square);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, variance, eps);
+    const uint32_t rstd = op_unary(graph, OP_RSQRT, shifted);
+    graph_drop(graph, shifted);
+    const uint32_t normed = op_mul(graph, upcast, rstd);
+    graph_drop(graph, rstd);
+    if (upcast != x)
+        graph_drop(graph, upcast);
+    const uint32_t cast = op_to(graph, normed, dtype);
+    const uint32_t out = op_mul(graph, weight, cast);
+    if (cast != normed)
+        graph_drop(graph, cast);
+    graph_drop(graph, normed);
+    graph_drop(graph, variance);
+    return out;
+}
+
+/* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))) */
+static uint32_t gelu_new(struct graph *graph, uint32_t x)
+{
+    const uint32_t half = op_scalar(graph, OP_MUL_SCALAR, x, 0.5F);
+    const uint32_t cube = op_scalar(graph, OP_POW, x, 3.0F);
+    const uint32_t part = op_scalar(graph, OP_MUL_SCALAR, cube, 0.044715F);
+    graph_drop(graph, cube);
+    const uint32_t sum = op_add(graph, x, part);
+    graph_drop(graph, part);
+    const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, sum, 0.79788456F);
+    graph_drop(graph, sum);
+    const uint32_t tanh = op_unary(graph, OP_TANH, scaled);
+    graph_drop(graph, scaled);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, tanh, 1.0F);
+    graph_drop(graph, tanh);
+    const uint32_t out = op_mul(graph, half, shifted);
+    graph_drop(graph, half);
+    graph_drop(graph, shifted);
+    return out;
+}
+
+/* 0.5 x (1 + tanh(x sqrt(2/pi) (1 + 0.044715 x x))) */
+static uint32_t gelu_fast(struct graph *graph, uint32_t x)
+{
+    const uint32_t half = op_scalar(graph, OP_MUL_SCALAR, x, 0.5F);
+    const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, x, 0.79788456F);
+    const uint32_t part = op_scalar(graph, OP_MUL_SCALAR, x, 0.044715F);
+    const uint32_t square = op_mul(graph, part, x);
+    graph_drop(graph, part);
+    const uint32_t sum = op_scalar(graph, OP_ADD_SCALAR, square, 1.0F);
+    graph_drop(graph, square);
+    const uint32_t inner = op_mul(graph, scaled, sum);
+    graph_drop(graph, scaled);
+    graph_drop(graph, sum);
+    const uint32_t tanh = op_unary(graph, OP_TANH, inner);
+    graph_drop(graph, inner);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, tanh, 1.0F);
+    graph_drop(graph, tanh);
+    const uint32_t out = op_mul(graph, half, shifted);
+    graph_drop(graph, half);
+    graph_drop(graph, shifted);
+    return out;
+}
+
+uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x)
+{
+    if (strcmp(name, "gelu_new") == 0)
+        return gelu_new(graph, x);
+    if (strcmp(name, "gelu_fast") == 0)
+        return gelu_fast(graph, x);
+    if (strcmp(name, "relu") == 0)
+        return op_unary(graph, OP_RELU, x);
+    return op_unary(graph, strcmp(name, "silu") == 0 ? OP_SILU : OP_GELU, x);
+}
+
+uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
+{
+    const uint32_t out = op_dropout(graph, x, p);
+    if (out != x)
+        graph_drop(graph, x);
+    return out;
+}
+
+void hf_loss(struct graph *graph, uint32_t logits, uint32_t labels)
+{
+    const struct shape shape = graph->tensors[logits].shape;
+    const uint32_t b = shape.dim[0], s = shape.dim[1], v = shape.dim[2];
+    const uint32_t upcast = op_to(graph, logits, DTYPE_FP32);
+    const uint32_t padded = free_op(graph, ATEN_CONSTANT_PAD, DTYPE_INT64, SHAPE(b, s + 1), labels);
+    /* labels[..., 1:] of one sequence is contiguous as it is */
+    const uint32_t shifted = b == 1 ? graph_view(graph, padded, SHAPE(s))
+                                    : free_op(graph, ATEN_CLONE, DTYPE_INT64, SHAPE(b, s), padded);
+    const uint32_t log_probabilities =
+        op_log_softmax(graph, graph_view(graph, upcast, SHAPE(b * s, v)));
+    graph->loss = op_nll_loss(graph, log_probabilities, graph_view(graph, shifted, SHAPE(b * s)));
+    graph_drop(graph, log_probabilities);
+    if (upcast != logits)
+        graph_drop(graph, upcast);
+    graph_drop(graph, padded);
+    if (graph->tensors[shifted].storage != graph->tensors[padded].storage)
+        graph_drop(graph, shifted);
+    graph_mark(graph, MARK_ROOT_EXIT);
+    graph_drop(graph, logits);
+    graph_mark(graph, MARK_LOSS);
+}

@@ -1,0 +1,173 @@
+/* build_hf_attention.c - scaled_dot_product_attention as Hugging Face calls it (build_hf.h).
+ *
+ * Which kernel runs decides what is saved, and in which order of memory the gradients of q, k and
+ * v come out, which decides what the views in front of it copy. Shapes are (b, s, a, d) as the
+ * projections lay them out; PyTorch's own are (b, a, s, d), and so are its labels. */
+#include "model/build_hf.h"
+
+#include <math.h>
+
+/* sdpa_attention_forward leaves grouped heads to the kernel only then. */
+static bool may_group(bool masked, uint32_t d)
+{
+    return !masked && d <= 256;
+}
+
+bool hf_copies_gradients(const struct graph *graph, const struct model_config *c, bool masked)
+{
+    const bool half = graph->compute != DTYPE_FP32;
+    const bool padded = half && may_group(masked, c->head_dim) && c->head_dim % 8 != 0;
+    const bool grouped = c->heads != c->kv_heads;
+    return padded || (grouped && (!half || !may_group(masked, c->head_dim)));
+}
+
+uint32_t hf_heads(struct graph *graph, uint32_t x, struct shape shape, bool copied)
+{
+    const bool orders_differ = shape.dim[1] > 1 && shape.dim[2] > 1;
+    return copied && orders_differ ? op_view_copied(graph, x, shape) : graph_view(graph, x, shape);
+}
+
+static struct shape shape4(const struct graph *graph, uint32_t x)
+{
+    return graph->tensors[x].shape;
+}
+
+/* (b, s, a, d) as (b, a, s, d) and back. */
+static uint32_t transpose(struct graph *graph, uint32_t x)
+{
+    const struct shape s = shape4(graph, x);
+    return graph_view(graph, x, SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]));
+}
+
+static uint32_t flash(struct graph *graph, const struct hf_attention *a)
+{
+    const struct shape s = shape4(graph, a->q);
+    const uint32_t d = s.dim[3], padded = (d + 7) & ~7U;
+    uint32_t in[3] = {a->q, a->k, a->v};
+    for (uint32_t i = 0; i < 3 && padded != d; i++)
+        in[i] = transpose(graph, op_pad_last(graph, transpose(graph, in[i]), padded));
+    uint32_t out = op_attention(graph, in[0], in[1], in[2], true);
+    for (uint32_t i = 0; i < 3 && padded != d; i++)
+        graph_drop(graph, in[i]);
+    if (padded == d && !(a->q_contiguous && s.dim[1] > 1 && s.dim[2] > 1))
+        return out;
+    if (padded != d)
+        out = transpose(graph, op_slice_last(graph, transpose(graph, out), 0, d));
+    const uint32_t copy = op_unary(graph, OP_CLONE, out); /* .transpose(1, 2).contiguous() */
+    graph_drop(graph, out);
+    return copy;
+}
+
+/* (b, s, k, d) to (b, a, s, d), k heads repeated. */
+static uint32_t repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
+{
+    const struct shape s = shape4(graph, x);
+    const uint32_t repeats = heads / s.dim[2];
+    if (repeats == 1)
+        return transpose(graph, x);
+    const uint32_t repeated = op_repeat(graph, transpose(graph, x),
+                                        SHAPE(s.dim[0], s.dim[2], repeats, s.dim[1], s.dim[3]), 2);
+    return graph_view(graph, repeated, SHAPE(s.dim[0], heads, s.dim[1], s.dim[3]));
+}
+
+static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
+{
+    const struct shape s = shape4(graph, a->q);
+    const uint32_t k = repeat_heads(graph, a->k, s.dim[2]), v = repeat_heads(graph, a->v, s.dim[2]);
+    uint32_t bias = GRAPH_NONE;
+    if (a->mask != GRAPH_NONE) { /* where(mask, 0, -inf) */
+        const struct shape scalar = {.rank = 0}, shape = shape4(graph, a->mask);
+        const uint32_t minus =
+            op_no_grad(graph, ATEN_SCALAR_TENSOR, graph->compute, scalar, 0, NULL);
+        const uint32_t zero =
+            op_no_grad(graph, ATEN_SCALAR_TENSOR, graph->compute, scalar, 0, NULL);
+        bias = op_no_grad(graph, ATEN_WHERE, graph->compute,
+                          SHAPE(s.dim[0], 1, shape.dim[2], shape.dim[3]), 3,
+                          (uint32_t[]){a->mask, zero, minus});
+        graph_drop(graph, zero);
+        graph_drop(graph, minus);
+        if (shape.dim[3] % 8) { /* the kernel wants rows aligned: sliced back, and so a view */
+            const uint32_t padded =
+                op_no_grad(graph, ATEN_CONSTANT_PAD, graph->compute,
+                           SHAPE(s.dim[0], 1, shape.dim[2], (shape.dim[3] + 7) & ~7U), 1, &bias);
+            graph_drop(graph, bias);
+            bias = padded;
+        }
+    }
+    const uint32_t out =
+        op_efficient_attention(graph, a->q, transpose(graph, k), transpose(graph, v), bias,
+                               bias == GRAPH_NONE, a->dropout);
+    if (bias != GRAPH_NONE)
+        graph_drop(graph, bias);
+    if (graph->tensors[k].storage != graph->tensors[a->k].storage) {
+        graph_drop(graph, k);
+        graph_drop(graph, v);
+    }
+    return out;
+}
+
+/* -inf above the diagonal, as ATen makes it of a causal flag: (s, s). */
+static uint32_t causal_bias(struct graph *graph, uint32_t s)
+{
+    const struct shape square = SHAPE(s, s), scalar = {.rank = 0};
+    const uint32_t ones = op_no_grad(graph, ATEN_ONES, DTYPE_BOOL, square, 0, NULL);
+    const uint32_t lower = op_no_grad(graph, ATEN_TRIL, DTYPE_BOOL, square, 1, &ones);
+    graph_drop(graph, ones);
+    const uint32_t minus = op_no_grad(graph, ATEN_SCALAR_TENSOR, graph->compute, scalar, 0, NULL);
+    const uint32_t zero = op_no_grad(graph, ATEN_SCALAR_TENSOR, graph->compute, scalar, 0, NULL);
+    const uint32_t bias =
+        op_no_grad(graph, ATEN_WHERE, graph->compute, square, 3, (uint32_t[]){lower, zero, minus});
+    graph_drop(graph, zero);
+    graph_drop(graph, minus);
+    graph_drop(graph, lower);
+    return bias;
+}
+
+/* Both factors of q·kᵀ are scaled by the root; matmul copies q, which is not (b, a, s, d) in
+ * memory, and what it copied or repeated is all that backward sees. */
+static uint32_t unfused(struct graph *graph, const struct hf_attention *a)
+{
+    const struct shape s = shape4(graph, a->q);
+    const uint32_t b = s.dim[0], n = s.dim[1], heads = s.dim[2], d = s.dim[3];
+    const float root = powf((float)d, -0.25F);
+    const uint32_t q = op_scale(graph, transpose(graph, a->q), root);
+    const uint32_t bias = causal_bias(graph, n);
+    const uint32_t repeats = heads / shape4(graph, a->k).dim[2];
+    const struct shape repeated = SHAPE(b, heads / repeats, repeats, n, d);
+    const uint32_t k = op_repeat_copied(graph, transpose(graph, a->k), repeated, 2);
+    const uint32_t v = op_repeat_copied(graph, transpose(graph, a->v), repeated, 2);
+    const uint32_t kt = op_scale(graph, graph_view(graph, k, SHAPE(b, heads, d, n)), root);
+    const uint32_t q_copy = op_unary(graph, OP_CLONE, q);
+    const uint32_t product = op_bmm(graph, graph_view(graph, q_copy, SHAPE(b * heads, n, d)),
+                                    graph_view(graph, kt, SHAPE(b * heads, d, n)));
+    graph_drop(graph, q_copy);
+    graph_drop(graph, kt);
+    const uint32_t scores = op_add(graph, graph_view(graph, product, SHAPE(b, heads, n, n)), bias);
+    graph_drop(graph, product);
+    const uint32_t weights = hf_dropout(graph, op_safe_softmax(graph, scores), a->dropout);
+    graph_drop(graph, scores);
+    const uint32_t mixed = op_bmm(graph, graph_view(graph, weights, SHAPE(b * heads, n, n)),
+                                  graph_view(graph, v, SHAPE(b * heads, n, d)));
+    graph_drop(graph, k);
+    graph_drop(graph, v);
+    graph_drop(graph, q);
+    graph_drop(graph, bias);
+    graph_drop(graph, weights);
+    const uint32_t out = op_unary(
+        graph, OP_CLONE, transpose(graph, op_view_copied(graph, mixed, SHAPE(b, heads, n, d))));
+    graph_drop(graph, mixed);
+    return out;
+}
+
+uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
+{
+    const struct shape s = shape4(graph, a->q);
+    const bool grouped = shape4(graph, a->k).dim[2] != s.dim[2];
+    const bool half = graph->compute != DTYPE_FP32;
+    const bool masked = a->mask != GRAPH_NONE;
+    const bool may = may_group(masked, s.dim[3]);
+    const uint32_t out = may && half      ? flash(graph, a)
+                         : may && grouped ? unfused(graph, a)
+                                          : efficient(graph, a);
+    return graph_view(graph, out, SHAPE(s.dim[0], s.dim[1], s.dim[2] * s.dim[3]));
+}

@@ -1,0 +1,125 @@
+/* build_hf_gpt2.c - GPT-2 as Hugging Face's transformers writes it: Conv1D for Linear, gelu_new
+ * in eight ops of Python arithmetic, dropouts, and positions that are asked whether sequences are
+ * packed. */
+#include "model/build_hf.h"
+
+#include <stdio.h>
+
+struct block {
+    struct norm ln_1, ln_2;
+    struct linear c_attn, c_proj, c_fc, m_proj; /* weights (in, out) */
+};
+
+static struct linear declare_conv1d(struct graph *graph, const char *prefix, const char *name,
+                                    uint32_t in, uint32_t out)
+{
+    struct linear conv = {.weight =
+                              graph_param(graph, SHAPE(in, out), "%s%s.weight", prefix, name)};
+    conv.bias = graph_param(graph, SHAPE(out), "%s%s.bias", prefix, name);
+    return conv;
+}
+
+static struct block declare_block(struct graph *graph, const struct model_config *c,
+                                  const char *prefix)
+{
+    const uint32_t h = c->hidden;
+    struct block block = {.ln_1 = build_norm(graph, prefix, ".ln_1", h, true)};
+    block.c_attn = declare_conv1d(graph, prefix, ".attn.c_attn", h, 3 * h);
+    block.c_proj = declare_conv1d(graph, prefix, ".attn.c_proj", h, h);
+    block.ln_2 = build_norm(graph, prefix, ".ln_2", h, true);
+    block.c_fc = declare_conv1d(graph, prefix, ".mlp.c_fc", h, c->ffn);
+    block.m_proj = declare_conv1d(graph, prefix, ".mlp.c_proj", c->ffn, h);
+    return block;
+}
+
+static uint32_t conv1d(struct graph *graph, uint32_t x, struct linear conv)
+{
+    return op_conv1d(graph, x, conv.weight, conv.bias);
+}
+
+static uint32_t attention(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct block *block, uint32_t y)
+{
+    const struct shape heads = SHAPE(job->batch, job->seq, c->heads, c->head_dim);
+    const uint32_t qkv = conv1d(graph, y, block->c_attn);
+    uint32_t part[3];
+    op_chunk(graph, qkv, 3, part);
+    const bool copied = hf_copies_gradients(graph, c, false);
+    for (uint32_t i = 0; i < 3; i++)
+        part[i] = hf_heads(graph, part[i], heads, copied);
+    const uint32_t o = hf_attention(graph, &(struct hf_attention){
+                                               .q = part[0],
+                                               .k = part[1],
+                                               .v = part[2],
+                                               .mask = GRAPH_NONE,
+                                               .dropout = c->attention_dropout,
+                                           });
+    const uint32_t projected = conv1d(graph, o, block->c_proj);
+    graph_drop(graph, o);
+    const uint32_t out = hf_dropout(graph, projected, c->dropout);
+    graph_drop(graph, qkv);
+    return out;
+}
+
+static uint32_t run_block(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct block *block, uint32_t x)
+{
+    const uint32_t y1 = apply_norm(graph, x, block->ln_1);
+    const uint32_t attended = attention(graph, c, job, block, y1);
+    const uint32_t h = op_add(graph, attended, x);
+    graph_drop(graph, y1);
+
+    const uint32_t y2 = apply_norm(graph, h, block->ln_2);
+    const uint32_t fc = conv1d(graph, y2, block->c_fc);
+    const uint32_t active = hf_activation(graph, c->activation, fc);
+    graph_drop(graph, fc);
+    const uint32_t projected = conv1d(graph, active, block->m_proj);
+    graph_drop(graph, active);
+    const uint32_t fed = hf_dropout(graph, projected, c->dropout);
+    const uint32_t z = op_add(graph, h, fed);
+    graph_drop(graph, y2);
+    graph_drop(graph, h);
+    graph_drop(graph, attended); /* a local of the block until it returns */
+    graph_drop(graph, fed);
+    return z;
+}
+
+void build_hf_gpt2(struct graph *graph, const struct model_config *c, const struct model_job *job)
+{
+    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
+    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
+    const uint32_t wte = graph_param(graph, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
+    const uint32_t wpe =
+        graph_param(graph, SHAPE(c->max_positions, c->hidden), "transformer.wpe.weight");
+
+    const uint32_t token = op_embedding(graph, tokens, wte);
+    const uint32_t positions = hf_positions(graph, job);
+    const uint32_t position =
+        op_embedding(graph, graph_view(graph, positions, SHAPE(1, job->seq)), wpe);
+    uint32_t x = op_add(graph, token, position);
+    hf_packed_test(graph, job, positions);
+    x = hf_dropout(graph, x, c->embedding_dropout);
+
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const uint32_t module = graph_module(graph, ROLE_BLOCK, "transformer.h.%u", i);
+        const struct block block = declare_block(graph, c, graph->modules[module].name);
+        graph_enter(graph, module, x);
+        graph_also_input(graph, module, positions);
+        const uint32_t z = run_block(graph, c, job, &block, x);
+        graph_exit(graph, module, z);
+        graph_drop(graph, x);
+        x = z;
+    }
+    const struct norm final = build_norm(graph, "transformer.", "ln_f", c->hidden, true);
+    const uint32_t normed = apply_norm(graph, x, final);
+    graph_drop(graph, x);
+    graph_drop(graph, positions);
+    graph_drop(graph, token);
+    graph_drop(graph, position);
+    const struct linear head = c->tied
+                                   ? (struct linear){wte, GRAPH_NONE}
+                                   : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
+    const uint32_t logits = apply_linear(graph, normed, head);
+    graph_drop(graph, normed);
+    hf_loss(graph, logits, labels);
+}

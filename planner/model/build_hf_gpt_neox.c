@@ -1,0 +1,166 @@
+/* build_hf_gpt_neox.c - GPT-NeoX (Pythia) as Hugging Face's transformers writes it.
+ *
+ *     z = x + attention(norm_1 x) + mlp(norm_2 x)               parallel residual
+ *     h = x + attention(norm_1 x), z = h + mlp(norm_2 h)        else
+ *
+ * q, k and v come in one product, interleaved by heads, and RoPE turns the first numbers of each
+ * head only: q and k are cut, turned and concatenated, which makes new tensors in the order
+ * (b, a, s, d) of memory; flash attention answers in the same, and its output has to be copied. */
+#include "model/build_hf.h"
+
+#include <stdio.h>
+
+struct block {
+    struct norm input_norm, post_norm;
+    struct linear qkv, dense, up, down;
+};
+
+static struct block declare_block(struct graph *graph, const struct model_config *c,
+                                  const char *prefix)
+{
+    const uint32_t h = c->hidden;
+    const bool biased = c->attention_bias;
+    struct block block = {.input_norm = build_norm(graph, prefix, ".input_layernorm", h, true)};
+    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, true);
+    block.qkv = build_linear(graph, prefix, ".attention.query_key_value", 3 * h, h, biased);
+    block.dense = build_linear(graph, prefix, ".attention.dense", h, h, biased);
+    block.up = build_linear(graph, prefix, ".mlp.dense_h_to_4h", c->ffn, h, true);
+    block.down = build_linear(graph, prefix, ".mlp.dense_4h_to_h", h, c->ffn, true);
+    return block;
+}
+
+/* The two ends of a head. Where the whole head turns, the other end is empty, and cut too. */
+struct cut {
+    uint32_t turned, passed;
+};
+
+static struct cut cut_head(struct graph *graph, uint32_t x, uint32_t turned)
+{
+    const uint32_t d = graph->tensors[x].shape.dim[3];
+    const uint32_t first = turned == d ? op_alias(graph, x) : op_slice_last(graph, x, 0, turned);
+    return (struct cut){first, op_slice_last(graph, x, turned, d - turned)};
+}
+
+static uint32_t join_head(struct graph *graph, uint32_t embedded, uint32_t passed)
+{
+    const uint32_t out = op_cat_last(graph, embedded, passed);
+    graph_drop(graph, embedded);
+    return out;
+}
+
+static uint32_t attention(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct block *block, uint32_t y,
+                          struct hf_rope rope)
+{
+    const uint32_t b = job->batch, s = job->seq, a = c->heads, d = c->head_dim;
+    const uint32_t qkv = apply_linear(graph, y, block->qkv);
+    uint32_t part[3];
+    op_chunk(
+        graph,
+        graph_view(graph, hf_heads(graph, qkv, SHAPE(b, s, a, 3 * d), true), SHAPE(b, a, s, 3 * d)),
+        3, part);
+    const struct cut q_cut = cut_head(graph, part[0], c->rotary_dim);
+    const struct cut k_cut = cut_head(graph, part[1], c->rotary_dim);
+    const uint32_t q_turned = hf_rotate(graph, q_cut.turned, rope);
+    const uint32_t k_turned = hf_rotate(graph, k_cut.turned, rope);
+    const uint32_t q = join_head(graph, q_turned, q_cut.passed);
+    const uint32_t k = join_head(graph, k_turned, k_cut.passed);
+    const uint32_t o = hf_attention(graph, &(struct hf_attention){
+                                               .q = graph_view(graph, q, SHAPE(b, s, a, d)),
+                                               .k = graph_view(graph, k, SHAPE(b, s, a, d)),
+                                               .v = graph_view(graph, part[2], SHAPE(b, s, a, d)),
+                                               .mask = GRAPH_NONE,
+                                               .q_contiguous = true,
+                                               .dropout = c->attention_dropout,
+                                           });
+    const uint32_t out = apply_linear(graph, o, block->dense);
+    graph_drop(graph, o);
+    graph_drop(graph, q);
+    graph_drop(graph, k);
+    graph_drop(graph, qkv); /* v is a view of it */
+    return out;
+}
+
+static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
+                             const struct block *block, uint32_t x)
+{
+    const uint32_t y = apply_norm(graph, x, block->post_norm);
+    const uint32_t up = apply_linear(graph, y, block->up);
+    const uint32_t active = hf_activation(graph, c->activation, up);
+    graph_drop(graph, up);
+    const uint32_t down = apply_linear(graph, active, block->down);
+    graph_drop(graph, active);
+    graph_drop(graph, y); /* an argument: the caller's until the call returns */
+    return hf_dropout(graph, down, c->dropout);
+}
+
+static uint32_t run_block(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct block *block, uint32_t x,
+                          struct hf_rope rope)
+{
+    const uint32_t y = apply_norm(graph, x, block->input_norm);
+    const uint32_t projected = attention(graph, c, job, block, y, rope);
+    graph_drop(graph, y);
+    uint32_t attended = hf_dropout(graph, projected, c->dropout);
+    uint32_t z, fed;
+    if (c->parallel_residual) {
+        fed = feed_forward(graph, c, block, x);
+        const uint32_t sum = op_add(graph, fed, attended);
+        z = op_add(graph, sum, x);
+        graph_drop(graph, sum);
+    } else {
+        const uint32_t h = op_add(graph, attended, x);
+        graph_drop(graph, attended);
+        attended = h;
+        fed = feed_forward(graph, c, block, h);
+        z = op_add(graph, fed, h);
+    }
+    graph_drop(graph, attended);
+    graph_drop(graph, fed);
+    return z;
+}
+
+void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
+                       const struct model_job *job)
+{
+    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
+    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
+    graph_buffer(graph, DTYPE_FP32, SHAPE(c->rotary_dim / 2)); /* inv_freq */
+    graph_buffer(graph, DTYPE_FP32, SHAPE(c->rotary_dim / 2)); /* original_inv_freq */
+
+    const uint32_t table =
+        graph_param(graph, SHAPE(c->vocab, c->hidden), "gpt_neox.embed_in.weight");
+    const uint32_t embedded = op_embedding(graph, tokens, table);
+    const uint32_t positions = hf_positions(graph, job);
+    hf_packed_test(graph, job, positions);
+    uint32_t x = op_dropout(graph, embedded, c->dropout);
+    const bool aliased = x == embedded;
+    const struct hf_rope rope = hf_rope_tables(graph, job, c->rotary_dim);
+
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const uint32_t module = graph_module(graph, ROLE_BLOCK, "gpt_neox.layers.%u", i);
+        const struct block block = declare_block(graph, c, graph->modules[module].name);
+        graph_enter(graph, module, x);
+        graph_also_input(graph, module, rope.sin);
+        graph_also_input(graph, module, rope.cos);
+        graph_also_input(graph, module, positions);
+        const uint32_t z = run_block(graph, c, job, &block, x, rope);
+        graph_exit(graph, module, z);
+        if (i > 0 || !aliased)
+            graph_drop(graph, x); /* the first one may be inputs_embeds too */
+        x = z;
+    }
+    const struct norm final = build_norm(graph, "gpt_neox.", "final_layer_norm", c->hidden, true);
+    const uint32_t normed = apply_norm(graph, x, final);
+    graph_drop(graph, x);
+    graph_drop(graph, positions);
+    graph_drop(graph, embedded);
+    graph_drop(graph, rope.cos);
+    graph_drop(graph, rope.sin);
+    const struct linear head = c->tied
+                                   ? (struct linear){table, GRAPH_NONE}
+                                   : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
+    const uint32_t logits = apply_linear(graph, normed, head);
+    graph_drop(graph, normed);
+    hf_loss(graph, logits, labels);
+}

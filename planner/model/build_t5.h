@@ -1,0 +1,17 @@
+/* build_t5.h - for build_t5.c and build_t5_bias.c only. */
+#ifndef SHARDPLAN_BUILD_T5_H
+#define SHARDPLAN_BUILD_T5_H
+
+#include "graph/ops.h"
+
+/* One step of arithmetic outside autograd on x (or GRAPH_NONE); `spent` (or GRAPH_NONE) dies. */
+uint32_t t5_step(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
+                 uint32_t x, uint32_t spent);
+
+/* compute_bias: (1, a, s, s), a view of (s, s, a), from the embedding `buckets` (n, a). */
+uint32_t t5_position_bias(struct graph *graph, uint32_t s, uint32_t buckets, bool decoder);
+
+/* The bias (1, a, s, s) as one contiguous tensor, with a causal mask in it or not. */
+uint32_t t5_own_bias(struct graph *graph, uint32_t bias, bool causal);
+
+#endif

@@ -1,0 +1,105 @@
+/* model.h - which model: a Hugging Face config.json or a preset, and the graph it stands for.
+ *
+ * Letters: b sequences, s tokens a sequence, t = b·s, h hidden size, a heads, k key/value heads,
+ * d head size, f feed-forward size, v vocabulary, l layers. */
+#ifndef SHARDPLAN_MODEL_H
+#define SHARDPLAN_MODEL_H
+
+#include "base/err.h"
+#include "graph/graph.h"
+
+/* X(name, model_type in config.json, builders it has beside hf) */
+#define ARCH_MAP(X)                                                                                \
+    X(LLAMA, "llama")                                                                              \
+    X(MISTRAL, "mistral")                                                                          \
+    X(QWEN2, "qwen2")                                                                              \
+    X(QWEN3, "qwen3")                                                                              \
+    X(MIXTRAL, "mixtral")                                                                          \
+    X(GPT2, "gpt2")                                                                                \
+    X(GPT_NEOX, "gpt_neox")                                                                        \
+    X(OPT, "opt")                                                                                  \
+    X(BERT, "bert")                                                                                \
+    X(T5, "t5")                                                                                    \
+    X(FSDP2_TUTORIAL, "fsdp2-tutorial")
+
+enum arch {
+#define X(name, text) ARCH_##name,
+    ARCH_MAP(X)
+#undef X
+        ARCH_COUNT
+};
+
+enum code { /* whose op sequence runs */
+    CODE_TORCHTITAN,
+    CODE_NANOGPT,
+    CODE_HF,
+    CODE_COUNT
+};
+
+struct model_config {
+    enum arch arch;
+    uint32_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab;
+    uint32_t max_positions;   /* of learned position embeddings; elsewhere RoPE's range */
+    uint32_t type_vocab;      /* BERT's token types */
+    uint32_t decoder_layers;  /* T5 */
+    uint32_t relative_buckets; /* T5 */
+    uint32_t experts, experts_per_token; /* Mixtral */
+    bool batched_experts;     /* its experts_implementation is "batched_mm", not "grouped_mm" */
+    uint32_t word_embed;      /* OPT: width of the embedding where it is projected */
+    bool tied;                /* the head shares the token embedding */
+    bool attention_bias;      /* q, k, v (and o, for llama) have biases */
+    bool mlp_bias;
+    bool qk_norm;
+    bool gated;               /* T5: gated feed-forward */
+    bool parallel_residual;   /* GPT-NeoX */
+    bool post_norm;           /* OPT-350m: norms after the residual */
+    const char *activation;   /* "silu", "gelu", "gelu_new", "gelu_fast", "relu": lent, static */
+    float dropout, attention_dropout;
+    float norm_eps, rope_theta;
+    float embedding_dropout;  /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */
+    uint32_t rotary_dim;      /* GPT-NeoX: how many of a head's d numbers RoPE turns */
+    uint32_t sliding_window;  /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */
+    uint32_t full_layers;     /* Qwen: how many layers, from the first, have no window */
+};
+
+struct model_job {
+    uint32_t batch, seq;
+    enum code code;
+    enum dtype compute;  /* of unsharded parameters and activations */
+    const char *frozen;  /* comma-separated glob patterns of parameter names, or NULL */
+};
+
+/* Reads a config.json, or a folder that holds one. Errors name file and line or key, and the
+ * allowed values. */
+enum err_code model_config_read(const char *path, struct model_config *out, struct err *err);
+
+/* Looks up a preset by name ("llama-3.1-8b"): ERR_INVALID with the nearest names when unknown. */
+enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err);
+
+/* A preset name when `text` is one, else a path. */
+enum err_code model_find(const char *text, struct model_config *out, struct err *err);
+
+struct model_preset {
+    const char *name;
+    uint64_t parameters; /* as published: tests hold the builders to it */
+    struct model_config config;
+};
+/* All presets: lent. */
+const struct model_preset *model_presets(uint32_t *count);
+
+/* Checks ranges and divisibility; `where` goes in front of the message. */
+enum err_code model_config_check(const struct model_config *config, const char *where,
+                                 struct err *err);
+
+/* The op sequence this architecture runs by default. */
+enum code model_default_code(enum arch arch);
+
+/* Builds the graph of one forward pass. The caller owns *out: graph_free. ERR_INVALID when the
+ * job does not go with the model (a sequence longer than its positions, an unknown code). */
+enum err_code model_build(const struct model_config *config, const struct model_job *job,
+                          struct graph **out, struct err *err);
+
+const char *arch_name(enum arch arch); /* model_type */
+const char *code_name(enum code code); /* "torchtitan", "nanogpt", "hf" */
+
+#endif
