@@ -1,0 +1,456 @@
+/* plan_json.c - writing plan.json; see plan_json.h. Reading is in plan_read.c.
+ *
+ * A tree of JSON values for 15,000 instructions would take longer to build than the plan itself,
+ * so the text is put together by hand in one block of memory that goes to the file when full.
+ * Nothing is checked on the way: a failed fwrite stays in ferror(), which is looked at once. */
+#include "plan/plan_json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BLOCK_BYTES = 1 << 18, LONGEST_PIECE = 64 };
+
+struct writer {
+    const struct plan *plan;
+    FILE *file;
+    char *block;
+    size_t used;
+};
+
+/* ---- pieces of text ---- */
+
+static void flush_block(struct writer *w)
+{
+    fwrite(w->block, 1, w->used, w->file);
+    w->used = 0;
+}
+
+/* Room for a short piece, to be added to w->used by whoever fills it. */
+static char *make_room(struct writer *w)
+{
+    if (BLOCK_BYTES - w->used < LONGEST_PIECE)
+        flush_block(w);
+    return w->block + w->used;
+}
+
+static void put_bytes(struct writer *w, const char *text, size_t length)
+{
+    if (BLOCK_BYTES - w->used < length)
+        flush_block(w);
+    if (length > BLOCK_BYTES) {
+        fwrite(text, 1, length, w->file);
+        return;
+    }
+    memcpy(w->block + w->used, text, length);
+    w->used += length;
+}
+
+static void put(struct writer *w, const char *text)
+{
+    put_bytes(w, text, strlen(text));
+}
+
+static void put_uint(struct writer *w, uint64_t value)
+{
+    char digits[24], *first = digits + sizeof digits;
+    do
+        *--first = (char)('0' + value % 10);
+    while (value /= 10);
+    put_bytes(w, first, (size_t)(digits + sizeof digits - first));
+}
+
+/* The shortest text that reads back as the same double (or, if `single`, float). */
+static void put_real(struct writer *w, double value, bool single)
+{
+    if (value >= 0 && value < 9007199254740992.0 && value == (double)(uint64_t)value) {
+        put_uint(w, (uint64_t)value);
+        return;
+    }
+    char *text = make_room(w);
+    const int most = single ? 9 : 17; /* digits that are always enough */
+    int length = 0;
+    for (int digits = most - 3; digits <= most; digits++) {
+        length = snprintf(text, LONGEST_PIECE, "%.*g", digits, value);
+        const double again = single ? (double)strtof(text, NULL) : strtod(text, NULL);
+        if (!(again < value) && !(again > value))
+            break;
+    }
+    w->used += (size_t)length;
+}
+
+static void put_string(struct writer *w, const char *text)
+{
+    put(w, "\"");
+    for (const char *rest = text;;) {
+        size_t plain = 0;
+        while ((unsigned char)rest[plain] >= ' ' && rest[plain] != '"' && rest[plain] != '\\')
+            plain++;
+        put_bytes(w, rest, plain);
+        rest += plain;
+        if (!*rest)
+            break;
+        w->used += (size_t)snprintf(make_room(w), LONGEST_PIECE,
+                                    *rest == '"' || *rest == '\\' ? "\\%c" : "\\u%04x", *rest);
+        rest++;
+    }
+    put(w, "\"");
+}
+
+/* ---- members; each begins with a comma, so `id` or `name` goes first ---- */
+
+static void put_key(struct writer *w, const char *key)
+{
+    put(w, ", \"");
+    put(w, key);
+    put(w, "\": ");
+}
+
+static void member_uint(struct writer *w, const char *key, uint64_t value)
+{
+    put_key(w, key);
+    put_uint(w, value);
+}
+
+static void member_nonzero(struct writer *w, const char *key, uint64_t value)
+{
+    if (value)
+        member_uint(w, key, value);
+}
+
+static void member_string(struct writer *w, const char *key, const char *text)
+{
+    put_key(w, key);
+    put_string(w, text);
+}
+
+static void member_true(struct writer *w, const char *key, bool value)
+{
+    if (value) {
+        put_key(w, key);
+        put(w, "true");
+    }
+}
+
+static void put_uints(struct writer *w, const uint32_t *values, uint32_t count)
+{
+    put(w, "[");
+    for (uint32_t i = 0; i < count; i++) {
+        put(w, i ? ", " : "");
+        put_uint(w, values[i]);
+    }
+    put(w, "]");
+}
+
+static void member_shape(struct writer *w, const char *key, const struct shape *shape)
+{
+    put_key(w, key);
+    put_uints(w, shape->dim, shape->rank);
+}
+
+/* A member of the outermost object, on a line of its own. */
+static void put_table(struct writer *w, const char *key)
+{
+    put(w, ",\n\"");
+    put(w, key);
+    put(w, "\": ");
+}
+
+static void put_list(struct writer *w, const char *key)
+{
+    put_table(w, key);
+    put(w, "[");
+}
+
+/* An item on a line of its own. */
+static void put_item(struct writer *w, uint32_t index, const char *first_key)
+{
+    put(w, index ? ",\n{\"" : "\n{\"");
+    put(w, first_key);
+    put(w, "\": ");
+}
+
+/* ---- tables ---- */
+
+static void put_groups(struct writer *w)
+{
+    put_list(w, "groups");
+    for (uint32_t i = 0; i < w->plan->group_count; i++) {
+        const struct plan_group *group = &w->plan->groups[i];
+        put_item(w, i, "name");
+        put_string(w, group->name);
+        member_uint(w, "ranks", group->ranks);
+        member_uint(w, "stride", group->stride);
+        put(w, "}");
+    }
+    put(w, "]");
+}
+
+static void put_units(struct writer *w)
+{
+    put_list(w, "units");
+    for (uint32_t i = 0; i < w->plan->unit_count; i++) {
+        const struct plan_unit *unit = &w->plan->units[i];
+        put_item(w, i, "name");
+        put_string(w, unit->name);
+        put_key(w, "params");
+        put_uints(w, w->plan->unit_params + unit->first_param, unit->params);
+        put(w, "}");
+    }
+    put(w, "]");
+}
+
+static void put_params(struct writer *w)
+{
+    put_list(w, "params");
+    for (uint32_t i = 0; i < w->plan->param_count; i++) {
+        const struct plan_param *param = &w->plan->params[i];
+        put_item(w, i, "name");
+        put_string(w, param->name);
+        member_shape(w, "shape", &param->shape);
+        member_shape(w, "local", &param->local);
+        member_true(w, "trainable", param->trainable);
+        member_uint(w, "unit", param->unit);
+        member_uint(w, "shard", param->shard_buffer);
+        member_uint(w, "unsharded", param->unsharded_buffer);
+        if (param->state_buffer[0] != PLACE_NONE) {
+            put_key(w, "states");
+            put_uints(w, param->state_buffer, param->state_buffer[1] != PLACE_NONE ? 2 : 1);
+        }
+        if (param->step_buffer != PLACE_NONE)
+            member_uint(w, "step", param->step_buffer);
+        put(w, "}");
+    }
+    put(w, "]");
+}
+
+static void put_buffers(struct writer *w)
+{
+    put_list(w, "buffers");
+    for (uint32_t i = 0; i < w->plan->buffer_count; i++) {
+        const struct buffer *buffer = &w->plan->buffers[i];
+        put_item(w, i, "id");
+        put_uint(w, i);
+        member_uint(w, "bytes", buffer->bytes);
+        member_string(w, "dtype", dtype_name((enum dtype)buffer->dtype));
+        member_shape(w, "shape", &buffer->shape);
+        member_string(w, "category", category_name((enum category)buffer->category));
+        member_string(w, "pool", stream_name((enum stream_id)buffer->pool));
+        member_string(w, "what", w->plan->labels[buffer->label]);
+        member_true(w, "resident", buffer->resident);
+        member_true(w, "scratch", buffer->scratch);
+        put(w, "}");
+    }
+    put(w, "]");
+}
+
+/* ---- instructions ---- */
+
+static bool same_shape(const struct shape *a, const struct shape *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof a->dim[0]) == 0;
+}
+
+static void put_operand(struct writer *w, const struct plan_instruction *instruction,
+                        const struct operand *operand)
+{
+    const uint32_t index = plan_operand_buffer(w->plan, instruction, operand);
+    const struct buffer *buffer = &w->plan->buffers[index];
+    const bool other_dtype = operand->dtype != buffer->dtype;
+    const bool other_shape = !same_shape(&operand->shape, &buffer->shape);
+    if (!other_dtype && !other_shape && !operand->offset && !operand->pitch) {
+        put_uint(w, index);
+        return;
+    }
+    put(w, "{\"buffer\": ");
+    put_uint(w, index);
+    if (other_dtype)
+        member_string(w, "dtype", dtype_name((enum dtype)operand->dtype));
+    if (other_shape)
+        member_shape(w, "shape", &operand->shape);
+    member_nonzero(w, "offset", operand->offset);
+    member_nonzero(w, "pitch", operand->pitch);
+    put(w, "}");
+}
+
+static void member_operands(struct writer *w, const char *key,
+                            const struct plan_instruction *instruction, uint32_t first,
+                            uint32_t count)
+{
+    put_key(w, key);
+    put(w, "[");
+    for (uint32_t i = 0; i < count; i++) {
+        put(w, i ? ", " : "");
+        put_operand(w, instruction, &w->plan->operands[first + i]);
+    }
+    put(w, "]");
+}
+
+static void member_attr(struct writer *w, const struct kernel_attr *attr)
+{
+    member_nonzero(w, "dim", attr->dim);
+    member_nonzero(w, "heads", attr->heads);
+    if (attr->p < 0 || attr->p > 0) {
+        put_key(w, "p");
+        put_real(w, (double)attr->p, true);
+    }
+    if (attr->eps < 0 || attr->eps > 0) {
+        put_key(w, "eps");
+        put_real(w, (double)attr->eps, true);
+    }
+    member_true(w, "causal", attr->causal);
+}
+
+static void member_kernel(struct writer *w, const struct plan_instruction *instruction)
+{
+    const struct kernel *kernel = &w->plan->kernels[instruction->arg];
+    if (instruction->group != PLAN_NO_GROUP)
+        member_string(w, "group", w->plan->groups[instruction->group].name);
+    member_string(w, "kernel", w->plan->labels[kernel->label]);
+    if (kernel->op)
+        member_string(w, "kind", w->plan->kinds[kernel->op]);
+    member_true(w, "backward", kernel->backward);
+    member_true(w, "recomputed", kernel->recomputed);
+    member_true(w, "matmul", kernel->matmul);
+    member_attr(w, &kernel->attr);
+    put_key(w, "flops");
+    put_real(w, kernel->flops, false);
+    put_key(w, "bytes");
+    put_real(w, kernel->bytes, false);
+    member_operands(w, "in", instruction, kernel->first, kernel->ins);
+    member_operands(w, "out", instruction, kernel->first + kernel->ins, kernel->outs);
+}
+
+static void member_arg(struct writer *w, const struct plan_instruction *instruction)
+{
+    switch (instruction->op) {
+    case PLAN_ALLOC:
+    case PLAN_FREE:
+        member_uint(w, "buffer", instruction->arg);
+        break;
+    case PLAN_RECORD:
+    case PLAN_WAIT:
+        member_uint(w, "event", instruction->arg);
+        break;
+    case PLAN_MARK:
+        member_string(w, "mark", plan_mark_name((enum plan_mark)instruction->arg));
+        break;
+    default:
+        member_kernel(w, instruction);
+        break;
+    }
+}
+
+static void put_instructions(struct writer *w)
+{
+    put_list(w, "instructions");
+    for (uint32_t i = 0; i < w->plan->instruction_count; i++) {
+        const struct plan_instruction *instruction = &w->plan->instructions[i];
+        put_item(w, i, "id");
+        put_uint(w, i);
+        member_string(w, "op", plan_op_name((enum plan_op)instruction->op));
+        member_string(w, "stream", stream_name((enum stream_id)instruction->stream));
+        member_string(w, "phase", plan_phase_name((enum plan_phase)instruction->phase));
+        if (instruction->site != SITE_NONE) {
+            member_string(w, "site", plan_site_name((enum plan_site)instruction->site));
+            member_uint(w, "unit", instruction->unit);
+        }
+        if (instruction->outer != OUTER_NONE) {
+            member_string(w, "outer", plan_outer_name((enum plan_outer)instruction->outer));
+            member_uint(w, "outer_unit", instruction->outer_unit);
+        }
+        member_true(w, "first_step", instruction->flags & PLAN_FIRST_STEP);
+        member_arg(w, instruction);
+        put(w, "}");
+    }
+    put(w, "]");
+}
+
+/* ---- the file ---- */
+
+static int put_dumped(const char *text, size_t length, void *writer)
+{
+    put_bytes(writer, text, length);
+    return 0;
+}
+
+static enum err_code put_extra(struct writer *w, const char *key, const json_t *extra,
+                               struct err *err)
+{
+    put_table(w, key);
+    if (!extra)
+        put(w, "{}");
+    else if (json_dump_callback(extra, put_dumped, w, JSON_REAL_PRECISION(15)) != 0)
+        return err_set(err, ERR_INTERNAL, "\"%s\" cannot be written as JSON", key);
+    return ERR_OK;
+}
+
+static enum err_code put_plan(struct writer *w, const struct plan_json_extra *extra,
+                              struct err *err)
+{
+    const struct plan *plan = w->plan;
+    put(w, "{\"version\": ");
+    put_uint(w, PLAN_JSON_VERSION);
+    TRY(put_extra(w, "settings", extra ? extra->settings : NULL, err));
+    TRY(put_extra(w, "memory", extra ? extra->memory : NULL, err));
+    TRY(put_extra(w, "time", extra ? extra->time : NULL, err));
+    put_table(w, "world");
+    put_uint(w, plan->world);
+    member_uint(w, "rank", plan->rank);
+    member_uint(w, "events", plan->event_count);
+    put_groups(w);
+    put_units(w);
+    put_params(w);
+    put_table(w, "inputs");
+    put_uints(w, plan->input_buffers, plan->input_count);
+    put_table(w, "module_buffers");
+    put_uints(w, plan->module_buffers, plan->module_buffer_count);
+    put_buffers(w);
+    put_instructions(w);
+    put(w, "}\n");
+    return ERR_OK;
+}
+
+static enum err_code write_to(FILE *file, const struct plan *plan,
+                              const struct plan_json_extra *extra, const char *path,
+                              struct err *err)
+{
+    struct writer w = {.plan = plan, .file = file, .block = xmalloc(BLOCK_BYTES)};
+    enum err_code rc = put_plan(&w, extra, err);
+    errno = 0;
+    flush_block(&w);
+    free(w.block);
+    if (rc == ERR_OK && (fflush(file) != 0 || ferror(file)))
+        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno ? errno : EIO));
+    if (fclose(file) != 0 && rc == ERR_OK)
+        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
+    return rc;
+}
+
+enum err_code plan_write_json(const struct plan *plan, const struct plan_json_extra *extra,
+                              const char *path, struct err *err)
+{
+    /* A device or a pipe has no content to protect, and renaming onto it would replace it. */
+    struct stat st;
+    const bool direct = lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    const size_t room = strlen(path) + 32;
+    char *partial = xmalloc(room);
+    snprintf(partial, room, direct ? "%s" : "%s.%ld.tmp", path, (long)getpid());
+    FILE *file = fopen(partial, "w");
+    enum err_code rc;
+    if (!file) {
+        rc = err_set(err, ERR_IO, "create %s: %s", partial, strerror(errno));
+        goto free_name;
+    }
+    rc = write_to(file, plan, extra, path, err);
+    if (!direct && rc == ERR_OK && rename(partial, path) != 0)
+        rc = err_set(err, ERR_IO, "rename %s to %s: %s", partial, path, strerror(errno));
+    if (!direct && rc != ERR_OK)
+        remove(partial);
+free_name:
+    free(partial);
+    return rc;
+}

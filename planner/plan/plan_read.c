@@ -1,0 +1,769 @@
+/* plan_read.c - reading plan.json; see plan_json.h.
+ *
+ * jansson reads the text; here each object is taken apart member by member. A member is asked for
+ * by the kind of value it must be, and what is missing, of another kind, out of range or left over
+ * is an error that says where: "plan.json: instructions[12].in[0].dtype: ...". What indices mean
+ * together is for plan_verify, which every plan read here has passed.
+ *
+ *     text --jansson--> tree --take_...--> tables --plan_verify--> plan
+ *
+ * Every instruction gets a kernel of its own, with absolute buffers: the file has no bases. */
+#include "base/aten.h"
+#include "plan/plan_json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT = 512 };
+
+struct names { /* texts by number, and numbers by text */
+    const char **texts;
+    uint32_t count, cap;
+    json_t *numbers;
+};
+
+struct vocabulary { /* allowed values; the sites and outers without their "" */
+    const char *ops[PLAN_OP_COUNT], *marks[PLAN_MARK_COUNT], *streams[STREAM_COUNT];
+    const char *dtypes[DTYPE_COUNT], *categories[CATEGORY_COUNT];
+    const char *phases[PLAN_STEP + 1], *sites[SITE_REDUCE], *outers[OUTER_POST_BACKWARD];
+};
+
+struct reader {
+    const char *path;
+    struct plan *plan;
+    struct err *err;
+    struct names labels, kinds;
+    struct vocabulary allowed;
+};
+
+struct object { /* one JSON object and where it is */
+    struct reader *r;
+    json_t *json;
+    const char *table, *list; /* "instructions"[index]."in"[position]; NULL: further out */
+    uint32_t index, position;
+    size_t taken; /* members asked for and found */
+};
+
+/* ---- names by number ---- */
+
+static void add_name(struct names *names, const char *text)
+{
+    if (!json_object_get(names->numbers, text))
+        json_object_set_new(names->numbers, text, json_integer(names->count));
+    ARRAY_GROW(names->texts, names->count, names->cap);
+    names->texts[names->count++] = text;
+}
+
+/* The number of a text, which is added when new; the arena keeps it. */
+static uint32_t number_of(struct names *names, struct arena *arena, const char *text)
+{
+    const json_t *number = json_object_get(names->numbers, text);
+    if (number)
+        return (uint32_t)json_integer_value(number);
+    add_name(names, arena_strdup(arena, text));
+    return names->count - 1;
+}
+
+/* Hands the texts to the plan's arena. */
+static const char *const *keep_texts(struct names *names, struct arena *arena)
+{
+    const char **texts = arena_alloc(arena, names->count * sizeof *texts);
+    memcpy(texts, names->texts, names->count * sizeof *texts);
+    free(names->texts);
+    json_decref(names->numbers);
+    return texts;
+}
+
+static void fill_vocabulary(struct vocabulary *v)
+{
+    for (int i = 0; i < PLAN_OP_COUNT; i++)
+        v->ops[i] = plan_op_name((enum plan_op)i);
+    for (int i = 0; i < PLAN_MARK_COUNT; i++)
+        v->marks[i] = plan_mark_name((enum plan_mark)i);
+    for (int i = 0; i < STREAM_COUNT; i++)
+        v->streams[i] = stream_name((enum stream_id)i);
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        v->dtypes[i] = dtype_name((enum dtype)i);
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        v->categories[i] = category_name((enum category)i);
+    for (int i = PLAN_FORWARD; i <= PLAN_STEP; i++)
+        v->phases[i] = plan_phase_name((enum plan_phase)i);
+    for (int i = SITE_NONE + 1; i <= SITE_REDUCE; i++)
+        v->sites[i - 1] = plan_site_name((enum plan_site)i);
+    for (int i = OUTER_NONE + 1; i <= OUTER_POST_BACKWARD; i++)
+        v->outers[i - 1] = plan_outer_name((enum plan_outer)i);
+}
+
+/* ---- messages ---- */
+
+/* "plan.json: instructions[12].in[0].dtype: ...". */
+static enum err_code wrong(const struct object *o, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static enum err_code wrong(const struct object *o, const char *key, const char *fmt, ...)
+{
+    char table[64] = "", list[64] = "", text[TEXT];
+    if (o->table)
+        snprintf(table, sizeof table, "%s[%u]%s", o->table, o->index, *key || o->list ? "." : "");
+    if (o->list)
+        snprintf(list, sizeof list, "%s[%u]%s", o->list, o->position, *key ? "." : "");
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return err_set(o->r->err, ERR_INVALID, "%s: %s%s%s: %s", o->r->path, table, list, key, text);
+}
+
+static const char *kind_of(const json_t *value)
+{
+    static const char *const kinds[] = {
+        [JSON_OBJECT] = "an object",
+        [JSON_ARRAY] = "a list",
+        [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number",
+        [JSON_REAL] = "a number with a fraction",
+        [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",
+        [JSON_NULL] = "null",
+    };
+    return value ? kinds[json_typeof(value)] : "missing";
+}
+
+/* ---- members ---- */
+
+static json_t *take(struct object *o, const char *key)
+{
+    json_t *value = json_object_get(o->json, key);
+    o->taken += value != NULL;
+    return value;
+}
+
+static enum err_code number_in(const struct object *o, const char *key, json_t *value,
+                               uint64_t most, uint64_t *out)
+{
+    if (!json_is_integer(value))
+        return wrong(o, key, "it is %s: a whole number of 0 ... %" PRIu64 " is expected",
+                     kind_of(value), most);
+    const json_int_t number = json_integer_value(value);
+    if (number < 0 || (uint64_t)number > most)
+        return wrong(o, key, "%" JSON_INTEGER_FORMAT ": allowed are 0 ... %" PRIu64, number, most);
+    *out = (uint64_t)number;
+    return ERR_OK;
+}
+
+static enum err_code take_number(struct object *o, const char *key, uint64_t most, uint64_t *out)
+{
+    return number_in(o, key, take(o, key), most, out);
+}
+
+static enum err_code take_uint(struct object *o, const char *key, uint32_t most, uint32_t *out)
+{
+    uint64_t number = 0;
+    TRY(take_number(o, key, most, &number));
+    *out = (uint32_t)number;
+    return ERR_OK;
+}
+
+/* As take_uint; *out stays as it is when there is no such member. */
+static enum err_code take_optional(struct object *o, const char *key, uint32_t most, uint32_t *out)
+{
+    return json_object_get(o->json, key) ? take_uint(o, key, most, out) : ERR_OK;
+}
+
+static enum err_code take_index(struct object *o, const char *key, uint32_t count,
+                                const char *of_what, uint32_t *out)
+{
+    if (count == 0)
+        return wrong(o, key, "the plan has no %s", of_what);
+    return take_uint(o, key, count - 1, out);
+}
+
+static enum err_code take_real(struct object *o, const char *key, double *out)
+{
+    json_t *value = take(o, key);
+    if (!json_is_number(value))
+        return wrong(o, key, "it is %s: a number is expected", kind_of(value));
+    *out = json_number_value(value);
+    return ERR_OK;
+}
+
+static enum err_code take_float(struct object *o, const char *key, float *out)
+{
+    double value;
+    if (!json_object_get(o->json, key))
+        return ERR_OK;
+    TRY(take_real(o, key, &value));
+    *out = (float)value;
+    return ERR_OK;
+}
+
+static enum err_code take_bool(struct object *o, const char *key, bool *out)
+{
+    json_t *value = take(o, key);
+    *out = json_is_true(value);
+    if (value && !json_is_boolean(value))
+        return wrong(o, key, "it is %s: true or false is expected", kind_of(value));
+    return ERR_OK;
+}
+
+static enum err_code take_text(struct object *o, const char *key, const char **out)
+{
+    json_t *value = take(o, key);
+    if (!json_is_string(value))
+        return wrong(o, key, "it is %s: a string is expected", kind_of(value));
+    *out = json_string_value(value);
+    return ERR_OK;
+}
+
+/* One of `count` texts. */
+static enum err_code take_choice(struct object *o, const char *key, const char *const *texts,
+                                 uint32_t count, uint8_t *out)
+{
+    const char *text;
+    TRY(take_text(o, key, &text));
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(text, texts[i]) == 0) {
+            *out = (uint8_t)i;
+            return ERR_OK;
+        }
+    }
+    char list[TEXT / 2] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; i < count && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", texts[i]);
+    return wrong(o, key, "\"%.64s\": allowed are %s", text, count ? list : "none");
+}
+
+#define TAKE_CHOICE(o, key, texts, out)                                                            \
+    take_choice((o), (key), (texts), sizeof(texts) / sizeof *(texts), (out))
+
+static enum err_code take_list(struct object *o, const char *key, json_t **out)
+{
+    *out = take(o, key);
+    if (!json_is_array(*out))
+        return wrong(o, key, "it is %s: a list is expected", kind_of(*out));
+    if (json_array_size(*out) > ~PLACE_MASK)
+        return wrong(o, key, "it has too many items");
+    return ERR_OK;
+}
+
+/* A list of indices, into the arena. */
+static enum err_code take_indices(struct object *o, const char *key, uint32_t limit, uint32_t **out,
+                                  uint32_t *count)
+{
+    json_t *list;
+    TRY(take_list(o, key, &list));
+    *count = (uint32_t)json_array_size(list);
+    *out = arena_alloc(&o->r->plan->arena, *count * sizeof **out);
+    for (uint32_t i = 0; i < *count; i++) {
+        uint64_t number = 0;
+        struct object item = *o;
+        item.list = key;
+        item.position = i;
+        if (limit == 0)
+            return wrong(&item, "", "there is nothing that it could refer to");
+        TRY(number_in(&item, "", json_array_get(list, i), limit - 1, &number));
+        (*out)[i] = (uint32_t)number;
+    }
+    return ERR_OK;
+}
+
+static enum err_code take_shape(struct object *o, const char *key, struct shape *out)
+{
+    json_t *list;
+    TRY(take_list(o, key, &list));
+    *out = (struct shape){.rank = (uint32_t)json_array_size(list)};
+    if (out->rank > SHAPE_DIMS)
+        return wrong(o, key, "it has %u dims: at most %d are allowed", out->rank, SHAPE_DIMS);
+    for (uint32_t i = 0; i < out->rank; i++) {
+        uint64_t dim = 0;
+        TRY(number_in(o, key, json_array_get(list, i), UINT32_MAX, &dim));
+        out->dim[i] = (uint32_t)dim;
+    }
+    return ERR_OK;
+}
+
+/* After the last member: nothing may be left over. */
+static enum err_code finish(const struct object *o, const char *known)
+{
+    const char *key;
+    json_t *value;
+    if (o->taken == json_object_size(o->json))
+        return ERR_OK;
+    json_object_foreach(o->json, key, value)
+    {
+        const size_t length = strlen(key);
+        const char *at = strstr(known, key);
+        while (at && ((at != known && at[-1] != ' ') || (at[length] && at[length] != ' ')))
+            at = strstr(at + 1, key);
+        if (!at || length == 0)
+            return wrong(o, "", "unknown member \"%.64s\": allowed are: %s", key, known);
+    }
+    return wrong(o, "", "a member does not go with the others; there are: %s", known);
+}
+
+/* Item `index` of a table: an object. */
+static enum err_code open_item(struct reader *r, const char *table, json_t *list, uint32_t index,
+                               struct object *out)
+{
+    *out = (struct object){
+        .r = r, .json = json_array_get(list, index), .table = table, .index = index};
+    if (!json_is_object(out->json))
+        return wrong(out, "", "it is %s: an object is expected", kind_of(out->json));
+    return ERR_OK;
+}
+
+/* Ids are positions: whoever refers to one finds it. */
+static enum err_code take_id(struct object *o)
+{
+    uint32_t id = 0;
+    TRY(take_uint(o, "id", UINT32_MAX, &id));
+    return id == o->index ? ERR_OK : wrong(o, "id", "%u: it is item %u of the list", id, o->index);
+}
+
+/* ---- tables ---- */
+
+static enum err_code read_groups(struct object *top)
+{
+    struct plan *plan = top->r->plan;
+    json_t *list;
+    const uint32_t most = sizeof plan->groups / sizeof plan->groups[0];
+    TRY(take_list(top, "groups", &list));
+    if (json_array_size(list) > most)
+        return wrong(top, "groups", "it has %zu items: at most %u are allowed",
+                     json_array_size(list), most);
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
+        struct plan_group *group = &plan->groups[plan->group_count++];
+        struct object o;
+        *group = (struct plan_group){.name = ""};
+        TRY(open_item(top->r, "groups", list, i, &o));
+        TRY(take_text(&o, "name", &group->name));
+        group->name = arena_strdup(&plan->arena, group->name);
+        TRY(take_uint(&o, "ranks", plan->world, &group->ranks));
+        TRY(take_uint(&o, "stride", plan->world, &group->stride));
+        TRY(finish(&o, "name ranks stride"));
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_units(struct object *top, json_t *list)
+{
+    struct plan *plan = top->r->plan;
+    plan->units = arena_alloc(&plan->arena, plan->unit_count * sizeof *plan->units);
+    plan->unit_params = arena_alloc(&plan->arena, plan->param_count * sizeof(uint32_t));
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < plan->unit_count; i++) {
+        struct plan_unit *unit = &plan->units[i];
+        struct object o;
+        uint32_t *params;
+        TRY(open_item(top->r, "units", list, i, &o));
+        TRY(take_text(&o, "name", &unit->name));
+        unit->name = arena_strdup(&plan->arena, unit->name);
+        TRY(take_indices(&o, "params", plan->param_count, &params, &unit->params));
+        TRY(finish(&o, "name params"));
+        if (unit->params > plan->param_count - used)
+            return wrong(&o, "params", "units hold more parameters than there are");
+        unit->first_param = used;
+        for (uint32_t p = 0; p < unit->params; p++)
+            plan->unit_params[used++] = params[p];
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_param(struct object *o, struct plan_param *param)
+{
+    struct plan *plan = o->r->plan;
+    const uint32_t buffers = plan->buffer_count;
+    *param = (struct plan_param){
+        .state_buffer = {PLACE_NONE, PLACE_NONE},
+        .step_buffer = PLACE_NONE,
+    };
+    TRY(take_text(o, "name", &param->name));
+    param->name = arena_strdup(&plan->arena, param->name);
+    TRY(take_shape(o, "shape", &param->shape));
+    TRY(take_shape(o, "local", &param->local));
+    TRY(take_bool(o, "trainable", &param->trainable));
+    TRY(take_index(o, "unit", plan->unit_count, "units", &param->unit));
+    TRY(take_index(o, "shard", buffers, "buffers", &param->shard_buffer));
+    TRY(take_index(o, "unsharded", buffers, "buffers", &param->unsharded_buffer));
+    if (json_object_get(o->json, "states")) {
+        uint32_t *states, count;
+        TRY(take_indices(o, "states", buffers, &states, &count));
+        if (count == 0 || count > 2)
+            return wrong(o, "states", "it has %u items: 1 or 2 are allowed", count);
+        memcpy(param->state_buffer, states, count * sizeof *states);
+    }
+    TRY(take_optional(o, "step", buffers ? buffers - 1 : 0, &param->step_buffer));
+    return finish(o, "name shape local trainable unit shard unsharded states step");
+}
+
+static enum err_code read_params(struct object *top, json_t *list)
+{
+    struct plan *plan = top->r->plan;
+    plan->params = arena_alloc(&plan->arena, plan->param_count * sizeof *plan->params);
+    for (uint32_t i = 0; i < plan->param_count; i++) {
+        struct object o;
+        TRY(open_item(top->r, "params", list, i, &o));
+        TRY(read_param(&o, &plan->params[i]));
+    }
+    return ERR_OK;
+}
+
+/* A label: a known operator keeps its number of aten.h, others get further ones. */
+static enum err_code take_name(struct object *o, const char *key, struct names *names,
+                               uint16_t *out)
+{
+    const char *text;
+    TRY(take_text(o, key, &text));
+    const uint32_t number = number_of(names, &o->r->plan->arena, text);
+    if (number > UINT16_MAX)
+        return wrong(o, key, "more than %d different names", UINT16_MAX + 1);
+    *out = (uint16_t)number;
+    return ERR_OK;
+}
+
+static enum err_code read_buffer(struct object *o, struct buffer *buffer)
+{
+    const struct vocabulary *allowed = &o->r->allowed;
+    TRY(take_id(o));
+    TRY(take_number(o, "bytes", INT64_MAX, &buffer->bytes));
+    TRY(TAKE_CHOICE(o, "dtype", allowed->dtypes, &buffer->dtype));
+    TRY(take_shape(o, "shape", &buffer->shape));
+    TRY(TAKE_CHOICE(o, "category", allowed->categories, &buffer->category));
+    TRY(TAKE_CHOICE(o, "pool", allowed->streams, &buffer->pool));
+    TRY(take_name(o, "what", &o->r->labels, &buffer->label));
+    TRY(take_bool(o, "resident", &buffer->resident));
+    TRY(take_bool(o, "scratch", &buffer->scratch));
+    return finish(o, "id bytes dtype shape category pool what resident scratch");
+}
+
+static enum err_code read_buffers(struct object *top)
+{
+    json_t *list;
+    TRY(take_list(top, "buffers", &list));
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
+        struct object o;
+        struct buffer buffer = {0};
+        TRY(open_item(top->r, "buffers", list, i, &o));
+        TRY(read_buffer(&o, &buffer));
+        plan_add_buffer(top->r->plan, &buffer);
+    }
+    return ERR_OK;
+}
+
+/* ---- instructions ---- */
+
+/* A buffer as it is, or an object that says how it is looked at. */
+static enum err_code read_operand(struct object *o, json_t *value, struct operand *operand)
+{
+    const struct plan *plan = o->r->plan;
+    const struct buffer *buffer;
+    o->json = value;
+    o->taken = 0;
+    if (json_is_object(value)) {
+        TRY(take_index(o, "buffer", plan->buffer_count, "buffers", &operand->place));
+    } else {
+        uint64_t number = 0;
+        if (!json_is_integer(value) || plan->buffer_count == 0)
+            return wrong(o, "", "it is %s: a buffer or an object is expected", kind_of(value));
+        TRY(number_in(o, "", value, plan->buffer_count - 1, &number));
+        operand->place = (uint32_t)number;
+    }
+    buffer = &plan->buffers[operand->place];
+    operand->dtype = buffer->dtype;
+    operand->shape = buffer->shape;
+    if (!json_is_object(value))
+        return ERR_OK;
+    if (json_object_get(value, "dtype"))
+        TRY(TAKE_CHOICE(o, "dtype", o->r->allowed.dtypes, &operand->dtype));
+    if (json_object_get(value, "shape"))
+        TRY(take_shape(o, "shape", &operand->shape));
+    if (json_object_get(o->json, "offset"))
+        TRY(take_number(o, "offset", (uint64_t)1 << 48, &operand->offset));
+    TRY(take_optional(o, "pitch", UINT32_MAX, &operand->pitch));
+    return finish(o, "buffer dtype shape offset pitch");
+}
+
+static enum err_code take_operands(struct object *o, const char *key, uint16_t *count)
+{
+    struct plan *plan = o->r->plan;
+    json_t *list;
+    TRY(take_list(o, key, &list));
+    if (json_array_size(list) > UINT16_MAX)
+        return wrong(o, key, "it has %zu items: at most %d are allowed", json_array_size(list),
+                     UINT16_MAX);
+    *count = (uint16_t)json_array_size(list);
+    for (uint32_t i = 0; i < *count; i++) {
+        struct object item = *o;
+        struct operand operand = {0};
+        item.list = key;
+        item.position = i;
+        TRY(read_operand(&item, json_array_get(list, i), &operand));
+        ARRAY_GROW(plan->operands, plan->operand_count, plan->operand_cap);
+        plan->operands[plan->operand_count++] = operand;
+    }
+    return ERR_OK;
+}
+
+static enum err_code take_group(struct object *o, uint8_t *out)
+{
+    const struct plan *plan = o->r->plan;
+    const char *names[sizeof plan->groups / sizeof plan->groups[0]];
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        names[i] = plan->groups[i].name;
+    return take_choice(o, "group", names, plan->group_count, out);
+}
+
+static enum err_code read_kernel(struct object *o, struct plan_instruction *instruction)
+{
+    struct plan *plan = o->r->plan;
+    struct kernel kernel = {.first = plan->operand_count};
+    if (plan_op_is_collective((enum plan_op)instruction->op))
+        TRY(take_group(o, &instruction->group));
+    TRY(take_name(o, "kernel", &o->r->labels, &kernel.label));
+    if (json_object_get(o->json, "kind"))
+        TRY(take_name(o, "kind", &o->r->kinds, &kernel.op));
+    TRY(take_bool(o, "backward", &kernel.backward));
+    TRY(take_bool(o, "recomputed", &kernel.recomputed));
+    TRY(take_bool(o, "matmul", &kernel.matmul));
+    TRY(take_optional(o, "dim", UINT32_MAX, &kernel.attr.dim));
+    TRY(take_optional(o, "heads", UINT32_MAX, &kernel.attr.heads));
+    TRY(take_float(o, "p", &kernel.attr.p));
+    TRY(take_float(o, "eps", &kernel.attr.eps));
+    TRY(take_bool(o, "causal", &kernel.attr.causal));
+    TRY(take_real(o, "flops", &kernel.flops));
+    TRY(take_real(o, "bytes", &kernel.bytes));
+    TRY(take_operands(o, "in", &kernel.ins));
+    TRY(take_operands(o, "out", &kernel.outs));
+    instruction->arg = plan->kernel_count;
+    ARRAY_GROW(plan->kernels, plan->kernel_count, plan->kernel_cap);
+    plan->kernels[plan->kernel_count++] = kernel;
+    return finish(o, "id op stream phase site unit outer outer_unit first_step group kernel kind "
+                     "backward recomputed matmul dim heads p eps causal flops bytes in out");
+}
+
+/* Where the host is: "site" of "unit" inside of "outer" of "outer_unit". */
+static enum err_code read_site(struct object *o, struct plan_instruction *instruction)
+{
+    const struct plan *plan = o->r->plan;
+    const struct vocabulary *allowed = &o->r->allowed;
+    uint32_t unit = 0;
+    if (json_object_get(o->json, "site")) {
+        TRY(TAKE_CHOICE(o, "site", allowed->sites, &instruction->site));
+        TRY(take_index(o, "unit", plan->unit_count, "units", &unit));
+        instruction->site++; /* after SITE_NONE */
+        instruction->unit = (uint16_t)unit;
+    }
+    if (json_object_get(o->json, "outer")) {
+        TRY(TAKE_CHOICE(o, "outer", allowed->outers, &instruction->outer));
+        TRY(take_index(o, "outer_unit", plan->unit_count, "units", &unit));
+        instruction->outer++;
+        instruction->outer_unit = (uint16_t)unit;
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_instruction(struct object *o, struct plan_instruction *instruction)
+{
+    static const char known[] =
+        "id op stream phase site unit outer outer_unit first_step buffer event mark";
+    const struct plan *plan = o->r->plan;
+    const struct vocabulary *allowed = &o->r->allowed;
+    bool first_step;
+    uint8_t mark = 0;
+    *instruction = (struct plan_instruction){.group = PLAN_NO_GROUP};
+    TRY(take_id(o));
+    TRY(TAKE_CHOICE(o, "op", allowed->ops, &instruction->op));
+    TRY(TAKE_CHOICE(o, "stream", allowed->streams, &instruction->stream));
+    TRY(TAKE_CHOICE(o, "phase", allowed->phases, &instruction->phase));
+    TRY(read_site(o, instruction));
+    TRY(take_bool(o, "first_step", &first_step));
+    instruction->flags = first_step ? PLAN_FIRST_STEP : 0;
+    switch (instruction->op) {
+    case PLAN_ALLOC:
+    case PLAN_FREE:
+        TRY(take_index(o, "buffer", plan->buffer_count, "buffers", &instruction->arg));
+        return finish(o, known);
+    case PLAN_RECORD:
+    case PLAN_WAIT:
+        TRY(take_index(o, "event", plan->event_count, "events", &instruction->arg));
+        return finish(o, known);
+    case PLAN_MARK:
+        TRY(TAKE_CHOICE(o, "mark", allowed->marks, &mark));
+        instruction->arg = mark;
+        return finish(o, known);
+    default:
+        return read_kernel(o, instruction);
+    }
+}
+
+static enum err_code read_instructions(struct object *top)
+{
+    json_t *list;
+    TRY(take_list(top, "instructions", &list));
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
+        struct object o;
+        struct plan_instruction instruction;
+        TRY(open_item(top->r, "instructions", list, i, &o));
+        TRY(read_instruction(&o, &instruction));
+        plan_add_instruction(top->r->plan, &instruction);
+    }
+    return ERR_OK;
+}
+
+/* ---- the file ---- */
+
+static enum err_code take_extra(struct object *top, const char *key, json_t **out)
+{
+    json_t *value = take(top, key);
+    if (value && !json_is_object(value))
+        return wrong(top, key, "it is %s: an object is expected", kind_of(value));
+    if (out)
+        *out = json_incref(value);
+    return ERR_OK;
+}
+
+static enum err_code read_top(struct object *top)
+{
+    struct plan *plan = top->r->plan;
+    json_t *units, *params;
+    TRY(take_uint(top, "world", UINT32_MAX, &plan->world));
+    TRY(take_uint(top, "rank", UINT32_MAX, &plan->rank));
+    TRY(take_uint(top, "events", UINT32_MAX, &plan->event_count));
+    TRY(take_list(top, "units", &units));
+    TRY(take_list(top, "params", &params));
+    if (json_array_size(units) >= PLAN_NO_UNIT)
+        return wrong(top, "units", "it has %zu items: at most %u are allowed",
+                     json_array_size(units), PLAN_NO_UNIT - 1U);
+    plan->unit_count = (uint32_t)json_array_size(units);
+    plan->param_count = (uint32_t)json_array_size(params);
+    TRY(read_groups(top));
+    TRY(read_buffers(top));
+    TRY(read_params(top, params));
+    TRY(read_units(top, units));
+    TRY(take_indices(top, "inputs", plan->buffer_count, &plan->input_buffers, &plan->input_count));
+    TRY(take_indices(top, "module_buffers", plan->buffer_count, &plan->module_buffers,
+                     &plan->module_buffer_count));
+    TRY(read_instructions(top));
+    return finish(top, "version settings memory time world rank events groups units params inputs "
+                       "module_buffers buffers instructions");
+}
+
+static enum err_code read_version(struct object *top)
+{
+    json_t *version = take(top, "version");
+    if (!json_is_integer(version))
+        return wrong(top, "version", "it is %s: this is not a plan, or not of version %d",
+                     kind_of(version), PLAN_JSON_VERSION);
+    if (json_integer_value(version) != PLAN_JSON_VERSION)
+        return wrong(top, "version", "%" JSON_INTEGER_FORMAT ": only version %d can be read",
+                     json_integer_value(version), PLAN_JSON_VERSION);
+    return ERR_OK;
+}
+
+static enum err_code read_tree(struct reader *r, json_t *tree, struct plan_json_extra *extra)
+{
+    struct object top = {.r = r, .json = tree};
+    if (!json_is_object(tree))
+        return err_set(r->err, ERR_INVALID, "%s: it is %s: an object is expected", r->path,
+                       kind_of(tree));
+    TRY(read_version(&top));
+    TRY(take_extra(&top, "settings", extra ? &extra->settings : NULL));
+    TRY(take_extra(&top, "memory", extra ? &extra->memory : NULL));
+    TRY(take_extra(&top, "time", extra ? &extra->time : NULL));
+    return read_top(&top);
+}
+
+static enum err_code build_plan(const char *path, json_t *tree, struct plan_json_extra *extra,
+                                struct plan *plan, struct err *err)
+{
+    struct reader r = {
+        .path = path,
+        .plan = plan,
+        .err = err,
+        .labels.numbers = json_object(),
+        .kinds.numbers = json_object(),
+    };
+    fill_vocabulary(&r.allowed);
+    for (int i = 0; i < ATEN_COUNT; i++)
+        add_name(&r.labels, aten_name((enum aten)i));
+    add_name(&r.kinds, "");
+    const enum err_code rc = read_tree(&r, tree, extra);
+    plan->label_count = r.labels.count;
+    plan->kind_count = r.kinds.count;
+    plan->labels = keep_texts(&r.labels, &plan->arena);
+    plan->kinds = keep_texts(&r.kinds, &plan->arena);
+    if (rc != ERR_OK)
+        return rc;
+    struct err found = {0}; /* in a file it is the file that is wrong, not we */
+    if (plan_verify(plan, &found) != ERR_OK)
+        return err_set(err, ERR_INVALID, "%s: %s", path, found.text);
+    return ERR_OK;
+}
+
+/* The whole file as text; jansson reads a stream byte by byte, under a lock for each. */
+static enum err_code read_text(const char *path, char **text, size_t *length, struct err *err)
+{
+    size_t capacity = 1 << 16, got;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
+    *text = xmalloc(capacity);
+    *length = 0;
+    while ((got = fread(*text + *length, 1, capacity - *length, file)) > 0) {
+        *length += got;
+        if (*length == capacity)
+            *text = xrealloc(*text, capacity *= 2);
+    }
+    const bool failed = ferror(file) != 0;
+    const int reason = errno;
+    fclose(file);
+    if (!failed)
+        return ERR_OK;
+    free(*text);
+    return err_set(err, ERR_IO, "read %s: %s", path, strerror(reason));
+}
+
+enum err_code plan_read_json_extra(const char *path, struct plan **out,
+                                   struct plan_json_extra *extra, struct err *err)
+{
+    char *text = NULL;
+    size_t length = 0;
+    json_error_t at;
+    *out = NULL;
+    if (extra)
+        *extra = (struct plan_json_extra){0};
+    TRY(read_text(path, &text, &length, err));
+    json_t *tree = json_loadb(text, length, JSON_REJECT_DUPLICATES, &at);
+    free(text);
+    if (!tree)
+        return err_set(err, ERR_INVALID, "%s:%d: column %d: %s", path, at.line, at.column, at.text);
+    struct plan *plan = plan_new();
+    const enum err_code rc = build_plan(path, tree, extra, plan, err);
+    json_decref(tree);
+    if (rc == ERR_OK) {
+        *out = plan;
+        return ERR_OK;
+    }
+    plan_free(plan);
+    if (extra)
+        plan_json_extra_free(extra);
+    return rc;
+}
+
+enum err_code plan_read_json(const char *path, struct plan **out, struct err *err)
+{
+    return plan_read_json_extra(path, out, NULL, err);
+}
+
+void plan_json_extra_free(struct plan_json_extra *extra)
+{
+    json_decref(extra->settings);
+    json_decref(extra->memory);
+    json_decref(extra->time);
+    *extra = (struct plan_json_extra){0};
+}

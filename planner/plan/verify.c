@@ -1,0 +1,554 @@
+/* verify.c - whether a program means something; see plan_verify in plan.h.
+ *
+ * Two passes. The first looks at each table and each instruction on its own: every number that
+ * will be used as an index is in range, every operand lies within its buffer. After it the second
+ * may follow indices without looking: it runs the program as a host would, with one bit a buffer,
+ *
+ *     first step    residents that no instruction allocates are alive, all instructions run
+ *     later step    from where the first one ended, without PLAN_FIRST_STEP instructions
+ *
+ * because a program that frees in the first step what it allocates in all of them is right once
+ * and wrong afterwards. A later step ends as it began, so one of them stands for all. */
+#include "plan/plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NO_MARK = PLAN_MARK_COUNT, TEXT = 256 };
+
+struct check {
+    const struct plan *plan;
+    struct err *err;
+    bool *alive;       /* (buffers) */
+    uint32_t *changed; /* (buffers) the instruction that last allocated or freed it, + 1; 0: none */
+    uint32_t *recorded; /* (events) the step it was last recorded in; 0: none */
+    uint32_t step;      /* 1: the first, 2: a later one */
+    unsigned mark;      /* the last mark passed, or NO_MARK */
+};
+
+/* ---- messages ---- */
+
+/* "instruction 12, free in fwd/reshard[layers.0]: ...". The indices of the instruction are known
+ * to be in range. */
+static enum err_code wrong(const struct check *c, uint32_t id, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static enum err_code wrong(const struct check *c, uint32_t id, const char *fmt, ...)
+{
+    const struct plan_instruction *instruction = &c->plan->instructions[id];
+    char site[TEXT], text[3 * TEXT];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return err_set(c->err, ERR_INTERNAL, "instruction %u, %s in %s: %s%s", id,
+                   plan_op_name((enum plan_op)instruction->op),
+                   plan_site_text(c->plan, instruction, site, sizeof site), text,
+                   c->step == 2 ? " (in a later step)" : "");
+}
+
+/* "buffer 17, mm [256, 688] bfloat16". */
+static const char *buffer_text(const struct check *c, uint32_t buffer, char text[TEXT])
+{
+    char what[TEXT - 32];
+    snprintf(text, TEXT, "buffer %u, %s", buffer,
+             plan_buffer_text(c->plan, &c->plan->buffers[buffer], what, sizeof what));
+    return text;
+}
+
+/* "freed by instruction 9": how a buffer came to be as it is. */
+static const char *since_text(const struct check *c, uint32_t buffer, char text[TEXT])
+{
+    const uint32_t changed = c->changed[buffer];
+    if (changed)
+        snprintf(text, TEXT, "%s by instruction %u", c->alive[buffer] ? "allocated" : "freed",
+                 changed - 1);
+    else
+        snprintf(text, TEXT, "%s",
+                 c->alive[buffer] ? "resident from the start" : "never allocated");
+    return text;
+}
+
+static enum err_code out_of_range(const struct check *c, const char *table, uint32_t index,
+                                  const char *what, uint32_t value, uint32_t count)
+{
+    if (count == 0)
+        return err_set(c->err, ERR_INTERNAL, "%s %u: %s %u: there are none", table, index, what,
+                       value);
+    return err_set(c->err, ERR_INTERNAL, "%s %u: %s %u: allowed are 0 ... %u", table, index, what,
+                   value, count - 1);
+}
+
+#define CHECK_INDEX(table, index, what, value, count)                                              \
+    do {                                                                                           \
+        if ((value) >= (count))                                                                    \
+            return out_of_range(c, (table), (index), (what), (value), (uint32_t)(count));          \
+    } while (0)
+
+/* ---- each table on its own ---- */
+
+/* Elements of a shape, false when they are more than any memory holds. */
+static bool count_elements(const struct shape *shape, uint64_t *elements)
+{
+    *elements = 1;
+    for (uint32_t i = 0; i < shape->rank; i++)
+        if (__builtin_mul_overflow(*elements, shape->dim[i], elements))
+            return false;
+    return *elements <= UINT64_MAX / 16;
+}
+
+static enum err_code check_shape(const struct check *c, const char *table, uint32_t index,
+                                 const struct shape *shape)
+{
+    uint64_t elements;
+    if (shape->rank > SHAPE_DIMS)
+        return err_set(c->err, ERR_INTERNAL, "%s %u: shape of %u dims: at most %d are allowed",
+                       table, index, shape->rank, SHAPE_DIMS);
+    if (!count_elements(shape, &elements))
+        return err_set(c->err, ERR_INTERNAL, "%s %u: its shape has too many elements", table,
+                       index);
+    return ERR_OK;
+}
+
+static enum err_code check_buffers(const struct check *c)
+{
+    const struct plan *plan = c->plan;
+    if (plan->buffer_count > ~PLACE_MASK)
+        return err_set(c->err, ERR_INTERNAL, "%u buffers: at most %u are allowed",
+                       plan->buffer_count, ~PLACE_MASK);
+    for (uint32_t i = 0; i < plan->buffer_count; i++) {
+        const struct buffer *buffer = &plan->buffers[i];
+        CHECK_INDEX("buffer", i, "label", buffer->label, plan->label_count);
+        CHECK_INDEX("buffer", i, "dtype", buffer->dtype, DTYPE_COUNT);
+        CHECK_INDEX("buffer", i, "category", buffer->category, CATEGORY_COUNT);
+        CHECK_INDEX("buffer", i, "pool", buffer->pool, STREAM_COUNT);
+        TRY(check_shape(c, "buffer", i, &buffer->shape));
+        if (buffer->bytes > INT64_MAX)
+            return err_set(c->err, ERR_INTERNAL, "buffer %u: %" PRIu64 " bytes are too many", i,
+                           buffer->bytes);
+    }
+    return ERR_OK;
+}
+
+static enum err_code check_params(const struct check *c)
+{
+    const struct plan *plan = c->plan;
+    for (uint32_t i = 0; i < plan->param_count; i++) {
+        const struct plan_param *param = &plan->params[i];
+        CHECK_INDEX("parameter", i, "unit", param->unit, plan->unit_count);
+        CHECK_INDEX("parameter", i, "sharded buffer", param->shard_buffer, plan->buffer_count);
+        CHECK_INDEX("parameter", i, "unsharded buffer", param->unsharded_buffer,
+                    plan->buffer_count);
+        const uint32_t optional[] = {param->state_buffer[0], param->state_buffer[1],
+                                     param->step_buffer};
+        for (uint32_t s = 0; s < 3; s++)
+            if (optional[s] != PLACE_NONE)
+                CHECK_INDEX("parameter", i, "state buffer", optional[s], plan->buffer_count);
+        if (param->state_buffer[0] == PLACE_NONE && param->state_buffer[1] != PLACE_NONE)
+            return err_set(c->err, ERR_INTERNAL, "parameter %u: a second state without a first", i);
+        TRY(check_shape(c, "parameter", i, &param->shape));
+        TRY(check_shape(c, "parameter", i, &param->local));
+    }
+    return ERR_OK;
+}
+
+static enum err_code check_units(const struct check *c)
+{
+    const struct plan *plan = c->plan;
+    for (uint32_t i = 0; i < plan->unit_count; i++) {
+        const struct plan_unit *unit = &plan->units[i];
+        if (unit->first_param > plan->param_count ||
+            unit->params > plan->param_count - unit->first_param)
+            return err_set(c->err, ERR_INTERNAL,
+                           "unit %u: %u parameters from place %u on: the list has %u", i,
+                           unit->params, unit->first_param, plan->param_count);
+        for (uint32_t p = 0; p < unit->params; p++) {
+            const uint32_t param = plan->unit_params[unit->first_param + p];
+            CHECK_INDEX("unit", i, "parameter", param, plan->param_count);
+            if (plan->params[param].unit != i)
+                return err_set(c->err, ERR_INTERNAL, "unit %u: parameter %u is in unit %u", i,
+                               param, plan->params[param].unit);
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err_code check_groups(const struct check *c)
+{
+    const struct plan *plan = c->plan;
+    const uint32_t most = sizeof plan->groups / sizeof plan->groups[0];
+    if (plan->rank >= plan->world)
+        return err_set(c->err, ERR_INTERNAL, "rank %u of %u ranks", plan->rank, plan->world);
+    if (plan->group_count > most)
+        return err_set(c->err, ERR_INTERNAL, "%u groups: at most %u are allowed", plan->group_count,
+                       most);
+    for (uint32_t i = 0; i < plan->group_count; i++) {
+        const struct plan_group *group = &plan->groups[i];
+        if (group->ranks == 0 || group->stride == 0 ||
+            (uint64_t)(group->ranks - 1) * group->stride >= plan->world)
+            return err_set(c->err, ERR_INTERNAL,
+                           "group %u, %s: %u ranks with stride %u do not fit into a world of %u", i,
+                           group->name, group->ranks, group->stride, plan->world);
+        for (uint32_t other = 0; other < i; other++)
+            if (strcmp(group->name, plan->groups[other].name) == 0)
+                return err_set(c->err, ERR_INTERNAL, "groups %u and %u are both named \"%s\"",
+                               other, i, group->name);
+    }
+    return ERR_OK;
+}
+
+static enum err_code check_places(const struct check *c)
+{
+    const struct plan *plan = c->plan;
+    for (uint32_t i = 0; i < plan->input_count; i++)
+        CHECK_INDEX("input", i, "buffer", plan->input_buffers[i], plan->buffer_count);
+    for (uint32_t i = 0; i < plan->module_buffer_count; i++)
+        CHECK_INDEX("module buffer", i, "buffer", plan->module_buffers[i], plan->buffer_count);
+    return ERR_OK;
+}
+
+static enum err_code check_operands(const struct check *c)
+{
+    const struct plan *plan = c->plan;
+    for (uint32_t i = 0; i < plan->operand_count; i++) {
+        const struct operand *operand = &plan->operands[i];
+        const uint32_t index = operand->place & ~PLACE_MASK;
+        switch (operand->place & PLACE_MASK) {
+        case PLACE_PARAM:
+            CHECK_INDEX("operand", i, "parameter", index, plan->param_count);
+            break;
+        case PLACE_INPUT:
+            CHECK_INDEX("operand", i, "input", index, plan->input_count);
+            break;
+        case PLACE_MODULE_BUFFER:
+            CHECK_INDEX("operand", i, "module buffer", index, plan->module_buffer_count);
+            break;
+        default: /* relative to an instruction's base: checked there */
+            break;
+        }
+        CHECK_INDEX("operand", i, "dtype", operand->dtype, DTYPE_COUNT);
+        TRY(check_shape(c, "operand", i, &operand->shape));
+    }
+    return ERR_OK;
+}
+
+static bool is_amount(double value)
+{
+    return isfinite(value) && value >= 0;
+}
+
+static enum err_code check_kernels(const struct check *c)
+{
+    const struct plan *plan = c->plan;
+    for (uint32_t i = 0; i < plan->kernel_count; i++) {
+        const struct kernel *kernel = &plan->kernels[i];
+        const uint32_t count = (uint32_t)kernel->ins + kernel->outs;
+        CHECK_INDEX("kernel", i, "label", kernel->label, plan->label_count);
+        if (kernel->op != 0)
+            CHECK_INDEX("kernel", i, "kind", kernel->op, plan->kind_count);
+        if (kernel->first > plan->operand_count || count > plan->operand_count - kernel->first)
+            return err_set(c->err, ERR_INTERNAL,
+                           "kernel %u: %u operands from place %u on: the list has %u", i, count,
+                           kernel->first, plan->operand_count);
+        if (!is_amount(kernel->flops) || !is_amount(kernel->bytes))
+            return err_set(c->err, ERR_INTERNAL, "kernel %u: %g operations, %g bytes", i,
+                           kernel->flops, kernel->bytes);
+        if (!isfinite(kernel->attr.p) || !isfinite(kernel->attr.eps))
+            return err_set(c->err, ERR_INTERNAL, "kernel %u: p = %g, eps = %g", i,
+                           (double)kernel->attr.p, (double)kernel->attr.eps);
+    }
+    return ERR_OK;
+}
+
+/* ---- each instruction on its own ---- */
+
+/* Elements from the buffer's start to the end of `shape` there; false: no number holds them. A row
+ * of a pitched operand is as many trailing dims as fit into the pitch: heads (b, s, a, d) of a
+ * chunk are still rows of a*d. */
+static bool shape_end(const struct operand *operand, const struct shape *shape, uint64_t *end)
+{
+    uint64_t elements, row = 1;
+    if (!count_elements(shape, &elements))
+        return false;
+    *end = 0;
+    if (elements == 0)
+        return true;
+    *end = operand->offset + elements;
+    if (operand->pitch == 0)
+        return true;
+    for (uint32_t i = shape->rank; i-- > 0 && row * shape->dim[i] <= operand->pitch;)
+        row *= shape->dim[i];
+    return !__builtin_mul_overflow(elements / row - 1, (uint64_t)operand->pitch, end) &&
+           !__builtin_add_overflow(*end, operand->offset + row, end);
+}
+
+/* Whether an operand lies within `elements` of memory. What is read may be expanded along one dim,
+ * which then takes no memory. */
+static bool is_within(const struct operand *operand, uint64_t elements, bool is_in)
+{
+    uint64_t end;
+    if (shape_end(operand, &operand->shape, &end) && end <= elements)
+        return true;
+    for (uint32_t i = 0; is_in && i < operand->shape.rank; i++) {
+        struct shape narrow = operand->shape;
+        narrow.dim[i] = 1;
+        if (shape_end(operand, &narrow, &end) && end <= elements)
+            return true;
+    }
+    return false;
+}
+
+static enum err_code check_operand(const struct check *c, uint32_t id, uint32_t position)
+{
+    const struct plan *plan = c->plan;
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    const struct kernel *kernel = &plan->kernels[instruction->arg];
+    const struct operand *operand = &plan->operands[kernel->first + position];
+    const bool is_in = position < kernel->ins;
+    const uint32_t number = is_in ? position : position - kernel->ins;
+    if ((operand->place & PLACE_MASK) == PLACE_BUFFER &&
+        (uint64_t)instruction->base + operand->place >= plan->buffer_count)
+        return wrong(c, id, "%s[%u]: buffer %" PRIu64 ": allowed are 0 ... %u",
+                     is_in ? "in" : "out", number, (uint64_t)instruction->base + operand->place,
+                     plan->buffer_count - 1);
+
+    const uint32_t buffer = plan_operand_buffer(plan, instruction, operand);
+    const uint32_t element = dtype_bytes((enum dtype)operand->dtype);
+    char what[TEXT];
+    if (!is_within(operand, plan->buffers[buffer].bytes / element, is_in))
+        return wrong(c, id, "%s[%u] reaches beyond the %" PRIu64 " bytes of %s",
+                     is_in ? "in" : "out", number, plan->buffers[buffer].bytes,
+                     buffer_text(c, buffer, what));
+    return ERR_OK;
+}
+
+static enum err_code check_group(const struct check *c, uint32_t id)
+{
+    const struct plan *plan = c->plan;
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    const uint8_t group = instruction->group;
+    if (!plan_op_is_collective((enum plan_op)instruction->op))
+        return group == PLAN_NO_GROUP ? ERR_OK : wrong(c, id, "group %u: it takes none", group);
+    if (group >= plan->group_count)
+        return wrong(c, id, "group %u of %u", group, plan->group_count);
+    return ERR_OK;
+}
+
+/* What wrong() needs in order to name an instruction. */
+static enum err_code check_names(const struct check *c, uint32_t id)
+{
+    const struct plan *plan = c->plan;
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    CHECK_INDEX("instruction", id, "op", instruction->op, PLAN_OP_COUNT);
+    CHECK_INDEX("instruction", id, "phase", instruction->phase, PLAN_STEP + 1);
+    CHECK_INDEX("instruction", id, "site", instruction->site, SITE_REDUCE + 1);
+    CHECK_INDEX("instruction", id, "outer", instruction->outer, OUTER_POST_BACKWARD + 1);
+    if (instruction->site != SITE_NONE)
+        CHECK_INDEX("instruction", id, "unit", instruction->unit, plan->unit_count);
+    if (instruction->outer != OUTER_NONE)
+        CHECK_INDEX("instruction", id, "outer unit", instruction->outer_unit, plan->unit_count);
+    return ERR_OK;
+}
+
+static enum err_code check_instruction(const struct check *c, uint32_t id)
+{
+    const struct plan *plan = c->plan;
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    TRY(check_names(c, id));
+    CHECK_INDEX("instruction", id, "stream", instruction->stream, STREAM_COUNT);
+    if (instruction->flags & ~PLAN_FIRST_STEP)
+        return wrong(c, id, "flags %u: allowed are 0 and %u", instruction->flags, PLAN_FIRST_STEP);
+    TRY(check_group(c, id));
+    switch (instruction->op) {
+    case PLAN_ALLOC:
+    case PLAN_FREE:
+        CHECK_INDEX("instruction", id, "buffer", instruction->arg, plan->buffer_count);
+        return ERR_OK;
+    case PLAN_RECORD:
+    case PLAN_WAIT:
+        CHECK_INDEX("instruction", id, "event", instruction->arg, plan->event_count);
+        return ERR_OK;
+    case PLAN_MARK:
+        CHECK_INDEX("instruction", id, "mark", instruction->arg, PLAN_MARK_COUNT);
+        return ERR_OK;
+    default:
+        break;
+    }
+    CHECK_INDEX("instruction", id, "kernel", instruction->arg, plan->kernel_count);
+    const struct kernel *kernel = &plan->kernels[instruction->arg];
+    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
+        TRY(check_operand(c, id, i));
+    return ERR_OK;
+}
+
+static enum err_code check_tables(const struct check *c)
+{
+    TRY(check_groups(c));
+    TRY(check_buffers(c));
+    TRY(check_params(c));
+    TRY(check_units(c));
+    TRY(check_places(c));
+    TRY(check_operands(c));
+    TRY(check_kernels(c));
+    if (c->plan->event_count > c->plan->instruction_count)
+        return err_set(c->err, ERR_INTERNAL, "%u events, but only %u instructions to record them",
+                       c->plan->event_count, c->plan->instruction_count);
+    for (uint32_t i = 0; i < c->plan->instruction_count; i++)
+        TRY(check_instruction(c, i));
+    return ERR_OK;
+}
+
+/* ---- the program run ---- */
+
+static enum err_code run_alloc(struct check *c, uint32_t id, uint32_t buffer)
+{
+    char what[TEXT], since[TEXT];
+    if (c->alive[buffer])
+        return wrong(c, id, "%s is alive already: %s", buffer_text(c, buffer, what),
+                     since_text(c, buffer, since));
+    c->alive[buffer] = true;
+    c->changed[buffer] = id + 1;
+    return ERR_OK;
+}
+
+static enum err_code run_free(struct check *c, uint32_t id, uint32_t buffer)
+{
+    char what[TEXT], since[TEXT];
+    if (!c->alive[buffer])
+        return wrong(c, id, "%s is not alive: %s", buffer_text(c, buffer, what),
+                     since_text(c, buffer, since));
+    if (c->plan->buffers[buffer].resident)
+        return wrong(c, id, "%s is resident and may not be freed", buffer_text(c, buffer, what));
+    c->alive[buffer] = false;
+    c->changed[buffer] = id + 1;
+    return ERR_OK;
+}
+
+static enum err_code run_kernel(const struct check *c, uint32_t id)
+{
+    const struct plan *plan = c->plan;
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    const struct kernel *kernel = &plan->kernels[instruction->arg];
+    char what[TEXT], since[TEXT];
+    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
+        const uint32_t buffer =
+            plan_operand_buffer(plan, instruction, &plan->operands[kernel->first + i]);
+        if (!c->alive[buffer])
+            return wrong(c, id, "%s %s %s, which is not alive: %s", plan->labels[kernel->label],
+                         i < kernel->ins ? "reads" : "writes", buffer_text(c, buffer, what),
+                         since_text(c, buffer, since));
+    }
+    return ERR_OK;
+}
+
+static enum err_code run_wait(const struct check *c, uint32_t id, uint32_t event)
+{
+    if (c->recorded[event] != c->step)
+        return wrong(c, id, "stream %s waits for event %u, which has not been recorded",
+                     stream_name((enum stream_id)c->plan->instructions[id].stream), event);
+    return ERR_OK;
+}
+
+#define AFTER(mark) (1U << PLAN_MARK_##mark)
+
+/* Marks that each mark may follow; a step is one START ... END, with one or more micro-batches. */
+static const unsigned may_follow[] = {
+    [PLAN_MARK_START] = 1U << NO_MARK,
+    [PLAN_MARK_MICRO_BATCH] = AFTER(START) | AFTER(AFTER_BACKWARD),
+    [PLAN_MARK_AFTER_LOGITS] = AFTER(MICRO_BATCH),
+    [PLAN_MARK_AFTER_FORWARD] = AFTER(MICRO_BATCH) | AFTER(AFTER_LOGITS),
+    [PLAN_MARK_BACKWARD_BLOCKS] = AFTER(AFTER_FORWARD),
+    [PLAN_MARK_AFTER_BACKWARD] = AFTER(AFTER_FORWARD) | AFTER(BACKWARD_BLOCKS),
+    [PLAN_MARK_OPTIMIZER] = AFTER(AFTER_BACKWARD),
+    [PLAN_MARK_AFTER_STEP] = AFTER(OPTIMIZER),
+    [PLAN_MARK_END] = AFTER(AFTER_STEP),
+};
+
+static enum err_code run_mark(struct check *c, uint32_t id, enum plan_mark mark)
+{
+    if (!(may_follow[mark] >> c->mark & 1))
+        return wrong(c, id, "mark \"%s\" may not come %s%s%s", plan_mark_name(mark),
+                     c->mark == NO_MARK ? "first" : "after mark \"",
+                     c->mark == NO_MARK ? "" : plan_mark_name((enum plan_mark)c->mark),
+                     c->mark == NO_MARK ? "" : "\"");
+    c->mark = mark;
+    return ERR_OK;
+}
+
+static enum err_code run_instruction(struct check *c, uint32_t id)
+{
+    const struct plan_instruction *instruction = &c->plan->instructions[id];
+    if (instruction->op == PLAN_MARK)
+        return run_mark(c, id, (enum plan_mark)instruction->arg);
+    if (c->mark == NO_MARK || c->mark == PLAN_MARK_END)
+        return wrong(c, id, "it stands %s",
+                     c->mark == NO_MARK ? "before mark \"start\"" : "after mark \"end\"");
+    switch (instruction->op) {
+    case PLAN_ALLOC:
+        return run_alloc(c, id, instruction->arg);
+    case PLAN_FREE:
+        return run_free(c, id, instruction->arg);
+    case PLAN_RECORD:
+        c->recorded[instruction->arg] = c->step;
+        return ERR_OK;
+    case PLAN_WAIT:
+        return run_wait(c, id, instruction->arg);
+    default:
+        return run_kernel(c, id);
+    }
+}
+
+static enum err_code run_step(struct check *c, uint32_t step)
+{
+    const struct plan *plan = c->plan;
+    char what[TEXT];
+    c->step = step;
+    c->mark = NO_MARK;
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (step == 1 || !(plan->instructions[i].flags & PLAN_FIRST_STEP))
+            TRY(run_instruction(c, i));
+    if (c->mark != PLAN_MARK_END)
+        return err_set(c->err, ERR_INTERNAL, "the program ends without mark \"end\"");
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        if (c->alive[b] && !plan->buffers[b].resident)
+            return wrong(c, c->changed[b] - 1, "%s is not freed by the end of the step",
+                         buffer_text(c, b, what));
+    return ERR_OK;
+}
+
+/* Residents that no instruction allocates are there before the first step. */
+static void make_residents(struct check *c)
+{
+    const struct plan *plan = c->plan;
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        c->alive[b] = plan->buffers[b].resident;
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (plan->instructions[i].op == PLAN_ALLOC)
+            c->alive[plan->instructions[i].arg] = false;
+}
+
+static void *zeroed(size_t count, size_t size)
+{
+    return memset(xmalloc((count + 1) * size), 0, (count + 1) * size);
+}
+
+enum err_code plan_verify(const struct plan *plan, struct err *err)
+{
+    struct check c = {.plan = plan, .err = err};
+    TRY(check_tables(&c));
+    c.alive = zeroed(plan->buffer_count, sizeof *c.alive);
+    c.changed = zeroed(plan->buffer_count, sizeof *c.changed);
+    c.recorded = zeroed(plan->event_count, sizeof *c.recorded);
+    make_residents(&c);
+    enum err_code rc = run_step(&c, 1);
+    if (rc == ERR_OK)
+        rc = run_step(&c, 2);
+    free(c.alive);
+    free(c.changed);
+    free(c.recorded);
+    return rc;
+}

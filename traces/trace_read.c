@@ -1,0 +1,533 @@
+/* trace_read.c - reading any Chrome trace; see trace_read in trace.h.
+ *
+ * Traces of long runs have hundreds of megabytes of events, so no tree of them is built: a pull
+ * parser walks the text once and keeps of each event only what struct trace has. It is a parser of
+ * all of JSON, not of what trace_write writes: members come in any order, and whatever is not
+ * asked for is checked and skipped.
+ *
+ *     text -> scan_... (JSON) -> read_event (one event's members) -> keep_... (struct trace)
+ *
+ * Where writers differ in practice: process and thread ids may be strings; a list of events may
+ * end without its "]", because writers that are killed cannot write it; spans may come as a pair
+ * of B and E events instead of one X, nested within their thread. */
+#include "traces/json_scan.h"
+#include "traces/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ident { /* a process or thread id */
+    bool is_text;
+    int64_t number;
+    struct slice text;
+};
+
+struct arg { /* a member of "args" */
+    struct slice key;
+    bool is_number, is_text;
+    double number;
+    struct slice text;
+};
+
+struct raw_event { /* the members of one event that mean something here */
+    char phase;
+    bool has_ts;
+    struct ident pid, tid;
+    double ts, dur; /* microseconds */
+    struct slice name, category;
+};
+
+struct open_span { /* a B that waits for its E */
+    uint32_t event, lane;
+};
+
+struct reader {
+    const char *path;
+    struct err *err;
+    struct scan scan;
+    struct trace *trace;
+    struct arg *args; /* of the event at hand */
+    uint32_t arg_count, arg_cap;
+    double *values; /* (arg_cap) those of them that are numbers */
+    uint32_t value_count;
+    struct open_span *open;
+    uint32_t open_count, open_cap;
+    size_t event;              /* position in "traceEvents" */
+    const char **pids, **tids; /* (processes), (lanes) ids that are strings; NULL: a number */
+    uint32_t pid_cap, tid_cap;
+    uint32_t last_lane, last_track;
+    double last_s;
+};
+
+/* ---- messages ---- */
+
+static enum err_code wrong(struct reader *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* "trace.json:12: event 9: ...". */
+static enum err_code wrong(struct reader *r, const char *fmt, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return err_set(r->err, ERR_INVALID, "%s:%zu: event %zu: %s", r->path, scan_line(&r->scan),
+                   r->event, text);
+}
+
+/* ---- what is kept ---- */
+
+/* An id that is a string is known by it; the number that it gets is above those that systems give
+ * to processes and threads. */
+enum { FIRST_OWN_NUMBER = 10000000 };
+
+static const char *ident_text(struct reader *r, const struct ident *ident)
+{
+    return ident->is_text ? trace_intern(r->trace, ident->text.text, ident->text.length) : NULL;
+}
+
+static uint32_t keep_process(struct reader *r, const struct ident *pid)
+{
+    struct trace *trace = r->trace;
+    const char *text = ident_text(r, pid);
+    for (uint32_t i = 0; i < trace->process_count; i++)
+        if (r->pids[i] == text && (text || trace->processes[i].pid == pid->number))
+            return i;
+    ARRAY_GROW(r->pids, trace->process_count, r->pid_cap);
+    r->pids[trace->process_count] = text;
+    return trace_add_process(
+        trace, text ? FIRST_OWN_NUMBER + (int64_t)trace->process_count : pid->number, text);
+}
+
+static bool is_lane(const struct reader *r, uint32_t lane, uint32_t process, const char *text,
+                    int64_t tid)
+{
+    const struct trace_lane *l = &r->trace->lanes[lane];
+    return l->process == process && r->tids[lane] == text && (text || l->tid == tid);
+}
+
+static uint32_t keep_lane(struct reader *r, const struct raw_event *raw)
+{
+    struct trace *trace = r->trace;
+    const uint32_t process = keep_process(r, &raw->pid), count = trace->lane_count;
+    const char *text = ident_text(r, &raw->tid);
+    if (r->last_lane < count && is_lane(r, r->last_lane, process, text, raw->tid.number))
+        return r->last_lane;
+    for (uint32_t i = 0; i < count; i++)
+        if (is_lane(r, i, process, text, raw->tid.number))
+            return r->last_lane = i;
+    ARRAY_GROW(r->tids, trace->lane_count, r->tid_cap);
+    r->tids[count] = text;
+    r->last_lane = trace_add_lane(trace, process, text);
+    trace->lanes[count].tid = text ? FIRST_OWN_NUMBER + (int64_t)count : raw->tid.number;
+    trace->lanes[count].sort = TRACE_UNSORTED;
+    return r->last_lane;
+}
+
+static const struct arg *find_arg(const struct reader *r, const char *key)
+{
+    for (uint32_t i = 0; i < r->arg_count; i++)
+        if (slice_is(r->args[i].key, key))
+            return &r->args[i];
+    return NULL;
+}
+
+/* A whole number among the args, or `otherwise`. */
+static uint64_t arg_number(const struct reader *r, const char *key, uint64_t most,
+                           uint64_t otherwise)
+{
+    const struct arg *arg = find_arg(r, key);
+    if (!arg || !arg->is_number || arg->number < 0 || arg->number > (double)most ||
+        arg->number != floor(arg->number))
+        return otherwise;
+    return (uint64_t)arg->number;
+}
+
+static void name_process(struct reader *r, const struct raw_event *raw, const char *name)
+{
+    const uint32_t process = keep_process(r, &raw->pid);
+    r->trace->processes[process].name = name;
+}
+
+static void name_lane(struct reader *r, const struct raw_event *raw, const char *name)
+{
+    const uint32_t lane = keep_lane(r, raw);
+    r->trace->lanes[lane].name = name;
+}
+
+static void sort_lane(struct reader *r, const struct raw_event *raw, double place)
+{
+    const uint32_t lane = keep_lane(r, raw);
+    r->trace->lanes[lane].sort = fabs(place) < INT32_MAX ? (int32_t)place : TRACE_UNSORTED;
+}
+
+/* Names and order of processes and threads. */
+static void keep_metadata(struct reader *r, const struct raw_event *raw)
+{
+    const struct arg *name = find_arg(r, "name"), *place = find_arg(r, "sort_index");
+    const char *text =
+        name && name->is_text ? trace_intern(r->trace, name->text.text, name->text.length) : NULL;
+    if (slice_is(raw->name, "process_name") && text)
+        name_process(r, raw, text);
+    else if (slice_is(raw->name, "thread_name") && text)
+        name_lane(r, raw, text);
+    else if (slice_is(raw->name, "thread_sort_index") && place && place->is_number)
+        sort_lane(r, raw, place->number);
+}
+
+static void keep_event(struct reader *r, const struct raw_event *raw, enum trace_kind kind)
+{
+    struct trace *trace = r->trace;
+    const uint32_t lane = keep_lane(r, raw);
+    const double begin_s = raw->ts / 1e6;
+    const double end_s = kind == TRACE_SPAN ? (raw->ts + raw->dur) / 1e6 : begin_s;
+    ARRAY_GROW(trace->events, trace->event_count, trace->event_cap);
+    trace->events[trace->event_count++] = (struct trace_event){
+        .id = (uint32_t)arg_number(r, "id", TRACE_NO_ID - 1, TRACE_NO_ID),
+        .lane = lane,
+        .kind = kind,
+        .name = trace_intern(trace, raw->name.text, raw->name.length),
+        .category = trace_intern(trace, raw->category.text, raw->category.length),
+        .begin_s = begin_s,
+        .end_s = end_s,
+        .bytes = arg_number(r, "bytes", 1ULL << 53, 0),
+    };
+    r->last_s = fmax(r->last_s, end_s);
+}
+
+static void keep_begin(struct reader *r, const struct raw_event *raw)
+{
+    keep_event(r, raw, TRACE_SPAN);
+    ARRAY_GROW(r->open, r->open_count, r->open_cap);
+    const uint32_t event = r->trace->event_count - 1;
+    r->open[r->open_count++] = (struct open_span){event, r->trace->events[event].lane};
+}
+
+/* Ends the youngest open span of the lane; an E without B says nothing. */
+static void keep_end(struct reader *r, const struct raw_event *raw)
+{
+    const uint32_t lane = keep_lane(r, raw);
+    const double end_s = raw->ts / 1e6;
+    for (uint32_t i = r->open_count; i-- > 0;) {
+        struct trace_event *event = &r->trace->events[r->open[i].event];
+        if (r->open[i].lane != lane)
+            continue;
+        event->end_s = fmax(end_s, event->begin_s);
+        memmove(r->open + i, r->open + i + 1, (r->open_count - i - 1) * sizeof *r->open);
+        r->open_count--;
+        break;
+    }
+    r->last_s = fmax(r->last_s, end_s);
+}
+
+/* Spans that nothing ended reach to the end of the trace. */
+static void end_open_spans(struct reader *r)
+{
+    for (uint32_t i = 0; i < r->open_count; i++)
+        r->trace->events[r->open[i].event].end_s = r->last_s;
+}
+
+static bool is_track(const struct reader *r, uint32_t index, uint32_t process, struct slice name)
+{
+    const struct trace_track *track = &r->trace->tracks[index];
+    uint32_t series = 0;
+    if (track->process != process || track->series_count != r->value_count ||
+        !slice_is(name, track->name))
+        return false;
+    for (uint32_t i = 0; i < r->arg_count; i++)
+        if (r->args[i].is_number && !slice_is(r->args[i].key, track->series[series++]))
+            return false;
+    return true;
+}
+
+static uint32_t keep_track(struct reader *r, const struct raw_event *raw)
+{
+    struct trace *trace = r->trace;
+    const uint32_t process = keep_process(r, &raw->pid);
+    for (uint32_t i = 0; i < trace->track_count; i++) { /* the one after the last is likeliest */
+        const uint32_t track = (r->last_track + 1 + i) % trace->track_count;
+        if (is_track(r, track, process, raw->name))
+            return r->last_track = track;
+    }
+    const char **series = xmalloc(r->value_count * sizeof *series);
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < r->arg_count; i++)
+        if (r->args[i].is_number)
+            series[used++] = trace_intern(trace, r->args[i].key.text, r->args[i].key.length);
+    const char *name = trace_intern(trace, raw->name.text, raw->name.length);
+    r->last_track = trace_add_track(trace, process, name, used, series);
+    free(series);
+    return r->last_track;
+}
+
+static void keep_counter(struct reader *r, const struct raw_event *raw)
+{
+    r->value_count = 0;
+    for (uint32_t i = 0; i < r->arg_count; i++)
+        if (r->args[i].is_number)
+            r->values[r->value_count++] = r->args[i].number;
+    if (r->value_count == 0)
+        return;
+    trace_add_counter(r->trace, keep_track(r, raw), raw->ts / 1e6, r->values);
+    r->last_s = fmax(r->last_s, raw->ts / 1e6);
+}
+
+/* ---- one event ---- */
+
+static bool read_number(struct reader *r, double *out)
+{
+    return scan_peek(&r->scan) == '"' ? scan_fail(&r->scan, "a number is expected")
+                                      : scan_number(&r->scan, out);
+}
+
+static bool read_ident(struct reader *r, struct ident *out)
+{
+    double number;
+    if (scan_peek(&r->scan) == '"') {
+        out->is_text = true;
+        return scan_string(&r->scan, &out->text);
+    }
+    if (!scan_number(&r->scan, &number))
+        return false;
+    if (fabs(number) > 9e15)
+        return scan_fail(&r->scan, "the id is too large");
+    *out = (struct ident){.number = (int64_t)number};
+    return true;
+}
+
+static void grow_args(struct reader *r)
+{
+    const uint32_t before = r->arg_cap;
+    ARRAY_GROW(r->args, r->arg_count, r->arg_cap);
+    if (r->arg_cap != before)
+        r->values = xrealloc(r->values, r->arg_cap * sizeof *r->values);
+}
+
+static bool read_args(struct reader *r)
+{
+    struct scan *s = &r->scan;
+    struct slice key;
+    r->arg_count = 0;
+    if (scan_peek(s) != '{')
+        return scan_skip(s);
+    for (bool first = true; scan_member(s, &first, &key);) {
+        grow_args(r);
+        struct arg *arg = &r->args[r->arg_count++];
+        const char c = scan_peek(s);
+        *arg = (struct arg){.key = key, .is_text = c == '"'};
+        arg->is_number = c == '-' || (c >= '0' && c <= '9');
+        if (arg->is_text     ? !scan_string(s, &arg->text)
+            : arg->is_number ? !scan_number(s, &arg->number)
+                             : !scan_skip(s))
+            return false;
+    }
+    return !s->problem;
+}
+
+static bool read_member(struct reader *r, struct slice key, struct raw_event *raw)
+{
+    struct scan *s = &r->scan;
+    struct slice phase;
+    if (slice_is(key, "ph")) {
+        if (!scan_string(s, &phase))
+            return false;
+        raw->phase = phase.length == 1 ? phase.text[0] : '\0';
+        return true;
+    }
+    if (slice_is(key, "ts")) {
+        raw->has_ts = true;
+        return read_number(r, &raw->ts);
+    }
+    if (slice_is(key, "dur"))
+        return read_number(r, &raw->dur);
+    if (slice_is(key, "pid"))
+        return read_ident(r, &raw->pid);
+    if (slice_is(key, "tid"))
+        return read_ident(r, &raw->tid);
+    if (slice_is(key, "name"))
+        return scan_string(s, &raw->name);
+    if (slice_is(key, "cat"))
+        return scan_string(s, &raw->category);
+    if (slice_is(key, "args"))
+        return read_args(r);
+    return scan_skip(s);
+}
+
+static bool is_timed(char phase)
+{
+    return phase && strchr("XBEiIC", phase) != NULL;
+}
+
+static enum err_code keep(struct reader *r, const struct raw_event *raw)
+{
+    if (raw->phase == 'M') {
+        keep_metadata(r, raw);
+        return ERR_OK;
+    }
+    if (!is_timed(raw->phase))
+        return ERR_OK;
+    if (!raw->has_ts)
+        return wrong(r, "an event of phase \"%c\" needs \"ts\"", raw->phase);
+    if (raw->dur < 0 || fabs(raw->ts) + raw->dur > 9e15)
+        return wrong(r, "ts %g, dur %g: allowed are -9e15 ... 9e15 and 0 ... 9e15", raw->ts,
+                     raw->dur);
+    switch (raw->phase) {
+    case 'X':
+        keep_event(r, raw, TRACE_SPAN);
+        break;
+    case 'B':
+        keep_begin(r, raw);
+        break;
+    case 'E':
+        keep_end(r, raw);
+        break;
+    case 'C':
+        keep_counter(r, raw);
+        break;
+    default:
+        keep_event(r, raw, TRACE_INSTANT);
+        break;
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_event(struct reader *r)
+{
+    struct raw_event raw = {.name.text = "", .category.text = ""};
+    struct slice key;
+    r->arg_count = 0;
+    for (bool first = true; scan_member(&r->scan, &first, &key);)
+        if (!read_member(r, key, &raw))
+            break;
+    return r->scan.problem ? wrong(r, "%s", r->scan.problem) : keep(r, &raw);
+}
+
+/* ---- the file ---- */
+
+/* A list of events. `bare`: it is the whole file and may end without "]". */
+static enum err_code read_events(struct reader *r, bool bare)
+{
+    struct scan *s = &r->scan;
+    if (!scan_expect(s, '[', "a list of events is expected"))
+        return wrong(r, "%s", s->problem);
+    if (scan_accept(s, ']'))
+        return ERR_OK;
+    do {
+        if (bare && scan_peek(s) == '\0' && s->at == s->end)
+            return ERR_OK;
+        TRY(read_event(r));
+        r->event++;
+    } while (scan_accept(s, ','));
+    if (bare && s->at == s->end)
+        return ERR_OK;
+    return scan_expect(s, ']', "\",\" or \"]\" is expected") ? ERR_OK : wrong(r, "%s", s->problem);
+}
+
+/* "otherData": members that are strings. */
+static bool read_infos(struct reader *r)
+{
+    struct scan *s = &r->scan;
+    struct slice key, value;
+    if (scan_peek(s) != '{')
+        return scan_skip(s);
+    for (bool first = true; scan_member(s, &first, &key);) {
+        if (scan_peek(s) != '"') {
+            if (!scan_skip(s))
+                return false;
+        } else if (scan_string(s, &value)) {
+            trace_set_info(r->trace, trace_intern(r->trace, key.text, key.length),
+                           trace_intern(r->trace, value.text, value.length));
+        }
+    }
+    return !s->problem;
+}
+
+static enum err_code read_object(struct reader *r)
+{
+    struct scan *s = &r->scan;
+    struct slice key;
+    bool events = false;
+    for (bool first = true; scan_member(s, &first, &key);) {
+        if (slice_is(key, "traceEvents")) {
+            events = true;
+            TRY(read_events(r, false));
+        } else if (!(slice_is(key, "otherData") ? read_infos(r) : scan_skip(s))) {
+            break;
+        }
+    }
+    if (s->problem)
+        return wrong(r, "%s", s->problem);
+    return events ? ERR_OK : wrong(r, "the file has no \"traceEvents\"");
+}
+
+static enum err_code read_trace(struct reader *r)
+{
+    struct scan *s = &r->scan;
+    const char first = scan_peek(s);
+    if (first == '[')
+        TRY(read_events(r, true));
+    else if (first == '{')
+        TRY(read_object(r));
+    else
+        return wrong(r, "a trace begins with \"{\" or \"[\"");
+    if (scan_peek(s) != '\0' || s->at != s->end)
+        return wrong(r, "the trace ends here, and the file goes on");
+    end_open_spans(r);
+    return ERR_OK;
+}
+
+static enum err_code read_text(const char *path, char **text, size_t *length, struct err *err)
+{
+    size_t capacity = 1 << 16, got;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
+    *text = xmalloc(capacity);
+    *length = 0;
+    while ((got = fread(*text + *length, 1, capacity - *length, file)) > 0) {
+        *length += got;
+        if (*length == capacity)
+            *text = xrealloc(*text, capacity *= 2);
+    }
+    const bool failed = ferror(file) != 0;
+    const int reason = errno;
+    fclose(file);
+    if (!failed)
+        return ERR_OK;
+    free(*text);
+    return err_set(err, ERR_IO, "read %s: %s", path, strerror(reason));
+}
+
+enum err_code trace_read(const char *path, struct trace **out, struct err *err)
+{
+    char *text = NULL;
+    size_t length = 0;
+    *out = NULL;
+    TRY(read_text(path, &text, &length, err));
+    struct trace *trace = trace_new();
+    struct reader r = {
+        .path = path,
+        .err = err,
+        .scan = {.start = text, .at = text, .end = text + length, .arena = &trace->arena},
+        .trace = trace,
+    };
+    const enum err_code rc = read_trace(&r);
+    free(text);
+    free(r.args);
+    free(r.values);
+    free(r.open);
+    free(r.pids);
+    free(r.tids);
+    if (rc == ERR_OK)
+        *out = trace;
+    else
+        trace_free(trace);
+    return rc;
+}
