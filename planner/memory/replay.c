@@ -1,0 +1,240 @@
+/* replay.c - see replay.h. */
+#include "memory/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct replay {
+    const struct plan *plan;
+    const struct memory_options *options;
+    struct allocator *allocator;     /* NULL: without */
+    struct allocator_block **blocks; /* (buffers) */
+    struct allocator_block *workspaces[2];
+    uint64_t requested, rounded;
+    uint64_t categories[CATEGORY_COUNT];
+    uint64_t host;
+    enum segment segment;
+    bool measuring; /* the steady-state step */
+    uint32_t instruction;
+    struct memory *out;
+};
+
+static void reach(struct memory_moment *peak, uint64_t bytes, const struct replay *r)
+{
+    if (bytes > peak->bytes)
+        *peak = (struct memory_moment){bytes, r->instruction, r->segment};
+}
+
+static void note_peaks(struct replay *r)
+{
+    struct memory *out = r->out;
+    if (!r->measuring)
+        return;
+    if (r->requested > out->requested.bytes) {
+        reach(&out->requested, r->requested, r);
+        memcpy(out->categories, r->categories, sizeof out->categories);
+    }
+    if (r->rounded > out->requested_rounded_bytes)
+        out->requested_rounded_bytes = r->rounded;
+    if (r->requested > out->segment_peaks[r->segment])
+        out->segment_peaks[r->segment] = r->requested;
+    if (r->allocator)
+        reach(&out->allocated, allocator_stats(r->allocator)->allocated_bytes, r);
+}
+
+static enum err_code out_of_memory(struct replay *r, uint64_t bytes)
+{
+    r->out->out_of_memory = true;
+    r->out->failure = (struct memory_moment){bytes, r->instruction, r->segment};
+    return ERR_NOMEM;
+}
+
+static enum err_code alloc_on_device(struct replay *r, uint64_t bytes, int stream,
+                                     struct allocator_block **out)
+{
+    if (!r->allocator || bytes == 0)
+        return ERR_OK;
+    const enum err_code rc = allocator_alloc(r->allocator, bytes, stream, out, NULL);
+    return rc == ERR_NOMEM ? out_of_memory(r, bytes) : rc;
+}
+
+static enum err_code alloc_buffer(struct replay *r, uint32_t index)
+{
+    const struct buffer *buffer = &r->plan->buffers[index];
+    if (!buffer->scratch) {
+        r->requested += buffer->bytes;
+        r->rounded += (buffer->bytes + 511) & ~511ULL;
+        r->categories[buffer->category] += buffer->bytes;
+    }
+    if (buffer->pool == STREAM_HOST)
+        r->host += buffer->bytes;
+    else
+        TRY(alloc_on_device(r, buffer->bytes, buffer->pool, &r->blocks[index]));
+    note_peaks(r);
+    return ERR_OK;
+}
+
+static void free_buffer(struct replay *r, uint32_t index)
+{
+    const struct buffer *buffer = &r->plan->buffers[index];
+    if (!buffer->scratch) {
+        r->requested -= buffer->bytes;
+        r->rounded -= (buffer->bytes + 511) & ~511ULL;
+        r->categories[buffer->category] -= buffer->bytes;
+        note_peaks(r); /* a segment's peak may be what is left after its first free */
+    }
+    if (buffer->pool == STREAM_HOST) {
+        r->host -= buffer->bytes;
+    } else if (r->blocks[index]) {
+        allocator_free_block(r->allocator, r->blocks[index]);
+        r->blocks[index] = NULL;
+    }
+}
+
+static void pass_mark(struct replay *r, enum plan_mark mark)
+{
+    switch (mark) {
+    case PLAN_MARK_AFTER_LOGITS:
+        r->segment = SEGMENT_LOSS;
+        break;
+    case PLAN_MARK_AFTER_FORWARD:
+        r->segment = SEGMENT_BACKWARD_HEAD;
+        break;
+    case PLAN_MARK_BACKWARD_BLOCKS:
+        r->segment = SEGMENT_BACKWARD_BLOCKS;
+        break;
+    case PLAN_MARK_OPTIMIZER:
+        r->segment = SEGMENT_OPTIMIZER;
+        break;
+    case PLAN_MARK_START:
+    case PLAN_MARK_MICRO_BATCH:
+        r->segment = SEGMENT_FORWARD;
+        break;
+    default:
+        break;
+    }
+    if (!r->measuring)
+        return;
+    r->out->live[mark] = r->requested;
+}
+
+/* The first matmul of each thread makes that thread's cuBLAS handle allocate its workspace. */
+static enum err_code run_kernel(struct replay *r, const struct plan_instruction *instruction)
+{
+    const unsigned thread = instruction->phase == PLAN_BACKWARD;
+    if (!r->allocator || r->workspaces[thread] || r->options->workspace_bytes[thread] == 0)
+        return ERR_OK;
+    if (!r->plan->kernels[instruction->arg].matmul)
+        return ERR_OK;
+    return alloc_on_device(r, r->options->workspace_bytes[thread], STREAM_COMPUTE,
+                           &r->workspaces[thread]);
+}
+
+static void visit_point(struct replay *r, memory_visitor *visit, void *context)
+{
+    struct memory_point point = {
+        .instruction = r->instruction,
+        .requested = r->requested,
+    };
+    memcpy(point.categories, r->categories, sizeof point.categories);
+    if (r->allocator) {
+        point.allocated = allocator_stats(r->allocator)->allocated_bytes;
+        point.reserved = allocator_stats(r->allocator)->reserved_bytes;
+    }
+    visit(context, r->plan, &point);
+}
+
+static enum err_code run_step(struct replay *r, bool first, memory_visitor *visit, void *context)
+{
+    for (uint32_t i = 0; i < r->plan->instruction_count; i++) {
+        const struct plan_instruction *instruction = &r->plan->instructions[i];
+        r->instruction = i;
+        if (!first && (instruction->flags & PLAN_FIRST_STEP))
+            continue;
+        if (r->options->before)
+            r->options->before(r->options->hook_context, r->plan, i, first);
+        switch (instruction->op) {
+        case PLAN_ALLOC:
+            TRY(alloc_buffer(r, instruction->arg));
+            break;
+        case PLAN_FREE:
+            free_buffer(r, instruction->arg);
+            break;
+        case PLAN_COMPUTE:
+            TRY(run_kernel(r, instruction));
+            continue;
+        case PLAN_MARK:
+            pass_mark(r, (enum plan_mark)instruction->arg);
+            break;
+        default:
+            continue;
+        }
+        if (visit && r->measuring)
+            visit_point(r, visit, context);
+    }
+    return ERR_OK;
+}
+
+/* What is there before the first step: resident buffers that no instruction allocates. */
+static enum err_code alloc_residents(struct replay *r)
+{
+    const struct plan *plan = r->plan;
+    unsigned char *later = calloc(plan->buffer_count + 1, 1);
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (plan->instructions[i].op == PLAN_ALLOC)
+            later[plan->instructions[i].arg] = 1;
+    enum err_code rc = ERR_OK;
+    for (uint32_t b = 0; b < plan->buffer_count && rc == ERR_OK; b++)
+        if (plan->buffers[b].resident && !later[b])
+            rc = alloc_buffer(r, b);
+    free(later);
+    return rc;
+}
+
+static enum err_code run(struct replay *r, memory_visitor *visit, void *context)
+{
+    TRY(alloc_residents(r));
+    TRY(run_step(r, true, NULL, NULL));
+    r->out->host_bytes = r->host;
+    if (r->allocator) {
+        r->out->first_step_reserved_bytes = allocator_stats(r->allocator)->reserved_peak;
+        allocator_reset_peaks(r->allocator);
+    }
+    r->measuring = true;
+    TRY(run_step(r, false, visit, context));
+    return ERR_OK;
+}
+
+enum err_code memory_replay(const struct plan *plan, const struct memory_options *options,
+                            memory_visitor *visit, void *context, struct memory *out,
+                            struct err *err)
+{
+    (void)err;
+    *out = (struct memory){0};
+    struct replay r = {.plan = plan, .options = options, .out = out};
+    if (!options->without_allocator) {
+        r.allocator = allocator_new(&options->allocator);
+    }
+    r.blocks = calloc(plan->buffer_count + 1, sizeof(struct allocator_block *));
+    const enum err_code rc = run(&r, visit, context);
+    if (r.allocator) {
+        out->reserved_bytes = allocator_stats(r.allocator)->reserved_peak;
+        if (out->first_step_reserved_bytes > out->reserved_bytes)
+            out->reserved_bytes = out->first_step_reserved_bytes;
+        if (options->at_end)
+            options->at_end(options->hook_context, r.allocator);
+    }
+    allocator_free(r.allocator);
+    free(r.blocks);
+    return rc == ERR_NOMEM ? ERR_OK : rc;
+}
+
+const char *segment_name(enum segment segment)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        SEGMENT_MAP(X)
+#undef X
+    };
+    return names[segment];
+}

@@ -1,0 +1,80 @@
+/* replay.h - the memory of a plan: the caching allocator run over the program.
+ *
+ * Nothing is estimated. The program's allocs and frees are handed to the allocator in host order:
+ * once for the first step, which also makes the optimizer's states, and once more for the steady
+ * state that is reported. Requested bytes are summed beside it. */
+#ifndef SHARDPLAN_REPLAY_H
+#define SHARDPLAN_REPLAY_H
+
+#include "memory/allocator.h"
+#include "plan/plan.h"
+
+/* Where in a step the host is; a peak belongs to one. */
+#define SEGMENT_MAP(X)                                                                             \
+    X(FORWARD, "forward")                                                                          \
+    X(LOSS, "loss")                                                                                \
+    X(BACKWARD_HEAD, "backward_head")                                                              \
+    X(BACKWARD_BLOCKS, "backward_blocks")                                                          \
+    X(OPTIMIZER, "optimizer")
+
+enum segment {
+#define X(name, text) SEGMENT_##name,
+    SEGMENT_MAP(X)
+#undef X
+        SEGMENT_COUNT
+};
+
+struct memory_moment {
+    uint64_t bytes;
+    uint32_t instruction; /* id of the alloc that reached it */
+    enum segment segment;
+};
+
+struct memory {
+    struct memory_moment requested;   /* tensor bytes, as data/truth counts: no rounding, no kernel
+                                         workspaces, CPU step counters included */
+    struct memory_moment allocated;   /* on the device, as torch.cuda.max_memory_allocated() */
+    uint64_t reserved_bytes;          /* peak of segments held */
+    uint64_t requested_rounded_bytes; /* peak of requests rounded up to 512 each */
+    uint64_t categories[CATEGORY_COUNT]; /* requested bytes at the requested peak */
+    uint64_t live[PLAN_MARK_COUNT];      /* requested bytes at each mark of the last micro-batch */
+    uint64_t segment_peaks[SEGMENT_COUNT];
+    uint64_t host_bytes; /* resident on the CPU (offload, step counters) */
+    uint64_t first_step_reserved_bytes;
+    bool out_of_memory;           /* the allocator's capacity was reached */
+    struct memory_moment failure; /* then: what was asked for, and where */
+};
+
+struct memory_options {
+    struct allocator_settings allocator;
+    uint64_t workspace_bytes[2]; /* cuBLAS workspaces, of the forward and of the backward thread:
+                                    allocated at their first matmul, never freed; 0: none */
+    bool without_allocator;      /* requested bytes only: allocated and reserved stay 0 */
+
+    /* For memory snapshots; each may be NULL. Before every instruction of every step, and with
+     * the allocator as it is after the last one. */
+    void (*before)(void *context, const struct plan *plan, uint32_t instruction, bool first_step);
+    void (*at_end)(void *context, const struct allocator *allocator);
+    void *hook_context;
+};
+
+/* One point of a memory curve: after instruction `instruction` of the steady-state step. */
+struct memory_point {
+    uint32_t instruction;
+    uint64_t requested, allocated, reserved;
+    uint64_t categories[CATEGORY_COUNT]; /* requested */
+};
+
+/* Called for each alloc, free and mark of the steady-state step, after it took effect. */
+typedef void memory_visitor(void *context, const struct plan *plan,
+                            const struct memory_point *point);
+
+/* Replays the plan (lent). Running out of the allocator's capacity is a result, not an error.
+ * visit may be NULL. */
+enum err_code memory_replay(const struct plan *plan, const struct memory_options *options,
+                            memory_visitor *visit, void *context, struct memory *out,
+                            struct err *err);
+
+const char *segment_name(enum segment segment);
+
+#endif
