@@ -1,0 +1,89 @@
+/* cmd_fit.c - shardplan fit: bytes per GPU and the verdict. */
+#include "cli/commands.h"
+#include "cli/result.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One event of --events: [±bytes, category, where, unit or null, what]. Events are the allocs and
+ * frees of tensors in the steady-state step, in host order. */
+static void write_event(FILE *file, const struct plan *plan, const struct plan_instruction *i)
+{
+    char site[256], what[160];
+    const struct buffer *b = &plan->buffers[i->arg];
+    const bool has_unit = i->site != SITE_NONE || i->outer != OUTER_NONE;
+    const char *unit = has_unit ? plan->units[i->site ? i->unit : i->outer_unit].name : NULL;
+    fprintf(file, "[%s%llu, \"%s\", \"%s\", ", i->op == PLAN_FREE ? "-" : "",
+            (unsigned long long)b->bytes, category_name((enum category)b->category),
+            plan_site_text(plan, i, site, sizeof site));
+    if (unit)
+        fprintf(file, "\"%s\", ", unit[0] ? unit : "root");
+    else
+        fprintf(file, "null, ");
+    fprintf(file, "\"%s\"]\n", plan_buffer_text(plan, b, what, sizeof what));
+}
+
+static enum err_code write_events(const struct plan *plan, const char *path, struct err *err)
+{
+    char *temporary = NULL;
+    if (asprintf(&temporary, "%s.tmp", path) < 0)
+        return err_set(err, ERR_NOMEM, "no memory for a file name");
+    enum err_code rc = ERR_OK;
+    FILE *file = fopen(temporary, "w");
+    if (!file) {
+        rc = err_set(err, ERR_IO, "create %s: %s", temporary, strerror(errno));
+        goto done;
+    }
+    for (uint32_t n = 0; n < plan->instruction_count; n++) {
+        const struct plan_instruction *i = &plan->instructions[n];
+        if ((i->op != PLAN_ALLOC && i->op != PLAN_FREE) || (i->flags & PLAN_FIRST_STEP))
+            continue;
+        if (!plan->buffers[i->arg].scratch && plan->buffers[i->arg].bytes > 0)
+            write_event(file, plan, i);
+    }
+    const bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed || rename(temporary, path) != 0) {
+        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
+        remove(temporary);
+    }
+done:
+    free(temporary);
+    return rc;
+}
+
+static int finish(const struct settings *settings, const struct job *job,
+                  const struct placement *placement, const struct prediction *prediction)
+{
+    struct remedy remedies[REMEDIES];
+    const uint32_t count = prediction->fits ? 0 : remedies_find(job, placement, remedies);
+    if (settings->json) {
+        json_t *result = result_json(settings, job, placement, prediction, remedies, count);
+        json_dumpf(result, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(result);
+    } else if (!settings->quiet) {
+        result_print(stdout, settings, job, placement, prediction, remedies, count);
+    }
+    return prediction->fits ? EXIT_DONE : EXIT_NO_FIT;
+}
+
+int command_fit(int argc, char **argv)
+{
+    struct settings settings;
+    struct job job;
+    struct placement placement;
+    struct prediction prediction;
+    struct err err = {0};
+    options_parse(FOR_FIT, argc, argv, &settings);
+    if (options_resolve(&settings, &job, &placement, &err) != ERR_OK ||
+        predict(&job, &placement, &prediction, &err) != ERR_OK)
+        return report_error(&err);
+    int status;
+    if (settings.events && write_events(prediction.plan, settings.events, &err) != ERR_OK)
+        status = report_error(&err);
+    else
+        status = finish(&settings, &job, &placement, &prediction);
+    prediction_free(&prediction);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* commands.h - one function a command; each returns the exit status: 0 done (fit: fits), 1 does
+ * not fit, 2 bad usage or bad input, 3 runtime failure. argv[0] is the command's name. */
+#ifndef SHARDPLAN_COMMANDS_H
+#define SHARDPLAN_COMMANDS_H
+
+#include "base/err.h"
+
+enum { EXIT_DONE = 0, EXIT_NO_FIT = 1, EXIT_BAD_INPUT = 2, EXIT_FAILED = 3 };
+
+int command_fit(int argc, char **argv);
+int command_plan(int argc, char **argv);
+int command_models(int argc, char **argv);
+int command_gpus(int argc, char **argv);
+
+/* Prints "shardplan: <sentence>" to standard error; returns the exit status for the code. */
+int report_error(const struct err *err);
+
+#endif

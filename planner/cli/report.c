@@ -1,0 +1,304 @@
+/* report.c - see report.h. */
+#include "cli/report.h"
+
+#include "job/plan_trace.h"
+#include "memory/snapshot.h"
+#include "plan/plan_json.h"
+
+#include "memory_gp.h" /* generated from reports/memory.gp */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct report {
+    const struct settings *settings;
+    const struct job *job;
+    const struct placement *placement;
+    const struct prediction *prediction;
+    const char *dir;
+};
+
+static const char *path_in(const struct report *r, const char *name, char *path, size_t size)
+{
+    snprintf(path, size, "%s/%s", r->dir, name);
+    return path;
+}
+
+static enum err_code make_folder(const char *dir, struct err *err)
+{
+    struct stat st;
+    if (mkdir(dir, 0777) == 0)
+        return ERR_OK;
+    if (errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))
+        return ERR_OK;
+    return err_set(err, ERR_IO, "create folder %s: %s", dir, strerror(errno));
+}
+
+/* Opens `path`.tmp for writing. */
+static FILE *open_temporary(const char *path, char *temporary, size_t size, struct err *err)
+{
+    snprintf(temporary, size, "%s.tmp", path);
+    FILE *file = fopen(temporary, "w");
+    if (!file)
+        err_set(err, ERR_IO, "create %s: %s", temporary, strerror(errno));
+    return file;
+}
+
+/* Closes the temporary file and gives it its name, or removes it. */
+static enum err_code close_temporary(FILE *file, const char *temporary, const char *path,
+                                     struct err *err)
+{
+    const bool failed = ferror(file) != 0;
+    if (fclose(file) == 0 && !failed && rename(temporary, path) == 0)
+        return ERR_OK;
+    const enum err_code rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
+    remove(temporary);
+    return rc;
+}
+
+/* ---- plan.json ---- */
+
+static enum err_code write_plan(const struct report *r, struct err *err)
+{
+    char path[4096];
+    json_t *result = result_json(r->settings, r->job, r->placement, r->prediction, NULL, 0);
+    const struct plan_json_extra extra = {
+        .settings = json_object_get(result, "settings"),
+        .memory = result,
+    };
+    const enum err_code rc = plan_write_json(r->prediction->plan, &extra,
+                                             path_in(r, "plan.json", path, sizeof path), err);
+    json_decref(result);
+    return rc;
+}
+
+/* ---- snapshot.pickle ---- */
+
+struct snapshot_run {
+    struct snapshot *snapshot;
+    const char *path;
+    struct arena arena; /* frame names */
+    uint64_t time_us;
+    enum err_code rc;
+    struct err *err;
+};
+
+static void name_frame(void *context, const struct plan *plan, uint32_t instruction,
+                       bool first_step)
+{
+    struct snapshot_run *run = context;
+    char what[512];
+    (void)first_step;
+    if (plan->instructions[instruction].op != PLAN_ALLOC &&
+        plan->instructions[instruction].op != PLAN_FREE)
+        return;
+    snapshot_set_frame(run->snapshot,
+                       arena_strdup(&run->arena, result_what(plan, instruction, what, sizeof what)),
+                       "plan.json", (int)instruction, run->time_us++);
+}
+
+static void write_snapshot_at_end(void *context, const struct allocator *allocator)
+{
+    struct snapshot_run *run = context;
+    run->rc = snapshot_write(run->snapshot, allocator, run->path, run->err);
+}
+
+static enum err_code write_snapshot(const struct report *r, struct err *err)
+{
+    char path[4096];
+    struct snapshot_run run = {
+        .snapshot = snapshot_new(),
+        .path = path_in(r, "snapshot.pickle", path, sizeof path),
+        .err = err,
+    };
+    struct memory memory;
+    struct memory_options options = placement_memory(r->placement);
+    options.allocator.on_action = snapshot_on_action;
+    options.allocator.action_context = run.snapshot;
+    options.before = name_frame;
+    options.at_end = write_snapshot_at_end;
+    options.hook_context = &run;
+    const enum err_code rc = memory_replay(r->prediction->plan, &options, NULL, NULL, &memory, err);
+    snapshot_free(run.snapshot);
+    arena_free(&run.arena);
+    return rc != ERR_OK ? rc : run.rc;
+}
+
+/* ---- memory.svg ---- */
+
+static void write_point(void *context, const struct plan *plan, const struct memory_point *point)
+{
+    FILE *file = context;
+    (void)plan;
+    const double unit = 1073741824.0;
+    fprintf(file, "%u %.6f %.6f %.6f", point->instruction, (double)point->requested / unit,
+            (double)point->allocated / unit, (double)point->reserved / unit);
+    for (int i = 0; i < CATEGORY_WORKSPACE; i++)
+        fprintf(file, " %.6f", (double)point->categories[i] / unit);
+    fputc('\n', file);
+}
+
+/* Phase borders as vertical lines with a name. */
+static void write_marks(const struct report *r, FILE *script, double top)
+{
+    const struct plan *plan = r->prediction->plan;
+    int tag = 100;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *instruction = &plan->instructions[i];
+        if (instruction->op != PLAN_MARK)
+            continue;
+        const char *name = instruction->arg == PLAN_MARK_AFTER_FORWARD ? "backward"
+                           : instruction->arg == PLAN_MARK_OPTIMIZER   ? "optimizer"
+                           : instruction->arg == PLAN_MARK_MICRO_BATCH ? "forward"
+                                                                       : NULL;
+        if (!name || tag > 140)
+            continue;
+        fprintf(script,
+                "set arrow %d from %u,0 to %u,%f nohead back lc rgb '#bbbbbb' dt 3\n"
+                "set label %d '%s' at %u,%f left offset 0.3,-0.8 tc rgb '#777777'\n",
+                tag, i, i, top, tag, name, i, top);
+        tag++;
+    }
+}
+
+static void write_script(const struct report *r, FILE *script, const char *data, const char *out)
+{
+    const struct prediction *p = r->prediction;
+    const double unit = 1073741824.0;
+    double top = (double)p->memory.reserved_bytes / unit;
+    const double capacity = (double)r->placement->gpu.capacity_bytes / unit;
+    if (capacity < 1.6 * top && capacity > top)
+        top = capacity;
+    top *= 1.08;
+    fprintf(script, "data = '%s'\nout = '%s'\ncapacity = %f\ntop = %f\n", data, out, capacity, top);
+    fprintf(script, "peak_id = %u\npeak = %f\nfirst = 0\nlast = %u\n",
+            p->memory.requested.instruction, (double)p->memory.requested.bytes / unit,
+            p->plan->instruction_count);
+    fprintf(script, "title = '%s: memory of one step on rank %u of %u'\n", r->settings->model,
+            r->job->strategy.rank, r->job->strategy.world);
+    fprintf(script, "categories = '");
+    for (int i = 0; i < CATEGORY_WORKSPACE; i++)
+        fprintf(script, "%s%s", i ? " " : "", category_name((enum category)i));
+    fprintf(script, "'\n");
+    const char *load = strstr(memory_gp, "load marks\n");
+    fprintf(script, "%.*s", (int)(load - memory_gp), memory_gp);
+    write_marks(r, script, top);
+    fputs(load + strlen("load marks\n"), script);
+}
+
+static enum err_code write_curve_data(const struct report *r, const char *path, struct err *err)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return err_set(err, ERR_IO, "create %s: %s", path, strerror(errno));
+    struct memory memory;
+    const struct memory_options options = placement_memory(r->placement);
+    enum err_code rc =
+        memory_replay(r->prediction->plan, &options, write_point, file, &memory, err);
+    if (fclose(file) != 0 && rc == ERR_OK)
+        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
+    return rc;
+}
+
+/* Runs gnuplot on a script file; its messages go nowhere. Returns whether it drew. */
+static bool run_gnuplot(const char *script)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
+            _exit(127);
+        execlp("gnuplot", "gnuplot", script, (char *)NULL);
+        _exit(127);
+    }
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
+static enum err_code write_curve(const struct report *r, const char **note, struct err *err)
+{
+    char data[4096], script_path[4096], drawn[4096], path[4096];
+    path_in(r, "memory.tsv.tmp", data, sizeof data);
+    path_in(r, "memory.gp.tmp", script_path, sizeof script_path);
+    path_in(r, "memory.svg.tmp", drawn, sizeof drawn);
+    path_in(r, "memory.svg", path, sizeof path);
+    enum err_code rc = write_curve_data(r, data, err);
+    if (rc != ERR_OK)
+        goto remove_data;
+    FILE *script = fopen(script_path, "w");
+    if (!script) {
+        rc = err_set(err, ERR_IO, "create %s: %s", script_path, strerror(errno));
+        goto remove_data;
+    }
+    write_script(r, script, data, drawn);
+    fclose(script);
+    if (!run_gnuplot(script_path) || rename(drawn, path) != 0) {
+        *note = "gnuplot is not there or failed: no memory.svg";
+        remove(drawn);
+    }
+    remove(script_path);
+remove_data:
+    remove(data);
+    return rc;
+}
+
+/* ---- report.html ---- */
+
+static void copy_file(FILE *to, const char *path)
+{
+    char block[65536];
+    FILE *from = fopen(path, "r");
+    if (!from)
+        return;
+    for (size_t n; (n = fread(block, 1, sizeof block, from)) > 0;)
+        fwrite(block, 1, n, to);
+    fclose(from);
+}
+
+static enum err_code write_html(const struct report *r, struct err *err)
+{
+    char path[4096], temporary[4104], svg[4096];
+    path_in(r, "report.html", path, sizeof path);
+    FILE *file = open_temporary(path, temporary, sizeof temporary, err);
+    if (!file)
+        return err->code;
+    fprintf(file,
+            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n"
+            "<title>shardplan: %s</title>\n"
+            "<style>body{font:15px/1.45 Helvetica,Arial,sans-serif;max-width:1150px;"
+            "margin:2em auto;color:#222}pre{background:#f6f6f6;padding:1em;overflow:auto;"
+            "font:13px/1.4 monospace}svg{width:100%%;height:auto}</style>\n"
+            "<h1>%s</h1>\n<pre>",
+            r->settings->model, r->settings->model);
+    result_print(file, r->settings, r->job, r->placement, r->prediction, NULL, 0);
+    fputs("</pre>\n", file);
+    copy_file(file, path_in(r, "memory.svg", svg, sizeof svg));
+    fputs(
+        "<p>Horizontal axis: instructions in the order in which the host issues them. Open "
+        "<code>trace.json</code> in Perfetto and <code>snapshot.pickle</code> in PyTorch's memory "
+        "viewer.</p>\n</html>\n",
+        file);
+    return close_temporary(file, temporary, path, err);
+}
+
+enum err_code report_write(const struct settings *settings, const struct job *job,
+                           const struct placement *placement, const struct prediction *prediction,
+                           const char **note, struct err *err)
+{
+    char path[4096];
+    const struct report r = {settings, job, placement, prediction, settings->out_dir};
+    const struct memory_options options = placement_memory(placement);
+    *note = NULL;
+    TRY(plan_verify(prediction->plan, err));
+    TRY(make_folder(r.dir, err));
+    TRY(write_plan(&r, err));
+    TRY(plan_trace_write(prediction->plan, &options, path_in(&r, "trace.json", path, sizeof path),
+                         err));
+    TRY(write_snapshot(&r, err));
+    TRY(write_curve(&r, note, err));
+    return write_html(&r, err);
+}

@@ -1,0 +1,31 @@
+/* job.h - everything a user chose, and the way from there to a plan.
+ *
+ *     config.json --model_find--> model_config --model_build--> graph --tape_run--> stream
+ *                                                     stream + strategy --lower_*--> plan */
+#ifndef SHARDPLAN_JOB_H
+#define SHARDPLAN_JOB_H
+
+#include "graph/tape.h"
+#include "lower/lower.h"
+#include "model/model.h"
+
+enum system { SYSTEM_FSDP2, SYSTEM_COUNT };
+
+struct job {
+    struct model_config config;
+    struct model_job model;
+    struct tape_options tape;
+    struct strategy strategy;
+    enum system system;
+};
+
+/* The defaults of every option that has one, for a model: fp32 store and reduce, bf16 compute,
+ * AdamW foreach, one micro-batch, fully_shard on blocks and root. */
+void job_defaults(struct job *job, const struct model_config *config);
+
+/* Builds the program of one step. `parameters`, if not NULL, receives the element count of all
+ * parameters. The caller owns *out: plan_free. */
+enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *parameters,
+                       struct err *err);
+
+#endif

@@ -1,0 +1,153 @@
+/* plan_trace.c - see plan_trace.h.
+ *
+ *     instruction   10 alloc   11 mm        12 all_gather  13 free   14 mm
+ *     compute                  |== mm ==|                            |== mm ==|
+ *     all_gather                            |all_gather layers.1|
+ *     memory        ____-------------------------------------------__________
+ *
+ * A counter keeps its value until the next sample, so only what changed is sampled: an alloc moves
+ * two or three of the tracks, not all fifteen. */
+#include "job/plan_trace.h"
+
+#include <stdio.h>
+
+enum { REQUESTED, ALLOCATED, RESERVED, TOTALS };
+
+struct builder {
+    const struct plan *plan;
+    struct trace *trace;
+    uint32_t process;
+    uint32_t lanes[STREAM_COUNT];
+    uint32_t tracks[TOTALS + CATEGORY_COUNT];
+    uint64_t values[TOTALS + CATEGORY_COUNT]; /* as last sampled */
+    bool used[TOTALS + CATEGORY_COUNT];
+    bool sampled; /* there was a first sample */
+};
+
+static double time_of(uint32_t instruction)
+{
+    return 1e-6 * (double)instruction;
+}
+
+/* ---- work ---- */
+
+static bool is_drawn(enum plan_op op)
+{
+    return plan_op_is_kernel(op) || op == PLAN_MARK;
+}
+
+static void add_lanes(struct builder *b)
+{
+    bool used[STREAM_COUNT] = {false};
+    for (uint32_t i = 0; i < b->plan->instruction_count; i++)
+        if (is_drawn((enum plan_op)b->plan->instructions[i].op))
+            used[b->plan->instructions[i].stream] = true;
+    for (int i = 0; i < STREAM_COUNT; i++)
+        if (used[i])
+            b->lanes[i] = trace_add_lane(b->trace, b->process, stream_name((enum stream_id)i));
+}
+
+/* "mm", "all_gather layers.1": the kernel or, for what the sharding does, the op and its unit. */
+static void name_work(const struct plan *plan, const struct plan_instruction *instruction,
+                      char *text, size_t size)
+{
+    const bool by_label = instruction->op == PLAN_COMPUTE || instruction->op == PLAN_OPTIMIZER;
+    const char *what = by_label ? plan->labels[plan->kernels[instruction->arg].label]
+                                : plan_op_name((enum plan_op)instruction->op);
+    if (instruction->site == SITE_NONE) {
+        snprintf(text, size, "%s", what);
+        return;
+    }
+    const char *unit = plan->units[instruction->unit].name;
+    snprintf(text, size, "%s %s", what, unit[0] ? unit : "root");
+}
+
+static void add_work(struct builder *b, uint32_t id)
+{
+    const struct plan *plan = b->plan;
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    const bool is_mark = instruction->op == PLAN_MARK;
+    char name[256];
+    if (!is_mark)
+        name_work(plan, instruction, name, sizeof name);
+    const struct trace_event event = {
+        .id = id,
+        .lane = b->lanes[instruction->stream],
+        .kind = is_mark ? TRACE_INSTANT : TRACE_SPAN,
+        .name = is_mark ? plan_mark_name((enum plan_mark)instruction->arg) : name,
+        .category = plan_op_name((enum plan_op)instruction->op),
+        .begin_s = time_of(id),
+        .end_s = time_of(is_mark ? id : id + 1),
+        .bytes = is_mark ? 0 : (uint64_t)plan->kernels[instruction->arg].bytes,
+    };
+    trace_add_event(b->trace, &event);
+}
+
+/* ---- memory ---- */
+
+static void add_tracks(struct builder *b, bool with_allocator)
+{
+    static const char *const totals[] = {"memory requested", "memory allocated", "memory reserved"};
+    static const char *const series[] = {"bytes"};
+    for (int i = 0; i < TOTALS; i++)
+        b->used[i] = i == REQUESTED || with_allocator;
+    for (uint32_t i = 0; i < b->plan->buffer_count; i++)
+        if (!b->plan->buffers[i].scratch)
+            b->used[TOTALS + b->plan->buffers[i].category] = true;
+    for (int i = 0; i < TOTALS + CATEGORY_COUNT; i++) {
+        char name[64];
+        if (!b->used[i])
+            continue;
+        if (i < TOTALS)
+            snprintf(name, sizeof name, "%s", totals[i]);
+        else
+            snprintf(name, sizeof name, "memory of %s", category_name((enum category)(i - TOTALS)));
+        b->tracks[i] = trace_add_track(b->trace, b->process, name, 1, series);
+    }
+}
+
+static void add_point(void *context, const struct plan *plan, const struct memory_point *point)
+{
+    struct builder *b = context;
+    uint64_t values[TOTALS + CATEGORY_COUNT] = {point->requested, point->allocated,
+                                                point->reserved};
+    (void)plan;
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        values[TOTALS + i] = point->categories[i];
+    for (int i = 0; i < TOTALS + CATEGORY_COUNT; i++) {
+        const double value = (double)values[i];
+        if (b->used[i] && (values[i] != b->values[i] || !b->sampled))
+            trace_add_counter(b->trace, b->tracks[i], time_of(point->instruction), &value);
+        b->values[i] = values[i];
+    }
+    b->sampled = true;
+}
+
+enum err_code plan_trace_add(const struct plan *plan, const struct memory_options *options,
+                             struct trace *trace, struct err *err)
+{
+    struct builder b = {.plan = plan, .trace = trace};
+    struct memory memory;
+    char name[64];
+    snprintf(name, sizeof name, "rank %u (predicted)", plan->rank);
+    b.process = trace_add_process(trace, plan->rank, name);
+    trace_set_info(trace, "clock", "instruction order");
+    add_lanes(&b);
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (is_drawn((enum plan_op)plan->instructions[i].op) &&
+            !(plan->instructions[i].flags & PLAN_FIRST_STEP))
+            add_work(&b, i);
+    add_tracks(&b, !options->without_allocator);
+    return memory_replay(plan, options, add_point, &b, &memory, err);
+}
+
+enum err_code plan_trace_write(const struct plan *plan, const struct memory_options *options,
+                               const char *path, struct err *err)
+{
+    struct trace *trace = trace_new();
+    enum err_code rc = plan_trace_add(plan, options, trace, err);
+    if (rc == ERR_OK)
+        rc = trace_write(trace, path, err);
+    trace_free(trace);
+    return rc;
+}

@@ -1,0 +1,66 @@
+/* predict.c - see predict.h. */
+#include "job/predict.h"
+
+struct memory_options placement_memory(const struct placement *placement)
+{
+    /* The autograd thread has a cuBLAS handle of its own, and workspaces belong to handles. */
+    const uint64_t workspace = placement->gpu.cublas_workspace_bytes;
+    return (struct memory_options){
+        .allocator = {.expandable_segments = placement->expandable_segments,
+                      .device_bytes = placement->gpu.capacity_bytes},
+        .workspace_bytes = {workspace, workspace},
+    };
+}
+
+static uint64_t communicators_bytes(const struct plan *plan, const struct placement *placement)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->group_count; i++) {
+        const struct plan_group *group = &plan->groups[i];
+        const uint64_t span = (uint64_t)group->ranks * group->stride;
+        bytes +=
+            gpu_communicator_bytes(&placement->gpu, group->ranks, span > placement->gpus_per_node);
+    }
+    return bytes;
+}
+
+enum err_code predict(const struct job *job, const struct placement *placement,
+                      struct prediction *out, struct err *err)
+{
+    *out = (struct prediction){0};
+    TRY(job_plan(job, &out->plan, &out->parameters, err));
+    struct memory_options options = placement_memory(placement);
+    enum err_code rc = memory_replay(out->plan, &options, NULL, NULL, &out->memory, err);
+    if (rc != ERR_OK) {
+        prediction_free(out);
+        return rc;
+    }
+    const struct gpu *gpu = &placement->gpu;
+    out->context_bytes = gpu->context_bytes;
+    out->nccl_bytes = communicators_bytes(out->plan, placement);
+    out->outside_bytes = out->context_bytes + out->nccl_bytes;
+    out->workspace_bytes = options.workspace_bytes[0] + options.workspace_bytes[1];
+    out->device_bytes = out->memory.reserved_bytes + out->outside_bytes;
+    out->fits = out->device_bytes <= gpu->capacity_bytes;
+    if (out->fits || out->outside_bytes >= gpu->capacity_bytes)
+        return ERR_OK;
+
+    struct memory capped;
+    options.allocator.capacity_bytes = gpu->capacity_bytes - out->outside_bytes;
+    TRY(memory_replay(out->plan, &options, NULL, NULL, &capped, err));
+    if (capped.out_of_memory) {
+        out->memory.out_of_memory = true;
+        out->memory.failure = capped.failure;
+        return ERR_OK;
+    }
+    out->memory = capped;
+    out->device_bytes = capped.reserved_bytes + out->outside_bytes;
+    out->fits = out->after_release = true;
+    return ERR_OK;
+}
+
+void prediction_free(struct prediction *prediction)
+{
+    plan_free(prediction->plan);
+    prediction->plan = NULL;
+}

@@ -1,0 +1,37 @@
+/* predict.h - a job on a GPU: the plan, its memory and the verdict. */
+#ifndef SHARDPLAN_PREDICT_H
+#define SHARDPLAN_PREDICT_H
+
+#include "cost/gpu.h"
+#include "job/job.h"
+#include "memory/replay.h"
+
+struct placement { /* what the job runs on */
+    struct gpu gpu;
+    uint32_t gpus_per_node;
+    bool expandable_segments;
+};
+
+struct prediction {
+    struct plan *plan; /* owned: prediction_free */
+    struct memory memory;
+    uint64_t parameters;
+    uint64_t outside_bytes; /* context and communicators */
+    uint64_t context_bytes, nccl_bytes;
+    uint64_t workspace_bytes; /* cuBLAS, inside the allocator */
+    uint64_t device_bytes;    /* reserved + outside: what nvidia-smi shows */
+    bool fits;
+    bool after_release; /* fits only because cached segments are given back and asked for anew */
+};
+
+/* Plans and replays. With the whole demand known, a job whose segments exceed the device is
+ * replayed once more under the device's capacity: PyTorch releases cached segments before it gives
+ * up. */
+enum err_code predict(const struct job *job, const struct placement *placement,
+                      struct prediction *out, struct err *err);
+void prediction_free(struct prediction *prediction);
+
+/* The allocator and workspaces that a placement stands for. */
+struct memory_options placement_memory(const struct placement *placement);
+
+#endif
