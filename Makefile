@@ -1,0 +1,123 @@
+# shardplan: a simulator and memory/communication planner for fully sharded training.
+#
+## make            build build/shardplan
+## make deps       install the Debian packages that are missing (needs root or sudo)
+## make demo       install, build, plan Llama-3.1-8B on 8 H100s and show the result
+## make check      install, build, run every test; ends with "N passed, N failed, N skipped"
+## make lint       clang-format, clang-tidy, cppcheck
+## make format     lay the sources out as .clang-format says
+## make asan       every test under AddressSanitizer and UBSan
+## make tsan       every test under ThreadSanitizer
+## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer
+## make bench      the timed claims: cold start, program and memory, one more configuration
+## make validation remake reports/validation/ from the recordings in tests/data
+## make check-gpu  tests that need a GPU
+## make install    copy the program to PREFIX (default /usr/local)
+## make clean      remove the build folder
+
+VERSION := 0.1.0
+BUILD   ?= build
+PREFIX  ?= /usr/local
+CFLAGS  ?= -O2 -g
+CC      ?= gcc
+WARN    := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla
+CPPFLAGS += -D_GNU_SOURCE -DSHARDPLAN_VERSION='"$(VERSION)"' -Iplanner -I. -I$(BUILD)/generated
+LIBS    := -ljansson -lm
+TEST_LIBS := -lcmocka -lgsl -lgslcblas
+FUZZ_SECONDS ?= 20
+
+PACKAGES := libjansson-dev libcmocka-dev libgsl-dev gnuplot-nox gcc make
+LINT_PACKAGES := clang-format clang-tidy cppcheck
+
+LIB_SOURCES := $(filter-out planner/cli/%,$(wildcard planner/*/*.c)) $(wildcard traces/*.c)
+CLI_SOURCES := $(wildcard planner/cli/*.c)
+TEST_SOURCES := $(wildcard tests/test_*.c)
+TEST_SHARED := $(filter-out $(TEST_SOURCES) $(wildcard tests/bench*.c tests/fuzz_*.c),$(wildcard tests/*.c))
+SCRIPTS := $(wildcard reports/*.gp)
+
+LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
+CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
+TEST_OBJECTS := $(TEST_SHARED:%.c=$(BUILD)/%.o)
+TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
+GENERATED := $(SCRIPTS:reports/%.gp=$(BUILD)/generated/%_gp.h)
+
+all: $(BUILD)/shardplan
+
+$(BUILD)/shardplan: $(CLI_OBJECTS) $(BUILD)/libplanner.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(BUILD)/libplanner.a $(LIBS)
+
+$(BUILD)/libplanner.a: $(LIB_OBJECTS)
+	@rm -f $@
+	@$(AR) rcs $@ $(LIB_OBJECTS)
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
+
+$(BUILD)/bench: $(BUILD)/tests/bench.o $(BUILD)/libplanner.a
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/%.o: %.c | $(GENERATED)
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(WARN) $(CFLAGS) $(CPPFLAGS) -MMD -MP -c $< -o $@
+
+# Gnuplot scripts travel inside the program, so that it needs no files of its own at run time.
+$(BUILD)/generated/%_gp.h: reports/%.gp
+	@mkdir -p $(@D)
+	@{ echo "static const char $*_gp[] ="; \
+	   sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/    "/' -e 's/$$/\\n"/' $<; echo "    ;"; } > $@
+
+tests: $(TESTS)
+
+deps:
+	@tools/deps $(PACKAGES)
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@tools/demo $(BUILD)
+
+check: deps
+	@$(MAKE) --no-print-directory all tests
+	@tests/run $(BUILD)
+
+lint:
+	@tools/deps $(LINT_PACKAGES)
+	@$(MAKE) --no-print-directory $(GENERATED)
+	@tools/lint "$(CPPFLAGS)"
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+asan:
+	$(MAKE) check BUILD=$(BUILD)/asan \
+	  CFLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all'
+
+tsan:
+	$(MAKE) check BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fsanitize=thread'
+
+fuzz: deps
+	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) "$(CPPFLAGS)"
+
+bench: all
+	@$(MAKE) --no-print-directory $(BUILD)/bench
+	@tools/bench $(BUILD)
+
+validation: all
+	@$(MAKE) --no-print-directory $(BUILD)/tests/test_truth
+	@tools/validation $(BUILD)
+
+check-gpu:
+	@echo "check-gpu: nothing to run yet: this version has no CUDA backend"
+
+install: all
+	install -D -m 755 $(BUILD)/shardplan $(DESTDIR)$(PREFIX)/bin/shardplan
+
+clean:
+	rm -rf $(BUILD)
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+.PHONY: all tests deps demo check lint format asan tsan fuzz bench validation check-gpu install \
+        clean help
+.SECONDARY:

@@ -1,0 +1,94 @@
+/* bench.c - how long planning takes, inside the process. Medians; nothing is asserted. */
+#include "job/predict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { RUNS = 31 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(const char *what, double *seconds, double unit, const char *name, double goal)
+{
+    qsort(seconds, RUNS, sizeof *seconds, ascending);
+    const double median = seconds[RUNS / 2] / unit;
+    printf("%-44s %8.2f %s   goal %g %s, ratio %.2f (fastest %.2f, slowest %.2f)\n", what, median,
+           name, goal, name, median / goal, seconds[0] / unit, seconds[RUNS - 1] / unit);
+}
+
+static struct job job_of(const char *preset, uint32_t world)
+{
+    struct model_config config;
+    struct job job;
+    struct err err = {0};
+    if (model_preset_find(preset, &config, &err) != ERR_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+    job_defaults(&job, &config);
+    job.model.seq = 8192;
+    job.strategy.world = world;
+    job.tape.checkpointing = CHECKPOINTING_FULL;
+    return job;
+}
+
+static void bench_405b(void)
+{
+    const struct job job = job_of("llama-3.1-405b", 16384);
+    struct placement placement = {.gpus_per_node = 8};
+    double seconds[RUNS];
+    struct err err = {0};
+    gpu_find("h100-sxm", &placement.gpu, &err);
+    const struct memory_options options = placement_memory(&placement);
+    for (int i = 0; i < RUNS; i++) {
+        struct plan *plan;
+        struct memory memory;
+        const double start = now();
+        job_plan(&job, &plan, NULL, &err);
+        memory_replay(plan, &options, NULL, NULL, &memory, &err);
+        seconds[i] = now() - start;
+        plan_free(plan);
+    }
+    report("405B on 16,384 GPUs: program and memory", seconds, 1e-3, "ms", 5);
+}
+
+static void bench_tally(void)
+{
+    struct job job = job_of("llama-3.1-8b", 8);
+    double seconds[RUNS];
+    struct err err = {0};
+    struct graph *graph;
+    model_build(&job.config, &job.model, &graph, &err);
+    struct stream *stream = tape_run(graph, &job.tape);
+    struct stream_summary *summary = stream_summarize(stream);
+    for (int i = 0; i < RUNS; i++) {
+        struct tally_result result;
+        job.strategy.world = 8U << (i % 8);
+        const double start = now();
+        tally_fsdp2(graph, summary, &job.strategy, &result, &err);
+        seconds[i] = now() - start;
+    }
+    report("8B: peaks of one more strategy", seconds, 1e-6, "us", 50);
+    stream_summary_free(summary);
+    stream_free(stream);
+    graph_free(graph);
+}
+
+int main(void)
+{
+    bench_405b();
+    bench_tally();
+    return 0;
+}

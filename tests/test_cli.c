@@ -1,0 +1,299 @@
+/* test_cli.c - the program as scripts call it: options, exit status, JSON, files left behind.
+ *
+ * SHARDPLAN names the program (tests/run sets it). Each test works in a folder of its own. */
+#include <dirent.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/shardplan_cli.XXXXXX";
+static char output[1 << 20]; /* of the last run, standard output and error */
+
+/* Runs the program with the arguments; returns its exit status. `keep` is "2>&1" or
+ * "2>/dev/null". */
+static int run_keeping(const char *keep, const char *arguments)
+{
+    char command[2048];
+    const char *program = getenv("SHARDPLAN");
+    snprintf(command, sizeof command, "%s %s %s", program ? program : "build/shardplan", arguments,
+             keep);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    const size_t length = fread(output, 1, sizeof output - 1, pipe);
+    output[length] = '\0';
+    const int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int run(const char *arguments)
+{
+    return run_keeping("2>&1", arguments);
+}
+
+static int files_in(const char *path)
+{
+    int count = 0;
+    DIR *dir = opendir(path);
+    if (!dir)
+        return 0;
+    for (const struct dirent *entry; (entry = readdir(dir));)
+        count += entry->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+static void help_and_version_go_to_standard_output(void **state)
+{
+    (void)state;
+    assert_int_equal(run_keeping("2>/dev/null", "--help"), 0);
+    assert_non_null(strstr(output, "fit"));
+    assert_int_equal(run_keeping("2>/dev/null", "--version"), 0);
+    assert_non_null(strstr(output, "shardplan "));
+    assert_int_equal(run_keeping("2>/dev/null", "fit --help"), 0);
+    assert_non_null(strstr(output, "--micro-batch"));
+    assert_int_equal(run_keeping("2>/dev/null", "plan --help"), 0);
+    assert_non_null(strstr(output, "--output"));
+}
+
+static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *says;
+    } cases[] = {
+        {"", "Usage"},
+        {"fot llama-3.1-8b", "not a command"},
+        {"fit", "MODEL is missing"},
+        {"fit gpt2 gpt2-xl", "one MODEL only"},
+        {"fit gpt2 --gpus 0", "1 ... 1000000"},
+        {"fit gpt2 --gpus four", "integers"},
+        {"fit gpt2 --gpus 99999999999999999999", "integers"},
+        {"fit gpt2 --gpu h1000", "known are"},
+        {"fit gpt2 --strategy zero7", "fsdp2,fsdp1,ddp"},
+        {"fit gpt2 --reshard sometimes", "default, always, never"},
+        {"fit gpt2 --gpus 8 --reshard 3", "does not divide"},
+        {"fit gpt2 --gpus 8 --replicate 3", "does not divide"},
+        {"fit gpt2 --gpus 8 --rank 8", "0 ... 7"},
+        {"fit gpt2 --units 3XB", "500MB"},
+        {"fit gpt2 --clip -1", "positive"},
+        {"fit gpt2 --seq 4096", "1024"},
+        {"fit gpt2 --param-dtype int8", "bf16,fp32,fp16,same"},
+        {"fit gpt2 --checkpointing some", "none,full,selective"},
+        {"fit no-such-model", "no-such-model"},
+        {"fit gpt2 --profile /no/such/file.json", "/no/such/file.json"},
+        {"models --what", "usage"},
+        {"gpus extra", "usage"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int status = run(cases[i].arguments);
+        if (status != 2 || !strstr(output, cases[i].says))
+            fail_msg("shardplan %s: exit %d, said: %s", cases[i].arguments, status, output);
+    }
+}
+
+static void a_job_that_fits_exits_with_0_and_one_that_does_not_with_1(void **state)
+{
+    (void)state;
+    assert_int_equal(run("fit gpt2 --gpus 8 --seq 1024"), 0);
+    assert_non_null(strstr(output, "fits"));
+    assert_int_equal(run("fit llama-3.1-70b --gpus 8 --gpu l4 --seq 512"), 1);
+    assert_non_null(strstr(output, "does not fit"));
+}
+
+static void what_would_make_it_fit_really_fits(void **state)
+{
+    (void)state;
+    assert_int_equal(run("fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2 --json"), 1);
+    json_t *result = json_loads(output, 0, NULL);
+    const json_t *remedies = json_object_get(result, "remedies");
+    assert_int_equal(json_array_size(remedies), 3);
+    for (size_t i = 0; i < 3; i++) {
+        char arguments[512];
+        const json_t *remedy = json_array_get(remedies, i);
+        const char *change = json_string_value(json_object_get(remedy, "change"));
+        snprintf(arguments, sizeof arguments,
+                 "fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2 --json %s", change);
+        assert_int_equal(run(arguments), 0);
+        json_t *changed = json_loads(output, 0, NULL);
+        assert_int_equal(
+            json_integer_value(json_object_get(remedy, "device_bytes")),
+            json_integer_value(json_object_get(json_object_get(changed, "peak"), "device_bytes")));
+        json_decref(changed);
+    }
+    json_decref(result);
+}
+
+static json_int_t bytes_at(const json_t *root, const char *object, const char *key)
+{
+    const json_t *value = json_object_get(json_object_get(root, object), key);
+    assert_true(json_is_integer(value));
+    return json_integer_value(value);
+}
+
+static void fit_json_has_the_keys_that_scripts_read(void **state)
+{
+    (void)state;
+    assert_int_equal(run_keeping("2>/dev/null", "fit tests/data/configs/toy-llama --gpus 4 "
+                                                "--seq 128 --micro-batch 2 --json"),
+                     0);
+    json_t *root = json_loads(output, 0, NULL);
+    assert_non_null(root);
+    static const char *const top[] = {"shardplan",      "model",          "settings",   "fits",
+                                      "peak",           "capacity_bytes", "categories", "live",
+                                      "headroom_bytes", "segment_peaks"};
+    for (size_t i = 0; i < sizeof top / sizeof top[0]; i++)
+        assert_non_null(json_object_get(root, top[i]));
+    /* the numbers are those recorded for toy-w4 in tests/data/truth/events.jsonl */
+    assert_int_equal(bytes_at(root, "model", "parameters"), 2688768);
+    assert_int_equal(bytes_at(root, "peak", "requested_bytes"), 22285232);
+    assert_int_equal(bytes_at(root, "categories", "activation"), 4575284);
+    assert_int_equal(bytes_at(root, "categories", "reduce_scatter"), 3627520);
+    assert_int_equal(bytes_at(root, "live", "after_logits"), 17294272);
+    assert_int_equal(bytes_at(root, "segment_peaks", "backward_head"), 19854280);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(root, "peak"), "phase")),
+                        "backward_blocks");
+    json_decref(root);
+}
+
+/* The events of a config.json through the program, beside what PyTorch did. */
+static void fit_events_are_pytorchs(void **state)
+{
+    (void)state;
+    char path[256], arguments[512], *line = NULL;
+    size_t size = 0, next = 0;
+    snprintf(path, sizeof path, "%s/events.jsonl", folder);
+    snprintf(arguments, sizeof arguments,
+             "fit tests/data/configs/toy-llama --gpus 4 --seq 128 --micro-batch 2 --quiet "
+             "--events %s",
+             path);
+    assert_int_equal(run(arguments), 0);
+    FILE *truth = fopen("tests/data/truth/events.jsonl", "r");
+    assert_non_null(truth);
+    assert_true(getline(&line, &size, truth) > 0); /* toy-w4 is the first row */
+    fclose(truth);
+    json_t *row = json_loads(line, 0, NULL);
+    const json_t *recorded = json_object_get(row, "event_list");
+    FILE *ours = fopen(path, "r");
+    assert_non_null(ours);
+    for (; getline(&line, &size, ours) > 0; next++) {
+        json_t *event = json_loads(line, 0, NULL);
+        const json_t *other = json_array_get(recorded, next);
+        assert_int_equal(json_array_size(event), 5);
+        assert_true(json_equal(json_array_get(event, 0), json_array_get(other, 0)));
+        assert_true(json_equal(json_array_get(event, 1), json_array_get(other, 1)));
+        assert_true(json_equal(json_array_get(event, 2), json_array_get(other, 2)));
+        assert_true(json_equal(json_array_get(event, 4), json_array_get(other, 3)));
+        json_decref(event);
+    }
+    assert_int_equal(next, json_array_size(recorded));
+    fclose(ours);
+    free(line);
+    json_decref(row);
+}
+
+static void plan_leaves_every_file_it_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"plan.json", "trace.json", "snapshot.pickle",
+                                        "report.html"};
+    char arguments[512], path[512];
+    struct stat st;
+    snprintf(arguments, sizeof arguments,
+             "plan tests/data/configs/toy-llama --gpus 4 --seq 128 -q -o %s/plan", folder);
+    assert_int_equal(run(arguments), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(path, sizeof path, "%s/plan/%s", folder, names[i]);
+        assert_int_equal(stat(path, &st), 0);
+        assert_true(st.st_size > 1000);
+    }
+    snprintf(path, sizeof path, "%s/plan/trace.json", folder);
+    json_t *trace = json_load_file(path, 0, NULL);
+    assert_non_null(trace);
+    json_decref(trace);
+    snprintf(path, sizeof path, "%s/plan/memory.gp.tmp", folder);
+    assert_int_not_equal(stat(path, &st), 0);
+}
+
+static void bad_models_leave_no_output(void **state)
+{
+    (void)state;
+    int tried = 0;
+    DIR *dir = opendir("tests/data/bad");
+    assert_non_null(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        char arguments[1024], out[512];
+        const size_t length = strlen(entry->d_name);
+        if (length < 5 || strcmp(entry->d_name + length - 5, ".json") != 0)
+            continue;
+        snprintf(out, sizeof out, "%s/bad", folder);
+        snprintf(arguments, sizeof arguments, "plan tests/data/bad/%s -o %s", entry->d_name, out);
+        const int status = run(arguments);
+        if (status != 2 || files_in(out) != 0)
+            fail_msg("%s: exit %d: %s", entry->d_name, status, output);
+        tried++;
+    }
+    closedir(dir);
+    assert_true(tried >= 40);
+}
+
+static void a_folder_that_cannot_be_made_is_a_failure(void **state)
+{
+    (void)state;
+    assert_int_equal(run("plan gpt2 --seq 64 -o /proc/no/such/folder"), 3);
+    assert_non_null(strstr(output, "/proc/no/such/folder"));
+}
+
+static void lists_are_valid_json(void **state)
+{
+    (void)state;
+    assert_int_equal(run_keeping("2>/dev/null", "models --json"), 0);
+    json_t *models = json_loads(output, 0, NULL);
+    assert_true(json_array_size(models) >= 30);
+    json_decref(models);
+    assert_int_equal(run_keeping("2>/dev/null", "gpus --json"), 0);
+    json_t *gpus = json_loads(output, 0, NULL);
+    assert_true(json_array_size(gpus) >= 20);
+    json_decref(gpus);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_and_version_go_to_standard_output),
+        cmocka_unit_test(bad_usage_says_what_is_allowed_and_exits_with_2),
+        cmocka_unit_test(a_job_that_fits_exits_with_0_and_one_that_does_not_with_1),
+        cmocka_unit_test(what_would_make_it_fit_really_fits),
+        cmocka_unit_test(fit_json_has_the_keys_that_scripts_read),
+        cmocka_unit_test(fit_events_are_pytorchs),
+        cmocka_unit_test(plan_leaves_every_file_it_names),
+        cmocka_unit_test(bad_models_leave_no_output),
+        cmocka_unit_test(a_folder_that_cannot_be_made_is_a_failure),
+        cmocka_unit_test(lists_are_valid_json),
+    };
+    return cmocka_run_group_tests_name("cli", tests, make_folder, remove_folder);
+}

@@ -1,0 +1,640 @@
+/* test_model.c - config.json files good and bad, presets, and what builders make of them.
+ *
+ * Parameter counts come from three sides that know nothing of each other: the published number, a
+ * closed formula, and the graph that a builder makes. */
+#include "model/config.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define CONFIGS "tests/data/configs/"
+#define BAD "tests/data/bad/"
+
+static struct model_config from_text(const char *text)
+{
+    struct model_config config;
+    struct err err = {0};
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    if (model_config_from_json(root, "text", &config, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    json_decref(root);
+    return config;
+}
+
+static struct model_config preset(const char *name)
+{
+    struct model_config config;
+    assert_int_equal(model_preset_find(name, &config, NULL), ERR_OK);
+    return config;
+}
+
+static void assert_same_config(const struct model_config *a, const struct model_config *b)
+{
+#define SAME(field) assert_int_equal(a->field, b->field)
+#define SAME_FLOAT(field) assert_true(a->field == b->field)
+    SAME(arch);
+    SAME(hidden);
+    SAME(layers);
+    SAME(heads);
+    SAME(kv_heads);
+    SAME(head_dim);
+    SAME(ffn);
+    SAME(vocab);
+    SAME(max_positions);
+    SAME(type_vocab);
+    SAME(decoder_layers);
+    SAME(relative_buckets);
+    SAME(experts);
+    SAME(experts_per_token);
+    SAME(word_embed);
+    SAME(tied);
+    SAME(attention_bias);
+    SAME(mlp_bias);
+    SAME(qk_norm);
+    SAME(gated);
+    SAME(parallel_residual);
+    SAME(post_norm);
+    SAME(rotary_dim);
+    SAME(sliding_window);
+    SAME(full_layers);
+    assert_string_equal(a->activation, b->activation);
+    SAME_FLOAT(dropout);
+    SAME_FLOAT(attention_dropout);
+    SAME_FLOAT(embedding_dropout);
+    SAME_FLOAT(norm_eps);
+    SAME_FLOAT(rope_theta);
+}
+
+/* Good files */
+
+static void published_config_files_are_the_presets(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "llama-3.1-8b", "mistral-7b", "qwen2.5-7b", "qwen3-8b", "mixtral-8x7b",   "gpt2",
+        "gpt-neox-20b", "opt-1.3b",   "bert-base",  "t5-small", "fsdp2-tutorial",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[128];
+        struct model_config read;
+        struct err err = {0};
+        const struct model_config expected = preset(names[i]);
+        snprintf(path, sizeof path, CONFIGS "%s/config.json", names[i]);
+        if (model_config_read(path, &read, &err) != ERR_OK)
+            fail_msg("%s", err.text);
+        assert_same_config(&read, &expected);
+    }
+}
+
+static void llama_3_1_8b_is_read_as_meta_publishes_it(void **state)
+{
+    (void)state;
+    struct model_config c;
+    assert_int_equal(model_config_read(CONFIGS "llama-3.1-8b/config.json", &c, NULL), ERR_OK);
+    assert_int_equal(c.arch, ARCH_LLAMA);
+    assert_int_equal(c.hidden, 4096);
+    assert_int_equal(c.layers, 32);
+    assert_int_equal(c.heads, 32);
+    assert_int_equal(c.kv_heads, 8);
+    assert_int_equal(c.head_dim, 128);
+    assert_int_equal(c.ffn, 14336);
+    assert_int_equal(c.vocab, 128256);
+    assert_false(c.tied);
+    assert_string_equal(c.activation, "silu");
+    assert_true(c.rope_theta == 500000.0F);
+    assert_true(c.norm_eps == 1e-5F);
+}
+
+static void a_folder_stands_for_the_config_in_it(void **state)
+{
+    (void)state;
+    struct model_config a, b;
+    assert_int_equal(model_config_read(CONFIGS "gpt2", &a, NULL), ERR_OK);
+    assert_int_equal(model_config_read(CONFIGS "gpt2/", &b, NULL), ERR_OK);
+    assert_same_config(&a, &b);
+    assert_int_equal(model_find(CONFIGS "gpt2", &b, NULL), ERR_OK);
+    assert_same_config(&a, &b);
+}
+
+#define LLAMA_SIZES                                                                                \
+    "\"model_type\": \"llama\", \"vocab_size\": 100, \"hidden_size\": 64, \"num_hidden_layers\": " \
+    "2, \"num_attention_heads\": 4, \"intermediate_size\": 128"
+
+static void absent_keys_have_the_defaults_of_the_config_class(void **state)
+{
+    (void)state;
+    const struct model_config llama = from_text("{" LLAMA_SIZES "}");
+    assert_int_equal(llama.kv_heads, 4);
+    assert_int_equal(llama.head_dim, 16);
+    assert_int_equal(llama.max_positions, 2048);
+    assert_true(llama.norm_eps == 1e-6F);
+    assert_true(llama.rope_theta == 10000.0F);
+    assert_false(llama.tied || llama.attention_bias || llama.mlp_bias);
+
+    const struct model_config gpt2 =
+        from_text("{\"model_type\": \"gpt2\", \"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 2, "
+                  "\"n_head\": 4}");
+    assert_int_equal(gpt2.ffn, 256);
+    assert_int_equal(gpt2.max_positions, 1024);
+    assert_true(gpt2.tied);
+    assert_string_equal(gpt2.activation, "gelu_new");
+    assert_true(gpt2.dropout == 0.1F && gpt2.attention_dropout == 0.1F);
+
+    const struct model_config qwen3 = from_text(
+        "{\"model_type\": \"qwen3\", \"vocab_size\": 100, \"hidden_size\": 64, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 32, \"intermediate_size\": 128}");
+    assert_int_equal(qwen3.head_dim, 128); /* whatever the hidden size is */
+    assert_int_equal(qwen3.kv_heads, 32);
+    assert_true(qwen3.qk_norm);
+
+    const struct model_config t5 = from_text(
+        "{\"model_type\": \"t5\", \"vocab_size\": 100, \"d_model\": 64, \"num_layers\": 3, "
+        "\"num_heads\": 2, \"d_ff\": 128}");
+    assert_int_equal(t5.decoder_layers, 3);
+    assert_int_equal(t5.head_dim, 64);
+    assert_int_equal(t5.relative_buckets, 32);
+    assert_true(t5.tied && !t5.gated);
+    assert_string_equal(t5.activation, "relu");
+}
+
+static void null_means_what_the_config_class_makes_of_it(void **state)
+{
+    (void)state;
+    const struct model_config llama =
+        from_text("{" LLAMA_SIZES ", \"num_key_value_heads\": null, \"head_dim\": null, "
+                  "\"rope_parameters\": null, \"attention_dropout\": null}");
+    assert_int_equal(llama.kv_heads, 4);
+    assert_int_equal(llama.head_dim, 16);
+    assert_true(llama.rope_theta == 10000.0F);
+    const struct model_config mistral = from_text(
+        "{\"model_type\": \"mistral\", \"vocab_size\": 100, \"hidden_size\": 64, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 8, \"intermediate_size\": 128, "
+        "\"sliding_window\": null}");
+    assert_int_equal(mistral.sliding_window, 0);
+    assert_int_equal(mistral.kv_heads, 8);
+}
+
+static void newer_files_keep_rope_in_an_object(void **state)
+{
+    (void)state;
+    const struct model_config llama =
+        from_text("{" LLAMA_SIZES ", \"rope_parameters\": {\"rope_type\": \"default\", "
+                  "\"rope_theta\": 500000.0}}");
+    assert_true(llama.rope_theta == 500000.0F);
+    const struct model_config neox = from_text(
+        "{\"model_type\": \"gpt_neox\", \"vocab_size\": 100, \"hidden_size\": 64, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 256, "
+        "\"rope_parameters\": {\"rope_theta\": 777, \"partial_rotary_factor\": 0.5}}");
+    assert_true(neox.rope_theta == 777.0F);
+    assert_int_equal(neox.rotary_dim, 8);
+}
+
+static void a_setting_may_be_spelled_either_way(void **state)
+{
+    (void)state;
+    const struct model_config gpt2 =
+        from_text("{\"model_type\": \"gpt2\", \"vocab_size\": 50257, \"hidden_size\": 768, "
+                  "\"num_hidden_layers\": 12, \"num_attention_heads\": 12, \"n_head\": 12}");
+    const struct model_config expected = preset("gpt2");
+    assert_same_config(&gpt2, &expected);
+}
+
+static void qwen_has_a_window_only_when_it_uses_it(void **state)
+{
+    (void)state;
+#define QWEN                                                                                       \
+    "{\"model_type\": \"qwen2\", \"vocab_size\": 100, \"hidden_size\": 64, "                       \
+    "\"num_hidden_layers\": 4, \"num_attention_heads\": 32, \"intermediate_size\": 128, "          \
+    "\"sliding_window\": 512, \"max_window_layers\": 2"
+    assert_int_equal(from_text(QWEN "}").sliding_window, 0);
+    const struct model_config used = from_text(QWEN ", \"use_sliding_window\": true}");
+    assert_int_equal(used.sliding_window, 512);
+    assert_int_equal(used.full_layers, 2);
+}
+
+static void biases_and_gates_follow_their_keys(void **state)
+{
+    (void)state;
+    const struct model_config llama =
+        from_text("{" LLAMA_SIZES ", \"attention_bias\": true, \"mlp_bias\": true}");
+    assert_true(llama.attention_bias && llama.mlp_bias);
+    assert_true(preset("qwen2.5-7b").attention_bias); /* always */
+    const struct model_config t5 = from_text(
+        "{\"model_type\": \"t5\", \"vocab_size\": 100, \"d_model\": 64, \"num_layers\": 3, "
+        "\"num_heads\": 2, \"d_ff\": 128, \"feed_forward_proj\": \"gated-gelu\"}");
+    assert_true(t5.gated);
+    assert_string_equal(t5.activation, "gelu_new");
+    const struct model_config opt = from_text(
+        "{\"model_type\": \"opt\", \"vocab_size\": 50272, \"hidden_size\": 1024, \"ffn_dim\": "
+        "4096, \"num_hidden_layers\": 24, \"num_attention_heads\": 16, \"word_embed_proj_dim\": "
+        "512, \"do_layer_norm_before\": false}");
+    const struct model_config expected = preset("opt-350m");
+    assert_same_config(&opt, &expected);
+}
+
+/* Bad files */
+
+static void assert_all_zero(const struct model_config *config)
+{
+    const struct model_config zero = {.layers = 0};
+    assert_int_equal(config->hidden, zero.hidden);
+    assert_int_equal(config->layers, zero.layers);
+    assert_null(config->activation);
+}
+
+static void assert_refused(const char *path, const char *expected)
+{
+    struct model_config config;
+    struct err err = {0};
+    const enum err_code rc = model_find(path, &config, &err);
+    if (rc != ERR_INVALID || err.code != rc || !strstr(err.text, expected))
+        fail_msg("%s: expected \"%s\", got %s: %s", path, expected, err_name(rc), err.text);
+    assert_all_zero(&config);
+    for (const char *c = err.text; *c; c++)
+        if (*c < ' ' || *c > '~')
+            fail_msg("%s: the message has a byte 0x%02x", path, (unsigned)*c & 0xff);
+}
+
+static int is_json(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot && strcmp(dot, ".json") == 0;
+}
+
+static void every_bad_config_is_refused_with_the_reason_beside_it(void **state)
+{
+    (void)state;
+    struct dirent **entries = NULL;
+    const int count = scandir(BAD, &entries, is_json, alphasort);
+    assert_true(count >= 45);
+    for (int i = 0; i < count; i++) {
+        char path[512], expected[512];
+        const int stem = (int)(strlen(entries[i]->d_name) - strlen(".json"));
+        snprintf(path, sizeof path, BAD "%.*s.expect", stem, entries[i]->d_name);
+        FILE *file = fopen(path, "r");
+        if (!file || !fgets(expected, sizeof expected, file))
+            fail_msg("%s is missing or empty", path);
+        fclose(file);
+        expected[strcspn(expected, "\n")] = '\0';
+        snprintf(path, sizeof path, BAD "%s", entries[i]->d_name);
+        assert_refused(path, expected);
+        free(entries[i]);
+    }
+    free(entries);
+    printf("note: %d bad config files refused\n", count);
+}
+
+static void every_message_about_a_file_begins_with_its_name(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"truncated", "array", "vocab-zero", "empty"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[128];
+        struct model_config config;
+        struct err err = {0};
+        snprintf(path, sizeof path, BAD "%s.json", names[i]);
+        assert_int_equal(model_config_read(path, &config, &err), ERR_INVALID);
+        assert_memory_equal(err.text, path, strlen(path));
+        assert_int_equal(err.text[strlen(path)], ':');
+    }
+}
+
+static void what_is_no_config_file_is_refused(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/shardplan-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    assert_refused(folder, "/config.json: the folder holds no config.json");
+
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_refused(path, "pipe: not a regular file");
+    assert_int_equal(unlink(path), 0);
+    assert_refused("/dev/null", "/dev/null: not a regular file");
+
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    assert_int_equal(symlink("config.json", path), 0);
+    assert_refused(folder, "config.json: Too many levels of symbolic links");
+    assert_int_equal(unlink(path), 0);
+
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(ftruncate(fileno(file), (16 << 20) + 1), 0);
+    fclose(file);
+    assert_refused(folder, "config.json: larger than 16 MiB");
+
+    assert_int_equal(chmod(path, 0), 0);
+    if (geteuid() != 0) /* root reads everything */
+        assert_refused(folder, "config.json: Permission denied");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    assert_refused("", "the path of the model is empty");
+}
+
+/* Any value in place of any key's is read or refused, and what is read passes the checks. */
+static void no_value_of_any_key_gets_past_the_limits(void **state)
+{
+    (void)state;
+    static const char *const values[] = {
+        "null",
+        "true",
+        "false",
+        "-1",
+        "0",
+        "1",
+        "2",
+        "3",
+        "1048576",
+        "65536",
+        "1e9",
+        "1e300",
+        "1e-300",
+        "0.5",
+        "\"\"",
+        "\"silu\"",
+        "[]",
+        "{}",
+        "4294967297",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "16777216",
+    };
+    static const char *const names[] = {"llama-3.1-8b", "mistral-7b", "qwen2.5-7b",    "qwen3-8b",
+                                        "mixtral-8x7b", "gpt2",       "gpt-neox-20b",  "opt-1.3b",
+                                        "bert-base",    "t5-small",   "fsdp2-tutorial"};
+    uint32_t accepted = 0, refused = 0;
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
+        char path[128];
+        snprintf(path, sizeof path, CONFIGS "%s/config.json", names[n]);
+        json_t *root = json_load_file(path, 0, NULL);
+        assert_non_null(root);
+        const char *key;
+        json_t *old;
+        json_object_foreach(root, key, old)
+        {
+            json_t *copy = json_copy(root);
+            for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+                struct model_config config;
+                struct err err = {0};
+                json_object_set_new(copy, key, json_loads(values[v], JSON_DECODE_ANY, NULL));
+                if (model_config_from_json(copy, "x", &config, &err) == ERR_OK) {
+                    accepted++;
+                    assert_int_equal(model_config_check(&config, "x", NULL), ERR_OK);
+                    assert_true(model_config_parameters(&config) <= 1e15);
+                } else {
+                    refused++;
+                    assert_int_equal(err.code, ERR_INVALID);
+                    assert_memory_equal(err.text, "x: ", 3);
+                    assert_all_zero(&config);
+                }
+            }
+            json_decref(copy);
+        }
+        json_decref(root);
+    }
+    assert_true(accepted > 500 && refused > 500);
+}
+
+static void no_prefix_of_a_config_is_a_config(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/shardplan-XXXXXX", path[64], text[4096];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    FILE *source = fopen(CONFIGS "gpt2/config.json", "r");
+    assert_non_null(source);
+    const size_t bytes = fread(text, 1, sizeof text, source);
+    fclose(source);
+    const size_t end = (size_t)(strrchr(text, '}') - text);
+    assert_true(end < bytes);
+    for (size_t length = 0; length <= end; length++) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fwrite(text, 1, length, file);
+        fclose(file);
+        assert_refused(path, length ? "config.json:" : "the file is empty");
+    }
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* Presets */
+
+static void every_preset_passes_the_checks_of_a_file(void **state)
+{
+    (void)state;
+    uint32_t count;
+    const struct model_preset *presets = model_presets(&count);
+    assert_true(count > 50);
+    for (uint32_t i = 0; i < count; i++) {
+        struct err err = {0};
+        if (model_config_check(&presets[i].config, presets[i].name, &err) != ERR_OK)
+            fail_msg("%s", err.text);
+        for (uint32_t j = 0; j < i; j++)
+            assert_string_not_equal(presets[i].name, presets[j].name);
+    }
+}
+
+static void the_formula_gives_every_published_count(void **state)
+{
+    (void)state;
+    uint32_t count;
+    const struct model_preset *presets = model_presets(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (model_config_parameters(&presets[i].config) != (double)presets[i].parameters)
+            fail_msg("%s: %.0f parameters, published %llu", presets[i].name,
+                     model_config_parameters(&presets[i].config),
+                     (unsigned long long)presets[i].parameters);
+}
+
+/* Elements of the graph's parameters, or 0 where nothing builds this architecture. */
+static uint64_t build_and_count(const struct model_config *config, enum code code, const char *name)
+{
+    const struct model_job job = {.batch = 1, .seq = 16, .code = code, .compute = DTYPE_BF16};
+    struct graph *graph = NULL;
+    struct err err = {0};
+    const enum err_code rc = model_build(config, &job, &graph, &err);
+    if (rc == ERR_UNSUPPORTED)
+        return 0;
+    if (rc != ERR_OK)
+        fail_msg("%s: %s", name, err.text);
+    const uint64_t elements = graph_parameter_elements(graph);
+    graph_free(graph);
+    return elements;
+}
+
+static void assert_built(const struct model_config *config, const char *name, enum code code,
+                         uint64_t expected, bool unbuilt[ARCH_COUNT])
+{
+    const uint64_t elements = build_and_count(config, code, name);
+    if (elements == 0)
+        unbuilt[config->arch] = true;
+    else if (elements != expected)
+        fail_msg("%s (%s, %s): %llu elements in the graph, expected %llu", name, code_name(code),
+                 config->tied ? "tied" : "untied", (unsigned long long)elements,
+                 (unsigned long long)expected);
+}
+
+static void report(const bool unbuilt[ARCH_COUNT])
+{
+    for (int arch = 0; arch < ARCH_COUNT; arch++)
+        if (unbuilt[arch])
+            printf("note: nothing builds %s yet: its presets were not compared\n",
+                   arch_name((enum arch)arch));
+}
+
+static void builders_make_every_published_count(void **state)
+{
+    (void)state;
+    uint32_t count;
+    bool unbuilt[ARCH_COUNT] = {false};
+    const struct model_preset *presets = model_presets(&count);
+    for (uint32_t i = 0; i < count; i++)
+        assert_built(&presets[i].config, presets[i].name,
+                     model_default_code(presets[i].config.arch), presets[i].parameters, unbuilt);
+    report(unbuilt);
+}
+
+static void hugging_face_code_makes_the_same_count(void **state)
+{
+    (void)state;
+    uint32_t count;
+    bool unbuilt[ARCH_COUNT] = {false};
+    const struct model_preset *presets = model_presets(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (presets[i].config.arch != ARCH_FSDP2_TUTORIAL)
+            assert_built(&presets[i].config, presets[i].name, CODE_HF, presets[i].parameters,
+                         unbuilt);
+    report(unbuilt);
+}
+
+/* How many parameters an untied head adds. */
+static uint64_t head_elements(const struct model_config *c)
+{
+    return (uint64_t)c->vocab * (c->arch == ARCH_OPT ? c->word_embed : c->hidden);
+}
+
+/* T5 shares its embedding always, the tutorial never. An untied BERT has a second bias, too, which
+ * nothing reads and the builder leaves out. */
+static bool head_can_be_either(enum arch arch)
+{
+    return arch != ARCH_T5 && arch != ARCH_FSDP2_TUTORIAL && arch != ARCH_BERT;
+}
+
+static void a_tied_head_saves_vocabulary_times_width(void **state)
+{
+    (void)state;
+    uint32_t count;
+    bool unbuilt[ARCH_COUNT] = {false};
+    const struct model_preset *presets = model_presets(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct model_config config = presets[i].config;
+        if (!head_can_be_either(config.arch))
+            continue;
+        config.tied = !config.tied;
+        const uint64_t head = head_elements(&config);
+        const uint64_t expected =
+            config.tied ? presets[i].parameters - head : presets[i].parameters + head;
+        assert_true(model_config_parameters(&config) == (double)expected);
+        assert_built(&config, presets[i].name, model_default_code(config.arch), expected, unbuilt);
+        assert_built(&config, presets[i].name, CODE_HF, expected, unbuilt);
+    }
+    report(unbuilt);
+}
+
+static void an_unknown_preset_is_answered_with_the_nearest(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *asked, *nearest;
+    } cases[] = {
+        {"lama-3.1-8b", "the nearest are llama-3.1-8b,"},
+        {"meta-llama/Llama-3.1-70B", "the nearest are llama-3.1-70b,"},
+        {"GPT2-XXL", "the nearest are gpt2-xl,"},
+        {"qwen2.5-7", "the nearest are qwen2.5-7b,"},
+        {"", "no preset is called \"\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct model_config config;
+        struct err err = {0};
+        assert_int_equal(model_preset_find(cases[i].asked, &config, &err), ERR_INVALID);
+        assert_non_null(strstr(err.text, cases[i].nearest));
+        assert_all_zero(&config);
+    }
+}
+
+static void a_preset_is_found_without_regard_to_case(void **state)
+{
+    (void)state;
+    const struct model_config a = preset("Llama-3.1-8B"), b = preset("llama-3.1-8b");
+    assert_same_config(&a, &b);
+}
+
+static void what_is_neither_preset_nor_path_is_told_both(void **state)
+{
+    (void)state;
+    assert_refused("lama-3.1-8b", "\"lama-3.1-8b\" is no file or folder (No such file or "
+                                  "directory) and no preset; the nearest presets are llama-3.1-8b");
+    assert_refused("Makefile/config.json", "(Not a directory) and no preset");
+    char name[5000];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_refused(name, "(File name too long) and no preset");
+}
+
+static void a_check_catches_a_config_made_by_hand(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct model_config config = preset("gpt2");
+    config.heads = 0;
+    assert_int_equal(model_config_check(&config, "here", &err), ERR_INVALID);
+    assert_string_equal(err.text, "here: \"n_head\": expected an integer 1 ... 16384, got 0");
+    config = preset("llama-3.1-8b");
+    config.activation = NULL;
+    assert_int_equal(model_config_check(&config, "here", NULL), ERR_INVALID);
+    config = preset("llama-3.1-8b");
+    config.arch = ARCH_COUNT;
+    assert_int_equal(model_config_check(&config, "here", NULL), ERR_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_config_files_are_the_presets),
+        cmocka_unit_test(llama_3_1_8b_is_read_as_meta_publishes_it),
+        cmocka_unit_test(a_folder_stands_for_the_config_in_it),
+        cmocka_unit_test(absent_keys_have_the_defaults_of_the_config_class),
+        cmocka_unit_test(null_means_what_the_config_class_makes_of_it),
+        cmocka_unit_test(newer_files_keep_rope_in_an_object),
+        cmocka_unit_test(a_setting_may_be_spelled_either_way),
+        cmocka_unit_test(qwen_has_a_window_only_when_it_uses_it),
+        cmocka_unit_test(biases_and_gates_follow_their_keys),
+        cmocka_unit_test(every_bad_config_is_refused_with_the_reason_beside_it),
+        cmocka_unit_test(every_message_about_a_file_begins_with_its_name),
+        cmocka_unit_test(what_is_no_config_file_is_refused),
+        cmocka_unit_test(no_value_of_any_key_gets_past_the_limits),
+        cmocka_unit_test(no_prefix_of_a_config_is_a_config),
+        cmocka_unit_test(every_preset_passes_the_checks_of_a_file),
+        cmocka_unit_test(the_formula_gives_every_published_count),
+        cmocka_unit_test(builders_make_every_published_count),
+        cmocka_unit_test(hugging_face_code_makes_the_same_count),
+        cmocka_unit_test(a_tied_head_saves_vocabulary_times_width),
+        cmocka_unit_test(an_unknown_preset_is_answered_with_the_nearest),
+        cmocka_unit_test(a_preset_is_found_without_regard_to_case),
+        cmocka_unit_test(what_is_neither_preset_nor_path_is_told_both),
+        cmocka_unit_test(a_check_catches_a_config_made_by_hand),
+    };
+    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}

@@ -1,0 +1,33 @@
+/* truth.h - for the tests that compare with recordings of PyTorch itself: reading a row of
+ * tests/data/truth, and comparing its events and numbers with a plan of ours. */
+#ifndef SHARDPLAN_TRUTH_H
+#define SHARDPLAN_TRUTH_H
+
+#include "job/job.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Members of a JSON object, or `otherwise` where absent or of another type. */
+const char *truth_text(const json_t *object, const char *key, const char *otherwise);
+uint32_t truth_number(const json_t *object, const char *key, uint32_t otherwise);
+bool truth_bool(const json_t *object, const char *key, bool otherwise);
+
+/* Reads a row's "model" into *config and *job (batch, sequence, code). False, with a printed
+ * reason: it cannot be read. */
+typedef bool (*truth_read_model)(const json_t *row, struct model_config *config,
+                                 struct model_job *job);
+
+/* Plans a row as recorded: `read` reads its model, the strategy is read here. NULL, with a printed
+ * reason: it cannot be planned. The caller owns the plan: plan_free. */
+struct plan *truth_plan(const json_t *row, truth_read_model read);
+
+/* Number of events that differ from the recorded ones; prints the first. */
+size_t truth_compare_events(const json_t *row, const struct plan *plan);
+
+/* Plans and compares every row of a file and fails the test where events (if `events`) or numbers
+ * are not the recorded ones. */
+void truth_check_file(const char *path, bool events, truth_read_model read);
+
+#endif
