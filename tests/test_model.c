@@ -57,6 +57,7 @@ static void assert_same_config(const struct model_config *a, const struct model_
     SAME(relative_buckets);
     SAME(experts);
     SAME(experts_per_token);
+    SAME(batched_experts);
     SAME(word_embed);
     SAME(tied);
     SAME(attention_bias);

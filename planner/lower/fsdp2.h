@@ -22,6 +22,7 @@ struct unit {
     bool pending;    /* a gather was issued and not waited for */
     uint32_t gather; /* its output, NONE when N is 1 */
     uint32_t gather_event;
+    uint8_t gather_group; /* ranks it gathers from */
     bool post_backward_ran;
     bool accumulated;                 /* unsharded gradients are held in the reduce dtype */
     uint32_t sharded_grad;            /* buffer that the parameters' .grad view */

@@ -66,16 +66,16 @@ void unshard(struct fsdp2 *f, struct unit *unit)
     }
     unit->gather = alloc_buffer(&f->low, CATEGORY_ALL_GATHER, STREAM_COPY_IN, ATEN_EMPTY,
                                 s->compute, flat(elements * ranks));
+    unit->gather_group = unit->state == SECONDARY ? f->post_group : f->shard_group;
     if (cast != NONE)
-        emit_work(&f->low, PLAN_COPY_IN, STREAM_COPY_IN, ATEN_FOREACH_COPY_, PLAN_NO_GROUP, 1,
+        emit_work(&f->low, PLAN_COPY_IN, STREAM_COPY_IN, ATEN_FOREACH_COPY_, unit->gather_group, 1,
                   &cast, 1, &unit->gather);
     else
-        emit_work(&f->low, PLAN_COPY_IN, STREAM_COPY_IN, ATEN_FOREACH_COPY_, PLAN_NO_GROUP,
+        emit_work(&f->low, PLAN_COPY_IN, STREAM_COPY_IN, ATEN_FOREACH_COPY_, unit->gather_group,
                   unit->params, shards, 1, &unit->gather);
     emit_wait(&f->low, STREAM_ALL_GATHER, emit_record(&f->low, STREAM_COPY_IN));
-    const uint8_t group = unit->state == SECONDARY ? f->post_group : f->shard_group;
-    emit_work(&f->low, PLAN_ALL_GATHER, STREAM_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR, group, 1,
-              &unit->gather, 1, &unit->gather);
+    emit_work(&f->low, PLAN_ALL_GATHER, STREAM_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
+              unit->gather_group, 1, &unit->gather, 1, &unit->gather);
     unit->gather_event = emit_record(&f->low, STREAM_ALL_GATHER);
     if (cast != NONE)
         emit_free(&f->low, cast);
@@ -139,8 +139,8 @@ void wait_for_unshard(struct fsdp2 *f, struct unit *unit, bool forward)
             outs[i] = param_of(f, unit, i)->unsharded_buffer;
             emit_alloc(&f->low, outs[i]);
         }
-        emit_work(&f->low, PLAN_COPY_OUT, STREAM_COMPUTE, ATEN_SPLIT_WITH_SIZES_COPY, PLAN_NO_GROUP,
-                  1, &unit->gather, unit->params, outs);
+        emit_work(&f->low, PLAN_COPY_OUT, STREAM_COMPUTE, ATEN_SPLIT_WITH_SIZES_COPY,
+                  unit->gather_group, 1, &unit->gather, unit->params, outs);
         free(outs);
         for (uint32_t i = 0; i < unit->params && unit->state == SECONDARY; i++)
             emit_free(&f->low, f->secondary[param_index(f, unit, i)]);
@@ -167,6 +167,16 @@ static void free_unsharded(struct fsdp2 *f, struct unit *unit)
     unit->state = SHARDED;
 }
 
+/* The secondary shard is this rank's chunk of the unsharded parameter. */
+static void copy_own_chunk(struct fsdp2 *f, const struct unit *unit, uint32_t from, uint32_t to)
+{
+    const struct operand out = plan_whole_buffer(f->low.plan, to);
+    struct operand in = plan_whole_buffer(f->low.plan, from);
+    in.shape = out.shape;
+    in.offset = f->shard_rank % unit->post_ranks * shape_elements(&out.shape);
+    emit_work_on(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, ATEN_CLONE, PLAN_NO_GROUP, 1, &in, 1, &out);
+}
+
 void reshard_after_forward(struct fsdp2 *f, struct unit *unit)
 {
     if (!unit->exists || unit->state != UNSHARDED || unit->post_ranks == 0)
@@ -181,8 +191,7 @@ void reshard_after_forward(struct fsdp2 *f, struct unit *unit)
             *secondary = alloc_buffer(
                 &f->low, CATEGORY_ACTIVATION, STREAM_COMPUTE, ATEN_CLONE, f->low.strategy->compute,
                 flat(padded_elements(&param->shape, f->shard_ranks) / unit->post_ranks));
-            emit_work(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, ATEN_CLONE, PLAN_NO_GROUP, 1,
-                      &param->unsharded_buffer, 1, secondary);
+            copy_own_chunk(f, unit, param->unsharded_buffer, *secondary);
             emit_free(&f->low, param->unsharded_buffer);
         }
         unit->state = SECONDARY;

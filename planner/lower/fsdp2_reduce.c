@@ -124,8 +124,8 @@ static void emit_chunk_cat(struct fsdp2 *f, const struct unit *unit, const uint3
         next++;
     }
     const struct operand out = plan_whole_buffer(f->low.plan, input);
-    emit_work_on(&f->low, PLAN_COPY_IN, STREAM_COMPUTE, ATEN_CHUNK_CAT, PLAN_NO_GROUP, count, in, 1,
-                 &out);
+    emit_work_on(&f->low, PLAN_COPY_IN, STREAM_COMPUTE, ATEN_CHUNK_CAT, f->shard_group, count, in,
+                 1, &out);
     free(in);
 }
 

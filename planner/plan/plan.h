@@ -86,7 +86,7 @@ struct plan_instruction {
     uint8_t site;   /* enum plan_site, of `unit` */
     uint8_t outer;  /* enum plan_outer, of `outer_unit` */
     uint8_t flags;
-    uint8_t group;  /* of collectives: index into groups */
+    uint8_t group;  /* of collectives and the copies around them: index into groups */
     uint16_t unit, outer_unit;
     uint32_t arg;  /* alloc, free: buffer; record, wait: event; mark: enum plan_mark; others: kernel */
     uint32_t base; /* of kernels: added to the operands' relative buffers */
