@@ -1,6 +1,8 @@
 # memory.gp - the memory of one step: categories stacked, allocated and reserved as lines.
-# Called with: data (columns: id requested allocated reserved, then one column a category, GiB),
-# out, title, capacity (GiB), peak_id, peak (GiB), categories (names), marks file.
+#
+# The program writes in front of this: data (columns: id requested allocated reserved, then one
+# column a category, all GiB), out, title, capacity, top, peak_id, peak, start_id, end_id and
+# categories (names of the columns). "load marks" is replaced by the borders of the phases.
 set terminal svg size 1120,560 dynamic enhanced font 'Helvetica,13' background '#ffffff'
 set output out
 set title title noenhanced left
@@ -11,14 +13,13 @@ set grid ytics lc rgb '#dddddd' lw 1
 set border 3 lc rgb '#666666'
 set tics nomirror
 set yrange [0:top]
-set xrange [first:last]
+set xrange [start_id:end_id]
 set style fill solid 1.0 noborder
 array colour[10] = ['#4c72b0', '#55a868', '#64b5cd', '#8172b3', '#dd8452', '#c44e52', '#937860', '#da8bc3', '#8c8c8c', '#ccb974']
 load marks
-if (capacity < top) set arrow 1 from first,capacity to last,capacity nohead lc rgb '#c00000' lw 1.5 dt 2
-if (capacity < top) set label 1 sprintf('capacity %.2f', capacity) at last,capacity right offset 0,0.6 tc rgb '#c00000'
+if (capacity < top) set arrow 1 from start_id,capacity to end_id,capacity nohead lc rgb '#c00000' lw 1.5 dt 2
+if (capacity < top) set label 1 sprintf('capacity %.2f', capacity) at end_id,capacity right offset 0,-0.7 tc rgb '#c00000'
 set label 2 sprintf('%.2f', peak) at peak_id,peak center offset 0,0.7 tc rgb '#222222'
-below(n) = (s = 0.0, sum [c = 5:(n + 3)] column(c))
-plot for [i = words(categories):1:-1] data using 1:(sum [c = 5:(i + 4)] column(c)) with fillsteps lc rgb colour[i] title word(categories, i), \
-     data using 1:3 with steps lc rgb '#222222' lw 1.2 title 'allocated', \
+plot for [i = words(categories):1:-1] data using 1:(sum [c = 5:(i + 4)] column(c)) with filledcurves y1=0 lc rgb colour[i] title word(categories, i), \
+     data using 1:3 with lines lc rgb '#222222' lw 1.2 title 'allocated', \
      data using 1:4 with steps lc rgb '#c00000' lw 1.2 title 'reserved'

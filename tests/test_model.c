@@ -554,6 +554,38 @@ static void a_tied_head_saves_vocabulary_times_width(void **state)
     report(unbuilt);
 }
 
+static void builders_follow_every_switch_that_adds_parameters(void **state)
+{
+    (void)state;
+    bool unbuilt[ARCH_COUNT] = {false};
+    struct model_config variants[9];
+    uint32_t count = 0;
+    variants[count] = preset("llama-3.2-1b");
+    variants[count++].attention_bias = true;
+    variants[count] = preset("llama-3.2-1b");
+    variants[count++].mlp_bias = true;
+    variants[count] = preset("qwen3-0.6b");
+    variants[count++].attention_bias = true;
+    variants[count] = preset("pythia-70m");
+    variants[count++].attention_bias = false;
+    variants[count] = preset("opt-125m");
+    variants[count].attention_bias = false;
+    variants[count++].mlp_bias = false;
+    variants[count] = preset("opt-125m");
+    variants[count++].word_embed = 96;
+    variants[count] = preset("t5-small");
+    variants[count].gated = true;
+    variants[count++].decoder_layers = 2;
+    variants[count] = preset("t5-small");
+    variants[count++].relative_buckets = 64;
+    variants[count] = preset("bert-base");
+    variants[count++].type_vocab = 5;
+    for (uint32_t i = 0; i < count; i++)
+        assert_built(&variants[i], arch_name(variants[i].arch), CODE_HF,
+                     (uint64_t)model_config_parameters(&variants[i]), unbuilt);
+    report(unbuilt);
+}
+
 static void an_unknown_preset_is_answered_with_the_nearest(void **state)
 {
     (void)state;
@@ -632,6 +664,7 @@ int main(void)
         cmocka_unit_test(builders_make_every_published_count),
         cmocka_unit_test(hugging_face_code_makes_the_same_count),
         cmocka_unit_test(a_tied_head_saves_vocabulary_times_width),
+        cmocka_unit_test(builders_follow_every_switch_that_adds_parameters),
         cmocka_unit_test(an_unknown_preset_is_answered_with_the_nearest),
         cmocka_unit_test(a_preset_is_found_without_regard_to_case),
         cmocka_unit_test(what_is_neither_preset_nor_path_is_told_both),

@@ -130,16 +130,57 @@ static enum err_code write_snapshot(const struct report *r, struct err *err)
 
 /* ---- memory.svg ---- */
 
-static void write_point(void *context, const struct plan *plan, const struct memory_point *point)
+enum { CURVE_POINTS = 1000 }; /* the picture is about as many pixels wide */
+
+struct curve {
+    FILE *file;
+    uint32_t stride;            /* instructions a point stands for */
+    struct memory_point widest; /* of those: the one with most bytes requested */
+    bool pending;
+    uint64_t highest[CATEGORY_COUNT]; /* categories that stay empty are left out of the picture */
+};
+
+static bool is_drawn(const struct curve *curve, int category)
 {
-    FILE *file = context;
+    return category < CATEGORY_WORKSPACE && curve->highest[category] > 0;
+}
+
+static void note_highest(void *context, const struct plan *plan, const struct memory_point *point)
+{
+    struct curve *curve = context;
     (void)plan;
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        if (point->categories[i] > curve->highest[i])
+            curve->highest[i] = point->categories[i];
+}
+
+static void write_point(struct curve *curve)
+{
+    FILE *file = curve->file;
+    const struct memory_point *point = &curve->widest;
+    if (!curve->pending)
+        return;
+    curve->pending = false;
     const double unit = 1073741824.0;
     fprintf(file, "%u %.6f %.6f %.6f", point->instruction, (double)point->requested / unit,
             (double)point->allocated / unit, (double)point->reserved / unit);
-    for (int i = 0; i < CATEGORY_WORKSPACE; i++)
-        fprintf(file, " %.6f", (double)point->categories[i] / unit);
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        if (is_drawn(curve, i))
+            fprintf(file, " %.6f", (double)point->categories[i] / unit);
     fputc('\n', file);
+}
+
+/* Keeps the highest point of each stretch of instructions, so that no peak is lost. */
+static void add_point(void *context, const struct plan *plan, const struct memory_point *point)
+{
+    struct curve *curve = context;
+    (void)plan;
+    if (curve->pending &&
+        point->instruction / curve->stride != curve->widest.instruction / curve->stride)
+        write_point(curve);
+    if (!curve->pending || point->requested > curve->widest.requested)
+        curve->widest = *point;
+    curve->pending = true;
 }
 
 /* Phase borders as vertical lines with a name. */
@@ -165,7 +206,8 @@ static void write_marks(const struct report *r, FILE *script, double top)
     }
 }
 
-static void write_script(const struct report *r, FILE *script, const char *data, const char *out)
+static void write_script(const struct report *r, const struct curve *curve, FILE *script,
+                         const char *data, const char *out)
 {
     const struct prediction *p = r->prediction;
     const double unit = 1073741824.0;
@@ -175,14 +217,15 @@ static void write_script(const struct report *r, FILE *script, const char *data,
         top = capacity;
     top *= 1.08;
     fprintf(script, "data = '%s'\nout = '%s'\ncapacity = %f\ntop = %f\n", data, out, capacity, top);
-    fprintf(script, "peak_id = %u\npeak = %f\nfirst = 0\nlast = %u\n",
+    fprintf(script, "peak_id = %u\npeak = %f\nstart_id = 0\nend_id = %u\n",
             p->memory.requested.instruction, (double)p->memory.requested.bytes / unit,
             p->plan->instruction_count);
     fprintf(script, "title = '%s: memory of one step on rank %u of %u'\n", r->settings->model,
             r->job->strategy.rank, r->job->strategy.world);
     fprintf(script, "categories = '");
-    for (int i = 0; i < CATEGORY_WORKSPACE; i++)
-        fprintf(script, "%s%s", i ? " " : "", category_name((enum category)i));
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        if (is_drawn(curve, i))
+            fprintf(script, "%s ", category_name((enum category)i));
     fprintf(script, "'\n");
     const char *load = strstr(memory_gp, "load marks\n");
     fprintf(script, "%.*s", (int)(load - memory_gp), memory_gp);
@@ -190,15 +233,22 @@ static void write_script(const struct report *r, FILE *script, const char *data,
     fputs(load + strlen("load marks\n"), script);
 }
 
-static enum err_code write_curve_data(const struct report *r, const char *path, struct err *err)
+static enum err_code write_curve_data(const struct report *r, struct curve *curve, const char *path,
+                                      struct err *err)
 {
     FILE *file = fopen(path, "w");
     if (!file)
         return err_set(err, ERR_IO, "create %s: %s", path, strerror(errno));
     struct memory memory;
     const struct memory_options options = placement_memory(r->placement);
-    enum err_code rc =
-        memory_replay(r->prediction->plan, &options, write_point, file, &memory, err);
+    const struct memory_options sums = {.without_allocator = true};
+    const struct plan *plan = r->prediction->plan;
+    curve->file = file;
+    curve->stride = plan->instruction_count / CURVE_POINTS + 1;
+    enum err_code rc = memory_replay(plan, &sums, note_highest, curve, &memory, err);
+    if (rc == ERR_OK)
+        rc = memory_replay(plan, &options, add_point, curve, &memory, err);
+    write_point(curve);
     if (fclose(file) != 0 && rc == ERR_OK)
         rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
     return rc;
@@ -226,7 +276,8 @@ static enum err_code write_curve(const struct report *r, const char **note, stru
     path_in(r, "memory.gp.tmp", script_path, sizeof script_path);
     path_in(r, "memory.svg.tmp", drawn, sizeof drawn);
     path_in(r, "memory.svg", path, sizeof path);
-    enum err_code rc = write_curve_data(r, data, err);
+    struct curve curve = {.file = NULL};
+    enum err_code rc = write_curve_data(r, &curve, data, err);
     if (rc != ERR_OK)
         goto remove_data;
     FILE *script = fopen(script_path, "w");
@@ -234,7 +285,7 @@ static enum err_code write_curve(const struct report *r, const char **note, stru
         rc = err_set(err, ERR_IO, "create %s: %s", script_path, strerror(errno));
         goto remove_data;
     }
-    write_script(r, script, data, drawn);
+    write_script(r, &curve, script, data, drawn);
     fclose(script);
     if (!run_gnuplot(script_path) || rename(drawn, path) != 0) {
         *note = "gnuplot is not there or failed: no memory.svg";

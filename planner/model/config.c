@@ -6,7 +6,7 @@
  *
  *     "num_key_value_heads": 7  --row--> type, limits --> config.kv_heads --> relations, in check
  *
- * Names and defaults are those of transformers' config classes (configuration_*.py, 4.57 and 5.x),
+ * Names and defaults are those of transformers' config classes (configuration_*.py of 5.23),
  * with one difference: what gives a model its size has no default here. There, a Llama without
  * "hidden_size" is a 7B; here it is more likely a mistake. Keys without a row are ignored, as they
  * are there, because published files are full of them.

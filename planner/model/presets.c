@@ -1,9 +1,8 @@
 /* presets.c - models by name, and how many parameters a model has.
  *
  * Every preset is the config.json that its authors published on Hugging Face; the source stands
- * above each family. The count beside the name is transformers' for the class named there, each
- * parameter once: a head tied to the embedding adds nothing. Counts were made with transformers
- * 5.23 on the meta device and agree with what the model cards and safetensors indices say.
+ * above each family. The count beside the name is transformers' for the class named there (5.23,
+ * built on the meta device), each parameter once: a head tied to the embedding adds nothing.
  *
  * The same count comes from three sides, and tests hold them together: the number here, the closed
  * formula below, and the graph of the builder. */

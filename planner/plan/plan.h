@@ -175,6 +175,12 @@ static inline bool plan_op_is_collective(enum plan_op op)
            op == PLAN_BROADCAST;
 }
 
+/* Whether it may name one: the copies around a collective are laid out by its ranks. */
+static inline bool plan_op_may_have_group(enum plan_op op)
+{
+    return plan_op_is_collective(op) || op == PLAN_COPY_IN || op == PLAN_COPY_OUT;
+}
+
 /* "fwd", "bwd/pre_backward[layers.2]/unshard[layers.1]": where the host is. Writes into `text`
  * (size bytes, cut if too long) and returns it. */
 const char *plan_site_text(const struct plan *plan, const struct plan_instruction *instruction,

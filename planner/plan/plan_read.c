@@ -522,7 +522,9 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
 {
     struct plan *plan = o->r->plan;
     struct kernel kernel = {.first = plan->operand_count};
-    if (plan_op_is_collective((enum plan_op)instruction->op))
+    const enum plan_op op = (enum plan_op)instruction->op;
+    if (plan_op_is_collective(op) ||
+        (plan_op_may_have_group(op) && json_object_get(o->json, "group")))
         TRY(take_group(o, &instruction->group));
     TRY(take_name(o, "kernel", &o->r->labels, &kernel.label));
     if (json_object_get(o->json, "kind"))

@@ -330,12 +330,12 @@ static enum err_code check_group(const struct check *c, uint32_t id)
 {
     const struct plan *plan = c->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
+    const enum plan_op op = (enum plan_op)instruction->op;
     const uint8_t group = instruction->group;
-    const bool is_copy = instruction->op == PLAN_COPY_IN || instruction->op == PLAN_COPY_OUT;
-    if (is_copy && group != PLAN_NO_GROUP && group < plan->group_count)
+    if (group == PLAN_NO_GROUP && !plan_op_is_collective(op))
         return ERR_OK;
-    if (!plan_op_is_collective((enum plan_op)instruction->op))
-        return group == PLAN_NO_GROUP ? ERR_OK : wrong(c, id, "group %u: it takes none", group);
+    if (!plan_op_may_have_group(op))
+        return wrong(c, id, "group %u: it takes none", group);
     if (group >= plan->group_count)
         return wrong(c, id, "group %u of %u", group, plan->group_count);
     return ERR_OK;
