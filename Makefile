@@ -32,7 +32,7 @@ LINT_PACKAGES := clang-format clang-tidy cppcheck
 LIB_SOURCES := $(filter-out planner/cli/%,$(wildcard planner/*/*.c)) $(wildcard traces/*.c)
 CLI_SOURCES := $(wildcard planner/cli/*.c)
 TEST_SOURCES := $(wildcard tests/test_*.c)
-TEST_SHARED := $(filter-out $(TEST_SOURCES) $(wildcard tests/bench*.c tests/fuzz_*.c),$(wildcard tests/*.c))
+TEST_SHARED := $(filter-out $(TEST_SOURCES) $(wildcard tests/bench.c tests/validate.c tests/fuzz_*.c),$(wildcard tests/*.c))
 SCRIPTS := $(wildcard reports/*.gp)
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
@@ -52,6 +52,9 @@ $(BUILD)/libplanner.a: $(LIB_OBJECTS)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
+
+$(BUILD)/validate: $(BUILD)/tests/validate.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
 
 $(BUILD)/bench: $(BUILD)/tests/bench.o $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -101,8 +104,7 @@ bench: all
 	@$(MAKE) --no-print-directory $(BUILD)/bench
 	@tools/bench $(BUILD)
 
-validation: all
-	@$(MAKE) --no-print-directory $(BUILD)/tests/test_truth
+validation: all $(BUILD)/validate
 	@tools/validation $(BUILD)
 
 check-gpu:

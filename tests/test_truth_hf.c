@@ -4,8 +4,6 @@
  * 2.14.1's fully_shard; a row's "model" is a config.json with a batch and a sequence length. */
 #include "truth.h"
 
-#include "model/config.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,20 +14,6 @@
 #include <cmocka.h>
 
 static const char path[] = "tests/data/truth/hf_events.jsonl";
-
-static bool read_model(const json_t *row, struct model_config *config, struct model_job *job)
-{
-    struct err err = {0};
-    const json_t *m = json_object_get(row, "model");
-    if (model_config_from_json(m, truth_text(row, "name", ""), config, &err) != ERR_OK) {
-        print_error("%s\n", err.text);
-        return false;
-    }
-    job->batch = truth_number(m, "batch", 1);
-    job->seq = truth_number(m, "seq", 1);
-    job->code = CODE_HF;
-    return true;
-}
 
 /* The shape of a recorded parameter is the same as ours. */
 static bool is_shape(const json_t *list, const struct shape *shape)
@@ -47,7 +31,7 @@ static bool same_parameters(const json_t *row)
     struct model_job job = {.compute = DTYPE_BF16};
     struct graph *graph;
     const char *name = truth_text(row, "name", "");
-    if (!read_model(row, &config, &job))
+    if (!truth_read_hf(row, &config, &job))
         return false;
     if (model_build(&config, &job, &graph, &err) != ERR_OK) {
         print_error("%s: %s\n", name, err.text);
@@ -88,7 +72,7 @@ static void parameters_are_named_and_ordered_as_in_transformers(void **state)
 static void events_of_transformers_equal_pytorchs(void **state)
 {
     (void)state;
-    truth_check_file(path, true, read_model);
+    truth_check_file(path, true, truth_read_hf);
 }
 
 int main(void)

@@ -2,6 +2,7 @@
 #include "truth.h"
 
 #include "memory/replay.h"
+#include "model/config.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -74,6 +75,46 @@ static void read_strategy(const json_t *s, struct job *job)
                               : strcmp(ac, "selective") == 0 ? CHECKPOINTING_SELECTIVE
                                                              : CHECKPOINTING_NONE;
     job->tape.no_early_stop = !truth_bool(s, "ac_early_stop", true);
+}
+
+bool truth_read_written(const json_t *row, struct model_config *c, struct model_job *job)
+{
+    const json_t *m = json_object_get(row, "model");
+    job->batch = truth_number(m, "batch", 1);
+    job->seq = truth_number(m, "seq", 1);
+    const char *kind = truth_text(m, "kind", "");
+    *c = (struct model_config){
+        .hidden = truth_number(m, "dim", 0),
+        .layers = truth_number(m, "layers", 0),
+        .heads = truth_number(m, "heads", 1),
+        .vocab = truth_number(m, "vocab", 0),
+        .max_positions = truth_number(m, "seq", 0),
+        .tied = truth_bool(m, "tied", true),
+    };
+    c->kv_heads = truth_number(m, "kv_heads", c->heads);
+    c->ffn = truth_number(m, "ffn", 4 * c->hidden);
+    c->head_dim = c->hidden / c->heads;
+    c->arch = strcmp(kind, "gpt2") == 0    ? ARCH_GPT2
+              : strcmp(kind, "guide") == 0 ? ARCH_FSDP2_TUTORIAL
+                                           : ARCH_LLAMA;
+    if (c->arch == ARCH_LLAMA)
+        c->tied = false;
+    job->code = model_default_code(c->arch);
+    return true;
+}
+
+bool truth_read_hf(const json_t *row, struct model_config *config, struct model_job *job)
+{
+    struct err err = {0};
+    const json_t *m = json_object_get(row, "model");
+    if (model_config_from_json(m, truth_text(row, "name", ""), config, &err) != ERR_OK) {
+        print_error("%s\n", err.text);
+        return false;
+    }
+    job->batch = truth_number(m, "batch", 1);
+    job->seq = truth_number(m, "seq", 1);
+    job->code = CODE_HF;
+    return true;
 }
 
 struct plan *truth_plan(const json_t *row, truth_read_model read)
@@ -173,13 +214,15 @@ static double check_number(const char *name, const char *what, uint64_t ours, co
 }
 
 /* Largest relative error over all numbers of the row. */
-static double compare_numbers(const json_t *row, const struct plan *plan, size_t *unequal)
+static double compare_numbers(const json_t *row, const struct plan *plan, size_t *unequal,
+                              uint64_t *peak)
 {
     struct err err = {0};
     struct memory memory;
     const struct memory_options options = {.without_allocator = true};
     const char *name = truth_text(row, "name", "");
     assert_int_equal(memory_replay(plan, &options, NULL, NULL, &memory, &err), ERR_OK);
+    *peak = memory.requested.bytes;
     double worst = check_number(name, "peak", memory.requested.bytes,
                                 json_object_get(row, "peak_bytes"), unequal);
     static const struct {
@@ -207,35 +250,58 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
     return worst;
 }
 
-void truth_check_file(const char *path, bool events, truth_read_model read)
+enum { TRUTH_NO_PLAN = 1U << 30 };
+
+bool truth_each(const char *path, bool events, truth_read_model read,
+                void (*visit)(void *context, const struct truth_result *result), void *context)
 {
     FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    size_t rows = 0, bad_rows = 0, unequal = 0, unequal_rows = 0;
-    double worst = 0.0;
+    if (!file)
+        return false;
     char *line = NULL;
     size_t size = 0;
     while (getline(&line, &size, file) > 0) {
         json_t *row = json_loads(line, 0, NULL);
-        assert_non_null(row);
-        struct plan *plan = truth_plan(row, read);
-        rows++;
-        if (!plan || (events && truth_compare_events(row, plan) != 0))
-            bad_rows++;
+        struct plan *plan = row ? truth_plan(row, read) : NULL;
+        struct truth_result result = {.name = truth_text(row, "name", "?"),
+                                      .wrong_events = TRUTH_NO_PLAN};
         if (plan) {
-            const size_t before = unequal;
-            worst = fmax(worst, compare_numbers(row, plan, &unequal));
-            unequal_rows += unequal != before;
+            result.recorded_peak = (uint64_t)json_integer_value(json_object_get(row, "peak_bytes"));
+            result.events = count_events(plan);
+            result.wrong_events = events ? truth_compare_events(row, plan) : 0;
+            result.worst_error = compare_numbers(row, plan, &result.unequal, &result.planned_peak);
         }
+        visit(context, &result);
         plan_free(plan);
         json_decref(row);
     }
     free(line);
     fclose(file);
+    return true;
+}
+
+struct tally_rows {
+    size_t rows, bad_rows, unequal_rows;
+    double worst;
+};
+
+static void tally_row(void *context, const struct truth_result *result)
+{
+    struct tally_rows *t = context;
+    t->rows++;
+    t->bad_rows += result->wrong_events != 0;
+    t->unequal_rows += result->unequal != 0;
+    t->worst = fmax(t->worst, result->worst_error);
+}
+
+void truth_check_file(const char *path, bool events, truth_read_model read)
+{
+    struct tally_rows t = {0};
+    assert_true(truth_each(path, events, read, tally_row, &t));
     print_message("%s: %zu rows, %zu with other events, %zu with a number that differs "
                   "(largest error %.4f %%)\n",
-                  path, rows, bad_rows, unequal_rows, 100 * worst);
-    assert_true(rows > 0);
-    assert_int_equal(bad_rows, 0);
-    assert_true(worst <= 0.001);
+                  path, t.rows, t.bad_rows, t.unequal_rows, 100 * t.worst);
+    assert_true(t.rows > 0);
+    assert_int_equal(t.bad_rows, 0);
+    assert_true(t.worst <= 0.001);
 }

@@ -26,6 +26,23 @@ struct plan *truth_plan(const json_t *row, truth_read_model read);
 /* Number of events that differ from the recorded ones; prints the first. */
 size_t truth_compare_events(const json_t *row, const struct plan *plan);
 
+/* The readers of both kinds of rows: models written for the recorder, and Hugging Face's. */
+bool truth_read_written(const json_t *row, struct model_config *config, struct model_job *job);
+bool truth_read_hf(const json_t *row, struct model_config *config, struct model_job *job);
+
+struct truth_result { /* one row, recorded beside planned; lent for the visit */
+    const char *name;
+    uint64_t recorded_peak, planned_peak; /* requested bytes */
+    uint32_t events;                      /* planned */
+    size_t wrong_events;                  /* that differ; not 0 when it could not be planned */
+    size_t unequal;                       /* numbers that differ: peak, marks, segment peaks */
+    double worst_error;                   /* of those, relative */
+};
+
+/* Plans every row of a file and hands the comparison to `visit`. False: no such file. */
+bool truth_each(const char *path, bool events, truth_read_model read,
+                void (*visit)(void *context, const struct truth_result *result), void *context);
+
 /* Plans and compares every row of a file and fails the test where events (if `events`) or numbers
  * are not the recorded ones. */
 void truth_check_file(const char *path, bool events, truth_read_model read);

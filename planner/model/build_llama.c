@@ -27,7 +27,7 @@ static struct llama_block declare_block(struct graph *graph, const struct model_
     block.wk = build_linear(graph, attention, "wk", h_kv, c->hidden, c->attention_bias);
     block.wv = build_linear(graph, attention, "wv", h_kv, c->hidden, c->attention_bias);
     block.wo = build_linear(graph, attention, "wo", c->hidden, h_q,
-                            c->attention_bias && c->arch == ARCH_LLAMA);
+                            c->attention_bias && c->arch != ARCH_QWEN2);
     if (c->qk_norm) {
         block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false);
         block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false);
