@@ -21,7 +21,7 @@ PREFIX  ?= /usr/local
 CFLAGS  ?= -O2 -g
 CC      ?= gcc
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla
-CPPFLAGS += -D_GNU_SOURCE -DSHARDPLAN_VERSION='"$(VERSION)"' -Iplanner -I. -I$(BUILD)/generated
+CPPFLAGS += -D_GNU_SOURCE -DSHARDPLAN_VERSION=\"$(VERSION)\" -Iplanner -I. -I$(BUILD)/generated
 LIBS    := -ljansson -lm
 TEST_LIBS := -lcmocka -lgsl -lgslcblas
 FUZZ_SECONDS ?= 20
@@ -85,7 +85,7 @@ check: deps
 lint:
 	@tools/deps $(LINT_PACKAGES)
 	@$(MAKE) --no-print-directory $(GENERATED)
-	@tools/lint "$(CPPFLAGS)"
+	@tools/lint '$(CPPFLAGS)'
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
@@ -98,7 +98,7 @@ tsan:
 	$(MAKE) check BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fsanitize=thread'
 
 fuzz: deps
-	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) "$(CPPFLAGS)"
+	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)'
 
 bench: all
 	@$(MAKE) --no-print-directory $(BUILD)/bench

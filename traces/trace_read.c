@@ -470,6 +470,8 @@ static enum err_code read_object(struct reader *r)
 static enum err_code read_trace(struct reader *r)
 {
     struct scan *s = &r->scan;
+    if (s->end - s->at >= 3 && memcmp(s->at, "\xef\xbb\xbf", 3) == 0) /* byte order mark */
+        s->at += 3;
     const char first = scan_peek(s);
     if (first == '[')
         TRY(read_events(r, true));

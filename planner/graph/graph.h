@@ -38,8 +38,8 @@ struct graph_storage {
     uint16_t aten;  /* name of the call that returns it first */
     uint8_t kind;   /* enum storage_kind */
     uint8_t dtype;
-    bool renamed;   /* its Python name goes to another storage, */
-    uint32_t before; /* whose `before` it is; GRAPH_NONE: none */
+    bool renamed;       /* its Python name goes to another storage, */
+    uint32_t before;    /* whose `before` it is; GRAPH_NONE: none */
     struct shape shape; /* at birth */
 };
 

@@ -69,8 +69,8 @@ static struct operand linear_grad_input(struct tape *tape, const struct graph *g
     const struct shape *w = shape_of(graph, op->in[1]);
     const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
     return tape_call(tape, ATEN_MM, dtype_of(graph, op->in[0]),
-                     SHAPE(rows_of(shape_of(graph, op->in[0])), w->dim[1]),
-                     linear_flops(graph, op), 2, in);
+                     SHAPE(rows_of(shape_of(graph, op->in[0])), w->dim[1]), linear_flops(graph, op),
+                     2, in);
 }
 
 static struct operand linear_grad_weight(struct tape *tape, const struct graph *graph,
@@ -85,8 +85,7 @@ static struct operand linear_grad_weight(struct tape *tape, const struct graph *
  * the bias is a leaf and goes at once; the input passes the view's node, which was created after
  * the weight's t() and therefore runs before it. */
 
-static void linear_backward(struct tape *tape, const struct graph *graph,
-                            const struct graph_op *op)
+static void linear_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
     const struct operand none = {.place = PLACE_NONE};
     const struct operand weight =
@@ -243,16 +242,14 @@ uint32_t op_dropout(struct graph *graph, uint32_t x, float p)
     const uint32_t op = begin(graph, OP_DROPOUT, 1, &x);
     graph->ops[op].attr.p = p;
     const struct shape shape = *shape_of(graph, x);
-    const uint32_t out =
-        graph_op_birth(graph, op, ATEN_NATIVE_DROPOUT, dtype_of(graph, x), shape);
+    const uint32_t out = graph_op_birth(graph, op, ATEN_NATIVE_DROPOUT, dtype_of(graph, x), shape);
     graph_op_birth(graph, op, ATEN_NATIVE_DROPOUT, DTYPE_BOOL, shape);
     graph->ops[op].hidden = 1;
     graph_op_done(graph, op);
     return out;
 }
 
-static uint32_t dropout_saved(const struct graph *graph, const struct graph_op *op,
-                              uint32_t *saved)
+static uint32_t dropout_saved(const struct graph *graph, const struct graph_op *op, uint32_t *saved)
 {
     (void)graph;
     saved[0] = op->out[1];
@@ -378,8 +375,7 @@ uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint3
     return out;
 }
 
-static void repeat_backward(struct tape *tape, const struct graph *graph,
-                            const struct graph_op *op)
+static void repeat_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
     const struct operand grad = tape_grad(tape, op, 0);
     struct shape summed = *shape_of(graph, op->out[0]);
@@ -446,8 +442,8 @@ static void layer_norm_backward(struct tape *tape, const struct graph *graph,
                                 const struct graph_op *op)
 {
     struct operand in[5] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0]),
-                     tape_tensor(tape, op->in[1]), tape_tensor(tape, op->out[1]),
-                     tape_tensor(tape, op->out[2])};
+                            tape_tensor(tape, op->in[1]), tape_tensor(tape, op->out[1]),
+                            tape_tensor(tape, op->out[2])};
     struct operand out[3];
     uint32_t outs = 0;
     for (uint32_t i = 0; i < 3; i++) {
@@ -476,7 +472,7 @@ static void rms_norm_backward(struct tape *tape, const struct graph *graph,
                               const struct graph_op *op)
 {
     const struct operand in[4] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0]),
-                           tape_tensor(tape, op->in[1]), tape_tensor(tape, op->out[1])};
+                                  tape_tensor(tape, op->in[1]), tape_tensor(tape, op->out[1])};
     struct operand out[2];
     for (uint32_t i = 0; i < 2; i++) { /* the kernel writes both, asked for or not */
         out[i] = tape_birth(tape, ATEN_EMPTY_LIKE, dtype_of(graph, op->in[i]),
@@ -501,13 +497,13 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
 {
     const struct shape shape = *shape_of(graph, q);
     const uint32_t op = begin(graph, OP_FLASH_ATTENTION, 3, (uint32_t[]){q, k, v});
-    const uint32_t born = graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, dtype_of(graph, q),
-                                         heads_first(&shape));
+    const uint32_t born =
+        graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, dtype_of(graph, q), heads_first(&shape));
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_FP32,
-                   SHAPE(shape.dim[0], shape.dim[2], shape.dim[1])); /* logsumexp */
+                   SHAPE(shape.dim[0], shape.dim[2], shape.dim[1]));         /* logsumexp */
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, SHAPE(2)); /* rng state */
-    const uint32_t unused = graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64,
-                                           (struct shape){.rank = 0});
+    const uint32_t unused =
+        graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, (struct shape){.rank = 0});
     (void)unused;
     graph->ops[op].hidden = 3;
     graph->ops[op].attr.causal = causal;
@@ -546,15 +542,16 @@ static void attention_backward(struct tape *tape, const struct graph *graph,
                                const struct graph_op *op)
 {
     struct operand in[5] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0]),
-                     tape_tensor(tape, op->in[1]), tape_tensor(tape, op->in[2]),
-                     tape_tensor(tape, op->out[1])};
+                            tape_tensor(tape, op->in[1]), tape_tensor(tape, op->in[2]),
+                            tape_tensor(tape, op->out[1])};
     struct operand out[3];
     for (uint32_t i = 0; i < 3; i++) {
         out[i] = tape_birth(tape, ATEN_FLASH_ATTENTION_BACKWARD, dtype_of(graph, op->in[i]),
                             heads_first(shape_of(graph, op->in[i])));
         tape_give(tape, op, i, out[i]);
     }
-    const struct operand scratch = tape_scratch(tape, attention_scratch_bytes(shape_of(graph, op->in[0])));
+    const struct operand scratch =
+        tape_scratch(tape, attention_scratch_bytes(shape_of(graph, op->in[0])));
     tape_kernel(tape, ATEN_FLASH_ATTENTION_BACKWARD, 2.5 * attention_flops(graph, op), 5, in, 3,
                 out);
     tape_death(tape, scratch);
@@ -577,8 +574,7 @@ static void log_softmax_backward(struct tape *tape, const struct graph *graph,
 uint32_t op_nll_loss(struct graph *graph, uint32_t log_probabilities, uint32_t targets)
 {
     const struct shape scalar = {.rank = 0};
-    const uint32_t op =
-        begin(graph, OP_NLL_LOSS, 2, (uint32_t[]){log_probabilities, targets});
+    const uint32_t op = begin(graph, OP_NLL_LOSS, 2, (uint32_t[]){log_probabilities, targets});
     const enum dtype dtype = dtype_of(graph, log_probabilities);
     const uint32_t loss = graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, scalar);
     graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, scalar); /* total weight */
@@ -610,7 +606,8 @@ const struct op_class *op_class(const struct graph_op *op)
     static const struct op_class table[OP_KIND_COUNT] = {
         [OP_ARANGE] = {"arange", ATEN_ARANGE},
         [OP_EMBEDDING] = {"embedding", ATEN_EMBEDDING, save_input, embedding_backward},
-        [OP_LINEAR] = {"linear", ATEN_MM, linear_saved, linear_backward, linear_flops, KEEP_EVERY_SECOND},
+        [OP_LINEAR] = {"linear", ATEN_MM, linear_saved, linear_backward, linear_flops,
+                       KEEP_EVERY_SECOND},
         [OP_LINEAR_BIAS] = {"linear_bias", ATEN_ADDMM, linear_saved, linear_bias_backward,
                             linear_flops, KEEP_ALWAYS},
         [OP_CONV1D] = {"conv1d", ATEN_ADDMM, conv1d_saved, conv1d_backward, conv1d_flops,
@@ -633,8 +630,7 @@ const struct op_class *op_class(const struct graph_op *op)
         [OP_VIEW] = {"view", ATEN_NONE, NULL, view_copied_backward},
         [OP_SCALE] = {"scale", ATEN_MUL_SCALAR, NULL, scale_backward},
         [OP_BMM] = {"bmm", ATEN_BMM, bmm_saved, bmm_backward, bmm_flops, KEEP_ALWAYS},
-        [OP_SAFE_SOFTMAX] = {"safe_softmax", ATEN_SAFE_SOFTMAX, save_output,
-                             safe_softmax_backward},
+        [OP_SAFE_SOFTMAX] = {"safe_softmax", ATEN_SAFE_SOFTMAX, save_output, safe_softmax_backward},
         [OP_NEG] = {"neg", ATEN_NEG, NULL, neg_backward},
         [OP_TANH] = {"tanh", ATEN_TANH, save_output, tanh_backward},
         [OP_SILU] = {"silu", ATEN_SILU, save_input, silu_backward},

@@ -78,9 +78,9 @@ static inline uint32_t save_output(const struct graph *graph, const struct graph
 static inline void give_elementwise(struct tape *tape, const struct graph *graph,
                                     const struct graph_op *op, enum aten aten, uint32_t other)
 {
-    const struct operand grad = tape_grad(tape, op, 0);
-    const struct operand in[2] = {grad, other == GRAPH_NONE ? (struct operand){.place = GRAPH_NONE}
-                                                            : tape_tensor(tape, other)};
+    struct operand in[2] = {tape_grad(tape, op, 0), {.place = PLACE_NONE}};
+    if (other != GRAPH_NONE)
+        in[1] = tape_tensor(tape, other);
     tape_give(tape, op, 0,
               tape_call(tape, aten, dtype_of(graph, op->in[0]), *shape_of(graph, op->in[0]), -1.0,
                         2, in));

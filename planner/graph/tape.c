@@ -20,7 +20,7 @@
 
 #define NO_BUFFER GRAPH_NONE
 
-struct region { /* one checkpointed module */
+struct region {           /* one checkpointed module */
     uint32_t first, last; /* items between its ENTER and EXIT */
     uint32_t stop;        /* item whose packing ends the recomputation early */
     uint32_t holders;     /* nodes that still have saved tensors */
@@ -38,7 +38,7 @@ struct tape {
     struct stream *stream;
     enum checkpointing checkpointing;
     bool no_early_stop;
-    uint16_t *holds;      /* (buffers) holders */
+    uint16_t *holds; /* (buffers) holders */
     uint32_t holds_cap;
     uint32_t *where;      /* (storages) buffer of each activation, NO_BUFFER */
     uint8_t *python;      /* (storages) whether Python refers to it */
@@ -61,8 +61,7 @@ static void emit(struct tape *tape, enum step_kind kind, uint32_t arg)
 {
     struct stream *s = tape->stream;
     ARRAY_GROW(s->steps, s->step_count, s->step_cap);
-    s->steps[s->step_count++] =
-        (struct stream_step){.kind = kind & 0xfU, .arg = arg & 0xfffffffU};
+    s->steps[s->step_count++] = (struct stream_step){.kind = kind & 0xfU, .arg = arg & 0xfffffffU};
 }
 
 static uint32_t birth(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
@@ -87,12 +86,13 @@ static uint32_t birth(struct tape *tape, enum aten aten, enum dtype dtype, struc
 
 static void hold(struct tape *tape, uint32_t buffer)
 {
+    assert(tape->holds);
     tape->holds[buffer]++;
 }
 
 static void release(struct tape *tape, uint32_t buffer)
 {
-    assert(tape->holds[buffer] > 0);
+    assert(tape->holds && tape->holds[buffer] > 0);
     if (--tape->holds[buffer] == 0)
         emit(tape, STEP_DEATH, buffer);
 }
@@ -147,8 +147,7 @@ struct operand tape_grad(const struct tape *tape, const struct graph_op *op, uin
     };
 }
 
-struct operand tape_birth(struct tape *tape, enum aten aten, enum dtype dtype,
-                                 struct shape shape)
+struct operand tape_birth(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape)
 {
     return (struct operand){
         .place = birth(tape, aten, dtype, shape, shape_bytes(&shape, dtype)),
@@ -216,9 +215,8 @@ void tape_kernel(struct tape *tape, enum aten aten, double flops, uint32_t ins,
     emit(tape, STEP_KERNEL, s->kernel_count++);
 }
 
-struct operand tape_call(struct tape *tape, enum aten aten, enum dtype dtype,
-                                struct shape shape, double flops, uint32_t ins,
-                                const struct operand *in)
+struct operand tape_call(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
+                         double flops, uint32_t ins, const struct operand *in)
 {
     const struct operand out = tape_birth(tape, aten, dtype, shape);
     tape_kernel(tape, aten, flops, ins, in, 1, &out);
@@ -239,8 +237,7 @@ struct operand tape_scratch(struct tape *tape, uint64_t bytes)
     return (struct operand){.place = buffer, .dtype = DTYPE_FP32, .shape = shape};
 }
 
-void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i,
-               struct operand gradient)
+void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct operand gradient)
 {
     assert(tape->pending_count < GRAPH_OPERANDS);
     tape->pending[tape->pending_count++] =
@@ -275,7 +272,7 @@ static bool policy_keeps(struct tape *tape, const struct op_class *class)
 static void run_forward_kernel(struct tape *tape, const struct graph_op *op)
 {
     const struct op_class *class = op_class(op);
-    struct operand in[GRAPH_OPERANDS], out[GRAPH_OUTPUTS];
+    struct operand in[GRAPH_OPERANDS] = {{0}}, out[GRAPH_OUTPUTS] = {{0}};
     for (uint32_t i = 0; i < op->ins; i++) {
         in[i] = (struct operand){.place = PLACE_NONE};
         if (op->in[i] != GRAPH_NONE)
@@ -287,8 +284,8 @@ static void run_forward_kernel(struct tape *tape, const struct graph_op *op)
         class->kernel != ATEN_NONE
             ? class->kernel
             : (enum aten)tape->graph->storages[tape->graph->tensors[op->out[0]].storage].aten;
-    tape_kernel(tape, kernel, class->flops ? class->flops(tape->graph, op) : -1.0, op->ins,
-                in, op->outs, out);
+    tape_kernel(tape, kernel, class->flops ? class->flops(tape->graph, op) : -1.0, op->ins, in,
+                op->outs, out);
 }
 
 /* Runs op; `holding` is whether autograd keeps what the node saves (not in a checkpoint). */
@@ -477,7 +474,8 @@ static void recompute(struct tape *tape, struct region *region)
         for (uint32_t o = 0; o < op->outs; o++)
             drop_python(tape, graph->tensors[op->out[o]].storage);
     }
-    /* Inner frames before outer ones: the order in which the rest of the script would have let go. */
+    /* Inner frames before outer ones: the order in which the rest of the script would have let go.
+     */
     for (uint32_t i = end + 1; i < region->last; i++)
         if (graph->items[i].kind == ITEM_DROP)
             drop_name(tape, graph->tensors[graph->items[i].arg].storage);
@@ -691,8 +689,7 @@ static void count_param_uses(struct tape *tape)
         for (uint32_t in = 0; in < op->ins; in++) {
             if (!tape_needs(tape, op, in) || !op->requires_grad)
                 continue;
-            const struct graph_storage *s =
-                &graph->storages[graph->tensors[op->in[in]].storage];
+            const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
             if (s->kind == STORAGE_PARAM)
                 tape->param_uses[s->index]++;
         }

@@ -41,12 +41,10 @@ struct operand tape_grad(const struct tape *tape, const struct graph_op *op, uin
 
 /* Births a buffer and runs a kernel that fills it from `ins` operands (GRAPH_NONE places are
  * left out). Returns it as an operand. flops < 0: elementwise, one per element. */
-struct operand tape_call(struct tape *tape, enum aten aten, enum dtype dtype,
-                                struct shape shape, double flops, uint32_t ins,
-                                const struct operand *in);
+struct operand tape_call(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
+                         double flops, uint32_t ins, const struct operand *in);
 /* As tape_call, with a birth of another name than the kernel (`kernel` ATEN_NONE: no kernel). */
-struct operand tape_birth(struct tape *tape, enum aten aten, enum dtype dtype,
-                                 struct shape shape);
+struct operand tape_birth(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape);
 /* As tape_birth, with rows `pitch` elements apart (and no gap after the last). */
 struct operand tape_birth_pitched(struct tape *tape, enum aten aten, enum dtype dtype,
                                   struct shape shape, uint32_t pitch);
@@ -58,8 +56,7 @@ void tape_death(struct tape *tape, struct operand transient);
 struct operand tape_scratch(struct tape *tape, uint64_t bytes);
 
 /* Hands a gradient (made by tape_call, or the one from tape_grad passed on) to input i. */
-void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i,
-               struct operand gradient);
+void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct operand gradient);
 
 /* As tape_give, for an input that was broadcast: the engine sums the gradient to the input's shape
  * when it checks a node's results, after the node's own function has returned. (There it also

@@ -246,8 +246,8 @@ static void name_numbers(struct plan *plan)
 #undef X
     };
     const char **kinds = arena_alloc(&plan->arena, OP_KIND_COUNT * sizeof *kinds);
-    for (uint16_t kind = 0; kind < OP_KIND_COUNT; kind++) {
-        const char *name = op_class(&(struct graph_op){.kind = kind})->name;
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        const char *name = op_class(&(struct graph_op){.kind = (uint16_t)kind})->name;
         kinds[kind] = name ? name : "";
     }
     plan->labels = labels;

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-struct linear build_linear(struct graph *graph, const char *prefix, const char *name,
-                           uint32_t out, uint32_t in, bool biased)
+struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
+                           uint32_t in, bool biased)
 {
     struct linear linear = {.bias = GRAPH_NONE};
     linear.weight = graph_param(graph, SHAPE(out, in), "%s%s.weight", prefix, name);
@@ -88,9 +88,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     *out = NULL;
     if (config->max_positions && job->seq > config->max_positions &&
         (config->arch == ARCH_GPT2 || config->arch == ARCH_OPT || config->arch == ARCH_BERT))
-        return err_set(err, ERR_INVALID,
-                       "--seq %u is longer than the model's %u learned positions", job->seq,
-                       config->max_positions);
+        return err_set(err, ERR_INVALID, "--seq %u is longer than the model's %u learned positions",
+                       job->seq, config->max_positions);
     struct graph *graph = graph_new(job->compute, job->frozen);
     switch (config->arch) {
     case ARCH_LLAMA:

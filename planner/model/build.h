@@ -28,8 +28,8 @@ void build_t5(struct graph *graph, const struct model_config *config, const stru
 struct linear {
     uint32_t weight, bias;
 };
-struct linear build_linear(struct graph *graph, const char *prefix, const char *name,
-                           uint32_t out, uint32_t in, bool biased);
+struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
+                           uint32_t in, bool biased);
 
 /* A norm's parameters "<prefix>.weight" and, if biased, "<prefix>.bias", both (h). */
 struct norm {

@@ -30,43 +30,43 @@ enum arch {
 };
 
 enum code { /* whose op sequence runs */
-    CODE_TORCHTITAN,
-    CODE_NANOGPT,
-    CODE_HF,
-    CODE_COUNT
+            CODE_TORCHTITAN,
+            CODE_NANOGPT,
+            CODE_HF,
+            CODE_COUNT
 };
 
 struct model_config {
     enum arch arch;
     uint32_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab;
-    uint32_t max_positions;   /* of learned position embeddings; elsewhere RoPE's range */
-    uint32_t type_vocab;      /* BERT's token types */
-    uint32_t decoder_layers;  /* T5 */
+    uint32_t max_positions;    /* of learned position embeddings; elsewhere RoPE's range */
+    uint32_t type_vocab;       /* BERT's token types */
+    uint32_t decoder_layers;   /* T5 */
     uint32_t relative_buckets; /* T5 */
     uint32_t experts, experts_per_token; /* Mixtral */
-    bool batched_experts;     /* its experts_implementation is "batched_mm", not "grouped_mm" */
-    uint32_t word_embed;      /* OPT: width of the embedding where it is projected */
-    bool tied;                /* the head shares the token embedding */
-    bool attention_bias;      /* q, k, v (and o, for llama) have biases */
+    bool batched_experts; /* its experts_implementation is "batched_mm", not "grouped_mm" */
+    uint32_t word_embed;  /* OPT: width of the embedding where it is projected */
+    bool tied;            /* the head shares the token embedding */
+    bool attention_bias;  /* q, k, v (and o, for llama) have biases */
     bool mlp_bias;
     bool qk_norm;
-    bool gated;               /* T5: gated feed-forward */
-    bool parallel_residual;   /* GPT-NeoX */
-    bool post_norm;           /* OPT-350m: norms after the residual */
-    const char *activation;   /* "silu", "gelu", "gelu_new", "gelu_fast", "relu": lent, static */
+    bool gated;             /* T5: gated feed-forward */
+    bool parallel_residual; /* GPT-NeoX */
+    bool post_norm;         /* OPT-350m: norms after the residual */
+    const char *activation; /* "silu", "gelu", "gelu_new", "gelu_fast", "relu": lent, static */
     float dropout, attention_dropout;
     float norm_eps, rope_theta;
-    float embedding_dropout;  /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */
-    uint32_t rotary_dim;      /* GPT-NeoX: how many of a head's d numbers RoPE turns */
-    uint32_t sliding_window;  /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */
-    uint32_t full_layers;     /* Qwen: how many layers, from the first, have no window */
+    float embedding_dropout; /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */
+    uint32_t rotary_dim;     /* GPT-NeoX: how many of a head's d numbers RoPE turns */
+    uint32_t sliding_window; /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */
+    uint32_t full_layers;    /* Qwen: how many layers, from the first, have no window */
 };
 
 struct model_job {
     uint32_t batch, seq;
     enum code code;
-    enum dtype compute;  /* of unsharded parameters and activations */
-    const char *frozen;  /* comma-separated glob patterns of parameter names, or NULL */
+    enum dtype compute; /* of unsharded parameters and activations */
+    const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
 };
 
 /* Reads a config.json, or a folder that holds one. Errors name file and line or key, and the

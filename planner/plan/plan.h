@@ -86,30 +86,31 @@ struct plan_instruction {
     uint8_t site;   /* enum plan_site, of `unit` */
     uint8_t outer;  /* enum plan_outer, of `outer_unit` */
     uint8_t flags;
-    uint8_t group;  /* of collectives and the copies around them: index into groups */
+    uint8_t group; /* of collectives and the copies around them: index into groups */
     uint16_t unit, outer_unit;
-    uint32_t arg;  /* alloc, free: buffer; record, wait: event; mark: enum plan_mark; others: kernel */
+    uint32_t
+        arg; /* alloc, free: buffer; record, wait: event; mark: enum plan_mark; others: kernel */
     uint32_t base; /* of kernels: added to the operands' relative buffers */
 };
 
 struct plan_param { /* in the order of model.parameters() */
     const char *name;
-    struct shape shape;       /* (d, ...) unsharded */
+    struct shape shape; /* (d, ...) unsharded */
     bool trainable;
     uint32_t unit;
-    uint32_t shard_buffer;    /* resident, padded: ceil(d/N)·w elements of the store dtype */
+    uint32_t shard_buffer;     /* resident, padded: ceil(d/N)·w elements of the store dtype */
     uint32_t unsharded_buffer; /* padded, compute dtype */
-    struct shape local;       /* rows of this rank, without padding */
-    uint32_t state_buffer[2]; /* exp_avg, exp_avg_sq; PLACE_NONE: no such state */
-    uint32_t step_buffer;     /* the step counter; PLACE_NONE likewise */
+    struct shape local;        /* rows of this rank, without padding */
+    uint32_t state_buffer[2];  /* exp_avg, exp_avg_sq; PLACE_NONE: no such state */
+    uint32_t step_buffer;      /* the step counter; PLACE_NONE likewise */
 };
 
-struct plan_unit { /* parameters gathered and reduced together: an FSDPParamGroup */
-    const char *name; /* "layers.0"; "" for the root */
+struct plan_unit {                /* parameters gathered and reduced together: an FSDPParamGroup */
+    const char *name;             /* "layers.0"; "" for the root */
     uint32_t first_param, params; /* range of unit_params */
 };
 
-struct plan_group { /* ranks that take part in a collective */
+struct plan_group {   /* ranks that take part in a collective */
     const char *name; /* "shard", "replicate", "shard/2" */
     uint32_t ranks;   /* in the group */
     uint32_t stride;  /* between neighbours: 1 for the shard mesh dim, N for the replicate one */
@@ -146,8 +147,8 @@ void plan_reserve_buffers(struct plan *plan, uint32_t buffers);
 uint32_t plan_add_buffer(struct plan *plan, const struct buffer *buffer);
 uint32_t plan_add_instruction(struct plan *plan, const struct plan_instruction *instruction);
 /* A kernel with absolute buffers (instructions that use it have base 0); operands are copied. */
-uint32_t plan_add_kernel(struct plan *plan, unsigned label, uint32_t ins,
-                         const struct operand *in, uint32_t outs, const struct operand *out);
+uint32_t plan_add_kernel(struct plan *plan, unsigned label, uint32_t ins, const struct operand *in,
+                         uint32_t outs, const struct operand *out);
 /* An operand that is all of a buffer, in its shape at birth. */
 struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer);
 
