@@ -485,34 +485,37 @@ static enum err_code read_trace(struct reader *r)
     return ERR_OK;
 }
 
-static enum err_code read_text(const char *path, char **text, size_t *length, struct err *err)
+static char *read_text(const char *path, size_t *length, struct err *err)
 {
     size_t capacity = 1 << 16, got;
     FILE *file = fopen(path, "r");
-    if (!file)
-        return err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
-    *text = xmalloc(capacity);
+    if (!file) {
+        err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
+        return NULL;
+    }
+    char *text = xmalloc(capacity);
     *length = 0;
-    while ((got = fread(*text + *length, 1, capacity - *length, file)) > 0) {
+    while ((got = fread(text + *length, 1, capacity - *length, file)) > 0) {
         *length += got;
         if (*length == capacity)
-            *text = xrealloc(*text, capacity *= 2);
+            text = xrealloc(text, capacity *= 2);
     }
-    const bool failed = ferror(file) != 0;
-    const int reason = errno;
+    if (ferror(file)) {
+        err_set(err, ERR_IO, "read %s: %s", path, strerror(errno));
+        free(text);
+        text = NULL;
+    }
     fclose(file);
-    if (!failed)
-        return ERR_OK;
-    free(*text);
-    return err_set(err, ERR_IO, "read %s: %s", path, strerror(reason));
+    return text;
 }
 
 enum err_code trace_read(const char *path, struct trace **out, struct err *err)
 {
-    char *text = NULL;
     size_t length = 0;
     *out = NULL;
-    TRY(read_text(path, &text, &length, err));
+    char *text = read_text(path, &length, err);
+    if (!text)
+        return ERR_IO;
     struct trace *trace = trace_new();
     struct reader r = {
         .path = path,

@@ -9,6 +9,7 @@ enum { EXIT_DONE = 0, EXIT_NO_FIT = 1, EXIT_BAD_INPUT = 2, EXIT_FAILED = 3 };
 
 int command_fit(int argc, char **argv);
 int command_plan(int argc, char **argv);
+int command_run(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_gpus(int argc, char **argv);
 

@@ -11,6 +11,7 @@ static const struct {
 } commands[] = {
     {"fit", command_fit, "bytes per GPU, and whether the job fits"},
     {"plan", command_plan, "the step: plan.json, timeline, memory curve"},
+    {"run", command_run, "execute a plan on real ranks and record it"},
     {"models", command_models, "built-in models"},
     {"gpus", command_gpus, "built-in GPUs"},
 };

@@ -502,13 +502,13 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_FP32,
                    SHAPE(shape.dim[0], shape.dim[2], shape.dim[1]));         /* logsumexp */
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, SHAPE(2)); /* rng state */
-    const uint32_t unused =
-        graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, (struct shape){.rank = 0});
-    (void)unused;
+    graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, (struct shape){.rank = 0});
     graph->ops[op].hidden = 3;
     graph->ops[op].attr.causal = causal;
     graph_op_done(graph, op);
-    return graph_view(graph, born, shape); /* memory is (b, s, a, d): transposing back is free */
+    /* It is born (b, a, s, d) with the memory of (b, s, a, d): transposing back is free. */
+    graph->tensors[born].shape = shape;
+    return graph_view(graph, born, shape);
 }
 
 static uint32_t attention_saved(const struct graph *graph, const struct graph_op *op,
@@ -541,18 +541,19 @@ static uint64_t attention_scratch_bytes(const struct shape *q)
 static void attention_backward(struct tape *tape, const struct graph *graph,
                                const struct graph_op *op)
 {
-    struct operand in[5] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0]),
-                            tape_tensor(tape, op->in[1]), tape_tensor(tape, op->in[2]),
-                            tape_tensor(tape, op->out[1])};
+    const struct operand in[6] = {tape_grad(tape, op, 0),        tape_tensor(tape, op->in[0]),
+                                  tape_tensor(tape, op->in[1]),  tape_tensor(tape, op->in[2]),
+                                  tape_tensor(tape, op->out[1]), tape_tensor(tape, op->out[0])};
     struct operand out[3];
     for (uint32_t i = 0; i < 3; i++) {
         out[i] = tape_birth(tape, ATEN_FLASH_ATTENTION_BACKWARD, dtype_of(graph, op->in[i]),
                             heads_first(shape_of(graph, op->in[i])));
         tape_give(tape, op, i, out[i]);
+        out[i].shape = *shape_of(graph, op->in[i]); /* the memory is (b, s, a, d) */
     }
     const struct operand scratch =
         tape_scratch(tape, attention_scratch_bytes(shape_of(graph, op->in[0])));
-    tape_kernel(tape, ATEN_FLASH_ATTENTION_BACKWARD, 2.5 * attention_flops(graph, op), 5, in, 3,
+    tape_kernel(tape, ATEN_FLASH_ATTENTION_BACKWARD, 2.5 * attention_flops(graph, op), 6, in, 3,
                 out);
     tape_death(tape, scratch);
 }

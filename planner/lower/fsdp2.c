@@ -241,6 +241,8 @@ static void run_micro_batch(struct fsdp2 *f)
 {
     f->low.here.phase = PLAN_FORWARD;
     emit_mark(&f->low, PLAN_MARK_MICRO_BATCH);
+    if (f->low.strategy->offload) /* shards are read where the host's optimizer wrote them */
+        emit_wait(&f->low, STREAM_COMPUTE, emit_record(&f->low, STREAM_HOST));
     const uint32_t start = emit_record(&f->low, STREAM_COMPUTE);
     release_gather(f, start);
     if (f->stream)
@@ -359,6 +361,11 @@ static void run_step(struct fsdp2 *f)
         if (f->stream)
             append_stream_buffers(f);
         run_micro_batch(f);
+    }
+    if (strategy->offload) { /* grad_offload_event: the host's optimizer needs the gradients */
+        emit_wait(&f->low, STREAM_HOST, emit_record(&f->low, STREAM_REDUCE_SCATTER));
+        emit_wait(&f->low, STREAM_HOST, emit_record(&f->low, STREAM_ALL_REDUCE));
+        emit_wait(&f->low, STREAM_HOST, emit_record(&f->low, STREAM_COPY_IN));
     }
     f->low.here.phase = PLAN_STEP;
     emit_mark(&f->low, PLAN_MARK_OPTIMIZER);

@@ -15,11 +15,12 @@
  *         "in": [16, {"buffer": 3, "shape": [256, 688]}], "out": [17]}]}
  *
  * Ids are positions. An instruction has "buffer" (alloc, free), "event" (record, wait), "mark", or
- * a kernel; "site" with "unit" and "outer" with "outer_unit" say where the host is; "first_step"
- * that it is done only then; "group" which ranks take part. An operand is a buffer, or an object
- * with what differs from that buffer: "dtype", "shape", "offset", "pitch" (in elements). Members
- * that would be false, zero or none are left out. One item a line; the same plan gives the same
- * bytes. */
+ * a kernel: "kernel", "kind", "backward", "recomputed", "matmul", attributes ("dim", "heads", "p",
+ * "eps", "causal"), "flops", "bytes", "in" and "out". "site" with "unit" and "outer" with
+ * "outer_unit" say where the host is; "first_step" that it is done only then; "group" names the
+ * ranks of a collective and of the copies around it. An operand is a buffer, or an object with what
+ * differs from that buffer: "dtype", "shape", "offset", "pitch" (in elements). Members that would
+ * be false, zero or none are left out. One item a line; the same plan gives the same bytes. */
 #ifndef SHARDPLAN_PLAN_JSON_H
 #define SHARDPLAN_PLAN_JSON_H
 

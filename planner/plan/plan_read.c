@@ -193,7 +193,7 @@ static enum err_code take_real(struct object *o, const char *key, double *out)
 
 static enum err_code take_float(struct object *o, const char *key, float *out)
 {
-    double value;
+    double value = 0;
     if (!json_object_get(o->json, key))
         return ERR_OK;
     TRY(take_real(o, key, &value));
@@ -707,39 +707,42 @@ static enum err_code build_plan(const char *path, json_t *tree, struct plan_json
     return ERR_OK;
 }
 
-/* The whole file as text; jansson reads a stream byte by byte, under a lock for each. */
-static enum err_code read_text(const char *path, char **text, size_t *length, struct err *err)
+/* The whole file as text, or NULL. (jansson reads a stream byte by byte, with a lock for each.) */
+static char *read_text(const char *path, size_t *length, struct err *err)
 {
     size_t capacity = 1 << 16, got;
     FILE *file = fopen(path, "r");
-    if (!file)
-        return err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
-    *text = xmalloc(capacity);
+    if (!file) {
+        err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
+        return NULL;
+    }
+    char *text = xmalloc(capacity);
     *length = 0;
-    while ((got = fread(*text + *length, 1, capacity - *length, file)) > 0) {
+    while ((got = fread(text + *length, 1, capacity - *length, file)) > 0) {
         *length += got;
         if (*length == capacity)
-            *text = xrealloc(*text, capacity *= 2);
+            text = xrealloc(text, capacity *= 2);
     }
-    const bool failed = ferror(file) != 0;
-    const int reason = errno;
+    if (ferror(file)) {
+        err_set(err, ERR_IO, "read %s: %s", path, strerror(errno));
+        free(text);
+        text = NULL;
+    }
     fclose(file);
-    if (!failed)
-        return ERR_OK;
-    free(*text);
-    return err_set(err, ERR_IO, "read %s: %s", path, strerror(reason));
+    return text;
 }
 
 enum err_code plan_read_json_extra(const char *path, struct plan **out,
                                    struct plan_json_extra *extra, struct err *err)
 {
-    char *text = NULL;
     size_t length = 0;
     json_error_t at;
     *out = NULL;
     if (extra)
         *extra = (struct plan_json_extra){0};
-    TRY(read_text(path, &text, &length, err));
+    char *text = read_text(path, &length, err);
+    if (!text)
+        return ERR_IO;
     json_t *tree = json_loadb(text, length, JSON_REJECT_DUPLICATES, &at);
     free(text);
     if (!tree)

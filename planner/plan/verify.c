@@ -20,6 +20,8 @@
 
 enum { NO_MARK = PLAN_MARK_COUNT, TEXT = 256 };
 
+#define MOST_BYTES (UINT64_C(1) << 50) /* of a buffer: sums of many of them stay far from 2^64 */
+
 struct check {
     const struct plan *plan;
     struct err *err;
@@ -127,9 +129,9 @@ static enum err_code check_buffers(const struct check *c)
         CHECK_INDEX("buffer", i, "category", buffer->category, CATEGORY_COUNT);
         CHECK_INDEX("buffer", i, "pool", buffer->pool, STREAM_COUNT);
         TRY(check_shape(c, "buffer", i, &buffer->shape));
-        if (buffer->bytes > INT64_MAX)
-            return err_set(c->err, ERR_INTERNAL, "buffer %u: %" PRIu64 " bytes are too many", i,
-                           buffer->bytes);
+        if (buffer->bytes > MOST_BYTES)
+            return err_set(c->err, ERR_INTERNAL, "buffer %u: %" PRIu64 " bytes: at most %" PRIu64,
+                           i, buffer->bytes, MOST_BYTES);
     }
     return ERR_OK;
 }
@@ -277,13 +279,13 @@ static bool shape_end(const struct operand *operand, const struct shape *shape, 
     *end = 0;
     if (elements == 0)
         return true;
-    *end = operand->offset + elements;
     if (operand->pitch == 0)
-        return true;
+        return !__builtin_add_overflow(operand->offset, elements, end);
     for (uint32_t i = shape->rank; i-- > 0 && row * shape->dim[i] <= operand->pitch;)
         row *= shape->dim[i];
     return !__builtin_mul_overflow(elements / row - 1, (uint64_t)operand->pitch, end) &&
-           !__builtin_add_overflow(*end, operand->offset + row, end);
+           !__builtin_add_overflow(*end, row, end) &&
+           !__builtin_add_overflow(*end, operand->offset, end);
 }
 
 /* Whether an operand lies within `elements` of memory. What is read may be expanded along one dim,
