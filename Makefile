@@ -1,6 +1,6 @@
 # shardplan: a simulator and memory/communication planner for fully sharded training.
 #
-## make            build build/shardplan
+## make            build build/shardplan and build/shardrun
 ## make deps       install the Debian packages that are missing (needs root or sudo)
 ## make demo       install, build, plan Llama-3.1-8B on 8 H100s and show the result
 ## make check      install, build, run every test; ends with "N passed, N failed, N skipped"
@@ -22,26 +22,33 @@ CFLAGS  ?= -O2 -g
 CC      ?= gcc
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla
 CPPFLAGS += -D_GNU_SOURCE -DSHARDPLAN_VERSION=\"$(VERSION)\" -Iplanner -I. -I$(BUILD)/generated
-LIBS    := -ljansson -lm
-TEST_LIBS := -lcmocka -lgsl -lgslcblas
+# GSL is linked statically: loading it would cost every command a millisecond.
+LIBS    := -ljansson -l:libgsl.a -l:libgslcblas.a -lm
+TEST_LIBS := -lcmocka
 FUZZ_SECONDS ?= 20
 
-PACKAGES := libjansson-dev libcmocka-dev libgsl-dev gnuplot-nox gcc make
+MPI_CFLAGS = $(shell mpicc --showme:compile 2>/dev/null)
+RUN_LIBS = -lopenblas -lpthread $(shell mpicc --showme:link 2>/dev/null)
+
+PACKAGES := libjansson-dev libcmocka-dev libgsl-dev libopenblas-dev libopenmpi-dev openmpi-bin \
+            gnuplot-nox gcc make
 LINT_PACKAGES := clang-format clang-tidy cppcheck
 
 LIB_SOURCES := $(filter-out planner/cli/%,$(wildcard planner/*/*.c)) $(wildcard traces/*.c)
 CLI_SOURCES := $(wildcard planner/cli/*.c)
+RUN_SOURCES := $(filter-out runtime/main.c,$(wildcard runtime/*.c runtime/*/*.c))
 TEST_SOURCES := $(wildcard tests/test_*.c)
 TEST_SHARED := $(filter-out $(TEST_SOURCES) $(wildcard tests/bench.c tests/validate.c tests/fuzz_*.c),$(wildcard tests/*.c))
 SCRIPTS := $(wildcard reports/*.gp)
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
+RUN_OBJECTS := $(RUN_SOURCES:%.c=$(BUILD)/%.o)
 TEST_OBJECTS := $(TEST_SHARED:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 GENERATED := $(SCRIPTS:reports/%.gp=$(BUILD)/generated/%_gp.h)
 
-all: $(BUILD)/shardplan
+all: $(BUILD)/shardplan $(BUILD)/shardrun
 
 $(BUILD)/shardplan: $(CLI_OBJECTS) $(BUILD)/libplanner.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(BUILD)/libplanner.a $(LIBS)
@@ -49,6 +56,21 @@ $(BUILD)/shardplan: $(CLI_OBJECTS) $(BUILD)/libplanner.a
 $(BUILD)/libplanner.a: $(LIB_OBJECTS)
 	@rm -f $@
 	@$(AR) rcs $@ $(LIB_OBJECTS)
+
+# One rank of a run: the only program that needs MPI and OpenBLAS.
+$(BUILD)/shardrun: $(BUILD)/runtime/main.o $(BUILD)/libruntime.a $(BUILD)/libplanner.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(RUN_LIBS)
+
+$(BUILD)/libruntime.a: $(RUN_OBJECTS)
+	@rm -f $@
+	@$(AR) rcs $@ $(RUN_OBJECTS)
+
+$(BUILD)/runtime/comm/%.o: CPPFLAGS += $(MPI_CFLAGS)
+
+RUN_TESTS := device device_ranks comm work work_gradients work_training checkpoint run
+$(RUN_TESTS:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o \
+    $(TEST_OBJECTS) $(BUILD)/libruntime.a $(BUILD)/libplanner.a
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS) $(RUN_LIBS)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
@@ -112,6 +134,7 @@ check-gpu:
 
 install: all
 	install -D -m 755 $(BUILD)/shardplan $(DESTDIR)$(PREFIX)/bin/shardplan
+	install -D -m 755 $(BUILD)/shardrun $(DESTDIR)$(PREFIX)/bin/shardrun
 
 clean:
 	rm -rf $(BUILD)

@@ -479,7 +479,8 @@ static void nesting_without_end_is_refused(void **state)
     (void)state;
     static char text[200000];
     memset(text, '[', sizeof text - 1);
-    memcpy(text, "[{\"other\":", 10);
+    for (size_t i = 0; i < 10; i++)
+        text[i] = "[{\"other\":"[i];
     expect_unreadable(text, "nested too deeply");
 }
 
@@ -507,11 +508,11 @@ static void damaged_files_are_refused_or_harmless(void **state)
     char *text = text_of("a.json", &length);
     for (size_t i = 0; i < 3 * length; i++) {
         struct err err = {0};
-        char *changed = malloc(length);
+        char *changed = malloc(length + 1);
         assert_non_null(changed);
         memcpy(changed, text, length);
         random = random * 1664525U + 1013904223U;
-        if (i >= length)
+        if (length > 0 && i >= length)
             changed[(random >> 8) % length] = "0123456789,:\"{}[]\\u-"[random % 20];
         put_text("b.json", changed, i < length ? i : length);
         free(changed);

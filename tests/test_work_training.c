@@ -114,7 +114,7 @@ static void attend(struct model *m, struct attended *at)
     RUN(ATTENTION, causal, 3, 4, at->q, at->k, at->v, at->o, at->logsumexp, unused, unused);
 }
 
-/* With o or, as plans of PyTorch's kernels name no o, without. */
+/* The operand o is optional: given for a Llama, left out for a GPT-2. */
 static void attend_backward(struct model *m, const struct attended *at, tensor dout, tensor dx[3])
 {
     dout.shape = at->o.shape;
@@ -382,9 +382,9 @@ static double grad_norm(struct model *m, tensor norms[PARAMS])
 
 static void clip(struct model *m, double norm, float max_norm)
 {
-    tensor operand[2 * PARAMS + 2] = {make(m, (struct shape){.rank = 0})};
+    float total = (float)norm;
+    tensor operand[2 * PARAMS + 2] = {{&total, {.rank = 0}, 0, DTYPE_FP32}};
     operand[1] = make(m, (struct shape){.rank = 0});
-    *(float *)operand[0].data = (float)norm;
     const struct work coefficient = {
         .kind = WORK_CLIP_COEFFICIENT, .ins = 1, .outs = 1, .operand = operand, .scale = max_norm};
     assert_int_equal(host_run(&coefficient, NULL), ERR_OK);

@@ -19,7 +19,8 @@ struct arena { /* zero-initialise to get an empty arena */
 void *arena_alloc(struct arena *arena, size_t bytes);
 
 /* A formatted string in the arena, valid until arena_free. */
-char *arena_printf(struct arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+char *arena_printf(struct arena *arena, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), nonnull(2)));
 
 /* A copy of `text` in the arena, valid until arena_free. */
 char *arena_strdup(struct arena *arena, const char *text);

@@ -32,11 +32,12 @@ struct launch {
 
 static int usage(FILE *file)
 {
-    fputs("Usage: shardplan run PLAN.json [-n RANKS] [--device host|cuda] [-o DIR] [OPTION...]\n"
-          "Executes a plan: -n ranks (default: the plan's world size), on the host backend.\n"
-          "Writes DIR/trace.json (rank 0) and DIR/trace-R.json. Further options go to the ranks:\n"
-          "`shardrun --help` lists them (--steps, --data, --lr, --memory, --timeout, --save ...).\n",
-          file);
+    fputs(
+        "Usage: shardplan run PLAN.json [-n RANKS] [--device host|cuda] [-o DIR] [OPTION...]\n"
+        "Executes a plan: -n ranks (default: the plan's world size), on the host backend.\n"
+        "Writes DIR/trace.json (rank 0) and DIR/trace-R.json. Further options go to the ranks:\n"
+        "`shardrun --help` lists them (--steps, --data, --lr, --memory, --timeout, --save ...).\n",
+        file);
     return file == stdout ? EXIT_DONE : EXIT_BAD_INPUT;
 }
 
@@ -57,8 +58,7 @@ static enum err_code parse(int argc, char **argv, struct launch *launch, struct 
             char *end = NULL;
             launch->ranks = next ? strtol(next, &end, 10) : 0;
             if (!next || *end || launch->ranks < 1 || launch->ranks > 4096)
-                return err_set(err, ERR_INVALID, "-n %s: allowed are 1 ... 4096",
-                               next ? next : "");
+                return err_set(err, ERR_INVALID, "-n %s: allowed are 1 ... 4096", next ? next : "");
             i++;
         } else if (strcmp(argv[i], "--device") == 0) {
             TRY(set_device(next, err));
@@ -74,8 +74,9 @@ static enum err_code parse(int argc, char **argv, struct launch *launch, struct 
             launch->passed[launch->passed_count++] = argv[i];
         }
     }
-    return launch->plan_path ? ERR_OK
-                             : err_set(err, ERR_INVALID, "PLAN.json is missing (see shardplan plan)");
+    return launch->plan_path
+               ? ERR_OK
+               : err_set(err, ERR_INVALID, "PLAN.json is missing (see shardplan plan)");
 }
 
 /* shardrun lies beside shardplan. */
@@ -135,8 +136,16 @@ static void start(const struct launch *launch, int messages)
     int count = 0;
     if (launch->ranks > 1) {
         snprintf(ranks, sizeof ranks, "%ld", launch->ranks);
-        const char *const mpirun[] = {"mpirun", "--allow-run-as-root", "--oversubscribe", "--mca",
-                                      "mpi_yield_when_idle", "1", "--bind-to", "none", "-n", ranks};
+        const char *const mpirun[] = {"mpirun",
+                                      "--allow-run-as-root",
+                                      "--oversubscribe",
+                                      "--mca",
+                                      "mpi_yield_when_idle",
+                                      "1",
+                                      "--bind-to",
+                                      "none",
+                                      "-n",
+                                      ranks};
         for (size_t i = 0; i < sizeof mpirun / sizeof mpirun[0]; i++)
             arguments[count++] = mpirun[i];
     }

@@ -12,6 +12,7 @@ static const struct {
     {"fit", command_fit, "bytes per GPU, and whether the job fits"},
     {"plan", command_plan, "the step: plan.json, timeline, memory curve"},
     {"run", command_run, "execute a plan on real ranks and record it"},
+    {"compare", command_compare, "predicted beside recorded, instruction by instruction"},
     {"models", command_models, "built-in models"},
     {"gpus", command_gpus, "built-in GPUs"},
 };
@@ -23,8 +24,8 @@ static int help(FILE *file)
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         fprintf(file, "  %-8s %s\n", commands[i].name, commands[i].help);
     fprintf(file, "\nExample: shardplan fit llama-3.1-8b --gpus 8 --gpu h100-sxm --seq 8192\n"
-                  "Exit status: 0 done (fit: fits), 1 does not fit, 2 bad usage or input, "
-                  "3 failure.\n"
+                  "Exit status: 0 done (fit: fits), 1 does not fit (compare: differs), "
+                  "2 bad usage or input, 3 failure.\n"
                   "`shardplan COMMAND --help` shows a command's options.\n");
     return file == stdout ? EXIT_DONE : EXIT_BAD_INPUT;
 }

@@ -45,9 +45,9 @@ struct compare_memory {
     struct compare_difference of[COMPARE_QUANTITIES];
 };
 
-struct compare_kind { /* kernels by label; what the sharding does by op: "all_gather" */
-    const char *name; /* lent by the plan */
-    uint32_t count;   /* recorded */
+struct compare_kind {   /* kernels by label; what the sharding does by op: "all_gather" */
+    const char *name;   /* lent by the plan */
+    uint32_t count;     /* recorded */
     double predicted_s; /* sum over the recorded ones; NAN: the plan has no times */
     double recorded_s, median_s, p90_s;
 };
@@ -68,8 +68,8 @@ struct compare_time {
     uint32_t missing;                     /* kernels of the step that were not */
     const struct compare_kind *kinds;     /* most time first */
     uint32_t kind_count;
-    double step_s; /* from the begin of the first span to the end of the last */
-    double compute_s; /* the compute lane worked, collectives on it aside */
+    double step_s;          /* from the begin of the first span to the end of the last */
+    double compute_s;       /* the compute lane worked, collectives on it aside */
     double communication_s; /* at least one collective ran */
     double exposed_s;       /* one ran and the compute lane did not work */
     const struct compare_interval *exposed;
@@ -89,9 +89,9 @@ struct comparison {
 
 /* Joins a plan that plan_verify accepts with a trace that the runtime recorded of it. `time` is the
  * "time" of plan.json or NULL; of it are used "step_s", "exposed_communication_s" and
- * "instruction_s" (an array by id, null where nothing runs), each if there. The three are lent until
- * compare_free. ERR_INVALID: the trace is a predicted one, of another plan, or of a first step. On
- * ERR_OK the caller owns what is in *out: compare_free. */
+ * "instruction_s" (an array by id, null where nothing runs), each if there. The three are lent
+ * until compare_free. ERR_INVALID: the trace is a predicted one, of another plan, or of a first
+ * step. On ERR_OK the caller owns what is in *out: compare_free. */
 enum err_code compare_run(const struct plan *plan, const json_t *time, const struct trace *trace,
                           struct comparison *out, struct err *err);
 void compare_free(struct comparison *comparison);

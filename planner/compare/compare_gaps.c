@@ -13,6 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define CLOCK_S 0.5e-9 /* files keep nanoseconds: less than half of one is rounding */
+
 struct walk {
     const struct plan *plan;
     const struct compare_interval *spans;
@@ -45,7 +47,7 @@ static void pass_kernel(struct walk *walk, uint32_t id)
     if (isnan(span->begin_s))
         return;
     if (stream == STREAM_COMPUTE) {
-        if (span->begin_s > walk->busy_until_s)
+        if (span->begin_s > walk->busy_until_s + CLOCK_S)
             walk->gaps[walk->gap_count++] = (struct compare_gap){
                 .when = {walk->busy_until_s, span->begin_s},
                 .next = id,
@@ -62,7 +64,8 @@ static void pass(struct walk *walk, uint32_t id)
     uint32_t *last = &walk->last[instruction->stream];
     if (instruction->op == PLAN_RECORD)
         walk->events[instruction->arg] = *last;
-    else if (instruction->op == PLAN_WAIT && ends_later(walk, walk->events[instruction->arg], *last))
+    else if (instruction->op == PLAN_WAIT &&
+             ends_later(walk, walk->events[instruction->arg], *last))
         *last = walk->events[instruction->arg];
     else if (plan_op_is_kernel((enum plan_op)instruction->op))
         pass_kernel(walk, id);

@@ -6,15 +6,20 @@
  *           +------------------> instruction
  *
  * The runtime uses the same allocator, so one byte of difference already means that the replay or
- * the runtime is wrong. The prediction is made anew here, with the settings that the run had. */
+ * the runtime is wrong. The prediction is made anew here, with the settings that the run had, and
+ * of the very step that was recorded: segments may still be added in the third step or later, when
+ * what the second one left is cut up unluckily. */
 #include "compare/compare_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { STEPS_REPLAYED = 32 }; /* of longer runs: by then the segments have long settled */
+
 struct curves {
     const struct join *join;
+    uint32_t copy; /* of the step within the program that is replayed: the recorded one */
     struct compare_point *points;
     struct compare_memory *out;
 };
@@ -43,12 +48,16 @@ static void note_peaks(struct compare_difference *d, const struct compare_point 
 static void add_point(void *context, const struct plan *plan, const struct memory_point *point)
 {
     const struct curves *curves = context;
-    const struct compare_sample *sample = &curves->join->samples[point->instruction];
+    const uint32_t step_length = curves->join->plan->instruction_count;
+    const uint32_t id = point->instruction % step_length;
+    const struct compare_sample *sample = &curves->join->samples[id];
     struct compare_memory *out = curves->out;
-    struct compare_point *added = &curves->points[out->point_count++];
     (void)plan;
+    if (point->instruction / step_length != curves->copy)
+        return;
+    struct compare_point *added = &curves->points[out->point_count++];
     *added = (struct compare_point){
-        .instruction = point->instruction,
+        .instruction = id,
         .sampled = sample->there,
         .predicted = {point->allocated, point->reserved},
     };
@@ -59,8 +68,8 @@ static void add_point(void *context, const struct plan *plan, const struct memor
             note_difference(&out->of[q], added, q);
     }
     out->missing += !sample->there;
-    out->differing += sample->there && memcmp(added->predicted, added->recorded,
-                                              sizeof added->predicted) != 0;
+    out->differing +=
+        sample->there && memcmp(added->predicted, added->recorded, sizeof added->predicted) != 0;
 }
 
 static enum err_code settings_of(const struct trace *trace, struct memory_options *options,
@@ -82,10 +91,48 @@ static enum err_code settings_of(const struct trace *trace, struct memory_option
     return ERR_OK;
 }
 
+/* Which step was recorded, from 1 on; 1 where the trace does not tell. */
+static uint32_t recorded_step(const struct trace *trace)
+{
+    const char *text = trace_get_info(trace, "step");
+    const unsigned long step = text ? strtoul(text, NULL, 10) : 1;
+    return step < 1 ? 1 : step > STEPS_REPLAYED ? STEPS_REPLAYED : (uint32_t)step;
+}
+
+/* The program `copies` times over, with buffers and kernels lent by the plan. The replay runs it
+ * twice: first steps 0 ... copies - 1, then, measured, the next as many. What is done in the very
+ * first step only becomes a record, which the replay passes over, in all copies but one. */
+static struct plan repeat(const struct plan *plan, uint32_t copies, struct arena *arena)
+{
+    const uint32_t count = plan->instruction_count;
+    struct plan longer = *plan;
+    longer.instruction_count = count * copies;
+    longer.instructions =
+        arena_alloc(arena, (size_t)longer.instruction_count * sizeof *longer.instructions);
+    for (uint32_t i = 0; i < longer.instruction_count; i++) {
+        longer.instructions[i] = plan->instructions[i % count];
+        if (i >= count && !compare_runs(plan, i % count))
+            longer.instructions[i].op = PLAN_RECORD;
+    }
+    return longer;
+}
+
+static enum err_code replay(struct curves *curves, const struct memory_options *options,
+                            struct err *err)
+{
+    struct arena arena = {0};
+    struct memory memory;
+    const uint32_t step = recorded_step(curves->join->trace), copies = step / 2 + 1;
+    const struct plan longer = repeat(curves->join->plan, copies, &arena);
+    curves->copy = step - copies;
+    const enum err_code rc = memory_replay(&longer, options, add_point, curves, &memory, err);
+    arena_free(&arena);
+    return rc;
+}
+
 enum err_code compare_memory(const struct join *join, struct compare_memory *out, struct err *err)
 {
     struct memory_options options;
-    struct memory memory;
     uint32_t most = 0;
     for (uint32_t i = 0; i < join->plan->instruction_count; i++)
         most += compare_is_sampled((enum plan_op)join->plan->instructions[i].op);
@@ -98,5 +145,5 @@ enum err_code compare_memory(const struct join *join, struct compare_memory *out
     for (int q = 0; q < COMPARE_QUANTITIES; q++)
         out->of[q].first = out->of[q].largest = COMPARE_NONE;
     TRY(settings_of(join->trace, &options, err));
-    return memory_replay(join->plan, &options, add_point, &curves, &memory, err);
+    return replay(&curves, &options, err);
 }

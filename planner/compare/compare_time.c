@@ -17,6 +17,8 @@
 
 /* ---- intervals ---- */
 
+#define CLOCK_S 0.5e-9 /* files keep nanoseconds: less than half of one is rounding */
+
 static int by_begin(const void *a, const void *b)
 {
     const struct compare_interval *x = a, *y = b;
@@ -28,7 +30,7 @@ uint32_t intervals_merge(struct compare_interval *intervals, uint32_t count)
     uint32_t kept = 0;
     qsort(intervals, count, sizeof *intervals, by_begin);
     for (uint32_t i = 0; i < count; i++) {
-        if (kept && intervals[i].begin_s <= intervals[kept - 1].end_s)
+        if (kept && intervals[i].begin_s <= intervals[kept - 1].end_s + CLOCK_S)
             intervals[kept - 1].end_s = fmax(intervals[kept - 1].end_s, intervals[i].end_s);
         else
             intervals[kept++] = intervals[i];
@@ -173,8 +175,7 @@ static void sum_kinds(const struct join *join, const json_t *time, struct compar
         if (!isnan(join->spans[i].begin_s))
             add_span(join, time, &kinds, i);
     }
-    add_quantiles(join, &kinds,
-                  arena_alloc(join->arena, (size_t)out->span_count * sizeof(double)));
+    add_quantiles(join, &kinds, arena_alloc(join->arena, (size_t)out->span_count * sizeof(double)));
     struct compare_kind *kept = arena_alloc(join->arena, kinds.count * sizeof *kept);
     if (kinds.count)
         memcpy(kept, kinds.items, kinds.count * sizeof *kept);

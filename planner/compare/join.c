@@ -56,8 +56,9 @@ static enum err_code pick_process(struct join *join, struct err *err)
     join->process = find_process(join);
     if (is_predicted(join->trace) &&
         (join->process == COMPARE_NONE || !clock || strcmp(clock, "seconds") != 0))
-        return err_set(err, ERR_INVALID,
-                       "this is a predicted trace; the one that `shardplan run` recorded is needed");
+        return err_set(
+            err, ERR_INVALID,
+            "this is a predicted trace; the one that `shardplan run` recorded is needed");
     if (join->process == COMPARE_NONE)
         return err_set(err, ERR_INVALID,
                        "no process is named \"rank %" PRIu32
@@ -183,7 +184,7 @@ static enum err_code take_sample(struct join *join, const struct trace_sample *s
                                  struct err *err)
 {
     static const char *const names[COMPARE_QUANTITIES] = {"allocated", "reserved"};
-    double number;
+    double number = 0;
     TRY(series_value(join, sample, "instruction", &number, err));
     TRY(check_id(join, number, err));
     const uint32_t id = (uint32_t)number;

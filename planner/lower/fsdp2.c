@@ -373,6 +373,8 @@ static void run_step(struct fsdp2 *f)
         set_gradients(f);
     if (strategy->max_norm > 0)
         emit_clip(&f->low, f->shard_group);
+    if (strategy->offload) /* clipping ran on the device's stream */
+        emit_wait(&f->low, STREAM_HOST, emit_record(&f->low, STREAM_COMPUTE));
     emit_optimizer(&f->low);
     emit_mark(&f->low, PLAN_MARK_AFTER_STEP);
     zero_grad(f);

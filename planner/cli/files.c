@@ -1,0 +1,72 @@
+/* files.c - see files.h. */
+#include "cli/files.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum err_code files_make_folder(const char *dir, struct err *err)
+{
+    struct stat st;
+    if (mkdir(dir, 0777) == 0)
+        return ERR_OK;
+    if (errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))
+        return ERR_OK;
+    return err_set(err, ERR_IO, "create folder %s: %s", dir, strerror(errno));
+}
+
+const char *files_path(const char *dir, const char *name, char *path, size_t size)
+{
+    snprintf(path, size, "%s/%s", dir, name);
+    return path;
+}
+
+FILE *files_open(const char *path, char *temporary, size_t size, struct err *err)
+{
+    snprintf(temporary, size, "%s.tmp", path);
+    FILE *file = fopen(temporary, "w");
+    if (!file)
+        err_set(err, ERR_IO, "create %s: %s", temporary, strerror(errno));
+    return file;
+}
+
+enum err_code files_close(FILE *file, const char *temporary, const char *path, struct err *err)
+{
+    const bool failed = ferror(file) != 0;
+    if (fclose(file) == 0 && !failed && rename(temporary, path) == 0)
+        return ERR_OK;
+    const enum err_code rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
+    remove(temporary);
+    return rc;
+}
+
+bool files_gnuplot(const char *script)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
+            _exit(127);
+        execlp("gnuplot", "gnuplot", script, (char *)NULL);
+        _exit(127);
+    }
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
+void files_inline_svg(FILE *to, const char *path)
+{
+    char line[4096];
+    bool inside = false;
+    FILE *from = fopen(path, "r");
+    if (!from)
+        return;
+    while (fgets(line, sizeof line, from)) {
+        inside = inside || strncmp(line, "<svg", 4) == 0;
+        if (inside)
+            fputs(line, to);
+    }
+    fclose(from);
+}

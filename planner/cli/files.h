@@ -1,0 +1,28 @@
+/* files.h - the files that commands leave in a folder. */
+#ifndef SHARDPLAN_FILES_H
+#define SHARDPLAN_FILES_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Makes the folder unless it is there. ERR_IO names it. */
+enum err_code files_make_folder(const char *dir, struct err *err);
+
+/* "DIR/NAME", written into path, which is returned. */
+const char *files_path(const char *dir, const char *name, char *path, size_t size);
+
+/* Opens `path`.tmp, whose name is written into `temporary`; NULL: *err says why. Closing gives it
+ * its name, or removes it when something went wrong: readers never see half a file. */
+FILE *files_open(const char *path, char *temporary, size_t size, struct err *err);
+enum err_code files_close(FILE *file, const char *temporary, const char *path, struct err *err);
+
+/* Runs gnuplot on a script file; its messages go nowhere. Returns whether it drew. */
+bool files_gnuplot(const char *script);
+
+/* Copies an SVG from its <svg on, so that it can stand inside a page; nothing if it is not there.
+ */
+void files_inline_svg(FILE *to, const char *path);
+
+#endif

@@ -1,0 +1,66 @@
+/* comm.h - collectives among the ranks of a run, over groups of them.
+ *
+ * One implementation: MPI (Open MPI), started by mpirun; a run of one rank has none (NULL).
+ * Collectives of one group run one at a time, in the order in which the host issued them, whatever
+ * stream they are on, as on an NCCL communicator: comm_ticket is called at issue, and the call
+ * waits for its turn. */
+#ifndef SHARDPLAN_COMM_H
+#define SHARDPLAN_COMM_H
+
+#include "base/dtype.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct comm;
+
+struct comm_group { /* as struct plan_group */
+    uint32_t ranks, stride;
+};
+
+/* Joins the world of mpirun (MPI_THREAD_MULTIPLE) and makes one communicator a group: rank r is in
+ * the group of the ranks (r / (ranks·stride))·ranks·stride + r % stride + k·stride, k < ranks.
+ * `timeout_s`: a collective that takes longer fails the run, naming the instruction; 0: never.
+ * The caller owns *out: comm_close. */
+enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_count, double timeout_s,
+                            struct comm **out, struct err *err);
+void comm_close(struct comm *comm); /* NULL is allowed; every rank must call it */
+
+/* This process's rank and how many there are. */
+uint32_t comm_rank(const struct comm *comm);
+uint32_t comm_ranks(const struct comm *comm);
+
+/* At issue: the turn of the next collective on the group. */
+uint64_t comm_ticket(struct comm *comm, int group);
+
+/* Each blocks its thread until done. Buffers are host memory; counts are elements. `instruction`
+ * is for messages. all_gather: `data` holds ranks·count elements, own slice filled. reduce_scatter:
+ * `in` has ranks·count elements, `out` count. Sums are in fp32 for 16-bit dtypes, rounded once;
+ * `average` divides by the ranks. */
+enum err_code comm_all_gather(struct comm *comm, int group, uint64_t ticket, void *data,
+                              uint64_t count, enum dtype dtype, uint32_t instruction,
+                              struct err *err);
+enum err_code comm_reduce_scatter(struct comm *comm, int group, uint64_t ticket, const void *in,
+                                  void *out, uint64_t count, enum dtype dtype, bool average,
+                                  uint32_t instruction, struct err *err);
+enum err_code comm_all_reduce(struct comm *comm, int group, uint64_t ticket, const void *in,
+                              void *out, uint64_t count, enum dtype dtype, bool average,
+                              uint32_t instruction, struct err *err);
+
+/* Uses up a turn whose collective is not going to run, because something failed. Collectives of the
+ * group that come after it fail on this rank, so that no other rank takes their data for this
+ * one's. */
+void comm_skip(struct comm *comm, int group, uint64_t ticket, uint32_t instruction);
+
+/* Among all ranks, outside any group: for set-up, checks and checkpoints. */
+enum err_code comm_broadcast(struct comm *comm, void *data, uint64_t bytes, uint32_t root,
+                             struct err *err);
+enum err_code comm_gather(struct comm *comm, const void *in, uint64_t bytes, void *out,
+                          uint32_t root, struct err *err);
+enum err_code comm_barrier(struct comm *comm, struct err *err);
+
+/* Ends the whole run at once with this exit status, after `message` was printed by this rank. */
+void comm_abort(struct comm *comm, int status, const char *message);
+
+#endif

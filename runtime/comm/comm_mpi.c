@@ -1,0 +1,296 @@
+/* comm_mpi.c - comm.h over MPI.
+ *
+ * MPI carries bytes; what is sent to whom, and the order of every sum, is decided here. A
+ * collective is one or two rounds in which each rank of the group sends a slice to every other:
+ *
+ *     all_gather        my slice -> everyone
+ *     reduce_scatter    my part of slice p -> rank p; then each sums its slice, rank 0 first
+ *     all_reduce        reduce_scatter over equal slices, then all_gather
+ *
+ * MPI's own reductions would be shorter, but their order of summation, and so the last bit of the
+ * result, depends on the algorithm it picks; and they do not sum bf16 in fp32. Long messages go in
+ * pieces, so that the scratch memory for the parts of others stays small.
+ *
+ * Turns, messages and time-outs are in comm_link.c, the arithmetic in comm_sum.c. */
+#include "base/arena.h"
+#include "runtime/comm/comm_link.h"
+#include "runtime/comm/comm_sum.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE_ELEMENTS = 1 << 20 }; /* of a slice in a sum: what scratch memory is for */
+
+/* ---- the rounds ---- */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static enum err_code check_summable(enum dtype dtype, uint32_t instruction, struct err *err)
+{
+    if (dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16)
+        return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "instruction %u: sums of %s among ranks are not supported; use float32, "
+                   "bfloat16 or float16",
+                   instruction, dtype_name(dtype));
+}
+
+/* Slice p of `data` is `bytes` bytes at data + p·pitch: everyone's own goes to all. */
+static enum err_code gather_slices(const struct call *call, char *data, uint64_t pitch,
+                                   uint64_t bytes, struct err *err)
+{
+    struct group *group = call->group;
+    for (uint64_t at = 0; at < bytes; at += LINK_PIECE_BYTES) {
+        const uint64_t n = least(LINK_PIECE_BYTES, bytes - at);
+        for (uint32_t k = 1; k < group->ranks; k++)
+            TRY(link_receive(group, link_peer(group, k), data + link_peer(group, k) * pitch + at, n,
+                             err));
+        for (uint32_t k = 1; k < group->ranks; k++)
+            TRY(link_send(group, link_peer(group, k), data + group->rank * pitch + at, n, err));
+        TRY(link_finish(call, err));
+    }
+    return ERR_OK;
+}
+
+/* `count` elements of slice p are at in + p·pitch: sums this rank's slice over the group. */
+static enum err_code reduce_slices(const struct call *call, const char *in, uint64_t pitch,
+                                   char *out, uint64_t count, enum dtype dtype, bool average,
+                                   struct err *err)
+{
+    struct group *group = call->group;
+    const uint64_t size = dtype_bytes(dtype);
+    for (uint64_t at = 0; at < count; at += PIECE_ELEMENTS) {
+        const uint64_t n = least(PIECE_ELEMENTS, count - at), bytes = n * size;
+        char *others = link_scratch(group, group->ranks * bytes);
+        for (uint32_t k = 1; k < group->ranks; k++) {
+            const uint32_t p = link_peer(group, k);
+            group->part[p] = others + p * bytes;
+            TRY(link_receive(group, p, others + p * bytes, bytes, err));
+        }
+        for (uint32_t k = 1; k < group->ranks; k++)
+            TRY(link_send(group, link_peer(group, k), in + link_peer(group, k) * pitch + at * size,
+                          bytes, err));
+        group->part[group->rank] = in + group->rank * pitch + at * size;
+        TRY(link_finish(call, err));
+        comm_sum(group->part, group->ranks, n, dtype, average, out + at * size);
+    }
+    return ERR_OK;
+}
+
+/* What is left when a vector does not divide: every rank sums all of it. */
+static enum err_code reduce_rest(const struct call *call, const char *in, char *out, uint64_t count,
+                                 enum dtype dtype, bool average, struct err *err)
+{
+    struct group *group = call->group;
+    const uint64_t bytes = count * dtype_bytes(dtype);
+    char *all = link_scratch(group, group->ranks * bytes);
+    memcpy(all + group->rank * bytes, in, bytes);
+    TRY(gather_slices(call, all, bytes, bytes, err));
+    for (uint32_t p = 0; p < group->ranks; p++)
+        group->part[p] = all + p * bytes;
+    comm_sum(group->part, group->ranks, count, dtype, average, out);
+    return ERR_OK;
+}
+
+/* in may be out: a slice is overwritten only when everyone has what they need of it. */
+static enum err_code reduce_all(const struct call *call, const char *in, char *out, uint64_t count,
+                                enum dtype dtype, bool average, struct err *err)
+{
+    const struct group *group = call->group;
+    const uint64_t slice = count / group->ranks, bytes = slice * dtype_bytes(dtype);
+    const uint64_t rest_count = count - slice * group->ranks, done = bytes * group->ranks;
+    TRY(reduce_slices(call, in, bytes, out + group->rank * bytes, slice, dtype, average, err));
+    TRY(gather_slices(call, out, bytes, bytes, err));
+    if (rest_count > 0)
+        TRY(reduce_rest(call, in + done, out + done, rest_count, dtype, average, err));
+    return ERR_OK;
+}
+
+/* ---- collectives of a group ---- */
+
+uint64_t comm_ticket(struct comm *comm, int group)
+{
+    assert(group >= 0 && group < (int)comm->group_count);
+    return link_ticket(&comm->groups[group]);
+}
+
+enum err_code comm_all_gather(struct comm *comm, int group, uint64_t ticket, void *data,
+                              uint64_t count, enum dtype dtype, uint32_t instruction,
+                              struct err *err)
+{
+    const struct call call = link_begin(comm, group, ticket, "all_gather", instruction);
+    const uint64_t bytes = count * dtype_bytes(dtype);
+    return link_end(&call, gather_slices(&call, data, bytes, bytes, err), err);
+}
+
+enum err_code comm_reduce_scatter(struct comm *comm, int group, uint64_t ticket, const void *in,
+                                  void *out, uint64_t count, enum dtype dtype, bool average,
+                                  uint32_t instruction, struct err *err)
+{
+    const struct call call = link_begin(comm, group, ticket, "reduce_scatter", instruction);
+    enum err_code rc = check_summable(dtype, instruction, err);
+    if (rc == ERR_OK)
+        rc = reduce_slices(&call, in, count * dtype_bytes(dtype), out, count, dtype, average, err);
+    return link_end(&call, rc, err);
+}
+
+enum err_code comm_all_reduce(struct comm *comm, int group, uint64_t ticket, const void *in,
+                              void *out, uint64_t count, enum dtype dtype, bool average,
+                              uint32_t instruction, struct err *err)
+{
+    const struct call call = link_begin(comm, group, ticket, "all_reduce", instruction);
+    enum err_code rc = check_summable(dtype, instruction, err);
+    if (rc == ERR_OK)
+        rc = reduce_all(&call, in, out, count, dtype, average, err);
+    return link_end(&call, rc, err);
+}
+
+void comm_skip(struct comm *comm, int group, uint64_t ticket, uint32_t instruction)
+{
+    const struct call call = link_begin(comm, group, ticket, "skipped collective", instruction);
+    call.group->broken = true;
+    link_end(&call, ERR_OK, NULL);
+}
+
+/* ---- among all ranks ---- */
+
+static struct call world_call(struct comm *comm, const char *name)
+{
+    const int world = (int)comm->group_count;
+    return link_begin(comm, world, link_ticket(&comm->groups[world]), name, 0);
+}
+
+static enum err_code broadcast_bytes(const struct call *call, char *data, uint64_t bytes,
+                                     uint32_t root, struct err *err)
+{
+    struct group *world = call->group;
+    for (uint64_t at = 0; at < bytes; at += LINK_PIECE_BYTES) {
+        const uint64_t n = least(LINK_PIECE_BYTES, bytes - at);
+        if (world->rank != root)
+            TRY(link_receive(world, root, data + at, n, err));
+        for (uint32_t k = 1; k < world->ranks && world->rank == root; k++)
+            TRY(link_send(world, link_peer(world, k), data + at, n, err));
+        TRY(link_finish(call, err));
+    }
+    return ERR_OK;
+}
+
+static enum err_code gather_bytes(const struct call *call, const char *in, uint64_t bytes,
+                                  char *out, uint32_t root, struct err *err)
+{
+    struct group *world = call->group;
+    if (world->rank == root)
+        memcpy(out + root * bytes, in, bytes);
+    for (uint64_t at = 0; at < bytes; at += LINK_PIECE_BYTES) {
+        const uint64_t n = least(LINK_PIECE_BYTES, bytes - at);
+        if (world->rank != root)
+            TRY(link_send(world, root, in + at, n, err));
+        for (uint32_t k = 1; k < world->ranks && world->rank == root; k++)
+            TRY(link_receive(world, link_peer(world, k), out + link_peer(world, k) * bytes + at, n,
+                             err));
+        TRY(link_finish(call, err));
+    }
+    return ERR_OK;
+}
+
+enum err_code comm_broadcast(struct comm *comm, void *data, uint64_t bytes, uint32_t root,
+                             struct err *err)
+{
+    assert(root < comm->ranks);
+    const struct call call = world_call(comm, "broadcast");
+    return link_end(&call, broadcast_bytes(&call, data, bytes, root, err), err);
+}
+
+enum err_code comm_gather(struct comm *comm, const void *in, uint64_t bytes, void *out,
+                          uint32_t root, struct err *err)
+{
+    assert(root < comm->ranks);
+    const struct call call = world_call(comm, "gather");
+    return link_end(&call, gather_bytes(&call, in, bytes, out, root, err), err);
+}
+
+enum err_code comm_barrier(struct comm *comm, struct err *err)
+{
+    const struct call call = world_call(comm, "barrier");
+    char *here = link_scratch(call.group, comm->ranks); /* a byte from everyone */
+    memset(here, 0, comm->ranks);
+    return link_end(&call, gather_slices(&call, here, 1, 1, err), err);
+}
+
+uint32_t comm_rank(const struct comm *comm)
+{
+    return comm->rank;
+}
+
+uint32_t comm_ranks(const struct comm *comm)
+{
+    return comm->ranks;
+}
+
+/* ---- opening and closing ---- */
+
+static enum err_code init_mpi(struct err *err)
+{
+    int initialized = 0, finalized = 0, provided = 0;
+    TRY_MPI(err, MPI_Finalized(&finalized));
+    if (finalized)
+        return err_set(err, ERR_DEVICE,
+                       "MPI was closed in this process; it cannot be opened again");
+    TRY_MPI(err, MPI_Initialized(&initialized));
+    if (initialized)
+        TRY_MPI(err, MPI_Query_thread(&provided));
+    else
+        TRY_MPI(err, MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
+    if (provided < MPI_THREAD_MULTIPLE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "this MPI does not allow calls from several threads "
+                       "(MPI_THREAD_MULTIPLE); use one that does, such as Debian's Open MPI");
+    TRY_MPI(err, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    return ERR_OK;
+}
+
+enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_count, double timeout_s,
+                            struct comm **out, struct err *err)
+{
+    *out = NULL;
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0); /* for what blocks in MPI: opening, closing */
+    TRY(init_mpi(err));
+    int rank = 0, ranks = 0;
+    TRY_MPI(err, MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    TRY_MPI(err, MPI_Comm_size(MPI_COMM_WORLD, &ranks));
+
+    struct comm *comm = xmalloc(sizeof *comm);
+    *comm = (struct comm){.rank = (uint32_t)rank,
+                          .ranks = (uint32_t)ranks,
+                          .timeout_s = timeout_s,
+                          .group_count = group_count,
+                          .aborting = ATOMIC_FLAG_INIT};
+    comm->groups = xmalloc((group_count + 1) * sizeof *comm->groups);
+    for (uint32_t i = 0; i <= group_count; i++)
+        link_init(&comm->groups[i]);
+    const struct comm_group world = {.ranks = comm->ranks, .stride = 1};
+    enum err_code rc = ERR_OK;
+    for (uint32_t i = 0; i <= group_count && rc == ERR_OK; i++)
+        rc = link_open(comm, i < group_count ? &groups[i] : &world, &comm->groups[i], err);
+    if (rc != ERR_OK) {
+        comm_close(comm);
+        comm = NULL;
+    }
+    *out = comm;
+    return rc;
+}
+
+void comm_close(struct comm *comm)
+{
+    if (!comm)
+        return;
+    for (uint32_t i = 0; i <= comm->group_count; i++)
+        link_close(&comm->groups[i]);
+    free(comm->groups);
+    free(comm);
+    MPI_Finalize();
+}

@@ -1,0 +1,203 @@
+/* host_ops_attention.c - softmax(q kᵀ · scale) v by tiles with an online softmax.
+ *
+ *                keys ->                 for each tile of queries, kept: m the highest score yet,
+ *              +----+----+----+          l the sum of exp(score - m), o the sum of exp(score - m)
+ * v. queries  | 1  |    |    |          A tile of keys with a higher score scales l and o down. |
+ * +----+----+----+ v     | 2  | 3  |    |          At the end o / l is the result and m + log l is
+ * kept for
+ *              +----+----+----+          backward, which makes the scores again from it.
+ *              | 4  | 5  | 6  |
+ *              +----+----+----+          Causal: tiles above the diagonal are left out.
+ *
+ * Scores are never a whole matrix: scratch is a few tiles of 64 rows (FlashAttention-2, Dao 2023,
+ * algorithm 1). Operands may be chunks of a wider tensor. */
+#include "runtime/host/host_ops_internal.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- operands, for backward too ---- */
+
+static bool is_rows_of_heads(const struct work_operand *x)
+{
+    return x->shape.rank == 4 &&
+           (!x->pitch || (uint64_t)x->shape.dim[2] * x->shape.dim[3] <= x->pitch);
+}
+
+enum err_code host_attention_read(const struct work *work, uint32_t first,
+                                  const struct work_operand *logsumexp, struct host_attention *out,
+                                  struct err *err)
+{
+    const struct work_operand *q = host_in(work, first), *k = host_in(work, first + 1),
+                              *v = host_in(work, first + 2);
+    if (!is_rows_of_heads(q) || !is_rows_of_heads(k) || !is_rows_of_heads(v))
+        return host_refuse(work, ERR_INVALID, err, "q, k, v are not (b, s, a, d)");
+    const uint32_t *dim = q->shape.dim;
+    *out = (struct host_attention){
+        .q = q,
+        .k = k,
+        .v = v,
+        .b = dim[0],
+        .s = dim[1],
+        .s_k = k->shape.dim[1],
+        .a = dim[2],
+        .d = dim[3],
+        .scale = (float)(1 / sqrt((double)dim[3])),
+        .causal = work->attr.causal,
+    };
+    const uint64_t keys = (uint64_t)out->b * out->s_k * out->a * out->d;
+    TRY(host_need_count(work, "q", q, host_count(q), err));
+    TRY(host_need_count(work, "k", k, keys, err));
+    TRY(host_need_count(work, "v", v, keys, err));
+    if (k->shape.dim[2] != out->a || k->shape.dim[3] != out->d || v->shape.dim[2] != out->a ||
+        v->shape.dim[3] != out->d || v->shape.dim[1] != out->s_k)
+        return host_refuse(work, ERR_INVALID, err, "k and v do not have q's heads");
+    out->logsumexp_pitch = (uint32_t)host_last(logsumexp);
+    if (logsumexp->dtype != DTYPE_FP32 || logsumexp->pitch || out->logsumexp_pitch < out->s ||
+        host_rows(logsumexp) != (uint64_t)out->b * out->a)
+        return host_refuse(work, ERR_INVALID, err, "logsumexp is not (b, a, s) in fp32");
+    if (work->attr.p > 0)
+        return host_refuse(work, ERR_UNSUPPORTED, err, "dropout %g", (double)work->attr.p);
+    return ERR_OK;
+}
+
+enum err_code host_attention_need(const struct work *work, const struct host_attention *at,
+                                  const char *name, const struct work_operand *x, bool keys,
+                                  struct err *err)
+{
+    TRY(host_need_count(work, name, x, (uint64_t)at->b * (keys ? at->s_k : at->s) * at->a * at->d,
+                        err));
+    if (x->pitch && (!is_rows_of_heads(x) || x->shape.dim[2] != at->a))
+        return host_refuse(work, ERR_INVALID, err, "%s has a pitch and is not (b, s, a, d)", name);
+    return ERR_OK;
+}
+
+void host_tile_load(const struct host_attention *at, const struct work_operand *x, uint32_t length,
+                    uint32_t b, uint32_t head, uint32_t first, uint32_t rows, float *out)
+{
+    for (uint32_t i = 0; i < rows; i++) {
+        const uint64_t token = (uint64_t)b * length + first + i;
+        host_load(x, (token * at->a + head) * at->d, at->d, out + (uint64_t)i * at->d);
+    }
+}
+
+void host_tile_store(const struct host_attention *at, const struct work_operand *y, uint32_t length,
+                     uint32_t b, uint32_t head, uint32_t first, uint32_t rows, const float *in)
+{
+    for (uint32_t i = 0; i < rows; i++) {
+        const uint64_t token = (uint64_t)b * length + first + i;
+        host_store(y, (token * at->a + head) * at->d, at->d, in + (uint64_t)i * at->d);
+    }
+}
+
+/* ---- forward ---- */
+
+struct tiles {
+    const struct host_attention *at;
+    float *q, *k, *v, *o;               /* (HOST_TILE, d) */
+    float score[HOST_TILE * HOST_TILE]; /* (queries, keys) */
+    float highest[HOST_TILE];           /* m */
+    double sum[HOST_TILE];              /* l */
+    uint32_t query, queries, key, keys; /* first and number of each */
+};
+
+/* Scores of one row to exp(score - m), with m, l and o brought up to date. */
+static void soften_row(struct tiles *t, uint32_t row)
+{
+    const uint32_t seen = host_visible(t->at, t->query + row, t->key, t->keys);
+    float *score = t->score + (uint64_t)row * t->keys, *o = t->o + (uint64_t)row * t->at->d;
+    float highest = t->highest[row];
+    for (uint32_t i = 0; i < seen; i++)
+        highest = score[i] > highest ? score[i] : highest;
+    double sum = 0;
+    for (uint32_t i = 0; i < seen; i++) {
+        score[i] = expf(score[i] - highest);
+        sum += (double)score[i];
+    }
+    for (uint32_t i = seen; i < t->keys; i++)
+        score[i] = 0;
+    if (seen == 0) /* nothing changes; -inf - -inf would be NaN */
+        return;
+    const float shrink = expf(t->highest[row] - highest);
+    for (uint32_t i = 0; i < t->at->d; i++)
+        o[i] *= shrink;
+    t->sum[row] = t->sum[row] * (double)shrink + sum;
+    t->highest[row] = highest;
+}
+
+static void take_keys(struct tiles *t, uint32_t b, uint32_t head)
+{
+    const struct host_attention *at = t->at;
+    const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)at->d;
+    host_tile_load(at, at->k, at->s_k, b, head, t->key, t->keys, t->k);
+    host_tile_load(at, at->v, at->s_k, b, head, t->key, t->keys, t->v);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, at->scale, t->q, d, t->k,
+                d, 0, t->score, keys);
+    for (uint32_t row = 0; row < t->queries; row++)
+        soften_row(t, row);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, d, keys, 1, t->score, keys,
+                t->v, d, 1, t->o, d);
+}
+
+static void finish_queries(struct tiles *t, const struct work *work, uint32_t b, uint32_t head)
+{
+    const struct host_attention *at = t->at;
+    for (uint32_t row = 0; row < t->queries; row++) {
+        for (uint32_t i = 0; i < at->d; i++) {
+            float *o = &t->o[(uint64_t)row * at->d + i];
+            *o = (float)((double)*o / t->sum[row]);
+        }
+        host_store_one(host_out(work, 1),
+                       ((uint64_t)b * at->a + head) * at->logsumexp_pitch + t->query + row,
+                       (float)((double)t->highest[row] + log(t->sum[row])));
+    }
+    host_tile_store(at, host_out(work, 0), at->s, b, head, t->query, t->queries, t->o);
+}
+
+static void attend(struct tiles *t, const struct work *work, uint32_t b, uint32_t head)
+{
+    const struct host_attention *at = t->at;
+    for (t->query = 0; t->query < at->s; t->query += t->queries) {
+        t->queries = (uint32_t)host_least(HOST_TILE, at->s - t->query);
+        host_tile_load(at, at->q, at->s, b, head, t->query, t->queries, t->q);
+        for (uint64_t i = 0; i < (uint64_t)t->queries * at->d; i++)
+            t->o[i] = 0;
+        for (uint32_t row = 0; row < t->queries; row++) {
+            t->highest[row] = -INFINITY;
+            t->sum[row] = 0;
+        }
+        for (t->key = 0; t->key < at->s_k; t->key += t->keys) {
+            t->keys = (uint32_t)host_least(HOST_TILE, at->s_k - t->key);
+            if (at->causal && t->key >= t->query + t->queries)
+                break;
+            take_keys(t, b, head);
+        }
+        finish_queries(t, work, b, head);
+    }
+}
+
+enum err_code host_attention(const struct work *work, struct err *err)
+{
+    struct host_attention at = {0};
+    TRY(host_attention_read(work, 0, host_out(work, 1), &at, err));
+    TRY(host_attention_need(work, &at, "o", host_out(work, 0), false, err));
+    struct tiles *t;
+    TRY(host_scratch(work, 1, sizeof *t, &t, err));
+    const uint64_t tile = (uint64_t)HOST_TILE * at.d;
+    float *memory;
+    const enum err_code rc = host_scratch(work, 4 * tile, sizeof *memory, &memory, err);
+    if (rc == ERR_OK) {
+        t->at = &at;
+        t->q = memory;
+        t->k = memory + tile;
+        t->v = memory + 2 * tile;
+        t->o = memory + 3 * tile;
+        for (uint32_t b = 0; b < at.b; b++)
+            for (uint32_t head = 0; head < at.a; head++)
+                attend(t, work, b, head);
+        free(memory);
+    }
+    free(t);
+    return rc;
+}

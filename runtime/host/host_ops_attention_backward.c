@@ -1,0 +1,235 @@
+/* host_ops_attention_backward.c - gradients of attention from q, k, v and the logsumexp.
+ *
+ *     p = exp(q kᵀ · scale - logsumexp)       dp = do vᵀ      D = rows' Σ do · o
+ *     ds = p · (dp - D) · scale               dq = ds k, dk = dsᵀ q, dv = pᵀ do
+ *
+ * Two passes make the tiles of p and ds: queries outside for dq, keys outside for dk and dv. One
+ * pass would save two of seven products but needs an fp32 dq of the whole sequence to add to, as
+ * FlashAttention-2's backward has; here scratch stays a few tiles and one number a token. Without o
+ * D is Σ p · dp, the same sum in another order, in a pass of its own. */
+#include "runtime/host/host_ops_internal.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct tiles {
+    const struct host_attention *at;
+    const struct work_operand *dout, *logsumexp, *o; /* o NULL: absent */
+    const struct work_operand *dq, *dk, *dv;
+    float *q, *k, *v, *dout_tile;                              /* (HOST_TILE, d) */
+    float *sum_a, *sum_b;                                      /* (HOST_TILE, d): dq; dk and dv */
+    double *delta;                                             /* (s): D */
+    float p[HOST_TILE * HOST_TILE], ds[HOST_TILE * HOST_TILE]; /* (queries, keys) */
+    uint32_t b, head;
+    uint32_t query, queries, key, keys; /* first and number of each */
+};
+
+/* ---- tiles ---- */
+
+static void load_queries(struct tiles *t, uint32_t query)
+{
+    const struct host_attention *at = t->at;
+    t->query = query;
+    t->queries = (uint32_t)host_least(HOST_TILE, at->s - query);
+    host_tile_load(at, at->q, at->s, t->b, t->head, query, t->queries, t->q);
+    host_tile_load(at, t->dout, at->s, t->b, t->head, query, t->queries, t->dout_tile);
+}
+
+static void load_keys(struct tiles *t, uint32_t key)
+{
+    const struct host_attention *at = t->at;
+    t->key = key;
+    t->keys = (uint32_t)host_least(HOST_TILE, at->s_k - key);
+    host_tile_load(at, at->k, at->s_k, t->b, t->head, key, t->keys, t->k);
+    host_tile_load(at, at->v, at->s_k, t->b, t->head, key, t->keys, t->v);
+}
+
+/* No query of the tile sees a key of the other tile. */
+static bool is_hidden(const struct host_attention *at, uint32_t query, uint32_t key)
+{
+    return at->causal && key >= query + host_least(HOST_TILE, at->s - query);
+}
+
+/* p, and dp in ds; 0 where a key is not seen. */
+static void make_scores(struct tiles *t)
+{
+    const struct host_attention *at = t->at;
+    const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)at->d;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, at->scale, t->q, d, t->k,
+                d, 0, t->p, keys);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, 1, t->dout_tile, d, t->v,
+                d, 0, t->ds, keys);
+    for (uint32_t row = 0; row < t->queries; row++) {
+        const float logsumexp =
+            host_load_one(t->logsumexp, ((uint64_t)t->b * at->a + t->head) * at->logsumexp_pitch +
+                                            t->query + row);
+        const uint32_t seen = host_visible(at, t->query + row, t->key, t->keys);
+        float *p = t->p + (uint64_t)row * t->keys, *dp = t->ds + (uint64_t)row * t->keys;
+        for (uint32_t i = 0; i < seen; i++)
+            p[i] = expf(p[i] - logsumexp);
+        for (uint32_t i = seen; i < t->keys; i++)
+            p[i] = dp[i] = 0;
+    }
+}
+
+/* dp in ds becomes ds. */
+static void make_slopes(struct tiles *t)
+{
+    for (uint32_t row = 0; row < t->queries; row++) {
+        const uint32_t seen = host_visible(t->at, t->query + row, t->key, t->keys);
+        const float delta = (float)t->delta[t->query + row];
+        const float *p = t->p + (uint64_t)row * t->keys;
+        float *ds = t->ds + (uint64_t)row * t->keys;
+        for (uint32_t i = 0; i < seen; i++)
+            ds[i] = p[i] * (ds[i] - delta) * t->at->scale;
+    }
+}
+
+/* sum += xᵀ y or x y: x (queries, keys), y (·, d). */
+static void add_product(const struct tiles *t, bool turned, const float *x, const float *y,
+                        float *sum)
+{
+    const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)t->at->d;
+    cblas_sgemm(CblasRowMajor, turned ? CblasTrans : CblasNoTrans, CblasNoTrans,
+                turned ? keys : queries, d, turned ? queries : keys, 1, x, keys, y, d, 1, sum, d);
+}
+
+static void clear_tile(const struct tiles *t, float *tile)
+{
+    for (uint64_t i = 0; i < (uint64_t)HOST_TILE * t->at->d; i++)
+        tile[i] = 0;
+}
+
+/* ---- the passes over one head ---- */
+
+static void find_delta_from_o(struct tiles *t)
+{
+    const struct host_attention *at = t->at;
+    for (uint32_t query = 0; query < at->s; query += HOST_TILE) {
+        load_queries(t, query);
+        host_tile_load(at, t->o, at->s, t->b, t->head, query, t->queries, t->sum_a);
+        for (uint32_t row = 0; row < t->queries; row++) {
+            const float *o = t->sum_a + (uint64_t)row * at->d;
+            const float *dout = t->dout_tile + (uint64_t)row * at->d;
+            double sum = 0;
+            for (uint32_t i = 0; i < at->d; i++)
+                sum += (double)o[i] * (double)dout[i];
+            t->delta[query + row] = sum;
+        }
+    }
+}
+
+static void find_delta_from_scores(struct tiles *t)
+{
+    for (uint32_t query = 0; query < t->at->s; query += HOST_TILE) {
+        load_queries(t, query);
+        for (uint32_t row = 0; row < t->queries; row++)
+            t->delta[query + row] = 0;
+        for (uint32_t key = 0; key < t->at->s_k && !is_hidden(t->at, query, key);
+             key += HOST_TILE) {
+            load_keys(t, key);
+            make_scores(t);
+            for (uint32_t row = 0; row < t->queries; row++)
+                for (uint32_t i = 0; i < t->keys; i++)
+                    t->delta[query + row] +=
+                        (double)t->p[row * t->keys + i] * (double)t->ds[row * t->keys + i];
+        }
+    }
+}
+
+static void find_dq(struct tiles *t)
+{
+    const struct host_attention *at = t->at;
+    for (uint32_t query = 0; query < at->s; query += HOST_TILE) {
+        load_queries(t, query);
+        clear_tile(t, t->sum_a);
+        for (uint32_t key = 0; key < at->s_k && !is_hidden(at, query, key); key += HOST_TILE) {
+            load_keys(t, key);
+            make_scores(t);
+            make_slopes(t);
+            add_product(t, false, t->ds, t->k, t->sum_a);
+        }
+        host_tile_store(at, t->dq, at->s, t->b, t->head, query, t->queries, t->sum_a);
+    }
+}
+
+static void find_dk_and_dv(struct tiles *t)
+{
+    const struct host_attention *at = t->at;
+    for (uint32_t key = 0; key < at->s_k; key += HOST_TILE) {
+        load_keys(t, key);
+        clear_tile(t, t->sum_a);
+        clear_tile(t, t->sum_b);
+        for (uint32_t query = 0; query < at->s; query += HOST_TILE) {
+            if (is_hidden(at, query, key))
+                continue;
+            load_queries(t, query);
+            make_scores(t);
+            make_slopes(t);
+            add_product(t, true, t->ds, t->q, t->sum_a);
+            add_product(t, true, t->p, t->dout_tile, t->sum_b);
+        }
+        host_tile_store(at, t->dk, at->s_k, t->b, t->head, key, t->keys, t->sum_a);
+        host_tile_store(at, t->dv, at->s_k, t->b, t->head, key, t->keys, t->sum_b);
+    }
+}
+
+static void run_head(struct tiles *t)
+{
+    if (t->o)
+        find_delta_from_o(t);
+    else
+        find_delta_from_scores(t);
+    find_dq(t);
+    find_dk_and_dv(t);
+}
+
+/* ---- the kernel ---- */
+
+static enum err_code check(const struct work *work, const struct host_attention *at,
+                           struct err *err)
+{
+    if (work->outs > 3)
+        return host_refuse(work, ERR_UNSUPPORTED, err, "the gradient of a bias");
+    TRY(host_attention_need(work, at, "do", host_in(work, 0), false, err));
+    if (work->ins > 5)
+        TRY(host_attention_need(work, at, "o", host_in(work, 5), false, err));
+    for (uint32_t i = 0; i < 3; i++)
+        TRY(host_attention_need(work, at, "a gradient", host_out(work, i), i > 0, err));
+    return ERR_OK;
+}
+
+enum err_code host_attention_backward(const struct work *work, struct err *err)
+{
+    struct host_attention at = {0};
+    TRY(host_attention_read(work, 1, host_in(work, 4), &at, err));
+    TRY(check(work, &at, err));
+    struct tiles *t = NULL;
+    float *memory = NULL;
+    double *delta = NULL;
+    enum err_code rc = ERR_OK;
+    const uint64_t tile = (uint64_t)HOST_TILE * at.d;
+    TRY_GOTO(rc, host_scratch(work, 1, sizeof *t, &t, err), done);
+    TRY_GOTO(rc, host_scratch(work, 6 * tile, sizeof *memory, &memory, err), done);
+    TRY_GOTO(rc, host_scratch(work, at.s, sizeof *delta, &delta, err), done);
+    t->at = &at;
+    t->dout = host_in(work, 0);
+    t->logsumexp = host_in(work, 4);
+    t->o = work->ins > 5 ? host_in(work, 5) : NULL;
+    t->dq = host_out(work, 0);
+    t->dk = host_out(work, 1);
+    t->dv = host_out(work, 2);
+    t->delta = delta;
+    float **const places[] = {&t->q, &t->k, &t->v, &t->dout_tile, &t->sum_a, &t->sum_b};
+    for (uint32_t i = 0; i < 6; i++)
+        *places[i] = memory + i * tile;
+    for (t->b = 0; t->b < at.b; t->b++)
+        for (t->head = 0; t->head < at.a; t->head++)
+            run_head(t);
+done:
+    free(delta);
+    free(memory);
+    free(t);
+    return rc;
+}

@@ -1,0 +1,287 @@
+/* host_ops_elementwise.c - kernels that see one element of each operand at a time.
+ *
+ * Each goes through its operands in blocks on the stack: load as fp32, compute, store. Comparisons
+ * are written so that a NaN takes the branch that keeps it. */
+#include "runtime/host/host_ops_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- y = f(x) ---- */
+
+static void same(uint64_t n, const float *x, float *y)
+{
+    memcpy(y, x, n * sizeof *y);
+}
+
+static void silu(uint64_t n, const float *x, float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = x[i] / (1 + expf(-x[i]));
+}
+
+/* 0.5x(1 + tanh(u)), u = sqrt(2/pi)(x + 0.044715x^3) */
+static const float gelu_root = 0.7978845608F, gelu_cube = 0.044715F;
+
+static void gelu_tanh(uint64_t n, const float *x, float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = 0.5F * x[i] * (1 + tanhf(gelu_root * (x[i] + gelu_cube * x[i] * x[i] * x[i])));
+}
+
+static void relu(uint64_t n, const float *x, float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = x[i] < 0 ? 0 : x[i];
+}
+
+static void square(uint64_t n, const float *x, float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = x[i] * x[i];
+}
+
+static void square_root(uint64_t n, const float *x, float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = sqrtf(x[i]);
+}
+
+enum err_code host_unary(const struct work *work, struct err *err)
+{
+    static void (*const functions[WORK_KIND_COUNT])(uint64_t, const float *, float *) = {
+        [WORK_CAST] = same, [WORK_SILU] = silu,     [WORK_GELU_TANH] = gelu_tanh,
+        [WORK_RELU] = relu, [WORK_SQUARE] = square, [WORK_SQUARE_ROOT] = square_root,
+    };
+    const struct work_operand *x = host_in(work, 0), *y = host_out(work, 0);
+    const uint64_t count = host_count(y);
+    TRY(host_need_count(work, "x", x, count, err));
+    TRY(host_need_count(work, "y", y, count, err));
+    float in[HOST_BLOCK], out[HOST_BLOCK];
+    for (uint64_t i = 0, n; i < count; i += n) {
+        n = host_block(i, count);
+        host_load(x, i, n, in);
+        functions[work->kind](n, in, out);
+        host_store(y, i, n, out);
+    }
+    return ERR_OK;
+}
+
+/* ---- dx = dy f'(x): the block of dy becomes that of dx ---- */
+
+static void silu_slope(uint64_t n, float *dy, const float *x)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        const float sigmoid = 1 / (1 + expf(-x[i]));
+        dy[i] *= sigmoid * (1 + x[i] * (1 - sigmoid));
+    }
+}
+
+static void gelu_tanh_slope(uint64_t n, float *dy, const float *x)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        const float squared = x[i] * x[i];
+        const float tanh_u = tanhf(gelu_root * (x[i] + gelu_cube * squared * x[i]));
+        const float u_slope = gelu_root * (1 + 3 * gelu_cube * squared);
+        dy[i] *= 0.5F * (1 + tanh_u) + 0.5F * x[i] * (1 - tanh_u * tanh_u) * u_slope;
+    }
+}
+
+static void relu_slope(uint64_t n, float *dy, const float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        dy[i] = y[i] <= 0 ? 0 : dy[i];
+}
+
+enum err_code host_slope(const struct work *work, struct err *err)
+{
+    static void (*const functions[WORK_KIND_COUNT])(uint64_t, float *, const float *) = {
+        [WORK_SILU_BACKWARD] = silu_slope,
+        [WORK_GELU_TANH_BACKWARD] = gelu_tanh_slope,
+        [WORK_RELU_BACKWARD] = relu_slope,
+    };
+    const struct work_operand *dy = host_in(work, 0), *x = host_in(work, 1);
+    const struct work_operand *dx = host_out(work, 0);
+    const uint64_t count = host_count(dx);
+    TRY(host_need_count(work, "dy", dy, count, err));
+    TRY(host_need_count(work, "x", x, count, err));
+    TRY(host_need_count(work, "dx", dx, count, err));
+    float gradient[HOST_BLOCK], in[HOST_BLOCK];
+    for (uint64_t i = 0, n; i < count; i += n) {
+        n = host_block(i, count);
+        host_load(dy, i, n, gradient);
+        host_load(x, i, n, in);
+        functions[work->kind](n, gradient, in);
+        host_store(dx, i, n, gradient);
+    }
+    return ERR_OK;
+}
+
+/* ---- z = x ∘ y with broadcasting ---- */
+
+static void combine(enum work_kind kind, uint64_t n, float *x, const float *y)
+{
+    if (kind == WORK_MUL)
+        for (uint64_t i = 0; i < n; i++)
+            x[i] *= y[i];
+    else
+        for (uint64_t i = 0; i < n; i++)
+            x[i] += y[i];
+}
+
+static bool same_shape(const struct work_operand *x, const struct work_operand *y)
+{
+    return x->shape.rank == y->shape.rank &&
+           memcmp(x->shape.dim, y->shape.dim, x->shape.rank * sizeof *x->shape.dim) == 0;
+}
+
+static void combine_flat(const struct work *work)
+{
+    const struct work_operand *z = host_out(work, 0);
+    const uint64_t count = host_count(z);
+    float left[HOST_BLOCK], right[HOST_BLOCK];
+    for (uint64_t i = 0, n; i < count; i += n) {
+        n = host_block(i, count);
+        host_load(host_in(work, 0), i, n, left);
+        host_load(host_in(work, 1), i, n, right);
+        combine(work->kind, n, left, right);
+        host_store(z, i, n, left);
+    }
+}
+
+/* A part of one row of z from an operand that has the row from `at`, or only its one element. */
+static void load_spread(const struct work_operand *x, uint64_t at, uint64_t step, uint64_t column,
+                        uint64_t n, float *out)
+{
+    if (step) {
+        host_load(x, at + column, n, out);
+        return;
+    }
+    const float value = host_load_one(x, at);
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = value;
+}
+
+static void combine_spread(const struct work *work, const uint64_t x_stride[SHAPE_DIMS],
+                           const uint64_t y_stride[SHAPE_DIMS])
+{
+    const struct work_operand *x = host_in(work, 0), *y = host_in(work, 1), *z = host_out(work, 0);
+    const uint64_t rows = host_rows(z), last = host_last(z);
+    const uint32_t inner = z->shape.rank ? z->shape.rank - 1 : 0;
+    float left[HOST_BLOCK], right[HOST_BLOCK];
+    for (uint64_t row = 0; row < rows; row++) {
+        const uint64_t x_at = host_spread_row(&z->shape, x_stride, row);
+        const uint64_t y_at = host_spread_row(&z->shape, y_stride, row);
+        for (uint64_t i = 0, n; i < last; i += n) {
+            n = host_block(i, last);
+            load_spread(x, x_at, x_stride[inner], i, n, left);
+            load_spread(y, y_at, y_stride[inner], i, n, right);
+            combine(work->kind, n, left, right);
+            host_store(z, row * last + i, n, left);
+        }
+    }
+}
+
+/* (a + bi)(c + di); complex elements are pairs of floats. */
+static void multiply_complex(const struct work *work, const uint64_t x_stride[SHAPE_DIMS],
+                             const uint64_t y_stride[SHAPE_DIMS])
+{
+    const struct work_operand *z = host_out(work, 0);
+    const uint64_t rows = host_rows(z), last = host_last(z);
+    const uint32_t inner = z->shape.rank ? z->shape.rank - 1 : 0;
+    for (uint64_t row = 0; row < rows; row++) {
+        const float *x =
+            (const float *)host_in(work, 0)->data + 2 * host_spread_row(&z->shape, x_stride, row);
+        const float *y =
+            (const float *)host_in(work, 1)->data + 2 * host_spread_row(&z->shape, y_stride, row);
+        float *out = (float *)z->data + 2 * row * last;
+        for (uint64_t i = 0; i < last; i++) {
+            const float a = x[0], b = x[1], c = y[0], d = y[1];
+            out[2 * i] = a * c - b * d;
+            out[2 * i + 1] = a * d + b * c;
+            x += 2 * x_stride[inner];
+            y += 2 * y_stride[inner];
+        }
+    }
+}
+
+static bool is_complex(const struct work_operand *x)
+{
+    return x->dtype == DTYPE_COMPLEX64 && !x->pitch;
+}
+
+enum err_code host_broadcast(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = host_in(work, 0), *y = host_in(work, 1), *z = host_out(work, 0);
+    uint64_t x_stride[SHAPE_DIMS], y_stride[SHAPE_DIMS];
+    if (!host_spread(&x->shape, &z->shape, x_stride) ||
+        !host_spread(&y->shape, &z->shape, y_stride))
+        return host_refuse(work, ERR_INVALID, err, "x and y do not broadcast to z");
+    if (is_complex(x) && is_complex(y) && is_complex(z) && work->kind == WORK_MUL) {
+        multiply_complex(work, x_stride, y_stride);
+        return ERR_OK;
+    }
+    TRY(host_need_count(work, "x", x, host_count(x), err));
+    TRY(host_need_count(work, "y", y, host_count(y), err));
+    TRY(host_need_count(work, "z", z, host_count(z), err));
+    if (same_shape(x, z) && same_shape(y, z))
+        combine_flat(work);
+    else
+        combine_spread(work, x_stride, y_stride);
+    return ERR_OK;
+}
+
+enum err_code host_add_in_place(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = host_in(work, 0), *y = host_out(work, 0);
+    const uint64_t count = host_count(y);
+    TRY(host_need_count(work, "x", x, count, err));
+    TRY(host_need_count(work, "y", y, count, err));
+    float more[HOST_BLOCK], sum[HOST_BLOCK];
+    for (uint64_t i = 0, n; i < count; i += n) {
+        n = host_block(i, count);
+        host_load(y, i, n, sum);
+        host_load(x, i, n, more);
+        combine(WORK_ADD, n, sum, more);
+        host_store(y, i, n, sum);
+    }
+    return ERR_OK;
+}
+
+enum err_code host_conjugate(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = host_in(work, 0), *y = host_out(work, 0);
+    if (!is_complex(x) || !is_complex(y) || host_count(x) != host_count(y))
+        return host_refuse(work, ERR_INVALID, err, "needs two complex64 of one size");
+    const float *in = x->data;
+    float *out = y->data;
+    for (uint64_t i = 0; i < host_count(x); i++) {
+        out[2 * i] = in[2 * i];
+        out[2 * i + 1] = -in[2 * i + 1];
+    }
+    return ERR_OK;
+}
+
+/* ---- constants ---- */
+
+enum err_code host_arange(const struct work *work, struct err *err)
+{
+    const struct work_operand *ids = host_out(work, 0);
+    TRY(host_need_index(work, "ids", ids, err));
+    for (uint64_t i = 0; i < host_count(ids); i++) {
+        if (ids->dtype == DTYPE_INT64)
+            ((int64_t *)ids->data)[i] = (int64_t)i;
+        else
+            ((int32_t *)ids->data)[i] = (int32_t)i;
+    }
+    return ERR_OK;
+}
+
+enum err_code host_ones(const struct work *work, struct err *err)
+{
+    const struct work_operand *y = host_out(work, 0);
+    TRY(host_need_count(work, "y", y, host_count(y), err));
+    for (uint64_t i = 0; i < host_count(y); i++)
+        host_store_one(y, i, work->scale);
+    return ERR_OK;
+}

@@ -1,0 +1,235 @@
+/* host_ops_norm.c - RMSNorm and LayerNorm over the last dim, and their gradients.
+ *
+ *     n = (x − mean) · rstd, y = n · weight + bias          RMSNorm: mean 0, no bias
+ *     g = dy · weight;  dx = rstd · (g − avg(g) − n · avg(g · n))   RMSNorm: without avg(g)
+ *     dweight = Σ dy · n, dbias = Σ dy over all tokens
+ *
+ * Sums are double: a row is a few thousand elements, the tokens that a weight's gradient sums many
+ * more. Statistics saved in 16 bits (a plan keeps LayerNorm's in the input's dtype) are too coarse
+ * to go back with; they are taken from x again. */
+#include "runtime/host/host_ops_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct norm {
+    const struct work *work;
+    const struct work_operand *x, *weight, *bias; /* bias NULL: RMSNorm */
+    uint64_t t, h;
+    float *row, *scale, *shift; /* (h) fp32: a row of x, weight, bias */
+    float *dy;                  /* (h), backward */
+    double *dscale, *dshift;    /* (h), backward */
+};
+
+static void close_norm(struct norm *norm)
+{
+    free(norm->row);
+    free(norm->scale);
+    free(norm->shift);
+    free(norm->dy);
+    free(norm->dscale);
+    free(norm->dshift);
+}
+
+static enum err_code open_norm(struct norm *norm, const struct work *work, uint32_t first,
+                               struct err *err)
+{
+    const struct work_operand *x = host_in(work, first), *weight = host_in(work, first + 1);
+    *norm = (struct norm){.work = work, .x = x, .weight = weight};
+    norm->t = host_rows(x);
+    norm->h = host_last(x);
+    TRY(host_need_count(work, "x", x, norm->t * norm->h, err));
+    TRY(host_need_count(work, "weight", weight, norm->h, err));
+    TRY(host_scratch(work, norm->h, sizeof *norm->row, &norm->row, err));
+    TRY(host_scratch(work, norm->h, sizeof *norm->scale, &norm->scale, err));
+    TRY(host_scratch(work, norm->h, sizeof *norm->shift, &norm->shift, err));
+    host_load(weight, 0, norm->h, norm->scale);
+    for (uint64_t i = 0; i < norm->h; i++)
+        norm->shift[i] = 0;
+    return ERR_OK;
+}
+
+/* Of the row loaded. */
+static void statistics(const struct norm *norm, bool centred, double *mean, double *rstd)
+{
+    double sum = 0, squares = 0;
+    if (centred)
+        for (uint64_t i = 0; i < norm->h; i++)
+            sum += (double)norm->row[i];
+    *mean = sum / (double)norm->h;
+    for (uint64_t i = 0; i < norm->h; i++) {
+        const double away = (double)norm->row[i] - *mean;
+        squares += away * away;
+    }
+    *rstd = 1 / sqrt(squares / (double)norm->h + (double)norm->work->attr.eps);
+}
+
+static void normalize_row(struct norm *norm, float mean, float rstd)
+{
+    for (uint64_t i = 0; i < norm->h; i++)
+        norm->row[i] = (norm->row[i] - mean) * rstd * norm->scale[i] + norm->shift[i];
+}
+
+/* Rows of x to y, statistics to `mean_out` (NULL: none, mean is 0) and `rstd_out`. */
+static enum err_code forward(struct norm *norm, const struct work_operand *mean_out,
+                             const struct work_operand *rstd_out, struct err *err)
+{
+    const struct work_operand *y = host_out(norm->work, 0);
+    TRY(host_need_count(norm->work, "y", y, norm->t * norm->h, err));
+    TRY(host_need_count(norm->work, "rstd", rstd_out, norm->t, err));
+    if (mean_out)
+        TRY(host_need_count(norm->work, "mean", mean_out, norm->t, err));
+    for (uint64_t row = 0; row < norm->t; row++) {
+        double mean, rstd;
+        host_load(norm->x, row * norm->h, norm->h, norm->row);
+        statistics(norm, mean_out != NULL, &mean, &rstd);
+        normalize_row(norm, (float)mean, (float)rstd);
+        host_store(y, row * norm->h, norm->h, norm->row);
+        host_store_one(rstd_out, row, (float)rstd);
+        if (mean_out)
+            host_store_one(mean_out, row, (float)mean);
+    }
+    return ERR_OK;
+}
+
+enum err_code host_rms_norm(const struct work *work, struct err *err)
+{
+    struct norm norm;
+    enum err_code rc = ERR_OK;
+    TRY_GOTO(rc, open_norm(&norm, work, 0, err), done);
+    rc = forward(&norm, NULL, host_out(work, 1), err);
+done:
+    close_norm(&norm);
+    return rc;
+}
+
+enum err_code host_layer_norm(const struct work *work, struct err *err)
+{
+    struct norm norm;
+    enum err_code rc = ERR_OK;
+    TRY_GOTO(rc, open_norm(&norm, work, 0, err), done);
+    TRY_GOTO(rc, host_need_count(work, "bias", host_in(work, 2), norm.h, err), done);
+    host_load(host_in(work, 2), 0, norm.h, norm.shift);
+    rc = forward(&norm, host_out(work, 1), host_out(work, 2), err);
+done:
+    close_norm(&norm);
+    return rc;
+}
+
+/* ---- backward ---- */
+
+struct gradients { /* NULL: not asked for */
+    const struct work_operand *dx, *dweight, *dbias;
+};
+
+/* From the row of x and of dy: adds to dweight and dbias, and makes the row of x that of dx. */
+static void backward_row(struct norm *norm, bool centred, double mean, double rstd)
+{
+    double sum = 0, along = 0;
+    for (uint64_t i = 0; i < norm->h; i++) {
+        const double n = ((double)norm->row[i] - mean) * rstd, dy = (double)norm->dy[i];
+        const double g = dy * (double)norm->scale[i];
+        norm->dscale[i] += dy * n;
+        norm->dshift[i] += dy;
+        sum += g;
+        along += g * n;
+    }
+    sum = centred ? sum / (double)norm->h : 0;
+    along /= (double)norm->h;
+    for (uint64_t i = 0; i < norm->h; i++) {
+        const double n = ((double)norm->row[i] - mean) * rstd;
+        const double g = (double)norm->dy[i] * (double)norm->scale[i];
+        norm->row[i] = (float)(rstd * (g - sum - n * along));
+    }
+}
+
+static void store_sums(const struct work_operand *y, uint64_t count, const double *sums)
+{
+    for (uint64_t i = 0; i < count; i++)
+        host_store_one(y, i, (float)sums[i]);
+}
+
+static enum err_code check_gradients(const struct norm *norm, const struct gradients *to,
+                                     struct err *err)
+{
+    if (to->dx)
+        TRY(host_need_count(norm->work, "dx", to->dx, norm->t * norm->h, err));
+    if (to->dweight)
+        TRY(host_need_count(norm->work, "dweight", to->dweight, norm->h, err));
+    if (to->dbias)
+        TRY(host_need_count(norm->work, "dbias", to->dbias, norm->h, err));
+    return ERR_OK;
+}
+
+static enum err_code backward(struct norm *norm, const struct work_operand *mean_in,
+                              const struct work_operand *rstd_in, const struct gradients *to,
+                              struct err *err)
+{
+    const struct work *work = norm->work;
+    const struct work_operand *dy = host_in(work, 0);
+    const bool exact = rstd_in->dtype == DTYPE_FP32;
+    TRY(host_need_count(work, "dy", dy, norm->t * norm->h, err));
+    TRY(host_need_count(work, "rstd", rstd_in, norm->t, err));
+    if (mean_in)
+        TRY(host_need_count(work, "mean", mean_in, norm->t, err));
+    TRY(check_gradients(norm, to, err));
+    TRY(host_scratch(work, norm->h, sizeof *norm->dy, &norm->dy, err));
+    TRY(host_scratch(work, norm->h, sizeof *norm->dscale, &norm->dscale, err));
+    TRY(host_scratch(work, norm->h, sizeof *norm->dshift, &norm->dshift, err));
+    for (uint64_t i = 0; i < norm->h; i++)
+        norm->dscale[i] = norm->dshift[i] = 0;
+    for (uint64_t row = 0; row < norm->t; row++) {
+        double mean = mean_in ? (double)host_load_one(mean_in, row) : 0;
+        double rstd = (double)host_load_one(rstd_in, row);
+        host_load(norm->x, row * norm->h, norm->h, norm->row);
+        host_load(dy, row * norm->h, norm->h, norm->dy);
+        if (!exact)
+            statistics(norm, mean_in != NULL, &mean, &rstd);
+        backward_row(norm, mean_in != NULL, mean, rstd);
+        if (to->dx)
+            host_store(to->dx, row * norm->h, norm->h, norm->row);
+    }
+    if (to->dweight)
+        store_sums(to->dweight, norm->h, norm->dscale);
+    if (to->dbias)
+        store_sums(to->dbias, norm->h, norm->dshift);
+    return ERR_OK;
+}
+
+/* Outputs come in the order dx, dweight, dbias, without those not asked for. Only dx has the rank
+ * of x; of one parameter's gradient alone we take it to be the weight's. */
+static struct gradients asked_for(const struct work *work, const struct work_operand *x)
+{
+    struct gradients to = {0};
+    uint32_t i = 0;
+    if (host_out(work, 0)->shape.rank == x->shape.rank)
+        to.dx = host_out(work, i++);
+    if (i < work->outs)
+        to.dweight = host_out(work, i++);
+    if (i < work->outs)
+        to.dbias = host_out(work, i);
+    return to;
+}
+
+static enum err_code run_backward(const struct work *work, const struct work_operand *mean,
+                                  const struct work_operand *rstd, struct err *err)
+{
+    struct norm norm;
+    enum err_code rc = ERR_OK;
+    TRY_GOTO(rc, open_norm(&norm, work, 1, err), done);
+    const struct gradients to = asked_for(work, norm.x);
+    rc = backward(&norm, mean, rstd, &to, err);
+done:
+    close_norm(&norm);
+    return rc;
+}
+
+enum err_code host_rms_norm_backward(const struct work *work, struct err *err)
+{
+    return run_backward(work, NULL, host_in(work, 3), err);
+}
+
+enum err_code host_layer_norm_backward(const struct work *work, struct err *err)
+{
+    return run_backward(work, host_in(work, 3), host_in(work, 4), err);
+}
