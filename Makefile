@@ -22,13 +22,14 @@ CFLAGS  ?= -O2 -g
 CC      ?= gcc
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla
 CPPFLAGS += -D_GNU_SOURCE -DSHARDPLAN_VERSION=\"$(VERSION)\" -Iplanner -I. -I$(BUILD)/generated
-# GSL is linked statically: loading it would cost every command a millisecond.
+# GSL is linked statically: loading it would cost every command a millisecond. Programs of the
+# runtime take their cblas from OpenBLAS and must not see GSL's, which is a reference.
 LIBS    := -ljansson -l:libgsl.a -l:libgslcblas.a -lm
 TEST_LIBS := -lcmocka
 FUZZ_SECONDS ?= 20
 
 MPI_CFLAGS = $(shell mpicc --showme:compile 2>/dev/null)
-RUN_LIBS = -lopenblas -lpthread $(shell mpicc --showme:link 2>/dev/null)
+RUN_LIBS = -ljansson -l:libgsl.a -lopenblas -lpthread $(shell mpicc --showme:link 2>/dev/null) -lm
 
 PACKAGES := libjansson-dev libcmocka-dev libgsl-dev libopenblas-dev libopenmpi-dev openmpi-bin \
             gnuplot-nox gcc make
@@ -59,7 +60,7 @@ $(BUILD)/libplanner.a: $(LIB_OBJECTS)
 
 # One rank of a run: the only program that needs MPI and OpenBLAS.
 $(BUILD)/shardrun: $(BUILD)/runtime/main.o $(BUILD)/libruntime.a $(BUILD)/libplanner.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(RUN_LIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(RUN_LIBS)
 
 $(BUILD)/libruntime.a: $(RUN_OBJECTS)
 	@rm -f $@
@@ -70,7 +71,7 @@ $(BUILD)/runtime/comm/%.o: CPPFLAGS += $(MPI_CFLAGS)
 RUN_TESTS := device device_ranks comm work work_gradients work_training checkpoint run
 $(RUN_TESTS:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o \
     $(TEST_OBJECTS) $(BUILD)/libruntime.a $(BUILD)/libplanner.a
-	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS) $(RUN_LIBS)
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(RUN_LIBS)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
@@ -107,7 +108,7 @@ check: deps
 lint:
 	@tools/deps $(LINT_PACKAGES)
 	@$(MAKE) --no-print-directory $(GENERATED)
-	@tools/lint '$(CPPFLAGS)'
+	@tools/lint '$(CPPFLAGS) $(MPI_CFLAGS)'
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')

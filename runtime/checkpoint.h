@@ -21,7 +21,7 @@
 /* Saves the state after `step` steps into `dir`, made if missing (its parent must exist). States
  * that the optimizer has not made yet are left out, which index.json says. An older checkpoint in
  * `dir` stays as it is until every new file is complete on disk; a failure up to then leaves no
- * trace. Without index.json, which comes last, a folder is torn. */
+ * new file. Without index.json, which comes last, a folder is torn. */
 enum err_code checkpoint_save(struct execution *execution, const struct plan *plan,
                               struct comm *comm, uint64_t step, const char *dir, struct err *err);
 

@@ -55,7 +55,8 @@ uint32_t execution_micro_batches(const struct execution *execution);
 const double *execution_param_norms(const struct execution *execution);
 
 /* The rows of parameter p that this rank holds, as fp32: copies shape_elements(local) values out of
- * (read) or into (write) device memory. `state`: -1 the parameter, 0 exp_avg, 1 exp_avg_sq. */
+ * (read) or into (write) device memory; a state that the first step would make is made by a write.
+ * `state`: -1 the parameter, 0 exp_avg, 1 exp_avg_sq. */
 enum err_code execution_read(struct execution *execution, uint32_t p, int state, float *values,
                              struct err *err);
 enum err_code execution_write(struct execution *execution, uint32_t p, int state,

@@ -129,16 +129,15 @@ static void write_initial(const json_t *reference)
     char path[256], name[256];
     const json_t *parameters = json_object_get(reference, "parameters");
     json_t *header = json_object();
-    uint64_t offset = 0;
+    json_int_t offset = 0;
     for (size_t p = 0; p < json_array_size(parameters); p++) {
         const json_t *entry = json_array_get(parameters, p);
         json_t *shape = json_array_get(entry, 1);
-        const uint64_t bytes = 4 * elements(shape);
+        const json_int_t bytes = 4 * (json_int_t)elements(shape);
         plan_name(json_string_value(json_array_get(entry, 0)), name, sizeof name);
         json_object_set_new(header, name,
                             json_pack("{s:s, s:O, s:[I,I]}", "dtype", "F32", "shape", shape,
-                                      "data_offsets", (json_int_t)offset,
-                                      (json_int_t)(offset + bytes)));
+                                      "data_offsets", offset, offset + bytes));
         offset += bytes;
     }
     char *text = json_dumps(header, JSON_COMPACT);

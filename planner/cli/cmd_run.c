@@ -55,10 +55,11 @@ static enum err_code parse(int argc, char **argv, struct launch *launch, struct 
     for (int i = 1; i < argc; i++) {
         const char *next = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "-n") == 0) {
+            const char *text = next ? next : "";
             char *end = NULL;
-            launch->ranks = next ? strtol(next, &end, 10) : 0;
-            if (!next || *end || launch->ranks < 1 || launch->ranks > 4096)
-                return err_set(err, ERR_INVALID, "-n %s: allowed are 1 ... 4096", next ? next : "");
+            launch->ranks = strtol(text, &end, 10);
+            if (end == text || *end || launch->ranks < 1 || launch->ranks > 4096)
+                return err_set(err, ERR_INVALID, "-n %s: allowed are 1 ... 4096", text);
             i++;
         } else if (strcmp(argv[i], "--device") == 0) {
             TRY(set_device(next, err));
