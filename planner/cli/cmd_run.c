@@ -52,8 +52,8 @@ static enum err_code set_device(const char *name, struct err *err)
 
 static enum err_code parse(int argc, char **argv, struct launch *launch, struct err *err)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+    for (int i = 1; i < argc && argv[i]; i++) {
+        const char *next = argv[i + 1]; /* NULL after the last */
         if (strcmp(argv[i], "-n") == 0) {
             const char *text = next ? next : "";
             char *end = NULL;
