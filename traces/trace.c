@@ -11,15 +11,14 @@
  * numbers begin at 1, because viewers take thread 0 for the idle one. */
 #include "traces/trace.h"
 
-#include <errno.h>
+#include "base/file.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- strings ---- */
 
@@ -349,39 +348,9 @@ static enum err_code put_trace(FILE *file, const struct trace *trace, struct err
     return ERR_OK;
 }
 
-static enum err_code write_to(FILE *file, const struct trace *trace, const char *path,
-                              struct err *err)
-{
-    setvbuf(file, NULL, _IOFBF, 1 << 18);
-    enum err_code rc = put_trace(file, trace, err);
-    errno = 0;
-    if (rc == ERR_OK && (fflush(file) != 0 || ferror(file)))
-        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno ? errno : EIO));
-    if (fclose(file) != 0 && rc == ERR_OK)
-        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
-    return rc;
-}
-
 enum err_code trace_write(const struct trace *trace, const char *path, struct err *err)
 {
-    /* A device or a pipe has no content to protect, and renaming onto it would replace it. */
-    struct stat st;
-    const bool direct = lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-    const size_t room = strlen(path) + 32;
-    char *partial = xmalloc(room);
-    snprintf(partial, room, direct ? "%s" : "%s.%ld.tmp", path, (long)getpid());
-    FILE *file = fopen(partial, "w");
-    enum err_code rc;
-    if (!file) {
-        rc = err_set(err, ERR_IO, "create %s: %s", partial, strerror(errno));
-        goto free_name;
-    }
-    rc = write_to(file, trace, path, err);
-    if (!direct && rc == ERR_OK && rename(partial, path) != 0)
-        rc = err_set(err, ERR_IO, "rename %s to %s: %s", partial, path, strerror(errno));
-    if (!direct && rc != ERR_OK)
-        remove(partial);
-free_name:
-    free(partial);
-    return rc;
+    struct file_writer to;
+    TRY(file_create(path, &to, err));
+    return file_commit(&to, put_trace(to.file, trace, err), err);
 }

@@ -10,10 +10,10 @@
  * Where writers differ in practice: process and thread ids may be strings; a list of events may
  * end without its "]", because writers that are killed cannot write it; spans may come as a pair
  * of B and E events instead of one X, nested within their thread. */
+#include "base/file.h"
 #include "traces/json_scan.h"
 #include "traces/trace.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -485,35 +485,11 @@ static enum err_code read_trace(struct reader *r)
     return ERR_OK;
 }
 
-static char *read_text(const char *path, size_t *length, struct err *err)
-{
-    size_t capacity = 1 << 16, got;
-    FILE *file = fopen(path, "r");
-    if (!file) {
-        err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
-        return NULL;
-    }
-    char *text = xmalloc(capacity);
-    *length = 0;
-    while ((got = fread(text + *length, 1, capacity - *length, file)) > 0) {
-        *length += got;
-        if (*length == capacity)
-            text = xrealloc(text, capacity *= 2);
-    }
-    if (ferror(file)) {
-        err_set(err, ERR_IO, "read %s: %s", path, strerror(errno));
-        free(text);
-        text = NULL;
-    }
-    fclose(file);
-    return text;
-}
-
 enum err_code trace_read(const char *path, struct trace **out, struct err *err)
 {
     size_t length = 0;
     *out = NULL;
-    char *text = read_text(path, &length, err);
+    char *text = file_read(path, &length, err);
     if (!text)
         return ERR_IO;
     struct trace *trace = trace_new();

@@ -1,10 +1,7 @@
 /* cmd_fit.c - shardplan fit: bytes per GPU and the verdict. */
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/result.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* One event of --events: [±bytes, category, where, unit or null, what]. Events are the allocs and
  * frees of tensors in the steady-state step, in host order. */
@@ -26,30 +23,16 @@ static void write_event(FILE *file, const struct plan *plan, const struct plan_i
 
 static enum err_code write_events(const struct plan *plan, const char *path, struct err *err)
 {
-    char *temporary = NULL;
-    if (asprintf(&temporary, "%s.tmp", path) < 0)
-        return err_set(err, ERR_NOMEM, "no memory for a file name");
-    enum err_code rc = ERR_OK;
-    FILE *file = fopen(temporary, "w");
-    if (!file) {
-        rc = err_set(err, ERR_IO, "create %s: %s", temporary, strerror(errno));
-        goto done;
-    }
+    struct file_writer to;
+    TRY(file_create(path, &to, err));
     for (uint32_t n = 0; n < plan->instruction_count; n++) {
         const struct plan_instruction *i = &plan->instructions[n];
         if ((i->op != PLAN_ALLOC && i->op != PLAN_FREE) || (i->flags & PLAN_FIRST_STEP))
             continue;
         if (!plan->buffers[i->arg].scratch && plan->buffers[i->arg].bytes > 0)
-            write_event(file, plan, i);
+            write_event(to.file, plan, i);
     }
-    const bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed || rename(temporary, path) != 0) {
-        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
-        remove(temporary);
-    }
-done:
-    free(temporary);
-    return rc;
+    return file_commit(&to, ERR_OK, err);
 }
 
 static int finish(const struct settings *settings, const struct job *job,

@@ -1,6 +1,7 @@
 /* compare_report.c - see compare_report.h. */
 #include "cli/compare_report.h"
 
+#include "base/file.h"
 #include "cli/files.h"
 
 #include "compare_gp.h" /* generated from reports/compare.gp */
@@ -45,11 +46,11 @@ static void write_curve(FILE *file, const struct compare_memory *m)
 
 static enum err_code write_json(const struct report *r, struct err *err)
 {
-    char path[PATH], temporary[PATH + 8];
+    char path[PATH];
+    struct file_writer to;
     files_path(r->dir, "compare.json", path, sizeof path);
-    FILE *file = files_open(path, temporary, sizeof temporary, err);
-    if (!file)
-        return err->code;
+    TRY(file_create(path, &to, err));
+    FILE *file = to.file;
     json_t *object = compare_json(r->plan, r->comparison, r->verdict);
     const char *key;
     json_t *value;
@@ -63,7 +64,7 @@ static enum err_code write_json(const struct report *r, struct err *err)
     write_curve(file, &r->comparison->memory);
     fputs("\n}\n", file);
     json_decref(object);
-    return files_close(file, temporary, path, err);
+    return file_commit(&to, ERR_OK, err);
 }
 
 /* ---- pictures ---- */
@@ -287,11 +288,11 @@ static void put_tables(FILE *file, const struct report *r)
 
 static enum err_code write_html(const struct report *r, struct err *err)
 {
-    char path[PATH], temporary[PATH + 8], svg[PATH];
+    char path[PATH], svg[PATH];
+    struct file_writer to;
     files_path(r->dir, "compare.html", path, sizeof path);
-    FILE *file = files_open(path, temporary, sizeof temporary, err);
-    if (!file)
-        return err->code;
+    TRY(file_create(path, &to, err));
+    FILE *file = to.file;
     fputs("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n"
           "<title>shardplan: predicted beside recorded</title>\n"
           "<style>body{font:15px/1.45 Helvetica,Arial,sans-serif;max-width:1150px;"
@@ -307,7 +308,7 @@ static enum err_code write_html(const struct report *r, struct err *err)
           "collective runs and the compute lane does not. <code>compare.json</code> has every "
           "number.</p>\n</html>\n",
           file);
-    return files_close(file, temporary, path, err);
+    return file_commit(&to, ERR_OK, err);
 }
 
 enum err_code compare_report_write(const struct plan *plan, const struct comparison *comparison,

@@ -23,25 +23,6 @@ const char *files_path(const char *dir, const char *name, char *path, size_t siz
     return path;
 }
 
-FILE *files_open(const char *path, char *temporary, size_t size, struct err *err)
-{
-    snprintf(temporary, size, "%s.tmp", path);
-    FILE *file = fopen(temporary, "w");
-    if (!file)
-        err_set(err, ERR_IO, "create %s: %s", temporary, strerror(errno));
-    return file;
-}
-
-enum err_code files_close(FILE *file, const char *temporary, const char *path, struct err *err)
-{
-    const bool failed = ferror(file) != 0;
-    if (fclose(file) == 0 && !failed && rename(temporary, path) == 0)
-        return ERR_OK;
-    const enum err_code rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
-    remove(temporary);
-    return rc;
-}
-
 bool files_gnuplot(const char *script)
 {
     const pid_t child = fork();

@@ -13,11 +13,6 @@ enum err_code files_make_folder(const char *dir, struct err *err);
 /* "DIR/NAME", written into path, which is returned. */
 const char *files_path(const char *dir, const char *name, char *path, size_t size);
 
-/* Opens `path`.tmp, whose name is written into `temporary`; NULL: *err says why. Closing gives it
- * its name, or removes it when something went wrong: readers never see half a file. */
-FILE *files_open(const char *path, char *temporary, size_t size, struct err *err);
-enum err_code files_close(FILE *file, const char *temporary, const char *path, struct err *err);
-
 /* Runs gnuplot on a script file; its messages go nowhere. Returns whether it drew. */
 bool files_gnuplot(const char *script);
 

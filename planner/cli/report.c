@@ -1,6 +1,8 @@
 /* report.c - see report.h. */
 #include "cli/report.h"
 
+#include "base/file.h"
+#include "cli/files.h"
 #include "job/plan_trace.h"
 #include "memory/snapshot.h"
 #include "plan/plan_json.h"
@@ -10,9 +12,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 struct report {
     const struct settings *settings;
@@ -21,44 +20,6 @@ struct report {
     const struct prediction *prediction;
     const char *dir;
 };
-
-static const char *path_in(const struct report *r, const char *name, char *path, size_t size)
-{
-    snprintf(path, size, "%s/%s", r->dir, name);
-    return path;
-}
-
-static enum err_code make_folder(const char *dir, struct err *err)
-{
-    struct stat st;
-    if (mkdir(dir, 0777) == 0)
-        return ERR_OK;
-    if (errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))
-        return ERR_OK;
-    return err_set(err, ERR_IO, "create folder %s: %s", dir, strerror(errno));
-}
-
-/* Opens `path`.tmp for writing. */
-static FILE *open_temporary(const char *path, char *temporary, size_t size, struct err *err)
-{
-    snprintf(temporary, size, "%s.tmp", path);
-    FILE *file = fopen(temporary, "w");
-    if (!file)
-        err_set(err, ERR_IO, "create %s: %s", temporary, strerror(errno));
-    return file;
-}
-
-/* Closes the temporary file and gives it its name, or removes it. */
-static enum err_code close_temporary(FILE *file, const char *temporary, const char *path,
-                                     struct err *err)
-{
-    const bool failed = ferror(file) != 0;
-    if (fclose(file) == 0 && !failed && rename(temporary, path) == 0)
-        return ERR_OK;
-    const enum err_code rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
-    remove(temporary);
-    return rc;
-}
 
 /* ---- plan.json ---- */
 
@@ -70,8 +31,8 @@ static enum err_code write_plan(const struct report *r, struct err *err)
         .settings = json_object_get(result, "settings"),
         .memory = result,
     };
-    const enum err_code rc = plan_write_json(r->prediction->plan, &extra,
-                                             path_in(r, "plan.json", path, sizeof path), err);
+    const enum err_code rc = plan_write_json(
+        r->prediction->plan, &extra, files_path(r->dir, "plan.json", path, sizeof path), err);
     json_decref(result);
     return rc;
 }
@@ -112,7 +73,7 @@ static enum err_code write_snapshot(const struct report *r, struct err *err)
     char path[4096];
     struct snapshot_run run = {
         .snapshot = snapshot_new(),
-        .path = path_in(r, "snapshot.pickle", path, sizeof path),
+        .path = files_path(r->dir, "snapshot.pickle", path, sizeof path),
         .err = err,
     };
     struct memory memory;
@@ -254,28 +215,13 @@ static enum err_code write_curve_data(const struct report *r, struct curve *curv
     return rc;
 }
 
-/* Runs gnuplot on a script file; its messages go nowhere. Returns whether it drew. */
-static bool run_gnuplot(const char *script)
-{
-    const pid_t child = fork();
-    if (child == 0) {
-        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
-            _exit(127);
-        execlp("gnuplot", "gnuplot", script, (char *)NULL);
-        _exit(127);
-    }
-    int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
-}
-
 static enum err_code write_curve(const struct report *r, const char **note, struct err *err)
 {
     char data[4096], script_path[4096], drawn[4096], path[4096];
-    path_in(r, "memory.tsv.tmp", data, sizeof data);
-    path_in(r, "memory.gp.tmp", script_path, sizeof script_path);
-    path_in(r, "memory.svg.tmp", drawn, sizeof drawn);
-    path_in(r, "memory.svg", path, sizeof path);
+    files_path(r->dir, "memory.tsv.tmp", data, sizeof data);
+    files_path(r->dir, "memory.gp.tmp", script_path, sizeof script_path);
+    files_path(r->dir, "memory.svg.tmp", drawn, sizeof drawn);
+    files_path(r->dir, "memory.svg", path, sizeof path);
     struct curve curve = {.file = NULL};
     enum err_code rc = write_curve_data(r, &curve, data, err);
     if (rc != ERR_OK)
@@ -287,7 +233,7 @@ static enum err_code write_curve(const struct report *r, const char **note, stru
     }
     write_script(r, &curve, script, data, drawn);
     fclose(script);
-    if (!run_gnuplot(script_path) || rename(drawn, path) != 0) {
+    if (!files_gnuplot(script_path) || rename(drawn, path) != 0) {
         *note = "gnuplot is not there or failed: no memory.svg";
         remove(drawn);
     }
@@ -299,25 +245,13 @@ remove_data:
 
 /* ---- report.html ---- */
 
-static void copy_file(FILE *to, const char *path)
-{
-    char block[65536];
-    FILE *from = fopen(path, "r");
-    if (!from)
-        return;
-    for (size_t n; (n = fread(block, 1, sizeof block, from)) > 0;)
-        fwrite(block, 1, n, to);
-    fclose(from);
-}
-
 static enum err_code write_html(const struct report *r, struct err *err)
 {
-    char path[4096], temporary[4104], svg[4096];
-    path_in(r, "report.html", path, sizeof path);
-    FILE *file = open_temporary(path, temporary, sizeof temporary, err);
-    if (!file)
-        return err->code;
-    fprintf(file,
+    char path[4096], svg[4096];
+    struct file_writer to;
+    files_path(r->dir, "report.html", path, sizeof path);
+    TRY(file_create(path, &to, err));
+    fprintf(to.file,
             "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n"
             "<title>shardplan: %s</title>\n"
             "<style>body{font:15px/1.45 Helvetica,Arial,sans-serif;max-width:1150px;"
@@ -325,15 +259,15 @@ static enum err_code write_html(const struct report *r, struct err *err)
             "font:13px/1.4 monospace}svg{width:100%%;height:auto}</style>\n"
             "<h1>%s</h1>\n<pre>",
             r->settings->model, r->settings->model);
-    result_print(file, r->settings, r->job, r->placement, r->prediction, NULL, 0);
-    fputs("</pre>\n", file);
-    copy_file(file, path_in(r, "memory.svg", svg, sizeof svg));
+    result_print(to.file, r->settings, r->job, r->placement, r->prediction, NULL, 0);
+    fputs("</pre>\n", to.file);
+    files_inline_svg(to.file, files_path(r->dir, "memory.svg", svg, sizeof svg));
     fputs(
         "<p>Horizontal axis: instructions in the order in which the host issues them. Open "
         "<code>trace.json</code> in Perfetto and <code>snapshot.pickle</code> in PyTorch's memory "
         "viewer.</p>\n</html>\n",
-        file);
-    return close_temporary(file, temporary, path, err);
+        to.file);
+    return file_commit(&to, ERR_OK, err);
 }
 
 enum err_code report_write(const struct settings *settings, const struct job *job,
@@ -345,10 +279,10 @@ enum err_code report_write(const struct settings *settings, const struct job *jo
     const struct memory_options options = placement_memory(placement);
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));
-    TRY(make_folder(r.dir, err));
+    TRY(files_make_folder(r.dir, err));
     TRY(write_plan(&r, err));
-    TRY(plan_trace_write(prediction->plan, &options, path_in(&r, "trace.json", path, sizeof path),
-                         err));
+    TRY(plan_trace_write(prediction->plan, &options,
+                         files_path(r.dir, "trace.json", path, sizeof path), err));
     TRY(write_snapshot(&r, err));
     TRY(write_curve(&r, note, err));
     return write_html(&r, err);

@@ -5,12 +5,11 @@
  * Nothing is checked on the way: a failed fwrite stays in ferror(), which is looked at once. */
 #include "plan/plan_json.h"
 
-#include <errno.h>
+#include "base/file.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { BLOCK_BYTES = 1 << 18, LONGEST_PIECE = 64 };
 
@@ -414,43 +413,14 @@ static enum err_code put_plan(struct writer *w, const struct plan_json_extra *ex
     return ERR_OK;
 }
 
-static enum err_code write_to(FILE *file, const struct plan *plan,
-                              const struct plan_json_extra *extra, const char *path,
-                              struct err *err)
-{
-    struct writer w = {.plan = plan, .file = file, .block = xmalloc(BLOCK_BYTES)};
-    enum err_code rc = put_plan(&w, extra, err);
-    errno = 0;
-    flush_block(&w);
-    free(w.block);
-    if (rc == ERR_OK && (fflush(file) != 0 || ferror(file)))
-        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno ? errno : EIO));
-    if (fclose(file) != 0 && rc == ERR_OK)
-        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
-    return rc;
-}
-
 enum err_code plan_write_json(const struct plan *plan, const struct plan_json_extra *extra,
                               const char *path, struct err *err)
 {
-    /* A device or a pipe has no content to protect, and renaming onto it would replace it. */
-    struct stat st;
-    const bool direct = lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-    const size_t room = strlen(path) + 32;
-    char *partial = xmalloc(room);
-    snprintf(partial, room, direct ? "%s" : "%s.%ld.tmp", path, (long)getpid());
-    FILE *file = fopen(partial, "w");
-    enum err_code rc;
-    if (!file) {
-        rc = err_set(err, ERR_IO, "create %s: %s", partial, strerror(errno));
-        goto free_name;
-    }
-    rc = write_to(file, plan, extra, path, err);
-    if (!direct && rc == ERR_OK && rename(partial, path) != 0)
-        rc = err_set(err, ERR_IO, "rename %s to %s: %s", partial, path, strerror(errno));
-    if (!direct && rc != ERR_OK)
-        remove(partial);
-free_name:
-    free(partial);
-    return rc;
+    struct file_writer to;
+    TRY(file_create(path, &to, err));
+    struct writer w = {.plan = plan, .file = to.file, .block = xmalloc(BLOCK_BYTES)};
+    const enum err_code rc = put_plan(&w, extra, err);
+    flush_block(&w);
+    free(w.block);
+    return file_commit(&to, rc, err);
 }

@@ -9,9 +9,9 @@
  *
  * Every instruction gets a kernel of its own, with absolute buffers: the file has no bases. */
 #include "base/aten.h"
+#include "base/file.h"
 #include "plan/plan_json.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -707,31 +707,6 @@ static enum err_code build_plan(const char *path, json_t *tree, struct plan_json
     return ERR_OK;
 }
 
-/* The whole file as text, or NULL. (jansson reads a stream byte by byte, with a lock for each.) */
-static char *read_text(const char *path, size_t *length, struct err *err)
-{
-    size_t capacity = 1 << 16, got;
-    FILE *file = fopen(path, "r");
-    if (!file) {
-        err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
-        return NULL;
-    }
-    char *text = xmalloc(capacity);
-    *length = 0;
-    while ((got = fread(text + *length, 1, capacity - *length, file)) > 0) {
-        *length += got;
-        if (*length == capacity)
-            text = xrealloc(text, capacity *= 2);
-    }
-    if (ferror(file)) {
-        err_set(err, ERR_IO, "read %s: %s", path, strerror(errno));
-        free(text);
-        text = NULL;
-    }
-    fclose(file);
-    return text;
-}
-
 enum err_code plan_read_json_extra(const char *path, struct plan **out,
                                    struct plan_json_extra *extra, struct err *err)
 {
@@ -740,7 +715,7 @@ enum err_code plan_read_json_extra(const char *path, struct plan **out,
     *out = NULL;
     if (extra)
         *extra = (struct plan_json_extra){0};
-    char *text = read_text(path, &length, err);
+    char *text = file_read(path, &length, err);
     if (!text)
         return ERR_IO;
     json_t *tree = json_loadb(text, length, JSON_REJECT_DUPLICATES, &at);

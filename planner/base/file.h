@@ -1,0 +1,28 @@
+/* file.h - files that are whole or not there at all, and files read whole. */
+#ifndef SHARDPLAN_FILE_H
+#define SHARDPLAN_FILE_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+struct file_writer {
+    FILE *file; /* to write to */
+    char *path, *partial;
+    int direct; /* a device or a pipe: it has no content to protect, and renaming onto it would
+                   replace it */
+};
+
+/* Opens a file beside `path` under a temporary name. ERR_IO: nothing is open and nothing is left.
+ * On ERR_OK the caller must call file_commit. */
+enum err_code file_create(const char *path, struct file_writer *out, struct err *err);
+
+/* Closes the file. When `rc` is ERR_OK and every byte was written, it gets its name; else it is
+ * removed, and a file that was there under `path` is kept. Returns rc, or ERR_IO. */
+enum err_code file_commit(struct file_writer *writer, enum err_code rc, struct err *err);
+
+/* The whole file: owned by the caller (free), or NULL with ERR_IO in *err. */
+char *file_read(const char *path, size_t *length, struct err *err);
+
+#endif
