@@ -121,7 +121,7 @@ tsan:
 	$(MAKE) check BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fsanitize=thread'
 
 fuzz: deps
-	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)'
+	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)' '$(LIBS)'
 
 bench: all
 	@$(MAKE) --no-print-directory $(BUILD)/bench
