@@ -7,12 +7,14 @@
 #include "runtime/checkpoint.h"
 #include "runtime/options.h"
 #include "runtime/record.h"
+#include "runtime/status.h"
 
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { EXIT_BAD_INPUT = 2, EXIT_FAILED = 3 };
 
@@ -23,6 +25,8 @@ struct run {
     struct device *device;
     struct data *data;
     struct execution *execution;
+    bool terminal;       /* steps overwrite one line */
+    bool started;        /* the plan was accepted: what fails now is a failure of the run */
     uint64_t first_step; /* 0, or where a checkpoint continues */
 };
 
@@ -80,6 +84,7 @@ static enum err_code open_all(struct run *run, struct err *err)
     const struct run_options *o = &run->options;
     TRY(plan_read_json(o->plan, &run->plan, err));
     TRY(plan_verify(run->plan, err));
+    run->started = true;
     TRY(open_comm(run, err));
     TRY(data_open(o->data, o->data_kind, vocabulary(run->plan), &run->data, err));
     TRY(device_open_host(o->memory_bytes, run->plan->event_count, run->comm, &run->device, err));
@@ -111,8 +116,10 @@ static void print_step(const struct run *run, uint32_t step, const struct step_r
         printf("{\"step\": %u, \"loss\": %.9g, \"grad_norm\": %.9g, \"seconds\": %.6f}\n", step,
                result->loss, result->grad_norm, result->seconds);
     else
-        printf("step %4u/%u  loss %8.5f  grad norm %8.5f  %7.0f tokens/s\n", step + 1,
-               run->options.steps, result->loss, result->grad_norm, count / result->seconds);
+        printf("%sstep %4u/%u  loss %8.5f  grad norm %8.5f  %7.0f tokens/s%s",
+               run->terminal ? "\r" : "", step + 1, run->options.steps, result->loss,
+               result->grad_norm, count / result->seconds,
+               run->terminal && step + 1 < run->options.steps ? "\x1b[K" : "\n");
     fflush(stdout);
 }
 
@@ -178,8 +185,9 @@ static enum err_code save(const struct run *run, struct err *err)
 static int fail(struct run *run, const struct err *err)
 {
     const uint32_t rank = run->comm ? comm_rank(run->comm) : 0;
-    const int status =
-        err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED ? EXIT_BAD_INPUT : EXIT_FAILED;
+    const bool bad_input =
+        err->code == ERR_UNSUPPORTED || (err->code == ERR_INVALID && !run->started);
+    const int status = bad_input ? EXIT_BAD_INPUT : EXIT_FAILED;
     char message[1200];
     snprintf(message, sizeof message, "shardrun: rank %u: %s", rank, err->text);
     if (run->comm)
@@ -194,6 +202,8 @@ int main(int argc, char **argv)
     struct err err = {0};
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error, not a death */
     run_options_parse(argc, argv, &run.options);
+    const char *terminal = getenv(TERMINAL_VARIABLE); /* under mpirun, ours is a pipe */
+    run.terminal = terminal ? terminal[0] == '1' : isatty(STDOUT_FILENO) != 0;
     enum err_code rc = open_all(&run, &err);
     if (rc == ERR_OK)
         rc = train(&run, &err);

@@ -412,16 +412,30 @@ static void faults_end_the_run_with_one_message(void **state)
     (void)state;
     static const struct variation v = {2, 4, ""};
     const json_t *reference = json_array_get(references, 0);
-    char command[512];
+    char command[1024], programs[256];
+    snprintf(programs, sizeof programs, "%s",
+             getenv("SHARDPLAN") ? getenv("SHARDPLAN") : "build/shardplan");
+    *strrchr(programs, '/') = '\0';
     write_config(reference);
     write_initial(reference);
     plan_variation(reference, &v, FP32);
     check_fault(3, "out of memory at instruction", "run %s/plan/plan.json --memory 4MiB", folder);
-    check_fault(2, "/no/such/tokens", "run %s/plan/plan.json --data /no/such/tokens", folder);
+    check_fault(3, "/no/such/tokens", "run %s/plan/plan.json --data /no/such/tokens", folder);
     check_fault(3, "the loss is", "run %s/plan/plan.json --steps 60 --lr 1e30", folder);
     check_fault(2, "is a plan for 2 ranks", "run %s/plan/plan.json -n 3", folder);
     check_fault(2, "no CUDA backend", "run %s/plan/plan.json --device cuda", folder);
     check_fault(2, "PLAN.json is missing", "run");
+
+    /* ranks on two machines with different files under one name */
+    snprintf(command, sizeof command,
+             "cp %s/plan/plan.json %s/other.json && echo >>%s/other.json && "
+             "timeout -k 2 30 mpirun --allow-run-as-root --oversubscribe -n 1 %s/shardrun "
+             "%s/plan/plan.json : -n 1 %s/shardrun %s/other.json >%s/says 2>&1",
+             folder, folder, folder, programs, folder, programs, folder, folder);
+    assert_int_equal(WEXITSTATUS(system(command)), 3);
+    snprintf(command, sizeof command,
+             "grep -q 'rank 1: .*is not the plan that rank 0 runs' %s/says", folder);
+    assert_int_equal(system(command), 0);
 
     /* a disk that takes no more: files are limited to 16 KiB, a trace is larger (one rank: mpirun
      * writes files of its own) */

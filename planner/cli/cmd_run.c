@@ -187,6 +187,7 @@ static int run(struct launch *launch, struct err *err)
     int ends[2], status = 0;
     bool said = false;
     make_status(launch);
+    setenv(TERMINAL_VARIABLE, isatty(STDOUT_FILENO) ? "1" : "0", 1);
     if (pipe(ends) != 0)
         return report_error((err_set(err, ERR_IO, "pipe: %s", strerror(errno)), err));
     const pid_t child = fork();

@@ -696,6 +696,23 @@ static void count_param_uses(struct tape *tape)
     }
 }
 
+/* Room for what a step usually takes, so that arrays are not copied as they grow: forward, backward
+ * and perhaps recomputation of each op. */
+static void reserve(struct tape *tape)
+{
+    struct stream *s = tape->stream;
+    const uint32_t ops = tape->graph->op_count + 16;
+    s->step_cap = 16 * ops;
+    s->buffer_cap = tape->holds_cap = 5 * ops;
+    s->kernel_cap = 5 * ops;
+    s->operand_cap = 18 * ops;
+    s->steps = xmalloc(s->step_cap * sizeof *s->steps);
+    s->buffers = xmalloc(s->buffer_cap * sizeof *s->buffers);
+    s->kernels = xmalloc(s->kernel_cap * sizeof *s->kernels);
+    s->operands = xmalloc(s->operand_cap * sizeof *s->operands);
+    tape->holds = xmalloc(tape->holds_cap * sizeof *tape->holds);
+}
+
 struct stream *tape_run(const struct graph *graph, const struct tape_options *options)
 {
     struct tape tape = {
@@ -711,6 +728,7 @@ struct stream *tape_run(const struct graph *graph, const struct tape_options *op
         .op_region = xmalloc((graph->op_count + 1) * sizeof(uint32_t)),
     };
     *tape.stream = (struct stream){0};
+    reserve(&tape);
     memset(tape.where, 0xff, graph->storage_count * sizeof(uint32_t));
     memset(tape.slot, 0xff, graph->tensor_count * sizeof(uint32_t));
     memset(tape.op_region, 0xff, graph->op_count * sizeof(uint32_t));

@@ -272,6 +272,7 @@ static void append_stream_buffers(struct fsdp2 *f)
     const uint32_t count = f->stream->buffer_count;
     f->base = plan->buffer_count;
     plan_reserve_buffers(plan, count);
+    plan_reserve_instructions(plan, f->stream->step_count + 12 * plan->param_count);
     memcpy(plan->buffers + plan->buffer_count, f->stream->buffers, count * sizeof *plan->buffers);
     plan->buffer_count += count;
 }

@@ -32,6 +32,15 @@ void plan_reserve_buffers(struct plan *plan, uint32_t buffers)
     plan->buffers = xrealloc(plan->buffers, plan->buffer_cap * sizeof *plan->buffers);
 }
 
+void plan_reserve_instructions(struct plan *plan, uint32_t instructions)
+{
+    if (plan->instruction_cap - plan->instruction_count >= instructions)
+        return;
+    plan->instruction_cap = plan->instruction_count + instructions;
+    plan->instructions =
+        xrealloc(plan->instructions, plan->instruction_cap * sizeof *plan->instructions);
+}
+
 uint32_t plan_add_buffer(struct plan *plan, const struct buffer *buffer)
 {
     ARRAY_GROW(plan->buffers, plan->buffer_count, plan->buffer_cap);

@@ -140,8 +140,9 @@ struct plan {
 struct plan *plan_new(void);
 void plan_free(struct plan *plan); /* NULL is allowed */
 
-/* Makes room for `buffers` more buffers at once; appending does without it, slower. */
+/* Makes room for more at once; appending does without it, slower. */
 void plan_reserve_buffers(struct plan *plan, uint32_t buffers);
+void plan_reserve_instructions(struct plan *plan, uint32_t instructions);
 
 /* Appends; each returns the index of what was added. */
 uint32_t plan_add_buffer(struct plan *plan, const struct buffer *buffer);
