@@ -1,6 +1,7 @@
 /* bench.c - how long planning takes, inside the process. Medians; nothing is asserted. */
 #include "job/predict.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,9 @@ int main(int argc, char **argv)
         printf("%.3e\n", clock_cost());
         return 0;
     }
+    /* A process that plans again and again keeps its memory instead of returning it each time. */
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
     bench_405b();
     bench_tally();
     return 0;

@@ -163,6 +163,8 @@ int command_compare(int argc, char **argv)
     struct trace *trace = NULL;
     struct err err = {0};
     int status;
+    static char name[] = "shardplan compare";
+    argv[0] = name; /* what usage and errors call this program */
     argp_err_exit_status = EXIT_BAD_INPUT;
     argp_parse(&argp, argc, argv, 0, NULL, &settings);
     if (plan_read_json_extra(settings.plan, &plan, &extra, &err) != ERR_OK ||

@@ -234,6 +234,8 @@ void options_parse(enum command_mask command, int argc, char **argv, struct sett
                    : "One training step: memory and timeline, written to a folder. MODEL is a "
                      "preset or a config.json (or its folder).",
     };
+    static char names[][16] = {"shardplan fit", "shardplan plan"};
+    argv[0] = names[command == FOR_PLAN]; /* what usage and errors call this program */
     set_defaults(out);
     struct parse parse = {.settings = out};
     argp_err_exit_status = 2;
