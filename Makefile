@@ -32,7 +32,7 @@ MPI_CFLAGS = $(shell mpicc --showme:compile 2>/dev/null)
 RUN_LIBS = -ljansson -l:libgsl.a -lopenblas -lpthread $(shell mpicc --showme:link 2>/dev/null) -lm
 
 PACKAGES := libjansson-dev libcmocka-dev libgsl-dev libopenblas-dev libopenmpi-dev openmpi-bin \
-            gnuplot-nox gcc make
+            gnuplot-nox procps gcc make libc6-dev
 LINT_PACKAGES := clang-format clang-tidy cppcheck
 
 LIB_SOURCES := $(filter-out planner/cli/%,$(wildcard planner/*/*.c)) $(wildcard traces/*.c)
