@@ -1,69 +1,11 @@
-/* host_ops_tensor.c - how kernels reach operands (host_ops_internal.h).
- *
- * 16-bit numbers are converted bit by bit rather than with _Float16 or intrinsics: the result is
- * the same on every machine and compiler, and loops over it still vectorize. */
+/* host_ops_tensor.c - how kernels reach operands (host_ops_internal.h). */
+#include "runtime/half.h"
 #include "runtime/host/host_ops_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- 16-bit numbers ---- */
-
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static float from_bf16(uint16_t bits)
-{
-    return float_of((uint32_t)bits << 16);
-}
-
-/* Adding just under half a unit, or half where the last bit kept is odd, rounds to nearest even. A
- * NaN keeps its upper bits and is made quiet: adding could carry it into infinity. */
-static uint16_t to_bf16(float value)
-{
-    const uint32_t bits = bits_of(value);
-    const uint32_t rounded = bits + 0x7fffU + (bits >> 16 & 1U);
-    const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
-    return (uint16_t)((nan ? bits | 0x00400000U : rounded) >> 16);
-}
-
-static float from_fp16(uint16_t half)
-{
-    const uint32_t sign = (half & 0x8000U) << 16, exponent = half >> 10 & 31U;
-    if (exponent == 31)
-        return float_of(sign | 0x7f800000U | (half & 0x3ffU) << 13);
-    if (exponent == 0) /* subnormal: in units of 2^-24 */
-        return float_of(sign | bits_of((float)(half & 0x3ffU) * 0x1p-24F));
-    return float_of(sign | (((half & 0x7fffU) << 13) + (112U << 23)));
-}
-
-static uint16_t to_fp16(float value)
-{
-    const uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000U, size = bits & 0x7fffffffU;
-    uint32_t half;
-    if (size > 0x7f800000U)
-        half = 0x7e00U; /* NaN */
-    else if (size >= 0x47800000U)
-        half = 0x7c00U;          /* 65536 and more: infinity */
-    else if (size < 0x38800000U) /* below 2^-14; one unit of 0.5F is that of a subnormal, 2^-24 */
-        half = bits_of(float_of(size) + 0.5F) - 0x3f000000U;
-    else
-        half = (size - (112U << 23) + 0xfffU + (size >> 13 & 1U)) >> 13;
-    return (uint16_t)(sign | half);
-}
 
 /* ---- runs of elements that lie beside each other ---- */
 
@@ -76,10 +18,10 @@ static void load_run(const struct work_operand *x, uint64_t at, uint64_t count, 
         memcpy(out, (const float *)x->data + at, count * sizeof *out);
     else if (x->dtype == DTYPE_BF16)
         for (uint64_t i = 0; i < count; i++)
-            out[i] = from_bf16(halves[i]);
+            out[i] = float_from_bf16(halves[i]);
     else
         for (uint64_t i = 0; i < count; i++)
-            out[i] = from_fp16(halves[i]);
+            out[i] = float_from_fp16(halves[i]);
 }
 
 static void store_run(const struct work_operand *y, uint64_t at, uint64_t count, const float *in)
@@ -91,10 +33,10 @@ static void store_run(const struct work_operand *y, uint64_t at, uint64_t count,
         memcpy((float *)y->data + at, in, count * sizeof *in);
     else if (y->dtype == DTYPE_BF16)
         for (uint64_t i = 0; i < count; i++)
-            halves[i] = to_bf16(in[i]);
+            halves[i] = bf16_from_float(in[i]);
     else
         for (uint64_t i = 0; i < count; i++)
-            halves[i] = to_fp16(in[i]);
+            halves[i] = fp16_from_float(in[i]);
 }
 
 uint64_t host_row_width(const struct work_operand *x)
