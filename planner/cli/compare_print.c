@@ -1,25 +1,14 @@
 /* compare_print.c - see compare_print.h. The object for programs is in compare_json.c. */
 #include "cli/compare_print.h"
 
+#include "cli/style.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { KINDS_SHOWN = 16, GAPS_SHOWN = 5, BAR = 24, NAME = 34 };
-
-struct style {
-    const char *bold, *dim, *good, *bad, *off;
-};
-
-static struct style style_of(FILE *file)
-{
-    const int number = fileno(file); /* -1: the file is memory */
-    if (number >= 0 && isatty(number))
-        return (struct style){"\x1b[1m", "\x1b[2m", "\x1b[1;32m", "\x1b[1;31m", "\x1b[0m"};
-    return (struct style){"", "", "", "", ""};
-}
 
 /* ---- words and numbers ---- */
 
@@ -67,21 +56,6 @@ const char *compare_seconds(double seconds, char text[32])
     return text;
 }
 
-/* 8030261248 as "8,030,261,248". */
-static const char *grouped(uint64_t number, char text[32])
-{
-    char digits[24];
-    const int length = snprintf(digits, sizeof digits, "%" PRIu64, number);
-    int used = 0;
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0)
-            text[used++] = ',';
-        text[used++] = digits[i];
-    }
-    text[used] = '\0';
-    return text;
-}
-
 /* Predicted over recorded, as "+3.2 %". */
 static const char *error_text(double predicted, double recorded, char text[32])
 {
@@ -107,8 +81,8 @@ static void print_peak(FILE *file, const struct style *s, const char *name,
                        const struct compare_difference *d)
 {
     char predicted[32], recorded[32];
-    fprintf(file, "  %-24s %18s %18s   ", name, grouped(d->predicted_peak, predicted),
-            grouped(d->recorded_peak, recorded));
+    fprintf(file, "  %-24s %18s %18s   ", name, style_grouped(d->predicted_peak, predicted),
+            style_grouped(d->recorded_peak, recorded));
     if (d->points)
         fprintf(file, "%sdiffers at %" PRIu32 "%s\n", s->bad, d->points, s->off);
     else
@@ -129,7 +103,7 @@ static void print_difference(FILE *file, const struct plan *plan, const char *na
     if (d->points == 0)
         return;
     fprintf(file, "  %s: up to %s bytes too %s predicted\n", name,
-            grouped((uint64_t)llabs(d->largest_bytes), bytes),
+            style_grouped((uint64_t)llabs(d->largest_bytes), bytes),
             d->largest_bytes > 0 ? "many" : "few");
     if (d->first != d->largest)
         print_place(file, plan, "first at", d->first);
@@ -144,16 +118,16 @@ static void print_memory(FILE *file, const struct style *s, const struct plan *p
     print_peak(file, s, "allocated, peak", &m->of[COMPARE_ALLOCATED]);
     print_peak(file, s, "reserved, peak", &m->of[COMPARE_RESERVED]);
     fputc('\n', file);
-    grouped(m->point_count, points);
+    style_grouped(m->point_count, points);
     if (m->differing == 0 && m->missing == 0)
         fprintf(file, "  %smemory is equal%s to the byte at all %s allocs, frees and marks\n",
                 s->good, s->off, points);
     if (m->differing)
         fprintf(file, "  %smemory differs%s at %s of %s allocs, frees and marks\n", s->bad, s->off,
-                grouped(m->differing, count), points);
+                style_grouped(m->differing, count), points);
     if (m->missing)
         fprintf(file, "  %smemory was not recorded%s at %s of %s allocs, frees and marks\n", s->bad,
-                s->off, grouped(m->missing, count), points);
+                s->off, style_grouped(m->missing, count), points);
     for (int q = 0; q < COMPARE_QUANTITIES; q++)
         print_difference(file, plan, quantity_names[q], &m->of[q]);
 }
@@ -257,7 +231,7 @@ static void print_title(FILE *file, const struct style *s, const struct plan *pl
         fprintf(file, " (the plan is rank %" PRIu32 "'s)", plan->rank);
     if (c->step)
         fprintf(file, ", step %s", c->step);
-    fprintf(file, ", %s instructions\n\n", grouped(plan->instruction_count, number));
+    fprintf(file, ", %s instructions\n\n", style_grouped(plan->instruction_count, number));
 }
 
 void compare_print(FILE *file, const struct plan *plan, const struct comparison *comparison,

@@ -1,9 +1,10 @@
 /* result.c - see result.h. Bytes in JSON, GiB with two decimals in tables. */
 #include "cli/result.h"
 
+#include "cli/style.h"
+
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 static double gib(uint64_t bytes)
 {
@@ -134,32 +135,6 @@ json_t *result_json(const struct settings *settings, const struct job *job,
 
 /* ---- tables ---- */
 
-struct style {
-    const char *bold, *dim, *good, *bad, *off;
-};
-
-static struct style style_of(FILE *file)
-{
-    if (isatty(fileno(file)))
-        return (struct style){"\x1b[1m", "\x1b[2m", "\x1b[1;32m", "\x1b[1;31m", "\x1b[0m"};
-    return (struct style){"", "", "", "", ""};
-}
-
-/* 8030261248 as "8,030,261,248". */
-static const char *grouped(uint64_t number, char text[32])
-{
-    char digits[24];
-    const int length = snprintf(digits, sizeof digits, "%" PRIu64, number);
-    int used = 0;
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0)
-            text[used++] = ',';
-        text[used++] = digits[i];
-    }
-    text[used] = '\0';
-    return text;
-}
-
 static void bar(FILE *file, double share)
 {
     const int width = (int)(share * 32 + 0.5);
@@ -183,7 +158,7 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     char number[32];
     const struct strategy *t = &job->strategy;
     fprintf(file, "%s%s%s, %s parameters, as %s writes it\n", s->bold, settings->model, s->off,
-            grouped(p->parameters, number), code_name(job->model.code));
+            style_grouped(p->parameters, number), code_name(job->model.code));
     fprintf(file, "fsdp2 on %u x %s", t->world, placement->gpu.title);
     if (t->replicate > 1)
         fprintf(file, " (HSDP %u x %u)", t->replicate, t->world / t->replicate);

@@ -1,0 +1,19 @@
+/* style.h - how tables look: bold and colors on a terminal, numbers in groups of three. */
+#ifndef SHARDPLAN_STYLE_H
+#define SHARDPLAN_STYLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+/* Escape sequences to write before and (`off`) after a text; empty where none are wanted. */
+struct style {
+    const char *bold, *dim, *good, *bad, *off;
+};
+
+/* Sequences if `file` is a terminal, empty texts for a pipe, a regular file or memory. */
+struct style style_of(FILE *file);
+
+/* 8030261248 as "8,030,261,248". Writes to and returns `text`. */
+const char *style_grouped(uint64_t number, char text[32]);
+
+#endif
