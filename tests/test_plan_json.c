@@ -2,6 +2,7 @@
 #include "memory/replay.h"
 #include "plan/plan_json.h"
 #include "small_jobs.h"
+#include "temp_folder.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -20,64 +21,27 @@
 
 /* ---- files ---- */
 
-static char folder[64];
-
-static const char *path_of(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/test_plan.XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static uint32_t count_files(void)
-{
-    uint32_t count = 0;
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    for (const struct dirent *entry; (entry = readdir(dir));)
-        count += entry->d_name[0] != '.';
-    closedir(dir);
-    return count;
+    return temp_folder_make("test_plan");
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    const char *const names[] = {"a.json", "b.json"};
-    for (int i = 0; i < 2; i++)
-        unlink(path_of(names[i]));
-    return rmdir(folder);
+    return temp_folder_remove();
 }
 
-/* The file's text, to be freed. */
-static char *text_of(const char *name, size_t *length)
+static uint32_t count_files(void)
 {
-    FILE *file = fopen(path_of(name), "r");
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    *length = (size_t)ftell(file);
-    rewind(file);
-    char *text = malloc(*length + 1);
-    assert_non_null(text);
-    assert_int_equal(fread(text, 1, *length, file), *length);
-    text[*length] = '\0';
-    fclose(file);
-    return text;
-}
-
-static void put_text(const char *name, const char *text, size_t length)
-{
-    FILE *file = fopen(path_of(name), "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, length, file), length);
-    assert_int_equal(fclose(file), 0);
+    uint32_t count = 0;
+    DIR *dir = opendir(temp_folder());
+    assert_non_null(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));)
+        count += entry->d_name[0] != '.';
+    closedir(dir);
+    return count;
 }
 
 static void write_plan(const struct plan *plan, const struct plan_json_extra *extra,
@@ -95,16 +59,6 @@ static struct plan *read_plan(const char *name)
     if (plan_read_json(path_of(name), &plan, &err) != ERR_OK)
         fail_msg("%s", err.text);
     return plan;
-}
-
-static void assert_same_files(void)
-{
-    size_t length_a, length_b;
-    char *a = text_of("a.json", &length_a), *b = text_of("b.json", &length_b);
-    assert_int_equal(length_a, length_b);
-    assert_memory_equal(a, b, length_a);
-    free(a);
-    free(b);
 }
 
 static void assert_same_memory(const struct plan *a, const struct plan *b)
@@ -427,7 +381,7 @@ static void nothing_is_left_where_nothing_can_be_written(void **state)
     unlink(path_of("a.json"));
     unlink(path_of("b.json"));
     expect_unwritable(path_of("no/folder.json"), "No such file or directory");
-    expect_unwritable(folder, "Is a directory");
+    expect_unwritable(temp_folder(), "Is a directory");
     assert_int_equal(count_files(), 0);
     assert_int_equal(access("/tmp/no", F_OK), -1);
 }

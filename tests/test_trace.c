@@ -2,6 +2,7 @@
  * be read. */
 #include "job/plan_trace.h"
 #include "small_jobs.h"
+#include "temp_folder.h"
 #include "traces/trace.h"
 
 #include <dirent.h>
@@ -21,52 +22,16 @@
 
 /* ---- files ---- */
 
-static char folder[64];
-
-static const char *path_of(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/test_trace.XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
+    return temp_folder_make("test_trace");
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    const char *const names[] = {"a.json", "b.json"};
-    for (int i = 0; i < 2; i++)
-        unlink(path_of(names[i]));
-    return rmdir(folder); /* fails, and says so, when anything else was left */
-}
-
-static char *text_of(const char *name, size_t *length)
-{
-    FILE *file = fopen(path_of(name), "r");
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    *length = (size_t)ftell(file);
-    rewind(file);
-    char *text = malloc(*length + 1);
-    assert_non_null(text);
-    assert_int_equal(fread(text, 1, *length, file), *length);
-    text[*length] = '\0';
-    fclose(file);
-    return text;
-}
-
-static void put_text(const char *name, const char *text, size_t length)
-{
-    FILE *file = fopen(path_of(name), "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, length, file), length);
-    assert_int_equal(fclose(file), 0);
+    return temp_folder_remove();
 }
 
 static void write_trace(const struct trace *trace, const char *name)
@@ -89,16 +54,6 @@ static struct trace *read_text(const char *text)
 {
     put_text("a.json", text, strlen(text));
     return read_trace("a.json");
-}
-
-static void assert_same_files(void)
-{
-    size_t length_a, length_b;
-    char *a = text_of("a.json", &length_a), *b = text_of("b.json", &length_b);
-    assert_int_equal(length_a, length_b);
-    assert_memory_equal(a, b, length_a);
-    free(a);
-    free(b);
 }
 
 /* ---- traces ---- */
@@ -289,7 +244,7 @@ static void nothing_is_left_where_nothing_can_be_written(void **state)
     assert_int_equal(trace_write(trace, path_of("no/trace.json"), &err), ERR_IO);
     assert_non_null(strstr(err.text, "no/trace.json"));
     err = (struct err){0};
-    assert_int_equal(trace_write(trace, folder, &err), ERR_IO);
+    assert_int_equal(trace_write(trace, temp_folder(), &err), ERR_IO);
     if (stat("/dev/full", &st) == 0) {
         err = (struct err){0};
         assert_int_equal(trace_write(trace, "/dev/full", &err), ERR_IO);
@@ -492,7 +447,7 @@ static void a_missing_file_is_an_error(void **state)
     assert_int_equal(trace_read(path_of("none.json"), &trace, &err), ERR_IO);
     assert_non_null(strstr(err.text, "No such file"));
     err = (struct err){0};
-    assert_int_equal(trace_read(folder, &trace, &err), ERR_IO);
+    assert_int_equal(trace_read(temp_folder(), &trace, &err), ERR_IO);
     assert_non_null(strstr(err.text, "Is a directory"));
 }
 
