@@ -3,6 +3,7 @@
  * The vectors are small enough to add up by hand; the first is a published PyTorch snapshot. For
  * programs too long for that see test_allocator_model.c. */
 #include "memory/allocator.h"
+#include "small_device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,35 +83,6 @@ static void expect_blocks(const struct allocator *allocator, const char *expecte
     struct span_text out = {{0}, 0, 0};
     allocator_visit(allocator, write_span, &out);
     assert_string_equal(out.text, expected);
-}
-
-/* A device with little memory that hands out addresses in no useful order. */
-struct device {
-    uint64_t budget, used, calls;
-};
-
-static uint64_t device_new(void *context, uint64_t bytes)
-{
-    struct device *device = context;
-    if (device->used + bytes > device->budget)
-        return 0;
-    device->used += bytes;
-    return ((device->calls++ * 40503 & 0xffff) + 1) << 32;
-}
-
-static void device_drop(void *context, uint64_t address, uint64_t bytes)
-{
-    struct device *device = context;
-    assert_true(address != 0 && device->used >= bytes);
-    device->used -= bytes;
-}
-
-static struct allocator *new_on_device(struct allocator_settings settings, struct device *device)
-{
-    settings.segment_new = device_new;
-    settings.segment_drop = device_drop;
-    settings.context = device;
-    return allocator_new(&settings);
 }
 
 /* ---- vectors ---- */

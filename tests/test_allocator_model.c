@@ -3,6 +3,7 @@
  * The model (ref_*) knows nothing of free sets, keys or slabs: it keeps all blocks in one unsorted
  * array and scans it for everything. */
 #include "memory/allocator.h"
+#include "small_device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,35 +17,6 @@
 
 #define KIB ((uint64_t)1024)
 #define MIB ((uint64_t)1048576)
-
-/* A device with little memory that hands out addresses in no useful order. */
-struct device {
-    uint64_t budget, used, calls;
-};
-
-static uint64_t device_new(void *context, uint64_t bytes)
-{
-    struct device *device = context;
-    if (device->used + bytes > device->budget)
-        return 0;
-    device->used += bytes;
-    return ((device->calls++ * 40503 & 0xffff) + 1) << 32;
-}
-
-static void device_drop(void *context, uint64_t address, uint64_t bytes)
-{
-    struct device *device = context;
-    assert_true(address != 0 && device->used >= bytes);
-    device->used -= bytes;
-}
-
-static struct allocator *new_on_device(struct allocator_settings settings, struct device *device)
-{
-    settings.segment_new = device_new;
-    settings.segment_drop = device_drop;
-    settings.context = device;
-    return allocator_new(&settings);
-}
 
 /* ---- a naive model of the same rules ---- */
 
