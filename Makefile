@@ -41,13 +41,14 @@ RUN_SOURCES := $(filter-out runtime/main.c,$(wildcard runtime/*.c runtime/*/*.c)
 TEST_SOURCES := $(wildcard tests/test_*.c)
 TEST_SHARED := $(filter-out $(TEST_SOURCES) $(wildcard tests/bench.c tests/validate.c tests/fuzz_*.c),$(wildcard tests/*.c))
 SCRIPTS := $(wildcard reports/*.gp)
+PROFILES := $(wildcard planner/cost/profiles/*.json planner/cost/nodes/*.json)
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
 RUN_OBJECTS := $(RUN_SOURCES:%.c=$(BUILD)/%.o)
 TEST_OBJECTS := $(TEST_SHARED:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
-GENERATED := $(SCRIPTS:reports/%.gp=$(BUILD)/generated/%_gp.h)
+GENERATED := $(SCRIPTS:reports/%.gp=$(BUILD)/generated/%_gp.h) $(BUILD)/generated/profiles_json.h
 
 all: $(BUILD)/shardplan $(BUILD)/shardrun
 
@@ -91,6 +92,11 @@ $(BUILD)/generated/%_gp.h: reports/%.gp
 	@mkdir -p $(@D)
 	@{ echo "static const char $*_gp[] ="; \
 	   sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/    "/' -e 's/$$/\\n"/' $<; echo "    ;"; } > $@
+
+# So do the hardware profiles and node types.
+$(BUILD)/generated/profiles_json.h: $(PROFILES) tools/embed
+	@mkdir -p $(@D)
+	@tools/embed gpu planner/cost/profiles node planner/cost/nodes > $@
 
 tests: $(TESTS)
 

@@ -52,7 +52,7 @@ static void bench_405b(void)
     struct placement placement = {.gpus_per_node = 8};
     double seconds[RUNS];
     struct err err = {0};
-    gpu_find("h100-sxm", &placement.gpu, &err);
+    profile_find("h100-sxm", &placement.profile, &err);
     const struct memory_options options = placement_memory(&placement);
     for (int i = 0; i < RUNS; i++) {
         struct plan *plan;

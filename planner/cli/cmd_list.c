@@ -1,6 +1,6 @@
 /* cmd_list.c - shardplan models and shardplan gpus: what is built in. */
 #include "cli/commands.h"
-#include "cost/gpu.h"
+#include "cost/profile.h"
 #include "model/model.h"
 
 #include <inttypes.h>
@@ -58,28 +58,64 @@ int command_models(int argc, char **argv)
     return EXIT_DONE;
 }
 
+static json_t *profile_json(const struct profile *profile)
+{
+    json_t *object =
+        json_pack("{s:s, s:s}", "name", profile->name, "title", profile->title);
+    for (int key = 0; key < PROFILE_KEYS; key++) {
+        const struct quantity *q = &profile->of[key];
+        json_object_set_new(object, profile_key_name((enum profile_key)key),
+                            json_pack("{s:f, s:f, s:s}", "value", q->value, "spread", q->spread,
+                                      "source", q->source));
+    }
+    return object;
+}
+
+static void print_profile(const struct profile *p)
+{
+    printf("%-16s %-30s %8.2f %8.0f %7.2f %7.0f %5.0f x %-5.0f\n", p->name, p->title,
+           profile_value(p, PROFILE_CAPACITY) / 1073741824.0, profile_value(p, PROFILE_BF16) / 1e12,
+           profile_value(p, PROFILE_MEMORY) / 1e12, profile_value(p, PROFILE_LINK) / 1e9,
+           profile_value(p, PROFILE_NICS), profile_value(p, PROFILE_NIC) * 8e-9);
+}
+
+static int list_gpus(json_t *array)
+{
+    uint32_t count;
+    const char *const *names = profile_gpus(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct profile profile;
+        struct err err = {0};
+        if (profile_find(names[i], &profile, &err) != ERR_OK)
+            return report_error(&err);
+        if (array)
+            json_array_append_new(array, profile_json(&profile));
+        else
+            print_profile(&profile);
+        profile_free(&profile);
+    }
+    return EXIT_DONE;
+}
+
 int command_gpus(int argc, char **argv)
 {
     const int mode = wants_json(argc, argv);
     if (mode < 0)
         return mode == -2 ? EXIT_DONE : EXIT_BAD_INPUT;
-    uint32_t count;
-    const struct gpu *gpus = gpu_list(&count);
     if (mode == 1) {
         json_t *array = json_array();
-        for (uint32_t i = 0; i < count; i++)
-            json_array_append_new(
-                array,
-                json_pack("{s:s, s:s, s:I, s:s, s:I, s:I}", "name", gpus[i].name, "title",
-                          gpus[i].title, "capacity_bytes", (json_int_t)gpus[i].capacity_bytes,
-                          "capacity_source", gpus[i].capacity_source, "context_bytes",
-                          (json_int_t)gpus[i].context_bytes, "cublas_workspace_bytes",
-                          (json_int_t)gpus[i].cublas_workspace_bytes));
-        return print_json(array);
+        const int status = list_gpus(array);
+        const int printed = print_json(array);
+        return status == EXIT_DONE ? printed : status;
     }
-    printf("%-16s %-28s %9s  %s\n", "name", "", "GiB", "source of the capacity");
+    printf("%-16s %-30s %8s %8s %7s %7s %12s\n", "name", "", "GiB", "bf16 TF", "TB/s",
+           "GB/s", "NICs x Gb/s");
+    const int status = list_gpus(NULL);
+    uint32_t count;
+    const char *const *nodes = profile_nodes(&count);
+    printf("\nnode types (--node):");
     for (uint32_t i = 0; i < count; i++)
-        printf("%-16s %-28s %9.2f  %s\n", gpus[i].name, gpus[i].title,
-               (double)gpus[i].capacity_bytes / 1073741824.0, gpus[i].capacity_source);
-    return EXIT_DONE;
+        printf("%s %s", i ? "," : "", nodes[i]);
+    printf("\nevery number with its source: shardplan gpus --json\n");
+    return status;
 }

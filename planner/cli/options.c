@@ -53,7 +53,10 @@ static const struct option_row rows[] = {
          "When gradients are reduced"),
     WORD("gpu", "NAME", gpu, "h100-sxm", GROUP_CLUSTER, "A GPU of `shardplan gpus`"),
     NUM("gpus-per-node", gpus_per_node, "8", 1, 1024, GROUP_CLUSTER, "GPUs a node"),
-    WORD("profile", "FILE", profile, NULL, GROUP_CLUSTER, "A hardware profile instead of --gpu"),
+    WORD("node", "NAME", node, NULL, GROUP_CLUSTER,
+         "A node type of `shardplan gpus`: links and NICs (default: the GPU's usual one)"),
+    WORD("profile", "FILE", profile, NULL, GROUP_CLUSTER,
+         "A hardware profile, from `shardplan calibrate` or by hand, on top of --gpu and --node"),
     PICK("expandable-segments", expandable, "off", "off,on", GROUP_CLUSTER,
          "PYTORCH_ALLOC_CONF=expandable_segments:True"),
     PICK("strategy", strategy, "fsdp2", "fsdp2,fsdp1,ddp,zero1,zero2,zero3", GROUP_STRATEGY,
@@ -332,8 +335,15 @@ static enum err_code resolve_placement(const struct settings *s, struct placemen
         .gpus_per_node = s->gpus_per_node,
         .expandable_segments = s->expandable != 0,
     };
-    TRY(gpu_find(s->gpu, &placement->gpu, err));
-    return s->profile ? gpu_read(s->profile, &placement->gpu, err) : ERR_OK;
+    TRY(profile_find(s->gpu, &placement->profile, err));
+    enum err_code rc = ERR_OK;
+    if (s->node)
+        rc = profile_set_node(s->node, &placement->profile, err);
+    if (rc == ERR_OK && s->profile)
+        rc = profile_read(s->profile, &placement->profile, err);
+    if (rc != ERR_OK)
+        profile_free(&placement->profile);
+    return rc;
 }
 
 static enum err_code resolve_strategy(const struct settings *s, struct strategy *t, struct err *err)

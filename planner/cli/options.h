@@ -12,7 +12,7 @@ struct settings { /* as given; numbers 0 and texts NULL where a default depends 
     const char *model;
     uint32_t code;
     uint32_t gpus, rank, seq, micro_batch, accumulate, accumulate_sync;
-    const char *gpu, *profile;
+    const char *gpu, *node, *profile;
     uint32_t gpus_per_node, expandable;
     uint32_t strategy, replicate;
     const char *units, *reshard;
@@ -33,7 +33,8 @@ enum command_mask { FOR_FIT = 1, FOR_PLAN = 2, FOR_JOB = 3 };
 void options_parse(enum command_mask command, int argc, char **argv, struct settings *out);
 
 /* Settings -> job and placement: looks the model and the GPU up, fills in defaults that depend on
- * them (and writes them back to `settings`), checks what goes together. */
+ * them (and writes them back to `settings`), checks what goes together. On ERR_OK the caller owns
+ * placement->profile: profile_free. */
 enum err_code options_resolve(struct settings *settings, struct job *job,
                               struct placement *placement, struct err *err);
 

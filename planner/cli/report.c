@@ -173,7 +173,7 @@ static void write_script(const struct report *r, const struct curve *curve, FILE
     const struct prediction *p = r->prediction;
     const double unit = 1073741824.0;
     double top = (double)p->memory.reserved_bytes / unit;
-    const double capacity = (double)r->placement->gpu.capacity_bytes / unit;
+    const double capacity = profile_value(&r->placement->profile, PROFILE_CAPACITY) / unit;
     if (capacity < 1.6 * top && capacity > top)
         top = capacity;
     top *= 1.08;

@@ -111,10 +111,11 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "fits_after_releasing_cached_segments",
                         json_boolean(p->after_release));
-    json_object_set_new(root, "capacity_bytes", bytes_json(placement->gpu.capacity_bytes));
+    json_object_set_new(root, "capacity_bytes", bytes_json(profile_bytes(&placement->profile, PROFILE_CAPACITY)));
     json_object_set_new(
         root, "headroom_bytes",
-        json_integer((json_int_t)placement->gpu.capacity_bytes - (json_int_t)p->device_bytes));
+        json_integer((json_int_t)profile_bytes(&placement->profile, PROFILE_CAPACITY) -
+                     (json_int_t)p->device_bytes));
     json_object_set_new(root, "peak", peak_json(p));
     json_object_set_new(root, "categories", categories_json(p));
     json_object_set_new(root, "live", marks_json(m));
@@ -126,7 +127,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "outside_allocator",
                         json_pack("{s:I, s:I, s:s}", "context_bytes", (json_int_t)p->context_bytes,
                                   "nccl_bytes", (json_int_t)p->nccl_bytes, "nccl_source",
-                                  placement->gpu.nccl_source));
+                                  placement->profile.of[PROFILE_NCCL_INIT].source));
     json_object_set_new(root, "host_bytes", bytes_json(m->host_bytes));
     if (!p->fits)
         json_object_set_new(root, "remedies", remedies_json(remedies, remedy_count));
@@ -159,7 +160,7 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     const struct strategy *t = &job->strategy;
     fprintf(file, "%s%s%s, %s parameters, as %s writes it\n", s->bold, settings->model, s->off,
             style_grouped(p->parameters, number), code_name(job->model.code));
-    fprintf(file, "fsdp2 on %u x %s", t->world, placement->gpu.title);
+    fprintf(file, "fsdp2 on %u x %s", t->world, placement->profile.title);
     if (t->replicate > 1)
         fprintf(file, " (HSDP %u x %u)", t->replicate, t->world / t->replicate);
     fprintf(file, ", rank %u\n", t->rank);
@@ -202,7 +203,7 @@ static void print_categories(FILE *file, const struct style *s, const struct pre
 static void print_verdict(FILE *file, const struct style *s, const struct placement *placement,
                           const struct prediction *p)
 {
-    const double capacity = gib(placement->gpu.capacity_bytes);
+    const double capacity = gib(profile_bytes(&placement->profile, PROFILE_CAPACITY));
     const double device = gib(p->device_bytes);
     if (p->fits)
         fprintf(file, "  %sfits%s: %.2f of %.2f GiB, %.2f free%s\n", s->good, s->off, device,

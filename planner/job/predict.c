@@ -4,10 +4,10 @@
 struct memory_options placement_memory(const struct placement *placement)
 {
     /* The autograd thread has a cuBLAS handle of its own, and workspaces belong to handles. */
-    const uint64_t workspace = placement->gpu.cublas_workspace_bytes;
+    const uint64_t workspace = profile_bytes(&placement->profile, PROFILE_CUBLAS_WORKSPACE);
     return (struct memory_options){
         .allocator = {.expandable_segments = placement->expandable_segments,
-                      .device_bytes = placement->gpu.capacity_bytes},
+                      .device_bytes = profile_bytes(&placement->profile, PROFILE_CAPACITY)},
         .workspace_bytes = {workspace, workspace},
     };
 }
@@ -18,8 +18,8 @@ static uint64_t communicators_bytes(const struct plan *plan, const struct placem
     for (uint32_t i = 0; i < plan->group_count; i++) {
         const struct plan_group *group = &plan->groups[i];
         const uint64_t span = (uint64_t)group->ranks * group->stride;
-        bytes +=
-            gpu_communicator_bytes(&placement->gpu, group->ranks, span > placement->gpus_per_node);
+        bytes += profile_communicator_bytes(&placement->profile, group->ranks,
+                                            span > placement->gpus_per_node);
     }
     return bytes;
 }
@@ -35,18 +35,18 @@ enum err_code predict(const struct job *job, const struct placement *placement,
         prediction_free(out);
         return rc;
     }
-    const struct gpu *gpu = &placement->gpu;
-    out->context_bytes = gpu->context_bytes;
+    const uint64_t capacity = profile_bytes(&placement->profile, PROFILE_CAPACITY);
+    out->context_bytes = profile_bytes(&placement->profile, PROFILE_CONTEXT);
     out->nccl_bytes = communicators_bytes(out->plan, placement);
     out->outside_bytes = out->context_bytes + out->nccl_bytes;
     out->workspace_bytes = options.workspace_bytes[0] + options.workspace_bytes[1];
     out->device_bytes = out->memory.reserved_bytes + out->outside_bytes;
-    out->fits = out->device_bytes <= gpu->capacity_bytes;
-    if (out->fits || out->outside_bytes >= gpu->capacity_bytes)
+    out->fits = out->device_bytes <= capacity;
+    if (out->fits || out->outside_bytes >= capacity)
         return ERR_OK;
 
     struct memory capped;
-    options.allocator.capacity_bytes = gpu->capacity_bytes - out->outside_bytes;
+    options.allocator.capacity_bytes = capacity - out->outside_bytes;
     TRY(memory_replay(out->plan, &options, NULL, NULL, &capped, err));
     if (capped.out_of_memory) {
         out->memory.out_of_memory = true;

@@ -2,12 +2,12 @@
 #ifndef SHARDPLAN_PREDICT_H
 #define SHARDPLAN_PREDICT_H
 
-#include "cost/gpu.h"
+#include "cost/profile.h"
 #include "job/job.h"
 #include "memory/replay.h"
 
 struct placement { /* what the job runs on */
-    struct gpu gpu;
+    struct profile profile; /* owned: profile_free */
     uint32_t gpus_per_node;
     bool expandable_segments;
 };
