@@ -60,8 +60,7 @@ int command_models(int argc, char **argv)
 
 static json_t *profile_json(const struct profile *profile)
 {
-    json_t *object =
-        json_pack("{s:s, s:s}", "name", profile->name, "title", profile->title);
+    json_t *object = json_pack("{s:s, s:s}", "name", profile->name, "title", profile->title);
     for (int key = 0; key < PROFILE_KEYS; key++) {
         const struct quantity *q = &profile->of[key];
         json_object_set_new(object, profile_key_name((enum profile_key)key),
@@ -108,8 +107,8 @@ int command_gpus(int argc, char **argv)
         const int printed = print_json(array);
         return status == EXIT_DONE ? printed : status;
     }
-    printf("%-16s %-30s %8s %8s %7s %7s %12s\n", "name", "", "GiB", "bf16 TF", "TB/s",
-           "GB/s", "NICs x Gb/s");
+    printf("%-16s %-30s %8s %8s %7s %7s %12s\n", "name", "", "GiB", "bf16 TF", "TB/s", "GB/s",
+           "NICs x Gb/s");
     const int status = list_gpus(NULL);
     uint32_t count;
     const char *const *nodes = profile_nodes(&count);

@@ -111,7 +111,8 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "fits_after_releasing_cached_segments",
                         json_boolean(p->after_release));
-    json_object_set_new(root, "capacity_bytes", bytes_json(profile_bytes(&placement->profile, PROFILE_CAPACITY)));
+    json_object_set_new(root, "capacity_bytes",
+                        bytes_json(profile_bytes(&placement->profile, PROFILE_CAPACITY)));
     json_object_set_new(
         root, "headroom_bytes",
         json_integer((json_int_t)profile_bytes(&placement->profile, PROFILE_CAPACITY) -

@@ -294,9 +294,8 @@ static enum err_code apply(const char *where, json_t *root, struct profile *prof
     json_t *value;
     json_object_foreach(root, member, value)
     {
-        const enum err_code rc = strcmp(member, "gpu") == 0
-                                     ? ERR_OK
-                                     : read_member(where, member, value, &made, err);
+        const enum err_code rc =
+            strcmp(member, "gpu") == 0 ? ERR_OK : read_member(where, member, value, &made, err);
         if (rc != ERR_OK) {
             profile_free(&made);
             return rc;

@@ -6,7 +6,7 @@
 #include "job/job.h"
 #include "memory/replay.h"
 
-struct placement { /* what the job runs on */
+struct placement {          /* what the job runs on */
     struct profile profile; /* owned: profile_free */
     uint32_t gpus_per_node;
     bool expandable_segments;

@@ -1,0 +1,79 @@
+/* cost.h - how long each kernel of a plan takes alone, and how much of the machine it takes.
+ *
+ *     plan.kernels + profile --> struct costs: one struct cost a kernel, host seconds beside it
+ *
+ * A kernel's own time is launch + the larger of its arithmetic and its traffic; a collective's is
+ * NCCL's (collective.h). What runs beside what, and how they slow each other, is the simulator's
+ * business (simulate/): for that each kernel says which share of each resource it would use if it
+ * ran alone. Sources of the rules are beside them in kernel_cost.c, of the numbers in the profile.
+ */
+#ifndef SHARDPLAN_COST_H
+#define SHARDPLAN_COST_H
+
+#include "cost/profile.h"
+#include "plan/plan.h"
+
+#define RESOURCE_MAP(X)                                                                            \
+    X(COMPUTE, "compute") /* multiprocessors */                                                    \
+    X(MEMORY, "memory")   /* bandwidth of device memory */                                         \
+    X(LINK, "link")       /* to the other GPUs of the node */                                      \
+    X(NIC, "nic")         /* to other nodes */                                                     \
+    X(PCIE, "pcie")       /* to host memory */
+
+enum resource {
+#define X(name, text) RESOURCE_##name,
+    RESOURCE_MAP(X)
+#undef X
+        RESOURCE_COUNT
+};
+
+/* What kind of error a predicted time has: kernels of a class are off together. */
+#define COST_CLASS_MAP(X)                                                                          \
+    X(GEMM, "gemm")                                                                                \
+    X(ATTENTION, "attention")                                                                      \
+    X(MEMORY, "memory")                                                                            \
+    X(COLLECTIVE, "collective")                                                                    \
+    X(COPY, "copy")                                                                                \
+    X(HOST, "host")
+
+enum cost_class {
+#define X(name, text) COST_##name,
+    COST_CLASS_MAP(X)
+#undef X
+        COST_CLASSES
+};
+
+struct cost {
+    float use[RESOURCE_COUNT]; /* 0 ... 1 of each, while it runs alone */
+    double device_s;           /* alone, launch gap included */
+    double host_s;             /* until the host has issued it */
+    enum cost_class class;
+};
+
+struct costs {
+    struct cost *kernels;        /* (plan.kernel_count) */
+    double event_s;              /* host: one event recorded or waited for */
+    double spread[COST_CLASSES]; /* relative standard deviation of a class's times */
+    double model_flops;          /* of a step: forward and backward of the model once */
+    double hardware_flops;       /* the same with what is computed again */
+    double peak_flops;           /* of the plan's matmuls, by their dtype */
+};
+
+/* Costs of every kernel of a plan. `gpus_per_node` places the ranks: neighbours share a node.
+ * The caller owns *out: costs_free. ERR_INVALID: a group does not fill its nodes evenly. */
+enum err_code costs_of_plan(const struct plan *plan, const struct profile *profile,
+                            uint32_t gpus_per_node, struct costs *out, struct err *err);
+void costs_free(struct costs *costs);
+
+/* One kernel on the device, collectives aside: launch + work, in seconds, and what it uses. */
+void kernel_cost(const struct plan *plan, const struct kernel *kernel, enum plan_op op,
+                 const struct profile *profile, struct cost *out);
+
+/* Seconds of `batch` matrix products (m, k) x (k, n) at `peak` FLOP/s, without launch. */
+double gemm_seconds(const struct profile *profile, double peak, double m, double n, double k,
+                    double batch);
+
+const char *resource_name(enum resource resource);
+const char *cost_class_name(enum cost_class class);
+
+#endif

@@ -1,0 +1,365 @@
+/* simulate.c - see simulate.h.
+ *
+ * Discrete events, advanced from one start or end of a kernel to the next:
+ *
+ *     while there is something left:
+ *         let the host issue as far as it can        (all of it, unless it waits for the device)
+ *         start what can start, pass records and waits
+ *         share out the resources among what runs
+ *         go to the next end, or to the next issue that a stream is waiting for
+ *
+ * Between two such moments every rate is constant. */
+#include "simulate/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEVER UINT32_MAX
+
+enum item_kind { ITEM_RUN, ITEM_RECORD, ITEM_WAIT };
+
+struct item {
+    uint32_t id;     /* instruction */
+    uint32_t kernel; /* ITEM_RUN */
+    uint32_t after;  /* item that must have ended: what a wait waits for, or a collective's
+                        predecessor on its communicator; NEVER: none */
+    uint8_t kind, stream;
+    bool collective;
+};
+
+struct simulation {
+    struct item *items;
+    uint32_t *queue;                  /* item indices, stream after stream */
+    uint32_t first[STREAM_COUNT + 1]; /* of each stream in the queue */
+    uint32_t count;
+    bool host_waits; /* the host blocks for the device somewhere */
+};
+
+/* ---- from a plan ---- */
+
+static bool is_item(const struct plan_instruction *instruction)
+{
+    return !(instruction->flags & PLAN_FIRST_STEP) && instruction->op != PLAN_ALLOC &&
+           instruction->op != PLAN_FREE && instruction->op != PLAN_MARK;
+}
+
+static void add_items(const struct plan *plan, struct simulation *s)
+{
+    uint32_t *recorded = xmalloc((plan->event_count + 1) * sizeof *recorded);
+    uint32_t last_of_group[sizeof plan->groups / sizeof plan->groups[0]];
+    memset(last_of_group, 0xff, sizeof last_of_group);
+    memset(recorded, 0xff, (plan->event_count + 1) * sizeof *recorded);
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (!is_item(in))
+            continue;
+        struct item item = {.id = i, .stream = in->stream, .after = NEVER};
+        if (in->op == PLAN_RECORD) {
+            item.kind = ITEM_RECORD;
+            recorded[in->arg] = s->count;
+        } else if (in->op == PLAN_WAIT) {
+            item.kind = ITEM_WAIT;
+            item.after = recorded[in->arg];
+            s->host_waits |= in->stream == STREAM_HOST;
+        } else {
+            item.kind = ITEM_RUN;
+            item.kernel = in->arg;
+            item.collective = plan_op_is_collective((enum plan_op)in->op);
+            if (item.collective) {
+                item.after = last_of_group[in->group];
+                last_of_group[in->group] = s->count;
+            }
+        }
+        s->items[s->count++] = item;
+    }
+    free(recorded);
+}
+
+struct simulation *simulation_new(const struct plan *plan)
+{
+    struct simulation *s = xmalloc(sizeof *s);
+    *s = (struct simulation){.items = xmalloc(plan->instruction_count * sizeof *s->items + 1)};
+    add_items(plan, s);
+    s->queue = xmalloc(s->count * sizeof *s->queue + 1);
+    uint32_t at = 0;
+    for (int stream = 0; stream < STREAM_COUNT; stream++) {
+        s->first[stream] = at;
+        for (uint32_t i = 0; i < s->count; i++)
+            if (s->items[i].stream == stream)
+                s->queue[at++] = i;
+    }
+    s->first[STREAM_COUNT] = at;
+    return s;
+}
+
+void simulation_free(struct simulation *s)
+{
+    if (!s)
+        return;
+    free(s->items);
+    free(s->queue);
+    free(s);
+}
+
+uint32_t simulation_items(const struct simulation *s)
+{
+    return s->count;
+}
+
+uint32_t simulation_instruction(const struct simulation *s, uint32_t item)
+{
+    return s->items[item].id;
+}
+
+struct timeline timeline_new(const struct simulation *s)
+{
+    double *room = xmalloc(3 * (size_t)s->count * sizeof *room + 1);
+    return (struct timeline){
+        .issue_s = room, .begin_s = room + s->count, .end_s = room + 2 * (size_t)s->count};
+}
+
+void timeline_free(struct timeline *timeline)
+{
+    free(timeline->issue_s);
+    *timeline = (struct timeline){0};
+}
+
+/* ---- one run ---- */
+
+struct lane {
+    uint32_t at, issued, end; /* places in the queue: next, first not issued yet, past the last */
+    uint32_t item;            /* that runs; NEVER: none */
+    double left_s, rate;      /* of it: seconds at full speed, speed */
+    double blocked_until;     /* INFINITY: until something else ends */
+};
+
+struct run {
+    const struct simulation *s;
+    const struct costs *costs;
+    const double *scale;
+    struct timeline *out;
+    struct lane lanes[STREAM_HOST];
+    double now;
+    double host_s;    /* the host's clock */
+    uint32_t host;    /* next item it issues */
+    uint32_t running; /* bits: lanes with a kernel */
+    bool changed;     /* ... since rates were last shared out */
+};
+
+static const struct cost *cost_of(const struct run *r, const struct item *item)
+{
+    return &r->costs->kernels[item->kernel];
+}
+
+/* Ended by now? An item that has not ended has an end of INFINITY. */
+static bool has_ended(const struct run *r, uint32_t item)
+{
+    return item == NEVER || r->out->end_s[item] <= r->now;
+}
+
+/* The host thread's own items: a kernel takes its time, a record notes it, a wait blocks. */
+static bool host_own(struct run *r, uint32_t i)
+{
+    const struct item *item = &r->s->items[i];
+    if (item->kind == ITEM_WAIT) {
+        if (item->after != NEVER && isinf(r->out->end_s[item->after]))
+            return false;
+        if (item->after != NEVER)
+            r->host_s = fmax(r->host_s, r->out->end_s[item->after]);
+    }
+    r->out->begin_s[i] = r->host_s;
+    if (item->kind == ITEM_RUN)
+        r->host_s += cost_of(r, item)->device_s * r->scale[COST_HOST];
+    r->out->issue_s[i] = r->out->end_s[i] = r->host_s;
+    return true;
+}
+
+/* Issues until the end, or until the host has to wait for the device. */
+static void host_issue(struct run *r)
+{
+    const double event_s = r->costs->event_s * r->scale[COST_HOST];
+    for (; r->host < r->s->count; r->host++) {
+        const struct item *item = &r->s->items[r->host];
+        if (item->stream == STREAM_HOST) {
+            if (!host_own(r, r->host))
+                return;
+            continue;
+        }
+        const double cost_s =
+            item->kind == ITEM_RUN ? cost_of(r, item)->host_s * r->scale[COST_HOST] : event_s;
+        r->host_s += cost_s;
+        r->out->host_s += cost_s;
+        r->out->issue_s[r->host] = r->host_s;
+        r->out->end_s[r->host] = INFINITY;
+        r->lanes[item->stream].issued++;
+    }
+}
+
+static void start(struct run *r, uint32_t stream, uint32_t i)
+{
+    struct lane *lane = &r->lanes[stream];
+    const struct cost *cost = cost_of(r, &r->s->items[i]);
+    lane->item = i;
+    lane->left_s = cost->device_s * r->scale[cost->class];
+    lane->rate = 1;
+    r->out->begin_s[i] = r->now;
+    r->running |= 1U << stream;
+    r->changed = true;
+}
+
+/* Passes records and waits, and starts the next kernel if it can. Returns whether anything passed
+ * that another lane may be waiting for. */
+static bool lane_advance(struct run *r, uint32_t stream)
+{
+    struct lane *lane = &r->lanes[stream];
+    bool passed = false;
+    lane->blocked_until = INFINITY;
+    while (lane->at < lane->issued) {
+        const uint32_t i = r->s->queue[lane->at];
+        const struct item *item = &r->s->items[i];
+        if (r->out->issue_s[i] > r->now) {
+            lane->blocked_until = r->out->issue_s[i];
+            return passed;
+        }
+        if (!has_ended(r, item->after))
+            return passed;
+        lane->at++;
+        if (item->kind == ITEM_RUN) {
+            start(r, stream, i);
+            return passed;
+        }
+        r->out->begin_s[i] = r->out->end_s[i] = r->now;
+        passed |= item->kind == ITEM_RECORD;
+    }
+    return passed;
+}
+
+static void start_all(struct run *r)
+{
+    bool again = true;
+    while (again) {
+        again = false;
+        for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
+            struct lane *lane = &r->lanes[stream];
+            if (lane->item == NEVER && lane->at < lane->issued)
+                again |= lane_advance(r, stream);
+        }
+    }
+}
+
+/* Each kernel's rate: its part of the resource that it gets the least of. */
+static void share_out(struct run *r)
+{
+    float total[RESOURCE_COUNT] = {0};
+    r->changed = false;
+    if ((r->running & (r->running - 1)) == 0) { /* one kernel, or none: it has everything */
+        if (r->running)
+            r->lanes[__builtin_ctz(r->running)].rate = 1;
+        return;
+    }
+    for (uint32_t bits = r->running; bits; bits &= bits - 1) {
+        const struct lane *lane = &r->lanes[__builtin_ctz(bits)];
+        const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
+        for (int k = 0; k < RESOURCE_COUNT; k++)
+            total[k] += cost->use[k];
+    }
+    for (uint32_t bits = r->running; bits; bits &= bits - 1) {
+        struct lane *lane = &r->lanes[__builtin_ctz(bits)];
+        const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
+        float most = 1;
+        for (int k = 0; k < RESOURCE_COUNT; k++)
+            if (cost->use[k] > 0 && total[k] > most)
+                most = total[k];
+        lane->rate = 1 / (double)most;
+    }
+}
+
+static enum spent spent_on(const struct run *r, bool talks)
+{
+    const struct lane *compute = &r->lanes[STREAM_COMPUTE];
+    if (compute->item != NEVER && !r->s->items[compute->item].collective)
+        return cost_of(r, &r->s->items[compute->item])->use[RESOURCE_COMPUTE] >= 1 ? SPENT_COMPUTE
+                                                                                   : SPENT_MEMORY;
+    return talks ? SPENT_NETWORK : r->running ? SPENT_COPY : SPENT_HOST;
+}
+
+static void go_to(struct run *r, double next)
+{
+    const double step = next - r->now;
+    bool talks = false;
+    for (uint32_t bits = r->running; bits; bits &= bits - 1)
+        talks |= r->s->items[r->lanes[__builtin_ctz(bits)].item].collective;
+    const enum spent spent = spent_on(r, talks);
+    r->out->spent_s[spent] += step;
+    if (spent == SPENT_COMPUTE || spent == SPENT_MEMORY)
+        r->out->compute_s += step;
+    if (talks)
+        r->out->communication_s += step;
+    for (uint32_t bits = r->running; bits; bits &= bits - 1) {
+        struct lane *lane = &r->lanes[__builtin_ctz(bits)];
+        lane->left_s -= step * lane->rate;
+        if (lane->left_s > 1e-12 && lane->left_s > 1e-12 * next)
+            continue;
+        r->out->end_s[lane->item] = next;
+        lane->item = NEVER;
+        r->running &= ~(1U << (lane - r->lanes));
+        r->changed = true;
+    }
+    r->now = next;
+}
+
+/* When the next kernel ends or the next issue arrives that a lane waits for; INFINITY: never. */
+static double next_moment(const struct run *r)
+{
+    double next = INFINITY;
+    for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
+        const struct lane *lane = &r->lanes[stream];
+        const double moment =
+            lane->item == NEVER ? lane->blocked_until : r->now + lane->left_s / lane->rate;
+        next = moment < next ? moment : next;
+    }
+    return next;
+}
+
+void simulate(const struct simulation *s, const struct costs *costs, const double *scale,
+              struct timeline *out)
+{
+    static const double ones[COST_CLASSES] = {1, 1, 1, 1, 1, 1};
+    struct run r = {.s = s, .costs = costs, .scale = scale ? scale : ones, .out = out};
+    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
+        r.lanes[stream] = (struct lane){.at = s->first[stream],
+                                        .issued = s->first[stream],
+                                        .end = s->first[stream + 1],
+                                        .item = NEVER,
+                                        .blocked_until = INFINITY};
+    out->compute_s = out->communication_s = out->exposed_s = out->host_s = 0;
+    memset(out->spent_s, 0, sizeof out->spent_s);
+    for (;;) {
+        if (r.host < s->count)
+            host_issue(&r);
+        start_all(&r);
+        if (r.changed)
+            share_out(&r);
+        const double next = next_moment(&r);
+        if (isinf(next))
+            break; /* a verified plan has nothing left then */
+        go_to(&r, next);
+    }
+    if (r.host_s > r.now) { /* the last thing was the host's */
+        out->spent_s[SPENT_HOST] += r.host_s - r.now;
+        r.now = r.host_s;
+    }
+    out->step_s = r.now;
+    out->exposed_s = out->spent_s[SPENT_NETWORK];
+}
+
+const char *spent_name(enum spent spent)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        SPENT_MAP(X)
+#undef X
+    };
+    return names[spent];
+}

@@ -1,0 +1,66 @@
+/* simulate.h - a step as it will happen: which kernel runs when, on which stream.
+ *
+ *     host            |i|i|i| issue  |i|i|i|                 one thread, in program order
+ *     compute             |== mm ==|        |== mm ==|       each stream in its own order
+ *     all_gather          |=== all_gather ===|               one FIFO a communicator
+ *
+ * A kernel starts when the host has issued it, its stream is free, the events its stream waits for
+ * have happened, and (a collective) the one before it on its communicator has ended. From then on
+ * it proceeds at a rate: kernels that run at once share each resource, and where they ask for more
+ * than there is, each gets its part. The host blocks only where the program says so (waits on the
+ * host stream: CPU offload). All ranks are taken to be alike, and the step to begin with nothing
+ * queued, as after a loss that was read. Same input, same output, to the bit. */
+#ifndef SHARDPLAN_SIMULATE_H
+#define SHARDPLAN_SIMULATE_H
+
+#include "cost/cost.h"
+#include "plan/plan.h"
+
+/* What a moment of the step is spent on. */
+#define SPENT_MAP(X)                                                                               \
+    X(COMPUTE, "compute") /* the compute stream runs what arithmetic bounds */                     \
+    X(MEMORY, "memory")   /* ... or what memory bandwidth bounds */                                \
+    X(NETWORK, "network") /* it stands still while a collective runs */                            \
+    X(COPY, "copy")       /* ... while another stream copies */                                    \
+    X(HOST, "host")       /* ... until the host issues something */
+
+enum spent {
+#define X(name, text) SPENT_##name,
+    SPENT_MAP(X)
+#undef X
+        SPENT_COUNT
+};
+
+struct simulation; /* a plan, ready to be simulated: opaque */
+
+/* The plan is lent until simulation_free and passes plan_verify. */
+struct simulation *simulation_new(const struct plan *plan);
+void simulation_free(struct simulation *simulation); /* NULL is allowed */
+
+/* What was simulated: kernels, records and waits of a later step, in host order. */
+uint32_t simulation_items(const struct simulation *simulation);
+uint32_t simulation_instruction(const struct simulation *simulation, uint32_t item);
+
+struct timeline {                /* seconds from the start of the step */
+    double *issue_s;             /* (items) the host has issued it */
+    double *begin_s, *end_s;     /* (items) on its stream; of records and waits: when they pass */
+    double step_s;               /* until everything is done */
+    double compute_s;            /* the compute stream works, collectives on it aside */
+    double communication_s;      /* at least one collective runs */
+    double exposed_s;            /* one runs and the compute stream does not work */
+    double host_s;               /* the host thread issues */
+    double spent_s[SPENT_COUNT]; /* adds up to step_s */
+};
+
+/* Room for the items of a simulation; timeline_free. */
+struct timeline timeline_new(const struct simulation *simulation);
+void timeline_free(struct timeline *timeline);
+
+/* Simulates one step. `scale` multiplies the times of each class (COST_CLASSES of them); NULL: 1.
+ * *out is reused from call to call. */
+void simulate(const struct simulation *simulation, const struct costs *costs, const double *scale,
+              struct timeline *out);
+
+const char *spent_name(enum spent spent);
+
+#endif
