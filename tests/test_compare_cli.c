@@ -71,7 +71,6 @@ static int make_folder(void **state)
     fault.corrupt = 40;
     write_recording(plan, &fault, "wrong.json");
     fault = no_fault;
-    fault.clock = "instruction order";
     fault.process = "rank 0 (predicted)";
     write_recording(plan, &fault, "predicted.json");
     uint32_t kernels = 0; /* a microsecond each */

@@ -1,6 +1,7 @@
 /* test_trace.c - traces have what viewers need, come back as they were, and every Chrome trace can
  * be read. */
 #include "job/plan_trace.h"
+#include "job/step_time.h"
 #include "small_jobs.h"
 #include "temp_folder.h"
 #include "traces/trace.h"
@@ -87,7 +88,7 @@ static struct trace *two_lanes(void)
     const uint32_t track = trace_add_track(trace, process, "memory", 2, series);
     trace_add_counter(trace, track, 0.0, (const double[]){0, 1e12});
     trace_add_counter(trace, track, 0.123456789, (const double[]){-1.5, 1e300});
-    trace_set_info(trace, "clock", "instruction order");
+    trace_set_info(trace, "clock", "seconds");
     trace_set_info(trace, "clock", "seconds");
     return trace;
 }
@@ -486,7 +487,27 @@ static void damaged_files_are_refused_or_harmless(void **state)
 
 static const struct memory_options OPTIONS = {.workspace_bytes = {1 << 20, 1 << 20}};
 
-static void work_is_on_the_lane_of_its_stream_at_its_place(void **state)
+struct simulated {
+    struct placement placement;
+    struct step_time time;
+};
+
+static struct simulated simulate_small(const struct plan *plan, const struct job *job)
+{
+    struct err err = {0};
+    struct simulated s = {.placement = {.gpus_per_node = 8}};
+    assert_int_equal(profile_find("h100-sxm", &s.placement.profile, &err), ERR_OK);
+    assert_int_equal(step_time(plan, job, &s.placement, 0, &s.time, &err), ERR_OK);
+    return s;
+}
+
+static void simulated_free(struct simulated *s)
+{
+    step_time_free(&s->time);
+    profile_free(&s->placement.profile);
+}
+
+static void work_is_on_the_lane_of_its_stream_at_its_time(void **state)
 {
     (void)state;
     for (int kind = 0; kind < SMALL_JOBS; kind++) {
@@ -494,13 +515,19 @@ static void work_is_on_the_lane_of_its_stream_at_its_place(void **state)
         struct plan *plan = small_plan_of(&job);
         struct trace *trace = trace_new();
         struct err err = {0};
-        assert_int_equal(plan_trace_add(plan, &OPTIONS, trace, &err), ERR_OK);
-        uint32_t next = 0;
+        struct simulated s = simulate_small(plan, &job);
+        assert_int_equal(
+            plan_trace_add(plan, &OPTIONS, s.time.simulation, &s.time.timeline, trace, &err),
+            ERR_OK);
+        uint32_t next = 0, item = 0;
+        double issued_s = 0; /* of the event before it on the host's lane */
         for (uint32_t id = 0; id < plan->instruction_count; id++) {
             const struct plan_instruction *i = &plan->instructions[id];
             const bool is_mark = i->op == PLAN_MARK;
             if (!is_mark && !plan_op_is_kernel((enum plan_op)i->op))
                 continue;
+            while (simulation_instruction(s.time.simulation, item) < id && !is_mark)
+                item++;
             assert_true(next < trace->event_count);
             const struct trace_event *event = &trace->events[next++];
             assert_int_equal(event->id, id);
@@ -508,10 +535,22 @@ static void work_is_on_the_lane_of_its_stream_at_its_place(void **state)
             assert_string_equal(trace->lanes[event->lane].name,
                                 stream_name((enum stream_id)i->stream));
             assert_string_equal(event->category, plan_op_name((enum plan_op)i->op));
-            assert_true(event->begin_s == 1e-6 * id);
+            if (is_mark)
+                continue;
+            assert_true(event->begin_s == s.time.timeline.begin_s[item]);
+            assert_true(event->end_s == s.time.timeline.end_s[item]);
+            if (i->stream == STREAM_HOST)
+                continue;
+            const struct trace_event *issue = &trace->events[next++];
+            assert_string_equal(trace->lanes[issue->lane].name, "host issues");
+            assert_int_equal(issue->id, TRACE_NO_ID);
+            assert_true(issue->begin_s >= issued_s && issue->end_s >= issue->begin_s);
+            assert_true(event->begin_s >= issue->end_s);
+            issued_s = issue->end_s;
         }
         assert_int_equal(next, trace->event_count);
-        assert_string_equal(trace_get_info(trace, "clock"), "instruction order");
+        assert_string_equal(trace_get_info(trace, "clock"), "seconds");
+        simulated_free(&s);
         trace_free(trace);
         plan_free(plan);
     }
@@ -541,7 +580,11 @@ static void counters_have_the_peaks_of_the_replay(void **state)
         struct err err = {0};
         struct memory memory;
         double last;
-        assert_int_equal(plan_trace_add(plan, &OPTIONS, trace, &err), ERR_OK);
+        struct simulated s = simulate_small(plan, &job);
+        assert_int_equal(
+            plan_trace_add(plan, &OPTIONS, s.time.simulation, &s.time.timeline, trace, &err),
+            ERR_OK);
+        simulated_free(&s);
         assert_int_equal(memory_replay(plan, &OPTIONS, NULL, NULL, &memory, &err), ERR_OK);
         assert_true(highest(trace, "memory requested", &last) == (double)memory.requested.bytes);
         assert_true(last == (double)memory.live[PLAN_MARK_END]);
@@ -557,9 +600,14 @@ static void counters_have_the_peaks_of_the_replay(void **state)
 static void the_trace_of_a_plan_comes_back_from_its_file(void **state)
 {
     (void)state;
-    struct plan *plan = small_plan();
+    const struct job job = small_job_of_kind(0);
+    struct plan *plan = small_plan_of(&job);
     struct err err = {0};
-    assert_int_equal(plan_trace_write(plan, &OPTIONS, path_of("a.json"), &err), ERR_OK);
+    struct simulated s = simulate_small(plan, &job);
+    assert_int_equal(plan_trace_write(plan, &OPTIONS, s.time.simulation, &s.time.timeline,
+                                      path_of("a.json"), &err),
+                     ERR_OK);
+    simulated_free(&s);
     struct trace *again = read_trace("a.json");
     assert_string_equal(again->processes[0].name, "rank 0 (predicted)");
     write_trace(again, "b.json");
@@ -586,7 +634,7 @@ int main(void)
         cmocka_unit_test(nesting_without_end_is_refused),
         cmocka_unit_test(a_missing_file_is_an_error),
         cmocka_unit_test(damaged_files_are_refused_or_harmless),
-        cmocka_unit_test(work_is_on_the_lane_of_its_stream_at_its_place),
+        cmocka_unit_test(work_is_on_the_lane_of_its_stream_at_its_time),
         cmocka_unit_test(counters_have_the_peaks_of_the_replay),
         cmocka_unit_test(the_trace_of_a_plan_comes_back_from_its_file),
     };

@@ -7,8 +7,7 @@
  *       track "memory requested"          counter  ____----====---___
  *
  * Every event carries the id of its instruction in the plan: comparing is a join on that id. Times
- * are seconds from the start, kept to the nanosecond in the file. Where nothing is known of time
- * yet, the info "clock" says "instruction order" instead of "seconds".
+ * are seconds from the start, kept to the nanosecond in the file.
  *
  * This folder includes nothing of the others but base/. */
 #ifndef SHARDPLAN_TRACE_H

@@ -59,14 +59,18 @@ int command_fit(int argc, char **argv)
     struct prediction prediction;
     struct err err = {0};
     options_parse(FOR_FIT, argc, argv, &settings);
-    if (options_resolve(&settings, &job, &placement, &err) != ERR_OK ||
-        predict(&job, &placement, &prediction, &err) != ERR_OK)
+    if (options_resolve(&settings, &job, &placement, &err) != ERR_OK)
         return report_error(&err);
     int status;
+    if (predict(&job, &placement, &prediction, &err) != ERR_OK) {
+        profile_free(&placement.profile);
+        return report_error(&err);
+    }
     if (settings.events && write_events(prediction.plan, settings.events, &err) != ERR_OK)
         status = report_error(&err);
     else
         status = finish(&settings, &job, &placement, &prediction);
     prediction_free(&prediction);
+    profile_free(&placement.profile);
     return status;
 }

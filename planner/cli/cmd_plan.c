@@ -1,40 +1,67 @@
 /* cmd_plan.c - shardplan plan: the step, written to a folder. */
 #include "cli/commands.h"
 #include "cli/report.h"
+#include "cli/time_result.h"
 
-int command_plan(int argc, char **argv)
-{
+struct planned {
     struct settings settings;
     struct job job;
     struct placement placement;
     struct prediction prediction;
+    struct step_time time;
+};
+
+static void show(const struct planned *p, const char *note)
+{
+    struct remedy remedies[REMEDIES];
+    const uint32_t count = p->prediction.fits ? 0 : remedies_find(&p->job, &p->placement, remedies);
+    if (p->settings.json) {
+        json_t *memory =
+            result_json(&p->settings, &p->job, &p->placement, &p->prediction, remedies, count);
+        json_object_set_new(memory, "time", time_json(&p->time));
+        json_dumpf(memory, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(memory);
+    } else if (!p->settings.quiet) {
+        result_print(stdout, &p->settings, &p->job, &p->placement, &p->prediction, remedies, count);
+        time_print(stdout, &p->time);
+        printf("\n  %s/: plan.json, trace.json (Perfetto), snapshot.pickle (memory_viz), "
+               "%sreport.html\n",
+               p->settings.out_dir, note ? "" : "memory.svg, timeline.svg, ");
+    }
+    if (note)
+        fprintf(stderr, "shardplan: %s\n", note);
+}
+
+int command_plan(int argc, char **argv)
+{
+    struct planned p;
     struct err err = {0};
     const char *note = NULL;
-    options_parse(FOR_PLAN, argc, argv, &settings);
-    if (options_resolve(&settings, &job, &placement, &err) != ERR_OK ||
-        predict(&job, &placement, &prediction, &err) != ERR_OK)
+    options_parse(FOR_PLAN, argc, argv, &p.settings);
+    if (options_resolve(&p.settings, &p.job, &p.placement, &err) != ERR_OK)
         return report_error(&err);
-
-    int status = prediction.fits ? EXIT_DONE : EXIT_NO_FIT;
-    if (report_write(&settings, &job, &placement, &prediction, &note, &err) != ERR_OK) {
+    int status = EXIT_DONE;
+    if (predict(&p.job, &p.placement, &p.prediction, &err) != ERR_OK) {
+        status = report_error(&err);
+        goto free_profile;
+    }
+    if (step_time(p.prediction.plan, &p.job, &p.placement, STEP_TIME_DRAWS, &p.time, &err) !=
+        ERR_OK) {
+        status = report_error(&err);
+        goto free_prediction;
+    }
+    if (report_write(&p.settings, &p.job, &p.placement, &p.prediction, &p.time, &note, &err) !=
+        ERR_OK) {
         status = report_error(&err);
     } else {
-        struct remedy remedies[REMEDIES];
-        const uint32_t count = prediction.fits ? 0 : remedies_find(&job, &placement, remedies);
-        if (settings.json) {
-            json_t *result = result_json(&settings, &job, &placement, &prediction, remedies, count);
-            json_dumpf(result, stdout, JSON_INDENT(2));
-            putchar('\n');
-            json_decref(result);
-        } else if (!settings.quiet) {
-            result_print(stdout, &settings, &job, &placement, &prediction, remedies, count);
-            printf("\n  %s/: plan.json, trace.json (Perfetto), snapshot.pickle (memory_viz), "
-                   "%sreport.html\n",
-                   settings.out_dir, note ? "" : "memory.svg, ");
-        }
-        if (note)
-            fprintf(stderr, "shardplan: %s\n", note);
+        show(&p, note);
+        status = p.prediction.fits ? EXIT_DONE : EXIT_NO_FIT;
     }
-    prediction_free(&prediction);
+    step_time_free(&p.time);
+free_prediction:
+    prediction_free(&p.prediction);
+free_profile:
+    profile_free(&p.placement.profile);
     return status;
 }

@@ -51,3 +51,28 @@ void files_inline_svg(FILE *to, const char *path)
     }
     fclose(from);
 }
+
+void files_html_text(FILE *to, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<')
+            fputs("&lt;", to);
+        else if (*text == '&')
+            fputs("&amp;", to);
+        else
+            fputc(*text, to);
+    }
+}
+
+void files_html_begin(FILE *to, const char *title)
+{
+    fputs("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>shardplan: ", to);
+    files_html_text(to, title);
+    fputs("</title>\n"
+          "<style>body{font:15px/1.45 Helvetica,Arial,sans-serif;max-width:1150px;"
+          "margin:2em auto;color:#222}pre{background:#f6f6f6;padding:1em;overflow:auto;"
+          "font:13px/1.4 monospace}svg{width:100%;height:auto}</style>\n<h1>",
+          to);
+    files_html_text(to, title);
+    fputs("</h1>\n", to);
+}

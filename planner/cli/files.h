@@ -20,4 +20,10 @@ bool files_gnuplot(const char *script);
  */
 void files_inline_svg(FILE *to, const char *path);
 
+/* The beginning of a page, its title also as a heading. */
+void files_html_begin(FILE *to, const char *title);
+
+/* A text with what HTML would take for markup escaped. */
+void files_html_text(FILE *to, const char *text);
+
 #endif

@@ -2,7 +2,10 @@
 #include "cli/report.h"
 
 #include "base/file.h"
+#include "cli/compare_print.h"
 #include "cli/files.h"
+#include "cli/picture.h"
+#include "cli/time_result.h"
 #include "job/plan_trace.h"
 #include "memory/snapshot.h"
 #include "plan/plan_json.h"
@@ -10,6 +13,7 @@
 #include "memory_gp.h" /* generated from reports/memory.gp */
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,22 +22,46 @@ struct report {
     const struct job *job;
     const struct placement *placement;
     const struct prediction *prediction;
+    const struct step_time *time;
     const char *dir;
 };
 
 /* ---- plan.json ---- */
 
+/* By instruction, null where nothing runs: what compare joins a recording with. */
+static json_t *instruction_seconds(const struct report *r)
+{
+    const struct simulation *simulation = r->time->simulation;
+    const struct timeline *t = &r->time->timeline;
+    json_t *array = json_array();
+    uint32_t item = 0;
+    for (uint32_t i = 0; i < r->prediction->plan->instruction_count; i++) {
+        const bool here =
+            item < simulation_items(simulation) && simulation_instruction(simulation, item) == i;
+        const bool runs =
+            here && plan_op_is_kernel((enum plan_op)r->prediction->plan->instructions[i].op);
+        json_array_append_new(array,
+                              runs ? json_real(t->end_s[item] - t->begin_s[item]) : json_null());
+        item += here;
+    }
+    return array;
+}
+
 static enum err_code write_plan(const struct report *r, struct err *err)
 {
     char path[4096];
     json_t *result = result_json(r->settings, r->job, r->placement, r->prediction, NULL, 0);
+    json_t *time = time_json(r->time);
+    json_object_set_new(time, "instruction_s", instruction_seconds(r));
     const struct plan_json_extra extra = {
         .settings = json_object_get(result, "settings"),
         .memory = result,
+        .time = time,
     };
     const enum err_code rc = plan_write_json(
         r->prediction->plan, &extra, files_path(r->dir, "plan.json", path, sizeof path), err);
     json_decref(result);
+    json_decref(time);
     return rc;
 }
 
@@ -234,12 +262,43 @@ static enum err_code write_curve(const struct report *r, const char **note, stru
     write_script(r, &curve, script, data, drawn);
     fclose(script);
     if (!files_gnuplot(script_path) || rename(drawn, path) != 0) {
-        *note = "gnuplot is not there or failed: no memory.svg";
+        *note = "gnuplot is not there or failed: no memory.svg and timeline.svg";
         remove(drawn);
     }
     remove(script_path);
 remove_data:
     remove(data);
+    return rc;
+}
+
+/* ---- timeline.svg ---- */
+
+static enum err_code write_timeline(const struct report *r, const char **note, struct err *err)
+{
+    char title[256], step[32], exposed[32];
+    const struct plan *plan = r->prediction->plan;
+    const struct timeline *t = &r->time->timeline;
+    struct arena arena = {0};
+    struct compare_interval *spans = arena_alloc(&arena, plan->instruction_count * sizeof *spans);
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        spans[i] = (struct compare_interval){NAN, NAN};
+    for (uint32_t i = 0; i < simulation_items(r->time->simulation); i++) {
+        const uint32_t id = simulation_instruction(r->time->simulation, i);
+        if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
+            spans[id] = (struct compare_interval){t->begin_s[i], t->end_s[i]};
+    }
+    struct compare_time time = {.spans = spans, .step_s = t->step_s};
+    compare_overlap(plan, spans, &arena, &time);
+    snprintf(title, sizeof title,
+             "predicted step, rank %u of %u: %s, of which %s exposed communication", plan->rank,
+             plan->world, compare_seconds(t->step_s, step),
+             compare_seconds(time.exposed_s, exposed));
+    const struct timeline_picture picture = {plan, &time, title};
+    bool drawn;
+    const enum err_code rc = timeline_draw(&picture, r->dir, &drawn, err);
+    if (!drawn)
+        *note = "gnuplot is not there or failed: no memory.svg and timeline.svg";
+    arena_free(&arena);
     return rc;
 }
 
@@ -251,19 +310,15 @@ static enum err_code write_html(const struct report *r, struct err *err)
     struct file_writer to;
     files_path(r->dir, "report.html", path, sizeof path);
     TRY(file_create(path, &to, err));
-    fprintf(to.file,
-            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n"
-            "<title>shardplan: %s</title>\n"
-            "<style>body{font:15px/1.45 Helvetica,Arial,sans-serif;max-width:1150px;"
-            "margin:2em auto;color:#222}pre{background:#f6f6f6;padding:1em;overflow:auto;"
-            "font:13px/1.4 monospace}svg{width:100%%;height:auto}</style>\n"
-            "<h1>%s</h1>\n<pre>",
-            r->settings->model, r->settings->model);
+    files_html_begin(to.file, r->settings->model);
+    fputs("<pre>", to.file);
     result_print(to.file, r->settings, r->job, r->placement, r->prediction, NULL, 0);
+    time_print(to.file, r->time);
     fputs("</pre>\n", to.file);
+    files_inline_svg(to.file, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
     files_inline_svg(to.file, files_path(r->dir, "memory.svg", svg, sizeof svg));
     fputs(
-        "<p>Horizontal axis: instructions in the order in which the host issues them. Open "
+        "<p>Memory is drawn over instructions in the order in which the host issues them. Open "
         "<code>trace.json</code> in Perfetto and <code>snapshot.pickle</code> in PyTorch's memory "
         "viewer.</p>\n</html>\n",
         to.file);
@@ -272,18 +327,19 @@ static enum err_code write_html(const struct report *r, struct err *err)
 
 enum err_code report_write(const struct settings *settings, const struct job *job,
                            const struct placement *placement, const struct prediction *prediction,
-                           const char **note, struct err *err)
+                           const struct step_time *time, const char **note, struct err *err)
 {
     char path[4096];
-    const struct report r = {settings, job, placement, prediction, settings->out_dir};
+    const struct report r = {settings, job, placement, prediction, time, settings->out_dir};
     const struct memory_options options = placement_memory(placement);
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));
     TRY(files_make_folder(r.dir, err));
     TRY(write_plan(&r, err));
-    TRY(plan_trace_write(prediction->plan, &options,
+    TRY(plan_trace_write(prediction->plan, &options, time->simulation, &time->timeline,
                          files_path(r.dir, "trace.json", path, sizeof path), err));
     TRY(write_snapshot(&r, err));
     TRY(write_curve(&r, note, err));
+    TRY(write_timeline(&r, note, err));
     return write_html(&r, err);
 }

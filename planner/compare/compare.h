@@ -94,6 +94,12 @@ struct comparison {
  * step. On ERR_OK the caller owns what is in *out: compare_free. */
 enum err_code compare_run(const struct plan *plan, const json_t *time, const struct trace *trace,
                           struct comparison *out, struct err *err);
+
+/* What ran beside what: sets compute_s, communication_s, exposed_s, exposed and exposed_count of
+ * *out from spans by instruction (NAN: did not run). The array is in the arena. */
+void compare_overlap(const struct plan *plan, const struct compare_interval *spans,
+                     struct arena *arena, struct compare_time *out);
+
 void compare_free(struct comparison *comparison);
 
 /* Whether both curves are equal at every point. */

@@ -77,24 +77,26 @@ static bool is_compute(const struct plan_instruction *instruction)
     return instruction->stream == STREAM_COMPUTE && !is_communication(instruction);
 }
 
-static uint32_t collect(const struct join *join, bool (*wanted)(const struct plan_instruction *),
+static uint32_t collect(const struct plan *plan, const struct compare_interval *spans,
+                        bool (*wanted)(const struct plan_instruction *),
                         struct compare_interval *out)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < join->plan->instruction_count; i++)
-        if (!isnan(join->spans[i].begin_s) && wanted(&join->plan->instructions[i]))
-            out[count++] = join->spans[i];
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (!isnan(spans[i].begin_s) && wanted(&plan->instructions[i]))
+            out[count++] = spans[i];
     return intervals_merge(out, count);
 }
 
-static void measure_overlap(const struct join *join, struct compare_time *out)
+void compare_overlap(const struct plan *plan, const struct compare_interval *spans,
+                     struct arena *arena, struct compare_time *out)
 {
-    const size_t room = out->span_count + 1;
-    struct compare_interval *work = arena_alloc(join->arena, room * sizeof *work);
-    struct compare_interval *talk = arena_alloc(join->arena, room * sizeof *talk);
-    struct compare_interval *exposed = arena_alloc(join->arena, 2 * room * sizeof *exposed);
-    const uint32_t works = collect(join, is_compute, work);
-    const uint32_t talks = collect(join, is_communication, talk);
+    const size_t room = (size_t)plan->instruction_count + 1;
+    struct compare_interval *work = arena_alloc(arena, room * sizeof *work);
+    struct compare_interval *talk = arena_alloc(arena, room * sizeof *talk);
+    struct compare_interval *exposed = arena_alloc(arena, 2 * room * sizeof *exposed);
+    const uint32_t works = collect(plan, spans, is_compute, work);
+    const uint32_t talks = collect(plan, spans, is_communication, talk);
     out->exposed_count = subtract(talk, talks, work, works, exposed);
     out->exposed = exposed;
     out->compute_s = total(work, works);
@@ -229,7 +231,7 @@ enum err_code compare_time(const struct join *join, const json_t *time, struct c
     };
     TRY(take_spans(join, out, err));
     sum_kinds(join, time, out);
-    measure_overlap(join, out);
+    compare_overlap(join->plan, join->spans, join->arena, out);
     compare_gaps(join->plan, join->spans, join->arena, &out->gaps, &out->gap_count);
     return ERR_OK;
 }

@@ -41,9 +41,6 @@ static uint32_t find_process(const struct join *join)
 
 static bool is_predicted(const struct trace *trace)
 {
-    const char *clock = trace_get_info(trace, "clock");
-    if (clock && strcmp(clock, "instruction order") == 0)
-        return true;
     for (uint32_t p = 0; p < trace->process_count; p++)
         if (trace->processes[p].name && ends_with(trace->processes[p].name, "(predicted)"))
             return true;

@@ -1,22 +1,25 @@
 /* plan_trace.c - see plan_trace.h.
  *
- *     instruction   10 alloc   11 mm        12 all_gather  13 free   14 mm
- *     compute                  |== mm ==|                            |== mm ==|
- *     all_gather                            |all_gather layers.1|
- *     memory        ____-------------------------------------------__________
+ *     host          |i|i|i|i|i|
+ *     compute           |== mm ==|        |== mm ==|
+ *     all_gather            |all_gather layers.1|
+ *     memory        ____-----------------__________
  *
  * A counter keeps its value until the next sample, so only what changed is sampled: an alloc moves
  * two or three of the tracks, not all fifteen. */
 #include "job/plan_trace.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { REQUESTED, ALLOCATED, RESERVED, TOTALS };
 
 struct builder {
     const struct plan *plan;
     struct trace *trace;
-    uint32_t process;
+    double *issue_s;         /* (instructions) the host is there */
+    double *begin_s, *end_s; /* (instructions) it runs; what runs nowhere: as issued */
+    uint32_t process, host_lane;
     uint32_t lanes[STREAM_COUNT];
     uint32_t tracks[TOTALS + CATEGORY_COUNT];
     uint64_t values[TOTALS + CATEGORY_COUNT]; /* as last sampled */
@@ -24,9 +27,26 @@ struct builder {
     bool sampled; /* there was a first sample */
 };
 
-static double time_of(uint32_t instruction)
+/* ---- times ---- */
+
+/* Items are in host order; what takes the host no time lies between its neighbours. */
+static void take_times(struct builder *b, const struct simulation *simulation,
+                       const struct timeline *timeline)
 {
-    return 1e-6 * (double)instruction;
+    const uint32_t instructions = b->plan->instruction_count;
+    b->issue_s = xmalloc(3 * (size_t)instructions * sizeof(double) + 1);
+    b->begin_s = b->issue_s + instructions;
+    b->end_s = b->begin_s + instructions;
+    double now = 0;
+    uint32_t item = 0;
+    for (uint32_t i = 0; i < instructions; i++) {
+        b->issue_s[i] = b->begin_s[i] = b->end_s[i] = now;
+        if (item == simulation_items(simulation) || simulation_instruction(simulation, item) != i)
+            continue;
+        b->begin_s[i] = timeline->begin_s[item];
+        b->end_s[i] = timeline->end_s[item];
+        now = timeline->issue_s[item++];
+    }
 }
 
 /* ---- work ---- */
@@ -45,6 +65,7 @@ static void add_lanes(struct builder *b)
     for (int i = 0; i < STREAM_COUNT; i++)
         if (used[i])
             b->lanes[i] = trace_add_lane(b->trace, b->process, stream_name((enum stream_id)i));
+    b->host_lane = trace_add_lane(b->trace, b->process, "host issues");
 }
 
 /* "mm", "all_gather layers.1": the kernel or, for what the sharding does, the op and its unit. */
@@ -76,11 +97,24 @@ static void add_work(struct builder *b, uint32_t id)
         .kind = is_mark ? TRACE_INSTANT : TRACE_SPAN,
         .name = is_mark ? plan_mark_name((enum plan_mark)instruction->arg) : name,
         .category = plan_op_name((enum plan_op)instruction->op),
-        .begin_s = time_of(id),
-        .end_s = time_of(is_mark ? id : id + 1),
+        .begin_s = b->begin_s[id],
+        .end_s = b->end_s[id],
         .bytes = is_mark ? 0 : (uint64_t)plan->kernels[instruction->arg].bytes,
     };
     trace_add_event(b->trace, &event);
+    if (is_mark || instruction->stream == STREAM_HOST)
+        return;
+    const double issued_s = id + 1 < plan->instruction_count ? b->issue_s[id + 1] : b->issue_s[id];
+    const struct trace_event issue = {
+        .id = TRACE_NO_ID,
+        .lane = b->host_lane,
+        .kind = TRACE_SPAN,
+        .name = name,
+        .category = "issue",
+        .begin_s = b->issue_s[id],
+        .end_s = issued_s,
+    };
+    trace_add_event(b->trace, &issue);
 }
 
 /* ---- memory ---- */
@@ -117,13 +151,14 @@ static void add_point(void *context, const struct plan *plan, const struct memor
     for (int i = 0; i < TOTALS + CATEGORY_COUNT; i++) {
         const double value = (double)values[i];
         if (b->used[i] && (values[i] != b->values[i] || !b->sampled))
-            trace_add_counter(b->trace, b->tracks[i], time_of(point->instruction), &value);
+            trace_add_counter(b->trace, b->tracks[i], b->issue_s[point->instruction], &value);
         b->values[i] = values[i];
     }
     b->sampled = true;
 }
 
 enum err_code plan_trace_add(const struct plan *plan, const struct memory_options *options,
+                             const struct simulation *simulation, const struct timeline *timeline,
                              struct trace *trace, struct err *err)
 {
     struct builder b = {.plan = plan, .trace = trace};
@@ -131,21 +166,25 @@ enum err_code plan_trace_add(const struct plan *plan, const struct memory_option
     char name[64];
     snprintf(name, sizeof name, "rank %u (predicted)", plan->rank);
     b.process = trace_add_process(trace, plan->rank, name);
-    trace_set_info(trace, "clock", "instruction order");
+    trace_set_info(trace, "clock", "seconds");
+    take_times(&b, simulation, timeline);
     add_lanes(&b);
     for (uint32_t i = 0; i < plan->instruction_count; i++)
         if (is_drawn((enum plan_op)plan->instructions[i].op) &&
             !(plan->instructions[i].flags & PLAN_FIRST_STEP))
             add_work(&b, i);
     add_tracks(&b, !options->without_allocator);
-    return memory_replay(plan, options, add_point, &b, &memory, err);
+    const enum err_code rc = memory_replay(plan, options, add_point, &b, &memory, err);
+    free(b.issue_s);
+    return rc;
 }
 
 enum err_code plan_trace_write(const struct plan *plan, const struct memory_options *options,
+                               const struct simulation *simulation, const struct timeline *timeline,
                                const char *path, struct err *err)
 {
     struct trace *trace = trace_new();
-    enum err_code rc = plan_trace_add(plan, options, trace, err);
+    enum err_code rc = plan_trace_add(plan, options, simulation, timeline, trace, err);
     if (rc == ERR_OK)
         rc = trace_write(trace, path, err);
     trace_free(trace);

@@ -1,0 +1,64 @@
+/* step_time.c - see step_time.h. */
+#include "job/step_time.h"
+
+#include <gsl/gsl_randist.h>
+#include <gsl/gsl_rng.h>
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics_double.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* Kernels of a class are off together, so one factor a class and draw; logarithmic, since a time
+ * is as likely to be twice as long as half as long. */
+static void draw_range(struct step_time *t, uint32_t draws)
+{
+    struct timeline timeline = timeline_new(t->simulation);
+    double *steps = xmalloc(draws * sizeof *steps);
+    gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937); /* its default seed: the same draws always */
+    for (uint32_t i = 0; i < draws; i++) {
+        double scale[COST_CLASSES];
+        for (int k = 0; k < COST_CLASSES; k++)
+            scale[k] = exp(gsl_ran_gaussian(random, t->costs.spread[k]));
+        simulate(t->simulation, &t->costs, scale, &timeline);
+        steps[i] = timeline.step_s;
+    }
+    gsl_sort(steps, 1, draws);
+    t->low_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.05);
+    t->high_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.95);
+    gsl_rng_free(random);
+    free(steps);
+    timeline_free(&timeline);
+}
+
+enum err_code step_time(const struct plan *plan, const struct job *job,
+                        const struct placement *placement, uint32_t draws, struct step_time *out,
+                        struct err *err)
+{
+    *out = (struct step_time){0};
+    TRY(costs_of_plan(plan, &placement->profile, placement->gpus_per_node, &out->costs, err));
+    out->simulation = simulation_new(plan);
+    out->timeline = timeline_new(out->simulation);
+    simulate(out->simulation, &out->costs, NULL, &out->timeline);
+
+    const struct timeline *t = &out->timeline;
+    const double tokens = (double)job->model.batch * job->model.seq * job->strategy.accumulate;
+    out->low_s = out->high_s = t->step_s;
+    out->tokens_per_s = tokens / t->step_s;
+    out->mfu = out->costs.model_flops / t->step_s / out->costs.peak_flops;
+    out->hfu = out->costs.hardware_flops / t->step_s / out->costs.peak_flops;
+    out->overlapped = t->communication_s > 0 ? 1 - t->exposed_s / t->communication_s : NAN;
+    for (int i = 0; i < SPENT_COUNT; i++)
+        if (t->spent_s[i] > t->spent_s[out->bound])
+            out->bound = (enum spent)i;
+    if (draws)
+        draw_range(out, draws);
+    return ERR_OK;
+}
+
+void step_time_free(struct step_time *time)
+{
+    costs_free(&time->costs);
+    simulation_free(time->simulation);
+    timeline_free(&time->timeline);
+    time->simulation = NULL;
+}

@@ -1,0 +1,32 @@
+/* step_time.h - the time of a plan's step on a machine, with its range and its causes. */
+#ifndef SHARDPLAN_STEP_TIME_H
+#define SHARDPLAN_STEP_TIME_H
+
+#include "job/predict.h"
+#include "simulate/simulate.h"
+
+struct step_time {
+    struct costs costs; /* owned, as the next two: step_time_free */
+    struct simulation *simulation;
+    struct timeline timeline; /* with the profile's own numbers */
+    double low_s, high_s;     /* the step lies between them in 90 of 100 draws of the profile's
+                                 numbers within their spreads (seeded: always the same) */
+    double tokens_per_s;      /* of one GPU */
+    double mfu, hfu;          /* shares of the peak: of the model's arithmetic, and with what
+                                 is computed again */
+    double overlapped;        /* share of the communication that compute hides; NAN: there is
+                                 none */
+    enum spent bound;         /* what most of the step is spent on */
+};
+
+/* Simulates one step of `plan`, which is the job's, on a placement. `draws` are for the range; 0:
+ * low_s and high_s are the step itself. ERR_INVALID as costs_of_plan. On ERR_OK the caller owns
+ * what is in *out. */
+enum err_code step_time(const struct plan *plan, const struct job *job,
+                        const struct placement *placement, uint32_t draws, struct step_time *out,
+                        struct err *err);
+void step_time_free(struct step_time *time);
+
+enum { STEP_TIME_DRAWS = 100 };
+
+#endif
