@@ -88,7 +88,7 @@ static struct trace *two_lanes(void)
     const uint32_t track = trace_add_track(trace, process, "memory", 2, series);
     trace_add_counter(trace, track, 0.0, (const double[]){0, 1e12});
     trace_add_counter(trace, track, 0.123456789, (const double[]){-1.5, 1e300});
-    trace_set_info(trace, "clock", "seconds");
+    trace_set_info(trace, "clock", "hours");
     trace_set_info(trace, "clock", "seconds");
     return trace;
 }
