@@ -13,6 +13,7 @@ static const struct {
     {"plan", command_plan, "the step: plan.json, timeline, memory curve"},
     {"run", command_run, "execute a plan on real ranks and record it"},
     {"compare", command_compare, "predicted beside recorded, instruction by instruction"},
+    {"calibrate", command_calibrate, "measure this machine: the profile that plans of it need"},
     {"models", command_models, "built-in models"},
     {"gpus", command_gpus, "built-in GPUs"},
 };
@@ -22,7 +23,7 @@ static int help(FILE *file)
     fprintf(file, "Usage: shardplan COMMAND [OPTION...]\n"
                   "Plans the memory and communication of one sharded training step.\n\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        fprintf(file, "  %-8s %s\n", commands[i].name, commands[i].help);
+        fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].help);
     fprintf(file, "\nExample: shardplan fit llama-3.1-8b --gpus 8 --gpu h100-sxm --seq 8192\n"
                   "Exit status: 0 done (fit: fits), 1 does not fit (compare: differs), "
                   "2 bad usage or input, 3 failure.\n"

@@ -69,6 +69,15 @@ void costs_free(struct costs *costs);
 void kernel_cost(const struct plan *plan, const struct kernel *kernel, enum plan_op op,
                  const struct profile *profile, struct cost *out);
 
+/* What a measured kernel is told apart by, beside its label (struct profile_kernel): whether it is
+ * of the backward pass, recomputed forward kernels aside; the dtype of its first operand. And what
+ * its time depends on: GEMM, ATTENTION or MEMORY, and the bytes it moves between device and
+ * memory. */
+bool kernel_is_backward(const struct kernel *kernel);
+enum cost_class kernel_class(const struct kernel *kernel);
+enum dtype kernel_dtype(const struct plan *plan, const struct kernel *kernel);
+double kernel_bytes(const struct plan *plan, const struct kernel *kernel, enum plan_op op);
+
 /* Seconds of `batch` matrix products (m, k) x (k, n) at `peak` FLOP/s, without launch. */
 double gemm_seconds(const struct profile *profile, double peak, double m, double n, double k,
                     double batch);

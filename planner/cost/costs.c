@@ -1,6 +1,8 @@
 /* costs.c - the costs of a whole plan: see cost.h. */
 #include "cost/cost.h"
 
+#include "cost/measured.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +25,13 @@ static void collective_of(const struct plan *plan, const struct plan_instruction
     out->class = COST_COLLECTIVE;
     out->device_s =
         n < 2 ? 5e-6 : 30e-6 + (in->op == PLAN_ALL_REDUCE ? 2 : 1) * (n - 1) / n * bytes / bw;
-    out->use[RESOURCE_COMPUTE] = 0.18F;
+    const uint32_t nodes =
+        across ? (group->ranks * group->stride + gpus_per_node - 1) / gpus_per_node : 1;
+    measured_collective(profile, plan_op_name((enum plan_op)in->op), group->ranks, nodes, bytes,
+                        &out->device_s);
+    out->use[RESOURCE_COMPUTE] = profile->generation == GENERATION_CPU
+                                     ? (float)profile_value(profile, PROFILE_OVERLAP)
+                                     : 0.18F;
     out->use[RESOURCE_MEMORY] = 0.3F;
     out->use[across ? RESOURCE_NIC : RESOURCE_LINK] = 1;
 }

@@ -186,23 +186,51 @@ static double traffic_bytes(const struct plan *plan, const struct kernel *kernel
 
 /* ---- all of it ---- */
 
-static const struct profile_kernel *measured(const struct profile *profile, enum aten label)
+bool kernel_is_backward(const struct kernel *kernel)
 {
-    for (uint32_t i = 0; i < profile->kernel_count; i++)
-        if (profile->kernels[i].label == label)
-            return &profile->kernels[i];
+    return kernel->backward && !kernel->recomputed;
+}
+
+enum dtype kernel_dtype(const struct plan *plan, const struct kernel *kernel)
+{
+    return kernel->ins + kernel->outs == 0 ? DTYPE_FP32
+                                           : (enum dtype)plan->operands[kernel->first].dtype;
+}
+
+double kernel_bytes(const struct plan *plan, const struct kernel *kernel, enum plan_op op)
+{
+    return traffic_bytes(plan, kernel, op, traffic_of(plan, kernel));
+}
+
+static const struct profile_kernel *measured(const struct profile *profile, const struct plan *plan,
+                                             const struct kernel *kernel)
+{
+    for (uint32_t i = 0; i < profile->kernel_count; i++) {
+        const struct profile_kernel *k = &profile->kernels[i];
+        if (k->label == (enum aten)kernel->label &&
+            (k->dtype == PROFILE_ANY || k->dtype == (int8_t)kernel_dtype(plan, kernel)) &&
+            (k->backward == PROFILE_ANY || k->backward == kernel_is_backward(kernel)))
+            return k;
+    }
     return NULL;
 }
 
-static bool is_attention(enum aten label)
+enum cost_class kernel_class(const struct kernel *kernel)
 {
-    return label == ATEN_FLASH_ATTENTION || label == ATEN_FLASH_ATTENTION_BACKWARD ||
-           label == ATEN_EFFICIENT_ATTENTION || label == ATEN_EFFICIENT_ATTENTION_BACKWARD;
-}
-
-static bool is_gemm(enum aten label)
-{
-    return label == ATEN_MM || label == ATEN_ADDMM || label == ATEN_BMM || label == ATEN_GROUPED_MM;
+    switch (kernel->label) {
+    case ATEN_MM:
+    case ATEN_ADDMM:
+    case ATEN_BMM:
+    case ATEN_GROUPED_MM:
+        return COST_GEMM;
+    case ATEN_FLASH_ATTENTION:
+    case ATEN_FLASH_ATTENTION_BACKWARD:
+    case ATEN_EFFICIENT_ATTENTION:
+    case ATEN_EFFICIENT_ATTENTION_BACKWARD:
+        return COST_ATTENTION;
+    default:
+        return COST_MEMORY;
+    }
 }
 
 /* A kernel that waits for memory keeps this share of the multiprocessors busy: NCCL's and other
@@ -213,24 +241,20 @@ void kernel_cost(const struct plan *plan, const struct kernel *kernel, enum plan
                  const struct profile *profile, struct cost *out)
 {
     static const enum profile_key efficiencies[] = {PROFILE_STREAM, PROFILE_REDUCE, PROFILE_INDEX};
-    const enum aten label = (enum aten)kernel->label;
     const struct traffic traffic = traffic_of(plan, kernel);
     const double bytes = traffic_bytes(plan, kernel, op, traffic);
     const double bandwidth = profile_value(profile, PROFILE_MEMORY) *
                              profile_value(profile, efficiencies[traffic.efficiency]);
     const double memory_s = bytes / bandwidth;
     double compute_s = 0;
-    *out = (struct cost){.class = COST_MEMORY};
-    if (is_gemm(label)) {
-        out->class = COST_GEMM;
+    *out = (struct cost){.class = kernel_class(kernel)};
+    if (out->class == COST_GEMM)
         compute_s = gemm_of(plan, kernel, profile);
-    } else if (is_attention(label)) {
-        out->class = COST_ATTENTION;
+    else if (out->class == COST_ATTENTION)
         compute_s = attention_of(plan, kernel, profile);
-    }
     double work_s = fmax(compute_s, memory_s);
     out->device_s = profile_value(profile, PROFILE_LATENCY) + work_s;
-    const struct profile_kernel *own = measured(profile, label);
+    const struct profile_kernel *own = measured(profile, plan, kernel);
     if (own) {
         work_s = kernel->flops * own->seconds_per_flop + bytes * own->seconds_per_byte;
         out->device_s = own->latency_s + work_s;

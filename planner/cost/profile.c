@@ -126,40 +126,68 @@ static enum err_code read_quantity(const char *where, enum profile_key key, cons
                        keys[key].most, &out->value, err);
 }
 
+/* One line of costs of the operator `name`. */
+static enum err_code read_kernel(const char *where, const char *name, const json_t *value,
+                                 struct profile_kernel *out, struct err *err)
+{
+    static const char *const dtypes[] = {
+#define X(dtype, text, bytes, brief) text,
+        DTYPE_MAP(X)
+#undef X
+    };
+    int label = 0;
+    while (label < ATEN_COUNT && strcmp(aten_name((enum aten)label), name) != 0)
+        label++;
+    if (label == ATEN_COUNT || !json_is_object(value))
+        return err_set(err, ERR_INVALID,
+                       "%s: \"kernels\": \"%s\": expected the name of an operator such as "
+                       "\"mul.Tensor\" and an object or a list of objects",
+                       where, name);
+    *out = (struct profile_kernel){
+        .label = (enum aten)label, .backward = PROFILE_ANY, .dtype = PROFILE_ANY};
+    const struct {
+        const char *key;
+        double *to;
+    } parts[] = {{"latency_s", &out->latency_s},
+                 {"seconds_per_flop", &out->seconds_per_flop},
+                 {"seconds_per_byte", &out->seconds_per_byte},
+                 {"spread", &out->spread}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (json_object_get(value, parts[i].key))
+            TRY(read_number(where, parts[i].key, json_object_get(value, parts[i].key), 0, 1e3,
+                            parts[i].to, err));
+    const json_t *dtype = json_object_get(value, "dtype");
+    const json_t *backward = json_object_get(value, "backward");
+    uint32_t index = 0;
+    if (dtype) {
+        TRY(read_name(where, "dtype", dtype, dtypes, DTYPE_COUNT, &index, err));
+        out->dtype = (int8_t)index;
+    }
+    if (backward && !json_is_boolean(backward))
+        return err_set(err, ERR_INVALID, "%s: \"backward\": allowed are true, false", where);
+    if (backward)
+        out->backward = json_is_true(backward);
+    out->source = json_string_value(json_object_get(value, "source"));
+    return ERR_OK;
+}
+
 static enum err_code read_kernels(const char *where, const json_t *object, struct profile *out,
                                   struct err *err)
 {
     if (!json_is_object(object))
         return err_set(err, ERR_INVALID, "%s: \"kernels\": expected an object by operator", where);
-    struct profile_kernel *kernels = xmalloc((json_object_size(object) + 1) * sizeof *kernels);
-    uint32_t count = 0;
+    struct profile_kernel *kernels = NULL;
+    uint32_t count = 0, cap = 0;
     const char *name;
     json_t *value;
-    enum err_code rc = ERR_OK;
     json_object_foreach((json_t *)object, name, value)
     {
-        int label = 0;
-        while (label < ATEN_COUNT && strcmp(aten_name((enum aten)label), name) != 0)
-            label++;
-        struct profile_kernel *k = &kernels[count++];
-        *k = (struct profile_kernel){.label = (enum aten)label};
-        const struct {
-            const char *key;
-            double *to;
-        } parts[] = {{"latency_s", &k->latency_s},
-                     {"seconds_per_flop", &k->seconds_per_flop},
-                     {"seconds_per_byte", &k->seconds_per_byte},
-                     {"spread", &k->spread}};
-        if (label == ATEN_COUNT || !json_is_object(value))
-            rc = err_set(err, ERR_INVALID,
-                         "%s: \"kernels\": \"%s\": expected the name of an operator such as "
-                         "\"mul.Tensor\" and an object",
-                         where, name);
-        for (size_t i = 0; rc == ERR_OK && i < sizeof parts / sizeof parts[0]; i++)
-            if (json_object_get(value, parts[i].key))
-                rc = read_number(where, parts[i].key, json_object_get(value, parts[i].key), 0, 1e3,
-                                 parts[i].to, err);
-        if (rc != ERR_OK) {
+        const size_t lines = json_is_array(value) ? json_array_size(value) : 1;
+        for (size_t i = 0; i < lines; i++) {
+            const json_t *line = json_is_array(value) ? json_array_get(value, i) : value;
+            ARRAY_GROW(kernels, count, cap);
+            if (read_kernel(where, name, line, &kernels[count++], err) == ERR_OK)
+                continue;
             free(kernels);
             return err_context(err, "kernel %s", name);
         }

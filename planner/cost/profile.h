@@ -5,7 +5,9 @@
  *     {"name": "mine", "gpu": "h100-sxm",
  *      "gemm_efficiency": {"value": 0.71, "spread": 0.02, "source": "calibrate, 2026-11-20"},
  *      "host_op_s": 5e-6,
- *      "kernels": {"mm": {"latency_s": 2e-6, "seconds_per_byte": 1e-10, "spread": 0.05}},
+ *      "kernels": {"mm": {"latency_s": 2e-6, "seconds_per_byte": 1e-10, "spread": 0.05},
+ *                  "silu": [{"dtype": "bfloat16", "seconds_per_byte": 2e-12},
+ *                           {"seconds_per_byte": 1e-12}]},
  *      "collectives": [{"collective": "all_gather", "ranks": 8, "nodes": 1,
  *                       "bytes": 1048576, "seconds": 4.4e-5}]}
  *
@@ -16,6 +18,7 @@
 #define SHARDPLAN_PROFILE_H
 
 #include "base/aten.h"
+#include "base/dtype.h"
 #include "base/err.h"
 
 #include <jansson.h>
@@ -106,11 +109,18 @@ struct quantity {
     const char *source; /* lent by the profile */
 };
 
-/* A kernel by label, as measured: seconds = latency + flops·a + bytes·b. */
+/* Kernels by label, as measured: seconds = latency + flops·a + bytes·b. In the file a label has one
+ * such object or a list of them, each for the kernels that it names with "backward" (false: the
+ * forward pass, recomputed or not) and "dtype" (of the first operand); what it leaves out, it
+ * stands for all of. The first that fits a kernel holds. */
 struct profile_kernel {
     enum aten label;
     double latency_s, seconds_per_flop, seconds_per_byte, spread;
+    int8_t backward, dtype; /* 0, 1; enum dtype; PROFILE_ANY */
+    const char *source;     /* lent by the profile; NULL: none given */
 };
+
+enum { PROFILE_ANY = -1 };
 
 struct profile_point { /* one measured collective; bytes as nccl-tests counts them */
     const char *collective;

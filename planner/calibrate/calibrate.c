@@ -1,0 +1,108 @@
+/* calibrate.c - see calibrate.h: the suite is run, kinds of kernels are fitted one by one. */
+#include "calibrate/calibrate.h"
+
+#include "calibrate/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- running ---- */
+
+static enum err_code run_item(const struct calibrate_runner *runner, const struct suite_item *item,
+                              struct samples *samples, struct err *err)
+{
+    struct trace *trace = NULL;
+    TRY(runner->run(runner->context, item->plan, &trace, err));
+    const enum err_code rc = samples_add(samples, item, trace, err);
+    trace_free(trace);
+    return rc;
+}
+
+static enum err_code run_suite(const struct suite_options *options,
+                               const struct calibrate_runner *runner, struct samples *samples,
+                               struct err *err)
+{
+    const uint32_t count = suite_count(options);
+    for (uint32_t i = 0; i < count; i++) {
+        struct suite_item item;
+        TRY(suite_make(options, i, &item, err));
+        if (runner->progress)
+            runner->progress(runner->context, i, count, item.name);
+        const enum err_code rc = run_item(runner, &item, samples, err);
+        plan_free(item.plan);
+        if (rc != ERR_OK)
+            return err_context(err, "calibration plan \"%s\"", item.name);
+    }
+    if (runner->progress)
+        runner->progress(runner->context, count, count, "");
+    return ERR_OK;
+}
+
+/* ---- fitting ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    const struct kernel_key *x = &((const struct sample *)a)->key;
+    const struct kernel_key *y = &((const struct sample *)b)->key;
+    if (x->label != y->label)
+        return x->label < y->label ? -1 : 1;
+    if (x->dtype != y->dtype)
+        return x->dtype < y->dtype ? -1 : 1;
+    return x->backward - y->backward;
+}
+
+/* End of the stretch of samples that begins at `from` and is of one kind, or of one label. */
+static uint32_t stretch_end(const struct samples *s, uint32_t from, bool of_label)
+{
+    uint32_t i = from;
+    while (i < s->kernel_count && (of_label ? s->kernels[i].key.label == s->kernels[from].key.label
+                                            : by_key(&s->kernels[i], &s->kernels[from]) == 0))
+        i++;
+    return i;
+}
+
+static void fit_kernels(struct calibration *c)
+{
+    struct samples *s = &c->samples;
+    uint32_t cap = 0;
+    if (s->kernel_count)
+        qsort(s->kernels, s->kernel_count, sizeof *s->kernels, by_key);
+    for (uint32_t i = 0; i < s->kernel_count;) {
+        const uint32_t label_end = stretch_end(s, i, true), first = i;
+        while (i < label_end) {
+            const uint32_t end = stretch_end(s, i, false);
+            ARRAY_GROW(c->fits, c->fit_count, cap);
+            c->fits[c->fit_count++] = kernel_fit(&s->kernels[i], end - i);
+            i = end;
+        }
+        ARRAY_GROW(c->fits, c->fit_count, cap);
+        c->fits[c->fit_count] = kernel_fit(&s->kernels[first], label_end - first);
+        c->fits[c->fit_count++].any_kind = true;
+    }
+}
+
+void calibrate_fit(struct calibration *out)
+{
+    fit_kernels(out);
+    machine_measure(out);
+}
+
+enum err_code calibrate(const struct calibrate_options *options,
+                        const struct calibrate_runner *runner, struct calibration *out,
+                        struct err *err)
+{
+    *out = (struct calibration){.options = *options};
+    const enum err_code rc = run_suite(&options->suite, runner, &out->samples, err);
+    if (rc == ERR_OK)
+        calibrate_fit(out);
+    else
+        calibrate_free(out);
+    return rc;
+}
+
+void calibrate_free(struct calibration *calibration)
+{
+    samples_free(&calibration->samples);
+    free(calibration->fits);
+    *calibration = (struct calibration){.fits = NULL};
+}

@@ -1,0 +1,96 @@
+/* run_plan.c - see run_plan.h. */
+#include "cli/run_plan.h"
+
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "plan/plan_json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void start(const struct run_plan *run, const char *plan_path, const sigset_t *signals)
+{
+    char self[PATH_MAX], steps[16];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    const int nowhere = open("/dev/null", O_WRONLY);
+    snprintf(steps, sizeof steps, "%u", run->steps);
+    setpgid(0, 0); /* so that a signal reaches mpirun and the ranks, too */
+    sigprocmask(SIG_UNBLOCK, signals, NULL);
+    if (length > 0 && nowhere >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0) {
+        self[length] = '\0';
+        execl(self, self, "run", plan_path, "--device", run->device, "--steps", steps, "-q", "-o",
+              run->dir, (char *)NULL);
+    }
+    _exit(EXIT_FAILED);
+}
+
+/* Waits for the child, or for a signal that asks us to end: then the child is ended first. */
+static enum err_code await(pid_t child, const sigset_t *signals, int *status, struct err *err)
+{
+    for (;;) {
+        const int signal = sigwaitinfo(signals, NULL);
+        if (signal == SIGCHLD && waitpid(child, status, WNOHANG) == child)
+            return ERR_OK;
+        if (signal != SIGINT && signal != SIGTERM)
+            continue;
+        kill(-child, SIGTERM);
+        waitpid(child, status, 0);
+        return err_set(err, ERR_DEVICE, "stopped by signal %d", signal);
+    }
+}
+
+static enum err_code execute(const struct run_plan *run, const char *plan_path, struct err *err)
+{
+    sigset_t signals, before;
+    int status = 0;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    const pid_t child = fork();
+    if (child == 0)
+        start(run, plan_path, &signals);
+    enum err_code rc = child < 0 ? err_set(err, ERR_DEVICE, "start a run: %s", strerror(errno))
+                                 : await(child, &signals, &status, err);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+    if (rc == ERR_OK && code != EXIT_DONE)
+        rc = err_set(err, code == EXIT_BAD_INPUT ? ERR_UNSUPPORTED : ERR_DEVICE,
+                     "the run ended with status %d", code);
+    return rc;
+}
+
+static void remove_traces(const struct run_plan *run, uint32_t ranks)
+{
+    char path[PATH_MAX];
+    remove(files_path(run->dir, "trace.json", path, sizeof path));
+    for (uint32_t rank = 1; rank < ranks; rank++) {
+        char name[32];
+        snprintf(name, sizeof name, "trace-%u.json", rank);
+        remove(files_path(run->dir, name, path, sizeof path));
+    }
+}
+
+enum err_code run_plan(const struct run_plan *run, const struct plan *plan, struct trace **out,
+                       struct err *err)
+{
+    char plan_path[PATH_MAX], trace_path[PATH_MAX];
+    *out = NULL;
+    files_path(run->dir, "plan.json", plan_path, sizeof plan_path);
+    files_path(run->dir, "trace.json", trace_path, sizeof trace_path);
+    enum err_code rc = plan_write_json(plan, NULL, plan_path, err);
+    if (rc == ERR_OK)
+        rc = execute(run, plan_path, err);
+    if (rc == ERR_OK)
+        rc = trace_read(trace_path, out, err);
+    remove(plan_path);
+    remove_traces(run, plan->world);
+    return rc;
+}
