@@ -1,8 +1,6 @@
 /* machine.c - see machine.h. */
 #include "calibrate/machine.h"
 
-#include "cost/fit.h"
-
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -166,23 +164,6 @@ static void measure_transfers(struct calibration *c)
 
 /* ---- collectives ---- */
 
-static struct fit_curve *curve_of(const struct samples *s, enum plan_op op, uint32_t ranks)
-{
-    struct fit_curve *curve = NULL;
-    double *bytes = xmalloc((2 * s->message_count + 1) * sizeof *bytes);
-    double *seconds = bytes + s->message_count;
-    size_t n = 0;
-    for (uint32_t i = 0; i < s->message_count; i++)
-        if (s->messages[i].op == op && s->messages[i].ranks == ranks) {
-            bytes[n] = s->messages[i].bytes;
-            seconds[n++] = s->messages[i].seconds;
-        }
-    if (n >= 3 && fit_curve_new(bytes, seconds, n, &curve, NULL) != ERR_OK)
-        curve = NULL;
-    free(bytes);
-    return curve;
-}
-
 static void measure_link(struct calibration *c)
 {
     const struct samples *s = &c->samples;
@@ -199,29 +180,15 @@ static void measure_link(struct calibration *c)
         measured(c, PROFILE_LINK, best, 0, n);
 }
 
-/* Seconds of the compute stream that are not the kernels' own, over those that the collectives
- * beside them take alone: in the simulator's terms, what share of the compute units one uses. */
+/* What the compute stream loses to collectives beside it, over what they take alone: in the
+ * simulator's terms, the share of the compute units that one uses. */
 static void measure_overlap(struct calibration *c)
 {
-    const struct samples *s = &c->samples;
-    double taken_s = 0, alone_s = 0;
-    for (uint32_t i = 0; i < s->disturbed_count; i++) {
-        const struct sample *k = &s->disturbed[i].kernel;
-        const struct kernel_fit *fit = fit_of(c, k->key.label, k->key.dtype, k->key.backward);
-        if (fit)
-            taken_s += k->seconds - kernel_fit_seconds(fit, k->flops, k->bytes);
-    }
-    for (int op = PLAN_ALL_GATHER; op <= PLAN_ALL_REDUCE; op++)
-        for (uint32_t i = 0; i < s->beside_count; i++) {
-            const struct beside *b = &s->beside[i];
-            struct fit_curve *curve =
-                b->op == (enum plan_op)op ? curve_of(s, b->op, b->ranks) : NULL;
-            if (curve)
-                alone_s += b->share * fit_curve_seconds(curve, b->bytes);
-            fit_curve_free(curve);
-        }
+    const double *part_s = c->samples.overlap.part_s;
+    const double lost_s = part_s[ROUND_COMPUTE_BESIDE] - part_s[ROUND_COMPUTE_ALONE];
+    const double alone_s = part_s[ROUND_GATHER_ALONE] + part_s[ROUND_REDUCE_ALONE];
     if (alone_s > 0)
-        measured(c, PROFILE_OVERLAP, fmin(10, fmax(0, taken_s / alone_s)), 0.3, s->disturbed_count);
+        measured(c, PROFILE_OVERLAP, fmin(10, fmax(0, lost_s / alone_s)), 0.3, SUITE_REPEATS);
 }
 
 /* ---- what a CPU does not have, and what is not measured ---- */

@@ -77,21 +77,12 @@ static enum err_code take_spans(struct reading *r, const struct trace *trace, st
     return r->count ? ERR_OK : err_set(err, ERR_INVALID, "the trace has no kernel of the plan");
 }
 
-/* Seconds of span i during which a collective (or, for a collective, a kernel of the compute
- * stream) ran. Collectives of one communicator follow one another, as kernels of a stream do, so
- * overlaps add up. */
-static double seconds_beside(const struct reading *r, uint32_t i)
+static bool is_beside_collective(const struct reading *r, const struct span *own)
 {
-    const struct span *own = &r->spans[i];
-    double seconds = 0;
-    for (uint32_t j = 0; j < r->count && r->spans[j].begin_s < own->end_s; j++) {
-        const struct span *other = &r->spans[j];
-        const bool counts = own->collective ? !other->collective && other->stream == STREAM_COMPUTE
-                                            : other->collective;
-        if (counts && other->end_s > own->begin_s)
-            seconds += fmin(own->end_s, other->end_s) - fmax(own->begin_s, other->begin_s);
-    }
-    return seconds;
+    for (uint32_t j = 0; j < r->count && r->spans[j].begin_s < own->end_s; j++)
+        if (r->spans[j].collective && r->spans[j].end_s > own->begin_s)
+            return true;
+    return false;
 }
 
 /* Whether another kernel ran inside it on its own stream: the executor adds the norms it reports to
@@ -148,37 +139,15 @@ static void take_kernel(struct reading *r, uint32_t i)
 {
     const struct span *span = &r->spans[i];
     const struct plan_instruction *in = &r->plan->instructions[span->id];
-    struct samples *out = r->out;
     if (in->op == PLAN_HOST_TO_DEVICE || in->op == PLAN_DEVICE_TO_HOST ||
         in->stream == STREAM_HOST) {
         take_transfer(r, span);
         return;
     }
-    if (span->end_s <= span->begin_s || spans_others(r, i))
+    if (span->end_s <= span->begin_s || spans_others(r, i) || is_beside_collective(r, span))
         return;
-    const double beside = seconds_beside(r, i), length = span->end_s - span->begin_s;
-    if (beside == 0) {
-        ARRAY_GROW(r->kernels, r->kernel_count, r->kernel_cap);
-        r->kernels[r->kernel_count++] = sample_of(r, span);
-    } else if (in->stream == STREAM_COMPUTE) {
-        ARRAY_GROW(out->disturbed, out->disturbed_count, out->disturbed_cap);
-        out->disturbed[out->disturbed_count++] =
-            (struct disturbed){sample_of(r, span), fmin(1, beside / length)};
-    }
-}
-
-static void take_beside(struct reading *r, uint32_t i)
-{
-    const struct span *span = &r->spans[i];
-    const struct plan_instruction *in = &r->plan->instructions[span->id];
-    struct samples *out = r->out;
-    ARRAY_GROW(out->beside, out->beside_count, out->beside_cap);
-    out->beside[out->beside_count++] = (struct beside){
-        .op = (enum plan_op)in->op,
-        .ranks = r->plan->groups[in->group].ranks,
-        .bytes = message_bytes(r->plan, in),
-        .share = fmin(1, seconds_beside(r, i) / fmax(span->end_s - span->begin_s, 1e-9)),
-    };
+    ARRAY_GROW(r->kernels, r->kernel_count, r->kernel_cap);
+    r->kernels[r->kernel_count++] = sample_of(r, span);
 }
 
 static void take_gaps(struct reading *r)
@@ -235,12 +204,9 @@ static void add_medians(struct reading *r)
 
 static void take_model(struct reading *r)
 {
-    for (uint32_t i = 0; i < r->count; i++) {
-        if (r->spans[i].collective)
-            take_beside(r, i);
-        else
+    for (uint32_t i = 0; i < r->count; i++)
+        if (!r->spans[i].collective)
             take_kernel(r, i);
-    }
     take_gaps(r);
     add_medians(r);
 }
@@ -273,19 +239,46 @@ static void take_messages(struct reading *r)
     }
 }
 
-/* From the first kernel with a label to the last, over their number; those of the small model's own
- * step come before. */
+/* Of the rounds' kernels with index `kernel`, in one round after the other: from the first one's
+ * begin to the last one's end. */
+static double round_seconds(const struct reading *r, uint32_t kernel)
+{
+    double seconds[SUITE_REPEATS];
+    uint32_t all = 0, seen = 0, rounds = 0;
+    double begin_s = 0;
+    for (uint32_t i = 0; i < r->count; i++)
+        all += r->plan->instructions[r->spans[i].id].arg == kernel;
+    const uint32_t each = all / SUITE_REPEATS;
+    for (uint32_t i = 0; i < r->count && each > 0; i++) {
+        if (r->plan->instructions[r->spans[i].id].arg != kernel)
+            continue;
+        if (seen % each == 0)
+            begin_s = r->spans[i].begin_s;
+        if (++seen % each == 0 && seen / each > SUITE_WARM_UP && rounds < SUITE_REPEATS)
+            seconds[rounds++] = r->spans[i].end_s - begin_s;
+    }
+    return samples_median(seconds, rounds);
+}
+
+static void take_overlap(struct reading *r, const struct suite_item *item)
+{
+    for (int part = 0; part < ROUND_PARTS; part++)
+        r->out->overlap.part_s[part] = round_seconds(r, item->round[part]);
+}
+
+/* From the first kernel with a label to the last of a run, over their number: the run comes before
+ * the model's step. */
 static double pace(const struct reading *r, enum aten label)
 {
-    const struct span *last = NULL;
+    const struct span *first = NULL;
     uint32_t n = 0;
-    for (uint32_t i = r->count; i-- > 0 && n < SUITE_LAUNCH_COUNT;) {
+    for (uint32_t i = 0; i < r->count; i++) {
         const struct span *span = &r->spans[i];
         if (r->plan->kernels[r->plan->instructions[span->id].arg].label != label)
             continue;
-        last = last ? last : span;
+        first = first ? first : span;
         if (++n == SUITE_LAUNCH_COUNT)
-            return (last->begin_s - span->begin_s) / (n - 1);
+            return (span->begin_s - first->begin_s) / (n - 1);
     }
     return 0;
 }
@@ -306,6 +299,8 @@ enum err_code samples_add(struct samples *samples, const struct suite_item *item
         take_model(&r);
     else if (rc == ERR_OK && item->purpose == SUITE_COLLECTIVES)
         take_messages(&r);
+    else if (rc == ERR_OK && item->purpose == SUITE_OVERLAP)
+        take_overlap(&r, item);
     else if (rc == ERR_OK)
         take_launches(&r);
     free(r.spans);
@@ -318,8 +313,6 @@ void samples_free(struct samples *samples)
     free(samples->kernels);
     free(samples->transfers);
     free(samples->messages);
-    free(samples->disturbed);
-    free(samples->beside);
     free(samples->gaps);
     *samples = (struct samples){0};
 }

@@ -3,7 +3,7 @@
  *     plan + trace --samples_add--> one sample for each kind of kernel and size, its median
  *
  * A kernel's seconds are its own only where nothing else took from them: one that ran while a
- * collective did is kept apart, as a witness of what the collective takes (struct disturbed). */
+ * collective did is left out. */
 #ifndef SHARDPLAN_SAMPLES_H
 #define SHARDPLAN_SAMPLES_H
 
@@ -36,16 +36,8 @@ struct message { /* a collective among `ranks`; bytes as nccl-tests counts them 
     double bytes, seconds; /* median of its repetitions */
 };
 
-struct disturbed { /* a stretch of the compute stream with a collective beside it */
-    struct sample kernel;
-    double share; /* of the kernel's own span during which one ran */
-};
-
-struct beside { /* a collective with compute beside it */
-    enum plan_op op;
-    uint32_t ranks;
-    double bytes;
-    double share; /* of its span during which the compute stream worked */
+struct overlap { /* seconds of the parts of a round, medians; 0: not measured */
+    double part_s[ROUND_PARTS];
 };
 
 struct launches { /* seconds from one launch to the next, of runs in the suite */
@@ -56,10 +48,9 @@ struct samples { /* zero-initialise; samples_free */
     struct sample *kernels;
     struct transfer *transfers;
     struct message *messages;
-    struct disturbed *disturbed;
-    struct beside *beside;
-    uint32_t kernel_count, transfer_count, message_count, disturbed_count, beside_count;
-    uint32_t kernel_cap, transfer_cap, message_cap, disturbed_cap, beside_cap;
+    uint32_t kernel_count, transfer_count, message_count;
+    uint32_t kernel_cap, transfer_cap, message_cap;
+    struct overlap overlap;
     struct launches launches;
     double *gaps; /* seconds between a kernel's end and the next one's begin on the same stream */
     uint32_t gap_count, gap_cap;

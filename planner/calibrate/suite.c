@@ -5,6 +5,8 @@
 #include "job/job.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- models ---- */
 
@@ -104,18 +106,21 @@ static enum err_code make_model(const struct suite_options *options, uint32_t i,
     return job_plan(&job, &out->plan, NULL, err);
 }
 
-/* ---- plans with something at their end ---- */
+/* ---- plans with something at their start ---- */
 
-struct tail {
+/* What is measured goes behind the end of a tiny model's plan; head_close moves it to the start,
+ * where the device is idle and the host has not run ahead. */
+struct head {
     struct plan *plan;
+    uint32_t own; /* instructions of the model's step */
 };
 
-static void add(struct tail *t, enum plan_op op, enum stream_id stream, uint32_t arg)
+static void add(struct head *h, enum plan_op op, enum stream_id stream, uint32_t arg)
 {
-    plan_add_instruction(t->plan, &(struct plan_instruction){
+    plan_add_instruction(h->plan, &(struct plan_instruction){
                                       .op = (uint8_t)op,
                                       .stream = (uint8_t)stream,
-                                      .phase = PLAN_STEP,
+                                      .phase = PLAN_FORWARD,
                                       .group = plan_op_is_collective(op) ? 0 : PLAN_NO_GROUP,
                                       .unit = PLAN_NO_UNIT,
                                       .outer_unit = PLAN_NO_UNIT,
@@ -123,27 +128,44 @@ static void add(struct tail *t, enum plan_op op, enum stream_id stream, uint32_t
                                   });
 }
 
-/* The plan of a tiny model, its mark "end" taken off: tail_close puts it back. */
-static enum err_code tail_open(const struct suite_options *options, struct tail *t, struct err *err)
+static enum err_code head_open(uint32_t ranks, struct head *h, struct err *err)
 {
-    static const struct variant plain = {
-        .arch = ARCH_LLAMA, .compute = DTYPE_FP32, .together = true};
-    const struct job job = job_of(&plain, &quick_sizes[0], options->ranks);
-    *t = (struct tail){.plan = NULL};
-    TRY(job_plan(&job, &t->plan, NULL, err));
-    t->plan->instruction_count--;
+    static const struct variant plain = {.compute = DTYPE_FP32, .together = true};
+    const struct job job = job_of(&plain, &quick_sizes[0], ranks);
+    *h = (struct head){.plan = NULL};
+    TRY(job_plan(&job, &h->plan, NULL, err));
+    h->own = h->plan->instruction_count;
     return ERR_OK;
 }
 
-static void tail_close(struct tail *t)
+/* The first instruction is mark "start", before which nothing may stand. */
+static void head_close(struct head *h)
 {
-    add(t, PLAN_MARK, STREAM_HOST, PLAN_MARK_END);
+    struct plan *plan = h->plan;
+    const uint32_t added = plan->instruction_count - h->own, moved = h->own - 1;
+    struct plan_instruction *step = xmalloc((moved + 1) * sizeof *step);
+    memcpy(step, plan->instructions + 1, moved * sizeof *step);
+    memmove(plan->instructions + 1, plan->instructions + h->own, added * sizeof *step);
+    memcpy(plan->instructions + 1 + added, step, moved * sizeof *step);
+    free(step);
 }
 
-static uint32_t tail_buffer(struct tail *t, enum stream_id pool, uint64_t elements)
+/* `streams` of them wait for one another: what comes next begins when all before it has ended. */
+static void meet(struct head *h, const enum stream_id *streams, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const uint32_t event = h->plan->event_count++;
+        add(h, PLAN_RECORD, streams[i], event);
+        for (int other = 0; other < count; other++)
+            if (other != i)
+                add(h, PLAN_WAIT, streams[other], event);
+    }
+}
+
+static uint32_t head_buffer(struct head *h, enum stream_id pool, uint64_t elements)
 {
     const struct shape shape = SHAPE((uint32_t)elements);
-    const uint32_t buffer = plan_add_buffer(t->plan, &(struct buffer){
+    const uint32_t buffer = plan_add_buffer(h->plan, &(struct buffer){
                                                          .bytes = shape_bytes(&shape, DTYPE_FP32),
                                                          .label = ATEN_EMPTY,
                                                          .dtype = DTYPE_FP32,
@@ -151,100 +173,174 @@ static uint32_t tail_buffer(struct tail *t, enum stream_id pool, uint64_t elemen
                                                          .pool = (uint8_t)pool,
                                                          .shape = shape,
                                                      });
-    add(t, PLAN_ALLOC, pool, buffer);
+    add(h, PLAN_ALLOC, pool, buffer);
     return buffer;
 }
 
+/* ---- collectives ---- */
+
+static const enum stream_id comm_streams[] = {STREAM_ALL_GATHER, STREAM_REDUCE_SCATTER,
+                                              STREAM_ALL_REDUCE, STREAM_COMPUTE};
+
+struct message_kernel { /* a collective and the buffers it works on */
+    enum plan_op op;
+    enum stream_id stream;
+    uint32_t kernel, whole, slice; /* slice: PLACE_NONE where it is part of the whole */
+};
+
 /* `bytes` as nccl-tests counts them: the larger buffer of the two. */
-static void add_collectives(struct tail *t, enum plan_op op, enum aten label, uint64_t bytes,
-                            uint32_t ranks)
+static struct message_kernel message_open(struct head *h, enum plan_op op, uint64_t bytes)
 {
-    const enum stream_id stream = op == PLAN_ALL_GATHER       ? STREAM_ALL_GATHER
-                                  : op == PLAN_REDUCE_SCATTER ? STREAM_REDUCE_SCATTER
-                                                              : STREAM_ALL_REDUCE;
-    const uint64_t part = bytes / 4 / ranks, all = part * ranks;
-    const uint32_t whole = tail_buffer(t, stream, all);
-    const uint32_t slice = op == PLAN_REDUCE_SCATTER ? tail_buffer(t, stream, part) : PLACE_NONE;
-    const struct operand in = plan_whole_buffer(t->plan, whole);
-    const struct operand out = slice == PLACE_NONE ? in : plan_whole_buffer(t->plan, slice);
-    const uint32_t kernel = plan_add_kernel(t->plan, label, 1, &in, 1, &out);
-    for (int i = 0; i < SUITE_REPEATS; i++)
-        add(t, op, stream, kernel);
-    /* The next size is of another stream or buffer: it must not begin before this one has ended. */
-    const uint32_t event = t->plan->event_count++;
-    add(t, PLAN_RECORD, stream, event);
-    add(t, PLAN_WAIT, STREAM_ALL_GATHER, event);
-    add(t, PLAN_WAIT, STREAM_REDUCE_SCATTER, event);
-    add(t, PLAN_WAIT, STREAM_ALL_REDUCE, event);
-    add(t, PLAN_FREE, stream, whole);
-    if (slice != PLACE_NONE)
-        add(t, PLAN_FREE, stream, slice);
+    const uint32_t ranks = h->plan->groups[0].ranks;
+    const uint64_t part = bytes / 4 / ranks;
+    struct message_kernel m = {.op = op, .slice = PLACE_NONE};
+    enum aten label = ATEN_ALL_REDUCE;
+    m.stream = STREAM_ALL_REDUCE;
+    if (op == PLAN_ALL_GATHER) {
+        m.stream = STREAM_ALL_GATHER;
+        label = ATEN_ALL_GATHER_INTO_TENSOR;
+    } else if (op == PLAN_REDUCE_SCATTER) {
+        m.stream = STREAM_REDUCE_SCATTER;
+        label = ATEN_REDUCE_SCATTER_TENSOR;
+    }
+    m.whole = head_buffer(h, m.stream, part * ranks);
+    if (op == PLAN_REDUCE_SCATTER)
+        m.slice = head_buffer(h, m.stream, part);
+    const struct operand in = plan_whole_buffer(h->plan, m.whole);
+    const struct operand out = m.slice == PLACE_NONE ? in : plan_whole_buffer(h->plan, m.slice);
+    m.kernel = plan_add_kernel(h->plan, label, 1, &in, 1, &out);
+    return m;
 }
 
-/* The streams of collectives begin when the model's step has ended. */
-static void wait_for_step(struct tail *t)
+static void message_close(struct head *h, const struct message_kernel *m)
 {
-    for (int s = 0; s < STREAM_HOST; s++) {
-        const uint32_t event = t->plan->event_count++;
-        add(t, PLAN_RECORD, (enum stream_id)s, event);
-        for (int other = 0; other < STREAM_HOST; other++)
-            if (other != s)
-                add(t, PLAN_WAIT, (enum stream_id)other, event);
-    }
+    add(h, PLAN_FREE, m->stream, m->whole);
+    if (m->slice != PLACE_NONE)
+        add(h, PLAN_FREE, m->stream, m->slice);
 }
 
 static enum err_code make_collectives(const struct suite_options *options, struct suite_item *out,
                                       struct err *err)
 {
-    struct tail t;
-    TRY(tail_open(options, &t, err));
-    wait_for_step(&t);
-    for (uint64_t bytes = 4096; bytes <= options->largest_bytes; bytes *= 4) {
-        add_collectives(&t, PLAN_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR, bytes, options->ranks);
-        add_collectives(&t, PLAN_REDUCE_SCATTER, ATEN_REDUCE_SCATTER_TENSOR, bytes, options->ranks);
-        add_collectives(&t, PLAN_ALL_REDUCE, ATEN_ALL_REDUCE, bytes, options->ranks);
-    }
-    tail_close(&t);
+    static const enum plan_op ops[] = {PLAN_ALL_GATHER, PLAN_REDUCE_SCATTER, PLAN_ALL_REDUCE};
+    struct head h;
+    TRY(head_open(options->ranks, &h, err));
+    for (uint64_t bytes = 4096; bytes <= options->largest_bytes; bytes *= 4)
+        for (int op = 0; op < 3; op++) {
+            const struct message_kernel m = message_open(&h, ops[op], bytes);
+            for (int i = 0; i < SUITE_REPEATS; i++)
+                add(&h, m.op, m.stream, m.kernel);
+            meet(&h, comm_streams, 3);
+            message_close(&h, &m);
+        }
+    head_close(&h);
     out->purpose = SUITE_COLLECTIVES;
-    out->plan = t.plan;
+    out->plan = h.plan;
     snprintf(out->name, sizeof out->name, "collectives, %u ranks", options->ranks);
     return ERR_OK;
 }
 
-static enum err_code make_launches(const struct suite_options *options, struct suite_item *out,
-                                   struct err *err)
+/* ---- collectives beside compute ---- */
+
+/* The op class "linear" by its number in the plan: what a matrix product has to belong to. */
+static uint16_t linear_kind(const struct plan *plan)
 {
-    const struct suite_options alone = {.ranks = 1, .quick = options->quick};
+    uint32_t kind = 0;
+    while (kind < plan->kind_count && strcmp(plan->kinds[kind], "linear") != 0)
+        kind++;
+    return (uint16_t)kind;
+}
+
+/* A matrix product of a few tenths of a millisecond on a core, in caches. */
+static uint32_t add_product(struct head *h, uint32_t x, uint32_t y)
+{
+    const uint32_t n = 256;
+    struct operand in[2] = {plan_whole_buffer(h->plan, x), plan_whole_buffer(h->plan, x)};
+    struct operand out = plan_whole_buffer(h->plan, y);
+    in[0].shape = in[1].shape = out.shape = SHAPE(n, n);
+    const uint32_t kernel = plan_add_kernel(h->plan, ATEN_MM, 2, in, 1, &out);
+    h->plan->kernels[kernel].op = linear_kind(h->plan);
+    h->plan->kernels[kernel].matmul = true;
+    h->plan->kernels[kernel].flops = 2.0 * n * n * n;
+    return kernel;
+}
+
+static enum err_code make_overlap(const struct suite_options *options, struct suite_item *out,
+                                  struct err *err)
+{
+    const uint64_t bytes = options->quick ? 1 << 20 : 8 << 20;
+    const int products = options->quick ? 20 : 100; /* they take longer than the collectives */
+    struct head h;
+    TRY(head_open(options->ranks, &h, err));
+    const uint32_t x = head_buffer(&h, STREAM_COMPUTE, 256 * 256);
+    const uint32_t y = head_buffer(&h, STREAM_COMPUTE, 256 * 256);
+    const struct message_kernel messages[] = {
+        message_open(&h, PLAN_ALL_GATHER, bytes), message_open(&h, PLAN_REDUCE_SCATTER, bytes),
+        message_open(&h, PLAN_ALL_GATHER, bytes), message_open(&h, PLAN_REDUCE_SCATTER, bytes)};
+    out->round[ROUND_COMPUTE_ALONE] = add_product(&h, x, y);
+    out->round[ROUND_COMPUTE_BESIDE] = add_product(&h, x, y);
+    out->round[ROUND_GATHER_ALONE] = messages[0].kernel;
+    out->round[ROUND_REDUCE_ALONE] = messages[1].kernel;
+    out->round[ROUND_GATHER_BESIDE] = messages[2].kernel;
+    out->round[ROUND_REDUCE_BESIDE] = messages[3].kernel;
+    for (int i = 0; i < SUITE_REPEATS; i++) {
+        for (int k = 0; k < products; k++)
+            add(&h, PLAN_COMPUTE, STREAM_COMPUTE, out->round[ROUND_COMPUTE_ALONE]);
+        meet(&h, comm_streams, 4);
+        add(&h, PLAN_ALL_GATHER, STREAM_ALL_GATHER, out->round[ROUND_GATHER_ALONE]);
+        meet(&h, comm_streams, 4);
+        add(&h, PLAN_REDUCE_SCATTER, STREAM_REDUCE_SCATTER, out->round[ROUND_REDUCE_ALONE]);
+        meet(&h, comm_streams, 4);
+        add(&h, PLAN_ALL_GATHER, STREAM_ALL_GATHER, out->round[ROUND_GATHER_BESIDE]);
+        add(&h, PLAN_REDUCE_SCATTER, STREAM_REDUCE_SCATTER, out->round[ROUND_REDUCE_BESIDE]);
+        for (int k = 0; k < products; k++)
+            add(&h, PLAN_COMPUTE, STREAM_COMPUTE, out->round[ROUND_COMPUTE_BESIDE]);
+        meet(&h, comm_streams, 4);
+    }
+    for (int i = 0; i < 4; i++)
+        message_close(&h, &messages[i]);
+    add(&h, PLAN_FREE, STREAM_COMPUTE, x);
+    add(&h, PLAN_FREE, STREAM_COMPUTE, y);
+    head_close(&h);
+    out->purpose = SUITE_OVERLAP;
+    out->plan = h.plan;
+    snprintf(out->name, sizeof out->name, "collectives beside compute, %u ranks", options->ranks);
+    return ERR_OK;
+}
+
+/* ---- launches ---- */
+
+static enum err_code make_launches(struct suite_item *out, struct err *err)
+{
     struct operand parts[SUITE_PARTS];
-    struct tail t;
-    TRY(tail_open(&alone, &t, err));
-    const uint32_t from = tail_buffer(&t, STREAM_COMPUTE, 1);
-    const uint32_t to = tail_buffer(&t, STREAM_COMPUTE, SUITE_PARTS);
-    const struct operand in = plan_whole_buffer(t.plan, from);
-    const struct operand all = plan_whole_buffer(t.plan, to);
+    struct head h;
+    TRY(head_open(1, &h, err));
+    const uint32_t from = head_buffer(&h, STREAM_COMPUTE, 1);
+    const uint32_t to = head_buffer(&h, STREAM_COMPUTE, SUITE_PARTS);
+    const struct operand in = plan_whole_buffer(h.plan, from);
+    const struct operand all = plan_whole_buffer(h.plan, to);
     struct operand one = all;
     one.shape = in.shape;
     for (int i = 0; i < SUITE_PARTS; i++)
         parts[i] = in;
-    const uint32_t plain = plan_add_kernel(t.plan, SUITE_LAUNCH_PLAIN, 1, &in, 1, &one);
-    const uint32_t events = plan_add_kernel(t.plan, SUITE_LAUNCH_EVENTS, 1, &in, 1, &one);
-    const uint32_t wide = plan_add_kernel(t.plan, SUITE_LAUNCH_PARTS, SUITE_PARTS, parts, 1, &all);
-    wait_for_step(&t);
+    const uint32_t plain = plan_add_kernel(h.plan, SUITE_LAUNCH_PLAIN, 1, &in, 1, &one);
+    const uint32_t events = plan_add_kernel(h.plan, SUITE_LAUNCH_EVENTS, 1, &in, 1, &one);
+    const uint32_t wide = plan_add_kernel(h.plan, SUITE_LAUNCH_PARTS, SUITE_PARTS, parts, 1, &all);
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++)
-        add(&t, PLAN_COMPUTE, STREAM_COMPUTE, plain);
+        add(&h, PLAN_COMPUTE, STREAM_COMPUTE, plain);
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++) {
-        const uint32_t event = t.plan->event_count++;
-        add(&t, PLAN_RECORD, STREAM_COMPUTE, event);
-        add(&t, PLAN_WAIT, STREAM_COMPUTE, event);
-        add(&t, PLAN_COMPUTE, STREAM_COMPUTE, events);
+        const uint32_t event = h.plan->event_count++;
+        add(&h, PLAN_RECORD, STREAM_COMPUTE, event);
+        add(&h, PLAN_WAIT, STREAM_COMPUTE, event);
+        add(&h, PLAN_COMPUTE, STREAM_COMPUTE, events);
     }
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++)
-        add(&t, PLAN_COMPUTE, STREAM_COMPUTE, wide);
-    add(&t, PLAN_FREE, STREAM_COMPUTE, from);
-    add(&t, PLAN_FREE, STREAM_COMPUTE, to);
-    tail_close(&t);
+        add(&h, PLAN_COMPUTE, STREAM_COMPUTE, wide);
+    add(&h, PLAN_FREE, STREAM_COMPUTE, from);
+    add(&h, PLAN_FREE, STREAM_COMPUTE, to);
+    head_close(&h);
     out->purpose = SUITE_LAUNCHES;
-    out->plan = t.plan;
+    out->plan = h.plan;
     snprintf(out->name, sizeof out->name, "launches");
     return ERR_OK;
 }
@@ -259,17 +355,18 @@ static uint32_t model_count(const struct suite_options *options)
 /* Launches first, then collectives where there is more than one rank, then models. */
 uint32_t suite_count(const struct suite_options *options)
 {
-    return model_count(options) + (options->ranks > 1 ? 2 : 1);
+    return model_count(options) + (options->ranks > 1 ? 3 : 1);
 }
 
 enum err_code suite_make(const struct suite_options *options, uint32_t i, struct suite_item *out,
                          struct err *err)
 {
-    const uint32_t first_model = options->ranks > 1 ? 2 : 1;
+    const uint32_t first_model = options->ranks > 1 ? 3 : 1;
     *out = (struct suite_item){.plan = NULL};
-    const enum err_code rc = i == 0            ? make_launches(options, out, err)
-                             : i < first_model ? make_collectives(options, out, err)
-                                               : make_model(options, i - first_model, out, err);
+    const enum err_code rc = i >= first_model ? make_model(options, i - first_model, out, err)
+                             : i == 0         ? make_launches(out, err)
+                             : i == 1         ? make_collectives(options, out, err)
+                                              : make_overlap(options, out, err);
     if (rc == ERR_OK && plan_verify(out->plan, err) == ERR_OK)
         return ERR_OK;
     plan_free(out->plan);

@@ -2,16 +2,28 @@
  *
  * Kernels are measured where they occur, with the operands and the cache they find there: in plans
  * of small models at several widths and lengths, whose micro-batches repeat every kernel. What no
- * model shows alone is put at the end of a small plan, where nothing else runs: collectives by
- * size, launches of kernels that do nothing. */
+ * model shows alone is put at the start of a small plan, where nothing else runs: collectives by
+ * size, collectives beside compute, launches of kernels that do nothing. */
 #ifndef SHARDPLAN_SUITE_H
 #define SHARDPLAN_SUITE_H
 
 #include "plan/plan.h"
 
+/* A round of SUITE_OVERLAP: kernels alone, a gather and a reduction alone, then all at once. */
+enum suite_round {
+    ROUND_COMPUTE_ALONE,
+    ROUND_GATHER_ALONE,
+    ROUND_REDUCE_ALONE,
+    ROUND_COMPUTE_BESIDE,
+    ROUND_GATHER_BESIDE,
+    ROUND_REDUCE_BESIDE,
+    ROUND_PARTS
+};
+
 enum suite_purpose {
-    SUITE_KERNELS,     /* a model's step: kernels, and what collectives beside them cost */
+    SUITE_KERNELS,     /* a model's step */
     SUITE_COLLECTIVES, /* each size SUITE_REPEATS times in a row */
+    SUITE_OVERLAP,     /* SUITE_REPEATS rounds of compute and collectives, apart and together */
     SUITE_LAUNCHES,    /* three runs of SUITE_LAUNCH_COUNT kernels on one element; see below */
 };
 
@@ -35,8 +47,9 @@ struct suite_options {
 
 struct suite_item {
     enum suite_purpose purpose;
-    char name[64];     /* for progress and messages */
-    struct plan *plan; /* owned: plan_free */
+    char name[64];               /* for progress and messages */
+    struct plan *plan;           /* owned: plan_free */
+    uint32_t round[ROUND_PARTS]; /* SUITE_OVERLAP: the kernel of each part of a round */
 };
 
 /* How many plans there are, and the i-th of them (i < suite_count). ERR_INTERNAL: a plan of ours

@@ -61,6 +61,22 @@ static void print_messages(FILE *file, const struct style *s, const struct calib
         }
 }
 
+static void print_overlap(FILE *file, const struct style *s, const struct calibration *c)
+{
+    static const char *const names[] = {"matrix products", "all_gather", "reduce_scatter"};
+    if (c->samples.overlap.part_s[ROUND_COMPUTE_ALONE] <= 0)
+        return;
+    fprintf(file, "\n  %s%-16s %10s %10s %10s%s\n", s->bold, "overlap", "alone", "together",
+            "slower", s->off);
+    for (int i = 0; i < 3; i++) {
+        const double alone = c->samples.overlap.part_s[ROUND_COMPUTE_ALONE + i];
+        const double beside = c->samples.overlap.part_s[ROUND_COMPUTE_BESIDE + i];
+        char a[32], b[32];
+        fprintf(file, "  %-16s %10s %10s %8.2f x\n", names[i], compare_seconds(alone, a),
+                compare_seconds(beside, b), beside / alone);
+    }
+}
+
 static void print_numbers(FILE *file, const struct style *s, const struct calibration *c)
 {
     fprintf(file, "\n  %s%-30s %14s %7s  %s%s\n", s->bold, "number", "value", "spread", "source",
@@ -80,6 +96,7 @@ void calibration_print(FILE *file, const struct calibration *calibration)
             o->suite.ranks == 1 ? "" : "s", o->date);
     print_kernels(file, &style, calibration);
     print_messages(file, &style, calibration);
+    print_overlap(file, &style, calibration);
     print_numbers(file, &style, calibration);
 }
 
