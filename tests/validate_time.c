@@ -28,16 +28,16 @@ static void fail(const struct err *err)
 static void simulate_job(const struct job *job, struct row *row)
 {
     struct err err = {0};
-    struct plan *plan = NULL;
+    struct prediction prediction;
     struct placement placement = {.gpus_per_node = 8};
     struct step_time time;
     if (profile_find(row->gpu, &placement.profile, &err) != ERR_OK ||
-        job_plan(job, &plan, NULL, &err) != ERR_OK ||
-        step_time(plan, job, &placement, 0, &time, &err) != ERR_OK)
+        predict(job, &placement, &prediction, &err) != ERR_OK ||
+        step_time(&prediction, job, &placement, 0, &time, &err) != ERR_OK)
         fail(&err);
     for (uint32_t i = 0; i < simulation_items(time.simulation); i++) {
         const struct plan_instruction *in =
-            &plan->instructions[simulation_instruction(time.simulation, i)];
+            &prediction.plan->instructions[simulation_instruction(time.simulation, i)];
         if (!plan_op_is_kernel((enum plan_op)in->op))
             continue;
         const struct cost *cost = &time.costs.kernels[in->arg];
@@ -51,7 +51,7 @@ static void simulate_job(const struct job *job, struct row *row)
         row->spent[i] = time.timeline.spent_s[i] / row->simulated_s;
     step_time_free(&time);
     profile_free(&placement.profile);
-    plan_free(plan);
+    prediction_free(&prediction);
 }
 
 static double error_of(const struct row *row)

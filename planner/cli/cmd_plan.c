@@ -46,8 +46,7 @@ int command_plan(int argc, char **argv)
         status = report_error(&err);
         goto free_profile;
     }
-    if (step_time(p.prediction.plan, &p.job, &p.placement, STEP_TIME_DRAWS, &p.time, &err) !=
-        ERR_OK) {
+    if (step_time(&p.prediction, &p.job, &p.placement, STEP_TIME_DRAWS, &p.time, &err) != ERR_OK) {
         status = report_error(&err);
         goto free_prediction;
     }

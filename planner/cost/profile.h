@@ -53,6 +53,8 @@
     X(HOST_TENSOR, "host_tensor_s", 0, 1, "host: each tensor of such a copy, or of a foreach")     \
     X(HOST_COLLECTIVE, "host_collective_s", 0, 1, "host: issuing one collective")                  \
     X(HOST_EVENT, "host_event_s", 0, 1, "host: one event recorded or waited for")                  \
+    X(HOST_MALLOC, "host_malloc_s", 0, 1, "host: one cudaMalloc")                                  \
+    X(HOST_FREE, "host_free_s", 0, 1, "host: one cudaFree, the device being idle")                 \
     X(LINK, "link_bytes_per_s", 0, 1e13, "one GPU to the others of its node, each direction")      \
     X(OVERLAP, "overlap_use", 0, 10, "share of the compute units a collective takes; 0: its CTAs") \
     X(HOST_MEMORY, "host_bytes_per_s", 1e6, 1e13,                                                  \

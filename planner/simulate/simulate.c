@@ -17,15 +17,17 @@
 
 #define NEVER UINT32_MAX
 
-enum item_kind { ITEM_RUN, ITEM_RECORD, ITEM_WAIT };
+enum item_kind { ITEM_RUN, ITEM_RECORD, ITEM_WAIT, ITEM_STALL };
 
 struct item {
     uint32_t id;     /* instruction */
     uint32_t kernel; /* ITEM_RUN */
     uint32_t after;  /* item that must have ended: what a wait waits for, or a collective's
                         predecessor on its communicator; NEVER: none */
+    float stall_s;   /* ITEM_STALL */
     uint8_t kind, stream;
     bool collective;
+    bool idle; /* ITEM_STALL: waits for the device */
 };
 
 struct simulation {
@@ -33,7 +35,6 @@ struct simulation {
     uint32_t *queue;                  /* item indices, stream after stream */
     uint32_t first[STREAM_COUNT + 1]; /* of each stream in the queue */
     uint32_t count;
-    bool host_waits; /* the host blocks for the device somewhere */
 };
 
 /* ---- from a plan ---- */
@@ -44,7 +45,8 @@ static bool is_item(const struct plan_instruction *instruction)
            instruction->op != PLAN_FREE && instruction->op != PLAN_MARK;
 }
 
-static void add_items(const struct plan *plan, struct simulation *s)
+static void add_items(const struct plan *plan, const struct stall *stalls, uint32_t stall_count,
+                      struct simulation *s)
 {
     uint32_t *recorded = xmalloc((plan->event_count + 1) * sizeof *recorded);
     uint32_t last_of_group[sizeof plan->groups / sizeof plan->groups[0]];
@@ -52,6 +54,16 @@ static void add_items(const struct plan *plan, struct simulation *s)
     memset(recorded, 0xff, (plan->event_count + 1) * sizeof *recorded);
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
+        if (stall_count && stalls->instruction == i) {
+            s->items[s->count++] = (struct item){.id = i,
+                                                 .kind = ITEM_STALL,
+                                                 .stream = STREAM_HOST,
+                                                 .after = NEVER,
+                                                 .stall_s = (float)stalls->host_s,
+                                                 .idle = stalls->idle};
+            stalls++;
+            stall_count--;
+        }
         if (!is_item(in))
             continue;
         struct item item = {.id = i, .stream = in->stream, .after = NEVER};
@@ -61,7 +73,6 @@ static void add_items(const struct plan *plan, struct simulation *s)
         } else if (in->op == PLAN_WAIT) {
             item.kind = ITEM_WAIT;
             item.after = recorded[in->arg];
-            s->host_waits |= in->stream == STREAM_HOST;
         } else {
             item.kind = ITEM_RUN;
             item.kernel = in->arg;
@@ -76,11 +87,12 @@ static void add_items(const struct plan *plan, struct simulation *s)
     free(recorded);
 }
 
-struct simulation *simulation_new(const struct plan *plan)
+struct simulation *simulation_new(const struct plan *plan, const struct stall *stalls,
+                                  uint32_t stall_count)
 {
     struct simulation *s = xmalloc(sizeof *s);
     *s = (struct simulation){.items = xmalloc(plan->instruction_count * sizeof *s->items + 1)};
-    add_items(plan, s);
+    add_items(plan, stalls, stall_count, s);
     s->queue = xmalloc(s->count * sizeof *s->queue + 1);
     uint32_t at = 0;
     for (int stream = 0; stream < STREAM_COUNT; stream++) {
@@ -158,19 +170,36 @@ static bool has_ended(const struct run *r, uint32_t item)
     return item == NEVER || r->out->end_s[item] <= r->now;
 }
 
-/* The host thread's own items: a kernel takes its time, a record notes it, a wait blocks. */
+static bool device_is_idle(const struct run *r)
+{
+    uint32_t left = r->running;
+    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
+        left |= r->lanes[stream].issued - r->lanes[stream].at;
+    return left == 0;
+}
+
+/* Whether the host would have to wait at an item of its own. */
+static bool host_is_blocked(const struct run *r, const struct item *item)
+{
+    return (item->idle && !device_is_idle(r)) ||
+           (item->after != NEVER && isinf(r->out->end_s[item->after]));
+}
+
+/* The host thread's own items: a kernel or a stall takes its time, a record notes it, a wait and
+ * what needs an idle device block. */
 static bool host_own(struct run *r, uint32_t i)
 {
     const struct item *item = &r->s->items[i];
-    if (item->kind == ITEM_WAIT) {
-        if (item->after != NEVER && isinf(r->out->end_s[item->after]))
-            return false;
-        if (item->after != NEVER)
-            r->host_s = fmax(r->host_s, r->out->end_s[item->after]);
-    }
+    if (host_is_blocked(r, item))
+        return false;
+    if (item->after != NEVER)
+        r->host_s = fmax(r->host_s, r->out->end_s[item->after]);
+    if (item->idle)
+        r->host_s = fmax(r->host_s, r->now);
     r->out->begin_s[i] = r->host_s;
     if (item->kind == ITEM_RUN)
         r->host_s += cost_of(r, item)->device_s * r->scale[COST_HOST];
+    r->host_s += (double)item->stall_s * r->scale[COST_HOST];
     r->out->issue_s[i] = r->out->end_s[i] = r->host_s;
     return true;
 }
@@ -199,7 +228,7 @@ static void host_issue(struct run *r)
 /* What the host was waiting for has happened. */
 static bool host_can_go_on(const struct run *r)
 {
-    return r->host < r->s->count && !isinf(r->out->end_s[r->s->items[r->host].after]);
+    return r->host < r->s->count && !host_is_blocked(r, &r->s->items[r->host]);
 }
 
 static void start(struct run *r, uint32_t stream, uint32_t i)
