@@ -132,6 +132,16 @@ static void kernels_that_ask_for_too_much_share(void **state)
     assert_seconds(t.end_s[1], 5 + (10 - 0.8 * 5));
     assert_seconds(t.exposed_s, 0);
     timeline_free(&t);
+
+    p = begin_program(); /* what is served first runs as alone, the other on what is left */
+    struct cost first = talk(4, 1, 0.25F);
+    first.first = true;
+    add_kernel(&p, PLAN_ALL_GATHER, STREAM_ALL_GATHER, 0, first);
+    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(10, 0));
+    t = run(&p);
+    assert_seconds(t.end_s[0], 4);
+    assert_seconds(t.end_s[1], 4 + (10 - 0.75 * 4));
+    timeline_free(&t);
 }
 
 static void a_communicator_is_one_fifo_and_two_share_the_link(void **state)
@@ -240,6 +250,10 @@ static double step_of(const struct job *job, const char *gpu)
 static const char *const gpus[] = {"h100-sxm", "a100-sxm-80gb", "l40s", "rtx-4090"};
 enum { GPUS = sizeof gpus / sizeof gpus[0] };
 
+/* Where the network bounds a step, what the other kernels do only decides which of them the copies
+ * around collectives fall beside: that may move the step by a thousandth either way. */
+#define NO_SLOWER 1.001
+
 static void settings_that_move_less_are_no_slower(void **state)
 {
     (void)state;
@@ -247,14 +261,14 @@ static void settings_that_move_less_are_no_slower(void **state)
         struct job job = toy(), other = toy();
         job.strategy.reshard = RESHARD_ALWAYS;
         other.strategy.reshard = RESHARD_NEVER;
-        assert_true(step_of(&other, gpus[g]) <= step_of(&job, gpus[g]) * (1 + 1e-9));
+        assert_true(step_of(&other, gpus[g]) <= step_of(&job, gpus[g]) * NO_SLOWER);
 
         other = toy();
         other.tape.checkpointing = CHECKPOINTING_SELECTIVE;
         job = toy();
-        assert_true(step_of(&job, gpus[g]) <= step_of(&other, gpus[g]) * (1 + 1e-9));
+        assert_true(step_of(&job, gpus[g]) <= step_of(&other, gpus[g]) * NO_SLOWER);
         job.tape.checkpointing = CHECKPOINTING_FULL;
-        assert_true(step_of(&other, gpus[g]) <= step_of(&job, gpus[g]) * (1 + 1e-9));
+        assert_true(step_of(&other, gpus[g]) <= step_of(&job, gpus[g]) * NO_SLOWER);
     }
 }
 

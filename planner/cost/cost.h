@@ -48,6 +48,8 @@ struct cost {
     double device_s;           /* alone, launch gap included */
     double host_s;             /* until the host has issued it */
     enum cost_class class;
+    bool first; /* is served before others: NCCL's blocks hold their multiprocessors, and their
+                   streams have priority */
 };
 
 struct costs {

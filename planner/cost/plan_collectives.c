@@ -112,6 +112,7 @@ enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan
     const struct profile *p = c->profile;
     const uint64_t bytes = full_bytes(c->plan, in);
     out->class = COST_COLLECTIVE;
+    out->first = p->generation != GENERATION_CPU;
     if (group->ranks == 1) { /* NCCL copies, or does nothing in place */
         out->device_s = profile_value(p, PROFILE_LATENCY);
         return ERR_OK;

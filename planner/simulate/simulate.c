@@ -283,10 +283,13 @@ static void start_all(struct run *r)
     }
 }
 
+/* Of what is served first, others always get this share all the same. */
+#define LEFT_AT_LEAST 0.1F
+
 /* Each kernel's rate: its part of the resource that it gets the least of. */
 static void share_out(struct run *r)
 {
-    float total[RESOURCE_COUNT] = {0};
+    float total[2][RESOURCE_COUNT] = {{0}}; /* of those that are served first, and of the others */
     r->changed = false;
     if ((r->running & (r->running - 1)) == 0) { /* one kernel, or none: it has everything */
         if (r->running)
@@ -297,15 +300,18 @@ static void share_out(struct run *r)
         const struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
         for (int k = 0; k < RESOURCE_COUNT; k++)
-            total[k] += cost->use[k];
+            total[!cost->first][k] += cost->use[k];
     }
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
-        float most = 1;
-        for (int k = 0; k < RESOURCE_COUNT; k++)
-            if (cost->use[k] > 0 && total[k] > most)
-                most = total[k];
+        float most = 1; /* times more is asked for than there is */
+        for (int k = 0; k < RESOURCE_COUNT; k++) {
+            const float left = 1 - total[0][k] > LEFT_AT_LEAST ? 1 - total[0][k] : LEFT_AT_LEAST;
+            const float asked = cost->first ? total[0][k] : total[1][k] / left;
+            if (cost->use[k] > 0 && asked > most)
+                most = asked;
+        }
         lane->rate = 1 / (double)most;
     }
 }

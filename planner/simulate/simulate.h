@@ -6,10 +6,11 @@
  *
  * A kernel starts when the host has issued it, its stream is free, the events its stream waits for
  * have happened, and (a collective) the one before it on its communicator has ended. From then on
- * it proceeds at a rate: kernels that run at once share each resource, and where they ask for more
- * than there is, each gets its part. The host blocks only where the program says so (waits on the
- * host stream: CPU offload). All ranks are taken to be alike, and the step to begin with nothing
- * queued, as after a loss that was read. Same input, same output, to the bit. */
+ * it proceeds at a rate: kernels that run at once share each resource, collectives before others,
+ * and where they ask for more than there is, each gets its part. The host blocks only where the
+ * program says so (waits on the host stream: CPU offload). All ranks are taken to be alike, and the
+ * step to begin with nothing queued, as after a loss that was read. Same input, same output, to the
+ * bit. */
 #ifndef SHARDPLAN_SIMULATE_H
 #define SHARDPLAN_SIMULATE_H
 
