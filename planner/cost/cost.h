@@ -44,10 +44,10 @@ enum cost_class {
 };
 
 struct cost {
-    float use[RESOURCE_COUNT]; /* 0 ... 1 of each, while it runs alone */
     double device_s;           /* alone, launch gap included */
     double host_s;             /* until the host has issued it */
-    enum cost_class class;
+    float use[RESOURCE_COUNT]; /* 0 ... 1 of each, while it runs alone */
+    uint8_t class;             /* enum cost_class */
     bool first; /* is served before others: NCCL's blocks hold their multiprocessors, and their
                    streams have priority */
 };

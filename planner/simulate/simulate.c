@@ -286,33 +286,46 @@ static void start_all(struct run *r)
 /* Of what is served first, others always get this share all the same. */
 #define LEFT_AT_LEAST 0.1F
 
-/* Each kernel's rate: its part of the resource that it gets the least of. */
-static void share_out(struct run *r)
+/* How often more than there is (1 at least) is asked for of what a kernel uses. `left`: of each
+ * resource; `asked`: by all that share it. */
+static double crowding(const struct cost *cost, const float *asked, const float *left)
 {
-    float total[2][RESOURCE_COUNT] = {{0}}; /* of those that are served first, and of the others */
-    r->changed = false;
-    if ((r->running & (r->running - 1)) == 0) { /* one kernel, or none: it has everything */
-        if (r->running)
-            r->lanes[__builtin_ctz(r->running)].rate = 1;
-        return;
-    }
+    float most = 1;
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        if (cost->use[k] > 0 && asked[k] > most * left[k])
+            most = asked[k] / left[k];
+    return (double)most;
+}
+
+static void sum_up(const struct run *r, float first[RESOURCE_COUNT], float others[RESOURCE_COUNT])
+{
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         const struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
+        float *total = cost->first ? first : others;
         for (int k = 0; k < RESOURCE_COUNT; k++)
-            total[!cost->first][k] += cost->use[k];
+            total[k] += cost->use[k];
     }
+}
+
+static void what_is_left(const float first[RESOURCE_COUNT], float left[RESOURCE_COUNT])
+{
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        left[k] = 1 - first[k] > LEFT_AT_LEAST ? 1 - first[k] : LEFT_AT_LEAST;
+}
+
+/* Each kernel's rate: its part of the resource that it gets the least of. */
+static void share_out(struct run *r)
+{
+    static const float all[RESOURCE_COUNT] = {1, 1, 1, 1, 1};
+    float first[RESOURCE_COUNT] = {0}, others[RESOURCE_COUNT] = {0}, left[RESOURCE_COUNT];
+    r->changed = false;
+    sum_up(r, first, others);
+    what_is_left(first, left);
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
-        float most = 1; /* times more is asked for than there is */
-        for (int k = 0; k < RESOURCE_COUNT; k++) {
-            const float left = 1 - total[0][k] > LEFT_AT_LEAST ? 1 - total[0][k] : LEFT_AT_LEAST;
-            const float asked = cost->first ? total[0][k] : total[1][k] / left;
-            if (cost->use[k] > 0 && asked > most)
-                most = asked;
-        }
-        lane->rate = 1 / (double)most;
+        lane->rate = 1 / (cost->first ? crowding(cost, first, all) : crowding(cost, others, left));
     }
 }
 
@@ -360,28 +373,72 @@ static double next_moment(const struct run *r)
     return next;
 }
 
-/* The usual case, made short: a lane works alone, and kernel follows kernel before anything else
- * can begin. Stops where something else has to be looked at; leaves what a longer way would. */
-static void run_alone(struct run *r)
+/* When a lane that is not `own` changes by itself: ends its kernel, or has its next one issued. */
+static double others_moment(const struct run *r, const struct lane *own)
 {
-    struct lane *lane = &r->lanes[__builtin_ctz(r->running)];
-    double horizon = INFINITY;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
-        if (&r->lanes[stream] != lane)
-            horizon = fmin(horizon, r->lanes[stream].blocked_until);
+    double moment = INFINITY;
+    for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
+        const struct lane *lane = &r->lanes[stream];
+        if (lane == own)
+            continue;
+        const double own_moment =
+            lane->item == NEVER ? lane->blocked_until : r->now + lane->left_s / lane->rate;
+        moment = own_moment < moment ? own_moment : moment;
+    }
+    return moment;
+}
+
+/* The lane of the only kernel that is not served first; NULL: there are several, or none. */
+static struct lane *only_other(struct run *r, bool *talks)
+{
+    struct lane *found = NULL;
+    *talks = false;
+    for (uint32_t bits = r->running; bits; bits &= bits - 1) {
+        struct lane *lane = &r->lanes[__builtin_ctz(bits)];
+        *talks |= r->s->items[lane->item].collective;
+        if (cost_of(r, &r->s->items[lane->item])->first)
+            continue;
+        if (found)
+            return NULL;
+        found = lane;
+    }
+    return found && !r->s->items[found->item].collective ? found : NULL;
+}
+
+/* The usual case, made short: kernel follows kernel on one lane while nothing else begins or ends,
+ * and what is served first takes no notice of them. Leaves everything as the longer way would. */
+static void run_on(struct run *r)
+{
+    bool talks;
+    struct lane *lane = only_other(r, &talks);
+    if (!lane)
+        return;
+    float first[RESOURCE_COUNT] = {0}, ignored[RESOURCE_COUNT] = {0}, left[RESOURCE_COUNT];
+    const double begin = r->now, horizon = others_moment(r, lane);
+    sum_up(r, first, ignored);
+    what_is_left(first, left);
     while (lane->at < lane->issued) {
-        const double end = r->now + lane->left_s;
+        const double end = r->now + lane->left_s / lane->rate;
         const uint32_t next = r->s->queue[lane->at];
         const struct item *item = &r->s->items[next];
-        if (end >= horizon || item->kind != ITEM_RUN || item->after != NEVER ||
-            r->out->issue_s[next] > end || r->s->items[lane->item].collective)
-            return;
-        const enum spent spent = spent_on(r, false);
-        r->out->spent_s[spent] += lane->left_s;
+        const struct cost *cost = cost_of(r, item);
+        if (end >= horizon || item->kind != ITEM_RUN || item->after != NEVER || cost->first ||
+            r->out->issue_s[next] > end)
+            break;
+        r->out->spent_s[spent_on(r, talks)] += end - r->now;
         r->out->end_s[lane->item] = r->out->begin_s[next] = r->now = end;
         lane->at++;
         lane->item = next;
-        lane->left_s = cost_of(r, item)->device_s * r->scale[cost_of(r, item)->class];
+        lane->left_s = cost->device_s * r->scale[cost->class];
+        lane->rate = 1 / crowding(cost, cost->use, left);
+    }
+    const double passed = r->now - begin;
+    if (talks)
+        r->out->communication_s += passed;
+    for (uint32_t bits = r->running; bits; bits &= bits - 1) {
+        struct lane *other = &r->lanes[__builtin_ctz(bits)];
+        if (other != lane)
+            other->left_s -= passed * other->rate;
     }
 }
 
@@ -406,8 +463,7 @@ void simulate(const struct simulation *s, const struct costs *costs, const doubl
             continue;
         if (r.changed)
             share_out(&r);
-        if (r.running && (r.running & (r.running - 1)) == 0)
-            run_alone(&r);
+        run_on(&r);
         const double next = next_moment(&r);
         if (isinf(next))
             break; /* a verified plan has nothing left then */
