@@ -95,6 +95,9 @@ struct comparison {
 enum err_code compare_run(const struct plan *plan, const json_t *time, const struct trace *trace,
                           struct comparison *out, struct err *err);
 
+/* Sorts intervals and joins those that touch; returns how many are left. */
+uint32_t intervals_merge(struct compare_interval *intervals, uint32_t count);
+
 /* What ran beside what: sets compute_s, communication_s, exposed_s, exposed and exposed_count of
  * *out from spans by instruction (NAN: did not run). The array is in the arena. */
 void compare_overlap(const struct plan *plan, const struct compare_interval *spans,
