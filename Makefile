@@ -39,7 +39,7 @@ LIB_SOURCES := $(filter-out planner/cli/%,$(wildcard planner/*/*.c)) $(wildcard 
 CLI_SOURCES := $(wildcard planner/cli/*.c)
 RUN_SOURCES := $(filter-out runtime/main.c,$(wildcard runtime/*.c runtime/*/*.c))
 TEST_SOURCES := $(wildcard tests/test_*.c)
-TEST_SHARED := $(filter-out $(TEST_SOURCES) $(wildcard tests/bench.c tests/validate.c tests/fuzz_*.c),$(wildcard tests/*.c))
+TEST_SHARED := $(filter-out $(TEST_SOURCES) $(wildcard tests/bench.c tests/validate*.c tests/fuzz_*.c),$(wildcard tests/*.c))
 SCRIPTS := $(wildcard reports/*.gp)
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
@@ -76,7 +76,7 @@ $(RUN_TESTS:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: $(BUILD)/tests/test
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
 
-$(BUILD)/validate: $(BUILD)/tests/validate.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
+$(BUILD)/validate%: $(BUILD)/tests/validate%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
 
 $(BUILD)/bench: $(BUILD)/tests/bench.o $(BUILD)/libplanner.a
@@ -127,7 +127,7 @@ bench: all
 	@$(MAKE) --no-print-directory $(BUILD)/bench
 	@tools/bench $(BUILD)
 
-validation: all $(BUILD)/validate
+validation: all $(BUILD)/validate $(BUILD)/validate_collectives
 	@tools/validation $(BUILD)
 
 check-gpu:
