@@ -88,7 +88,10 @@ static double ring_inside(const struct fabric *f, const struct nccl_tuning_model
                fmax(1, f->gpus_per_node - 1.0);
     if (!g->nvlink && f->link == LINK_HOST)
         return HOST_SUSTAINED * g->link_gbs;
-    const double promised = t->nodes == 1 ? g->ring.channels * g->ring.intra : g->link_gbs;
+    /* Across nodes the graph follows the cards: what the links would give alone is one node's. */
+    const struct nccl_graph ring =
+        t->nodes == 1 ? g->ring : nccl_graph_search(f, t->ranks / t->nodes, 1).ring;
+    const double promised = ring.channels * ring.intra;
     return (g->nvlink ? link_sustained(f->generation) : 1) * promised;
 }
 
