@@ -5,6 +5,8 @@
  * tables: all rows are predicted by those of 2.27. */
 #include "published.h"
 
+#include "csv.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,47 +88,6 @@ static const struct published_machine *machine_of(const char *id)
     return best;
 }
 
-#define MAX_CELLS 24
-
-/* Splits one CSV line in place; quotes are doubled inside quoted cells. */
-static size_t split(char *line, char *cells[MAX_CELLS])
-{
-    size_t n = 0;
-    char *at = line;
-    while (n < MAX_CELLS) {
-        char *to = at;
-        cells[n++] = at;
-        bool quoted = *at == '"';
-        if (quoted)
-            at++;
-        for (; *at && *at != '\n' && (quoted || *at != ','); at++) {
-            if (quoted && *at == '"') {
-                if (at[1] != '"') {
-                    quoted = false;
-                    continue;
-                }
-                at++;
-            }
-            *to++ = *at;
-        }
-        const bool more = *at == ',';
-        *to = '\0';
-        if (!more)
-            break;
-        at++;
-    }
-    return n;
-}
-
-static size_t column(char *names[], size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(names[i], name) == 0)
-            return i;
-    fprintf(stderr, "tests/data/published: no column %s\n", name);
-    exit(1);
-}
-
 static void finish_row(struct published_row *row)
 {
     row->machine = machine_of(row->id);
@@ -151,82 +112,51 @@ static void finish_row(struct published_row *row)
     row->forced = row->forced && !strstr(id, "default");
 }
 
-static FILE *open_csv(const char *path, char *line, int size, char *cells[], size_t *n)
+static struct published_row begin_row(const struct csv *csv, size_t i, const char *id)
 {
-    FILE *file = fopen(path, "r");
-    if (!file || !fgets(line, size, file)) {
-        fprintf(stderr, "%s: cannot be read\n", path);
-        exit(1);
-    }
-    *n = split(line, cells);
-    return file;
-}
-
-static double number(const char *cell)
-{
-    return strtod(cell, NULL);
+    struct published_row row = {.bytes = (uint64_t)csv_number(csv, i, "size_bytes"),
+                                .ranks = (uint32_t)csv_number(csv, i, "n_gpus"),
+                                .nodes = (uint32_t)csv_number(csv, i, "n_nodes")};
+    row.nodes = row.nodes ? row.nodes : 1;
+    snprintf(row.id, sizeof row.id, "%s", csv_text(csv, i, id));
+    snprintf(row.collective, sizeof row.collective, "%s", csv_text(csv, i, "collective"));
+    return row;
 }
 
 static void each_point(void (*visit)(void *, const struct published_row *), void *context)
 {
-    char head[4096], line[4096], *names[MAX_CELLS], *cell[MAX_CELLS];
-    size_t n;
-    FILE *file =
-        open_csv("tests/data/published/collective_points.csv", head, sizeof head, names, &n);
-    const size_t id = column(names, n, "point_id"), what = column(names, n, "collective"),
-                 gpus = column(names, n, "n_gpus"), nodes = column(names, n, "n_nodes"),
-                 size = column(names, n, "size_bytes"), time = column(names, n, "time_us"),
-                 alg = column(names, n, "algbw_GBps"), bus = column(names, n, "busbw_GBps");
-    while (fgets(line, sizeof line, file)) {
-        if (split(line, cell) < n)
-            continue;
-        struct published_row row = {0};
-        snprintf(row.id, sizeof row.id, "%s", cell[id]);
-        snprintf(row.collective, sizeof row.collective, "%s", cell[what]);
-        row.ranks = (uint32_t)number(cell[gpus]);
-        row.nodes = *cell[nodes] ? (uint32_t)number(cell[nodes]) : 1;
-        row.bytes = (uint64_t)number(cell[size]);
-        const double bytes = (double)row.bytes;
+    struct csv csv = csv_read("tests/data/published/collective_points.csv");
+    for (size_t i = 0; i < csv.rows; i++) {
+        struct published_row row = begin_row(&csv, i, "point_id");
+        const double time_us = csv_number(&csv, i, "time_us");
+        const double bus = csv_number(&csv, i, "busbw_GBps");
         const double factor = strcmp(row.collective, "all_reduce") == 0
                                   ? collective_bus_factor(COLLECTIVE_ALL_REDUCE, row.ranks)
                                   : collective_bus_factor(COLLECTIVE_ALL_GATHER, row.ranks);
         /* The finest of what a row gives: busbw has more digits than a derived algbw. */
-        if (*cell[time])
-            row.seconds = 1e-6 * number(cell[time]);
-        else if (number(cell[bus]) > 0)
-            row.seconds = bytes * factor / (1e9 * number(cell[bus]));
+        if (time_us > 0)
+            row.seconds = 1e-6 * time_us;
+        else if (bus > 0)
+            row.seconds = (double)row.bytes * factor / (1e9 * bus);
         finish_row(&row);
-        if (!*cell[time] && !row.unknown && *cell[alg] && number(cell[bus]) < .1)
+        if (!(time_us > 0) && !row.unknown && *csv_text(&csv, i, "algbw_GBps") && bus < .1)
             row.unknown = "bandwidth given to one digit";
         visit(context, &row);
     }
-    fclose(file);
+    csv_free(&csv);
 }
 
 static void each_table(void (*visit)(void *, const struct published_row *), void *context)
 {
-    char head[4096], line[4096], *names[MAX_CELLS], *cell[MAX_CELLS];
-    size_t n;
-    FILE *file =
-        open_csv("tests/data/published/nccl_tests_tables.csv", head, sizeof head, names, &n);
-    const size_t id = column(names, n, "table_id"), what = column(names, n, "collective"),
-                 gpus = column(names, n, "n_gpus"), nodes = column(names, n, "n_nodes"),
-                 size = column(names, n, "size_bytes"), time = column(names, n, "ip_time_us"),
-                 out = column(names, n, "oop_time_us");
-    while (fgets(line, sizeof line, file)) {
-        if (split(line, cell) < n)
-            continue;
-        struct published_row row = {0};
-        snprintf(row.id, sizeof row.id, "%s", cell[id]);
-        snprintf(row.collective, sizeof row.collective, "%s", cell[what]);
-        row.ranks = (uint32_t)number(cell[gpus]);
-        row.nodes = (uint32_t)number(cell[nodes]);
-        row.bytes = (uint64_t)number(cell[size]);
-        row.seconds = 1e-6 * number(*cell[time] ? cell[time] : cell[out]);
+    struct csv csv = csv_read("tests/data/published/nccl_tests_tables.csv");
+    for (size_t i = 0; i < csv.rows; i++) {
+        struct published_row row = begin_row(&csv, i, "table_id");
+        const bool in_place = *csv_text(&csv, i, "ip_time_us") != '\0';
+        row.seconds = 1e-6 * csv_number(&csv, i, in_place ? "ip_time_us" : "oop_time_us");
         finish_row(&row);
         visit(context, &row);
     }
-    fclose(file);
+    csv_free(&csv);
 }
 
 void published_each(void (*visit)(void *context, const struct published_row *row), void *context)
