@@ -61,12 +61,12 @@ static void a_larger_gemm_takes_no_less_time(void **state)
     (void)state;
     struct profile p = find("a100-sxm-80gb");
     const double peak = profile_value(&p, PROFILE_BF16);
-    for (double n = 64; n < 20000; n *= 1.13) {
-        const double before = gemm_seconds(&p, peak, 4096, floor(n), 4096, 1);
-        const double after = gemm_seconds(&p, peak, 4096, floor(2 * n), 4096, 1);
+    for (int n = 64; n < 20000; n += n / 8) {
+        const double before = gemm_seconds(&p, peak, 4096, n, 4096, 1);
+        const double after = gemm_seconds(&p, peak, 4096, 2 * n, 4096, 1);
         assert_true(after >= before);
-        assert_true(gemm_seconds(&p, peak, 4096, floor(n), 8192, 1) > before);
-        assert_true(gemm_seconds(&p, peak, 4096, floor(n), 4096, 2) >= before);
+        assert_true(gemm_seconds(&p, peak, 4096, n, 8192, 1) > before);
+        assert_true(gemm_seconds(&p, peak, 4096, n, 4096, 2) >= before);
     }
     profile_free(&p);
 }
