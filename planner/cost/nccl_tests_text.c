@@ -223,7 +223,8 @@ static enum err_code row_line(struct text *t, char *line, struct err *err)
                    "busbw, #wrong");
     }
     double us[2] = {0};
-    for (int block = 0; block <= run->columns.in_place; block++)
+    const int blocks = run->columns.in_place ? 2 : 1;
+    for (int block = 0; block < blocks; block++)
         TRY(time_of(t, token, block, &us[block], err));
     const bool in_place = us[1] > 0;
     const double seconds = 1e-6 * (in_place ? us[1] : us[0]);
