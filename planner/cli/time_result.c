@@ -13,11 +13,11 @@ json_t *time_json(const struct step_time *time)
     for (int i = 0; i < SPENT_COUNT; i++)
         json_object_set_new(spent, spent_name((enum spent)i), json_real(t->spent_s[i]));
     json_t *object = json_pack(
-        "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o}", "step_s", t->step_s,
-        "step_low_s", time->low_s, "step_high_s", time->high_s, "tokens_per_s_per_gpu",
-        time->tokens_per_s, "mfu", time->mfu, "hfu", time->hfu, "exposed_communication_s",
-        t->exposed_s, "communication_s", t->communication_s, "compute_s", t->compute_s, "host_s",
-        t->host_s, "bound", spent_name(time->bound), "spent_s", spent);
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o}", "profile",
+        time->profile, "step_s", t->step_s, "step_low_s", time->low_s, "step_high_s", time->high_s,
+        "tokens_per_s_per_gpu", time->tokens_per_s, "mfu", time->mfu, "hfu", time->hfu,
+        "exposed_communication_s", t->exposed_s, "communication_s", t->communication_s, "compute_s",
+        t->compute_s, "host_s", t->host_s, "bound", spent_name(time->bound), "spent_s", spent);
     return object;
 }
 

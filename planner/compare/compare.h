@@ -77,6 +77,8 @@ struct compare_time {
     const struct compare_gap *gaps; /* longest first */
     uint32_t gap_count;
     double predicted_step_s, predicted_exposed_s; /* NAN: the plan has no times */
+    const char
+        *profile; /* what they were predicted for; lent by the plan's "time"; NULL: not told */
 };
 
 struct comparison {

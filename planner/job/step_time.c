@@ -6,6 +6,7 @@
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics_double.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Kernels of a class are off together, so one factor a class and draw; logarithmic, since a time
@@ -58,6 +59,7 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
     simulate(out->simulation, &out->costs, NULL, &out->timeline);
 
     const struct timeline *t = &out->timeline;
+    snprintf(out->profile, sizeof out->profile, "%s", placement->profile.name);
     const double tokens = (double)job->model.batch * job->model.seq * job->strategy.accumulate;
     out->low_s = out->high_s = t->step_s;
     out->tokens_per_s = tokens / t->step_s;

@@ -16,6 +16,7 @@ struct step_time {
                                  is computed again */
     double overlapped;        /* share of the communication that compute hides; NAN: there is
                                  none */
+    char profile[64];         /* name of what it was simulated on */
     enum spent bound;         /* what most of the step is spent on */
 };
 
