@@ -182,6 +182,21 @@ static void the_host_blocks_where_the_program_says_so(void **state)
     timeline_free(&t);
 }
 
+/* A stream may wait for what the host does itself, and has done only later. */
+static void a_stream_waits_for_the_host(void **state)
+{
+    (void)state;
+    struct by_hand p = begin_program();
+    add_kernel(&p, PLAN_OPTIMIZER, STREAM_HOST, PLAN_NO_GROUP, gemm(5, 0));
+    add(&p, PLAN_RECORD, STREAM_HOST, 0, PLAN_NO_GROUP);
+    add(&p, PLAN_WAIT, STREAM_COPY_IN, 0, PLAN_NO_GROUP);
+    add_kernel(&p, PLAN_COPY_IN, STREAM_COPY_IN, PLAN_NO_GROUP, gemm(1, 0));
+    struct timeline t = run(&p);
+    assert_seconds(t.begin_s[3], 5);
+    assert_seconds(t.step_s, 6);
+    timeline_free(&t);
+}
+
 static void giving_memory_back_waits_for_the_device(void **state)
 {
     (void)state;
@@ -428,6 +443,7 @@ int main(void)
         cmocka_unit_test(kernels_that_ask_for_too_much_share),
         cmocka_unit_test(a_communicator_is_one_fifo_and_two_share_the_link),
         cmocka_unit_test(the_host_blocks_where_the_program_says_so),
+        cmocka_unit_test(a_stream_waits_for_the_host),
         cmocka_unit_test(giving_memory_back_waits_for_the_device),
         cmocka_unit_test(settings_that_move_less_are_no_slower),
         cmocka_unit_test(prefetching_exposes_no_more),

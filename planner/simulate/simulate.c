@@ -9,141 +9,16 @@
  *         go to the next end, or to the next issue that a stream is waiting for
  *
  * Between two such moments every rate is constant. */
-#include "simulate/simulate.h"
+#include "simulate/simulation.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define NEVER UINT32_MAX
-
-enum item_kind { ITEM_RUN, ITEM_RECORD, ITEM_WAIT, ITEM_STALL };
-
-struct item {
-    uint32_t id;     /* instruction */
-    uint32_t kernel; /* ITEM_RUN */
-    uint32_t after;  /* item that must have ended: what a wait waits for, or a collective's
-                        predecessor on its communicator; NEVER: none */
-    float stall_s;   /* ITEM_STALL */
-    uint8_t kind, stream;
-    bool collective;
-    bool idle; /* ITEM_STALL: waits for the device */
-};
-
-struct simulation {
-    struct item *items;
-    uint32_t *queue;                  /* item indices, stream after stream */
-    uint32_t first[STREAM_COUNT + 1]; /* of each stream in the queue */
-    uint32_t count;
-};
-
-/* ---- from a plan ---- */
-
-static bool is_item(const struct plan_instruction *instruction)
-{
-    return !(instruction->flags & PLAN_FIRST_STEP) && instruction->op != PLAN_ALLOC &&
-           instruction->op != PLAN_FREE && instruction->op != PLAN_MARK;
-}
-
-static void add_items(const struct plan *plan, const struct stall *stalls, uint32_t stall_count,
-                      struct simulation *s)
-{
-    uint32_t *recorded = xmalloc((plan->event_count + 1) * sizeof *recorded);
-    uint32_t last_of_group[sizeof plan->groups / sizeof plan->groups[0]];
-    memset(last_of_group, 0xff, sizeof last_of_group);
-    memset(recorded, 0xff, (plan->event_count + 1) * sizeof *recorded);
-    for (uint32_t i = 0; i < plan->instruction_count; i++) {
-        const struct plan_instruction *in = &plan->instructions[i];
-        if (stall_count && stalls->instruction == i) {
-            s->items[s->count++] = (struct item){.id = i,
-                                                 .kind = ITEM_STALL,
-                                                 .stream = STREAM_HOST,
-                                                 .after = NEVER,
-                                                 .stall_s = (float)stalls->host_s,
-                                                 .idle = stalls->idle};
-            stalls++;
-            stall_count--;
-        }
-        if (!is_item(in))
-            continue;
-        struct item item = {.id = i, .stream = in->stream, .after = NEVER};
-        if (in->op == PLAN_RECORD) {
-            item.kind = ITEM_RECORD;
-            recorded[in->arg] = s->count;
-        } else if (in->op == PLAN_WAIT) {
-            item.kind = ITEM_WAIT;
-            item.after = recorded[in->arg];
-        } else {
-            item.kind = ITEM_RUN;
-            item.kernel = in->arg;
-            item.collective = plan_op_is_collective((enum plan_op)in->op);
-            if (item.collective) {
-                item.after = last_of_group[in->group];
-                last_of_group[in->group] = s->count;
-            }
-        }
-        s->items[s->count++] = item;
-    }
-    free(recorded);
-}
-
-struct simulation *simulation_new(const struct plan *plan, const struct stall *stalls,
-                                  uint32_t stall_count)
-{
-    struct simulation *s = xmalloc(sizeof *s);
-    *s = (struct simulation){.items = xmalloc(plan->instruction_count * sizeof *s->items + 1)};
-    add_items(plan, stalls, stall_count, s);
-    s->queue = xmalloc(s->count * sizeof *s->queue + 1);
-    uint32_t at = 0;
-    for (int stream = 0; stream < STREAM_COUNT; stream++) {
-        s->first[stream] = at;
-        for (uint32_t i = 0; i < s->count; i++)
-            if (s->items[i].stream == stream)
-                s->queue[at++] = i;
-    }
-    s->first[STREAM_COUNT] = at;
-    return s;
-}
-
-void simulation_free(struct simulation *s)
-{
-    if (!s)
-        return;
-    free(s->items);
-    free(s->queue);
-    free(s);
-}
-
-uint32_t simulation_items(const struct simulation *s)
-{
-    return s->count;
-}
-
-uint32_t simulation_instruction(const struct simulation *s, uint32_t item)
-{
-    return s->items[item].id;
-}
-
-struct timeline timeline_new(const struct simulation *s)
-{
-    double *room = xmalloc(3 * (size_t)s->count * sizeof *room + 1);
-    return (struct timeline){
-        .issue_s = room, .begin_s = room + s->count, .end_s = room + 2 * (size_t)s->count};
-}
-
-void timeline_free(struct timeline *timeline)
-{
-    free(timeline->issue_s);
-    *timeline = (struct timeline){0};
-}
-
-/* ---- one run ---- */
-
 struct lane {
-    uint32_t at, issued, end; /* places in the queue: next, first not issued yet, past the last */
-    uint32_t item;            /* that runs; NEVER: none */
-    double left_s, rate;      /* of it: seconds at full speed, speed */
-    double blocked_until;     /* INFINITY: until something else ends */
+    uint32_t at, issued;  /* places in the queue: the next, and the first that is not issued yet */
+    uint32_t item;        /* that runs; NEVER: none */
+    double left_s, rate;  /* of it: seconds at full speed, speed */
+    double blocked_until; /* INFINITY: until something else ends */
 };
 
 struct run {
@@ -257,8 +132,10 @@ static bool lane_advance(struct run *r, uint32_t stream)
             lane->blocked_until = r->out->issue_s[i];
             return passed;
         }
-        if (!has_ended(r, item->after))
+        if (!has_ended(r, item->after)) {
+            lane->blocked_until = r->out->end_s[item->after]; /* what the host did may lie ahead */
             return passed;
+        }
         lane->at++;
         if (item->kind == ITEM_RUN) {
             start(r, stream, i);
@@ -450,7 +327,6 @@ void simulate(const struct simulation *s, const struct costs *costs, const doubl
     for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
         r.lanes[stream] = (struct lane){.at = s->first[stream],
                                         .issued = s->first[stream],
-                                        .end = s->first[stream + 1],
                                         .item = NEVER,
                                         .blocked_until = INFINITY};
     out->communication_s = out->host_s = 0;
