@@ -35,24 +35,24 @@ static int by_size(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-static enum err_code sorted_points(const double *bytes, const double *seconds, size_t n,
-                                   struct point **out, struct err *err)
+/* The points by size, owned by the caller; NULL and ERR_INVALID in *err when one is no time. */
+static struct point *sorted_points(const double *bytes, const double *seconds, size_t n,
+                                   struct err *err)
 {
     struct point *points = xmalloc(n * sizeof *points + 1);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(bytes[i]) || bytes[i] < 0 || !isfinite(seconds[i]) || seconds[i] <= 0) {
             free(points);
-            return err_set(
-                err, ERR_INVALID,
-                "point %zu of a fit is %g bytes in %g s: bytes are finite and 0 or more, "
-                "seconds finite and above 0",
-                i, bytes[i], seconds[i]);
+            err_set(err, ERR_INVALID,
+                    "point %zu of a fit is %g bytes in %g s: bytes are finite and 0 or more, "
+                    "seconds finite and above 0",
+                    i, bytes[i], seconds[i]);
+            return NULL;
         }
         points[i] = (struct point){bytes[i], seconds[i]};
     }
     qsort(points, n, sizeof *points, by_size);
-    *out = points;
-    return ERR_OK;
+    return points;
 }
 
 static double residual(const struct alpha_beta_piece *piece, const struct point *p)
@@ -284,8 +284,9 @@ enum err_code fit_alpha_beta(const double *bytes, const double *seconds, size_t 
                        "%zu points are too few for a fit of latency and "
                        "bandwidth: at least 4",
                        n);
-    struct point *points = NULL;
-    TRY(sorted_points(bytes, seconds, n, &points, err));
+    struct point *points = sorted_points(bytes, seconds, n, err);
+    if (!points)
+        return ERR_INVALID;
     struct stretches *s = xmalloc(sizeof *s);
     memset(s, 0, sizeof *s);
     s->points = points;
@@ -341,8 +342,9 @@ enum err_code fit_curve_new(const double *bytes, const double *seconds, size_t n
                             struct fit_curve **out, struct err *err)
 {
     *out = NULL;
-    struct point *points = NULL;
-    TRY(sorted_points(bytes, seconds, n, &points, err));
+    struct point *points = sorted_points(bytes, seconds, n, err);
+    if (!points)
+        return ERR_INVALID;
     const size_t count = one_of_each_size(points, n);
     if (count < 3) { /* Steffen's slopes need two intervals */
         free(points);
