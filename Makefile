@@ -76,7 +76,7 @@ $(RUN_TESTS:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: $(BUILD)/tests/test
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
 
-$(BUILD)/validate%: $(BUILD)/tests/validate%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
+$(BUILD)/validate $(BUILD)/validate_collectives: $(BUILD)/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
 
 $(BUILD)/bench: $(BUILD)/tests/bench.o $(BUILD)/libplanner.a
