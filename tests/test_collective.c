@@ -241,7 +241,8 @@ static void more_bytes_never_take_less_time(void **state)
                     continue;
                 struct collective_model m = model_of(fabrics[f], c, per_node[g % 4], nodes[g / 4]);
                 double before = 0;
-                for (double bytes = 1; bytes < 1e13; bytes *= 1.09) {
+                for (int i = 0; i < 347; i++) {
+                    const double bytes = pow(1.09, i); /* to 9e12 */
                     const struct collective_cost cost = collective_cost(&m, (uint64_t)bytes);
                     assert_true(isfinite(cost.seconds));
                     assert_true(cost.seconds >= before);
@@ -314,6 +315,42 @@ static void hbm_traffic_of_a_gather_is_three_passes(void **state)
     collective_model_free(&m);
 }
 
+/* HSDP's replicate group: one rank a node, and so one of the eight cards; the latency of PAT grows
+ * with the logarithm of the nodes and 2.8 us a rank (tuning.cc). */
+static void a_rank_a_node_has_one_card(void **state)
+{
+    (void)state;
+    struct collective_model replicas = model_of(h100_node(), COLLECTIVE_ALL_REDUCE, 1, 64);
+    const double bus = collective_cost(&replicas, GIB(16)).bytes_per_s *
+                       collective_bus_factor(COLLECTIVE_ALL_REDUCE, 64);
+    assert_true(bus <= 50e9 && bus > 40e9);
+    collective_model_free(&replicas);
+
+    struct collective_model gather = model_of(h100_node(), COLLECTIVE_ALL_GATHER, 1, 64);
+    near(gather.tuning.ways[NCCL_PAT][NCCL_SIMPLE].latency_us, 8 + 6 * 14 / 3.5 + 64 * 2.8, 1e-9);
+    collective_model_free(&gather);
+}
+
+static void a_slower_network_is_slower(void **state)
+{
+    (void)state;
+    double before = 0;
+    static const enum fabric_network networks[] = {
+        NETWORK_INFINIBAND, NETWORK_ROCE, NETWORK_EFA, NETWORK_TCPXO, NETWORK_EFA_V1, NETWORK_TCPX};
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+        struct fabric fabric = h100_node();
+        fabric.network = networks[i];
+        struct collective_model m = model_of(fabric, COLLECTIVE_ALL_GATHER, 8, 2);
+        const double seconds = collective_cost(&m, KIB(64)).seconds;
+        assert_true(seconds > before);
+        before = seconds;
+        collective_model_free(&m);
+    }
+    struct fabric given = h100_node();
+    given.nic_latency_s = 1e-3;
+    near(fabric_crossing_s(&given), 1e-3, 0);
+}
+
 static void a_bridge_serves_pairs_only(void **state)
 {
     (void)state;
@@ -347,7 +384,8 @@ static void measured_points_stand_in_their_layout(void **state)
         near(cost.seconds, points[i].seconds, 1e-9 * points[i].seconds);
     }
     double before = 0;
-    for (double bytes = 1; bytes < 1e12; bytes *= 1.05) {
+    for (int i = 0; i < 566; i++) {
+        const double bytes = pow(1.05, i); /* to 9e11 */
         const double seconds = collective_cost(&m, (uint64_t)bytes).seconds;
         assert_true(seconds >= before);
         before = seconds;
@@ -432,8 +470,8 @@ static void compare(void *context, const struct published_row *row)
     }
 }
 
-/* reports/validation/collectives.md: 172 of 222 and 184 of 206; half of the misses are two setups
- * and a system that are not described. */
+/* reports/validation/collectives.md: 172 of 222 and 184 of 206; of the 50 large misses 29 are two
+ * setups that others outdo on the same machines, and racks of NVL72, which are not modelled. */
 static void published_rows_are_met_as_reported(void **state)
 {
     (void)state;
@@ -465,6 +503,8 @@ int main(void)
         cmocka_unit_test(bus_bandwidth_stays_below_the_links),
         cmocka_unit_test(a_single_rank_and_no_bytes_cost_nothing),
         cmocka_unit_test(hbm_traffic_of_a_gather_is_three_passes),
+        cmocka_unit_test(a_rank_a_node_has_one_card),
+        cmocka_unit_test(a_slower_network_is_slower),
         cmocka_unit_test(a_bridge_serves_pairs_only),
         cmocka_unit_test(measured_points_stand_in_their_layout),
         cmocka_unit_test(impossible_groups_are_refused_by_name),

@@ -14,6 +14,10 @@
  *      Bandwidth is what the links sustain, a fraction of NCCL's figure per GPU generation.
  *   3. Where the fabric has measured times of the same layout, they stand instead of 2.
  *
+ * A group has the cards of its own GPUs to itself: where several groups run at once over the same
+ * cards (HSDP's replicate groups on nodes with fewer cards than GPUs), sharing them is the
+ * caller's.
+ *
  * Time is that of the kernel on its stream with the launch hidden behind work before it. What a
  * caller that waits for every collective sees on top is COLLECTIVE_ISOLATED_S. */
 #ifndef SHARDPLAN_COLLECTIVE_H

@@ -210,8 +210,8 @@ static enum err_code row_line(struct text *t, char *line, struct err *err)
     char *token[MAX_TOKENS], *end;
     const size_t n = tokens_of(line, token);
     errno = 0;
-    const uint64_t bytes = strtoull(token[0], &end, 10);
-    if (*end != '\0' || run->columns.count == 0)
+    const uint64_t bytes = n > 0 ? strtoull(token[0], &end, 10) : 0;
+    if (n == 0 || *end != '\0' || run->columns.count == 0)
         return ERR_OK; /* not a row: it begins with no whole number, or no table has begun */
     if (errno != 0)
         return bad(t, err, "a size beyond 64 bits", "bytes");
@@ -223,9 +223,9 @@ static enum err_code row_line(struct text *t, char *line, struct err *err)
                    "busbw, #wrong");
     }
     double us[2] = {0};
-    const int blocks = run->columns.in_place ? 2 : 1;
-    for (int block = 0; block < blocks; block++)
-        TRY(time_of(t, token, block, &us[block], err));
+    TRY(time_of(t, token, 0, &us[0], err));
+    if (run->columns.in_place)
+        TRY(time_of(t, token, 1, &us[1], err));
     const bool in_place = us[1] > 0;
     const double seconds = 1e-6 * (in_place ? us[1] : us[0]);
     const struct nccl_tests_known *known = &t->builder->known;
