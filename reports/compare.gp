@@ -7,7 +7,8 @@
 set output out
 set border 3 lc rgb '#666666'
 set tics nomirror
-set title title noenhanced left
+set label 1 title at graph 0, graph 1.08 left noenhanced
+set tmargin 3
 set terminal svg size 1120,460 dynamic enhanced font 'Helvetica,13' background '#ffffff'
 set xlabel 'instruction'
 set ylabel unit

@@ -5,7 +5,8 @@
 # categories (names of the columns). "load marks" is replaced by the borders of the phases.
 set terminal svg size 1120,560 dynamic enhanced font 'Helvetica,13' background '#ffffff'
 set output out
-set title title noenhanced left
+set label 1 title at graph 0, graph 1.08 left noenhanced
+set tmargin 3
 set xlabel 'instruction'
 set ylabel 'GiB'
 set key outside right top reverse Left samplen 1.2 noenhanced

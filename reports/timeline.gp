@@ -5,7 +5,8 @@
 set output out
 set border 3 lc rgb '#666666'
 set tics nomirror
-set title title noenhanced left
+set label 1 title at graph 0, graph 1.08 left noenhanced
+set tmargin 3
 set terminal svg size 1120,360 dynamic enhanced font 'Helvetica,13' background '#ffffff'
 set xlabel 'ms'
 set key outside right top reverse Left samplen 1 noenhanced
@@ -20,4 +21,5 @@ plot data using (($1 + $2) / 2):3:1:2:($3 - 0.36):($3 + 0.36):4 with boxxyerror 
      keyentry with boxes lc rgb '#8172b3' title 'optimizer', \
      keyentry with boxes lc rgb '#55a868' title 'collective', \
      keyentry with boxes lc rgb '#aaaaaa' title 'copy', \
+     keyentry with boxes lc rgb '#937860' title 'host', \
      keyentry with boxes lc rgb '#c44e52' title 'exposed'

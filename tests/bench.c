@@ -1,11 +1,14 @@
 /* bench.c - how long planning takes, inside the process. Medians; nothing is asserted. */
-#include "job/predict.h"
+#include "job/step_time.h"
+#include "traces/trace.h"
 
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { RUNS = 31 };
 
@@ -63,6 +66,7 @@ static void bench_405b(void)
         seconds[i] = now() - start;
         plan_free(plan);
     }
+    profile_free(&placement.profile);
     report("405B on 16,384 GPUs: program and memory", seconds, 1e-3, "ms", 5);
 }
 
@@ -88,6 +92,67 @@ static void bench_tally(void)
     graph_free(graph);
 }
 
+/* The timeline of a plan whose costs are known: what a search does again and again. */
+static void bench_timeline(const char *preset, uint32_t world, const char *what, double unit,
+                           const char *name, double goal)
+{
+    const struct job job = job_of(preset, world);
+    struct placement placement = {.gpus_per_node = 8};
+    struct prediction prediction;
+    struct step_time time;
+    double seconds[RUNS];
+    struct err err = {0};
+    profile_find("h100-sxm", &placement.profile, &err);
+    predict(&job, &placement, &prediction, &err);
+    step_time(&prediction, &job, &placement, 0, &time, &err);
+    for (int i = 0; i < RUNS; i++) {
+        const double start = now();
+        simulate(time.simulation, &time.costs, NULL, &time.timeline);
+        seconds[i] = now() - start;
+    }
+    report(what, seconds, unit, name, goal);
+    step_time_free(&time);
+    prediction_free(&prediction);
+    profile_free(&placement.profile);
+}
+
+/* A trace of many events, written, and read as comparing does. */
+static void bench_trace(void)
+{
+    enum { EVENTS = 200000 };
+    double seconds[RUNS];
+    struct err err = {0};
+    struct rusage usage;
+    char path[] = "/tmp/shardplan-bench.XXXXXX";
+    close(mkstemp(path));
+    for (int i = 0; i < RUNS; i++) {
+        const double start = now();
+        struct trace *trace = trace_new(), *again = NULL;
+        const uint32_t process = trace_add_process(trace, 0, "rank 0 (predicted)");
+        const uint32_t lane = trace_add_lane(trace, process, "compute");
+        for (uint32_t k = 0; k < EVENTS; k++) {
+            const struct trace_event event = {.id = k,
+                                              .lane = lane,
+                                              .name = "mm",
+                                              .category = "compute",
+                                              .begin_s = 1e-5 * k,
+                                              .end_s = 1e-5 * k + 9e-6,
+                                              .bytes = k};
+            trace_add_event(trace, &event);
+        }
+        trace_write(trace, path, &err);
+        trace_read(path, &again, &err);
+        trace_free(trace);
+        trace_free(again);
+        seconds[i] = now() - start;
+    }
+    remove(path);
+    report("trace of 200,000 events, written and read", seconds, 1e-3, "ms", 500);
+    getrusage(RUSAGE_SELF, &usage);
+    printf("%-44s %8.1f MB   goal 200 MB, ratio %.2f\n", "  most memory held so far",
+           (double)usage.ru_maxrss / 1000, (double)usage.ru_maxrss / 200000);
+}
+
 /* Seconds of the two clock readings that recording a piece of work costs. */
 static double clock_cost(void)
 {
@@ -109,5 +174,8 @@ int main(int argc, char **argv)
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     bench_405b();
     bench_tally();
+    bench_timeline("llama-3.1-8b", 8, "8B: timeline of one step", 1e-6, "us", 50);
+    bench_timeline("llama-3.1-405b", 16384, "405B on 16,384 GPUs: timeline", 1e-3, "ms", 5);
+    bench_trace();
     return 0;
 }

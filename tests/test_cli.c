@@ -3,6 +3,7 @@
  * SHARDPLAN names the program (tests/run sets it). Each test works in a folder of its own. */
 #include <dirent.h>
 #include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,6 +93,10 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
         {"fit gpt2 --checkpointing some", "none,full,selective"},
         {"fit no-such-model", "no-such-model"},
         {"fit gpt2 --profile /no/such/file.json", "/no/such/file.json"},
+        {"plan gpt2 --node p6", "p6-b200"},
+        {"plan gpt2 --profile tests/data/bad/two-objects.json", "two-objects.json:"},
+        {"plan gpt2 --gpus 12 --seq 64 -o /tmp/none-of-these", "--gpus-per-node"},
+        {"fit gpt2 --goodput", "unrecognized"},
         {"models --what", "usage"},
         {"gpus extra", "usage"},
     };
@@ -225,6 +230,61 @@ static void plan_leaves_every_file_it_names(void **state)
     assert_int_not_equal(stat(path, &st), 0);
 }
 
+static double number_at(const json_t *object, const char *outer, const char *inner)
+{
+    const json_t *value = json_object_get(json_object_get(object, outer), inner);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+static void plan_says_how_fast_and_the_files_say_the_same(void **state)
+{
+    (void)state;
+    char arguments[512], path[512];
+    snprintf(arguments, sizeof arguments,
+             "plan tests/data/configs/toy-llama --gpus 16 --seq 128 --accumulate 3 --goodput "
+             "--json -o %s/timed",
+             folder);
+    assert_int_equal(run(arguments), 0);
+    json_t *said = json_loads(output, 0, NULL);
+    const double step_s = number_at(said, "time", "step_s");
+    assert_true(step_s > 0 && number_at(said, "time", "step_low_s") <= step_s);
+    assert_true(number_at(said, "time", "step_high_s") >= step_s);
+    assert_true(fabs(number_at(said, "time", "tokens_per_s_per_gpu") - 3 * 128 / step_s) < 1e-6);
+    assert_true(number_at(said, "time", "mfu") > 0);
+    assert_true(number_at(said, "time", "exposed_communication_s") > 0);
+    assert_true(number_at(said, "goodput", "step_s") > step_s);
+    assert_true(fabs(number_at(said, "goodput", "useful") +
+                     number_at(said, "goodput", "checkpointing") +
+                     number_at(said, "goodput", "restarting") +
+                     number_at(said, "goodput", "repeating") - 1) < 1e-9);
+    json_decref(said);
+
+    snprintf(path, sizeof path, "%s/timed/plan.json", folder);
+    json_t *plan = json_load_file(path, 0, NULL);
+    assert_true(fabs(number_at(plan, "time", "step_s") - step_s) < 1e-9);
+    const json_t *seconds = json_object_get(json_object_get(plan, "time"), "instruction_s");
+    const json_t *instructions = json_object_get(plan, "instructions");
+    assert_int_equal(json_array_size(seconds), json_array_size(instructions));
+    snprintf(path, sizeof path, "%s/timed/trace.json", folder);
+    json_t *trace = json_load_file(path, 0, NULL);
+    const json_t *events = json_object_get(trace, "traceEvents"), *event;
+    size_t i, joined = 0;
+    json_array_foreach((json_t *)events, i, event)
+    {
+        const json_t *id = json_object_get(json_object_get(event, "args"), "id");
+        if (!json_is_integer(id) || strcmp(json_string_value(json_object_get(event, "ph")), "X"))
+            continue;
+        const json_t *own = json_array_get(seconds, (size_t)json_integer_value(id));
+        const double us = json_number_value(json_object_get(event, "dur"));
+        assert_true(fabs(json_number_value(own) * 1e6 - us) < 0.002); /* nanoseconds are kept */
+        joined++;
+    }
+    assert_true(joined > 100);
+    json_decref(plan);
+    json_decref(trace);
+}
+
 static void bad_models_leave_no_output(void **state)
 {
     (void)state;
@@ -291,6 +351,7 @@ int main(void)
         cmocka_unit_test(fit_json_has_the_keys_that_scripts_read),
         cmocka_unit_test(fit_events_are_pytorchs),
         cmocka_unit_test(plan_leaves_every_file_it_names),
+        cmocka_unit_test(plan_says_how_fast_and_the_files_say_the_same),
         cmocka_unit_test(bad_models_leave_no_output),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_a_failure),
         cmocka_unit_test(lists_are_valid_json),

@@ -341,9 +341,15 @@ static void traces_that_cannot_be_compared_are_refused_with_a_reason(void **stat
         {NOTHING, NOTHING, NOTHING, NOTHING, NULL, NULL, NULL, "python"},
     };
     static const char *const says[] = {
-        "not in the plan", "is alloc in the plan",       "twice",
-        "first step",      "was recorded as all_gather", "first step",
-        "allowed is \"seconds\"", "predicted trace", "(recorded)",
+        "not in the plan",
+        "is alloc in the plan",
+        "twice",
+        "first step",
+        "was recorded as all_gather",
+        "first step",
+        "allowed is \"seconds\"",
+        "predicted trace",
+        "(recorded)",
     };
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         expect_refusal(plan, &faults[i], says[i]);

@@ -21,6 +21,8 @@ struct by_hand {
     struct plan *plan;
     struct cost costs[KERNELS];
     struct costs all;
+    struct stall stalls[2];
+    uint32_t stall_count;
 };
 
 static struct by_hand begin_program(void)
@@ -65,7 +67,7 @@ static struct cost talk(double device_s, float link, float compute)
 
 static struct timeline run(struct by_hand *p)
 {
-    struct simulation *simulation = simulation_new(p->plan);
+    struct simulation *simulation = simulation_new(p->plan, p->stalls, p->stall_count);
     struct timeline timeline = timeline_new(simulation);
     p->all.kernels = p->costs;
     simulate(simulation, &p->all, NULL, &timeline);
@@ -130,6 +132,16 @@ static void kernels_that_ask_for_too_much_share(void **state)
     assert_seconds(t.end_s[1], 5 + (10 - 0.8 * 5));
     assert_seconds(t.exposed_s, 0);
     timeline_free(&t);
+
+    p = begin_program(); /* what is served first runs as alone, the other on what is left */
+    struct cost first = talk(4, 1, 0.25F);
+    first.first = true;
+    add_kernel(&p, PLAN_ALL_GATHER, STREAM_ALL_GATHER, 0, first);
+    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(10, 0));
+    t = run(&p);
+    assert_seconds(t.end_s[0], 4);
+    assert_seconds(t.end_s[1], 4 + (10 - 0.75 * 4));
+    timeline_free(&t);
 }
 
 static void a_communicator_is_one_fifo_and_two_share_the_link(void **state)
@@ -170,10 +182,43 @@ static void the_host_blocks_where_the_program_says_so(void **state)
     timeline_free(&t);
 }
 
+/* A stream may wait for what the host does itself, and has done only later. */
+static void a_stream_waits_for_the_host(void **state)
+{
+    (void)state;
+    struct by_hand p = begin_program();
+    add_kernel(&p, PLAN_OPTIMIZER, STREAM_HOST, PLAN_NO_GROUP, gemm(5, 0));
+    add(&p, PLAN_RECORD, STREAM_HOST, 0, PLAN_NO_GROUP);
+    add(&p, PLAN_WAIT, STREAM_COPY_IN, 0, PLAN_NO_GROUP);
+    add_kernel(&p, PLAN_COPY_IN, STREAM_COPY_IN, PLAN_NO_GROUP, gemm(1, 0));
+    struct timeline t = run(&p);
+    assert_seconds(t.begin_s[3], 5);
+    assert_seconds(t.step_s, 6);
+    timeline_free(&t);
+}
+
+static void giving_memory_back_waits_for_the_device(void **state)
+{
+    (void)state;
+    struct by_hand p = begin_program();
+    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(3, 1));
+    add(&p, PLAN_ALLOC, STREAM_COMPUTE, 0, PLAN_NO_GROUP);
+    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(1, 1));
+    p.stalls[0] = (struct stall){.instruction = 1, .host_s = 0.5, .idle = true};
+    p.stall_count = 1;
+    struct timeline t = run(&p);
+    assert_seconds(t.begin_s[1], 4); /* the first kernel's end */
+    assert_seconds(t.begin_s[2], 5.5);
+    assert_seconds(t.step_s, 6.5);
+    assert_seconds(t.spent_s[SPENT_HOST], 2.5);
+    timeline_free(&t);
+}
+
 /* ---- properties of real plans ---- */
 
 struct planned {
-    struct plan *plan;
+    struct prediction prediction;
+    struct plan *plan; /* the prediction's */
     struct placement placement;
     struct step_time time;
 };
@@ -195,8 +240,10 @@ static struct planned plan_on(const struct job *job, const char *gpu)
     struct planned p = {.placement = {.gpus_per_node = 8}};
     struct err err = {0};
     assert_int_equal(profile_find(gpu, &p.placement.profile, &err), ERR_OK);
-    assert_int_equal(job_plan(job, &p.plan, NULL, &err), ERR_OK);
-    assert_int_equal(step_time(p.plan, job, &p.placement, 0, &p.time, &err), ERR_OK);
+    p.placement.profile.of[PROFILE_CAPACITY].value = 1e12; /* memory is not what is looked at */
+    assert_int_equal(predict(job, &p.placement, &p.prediction, &err), ERR_OK);
+    p.plan = p.prediction.plan;
+    assert_int_equal(step_time(&p.prediction, job, &p.placement, 0, &p.time, &err), ERR_OK);
     return p;
 }
 
@@ -204,7 +251,7 @@ static void planned_free(struct planned *p)
 {
     step_time_free(&p->time);
     profile_free(&p->placement.profile);
-    plan_free(p->plan);
+    prediction_free(&p->prediction);
 }
 
 static double step_of(const struct job *job, const char *gpu)
@@ -218,6 +265,10 @@ static double step_of(const struct job *job, const char *gpu)
 static const char *const gpus[] = {"h100-sxm", "a100-sxm-80gb", "l40s", "rtx-4090"};
 enum { GPUS = sizeof gpus / sizeof gpus[0] };
 
+/* Where the network bounds a step, what the other kernels do only decides which of them the copies
+ * around collectives fall beside: that may move the step by a thousandth either way. */
+#define NO_SLOWER 1.001
+
 static void settings_that_move_less_are_no_slower(void **state)
 {
     (void)state;
@@ -225,14 +276,14 @@ static void settings_that_move_less_are_no_slower(void **state)
         struct job job = toy(), other = toy();
         job.strategy.reshard = RESHARD_ALWAYS;
         other.strategy.reshard = RESHARD_NEVER;
-        assert_true(step_of(&other, gpus[g]) <= step_of(&job, gpus[g]) * (1 + 1e-9));
+        assert_true(step_of(&other, gpus[g]) <= step_of(&job, gpus[g]) * NO_SLOWER);
 
         other = toy();
         other.tape.checkpointing = CHECKPOINTING_SELECTIVE;
         job = toy();
-        assert_true(step_of(&job, gpus[g]) <= step_of(&other, gpus[g]) * (1 + 1e-9));
+        assert_true(step_of(&job, gpus[g]) <= step_of(&other, gpus[g]) * NO_SLOWER);
         job.tape.checkpointing = CHECKPOINTING_FULL;
-        assert_true(step_of(&other, gpus[g]) <= step_of(&job, gpus[g]) * (1 + 1e-9));
+        assert_true(step_of(&other, gpus[g]) <= step_of(&job, gpus[g]) * NO_SLOWER);
     }
 }
 
@@ -373,8 +424,8 @@ static void the_same_plan_has_the_same_time_and_range(void **state)
     struct planned a = plan_on(&job, "h100-sxm");
     struct step_time again;
     step_time_free(&a.time);
-    assert_int_equal(step_time(a.plan, &job, &a.placement, 50, &a.time, &err), ERR_OK);
-    assert_int_equal(step_time(a.plan, &job, &a.placement, 50, &again, &err), ERR_OK);
+    assert_int_equal(step_time(&a.prediction, &job, &a.placement, 50, &a.time, &err), ERR_OK);
+    assert_int_equal(step_time(&a.prediction, &job, &a.placement, 50, &again, &err), ERR_OK);
     const uint32_t items = simulation_items(a.time.simulation);
     assert_memory_equal(a.time.timeline.end_s, again.timeline.end_s, items * sizeof(double));
     assert_true(a.time.low_s == again.low_s && a.time.high_s == again.high_s);
@@ -392,6 +443,8 @@ int main(void)
         cmocka_unit_test(kernels_that_ask_for_too_much_share),
         cmocka_unit_test(a_communicator_is_one_fifo_and_two_share_the_link),
         cmocka_unit_test(the_host_blocks_where_the_program_says_so),
+        cmocka_unit_test(a_stream_waits_for_the_host),
+        cmocka_unit_test(giving_memory_back_waits_for_the_device),
         cmocka_unit_test(settings_that_move_less_are_no_slower),
         cmocka_unit_test(prefetching_exposes_no_more),
         cmocka_unit_test(a_mesh_of_replicas_gathers_nothing),

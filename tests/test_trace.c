@@ -492,12 +492,13 @@ struct simulated {
     struct step_time time;
 };
 
-static struct simulated simulate_small(const struct plan *plan, const struct job *job)
+static struct simulated simulate_small(struct plan *plan, const struct job *job)
 {
     struct err err = {0};
     struct simulated s = {.placement = {.gpus_per_node = 8}};
+    struct prediction prediction = {.plan = plan};
     assert_int_equal(profile_find("h100-sxm", &s.placement.profile, &err), ERR_OK);
-    assert_int_equal(step_time(plan, job, &s.placement, 0, &s.time, &err), ERR_OK);
+    assert_int_equal(step_time(&prediction, job, &s.placement, 0, &s.time, &err), ERR_OK);
     return s;
 }
 

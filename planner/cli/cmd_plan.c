@@ -9,6 +9,7 @@ struct planned {
     struct placement placement;
     struct prediction prediction;
     struct step_time time;
+    struct long_run run; /* with --goodput */
 };
 
 static void show(const struct planned *p, const char *note)
@@ -19,12 +20,16 @@ static void show(const struct planned *p, const char *note)
         json_t *memory =
             result_json(&p->settings, &p->job, &p->placement, &p->prediction, remedies, count);
         json_object_set_new(memory, "time", time_json(&p->time));
+        if (p->settings.goodput)
+            json_object_set_new(memory, "goodput", long_run_json(&p->run));
         json_dumpf(memory, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(memory);
     } else if (!p->settings.quiet) {
         result_print(stdout, &p->settings, &p->job, &p->placement, &p->prediction, remedies, count);
         time_print(stdout, &p->time);
+        if (p->settings.goodput)
+            long_run_print(stdout, &p->run);
         printf("\n  %s/: plan.json, trace.json (Perfetto), snapshot.pickle (memory_viz), "
                "%sreport.html\n",
                p->settings.out_dir, note ? "" : "memory.svg, timeline.svg, ");
@@ -46,13 +51,15 @@ int command_plan(int argc, char **argv)
         status = report_error(&err);
         goto free_profile;
     }
-    if (step_time(p.prediction.plan, &p.job, &p.placement, STEP_TIME_DRAWS, &p.time, &err) !=
-        ERR_OK) {
+    if (step_time(&p.prediction, &p.job, &p.placement, STEP_TIME_DRAWS, &p.time, &err) != ERR_OK) {
         status = report_error(&err);
         goto free_prediction;
     }
-    if (report_write(&p.settings, &p.job, &p.placement, &p.prediction, &p.time, &note, &err) !=
-        ERR_OK) {
+    if (p.settings.goodput &&
+        long_run(p.prediction.plan, &p.placement, &p.time, &p.run, &err) != ERR_OK)
+        status = report_error(&err);
+    else if (report_write(&p.settings, &p.job, &p.placement, &p.prediction, &p.time, &note, &err) !=
+             ERR_OK) {
         status = report_error(&err);
     } else {
         show(&p, note);

@@ -101,6 +101,7 @@ static json_t *time_json(const struct plan *plan, const struct compare_time *t,
                         json_pack("{s:o, s:f, s:o}", "predicted_s",
                                   number_json(t->predicted_step_s), "recorded_s", t->step_s,
                                   "error_percent", error_json(t->predicted_step_s, t->step_s)));
+    json_object_set_new(time, "profile", t->profile ? json_string(t->profile) : json_null());
     json_object_set_new(time, "within_tolerance",
                         verdict->time_checked ? json_boolean(verdict->time_within) : json_null());
     json_object_set_new(time, "recorded_kernels", json_integer(t->span_count));

@@ -198,6 +198,8 @@ static void print_totals(FILE *file, const struct style *s, const struct compare
     if (t->missing)
         fprintf(file, "  %s%" PRIu32 " of %" PRIu32 " kernels were not recorded%s\n", s->bad,
                 t->missing, t->missing + t->span_count, s->off);
+    if (t->profile)
+        fprintf(file, "  %stimes were predicted for %s%s\n", s->dim, t->profile, s->off);
 }
 
 static void print_gaps(FILE *file, const struct style *s, const struct plan *plan,

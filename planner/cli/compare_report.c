@@ -148,7 +148,7 @@ static enum err_code draw_timeline(const struct report *r, bool *drawn, struct e
              "recorded step, rank %" PRIu32 ": %s, of which %s exposed communication",
              r->comparison->rank, compare_seconds(t->step_s, step),
              compare_seconds(t->exposed_s, exposed));
-    const struct timeline_picture timeline = {r->plan, t, title};
+    const struct timeline_picture timeline = {.plan = r->plan, .time = t, .title = title};
     return timeline_draw(&timeline, r->dir, drawn, err);
 }
 

@@ -23,7 +23,7 @@ struct settings { /* as given; numbers 0 and texts NULL where a default depends 
     uint32_t offload;
     const char *frozen;
     const char *events, *out_dir; /* of fit and plan */
-    bool json, quiet;
+    bool goodput, json, quiet;
 };
 
 enum command_mask { FOR_FIT = 1, FOR_PLAN = 2, FOR_JOB = 3 };

@@ -105,12 +105,15 @@ static void timeline_data(FILE *file, const void *context)
     const struct timeline_picture *t = context;
     const double pixel_s = t->time->step_s / TIME_PIXELS;
     int rows[STREAM_COUNT];
-    const int last = place_lanes(t, rows);
+    int row = place_lanes(t, rows);
     for (int lane = 0; lane < STREAM_COUNT; lane++)
         write_lane(file, t, lane, rows[lane], pixel_s);
+    for (uint32_t i = 0; i < t->host_count; i++)
+        write_box(file, &t->host[i], row, 0x937860);
+    row += t->host != NULL;
     for (uint32_t i = 0; i < t->time->exposed_count; i++)
         if (t->time->exposed[i].end_s - t->time->exposed[i].begin_s >= 0.2 * pixel_s)
-            write_box(file, &t->time->exposed[i], last, 0xc44e52);
+            write_box(file, &t->time->exposed[i], row, 0xc44e52);
 }
 
 static void timeline_settings(FILE *file, const void *context)
@@ -122,7 +125,8 @@ static void timeline_settings(FILE *file, const void *context)
     for (int lane = 0; lane < STREAM_COUNT; lane++)
         if (rows[lane] >= 0)
             fprintf(file, "%s ", stream_name((enum stream_id)lane));
-    fprintf(file, "exposed'\nend_ms = %.6f\ntitle = '%s'\n", 1e3 * t->time->step_s, t->title);
+    fprintf(file, "%sexposed'\nend_ms = %.6f\ntitle = '%s'\n", t->host ? "issuing " : "",
+            1e3 * t->time->step_s, t->title);
 }
 
 enum err_code timeline_draw(const struct timeline_picture *timeline, const char *dir, bool *drawn,

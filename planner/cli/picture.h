@@ -21,7 +21,9 @@ enum err_code picture_draw(const struct picture *picture, const void *context, c
 /* What a step's streams did, lane by lane, with the exposed communication below. */
 struct timeline_picture {
     const struct plan *plan;
-    const struct compare_time *time; /* spans, exposed, step_s */
+    const struct compare_time *time;     /* spans, exposed, step_s */
+    const struct compare_interval *host; /* (host_count) the host issues; NULL: not known */
+    uint32_t host_count;
     const char *title;
 };
 

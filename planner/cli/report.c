@@ -293,7 +293,22 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
              "predicted step, rank %u of %u: %s, of which %s exposed communication", plan->rank,
              plan->world, compare_seconds(t->step_s, step),
              compare_seconds(time.exposed_s, exposed));
-    const struct timeline_picture picture = {plan, &time, title};
+    const uint32_t items = simulation_items(r->time->simulation);
+    struct compare_interval *host = arena_alloc(&arena, (items + 1) * sizeof *host);
+    for (uint32_t i = 0; i < items; i++) {
+        const struct plan_instruction *in =
+            &plan->instructions[simulation_instruction(r->time->simulation, i)];
+        const bool own = in->stream == STREAM_HOST || in->op == PLAN_ALLOC; /* it may have waited */
+        host[i] = (struct compare_interval){own ? t->begin_s[i]
+                                            : i ? t->issue_s[i - 1]
+                                                : 0,
+                                            t->issue_s[i]};
+    }
+    const struct timeline_picture picture = {.plan = plan,
+                                             .time = &time,
+                                             .host = host,
+                                             .host_count = intervals_merge(host, items),
+                                             .title = title};
     bool drawn;
     const enum err_code rc = timeline_draw(&picture, r->dir, &drawn, err);
     if (!drawn)

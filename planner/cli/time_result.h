@@ -2,7 +2,7 @@
 #ifndef SHARDPLAN_TIME_RESULT_H
 #define SHARDPLAN_TIME_RESULT_H
 
-#include "job/step_time.h"
+#include "job/long_run.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -12,5 +12,9 @@ json_t *time_json(const struct step_time *time);
 
 /* The same as a table. Colour only when `file` is a terminal. */
 void time_print(FILE *file, const struct step_time *time);
+
+/* The "goodput" of `plan --goodput --json`, which the caller owns, and the same as a table. */
+json_t *long_run_json(const struct long_run *run);
+void long_run_print(FILE *file, const struct long_run *run);
 
 #endif

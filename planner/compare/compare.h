@@ -77,6 +77,8 @@ struct compare_time {
     const struct compare_gap *gaps; /* longest first */
     uint32_t gap_count;
     double predicted_step_s, predicted_exposed_s; /* NAN: the plan has no times */
+    const char
+        *profile; /* what they were predicted for; lent by the plan's "time"; NULL: not told */
 };
 
 struct comparison {
@@ -94,6 +96,9 @@ struct comparison {
  * step. On ERR_OK the caller owns what is in *out: compare_free. */
 enum err_code compare_run(const struct plan *plan, const json_t *time, const struct trace *trace,
                           struct comparison *out, struct err *err);
+
+/* Sorts intervals and joins those that touch; returns how many are left. */
+uint32_t intervals_merge(struct compare_interval *intervals, uint32_t count);
 
 /* What ran beside what: sets compute_s, communication_s, exposed_s, exposed and exposed_count of
  * *out from spans by instruction (NAN: did not run). The array is in the arena. */

@@ -42,7 +42,4 @@ enum err_code compare_time(const struct join *join, const json_t *time, struct c
 void compare_gaps(const struct plan *plan, const struct compare_interval *spans,
                   struct arena *arena, const struct compare_gap **out, uint32_t *count);
 
-/* Sorts intervals and joins those that touch; returns how many are left. */
-uint32_t intervals_merge(struct compare_interval *intervals, uint32_t count);
-
 #endif

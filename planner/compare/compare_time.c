@@ -228,6 +228,7 @@ enum err_code compare_time(const struct join *join, const json_t *time, struct c
     *out = (struct compare_time){
         .predicted_step_s = member(time, "step_s"),
         .predicted_exposed_s = member(time, "exposed_communication_s"),
+        .profile = json_string_value(json_object_get(time, "profile")),
     };
     TRY(take_spans(join, out, err));
     sum_kinds(join, time, out);

@@ -5,13 +5,18 @@
  *      (nccl_graph.h, nccl_tuning.h): its numbers, unchanged.
  *   2. The choice's time on the wall, which NCCL's model gives too low for middle sizes:
  *
- *          seconds = latency x (1 + fill x (1 - exp(-x / span))) + bytes / bandwidth
- *          x = (bytes / bandwidth) / latency
+ *          seconds = latency + fill x (1 - exp(-transfer / span)) + transfer
+ *          transfer = bytes / bandwidth
  *
- *      A pipeline pays its latency again while it fills, until transfer hides it. One rule and two
- *      numbers for every Simple pipeline; LL and LL128 wait for nothing and have no such term.
+ *      A pipeline pays its latency again while it fills, until transfer hides it: fill and span are
+ *      multiples of NCCL's latency for Simple pipelines, one pair for rings that pass once, one for
+ *      rings and trees that reduce to all, one for NVLS. LL and LL128 wait for nothing: no fill.
  *      Bandwidth is what the links sustain, a fraction of NCCL's figure per GPU generation.
  *   3. Where the fabric has measured times of the same layout, they stand instead of 2.
+ *
+ * A group has the cards of its own GPUs to itself: where several groups run at once over the same
+ * cards (HSDP's replicate groups on nodes with fewer cards than GPUs), sharing them is the
+ * caller's.
  *
  * Time is that of the kernel on its stream with the launch hidden behind work before it. What a
  * caller that waits for every collective sees on top is COLLECTIVE_ISOLATED_S. */
@@ -41,7 +46,7 @@ struct collective_cost {
 
 /* One way on the wall: see the top. bytes_per_s is 0 when the way is not open. */
 struct collective_way {
-    double latency_s, bytes_per_s;
+    double latency_s, fill_s, span_s, bytes_per_s;
 };
 
 /* A stretch of sizes that run the same way. */

@@ -44,10 +44,12 @@ enum cost_class {
 };
 
 struct cost {
-    float use[RESOURCE_COUNT]; /* 0 ... 1 of each, while it runs alone */
     double device_s;           /* alone, launch gap included */
     double host_s;             /* until the host has issued it */
-    enum cost_class class;
+    float use[RESOURCE_COUNT]; /* 0 ... 1 of each, while it runs alone */
+    uint8_t class;             /* enum cost_class */
+    bool first; /* is served before others: NCCL's blocks hold their multiprocessors, and their
+                   streams have priority */
 };
 
 struct costs {
@@ -60,7 +62,8 @@ struct costs {
 };
 
 /* Costs of every kernel of a plan. `gpus_per_node` places the ranks: neighbours share a node.
- * The caller owns *out: costs_free. ERR_INVALID: a group does not fill its nodes evenly. */
+ * The caller owns *out: costs_free. ERR_INVALID: the ranks do not fill
+ * nodes, or the profile's links do not join a group of them. */
 enum err_code costs_of_plan(const struct plan *plan, const struct profile *profile,
                             uint32_t gpus_per_node, struct costs *out, struct err *err);
 void costs_free(struct costs *costs);

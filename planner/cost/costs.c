@@ -1,40 +1,10 @@
 /* costs.c - the costs of a whole plan: see cost.h. */
 #include "cost/cost.h"
-
-#include "cost/measured.h"
+#include "cost/plan_collectives.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- collectives ---- */
-
-static void collective_of(const struct plan *plan, const struct plan_instruction *in,
-                          const struct profile *profile, uint32_t gpus_per_node, struct cost *out)
-{
-    const struct kernel *kernel = &plan->kernels[in->arg];
-    const struct plan_group *group = &plan->groups[in->group];
-    const bool across = (uint64_t)group->ranks * group->stride > gpus_per_node;
-    const struct operand *full =
-        &plan->operands[kernel->first + (in->op == PLAN_ALL_GATHER ? kernel->ins : 0)];
-    const double bytes = (double)shape_bytes(&full->shape, (enum dtype)full->dtype);
-    const double n = group->ranks;
-    const double bw =
-        across ? profile_value(profile, PROFILE_NIC) * 0.85 * (group->stride == 1 ? 8 : 1)
-               : 0.8 * profile_value(profile, PROFILE_LINK);
-    out->class = COST_COLLECTIVE;
-    out->device_s =
-        n < 2 ? 5e-6 : 30e-6 + (in->op == PLAN_ALL_REDUCE ? 2 : 1) * (n - 1) / n * bytes / bw;
-    const uint32_t nodes =
-        across ? (group->ranks * group->stride + gpus_per_node - 1) / gpus_per_node : 1;
-    measured_collective(profile, plan_op_name((enum plan_op)in->op), group->ranks, nodes, bytes,
-                        &out->device_s);
-    out->use[RESOURCE_COMPUTE] = profile->generation == GENERATION_CPU
-                                     ? (float)profile_value(profile, PROFILE_OVERLAP)
-                                     : 0.18F;
-    out->use[RESOURCE_MEMORY] = 0.3F;
-    out->use[across ? RESOURCE_NIC : RESOURCE_LINK] = 1;
-}
 
 /* ---- host ---- */
 
@@ -62,14 +32,15 @@ static void copy_of(const struct kernel *kernel, const struct profile *profile, 
     out->use[RESOURCE_PCIE] = 1;
 }
 
-static enum err_code cost_of(const struct plan *plan, const struct plan_instruction *in,
-                             const struct profile *profile, uint32_t gpus_per_node,
-                             struct cost *out)
+static enum err_code cost_of(struct plan_collectives *collectives,
+                             const struct plan_instruction *in, struct cost *out, struct err *err)
 {
+    const struct plan *plan = collectives->plan;
+    const struct profile *profile = collectives->profile;
     const struct kernel *kernel = &plan->kernels[in->arg];
     *out = (struct cost){0};
     if (plan_op_is_collective((enum plan_op)in->op)) {
-        collective_of(plan, in, profile, gpus_per_node, out);
+        TRY(plan_collective_cost(collectives, in, out, err));
     } else if (in->op == PLAN_HOST_TO_DEVICE || in->op == PLAN_DEVICE_TO_HOST) {
         copy_of(kernel, profile, out);
     } else if (in->stream == STREAM_HOST) {
@@ -106,7 +77,8 @@ static double peak_flops(const struct plan *plan, const struct kernel *kernel,
                                                         : PROFILE_FP32);
 }
 
-static void set_spreads(const struct profile *profile, struct costs *out)
+static void set_spreads(const struct profile *profile, const struct plan_collectives *collectives,
+                        struct costs *out)
 {
     const struct quantity *q = profile->of;
     const double memory =
@@ -115,7 +87,8 @@ static void set_spreads(const struct profile *profile, struct costs *out)
     out->spread[COST_ATTENTION] =
         hypot(q[PROFILE_ATTENTION].spread, q[PROFILE_ATTENTION_BACKWARD].spread) / 1.4142;
     out->spread[COST_MEMORY] = memory;
-    out->spread[COST_COLLECTIVE] = 0.1;
+    out->spread[COST_COLLECTIVE] =
+        collectives->weight > 0 ? collectives->weighted_spread / collectives->weight : 0;
     out->spread[COST_COPY] = q[PROFILE_PCIE].spread;
     out->spread[COST_HOST] = q[PROFILE_HOST_OP].spread;
 }
@@ -123,25 +96,27 @@ static void set_spreads(const struct profile *profile, struct costs *out)
 enum err_code costs_of_plan(const struct plan *plan, const struct profile *profile,
                             uint32_t gpus_per_node, struct costs *out, struct err *err)
 {
+    if (plan->world > gpus_per_node && plan->world % gpus_per_node)
+        return err_set(err, ERR_INVALID,
+                       "%u ranks do not fill nodes of %u GPUs: --gpus is a multiple of "
+                       "--gpus-per-node, or at most that",
+                       plan->world, gpus_per_node);
     *out = (struct costs){.event_s = profile_value(profile, PROFILE_HOST_EVENT)};
     out->kernels = xmalloc((plan->kernel_count + 1) * sizeof *out->kernels);
+    struct plan_collectives collectives = {
+        .plan = plan, .profile = profile, .gpus_per_node = gpus_per_node};
+    enum err_code rc = ERR_OK;
     bool *done = xmalloc(plan->kernel_count + 1);
     memset(done, 0, plan->kernel_count + 1);
-    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+    for (uint32_t i = 0; i < plan->instruction_count && rc == ERR_OK; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
         if (!plan_op_is_kernel((enum plan_op)in->op) || in->flags & PLAN_FIRST_STEP)
             continue;
         struct cost *cost = &out->kernels[in->arg];
         const struct kernel *kernel = &plan->kernels[in->arg];
-        if (!done[in->arg]) {
-            const enum err_code rc = cost_of(plan, in, profile, gpus_per_node, cost);
-            if (rc != ERR_OK) {
-                free(done);
-                costs_free(out);
-                return rc;
-            }
-            done[in->arg] = true;
-        }
+        if (!done[in->arg])
+            rc = cost_of(&collectives, in, cost, err);
+        done[in->arg] = true;
         if (!is_matmul(cost))
             continue;
         out->hardware_flops += counted_flops(kernel, cost);
@@ -149,9 +124,11 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
         out->peak_flops = fmax(out->peak_flops, peak_flops(plan, kernel, profile));
     }
     free(done);
-    set_spreads(profile, out);
-    (void)err;
-    return ERR_OK;
+    set_spreads(profile, &collectives, out);
+    plan_collectives_free(&collectives);
+    if (rc != ERR_OK)
+        costs_free(out);
+    return rc;
 }
 
 void costs_free(struct costs *costs)

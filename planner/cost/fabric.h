@@ -19,6 +19,7 @@ enum gpu_generation {
     GENERATION_HOPPER,    /* 9.0 */
     GENERATION_BLACKWELL, /* 10.0 and newer, RTX 5090 too */
     GENERATION_AMD,       /* CDNA: RCCL */
+    GENERATION_CPU,       /* the host backend: MPI, known by measured times alone */
 };
 
 enum fabric_link {

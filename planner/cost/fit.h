@@ -26,7 +26,7 @@ struct alpha_beta_fit {
 };
 
 /* Seconds = alpha + bytes x beta in up to three pieces; breakpoints are searched over all splits
- * (over 48 quantiles of the sizes when there are more points). Each piece is fitted robustly
+ * (over 64 quantiles of the sizes when there are more points). Each piece is fitted robustly
  * (Tukey's bisquare on relative error), so single outliers do not move it. A piece has at least
  * five points; fewer pieces are used when more do not explain more. bytes and seconds (n of each,
  * in any order) are lent. ERR_INVALID: fewer than 4 points, or one that is not finite and above 0

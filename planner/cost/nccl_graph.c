@@ -93,12 +93,13 @@ static struct nccl_graph search_nvls(const struct fabric *f, double link, uint32
     return g;
 }
 
-/* Trees of two nodes carry more inside a node than between: the second pass raises that speed. */
+/* Trees of two nodes carry more inside a node than between: the second pass raises that speed. In
+ * the chain of a node, data goes up and down: a GPU sends to both its neighbours. */
 static void raise_tree(struct nccl_graph *tree, const double *speeds, double link, uint32_t ranks)
 {
     for (int i = 0; speeds[i] > tree->intra; i++)
         if (speeds[i] <= 2 * tree->inter &&
-            speeds[i] * tree->channels * (ranks - 1) / ranks <= link) {
+            2 * speeds[i] * tree->channels * (ranks - 1) / ranks <= link) {
             tree->intra = speeds[i];
             return;
         }

@@ -24,17 +24,13 @@ static const struct {
 #undef X
 };
 
-static const char *const generations[] = {
-#define X(name, text) text,
-    PROFILE_GENERATION_MAP(X)
-#undef X
-};
-
-static const char *const links[] = {
-#define X(name, text) text,
-    PROFILE_LINK_MAP(X)
-#undef X
-};
+/* In the order of the enums of fabric.h. */
+static const char *const generations[] = {"volta",     "ampere", "ada", "hopper",
+                                          "blackwell", "amd",    "cpu"};
+static const char *const links[] = {"nvswitch", "bridge", "pcie", "host", "mesh"};
+static const char *const networks[] = {"infiniband", "roce", "efa",   "efa-v1",
+                                       "tcpxo",      "tcpx", "socket"};
+#define COUNT(names) (sizeof(names) / sizeof(names)[0])
 
 const char *profile_key_name(enum profile_key key)
 {
@@ -198,20 +194,23 @@ static enum err_code read_kernels(const char *where, const json_t *object, struc
     return ERR_OK;
 }
 
-static enum err_code read_point(const char *where, const json_t *item, struct profile_point *out,
+static enum err_code read_point(const char *where, const json_t *item, struct collective_point *out,
                                 struct err *err)
 {
-    static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce", "broadcast"};
-    double ranks = 0, nodes = 0;
+    const char *names[COLLECTIVE_COUNT];
+    double ranks = 0, nodes = 0, bytes = 0;
     uint32_t name = 0;
-    TRY(read_name(where, "collective", json_object_get(item, "collective"), names,
-                  sizeof names / sizeof names[0], &name, err));
+    for (int i = 0; i < COLLECTIVE_COUNT; i++)
+        names[i] = collective_name((enum collective)i);
+    TRY(read_name(where, "collective", json_object_get(item, "collective"), names, COLLECTIVE_COUNT,
+                  &name, err));
     TRY(read_number(where, "ranks", json_object_get(item, "ranks"), 1, 1e6, &ranks, err));
     TRY(read_number(where, "nodes", json_object_get(item, "nodes"), 1, 1e6, &nodes, err));
-    TRY(read_number(where, "bytes", json_object_get(item, "bytes"), 1, 1e15, &out->bytes, err));
+    TRY(read_number(where, "bytes", json_object_get(item, "bytes"), 1, 1e15, &bytes, err));
     TRY(read_number(where, "seconds", json_object_get(item, "seconds"), 1e-9, 1e6, &out->seconds,
                     err));
-    out->collective = names[name];
+    out->collective = (enum collective)name;
+    out->bytes = (uint64_t)bytes;
     out->ranks = (uint32_t)ranks;
     out->nodes = (uint32_t)nodes;
     return ERR_OK;
@@ -223,7 +222,7 @@ static enum err_code read_points(const char *where, const json_t *array, struct 
     if (!json_is_array(array))
         return err_set(err, ERR_INVALID, "%s: \"collectives\": expected an array", where);
     const size_t count = json_array_size(array);
-    struct profile_point *points = xmalloc((count + 1) * sizeof *points);
+    struct collective_point *points = xmalloc((count + 1) * sizeof *points);
     for (size_t i = 0; i < count; i++)
         if (read_point(where, json_array_get(array, i), &points[i], err) != ERR_OK) {
             free(points);
@@ -252,13 +251,18 @@ static enum err_code read_member(const char *where, const char *member, const js
     if (strcmp(member, "collectives") == 0)
         return read_points(where, value, out, err);
     if (strcmp(member, "generation") == 0) {
-        TRY(read_name(where, member, value, generations, GENERATION_COUNT, &index, err));
-        out->generation = (enum profile_generation)index;
+        TRY(read_name(where, member, value, generations, COUNT(generations), &index, err));
+        out->generation = (enum gpu_generation)index;
         return ERR_OK;
     }
     if (strcmp(member, "link") == 0) {
-        TRY(read_name(where, member, value, links, LINK_COUNT, &index, err));
-        out->link = (enum profile_link)index;
+        TRY(read_name(where, member, value, links, COUNT(links), &index, err));
+        out->link = (enum fabric_link)index;
+        return ERR_OK;
+    }
+    if (strcmp(member, "network") == 0) {
+        TRY(read_name(where, member, value, networks, COUNT(networks), &index, err));
+        out->network = (enum fabric_network)index;
         return ERR_OK;
     }
     if (!json_is_string(value))
@@ -268,11 +272,12 @@ static enum err_code read_member(const char *where, const char *member, const js
     else if (strcmp(member, "title") == 0)
         set_text(out->title, sizeof out->title, value);
     else if (strcmp(member, "source") != 0)
-        return err_set(err, ERR_INVALID,
-                       "%s: \"%s\" is no key of a profile: they are name, title, source, gpu, "
-                       "generation, link, kernels, collectives and the numbers that `shardplan "
-                       "gpus --json` shows",
-                       where, member);
+        return err_set(
+            err, ERR_INVALID,
+            "%s: \"%s\" is no key of a profile: they are name, title, source, gpu, "
+            "generation, link, network, kernels, collectives and the numbers that `shardplan "
+            "gpus --json` shows",
+            where, member);
     return ERR_OK;
 }
 

@@ -11,15 +11,18 @@
  *      "collectives": [{"collective": "all_gather", "ranks": 8, "nodes": 1,
  *                       "bytes": 1048576, "seconds": 4.4e-5}]}
  *
- * "gpu" names the built-in profile it starts from. A node type (planner/cost/nodes) is the same
- * thing with only the keys of links and NICs. The built-in ones are files of this form too, in
- * planner/cost/profiles, and travel inside the program. */
+ * "generation" is one of volta, ampere, ada, hopper, blackwell, amd, cpu; "link" (in a node) one
+ * of nvswitch, bridge, pcie, host, mesh; "network" (between nodes) one of infiniband, roce, efa,
+ * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from. A node type
+ * (planner/cost/nodes) is the same thing with only the keys of links and NICs. The built-in ones
+ * are files of this form too, in planner/cost/profiles, and travel inside the program. */
 #ifndef SHARDPLAN_PROFILE_H
 #define SHARDPLAN_PROFILE_H
 
 #include "base/aten.h"
 #include "base/dtype.h"
 #include "base/err.h"
+#include "cost/fabric.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -53,6 +56,8 @@
     X(HOST_TENSOR, "host_tensor_s", 0, 1, "host: each tensor of such a copy, or of a foreach")     \
     X(HOST_COLLECTIVE, "host_collective_s", 0, 1, "host: issuing one collective")                  \
     X(HOST_EVENT, "host_event_s", 0, 1, "host: one event recorded or waited for")                  \
+    X(HOST_MALLOC, "host_malloc_s", 0, 1, "host: one cudaMalloc")                                  \
+    X(HOST_FREE, "host_free_s", 0, 1, "host: one cudaFree, the device being idle")                 \
     X(LINK, "link_bytes_per_s", 0, 1e13, "one GPU to the others of its node, each direction")      \
     X(OVERLAP, "overlap_use", 0, 10, "share of the compute units a collective takes; 0: its CTAs") \
     X(HOST_MEMORY, "host_bytes_per_s", 1e6, 1e13,                                                  \
@@ -60,8 +65,10 @@
     X(PCIE, "pcie_bytes_per_s", 1e6, 1e13, "between host and device, pinned, each direction")      \
     X(NICS, "nics", 0, 1024, "network ports a node")                                               \
     X(NIC, "nic_bytes_per_s", 0, 1e13, "each, each direction")                                     \
-    X(NIC_LATENCY, "nic_latency_s", 0, 1, "what a network hop adds to NCCL's own figures")         \
+    X(NIC_LATENCY, "nic_latency_s", 0, 1, "a crossing beyond NCCL's figures; 0: the network's")    \
     X(STORE, "checkpoint_bytes_per_s", 1, 1e13, "checkpoints to storage, a node")                  \
+    X(RESTART, "restart_s", 0, 1e7, "from a failure until training goes on")                       \
+    X(JITTER, "step_jitter", 0, 1, "standard deviation of a rank's step over its mean")            \
     X(MTBF, "mtbf_s", 1, 1e12, "mean time between failures of one GPU and its share of a node")
 
 enum profile_key {
@@ -69,38 +76,6 @@ enum profile_key {
     PROFILE_MAP(X)
 #undef X
         PROFILE_KEYS
-};
-
-#define PROFILE_GENERATION_MAP(X)                                                                  \
-    X(CPU, "cpu")                                                                                  \
-    X(VOLTA, "volta")                                                                              \
-    X(AMPERE, "ampere")                                                                            \
-    X(ADA, "ada")                                                                                  \
-    X(HOPPER, "hopper")                                                                            \
-    X(BLACKWELL, "blackwell")                                                                      \
-    X(CDNA2, "cdna2")                                                                              \
-    X(CDNA3, "cdna3")
-
-enum profile_generation {
-#define X(name, text) GENERATION_##name,
-    PROFILE_GENERATION_MAP(X)
-#undef X
-        GENERATION_COUNT
-};
-
-/* How the GPUs of a node reach each other. */
-#define PROFILE_LINK_MAP(X)                                                                        \
-    X(NVSWITCH, "nvswitch")                                                                        \
-    X(NVLINK, "nvlink")                                                                            \
-    X(MESH, "mesh")                                                                                \
-    X(PCIE, "pcie")                                                                                \
-    X(HOST, "host")
-
-enum profile_link {
-#define X(name, text) LINK_##name,
-    PROFILE_LINK_MAP(X)
-#undef X
-        LINK_COUNT
 };
 
 struct quantity {
@@ -122,19 +97,14 @@ struct profile_kernel {
 
 enum { PROFILE_ANY = -1 };
 
-struct profile_point { /* one measured collective; bytes as nccl-tests counts them */
-    const char *collective;
-    uint32_t ranks, nodes;
-    double bytes, seconds;
-};
-
 struct profile { /* filled by profile_find or profile_read; the strings live as long as it does */
     char name[64], title[64];
-    enum profile_generation generation;
-    enum profile_link link;
+    enum gpu_generation generation;
+    enum fabric_link link;
+    enum fabric_network network;
     struct quantity of[PROFILE_KEYS];
     struct profile_kernel *kernels;
-    struct profile_point *points;
+    struct collective_point *points; /* measured collectives */
     uint32_t kernel_count, point_count;
     json_t **texts; /* what the strings are lent from */
     uint32_t text_count;

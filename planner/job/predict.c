@@ -1,6 +1,8 @@
 /* predict.c - see predict.h. */
 #include "job/predict.h"
 
+#include <stdlib.h>
+
 struct memory_options placement_memory(const struct placement *placement)
 {
     /* The autograd thread has a cuBLAS handle of its own, and workspaces belong to handles. */
@@ -22,6 +24,43 @@ static uint64_t communicators_bytes(const struct plan *plan, const struct placem
                                             span > placement->gpus_per_node);
     }
     return bytes;
+}
+
+/* ---- what giving segments back costs ---- */
+
+struct call_counter {
+    struct prediction *out;
+    uint32_t instruction, cap;
+    bool steady;
+};
+
+static void note_instruction(void *context, const struct plan *plan, uint32_t instruction,
+                             bool first_step)
+{
+    struct call_counter *c = context;
+    (void)plan;
+    c->instruction = instruction;
+    c->steady = !first_step;
+}
+
+static void count_call(void *context, enum allocator_action action, uint64_t address,
+                       uint64_t bytes, int stream)
+{
+    struct call_counter *c = context;
+    struct prediction *p = c->out;
+    const bool frees = action == ALLOCATOR_SEGMENT_FREE || action == ALLOCATOR_SEGMENT_UNMAP;
+    const bool mallocs = action == ALLOCATOR_SEGMENT_ALLOC || action == ALLOCATOR_SEGMENT_MAP;
+    (void)address;
+    (void)bytes;
+    (void)stream;
+    if (!c->steady || !(frees || mallocs))
+        return;
+    if (!p->call_count || p->calls[p->call_count - 1].instruction != c->instruction) {
+        ARRAY_GROW(p->calls, p->call_count, c->cap);
+        p->calls[p->call_count++] = (struct segment_calls){.instruction = c->instruction};
+    }
+    p->calls[p->call_count - 1].frees += frees;
+    p->calls[p->call_count - 1].mallocs += mallocs;
 }
 
 enum err_code predict(const struct job *job, const struct placement *placement,
@@ -46,6 +85,11 @@ enum err_code predict(const struct job *job, const struct placement *placement,
         return ERR_OK;
 
     struct memory capped;
+    struct call_counter counter = {.out = out};
+    options.allocator.on_action = count_call;
+    options.allocator.action_context = &counter;
+    options.before = note_instruction;
+    options.hook_context = &counter;
     options.allocator.capacity_bytes = capacity - out->outside_bytes;
     TRY(memory_replay(out->plan, &options, NULL, NULL, &capped, err));
     if (capped.out_of_memory) {
@@ -62,5 +106,7 @@ enum err_code predict(const struct job *job, const struct placement *placement,
 void prediction_free(struct prediction *prediction)
 {
     plan_free(prediction->plan);
+    free(prediction->calls);
     prediction->plan = NULL;
+    prediction->calls = NULL;
 }

@@ -12,6 +12,12 @@ struct placement {          /* what the job runs on */
     bool expandable_segments;
 };
 
+/* What the allocator asks of the driver at one instruction of a steady-state step. */
+struct segment_calls {
+    uint32_t instruction;
+    uint32_t mallocs, frees; /* cudaMalloc, cudaFree; before frees the host waits for the device */
+};
+
 struct prediction {
     struct plan *plan; /* owned: prediction_free */
     struct memory memory;
@@ -22,6 +28,8 @@ struct prediction {
     uint64_t device_bytes;    /* reserved + outside: what nvidia-smi shows */
     bool fits;
     bool after_release; /* fits only because cached segments are given back and asked for anew */
+    struct segment_calls *calls; /* (call_count) then: owned */
+    uint32_t call_count;
 };
 
 /* Plans and replays. With the whole demand known, a job whose segments exceed the device is

@@ -6,6 +6,7 @@
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics_double.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Kernels of a class are off together, so one factor a class and draw; logarithmic, since a time
@@ -30,17 +31,35 @@ static void draw_range(struct step_time *t, uint32_t draws)
     timeline_free(&timeline);
 }
 
-enum err_code step_time(const struct plan *plan, const struct job *job,
+/* The allocator's calls as stalls of the host. */
+static struct simulation *prepare(const struct prediction *p, const struct profile *profile)
+{
+    struct stall *stalls = xmalloc((p->call_count + 1) * sizeof *stalls);
+    for (uint32_t i = 0; i < p->call_count; i++)
+        stalls[i] = (struct stall){
+            .instruction = p->calls[i].instruction,
+            .host_s = p->calls[i].mallocs * profile_value(profile, PROFILE_HOST_MALLOC) +
+                      p->calls[i].frees * profile_value(profile, PROFILE_HOST_FREE),
+            .idle = p->calls[i].frees > 0,
+        };
+    struct simulation *simulation = simulation_new(p->plan, stalls, p->call_count);
+    free(stalls);
+    return simulation;
+}
+
+enum err_code step_time(const struct prediction *prediction, const struct job *job,
                         const struct placement *placement, uint32_t draws, struct step_time *out,
                         struct err *err)
 {
     *out = (struct step_time){0};
-    TRY(costs_of_plan(plan, &placement->profile, placement->gpus_per_node, &out->costs, err));
-    out->simulation = simulation_new(plan);
+    TRY(costs_of_plan(prediction->plan, &placement->profile, placement->gpus_per_node, &out->costs,
+                      err));
+    out->simulation = prepare(prediction, &placement->profile);
     out->timeline = timeline_new(out->simulation);
     simulate(out->simulation, &out->costs, NULL, &out->timeline);
 
     const struct timeline *t = &out->timeline;
+    snprintf(out->profile, sizeof out->profile, "%s", placement->profile.name);
     const double tokens = (double)job->model.batch * job->model.seq * job->strategy.accumulate;
     out->low_s = out->high_s = t->step_s;
     out->tokens_per_s = tokens / t->step_s;

@@ -16,13 +16,14 @@ struct step_time {
                                  is computed again */
     double overlapped;        /* share of the communication that compute hides; NAN: there is
                                  none */
+    char profile[64];         /* name of what it was simulated on */
     enum spent bound;         /* what most of the step is spent on */
 };
 
-/* Simulates one step of `plan`, which is the job's, on a placement. `draws` are for the range; 0:
- * low_s and high_s are the step itself. ERR_INVALID as costs_of_plan. On ERR_OK the caller owns
- * what is in *out. */
-enum err_code step_time(const struct plan *plan, const struct job *job,
+/* Simulates one step of a prediction, which is the job's, on a placement. `draws` are for the
+ * range; 0: low_s and high_s are the step itself. ERR_INVALID as costs_of_plan. On ERR_OK the
+ * caller owns what is in *out. */
+enum err_code step_time(const struct prediction *prediction, const struct job *job,
                         const struct placement *placement, uint32_t draws, struct step_time *out,
                         struct err *err);
 void step_time_free(struct step_time *time);

@@ -137,6 +137,19 @@ uint32_t hf_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps
     return out;
 }
 
+/* half (1 + tanh x), which both approximations of GELU end with; drops both. */
+static uint32_t half_of_one_plus_tanh(struct graph *graph, uint32_t half, uint32_t x)
+{
+    const uint32_t tanh = op_unary(graph, OP_TANH, x);
+    graph_drop(graph, x);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, tanh, 1.0F);
+    graph_drop(graph, tanh);
+    const uint32_t out = op_mul(graph, half, shifted);
+    graph_drop(graph, half);
+    graph_drop(graph, shifted);
+    return out;
+}
+
 /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))) */
 static uint32_t gelu_new(struct graph *graph, uint32_t x)
 {
@@ -148,14 +161,7 @@ static uint32_t gelu_new(struct graph *graph, uint32_t x)
     graph_drop(graph, part);
     const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, sum, 0.79788456F);
     graph_drop(graph, sum);
-    const uint32_t tanh = op_unary(graph, OP_TANH, scaled);
-    graph_drop(graph, scaled);
-    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, tanh, 1.0F);
-    graph_drop(graph, tanh);
-    const uint32_t out = op_mul(graph, half, shifted);
-    graph_drop(graph, half);
-    graph_drop(graph, shifted);
-    return out;
+    return half_of_one_plus_tanh(graph, half, scaled);
 }
 
 /* 0.5 x (1 + tanh(x sqrt(2/pi) (1 + 0.044715 x x))) */
@@ -171,14 +177,7 @@ static uint32_t gelu_fast(struct graph *graph, uint32_t x)
     const uint32_t inner = op_mul(graph, scaled, sum);
     graph_drop(graph, scaled);
     graph_drop(graph, sum);
-    const uint32_t tanh = op_unary(graph, OP_TANH, inner);
-    graph_drop(graph, inner);
-    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, tanh, 1.0F);
-    graph_drop(graph, tanh);
-    const uint32_t out = op_mul(graph, half, shifted);
-    graph_drop(graph, half);
-    graph_drop(graph, shifted);
-    return out;
+    return half_of_one_plus_tanh(graph, half, inner);
 }
 
 uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x)

@@ -9,129 +9,16 @@
  *         go to the next end, or to the next issue that a stream is waiting for
  *
  * Between two such moments every rate is constant. */
-#include "simulate/simulate.h"
+#include "simulate/simulation.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define NEVER UINT32_MAX
-
-enum item_kind { ITEM_RUN, ITEM_RECORD, ITEM_WAIT };
-
-struct item {
-    uint32_t id;     /* instruction */
-    uint32_t kernel; /* ITEM_RUN */
-    uint32_t after;  /* item that must have ended: what a wait waits for, or a collective's
-                        predecessor on its communicator; NEVER: none */
-    uint8_t kind, stream;
-    bool collective;
-};
-
-struct simulation {
-    struct item *items;
-    uint32_t *queue;                  /* item indices, stream after stream */
-    uint32_t first[STREAM_COUNT + 1]; /* of each stream in the queue */
-    uint32_t count;
-    bool host_waits; /* the host blocks for the device somewhere */
-};
-
-/* ---- from a plan ---- */
-
-static bool is_item(const struct plan_instruction *instruction)
-{
-    return !(instruction->flags & PLAN_FIRST_STEP) && instruction->op != PLAN_ALLOC &&
-           instruction->op != PLAN_FREE && instruction->op != PLAN_MARK;
-}
-
-static void add_items(const struct plan *plan, struct simulation *s)
-{
-    uint32_t *recorded = xmalloc((plan->event_count + 1) * sizeof *recorded);
-    uint32_t last_of_group[sizeof plan->groups / sizeof plan->groups[0]];
-    memset(last_of_group, 0xff, sizeof last_of_group);
-    memset(recorded, 0xff, (plan->event_count + 1) * sizeof *recorded);
-    for (uint32_t i = 0; i < plan->instruction_count; i++) {
-        const struct plan_instruction *in = &plan->instructions[i];
-        if (!is_item(in))
-            continue;
-        struct item item = {.id = i, .stream = in->stream, .after = NEVER};
-        if (in->op == PLAN_RECORD) {
-            item.kind = ITEM_RECORD;
-            recorded[in->arg] = s->count;
-        } else if (in->op == PLAN_WAIT) {
-            item.kind = ITEM_WAIT;
-            item.after = recorded[in->arg];
-            s->host_waits |= in->stream == STREAM_HOST;
-        } else {
-            item.kind = ITEM_RUN;
-            item.kernel = in->arg;
-            item.collective = plan_op_is_collective((enum plan_op)in->op);
-            if (item.collective) {
-                item.after = last_of_group[in->group];
-                last_of_group[in->group] = s->count;
-            }
-        }
-        s->items[s->count++] = item;
-    }
-    free(recorded);
-}
-
-struct simulation *simulation_new(const struct plan *plan)
-{
-    struct simulation *s = xmalloc(sizeof *s);
-    *s = (struct simulation){.items = xmalloc(plan->instruction_count * sizeof *s->items + 1)};
-    add_items(plan, s);
-    s->queue = xmalloc(s->count * sizeof *s->queue + 1);
-    uint32_t at = 0;
-    for (int stream = 0; stream < STREAM_COUNT; stream++) {
-        s->first[stream] = at;
-        for (uint32_t i = 0; i < s->count; i++)
-            if (s->items[i].stream == stream)
-                s->queue[at++] = i;
-    }
-    s->first[STREAM_COUNT] = at;
-    return s;
-}
-
-void simulation_free(struct simulation *s)
-{
-    if (!s)
-        return;
-    free(s->items);
-    free(s->queue);
-    free(s);
-}
-
-uint32_t simulation_items(const struct simulation *s)
-{
-    return s->count;
-}
-
-uint32_t simulation_instruction(const struct simulation *s, uint32_t item)
-{
-    return s->items[item].id;
-}
-
-struct timeline timeline_new(const struct simulation *s)
-{
-    double *room = xmalloc(3 * (size_t)s->count * sizeof *room + 1);
-    return (struct timeline){
-        .issue_s = room, .begin_s = room + s->count, .end_s = room + 2 * (size_t)s->count};
-}
-
-void timeline_free(struct timeline *timeline)
-{
-    free(timeline->issue_s);
-    *timeline = (struct timeline){0};
-}
-
-/* ---- one run ---- */
-
 struct lane {
-    uint32_t at, issued, end; /* places in the queue: next, first not issued yet, past the last */
-    uint32_t item;            /* that runs; NEVER: none */
-    double left_s, rate;      /* of it: seconds at full speed, speed */
-    double blocked_until;     /* INFINITY: until something else ends */
+    uint32_t at, issued;  /* places in the queue: the next, and the first that is not issued yet */
+    uint32_t item;        /* that runs; NEVER: none */
+    double left_s, rate;  /* of it: seconds at full speed, speed */
+    double blocked_until; /* INFINITY: until something else ends */
 };
 
 struct run {
@@ -158,19 +45,36 @@ static bool has_ended(const struct run *r, uint32_t item)
     return item == NEVER || r->out->end_s[item] <= r->now;
 }
 
-/* The host thread's own items: a kernel takes its time, a record notes it, a wait blocks. */
+static bool device_is_idle(const struct run *r)
+{
+    uint32_t left = r->running;
+    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
+        left |= r->lanes[stream].issued - r->lanes[stream].at;
+    return left == 0;
+}
+
+/* Whether the host would have to wait at an item of its own. */
+static bool host_is_blocked(const struct run *r, const struct item *item)
+{
+    return (item->idle && !device_is_idle(r)) ||
+           (item->after != NEVER && isinf(r->out->end_s[item->after]));
+}
+
+/* The host thread's own items: a kernel or a stall takes its time, a record notes it, a wait and
+ * what needs an idle device block. */
 static bool host_own(struct run *r, uint32_t i)
 {
     const struct item *item = &r->s->items[i];
-    if (item->kind == ITEM_WAIT) {
-        if (item->after != NEVER && isinf(r->out->end_s[item->after]))
-            return false;
-        if (item->after != NEVER)
-            r->host_s = fmax(r->host_s, r->out->end_s[item->after]);
-    }
+    if (host_is_blocked(r, item))
+        return false;
+    if (item->after != NEVER)
+        r->host_s = fmax(r->host_s, r->out->end_s[item->after]);
+    if (item->idle)
+        r->host_s = fmax(r->host_s, r->now);
     r->out->begin_s[i] = r->host_s;
     if (item->kind == ITEM_RUN)
         r->host_s += cost_of(r, item)->device_s * r->scale[COST_HOST];
+    r->host_s += (double)item->stall_s * r->scale[COST_HOST];
     r->out->issue_s[i] = r->out->end_s[i] = r->host_s;
     return true;
 }
@@ -199,7 +103,7 @@ static void host_issue(struct run *r)
 /* What the host was waiting for has happened. */
 static bool host_can_go_on(const struct run *r)
 {
-    return r->host < r->s->count && !isinf(r->out->end_s[r->s->items[r->host].after]);
+    return r->host < r->s->count && !host_is_blocked(r, &r->s->items[r->host]);
 }
 
 static void start(struct run *r, uint32_t stream, uint32_t i)
@@ -228,8 +132,10 @@ static bool lane_advance(struct run *r, uint32_t stream)
             lane->blocked_until = r->out->issue_s[i];
             return passed;
         }
-        if (!has_ended(r, item->after))
+        if (!has_ended(r, item->after)) {
+            lane->blocked_until = r->out->end_s[item->after]; /* what the host did may lie ahead */
             return passed;
+        }
         lane->at++;
         if (item->kind == ITEM_RUN) {
             start(r, stream, i);
@@ -254,30 +160,49 @@ static void start_all(struct run *r)
     }
 }
 
-/* Each kernel's rate: its part of the resource that it gets the least of. */
-static void share_out(struct run *r)
+/* Of what is served first, others always get this share all the same. */
+#define LEFT_AT_LEAST 0.1F
+
+/* How often more than there is (1 at least) is asked for of what a kernel uses. `left`: of each
+ * resource; `asked`: by all that share it. */
+static double crowding(const struct cost *cost, const float *asked, const float *left)
 {
-    float total[RESOURCE_COUNT] = {0};
-    r->changed = false;
-    if ((r->running & (r->running - 1)) == 0) { /* one kernel, or none: it has everything */
-        if (r->running)
-            r->lanes[__builtin_ctz(r->running)].rate = 1;
-        return;
-    }
+    float most = 1;
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        if (cost->use[k] > 0 && asked[k] > most * left[k])
+            most = asked[k] / left[k];
+    return (double)most;
+}
+
+static void sum_up(const struct run *r, float first[RESOURCE_COUNT], float others[RESOURCE_COUNT])
+{
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         const struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
+        float *total = cost->first ? first : others;
         for (int k = 0; k < RESOURCE_COUNT; k++)
             total[k] += cost->use[k];
     }
+}
+
+static void what_is_left(const float first[RESOURCE_COUNT], float left[RESOURCE_COUNT])
+{
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        left[k] = 1 - first[k] > LEFT_AT_LEAST ? 1 - first[k] : LEFT_AT_LEAST;
+}
+
+/* Each kernel's rate: its part of the resource that it gets the least of. */
+static void share_out(struct run *r)
+{
+    static const float all[RESOURCE_COUNT] = {1, 1, 1, 1, 1};
+    float first[RESOURCE_COUNT] = {0}, others[RESOURCE_COUNT] = {0}, left[RESOURCE_COUNT];
+    r->changed = false;
+    sum_up(r, first, others);
+    what_is_left(first, left);
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
-        float most = 1;
-        for (int k = 0; k < RESOURCE_COUNT; k++)
-            if (cost->use[k] > 0 && total[k] > most)
-                most = total[k];
-        lane->rate = 1 / (double)most;
+        lane->rate = 1 / (cost->first ? crowding(cost, first, all) : crowding(cost, others, left));
     }
 }
 
@@ -325,28 +250,72 @@ static double next_moment(const struct run *r)
     return next;
 }
 
-/* The usual case, made short: a lane works alone, and kernel follows kernel before anything else
- * can begin. Stops where something else has to be looked at; leaves what a longer way would. */
-static void run_alone(struct run *r)
+/* When a lane that is not `own` changes by itself: ends its kernel, or has its next one issued. */
+static double others_moment(const struct run *r, const struct lane *own)
 {
-    struct lane *lane = &r->lanes[__builtin_ctz(r->running)];
-    double horizon = INFINITY;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
-        if (&r->lanes[stream] != lane)
-            horizon = fmin(horizon, r->lanes[stream].blocked_until);
+    double moment = INFINITY;
+    for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
+        const struct lane *lane = &r->lanes[stream];
+        if (lane == own)
+            continue;
+        const double own_moment =
+            lane->item == NEVER ? lane->blocked_until : r->now + lane->left_s / lane->rate;
+        moment = own_moment < moment ? own_moment : moment;
+    }
+    return moment;
+}
+
+/* The lane of the only kernel that is not served first; NULL: there are several, or none. */
+static struct lane *only_other(struct run *r, bool *talks)
+{
+    struct lane *found = NULL;
+    *talks = false;
+    for (uint32_t bits = r->running; bits; bits &= bits - 1) {
+        struct lane *lane = &r->lanes[__builtin_ctz(bits)];
+        *talks |= r->s->items[lane->item].collective;
+        if (cost_of(r, &r->s->items[lane->item])->first)
+            continue;
+        if (found)
+            return NULL;
+        found = lane;
+    }
+    return found && !r->s->items[found->item].collective ? found : NULL;
+}
+
+/* The usual case, made short: kernel follows kernel on one lane while nothing else begins or ends,
+ * and what is served first takes no notice of them. Leaves everything as the longer way would. */
+static void run_on(struct run *r)
+{
+    bool talks;
+    struct lane *lane = only_other(r, &talks);
+    if (!lane)
+        return;
+    float first[RESOURCE_COUNT] = {0}, ignored[RESOURCE_COUNT] = {0}, left[RESOURCE_COUNT];
+    const double begin = r->now, horizon = others_moment(r, lane);
+    sum_up(r, first, ignored);
+    what_is_left(first, left);
     while (lane->at < lane->issued) {
-        const double end = r->now + lane->left_s;
+        const double end = r->now + lane->left_s / lane->rate;
         const uint32_t next = r->s->queue[lane->at];
         const struct item *item = &r->s->items[next];
-        if (end >= horizon || item->kind != ITEM_RUN || item->after != NEVER ||
-            r->out->issue_s[next] > end || r->s->items[lane->item].collective)
-            return;
-        const enum spent spent = spent_on(r, false);
-        r->out->spent_s[spent] += lane->left_s;
+        const struct cost *cost = cost_of(r, item);
+        if (end >= horizon || item->kind != ITEM_RUN || item->after != NEVER || cost->first ||
+            r->out->issue_s[next] > end)
+            break;
+        r->out->spent_s[spent_on(r, talks)] += end - r->now;
         r->out->end_s[lane->item] = r->out->begin_s[next] = r->now = end;
         lane->at++;
         lane->item = next;
-        lane->left_s = cost_of(r, item)->device_s * r->scale[cost_of(r, item)->class];
+        lane->left_s = cost->device_s * r->scale[cost->class];
+        lane->rate = 1 / crowding(cost, cost->use, left);
+    }
+    const double passed = r->now - begin;
+    if (talks)
+        r->out->communication_s += passed;
+    for (uint32_t bits = r->running; bits; bits &= bits - 1) {
+        struct lane *other = &r->lanes[__builtin_ctz(bits)];
+        if (other != lane)
+            other->left_s -= passed * other->rate;
     }
 }
 
@@ -358,7 +327,6 @@ void simulate(const struct simulation *s, const struct costs *costs, const doubl
     for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
         r.lanes[stream] = (struct lane){.at = s->first[stream],
                                         .issued = s->first[stream],
-                                        .end = s->first[stream + 1],
                                         .item = NEVER,
                                         .blocked_until = INFINITY};
     out->communication_s = out->host_s = 0;
@@ -371,8 +339,7 @@ void simulate(const struct simulation *s, const struct costs *costs, const doubl
             continue;
         if (r.changed)
             share_out(&r);
-        if (r.running && (r.running & (r.running - 1)) == 0)
-            run_alone(&r);
+        run_on(&r);
         const double next = next_moment(&r);
         if (isinf(next))
             break; /* a verified plan has nothing left then */

@@ -6,10 +6,11 @@
  *
  * A kernel starts when the host has issued it, its stream is free, the events its stream waits for
  * have happened, and (a collective) the one before it on its communicator has ended. From then on
- * it proceeds at a rate: kernels that run at once share each resource, and where they ask for more
- * than there is, each gets its part. The host blocks only where the program says so (waits on the
- * host stream: CPU offload). All ranks are taken to be alike, and the step to begin with nothing
- * queued, as after a loss that was read. Same input, same output, to the bit. */
+ * it proceeds at a rate: kernels that run at once share each resource, collectives before others,
+ * and where they ask for more than there is, each gets its part. The host blocks only where the
+ * program says so (waits on the host stream: CPU offload). All ranks are taken to be alike, and the
+ * step to begin with nothing queued, as after a loss that was read. Same input, same output, to the
+ * bit. */
 #ifndef SHARDPLAN_SIMULATE_H
 #define SHARDPLAN_SIMULATE_H
 
@@ -33,11 +34,20 @@ enum spent {
 
 struct simulation; /* a plan, ready to be simulated: opaque */
 
-/* The plan is lent until simulation_free and passes plan_verify. */
-struct simulation *simulation_new(const struct plan *plan);
+/* Something that holds the host up at an alloc of the program: the caching allocator gives segments
+ * back to the driver, for which the device must be idle, and asks for new ones. */
+struct stall {
+    uint32_t instruction;
+    double host_s;
+    bool idle; /* begins when the device has done all it was given */
+};
+
+/* The plan is lent for the call and passes plan_verify. `stalls` are in order of instructions. */
+struct simulation *simulation_new(const struct plan *plan, const struct stall *stalls,
+                                  uint32_t stall_count);
 void simulation_free(struct simulation *simulation); /* NULL is allowed */
 
-/* What was simulated: kernels, records and waits of a later step, in host order. */
+/* What was simulated: kernels, records, waits and stalls of a later step, in host order. */
 uint32_t simulation_items(const struct simulation *simulation);
 uint32_t simulation_instruction(const struct simulation *simulation, uint32_t item);
 

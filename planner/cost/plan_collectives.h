@@ -1,0 +1,25 @@
+/* plan_collectives.h - for costs.c only: the collectives of a plan's groups on a profile's links.
+ */
+#ifndef SHARDPLAN_PLAN_COLLECTIVES_H
+#define SHARDPLAN_PLAN_COLLECTIVES_H
+
+#include "cost/collective.h"
+#include "cost/cost.h"
+
+enum { PLAN_GROUPS = sizeof((struct plan *)0)->groups / sizeof((struct plan *)0)->groups[0] };
+
+struct plan_collectives { /* zero-initialise, then plan_collectives_free */
+    const struct plan *plan;
+    const struct profile *profile;
+    uint32_t gpus_per_node;
+    struct collective_model model[PLAN_GROUPS][COLLECTIVE_COUNT];
+    bool built[PLAN_GROUPS][COLLECTIVE_COUNT];
+    double weighted_spread, weight; /* of the seconds handed out */
+};
+
+/* The cost of one collective instruction, its host part aside. */
+enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan_instruction *in,
+                                   struct cost *out, struct err *err);
+void plan_collectives_free(struct plan_collectives *c);
+
+#endif

@@ -1,0 +1,22 @@
+/* long_run.h - weeks of steps: the slowest rank, failures, checkpoints. */
+#ifndef SHARDPLAN_LONG_RUN_H
+#define SHARDPLAN_LONG_RUN_H
+
+#include "cost/goodput.h"
+#include "job/step_time.h"
+
+struct long_run {
+    double step_s;             /* with the slowest of all ranks in every step */
+    uint64_t checkpoint_bytes; /* that one node writes: its ranks' parameters and states */
+    double checkpoint_s;       /* for which training stands still */
+    struct goodput goodput;    /* at the best interval */
+    double tokens_per_s;       /* of one GPU, over everything */
+};
+
+/* What a job whose step takes step->timeline.step_s makes of a long run on the placement, with the
+ * profile's "step_jitter", "mtbf_s", "restart_s" and "checkpoint_bytes_per_s". Errors as
+ * goodput_best. */
+enum err_code long_run(const struct plan *plan, const struct placement *placement,
+                       const struct step_time *step, struct long_run *out, struct err *err);
+
+#endif

@@ -1,0 +1,29 @@
+/* simulation.h - for the files of this folder: a plan as the simulator walks it. */
+#ifndef SHARDPLAN_SIMULATION_H
+#define SHARDPLAN_SIMULATION_H
+
+#include "simulate/simulate.h"
+
+#define NEVER UINT32_MAX
+
+enum item_kind { ITEM_RUN, ITEM_RECORD, ITEM_WAIT, ITEM_STALL };
+
+struct item {
+    uint32_t id;     /* instruction */
+    uint32_t kernel; /* ITEM_RUN */
+    uint32_t after;  /* item that must have ended: what a wait waits for, or a collective's
+                        predecessor on its communicator; NEVER: none */
+    float stall_s;   /* ITEM_STALL */
+    uint8_t kind, stream;
+    bool collective;
+    bool idle; /* ITEM_STALL: waits for the device */
+};
+
+struct simulation {
+    struct item *items;
+    uint32_t *queue;                  /* item indices, stream after stream */
+    uint32_t first[STREAM_COUNT + 1]; /* of each stream in the queue */
+    uint32_t count;
+};
+
+#endif
