@@ -66,6 +66,7 @@ json_t *calibration_profile(const struct calibration *c)
             json_sprintf("this machine's %s backend, %u ranks", o->device, o->suite.ranks));
         json_object_set_new(profile, "generation", json_string("cpu"));
         json_object_set_new(profile, "link", json_string("host"));
+        json_object_set_new(profile, "network", json_string("socket"));
     }
     json_object_set_new(
         profile, "source",

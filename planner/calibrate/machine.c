@@ -220,6 +220,10 @@ static void fill_cpu(struct calibration *c)
         {PROFILE_INDEX, 1, "not measured: no such kernel in the suite"},
         {PROFILE_HOST_MEMORY, 1e10, "not measured: 10 GB/s assumed"},
         {PROFILE_PCIE, 1e10, "not measured: 10 GB/s assumed"},
+        {PROFILE_HOST_MALLOC, 0, "not measured: the arena is mapped once"},
+        {PROFILE_HOST_FREE, 0, "not measured: the arena is mapped once"},
+        {PROFILE_RESTART, 600, "not measured: 10 minutes assumed"},
+        {PROFILE_JITTER, 0.01, "not measured: 1 % assumed"},
         {PROFILE_STORE, 1e9, "not measured: 1 GB/s assumed"},
         {PROFILE_MTBF, 1.8e8, "not measured: that of a GPU in Llama 3 (arXiv 2407.21783)"},
     };

@@ -177,6 +177,31 @@ static uint32_t head_buffer(struct head *h, enum stream_id pool, uint64_t elemen
     return buffer;
 }
 
+/* ---- matrix products ---- */
+
+/* The op class "linear" by its number in the plan: what a matrix product has to belong to. */
+static uint16_t linear_kind(const struct plan *plan)
+{
+    uint32_t kind = 0;
+    while (kind < plan->kind_count && strcmp(plan->kinds[kind], "linear") != 0)
+        kind++;
+    return (uint16_t)kind;
+}
+
+/* A matrix product of a few tenths of a millisecond on a core, in caches. */
+static uint32_t add_product(struct head *h, uint32_t x, uint32_t y)
+{
+    const uint32_t n = 256;
+    struct operand in[2] = {plan_whole_buffer(h->plan, x), plan_whole_buffer(h->plan, x)};
+    struct operand out = plan_whole_buffer(h->plan, y);
+    in[0].shape = in[1].shape = out.shape = SHAPE(n, n);
+    const uint32_t kernel = plan_add_kernel(h->plan, ATEN_MM, 2, in, 1, &out);
+    h->plan->kernels[kernel].op = linear_kind(h->plan);
+    h->plan->kernels[kernel].matmul = true;
+    h->plan->kernels[kernel].flops = 2.0 * n * n * n;
+    return kernel;
+}
+
 /* ---- collectives ---- */
 
 static const enum stream_id comm_streams[] = {STREAM_ALL_GATHER, STREAM_REDUCE_SCATTER,
@@ -219,20 +244,30 @@ static void message_close(struct head *h, const struct message_kernel *m)
         add(h, PLAN_FREE, m->stream, m->slice);
 }
 
+/* Each repetition comes after compute that its stream waited for, as in a step: ranks do not arrive
+ * at once, and threads of a CPU have to be woken. */
 static enum err_code make_collectives(const struct suite_options *options, struct suite_item *out,
                                       struct err *err)
 {
     static const enum plan_op ops[] = {PLAN_ALL_GATHER, PLAN_REDUCE_SCATTER, PLAN_ALL_REDUCE};
     struct head h;
     TRY(head_open(options->ranks, &h, err));
+    const uint32_t x = head_buffer(&h, STREAM_COMPUTE, 256 * 256);
+    const uint32_t y = head_buffer(&h, STREAM_COMPUTE, 256 * 256);
+    const uint32_t product = add_product(&h, x, y);
     for (uint64_t bytes = 4096; bytes <= options->largest_bytes; bytes *= 4)
         for (int op = 0; op < 3; op++) {
             const struct message_kernel m = message_open(&h, ops[op], bytes);
-            for (int i = 0; i < SUITE_REPEATS; i++)
+            for (int i = 0; i < SUITE_REPEATS; i++) {
+                add(&h, PLAN_COMPUTE, STREAM_COMPUTE, product);
+                meet(&h, comm_streams, 4);
                 add(&h, m.op, m.stream, m.kernel);
-            meet(&h, comm_streams, 3);
+                meet(&h, comm_streams, 4);
+            }
             message_close(&h, &m);
         }
+    add(&h, PLAN_FREE, STREAM_COMPUTE, x);
+    add(&h, PLAN_FREE, STREAM_COMPUTE, y);
     head_close(&h);
     out->purpose = SUITE_COLLECTIVES;
     out->plan = h.plan;
@@ -241,29 +276,6 @@ static enum err_code make_collectives(const struct suite_options *options, struc
 }
 
 /* ---- collectives beside compute ---- */
-
-/* The op class "linear" by its number in the plan: what a matrix product has to belong to. */
-static uint16_t linear_kind(const struct plan *plan)
-{
-    uint32_t kind = 0;
-    while (kind < plan->kind_count && strcmp(plan->kinds[kind], "linear") != 0)
-        kind++;
-    return (uint16_t)kind;
-}
-
-/* A matrix product of a few tenths of a millisecond on a core, in caches. */
-static uint32_t add_product(struct head *h, uint32_t x, uint32_t y)
-{
-    const uint32_t n = 256;
-    struct operand in[2] = {plan_whole_buffer(h->plan, x), plan_whole_buffer(h->plan, x)};
-    struct operand out = plan_whole_buffer(h->plan, y);
-    in[0].shape = in[1].shape = out.shape = SHAPE(n, n);
-    const uint32_t kernel = plan_add_kernel(h->plan, ATEN_MM, 2, in, 1, &out);
-    h->plan->kernels[kernel].op = linear_kind(h->plan);
-    h->plan->kernels[kernel].matmul = true;
-    h->plan->kernels[kernel].flops = 2.0 * n * n * n;
-    return kernel;
-}
 
 static enum err_code make_overlap(const struct suite_options *options, struct suite_item *out,
                                   struct err *err)
