@@ -60,24 +60,46 @@ static void choose_terms(struct rows *r)
         r->used[BYTES] = false;
 }
 
-/* Robust where there are enough rows to disagree with; else plain least squares. */
+/* Tukey's bisquare weights for what the fit leaves of its rows, in units of their scatter (the
+ * median absolute residual over 0.6745; 4.685 of them keep 95 % of least squares' efficiency).
+ * Returns the scatter. */
+static double bisquare(const gsl_matrix *rows, const gsl_vector *ones, const gsl_vector *c,
+                       gsl_vector *weights)
+{
+    const size_t n = rows->size1;
+    double *off = xmalloc(2 * n * sizeof *off), *sorted = off + n;
+    gsl_vector_view view = gsl_vector_view_array(off, n);
+    gsl_multifit_linear_residuals(rows, ones, c, &view.vector);
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = fabs(off[i]);
+    const double sigma = samples_median(sorted, (uint32_t)n) / 0.6745;
+    for (size_t i = 0; i < n; i++) {
+        const double r = sigma > 0 ? off[i] / (4.685 * sigma) : 0, inside = fmax(0, 1 - r * r);
+        gsl_vector_set(weights, i, inside * inside);
+    }
+    free(off);
+    return sigma;
+}
+
+/* Least squares, reweighted until it settles where there are enough rows to disagree with.
+ * gsl_multifit_robust would not do: with equal right-hand sides, as here, it takes 1 for their
+ * scatter and rejects nothing. `cov` receives the coefficients' covariance. */
 static int solve(const gsl_matrix *rows, const gsl_vector *ones, gsl_vector *c, gsl_matrix *cov)
 {
-    int status = GSL_FAILURE;
-    if (rows->size1 > 2 * rows->size2) {
-        gsl_multifit_robust_workspace *work =
-            gsl_multifit_robust_alloc(gsl_multifit_robust_bisquare, rows->size1, rows->size2);
-        status = gsl_multifit_robust(rows, ones, c, cov, work);
-        gsl_multifit_robust_free(work);
-        if (status == GSL_EMAXITER) /* the last iterate is a fit like any other */
-            status = GSL_SUCCESS;
+    enum { ITERATIONS = 30 };
+    const size_t n = rows->size1, p = rows->size2;
+    gsl_multifit_linear_workspace *work = gsl_multifit_linear_alloc(n, p);
+    gsl_vector *weights = gsl_vector_alloc(n);
+    double chisq, sigma = 0;
+    gsl_vector_set_all(weights, 1);
+    int status = gsl_multifit_wlinear(rows, weights, ones, c, cov, &chisq, work);
+    for (int i = 0; i < ITERATIONS && status == GSL_SUCCESS && n > 2 * p; i++) {
+        sigma = bisquare(rows, ones, c, weights);
+        status = gsl_multifit_wlinear(rows, weights, ones, c, cov, &chisq, work);
     }
-    if (status != GSL_SUCCESS) {
-        double chisq;
-        gsl_multifit_linear_workspace *work = gsl_multifit_linear_alloc(rows->size1, rows->size2);
-        status = gsl_multifit_linear(rows, ones, c, cov, &chisq, work);
-        gsl_multifit_linear_free(work);
-    }
+    gsl_matrix_scale(cov, sigma * sigma);
+    gsl_vector_free(weights);
+    gsl_multifit_linear_free(work);
     return status;
 }
 

@@ -3,7 +3,7 @@
  *     seconds = latency + flops·a + bytes·b        (flops only for what computes: GEMM, attention)
  *
  * Fitted on relative error, so that a microsecond at 10 counts as much as a millisecond at 10,000,
- * and robustly (GSL's bisquare), so that single outliers do not move it. A term that comes out
+ * and robustly (Tukey's bisquare), so that single outliers do not move it. A term that comes out
  * negative is dropped and the rest fitted anew: no size may cost less than nothing. */
 #ifndef SHARDPLAN_KERNEL_FIT_H
 #define SHARDPLAN_KERNEL_FIT_H
