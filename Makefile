@@ -133,6 +133,7 @@ fuzz: deps
 bench: all
 	@$(MAKE) --no-print-directory $(BUILD)/bench
 	@tools/bench $(BUILD)
+	@tools/bench-step $(BUILD)
 
 validation: all $(VALIDATIONS)
 	@tools/validation $(BUILD)
