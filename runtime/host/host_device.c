@@ -25,6 +25,7 @@
 #include "runtime/device.h"
 #include "runtime/host/host_ops.h"
 #include "runtime/host/host_stream.h"
+#include "runtime/operand.h"
 
 #include <assert.h>
 #include <cblas.h>
@@ -63,29 +64,6 @@ static struct host_device *host_of(struct device *dev)
 static bool is_collective(enum work_kind kind)
 {
     return kind == WORK_ALL_GATHER || kind == WORK_REDUCE_SCATTER || kind == WORK_ALL_REDUCE;
-}
-
-/* Before a turn is taken, so that wrong work costs none: whether the operands fit together. */
-static enum err_code check_collective(const struct work *work, struct err *err)
-{
-    assert(work->ins == 1 && work->outs == 1);
-    const struct work_operand *in = &work->operand[0], *out = &work->operand[1];
-    const uint64_t have = shape_elements(&in->shape), give = shape_elements(&out->shape);
-    bool fits = in->dtype == out->dtype && work->ranks > 0 && work->rank < work->ranks;
-    if (work->kind == WORK_ALL_GATHER)
-        fits = fits && in->data == out->data && have == give && give % work->ranks == 0;
-    else if (work->kind == WORK_REDUCE_SCATTER)
-        fits = fits && in->data != out->data && have == give * work->ranks;
-    else
-        fits = fits && have == give;
-    if (fits)
-        return ERR_OK;
-    return err_set(err, ERR_INVALID,
-                   "instruction %u: %s: %llu elements of %s in and %llu of %s out do not fit rank "
-                   "%u of %u",
-                   work->instruction, work_name(work->kind), (unsigned long long)have,
-                   dtype_name((enum dtype)in->dtype), (unsigned long long)give,
-                   dtype_name((enum dtype)out->dtype), work->rank, work->ranks);
 }
 
 /* One rank: its own slice is all there is. */
@@ -148,7 +126,7 @@ static enum err_code launch(struct device *dev, enum stream_id stream, const str
     uint64_t ticket = 0;
     TRY(host_streams_check(host->streams, err));
     if (is_collective(work->kind)) {
-        TRY(check_collective(work, err));
+        TRY(work_check(work, err)); /* before a turn is taken, so that wrong work costs none */
         if (host->comm)
             ticket = comm_ticket(host->comm, work->group);
     }
