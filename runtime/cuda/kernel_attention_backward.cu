@@ -115,19 +115,21 @@ static __global__ void __launch_bounds__(WARPS *LANES)
     }
 }
 
-cudaError_t kernel_attention_backward(const struct kernel_attention_args *at, struct kernel_tensor dout,
-                                      struct kernel_tensor o, struct kernel_tensor dq,
-                                      struct kernel_tensor dk, struct kernel_tensor dv,
-                                      struct kernel_scratch scratch, cudaStream_t stream)
+cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
+                                      struct kernel_tensor dout, struct kernel_tensor o,
+                                      struct kernel_tensor dq, struct kernel_tensor dk,
+                                      struct kernel_tensor dv, struct kernel_scratch scratch,
+                                      cudaStream_t stream)
 {
     const struct backward all = {*at, dout, o, dq, dk, dv, static_cast<float *>(scratch.data)};
     const uint64_t queries = (uint64_t)at->b * at->a * at->s, keys = queries / at->s * at->s_k;
     if (queries * sizeof(float) > scratch.bytes)
         return cudaErrorMemoryAllocation;
-    cudaError_t rc = KERNEL_LAUNCH(find_delta, blocks_for(queries, WARPS), WARPS *LANES, stream, all);
+    cudaError_t rc =
+        KERNEL_LAUNCH(find_delta, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
     if (rc == cudaSuccess)
-        rc = KERNEL_LAUNCH(find_dq, blocks_for(queries, WARPS), WARPS *LANES, stream, all);
+        rc = KERNEL_LAUNCH(find_dq, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
     if (rc == cudaSuccess)
-        rc = KERNEL_LAUNCH(find_dk_and_dv, blocks_for(keys, WARPS), WARPS *LANES, stream, all);
+        rc = KERNEL_LAUNCH(find_dk_and_dv, blocks_for(keys, WARPS), WARPS * LANES, stream, all);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* kernel_broadcast.cu - z = x + y and z = x · y with repeated dims, complex numbers too.
  *
- * Operands of one shape go through eight elements at a time. With repeated dims, eight elements of z
- * that lie in one row of its last dim need one search for their place in x and y. */
+ * Operands of one shape go through eight elements at a time. With repeated dims, eight elements of
+ * z that lie in one row of its last dim need one search for their place in x and y. */
 #include "runtime/cuda/kernel_tensor.cuh"
 
 enum { THREADS = 256 };
@@ -89,8 +89,8 @@ static __global__ void multiply_complex(struct kernel_spread spread, const float
         uint64_t x_at, y_at;
         find_places(spread, i, &x_at, &y_at);
         const float2 left = x[x_at], right = y[y_at];
-        z[i] = make_float2(left.x * right.x - left.y * right.y,
-                           left.x * right.y + left.y * right.x);
+        z[i] =
+            make_float2(left.x * right.x - left.y * right.y, left.x * right.y + left.y * right.x);
     }
 }
 

@@ -49,7 +49,8 @@ static __global__ void unary(struct kernel_tensor x, struct kernel_tensor y)
 
 /* ---- dx = dy f'(x) ---- */
 
-template <enum kernel_slope_op F> static __device__ __forceinline__ float slope_of(float dy, float x)
+template <enum kernel_slope_op F>
+static __device__ __forceinline__ float slope_of(float dy, float x)
 {
     if (F == KERNEL_SILU_SLOPE) {
         const float s = sigmoid(x);

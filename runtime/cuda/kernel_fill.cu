@@ -20,7 +20,7 @@ static __global__ void fill(struct kernel_tensor y, float value)
     for (int j = 0; j < VECTOR; j++)
         all[j] = value;
     FOR_GROUPS(i, y.count)
-        store_some(y, i, y.count, all);
+    store_some(y, i, y.count, all);
 }
 
 cudaError_t kernel_arange(struct kernel_index ids, cudaStream_t stream)

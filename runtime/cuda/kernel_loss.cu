@@ -34,8 +34,7 @@ static __global__ void __launch_bounds__(THREADS)
             highest = most;
         }
         const float most = block_max(highest, float_room);
-        const double total =
-            block_sum((double)sum * (double)exp_below(highest, most), double_room);
+        const double total = block_sum((double)sum * (double)exp_below(highest, most), double_room);
         const double log_sum = (double)most + log(total);
         for (uint64_t i = begin + threadIdx.x * VECTOR; i < end; i += THREADS * VECTOR) {
             float value[VECTOR];

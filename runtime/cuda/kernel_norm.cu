@@ -44,7 +44,8 @@ static __device__ __forceinline__ void open_row(struct row *row, const struct ke
 }
 
 /* Calls `visit(at, n, values)` for this thread's elements of the row: from `at`, n of them. */
-template <typename F> static __device__ __forceinline__ void each_group(const struct row &row, F visit)
+template <typename F>
+static __device__ __forceinline__ void each_group(const struct row &row, F visit)
 {
 #pragma unroll
     for (int k = 0; k < KEPT; k++) {
@@ -110,8 +111,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* Writes dx where asked for, and the row's mean and rstd to `saved` for the sums over columns. */
 static __global__ void __launch_bounds__(THREADS)
-    norm_rows_backward(const __grid_constant__ struct kernel_norm_args norm, struct kernel_tensor dy,
-                       struct kernel_tensor dx, float2 *saved)
+    norm_rows_backward(const __grid_constant__ struct kernel_norm_args norm,
+                       struct kernel_tensor dy, struct kernel_tensor dx, float2 *saved)
 {
     __shared__ double room[THREADS / LANES];
     for (uint64_t i = blockIdx.x; i < norm.t; i += gridDim.x) {
@@ -140,8 +141,7 @@ static __global__ void __launch_bounds__(THREADS)
                 along += j < n ? (double)(g * ((x[j] - mean_x) * rstd_x)) : 0.0;
             }
         });
-        const float average =
-            norm.centred ? (float)(block_sum(sum, room) / (double)norm.h) : 0.0F;
+        const float average = norm.centred ? (float)(block_sum(sum, room) / (double)norm.h) : 0.0F;
         const float slope = (float)(block_sum(along, room) / (double)norm.h);
         each_group(row, [&](uint64_t at, int, const float *x) {
             float weight[VECTOR], gradient[VECTOR];
@@ -213,7 +213,8 @@ static __global__ void add_parts(const float *parts, uint32_t count, uint64_t h,
 
 /* ---- launchers ---- */
 
-cudaError_t kernel_norm(const struct kernel_norm_args *norm, struct kernel_tensor y, cudaStream_t stream)
+cudaError_t kernel_norm(const struct kernel_norm_args *norm, struct kernel_tensor y,
+                        cudaStream_t stream)
 {
     if (norm->t == 0 || norm->h == 0)
         return cudaSuccess;

@@ -48,8 +48,8 @@ static __global__ void clip(struct kernel_tensor norm, struct kernel_tensor y, f
     store_one(y, 0, ratio > 1.0F ? 1.0F : ratio); /* a NaN stays */
 }
 
-static cudaError_t launch(struct table<struct kernel_tensor> *x, struct table<struct kernel_tensor> *y,
-                          double *sums, cudaStream_t stream)
+static cudaError_t launch(struct table<struct kernel_tensor> *x,
+                          struct table<struct kernel_tensor> *y, double *sums, cudaStream_t stream)
 {
     cudaError_t rc = cudaSuccess;
     if (x->count == 0)

@@ -27,8 +27,7 @@ static __device__ __forceinline__ void update_adamw(const struct kernel_update &
     const struct kernel_tensor gradient = list_of(u.gradient, u.gradient_dtype, u.count);
     const struct kernel_tensor parameter = list_of(u.parameter, u.parameter_dtype, u.count);
     const struct kernel_tensor average = list_of(u.average, u.average_dtype, u.count);
-    const struct kernel_tensor square =
-        list_of(u.average_square, u.average_square_dtype, u.count);
+    const struct kernel_tensor square = list_of(u.average_square, u.average_square_dtype, u.count);
     float g[VECTOR], p[VECTOR], m[VECTOR], v[VECTOR];
     load_some(gradient, i, u.count, g);
     load_some(parameter, i, u.count, p);
@@ -99,8 +98,8 @@ static cudaError_t launch(struct table<struct kernel_update> *batch, const struc
 {
     if (batch->count == 0)
         return cudaSuccess;
-    const cudaError_t rc = KERNEL_LAUNCH(update_all<WHAT>, batch->first[batch->count], THREADS,
-                                         stream, *batch, c);
+    const cudaError_t rc =
+        KERNEL_LAUNCH(update_all<WHAT>, batch->first[batch->count], THREADS, stream, *batch, c);
     batch->count = 0;
     return rc;
 }

@@ -86,8 +86,9 @@ static __global__ void copy_pieces(const __grid_constant__ struct table<struct k
     for (uint64_t i = begin + threadIdx.x; i < end; i += THREADS) {
         const bool fits = count <= UINT32_MAX; /* 32-bit division is much the faster */
         const uint64_t to_row = fits ? (uint32_t)i / (uint32_t)row_length : i / row_length;
-        const uint64_t from_row =
-            p.times == 1 ? to_row : fits ? (uint32_t)to_row / p.times : to_row / p.times;
+        const uint64_t from_row = p.times == 1 ? to_row
+                                  : fits       ? (uint32_t)to_row / p.times
+                                               : to_row / p.times;
         const uint64_t column = i - to_row * row_length;
         if (p.unit) {
             copy_unit(p.from, from_row * p.from_pitch + column, p.to, to_row * p.to_pitch + column,

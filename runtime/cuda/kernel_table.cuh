@@ -1,7 +1,7 @@
 /* kernel_table.cuh - one launch over many tensors of different sizes.
  *
- * A table of entries travels as the kernel's argument; entry i is served by the blocks from first[i]
- * to first[i + 1], each of which takes one chunk of it:
+ * A table of entries travels as the kernel's argument; entry i is served by the blocks from
+ * first[i] to first[i + 1], each of which takes one chunk of it:
  *
  *     blocks     0   1   2   3   4 | 5 | 6   7 | 8
  *     entry      [ chunks of 0    ] [1] [ 2   ] [3]      first: 0 5 6 8 9

@@ -92,8 +92,7 @@ static __device__ __forceinline__ void load_wide(const void *data, unsigned dtyp
     bits.all = *reinterpret_cast<const uint4 *>(static_cast<const uint16_t *>(data) + at);
 #pragma unroll
     for (int j = 0; j < VECTOR; j++)
-        out[j] =
-            dtype == KERNEL_BF16 ? __bfloat162float(bits.bf16[j]) : __half2float(bits.fp16[j]);
+        out[j] = dtype == KERNEL_BF16 ? __bfloat162float(bits.bf16[j]) : __half2float(bits.fp16[j]);
 }
 
 static __device__ __forceinline__ void store_wide(void *data, unsigned dtype, uint64_t at,

@@ -103,7 +103,7 @@ struct kernel_piece {
     uint64_t rows, width, from_pitch, to_pitch;
     uint32_t times;
     uint8_t from_dtype, to_dtype; /* enum kernel_dtype */
-    uint8_t unit;                 /* not 0: no cast; `width` and pitches are units of so many bytes */
+    uint8_t unit; /* not 0: no cast; `width` and pitches are units of so many bytes */
 };
 
 /* Copies all pieces, which do not overlap: as many launches as their table needs. */
@@ -206,10 +206,11 @@ struct kernel_attention_args {
 cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_tensor o,
                              cudaStream_t stream);
 /* Scratch: b · a · s floats. `o` data NULL: absent. */
-cudaError_t kernel_attention_backward(const struct kernel_attention_args *at, struct kernel_tensor dout,
-                                      struct kernel_tensor o, struct kernel_tensor dq,
-                                      struct kernel_tensor dk, struct kernel_tensor dv,
-                                      struct kernel_scratch scratch, cudaStream_t stream);
+cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
+                                      struct kernel_tensor dout, struct kernel_tensor o,
+                                      struct kernel_tensor dq, struct kernel_tensor dk,
+                                      struct kernel_tensor dv, struct kernel_scratch scratch,
+                                      cudaStream_t stream);
 
 /* ---- kernel_wait.cu ---- */
 
