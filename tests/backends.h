@@ -117,7 +117,7 @@ static inline enum err_code run_on_device(struct device *dev, const struct work 
     uint32_t count = 0;
     for (uint32_t i = 0; i < operands; i++) {
         const struct stretch own = stretch_of(&work->operand[i]);
-        if (own.end > own.begin)
+        if (own.begin && own.end > own.begin)
             count = add_stretch(all, count, own);
     }
     enum err_code rc = ERR_OK;

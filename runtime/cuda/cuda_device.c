@@ -68,8 +68,9 @@ static enum err_code find_fault(struct cuda_device *cuda, struct err *err)
         return err_set(err, cuda->host_failure.code, "%s", cuda->host_failure.text);
     if (!fault->raised)
         return ERR_OK;
-    return err_set(err, ERR_INVALID, "instruction %u: index %lld is not below %llu",
-                   fault->instruction, (long long)fault->value, (unsigned long long)fault->bound);
+    return err_set(err, ERR_INVALID, "instruction %u: %s: index %lld is not below %llu",
+                   fault->site.instruction, work_name((enum work_kind)fault->site.kind),
+                   (long long)fault->value, (unsigned long long)fault->bound);
 }
 
 static enum err_code failure(struct cuda_device *cuda, struct err *err)

@@ -33,6 +33,11 @@ struct kernel_index cuda_index(const struct work_operand *x)
     return (struct kernel_index){x->data, operand_count(x), x->dtype == DTYPE_INT64};
 }
 
+static struct kernel_site site_of(const struct work *work)
+{
+    return (struct kernel_site){work->instruction, (uint32_t)work->kind};
+}
+
 static const struct kernel_tensor nothing; /* data NULL: an operand that is not there */
 
 static struct kernel_tensor in(const struct work *work, uint32_t i)
@@ -145,10 +150,10 @@ static cudaError_t embedding(const struct cuda_device *cuda, const struct work *
     if (work->kind == WORK_EMBEDDING)
         return kernel_embedding(cuda_index(work_in(work, 0)), cuda_tensor(weight),
                                 operand_rows(weight), operand_last(weight), out(work, 0),
-                                cuda->fault, work->instruction, stream);
+                                cuda->fault, site_of(work), stream);
     return kernel_embedding_backward(in(work, 0), cuda_index(work_in(work, 1)),
                                      cuda_tensor(dweight), operand_rows(dweight),
-                                     operand_last(dweight), cuda->fault, work->instruction, stream);
+                                     operand_last(dweight), cuda->fault, site_of(work), stream);
 }
 
 static cudaError_t loss(const struct cuda_device *cuda, const struct work *work,
@@ -165,11 +170,11 @@ static cudaError_t loss(const struct cuda_device *cuda, const struct work *work,
     case WORK_NLL_LOSS:
         return kernel_nll_loss(cuda_tensor(x), cuda_index(work_in(work, 1)), operand_rows(x),
                                operand_last(x), cuda_tensor(y), out(work, 1), cuda->fault,
-                               work->instruction, stream);
+                               site_of(work), stream);
     default:
         return kernel_nll_loss_backward(cuda_tensor(x), cuda_index(work_in(work, 1)),
                                         cuda_tensor(y), operand_rows(y), operand_last(y), scratch,
-                                        cuda->fault, work->instruction, stream);
+                                        cuda->fault, site_of(work), stream);
     }
 }
 

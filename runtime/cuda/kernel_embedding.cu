@@ -14,13 +14,13 @@ static __device__ __forceinline__ bool is_id(int64_t id, uint64_t rows)
 
 static __global__ void take_rows(struct kernel_index ids, struct kernel_tensor weight,
                                  uint64_t rows, uint64_t h, struct kernel_tensor y,
-                                 struct kernel_fault *fault, uint32_t instruction)
+                                 struct kernel_fault *fault, struct kernel_site site)
 {
     for (uint64_t i = blockIdx.x; i < ids.count; i += gridDim.x) {
         const int64_t id = load_index(ids, i);
         if (!is_id(id, rows)) {
             if (threadIdx.x == 0)
-                raise_fault(fault, instruction, id, rows);
+                raise_fault(fault, site, id, rows);
             continue;
         }
         for (uint64_t at = threadIdx.x * (uint64_t)VECTOR; at < h; at += blockDim.x * VECTOR) {
@@ -68,7 +68,7 @@ static __device__ __forceinline__ unsigned find_equal(const struct kernel_index 
 
 static __global__ void sum_rows(struct kernel_tensor dy, struct kernel_index ids,
                                 struct kernel_tensor dweight, uint64_t rows, uint64_t h,
-                                struct kernel_fault *fault, uint32_t instruction)
+                                struct kernel_fault *fault, struct kernel_site site)
 {
     __shared__ uint64_t position[WIDE_THREADS];
     __shared__ unsigned warp_count[WIDE_THREADS / LANES];
@@ -76,7 +76,7 @@ static __global__ void sum_rows(struct kernel_tensor dy, struct kernel_index ids
     const int64_t id = load_index(ids, i);
     if (!is_id(id, rows)) {
         if (threadIdx.x == 0)
-            raise_fault(fault, instruction, id, rows);
+            raise_fault(fault, site, id, rows);
         return;
     }
     if (stands_before(ids, i, id))
@@ -113,20 +113,20 @@ static __global__ void sum_rows(struct kernel_tensor dy, struct kernel_index ids
 
 cudaError_t kernel_embedding(struct kernel_index ids, struct kernel_tensor weight, uint64_t rows,
                              uint64_t h, struct kernel_tensor y, struct kernel_fault *fault,
-                             uint32_t instruction, cudaStream_t stream)
+                             struct kernel_site site, cudaStream_t stream)
 {
     return KERNEL_LAUNCH(take_rows, blocks_for(ids.count, 1), THREADS, stream, ids, weight, rows, h,
-                         y, fault, instruction);
+                         y, fault, site);
 }
 
 cudaError_t kernel_embedding_backward(struct kernel_tensor dy, struct kernel_index ids,
                                       struct kernel_tensor dweight, uint64_t rows, uint64_t h,
-                                      struct kernel_fault *fault, uint32_t instruction,
+                                      struct kernel_fault *fault, struct kernel_site site,
                                       cudaStream_t stream)
 {
     const cudaError_t rc = kernel_fill(dweight, 0.0F, stream);
     if (rc != cudaSuccess || ids.count == 0)
         return rc;
     return KERNEL_LAUNCH(sum_rows, (unsigned)ids.count, WIDE_THREADS, stream, dy, ids, dweight,
-                         rows, h, fault, instruction);
+                         rows, h, fault, site);
 }

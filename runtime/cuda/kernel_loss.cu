@@ -75,13 +75,13 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* Whether a target counts; one that is out of range is a fault and does not. */
 static __device__ __forceinline__ bool counts(int64_t target, uint64_t v,
-                                              struct kernel_fault *fault, uint32_t instruction)
+                                              struct kernel_fault *fault, struct kernel_site site)
 {
     if (target == IGNORED)
         return false;
     if (target >= 0 && (uint64_t)target < v)
         return true;
-    raise_fault(fault, instruction, target, v);
+    raise_fault(fault, site, target, v);
     return false;
 }
 
@@ -89,13 +89,13 @@ static __device__ __forceinline__ bool counts(int64_t target, uint64_t v,
 static __global__ void __launch_bounds__(THREADS)
     nll_loss(struct kernel_tensor x, struct kernel_index targets, uint64_t t, uint64_t v,
              struct kernel_tensor loss, struct kernel_tensor weight, struct kernel_fault *fault,
-             uint32_t instruction)
+             struct kernel_site site)
 {
     __shared__ double room[THREADS / LANES];
     double sum = 0, count = 0;
     for (uint64_t i = threadIdx.x; i < t; i += THREADS) {
         const int64_t target = load_index(targets, i);
-        if (!counts(target, v, fault, instruction))
+        if (!counts(target, v, fault, site))
             continue;
         sum -= (double)load_one(x, i * v + (uint64_t)target);
         count += 1;
@@ -111,12 +111,12 @@ static __global__ void __launch_bounds__(THREADS)
 /* *each = -dloss / number of targets that count */
 static __global__ void __launch_bounds__(THREADS)
     nll_share(struct kernel_tensor dloss, struct kernel_index targets, uint64_t t, uint64_t v,
-              float *each, struct kernel_fault *fault, uint32_t instruction)
+              float *each, struct kernel_fault *fault, struct kernel_site site)
 {
     __shared__ double room[THREADS / LANES];
     double count = 0;
     for (uint64_t i = threadIdx.x; i < t; i += THREADS)
-        count += counts(load_index(targets, i), v, fault, instruction) ? 1 : 0;
+        count += counts(load_index(targets, i), v, fault, site) ? 1 : 0;
     count = block_sum(count, room);
     if (threadIdx.x == 0)
         *each = -load_one(dloss, 0) / (float)count;
@@ -148,22 +148,21 @@ cudaError_t kernel_log_softmax_backward(struct kernel_tensor dy, struct kernel_t
 
 cudaError_t kernel_nll_loss(struct kernel_tensor x, struct kernel_index targets, uint64_t t,
                             uint64_t v, struct kernel_tensor loss, struct kernel_tensor weight,
-                            struct kernel_fault *fault, uint32_t instruction, cudaStream_t stream)
+                            struct kernel_fault *fault, struct kernel_site site,
+                            cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(nll_loss, 1, THREADS, stream, x, targets, t, v, loss, weight, fault,
-                         instruction);
+    return KERNEL_LAUNCH(nll_loss, 1, THREADS, stream, x, targets, t, v, loss, weight, fault, site);
 }
 
 cudaError_t kernel_nll_loss_backward(struct kernel_tensor dloss, struct kernel_index targets,
                                      struct kernel_tensor dx, uint64_t t, uint64_t v,
                                      struct kernel_scratch scratch, struct kernel_fault *fault,
-                                     uint32_t instruction, cudaStream_t stream)
+                                     struct kernel_site site, cudaStream_t stream)
 {
     float *each = static_cast<float *>(scratch.data);
     cudaError_t rc = kernel_fill(dx, 0.0F, stream);
     if (rc == cudaSuccess)
-        rc = KERNEL_LAUNCH(nll_share, 1, THREADS, stream, dloss, targets, t, v, each, fault,
-                           instruction);
+        rc = KERNEL_LAUNCH(nll_share, 1, THREADS, stream, dloss, targets, t, v, each, fault, site);
     if (rc == cudaSuccess)
         rc = KERNEL_LAUNCH(nll_scatter, blocks_for(t, THREADS), THREADS, stream, targets, dx, t, v,
                            each);

@@ -156,11 +156,11 @@ static __device__ __forceinline__ int64_t load_index(const struct kernel_index &
 }
 
 /* The first thread that comes fills it in. The host reads it after a synchronisation. */
-static __device__ __forceinline__ void raise_fault(struct kernel_fault *fault, uint32_t instruction,
-                                                   int64_t value, uint64_t bound)
+static __device__ __forceinline__ void
+raise_fault(struct kernel_fault *fault, struct kernel_site site, int64_t value, uint64_t bound)
 {
     if (atomicCAS(&fault->raised, 0U, 1U) == 0U) {
-        fault->instruction = instruction;
+        fault->site = site;
         fault->value = value;
         fault->bound = bound;
         __threadfence_system();

@@ -36,10 +36,14 @@ struct kernel_index { /* contiguous int64 or int32 numbers */
     uint8_t is_64;
 };
 
+struct kernel_site {            /* for messages */
+    uint32_t instruction, kind; /* enum work_kind */
+};
+
 /* Where a kernel leaves the first wrong index it meets: host memory that the device can reach. */
 struct kernel_fault {
     uint32_t raised; /* 0: none */
-    uint32_t instruction;
+    struct kernel_site site;
     int64_t value; /* the index */
     uint64_t bound;
 };
@@ -126,11 +130,11 @@ cudaError_t kernel_sum(const struct kernel_reduction *reduction, struct kernel_t
 
 cudaError_t kernel_embedding(struct kernel_index ids, struct kernel_tensor weight, uint64_t rows,
                              uint64_t h, struct kernel_tensor y, struct kernel_fault *fault,
-                             uint32_t instruction, cudaStream_t stream);
+                             struct kernel_site site, cudaStream_t stream);
 /* dweight (rows, h): sums over equal ids, in the order of their positions. */
 cudaError_t kernel_embedding_backward(struct kernel_tensor dy, struct kernel_index ids,
                                       struct kernel_tensor dweight, uint64_t rows, uint64_t h,
-                                      struct kernel_fault *fault, uint32_t instruction,
+                                      struct kernel_fault *fault, struct kernel_site site,
                                       cudaStream_t stream);
 
 /* ---- kernel_norm.cu ---- */
@@ -158,11 +162,12 @@ cudaError_t kernel_log_softmax_backward(struct kernel_tensor dy, struct kernel_t
                                         cudaStream_t stream);
 cudaError_t kernel_nll_loss(struct kernel_tensor x, struct kernel_index targets, uint64_t t,
                             uint64_t v, struct kernel_tensor loss, struct kernel_tensor weight,
-                            struct kernel_fault *fault, uint32_t instruction, cudaStream_t stream);
+                            struct kernel_fault *fault, struct kernel_site site,
+                            cudaStream_t stream);
 cudaError_t kernel_nll_loss_backward(struct kernel_tensor dloss, struct kernel_index targets,
                                      struct kernel_tensor dx, uint64_t t, uint64_t v,
                                      struct kernel_scratch scratch, struct kernel_fault *fault,
-                                     uint32_t instruction, cudaStream_t stream);
+                                     struct kernel_site site, cudaStream_t stream);
 
 /* ---- kernel_optimizer.cu ---- */
 
