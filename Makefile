@@ -45,6 +45,11 @@ CUDA_LIBS = -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -Wl,-rpath,$(CUDA_HOME)/lib6
             -lcudart_static -lstdc++ -ldl -lrt -lpthread -lm
 CUDA_ARCHITECTURES := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
                       -gencode arch=compute_100,code=[sm_100,compute_100]
+# The same backend over tests/emulate instead of a GPU: its sources, kernels included, on the CPU.
+EMULATED_OBJECTS = $(filter-out $(BUILD)/emulated/runtime/cuda/kernel_wait.o,$(CUDA_KERNELS:%.cu=$(BUILD)/emulated/%.o)) \
+                   $(CUDA_SOURCES:%.c=$(BUILD)/pic/%.o) \
+                   $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard tests/emulate/*.c))
+EMULATED_BACKEND = $(if $(filter 1,$(CUDA)),$(BUILD)/emulated_cuda.so)
 CUDA_BACKEND = $(if $(filter 1,$(CUDA)),$(BUILD)/shardrun_cuda.so)
 
 LIB_SOURCES := $(filter-out planner/cli/%,$(wildcard planner/*/*.c)) $(wildcard traces/*.c)
@@ -85,6 +90,15 @@ $(BUILD)/libruntime.a: $(RUN_OBJECTS)
 $(BUILD)/shardrun_cuda.so: $(CUDA_OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined -o $@ $^ $(CUDA_LIBS)
 
+$(BUILD)/emulated_cuda.so: $(EMULATED_OBJECTS)
+	@$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined -o $@ $^ \
+	  $(filter-out -lcublasLt -lcudart_static,$(CUDA_LIBS)) -lopenblas
+
+$(BUILD)/emulated/%.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) -x c++ -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(CFLAGS) -fPIC -I. $(CUDA_CFLAGS) \
+	  -include tests/emulate/emulate.cuh -MMD -MP -c $< -o $@
+
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 $(WARN) $(CFLAGS) -fPIC -fvisibility=hidden $(CPPFLAGS) $(CUDA_CFLAGS) -MMD -MP \
@@ -121,7 +135,7 @@ $(BUILD)/generated/%_gp.h: reports/%.gp
 	@{ echo "static const char $*_gp[] ="; \
 	   sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/    "/' -e 's/$$/\\n"/' $<; echo "    ;"; } > $@
 
-tests: $(TESTS)
+tests: $(TESTS) $(EMULATED_BACKEND)
 
 deps:
 	@tools/deps $(PACKAGES)
@@ -143,11 +157,11 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
 
 asan:
-	$(MAKE) check BUILD=$(BUILD)/asan \
+	$(MAKE) check CUDA=0 BUILD=$(BUILD)/asan \
 	  CFLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all'
 
 tsan:
-	$(MAKE) check BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fsanitize=thread'
+	$(MAKE) check CUDA=0 BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fsanitize=thread'
 
 fuzz: deps
 	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)' '$(LIBS)'

@@ -31,7 +31,7 @@ struct backend {
                           struct device **out, struct err *err);
 };
 
-enum { BACKENDS = 2, MOST_TESTS = 64 };
+enum { BACKENDS = 3, MOST_TESTS = 64 };
 
 static inline enum err_code open_cuda(uint64_t memory_bytes, uint32_t events, struct comm *comm,
                                       struct device **out, struct err *err)
@@ -47,20 +47,42 @@ static inline enum err_code open_cuda(uint64_t memory_bytes, uint32_t events, st
     return device_open_cuda(&settings, out, err);
 }
 
-/* The table, asked once: a GPU is looked for by opening it. */
+/* The cuda backend's sources over tests/emulate: where no GPU is, they run all the same. */
+static inline enum err_code open_emulated(uint64_t memory_bytes, uint32_t events, struct comm *comm,
+                                          struct device **out, struct err *err)
+{
+    const char *file = getenv("SHARDRUN_EMULATED"), *before = getenv(CUDA_BACKEND_VARIABLE);
+    char kept[4096];
+    snprintf(kept, sizeof kept, "%s", before ? before : "");
+    *out = NULL;
+    if (!file)
+        return err_set(err, ERR_UNSUPPORTED, "SHARDRUN_EMULATED names no file");
+    setenv(CUDA_BACKEND_VARIABLE, file, 1);
+    const enum err_code rc = open_cuda(memory_bytes, events, comm, out, err);
+    if (before)
+        setenv(CUDA_BACKEND_VARIABLE, kept, 1);
+    else
+        unsetenv(CUDA_BACKEND_VARIABLE);
+    return rc;
+}
+
+/* The table, asked once: a backend is looked for by opening it. */
 static inline const struct backend *all_backends(void)
 {
-    static struct backend all[BACKENDS] = {{"host", NULL, device_open_host},
-                                           {"cuda", NULL, open_cuda}};
-    static struct err err;
+    static struct backend all[BACKENDS] = {
+        {"host", NULL, device_open_host},
+        {"cuda", NULL, open_cuda},
+        {"cuda, emulated", NULL, open_emulated},
+    };
+    static struct err err[BACKENDS];
     static bool asked;
-    if (!asked) {
+    for (int b = 1; b < BACKENDS && !asked; b++) {
         struct device *dev = NULL;
-        if (open_cuda(0, 1, NULL, &dev, &err) != ERR_OK)
-            all[1].missing = err.text;
+        if (all[b].open(0, 1, NULL, &dev, &err[b]) != ERR_OK)
+            all[b].missing = err[b].text;
         device_close(dev);
-        asked = true;
     }
+    asked = true;
     return all;
 }
 

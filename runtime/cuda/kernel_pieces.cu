@@ -19,7 +19,7 @@ static __device__ __forceinline__ void load_run(const void *data, unsigned dtype
     }
 #pragma unroll
     for (int j = 0; j < VECTOR; j++)
-        out[j] = j < left ? load_raw(data, dtype, at + j) : 0.0F;
+        out[j] = (uint64_t)j < left ? load_raw(data, dtype, at + j) : 0.0F;
 }
 
 static __device__ __forceinline__ void store_run(void *data, unsigned dtype, uint64_t at,
@@ -33,7 +33,7 @@ static __device__ __forceinline__ void store_run(void *data, unsigned dtype, uin
     }
 #pragma unroll
     for (int j = 0; j < VECTOR; j++)
-        if (j < left)
+        if ((uint64_t)j < left)
             store_raw(data, dtype, at + j, in[j]);
 }
 

@@ -2,8 +2,8 @@
  * that is compiled as plain C++. What runs is the kernels' own source, with real blocks, warps,
  * barriers and shuffles (emulate.c), one block at a time.
  *
- * So indices, shapes, sums and synchronisation are tested where no GPU is. Not tested: races between
- * blocks, what nvcc makes of the source, and time. */
+ * So indices, shapes, sums and synchronisation are tested where no GPU is. Not tested: races
+ * between blocks, what nvcc makes of the source, and time. */
 #ifndef SHARDPLAN_EMULATE_CUH
 #define SHARDPLAN_EMULATE_CUH
 

@@ -293,11 +293,11 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t handle, cublasLtMatmulDesc_t what, cublasLtMatrixLayout_t a,
-    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-    cublasLtMatmulPreference_t preference, int asked, cublasLtMatmulHeuristicResult_t *results,
-    int *found)
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t what,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int asked,
+                                              cublasLtMatmulHeuristicResult_t *results, int *found)
 {
     (void)handle, (void)what, (void)a, (void)b, (void)c, (void)d, (void)preference;
     memset(results, 0, (size_t)asked * sizeof *results);
@@ -327,8 +327,7 @@ static float *copy_of(const void *data, const struct layout *layout)
     float *copy = malloc((layout->rows * layout->columns + 1) * sizeof *copy);
     for (uint64_t j = 0; j < layout->columns; j++)
         for (uint64_t i = 0; i < layout->rows; i++)
-            copy[j * layout->rows + i] =
-                load(data, layout->type, j * (uint64_t)layout->pitch + i);
+            copy[j * layout->rows + i] = load(data, layout->type, j * (uint64_t)layout->pitch + i);
     return copy;
 }
 
