@@ -111,7 +111,7 @@ $(BUILD)/%.cu.o: %.cu
 
 $(BUILD)/runtime/comm/%.o: CPPFLAGS += $(MPI_CFLAGS)
 
-RUN_TESTS := device device_ranks comm work work_gradients work_training checkpoint run
+RUN_TESTS := device device_ranks comm comm_tcp work work_gradients work_training checkpoint run
 $(RUN_TESTS:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o \
     $(TEST_OBJECTS) $(BUILD)/libruntime.a $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(RUN_LIBS)
