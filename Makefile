@@ -173,8 +173,8 @@ bench: all
 validation: all $(BUILD)/validate
 	@tools/validation $(BUILD)
 
-check-gpu:
-	@echo "check-gpu: nothing to run yet: this version has no CUDA backend"
+check-gpu: all tests
+	@tools/check-gpu $(BUILD)
 
 install: all
 	install -D -m 755 $(BUILD)/shardplan $(DESTDIR)$(PREFIX)/bin/shardplan
