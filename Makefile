@@ -1,6 +1,7 @@
 # shardplan: a simulator and memory/communication planner for fully sharded training.
 #
-## make            build build/shardplan and build/shardrun
+## make            build build/shardplan and build/shardrun, and the cuda backend where nvcc and
+##                 NCCL are found (CUDA=0 leaves it out, CUDA=1 insists)
 ## make deps       install the Debian packages that are missing (needs root or sudo)
 ## make demo       install, build, plan Llama-3.1-8B on 8 H100s and show the result
 ## make check      install, build, run every test; ends with "N passed, N failed, N skipped"
@@ -35,9 +36,28 @@ PACKAGES := libjansson-dev libcmocka-dev libgsl-dev libopenblas-dev libopenmpi-d
             gnuplot-nox procps gcc make libc6-dev
 LINT_PACKAGES := clang-format clang-tidy cppcheck
 
+# The cuda backend is a shared object of its own, so that nothing else needs CUDA to build or start.
+NVCC ?= $(shell command -v nvcc 2>/dev/null)
+CUDA_HOME ?= $(if $(NVCC),$(realpath $(dir $(realpath $(NVCC)))..))
+CUDA ?= $(if $(wildcard $(addsuffix /nccl.h,$(CUDA_HOME)/include /usr/include)),1,0)
+CUDA_CFLAGS = -isystem $(CUDA_HOME)/include
+CUDA_LIBS = -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lnccl \
+            -lcudart_static -lstdc++ -ldl -lrt -lpthread -lm
+CUDA_ARCHITECTURES := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+                      -gencode arch=compute_100,code=[sm_100,compute_100]
+# The same backend over tests/emulate instead of a GPU: its sources, kernels included, on the CPU.
+EMULATED_OBJECTS = $(filter-out $(BUILD)/emulated/runtime/cuda/kernel_wait.o,$(CUDA_KERNELS:%.cu=$(BUILD)/emulated/%.o)) \
+                   $(CUDA_SOURCES:%.c=$(BUILD)/pic/%.o) \
+                   $(patsubst %.c,$(BUILD)/pic/%.o,$(wildcard tests/emulate/*.c))
+EMULATED_BACKEND = $(if $(filter 1,$(CUDA)),$(BUILD)/emulated_cuda.so)
+CUDA_BACKEND = $(if $(filter 1,$(CUDA)),$(BUILD)/shardrun_cuda.so)
+
 LIB_SOURCES := $(filter-out planner/cli/%,$(wildcard planner/*/*.c)) $(wildcard traces/*.c)
 CLI_SOURCES := $(wildcard planner/cli/*.c)
-RUN_SOURCES := $(filter-out runtime/main.c,$(wildcard runtime/*.c runtime/*/*.c))
+RUN_SOURCES := $(filter-out runtime/main.c runtime/cuda/%,$(wildcard runtime/*.c runtime/*/*.c))
+CUDA_SOURCES := $(wildcard runtime/cuda/*.c) runtime/operand.c runtime/work_check.c runtime/work.c \
+                $(wildcard planner/base/*.c)
+CUDA_KERNELS := $(wildcard runtime/cuda/*.cu)
 TEST_SOURCES := $(wildcard tests/test_*.c)
 TEST_SHARED := $(filter-out $(TEST_SOURCES) $(wildcard tests/bench.c tests/validate*.c tests/fuzz_*.c),$(wildcard tests/*.c))
 SCRIPTS := $(wildcard reports/*.gp)
@@ -46,11 +66,12 @@ PROFILES := $(wildcard planner/cost/profiles/*.json planner/cost/nodes/*.json)
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
 RUN_OBJECTS := $(RUN_SOURCES:%.c=$(BUILD)/%.o)
+CUDA_OBJECTS := $(CUDA_SOURCES:%.c=$(BUILD)/pic/%.o) $(CUDA_KERNELS:%.cu=$(BUILD)/%.cu.o)
 TEST_OBJECTS := $(TEST_SHARED:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 GENERATED := $(SCRIPTS:reports/%.gp=$(BUILD)/generated/%_gp.h) $(BUILD)/generated/profiles_json.h
 
-all: $(BUILD)/shardplan $(BUILD)/shardrun
+all: $(BUILD)/shardplan $(BUILD)/shardrun $(CUDA_BACKEND)
 
 $(BUILD)/shardplan: $(CLI_OBJECTS) $(BUILD)/libplanner.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(BUILD)/libplanner.a $(LIBS)
@@ -67,9 +88,31 @@ $(BUILD)/libruntime.a: $(RUN_OBJECTS)
 	@rm -f $@
 	@$(AR) rcs $@ $(RUN_OBJECTS)
 
+$(BUILD)/shardrun_cuda.so: $(CUDA_OBJECTS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined -o $@ $^ $(CUDA_LIBS)
+
+$(BUILD)/emulated_cuda.so: $(EMULATED_OBJECTS)
+	@$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined -o $@ $^ \
+	  $(filter-out -lcublasLt -lcudart_static,$(CUDA_LIBS)) -lopenblas
+
+$(BUILD)/emulated/%.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) -x c++ -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(CFLAGS) -fPIC -I. $(CUDA_CFLAGS) \
+	  -include tests/emulate/emulate.cuh -MMD -MP -c $< -o $@
+
+$(BUILD)/pic/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(WARN) $(CFLAGS) -fPIC -fvisibility=hidden $(CPPFLAGS) $(CUDA_CFLAGS) -MMD -MP \
+	  -c $< -o $@
+
+$(BUILD)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 -O3 -lineinfo -I. $(CUDA_ARCHITECTURES) \
+	  -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wshadow -MMD -MP -c $< -o $@
+
 $(BUILD)/runtime/comm/%.o: CPPFLAGS += $(MPI_CFLAGS)
 
-RUN_TESTS := device device_ranks comm work work_gradients work_training checkpoint run
+RUN_TESTS := device device_ranks comm comm_tcp work work_gradients work_training checkpoint run
 $(RUN_TESTS:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o \
     $(TEST_OBJECTS) $(BUILD)/libruntime.a $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(RUN_LIBS)
@@ -99,7 +142,7 @@ $(BUILD)/generated/profiles_json.h: $(PROFILES) tools/embed
 	@mkdir -p $(@D)
 	@tools/embed gpu planner/cost/profiles node planner/cost/nodes > $@
 
-tests: $(TESTS)
+tests: $(TESTS) $(EMULATED_BACKEND)
 
 deps:
 	@tools/deps $(PACKAGES)
@@ -115,17 +158,17 @@ check: deps
 lint:
 	@tools/deps $(LINT_PACKAGES)
 	@$(MAKE) --no-print-directory $(GENERATED)
-	@tools/lint '$(CPPFLAGS) $(MPI_CFLAGS)'
+	@tools/lint '$(CPPFLAGS) $(MPI_CFLAGS) $(if $(filter 1,$(CUDA)),$(CUDA_CFLAGS))'
 
 format:
-	clang-format -i $$(git ls-files '*.c' '*.h')
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
 
 asan:
-	$(MAKE) check BUILD=$(BUILD)/asan \
+	$(MAKE) check CUDA=0 BUILD=$(BUILD)/asan \
 	  CFLAGS='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all'
 
 tsan:
-	$(MAKE) check BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fsanitize=thread'
+	$(MAKE) check CUDA=0 BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fsanitize=thread'
 
 fuzz: deps
 	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)' '$(LIBS)'
@@ -138,12 +181,14 @@ bench: all
 validation: all $(VALIDATIONS)
 	@tools/validation $(BUILD)
 
-check-gpu:
-	@echo "check-gpu: nothing to run yet: this version has no CUDA backend"
+check-gpu: all tests
+	@tools/check-gpu $(BUILD)
 
 install: all
 	install -D -m 755 $(BUILD)/shardplan $(DESTDIR)$(PREFIX)/bin/shardplan
 	install -D -m 755 $(BUILD)/shardrun $(DESTDIR)$(PREFIX)/bin/shardrun
+	$(if $(CUDA_BACKEND),install -D -m 755 $(CUDA_BACKEND) \
+	  $(DESTDIR)$(PREFIX)/lib/shardplan/shardrun_cuda.so)
 
 clean:
 	rm -rf $(BUILD)

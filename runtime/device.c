@@ -30,6 +30,18 @@ void device_segment_drop(struct device *dev, uint64_t address, uint64_t bytes)
     ops_of(dev)->segment_drop(dev, address, bytes);
 }
 
+void *device_host_new(struct device *dev, uint64_t bytes)
+{
+    assert(bytes > 0);
+    return ops_of(dev)->host_new(dev, bytes);
+}
+
+void device_host_drop(struct device *dev, void *memory, uint64_t bytes)
+{
+    if (memory)
+        ops_of(dev)->host_drop(dev, memory, bytes);
+}
+
 enum err_code device_write(struct device *dev, uint64_t to, const void *from, uint64_t bytes,
                            struct err *err)
 {

@@ -26,13 +26,15 @@ struct execution {
     struct data *data;
     struct run_settings settings;
     struct allocator *allocator;
-    struct allocator_block **block; /* (buffers) */
-    void **host;                    /* (buffers) of the host's pool */
-    uint8_t *kind;                  /* (instructions) enum work_kind */
-    struct work_operand *operands;  /* scratch: as many as the widest kernel has */
-    struct step_record *record;     /* (instructions) */
-    double *param_norm;             /* (params) */
-    uint64_t scalars;               /* device address of our own fp32 scalars: losses, then norms */
+    struct allocator_block **block;       /* (buffers) */
+    void **host;                          /* (buffers) of the host's pool */
+    struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */
+    uint32_t scratch; /* the buffer that is a kernel's own workspace now; PLACE_NONE: none */
+    uint8_t *kind;    /* (instructions) enum work_kind */
+    struct work_operand *operands; /* scratch: as many as the widest kernel has */
+    struct step_record *record;    /* (instructions) */
+    double *param_norm;            /* (params) */
+    uint64_t scalars;              /* device address of our own fp32 scalars: losses, then norms */
     uint32_t micro_batches, micro_batch, step;
     uint32_t optimizer; /* the optimizer instruction */
     uint32_t *updated;  /* (its gradients) parameter of each */
@@ -109,7 +111,7 @@ static enum err_code alloc_buffer(struct execution *e, uint32_t index, uint32_t 
         return ERR_OK;
     if (buffer->pool == STREAM_HOST) {
         if (!e->host[index])
-            e->host[index] = calloc(1, buffer->bytes);
+            e->host[index] = device_host_new(e->device, buffer->bytes);
         return e->host[index] ? ERR_OK : out_of_memory(e, index, instruction, err);
     }
     const enum err_code rc =
@@ -150,6 +152,26 @@ static struct work_operand operand_at(const struct execution *e,
     };
 }
 
+/* The memory that a kernel may work in: the plan's own buffer for it, or for a matrix product its
+ * thread's workspace, made at the first one as PyTorch's cuBLAS handles do (memory/replay.c). */
+static enum err_code give_workspace(struct execution *e, const struct plan_instruction *instruction,
+                                    struct work *work, struct err *err)
+{
+    const uint64_t bytes = e->device->workspace_bytes;
+    struct allocator_block **own = &e->workspace[instruction->phase == PLAN_BACKWARD];
+    if (e->scratch != PLACE_NONE) {
+        work->workspace = address_of(e, e->scratch);
+        work->workspace_bytes = e->plan->buffers[e->scratch].bytes;
+    }
+    if (bytes == 0 || instruction->op != PLAN_COMPUTE || !e->plan->kernels[instruction->arg].matmul)
+        return ERR_OK;
+    if (!*own)
+        TRY(allocator_alloc(e->allocator, bytes, STREAM_COMPUTE, own, err));
+    work->workspace = (void *)(uintptr_t)allocator_block_address(*own);
+    work->workspace_bytes = bytes;
+    return ERR_OK;
+}
+
 /* A few kinds want more than operands. */
 static void fill_settings(const struct execution *e, struct work *work)
 {
@@ -185,8 +207,11 @@ static enum err_code launch(struct execution *e, uint32_t id, struct err *err)
         .group = instruction->group == PLAN_NO_GROUP ? -1 : instruction->group,
         .ranks = group ? group->ranks : 1,
         .rank = group ? plan->rank / group->stride % group->ranks : 0,
+        .label = plan->labels[kernel->label],
+        .wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0,
     };
     fill_settings(e, &work);
+    TRY(give_workspace(e, instruction, &work, err));
     /* clipping sums squares; gradients are averaged */
     work.sum = strcmp(plan->labels[kernel->label], "_c10d_functional.all_reduce") == 0;
     if (work.kind == WORK_NOTHING)
@@ -300,9 +325,13 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
         if ((instruction->flags & PLAN_FIRST_STEP) && address_of(e, instruction->arg))
             return ERR_OK; /* a state that a checkpoint brought */
         TRY(alloc_buffer(e, instruction->arg, id, err));
+        if (e->plan->buffers[instruction->arg].scratch)
+            e->scratch = instruction->arg;
         return instruction->flags & PLAN_FIRST_STEP ? zero_buffer(e, instruction->arg, id, err)
                                                     : ERR_OK;
     case PLAN_FREE:
+        if (e->scratch == instruction->arg)
+            e->scratch = PLACE_NONE;
         free_buffer(e, instruction->arg);
         return ERR_OK;
     case PLAN_RECORD:
@@ -404,7 +433,10 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
         if (!e->first_step && (e->plan->instructions[id].flags & PLAN_FIRST_STEP))
             continue;
         e->status->instruction = id;
+        const double issue = now();
         TRY(run_instruction(e, id, err));
+        e->record[id].issue_begin_s = issue - start;
+        e->record[id].issue_end_s = now() - start;
         record_memory(e, id);
     }
     TRY(device_sync(e->device, err));
@@ -650,6 +682,7 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
         .data = data,
         .settings = *settings,
         .shard_ranks = 1,
+        .scratch = PLACE_NONE,
         .block = calloc(plan->buffer_count + 1, sizeof(struct allocator_block *)),
         .host = calloc(plan->buffer_count + 1, sizeof(void *)),
         .kind = calloc(plan->instruction_count + 1, 1),
@@ -691,7 +724,7 @@ void execution_close(struct execution *e)
     if (e->scalars)
         device_segment_drop(e->device, e->scalars, SCALAR_BYTES);
     for (uint32_t b = 0; b < e->plan->buffer_count; b++)
-        free(e->host[b]);
+        device_host_drop(e->device, e->host[b], e->plan->buffers[b].bytes);
     allocator_free(e->allocator);
     free(e->block);
     free(e->host);

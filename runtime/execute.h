@@ -15,6 +15,8 @@ struct run_settings {
     float lr, beta1, beta2, eps, weight_decay;
     float rope_theta;
     struct allocator_settings allocator; /* its segment functions are filled in here */
+    const double *wait_s; /* (instructions) a rehearsal: what each collective is to take, seconds,
+                             lent until execution_close; NULL: nothing */
 };
 
 struct step_result {
@@ -26,7 +28,8 @@ struct step_result {
 /* What happened at an instruction of the last step. Memory is bytes after it, 0 where it does not
  * change memory; times are 0 where it ran nothing. */
 struct step_record {
-    double begin_s, end_s;
+    double begin_s, end_s;             /* on the device */
+    double issue_begin_s, issue_end_s; /* on the host's thread, from the step's start */
     uint64_t allocated, reserved;
 };
 

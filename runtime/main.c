@@ -5,8 +5,10 @@
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
 #include "runtime/checkpoint.h"
+#include "runtime/launch.h"
 #include "runtime/options.h"
 #include "runtime/record.h"
+#include "runtime/rehearsal.h"
 #include "runtime/status.h"
 
 #include <math.h>
@@ -18,6 +20,9 @@
 
 enum { EXIT_BAD_INPUT = 2, EXIT_FAILED = 3 };
 
+/* Address space of a host rank's arena; pages are taken when they are touched. */
+#define DEFAULT_HOST_BYTES ((uint64_t)64 << 30)
+
 struct run {
     struct run_options options;
     struct plan *plan;
@@ -25,6 +30,7 @@ struct run {
     struct device *device;
     struct data *data;
     struct execution *execution;
+    double *wait_s;      /* (instructions) what a rehearsal's collectives take; NULL: nothing */
     bool terminal;       /* steps overwrite one line */
     bool started;        /* the plan was accepted: what fails now is a failure of the run */
     uint64_t first_step; /* 0, or where a checkpoint continues */
@@ -59,14 +65,26 @@ static enum err_code check_same_plan(const struct run *run, struct err *err)
     return ERR_OK;
 }
 
+static void list_groups(const struct plan *plan, struct comm_group groups[4])
+{
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        groups[i] = (struct comm_group){plan->groups[i].ranks, plan->groups[i].stride};
+}
+
 static enum err_code open_comm(struct run *run, struct err *err)
 {
     struct comm_group groups[4];
+    list_groups(run->plan, groups);
+    if (run->options.rehearse_world) {
+        if (run->options.rehearse_world != run->plan->world)
+            return err_set(err, ERR_UNSUPPORTED, "--rehearse %u/%u: the plan is for %u ranks",
+                           run->options.rehearse_rank, run->options.rehearse_world,
+                           run->plan->world);
+        return plan_for_rank(run->plan, run->options.rehearse_rank, err);
+    }
     if (run->plan->world == 1)
         return ERR_OK;
-    for (uint32_t i = 0; i < run->plan->group_count; i++)
-        groups[i] = (struct comm_group){run->plan->groups[i].ranks, run->plan->groups[i].stride};
-    TRY(comm_open_mpi(groups, run->plan->group_count, run->options.timeout_s, &run->comm, err));
+    TRY(launch_open_comm(groups, run->plan->group_count, run->options.timeout_s, &run->comm, err));
     if (comm_ranks(run->comm) != run->plan->world)
         return err_set(err, ERR_INVALID, "the plan is for %u ranks, %u were started",
                        run->plan->world, comm_ranks(run->comm));
@@ -79,6 +97,32 @@ static uint32_t vocabulary(const struct plan *plan)
     return plan->params[0].shape.dim[0]; /* the token embedding comes first in every model we run */
 }
 
+static enum err_code open_device(struct run *run, struct err *err)
+{
+    const struct run_options *o = &run->options;
+    struct comm_group groups[4];
+    if (!o->cuda)
+        return device_open_host(o->memory_bytes ? o->memory_bytes : DEFAULT_HOST_BYTES,
+                                run->plan->event_count, run->comm, &run->device, err);
+    list_groups(run->plan, groups);
+    const struct cuda_settings settings = {
+        .memory_bytes = o->memory_bytes,
+        .events = run->plan->event_count,
+        .comm = run->comm,
+        .rank = run->plan->rank,
+        .ranks = run->comm ? comm_ranks(run->comm) : 1,
+        .local_rank = run->comm ? launch_local_rank() : 0,
+        .group_count = run->plan->group_count,
+        .groups = groups,
+        .timeout_s = o->timeout_s,
+        .timed = o->out_dir != NULL,
+        .share_gpu = o->share_gpu,
+        .register_buffers = o->register_buffers,
+        .deterministic = o->deterministic,
+    };
+    return device_open_cuda(&settings, &run->device, err);
+}
+
 static enum err_code open_all(struct run *run, struct err *err)
 {
     const struct run_options *o = &run->options;
@@ -87,7 +131,9 @@ static enum err_code open_all(struct run *run, struct err *err)
     run->started = true;
     TRY(open_comm(run, err));
     TRY(data_open(o->data, o->data_kind, vocabulary(run->plan), &run->data, err));
-    TRY(device_open_host(o->memory_bytes, run->plan->event_count, run->comm, &run->device, err));
+    TRY(open_device(run, err));
+    if (o->rehearse_world)
+        TRY(rehearsal_times(run->plan, o->plan, o->predicted, &run->wait_s, err));
     const struct run_settings settings = {
         .lr = o->lr,
         .beta1 = o->beta1,
@@ -95,6 +141,7 @@ static enum err_code open_all(struct run *run, struct err *err)
         .eps = o->eps,
         .weight_decay = o->weight_decay,
         .rope_theta = o->rope_theta,
+        .wait_s = run->wait_s,
     };
     TRY(execution_open(run->plan, run->device, run->comm, run->data, &settings, &run->execution,
                        err));
@@ -103,6 +150,23 @@ static enum err_code open_all(struct run *run, struct err *err)
     if (o->load)
         TRY(checkpoint_load(run->execution, run->plan, run->comm, o->load, &run->first_step, err));
     return ERR_OK;
+}
+
+/* What must not be taken for a measurement says so. */
+static void announce(const struct run *run)
+{
+    const struct run_options *o = &run->options;
+    if (!is_speaker(run) || o->quiet)
+        return;
+    if (o->rehearse_world)
+        fprintf(
+            stderr,
+            "note: rehearsal of rank %u of %u: memory, compute and copies are real; collectives "
+            "are local copies that %s; the loss means nothing\n",
+            o->rehearse_rank, o->rehearse_world,
+            run->wait_s ? "take the predicted time" : "take no time, as no trace predicts any");
+    if (o->share_gpu)
+        fprintf(stderr, "note: --share-gpu: ranks take turns on a GPU; times mean nothing\n");
 }
 
 static void print_step(const struct run *run, uint32_t step, const struct step_result *result)
@@ -140,7 +204,13 @@ static enum err_code write_trace(const struct run *run, uint32_t step, struct er
         snprintf(path, sizeof path, "%s/trace.json", run->options.out_dir);
     else
         snprintf(path, sizeof path, "%s/trace-%u.json", run->options.out_dir, run->plan->rank);
-    return record_write(run->plan, run->execution, step, path, err);
+    const struct record_about about = {
+        .device = run->device->ops->name,
+        .workspace_bytes = run->device->workspace_bytes,
+        .rehearsal = run->options.rehearse_world > 0,
+        .shared_gpu = run->options.share_gpu,
+    };
+    return record_write(run->plan, run->execution, &about, step, path, err);
 }
 
 static double now(void)
@@ -206,6 +276,8 @@ int main(int argc, char **argv)
     run.terminal = terminal ? terminal[0] == '1' : isatty(STDOUT_FILENO) != 0;
     enum err_code rc = open_all(&run, &err);
     if (rc == ERR_OK)
+        announce(&run);
+    if (rc == ERR_OK)
         rc = train(&run, &err);
     if (rc == ERR_OK)
         rc = save(&run, &err);
@@ -215,5 +287,6 @@ int main(int argc, char **argv)
     data_close(run.data);
     comm_close(run.comm);
     plan_free(run.plan);
+    free(run.wait_s);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "runtime/options.h"
 
 #include <argp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,14 +24,34 @@ enum {
     KEY_SAVE_FULL,
     KEY_JSON,
     KEY_NORMS,
+    KEY_DEVICE,
+    KEY_REHEARSE,
+    KEY_PREDICTED,
+    KEY_SHARE_GPU,
+    KEY_REGISTER,
+    KEY_DETERMINISTIC,
 };
 
 static const struct argp_option options[] = {
     {"output", 'o', "DIR", 0, "Folder for trace.json (rank 0) and trace-R.json", 0},
+    {"device", KEY_DEVICE, "NAME", 0, "host or cuda (default host)", 0},
+    {"rehearse", KEY_REHEARSE, "RANK/WORLD", 0,
+     "One process plays one rank of a plan for WORLD: absent peers' collectives are local copies "
+     "that take the predicted time",
+     0},
+    {"predicted", KEY_PREDICTED, "FILE", 0,
+     "Trace with a rehearsal's times (default: trace.json beside the plan)", 0},
+    {"share-gpu", KEY_SHARE_GPU, NULL, 0,
+     "Several ranks may have one GPU: for correctness only, its times mean nothing", 0},
+    {"register-buffers", KEY_REGISTER, NULL, 0,
+     "Memory that NCCL may use without copies of its own (ncclMemAlloc, ncclCommRegister)", 0},
+    {"deterministic", KEY_DETERMINISTIC, NULL, 0,
+     "cuda: the same bits every time, with a slow attention", 0},
     {"steps", KEY_STEPS, "N", 0, "Training steps (default 3)", 0},
     {"data", KEY_DATA, "FILE", 0, "Tokens to train on (default: a generator)", 0},
     {"tokens", KEY_TOKENS, "KIND", 0, "bytes, uint16, uint32 (default bytes)", 0},
-    {"memory", KEY_MEMORY, "SIZE", 0, "Device memory of a rank, such as 4GiB (default 64GiB)", 0},
+    {"memory", KEY_MEMORY, "SIZE", 0,
+     "Device memory of a rank, such as 4GiB (default 64GiB on the host, on a GPU what it has)", 0},
     {"timeout", KEY_TIMEOUT, "SECONDS", 0,
      "Longest collective before the run is ended (default 60)", 0},
     {"lr", KEY_LR, "X", 0, "Learning rate (default 1e-3)", 0},
@@ -83,6 +104,23 @@ static enum data_kind token_kind(struct argp_state *state, const char *text)
             return (enum data_kind)i;
     argp_error(state, "--tokens %s: allowed are bytes, uint16, uint32", text);
     return DATA_BYTES;
+}
+
+static bool is_cuda(struct argp_state *state, const char *text)
+{
+    if (strcmp(text, "host") != 0 && strcmp(text, "cuda") != 0)
+        argp_error(state, "--device %s: allowed are host, cuda", text);
+    return strcmp(text, "cuda") == 0;
+}
+
+static void parse_rehearsal(struct argp_state *state, const char *text, struct run_options *o)
+{
+    unsigned rank = 0, world = 0;
+    int end = 0;
+    if (sscanf(text, "%u/%u%n", &rank, &world, &end) != 2 || text[end] || rank >= world)
+        argp_error(state, "--rehearse %s: RANK/WORLD is expected, such as 0/64", text);
+    o->rehearse_rank = rank;
+    o->rehearse_world = world;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -146,6 +184,24 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_NORMS:
         o->param_norms = true;
         return 0;
+    case KEY_DEVICE:
+        o->cuda = is_cuda(state, arg);
+        return 0;
+    case KEY_REHEARSE:
+        parse_rehearsal(state, arg, o);
+        return 0;
+    case KEY_PREDICTED:
+        o->predicted = arg;
+        return 0;
+    case KEY_SHARE_GPU:
+        o->share_gpu = true;
+        return 0;
+    case KEY_REGISTER:
+        o->register_buffers = true;
+        return 0;
+    case KEY_DETERMINISTIC:
+        o->deterministic = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (o->plan)
             argp_error(state, "one PLAN.json only: \"%s\" is too much", arg);
@@ -166,13 +222,12 @@ void run_options_parse(int argc, char **argv, struct run_options *out)
         .options = options,
         .parser = parse,
         .args_doc = "PLAN.json",
-        .doc =
-            "One rank of a run: executes the plan on the host backend. `shardplan run` starts as "
-            "many ranks as the plan asks for.",
+        .doc = "One rank of a run: executes the plan on the host or on a GPU. `shardplan run` "
+               "starts as "
+               "many ranks as the plan asks for.",
     };
     *out = (struct run_options){
         .steps = 3,
-        .memory_bytes = (uint64_t)64 << 30,
         .timeout_s = 60,
         .lr = 1e-3F,
         .beta1 = 0.9F,

@@ -13,11 +13,17 @@ struct run_options {
     const char *data;    /* NULL: the reference generator */
     enum data_kind data_kind;
     uint32_t steps;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes; /* 0: the device's default */
     double timeout_s;
     float lr, beta1, beta2, eps, weight_decay, rope_theta;
     const char *load, *save, *load_full, *save_full;
     bool json, quiet, param_norms;
+    bool cuda; /* --device cuda */
+    bool share_gpu, register_buffers,
+        deterministic;                      /* of the cuda backend; see runtime/cuda/backend.h */
+    uint32_t rehearse_rank, rehearse_world; /* world 0: no rehearsal */
+    const char *predicted; /* trace whose collectives a rehearsal waits for; NULL: the
+                              trace.json beside the plan, if it has times */
 };
 
 /* Parses; prints help and exits with 0, or with 2 after a message on bad usage. */

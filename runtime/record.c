@@ -7,25 +7,35 @@ struct recording {
     const struct plan *plan;
     const struct step_record *records;
     struct trace *trace;
-    uint32_t lanes[STREAM_COUNT], track;
+    uint32_t lanes[STREAM_COUNT], issue, track;
     double start_s;
 };
 
-static void open_trace(struct recording *r, uint32_t step)
+static void open_trace(struct recording *r, const struct record_about *about, uint32_t step)
 {
     static const char *const series[] = {"instruction", "allocated", "reserved"};
-    char text[64];
+    char text[96];
     r->trace = trace_new();
     trace_set_info(r->trace, "clock", "seconds");
-    trace_set_info(r->trace, "workspace_bytes", "0");
+    trace_set_info(r->trace, "device", about->device);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)about->workspace_bytes);
+    trace_set_info(r->trace, "workspace_bytes", text);
+    if (about->rehearsal) {
+        snprintf(text, sizeof text, "rank %u of %u", r->plan->rank, r->plan->world);
+        trace_set_info(r->trace, "rehearsal", text);
+    }
+    if (about->shared_gpu)
+        trace_set_info(r->trace, "shared_gpu", "ranks took turns on a GPU: times mean nothing");
     snprintf(text, sizeof text, "%u", r->plan->rank);
     trace_set_info(r->trace, "rank", text);
     snprintf(text, sizeof text, "%u", step);
     trace_set_info(r->trace, "step", text);
-    snprintf(text, sizeof text, "rank %u (recorded)", r->plan->rank);
+    snprintf(text, sizeof text, "rank %u%s (recorded)", r->plan->rank,
+             about->rehearsal ? ", rehearsal" : "");
     const uint32_t process = trace_add_process(r->trace, r->plan->rank, text);
     for (int s = 0; s < STREAM_COUNT; s++)
         r->lanes[s] = trace_add_lane(r->trace, process, stream_name((enum stream_id)s));
+    r->issue = trace_add_lane(r->trace, process, "host issue");
     r->track = trace_add_track(r->trace, process, "memory recorded", 3, series);
 }
 
@@ -57,11 +67,28 @@ static void add_work(struct recording *r, uint32_t id)
     trace_add_event(r->trace, &event);
 }
 
+static void add_issue(struct recording *r, uint32_t id)
+{
+    const struct plan_instruction *instruction = &r->plan->instructions[id];
+    const struct kernel *kernel = &r->plan->kernels[instruction->arg];
+    const struct trace_event event = {
+        .id = TRACE_NO_ID,
+        .lane = r->issue,
+        .kind = TRACE_SPAN,
+        .name = r->plan->labels[kernel->label],
+        .category = "issue",
+        .begin_s = r->records[id].issue_begin_s,
+        .end_s = r->records[id].issue_end_s,
+    };
+    trace_add_event(r->trace, &event);
+}
+
 enum err_code record_write(const struct plan *plan, const struct execution *execution,
-                           uint32_t step, const char *path, struct err *err)
+                           const struct record_about *about, uint32_t step, const char *path,
+                           struct err *err)
 {
     struct recording r = {.plan = plan, .records = execution_records(execution)};
-    open_trace(&r, step);
+    open_trace(&r, about, step);
     r.start_s = first_begin(&r);
     double time_s = 0.0; /* of memory: that of the last work issued before it */
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
@@ -70,6 +97,7 @@ enum err_code record_write(const struct plan *plan, const struct execution *exec
             continue;
         if (plan_op_is_kernel((enum plan_op)instruction->op)) {
             add_work(&r, id);
+            add_issue(&r, id);
             const double begin_s = r.records[id].begin_s - r.start_s;
             time_s = begin_s > time_s ? begin_s : time_s;
         } else if (instruction->op == PLAN_ALLOC || instruction->op == PLAN_FREE ||

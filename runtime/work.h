@@ -91,7 +91,11 @@ struct work { /* lent to the device until the stream has passed it */
     int group;            /* collectives: index of the communicator */
     bool sum;             /* ALL_REDUCE: sum instead of average */
     float scale;          /* ONES; MAX norm of CLIP_COEFFICIENT */
-    struct {              /* ADAMW, SGD */
+    const char *label;    /* the plan's name for it, for profilers; NULL: none */
+    void *workspace;      /* the plan's memory for a kernel that wants some; NULL: none */
+    uint64_t workspace_bytes;
+    double wait_s; /* a collective without its peers (a rehearsal): what it is to take */
+    struct {       /* ADAMW, SGD */
         float lr, beta1, beta2, eps, weight_decay;
         uint32_t step; /* from 1 */
     } update;

@@ -466,5 +466,5 @@ int main(void)
         cmocka_unit_test(log_softmax_and_its_gradient),
         cmocka_unit_test(nll_loss_and_its_gradient),
     };
-    return cmocka_run_group_tests_name("work_gradients", tests, NULL, NULL);
+    return on_backends("work_gradients", tests, sizeof tests / sizeof tests[0]);
 }

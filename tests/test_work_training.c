@@ -1,9 +1,9 @@
 /* test_work_training.c - two small models trained by the host kernels alone, one rank, fp32.
  *
- * Every step of a Llama and of a GPT-2 is written out as calls of host_run, in the order of a plan
+ * Every step of a Llama and of a GPT-2 is written out as pieces of work, in the order of a plan
  * and with its operands (tests/data/numerics: models, data and PyTorch's trajectories). What a
  * wrong gradient, rounding or update would change shows within 20 steps of AdamW. */
-#include "runtime/host/host_ops.h"
+#include "tests/backends.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -43,7 +43,7 @@ static void run(enum work_kind kind, struct kernel_attr attr, uint32_t ins, uint
                               .ranks = 1,
                               .scale = 1};
     struct err err = {0};
-    if (host_run(&work, &err) != ERR_OK)
+    if (run_on_backend(&work, &err) != ERR_OK)
         fail_msg("%s", err.text);
 }
 
@@ -387,7 +387,7 @@ static void clip(struct model *m, double norm, float max_norm)
     operand[1] = make(m, (struct shape){.rank = 0});
     const struct work coefficient = {
         .kind = WORK_CLIP_COEFFICIENT, .ins = 1, .outs = 1, .operand = operand, .scale = max_norm};
-    assert_int_equal(host_run(&coefficient, NULL), ERR_OK);
+    assert_int_equal(run_on_backend(&coefficient, NULL), ERR_OK);
     for (uint32_t i = 0; i < m->params; i++)
         operand[2 + i] = operand[2 + m->params + i] = m->grad[i];
     run(WORK_SCALE, plain, m->params + 1, m->params, operand + 1);
@@ -407,7 +407,7 @@ static void update(struct model *m, uint32_t step)
                               .outs = 3 * m->params,
                               .operand = operand,
                               .update = {1e-3F, 0.9F, 0.95F, 1e-8F, 0.1F, step}};
-    assert_int_equal(host_run(&work, NULL), ERR_OK);
+    assert_int_equal(run_on_backend(&work, NULL), ERR_OK);
 }
 
 /* ---- the reference's formulas ---- */
@@ -636,5 +636,5 @@ int main(void)
         cmocka_unit_test(a_gpt2_trains_as_in_pytorch),
         cmocka_unit_test(a_gpt2_trains_with_clipping_as_in_pytorch),
     };
-    return cmocka_run_group_tests_name("work_training", tests, NULL, NULL);
+    return on_backends("work_training", tests, sizeof tests / sizeof tests[0]);
 }

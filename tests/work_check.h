@@ -6,7 +6,7 @@
 #ifndef SHARDPLAN_WORK_CHECK_H
 #define SHARDPLAN_WORK_CHECK_H
 
-#include "runtime/host/host_ops.h"
+#include "tests/backends.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -145,7 +145,7 @@ static inline double dot(const struct work_operand *x, uint64_t from_x, uint64_t
 static inline void run_work(const struct work *work)
 {
     struct err err = {0};
-    if (host_run(work, &err) != ERR_OK)
+    if (run_on_backend(work, &err) != ERR_OK)
         fail_msg("%s", err.text);
 }
 
@@ -173,7 +173,7 @@ static inline void expect_refusal(enum err_code code, enum work_kind kind, uint3
                               .operand = operand,
                               .ranks = 3};
     struct err err = {0};
-    assert_int_equal(host_run(&work, &err), code);
+    assert_int_equal(run_on_backend(&work, &err), code);
     assert_non_null(strstr(err.text, "instruction 4711"));
     assert_non_null(strstr(err.text, work_name(kind)));
 }

@@ -21,8 +21,9 @@
 enum { MOST_ARGUMENTS = 96 };
 
 struct launch {
-    const char *plan_path, *out_dir;
-    long ranks; /* 0: as the plan says */
+    const char *plan_path, *out_dir, *device;
+    bool rehearsal; /* one process, whatever the plan's world */
+    long ranks;     /* 0: as the plan says */
     char shardrun[PATH_MAX];
     const char *passed[MOST_ARGUMENTS]; /* options of shardrun */
     int passed_count;
@@ -34,19 +35,20 @@ static int usage(FILE *file)
 {
     fputs(
         "Usage: shardplan run PLAN.json [-n RANKS] [--device host|cuda] [-o DIR] [OPTION...]\n"
-        "Executes a plan: -n ranks (default: the plan's world size), on the host backend.\n"
+        "Executes a plan: -n ranks (default: the plan's world size), on the host or one GPU each.\n"
+        "--rehearse RANK/WORLD: one process plays one rank of a plan for WORLD.\n"
         "Writes DIR/trace.json (rank 0) and DIR/trace-R.json. Further options go to the ranks:\n"
         "`shardrun --help` lists them (--steps, --data, --lr, --memory, --timeout, --save ...).\n",
         file);
     return file == stdout ? EXIT_DONE : EXIT_BAD_INPUT;
 }
 
-static enum err_code set_device(const char *name, struct err *err)
+static enum err_code set_device(struct launch *launch, const char *name, struct err *err)
 {
-    if (name && strcmp(name, "host") == 0)
+    if (name && (strcmp(name, "host") == 0 || strcmp(name, "cuda") == 0)) {
+        launch->device = name;
         return ERR_OK;
-    if (name && strcmp(name, "cuda") == 0)
-        return err_set(err, ERR_UNSUPPORTED, "--device cuda: this version has no CUDA backend");
+    }
     return err_set(err, ERR_INVALID, "--device %s: allowed are host, cuda", name ? name : "");
 }
 
@@ -62,16 +64,17 @@ static enum err_code parse(int argc, char **argv, struct launch *launch, struct 
                 return err_set(err, ERR_INVALID, "-n %s: allowed are 1 ... 4096", text);
             i++;
         } else if (strcmp(argv[i], "--device") == 0) {
-            TRY(set_device(next, err));
+            TRY(set_device(launch, next, err));
             i++;
         } else if (strncmp(argv[i], "--device=", 9) == 0) {
-            TRY(set_device(argv[i] + 9, err));
+            TRY(set_device(launch, argv[i] + 9, err));
         } else if (argv[i][0] != '-' && !launch->plan_path &&
                    (i == 1 || strstr(argv[i], ".json"))) {
             launch->plan_path = argv[i];
         } else if (launch->passed_count + 8 < MOST_ARGUMENTS) {
             if ((strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0) && next)
                 launch->out_dir = next;
+            launch->rehearsal = launch->rehearsal || strncmp(argv[i], "--rehearse", 10) == 0;
             launch->passed[launch->passed_count++] = argv[i];
         }
     }
@@ -98,10 +101,12 @@ static enum err_code open_plan(struct launch *launch, struct err *err)
 {
     TRY(plan_read_json(launch->plan_path, &launch->plan, err));
     TRY(plan_verify(launch->plan, err));
-    if (launch->ranks && (uint32_t)launch->ranks != launch->plan->world)
-        return err_set(err, ERR_INVALID, "-n %ld: %s is a plan for %u ranks", launch->ranks,
-                       launch->plan_path, launch->plan->world);
-    launch->ranks = launch->plan->world;
+    const uint32_t ranks = launch->rehearsal ? 1 : launch->plan->world;
+    if (launch->ranks && (uint32_t)launch->ranks != ranks)
+        return err_set(err, ERR_INVALID, "-n %ld: %s is a plan for %u ranks%s", launch->ranks,
+                       launch->plan_path, launch->plan->world,
+                       launch->rehearsal ? ", of which a rehearsal has one" : "");
+    launch->ranks = ranks;
     if (launch->out_dir && mkdir(launch->out_dir, 0777) != 0 && errno != EEXIST)
         return err_set(err, ERR_IO, "create folder %s: %s", launch->out_dir, strerror(errno));
     return ERR_OK;
@@ -152,6 +157,8 @@ static void start(const struct launch *launch, int messages)
     }
     arguments[count++] = launch->shardrun;
     arguments[count++] = launch->plan_path;
+    arguments[count++] = "--device";
+    arguments[count++] = launch->device ? launch->device : "host";
     for (int i = 0; i < launch->passed_count; i++)
         arguments[count++] = launch->passed[i];
     arguments[count] = NULL;
@@ -173,6 +180,8 @@ static long read_messages(int messages, bool *said)
             if (!*said)
                 fputs(line, stderr); /* the first message is the cause */
             *said = true;
+        } else if (strncmp(line, "note:", 5) == 0) {
+            fputs(line, stderr);
         } else if (rank && killed < 0) {
             killed = strtol(rank + strlen("process rank "), NULL, 10);
         }

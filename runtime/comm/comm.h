@@ -1,9 +1,9 @@
 /* comm.h - collectives among the ranks of a run, over groups of them.
  *
- * One implementation: MPI (Open MPI), started by mpirun; a run of one rank has none (NULL).
- * Collectives of one group run one at a time, in the order in which the host issued them, whatever
- * stream they are on, as on an NCCL communicator: comm_ticket is called at issue, and the call
- * waits for its turn. */
+ * Two implementations: MPI (Open MPI), started by mpirun, and TCP through rank 0, for launchers
+ * that only set variables; a run of one rank has none (NULL). Collectives of one group run one at a
+ * time, in the order in which the host issued them, whatever stream they are on, as on an NCCL
+ * communicator: comm_ticket is called at issue, and the call waits for its turn. */
 #ifndef SHARDPLAN_COMM_H
 #define SHARDPLAN_COMM_H
 
@@ -24,6 +24,14 @@ struct comm_group { /* as struct plan_group */
  * `timeout_s`: a collective that takes longer fails the run, naming the instruction; 0: never.
  * The caller owns *out: comm_close. */
 enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_count, double timeout_s,
+                            struct comm **out, struct err *err);
+
+/* The same over TCP: ranks 1 ... ranks - 1 connect to rank 0 at host:port and every collective goes
+ * through it. That is enough for what a GPU run says on the host (ids, losses, norms, checkpoints);
+ * the host backend's own collectives work, and are slow. A rank that never comes, or goes away,
+ * ends the run as `timeout_s` and comm_abort say. */
+enum err_code comm_open_tcp(const char *host, uint16_t port, uint32_t rank, uint32_t ranks,
+                            const struct comm_group *groups, uint32_t group_count, double timeout_s,
                             struct comm **out, struct err *err);
 void comm_close(struct comm *comm); /* NULL is allowed; every rank must call it */
 

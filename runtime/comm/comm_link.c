@@ -35,7 +35,7 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void comm_abort(struct comm *comm, int status, const char *message)
+void link_abort(struct mpi_comm *comm, int status, const char *message)
 {
     while (atomic_flag_test_and_set(&comm->aborting))
         pause(); /* another thread is at it: one message */
@@ -60,8 +60,9 @@ static void time_out(const struct call *call)
         snprintf(where, sizeof where, "%s", call->name);
     snprintf(text, sizeof text,
              "rank %u: %s (rank %u of %u) has waited %.3g s for the others; giving up",
-             call->comm->rank, where, call->group->rank, call->group->ranks, call->comm->timeout_s);
-    comm_abort(call->comm, EXIT_TIMEOUT, text);
+             call->comm->comm.rank, where, call->group->rank, call->group->ranks,
+             call->comm->timeout_s);
+    link_abort(call->comm, EXIT_TIMEOUT, text);
 }
 
 enum err_code link_check(int rc, const char *what, struct err *err)
@@ -105,7 +106,7 @@ static void await_turn(const struct call *call, uint64_t ticket)
         time_out(call);
 }
 
-struct call link_begin(struct comm *comm, int group, uint64_t ticket, const char *name,
+struct call link_begin(struct mpi_comm *comm, int group, uint64_t ticket, const char *name,
                        uint32_t instruction)
 {
     assert(group >= 0 && group <= (int)comm->group_count);
@@ -222,18 +223,19 @@ void link_init(struct group *group)
     pthread_condattr_destroy(&attr);
 }
 
-enum err_code link_open(const struct comm *comm, const struct comm_group *shape,
+enum err_code link_open(const struct mpi_comm *comm, const struct comm_group *shape,
                         struct group *group, struct err *err)
 {
     const uint32_t span = shape->ranks * shape->stride;
-    if (span == 0 || comm->ranks % span != 0)
+    if (span == 0 || comm->comm.ranks % span != 0)
         return err_set(err, ERR_INVALID,
                        "groups of %u ranks at stride %u do not divide the %u ranks of this run; "
                        "start as many as the plan is for",
-                       shape->ranks, shape->stride, comm->ranks);
-    const int color = (int)(comm->rank / span * shape->stride + comm->rank % shape->stride);
-    TRY_MPI(err, MPI_Comm_split(MPI_COMM_WORLD, color, (int)comm->rank, &group->mpi));
-    group->rank = comm->rank % span / shape->stride;
+                       shape->ranks, shape->stride, comm->comm.ranks);
+    const int color =
+        (int)(comm->comm.rank / span * shape->stride + comm->comm.rank % shape->stride);
+    TRY_MPI(err, MPI_Comm_split(MPI_COMM_WORLD, color, (int)comm->comm.rank, &group->mpi));
+    group->rank = comm->comm.rank % span / shape->stride;
     group->ranks = shape->ranks;
     group->requests = xmalloc(2 * group->ranks * sizeof(MPI_Request));
     group->part = xmalloc(group->ranks * sizeof *group->part);

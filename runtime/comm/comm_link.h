@@ -10,7 +10,7 @@
 #define SHARDPLAN_COMM_LINK_H
 
 #include "base/err.h"
-#include "runtime/comm/comm.h"
+#include "runtime/comm/comm_ops.h"
 
 #include <mpi.h>
 #include <pthread.h>
@@ -37,8 +37,8 @@ struct group {
     size_t scratch_bytes;
 };
 
-struct comm {
-    uint32_t rank, ranks;
+struct mpi_comm {
+    struct comm comm; /* first */
     double timeout_s;
     uint32_t group_count;
     atomic_flag aborting;
@@ -46,7 +46,7 @@ struct comm {
 };
 
 struct call { /* one collective, on the thread that makes it */
-    struct comm *comm;
+    struct mpi_comm *comm;
     struct group *group;
     int number; /* of the group; group_count: the world */
     const char *name;
@@ -60,12 +60,15 @@ enum err_code link_check(int rc, const char *what, struct err *err);
 
 /* Prepares the group so that link_close may follow; link_open then joins the others. */
 void link_init(struct group *group);
-enum err_code link_open(const struct comm *comm, const struct comm_group *shape,
+enum err_code link_open(const struct mpi_comm *comm, const struct comm_group *shape,
                         struct group *group, struct err *err);
 void link_close(struct group *group);
 
+/* comm_abort of MPI. */
+void link_abort(struct mpi_comm *comm, int status, const char *message);
+
 uint64_t link_ticket(struct group *group);
-struct call link_begin(struct comm *comm, int group, uint64_t ticket, const char *name,
+struct call link_begin(struct mpi_comm *comm, int group, uint64_t ticket, const char *name,
                        uint32_t instruction);
 /* Passes the turn on, puts the call in front of MPI's failure and returns rc. */
 enum err_code link_end(const struct call *call, enum err_code rc, struct err *err);

@@ -22,6 +22,11 @@
 
 enum { PIECE_ELEMENTS = 1 << 20 }; /* of a slice in a sum: what scratch memory is for */
 
+static struct mpi_comm *mpi_of(struct comm *comm)
+{
+    return (struct mpi_comm *)comm;
+}
+
 /* ---- the rounds ---- */
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -112,54 +117,57 @@ static enum err_code reduce_all(const struct call *call, const char *in, char *o
 
 /* ---- collectives of a group ---- */
 
-uint64_t comm_ticket(struct comm *comm, int group)
+static uint64_t ticket_of(struct comm *base, int group)
 {
+    struct mpi_comm *comm = mpi_of(base);
     assert(group >= 0 && group < (int)comm->group_count);
     return link_ticket(&comm->groups[group]);
 }
 
-enum err_code comm_all_gather(struct comm *comm, int group, uint64_t ticket, void *data,
-                              uint64_t count, enum dtype dtype, uint32_t instruction,
-                              struct err *err)
+static enum err_code all_gather(struct comm *base, int group, uint64_t ticket, void *data,
+                                uint64_t count, enum dtype dtype, uint32_t instruction,
+                                struct err *err)
 {
-    const struct call call = link_begin(comm, group, ticket, "all_gather", instruction);
+    const struct call call = link_begin(mpi_of(base), group, ticket, "all_gather", instruction);
     const uint64_t bytes = count * dtype_bytes(dtype);
     return link_end(&call, gather_slices(&call, data, bytes, bytes, err), err);
 }
 
-enum err_code comm_reduce_scatter(struct comm *comm, int group, uint64_t ticket, const void *in,
-                                  void *out, uint64_t count, enum dtype dtype, bool average,
-                                  uint32_t instruction, struct err *err)
+static enum err_code reduce_scatter(struct comm *base, int group, uint64_t ticket, const void *in,
+                                    void *out, uint64_t count, enum dtype dtype, bool average,
+                                    uint32_t instruction, struct err *err)
 {
-    const struct call call = link_begin(comm, group, ticket, "reduce_scatter", instruction);
+    const struct call call = link_begin(mpi_of(base), group, ticket, "reduce_scatter", instruction);
     enum err_code rc = check_summable(dtype, instruction, err);
     if (rc == ERR_OK)
         rc = reduce_slices(&call, in, count * dtype_bytes(dtype), out, count, dtype, average, err);
     return link_end(&call, rc, err);
 }
 
-enum err_code comm_all_reduce(struct comm *comm, int group, uint64_t ticket, const void *in,
-                              void *out, uint64_t count, enum dtype dtype, bool average,
-                              uint32_t instruction, struct err *err)
+static enum err_code all_reduce(struct comm *base, int group, uint64_t ticket, const void *in,
+                                void *out, uint64_t count, enum dtype dtype, bool average,
+                                uint32_t instruction, struct err *err)
 {
-    const struct call call = link_begin(comm, group, ticket, "all_reduce", instruction);
+    const struct call call = link_begin(mpi_of(base), group, ticket, "all_reduce", instruction);
     enum err_code rc = check_summable(dtype, instruction, err);
     if (rc == ERR_OK)
         rc = reduce_all(&call, in, out, count, dtype, average, err);
     return link_end(&call, rc, err);
 }
 
-void comm_skip(struct comm *comm, int group, uint64_t ticket, uint32_t instruction)
+static void skip(struct comm *base, int group, uint64_t ticket, uint32_t instruction)
 {
-    const struct call call = link_begin(comm, group, ticket, "skipped collective", instruction);
+    const struct call call =
+        link_begin(mpi_of(base), group, ticket, "skipped collective", instruction);
     call.group->broken = true;
     link_end(&call, ERR_OK, NULL);
 }
 
 /* ---- among all ranks ---- */
 
-static struct call world_call(struct comm *comm, const char *name)
+static struct call world_call(struct comm *base, const char *name)
 {
+    struct mpi_comm *comm = mpi_of(base);
     const int world = (int)comm->group_count;
     return link_begin(comm, world, link_ticket(&comm->groups[world]), name, 0);
 }
@@ -197,38 +205,33 @@ static enum err_code gather_bytes(const struct call *call, const char *in, uint6
     return ERR_OK;
 }
 
-enum err_code comm_broadcast(struct comm *comm, void *data, uint64_t bytes, uint32_t root,
-                             struct err *err)
+static enum err_code broadcast(struct comm *base, void *data, uint64_t bytes, uint32_t root,
+                               struct err *err)
 {
-    assert(root < comm->ranks);
-    const struct call call = world_call(comm, "broadcast");
+    assert(root < base->ranks);
+    const struct call call = world_call(base, "broadcast");
     return link_end(&call, broadcast_bytes(&call, data, bytes, root, err), err);
 }
 
-enum err_code comm_gather(struct comm *comm, const void *in, uint64_t bytes, void *out,
-                          uint32_t root, struct err *err)
+static enum err_code gather(struct comm *base, const void *in, uint64_t bytes, void *out,
+                            uint32_t root, struct err *err)
 {
-    assert(root < comm->ranks);
-    const struct call call = world_call(comm, "gather");
+    assert(root < base->ranks);
+    const struct call call = world_call(base, "gather");
     return link_end(&call, gather_bytes(&call, in, bytes, out, root, err), err);
 }
 
-enum err_code comm_barrier(struct comm *comm, struct err *err)
+static enum err_code barrier(struct comm *base, struct err *err)
 {
-    const struct call call = world_call(comm, "barrier");
-    char *here = link_scratch(call.group, comm->ranks); /* a byte from everyone */
-    memset(here, 0, comm->ranks);
+    const struct call call = world_call(base, "barrier");
+    char *here = link_scratch(call.group, base->ranks); /* a byte from everyone */
+    memset(here, 0, base->ranks);
     return link_end(&call, gather_slices(&call, here, 1, 1, err), err);
 }
 
-uint32_t comm_rank(const struct comm *comm)
+static void abort_run(struct comm *base, int status, const char *message)
 {
-    return comm->rank;
-}
-
-uint32_t comm_ranks(const struct comm *comm)
-{
-    return comm->ranks;
+    link_abort(mpi_of(base), status, message);
 }
 
 /* ---- opening and closing ---- */
@@ -253,9 +256,31 @@ static enum err_code init_mpi(struct err *err)
     return ERR_OK;
 }
 
+static void close_mpi(struct comm *base)
+{
+    struct mpi_comm *comm = mpi_of(base);
+    for (uint32_t i = 0; i <= comm->group_count; i++)
+        link_close(&comm->groups[i]);
+    free(comm->groups);
+    free(comm);
+    MPI_Finalize();
+}
+
 enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_count, double timeout_s,
                             struct comm **out, struct err *err)
 {
+    static const struct comm_ops ops = {
+        .close = close_mpi,
+        .ticket = ticket_of,
+        .all_gather = all_gather,
+        .reduce_scatter = reduce_scatter,
+        .all_reduce = all_reduce,
+        .skip = skip,
+        .broadcast = broadcast,
+        .gather = gather,
+        .barrier = barrier,
+        .abort = abort_run,
+    };
     *out = NULL;
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0); /* for what blocks in MPI: opening, closing */
     TRY(init_mpi(err));
@@ -263,34 +288,21 @@ enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_coun
     TRY_MPI(err, MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     TRY_MPI(err, MPI_Comm_size(MPI_COMM_WORLD, &ranks));
 
-    struct comm *comm = xmalloc(sizeof *comm);
-    *comm = (struct comm){.rank = (uint32_t)rank,
-                          .ranks = (uint32_t)ranks,
-                          .timeout_s = timeout_s,
-                          .group_count = group_count,
-                          .aborting = ATOMIC_FLAG_INIT};
+    struct mpi_comm *comm = xmalloc(sizeof *comm);
+    *comm = (struct mpi_comm){.comm = {&ops, (uint32_t)rank, (uint32_t)ranks},
+                              .timeout_s = timeout_s,
+                              .group_count = group_count,
+                              .aborting = ATOMIC_FLAG_INIT};
     comm->groups = xmalloc((group_count + 1) * sizeof *comm->groups);
     for (uint32_t i = 0; i <= group_count; i++)
         link_init(&comm->groups[i]);
-    const struct comm_group world = {.ranks = comm->ranks, .stride = 1};
+    const struct comm_group world = {.ranks = comm->comm.ranks, .stride = 1};
     enum err_code rc = ERR_OK;
     for (uint32_t i = 0; i <= group_count && rc == ERR_OK; i++)
         rc = link_open(comm, i < group_count ? &groups[i] : &world, &comm->groups[i], err);
-    if (rc != ERR_OK) {
-        comm_close(comm);
-        comm = NULL;
-    }
-    *out = comm;
+    if (rc == ERR_OK)
+        *out = &comm->comm;
+    else
+        close_mpi(&comm->comm);
     return rc;
-}
-
-void comm_close(struct comm *comm)
-{
-    if (!comm)
-        return;
-    for (uint32_t i = 0; i <= comm->group_count; i++)
-        link_close(&comm->groups[i]);
-    free(comm->groups);
-    free(comm);
-    MPI_Finalize();
 }

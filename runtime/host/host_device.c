@@ -25,16 +25,19 @@
 #include "runtime/device.h"
 #include "runtime/host/host_ops.h"
 #include "runtime/host/host_stream.h"
+#include "runtime/operand.h"
 
 #include <assert.h>
 #include <cblas.h>
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define GRANULE ((uint64_t)2 << 20)
 
@@ -67,39 +70,31 @@ static bool is_collective(enum work_kind kind)
     return kind == WORK_ALL_GATHER || kind == WORK_REDUCE_SCATTER || kind == WORK_ALL_REDUCE;
 }
 
-/* Before a turn is taken, so that wrong work costs none: whether the operands fit together. */
-static enum err_code check_collective(const struct work *work, struct err *err)
+static void pause_for(double seconds)
 {
-    assert(work->ins == 1 && work->outs == 1);
-    const struct work_operand *in = &work->operand[0], *out = &work->operand[1];
-    const uint64_t have = shape_elements(&in->shape), give = shape_elements(&out->shape);
-    bool fits = in->dtype == out->dtype && work->ranks > 0 && work->rank < work->ranks;
-    if (work->kind == WORK_ALL_GATHER)
-        fits = fits && in->data == out->data && have == give && give % work->ranks == 0;
-    else if (work->kind == WORK_REDUCE_SCATTER)
-        fits = fits && in->data != out->data && have == give * work->ranks;
-    else
-        fits = fits && have == give;
-    if (fits)
-        return ERR_OK;
-    return err_set(err, ERR_INVALID,
-                   "instruction %u: %s: %llu elements of %s in and %llu of %s out do not fit rank "
-                   "%u of %u",
-                   work->instruction, work_name(work->kind), (unsigned long long)have,
-                   dtype_name((enum dtype)in->dtype), (unsigned long long)give,
-                   dtype_name((enum dtype)out->dtype), work->rank, work->ranks);
+    const double whole = floor(seconds);
+    struct timespec left = {(time_t)whole, (long)(1e9 * (seconds - whole))};
+    while (seconds > 0 && nanosleep(&left, &left) != 0)
+        ; /* interrupted: the rest */
 }
 
-/* One rank: its own slice is all there is. */
+/* One rank, or a rehearsal: this rank's own slice stands for everyone's. */
 static void run_alone(const struct work *work)
 {
     const struct work_operand *out = &work->operand[1];
     const uint64_t bytes = shape_bytes(&out->shape, (enum dtype)out->dtype);
     const char *from = work->operand[0].data;
-    if (work->kind == WORK_REDUCE_SCATTER)
-        from += work->rank * bytes;
-    if (from != out->data && bytes > 0)
+    if (work->kind == WORK_ALL_GATHER) {
+        const uint64_t slice = bytes / work->ranks;
+        for (uint32_t r = 0; r < work->ranks; r++)
+            if (r != work->rank && slice > 0)
+                memcpy((char *)out->data + r * slice, from + work->rank * slice, slice);
+    } else if (work->kind == WORK_REDUCE_SCATTER && bytes > 0) {
+        memcpy(out->data, from + work->rank * bytes, bytes);
+    } else if (from != out->data && bytes > 0) {
         memcpy(out->data, from, bytes);
+    }
+    pause_for(work->wait_s);
 }
 
 static enum err_code run_collective(struct comm *comm, const struct work *work, uint64_t ticket,
@@ -150,7 +145,7 @@ static enum err_code launch(struct device *dev, enum stream_id stream, const str
     uint64_t ticket = 0;
     TRY(host_streams_check(host->streams, err));
     if (is_collective(work->kind)) {
-        TRY(check_collective(work, err));
+        TRY(work_check(work, err)); /* before a turn is taken, so that wrong work costs none */
         if (host->comm)
             ticket = comm_ticket(host->comm, work->group);
     }
@@ -244,6 +239,19 @@ static void segment_drop(struct device *dev, uint64_t address, uint64_t bytes)
     madvise(pointer(address), count * GRANULE, MADV_DONTNEED); /* pages go back to the system */
 }
 
+static void *host_new(struct device *dev, uint64_t bytes)
+{
+    (void)dev;
+    return calloc(1, bytes);
+}
+
+static void host_drop(struct device *dev, void *memory, uint64_t bytes)
+{
+    (void)bytes;
+    host_streams_sync(host_of(dev)->streams, NULL);
+    free(memory);
+}
+
 static enum err_code write_memory(struct device *dev, uint64_t to, const void *from, uint64_t bytes,
                                   struct err *err)
 {
@@ -323,6 +331,8 @@ enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct co
         .close = close_host,
         .segment_new = segment_new,
         .segment_drop = segment_drop,
+        .host_new = host_new,
+        .host_drop = host_drop,
         .write = write_memory,
         .read = read_memory,
         .launch = launch,

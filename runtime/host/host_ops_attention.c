@@ -17,63 +17,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- operands, for backward too ---- */
+/* ---- tiles, for backward too ---- */
 
-static bool is_rows_of_heads(const struct work_operand *x)
-{
-    return x->shape.rank == 4 &&
-           (!x->pitch || (uint64_t)x->shape.dim[2] * x->shape.dim[3] <= x->pitch);
-}
-
-enum err_code host_attention_read(const struct work *work, uint32_t first,
-                                  const struct work_operand *logsumexp, struct host_attention *out,
-                                  struct err *err)
-{
-    const struct work_operand *q = host_in(work, first), *k = host_in(work, first + 1),
-                              *v = host_in(work, first + 2);
-    if (!is_rows_of_heads(q) || !is_rows_of_heads(k) || !is_rows_of_heads(v))
-        return host_refuse(work, ERR_INVALID, err, "q, k, v are not (b, s, a, d)");
-    const uint32_t *dim = q->shape.dim;
-    *out = (struct host_attention){
-        .q = q,
-        .k = k,
-        .v = v,
-        .b = dim[0],
-        .s = dim[1],
-        .s_k = k->shape.dim[1],
-        .a = dim[2],
-        .d = dim[3],
-        .scale = (float)(1 / sqrt((double)dim[3])),
-        .causal = work->attr.causal,
-    };
-    const uint64_t keys = (uint64_t)out->b * out->s_k * out->a * out->d;
-    TRY(host_need_count(work, "q", q, host_count(q), err));
-    TRY(host_need_count(work, "k", k, keys, err));
-    TRY(host_need_count(work, "v", v, keys, err));
-    if (k->shape.dim[2] != out->a || k->shape.dim[3] != out->d || v->shape.dim[2] != out->a ||
-        v->shape.dim[3] != out->d || v->shape.dim[1] != out->s_k)
-        return host_refuse(work, ERR_INVALID, err, "k and v do not have q's heads");
-    out->logsumexp_pitch = (uint32_t)host_last(logsumexp);
-    if (logsumexp->dtype != DTYPE_FP32 || logsumexp->pitch || out->logsumexp_pitch < out->s ||
-        host_rows(logsumexp) != (uint64_t)out->b * out->a)
-        return host_refuse(work, ERR_INVALID, err, "logsumexp is not (b, a, s) in fp32");
-    if (work->attr.p > 0)
-        return host_refuse(work, ERR_UNSUPPORTED, err, "dropout %g", (double)work->attr.p);
-    return ERR_OK;
-}
-
-enum err_code host_attention_need(const struct work *work, const struct host_attention *at,
-                                  const char *name, const struct work_operand *x, bool keys,
-                                  struct err *err)
-{
-    TRY(host_need_count(work, name, x, (uint64_t)at->b * (keys ? at->s_k : at->s) * at->a * at->d,
-                        err));
-    if (x->pitch && (!is_rows_of_heads(x) || x->shape.dim[2] != at->a))
-        return host_refuse(work, ERR_INVALID, err, "%s has a pitch and is not (b, s, a, d)", name);
-    return ERR_OK;
-}
-
-void host_tile_load(const struct host_attention *at, const struct work_operand *x, uint32_t length,
+void host_tile_load(const struct attention *at, const struct work_operand *x, uint32_t length,
                     uint32_t b, uint32_t head, uint32_t first, uint32_t rows, float *out)
 {
     for (uint32_t i = 0; i < rows; i++) {
@@ -82,7 +28,7 @@ void host_tile_load(const struct host_attention *at, const struct work_operand *
     }
 }
 
-void host_tile_store(const struct host_attention *at, const struct work_operand *y, uint32_t length,
+void host_tile_store(const struct attention *at, const struct work_operand *y, uint32_t length,
                      uint32_t b, uint32_t head, uint32_t first, uint32_t rows, const float *in)
 {
     for (uint32_t i = 0; i < rows; i++) {
@@ -94,7 +40,7 @@ void host_tile_store(const struct host_attention *at, const struct work_operand 
 /* ---- forward ---- */
 
 struct tiles {
-    const struct host_attention *at;
+    const struct attention *at;
     float *q, *k, *v, *o;               /* (HOST_TILE, d) */
     float score[HOST_TILE * HOST_TILE]; /* (queries, keys) */
     float highest[HOST_TILE];           /* m */
@@ -128,7 +74,7 @@ static void soften_row(struct tiles *t, uint32_t row)
 
 static void take_keys(struct tiles *t, uint32_t b, uint32_t head)
 {
-    const struct host_attention *at = t->at;
+    const struct attention *at = t->at;
     const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)at->d;
     host_tile_load(at, at->k, at->s_k, b, head, t->key, t->keys, t->k);
     host_tile_load(at, at->v, at->s_k, b, head, t->key, t->keys, t->v);
@@ -142,22 +88,22 @@ static void take_keys(struct tiles *t, uint32_t b, uint32_t head)
 
 static void finish_queries(struct tiles *t, const struct work *work, uint32_t b, uint32_t head)
 {
-    const struct host_attention *at = t->at;
+    const struct attention *at = t->at;
     for (uint32_t row = 0; row < t->queries; row++) {
         for (uint32_t i = 0; i < at->d; i++) {
             float *o = &t->o[(uint64_t)row * at->d + i];
             *o = (float)((double)*o / t->sum[row]);
         }
-        host_store_one(host_out(work, 1),
+        host_store_one(work_out(work, 1),
                        ((uint64_t)b * at->a + head) * at->logsumexp_pitch + t->query + row,
                        (float)((double)t->highest[row] + log(t->sum[row])));
     }
-    host_tile_store(at, host_out(work, 0), at->s, b, head, t->query, t->queries, t->o);
+    host_tile_store(at, work_out(work, 0), at->s, b, head, t->query, t->queries, t->o);
 }
 
 static void attend(struct tiles *t, const struct work *work, uint32_t b, uint32_t head)
 {
-    const struct host_attention *at = t->at;
+    const struct attention *at = t->at;
     for (t->query = 0; t->query < at->s; t->query += t->queries) {
         t->queries = (uint32_t)host_least(HOST_TILE, at->s - t->query);
         host_tile_load(at, at->q, at->s, b, head, t->query, t->queries, t->q);
@@ -179,9 +125,7 @@ static void attend(struct tiles *t, const struct work *work, uint32_t b, uint32_
 
 enum err_code host_attention(const struct work *work, struct err *err)
 {
-    struct host_attention at = {0};
-    TRY(host_attention_read(work, 0, host_out(work, 1), &at, err));
-    TRY(host_attention_need(work, &at, "o", host_out(work, 0), false, err));
+    const struct attention at = work_attention(work);
     struct tiles *t;
     TRY(host_scratch(work, 1, sizeof *t, &t, err));
     const uint64_t tile = (uint64_t)HOST_TILE * at.d;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 struct tiles {
-    const struct host_attention *at;
+    const struct attention *at;
     const struct work_operand *dout, *logsumexp, *o; /* o NULL: absent */
     const struct work_operand *dq, *dk, *dv;
     float *q, *k, *v, *dout_tile;                              /* (HOST_TILE, d) */
@@ -29,7 +29,7 @@ struct tiles {
 
 static void load_queries(struct tiles *t, uint32_t query)
 {
-    const struct host_attention *at = t->at;
+    const struct attention *at = t->at;
     t->query = query;
     t->queries = (uint32_t)host_least(HOST_TILE, at->s - query);
     host_tile_load(at, at->q, at->s, t->b, t->head, query, t->queries, t->q);
@@ -38,7 +38,7 @@ static void load_queries(struct tiles *t, uint32_t query)
 
 static void load_keys(struct tiles *t, uint32_t key)
 {
-    const struct host_attention *at = t->at;
+    const struct attention *at = t->at;
     t->key = key;
     t->keys = (uint32_t)host_least(HOST_TILE, at->s_k - key);
     host_tile_load(at, at->k, at->s_k, t->b, t->head, key, t->keys, t->k);
@@ -46,7 +46,7 @@ static void load_keys(struct tiles *t, uint32_t key)
 }
 
 /* No query of the tile sees a key of the other tile. */
-static bool is_hidden(const struct host_attention *at, uint32_t query, uint32_t key)
+static bool is_hidden(const struct attention *at, uint32_t query, uint32_t key)
 {
     return at->causal && key >= query + host_least(HOST_TILE, at->s - query);
 }
@@ -54,7 +54,7 @@ static bool is_hidden(const struct host_attention *at, uint32_t query, uint32_t 
 /* p, and dp in ds; 0 where a key is not seen. */
 static void make_scores(struct tiles *t)
 {
-    const struct host_attention *at = t->at;
+    const struct attention *at = t->at;
     const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)at->d;
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, at->scale, t->q, d, t->k,
                 d, 0, t->p, keys);
@@ -105,7 +105,7 @@ static void clear_tile(const struct tiles *t, float *tile)
 
 static void find_delta_from_o(struct tiles *t)
 {
-    const struct host_attention *at = t->at;
+    const struct attention *at = t->at;
     for (uint32_t query = 0; query < at->s; query += HOST_TILE) {
         load_queries(t, query);
         host_tile_load(at, t->o, at->s, t->b, t->head, query, t->queries, t->sum_a);
@@ -140,7 +140,7 @@ static void find_delta_from_scores(struct tiles *t)
 
 static void find_dq(struct tiles *t)
 {
-    const struct host_attention *at = t->at;
+    const struct attention *at = t->at;
     for (uint32_t query = 0; query < at->s; query += HOST_TILE) {
         load_queries(t, query);
         clear_tile(t, t->sum_a);
@@ -156,7 +156,7 @@ static void find_dq(struct tiles *t)
 
 static void find_dk_and_dv(struct tiles *t)
 {
-    const struct host_attention *at = t->at;
+    const struct attention *at = t->at;
     for (uint32_t key = 0; key < at->s_k; key += HOST_TILE) {
         load_keys(t, key);
         clear_tile(t, t->sum_a);
@@ -187,24 +187,9 @@ static void run_head(struct tiles *t)
 
 /* ---- the kernel ---- */
 
-static enum err_code check(const struct work *work, const struct host_attention *at,
-                           struct err *err)
-{
-    if (work->outs > 3)
-        return host_refuse(work, ERR_UNSUPPORTED, err, "the gradient of a bias");
-    TRY(host_attention_need(work, at, "do", host_in(work, 0), false, err));
-    if (work->ins > 5)
-        TRY(host_attention_need(work, at, "o", host_in(work, 5), false, err));
-    for (uint32_t i = 0; i < 3; i++)
-        TRY(host_attention_need(work, at, "a gradient", host_out(work, i), i > 0, err));
-    return ERR_OK;
-}
-
 enum err_code host_attention_backward(const struct work *work, struct err *err)
 {
-    struct host_attention at = {0};
-    TRY(host_attention_read(work, 1, host_in(work, 4), &at, err));
-    TRY(check(work, &at, err));
+    const struct attention at = work_attention(work);
     struct tiles *t = NULL;
     float *memory = NULL;
     double *delta = NULL;
@@ -214,12 +199,12 @@ enum err_code host_attention_backward(const struct work *work, struct err *err)
     TRY_GOTO(rc, host_scratch(work, 6 * tile, sizeof *memory, &memory, err), done);
     TRY_GOTO(rc, host_scratch(work, at.s, sizeof *delta, &delta, err), done);
     t->at = &at;
-    t->dout = host_in(work, 0);
-    t->logsumexp = host_in(work, 4);
-    t->o = work->ins > 5 ? host_in(work, 5) : NULL;
-    t->dq = host_out(work, 0);
-    t->dk = host_out(work, 1);
-    t->dv = host_out(work, 2);
+    t->dout = work_in(work, 0);
+    t->logsumexp = work_in(work, 4);
+    t->o = work->ins > 5 ? work_in(work, 5) : NULL;
+    t->dq = work_out(work, 0);
+    t->dk = work_out(work, 1);
+    t->dv = work_out(work, 2);
     t->delta = delta;
     float **const places[] = {&t->q, &t->k, &t->v, &t->dout_tile, &t->sum_a, &t->sum_b};
     for (uint32_t i = 0; i < 6; i++)

@@ -47,16 +47,14 @@ static void square_root(uint64_t n, const float *x, float *y)
         y[i] = sqrtf(x[i]);
 }
 
-enum err_code host_unary(const struct work *work, struct err *err)
+void host_unary(const struct work *work)
 {
     static void (*const functions[WORK_KIND_COUNT])(uint64_t, const float *, float *) = {
         [WORK_CAST] = same, [WORK_SILU] = silu,     [WORK_GELU_TANH] = gelu_tanh,
         [WORK_RELU] = relu, [WORK_SQUARE] = square, [WORK_SQUARE_ROOT] = square_root,
     };
-    const struct work_operand *x = host_in(work, 0), *y = host_out(work, 0);
-    const uint64_t count = host_count(y);
-    TRY(host_need_count(work, "x", x, count, err));
-    TRY(host_need_count(work, "y", y, count, err));
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    const uint64_t count = operand_count(y);
     float in[HOST_BLOCK], out[HOST_BLOCK];
     for (uint64_t i = 0, n; i < count; i += n) {
         n = host_block(i, count);
@@ -64,7 +62,6 @@ enum err_code host_unary(const struct work *work, struct err *err)
         functions[work->kind](n, in, out);
         host_store(y, i, n, out);
     }
-    return ERR_OK;
 }
 
 /* ---- dx = dy f'(x): the block of dy becomes that of dx ---- */
@@ -93,19 +90,16 @@ static void relu_slope(uint64_t n, float *dy, const float *y)
         dy[i] = y[i] <= 0 ? 0 : dy[i];
 }
 
-enum err_code host_slope(const struct work *work, struct err *err)
+void host_slope(const struct work *work)
 {
     static void (*const functions[WORK_KIND_COUNT])(uint64_t, float *, const float *) = {
         [WORK_SILU_BACKWARD] = silu_slope,
         [WORK_GELU_TANH_BACKWARD] = gelu_tanh_slope,
         [WORK_RELU_BACKWARD] = relu_slope,
     };
-    const struct work_operand *dy = host_in(work, 0), *x = host_in(work, 1);
-    const struct work_operand *dx = host_out(work, 0);
-    const uint64_t count = host_count(dx);
-    TRY(host_need_count(work, "dy", dy, count, err));
-    TRY(host_need_count(work, "x", x, count, err));
-    TRY(host_need_count(work, "dx", dx, count, err));
+    const struct work_operand *dy = work_in(work, 0), *x = work_in(work, 1);
+    const struct work_operand *dx = work_out(work, 0);
+    const uint64_t count = operand_count(dx);
     float gradient[HOST_BLOCK], in[HOST_BLOCK];
     for (uint64_t i = 0, n; i < count; i += n) {
         n = host_block(i, count);
@@ -114,7 +108,6 @@ enum err_code host_slope(const struct work *work, struct err *err)
         functions[work->kind](n, gradient, in);
         host_store(dx, i, n, gradient);
     }
-    return ERR_OK;
 }
 
 /* ---- z = x ∘ y with broadcasting ---- */
@@ -129,21 +122,15 @@ static void combine(enum work_kind kind, uint64_t n, float *x, const float *y)
             x[i] += y[i];
 }
 
-static bool same_shape(const struct work_operand *x, const struct work_operand *y)
-{
-    return x->shape.rank == y->shape.rank &&
-           memcmp(x->shape.dim, y->shape.dim, x->shape.rank * sizeof *x->shape.dim) == 0;
-}
-
 static void combine_flat(const struct work *work)
 {
-    const struct work_operand *z = host_out(work, 0);
-    const uint64_t count = host_count(z);
+    const struct work_operand *z = work_out(work, 0);
+    const uint64_t count = operand_count(z);
     float left[HOST_BLOCK], right[HOST_BLOCK];
     for (uint64_t i = 0, n; i < count; i += n) {
         n = host_block(i, count);
-        host_load(host_in(work, 0), i, n, left);
-        host_load(host_in(work, 1), i, n, right);
+        host_load(work_in(work, 0), i, n, left);
+        host_load(work_in(work, 1), i, n, right);
         combine(work->kind, n, left, right);
         host_store(z, i, n, left);
     }
@@ -165,8 +152,8 @@ static void load_spread(const struct work_operand *x, uint64_t at, uint64_t step
 static void combine_spread(const struct work *work, const uint64_t x_stride[SHAPE_DIMS],
                            const uint64_t y_stride[SHAPE_DIMS])
 {
-    const struct work_operand *x = host_in(work, 0), *y = host_in(work, 1), *z = host_out(work, 0);
-    const uint64_t rows = host_rows(z), last = host_last(z);
+    const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
+    const uint64_t rows = operand_rows(z), last = operand_last(z);
     const uint32_t inner = z->shape.rank ? z->shape.rank - 1 : 0;
     float left[HOST_BLOCK], right[HOST_BLOCK];
     for (uint64_t row = 0; row < rows; row++) {
@@ -186,14 +173,14 @@ static void combine_spread(const struct work *work, const uint64_t x_stride[SHAP
 static void multiply_complex(const struct work *work, const uint64_t x_stride[SHAPE_DIMS],
                              const uint64_t y_stride[SHAPE_DIMS])
 {
-    const struct work_operand *z = host_out(work, 0);
-    const uint64_t rows = host_rows(z), last = host_last(z);
+    const struct work_operand *z = work_out(work, 0);
+    const uint64_t rows = operand_rows(z), last = operand_last(z);
     const uint32_t inner = z->shape.rank ? z->shape.rank - 1 : 0;
     for (uint64_t row = 0; row < rows; row++) {
         const float *x =
-            (const float *)host_in(work, 0)->data + 2 * host_spread_row(&z->shape, x_stride, row);
+            (const float *)work_in(work, 0)->data + 2 * host_spread_row(&z->shape, x_stride, row);
         const float *y =
-            (const float *)host_in(work, 1)->data + 2 * host_spread_row(&z->shape, y_stride, row);
+            (const float *)work_in(work, 1)->data + 2 * host_spread_row(&z->shape, y_stride, row);
         float *out = (float *)z->data + 2 * row * last;
         for (uint64_t i = 0; i < last; i++) {
             const float a = x[0], b = x[1], c = y[0], d = y[1];
@@ -205,38 +192,27 @@ static void multiply_complex(const struct work *work, const uint64_t x_stride[SH
     }
 }
 
-static bool is_complex(const struct work_operand *x)
+void host_broadcast(const struct work *work)
 {
-    return x->dtype == DTYPE_COMPLEX64 && !x->pitch;
-}
-
-enum err_code host_broadcast(const struct work *work, struct err *err)
-{
-    const struct work_operand *x = host_in(work, 0), *y = host_in(work, 1), *z = host_out(work, 0);
+    const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
     uint64_t x_stride[SHAPE_DIMS], y_stride[SHAPE_DIMS];
-    if (!host_spread(&x->shape, &z->shape, x_stride) ||
-        !host_spread(&y->shape, &z->shape, y_stride))
-        return host_refuse(work, ERR_INVALID, err, "x and y do not broadcast to z");
-    if (is_complex(x) && is_complex(y) && is_complex(z) && work->kind == WORK_MUL) {
+    shape_spread(&x->shape, &z->shape, x_stride);
+    shape_spread(&y->shape, &z->shape, y_stride);
+    if (operand_is_complex(x) && operand_is_complex(y) && operand_is_complex(z) &&
+        work->kind == WORK_MUL) {
         multiply_complex(work, x_stride, y_stride);
-        return ERR_OK;
+        return;
     }
-    TRY(host_need_count(work, "x", x, host_count(x), err));
-    TRY(host_need_count(work, "y", y, host_count(y), err));
-    TRY(host_need_count(work, "z", z, host_count(z), err));
-    if (same_shape(x, z) && same_shape(y, z))
+    if (operand_same_shape(x, z) && operand_same_shape(y, z))
         combine_flat(work);
     else
         combine_spread(work, x_stride, y_stride);
-    return ERR_OK;
 }
 
-enum err_code host_add_in_place(const struct work *work, struct err *err)
+void host_add_in_place(const struct work *work)
 {
-    const struct work_operand *x = host_in(work, 0), *y = host_out(work, 0);
-    const uint64_t count = host_count(y);
-    TRY(host_need_count(work, "x", x, count, err));
-    TRY(host_need_count(work, "y", y, count, err));
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    const uint64_t count = operand_count(y);
     float more[HOST_BLOCK], sum[HOST_BLOCK];
     for (uint64_t i = 0, n; i < count; i += n) {
         n = host_block(i, count);
@@ -245,43 +221,35 @@ enum err_code host_add_in_place(const struct work *work, struct err *err)
         combine(WORK_ADD, n, sum, more);
         host_store(y, i, n, sum);
     }
-    return ERR_OK;
 }
 
-enum err_code host_conjugate(const struct work *work, struct err *err)
+void host_conjugate(const struct work *work)
 {
-    const struct work_operand *x = host_in(work, 0), *y = host_out(work, 0);
-    if (!is_complex(x) || !is_complex(y) || host_count(x) != host_count(y))
-        return host_refuse(work, ERR_INVALID, err, "needs two complex64 of one size");
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
     const float *in = x->data;
     float *out = y->data;
-    for (uint64_t i = 0; i < host_count(x); i++) {
+    for (uint64_t i = 0; i < operand_count(x); i++) {
         out[2 * i] = in[2 * i];
         out[2 * i + 1] = -in[2 * i + 1];
     }
-    return ERR_OK;
 }
 
 /* ---- constants ---- */
 
-enum err_code host_arange(const struct work *work, struct err *err)
+void host_arange(const struct work *work)
 {
-    const struct work_operand *ids = host_out(work, 0);
-    TRY(host_need_index(work, "ids", ids, err));
-    for (uint64_t i = 0; i < host_count(ids); i++) {
+    const struct work_operand *ids = work_out(work, 0);
+    for (uint64_t i = 0; i < operand_count(ids); i++) {
         if (ids->dtype == DTYPE_INT64)
             ((int64_t *)ids->data)[i] = (int64_t)i;
         else
             ((int32_t *)ids->data)[i] = (int32_t)i;
     }
-    return ERR_OK;
 }
 
-enum err_code host_ones(const struct work *work, struct err *err)
+void host_ones(const struct work *work)
 {
-    const struct work_operand *y = host_out(work, 0);
-    TRY(host_need_count(work, "y", y, host_count(y), err));
-    for (uint64_t i = 0; i < host_count(y); i++)
+    const struct work_operand *y = work_out(work, 0);
+    for (uint64_t i = 0; i < operand_count(y); i++)
         host_store_one(y, i, work->scale);
-    return ERR_OK;
 }

@@ -25,11 +25,9 @@ static void log_softmax_row(uint64_t n, float *x)
 
 enum err_code host_log_softmax(const struct work *work, struct err *err)
 {
-    const struct work_operand *x = host_in(work, 0), *y = host_out(work, 0);
-    const uint64_t t = host_rows(x), v = host_last(x);
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    const uint64_t t = operand_rows(x), v = operand_last(x);
     float *row;
-    TRY(host_need_count(work, "x", x, t * v, err));
-    TRY(host_need_count(work, "y", y, t * v, err));
     TRY(host_scratch(work, v, sizeof *row, &row, err));
     for (uint64_t i = 0; i < t; i++) {
         host_load(x, i * v, v, row);
@@ -52,13 +50,10 @@ static void log_softmax_slope(uint64_t n, float *dy, const float *y)
 
 enum err_code host_log_softmax_backward(const struct work *work, struct err *err)
 {
-    const struct work_operand *dy = host_in(work, 0), *y = host_in(work, 1);
-    const struct work_operand *dx = host_out(work, 0);
-    const uint64_t t = host_rows(y), v = host_last(y);
+    const struct work_operand *dy = work_in(work, 0), *y = work_in(work, 1);
+    const struct work_operand *dx = work_out(work, 0);
+    const uint64_t t = operand_rows(y), v = operand_last(y);
     float *rows;
-    TRY(host_need_count(work, "dy", dy, t * v, err));
-    TRY(host_need_count(work, "y", y, t * v, err));
-    TRY(host_need_count(work, "dx", dx, t * v, err));
     TRY(host_scratch(work, 2 * v, sizeof *rows, &rows, err));
     for (uint64_t i = 0; i < t; i++) {
         host_load(dy, i * v, v, rows);
@@ -75,16 +70,12 @@ static enum err_code count_targets(const struct work *work, const struct work_op
                                    uint64_t t, uint64_t v, uint64_t *out, struct err *err)
 {
     *out = 0;
-    TRY(host_need_index(work, "targets", targets, err));
-    if (host_count(targets) != t)
-        return host_refuse(work, ERR_INVALID, err, "%llu targets for %llu rows",
-                           (unsigned long long)host_count(targets), (unsigned long long)t);
     for (uint64_t i = 0; i < t; i++) {
         const int64_t target = host_index(targets, i);
         if (target == IGNORED)
             continue;
         if (target < 0 || (uint64_t)target >= v)
-            return host_refuse(work, ERR_INVALID, err, "target %lld is not below %llu",
+            return work_refuse(work, ERR_INVALID, err, "target %lld is not below %llu",
                                (long long)target, (unsigned long long)v);
         ++*out;
     }
@@ -93,13 +84,10 @@ static enum err_code count_targets(const struct work *work, const struct work_op
 
 enum err_code host_nll_loss(const struct work *work, struct err *err)
 {
-    const struct work_operand *x = host_in(work, 0), *targets = host_in(work, 1);
-    const struct work_operand *loss = host_out(work, 0), *weight = host_out(work, 1);
-    const uint64_t t = host_rows(x), v = host_last(x);
+    const struct work_operand *x = work_in(work, 0), *targets = work_in(work, 1);
+    const struct work_operand *loss = work_out(work, 0), *weight = work_out(work, 1);
+    const uint64_t t = operand_rows(x), v = operand_last(x);
     uint64_t count;
-    TRY(host_need_count(work, "x", x, t * v, err));
-    TRY(host_need_count(work, "the loss", loss, 1, err));
-    TRY(host_need_count(work, "the weight", weight, 1, err));
     TRY(count_targets(work, targets, t, v, &count, err));
     double sum = 0;
     for (uint64_t i = 0; i < t; i++)
@@ -112,12 +100,10 @@ enum err_code host_nll_loss(const struct work *work, struct err *err)
 
 enum err_code host_nll_loss_backward(const struct work *work, struct err *err)
 {
-    const struct work_operand *dloss = host_in(work, 0), *targets = host_in(work, 1);
-    const struct work_operand *dx = host_out(work, 0);
-    const uint64_t t = host_rows(dx), v = host_last(dx);
+    const struct work_operand *dloss = work_in(work, 0), *targets = work_in(work, 1);
+    const struct work_operand *dx = work_out(work, 0);
+    const uint64_t t = operand_rows(dx), v = operand_last(dx);
     uint64_t count;
-    TRY(host_need_count(work, "dloss", dloss, 1, err));
-    TRY(host_need_count(work, "dx", dx, t * v, err));
     TRY(count_targets(work, targets, t, v, &count, err));
     const float each = -host_load_one(dloss, 0) / (float)count;
     const float zeros[HOST_BLOCK] = {0};

@@ -34,12 +34,10 @@ static void close_norm(struct norm *norm)
 static enum err_code open_norm(struct norm *norm, const struct work *work, uint32_t first,
                                struct err *err)
 {
-    const struct work_operand *x = host_in(work, first), *weight = host_in(work, first + 1);
+    const struct work_operand *x = work_in(work, first), *weight = work_in(work, first + 1);
     *norm = (struct norm){.work = work, .x = x, .weight = weight};
-    norm->t = host_rows(x);
-    norm->h = host_last(x);
-    TRY(host_need_count(work, "x", x, norm->t * norm->h, err));
-    TRY(host_need_count(work, "weight", weight, norm->h, err));
+    norm->t = operand_rows(x);
+    norm->h = operand_last(x);
     TRY(host_scratch(work, norm->h, sizeof *norm->row, &norm->row, err));
     TRY(host_scratch(work, norm->h, sizeof *norm->scale, &norm->scale, err));
     TRY(host_scratch(work, norm->h, sizeof *norm->shift, &norm->shift, err));
@@ -71,14 +69,10 @@ static void normalize_row(struct norm *norm, float mean, float rstd)
 }
 
 /* Rows of x to y, statistics to `mean_out` (NULL: none, mean is 0) and `rstd_out`. */
-static enum err_code forward(struct norm *norm, const struct work_operand *mean_out,
-                             const struct work_operand *rstd_out, struct err *err)
+static void forward(struct norm *norm, const struct work_operand *mean_out,
+                    const struct work_operand *rstd_out)
 {
-    const struct work_operand *y = host_out(norm->work, 0);
-    TRY(host_need_count(norm->work, "y", y, norm->t * norm->h, err));
-    TRY(host_need_count(norm->work, "rstd", rstd_out, norm->t, err));
-    if (mean_out)
-        TRY(host_need_count(norm->work, "mean", mean_out, norm->t, err));
+    const struct work_operand *y = work_out(norm->work, 0);
     for (uint64_t row = 0; row < norm->t; row++) {
         double mean, rstd;
         host_load(norm->x, row * norm->h, norm->h, norm->row);
@@ -89,7 +83,6 @@ static enum err_code forward(struct norm *norm, const struct work_operand *mean_
         if (mean_out)
             host_store_one(mean_out, row, (float)mean);
     }
-    return ERR_OK;
 }
 
 enum err_code host_rms_norm(const struct work *work, struct err *err)
@@ -97,7 +90,7 @@ enum err_code host_rms_norm(const struct work *work, struct err *err)
     struct norm norm;
     enum err_code rc = ERR_OK;
     TRY_GOTO(rc, open_norm(&norm, work, 0, err), done);
-    rc = forward(&norm, NULL, host_out(work, 1), err);
+    forward(&norm, NULL, work_out(work, 1));
 done:
     close_norm(&norm);
     return rc;
@@ -108,19 +101,14 @@ enum err_code host_layer_norm(const struct work *work, struct err *err)
     struct norm norm;
     enum err_code rc = ERR_OK;
     TRY_GOTO(rc, open_norm(&norm, work, 0, err), done);
-    TRY_GOTO(rc, host_need_count(work, "bias", host_in(work, 2), norm.h, err), done);
-    host_load(host_in(work, 2), 0, norm.h, norm.shift);
-    rc = forward(&norm, host_out(work, 1), host_out(work, 2), err);
+    host_load(work_in(work, 2), 0, norm.h, norm.shift);
+    forward(&norm, work_out(work, 1), work_out(work, 2));
 done:
     close_norm(&norm);
     return rc;
 }
 
 /* ---- backward ---- */
-
-struct gradients { /* NULL: not asked for */
-    const struct work_operand *dx, *dweight, *dbias;
-};
 
 /* From the row of x and of dy: adds to dweight and dbias, and makes the row of x that of dx. */
 static void backward_row(struct norm *norm, bool centred, double mean, double rstd)
@@ -149,30 +137,13 @@ static void store_sums(const struct work_operand *y, uint64_t count, const doubl
         host_store_one(y, i, (float)sums[i]);
 }
 
-static enum err_code check_gradients(const struct norm *norm, const struct gradients *to,
-                                     struct err *err)
-{
-    if (to->dx)
-        TRY(host_need_count(norm->work, "dx", to->dx, norm->t * norm->h, err));
-    if (to->dweight)
-        TRY(host_need_count(norm->work, "dweight", to->dweight, norm->h, err));
-    if (to->dbias)
-        TRY(host_need_count(norm->work, "dbias", to->dbias, norm->h, err));
-    return ERR_OK;
-}
-
 static enum err_code backward(struct norm *norm, const struct work_operand *mean_in,
-                              const struct work_operand *rstd_in, const struct gradients *to,
+                              const struct work_operand *rstd_in, const struct norm_gradients *to,
                               struct err *err)
 {
     const struct work *work = norm->work;
-    const struct work_operand *dy = host_in(work, 0);
+    const struct work_operand *dy = work_in(work, 0);
     const bool exact = rstd_in->dtype == DTYPE_FP32;
-    TRY(host_need_count(work, "dy", dy, norm->t * norm->h, err));
-    TRY(host_need_count(work, "rstd", rstd_in, norm->t, err));
-    if (mean_in)
-        TRY(host_need_count(work, "mean", mean_in, norm->t, err));
-    TRY(check_gradients(norm, to, err));
     TRY(host_scratch(work, norm->h, sizeof *norm->dy, &norm->dy, err));
     TRY(host_scratch(work, norm->h, sizeof *norm->dscale, &norm->dscale, err));
     TRY(host_scratch(work, norm->h, sizeof *norm->dshift, &norm->dshift, err));
@@ -196,28 +167,13 @@ static enum err_code backward(struct norm *norm, const struct work_operand *mean
     return ERR_OK;
 }
 
-/* Outputs come in the order dx, dweight, dbias, without those not asked for. Only dx has the rank
- * of x; of one parameter's gradient alone we take it to be the weight's. */
-static struct gradients asked_for(const struct work *work, const struct work_operand *x)
-{
-    struct gradients to = {0};
-    uint32_t i = 0;
-    if (host_out(work, 0)->shape.rank == x->shape.rank)
-        to.dx = host_out(work, i++);
-    if (i < work->outs)
-        to.dweight = host_out(work, i++);
-    if (i < work->outs)
-        to.dbias = host_out(work, i);
-    return to;
-}
-
 static enum err_code run_backward(const struct work *work, const struct work_operand *mean,
                                   const struct work_operand *rstd, struct err *err)
 {
     struct norm norm;
     enum err_code rc = ERR_OK;
     TRY_GOTO(rc, open_norm(&norm, work, 1, err), done);
-    const struct gradients to = asked_for(work, norm.x);
+    const struct norm_gradients to = work_norm_gradients(work);
     rc = backward(&norm, mean, rstd, &to, err);
 done:
     close_norm(&norm);
@@ -226,10 +182,10 @@ done:
 
 enum err_code host_rms_norm_backward(const struct work *work, struct err *err)
 {
-    return run_backward(work, NULL, host_in(work, 3), err);
+    return run_backward(work, NULL, work_in(work, 3), err);
 }
 
 enum err_code host_layer_norm_backward(const struct work *work, struct err *err)
 {
-    return run_backward(work, host_in(work, 3), host_in(work, 4), err);
+    return run_backward(work, work_in(work, 3), work_in(work, 4), err);
 }

@@ -2,8 +2,6 @@
 #include "runtime/half.h"
 #include "runtime/host/host_ops_internal.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,23 +37,13 @@ static void store_run(const struct work_operand *y, uint64_t at, uint64_t count,
             halves[i] = fp16_from_float(in[i]);
 }
 
-uint64_t host_row_width(const struct work_operand *x)
-{
-    if (!x->pitch)
-        return host_count(x);
-    const uint32_t *dim = x->shape.dim;
-    if (x->shape.rank == 4 && (uint64_t)dim[2] * dim[3] <= x->pitch)
-        return (uint64_t)dim[2] * dim[3];
-    return host_last(x);
-}
-
 void host_load(const struct work_operand *x, uint64_t first, uint64_t count, float *out)
 {
     if (!x->pitch) {
         load_run(x, first, count, out);
         return;
     }
-    const uint64_t width = host_row_width(x);
+    const uint64_t width = operand_row_width(x);
     uint64_t row = first / width, column = first % width;
     for (uint64_t done = 0, run; done < count; done += run, row++, column = 0) {
         run = host_least(count - done, width - column);
@@ -69,7 +57,7 @@ void host_store(const struct work_operand *y, uint64_t first, uint64_t count, co
         store_run(y, first, count, in);
         return;
     }
-    const uint64_t width = host_row_width(y);
+    const uint64_t width = operand_row_width(y);
     uint64_t row = first / width, column = first % width;
     for (uint64_t done = 0, run; done < count; done += run, row++, column = 0) {
         run = host_least(count - done, width - column);
@@ -113,34 +101,7 @@ int64_t host_index(const struct work_operand *ids, uint64_t i)
                                      : ((const int32_t *)ids->data)[i];
 }
 
-bool host_is_float(const struct work_operand *x)
-{
-    return x->dtype == DTYPE_FP32 || x->dtype == DTYPE_BF16 || x->dtype == DTYPE_FP16;
-}
-
-bool host_is_index(const struct work_operand *x)
-{
-    return (x->dtype == DTYPE_INT64 || x->dtype == DTYPE_INT32) && !x->pitch;
-}
-
 /* ---- broadcasting ---- */
-
-bool host_spread(const struct shape *y, const struct shape *z, uint64_t stride[SHAPE_DIMS])
-{
-    uint64_t elements = 1;
-    for (uint32_t i = 0; i < SHAPE_DIMS; i++)
-        stride[i] = 0;
-    for (uint32_t i = 1; i <= y->rank; i++) { /* i-th dim from the right */
-        const uint32_t dim = y->dim[y->rank - i];
-        if (dim != 1) {
-            if (i > z->rank || z->dim[z->rank - i] != dim)
-                return false;
-            stride[z->rank - i] = elements;
-        }
-        elements *= dim;
-    }
-    return true;
-}
 
 uint64_t host_spread_row(const struct shape *z, const uint64_t stride[SHAPE_DIMS], uint64_t row)
 {
@@ -150,40 +111,7 @@ uint64_t host_spread_row(const struct shape *z, const uint64_t stride[SHAPE_DIMS
     return at;
 }
 
-/* ---- failing ---- */
-
-enum err_code host_refuse(const struct work *work, enum err_code code, struct err *err,
-                          const char *fmt, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return err_set(err, code, "instruction %u: %s: %s", work->instruction, work_name(work->kind),
-                   text);
-}
-
-enum err_code host_need_count(const struct work *work, const char *name,
-                              const struct work_operand *x, uint64_t count, struct err *err)
-{
-    if (!host_is_float(x))
-        return host_refuse(work, ERR_UNSUPPORTED, err, "%s is %s, which has no kernel", name,
-                           dtype_name((enum dtype)x->dtype));
-    if (host_count(x) != count)
-        return host_refuse(work, ERR_INVALID, err, "%s has %llu elements instead of %llu", name,
-                           (unsigned long long)host_count(x), (unsigned long long)count);
-    return ERR_OK;
-}
-
-enum err_code host_need_index(const struct work *work, const char *name,
-                              const struct work_operand *x, struct err *err)
-{
-    if (!host_is_index(x))
-        return host_refuse(work, ERR_UNSUPPORTED, err, "%s is %s%s instead of int64 or int32", name,
-                           dtype_name((enum dtype)x->dtype), x->pitch ? " with a pitch" : "");
-    return ERR_OK;
-}
+/* ---- scratch ---- */
 
 enum err_code host_scratch(const struct work *work, uint64_t count, size_t size, void *out,
                            struct err *err)
@@ -191,7 +119,7 @@ enum err_code host_scratch(const struct work *work, uint64_t count, size_t size,
     void *memory = count < SIZE_MAX / size ? malloc((size_t)(count + 1) * size) : NULL;
     memcpy(out, &memory, sizeof memory);
     if (!memory)
-        return host_refuse(work, ERR_NOMEM, err, "no host memory for %llu bytes of scratch",
+        return work_refuse(work, ERR_NOMEM, err, "no host memory for %llu bytes of scratch",
                            (unsigned long long)count * size);
     return ERR_OK;
 }

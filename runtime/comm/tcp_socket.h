@@ -1,0 +1,28 @@
+/* tcp_socket.h - sockets of comm_tcp.c: connecting, and moving whole messages before a deadline. */
+#ifndef SHARDPLAN_TCP_SOCKET_H
+#define SHARDPLAN_TCP_SOCKET_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+/* Seconds of a clock that only goes forward. */
+double tcp_now_s(void);
+
+/* A socket that listens on all addresses; the caller owns *out: close. */
+enum err_code tcp_listen(uint16_t port, int backlog, int *out, struct err *err);
+
+/* The next connection to it. A deadline is a time of tcp_now_s; 0: none. */
+enum err_code tcp_accept(int listener, double deadline_s, int *out, struct err *err);
+
+/* Connects to host:port, trying again until something listens there. */
+enum err_code tcp_connect(const char *host, uint16_t port, double deadline_s, int *out,
+                          struct err *err);
+
+/* Moves all of it. ERR_DEVICE: the other end is gone, or the deadline has passed. */
+enum err_code tcp_send(int socket, const void *data, uint64_t bytes, double deadline_s,
+                       struct err *err);
+enum err_code tcp_receive(int socket, void *data, uint64_t bytes, double deadline_s,
+                          struct err *err);
+
+#endif

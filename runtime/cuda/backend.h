@@ -1,0 +1,54 @@
+/* backend.h - what shardrun and the cuda backend's shared object say to each other. No CUDA header
+ * is needed to read it.
+ *
+ *     shardrun --- dlopen ---> shardrun_cuda.so
+ *              settings  --->  cuda_backend_open  ---> struct device
+ *              host      <---  broadcast (NCCL's id), run_on_host (offloaded updates)
+ */
+#ifndef SHARDPLAN_CUDA_BACKEND_H
+#define SHARDPLAN_CUDA_BACKEND_H
+
+#include "base/err.h"
+#include "runtime/comm/comm.h"
+#include "runtime/work.h"
+
+#include <stdint.h>
+
+struct device;
+
+enum { CUDA_BACKEND_VERSION = 1 };
+#define CUDA_BACKEND_SYMBOL "cuda_backend_open"
+#define CUDA_BACKEND_FILE "shardrun_cuda.so"
+#define CUDA_BACKEND_VARIABLE "SHARDRUN_CUDA" /* names the file, for tests and unusual installs */
+
+struct cuda_host { /* functions of the program that the shared object calls back */
+    /* From rank 0 to all, as comm_broadcast; for NCCL's id. */
+    enum err_code (*broadcast)(struct comm *comm, void *data, uint64_t bytes, uint32_t root,
+                               struct err *err);
+    /* Runs work whose operands are all in host memory, as host_run. */
+    enum err_code (*run_on_host)(const struct work *work, struct err *err);
+};
+
+struct cuda_settings {
+    uint64_t memory_bytes; /* segments may not exceed this in all; 0: no limit but the device's */
+    uint32_t events;       /* are numbered below this */
+    struct comm *comm;     /* NULL: one rank, or a rehearsal */
+    uint32_t rank, ranks;  /* of the run */
+    uint32_t local_rank;   /* on this machine: which GPU */
+    uint32_t group_count;  /* communicators: */
+    const struct comm_group *groups;
+    double timeout_s;      /* of a collective and of NCCL's start; 0: none */
+    bool timed;            /* take device times of all work */
+    bool share_gpu;        /* several ranks on one GPU: correctness only */
+    bool register_buffers; /* segments from ncclMemAlloc, registered with NCCL */
+    bool deterministic;    /* the same bits every time: our own attention, which is slow, and not
+                              cuDNN's, whose backward adds with atomics */
+    struct cuda_host host; /* filled in by device_open_cuda */
+};
+
+/* The type of the function CUDA_BACKEND_SYMBOL. ERR_UNSUPPORTED when `version` is not the shared
+ * object's own. */
+typedef enum err_code cuda_backend_function(unsigned version, const struct cuda_settings *settings,
+                                            struct device **out, struct err *err);
+
+#endif

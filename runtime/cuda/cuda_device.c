@@ -1,0 +1,518 @@
+/* cuda_device.c - the cuda backend of device.h.
+ *
+ *     host thread     launch, record, wait: queued and gone       never waits inside a step
+ *     streams         [ compute ] [ copy_in ] [ all_gather ] ...  one CUDA stream each
+ *
+ * Streams are non-blocking ones. Those of the copies and collectives have the highest priority, as
+ * FSDP2's have: when both could start, what other ranks wait for goes first. Events are untimed;
+ * times come from pairs of their own (cuda_timer.c).
+ *
+ * Every wait of the host is a loop that looks at the streams and at NCCL, so that a rank that died
+ * elsewhere ends this one, too.
+ *
+ * Work on the host's stream whose operands are in host memory (an offloaded optimizer) is done by
+ * the host's kernels, in a host function of that stream. */
+#include "runtime/cuda/cuda_device.h"
+
+#include "runtime/cuda/cuda_nccl.h"
+#include "runtime/cuda/cuda_timer.h"
+#include "runtime/operand.h"
+
+#include <assert.h>
+#include <nvtx3/nvToolsExt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define GRANULE ((uint64_t)2 << 20)
+
+static struct cuda_device *cuda_of(struct device *dev)
+{
+    return (struct cuda_device *)dev;
+}
+
+static void *pointer(uint64_t address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+/* ---- failures ---- */
+
+enum err_code cuda_check(cudaError_t rc, const char *what, struct err *err)
+{
+    if (rc == cudaSuccess)
+        return ERR_OK;
+    const char *end = strchr(what, '('); /* of the call's text: its name */
+    return err_set(err, rc == cudaErrorMemoryAllocation ? ERR_NOMEM : ERR_DEVICE, "%.*s: %s",
+                   end ? (int)(end - what) : (int)strlen(what), what, cudaGetErrorString(rc));
+}
+
+/* Keeps the first failure, for every call that follows. */
+static enum err_code keep(struct cuda_device *cuda, enum err_code rc, struct err *err)
+{
+    if (rc == ERR_OK)
+        return ERR_OK;
+    if (!cuda->failed) {
+        cuda->failed = true;
+        cuda->failure = *err;
+    }
+    return rc;
+}
+
+/* What kernels and host functions have left. */
+static enum err_code find_fault(struct cuda_device *cuda, struct err *err)
+{
+    const volatile struct kernel_fault *fault = cuda->fault;
+    if (atomic_load(&cuda->host_failed))
+        return err_set(err, cuda->host_failure.code, "%s", cuda->host_failure.text);
+    if (!fault->raised)
+        return ERR_OK;
+    return err_set(err, ERR_INVALID, "instruction %u: %s: index %lld is not below %llu",
+                   fault->site.instruction, work_name((enum work_kind)fault->site.kind),
+                   (long long)fault->value, (unsigned long long)fault->bound);
+}
+
+static enum err_code failure(struct cuda_device *cuda, struct err *err)
+{
+    struct err fault = {0};
+    if (!cuda->failed)
+        keep(cuda, find_fault(cuda, &fault), &fault);
+    return cuda->failed ? err_set(err, cuda->failure.code, "%s", cuda->failure.text) : ERR_OK;
+}
+
+/* ---- waiting ---- */
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static enum err_code time_out(const struct cuda_device *cuda, enum stream_id id, struct err *err)
+{
+    uint32_t instruction = 0;
+    char where[64] = "";
+    if (cuda_timer_unfinished(cuda->timer, id, &instruction))
+        snprintf(where, sizeof where, "instruction %u on ", instruction);
+    return err_set(err, ERR_DEVICE,
+                   "rank %u: %sthe %s stream has not ended in %.3g s; another rank may be gone",
+                   cuda->settings.rank, where, stream_name(id), cuda->settings.timeout_s);
+}
+
+/* Until one stream is empty. Spins first, for what ends at once, then sleeps between looks. */
+static enum err_code await_stream(struct cuda_device *cuda, enum stream_id id, struct err *err)
+{
+    enum { SPINS = 1000, LOOKS = 64 };
+    const struct timespec rest = {.tv_nsec = 20000};
+    const double start = now_s();
+    for (uint32_t tries = 0;; tries++) {
+        const cudaError_t rc = cudaStreamQuery(cuda->stream[id]);
+        if (rc == cudaSuccess)
+            return ERR_OK;
+        if (rc != cudaErrorNotReady)
+            return cuda_check(rc, stream_name(id), err);
+        if (tries < SPINS)
+            continue;
+        if (cuda->nccl && tries % LOOKS == 0)
+            TRY(cuda_nccl_watch(cuda->nccl, err));
+        if (cuda->nccl && cuda->settings.timeout_s > 0 &&
+            now_s() - start > cuda->settings.timeout_s)
+            return time_out(cuda, id, err);
+        nanosleep(&rest, NULL);
+    }
+}
+
+static enum err_code sync_all(struct device *dev, struct err *err)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    struct err own = {0};
+    enum err_code rc = failure(cuda, &own);
+    for (int s = 0; s < STREAM_COUNT && rc == ERR_OK; s++)
+        rc = await_stream(cuda, (enum stream_id)s, &own);
+    if (rc == ERR_OK)
+        rc = find_fault(cuda, &own);
+    keep(cuda, rc, &own);
+    return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
+}
+
+/* ---- work of the host ---- */
+
+struct host_job {
+    struct cuda_device *cuda;
+    struct work work;
+    struct work_operand operand[];
+};
+
+/* On a thread of CUDA's; calls no CUDA function. The first failure is left for the host's thread.
+ */
+static void run_job(void *context)
+{
+    struct host_job *job = context;
+    struct cuda_device *cuda = job->cuda;
+    struct err err = {0};
+    if (cuda->settings.host.run_on_host(&job->work, &err) != ERR_OK &&
+        !atomic_load(&cuda->host_failed)) {
+        cuda->host_failure = err;
+        atomic_store(&cuda->host_failed, true);
+    }
+    free(job);
+}
+
+static enum err_code launch_on_host(struct cuda_device *cuda, enum stream_id stream,
+                                    const struct work *work, struct err *err)
+{
+    const size_t bytes = (work->ins + work->outs) * sizeof *work->operand;
+    struct host_job *job = xmalloc(sizeof *job + bytes);
+    job->cuda = cuda;
+    job->work = *work;
+    memcpy(job->operand, work->operand, bytes);
+    job->work.operand = job->operand;
+    const enum err_code rc = cuda_check(cudaLaunchHostFunc(cuda->stream[stream], run_job, job),
+                                        "cudaLaunchHostFunc", err);
+    if (rc != ERR_OK)
+        free(job);
+    return rc;
+}
+
+bool cuda_is_on_host(const struct cuda_device *cuda, const struct work *work)
+{
+    for (uint32_t i = 0; i < work->ins + work->outs; i++) {
+        const char *at = work->operand[i].data;
+        bool inside = !at;
+        for (uint32_t r = 0; r < cuda->range_count && !inside; r++)
+            inside =
+                at >= cuda->ranges[r].begin && at < cuda->ranges[r].begin + cuda->ranges[r].bytes;
+        if (!inside)
+            return false;
+    }
+    return work->ins + work->outs > 0;
+}
+
+/* ---- collectives ---- */
+
+static bool is_collective(enum work_kind kind)
+{
+    return kind == WORK_ALL_GATHER || kind == WORK_REDUCE_SCATTER || kind == WORK_ALL_REDUCE;
+}
+
+/* One rank, or a rehearsal: this rank's own slice stands for everyone's. */
+static cudaError_t run_alone(const struct work *work, cudaStream_t stream)
+{
+    const struct work_operand *in = work_in(work, 0), *out = work_out(work, 0);
+    const uint64_t bytes = shape_bytes(&out->shape, (enum dtype)out->dtype);
+    const uint64_t slice = bytes / work->ranks;
+    const char *from = in->data;
+    cudaError_t rc = cudaSuccess;
+    if (work->kind == WORK_ALL_GATHER) {
+        /* before and after this rank's slice, each in one launch */
+        const struct kernel_piece others[] = {
+            {.from = from + work->rank * slice,
+             .to = out->data,
+             .rows = 1,
+             .width = slice,
+             .times = work->rank,
+             .to_pitch = slice,
+             .unit = 1},
+            {.from = from + work->rank * slice,
+             .to = (char *)out->data + (work->rank + 1) * slice,
+             .rows = 1,
+             .width = slice,
+             .times = work->ranks - work->rank - 1,
+             .to_pitch = slice,
+             .unit = 1},
+        };
+        struct kernel_piece wide[2];
+        const uint64_t unit = slice % 16 == 0 && (uintptr_t)out->data % 16 == 0 ? 16 : 1;
+        for (int i = 0; i < 2; i++) {
+            wide[i] = others[i];
+            wide[i].unit = (uint8_t)unit;
+            wide[i].width /= unit;
+            wide[i].to_pitch /= unit;
+        }
+        rc = kernel_pieces(wide, 2, stream);
+    } else if (work->kind == WORK_REDUCE_SCATTER) {
+        from += work->rank * bytes;
+    }
+    if (from != out->data && bytes > 0 && rc == cudaSuccess)
+        rc = cudaMemcpyAsync(out->data, from, bytes, cudaMemcpyDeviceToDevice, stream);
+    if (work->wait_s > 0 && rc == cudaSuccess)
+        rc = kernel_wait((uint64_t)(work->wait_s * 1e9), stream);
+    return rc;
+}
+
+/* ---- queues and events ---- */
+
+static enum err_code launch_checked(struct cuda_device *cuda, enum stream_id id,
+                                    const struct work *work, struct err *err)
+{
+    TRY(work_check(work, err));
+    if (is_collective(work->kind) && cuda->nccl)
+        return cuda_nccl_launch(cuda->nccl, work, cuda->stream[id], err);
+    if (is_collective(work->kind))
+        return cuda_launched(work, run_alone(work, cuda->stream[id]), err);
+    if (id == STREAM_HOST && cuda_is_on_host(cuda, work))
+        return launch_on_host(cuda, id, work, err);
+    return cuda_launch(cuda, id, work, err);
+}
+
+static enum err_code launch(struct device *dev, enum stream_id id, const struct work *work,
+                            struct err *err)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    struct err own = {0};
+    TRY(failure(cuda, err));
+    nvtxRangePushA(work->label ? work->label : work_name(work->kind));
+    enum err_code rc = cuda_timer_begin(cuda->timer, id, cuda->stream[id], work->instruction, &own);
+    if (rc == ERR_OK)
+        rc = launch_checked(cuda, id, work, &own);
+    if (rc == ERR_OK)
+        rc = cuda_timer_end(cuda->timer, cuda->stream[id], &own);
+    nvtxRangePop();
+    keep(cuda, rc, &own);
+    return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
+}
+
+static enum err_code record(struct device *dev, enum stream_id stream, uint32_t event,
+                            struct err *err)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    assert(event < cuda->settings.events);
+    TRY(failure(cuda, err));
+    TRY_CUDA(err, cudaEventRecord(cuda->events[event], cuda->stream[stream]));
+    return ERR_OK;
+}
+
+static enum err_code wait(struct device *dev, enum stream_id stream, uint32_t event,
+                          struct err *err)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    assert(event < cuda->settings.events);
+    TRY(failure(cuda, err));
+    TRY_CUDA(err, cudaStreamWaitEvent(cuda->stream[stream], cuda->events[event], 0));
+    return ERR_OK;
+}
+
+static void take_times(struct device *dev,
+                       void (*take)(void *context, uint32_t instruction, enum stream_id stream,
+                                    double begin_s, double end_s),
+                       void *context)
+{
+    cuda_timer_take(cuda_of(dev)->timer, take, context);
+}
+
+struct kernel_scratch cuda_scratch(const struct cuda_device *cuda, enum stream_id stream)
+{
+    return (struct kernel_scratch){cuda->scratch[stream], CUDA_SCRATCH_BYTES};
+}
+
+/* ---- memory ---- */
+
+/* cudaMalloc hands out whole granules of 2 MiB; the limit counts them. */
+static uint64_t whole_granules(uint64_t bytes)
+{
+    return (bytes + GRANULE - 1) / GRANULE * GRANULE;
+}
+
+static uint64_t segment_new(struct device *dev, uint64_t bytes)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    const uint64_t whole = whole_granules(bytes), limit = cuda->settings.memory_bytes;
+    void *memory = NULL;
+    if (limit && cuda->segment_bytes + whole > limit)
+        return 0;
+    if (cuda->nccl && cuda->settings.register_buffers) {
+        memory = pointer(cuda_nccl_memory_new(cuda->nccl, bytes));
+    } else if (cudaMalloc(&memory, bytes) != cudaSuccess) {
+        cudaGetLastError(); /* no error of a later launch */
+        memory = NULL;
+    }
+    if (memory)
+        cuda->segment_bytes += whole;
+    return (uint64_t)(uintptr_t)memory;
+}
+
+static void segment_drop(struct device *dev, uint64_t address, uint64_t bytes)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    sync_all(dev, NULL); /* a failure is for the next call that can fail */
+    if (cuda->nccl && cuda->settings.register_buffers)
+        cuda_nccl_memory_drop(cuda->nccl, address);
+    else
+        cudaFree(pointer(address));
+    cuda->segment_bytes -= whole_granules(bytes);
+}
+
+/* Pinned, so that copies need no buffer between and do not hold up the host. */
+static void *host_new(struct device *dev, uint64_t bytes)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    void *memory = NULL;
+    if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) != cudaSuccess) {
+        cudaGetLastError();
+        return NULL;
+    }
+    memset(memory, 0, bytes);
+    ARRAY_GROW(cuda->ranges, cuda->range_count, cuda->range_cap);
+    cuda->ranges[cuda->range_count++] = (struct host_range){memory, bytes};
+    return memory;
+}
+
+static void host_drop(struct device *dev, void *memory, uint64_t bytes)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    (void)bytes;
+    sync_all(dev, NULL);
+    for (uint32_t i = 0; i < cuda->range_count; i++)
+        if (cuda->ranges[i].begin == memory) {
+            cuda->ranges[i] = cuda->ranges[--cuda->range_count];
+            break;
+        }
+    cudaFreeHost(memory);
+}
+
+static enum err_code write_memory(struct device *dev, uint64_t to, const void *from, uint64_t bytes,
+                                  struct err *err)
+{
+    TRY(sync_all(dev, err));
+    TRY_CUDA(err, cudaMemcpy(pointer(to), from, bytes, cudaMemcpyDefault));
+    return ERR_OK;
+}
+
+static enum err_code read_memory(struct device *dev, void *to, uint64_t from, uint64_t bytes,
+                                 struct err *err)
+{
+    TRY(sync_all(dev, err));
+    TRY_CUDA(err, cudaMemcpy(to, pointer(from), bytes, cudaMemcpyDefault));
+    return ERR_OK;
+}
+
+/* ---- opening and closing ---- */
+
+static void close_cuda(struct device *dev)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    sync_all(dev, NULL);
+    cuda_nccl_close(cuda->nccl, cuda->failed);
+    cuda_attention_close(cuda->attention);
+    cuda_matmuls_close(cuda->matmuls);
+    cuda_timer_free(cuda->timer);
+    for (uint32_t i = 0; cuda->events && i < cuda->settings.events; i++)
+        if (cuda->events[i])
+            cudaEventDestroy(cuda->events[i]);
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        if (cuda->stream[s])
+            cudaStreamDestroy(cuda->stream[s]);
+        cudaFree(cuda->scratch[s]);
+    }
+    cudaFreeHost(cuda->fault);
+    free(cuda->events);
+    free(cuda->ranges);
+    free(cuda);
+}
+
+/* The GPU of this rank: one each, or with share_gpu as many ranks as there are to a GPU. */
+static enum err_code pick_gpu(struct cuda_device *cuda, struct err *err)
+{
+    int count = 0;
+    const cudaError_t rc = cudaGetDeviceCount(&count);
+    if (rc == cudaErrorInsufficientDriver)
+        return err_set(err, ERR_DEVICE,
+                       "--device cuda: no NVIDIA driver on this machine, or one that is older than "
+                       "this program's CUDA (cudaGetDeviceCount: %s)",
+                       cudaGetErrorString(rc));
+    if (rc == cudaErrorNoDevice || (rc == cudaSuccess && count == 0))
+        return err_set(err, ERR_DEVICE,
+                       "--device cuda: no GPU on this machine (cudaGetDeviceCount: %s)",
+                       cudaGetErrorString(cudaErrorNoDevice));
+    TRY_CUDA(err, rc);
+    if (!cuda->settings.share_gpu && cuda->settings.local_rank >= (uint32_t)count)
+        return err_set(err, ERR_INVALID,
+                       "rank %u is the %u. of this machine, which has %d GPUs; --share-gpu lets "
+                       "several ranks have one, for correctness only",
+                       cuda->settings.rank, cuda->settings.local_rank + 1, count);
+    cuda->ordinal = (int)(cuda->settings.local_rank % (uint32_t)count);
+    TRY_CUDA(err, cudaSetDevice(cuda->ordinal));
+    int major = 0;
+    TRY_CUDA(err, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda->ordinal));
+    /* As PyTorch's CublasHandlePool.cpp: 32 MiB from compute capability 9.0 on, before
+     * 2 · 4 MiB + 8 · 16 KiB (also in planner/cost/gpu.c). */
+    cuda->device.workspace_bytes = major >= 9 ? (uint64_t)32 << 20 : 8519680;
+    return ERR_OK;
+}
+
+static enum err_code make_streams(struct cuda_device *cuda, struct err *err)
+{
+    int least = 0, greatest = 0; /* greatest priority: a negative number */
+    TRY_CUDA(err, cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        const int priority = s == STREAM_COMPUTE || s == STREAM_HOST ? 0 : greatest;
+        TRY_CUDA(err,
+                 cudaStreamCreateWithPriority(&cuda->stream[s], cudaStreamNonBlocking, priority));
+        TRY_CUDA(err, cudaMalloc(&cuda->scratch[s], CUDA_SCRATCH_BYTES));
+    }
+    cuda->events = xmalloc((cuda->settings.events + 1U) * sizeof(cudaEvent_t));
+    memset(cuda->events, 0, (cuda->settings.events + 1U) * sizeof(cudaEvent_t));
+    for (uint32_t i = 0; i < cuda->settings.events; i++)
+        TRY_CUDA(err, cudaEventCreateWithFlags(&cuda->events[i], cudaEventDisableTiming));
+    void *fault = NULL;
+    TRY_CUDA(err, cudaHostAlloc(&fault, sizeof *cuda->fault, cudaHostAllocMapped));
+    cuda->fault = fault;
+    memset(cuda->fault, 0, sizeof *cuda->fault);
+    return ERR_OK;
+}
+
+static enum err_code open_parts(struct cuda_device *cuda, struct err *err)
+{
+    TRY(pick_gpu(cuda, err));
+    TRY(make_streams(cuda, err));
+    cuda->timer = cuda_timer_new(cuda->settings.timed);
+    TRY(cuda_matmuls_open(&cuda->matmuls, err));
+    TRY(cuda_attention_open(cuda->settings.deterministic, &cuda->attention, err));
+    if (cuda->settings.comm && cuda->settings.ranks > 1)
+        TRY(cuda_nccl_open(&cuda->settings, &cuda->nccl, err));
+    return ERR_OK;
+}
+
+__attribute__((visibility("default"))) enum err_code
+cuda_backend_open(unsigned version, const struct cuda_settings *settings, struct device **out,
+                  struct err *err);
+
+enum err_code cuda_backend_open(unsigned version, const struct cuda_settings *settings,
+                                struct device **out, struct err *err)
+{
+    static const struct device_ops ops = {
+        .name = "cuda",
+        .version = DEVICE_OPS_VERSION,
+        .close = close_cuda,
+        .segment_new = segment_new,
+        .segment_drop = segment_drop,
+        .host_new = host_new,
+        .host_drop = host_drop,
+        .write = write_memory,
+        .read = read_memory,
+        .launch = launch,
+        .record = record,
+        .wait = wait,
+        .sync = sync_all,
+        .take_times = take_times,
+    };
+    *out = NULL;
+    if (version != CUDA_BACKEND_VERSION)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--device cuda: " CUDA_BACKEND_FILE " is of another version");
+    struct cuda_device *cuda = xmalloc(sizeof *cuda);
+    memset(cuda, 0, sizeof *cuda);
+    cuda->device.ops = &ops;
+    cuda->settings = *settings;
+    struct err own = {0};
+    const enum err_code rc = open_parts(cuda, &own);
+    if (rc == ERR_OK) {
+        *out = &cuda->device;
+        return ERR_OK;
+    }
+    keep(cuda, rc, &own); /* nothing is waited for */
+    close_cuda(&cuda->device);
+    return err_set(err, own.code, "%s", own.text);
+}

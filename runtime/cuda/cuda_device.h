@@ -1,0 +1,100 @@
+/* cuda_device.h - for the files of the cuda backend only: what they share.
+ *
+ *     cuda_device.c      the table of device.h: memory, streams, events, failures
+ *     cuda_timer.c       when work began and ended, from pairs of timed events
+ *     cuda_ops.c         from a piece of work to a launch; cuda_pieces.c: the copies among them
+ *     cuda_matmul.c      cuBLASLt
+ *     cuda_attention.c   cuDNN's attention or our own; cuda_dnn.c: cuDNN's graphs
+ *     cuda_nccl.c        communicators and collectives
+ *     kernel_*.cu        our kernels
+ *
+ * Outside the caching allocator, and so in no plan, are: the context, what cuBLAS, cuDNN and NCCL
+ * take for themselves, scratch memory of each stream (CUDA_SCRATCH_BYTES), and a workspace for
+ * cuDNN where the plan's own is too small. */
+#ifndef SHARDPLAN_CUDA_DEVICE_H
+#define SHARDPLAN_CUDA_DEVICE_H
+
+#include "base/arena.h"
+#include "runtime/cuda/kernels.h"
+#include "runtime/device.h"
+
+#include <cuda_runtime_api.h>
+#include <stdatomic.h>
+
+/* Of each stream: for partial sums (kernel_norm.cu, kernel_norms.cu, kernel_attention_backward.cu).
+ * PyTorch takes such memory from its allocator for a moment; no plan lists it. */
+#define CUDA_SCRATCH_BYTES ((uint64_t)8 << 20)
+
+struct cuda_timer;
+struct cuda_matmuls;
+struct cuda_attention;
+struct cuda_nccl;
+
+struct host_range {
+    char *begin;
+    uint64_t bytes;
+};
+
+struct cuda_device {
+    struct device device; /* first */
+    struct cuda_settings settings;
+    int ordinal;
+    cudaStream_t stream[STREAM_COUNT];
+    cudaEvent_t *events; /* (settings.events) */
+    void *scratch[STREAM_COUNT];
+    struct kernel_fault *fault; /* pinned: kernels write it, the host reads it */
+    uint64_t segment_bytes;     /* handed out */
+    struct host_range *ranges;  /* host memory that was handed out */
+    uint32_t range_count, range_cap;
+    bool failed;
+    struct err failure;      /* the first one: every later call reports it */
+    atomic_bool host_failed; /* host_failure holds what a host function met; then written no more */
+    struct err host_failure;
+    struct cuda_timer *timer;
+    struct cuda_matmuls *matmuls;
+    struct cuda_attention *attention;
+    struct cuda_nccl *nccl;
+};
+
+/* ERR_DEVICE with the text of the call that failed. */
+enum err_code cuda_check(cudaError_t rc, const char *what, struct err *err);
+#define TRY_CUDA(err, call) TRY(cuda_check((call), #call, (err)))
+
+struct kernel_scratch cuda_scratch(const struct cuda_device *cuda, enum stream_id stream);
+
+/* Whether all operands that are there lie in host memory that the device handed out. */
+bool cuda_is_on_host(const struct cuda_device *cuda, const struct work *work);
+
+/* Queues work that work_check has passed; collectives and work on host memory are not for it. */
+enum err_code cuda_launch(struct cuda_device *cuda, enum stream_id stream, const struct work *work,
+                          struct err *err);
+
+/* As kernels take an operand. */
+struct kernel_tensor cuda_tensor(const struct work_operand *x);
+struct kernel_index cuda_index(const struct work_operand *x);
+enum kernel_dtype cuda_dtype(const struct work_operand *x);
+
+/* "instruction 12: MATMUL_NT: ..." of a launch that was refused. */
+enum err_code cuda_launched(const struct work *work, cudaError_t rc, struct err *err);
+
+/* ---- cuda_pieces.c: pack, cat, repeat, copy, copy-in, copy-out, chunk_cat, stack ---- */
+
+enum err_code cuda_copy_pieces(const struct work *work, cudaStream_t stream, struct err *err);
+
+/* ---- cuda_matmul.c ---- */
+
+enum err_code cuda_matmuls_open(struct cuda_matmuls **out, struct err *err);
+void cuda_matmuls_close(struct cuda_matmuls *matmuls); /* NULL is allowed */
+enum err_code cuda_matmul(struct cuda_matmuls *matmuls, const struct work *work,
+                          cudaStream_t stream, struct err *err);
+
+/* ---- cuda_attention.c ---- */
+
+/* `own`: never cuDNN's. cuDNN is loaded at the first attention that it could do. */
+enum err_code cuda_attention_open(bool own, struct cuda_attention **out, struct err *err);
+void cuda_attention_close(struct cuda_attention *attention); /* NULL is allowed */
+enum err_code cuda_attention_run(struct cuda_attention *attention, const struct work *work,
+                                 struct kernel_scratch scratch, cudaStream_t stream,
+                                 struct err *err);
+
+#endif

@@ -1,0 +1,452 @@
+/* cuda_dnn.c - see cuda_dnn.h. The graphs are those that NVIDIA's cudnn-frontend builds for scaled
+ * dot-product attention (node/scaled_dot_product_flash_attention.h), which cuDNN's fused engines
+ * know: operation for operation, since an engine takes a graph by its form.
+ *
+ *     forward    s = q kᵀ · scale, masked;  m = max s, l = Σ exp(s - m)
+ *                stats = m + log l;  o = (exp(s - m) / l) v
+ *     backward   D = Σ do · o;  p = exp(s - stats);  dv = pᵀ do
+ *                ds = (do vᵀ - D) · p · scale;  dk = dsᵀ q;  dq = ds k, summed in fp32
+ *
+ * Engines add parts of dq with atomics: the same step may differ in its last bits.
+ *
+ * Memory: backward wants D (b·a·s floats), the sum of dq (b·a·s·d floats) and the engine's own. The
+ * plan's buffer for FlashAttention's backward, which has the like, is used when it is large
+ * enough. */
+#include "runtime/cuda/cuda_dnn.h"
+
+#include "base/arena.h"
+#include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/cuda_dnn_graph.h"
+#include "runtime/operand.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum id { /* of tensors that have memory */
+          ID_Q = 1,
+          ID_K,
+          ID_V,
+          ID_O,
+          ID_STATS,
+          ID_SCALE,
+          ID_NEGATIVE_INFINITY,
+          ID_ONE,
+          ID_DO,
+          ID_DQ,
+          ID_DK,
+          ID_DV,
+          ID_DELTA,
+          ID_DQ_SUM,
+          ID_COUNT,
+          ID_FIRST_VIRTUAL = 100
+};
+
+struct form_key { /* compared as bytes: made from zero */
+    uint32_t b, s, s_k, a, d;
+    uint32_t pitch[9]; /* q, k, v, o, do, dq, dk, dv, and 0: elements between tokens */
+    uint8_t dtype, causal, backward, unused;
+};
+
+struct entry {
+    struct form_key key;
+    struct dnn_graph *graph;       /* what the plan was made of, kept as long as it */
+    cudnnBackendDescriptor_t plan; /* NULL: no engine takes it */
+    uint64_t engine_bytes;
+};
+
+struct cuda_dnn {
+    struct dnn_library library;
+    cudnnHandle_t handle;
+    struct entry *entries;
+    uint32_t count, cap;
+    void *own; /* workspace where the plan's is too small */
+    uint64_t own_bytes;
+};
+
+struct cuda_dnn *cuda_dnn_open(void)
+{
+    struct cuda_dnn *dnn = xmalloc(sizeof *dnn);
+    memset(dnn, 0, sizeof *dnn);
+    if (dnn_library_load(&dnn->library) &&
+        dnn->library.create(&dnn->handle) == CUDNN_STATUS_SUCCESS)
+        return dnn;
+    free(dnn);
+    return NULL;
+}
+
+void cuda_dnn_close(struct cuda_dnn *dnn)
+{
+    if (!dnn)
+        return;
+    for (uint32_t i = 0; i < dnn->count; i++) {
+        if (dnn->entries[i].plan)
+            dnn->library.descriptor_free(dnn->entries[i].plan);
+        graph_close(dnn->entries[i].graph);
+        free(dnn->entries[i].graph);
+    }
+    dnn->library.destroy(dnn->handle);
+    cudaFree(dnn->own);
+    free(dnn->entries);
+    free(dnn);
+}
+
+/* ---- forms ---- */
+
+/* (b, a, s, d) over memory in the order (b, s, a, d), or its transpose (b, a, d, s). */
+static struct dnn_form heads_form(const struct form_key *key, uint32_t tokens, uint32_t pitch,
+                                  bool turned)
+{
+    const int64_t s = tokens, d = key->d, p = pitch;
+    if (turned)
+        return (struct dnn_form){{key->b, key->a, d, s}, {s * p, d, 1, p}};
+    return (struct dnn_form){{key->b, key->a, s, d}, {s * p, d, p, 1}};
+}
+
+static struct dnn_form scores_form(const struct form_key *key)
+{
+    return dnn_packed(key->b, key->a, key->s, key->s_k);
+}
+
+static struct dnn_form rows_form(const struct form_key *key)
+{
+    return (struct dnn_form){{key->b, key->a, key->s, 1}, {(int64_t)key->a * key->s, key->s, 1, 1}};
+}
+
+/* ---- parts that both directions have ---- */
+
+struct build {
+    struct dnn_graph *graph;
+    const struct form_key *key;
+    cudnnDataType_t io;
+    dnn_tensor scale;
+};
+
+static dnn_tensor heads(const struct build *b, enum id id, uint32_t tokens, int pitch, bool turned)
+{
+    const struct dnn_form form = heads_form(b->key, tokens, b->key->pitch[pitch], turned);
+    return graph_tensor(b->graph, id, b->io, &form);
+}
+
+static dnn_tensor scores(const struct build *b, cudnnDataType_t type)
+{
+    const struct dnn_form form = scores_form(b->key);
+    return graph_virtual(b->graph, type, &form);
+}
+
+static dnn_tensor rows(const struct build *b)
+{
+    const struct dnn_form form = rows_form(b->key);
+    return graph_virtual(b->graph, CUDNN_DATA_FLOAT, &form);
+}
+
+/* A new tensor of scores: mode(x, other). */
+static dnn_tensor apply(const struct build *b, cudnnPointwiseMode_t mode, dnn_tensor x,
+                        dnn_tensor other)
+{
+    dnn_tensor y = scores(b, CUDNN_DATA_FLOAT);
+    graph_pointwise(b->graph, mode, CUDNN_DATA_FLOAT, -1, x, other, NULL, y);
+    return y;
+}
+
+/* x where the row's number is not below the column's, else minus infinity. */
+static dnn_tensor mask(const struct build *b, dnn_tensor x)
+{
+    dnn_tensor row = scores(b, CUDNN_DATA_INT32), column = scores(b, CUDNN_DATA_INT32);
+    dnn_tensor seen = scores(b, CUDNN_DATA_BOOLEAN), y = scores(b, CUDNN_DATA_FLOAT);
+    graph_pointwise(b->graph, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 2, x, NULL, NULL, row);
+    graph_pointwise(b->graph, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 3, x, NULL, NULL,
+                    column);
+    graph_pointwise(b->graph, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, row, column, NULL,
+                    seen);
+    graph_pointwise(b->graph, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, x,
+                    graph_number(b->graph, ID_NEGATIVE_INFINITY), seen, y);
+    return y;
+}
+
+/* q kᵀ · scale */
+static dnn_tensor scaled_scores(const struct build *b, dnn_tensor q, dnn_tensor k_turned)
+{
+    dnn_tensor product = scores(b, CUDNN_DATA_FLOAT);
+    graph_matmul(b->graph, q, k_turned, product);
+    return apply(b, CUDNN_POINTWISE_MUL, product, b->scale);
+}
+
+static dnn_tensor stats_tensor(const struct build *b)
+{
+    const struct dnn_form form = rows_form(b->key);
+    return graph_tensor(b->graph, ID_STATS, CUDNN_DATA_FLOAT, &form);
+}
+
+/* ---- the graphs ---- */
+
+static void build_forward(const struct build *b)
+{
+    struct dnn_graph *graph = b->graph;
+    const struct form_key *key = b->key;
+    dnn_tensor q = heads(b, ID_Q, key->s, 0, false), k = heads(b, ID_K, key->s_k, 1, true);
+    dnn_tensor s = scaled_scores(b, q, k);
+    if (key->causal)
+        s = mask(b, s);
+    dnn_tensor most = rows(b), sum = rows(b), log_sum = rows(b);
+    graph_reduce(graph, CUDNN_REDUCE_TENSOR_MAX, s, most);
+    dnn_tensor away = apply(b, CUDNN_POINTWISE_SUB, s, most);
+    dnn_tensor e = apply(b, CUDNN_POINTWISE_EXP, away, NULL);
+    graph_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, e, sum);
+    graph_pointwise(graph, CUDNN_POINTWISE_LOG, CUDNN_DATA_FLOAT, -1, sum, NULL, NULL, log_sum);
+    graph_pointwise(graph, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, -1, most, log_sum, NULL,
+                    stats_tensor(b));
+    dnn_tensor p = scores(b, b->io); /* the second product takes the operands' dtype */
+    graph_pointwise(graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, -1, e, sum, NULL, p);
+    graph_matmul(graph, p, heads(b, ID_V, key->s_k, 2, false), heads(b, ID_O, key->s, 3, false));
+}
+
+/* x (b, a, s, s_k) as (b, a, s_k, s), in the operands' dtype. */
+static dnn_tensor turn_scores(const struct build *b, dnn_tensor x)
+{
+    const int64_t s = b->key->s, s_k = b->key->s_k;
+    const struct dnn_form form = {{b->key->b, b->key->a, s_k, s},
+                                  {b->key->a * s * s_k, s * s_k, 1, s_k}};
+    dnn_tensor y = graph_virtual(b->graph, b->io, &form);
+    graph_reshape(b->graph, x, y);
+    return y;
+}
+
+/* Σ do · o over a row, times one: the front end's form, where dropout would have a factor. */
+static dnn_tensor find_delta(const struct build *b, dnn_tensor dout)
+{
+    const struct form_key *key = b->key;
+    const struct dnn_form whole = heads_form(key, key->s, key->a * key->d, false);
+    const struct dnn_form form = rows_form(key);
+    dnn_tensor product = graph_virtual(b->graph, CUDNN_DATA_FLOAT, &whole), sum = rows(b);
+    dnn_tensor delta = graph_tensor(b->graph, ID_DELTA, CUDNN_DATA_FLOAT, &form);
+    graph_pointwise(b->graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, dout,
+                    heads(b, ID_O, key->s, 3, false), NULL, product);
+    graph_reduce(b->graph, CUDNN_REDUCE_TENSOR_ADD, product, sum);
+    graph_pointwise(b->graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, sum,
+                    graph_number(b->graph, ID_ONE), NULL, delta);
+    return delta;
+}
+
+/* `k_type`: of k turned back within the graph. The front end makes it fp32. */
+static void build_backward(const struct build *b, cudnnDataType_t k_type)
+{
+    struct dnn_graph *graph = b->graph;
+    const struct form_key *key = b->key;
+    dnn_tensor q = heads(b, ID_Q, key->s, 0, false), k = heads(b, ID_K, key->s_k, 1, true);
+    dnn_tensor v = heads(b, ID_V, key->s_k, 2, true), dout = heads(b, ID_DO, key->s, 4, false);
+    dnn_tensor delta = find_delta(b, dout);
+    dnn_tensor s = apply(b, CUDNN_POINTWISE_SUB, scaled_scores(b, q, k), stats_tensor(b));
+    if (key->causal)
+        s = mask(b, s);
+    dnn_tensor p = apply(b, CUDNN_POINTWISE_EXP, s, NULL);
+    graph_matmul(graph, turn_scores(b, p), dout, heads(b, ID_DV, key->s_k, 7, false));
+    dnn_tensor dp = scores(b, CUDNN_DATA_FLOAT);
+    graph_matmul(graph, dout, v, dp);
+    dnn_tensor slope = apply(b, CUDNN_POINTWISE_SUB, dp, delta);
+    slope = apply(b, CUDNN_POINTWISE_MUL, slope, p);
+    dnn_tensor ds = apply(b, CUDNN_POINTWISE_MUL, slope, b->scale);
+    graph_matmul(graph, turn_scores(b, ds), q, heads(b, ID_DK, key->s_k, 6, false));
+    const struct dnn_form k_form = heads_form(key, key->s_k, key->pitch[1], false);
+    const struct dnn_form sum_form = dnn_packed(key->b, key->a, key->s, key->d);
+    dnn_tensor k_back = graph_virtual(graph, k_type, &k_form);
+    dnn_tensor dq_sum = graph_tensor(graph, ID_DQ_SUM, CUDNN_DATA_FLOAT, &sum_form);
+    graph_reshape(graph, k, k_back);
+    graph_matmul(graph, ds, k_back, dq_sum);
+    graph_pointwise(graph, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, -1, dq_sum, NULL, NULL,
+                    heads(b, ID_DQ, key->s, 5, false));
+}
+
+static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
+{
+    const cudnnDataType_t io =
+        entry->key.dtype == DTYPE_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+    const cudnnDataType_t k_types[] = {CUDNN_DATA_FLOAT, io};
+    const int tries = entry->key.backward ? 2 : 1;
+    struct dnn_graph *graph = entry->graph = xmalloc(sizeof *graph);
+    *graph = (struct dnn_graph){.library = &dnn->library};
+    for (int i = 0; i < tries && !entry->plan; i++) {
+        graph_close(graph); /* of the last try */
+        *graph = (struct dnn_graph){.library = &dnn->library, .next_id = ID_FIRST_VIRTUAL};
+        const struct build b = {graph, &entry->key, io, graph_number(graph, ID_SCALE)};
+        int64_t workspace = 0;
+        if (entry->key.backward)
+            build_backward(&b, k_types[i]);
+        else
+            build_forward(&b);
+        entry->plan = graph_plan(graph, dnn->handle, &workspace);
+        entry->engine_bytes = (uint64_t)workspace;
+    }
+}
+
+/* ---- running ---- */
+
+static uint32_t token_pitch(const struct attention *at, const struct work_operand *x)
+{
+    return x->pitch ? x->pitch : at->a * at->d;
+}
+
+static struct form_key key_of(const struct work *work, const struct attention *at)
+{
+    const bool backward = work->kind == WORK_ATTENTION_BACKWARD;
+    const struct work_operand *o = backward ? work_in(work, 5) : work_out(work, 0);
+    struct form_key key;
+    memset(&key, 0, sizeof key);
+    key.b = at->b;
+    key.s = at->s;
+    key.s_k = at->s_k;
+    key.a = at->a;
+    key.d = at->d;
+    key.pitch[0] = token_pitch(at, at->q);
+    key.pitch[1] = token_pitch(at, at->k);
+    key.pitch[2] = token_pitch(at, at->v);
+    key.pitch[3] = token_pitch(at, o);
+    if (backward) {
+        key.pitch[4] = token_pitch(at, work_in(work, 0));
+        for (uint32_t i = 0; i < 3; i++)
+            key.pitch[5 + i] = token_pitch(at, work_out(work, i));
+    }
+    key.dtype = at->q->dtype;
+    key.causal = at->causal;
+    key.backward = backward;
+    return key;
+}
+
+/* What the graphs take for granted: one 16-bit dtype, 16-byte alignment, whole rows of statistics,
+ * and for backward o. */
+static bool is_fit(const struct work *work, const struct attention *at)
+{
+    const bool backward = work->kind == WORK_ATTENTION_BACKWARD;
+    if (at->logsumexp_pitch != at->s || (backward && work->ins < 6))
+        return false;
+    for (uint32_t i = 0; i < work->ins + work->outs; i++) {
+        const struct work_operand *x = &work->operand[i];
+        const bool is_stats = backward ? i == 4 : i == work->ins + 1;
+        if (i > work->ins + (backward ? 2U : 1U)) /* rng buffers, unused */
+            continue;
+        if ((!is_stats && x->dtype != at->q->dtype) || (uintptr_t)x->data % 16)
+            return false;
+    }
+    return true;
+}
+
+static struct entry *find_entry(struct cuda_dnn *dnn, const struct form_key *key)
+{
+    for (uint32_t i = 0; i < dnn->count; i++)
+        if (memcmp(&dnn->entries[i].key, key, sizeof *key) == 0)
+            return &dnn->entries[i];
+    ARRAY_GROW(dnn->entries, dnn->count, dnn->cap);
+    struct entry *entry = &dnn->entries[dnn->count++];
+    *entry = (struct entry){.key = *key};
+    make_plan(dnn, entry);
+    return entry;
+}
+
+/* Where `bytes` bytes are: the plan's, or our own. */
+static enum err_code find_workspace(struct cuda_dnn *dnn, const struct work *work, uint64_t bytes,
+                                    char **out, struct err *err)
+{
+    if (work->workspace && work->workspace_bytes >= bytes) {
+        *out = work->workspace;
+        return ERR_OK;
+    }
+    if (bytes > dnn->own_bytes) {
+        cudaFree(dnn->own); /* waits for what still uses it */
+        dnn->own = NULL;
+        dnn->own_bytes = 0;
+        TRY_CUDA(err, cudaMalloc(&dnn->own, bytes));
+        dnn->own_bytes = bytes;
+    }
+    *out = dnn->own;
+    return ERR_OK;
+}
+
+struct pack { /* ids and where their memory is */
+    int64_t id[ID_COUNT];
+    void *data[ID_COUNT];
+    int64_t count;
+};
+
+static void put(struct pack *pack, enum id id, void *data)
+{
+    pack->id[pack->count] = id;
+    pack->data[pack->count++] = data;
+}
+
+static enum err_code execute(struct cuda_dnn *dnn, const struct entry *entry,
+                             const struct work *work, const struct pack *pack, void *workspace,
+                             cudaStream_t stream, struct err *err)
+{
+    const struct dnn_library *library = &dnn->library;
+    cudnnBackendDescriptor_t variant = NULL;
+    cudnnStatus_t rc = library->set_stream(dnn->handle, stream);
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = library->descriptor_new(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &variant);
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = library->set(variant, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+                          pack->count, pack->id);
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = library->set(variant, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                          pack->count, pack->data);
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = library->set(variant, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                          &workspace);
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = library->finalize(variant);
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = library->execute(dnn->handle, entry->plan, variant);
+    if (variant)
+        library->descriptor_free(variant);
+    if (rc == CUDNN_STATUS_SUCCESS)
+        return ERR_OK;
+    return work_refuse(work, ERR_DEVICE, err, "cuDNN: %s", library->error_string(rc));
+}
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work, cudaStream_t stream,
+                                 bool *done, struct err *err)
+{
+    const bool backward = work->kind == WORK_ATTENTION_BACKWARD;
+    struct attention at = work_attention(work);
+    *done = false;
+    if (!is_fit(work, &at))
+        return ERR_OK;
+    const struct form_key key = key_of(work, &at);
+    const struct entry *entry = find_entry(dnn, &key);
+    if (!entry->plan)
+        return ERR_OK;
+    const uint64_t rows_bytes = round_up((uint64_t)at.b * at.a * at.s * sizeof(float));
+    const uint64_t sum_bytes = round_up((uint64_t)at.b * at.a * at.s * at.d * sizeof(float));
+    float one = 1.0F, least = -INFINITY;
+    char *workspace = NULL;
+    struct pack pack = {.count = 0};
+    TRY(find_workspace(dnn, work,
+                       round_up(entry->engine_bytes) + (backward ? rows_bytes + sum_bytes : 0),
+                       &workspace, err));
+    put(&pack, ID_Q, at.q->data);
+    put(&pack, ID_K, at.k->data);
+    put(&pack, ID_V, at.v->data);
+    put(&pack, ID_O, backward ? work_in(work, 5)->data : work_out(work, 0)->data);
+    put(&pack, ID_STATS, backward ? work_in(work, 4)->data : work_out(work, 1)->data);
+    put(&pack, ID_SCALE, &at.scale);
+    if (at.causal)
+        put(&pack, ID_NEGATIVE_INFINITY, &least);
+    if (backward) {
+        char *own = workspace + round_up(entry->engine_bytes);
+        put(&pack, ID_ONE, &one);
+        put(&pack, ID_DO, work_in(work, 0)->data);
+        put(&pack, ID_DQ, work_out(work, 0)->data);
+        put(&pack, ID_DK, work_out(work, 1)->data);
+        put(&pack, ID_DV, work_out(work, 2)->data);
+        put(&pack, ID_DELTA, own);
+        put(&pack, ID_DQ_SUM, own + rows_bytes);
+        /* Engines before cuDNN 9.6 add to dq's sum without clearing it first. */
+        TRY_CUDA(err, cudaMemsetAsync(own + rows_bytes, 0, sum_bytes, stream));
+    }
+    *done = true;
+    return execute(dnn, entry, work, &pack, workspace, stream, err);
+}

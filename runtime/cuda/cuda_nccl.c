@@ -1,0 +1,264 @@
+/* cuda_nccl.c - see cuda_nccl.h.
+ *
+ *     world   ncclCommInitRankConfig, its id from rank 0           0 1 2 3 4 5 6 7
+ *     groups  ncclCommSplit of the world, colours as in comm.h     0 1 2 3 | 4 5 6 7
+ *
+ * A group of all ranks is the world itself. Split communicators share the world's resources. */
+#include "runtime/cuda/cuda_nccl.h"
+
+#include "base/arena.h"
+
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct registered {
+    uint64_t address;
+    void *handle[5]; /* of each communicator */
+};
+
+struct cuda_nccl {
+    uint32_t rank, ranks;
+    double timeout_s;
+    ncclComm_t comm[5]; /* the groups, then the world; a group of all ranks has none of its own */
+    uint32_t count;     /* groups + 1 */
+    struct registered *memory;
+    uint32_t memory_count, memory_cap;
+};
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static enum err_code refuse(const struct cuda_nccl *nccl, ncclComm_t comm, ncclResult_t rc,
+                            const char *what, struct err *err)
+{
+    const char *last = ncclGetLastError(comm);
+    return err_set(err, ERR_DEVICE, "rank %u of %u: %s: %s%s%s", nccl->rank, nccl->ranks, what,
+                   ncclGetErrorString(rc), last && *last ? ": " : "", last ? last : "");
+}
+
+/* Waits until a call on a non-blocking communicator is through. */
+static enum err_code settle(const struct cuda_nccl *nccl, ncclComm_t comm, ncclResult_t rc,
+                            const char *what, struct err *err)
+{
+    const double start = now_s();
+    const struct timespec rest = {.tv_nsec = 20000};
+    while (rc == ncclInProgress) {
+        const ncclResult_t asked = ncclCommGetAsyncError(comm, &rc);
+        if (asked != ncclSuccess)
+            return refuse(nccl, comm, asked, what, err);
+        if (rc == ncclInProgress && nccl->timeout_s > 0 && now_s() - start > nccl->timeout_s)
+            return err_set(err, ERR_DEVICE,
+                           "rank %u of %u: %s has waited %.3g s for the other ranks; giving up",
+                           nccl->rank, nccl->ranks, what, nccl->timeout_s);
+        if (rc == ncclInProgress)
+            nanosleep(&rest, NULL);
+    }
+    return rc == ncclSuccess ? ERR_OK : refuse(nccl, comm, rc, what, err);
+}
+
+/* ---- opening and closing ---- */
+
+static enum err_code open_world(struct cuda_nccl *nccl, const struct cuda_settings *settings,
+                                struct err *err)
+{
+    ncclUniqueId id;
+    memset(&id, 0, sizeof id);
+    ncclResult_t rc = nccl->rank == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
+    if (rc != ncclSuccess)
+        return refuse(nccl, NULL, rc, "ncclGetUniqueId", err);
+    TRY(settings->host.broadcast(settings->comm, &id, sizeof id, 0, err));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t *world = &nccl->comm[nccl->count - 1];
+    rc = ncclCommInitRankConfig(world, (int)nccl->ranks, id, (int)nccl->rank, &config);
+    return settle(nccl, *world, rc, "joining the NCCL communicator of all ranks", err);
+}
+
+static enum err_code open_group(struct cuda_nccl *nccl, const struct comm_group *group, uint32_t i,
+                                struct err *err)
+{
+    const uint32_t span = group->ranks * group->stride;
+    const ncclComm_t world = nccl->comm[nccl->count - 1];
+    if (group->ranks == nccl->ranks)
+        return ERR_OK;
+    if (span == 0 || nccl->ranks % span != 0)
+        return err_set(err, ERR_INVALID,
+                       "groups of %u ranks at stride %u do not divide the %u ranks of this run",
+                       group->ranks, group->stride, nccl->ranks);
+    const int color = (int)(nccl->rank / span * group->stride + nccl->rank % group->stride);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.splitShare = 1;
+    char what[80];
+    snprintf(what, sizeof what, "ncclCommSplit of group %u (%u ranks)", i, group->ranks);
+    const ncclResult_t rc = ncclCommSplit(world, color, (int)nccl->rank, &nccl->comm[i], &config);
+    TRY(settle(nccl, world, rc, what, err)); /* the parent says when the child may be asked */
+    return settle(nccl, nccl->comm[i], ncclInProgress, what, err);
+}
+
+enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_nccl **out,
+                             struct err *err)
+{
+    struct cuda_nccl *nccl = xmalloc(sizeof *nccl);
+    *nccl = (struct cuda_nccl){.rank = settings->rank,
+                               .ranks = settings->ranks,
+                               .timeout_s = settings->timeout_s,
+                               .count = settings->group_count + 1};
+    if (settings->share_gpu) {
+        /* NCCL refuses two ranks on one GPU of one host; so each rank calls itself another host,
+         * and they talk through sockets. */
+        char id[64];
+        snprintf(id, sizeof id, "shardplan-rank-%u", settings->rank);
+        setenv("NCCL_HOSTID", id, 1);
+        setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    }
+    enum err_code rc = open_world(nccl, settings, err);
+    for (uint32_t i = 0; i < settings->group_count && rc == ERR_OK; i++)
+        rc = open_group(nccl, &settings->groups[i], i, err);
+    if (rc != ERR_OK) {
+        cuda_nccl_close(nccl, true);
+        nccl = NULL;
+    }
+    *out = nccl;
+    return rc;
+}
+
+void cuda_nccl_close(struct cuda_nccl *nccl, bool failed)
+{
+    if (!nccl)
+        return;
+    while (nccl->memory_count > 0)
+        cuda_nccl_memory_drop(nccl, nccl->memory[nccl->memory_count - 1].address);
+    for (uint32_t i = 0; i < nccl->count; i++) { /* the groups before the world */
+        if (!nccl->comm[i])
+            continue;
+        ncclResult_t rc = ncclSuccess;
+        if (!failed)
+            rc = ncclCommFinalize(nccl->comm[i]);
+        if (failed || settle(nccl, nccl->comm[i], rc, "ncclCommFinalize", NULL) != ERR_OK)
+            ncclCommAbort(nccl->comm[i]);
+        else
+            ncclCommDestroy(nccl->comm[i]);
+    }
+    free(nccl->memory);
+    free(nccl);
+}
+
+/* ---- collectives ---- */
+
+static ncclDataType_t data_type(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_FP32:
+        return ncclFloat32;
+    case DTYPE_BF16:
+        return ncclBfloat16;
+    case DTYPE_FP16:
+        return ncclFloat16;
+    case DTYPE_INT64:
+        return ncclInt64;
+    case DTYPE_INT32:
+        return ncclInt32;
+    case DTYPE_UINT64:
+        return ncclUint64;
+    case DTYPE_COMPLEX64: /* moved only */
+        return ncclUint64;
+    default:
+        return ncclUint8;
+    }
+}
+
+static bool is_summable(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
+}
+
+enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, cudaStream_t stream,
+                               struct err *err)
+{
+    const struct work_operand *in = &work->operand[0], *out = &work->operand[1];
+    const uint64_t count = shape_elements(&out->shape);
+    const enum dtype dtype = (enum dtype)out->dtype;
+    const ncclDataType_t type = data_type(dtype);
+    if (work->group < 0 || (uint32_t)work->group + 1 >= nccl->count)
+        return err_set(err, ERR_INVALID, "instruction %u: %s on group %d: there is none",
+                       work->instruction, work_name(work->kind), work->group);
+    if (work->kind != WORK_ALL_GATHER && !is_summable(dtype))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "instruction %u: sums of %s among ranks are not supported; use float32, "
+                       "bfloat16 or float16",
+                       work->instruction, dtype_name(dtype));
+    ncclComm_t comm = nccl->comm[work->group];
+    if (!comm)
+        comm = nccl->comm[nccl->count - 1];
+    ncclResult_t rc;
+    if (work->kind == WORK_ALL_GATHER) {
+        const uint64_t slice = count / work->ranks;
+        const char *own = (const char *)out->data + work->rank * slice * dtype_bytes(dtype);
+        rc = ncclAllGather(own, out->data, slice, type, comm, stream);
+    } else if (work->kind == WORK_REDUCE_SCATTER) {
+        rc = ncclReduceScatter(in->data, out->data, count, type, ncclAvg, comm, stream);
+    } else {
+        rc = ncclAllReduce(in->data, out->data, count, type, work->sum ? ncclSum : ncclAvg, comm,
+                           stream);
+    }
+    /* In progress is only the first use of a connection; later ones are queued at once. */
+    const enum err_code done = settle(nccl, comm, rc, work_name(work->kind), err);
+    if (done != ERR_OK)
+        err_context(err, "instruction %u", work->instruction);
+    return done;
+}
+
+enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, struct err *err)
+{
+    for (uint32_t i = 0; i < nccl->count; i++) {
+        ncclResult_t state = ncclSuccess;
+        if (!nccl->comm[i])
+            continue;
+        const ncclResult_t rc = ncclCommGetAsyncError(nccl->comm[i], &state);
+        if (rc != ncclSuccess)
+            state = rc;
+        if (state != ncclSuccess && state != ncclInProgress)
+            return refuse(nccl, nccl->comm[i], state, "a collective failed", err);
+    }
+    return ERR_OK;
+}
+
+/* ---- registered memory ---- */
+
+uint64_t cuda_nccl_memory_new(struct cuda_nccl *nccl, uint64_t bytes)
+{
+    void *memory = NULL;
+    if (ncclMemAlloc(&memory, bytes) != ncclSuccess)
+        return 0;
+    struct registered entry = {.address = (uint64_t)(uintptr_t)memory};
+    for (uint32_t i = 0; i < nccl->count; i++) /* without it, NCCL copies: slower, not wrong */
+        if (nccl->comm[i] &&
+            ncclCommRegister(nccl->comm[i], memory, bytes, &entry.handle[i]) != ncclSuccess)
+            entry.handle[i] = NULL;
+    ARRAY_GROW(nccl->memory, nccl->memory_count, nccl->memory_cap);
+    nccl->memory[nccl->memory_count++] = entry;
+    return entry.address;
+}
+
+void cuda_nccl_memory_drop(struct cuda_nccl *nccl, uint64_t address)
+{
+    for (uint32_t m = 0; m < nccl->memory_count; m++) {
+        struct registered *entry = &nccl->memory[m];
+        if (entry->address != address)
+            continue;
+        for (uint32_t i = 0; i < nccl->count; i++)
+            if (entry->handle[i])
+                ncclCommDeregister(nccl->comm[i], entry->handle[i]);
+        ncclMemFree((void *)(uintptr_t)address);
+        *entry = nccl->memory[--nccl->memory_count];
+        return;
+    }
+}

@@ -1,0 +1,126 @@
+/* cuda_timer.c - see cuda_timer.h.
+ *
+ * cudaEventElapsedTime gives milliseconds as a float, which loses microseconds after a few seconds.
+ * So times are counted from the first work after the last reading: a step. Its place on the clock
+ * is the host's at that moment, when the device was idle. */
+#include "runtime/cuda/cuda_timer.h"
+
+#include "base/arena.h"
+#include "runtime/cuda/cuda_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct span {
+    cudaEvent_t begin, end;
+    uint32_t instruction;
+    enum stream_id stream;
+};
+
+struct cuda_timer {
+    bool on;
+    double opened_s, base_s; /* host's clock: at the start, at the first span */
+    struct span *spans;      /* (cap), those below `made` have events, those below `count` a use */
+    uint32_t count, made, cap;
+};
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+struct cuda_timer *cuda_timer_new(bool on)
+{
+    struct cuda_timer *timer = xmalloc(sizeof *timer);
+    *timer = (struct cuda_timer){.on = on, .opened_s = now_s()};
+    return timer;
+}
+
+void cuda_timer_free(struct cuda_timer *timer)
+{
+    if (!timer)
+        return;
+    for (uint32_t i = 0; i < timer->made; i++) {
+        cudaEventDestroy(timer->spans[i].begin);
+        cudaEventDestroy(timer->spans[i].end);
+    }
+    free(timer->spans);
+    free(timer);
+}
+
+/* Makes the events of the next span, the first time that so many are needed. */
+static enum err_code make_span(struct cuda_timer *timer, struct err *err)
+{
+    if (timer->count < timer->made)
+        return ERR_OK;
+    ARRAY_GROW(timer->spans, timer->made, timer->cap);
+    struct span *span = &timer->spans[timer->made];
+    TRY_CUDA(err, cudaEventCreate(&span->begin));
+    const enum err_code rc = cuda_check(cudaEventCreate(&span->end), "cudaEventCreate", err);
+    if (rc == ERR_OK)
+        timer->made++;
+    else
+        cudaEventDestroy(span->begin);
+    return rc;
+}
+
+enum err_code cuda_timer_begin(struct cuda_timer *timer, enum stream_id id, cudaStream_t stream,
+                               uint32_t instruction, struct err *err)
+{
+    if (!timer->on)
+        return ERR_OK;
+    TRY(make_span(timer, err));
+    struct span *span = &timer->spans[timer->count];
+    span->instruction = instruction;
+    span->stream = id;
+    if (timer->count == 0)
+        timer->base_s = now_s() - timer->opened_s;
+    TRY_CUDA(err, cudaEventRecord(span->begin, stream));
+    return ERR_OK;
+}
+
+enum err_code cuda_timer_end(struct cuda_timer *timer, cudaStream_t stream, struct err *err)
+{
+    if (!timer->on)
+        return ERR_OK;
+    TRY_CUDA(err, cudaEventRecord(timer->spans[timer->count].end, stream));
+    timer->count++;
+    return ERR_OK;
+}
+
+bool cuda_timer_unfinished(const struct cuda_timer *timer, enum stream_id id, uint32_t *instruction)
+{
+    for (uint32_t i = 0; i < timer->count; i++) {
+        if (timer->spans[i].stream != id || cudaEventQuery(timer->spans[i].end) == cudaSuccess)
+            continue;
+        *instruction = timer->spans[i].instruction;
+        return true;
+    }
+    return false;
+}
+
+/* Seconds from the first span's begin to `event`; events of other streams may lie before it. */
+static double since_base(const struct cuda_timer *timer, cudaEvent_t event)
+{
+    float ms = 0.0F;
+    if (cudaEventElapsedTime(&ms, timer->spans[0].begin, event) != cudaSuccess)
+        return 0.0;
+    return 1e-3 * (double)ms;
+}
+
+void cuda_timer_take(struct cuda_timer *timer,
+                     void (*take)(void *context, uint32_t instruction, enum stream_id stream,
+                                  double begin_s, double end_s),
+                     void *context)
+{
+    for (uint32_t i = 0; i < timer->count; i++) {
+        const struct span *span = &timer->spans[i];
+        const double begin_s = timer->base_s + since_base(timer, span->begin);
+        const double end_s = timer->base_s + since_base(timer, span->end);
+        take(context, span->instruction, span->stream, begin_s, end_s > begin_s ? end_s : begin_s);
+    }
+    timer->count = 0;
+}

@@ -1,0 +1,54 @@
+/* kernel_attention.cu - softmax(q kᵀ · scale) v with an online softmax: the reference that cuDNN's
+ * is tested against, and what runs where cuDNN has no engine (fp32, odd sizes).
+ *
+ * A warp takes a query and 32 keys at a time, one a lane; m, the highest score yet, l, the sum of
+ * exp(score - m), and o, the sum of exp(score - m) · v, are kept as in FlashAttention-2 (Dao 2023,
+ * algorithm 1). Made to be read and to be right; it has no tensor cores. */
+#include "runtime/cuda/kernel_attention.cuh"
+
+enum { WARPS = 8 };
+
+static __global__ void __launch_bounds__(WARPS *LANES)
+    attend(const __grid_constant__ struct kernel_attention_args at, struct kernel_tensor o)
+{
+    const uint64_t queries = (uint64_t)at.b * at.a * at.s;
+    const uint64_t step = (uint64_t)gridDim.x * WARPS;
+    const uint32_t lane = threadIdx.x % LANES;
+    for (uint64_t i = blockIdx.x * (uint64_t)WARPS + threadIdx.x / LANES; i < queries; i += step) {
+        const uint64_t head = i / at.s;
+        const uint32_t query = (uint32_t)(i % at.s);
+        const uint32_t keys = at.causal && query + 1 < at.s_k ? query + 1 : at.s_k;
+        const struct head_row q = row_of(at, at.q, at.s, head, query);
+        float sum[COLUMNS] = {0}, highest = -INFINITY, weight = 0.0F;
+        for (uint32_t first = 0; first < keys; first += LANES) {
+            const bool seen = sees(at, query, first + lane);
+            float score = -INFINITY;
+            if (seen)
+                score = at.scale * dot(q, row_of(at, at.k, at.s_k, head, first + lane), at.d);
+            const float most = larger(warp_max(score), highest);
+            const float p = seen ? expf(score - most) : 0.0F;
+            const float shrink = highest == -INFINITY ? 0.0F : expf(highest - most);
+            weight = weight * shrink + warp_sum(p);
+            highest = most;
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++)
+                sum[c] *= shrink;
+            for (uint32_t j = 0; j < LANES && first + j < keys; j++)
+                add_row(sum, __shfl_sync(0xffffffffU, p, j),
+                        row_of(at, at.v, at.s_k, head, first + j), at.d);
+        }
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+            sum[c] /= weight;
+        store_row(at, o, at.s, head, query, sum);
+        if (lane == 0)
+            at.logsumexp[head * at.logsumexp_pitch + query] = highest + logf(weight);
+    }
+}
+
+cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_tensor o,
+                             cudaStream_t stream)
+{
+    const uint64_t queries = (uint64_t)at->b * at->a * at->s;
+    return KERNEL_LAUNCH(attend, blocks_for(queries, WARPS), WARPS * LANES, stream, *at, o);
+}

@@ -1,0 +1,135 @@
+/* kernel_attention_backward.cu - gradients of attention from q, k, v and the logsumexp.
+ *
+ *     p = exp(q kᵀ · scale - logsumexp)       dp = do vᵀ      D = rows' Σ do · o
+ *     ds = p · (dp - D) · scale               dq = ds k, dk = dsᵀ q, dv = pᵀ do
+ *
+ * One kernel finds D, one dq (a warp a query), one dk and dv (a warp a key): sums have one writer
+ * each, so their order is fixed. Without o, D is Σ p · dp, the same sum in another order. */
+#include "runtime/cuda/kernel_attention.cuh"
+
+enum { WARPS = 8 };
+
+struct backward {
+    struct kernel_attention_args at;
+    struct kernel_tensor dout, o, dq, dk, dv;
+    float *delta; /* (b · a, s) */
+};
+
+/* p and dp of one query and one key; 0 where it is not seen. */
+static __device__ __forceinline__ void find_scores(const struct backward &all, uint64_t head,
+                                                   uint32_t query, uint32_t key, float *p,
+                                                   float *dp)
+{
+    const struct kernel_attention_args &at = all.at;
+    *p = *dp = 0.0F;
+    if (!sees(at, query, key))
+        return;
+    const float score = at.scale * dot(row_of(at, at.q, at.s, head, query),
+                                       row_of(at, at.k, at.s_k, head, key), at.d);
+    *p = expf(score - at.logsumexp[head * at.logsumexp_pitch + query]);
+    *dp = dot(row_of(at, all.dout, at.s, head, query), row_of(at, at.v, at.s_k, head, key), at.d);
+}
+
+#define FOR_WARPS(i, count)                                                                        \
+    for (uint64_t i = blockIdx.x * (uint64_t)WARPS + threadIdx.x / LANES; i < (count);             \
+         i += (uint64_t)gridDim.x * WARPS)
+
+static __global__ void __launch_bounds__(WARPS *LANES)
+    find_delta(const __grid_constant__ struct backward all)
+{
+    const struct kernel_attention_args &at = all.at;
+    const uint32_t lane = threadIdx.x % LANES;
+    FOR_WARPS(i, (uint64_t)at.b * at.a * at.s)
+    {
+        const uint64_t head = i / at.s;
+        const uint32_t query = (uint32_t)(i % at.s);
+        float sum = 0.0F;
+        if (all.o.data) {
+            const struct head_row o = row_of(at, all.o, at.s, head, query);
+            const struct head_row dout = row_of(at, all.dout, at.s, head, query);
+            for (uint32_t j = lane; j < at.d; j += LANES)
+                sum += load_raw(o.data, o.dtype, o.at + j) *
+                       load_raw(dout.data, dout.dtype, dout.at + j);
+        } else {
+            for (uint32_t key = lane; key < at.s_k; key += LANES) {
+                float p, dp;
+                find_scores(all, head, query, key, &p, &dp);
+                sum += p * dp;
+            }
+        }
+        sum = warp_sum(sum);
+        if (lane == 0)
+            all.delta[i] = sum;
+    }
+}
+
+static __global__ void __launch_bounds__(WARPS *LANES)
+    find_dq(const __grid_constant__ struct backward all)
+{
+    const struct kernel_attention_args &at = all.at;
+    const uint32_t lane = threadIdx.x % LANES;
+    FOR_WARPS(i, (uint64_t)at.b * at.a * at.s)
+    {
+        const uint64_t head = i / at.s;
+        const uint32_t query = (uint32_t)(i % at.s);
+        const uint32_t keys = at.causal && query + 1 < at.s_k ? query + 1 : at.s_k;
+        const float delta = all.delta[i];
+        float sum[COLUMNS] = {0};
+        for (uint32_t first = 0; first < keys; first += LANES) {
+            float p, dp;
+            find_scores(all, head, query, first + lane, &p, &dp);
+            const float ds = p * (dp - delta) * at.scale;
+            for (uint32_t j = 0; j < LANES && first + j < keys; j++)
+                add_row(sum, __shfl_sync(0xffffffffU, ds, j),
+                        row_of(at, at.k, at.s_k, head, first + j), at.d);
+        }
+        store_row(at, all.dq, at.s, head, query, sum);
+    }
+}
+
+static __global__ void __launch_bounds__(WARPS *LANES)
+    find_dk_and_dv(const __grid_constant__ struct backward all)
+{
+    const struct kernel_attention_args &at = all.at;
+    const uint32_t lane = threadIdx.x % LANES;
+    FOR_WARPS(i, (uint64_t)at.b * at.a * at.s_k)
+    {
+        const uint64_t head = i / at.s_k;
+        const uint32_t key = (uint32_t)(i % at.s_k);
+        float dk[COLUMNS] = {0}, dv[COLUMNS] = {0};
+        for (uint32_t first = at.causal ? key / LANES * LANES : 0; first < at.s; first += LANES) {
+            const uint32_t query = first + lane;
+            float p, dp;
+            find_scores(all, head, query, key, &p, &dp);
+            const float delta = query < at.s ? all.delta[head * at.s + query] : 0.0F;
+            const float ds = p * (dp - delta) * at.scale;
+            for (uint32_t j = 0; j < LANES && first + j < at.s; j++) {
+                add_row(dk, __shfl_sync(0xffffffffU, ds, j),
+                        row_of(at, at.q, at.s, head, first + j), at.d);
+                add_row(dv, __shfl_sync(0xffffffffU, p, j),
+                        row_of(at, all.dout, at.s, head, first + j), at.d);
+            }
+        }
+        store_row(at, all.dk, at.s_k, head, key, dk);
+        store_row(at, all.dv, at.s_k, head, key, dv);
+    }
+}
+
+cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
+                                      struct kernel_tensor dout, struct kernel_tensor o,
+                                      struct kernel_tensor dq, struct kernel_tensor dk,
+                                      struct kernel_tensor dv, struct kernel_scratch scratch,
+                                      cudaStream_t stream)
+{
+    const struct backward all = {*at, dout, o, dq, dk, dv, static_cast<float *>(scratch.data)};
+    const uint64_t queries = (uint64_t)at->b * at->a * at->s, keys = queries / at->s * at->s_k;
+    if (queries * sizeof(float) > scratch.bytes)
+        return cudaErrorMemoryAllocation;
+    cudaError_t rc =
+        KERNEL_LAUNCH(find_delta, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
+    if (rc == cudaSuccess)
+        rc = KERNEL_LAUNCH(find_dq, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
+    if (rc == cudaSuccess)
+        rc = KERNEL_LAUNCH(find_dk_and_dv, blocks_for(keys, WARPS), WARPS * LANES, stream, all);
+    return rc;
+}

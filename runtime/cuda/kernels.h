@@ -1,0 +1,229 @@
+/* kernels.h - the CUDA kernels' launchers, as C sees them. Each kernel_*.cu holds one operation, or
+ * one tight family, and these extern "C" functions are all of it that leaves the file.
+ *
+ * A launcher queues its work on `stream` and returns at once; cudaSuccess says that the launch was
+ * accepted, not that it ran. Operands were checked by the caller (work_check). Arithmetic is in
+ * fp32, long sums in double; every result is the same from run to run: no kernel adds with atomics.
+ * Letters are those of work.h. */
+#ifndef SHARDPLAN_CUDA_KERNELS_H
+#define SHARDPLAN_CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { KERNEL_DIMS = 5 };
+
+enum kernel_dtype { KERNEL_FP32, KERNEL_BF16, KERNEL_FP16 };
+
+/* A row-major list of floating-point numbers in device memory. Element i lies at
+ * i / width · pitch + i % width. `wide`: eight elements from a multiple of 8 on lie beside each
+ * other and begin at a multiple of 16 bytes, so that they move in 16-byte accesses. */
+struct kernel_tensor {
+    void *data;
+    uint64_t count;
+    uint32_t width, pitch; /* elements; pitch 0: contiguous */
+    uint8_t dtype;         /* enum kernel_dtype */
+    uint8_t wide;
+};
+
+struct kernel_index { /* contiguous int64 or int32 numbers */
+    const void *data;
+    uint64_t count;
+    uint8_t is_64;
+};
+
+struct kernel_site {            /* for messages */
+    uint32_t instruction, kind; /* enum work_kind */
+};
+
+/* Where a kernel leaves the first wrong index it meets: host memory that the device can reach. */
+struct kernel_fault {
+    uint32_t raised; /* 0: none */
+    struct kernel_site site;
+    int64_t value; /* the index */
+    uint64_t bound;
+};
+
+/* Scratch memory of a stream: kernels of one stream follow each other, so they may share it. */
+struct kernel_scratch {
+    void *data; /* aligned to 256 bytes */
+    uint64_t bytes;
+};
+
+/* ---- kernel_fill.cu ---- */
+
+cudaError_t kernel_arange(struct kernel_index ids, cudaStream_t stream);
+cudaError_t kernel_fill(struct kernel_tensor y, float value, cudaStream_t stream);
+
+/* ---- kernel_elementwise.cu ---- */
+
+enum kernel_unary_op {
+    KERNEL_CAST,
+    KERNEL_SILU,
+    KERNEL_GELU_TANH,
+    KERNEL_RELU,
+    KERNEL_SQUARE,
+    KERNEL_SQUARE_ROOT
+};
+enum kernel_slope_op { KERNEL_SILU_SLOPE, KERNEL_GELU_TANH_SLOPE, KERNEL_RELU_SLOPE };
+
+/* y = f(x); dx = dy f'(x), of relu: x is y; y += x. Counts are equal. */
+cudaError_t kernel_unary(enum kernel_unary_op f, struct kernel_tensor x, struct kernel_tensor y,
+                         cudaStream_t stream);
+cudaError_t kernel_slope(enum kernel_slope_op f, struct kernel_tensor dy, struct kernel_tensor x,
+                         struct kernel_tensor dx, cudaStream_t stream);
+cudaError_t kernel_add_in_place(struct kernel_tensor x, struct kernel_tensor y,
+                                cudaStream_t stream);
+
+/* ---- kernel_broadcast.cu ---- */
+
+/* Dims of z, outermost first, and for x and y the step in elements of their list that one step
+ * along a dim of z makes: 0 where they are repeated. */
+struct kernel_spread {
+    uint32_t rank, dim[KERNEL_DIMS];
+    uint64_t x_step[KERNEL_DIMS], y_step[KERNEL_DIMS];
+};
+
+/* z = x + y or x · y. `flat`: all three have one shape. */
+cudaError_t kernel_broadcast(int multiply, int flat, const struct kernel_spread *spread,
+                             struct kernel_tensor x, struct kernel_tensor y, struct kernel_tensor z,
+                             cudaStream_t stream);
+/* The same for pairs (re, im) of fp32; `count` complex elements of z, contiguous. */
+cudaError_t kernel_multiply_complex(const struct kernel_spread *spread, const void *x,
+                                    const void *y, void *z, uint64_t count, cudaStream_t stream);
+cudaError_t kernel_conjugate(const void *x, void *y, uint64_t count, cudaStream_t stream);
+
+/* ---- kernel_pieces.cu ---- */
+
+/* `rows` runs of `width` elements, cast where dtypes differ. `from` NULL: zeros. Repeated: each of
+ * the `rows` runs of the source goes to `times` places, row r to (r · times + k) · to_pitch. */
+struct kernel_piece {
+    const void *from;
+    void *to;
+    uint64_t rows, width, from_pitch, to_pitch;
+    uint32_t times;
+    uint8_t from_dtype, to_dtype; /* enum kernel_dtype */
+    uint8_t unit; /* not 0: no cast; `width` and pitches are units of so many bytes */
+};
+
+/* Copies all pieces, which do not overlap: as many launches as their table needs. */
+cudaError_t kernel_pieces(const struct kernel_piece *pieces, uint32_t count, cudaStream_t stream);
+
+/* ---- kernel_sum.cu ---- */
+
+/* Dims of x, outermost first, in two lists: those that y keeps and those that are summed, with
+ * their steps in elements of x's list; y's elements in its own order are the kept ones. */
+struct kernel_reduction {
+    uint32_t kept, summed;
+    uint32_t kept_dim[KERNEL_DIMS], summed_dim[KERNEL_DIMS];
+    uint64_t kept_step[KERNEL_DIMS], summed_step[KERNEL_DIMS];
+    uint64_t outputs, terms; /* their products */
+};
+cudaError_t kernel_sum(const struct kernel_reduction *reduction, struct kernel_tensor x,
+                       struct kernel_tensor y, cudaStream_t stream);
+
+/* ---- kernel_embedding.cu ---- */
+
+cudaError_t kernel_embedding(struct kernel_index ids, struct kernel_tensor weight, uint64_t rows,
+                             uint64_t h, struct kernel_tensor y, struct kernel_fault *fault,
+                             struct kernel_site site, cudaStream_t stream);
+/* dweight (rows, h): sums over equal ids, in the order of their positions. */
+cudaError_t kernel_embedding_backward(struct kernel_tensor dy, struct kernel_index ids,
+                                      struct kernel_tensor dweight, uint64_t rows, uint64_t h,
+                                      struct kernel_fault *fault, struct kernel_site site,
+                                      cudaStream_t stream);
+
+/* ---- kernel_norm.cu ---- */
+
+struct kernel_norm_args { /* data NULL: there is none; RMSNorm has neither bias nor mean */
+    struct kernel_tensor x, weight, bias, mean, rstd;
+    uint64_t t, h;
+    float eps;
+    int centred;
+};
+cudaError_t kernel_norm(const struct kernel_norm_args *norm, struct kernel_tensor y,
+                        cudaStream_t stream);
+/* dx, dweight, dbias: data NULL where not asked for. Statistics of less than fp32 are made anew. */
+cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct kernel_tensor dy,
+                                 struct kernel_tensor dx, struct kernel_tensor dweight,
+                                 struct kernel_tensor dbias, struct kernel_scratch scratch,
+                                 cudaStream_t stream);
+
+/* ---- kernel_loss.cu ---- */
+
+cudaError_t kernel_log_softmax(struct kernel_tensor x, struct kernel_tensor y, uint64_t t,
+                               uint64_t v, cudaStream_t stream);
+cudaError_t kernel_log_softmax_backward(struct kernel_tensor dy, struct kernel_tensor y,
+                                        struct kernel_tensor dx, uint64_t t, uint64_t v,
+                                        cudaStream_t stream);
+cudaError_t kernel_nll_loss(struct kernel_tensor x, struct kernel_index targets, uint64_t t,
+                            uint64_t v, struct kernel_tensor loss, struct kernel_tensor weight,
+                            struct kernel_fault *fault, struct kernel_site site,
+                            cudaStream_t stream);
+cudaError_t kernel_nll_loss_backward(struct kernel_tensor dloss, struct kernel_index targets,
+                                     struct kernel_tensor dx, uint64_t t, uint64_t v,
+                                     struct kernel_scratch scratch, struct kernel_fault *fault,
+                                     struct kernel_site site, cudaStream_t stream);
+
+/* ---- kernel_optimizer.cu ---- */
+
+struct kernel_update { /* one parameter: contiguous, `count` elements each */
+    void *gradient, *parameter, *average, *average_square;
+    uint64_t count;
+    uint8_t gradient_dtype, parameter_dtype, average_dtype, average_square_dtype;
+};
+struct kernel_adam { /* constants of one step */
+    float decay, take_g, keep_v, take_gg, step_size, root_scale, eps;
+};
+cudaError_t kernel_adamw(const struct kernel_update *updates, uint32_t count,
+                         const struct kernel_adam *constants, cudaStream_t stream);
+cudaError_t kernel_sgd(const struct kernel_update *updates, uint32_t count, float lr, float decay,
+                       cudaStream_t stream);
+/* parameter = gradient · coefficient, of each. */
+cudaError_t kernel_scale(const struct kernel_update *updates, uint32_t count,
+                         struct kernel_tensor coefficient, cudaStream_t stream);
+
+/* ---- kernel_norms.cu ---- */
+
+/* y[i] = 2-norm of x[i]. Scratch: 8 bytes for each 65,536 elements of the largest. */
+cudaError_t kernel_norms(const struct kernel_tensor *x, const struct kernel_tensor *y,
+                         uint32_t tensors, struct kernel_scratch scratch, cudaStream_t stream);
+/* y = min(1, most / (norm + 1e-6)) */
+cudaError_t kernel_clip_coefficient(struct kernel_tensor norm, struct kernel_tensor y, float most,
+                                    cudaStream_t stream);
+
+/* ---- kernel_attention.cu, kernel_attention_backward.cu ---- */
+
+enum { KERNEL_HEAD_SIZE = 256 }; /* the largest d */
+
+struct kernel_attention_args {
+    struct kernel_tensor q, k, v; /* (b, s, a, d), k and v (b, s_k, a, d) */
+    uint32_t b, s, s_k, a, d;
+    float *logsumexp; /* (b, a, logsumexp_pitch), the first s of each row used */
+    uint32_t logsumexp_pitch;
+    float scale;
+    int causal;
+};
+cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_tensor o,
+                             cudaStream_t stream);
+/* Scratch: b · a · s floats. `o` data NULL: absent. */
+cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
+                                      struct kernel_tensor dout, struct kernel_tensor o,
+                                      struct kernel_tensor dq, struct kernel_tensor dk,
+                                      struct kernel_tensor dv, struct kernel_scratch scratch,
+                                      cudaStream_t stream);
+
+/* ---- kernel_wait.cu ---- */
+
+/* Holds the stream for so many nanoseconds of the device's clock. */
+cudaError_t kernel_wait(uint64_t nanoseconds, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

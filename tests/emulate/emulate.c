@@ -1,0 +1,178 @@
+/* emulate.c - threads of a block as fibers: each has a stack and runs until it waits at a barrier,
+ * exchanges with its warp, or ends; then the next one's turn comes.
+ *
+ *     barrier    passes when every thread that has not ended waits at it
+ *     exchange   passes when every lane of the warp waits at it
+ *
+ * If a whole round moves nobody, the kernel would hang on a GPU (or its lanes disagree about a
+ * shuffle): that ends the program. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LANES = 32, MOST_THREADS = 1024, STACK_BYTES = 1 << 16 };
+
+struct emulated_place {
+    unsigned x, y, z;
+};
+
+struct emulated_place emulated_thread, emulated_block, emulated_block_size, emulated_grid;
+void emulate_grid(struct emulated_place blocks, struct emulated_place threads,
+                  void (*body)(void *context), void *context);
+int emulate_barrier(int flag);
+void emulate_exchange(const void *own, uint64_t all[LANES]);
+void emulate_fiber_main(void);
+
+enum state { READY, AT_BARRIER, AT_EXCHANGE, ENDED };
+
+struct fiber {
+    void *stack_pointer;
+    struct emulated_place place;
+    enum state state;
+    uint64_t value; /* to exchange */
+};
+
+static struct {
+    struct fiber fiber[MOST_THREADS];
+    char *stacks;
+    unsigned count, current;
+    void *scheduler; /* its stack pointer */
+    void (*body)(void *context);
+    void *context;
+    int barrier_flag, barrier_result;
+    uint64_t exchanged[MOST_THREADS]; /* of each warp, what its lanes gave last */
+} all;
+
+/* Saves what a call must keep on the stack, and goes on where `to` was saved (System V, x86-64). */
+void emulate_switch(void **from, void *to);
+__asm__(".text\n.globl emulate_switch\n.type emulate_switch,@function\nemulate_switch:\n"
+        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+        "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
+
+static void give_way(enum state state)
+{
+    struct fiber *self = &all.fiber[all.current];
+    self->state = state;
+    emulate_switch(&self->stack_pointer, all.scheduler);
+    emulated_thread = self->place;
+}
+
+void emulate_fiber_main(void)
+{
+    all.body(all.context);
+    give_way(ENDED);
+    abort(); /* an ended fiber has no turn */
+}
+
+int emulate_barrier(int flag)
+{
+    all.barrier_flag |= flag != 0;
+    give_way(AT_BARRIER);
+    return all.barrier_result;
+}
+
+void emulate_exchange(const void *own, uint64_t values[LANES])
+{
+    memcpy(&all.fiber[all.current].value, own, sizeof(uint64_t));
+    give_way(AT_EXCHANGE);
+    memcpy(values, &all.exchanged[all.current / LANES * LANES], LANES * sizeof(uint64_t));
+}
+
+static void start_fiber(unsigned i)
+{
+    struct fiber *fiber = &all.fiber[i];
+    void **top = (void **)(void *)(all.stacks + (size_t)(i + 1) * STACK_BYTES);
+    void (*entry)(void) = emulate_fiber_main;
+    *--top = NULL; /* keeps the stack aligned as at a function's entry */
+    *--top = NULL;
+    memcpy(top, &entry, sizeof entry);
+    for (int saved = 0; saved < 6; saved++)
+        *--top = NULL;
+    fiber->stack_pointer = top;
+    fiber->state = READY;
+    const unsigned x = emulated_block_size.x, y = emulated_block_size.y;
+    fiber->place = (struct emulated_place){i % x, i / x % y, i / x / y};
+}
+
+/* Lets every warp whose lanes all wait go on, with what they gave. */
+static int pass_exchanges(void)
+{
+    int moved = 0;
+    for (unsigned first = 0; first < all.count; first += LANES) {
+        unsigned waiting = 0;
+        for (unsigned i = first; i < first + LANES && i < all.count; i++)
+            waiting += all.fiber[i].state == AT_EXCHANGE;
+        if (waiting != LANES)
+            continue;
+        for (unsigned i = first; i < first + LANES; i++) {
+            all.exchanged[i] = all.fiber[i].value;
+            all.fiber[i].state = READY;
+        }
+        moved = 1;
+    }
+    return moved;
+}
+
+static int pass_barrier(void)
+{
+    unsigned waiting = 0, ended = 0;
+    for (unsigned i = 0; i < all.count; i++) {
+        waiting += all.fiber[i].state == AT_BARRIER;
+        ended += all.fiber[i].state == ENDED;
+    }
+    if (waiting == 0 || waiting + ended != all.count)
+        return 0;
+    all.barrier_result = all.barrier_flag;
+    all.barrier_flag = 0;
+    for (unsigned i = 0; i < all.count; i++)
+        if (all.fiber[i].state == AT_BARRIER)
+            all.fiber[i].state = READY;
+    return 1;
+}
+
+static void run_block(void)
+{
+    unsigned ended = 0;
+    for (unsigned i = 0; i < all.count; i++)
+        start_fiber(i);
+    while (ended < all.count) {
+        int moved = 0;
+        for (unsigned i = 0; i < all.count; i++) {
+            if (all.fiber[i].state != READY)
+                continue;
+            moved = 1;
+            all.current = i;
+            emulated_thread = all.fiber[i].place;
+            emulate_switch(&all.scheduler, all.fiber[i].stack_pointer);
+            ended += all.fiber[i].state == ENDED;
+        }
+        moved |= pass_exchanges();
+        moved |= pass_barrier();
+        if (!moved) {
+            fprintf(stderr, "emulate: a block hangs: its threads wait for each other\n");
+            abort();
+        }
+    }
+}
+
+void emulate_grid(struct emulated_place blocks, struct emulated_place threads,
+                  void (*body)(void *context), void *context)
+{
+    if (!all.stacks)
+        all.stacks = malloc((size_t)MOST_THREADS * STACK_BYTES);
+    if (!all.stacks || threads.x * threads.y * threads.z > MOST_THREADS)
+        abort();
+    all.count = threads.x * threads.y * threads.z;
+    all.body = body;
+    all.context = context;
+    emulated_block_size = threads;
+    emulated_grid = blocks;
+    for (unsigned z = 0; z < blocks.z; z++)
+        for (unsigned y = 0; y < blocks.y; y++)
+            for (unsigned x = 0; x < blocks.x; x++) {
+                emulated_block = (struct emulated_place){x, y, z};
+                run_block();
+            }
+}

@@ -1,0 +1,251 @@
+/* test_comm_tcp.c - comm.h over TCP: ranks are processes forked here, on the loopback. Numbers are
+ * small integers, so that every sum is exact. */
+#include "runtime/comm/comm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MOST_RANKS = 6, COUNT = 5 };
+
+/* In a rank, which has no cmocka. */
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static uint16_t next_port(void)
+{
+    static uint16_t used;
+    return (uint16_t)(20000 + getpid() % 20000 + used++);
+}
+
+typedef void rank_main(uint32_t rank, uint32_t ranks, uint16_t port);
+
+/* Each rank's exit status; all are there at once. */
+static void run_ranks(uint32_t ranks, rank_main *run, int statuses[MOST_RANKS])
+{
+    pid_t child[MOST_RANKS];
+    const uint16_t port = next_port();
+    fflush(stdout);
+    for (uint32_t r = 0; r < ranks; r++) {
+        child[r] = fork();
+        assert_true(child[r] >= 0);
+        if (child[r] == 0) {
+            alarm(60);
+            run(r, ranks, port);
+            _exit(0);
+        }
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        int status = 0;
+        assert_int_equal(waitpid(child[r], &status, 0), child[r]);
+        statuses[r] = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+}
+
+static void all_succeed(uint32_t ranks, rank_main *run)
+{
+    int statuses[MOST_RANKS];
+    run_ranks(ranks, run, statuses);
+    for (uint32_t r = 0; r < ranks; r++)
+        assert_int_equal(statuses[r], 0);
+}
+
+static struct comm *join(uint32_t rank, uint32_t ranks, uint16_t port,
+                         const struct comm_group *groups, uint32_t count)
+{
+    struct comm *comm = NULL;
+    struct err err = {0};
+    if (comm_open_tcp("127.0.0.1", port, rank, ranks, groups, count, 20, &comm, &err) != ERR_OK)
+        fprintf(stderr, "%s\n", err.text);
+    REQUIRE(comm);
+    REQUIRE(comm_rank(comm) == rank && comm_ranks(comm) == ranks);
+    return comm;
+}
+
+/* Groups of all, of neighbours, and of those two apart. */
+static const struct comm_group four_ranks[] = {{4, 1}, {2, 1}, {2, 2}};
+
+static uint32_t member(const struct comm_group *group, uint32_t rank, uint32_t k)
+{
+    const uint32_t span = group->ranks * group->stride;
+    return rank / span * span + rank % group->stride + k * group->stride;
+}
+
+static float number(uint32_t rank, uint32_t i)
+{
+    return (float)(rank * 100 + i);
+}
+
+static void collect_in_groups(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    struct comm *comm = join(rank, ranks, port, four_ranks, 3);
+    for (int g = 0; g < 3; g++) {
+        const struct comm_group *group = &four_ranks[g];
+        float gathered[4 * COUNT], whole[4 * COUNT], sum[COUNT], slice[COUNT];
+        uint32_t place = 0;
+        while (member(group, rank, place) != rank)
+            place++;
+        for (uint32_t i = 0; i < COUNT; i++) {
+            gathered[place * COUNT + i] = sum[i] = number(rank, i);
+            for (uint32_t k = 0; k < group->ranks; k++)
+                whole[k * COUNT + i] = number(rank, k * COUNT + i);
+        }
+        REQUIRE(comm_all_gather(comm, g, comm_ticket(comm, g), gathered, COUNT, DTYPE_FP32, 1,
+                                NULL) == ERR_OK);
+        REQUIRE(comm_all_reduce(comm, g, comm_ticket(comm, g), sum, sum, COUNT, DTYPE_FP32, false,
+                                2, NULL) == ERR_OK);
+        REQUIRE(comm_reduce_scatter(comm, g, comm_ticket(comm, g), whole, slice, COUNT, DTYPE_FP32,
+                                    true, 3, NULL) == ERR_OK);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            float total = 0, scattered = 0;
+            for (uint32_t k = 0; k < group->ranks; k++) {
+                const uint32_t other = member(group, rank, k);
+                REQUIRE(gathered[k * COUNT + i] == number(other, i));
+                total += number(other, i);
+                scattered += number(other, place * COUNT + i);
+            }
+            REQUIRE(sum[i] == total);
+            REQUIRE(slice[i] == scattered / (float)group->ranks);
+        }
+    }
+    comm_close(comm);
+}
+
+static void collectives_of_groups_give_each_rank_its_part(void **state)
+{
+    (void)state;
+    all_succeed(4, collect_in_groups);
+}
+
+static void talk_to_all(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    struct comm *comm = join(rank, ranks, port, NULL, 0);
+    for (uint32_t root = 0; root < ranks; root++) {
+        uint64_t said = root == rank ? 4711 + root : 0, all[MOST_RANKS] = {0}, own = rank + 10;
+        REQUIRE(comm_broadcast(comm, &said, sizeof said, root, NULL) == ERR_OK);
+        REQUIRE(said == 4711 + root);
+        REQUIRE(comm_gather(comm, &own, sizeof own, all, root, NULL) == ERR_OK);
+        for (uint32_t r = 0; r < ranks && rank == root; r++)
+            REQUIRE(all[r] == r + 10);
+        REQUIRE(comm_barrier(comm, NULL) == ERR_OK);
+    }
+    const size_t large = 3 << 20; /* more than a socket holds */
+    char *data = malloc(large);
+    REQUIRE(data);
+    memset(data, rank == 2 ? 7 : 0, large);
+    REQUIRE(comm_broadcast(comm, data, large, 2, NULL) == ERR_OK);
+    REQUIRE(data[0] == 7 && data[large - 1] == 7);
+    free(data);
+    comm_close(comm);
+}
+
+static void every_rank_may_be_the_root(void **state)
+{
+    (void)state;
+    all_succeed(MOST_RANKS, talk_to_all);
+}
+
+/* ---- faults ---- */
+
+static void leave_early(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    struct comm *comm = join(rank, ranks, port, NULL, 0);
+    struct err err = {0};
+    REQUIRE(comm_barrier(comm, NULL) == ERR_OK);
+    if (rank == 2)
+        _exit(9);
+    const enum err_code rc = comm_barrier(comm, &err);
+    REQUIRE(rc == ERR_DEVICE);
+    if (rank == 0)
+        REQUIRE(strstr(err.text, "rank 0") && strstr(err.text, "rank 2: its process has ended"));
+    REQUIRE(comm_barrier(comm, NULL) != ERR_OK); /* and stays so */
+}
+
+static void a_rank_that_ends_is_named(void **state)
+{
+    (void)state;
+    int statuses[MOST_RANKS];
+    run_ranks(3, leave_early, statuses);
+    assert_int_equal(statuses[2], 9);
+    assert_int_equal(statuses[0], 0);
+}
+
+static void wait_for_one_more(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    struct comm *comm = NULL;
+    struct err err = {0};
+    REQUIRE(comm_open_tcp("127.0.0.1", port, rank, ranks + 1, NULL, 0, 0.5, &comm, &err) ==
+            (rank == 0 ? ERR_DEVICE : ERR_OK));
+    if (rank == 0)
+        REQUIRE(strstr(err.text, "2 of 3 ranks have come"));
+    comm_close(comm);
+}
+
+static void a_rank_that_never_comes_is_missed(void **state)
+{
+    (void)state;
+    all_succeed(2, wait_for_one_more);
+}
+
+static void wrong_numbers_are_refused(void **state)
+{
+    (void)state;
+    static const struct comm_group three = {3, 1};
+    struct comm *comm = NULL;
+    struct err err = {0};
+    assert_int_equal(comm_open_tcp("127.0.0.1", 1, 4, 4, NULL, 0, 1, &comm, &err), ERR_INVALID);
+    err = (struct err){0};
+    assert_int_equal(comm_open_tcp("127.0.0.1", 1, 0, 4, &three, 1, 1, &comm, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "do not divide the 4 ranks"));
+    assert_null(comm);
+}
+
+/* ---- a run that torchrun might have started ---- */
+
+static void variables_of_a_launcher_start_a_run(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/shardplan_tcp.XXXXXX", command[2048];
+    const char *program = getenv("SHARDPLAN") ? getenv("SHARDPLAN") : "build/shardplan";
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command,
+             "set -e; %s plan tests/data/configs/toy-llama --gpus 2 --seq 32 --micro-batch 1 -q -o "
+             "%s; cd $(dirname %s); export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=%u; "
+             "unset OMPI_COMM_WORLD_SIZE PMIX_RANK; "
+             "RANK=1 ./shardrun %s/plan.json --timeout 20 & "
+             "RANK=0 ./shardrun %s/plan.json --timeout 20 >%s/tcp; wait $!; "
+             "./shardplan run %s/plan.json >%s/mpi; "
+             "cut -d' ' -f1-13 %s/tcp >%s/a; cut -d' ' -f1-13 %s/mpi >%s/b; cmp %s/a %s/b; "
+             "grep -q 'step *3/3' %s/a",
+             program, folder, program, next_port(), folder, folder, folder, folder, folder, folder,
+             folder, folder, folder, folder, folder, folder);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collectives_of_groups_give_each_rank_its_part),
+        cmocka_unit_test(every_rank_may_be_the_root),
+        cmocka_unit_test(a_rank_that_ends_is_named),
+        cmocka_unit_test(a_rank_that_never_comes_is_missed),
+        cmocka_unit_test(wrong_numbers_are_refused),
+        cmocka_unit_test(variables_of_a_launcher_start_a_run),
+    };
+    return cmocka_run_group_tests_name("comm_tcp", tests, NULL, NULL);
+}
