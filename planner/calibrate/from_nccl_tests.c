@@ -13,10 +13,15 @@
 static enum err_code read_files(const struct nccl_source *source, struct nccl_import *out,
                                 struct err *err)
 {
-    out->files = xmalloc((source->path_count + 1) * sizeof *out->files);
     for (uint32_t i = 0; i < source->path_count; i++) {
-        TRY(nccl_tests_read(source->paths[i], &source->known, &out->files[i], err));
-        out->file_count++;
+        struct nccl_tests tests;
+        TRY(nccl_tests_read(source->paths[i], &source->known, &tests, err));
+        for (size_t k = 0; k < tests.count; k++) {
+            ARRAY_GROW(out->points, out->point_count, out->point_cap);
+            out->points[out->point_count++] = tests.points[k];
+        }
+        out->left_out += tests.left_out;
+        nccl_tests_free(&tests);
     }
     return ERR_OK;
 }
@@ -61,28 +66,21 @@ static void add_fit(struct nccl_import *out, const struct collective_point *p, u
     fit->most_bytes = fmax(fit->most_bytes, (double)p->bytes);
 }
 
-/* A loop over the points of all files. */
-#define FOR_EACH_POINT(import, p)                                                                  \
-    for (uint32_t f_ = 0; f_ < (import)->file_count; f_++)                                         \
-        for (const struct collective_point *p = (import)->files[f_].points;                        \
-             p < (import)->files[f_].points + (import)->files[f_].count; p++)
-
 static void fit_points(struct nccl_import *out)
 {
     uint32_t cap = 0;
-    FOR_EACH_POINT(out, p)
-    add_fit(out, p, &cap);
+    for (size_t i = 0; i < out->point_count; i++)
+        add_fit(out, &out->points[i], &cap);
     for (uint32_t i = 0; i < out->fit_count; i++) {
         struct nccl_fit *fit = &out->fits[i];
         double *bytes = xmalloc(2 * (size_t)fit->points * sizeof *bytes);
         double *seconds = bytes + fit->points;
         size_t n = 0;
-        FOR_EACH_POINT(out, p)
-        {
-            if (fit_of(out, p) != fit)
+        for (size_t k = 0; k < out->point_count; k++) {
+            if (fit_of(out, &out->points[k]) != fit)
                 continue;
-            bytes[n] = (double)p->bytes;
-            seconds[n++] = p->seconds;
+            bytes[n] = (double)out->points[k].bytes;
+            seconds[n++] = out->points[k].seconds;
         }
         if (fit_alpha_beta(bytes, seconds, n, &fit->fit, NULL) != ERR_OK)
             fit->fit.pieces = 0;
@@ -116,11 +114,13 @@ static json_t *kept_points(struct nccl_import *out, const json_t *base)
 static json_t *with_points(struct nccl_import *out, const struct nccl_source *source, json_t *base)
 {
     json_t *points = kept_points(out, base);
-    FOR_EACH_POINT(out, p)
-    json_array_append_new(points, json_pack("{s:s, s:i, s:i, s:f, s:f}", "collective",
-                                            collective_name(p->collective), "ranks", (int)p->ranks,
-                                            "nodes", (int)p->nodes, "bytes", (double)p->bytes,
-                                            "seconds", p->seconds));
+    for (size_t i = 0; i < out->point_count; i++) {
+        const struct collective_point *p = &out->points[i];
+        json_array_append_new(points, json_pack("{s:s, s:i, s:i, s:f, s:f}", "collective",
+                                                collective_name(p->collective), "ranks",
+                                                (int)p->ranks, "nodes", (int)p->nodes, "bytes",
+                                                (double)p->bytes, "seconds", p->seconds));
+    }
     json_object_set_new(base, "collectives", points);
     if (source->gpu)
         json_object_set_new(base, "gpu", json_string(source->gpu));
@@ -135,7 +135,7 @@ enum err_code nccl_import(const struct nccl_source *source, struct nccl_import *
                           struct err *err)
 {
     json_t *base = NULL;
-    *out = (struct nccl_import){.files = NULL};
+    *out = (struct nccl_import){.points = NULL};
     enum err_code rc = read_base(source, &base, err);
     if (rc == ERR_OK)
         rc = read_files(source, out, err);
@@ -151,10 +151,8 @@ enum err_code nccl_import(const struct nccl_source *source, struct nccl_import *
 
 void nccl_import_free(struct nccl_import *import)
 {
-    for (uint32_t i = 0; i < import->file_count; i++)
-        nccl_tests_free(&import->files[i]);
-    free(import->files);
+    free(import->points);
     free(import->fits);
     json_decref(import->profile);
-    *import = (struct nccl_import){.files = NULL};
+    *import = (struct nccl_import){.points = NULL};
 }

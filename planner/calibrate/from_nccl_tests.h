@@ -14,10 +14,10 @@ struct nccl_fit { /* points of one collective among as many ranks on as many nod
     struct alpha_beta_fit fit; /* pieces: 0 where there are too few points for one */
 };
 
-struct nccl_import {          /* nccl_import_free */
-    struct nccl_tests *files; /* (file_count) */
-    uint32_t file_count;
+struct nccl_import {                 /* nccl_import_free */
+    struct collective_point *points; /* of all files, in their order */
     struct nccl_fit *fits;
+    size_t point_count, point_cap, left_out; /* left_out: rows of no bytes, other collectives */
     uint32_t fit_count;
     json_t *profile; /* owned */
 };

@@ -33,29 +33,25 @@ static void measured(struct calibration *c, enum profile_key key, double value, 
 static void measure_launches(struct calibration *c)
 {
     const struct launches *l = &c->samples.launches;
+    const double spread = l->plain.spread, plain_s = l->plain.mean_s;
     const uint32_t n = SUITE_LAUNCH_COUNT;
-    if (l->plain_s <= 0)
+    if (plain_s <= 0)
         return;
-    const double part = fmax(0, (l->parts_s - l->plain_s) / (SUITE_PARTS - 1));
-    measured(c, PROFILE_HOST_OP, l->plain_s, 0.1, n);
-    measured(c, PROFILE_HOST_BACKWARD, l->plain_s, 0.1, n);
-    measured(c, PROFILE_HOST_HOOK, l->plain_s, 0.1, n);
-    measured(c, PROFILE_HOST_COLLECTIVE, l->plain_s, 0.1, n);
-    measured(c, PROFILE_HOST_TENSOR, part, 0.1, n);
+    measured(c, PROFILE_HOST_OP, plain_s, spread, n);
+    measured(c, PROFILE_HOST_BACKWARD, plain_s, spread, n);
+    measured(c, PROFILE_HOST_HOOK, plain_s, spread, n);
+    measured(c, PROFILE_HOST_COLLECTIVE, plain_s, spread, n);
+    measured(c, PROFILE_HOST_TENSOR, fmax(0, (l->parts.mean_s - plain_s) / (SUITE_PARTS - 1)),
+             l->parts.spread, n);
     /* One was recorded and one waited for, beside each kernel. */
-    measured(c, PROFILE_HOST_EVENT, fmax(0, (l->events_s - l->plain_s) / 2), 0.1, n);
+    measured(c, PROFILE_HOST_EVENT, fmax(0, (l->events.mean_s - plain_s) / 2), l->events.spread, n);
 }
 
 static void measure_gap(struct calibration *c)
 {
     struct samples *s = &c->samples;
     const double gap = samples_median(s->gaps, s->gap_count);
-    double off = 0;
-    for (uint32_t i = 0; i < s->gap_count; i++)
-        s->gaps[i] = fabs(s->gaps[i] - gap);
-    if (gap > 0)
-        off = 1.4826 * samples_median(s->gaps, s->gap_count) / gap;
-    measured(c, PROFILE_LATENCY, gap, off, s->gap_count);
+    measured(c, PROFILE_LATENCY, gap, samples_spread(s->gaps, s->gap_count), s->gap_count);
 }
 
 /* ---- peaks ---- */
@@ -155,9 +151,10 @@ static void measure_transfers(struct calibration *c)
             if (t->of_optimizer == of_optimizer && t->bytes > 1 << 16 && t->seconds > 0)
                 rates[n++] = t->bytes / (of_optimizer ? 1 : 2) / t->seconds;
         }
+        const double median = samples_median(rates, n);
         if (n)
-            measured(c, of_optimizer ? PROFILE_HOST_MEMORY : PROFILE_PCIE,
-                     fmax(1e6, samples_median(rates, n)), 0.2, n);
+            measured(c, of_optimizer ? PROFILE_HOST_MEMORY : PROFILE_PCIE, fmax(1e6, median),
+                     samples_spread(rates, n), n);
     }
     free(rates);
 }
@@ -184,11 +181,14 @@ static void measure_link(struct calibration *c)
  * simulator's terms, the share of the compute units that one uses. */
 static void measure_overlap(struct calibration *c)
 {
-    const double *part_s = c->samples.overlap.part_s;
+    const double *part_s = c->samples.overlap.part_s, *spread = c->samples.overlap.spread;
     const double lost_s = part_s[ROUND_COMPUTE_BESIDE] - part_s[ROUND_COMPUTE_ALONE];
     const double alone_s = part_s[ROUND_GATHER_ALONE] + part_s[ROUND_REDUCE_ALONE];
+    const double error_s = hypot(part_s[ROUND_COMPUTE_BESIDE] * spread[ROUND_COMPUTE_BESIDE],
+                                 part_s[ROUND_COMPUTE_ALONE] * spread[ROUND_COMPUTE_ALONE]);
     if (alone_s > 0)
-        measured(c, PROFILE_OVERLAP, fmin(10, fmax(0, lost_s / alone_s)), 0.3, SUITE_REPEATS);
+        measured(c, PROFILE_OVERLAP, fmin(10, fmax(0, lost_s / alone_s)),
+                 lost_s > 0 ? error_s / lost_s : 0, SUITE_REPEATS - SUITE_WARM_UP);
 }
 
 /* ---- what a CPU does not have, and what is not measured ---- */

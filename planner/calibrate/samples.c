@@ -37,6 +37,16 @@ double samples_median(double *values, uint32_t count)
     return gsl_stats_median_from_sorted_data(values, 1, count);
 }
 
+double samples_spread(double *values, uint32_t count)
+{
+    const double median = samples_median(values, count);
+    if (median == 0)
+        return 0;
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = fabs(values[i] / median - 1);
+    return 1.4826 * samples_median(values, count);
+}
+
 /* ---- spans ---- */
 
 static int by_begin(const void *a, const void *b)
@@ -241,7 +251,7 @@ static void take_messages(struct reading *r)
 
 /* Of the rounds' kernels with index `kernel`, in one round after the other: from the first one's
  * begin to the last one's end. */
-static double round_seconds(const struct reading *r, uint32_t kernel)
+static double round_seconds(const struct reading *r, uint32_t kernel, double *spread)
 {
     double seconds[SUITE_REPEATS];
     uint32_t all = 0, seen = 0, rounds = 0;
@@ -257,37 +267,46 @@ static double round_seconds(const struct reading *r, uint32_t kernel)
         if (++seen % each == 0 && seen / each > SUITE_WARM_UP && rounds < SUITE_REPEATS)
             seconds[rounds++] = r->spans[i].end_s - begin_s;
     }
-    return samples_median(seconds, rounds);
+    const double median = samples_median(seconds, rounds);
+    *spread = samples_spread(seconds, rounds);
+    return median;
 }
 
 static void take_overlap(struct reading *r, const struct suite_item *item)
 {
     for (int part = 0; part < ROUND_PARTS; part++)
-        r->out->overlap.part_s[part] = round_seconds(r, item->round[part]);
+        r->out->overlap.part_s[part] =
+            round_seconds(r, item->round[part], &r->out->overlap.spread[part]);
 }
 
-/* From the first kernel with a label to the last of a run, over their number: the run comes before
- * the model's step. */
-static double pace(const struct reading *r, enum aten label)
+/* Of the run whose kernels have a label; it comes before the model's step, which may have it too.
+ */
+static struct pace pace(const struct reading *r, enum aten label)
 {
-    const struct span *first = NULL;
+    double *steps = xmalloc(SUITE_LAUNCH_COUNT * sizeof *steps), first = 0, last = 0;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < r->count; i++) {
+    for (uint32_t i = 0; i < r->count && n < SUITE_LAUNCH_COUNT; i++) {
         const struct span *span = &r->spans[i];
         if (r->plan->kernels[r->plan->instructions[span->id].arg].label != label)
             continue;
-        first = first ? first : span;
-        if (++n == SUITE_LAUNCH_COUNT)
-            return (span->begin_s - first->begin_s) / (n - 1);
+        first = n == 0 ? span->begin_s : first;
+        if (n > 0)
+            steps[n - 1] = span->begin_s - last;
+        last = span->begin_s;
+        n++;
     }
-    return 0;
+    struct pace pace = {0, 0};
+    if (n == SUITE_LAUNCH_COUNT)
+        pace = (struct pace){(last - first) / (n - 1), samples_spread(steps, n - 1)};
+    free(steps);
+    return pace;
 }
 
 static void take_launches(struct reading *r)
 {
-    r->out->launches = (struct launches){.plain_s = pace(r, SUITE_LAUNCH_PLAIN),
-                                         .events_s = pace(r, SUITE_LAUNCH_EVENTS),
-                                         .parts_s = pace(r, SUITE_LAUNCH_PARTS)};
+    r->out->launches = (struct launches){.plain = pace(r, SUITE_LAUNCH_PLAIN),
+                                         .events = pace(r, SUITE_LAUNCH_EVENTS),
+                                         .parts = pace(r, SUITE_LAUNCH_PARTS)};
 }
 
 enum err_code samples_add(struct samples *samples, const struct suite_item *item,

@@ -37,11 +37,15 @@ struct message { /* a collective among `ranks`; bytes as nccl-tests counts them 
 };
 
 struct overlap { /* seconds of the parts of a round, medians; 0: not measured */
-    double part_s[ROUND_PARTS];
+    double part_s[ROUND_PARTS], spread[ROUND_PARTS];
 };
 
-struct launches { /* seconds from one launch to the next, of runs in the suite */
-    double plain_s, events_s, parts_s;
+struct pace { /* seconds from one launch to the next, of a run in the suite */
+    double mean_s, spread;
+};
+
+struct launches {
+    struct pace plain, events, parts;
 };
 
 struct samples { /* zero-initialise; samples_free */
@@ -64,5 +68,9 @@ void samples_free(struct samples *samples);
 
 /* The median of `count` values, which are sorted; 0 of none. */
 double samples_median(double *values, uint32_t count);
+
+/* Their relative scatter: 1.4826 x the median absolute deviation over the median, which is the
+ * relative standard deviation of normal ones. The values are overwritten. 0 where the median is. */
+double samples_spread(double *values, uint32_t count);
 
 #endif

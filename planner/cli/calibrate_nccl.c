@@ -44,15 +44,13 @@ static void print_fit(FILE *file, const struct nccl_fit *f)
 static void print(FILE *file, const struct nccl_import *import, const char *output)
 {
     const struct style s = style_of(file);
-    size_t left_out = 0;
     fprintf(file, "  %s%-16s %5s %5s %6s %33s %9s %8s %8s%s\n", s.bold, "collective", "ranks",
             "nodes", "points", "bytes", "latency", "GB/s", "spread", s.off);
     for (uint32_t i = 0; i < import->fit_count; i++)
         print_fit(file, &import->fits[i]);
-    for (uint32_t i = 0; i < import->file_count; i++)
-        left_out += import->files[i].left_out;
-    if (left_out)
-        fprintf(file, "\n  %zu rows of no bytes or of other collectives are left out\n", left_out);
+    if (import->left_out)
+        fprintf(file, "\n  %zu rows of no bytes or of other collectives are left out\n",
+                import->left_out);
     fprintf(file, "\n  %s\n", output);
 }
 
