@@ -107,7 +107,7 @@ enum { COLLECTIVE_LATENCY_US = 20, COLLECTIVE_NS_PER_KB = 100 };
 static double made_up_seconds(const struct plan *plan, const struct plan_instruction *in)
 {
     const struct kernel *kernel = &plan->kernels[in->arg];
-    const double bytes = kernel_bytes(plan, kernel, (enum plan_op)in->op);
+    const double bytes = kernel_traffic(plan, kernel, (enum plan_op)in->op);
     if (plan_op_is_collective((enum plan_op)in->op))
         return 1e-6 * COLLECTIVE_LATENCY_US + 1e-12 * COLLECTIVE_NS_PER_KB * bytes;
     return true_seconds(kernel_class(kernel) != COST_MEMORY, kernel->flops, bytes);

@@ -214,6 +214,104 @@ static void giving_memory_back_waits_for_the_device(void **state)
     timeline_free(&t);
 }
 
+/* ---- FSDP2's own programs with times worked out by others ---- */
+
+struct layer_times { /* of every block; all else takes none */
+    double forward, backward, gather, scatter;
+};
+
+static bool is_block(const struct plan *plan, const struct plan_instruction *in)
+{
+    return in->site != SITE_NONE && plan->units[in->unit].name[0] != '\0';
+}
+
+/* Gives the first kernel after a block's parameters arrived all of its time. */
+static struct costs block_costs(const struct plan *plan, const struct layer_times *times)
+{
+    struct costs costs = {.kernels = calloc(plan->kernel_count, sizeof *costs.kernels)};
+    bool arrived = false;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        const bool block = is_block(plan, in);
+        if (in->op == PLAN_COPY_OUT)
+            arrived = block;
+        else if (in->op == PLAN_ALL_GATHER || in->op == PLAN_REDUCE_SCATTER)
+            costs.kernels[in->arg].device_s = !block                      ? 0
+                                              : in->op == PLAN_ALL_GATHER ? times->gather
+                                                                          : times->scatter;
+        else if (in->op == PLAN_COMPUTE && in->stream == STREAM_COMPUTE && arrived &&
+                 in->site == SITE_NONE) {
+            costs.kernels[in->arg].device_s =
+                in->phase == PLAN_FORWARD ? times->forward : times->backward;
+            arrived = false;
+        }
+        if (plan_op_is_kernel((enum plan_op)in->op))
+            costs.kernels[in->arg].class =
+                plan_op_is_collective((enum plan_op)in->op) ? COST_COLLECTIVE : COST_GEMM;
+    }
+    return costs;
+}
+
+/* Ends of the forward pass and of the step, in the times' unit. */
+static void run_layers(uint32_t layers, const struct layer_times *times, bool own_communicator,
+                       double *forward, double *step)
+{
+    struct job job = small_job(ARCH_LLAMA);
+    struct err err = {0};
+    struct plan *plan;
+    job.config.layers = layers;
+    assert_int_equal(job_plan(&job, &plan, NULL, &err), ERR_OK);
+    struct costs costs = block_costs(plan, times);
+    if (own_communicator)
+        plan->groups[plan->group_count++] = plan->groups[0];
+    for (uint32_t i = 0; own_communicator && i < plan->instruction_count; i++)
+        if (plan->instructions[i].op == PLAN_REDUCE_SCATTER)
+            plan->instructions[i].group = (uint8_t)(plan->group_count - 1);
+    struct simulation *simulation = simulation_new(plan, NULL, 0);
+    struct timeline t = timeline_new(simulation);
+    simulate(simulation, &costs, NULL, &t);
+    *forward = 0;
+    for (uint32_t i = 0; i < simulation_items(simulation); i++) {
+        const struct plan_instruction *in =
+            &plan->instructions[simulation_instruction(simulation, i)];
+        if (in->op == PLAN_COMPUTE && in->phase == PLAN_FORWARD && t.end_s[i] > *forward &&
+            in->stream == STREAM_COMPUTE && t.end_s[i] > t.begin_s[i])
+            *forward = t.end_s[i];
+    }
+    *step = t.step_s;
+    simulation_free(simulation);
+    timeline_free(&t);
+    free(costs.kernels);
+    plan_free(plan);
+}
+
+/* PyTorch's test_fully_shard_overlap.py: three layers, 25 ms forward, 10 ms a collective; it
+ * expects 10 + 3·25 forward. Backward, 50 a layer: the first gather hides under the last forward
+ * layer, the last reduction is exposed, so 10 + 3·50 from the end of the forward pass on. */
+static void overlap_is_that_of_pytorchs_own_test(void **state)
+{
+    (void)state;
+    const struct layer_times times = {25, 50, 10, 10};
+    double forward, step;
+    run_layers(3, &times, false, &forward, &step);
+    assert_seconds(forward, 85);
+    assert_seconds(step, 85 + 160);
+}
+
+/* Four layers whose reductions outlast the backward pass: one communicator makes gathers and
+ * reductions wait for each other (pytorch issue 177015); with one of their own they do not. */
+static void a_shared_communicator_costs_what_it_must(void **state)
+{
+    (void)state;
+    const struct layer_times times = {20, 40, 15, 45};
+    double forward, step;
+    run_layers(4, &times, false, &forward, &step);
+    assert_seconds(forward, 95);
+    assert_seconds(step, 345);
+    run_layers(4, &times, true, &forward, &step);
+    assert_seconds(step, 315);
+}
+
 /* ---- properties of real plans ---- */
 
 struct planned {
@@ -284,6 +382,62 @@ static void settings_that_move_less_are_no_slower(void **state)
         assert_true(step_of(&job, gpus[g]) <= step_of(&other, gpus[g]) * NO_SLOWER);
         job.tape.checkpointing = CHECKPOINTING_FULL;
         assert_true(step_of(&other, gpus[g]) <= step_of(&job, gpus[g]) * NO_SLOWER);
+    }
+}
+
+static double step_with(const struct job *job, enum profile_key key, double factor)
+{
+    struct planned p = plan_on(job, "a100-sxm-80gb");
+    struct err err = {0};
+    step_time_free(&p.time);
+    p.placement.profile.of[key].value *= factor;
+    assert_int_equal(step_time(&p.prediction, job, &p.placement, 0, &p.time, &err), ERR_OK);
+    const double step_s = p.time.timeline.step_s;
+    planned_free(&p);
+    return step_s;
+}
+
+static void a_faster_machine_is_no_slower(void **state)
+{
+    (void)state;
+    static const enum profile_key keys[] = {PROFILE_BF16, PROFILE_MEMORY, PROFILE_NIC,
+                                            PROFILE_LINK};
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+        for (uint32_t replicate = 1; replicate <= 4; replicate *= 4) {
+            struct job job = toy();
+            job.strategy.world = 32;
+            job.strategy.replicate = replicate;
+            assert_true(step_with(&job, keys[k], 1.5) <= step_with(&job, keys[k], 1) * NO_SLOWER);
+        }
+}
+
+/* Eight replicate groups of a node reduce at once: what leaves the node goes through its ports. */
+static void a_node_sends_no_faster_than_its_ports(void **state)
+{
+    (void)state;
+    static const char *const nodes[] = {"p4d", "pcie", "dgx-a100"};
+    for (size_t n = 0; n < sizeof nodes / sizeof nodes[0]; n++) {
+        struct job job = toy();
+        struct err err = {0};
+        job.strategy.world = 64;
+        job.strategy.replicate = 8;
+        struct planned p = plan_on(&job, "a100-sxm-80gb");
+        step_time_free(&p.time);
+        assert_int_equal(profile_set_node(nodes[n], &p.placement.profile, &err), ERR_OK);
+        assert_int_equal(step_time(&p.prediction, &job, &p.placement, 0, &p.time, &err), ERR_OK);
+        const double ports = profile_value(&p.placement.profile, PROFILE_NICS) *
+                             profile_value(&p.placement.profile, PROFILE_NIC);
+        double sent = 0, took_s = 0;
+        for (uint32_t i = 0; i < p.plan->instruction_count; i++) {
+            const struct plan_instruction *in = &p.plan->instructions[i];
+            if (in->op != PLAN_ALL_REDUCE)
+                continue;
+            const struct operand *o = &p.plan->operands[p.plan->kernels[in->arg].first];
+            sent += 8 * 2 * 7 / 8.0 * (double)shape_bytes(&o->shape, (enum dtype)o->dtype);
+            took_s += p.time.costs.kernels[in->arg].device_s;
+        }
+        assert_true(sent > 0 && sent / took_s <= ports);
+        planned_free(&p);
     }
 }
 
@@ -445,7 +599,11 @@ int main(void)
         cmocka_unit_test(the_host_blocks_where_the_program_says_so),
         cmocka_unit_test(a_stream_waits_for_the_host),
         cmocka_unit_test(giving_memory_back_waits_for_the_device),
+        cmocka_unit_test(overlap_is_that_of_pytorchs_own_test),
+        cmocka_unit_test(a_shared_communicator_costs_what_it_must),
         cmocka_unit_test(settings_that_move_less_are_no_slower),
+        cmocka_unit_test(a_faster_machine_is_no_slower),
+        cmocka_unit_test(a_node_sends_no_faster_than_its_ports),
         cmocka_unit_test(prefetching_exposes_no_more),
         cmocka_unit_test(a_mesh_of_replicas_gathers_nothing),
         cmocka_unit_test(a_step_lies_between_its_bounds),

@@ -116,7 +116,7 @@ static struct sample sample_of(const struct reading *r, const struct span *span)
                 kernel_is_backward(kernel)},
         .arithmetic = kernel_class(kernel) != COST_MEMORY,
         .flops = kernel->flops,
-        .bytes = kernel_bytes(r->plan, kernel, (enum plan_op)in->op),
+        .bytes = kernel_traffic(r->plan, kernel, (enum plan_op)in->op),
         .seconds = span->end_s - span->begin_s,
         .repeats = 1,
     };
@@ -125,11 +125,13 @@ static struct sample sample_of(const struct reading *r, const struct span *span)
 static void take_transfer(struct reading *r, const struct span *span)
 {
     const struct plan_instruction *in = &r->plan->instructions[span->id];
+    const struct kernel *kernel = &r->plan->kernels[in->arg];
     struct samples *out = r->out;
     ARRAY_GROW(out->transfers, out->transfer_count, out->transfer_cap);
     out->transfers[out->transfer_count++] = (struct transfer){
         .of_optimizer = in->stream == STREAM_HOST,
-        .bytes = r->plan->kernels[in->arg].bytes,
+        .bytes = in->stream == STREAM_HOST ? kernel_traffic(r->plan, kernel, (enum plan_op)in->op)
+                                           : kernel->bytes,
         .seconds = span->end_s - span->begin_s,
     };
 }

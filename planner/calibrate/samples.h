@@ -20,7 +20,7 @@ struct kernel_key { /* what a profile tells kernels apart by */
 struct sample { /* kernels of one kind and size, of one plan */
     struct kernel_key key;
     bool arithmetic;     /* a matrix product or attention: operations count, not bytes alone */
-    double flops, bytes; /* as kernel_cost counts them */
+    double flops, bytes; /* as kernel_traffic counts them */
     double seconds;      /* median */
     uint32_t repeats;    /* that it is the median of */
 };

@@ -76,3 +76,15 @@ void files_html_begin(FILE *to, const char *title)
     files_html_text(to, title);
     fputs("</h1>\n", to);
 }
+
+void files_gnuplot_text(FILE *to, const char *text)
+{
+    fputc('\'', to);
+    for (; *text; text++) {
+        if (*text == '\'')
+            fputc('\'', to);
+        if ((unsigned char)*text >= ' ')
+            fputc(*text, to);
+    }
+    fputc('\'', to);
+}

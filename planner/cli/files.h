@@ -26,4 +26,8 @@ void files_html_begin(FILE *to, const char *title);
 /* A text with what HTML would take for markup escaped. */
 void files_html_text(FILE *to, const char *text);
 
+/* A text as a gnuplot string: in single quotes, those within doubled, control characters left out.
+ */
+void files_gnuplot_text(FILE *to, const char *text);
+
 #endif

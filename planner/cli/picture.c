@@ -34,7 +34,11 @@ enum err_code picture_draw(const struct picture *picture, const void *context, c
     picture->data(file, context);
     fclose(file);
     if ((file = open_file(script, err))) {
-        fprintf(file, "data = '%s'\nout = '%s'\n", data, partial);
+        fputs("data = ", file);
+        files_gnuplot_text(file, data);
+        fputs("\nout = ", file);
+        files_gnuplot_text(file, partial);
+        fputc('\n', file);
         picture->settings(file, context);
         fputs(picture->script, file);
         fclose(file);
@@ -125,8 +129,10 @@ static void timeline_settings(FILE *file, const void *context)
     for (int lane = 0; lane < STREAM_COUNT; lane++)
         if (rows[lane] >= 0)
             fprintf(file, "%s ", stream_name((enum stream_id)lane));
-    fprintf(file, "%sexposed'\nend_ms = %.6f\ntitle = '%s'\n", t->host ? "issuing " : "",
-            1e3 * t->time->step_s, t->title);
+    fprintf(file, "%sexposed'\nend_ms = %.6f\ntitle = ", t->host ? "issuing " : "",
+            1e3 * t->time->step_s);
+    files_gnuplot_text(file, t->title);
+    fputc('\n', file);
 }
 
 enum err_code timeline_draw(const struct timeline_picture *timeline, const char *dir, bool *drawn,

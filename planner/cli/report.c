@@ -105,7 +105,7 @@ static enum err_code write_snapshot(const struct report *r, struct err *err)
         .err = err,
     };
     struct memory memory;
-    struct memory_options options = placement_memory(r->placement);
+    struct memory_options options = prediction_memory(r->prediction, r->placement);
     options.allocator.on_action = snapshot_on_action;
     options.allocator.action_context = run.snapshot;
     options.before = name_frame;
@@ -205,12 +205,20 @@ static void write_script(const struct report *r, const struct curve *curve, FILE
     if (capacity < 1.6 * top && capacity > top)
         top = capacity;
     top *= 1.08;
-    fprintf(script, "data = '%s'\nout = '%s'\ncapacity = %f\ntop = %f\n", data, out, capacity, top);
+    fputs("data = ", script);
+    files_gnuplot_text(script, data);
+    fputs("\nout = ", script);
+    files_gnuplot_text(script, out);
+    fprintf(script, "\ncapacity = %f\ntop = %f\n", capacity, top);
     fprintf(script, "peak_id = %u\npeak = %f\nstart_id = 0\nend_id = %u\n",
             p->memory.requested.instruction, (double)p->memory.requested.bytes / unit,
             p->plan->instruction_count);
-    fprintf(script, "title = '%s: memory of one step on rank %u of %u'\n", r->settings->model,
-            r->job->strategy.rank, r->job->strategy.world);
+    char title[512];
+    snprintf(title, sizeof title, "%s: memory of one step on rank %u of %u", r->settings->model,
+             r->job->strategy.rank, r->job->strategy.world);
+    fputs("title = ", script);
+    files_gnuplot_text(script, title);
+    fputc('\n', script);
     fprintf(script, "categories = '");
     for (int i = 0; i < CATEGORY_COUNT; i++)
         if (is_drawn(curve, i))
@@ -229,7 +237,7 @@ static enum err_code write_curve_data(const struct report *r, struct curve *curv
     if (!file)
         return err_set(err, ERR_IO, "create %s: %s", path, strerror(errno));
     struct memory memory;
-    const struct memory_options options = placement_memory(r->placement);
+    const struct memory_options options = prediction_memory(r->prediction, r->placement);
     const struct memory_options sums = {.without_allocator = true};
     const struct plan *plan = r->prediction->plan;
     curve->file = file;
@@ -262,7 +270,7 @@ static enum err_code write_curve(const struct report *r, const char **note, stru
     write_script(r, &curve, script, data, drawn);
     fclose(script);
     if (!files_gnuplot(script_path) || rename(drawn, path) != 0) {
-        *note = "gnuplot is not there or failed: no memory.svg and timeline.svg";
+        *note = "gnuplot is not there or failed: no memory.svg";
         remove(drawn);
     }
     remove(script_path);
@@ -312,7 +320,7 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
     bool drawn;
     const enum err_code rc = timeline_draw(&picture, r->dir, &drawn, err);
     if (!drawn)
-        *note = "gnuplot is not there or failed: no memory.svg and timeline.svg";
+        *note = "gnuplot is not there or failed: no timeline.svg";
     arena_free(&arena);
     return rc;
 }
@@ -346,7 +354,7 @@ enum err_code report_write(const struct settings *settings, const struct job *jo
 {
     char path[4096];
     const struct report r = {settings, job, placement, prediction, time, settings->out_dir};
-    const struct memory_options options = placement_memory(placement);
+    const struct memory_options options = prediction_memory(prediction, placement);
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));
     TRY(files_make_folder(r.dir, err));

@@ -14,11 +14,12 @@
 #include "plan/plan.h"
 
 #define RESOURCE_MAP(X)                                                                            \
-    X(COMPUTE, "compute") /* multiprocessors */                                                    \
-    X(MEMORY, "memory")   /* bandwidth of device memory */                                         \
-    X(LINK, "link")       /* to the other GPUs of the node */                                      \
-    X(NIC, "nic")         /* to other nodes */                                                     \
-    X(PCIE, "pcie")       /* to host memory */
+    X(COMPUTE, "compute")     /* multiprocessors */                                                \
+    X(MEMORY, "memory")       /* bandwidth of device memory */                                     \
+    X(LINK, "link")           /* to the other GPUs of the node */                                  \
+    X(NIC, "nic")             /* to other nodes */                                                 \
+    X(FROM_HOST, "from_host") /* the slot, towards the device */                                   \
+    X(TO_HOST, "to_host")     /* and away from it */
 
 enum resource {
 #define X(name, text) RESOURCE_##name,
@@ -47,6 +48,7 @@ struct cost {
     double device_s;           /* alone, launch gap included */
     double host_s;             /* until the host has issued it */
     float use[RESOURCE_COUNT]; /* 0 ... 1 of each, while it runs alone */
+    float spread;              /* of device_s: relative standard deviation */
     uint8_t class;             /* enum cost_class */
     bool first; /* is served before others: NCCL's blocks hold their multiprocessors, and their
                    streams have priority */
@@ -55,7 +57,8 @@ struct cost {
 struct costs {
     struct cost *kernels;        /* (plan.kernel_count) */
     double event_s;              /* host: one event recorded or waited for */
-    double spread[COST_CLASSES]; /* relative standard deviation of a class's times */
+    double spread[COST_CLASSES]; /* relative standard deviation of a class's times: the mean of its
+                                    kernels', by seconds; of the host's, by what it issues */
     double model_flops;          /* of a step: forward and backward of the model once */
     double hardware_flops;       /* the same with what is computed again */
     double peak_flops;           /* of the plan's matmuls, by their dtype */
@@ -73,13 +76,14 @@ void kernel_cost(const struct plan *plan, const struct kernel *kernel, enum plan
                  const struct profile *profile, struct cost *out);
 
 /* What a measured kernel is told apart by, beside its label (struct profile_kernel): whether it is
- * of the backward pass, recomputed forward kernels aside; the dtype of its first operand. And what
- * its time depends on: GEMM, ATTENTION or MEMORY, and the bytes it moves between device and
- * memory. */
+ * of the backward pass, recomputed forward kernels aside; the dtype of its first operand. And
+ * whether its operations count, or its traffic alone: GEMM, ATTENTION or MEMORY. */
 bool kernel_is_backward(const struct kernel *kernel);
 enum cost_class kernel_class(const struct kernel *kernel);
 enum dtype kernel_dtype(const struct plan *plan, const struct kernel *kernel);
-double kernel_bytes(const struct plan *plan, const struct kernel *kernel, enum plan_op op);
+
+/* Bytes that a kernel moves between its processor and that one's memory, every pass counted. */
+double kernel_traffic(const struct plan *plan, const struct kernel *kernel, enum plan_op op);
 
 /* Seconds of `batch` matrix products (m, k) x (k, n) at `peak` FLOP/s, without launch. */
 double gemm_seconds(const struct profile *profile, double peak, double m, double n, double k,

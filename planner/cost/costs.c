@@ -8,28 +8,36 @@
 
 /* ---- host ---- */
 
+/* What the host pays for an instruction: a number, and one more for each tensor it names. */
+static enum profile_key host_key(const struct plan_instruction *in)
+{
+    if (plan_op_is_collective((enum plan_op)in->op))
+        return PROFILE_HOST_COLLECTIVE;
+    if (in->op == PLAN_OPTIMIZER || in->site != SITE_NONE)
+        return PROFILE_HOST_HOOK;
+    return in->phase == PLAN_BACKWARD ? PROFILE_HOST_BACKWARD : PROFILE_HOST_OP;
+}
+
 static double host_seconds(const struct plan_instruction *in, const struct kernel *kernel,
                            const struct profile *profile)
 {
-    const double tensors = profile_value(profile, PROFILE_HOST_TENSOR) *
-                           (kernel->ins > kernel->outs ? kernel->ins : kernel->outs);
-    if (plan_op_is_collective((enum plan_op)in->op))
-        return profile_value(profile, PROFILE_HOST_COLLECTIVE);
-    if (in->op == PLAN_OPTIMIZER || in->site != SITE_NONE)
-        return profile_value(profile, PROFILE_HOST_HOOK) + tensors;
-    return profile_value(profile,
-                         in->phase == PLAN_BACKWARD ? PROFILE_HOST_BACKWARD : PROFILE_HOST_OP);
+    const enum profile_key key = host_key(in);
+    const uint32_t tensors = kernel->ins > kernel->outs ? kernel->ins : kernel->outs;
+    return profile_value(profile, key) +
+           (key == PROFILE_HOST_HOOK ? tensors * profile_value(profile, PROFILE_HOST_TENSOR) : 0);
 }
 
 /* ---- what the kernels of a plan are used for ---- */
 
-static void copy_of(const struct kernel *kernel, const struct profile *profile, struct cost *out)
+static void copy_of(const struct kernel *kernel, enum plan_op op, const struct profile *profile,
+                    struct cost *out)
 {
     /* `bytes` counts reading on one side and writing on the other. */
     out->class = COST_COPY;
     out->device_s = profile_value(profile, PROFILE_LATENCY) +
                     kernel->bytes / 2 / profile_value(profile, PROFILE_PCIE);
-    out->use[RESOURCE_PCIE] = 1;
+    out->spread = (float)profile->of[PROFILE_PCIE].spread;
+    out->use[op == PLAN_HOST_TO_DEVICE ? RESOURCE_FROM_HOST : RESOURCE_TO_HOST] = 1;
 }
 
 static enum err_code cost_of(struct plan_collectives *collectives,
@@ -42,10 +50,15 @@ static enum err_code cost_of(struct plan_collectives *collectives,
     if (plan_op_is_collective((enum plan_op)in->op)) {
         TRY(plan_collective_cost(collectives, in, out, err));
     } else if (in->op == PLAN_HOST_TO_DEVICE || in->op == PLAN_DEVICE_TO_HOST) {
-        copy_of(kernel, profile, out);
+        copy_of(kernel, (enum plan_op)in->op, profile, out);
     } else if (in->stream == STREAM_HOST) {
+        /* All ranks of a node do the same at the same time, on one host's memory. */
+        const uint32_t ranks =
+            plan->world < collectives->gpus_per_node ? plan->world : collectives->gpus_per_node;
         out->class = COST_HOST;
-        out->device_s = kernel->bytes / profile_value(profile, PROFILE_HOST_MEMORY);
+        out->spread = (float)profile->of[PROFILE_HOST_MEMORY].spread;
+        out->device_s = kernel_traffic(plan, kernel, (enum plan_op)in->op) * ranks /
+                        profile_value(profile, PROFILE_HOST_MEMORY);
     } else {
         kernel_cost(plan, kernel, (enum plan_op)in->op, profile, out);
     }
@@ -77,20 +90,23 @@ static double peak_flops(const struct plan *plan, const struct kernel *kernel,
                                                         : PROFILE_FP32);
 }
 
-static void set_spreads(const struct profile *profile, const struct plan_collectives *collectives,
-                        struct costs *out)
+/* Means by seconds: of each class on the device, and of what the host issues. */
+struct spreads {
+    double weighted[COST_CLASSES], seconds[COST_CLASSES];
+};
+
+static void add_spread(struct spreads *spreads, enum cost_class class, double spread,
+                       double seconds)
 {
-    const struct quantity *q = profile->of;
-    const double memory =
-        hypot(q[PROFILE_STREAM].spread, q[PROFILE_REDUCE].spread / 2); /* streams move most */
-    out->spread[COST_GEMM] = q[PROFILE_GEMM].spread;
-    out->spread[COST_ATTENTION] =
-        hypot(q[PROFILE_ATTENTION].spread, q[PROFILE_ATTENTION_BACKWARD].spread) / 1.4142;
-    out->spread[COST_MEMORY] = memory;
-    out->spread[COST_COLLECTIVE] =
-        collectives->weight > 0 ? collectives->weighted_spread / collectives->weight : 0;
-    out->spread[COST_COPY] = q[PROFILE_PCIE].spread;
-    out->spread[COST_HOST] = q[PROFILE_HOST_OP].spread;
+    spreads->weighted[class] += spread * seconds;
+    spreads->seconds[class] += seconds;
+}
+
+static void add_spreads(struct spreads *spreads, const struct plan_instruction *in,
+                        const struct cost *cost, const struct profile *profile)
+{
+    add_spread(spreads, (enum cost_class)cost->class, (double)cost->spread, cost->device_s);
+    add_spread(spreads, COST_HOST, profile->of[host_key(in)].spread, cost->host_s);
 }
 
 enum err_code costs_of_plan(const struct plan *plan, const struct profile *profile,
@@ -105,10 +121,11 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
     out->kernels = xmalloc((plan->kernel_count + 1) * sizeof *out->kernels);
     struct plan_collectives collectives = {
         .plan = plan, .profile = profile, .gpus_per_node = gpus_per_node};
+    struct spreads spreads = {.weighted = {0}};
     enum err_code rc = ERR_OK;
     bool *done = xmalloc(plan->kernel_count + 1);
     memset(done, 0, plan->kernel_count + 1);
-    for (uint32_t i = 0; i < plan->instruction_count && rc == ERR_OK; i++) {
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
         if (!plan_op_is_kernel((enum plan_op)in->op) || in->flags & PLAN_FIRST_STEP)
             continue;
@@ -117,6 +134,9 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
         if (!done[in->arg])
             rc = cost_of(&collectives, in, cost, err);
         done[in->arg] = true;
+        if (rc != ERR_OK)
+            break;
+        add_spreads(&spreads, in, cost, profile);
         if (!is_matmul(cost))
             continue;
         out->hardware_flops += counted_flops(kernel, cost);
@@ -124,7 +144,9 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
         out->peak_flops = fmax(out->peak_flops, peak_flops(plan, kernel, profile));
     }
     free(done);
-    set_spreads(profile, &collectives, out);
+    for (int class = 0; class < COST_CLASSES; class ++)
+        out->spread[class] =
+            spreads.seconds[class] > 0 ? spreads.weighted[class] / spreads.seconds[class] : 0;
     plan_collectives_free(&collectives);
     if (rc != ERR_OK)
         costs_free(out);

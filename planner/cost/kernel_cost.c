@@ -83,12 +83,15 @@ static double head_factor(double head)
 static double attention_of(const struct plan *plan, const struct kernel *kernel,
                            const struct profile *profile)
 {
-    const bool flash =
-        kernel->label == ATEN_FLASH_ATTENTION || kernel->label == ATEN_FLASH_ATTENTION_BACKWARD;
     const bool backward = kernel->label == ATEN_FLASH_ATTENTION_BACKWARD ||
                           kernel->label == ATEN_EFFICIENT_ATTENTION_BACKWARD;
     const struct operand *q = &plan->operands[kernel->first + (backward ? 1 : 0)];
     const double tokens = q->shape.dim[1], head = q->shape.dim[q->shape.rank - 1];
+    /* FlashAttention is for 16-bit numbers: in fp32, PyTorch takes the other whatever the plan's
+     * recording, which was made without a GPU, calls it. */
+    const bool flash =
+        (kernel->label == ATEN_FLASH_ATTENTION || kernel->label == ATEN_FLASH_ATTENTION_BACKWARD) &&
+        q->dtype != DTYPE_FP32;
     const double share =
         profile_value(profile, backward ? PROFILE_ATTENTION_BACKWARD : PROFILE_ATTENTION);
     const double rate = peak_of(profile, (enum dtype)q->dtype) * share * head_factor(head) *
@@ -141,14 +144,18 @@ static const struct traffic traffics[] = {
     {ATEN_ADAMW, BY_STREAM, 20.0 / 7, 20.0 / 7},
 };
 
-/* A softmax whose rows do not fit registers reads them for the maximum, for the sum and for the
- * result; its backward reads the gradient for the sum and both for the result (SoftMax.cu). Up to
- * 1024 elements a row is kept in registers. */
+/* A softmax keeps a row in registers up to about 9,000 elements, and in shared memory while it is
+ * below 48 KiB; a longer one is read for the maximum, for the sum and for the result. The backward
+ * reads a long gradient for the sum and both for the result (SoftMax.cu's dispatch). */
+enum { SOFTMAX_KEPT = 9216, SOFTMAX_KEPT_BYTES = 49152 };
+
 static struct traffic softmax_traffic(const struct plan *plan, const struct kernel *kernel,
                                       bool backward)
 {
-    const struct shape *shape = &plan->operands[kernel->first].shape;
-    const bool kept = shape->rank > 0 && shape->dim[shape->rank - 1] <= 1024;
+    const struct operand *x = &plan->operands[kernel->first];
+    const uint32_t row = x->shape.rank > 0 ? x->shape.dim[x->shape.rank - 1] : 1;
+    const bool kept = row <= SOFTMAX_KEPT ||
+                      (uint64_t)row * dtype_bytes((enum dtype)x->dtype) < SOFTMAX_KEPT_BYTES;
     return (struct traffic){(enum aten)kernel->label, BY_REDUCE, kept ? 1 : backward ? 1.5 : 3, 1};
 }
 
@@ -179,9 +186,14 @@ static double traffic_bytes(const struct plan *plan, const struct kernel *kernel
 {
     const double in = operands_bytes(plan, kernel->first, kernel->ins);
     const double out = operands_bytes(plan, kernel->first + kernel->ins, kernel->outs);
-    if (op == PLAN_COPY_IN)
+    if (op == PLAN_COPY_IN && kernel->label == ATEN_FOREACH_COPY_)
         return 2 * in; /* its output is the whole gather buffer, of which it fills one slice */
     return traffic.reads * in + traffic.writes * out;
+}
+
+double kernel_traffic(const struct plan *plan, const struct kernel *kernel, enum plan_op op)
+{
+    return traffic_bytes(plan, kernel, op, traffic_of(plan, kernel));
 }
 
 /* ---- all of it ---- */
@@ -195,11 +207,6 @@ enum dtype kernel_dtype(const struct plan *plan, const struct kernel *kernel)
 {
     return kernel->ins + kernel->outs == 0 ? DTYPE_FP32
                                            : (enum dtype)plan->operands[kernel->first].dtype;
-}
-
-double kernel_bytes(const struct plan *plan, const struct kernel *kernel, enum plan_op op)
-{
-    return traffic_bytes(plan, kernel, op, traffic_of(plan, kernel));
 }
 
 static const struct profile_kernel *measured(const struct profile *profile, const struct plan *plan,
@@ -233,6 +240,22 @@ enum cost_class kernel_class(const struct kernel *kernel)
     }
 }
 
+/* That of the number which decides the kernel's time. */
+static double spread_of(const struct profile *profile, const struct kernel *kernel, bool computes,
+                        enum profile_key efficiency, double work_s)
+{
+    const enum cost_class class = kernel_class(kernel);
+    const enum aten label = (enum aten)kernel->label;
+    const bool backward =
+        label == ATEN_FLASH_ATTENTION_BACKWARD || label == ATEN_EFFICIENT_ATTENTION_BACKWARD;
+    const enum profile_key key = work_s < profile_value(profile, PROFILE_LATENCY) ? PROFILE_LATENCY
+                                 : !computes                                      ? efficiency
+                                 : class == COST_GEMM                             ? PROFILE_GEMM
+                                 : backward ? PROFILE_ATTENTION_BACKWARD
+                                            : PROFILE_ATTENTION;
+    return profile->of[key].spread;
+}
+
 /* A kernel that waits for memory keeps this share of the multiprocessors busy: NCCL's and other
  * kernels' blocks find room beside its own. Assumed. */
 #define COMPUTE_OF_MEMORY_BOUND 0.3F
@@ -253,11 +276,14 @@ void kernel_cost(const struct plan *plan, const struct kernel *kernel, enum plan
     else if (out->class == COST_ATTENTION)
         compute_s = attention_of(plan, kernel, profile);
     double work_s = fmax(compute_s, memory_s);
+    out->spread = (float)spread_of(profile, kernel, compute_s > memory_s,
+                                   efficiencies[traffic.efficiency], work_s);
     out->device_s = profile_value(profile, PROFILE_LATENCY) + work_s;
     const struct profile_kernel *own = measured(profile, plan, kernel);
     if (own) {
         work_s = kernel->flops * own->seconds_per_flop + bytes * own->seconds_per_byte;
         out->device_s = own->latency_s + work_s;
+        out->spread = (float)own->spread;
     }
     out->use[RESOURCE_COMPUTE] =
         compute_s >= memory_s && compute_s > 0 ? 1.0F : COMPUTE_OF_MEMORY_BOUND;

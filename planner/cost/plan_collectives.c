@@ -30,14 +30,33 @@ static struct fabric fabric_of(const struct plan_collectives *c)
     };
 }
 
-/* Ranks of the group on each node: as many as fit and divide them evenly. */
-static uint32_t ranks_per_node(const struct plan_group *group, uint32_t gpus_per_node)
+/* Where the ranks of a group are. */
+struct layout {
+    uint32_t ranks_per_node, nodes;
+};
+
+/* The sparsest of the mesh's groups of this kind decides, since all wait for the slowest. Groups
+ * are made of ranks `stride` apart, beginning anywhere; where they do not divide nodes evenly, some
+ * lie across a border. */
+static struct layout layout_of(const struct plan *plan, const struct plan_group *group,
+                               uint32_t gpus_per_node)
 {
-    uint32_t most = gpus_per_node / (group->stride ? group->stride : 1);
-    most = most < 1 ? 1 : most > group->ranks ? group->ranks : most;
-    while (group->ranks % most)
-        most--;
-    return most;
+    const uint32_t stride = group->stride ? group->stride : 1, span = stride * group->ranks;
+    uint32_t most_nodes = 1;
+    for (uint32_t first = 0; first < plan->world; first++) {
+        if (first % span >= stride)
+            continue; /* not the first rank of a group */
+        uint32_t nodes = 1;
+        for (uint32_t i = 1; i < group->ranks; i++)
+            nodes +=
+                (first + i * stride) / gpus_per_node != (first + (i - 1) * stride) / gpus_per_node;
+        most_nodes = nodes > most_nodes ? nodes : most_nodes;
+        if (first > 4 * gpus_per_node * stride)
+            break; /* the pattern repeats */
+    }
+    while (group->ranks % most_nodes)
+        most_nodes++; /* as if spread evenly: no fewer crossings */
+    return (struct layout){group->ranks / most_nodes, most_nodes};
 }
 
 /* MPI between processes of one machine is known by what was measured. Where that was done with
@@ -63,13 +82,25 @@ static struct collective_point *points_on_cpu(const struct profile *profile,
     return points;
 }
 
+/* Of the ports that the model lets a group of so many ranks a node use whole, the share that is
+ * really its own. */
+static double port_share(const struct fabric *f, uint32_t ranks_per_node)
+{
+    const double own = (double)f->nics_per_node * ranks_per_node / f->gpus_per_node;
+    return own / fmax(1, floor(own));
+}
+
 static enum err_code build(struct plan_collectives *c, uint8_t group, enum collective collective,
                            struct err *err)
 {
     const struct plan_group *g = &c->plan->groups[group];
-    const uint32_t local = ranks_per_node(g, c->gpus_per_node);
+    const struct layout layout = layout_of(c->plan, g, c->gpus_per_node);
     const bool on_cpu = c->profile->generation == GENERATION_CPU;
     struct fabric fabric = fabric_of(c);
+    /* The node's other groups do the same at the same time: a group has its ranks' part of the
+     * network ports. */
+    if (layout.nodes > 1)
+        fabric.nic_bytes_per_s *= port_share(&fabric, layout.ranks_per_node);
     struct collective_point *own = on_cpu ? points_on_cpu(c->profile, collective, g->ranks) : NULL;
     const struct collective_table table = {own ? own : c->profile->points, c->profile->point_count};
     fabric.measured = &table;
@@ -78,11 +109,16 @@ static enum err_code build(struct plan_collectives *c, uint8_t group, enum colle
         fabric.link = LINK_HOST;
     }
     struct collective_model *model = &c->model[group][collective];
-    enum err_code rc =
-        collective_model_build(&fabric, collective, local, g->ranks / local, model, err);
+    enum err_code rc = collective_model_build(&fabric, collective, layout.ranks_per_node,
+                                              layout.nodes, model, err);
     free(own);
-    if (rc == ERR_OK)
-        c->built[group][collective] = true;
+    c->built[group][collective] = rc == ERR_OK;
+    if (rc == ERR_OK && on_cpu && !model->curve)
+        rc =
+            err_set(err, ERR_INVALID,
+                    "profile %s has fewer than three measured sizes of it, and a CPU's collectives "
+                    "are known by measurement alone (shardplan calibrate)",
+                    c->profile->name);
     return rc == ERR_OK ? rc
                         : err_context(err, "%s of group %s", collective_name(collective), g->name);
 }
@@ -110,9 +146,10 @@ enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan
                                                                        : COLLECTIVE_BROADCAST;
     const struct plan_group *group = &c->plan->groups[in->group];
     const struct profile *p = c->profile;
+    const bool on_cpu = p->generation == GENERATION_CPU;
     const uint64_t bytes = full_bytes(c->plan, in);
     out->class = COST_COLLECTIVE;
-    out->first = p->generation != GENERATION_CPU;
+    out->first = !on_cpu;
     if (group->ranks == 1) { /* NCCL copies, or does nothing in place */
         out->device_s = profile_value(p, PROFILE_LATENCY);
         return ERR_OK;
@@ -122,16 +159,22 @@ enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan
     const struct collective_cost cost = collective_cost(&c->model[in->group][collective], bytes);
     const double moved =
         collective_bus_factor(collective, group->ranks) * (double)bytes / cost.seconds;
-    const bool across = c->model[in->group][collective].tuning.nodes > 1;
+    const uint32_t nodes = c->model[in->group][collective].tuning.nodes;
+    const bool across = nodes > 1, alone = nodes == group->ranks; /* one rank a node */
+    const bool slot = p->link == LINK_PCIE || p->link == LINK_HOST || across;
     const double sms = profile_value(p, PROFILE_SMS), use = profile_value(p, PROFILE_OVERLAP);
     out->device_s = cost.seconds;
     out->use[RESOURCE_COMPUTE] = (float)(use > 0 ? use : share(cost.channels, sms));
     out->use[RESOURCE_MEMORY] =
         (float)share(cost.hbm_bytes / cost.seconds, profile_value(p, PROFILE_MEMORY));
-    out->use[RESOURCE_LINK] = across ? (float)share(moved, profile_value(p, PROFILE_LINK)) : 1;
+    out->use[RESOURCE_LINK] = alone    ? 0
+                              : across ? (float)share(moved, profile_value(p, PROFILE_LINK))
+                                       : 1;
     out->use[RESOURCE_NIC] = across;
-    c->weighted_spread += cost.spread * cost.seconds;
-    c->weight += cost.seconds;
+    /* What does not go over NVLink goes through the slot, both ways at once. */
+    const float through = (float)share(moved, profile_value(p, PROFILE_PCIE));
+    out->use[RESOURCE_FROM_HOST] = out->use[RESOURCE_TO_HOST] = slot && !on_cpu ? through : 0;
+    out->spread = (float)cost.spread;
     return ERR_OK;
 }
 

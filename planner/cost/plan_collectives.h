@@ -14,7 +14,6 @@ struct plan_collectives { /* zero-initialise, then plan_collectives_free */
     uint32_t gpus_per_node;
     struct collective_model model[PLAN_GROUPS][COLLECTIVE_COUNT];
     bool built[PLAN_GROUPS][COLLECTIVE_COUNT];
-    double weighted_spread, weight; /* of the seconds handed out */
 };
 
 /* The cost of one collective instruction, its host part aside. */

@@ -1,6 +1,17 @@
 /* long_run.c - see long_run.h. */
 #include "job/long_run.h"
 
+#include <string.h>
+
+/* How many ranks hold the same shards: the mesh's replicas, of which each writes a part. */
+static uint32_t replicas(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        if (strcmp(plan->groups[i].name, "replicate") == 0)
+            return plan->groups[i].ranks;
+    return 1;
+}
+
 /* Sharded parameters and optimizer states of one rank: what a sharded checkpoint holds of it. */
 static uint64_t state_bytes(const struct plan *plan)
 {
@@ -22,7 +33,7 @@ enum err_code long_run(const struct plan *plan, const struct placement *placemen
     const uint32_t local =
         plan->world < placement->gpus_per_node ? plan->world : placement->gpus_per_node;
     double slowest = 1;
-    *out = (struct long_run){.checkpoint_bytes = state_bytes(plan) * local};
+    *out = (struct long_run){.checkpoint_bytes = state_bytes(plan) * local / replicas(plan)};
     TRY(straggler_factor(JITTER_NORMAL, profile_value(p, PROFILE_JITTER), plan->world, &slowest,
                          err));
     out->step_s = step->timeline.step_s * slowest;

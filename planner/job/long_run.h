@@ -7,7 +7,8 @@
 
 struct long_run {
     double step_s;             /* with the slowest of all ranks in every step */
-    uint64_t checkpoint_bytes; /* that one node writes: its ranks' parameters and states */
+    uint64_t checkpoint_bytes; /* that one node writes: its ranks' parameters and states, of which
+                                  replicas share the writing */
     double checkpoint_s;       /* for which training stands still */
     struct goodput goodput;    /* at the best interval */
     double tokens_per_s;       /* of one GPU, over everything */

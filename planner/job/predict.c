@@ -14,6 +14,16 @@ struct memory_options placement_memory(const struct placement *placement)
     };
 }
 
+struct memory_options prediction_memory(const struct prediction *prediction,
+                                        const struct placement *placement)
+{
+    struct memory_options options = placement_memory(placement);
+    if (prediction->after_release)
+        options.allocator.capacity_bytes =
+            profile_bytes(&placement->profile, PROFILE_CAPACITY) - prediction->outside_bytes;
+    return options;
+}
+
 static uint64_t communicators_bytes(const struct plan *plan, const struct placement *placement)
 {
     uint64_t bytes = 0;
@@ -91,8 +101,13 @@ enum err_code predict(const struct job *job, const struct placement *placement,
     options.before = note_instruction;
     options.hook_context = &counter;
     options.allocator.capacity_bytes = capacity - out->outside_bytes;
-    TRY(memory_replay(out->plan, &options, NULL, NULL, &capped, err));
+    rc = memory_replay(out->plan, &options, NULL, NULL, &capped, err);
+    if (rc != ERR_OK) {
+        prediction_free(out);
+        return rc;
+    }
     if (capped.out_of_memory) {
+        out->call_count = 0; /* of a step that never ended */
         out->memory.out_of_memory = true;
         out->memory.failure = capped.failure;
         return ERR_OK;

@@ -42,4 +42,9 @@ void prediction_free(struct prediction *prediction);
 /* The allocator and workspaces that a placement stands for. */
 struct memory_options placement_memory(const struct placement *placement);
 
+/* The same as the prediction was replayed with: under the device's capacity where it fits only so.
+ */
+struct memory_options prediction_memory(const struct prediction *prediction,
+                                        const struct placement *placement);
+
 #endif

@@ -194,11 +194,13 @@ static void what_is_left(const float first[RESOURCE_COUNT], float left[RESOURCE_
 /* Each kernel's rate: its part of the resource that it gets the least of. */
 static void share_out(struct run *r)
 {
-    static const float all[RESOURCE_COUNT] = {1, 1, 1, 1, 1};
+    static const float nothing[RESOURCE_COUNT] = {0};
     float first[RESOURCE_COUNT] = {0}, others[RESOURCE_COUNT] = {0}, left[RESOURCE_COUNT];
+    float all[RESOURCE_COUNT];
     r->changed = false;
     sum_up(r, first, others);
     what_is_left(first, left);
+    what_is_left(nothing, all);
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
@@ -322,7 +324,9 @@ static void run_on(struct run *r)
 void simulate(const struct simulation *s, const struct costs *costs, const double *scale,
               struct timeline *out)
 {
-    static const double ones[COST_CLASSES] = {1, 1, 1, 1, 1, 1};
+    double ones[COST_CLASSES];
+    for (int class = 0; class < COST_CLASSES; class ++)
+        ones[class] = 1;
     struct run r = {.s = s, .costs = costs, .scale = scale ? scale : ones, .out = out};
     for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
         r.lanes[stream] = (struct lane){.at = s->first[stream],
