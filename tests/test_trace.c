@@ -543,7 +543,7 @@ static void work_is_on_the_lane_of_its_stream_at_its_time(void **state)
             if (i->stream == STREAM_HOST)
                 continue;
             const struct trace_event *issue = &trace->events[next++];
-            assert_string_equal(trace->lanes[issue->lane].name, "host issues");
+            assert_string_equal(trace->lanes[issue->lane].name, "host issue");
             assert_int_equal(issue->id, TRACE_NO_ID);
             assert_true(issue->begin_s >= issued_s && issue->end_s >= issue->begin_s);
             assert_true(event->begin_s >= issue->end_s);

@@ -65,7 +65,7 @@ static void add_lanes(struct builder *b)
     for (int i = 0; i < STREAM_COUNT; i++)
         if (used[i])
             b->lanes[i] = trace_add_lane(b->trace, b->process, stream_name((enum stream_id)i));
-    b->host_lane = trace_add_lane(b->trace, b->process, "host issues");
+    b->host_lane = trace_add_lane(b->trace, b->process, "host issue");
 }
 
 /* "mm", "all_gather layers.1": the kernel or, for what the sharding does, the op and its unit. */
