@@ -4,7 +4,7 @@
  *     alloc, free        the caching allocator, over segments of the device
  *     compute ...        resolves operands to addresses and launches on the stream
  *     record, wait       passed on
- *     mark micro_batch   copies the next sequences in
+ *     mark micro_batch   queues a copy of the next sequences
  *     mark optimizer     launches the norms of all gradients, for the report
  *
  * Three things happen that the plan does not say, all outside its memory: batches are written, the
@@ -34,6 +34,7 @@ struct execution {
     struct work_operand *operands; /* scratch: as many as the widest kernel has */
     struct step_record *record;    /* (instructions) */
     double *param_norm;            /* (params) */
+    char *batches[2];              /* host memory of each input, for all micro-batches */
     uint64_t scalars;              /* device address of our own fp32 scalars: losses, then norms */
     uint32_t micro_batches, micro_batch, step;
     uint32_t optimizer; /* the optimizer instruction */
@@ -260,7 +261,31 @@ static enum err_code launch_norms(struct execution *e, struct err *err)
 
 /* ---- instructions ---- */
 
-static enum err_code write_batch(struct execution *e, struct err *err)
+/* Copies one input of this micro-batch in, in the compute stream's order: who still reads the last
+ * one's has passed by then. The host memory it comes from is this micro-batch's own, and free again
+ * when the step has ended. */
+static enum err_code send_input(struct execution *e, uint32_t i, const void *values,
+                                uint32_t instruction, struct err *err)
+{
+    const uint32_t index = e->plan->input_buffers[i];
+    const struct buffer *buffer = &e->plan->buffers[index];
+    char *staged = e->batches[i] + e->micro_batch * buffer->bytes;
+    struct work_operand operand[2] = {
+        {.data = staged, .shape = buffer->shape, .dtype = buffer->dtype},
+        {.data = address_of(e, index), .shape = buffer->shape, .dtype = buffer->dtype},
+    };
+    const struct work work = {.kind = WORK_COPY,
+                              .instruction = instruction,
+                              .ins = 1,
+                              .outs = 1,
+                              .operand = operand,
+                              .group = -1,
+                              .label = "batch"};
+    memcpy(staged, values, buffer->bytes);
+    return device_launch(e->device, STREAM_COMPUTE, &work, err);
+}
+
+static enum err_code write_batch(struct execution *e, uint32_t instruction, struct err *err)
 {
     const struct plan *plan = e->plan;
     const struct buffer *tokens = &plan->buffers[plan->input_buffers[0]];
@@ -277,11 +302,8 @@ static enum err_code write_batch(struct execution *e, struct err *err)
         memcpy(targets + (size_t)b * seq, row + 1, seq * sizeof *row);
     }
     const void *const from[] = {inputs, targets};
-    for (uint32_t i = 0; i < plan->input_count && i < 2 && rc == ERR_OK; i++) {
-        const uint32_t buffer = plan->input_buffers[i];
-        rc = device_write(e->device, (uint64_t)(uintptr_t)address_of(e, buffer), from[i],
-                          plan->buffers[buffer].bytes, err);
-    }
+    for (uint32_t i = 0; i < plan->input_count && i < 2 && rc == ERR_OK; i++)
+        rc = send_input(e, i, from[i], instruction, err);
     free(row);
     free(inputs);
     free(targets);
@@ -306,11 +328,11 @@ static enum err_code zero_buffer(struct execution *e, uint32_t index, uint32_t i
     return device_launch(e->device, (enum stream_id)buffer->pool, &work, err);
 }
 
-static enum err_code pass_mark(struct execution *e, enum plan_mark mark, struct err *err)
+static enum err_code pass_mark(struct execution *e, enum plan_mark mark, uint32_t instruction,
+                               struct err *err)
 {
     if (mark == PLAN_MARK_MICRO_BATCH) {
-        TRY(device_sync(e->device, err)); /* the batch is overwritten: nobody may still read it */
-        TRY(write_batch(e, err));
+        TRY(write_batch(e, instruction, err));
         e->micro_batch++;
     }
     return mark == PLAN_MARK_OPTIMIZER ? launch_norms(e, err) : ERR_OK;
@@ -339,7 +361,7 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
     case PLAN_WAIT:
         return device_wait(e->device, stream, instruction->arg, err);
     case PLAN_MARK:
-        return pass_mark(e, (enum plan_mark)instruction->arg, err);
+        return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
     default:
         TRY(launch(e, id, err));
         return e->kind[id] == WORK_NLL_LOSS ? keep_loss(e, id, err) : ERR_OK;
@@ -595,6 +617,23 @@ static enum err_code prepare(struct execution *e, struct err *err)
     return ERR_OK;
 }
 
+static uint64_t batches_bytes(const struct execution *e, uint32_t i)
+{
+    return e->micro_batches * e->plan->buffers[e->plan->input_buffers[i]].bytes;
+}
+
+static enum err_code alloc_batches(struct execution *e, struct err *err)
+{
+    for (uint32_t i = 0; i < e->plan->input_count && i < 2; i++) {
+        const uint64_t bytes = batches_bytes(e, i);
+        e->batches[i] = bytes ? device_host_new(e->device, bytes) : NULL;
+        if (bytes && !e->batches[i])
+            return err_set(err, ERR_NOMEM, "no host memory for %llu bytes of batches",
+                           (unsigned long long)bytes);
+    }
+    return ERR_OK;
+}
+
 static enum err_code alloc_residents(struct execution *e, struct err *err)
 {
     const struct plan *plan = e->plan;
@@ -705,6 +744,8 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
             rc = err_set(err, ERR_NOMEM, "the device has no memory at all");
     }
     if (rc == ERR_OK)
+        rc = alloc_batches(e, err);
+    if (rc == ERR_OK)
         rc = alloc_residents(e, err);
     if (rc == ERR_OK)
         rc = fill_params(e, err);
@@ -723,6 +764,8 @@ void execution_close(struct execution *e)
         return;
     if (e->scalars)
         device_segment_drop(e->device, e->scalars, SCALAR_BYTES);
+    for (uint32_t i = 0; i < e->plan->input_count && i < 2; i++)
+        device_host_drop(e->device, e->batches[i], batches_bytes(e, i));
     for (uint32_t b = 0; b < e->plan->buffer_count; b++)
         device_host_drop(e->device, e->host[b], e->plan->buffers[b].bytes);
     allocator_free(e->allocator);

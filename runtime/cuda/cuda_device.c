@@ -3,9 +3,9 @@
  *     host thread     launch, record, wait: queued and gone       never waits inside a step
  *     streams         [ compute ] [ copy_in ] [ all_gather ] ...  one CUDA stream each
  *
- * Streams are non-blocking ones. Those of the copies and collectives have the highest priority, as
- * FSDP2's have: when both could start, what other ranks wait for goes first. Events are untimed;
- * times come from pairs of their own (cuda_timer.c).
+ * Streams are non-blocking ones. Copy-in, all-gather and reduce-scatter have priority -1, the
+ * others the default, as FSDP2's have (FSDPCommContext): when both could start, what other ranks
+ * wait for goes first. Events are untimed; times come from pairs of their own (cuda_timer.c).
  *
  * Every wait of the host is a loop that looks at the streams and at NCCL, so that a rank that died
  * elsewhere ends this one, too.
@@ -372,20 +372,29 @@ static void host_drop(struct device *dev, void *memory, uint64_t bytes)
     cudaFreeHost(memory);
 }
 
+/* On a stream of ours and waited for: cudaMemcpy from pageable memory may return before the device
+ * has the bytes, and our streams do not wait for its stream. */
+static enum err_code copy_now(struct cuda_device *cuda, void *to, const void *from, uint64_t bytes,
+                              struct err *err)
+{
+    cudaStream_t stream = cuda->stream[STREAM_COMPUTE];
+    TRY_CUDA(err, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+    TRY_CUDA(err, cudaStreamSynchronize(stream));
+    return ERR_OK;
+}
+
 static enum err_code write_memory(struct device *dev, uint64_t to, const void *from, uint64_t bytes,
                                   struct err *err)
 {
     TRY(sync_all(dev, err));
-    TRY_CUDA(err, cudaMemcpy(pointer(to), from, bytes, cudaMemcpyDefault));
-    return ERR_OK;
+    return copy_now(cuda_of(dev), pointer(to), from, bytes, err);
 }
 
 static enum err_code read_memory(struct device *dev, void *to, uint64_t from, uint64_t bytes,
                                  struct err *err)
 {
     TRY(sync_all(dev, err));
-    TRY_CUDA(err, cudaMemcpy(to, pointer(from), bytes, cudaMemcpyDefault));
-    return ERR_OK;
+    return copy_now(cuda_of(dev), to, pointer(from), bytes, err);
 }
 
 /* ---- opening and closing ---- */
@@ -446,8 +455,11 @@ static enum err_code make_streams(struct cuda_device *cuda, struct err *err)
 {
     int least = 0, greatest = 0; /* greatest priority: a negative number */
     TRY_CUDA(err, cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    const int high = greatest < -1 ? -1 : greatest;
     for (int s = 0; s < STREAM_COUNT; s++) {
-        const int priority = s == STREAM_COMPUTE || s == STREAM_HOST ? 0 : greatest;
+        const bool hurries =
+            s == STREAM_COPY_IN || s == STREAM_ALL_GATHER || s == STREAM_REDUCE_SCATTER;
+        const int priority = hurries ? high : 0;
         TRY_CUDA(err,
                  cudaStreamCreateWithPriority(&cuda->stream[s], cudaStreamNonBlocking, priority));
         TRY_CUDA(err, cudaMalloc(&cuda->scratch[s], CUDA_SCRATCH_BYTES));

@@ -85,7 +85,7 @@ static enum err_code open_group(struct cuda_nccl *nccl, const struct comm_group 
                                 struct err *err)
 {
     const uint32_t span = group->ranks * group->stride;
-    const ncclComm_t world = nccl->comm[nccl->count - 1];
+    ncclComm_t world = nccl->comm[nccl->count - 1];
     if (group->ranks == nccl->ranks)
         return ERR_OK;
     if (span == 0 || nccl->ranks % span != 0)
@@ -167,7 +167,6 @@ static ncclDataType_t data_type(enum dtype dtype)
     case DTYPE_INT32:
         return ncclInt32;
     case DTYPE_UINT64:
-        return ncclUint64;
     case DTYPE_COMPLEX64: /* moved only */
         return ncclUint64;
     default:
