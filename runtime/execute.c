@@ -310,7 +310,8 @@ static enum err_code write_batch(struct execution *e, uint32_t instruction, stru
     return rc;
 }
 
-/* New optimizer states are zero (torch.zeros_like). */
+/* New optimizer states are zero (torch.zeros_like), and so are shards before they are filled
+ * (FSDPParam's new_zeros). */
 static enum err_code zero_buffer(struct execution *e, uint32_t index, uint32_t instruction,
                                  struct err *err)
 {
@@ -676,7 +677,9 @@ static enum err_code fill_params(struct execution *e, struct err *err)
         float *values = xmalloc((count + 1) * sizeof *values);
         for (uint64_t i = 0; i < count; i++)
             values[i] = initial_value(param, p, first + i);
-        const enum err_code rc = execution_write(e, p, -1, values, err);
+        enum err_code rc = zero_buffer(e, param->shard_buffer, 0, err); /* the padding, too */
+        if (rc == ERR_OK)
+            rc = execution_write(e, p, -1, values, err);
         free(values);
         TRY(rc);
     }
