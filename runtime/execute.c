@@ -11,6 +11,7 @@
  * loss and the gradient norms are copied to a few scalars that are read when the step is done. */
 #include "runtime/execute.h"
 
+#include "runtime/clock.h"
 #include "runtime/status.h"
 
 #include <math.h>
@@ -46,13 +47,6 @@ struct execution {
 };
 
 enum { SCALAR_BYTES = 1 << 21 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- memory ---- */
 
@@ -447,7 +441,7 @@ static enum err_code collect(struct execution *e, struct step_result *result, st
 enum err_code execution_step(struct execution *e, uint32_t step, struct step_result *result,
                              struct err *err)
 {
-    const double start = now();
+    const double start = clock_now_s();
     e->step = step;
     e->micro_batch = 0;
     e->status->step = step;
@@ -456,15 +450,15 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
         if (!e->first_step && (e->plan->instructions[id].flags & PLAN_FIRST_STEP))
             continue;
         e->status->instruction = id;
-        const double issue = now();
+        const double issue = clock_now_s();
         TRY(run_instruction(e, id, err));
         e->record[id].issue_begin_s = issue - start;
-        e->record[id].issue_end_s = now() - start;
+        e->record[id].issue_end_s = clock_now_s() - start;
         record_memory(e, id);
     }
     TRY(device_sync(e->device, err));
     e->device->ops->take_times(e->device, take_time, e);
-    result->seconds = now() - start;
+    result->seconds = clock_now_s() - start;
     e->first_step = false;
     return collect(e, result, err);
 }
