@@ -4,13 +4,14 @@
  *     alloc, free        the caching allocator, over segments of the device
  *     compute ...        resolves operands to addresses and launches on the stream
  *     record, wait       passed on
- *     mark micro_batch   copies the next sequences in
+ *     mark micro_batch   queues a copy of the next sequences
  *     mark optimizer     launches the norms of all gradients, for the report
  *
  * Three things happen that the plan does not say, all outside its memory: batches are written, the
  * loss and the gradient norms are copied to a few scalars that are read when the step is done. */
 #include "runtime/execute.h"
 
+#include "runtime/clock.h"
 #include "runtime/status.h"
 
 #include <math.h>
@@ -34,6 +35,7 @@ struct execution {
     struct work_operand *operands; /* scratch: as many as the widest kernel has */
     struct step_record *record;    /* (instructions) */
     double *param_norm;            /* (params) */
+    char *batches[2];              /* host memory of each input, for all micro-batches */
     uint64_t scalars;              /* device address of our own fp32 scalars: losses, then norms */
     uint32_t micro_batches, micro_batch, step;
     uint32_t optimizer; /* the optimizer instruction */
@@ -45,13 +47,6 @@ struct execution {
 };
 
 enum { SCALAR_BYTES = 1 << 21 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- memory ---- */
 
@@ -260,7 +255,31 @@ static enum err_code launch_norms(struct execution *e, struct err *err)
 
 /* ---- instructions ---- */
 
-static enum err_code write_batch(struct execution *e, struct err *err)
+/* Copies one input of this micro-batch in, in the compute stream's order: who still reads the last
+ * one's has passed by then. The host memory it comes from is this micro-batch's own, and free again
+ * when the step has ended. */
+static enum err_code send_input(struct execution *e, uint32_t i, const void *values,
+                                uint32_t instruction, struct err *err)
+{
+    const uint32_t index = e->plan->input_buffers[i];
+    const struct buffer *buffer = &e->plan->buffers[index];
+    char *staged = e->batches[i] + e->micro_batch * buffer->bytes;
+    struct work_operand operand[2] = {
+        {.data = staged, .shape = buffer->shape, .dtype = buffer->dtype},
+        {.data = address_of(e, index), .shape = buffer->shape, .dtype = buffer->dtype},
+    };
+    const struct work work = {.kind = WORK_COPY,
+                              .instruction = instruction,
+                              .ins = 1,
+                              .outs = 1,
+                              .operand = operand,
+                              .group = -1,
+                              .label = "batch"};
+    memcpy(staged, values, buffer->bytes);
+    return device_launch(e->device, STREAM_COMPUTE, &work, err);
+}
+
+static enum err_code write_batch(struct execution *e, uint32_t instruction, struct err *err)
 {
     const struct plan *plan = e->plan;
     const struct buffer *tokens = &plan->buffers[plan->input_buffers[0]];
@@ -277,18 +296,16 @@ static enum err_code write_batch(struct execution *e, struct err *err)
         memcpy(targets + (size_t)b * seq, row + 1, seq * sizeof *row);
     }
     const void *const from[] = {inputs, targets};
-    for (uint32_t i = 0; i < plan->input_count && i < 2 && rc == ERR_OK; i++) {
-        const uint32_t buffer = plan->input_buffers[i];
-        rc = device_write(e->device, (uint64_t)(uintptr_t)address_of(e, buffer), from[i],
-                          plan->buffers[buffer].bytes, err);
-    }
+    for (uint32_t i = 0; i < plan->input_count && i < 2 && rc == ERR_OK; i++)
+        rc = send_input(e, i, from[i], instruction, err);
     free(row);
     free(inputs);
     free(targets);
     return rc;
 }
 
-/* New optimizer states are zero (torch.zeros_like). */
+/* New optimizer states are zero (torch.zeros_like), and so are shards before they are filled
+ * (FSDPParam's new_zeros). */
 static enum err_code zero_buffer(struct execution *e, uint32_t index, uint32_t instruction,
                                  struct err *err)
 {
@@ -306,11 +323,11 @@ static enum err_code zero_buffer(struct execution *e, uint32_t index, uint32_t i
     return device_launch(e->device, (enum stream_id)buffer->pool, &work, err);
 }
 
-static enum err_code pass_mark(struct execution *e, enum plan_mark mark, struct err *err)
+static enum err_code pass_mark(struct execution *e, enum plan_mark mark, uint32_t instruction,
+                               struct err *err)
 {
     if (mark == PLAN_MARK_MICRO_BATCH) {
-        TRY(device_sync(e->device, err)); /* the batch is overwritten: nobody may still read it */
-        TRY(write_batch(e, err));
+        TRY(write_batch(e, instruction, err));
         e->micro_batch++;
     }
     return mark == PLAN_MARK_OPTIMIZER ? launch_norms(e, err) : ERR_OK;
@@ -339,7 +356,7 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
     case PLAN_WAIT:
         return device_wait(e->device, stream, instruction->arg, err);
     case PLAN_MARK:
-        return pass_mark(e, (enum plan_mark)instruction->arg, err);
+        return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
     default:
         TRY(launch(e, id, err));
         return e->kind[id] == WORK_NLL_LOSS ? keep_loss(e, id, err) : ERR_OK;
@@ -424,7 +441,7 @@ static enum err_code collect(struct execution *e, struct step_result *result, st
 enum err_code execution_step(struct execution *e, uint32_t step, struct step_result *result,
                              struct err *err)
 {
-    const double start = now();
+    const double start = clock_now_s();
     e->step = step;
     e->micro_batch = 0;
     e->status->step = step;
@@ -433,15 +450,15 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
         if (!e->first_step && (e->plan->instructions[id].flags & PLAN_FIRST_STEP))
             continue;
         e->status->instruction = id;
-        const double issue = now();
+        const double issue = clock_now_s();
         TRY(run_instruction(e, id, err));
         e->record[id].issue_begin_s = issue - start;
-        e->record[id].issue_end_s = now() - start;
+        e->record[id].issue_end_s = clock_now_s() - start;
         record_memory(e, id);
     }
     TRY(device_sync(e->device, err));
     e->device->ops->take_times(e->device, take_time, e);
-    result->seconds = now() - start;
+    result->seconds = clock_now_s() - start;
     e->first_step = false;
     return collect(e, result, err);
 }
@@ -595,6 +612,23 @@ static enum err_code prepare(struct execution *e, struct err *err)
     return ERR_OK;
 }
 
+static uint64_t batches_bytes(const struct execution *e, uint32_t i)
+{
+    return e->micro_batches * e->plan->buffers[e->plan->input_buffers[i]].bytes;
+}
+
+static enum err_code alloc_batches(struct execution *e, struct err *err)
+{
+    for (uint32_t i = 0; i < e->plan->input_count && i < 2; i++) {
+        const uint64_t bytes = batches_bytes(e, i);
+        e->batches[i] = bytes ? device_host_new(e->device, bytes) : NULL;
+        if (bytes && !e->batches[i])
+            return err_set(err, ERR_NOMEM, "no host memory for %llu bytes of batches",
+                           (unsigned long long)bytes);
+    }
+    return ERR_OK;
+}
+
 static enum err_code alloc_residents(struct execution *e, struct err *err)
 {
     const struct plan *plan = e->plan;
@@ -637,7 +671,9 @@ static enum err_code fill_params(struct execution *e, struct err *err)
         float *values = xmalloc((count + 1) * sizeof *values);
         for (uint64_t i = 0; i < count; i++)
             values[i] = initial_value(param, p, first + i);
-        const enum err_code rc = execution_write(e, p, -1, values, err);
+        enum err_code rc = zero_buffer(e, param->shard_buffer, 0, err); /* the padding, too */
+        if (rc == ERR_OK)
+            rc = execution_write(e, p, -1, values, err);
         free(values);
         TRY(rc);
     }
@@ -705,6 +741,8 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
             rc = err_set(err, ERR_NOMEM, "the device has no memory at all");
     }
     if (rc == ERR_OK)
+        rc = alloc_batches(e, err);
+    if (rc == ERR_OK)
         rc = alloc_residents(e, err);
     if (rc == ERR_OK)
         rc = fill_params(e, err);
@@ -723,6 +761,8 @@ void execution_close(struct execution *e)
         return;
     if (e->scalars)
         device_segment_drop(e->device, e->scalars, SCALAR_BYTES);
+    for (uint32_t i = 0; i < e->plan->input_count && i < 2; i++)
+        device_host_drop(e->device, e->batches[i], batches_bytes(e, i));
     for (uint32_t b = 0; b < e->plan->buffer_count; b++)
         device_host_drop(e->device, e->host[b], e->plan->buffers[b].bytes);
     allocator_free(e->allocator);

@@ -5,6 +5,7 @@
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
 #include "runtime/checkpoint.h"
+#include "runtime/clock.h"
 #include "runtime/launch.h"
 #include "runtime/options.h"
 #include "runtime/record.h"
@@ -213,13 +214,6 @@ static enum err_code write_trace(const struct run *run, uint32_t step, struct er
     return record_write(run->plan, run->execution, &about, step, path, err);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The trace is written anew now and then, so that a run that dies leaves its last one. */
 static enum err_code train(struct run *run, struct err *err)
 {
@@ -233,9 +227,9 @@ static enum err_code train(struct run *run, struct err *err)
             return err_set(err, ERR_DEVICE, "step %u: the loss is %f", step, result.loss);
         if (step == run->first_step && run->options.param_norms)
             print_param_norms(run);
-        if (step + 1 == run->options.steps || now() - written > seconds_between_traces) {
+        if (step + 1 == run->options.steps || clock_now_s() - written > seconds_between_traces) {
             TRY(write_trace(run, step, err));
-            written = now();
+            written = clock_now_s();
         }
     }
     return ERR_OK;

@@ -13,6 +13,7 @@
 #include "runtime/comm/comm_link.h"
 
 #include "base/arena.h"
+#include "runtime/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -27,13 +28,6 @@
 enum { EXIT_TIMEOUT = 3 };
 
 /* ---- time and failure ---- */
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void link_abort(struct mpi_comm *comm, int status, const char *message)
 {
@@ -116,7 +110,7 @@ struct call link_begin(struct mpi_comm *comm, int group, uint64_t ticket, const 
         .number = group,
         .name = name,
         .instruction = instruction,
-        .deadline_s = comm->timeout_s > 0.0 ? now_s() + comm->timeout_s : 0.0,
+        .deadline_s = comm->timeout_s > 0.0 ? clock_now_s() + comm->timeout_s : 0.0,
     };
     await_turn(&call, ticket);
     return call;
@@ -191,7 +185,7 @@ enum err_code link_finish(const struct call *call, struct err *err)
         TRY_MPI(err, MPI_Testall(group->pending, group->requests, &done, MPI_STATUSES_IGNORE));
         if (done)
             break;
-        if (call->deadline_s > 0.0 && now_s() > call->deadline_s)
+        if (call->deadline_s > 0.0 && clock_now_s() > call->deadline_s)
             time_out(call);
         rest(tries);
     }

@@ -8,6 +8,7 @@
  * sequence, in the order in which the host issued them, which is the same on every rank; each
  * message says where in it the sender is. */
 #include "base/arena.h"
+#include "runtime/clock.h"
 #include "runtime/comm/comm_ops.h"
 #include "runtime/comm/comm_sum.h"
 #include "runtime/comm/tcp_socket.h"
@@ -234,7 +235,7 @@ static enum err_code run_part(struct comm *base, int group, uint64_t ticket, con
     assert(group >= 0 && group < (int)comm->group_count);
     await_turn(comm, ticket);
     const struct exchange x = {comm, name, instruction, ticket,
-                               comm->timeout_s > 0 ? tcp_now_s() + comm->timeout_s : 0};
+                               comm->timeout_s > 0 ? clock_now_s() + comm->timeout_s : 0};
     part->group = &comm->groups[group];
     enum err_code rc = check_whole(&x, err);
     if (rc == ERR_OK)
@@ -311,7 +312,7 @@ static struct exchange begin(struct comm *base, const char *name)
     const uint64_t ticket = take_ticket(base, 0);
     await_turn(comm, ticket);
     return (struct exchange){comm, name, 0, ticket,
-                             comm->timeout_s > 0 ? tcp_now_s() + comm->timeout_s : 0};
+                             comm->timeout_s > 0 ? clock_now_s() + comm->timeout_s : 0};
 }
 
 static enum err_code end(const struct exchange *x, enum err_code rc)
@@ -422,7 +423,7 @@ static enum err_code welcome(struct tcp_comm *comm, int listener, double deadlin
 
 static enum err_code join(struct tcp_comm *comm, const char *host, uint16_t port, struct err *err)
 {
-    const double deadline_s = comm->timeout_s > 0 ? tcp_now_s() + comm->timeout_s : 0;
+    const double deadline_s = comm->timeout_s > 0 ? clock_now_s() + comm->timeout_s : 0;
     const struct hello hello = {HELLO, comm->comm.rank, comm->comm.ranks};
     if (comm->comm.rank > 0) {
         TRY(tcp_connect(host, port, deadline_s, &comm->socket[0], err));

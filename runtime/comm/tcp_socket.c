@@ -1,6 +1,8 @@
 /* tcp_socket.c - see tcp_socket.h. */
 #include "runtime/comm/tcp_socket.h"
 
+#include "runtime/clock.h"
+
 #include <errno.h>
 #include <math.h>
 #include <netdb.h>
@@ -13,13 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-double tcp_now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Until the socket is ready for `events`. */
 static enum err_code await(int fd, short events, double deadline_s, struct err *err)
 {
@@ -27,7 +22,7 @@ static enum err_code await(int fd, short events, double deadline_s, struct err *
     for (;;) {
         int wait_ms = -1;
         if (deadline_s > 0) {
-            const double left = deadline_s - tcp_now_s();
+            const double left = deadline_s - clock_now_s();
             if (left <= 0)
                 return err_set(err, ERR_DEVICE, "the time-out has passed");
             wait_ms = (int)fmin(1000.0, ceil(left * 1e3));
@@ -102,7 +97,7 @@ enum err_code tcp_connect(const char *host, uint16_t port, double deadline_s, in
     if (rc != 0)
         return err_set(err, ERR_INVALID, "%s: %s", host, gai_strerror(rc));
     int fd = -1;
-    while ((fd = try_connect(addresses)) < 0 && (deadline_s <= 0 || tcp_now_s() < deadline_s))
+    while ((fd = try_connect(addresses)) < 0 && (deadline_s <= 0 || clock_now_s() < deadline_s))
         nanosleep(&rest, NULL);
     freeaddrinfo(addresses);
     if (fd < 0)

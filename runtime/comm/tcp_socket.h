@@ -6,13 +6,10 @@
 
 #include <stdint.h>
 
-/* Seconds of a clock that only goes forward. */
-double tcp_now_s(void);
-
 /* A socket that listens on all addresses; the caller owns *out: close. */
 enum err_code tcp_listen(uint16_t port, int backlog, int *out, struct err *err);
 
-/* The next connection to it. A deadline is a time of tcp_now_s; 0: none. */
+/* The next connection to it. A deadline is a time of clock_now_s; 0: none. */
 enum err_code tcp_accept(int listener, double deadline_s, int *out, struct err *err);
 
 /* Connects to host:port, trying again until something listens there. */

@@ -3,9 +3,9 @@
  *     host thread     launch, record, wait: queued and gone       never waits inside a step
  *     streams         [ compute ] [ copy_in ] [ all_gather ] ...  one CUDA stream each
  *
- * Streams are non-blocking ones. Those of the copies and collectives have the highest priority, as
- * FSDP2's have: when both could start, what other ranks wait for goes first. Events are untimed;
- * times come from pairs of their own (cuda_timer.c).
+ * Streams are non-blocking ones. Copy-in, all-gather and reduce-scatter have priority -1, the
+ * others the default, as FSDP2's have (FSDPCommContext): when both could start, what other ranks
+ * wait for goes first. Events are untimed; times come from pairs of their own (cuda_timer.c).
  *
  * Every wait of the host is a loop that looks at the streams and at NCCL, so that a rank that died
  * elsewhere ends this one, too.
@@ -14,6 +14,7 @@
  * the host's kernels, in a host function of that stream. */
 #include "runtime/cuda/cuda_device.h"
 
+#include "runtime/clock.h"
 #include "runtime/cuda/cuda_nccl.h"
 #include "runtime/cuda/cuda_timer.h"
 #include "runtime/operand.h"
@@ -83,22 +84,26 @@ static enum err_code failure(struct cuda_device *cuda, struct err *err)
 
 /* ---- waiting ---- */
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+/* Looks at NCCL: has something failed, or has the same collective been the first that has not ended
+ * for longer than the time-out? */
+struct watch {
+    uint32_t oldest;
+    double since_s;
+};
 
-static enum err_code time_out(const struct cuda_device *cuda, enum stream_id id, struct err *err)
+static enum err_code look(struct cuda_device *cuda, struct watch *watch, struct err *err)
 {
-    uint32_t instruction = 0;
-    char where[64] = "";
-    if (cuda_timer_unfinished(cuda->timer, id, &instruction))
-        snprintf(where, sizeof where, "instruction %u on ", instruction);
+    const uint32_t before = watch->oldest;
+    TRY(cuda_nccl_watch(cuda->nccl, &watch->oldest, err));
+    if (watch->oldest != before)
+        watch->since_s = clock_now_s();
+    if (watch->oldest == UINT32_MAX || cuda->settings.timeout_s <= 0 ||
+        clock_now_s() - watch->since_s <= cuda->settings.timeout_s)
+        return ERR_OK;
     return err_set(err, ERR_DEVICE,
-                   "rank %u: %sthe %s stream has not ended in %.3g s; another rank may be gone",
-                   cuda->settings.rank, where, stream_name(id), cuda->settings.timeout_s);
+                   "rank %u: the collective of instruction %u has waited %.3g s for the others; "
+                   "giving up",
+                   cuda->settings.rank, watch->oldest, cuda->settings.timeout_s);
 }
 
 /* Until one stream is empty. Spins first, for what ends at once, then sleeps between looks. */
@@ -106,7 +111,7 @@ static enum err_code await_stream(struct cuda_device *cuda, enum stream_id id, s
 {
     enum { SPINS = 1000, LOOKS = 64 };
     const struct timespec rest = {.tv_nsec = 20000};
-    const double start = now_s();
+    struct watch watch = {UINT32_MAX, clock_now_s()};
     for (uint32_t tries = 0;; tries++) {
         const cudaError_t rc = cudaStreamQuery(cuda->stream[id]);
         if (rc == cudaSuccess)
@@ -116,10 +121,7 @@ static enum err_code await_stream(struct cuda_device *cuda, enum stream_id id, s
         if (tries < SPINS)
             continue;
         if (cuda->nccl && tries % LOOKS == 0)
-            TRY(cuda_nccl_watch(cuda->nccl, err));
-        if (cuda->nccl && cuda->settings.timeout_s > 0 &&
-            now_s() - start > cuda->settings.timeout_s)
-            return time_out(cuda, id, err);
+            TRY(look(cuda, &watch, err));
         nanosleep(&rest, NULL);
     }
 }
@@ -131,6 +133,9 @@ static enum err_code sync_all(struct device *dev, struct err *err)
     enum err_code rc = failure(cuda, &own);
     for (int s = 0; s < STREAM_COUNT && rc == ERR_OK; s++)
         rc = await_stream(cuda, (enum stream_id)s, &own);
+    uint32_t oldest;
+    if (rc == ERR_OK && cuda->nccl) /* also forgets the collectives that have ended */
+        rc = cuda_nccl_watch(cuda->nccl, &oldest, &own);
     if (rc == ERR_OK)
         rc = find_fault(cuda, &own);
     keep(cuda, rc, &own);
@@ -372,20 +377,29 @@ static void host_drop(struct device *dev, void *memory, uint64_t bytes)
     cudaFreeHost(memory);
 }
 
+/* On a stream of ours and waited for: cudaMemcpy from pageable memory may return before the device
+ * has the bytes, and our streams do not wait for its stream. */
+static enum err_code copy_now(struct cuda_device *cuda, void *to, const void *from, uint64_t bytes,
+                              struct err *err)
+{
+    cudaStream_t stream = cuda->stream[STREAM_COMPUTE];
+    TRY_CUDA(err, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+    TRY_CUDA(err, cudaStreamSynchronize(stream));
+    return ERR_OK;
+}
+
 static enum err_code write_memory(struct device *dev, uint64_t to, const void *from, uint64_t bytes,
                                   struct err *err)
 {
     TRY(sync_all(dev, err));
-    TRY_CUDA(err, cudaMemcpy(pointer(to), from, bytes, cudaMemcpyDefault));
-    return ERR_OK;
+    return copy_now(cuda_of(dev), pointer(to), from, bytes, err);
 }
 
 static enum err_code read_memory(struct device *dev, void *to, uint64_t from, uint64_t bytes,
                                  struct err *err)
 {
     TRY(sync_all(dev, err));
-    TRY_CUDA(err, cudaMemcpy(to, pointer(from), bytes, cudaMemcpyDefault));
-    return ERR_OK;
+    return copy_now(cuda_of(dev), to, pointer(from), bytes, err);
 }
 
 /* ---- opening and closing ---- */
@@ -446,8 +460,11 @@ static enum err_code make_streams(struct cuda_device *cuda, struct err *err)
 {
     int least = 0, greatest = 0; /* greatest priority: a negative number */
     TRY_CUDA(err, cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    const int high = greatest < -1 ? -1 : greatest;
     for (int s = 0; s < STREAM_COUNT; s++) {
-        const int priority = s == STREAM_COMPUTE || s == STREAM_HOST ? 0 : greatest;
+        const bool hurries =
+            s == STREAM_COPY_IN || s == STREAM_ALL_GATHER || s == STREAM_REDUCE_SCATTER;
+        const int priority = hurries ? high : 0;
         TRY_CUDA(err,
                  cudaStreamCreateWithPriority(&cuda->stream[s], cudaStreamNonBlocking, priority));
         TRY_CUDA(err, cudaMalloc(&cuda->scratch[s], CUDA_SCRATCH_BYTES));

@@ -159,6 +159,17 @@ static struct shape_key key_of(const struct work *work)
     return key;
 }
 
+static enum err_code set_bias(const struct work *work, const struct product *product,
+                              struct err *err)
+{
+    const void *bias = work_in(work, 2)->data;
+    TRY_BLAS(work, err,
+             cublasLtMatmulDescSetAttribute(product->what, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                            sizeof bias),
+             "bias");
+    return ERR_OK;
+}
+
 static enum err_code make_product(const struct work *work, struct product *product, struct err *err)
 {
     const struct shape_key *key = &product->key;
@@ -182,6 +193,7 @@ static enum err_code make_product(const struct work *work, struct product *produ
                  cublasLtMatmulDescSetAttribute(product->what, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                 &epilogue, sizeof epilogue),
                  "epilogue");
+        TRY(set_bias(work, product, err)); /* the choice of a kernel may look at it */
     }
     TRY_BLAS(work, err,
              cublasLtMatrixLayoutCreate(&product->first, data_type(key->dtype),
@@ -294,13 +306,8 @@ enum err_code cuda_matmul(struct cuda_matmuls *matmuls, const struct work *work,
     if (key.k == 0)
         return fill_rows(work, stream, err);
     TRY(find_product(matmuls, work, &product, err));
-    if (work->kind == WORK_MATMUL_NT_BIAS) {
-        const void *bias = work_in(work, 2)->data;
-        TRY_BLAS(work, err,
-                 cublasLtMatmulDescSetAttribute(product->what, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                &bias, sizeof bias),
-                 "bias");
-    }
+    if (work->kind == WORK_MATMUL_NT_BIAS)
+        TRY(set_bias(work, product, err));
     TRY_BLAS(work, err,
              cublasLtMatmul(matmuls->handle, product->what, &one, at.first->data, product->first,
                             at.second->data, product->second, &zero, at.out->data, product->out,

@@ -7,6 +7,8 @@
 #include "runtime/cuda/cuda_nccl.h"
 
 #include "base/arena.h"
+#include "runtime/clock.h"
+#include "runtime/cuda/cuda_device.h"
 
 #include <nccl.h>
 #include <stdio.h>
@@ -19,6 +21,11 @@ struct registered {
     void *handle[5]; /* of each communicator */
 };
 
+struct flight { /* a collective that was queued, and the event behind it */
+    cudaEvent_t ended;
+    uint32_t instruction;
+};
+
 struct cuda_nccl {
     uint32_t rank, ranks;
     double timeout_s;
@@ -26,14 +33,10 @@ struct cuda_nccl {
     uint32_t count;     /* groups + 1 */
     struct registered *memory;
     uint32_t memory_count, memory_cap;
+    struct flight *flights; /* the first flight_made have events; from flight_first to
+                               flight_count are queued */
+    uint32_t flight_first, flight_count, flight_made, flight_cap;
 };
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static enum err_code refuse(const struct cuda_nccl *nccl, ncclComm_t comm, ncclResult_t rc,
                             const char *what, struct err *err)
@@ -47,13 +50,13 @@ static enum err_code refuse(const struct cuda_nccl *nccl, ncclComm_t comm, ncclR
 static enum err_code settle(const struct cuda_nccl *nccl, ncclComm_t comm, ncclResult_t rc,
                             const char *what, struct err *err)
 {
-    const double start = now_s();
+    const double start = clock_now_s();
     const struct timespec rest = {.tv_nsec = 20000};
     while (rc == ncclInProgress) {
         const ncclResult_t asked = ncclCommGetAsyncError(comm, &rc);
         if (asked != ncclSuccess)
             return refuse(nccl, comm, asked, what, err);
-        if (rc == ncclInProgress && nccl->timeout_s > 0 && now_s() - start > nccl->timeout_s)
+        if (rc == ncclInProgress && nccl->timeout_s > 0 && clock_now_s() - start > nccl->timeout_s)
             return err_set(err, ERR_DEVICE,
                            "rank %u of %u: %s has waited %.3g s for the other ranks; giving up",
                            nccl->rank, nccl->ranks, what, nccl->timeout_s);
@@ -85,7 +88,7 @@ static enum err_code open_group(struct cuda_nccl *nccl, const struct comm_group 
                                 struct err *err)
 {
     const uint32_t span = group->ranks * group->stride;
-    const ncclComm_t world = nccl->comm[nccl->count - 1];
+    ncclComm_t world = nccl->comm[nccl->count - 1];
     if (group->ranks == nccl->ranks)
         return ERR_OK;
     if (span == 0 || nccl->ranks % span != 0)
@@ -147,6 +150,9 @@ void cuda_nccl_close(struct cuda_nccl *nccl, bool failed)
         else
             ncclCommDestroy(nccl->comm[i]);
     }
+    for (uint32_t i = 0; i < nccl->flight_made; i++)
+        cudaEventDestroy(nccl->flights[i].ended);
+    free(nccl->flights);
     free(nccl->memory);
     free(nccl);
 }
@@ -167,7 +173,6 @@ static ncclDataType_t data_type(enum dtype dtype)
     case DTYPE_INT32:
         return ncclInt32;
     case DTYPE_UINT64:
-        return ncclUint64;
     case DTYPE_COMPLEX64: /* moved only */
         return ncclUint64;
     default:
@@ -178,6 +183,23 @@ static ncclDataType_t data_type(enum dtype dtype)
 static bool is_summable(enum dtype dtype)
 {
     return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
+}
+
+/* Puts an event behind what was queued on the stream. */
+static enum err_code follow(struct cuda_nccl *nccl, uint32_t instruction, cudaStream_t stream,
+                            struct err *err)
+{
+    if (nccl->flight_count == nccl->flight_made) {
+        ARRAY_GROW(nccl->flights, nccl->flight_made, nccl->flight_cap);
+        TRY_CUDA(err, cudaEventCreateWithFlags(&nccl->flights[nccl->flight_made].ended,
+                                               cudaEventDisableTiming));
+        nccl->flight_made++;
+    }
+    struct flight *flight = &nccl->flights[nccl->flight_count];
+    flight->instruction = instruction;
+    TRY_CUDA(err, cudaEventRecord(flight->ended, stream));
+    nccl->flight_count++;
+    return ERR_OK;
 }
 
 enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, cudaStream_t stream,
@@ -211,12 +233,13 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
     }
     /* In progress is only the first use of a connection; later ones are queued at once. */
     const enum err_code done = settle(nccl, comm, rc, work_name(work->kind), err);
-    if (done != ERR_OK)
-        err_context(err, "instruction %u", work->instruction);
+    if (done == ERR_OK)
+        return follow(nccl, work->instruction, stream, err);
+    err_context(err, "instruction %u", work->instruction);
     return done;
 }
 
-enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, struct err *err)
+enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, uint32_t *oldest, struct err *err)
 {
     for (uint32_t i = 0; i < nccl->count; i++) {
         ncclResult_t state = ncclSuccess;
@@ -228,6 +251,12 @@ enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, struct err *err)
         if (state != ncclSuccess && state != ncclInProgress)
             return refuse(nccl, nccl->comm[i], state, "a collective failed", err);
     }
+    while (nccl->flight_first < nccl->flight_count &&
+           cudaEventQuery(nccl->flights[nccl->flight_first].ended) == cudaSuccess)
+        nccl->flight_first++;
+    if (nccl->flight_first == nccl->flight_count)
+        nccl->flight_first = nccl->flight_count = 0;
+    *oldest = nccl->flight_count > 0 ? nccl->flights[nccl->flight_first].instruction : UINT32_MAX;
     return ERR_OK;
 }
 

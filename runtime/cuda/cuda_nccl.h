@@ -23,8 +23,10 @@ void cuda_nccl_close(struct cuda_nccl *nccl, bool failed);
 enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, cudaStream_t stream,
                                struct err *err);
 
-/* ERR_DEVICE when a communicator has failed since, with NCCL's own account of it. */
-enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, struct err *err);
+/* ERR_DEVICE when a communicator has failed since, with NCCL's own account of it. Else *oldest is
+ * the instruction of the first collective that has not ended, UINT32_MAX: all have. When it
+ * changes, there is progress. */
+enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, uint32_t *oldest, struct err *err);
 
 /* Memory that NCCL's transports may use without a copy of their own: ncclMemAlloc, registered with
  * every communicator. 0: none left. */

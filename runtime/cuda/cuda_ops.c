@@ -287,7 +287,7 @@ enum err_code cuda_launch(struct cuda_device *cuda, enum stream_id id, const str
                           struct err *err)
 {
     const struct kernel_scratch scratch = cuda_scratch(cuda, id);
-    const cudaStream_t stream = cuda->stream[id];
+    cudaStream_t stream = cuda->stream[id];
     switch (work->kind) {
     case WORK_NOTHING:
         return ERR_OK;

@@ -6,6 +6,7 @@
 #include "runtime/cuda/cuda_timer.h"
 
 #include "base/arena.h"
+#include "runtime/clock.h"
 #include "runtime/cuda/cuda_device.h"
 
 #include <stdlib.h>
@@ -25,17 +26,10 @@ struct cuda_timer {
     uint32_t count, made, cap;
 };
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 struct cuda_timer *cuda_timer_new(bool on)
 {
     struct cuda_timer *timer = xmalloc(sizeof *timer);
-    *timer = (struct cuda_timer){.on = on, .opened_s = now_s()};
+    *timer = (struct cuda_timer){.on = on, .opened_s = clock_now_s()};
     return timer;
 }
 
@@ -77,7 +71,7 @@ enum err_code cuda_timer_begin(struct cuda_timer *timer, enum stream_id id, cuda
     span->instruction = instruction;
     span->stream = id;
     if (timer->count == 0)
-        timer->base_s = now_s() - timer->opened_s;
+        timer->base_s = clock_now_s() - timer->opened_s;
     TRY_CUDA(err, cudaEventRecord(span->begin, stream));
     return ERR_OK;
 }
@@ -89,17 +83,6 @@ enum err_code cuda_timer_end(struct cuda_timer *timer, cudaStream_t stream, stru
     TRY_CUDA(err, cudaEventRecord(timer->spans[timer->count].end, stream));
     timer->count++;
     return ERR_OK;
-}
-
-bool cuda_timer_unfinished(const struct cuda_timer *timer, enum stream_id id, uint32_t *instruction)
-{
-    for (uint32_t i = 0; i < timer->count; i++) {
-        if (timer->spans[i].stream != id || cudaEventQuery(timer->spans[i].end) == cudaSuccess)
-            continue;
-        *instruction = timer->spans[i].instruction;
-        return true;
-    }
-    return false;
 }
 
 /* Seconds from the first span's begin to `event`; events of other streams may lie before it. */

@@ -19,10 +19,6 @@ enum err_code cuda_timer_begin(struct cuda_timer *timer, enum stream_id id, cuda
                                uint32_t instruction, struct err *err);
 enum err_code cuda_timer_end(struct cuda_timer *timer, cudaStream_t stream, struct err *err);
 
-/* The first work of a stream that has not ended; false: none is known. */
-bool cuda_timer_unfinished(const struct cuda_timer *timer, enum stream_id id,
-                           uint32_t *instruction);
-
 /* Hands out what ran since the last call, as device_ops.take_times; the device is idle. */
 void cuda_timer_take(struct cuda_timer *timer,
                      void (*take)(void *context, uint32_t instruction, enum stream_id stream,
