@@ -177,18 +177,25 @@ static void measure_link(struct calibration *c)
         measured(c, PROFILE_LINK, best, 0, n);
 }
 
-/* What the compute stream loses to collectives beside it, over what they take alone: in the
- * simulator's terms, the share of the compute units that one uses. */
+/* Collectives beside compute: what the compute stream loses meanwhile is the share of the compute
+ * units that they use; what they lose themselves is more than sharing explains, since a rank that
+ * computes comes late to every step of the other's message. */
 static void measure_overlap(struct calibration *c)
 {
     const double *part_s = c->samples.overlap.part_s, *spread = c->samples.overlap.spread;
     const double lost_s = part_s[ROUND_COMPUTE_BESIDE] - part_s[ROUND_COMPUTE_ALONE];
     const double alone_s = part_s[ROUND_GATHER_ALONE] + part_s[ROUND_REDUCE_ALONE];
+    const double beside_s = part_s[ROUND_GATHER_BESIDE] + part_s[ROUND_REDUCE_BESIDE];
     const double error_s = hypot(part_s[ROUND_COMPUTE_BESIDE] * spread[ROUND_COMPUTE_BESIDE],
                                  part_s[ROUND_COMPUTE_ALONE] * spread[ROUND_COMPUTE_ALONE]);
-    if (alone_s > 0)
-        measured(c, PROFILE_OVERLAP, fmin(10, fmax(0, lost_s / alone_s)),
-                 lost_s > 0 ? error_s / lost_s : 0, SUITE_REPEATS - SUITE_WARM_UP);
+    if (!(alone_s > 0) || !(beside_s > 0))
+        return;
+    const double use = fmin(1, fmax(0, lost_s / beside_s));
+    measured(c, PROFILE_OVERLAP, use, lost_s > 0 ? error_s / lost_s : 0,
+             SUITE_REPEATS - SUITE_WARM_UP);
+    measured(c, PROFILE_OVERLAP_SLOWDOWN, fmax(1, beside_s / alone_s / (1 + use)),
+             hypot(spread[ROUND_GATHER_BESIDE], spread[ROUND_REDUCE_BESIDE]),
+             SUITE_REPEATS - SUITE_WARM_UP);
 }
 
 /* ---- what a CPU does not have, and what is not measured ---- */
@@ -213,6 +220,7 @@ static void fill_cpu(struct calibration *c)
         {PROFILE_NIC_LATENCY, 0, "one machine"},
         {PROFILE_LINK, 0, "not measured: one rank"},
         {PROFILE_OVERLAP, 1, "not measured: a collective's thread is taken to use a core"},
+        {PROFILE_OVERLAP_SLOWDOWN, 1, "not measured: as sharing a core makes it"},
         {PROFILE_ATTENTION, 1, "not measured: no such kernel in the suite"},
         {PROFILE_ATTENTION_BACKWARD, 1, "not measured: no such kernel in the suite"},
         {PROFILE_STREAM, 1, "not measured: no such kernel in the suite"},

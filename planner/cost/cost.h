@@ -48,6 +48,7 @@ struct cost {
     double device_s;           /* alone, launch gap included */
     double host_s;             /* until the host has issued it */
     float use[RESOURCE_COUNT]; /* 0 ... 1 of each, while it runs alone */
+    float slowdown;            /* of a collective while others compute, beyond sharing; else 0 */
     float spread;              /* of device_s: relative standard deviation */
     uint8_t class;             /* enum cost_class */
     bool first; /* is served before others: NCCL's blocks hold their multiprocessors, and their

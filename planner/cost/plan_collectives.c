@@ -164,6 +164,7 @@ enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan
     const bool slot = p->link == LINK_PCIE || p->link == LINK_HOST || across;
     const double sms = profile_value(p, PROFILE_SMS), use = profile_value(p, PROFILE_OVERLAP);
     out->device_s = cost.seconds;
+    out->slowdown = (float)profile_value(p, PROFILE_OVERLAP_SLOWDOWN);
     out->use[RESOURCE_COMPUTE] = (float)(use > 0 ? use : share(cost.channels, sms));
     out->use[RESOURCE_MEMORY] =
         (float)share(cost.hbm_bytes / cost.seconds, profile_value(p, PROFILE_MEMORY));

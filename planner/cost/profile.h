@@ -60,6 +60,7 @@
     X(HOST_FREE, "host_free_s", 0, 1, "host: one cudaFree, the device being idle")                 \
     X(LINK, "link_bytes_per_s", 0, 1e13, "one GPU to the others of its node, each direction")      \
     X(OVERLAP, "overlap_use", 0, 10, "share of the compute units a collective takes; 0: its CTAs") \
+    X(OVERLAP_SLOWDOWN, "overlap_slowdown", 1, 1000, "a collective beside compute, times slower")  \
     X(HOST_MEMORY, "host_bytes_per_s", 1e6, 1e13, "a node's memory, for optimizers on the CPU")    \
     X(PCIE, "pcie_bytes_per_s", 1e6, 1e13, "between host and device, pinned, each direction")      \
     X(NICS, "nics", 0, 1024, "network ports a node")                                               \

@@ -201,10 +201,15 @@ static void share_out(struct run *r)
     sum_up(r, first, others);
     what_is_left(first, left);
     what_is_left(nothing, all);
+    bool computes = false;
+    for (uint32_t bits = r->running; bits; bits &= bits - 1)
+        computes |= !r->s->items[r->lanes[__builtin_ctz(bits)].item].collective;
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
         lane->rate = 1 / (cost->first ? crowding(cost, first, all) : crowding(cost, others, left));
+        if (computes && cost->slowdown > 1)
+            lane->rate /= (double)cost->slowdown;
     }
 }
 
