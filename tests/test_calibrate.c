@@ -32,7 +32,7 @@ static uint32_t make_samples(struct sample *samples, uint32_t count, bool arithm
     gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
     for (uint32_t i = 0; i < count; i++) {
         const double n = pow(10, 1.5 + 1.5 * i / count), k = 64 * (1 + i % 5);
-        samples[i] = (struct sample){.key = {ATEN_MM, DTYPE_FP32, false},
+        samples[i] = (struct sample){.key = {ATEN_MM, DTYPE_FP32, DTYPE_FP32, false},
                                      .arithmetic = arithmetic,
                                      .flops = 2 * n * n * k,
                                      .bytes = 4 * (n * n + 2 * n * k),
@@ -80,7 +80,7 @@ static void fit_has_no_negative_terms(void **state)
     (void)state;
     struct sample samples[16];
     for (int i = 0; i < 16; i++)
-        samples[i] = (struct sample){.key = {ATEN_ADD, DTYPE_FP32, false},
+        samples[i] = (struct sample){.key = {ATEN_ADD, DTYPE_FP32, DTYPE_FP32, false},
                                      .arithmetic = true,
                                      .flops = 1e9 / (i + 1),
                                      .bytes = 1e6 * (i + 1),
@@ -93,8 +93,10 @@ static void fit_has_no_negative_terms(void **state)
 static void fit_of_one_size_is_that_size(void **state)
 {
     (void)state;
-    const struct sample sample = {
-        .key = {ATEN_ADD, DTYPE_FP32, false}, .bytes = 1e6, .seconds = 2e-4, .repeats = 1};
+    const struct sample sample = {.key = {ATEN_ADD, DTYPE_FP32, DTYPE_FP32, false},
+                                  .bytes = 1e6,
+                                  .seconds = 2e-4,
+                                  .repeats = 1};
     const struct kernel_fit fit = kernel_fit(&sample, 1);
     assert_near(kernel_fit_seconds(&fit, 0, 1e6), 2e-4, 1e-9);
     assert_near(kernel_fit_seconds(&fit, 0, 2e6), 4e-4, 1e-9); /* by bytes, not as a constant */

@@ -48,6 +48,8 @@ static int by_key(const void *a, const void *b)
         return x->label < y->label ? -1 : 1;
     if (x->dtype != y->dtype)
         return x->dtype < y->dtype ? -1 : 1;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
     return x->backward - y->backward;
 }
 

@@ -18,6 +18,7 @@ static json_t *kernel_line(const struct calibration *c, const struct kernel_fit 
                              "spread", fmin(fit->spread, 10));
     if (!fit->any_kind) {
         json_object_set_new(line, "dtype", json_string(dtype_name(fit->key.dtype)));
+        json_object_set_new(line, "to", json_string(dtype_name(fit->key.to)));
         json_object_set_new(line, "backward", json_boolean(fit->key.backward));
     }
     json_object_set_new(line, "source",

@@ -113,7 +113,7 @@ static struct sample sample_of(const struct reading *r, const struct span *span)
     const struct kernel *kernel = &r->plan->kernels[in->arg];
     return (struct sample){
         .key = {(enum aten)kernel->label, kernel_dtype(r->plan, kernel),
-                kernel_is_backward(kernel)},
+                kernel_result_dtype(r->plan, kernel), kernel_is_backward(kernel)},
         .arithmetic = kernel_class(kernel) != COST_MEMORY,
         .flops = kernel->flops,
         .bytes = kernel_traffic(r->plan, kernel, (enum plan_op)in->op),
@@ -188,6 +188,8 @@ static int by_kind(const void *a, const void *b)
         return x->key.label < y->key.label ? -1 : 1;
     if (x->key.dtype != y->key.dtype)
         return x->key.dtype < y->key.dtype ? -1 : 1;
+    if (x->key.to != y->key.to)
+        return x->key.to < y->key.to ? -1 : 1;
     if (x->key.backward != y->key.backward)
         return x->key.backward ? 1 : -1;
     if (x->flops != y->flops)

@@ -13,7 +13,7 @@
 
 struct kernel_key { /* what a profile tells kernels apart by */
     enum aten label;
-    enum dtype dtype; /* of the first operand */
+    enum dtype dtype, to; /* of the first operand, of the first result */
     bool backward;
 };
 

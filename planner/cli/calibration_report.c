@@ -33,14 +33,16 @@ static void print_kernels(FILE *file, const struct style *s, const struct calibr
             "pass", "sizes", "latency", "GFLOP/s", "GB/s", "spread", "worst", s->off);
     for (uint32_t i = 0; i < c->fit_count; i++) {
         const struct kernel_fit *f = &c->fits[i];
-        char latency[32], flops[32], bytes[32];
+        char latency[32], flops[32], bytes[32], dtypes[32];
         if (f->any_kind)
             continue;
+        snprintf(dtypes, sizeof dtypes, "%s%s%s", dtype_brief(f->key.dtype),
+                 f->key.to == f->key.dtype ? "" : ">",
+                 f->key.to == f->key.dtype ? "" : dtype_brief(f->key.to));
         fprintf(file, "  %-46s %-9s %-4s %5u %9s %8s %8s %5.1f %% %5.1f %%\n",
-                aten_name(f->key.label), dtype_brief(f->key.dtype), f->key.backward ? "bwd" : "fwd",
-                f->points, compare_seconds(f->latency_s, latency),
-                rate(f->seconds_per_flop, 1e9, flops), rate(f->seconds_per_byte, 1e9, bytes),
-                100 * f->spread, 100 * f->worst);
+                aten_name(f->key.label), dtypes, f->key.backward ? "bwd" : "fwd", f->points,
+                compare_seconds(f->latency_s, latency), rate(f->seconds_per_flop, 1e9, flops),
+                rate(f->seconds_per_byte, 1e9, bytes), 100 * f->spread, 100 * f->worst);
     }
 }
 
@@ -114,6 +116,7 @@ json_t *calibration_json(const struct calibration *c, const char *profile_path)
                       f->spread, "worst", f->worst, "confidence", f->confidence);
         if (!f->any_kind) {
             json_object_set_new(line, "dtype", json_string(dtype_name(f->key.dtype)));
+            json_object_set_new(line, "to", json_string(dtype_name(f->key.to)));
             json_object_set_new(line, "backward", json_boolean(f->key.backward));
         }
         json_array_append_new(kernels, line);
@@ -137,7 +140,7 @@ static const struct kernel_fit *fit_of_sample(const struct calibration *c, const
     for (uint32_t i = 0; i < c->fit_count; i++) {
         const struct kernel_fit *f = &c->fits[i];
         if (!f->any_kind && f->key.label == s->key.label && f->key.dtype == s->key.dtype &&
-            f->key.backward == s->key.backward)
+            f->key.to == s->key.to && f->key.backward == s->key.backward)
             return f;
     }
     return NULL;

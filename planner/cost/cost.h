@@ -77,11 +77,13 @@ void kernel_cost(const struct plan *plan, const struct kernel *kernel, enum plan
                  const struct profile *profile, struct cost *out);
 
 /* What a measured kernel is told apart by, beside its label (struct profile_kernel): whether it is
- * of the backward pass, recomputed forward kernels aside; the dtype of its first operand. And
- * whether its operations count, or its traffic alone: GEMM, ATTENTION or MEMORY. */
+ * of the backward pass, recomputed forward kernels aside; the dtypes of its first operand and of
+ * its first result. And whether its operations count, or its traffic alone: GEMM, ATTENTION or
+ * MEMORY. */
 bool kernel_is_backward(const struct kernel *kernel);
 enum cost_class kernel_class(const struct kernel *kernel);
 enum dtype kernel_dtype(const struct plan *plan, const struct kernel *kernel);
+enum dtype kernel_result_dtype(const struct plan *plan, const struct kernel *kernel);
 
 /* Bytes that a kernel moves between its processor and that one's memory, every pass counted. */
 double kernel_traffic(const struct plan *plan, const struct kernel *kernel, enum plan_op op);

@@ -209,6 +209,12 @@ enum dtype kernel_dtype(const struct plan *plan, const struct kernel *kernel)
                                            : (enum dtype)plan->operands[kernel->first].dtype;
 }
 
+enum dtype kernel_result_dtype(const struct plan *plan, const struct kernel *kernel)
+{
+    return kernel->outs == 0 ? kernel_dtype(plan, kernel)
+                             : (enum dtype)plan->operands[kernel->first + kernel->ins].dtype;
+}
+
 static const struct profile_kernel *measured(const struct profile *profile, const struct plan *plan,
                                              const struct kernel *kernel)
 {
@@ -216,6 +222,7 @@ static const struct profile_kernel *measured(const struct profile *profile, cons
         const struct profile_kernel *k = &profile->kernels[i];
         if (k->label == (enum aten)kernel->label &&
             (k->dtype == PROFILE_ANY || k->dtype == (int8_t)kernel_dtype(plan, kernel)) &&
+            (k->to == PROFILE_ANY || k->to == (int8_t)kernel_result_dtype(plan, kernel)) &&
             (k->backward == PROFILE_ANY || k->backward == kernel_is_backward(kernel)))
             return k;
     }

@@ -139,8 +139,10 @@ static enum err_code read_kernel(const char *where, const char *name, const json
                        "%s: \"kernels\": \"%s\": expected the name of an operator such as "
                        "\"mul.Tensor\" and an object or a list of objects",
                        where, name);
-    *out = (struct profile_kernel){
-        .label = (enum aten)label, .backward = PROFILE_ANY, .dtype = PROFILE_ANY};
+    *out = (struct profile_kernel){.label = (enum aten)label,
+                                   .backward = PROFILE_ANY,
+                                   .dtype = PROFILE_ANY,
+                                   .to = PROFILE_ANY};
     const struct {
         const char *key;
         double *to;
@@ -153,11 +155,16 @@ static enum err_code read_kernel(const char *where, const char *name, const json
             TRY(read_number(where, parts[i].key, json_object_get(value, parts[i].key), 0, 1e3,
                             parts[i].to, err));
     const json_t *dtype = json_object_get(value, "dtype");
+    const json_t *to = json_object_get(value, "to");
     const json_t *backward = json_object_get(value, "backward");
     uint32_t index = 0;
     if (dtype) {
         TRY(read_name(where, "dtype", dtype, dtypes, DTYPE_COUNT, &index, err));
         out->dtype = (int8_t)index;
+    }
+    if (to) {
+        TRY(read_name(where, "to", to, dtypes, DTYPE_COUNT, &index, err));
+        out->to = (int8_t)index;
     }
     if (backward && !json_is_boolean(backward))
         return err_set(err, ERR_INVALID, "%s: \"backward\": allowed are true, false", where);

@@ -86,13 +86,14 @@ struct quantity {
 
 /* Kernels by label, as measured: seconds = latency + flops·a + bytes·b. In the file a label has one
  * such object or a list of them, each for the kernels that it names with "backward" (false: the
- * forward pass, recomputed or not) and "dtype" (of the first operand); what it leaves out, it
- * stands for all of. The first that fits a kernel holds. */
+ * forward pass, recomputed or not), "dtype" (of the first operand) and "to" (of the first result:
+ * casts and copies go by one name); what it leaves out, it stands for all of. The first that fits a
+ * kernel holds. */
 struct profile_kernel {
     enum aten label;
     double latency_s, seconds_per_flop, seconds_per_byte, spread;
-    int8_t backward, dtype; /* 0, 1; enum dtype; PROFILE_ANY */
-    const char *source;     /* lent by the profile; NULL: none given */
+    int8_t backward, dtype, to; /* 0, 1; enum dtype, twice; PROFILE_ANY */
+    const char *source;         /* lent by the profile; NULL: none given */
 };
 
 enum { PROFILE_ANY = -1 };
