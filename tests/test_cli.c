@@ -273,7 +273,8 @@ static void plan_says_how_fast_and_the_files_say_the_same(void **state)
     json_array_foreach((json_t *)events, i, event)
     {
         const json_t *id = json_object_get(json_object_get(event, "args"), "id");
-        if (!json_is_integer(id) || strcmp(json_string_value(json_object_get(event, "ph")), "X"))
+        if (!json_is_integer(id) ||
+            strcmp(json_string_value(json_object_get(event, "ph")), "X") != 0)
             continue;
         const json_t *own = json_array_get(seconds, (size_t)json_integer_value(id));
         const double us = json_number_value(json_object_get(event, "dur"));

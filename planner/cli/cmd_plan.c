@@ -38,37 +38,33 @@ static void show(const struct planned *p, const char *note)
         fprintf(stderr, "shardplan: %s\n", note);
 }
 
+/* Plans the step and everything that is asked of it; what it makes is freed by the caller. */
+static enum err_code make(struct planned *p, const char **note, struct err *err)
+{
+    TRY(step_time(&p->prediction, &p->job, &p->placement, STEP_TIME_DRAWS, &p->time, err));
+    if (p->settings.goodput)
+        TRY(long_run(p->prediction.plan, &p->placement, &p->time, &p->run, err));
+    return report_write(&p->settings, &p->job, &p->placement, &p->prediction, &p->time, note, err);
+}
+
 int command_plan(int argc, char **argv)
 {
-    struct planned p;
+    struct planned p = {.time = {.simulation = NULL}};
     struct err err = {0};
     const char *note = NULL;
     options_parse(FOR_PLAN, argc, argv, &p.settings);
     if (options_resolve(&p.settings, &p.job, &p.placement, &err) != ERR_OK)
         return report_error(&err);
-    int status = EXIT_DONE;
-    if (predict(&p.job, &p.placement, &p.prediction, &err) != ERR_OK) {
-        status = report_error(&err);
-        goto free_profile;
-    }
-    if (step_time(&p.prediction, &p.job, &p.placement, STEP_TIME_DRAWS, &p.time, &err) != ERR_OK) {
-        status = report_error(&err);
-        goto free_prediction;
-    }
-    if (p.settings.goodput &&
-        long_run(p.prediction.plan, &p.placement, &p.time, &p.run, &err) != ERR_OK)
-        status = report_error(&err);
-    else if (report_write(&p.settings, &p.job, &p.placement, &p.prediction, &p.time, &note, &err) !=
-             ERR_OK) {
-        status = report_error(&err);
-    } else {
+    enum err_code rc = predict(&p.job, &p.placement, &p.prediction, &err);
+    if (rc == ERR_OK)
+        rc = make(&p, &note, &err);
+    if (rc == ERR_OK)
         show(&p, note);
-        status = p.prediction.fits ? EXIT_DONE : EXIT_NO_FIT;
-    }
+    const int status = rc != ERR_OK        ? report_error(&err)
+                       : p.prediction.fits ? EXIT_DONE
+                                           : EXIT_NO_FIT;
     step_time_free(&p.time);
-free_prediction:
     prediction_free(&p.prediction);
-free_profile:
     profile_free(&p.placement.profile);
     return status;
 }
