@@ -45,10 +45,12 @@ enum err_code rehearsal_times(const struct plan *plan, const char *plan_path,
         memset(*out, 0, (plan->instruction_count + 1) * sizeof **out);
         take_spans(plan, trace, *out);
     }
+    const enum err_code rc =
+        timed || !trace_path
+            ? ERR_OK
+            : err_set(err, ERR_UNSUPPORTED,
+                      "--predicted %s: its \"clock\" is \"%s\": it has no times in seconds",
+                      trace_path, clock ? clock : "");
     trace_free(trace);
-    if (!timed && trace_path)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--predicted %s: its \"clock\" is \"%s\": it has no times in seconds",
-                       trace_path, clock ? clock : "");
-    return ERR_OK;
+    return rc;
 }
