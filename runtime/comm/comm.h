@@ -68,6 +68,10 @@ enum err_code comm_gather(struct comm *comm, const void *in, uint64_t bytes, voi
                           uint32_t root, struct err *err);
 enum err_code comm_barrier(struct comm *comm, struct err *err);
 
+/* ERR_DEVICE when it can be told at once, without a message to anyone, that a rank is gone: over
+ * TCP, by its closed connection. MPI ends the run itself. Not while a collective is under way. */
+enum err_code comm_check_whole(struct comm *comm, struct err *err);
+
 /* Ends the whole run at once with this exit status, after `message` was printed by this rank. */
 void comm_abort(struct comm *comm, int status, const char *message);
 
