@@ -223,7 +223,7 @@ static enum err_code train(struct run *run, struct err *err)
         struct step_result result;
         TRY(execution_step(run->execution, step, &result, err));
         print_step(run, step, &result);
-        if (!isfinite(result.loss))
+        if (!isfinite(result.loss) && !run->options.rehearse_world) /* there it means nothing */
             return err_set(err, ERR_DEVICE, "step %u: the loss is %f", step, result.loss);
         if (step == run->first_step && run->options.param_norms)
             print_param_norms(run);

@@ -202,48 +202,46 @@ static bool is_collective(enum work_kind kind)
     return kind == WORK_ALL_GATHER || kind == WORK_REDUCE_SCATTER || kind == WORK_ALL_REDUCE;
 }
 
-/* One rank, or a rehearsal: this rank's own slice stands for everyone's. */
-static cudaError_t run_alone(const struct work *work, cudaStream_t stream)
+/* One rank's slice to those of the others: before it and after it, each in one launch. */
+static cudaError_t spread_slice(const struct work *work, const char *slice, uint64_t bytes,
+                                cudaStream_t stream)
+{
+    char *out = work_out(work, 0)->data;
+    struct kernel_piece others[] = {
+        {.from = slice, .to = out, .times = work->rank},
+        {.from = slice,
+         .to = out + (work->rank + 1) * bytes,
+         .times = work->ranks - work->rank - 1},
+    };
+    for (int i = 0; i < 2; i++) {
+        others[i].rows = 1;
+        others[i].width = others[i].to_pitch = bytes;
+        cuda_use_units(&others[i], 1);
+    }
+    return kernel_pieces(others, 2, stream);
+}
+
+/* One rank, or a rehearsal: this rank's own slice stands for everyone's. What is copied is part of
+ * the time that the collective is to take. */
+static cudaError_t run_alone(const struct work *work, struct kernel_scratch scratch,
+                             cudaStream_t stream)
 {
     const struct work_operand *in = work_in(work, 0), *out = work_out(work, 0);
     const uint64_t bytes = shape_bytes(&out->shape, (enum dtype)out->dtype);
-    const uint64_t slice = bytes / work->ranks;
     const char *from = in->data;
+    uint64_t *begin = scratch.data;
     cudaError_t rc = cudaSuccess;
-    if (work->kind == WORK_ALL_GATHER) {
-        /* before and after this rank's slice, each in one launch */
-        const struct kernel_piece others[] = {
-            {.from = from + work->rank * slice,
-             .to = out->data,
-             .rows = 1,
-             .width = slice,
-             .times = work->rank,
-             .to_pitch = slice,
-             .unit = 1},
-            {.from = from + work->rank * slice,
-             .to = (char *)out->data + (work->rank + 1) * slice,
-             .rows = 1,
-             .width = slice,
-             .times = work->ranks - work->rank - 1,
-             .to_pitch = slice,
-             .unit = 1},
-        };
-        struct kernel_piece wide[2];
-        const uint64_t unit = slice % 16 == 0 && (uintptr_t)out->data % 16 == 0 ? 16 : 1;
-        for (int i = 0; i < 2; i++) {
-            wide[i] = others[i];
-            wide[i].unit = (uint8_t)unit;
-            wide[i].width /= unit;
-            wide[i].to_pitch /= unit;
-        }
-        rc = kernel_pieces(wide, 2, stream);
-    } else if (work->kind == WORK_REDUCE_SCATTER) {
+    if (work->wait_s > 0)
+        rc = kernel_clock(begin, stream);
+    if (work->kind == WORK_ALL_GATHER && rc == cudaSuccess)
+        rc = spread_slice(work, from + work->rank * (bytes / work->ranks), bytes / work->ranks,
+                          stream);
+    if (work->kind == WORK_REDUCE_SCATTER)
         from += work->rank * bytes;
-    }
     if (from != out->data && bytes > 0 && rc == cudaSuccess)
         rc = cudaMemcpyAsync(out->data, from, bytes, cudaMemcpyDeviceToDevice, stream);
     if (work->wait_s > 0 && rc == cudaSuccess)
-        rc = kernel_wait((uint64_t)(work->wait_s * 1e9), stream);
+        rc = kernel_wait(begin, (uint64_t)(work->wait_s * 1e9), stream);
     return rc;
 }
 
@@ -256,7 +254,7 @@ static enum err_code launch_checked(struct cuda_device *cuda, enum stream_id id,
     if (is_collective(work->kind) && cuda->nccl)
         return cuda_nccl_launch(cuda->nccl, work, cuda->stream[id], err);
     if (is_collective(work->kind))
-        return cuda_launched(work, run_alone(work, cuda->stream[id]), err);
+        return cuda_launched(work, run_alone(work, cuda_scratch(cuda, id), cuda->stream[id]), err);
     if (id == STREAM_HOST && cuda_is_on_host(cuda, work))
         return launch_on_host(cuda, id, work, err);
     return cuda_launch(cuda, id, work, err);

@@ -81,6 +81,10 @@ enum err_code cuda_launched(const struct work *work, cudaError_t rc, struct err 
 
 enum err_code cuda_copy_pieces(const struct work *work, cudaStream_t stream, struct err *err);
 
+/* Makes a piece of elements of `size` bytes, which are not cast, one of the widest units that its
+ * addresses, width and pitches are multiples of. */
+void cuda_use_units(struct kernel_piece *piece, uint64_t size);
+
 /* ---- cuda_matmul.c ---- */
 
 enum err_code cuda_matmuls_open(struct cuda_matmuls **out, struct err *err);

@@ -219,8 +219,10 @@ cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
 
 /* ---- kernel_wait.cu ---- */
 
-/* Holds the stream for so many nanoseconds of the device's clock. */
-cudaError_t kernel_wait(uint64_t nanoseconds, cudaStream_t stream);
+/* The device's clock, nanoseconds, into device memory; and holds the stream until so many of them
+ * after *begin. */
+cudaError_t kernel_clock(uint64_t *ns, cudaStream_t stream);
+cudaError_t kernel_wait(const uint64_t *begin, uint64_t nanoseconds, cudaStream_t stream);
 
 #ifdef __cplusplus
 }
