@@ -67,7 +67,7 @@ static enum err_code find_fault(struct cuda_device *cuda, struct err *err)
     const volatile struct kernel_fault *fault = cuda->fault;
     if (atomic_load(&cuda->host_failed))
         return err_set(err, cuda->host_failure.code, "%s", cuda->host_failure.text);
-    if (!fault->raised)
+    if (fault->raised != KERNEL_FAULT_WHOLE)
         return ERR_OK;
     return err_set(err, ERR_INVALID, "instruction %u: %s: index %lld is not below %llu",
                    fault->site.instruction, work_name((enum work_kind)fault->site.kind),

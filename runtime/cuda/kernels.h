@@ -40,9 +40,11 @@ struct kernel_site {            /* for messages */
     uint32_t instruction, kind; /* enum work_kind */
 };
 
-/* Where a kernel leaves the first wrong index it meets: host memory that the device can reach. */
+/* Where a kernel leaves the first wrong index it meets: host memory that the device can reach. The
+ * host may look while kernels run, and reads the rest only when all of it is there. */
+enum { KERNEL_FAULT_NONE, KERNEL_FAULT_BEGUN, KERNEL_FAULT_WHOLE };
 struct kernel_fault {
-    uint32_t raised; /* 0: none */
+    uint32_t raised; /* KERNEL_FAULT_... */
     struct kernel_site site;
     int64_t value; /* the index */
     uint64_t bound;
