@@ -424,6 +424,13 @@ static void close_cuda(struct device *dev)
     free(cuda);
 }
 
+/* Whether the launcher gave this process its one GPU and hid all others: SLURM does, with
+ * --gpus-per-task=1. */
+static bool is_bound(int count)
+{
+    return count == 1 && (getenv("CUDA_VISIBLE_DEVICES") || getenv("SLURM_STEP_GPUS"));
+}
+
 /* The GPU of this rank: one each, or with share_gpu as many ranks as there are to a GPU. */
 static enum err_code pick_gpu(struct cuda_device *cuda, struct err *err)
 {
@@ -439,7 +446,8 @@ static enum err_code pick_gpu(struct cuda_device *cuda, struct err *err)
                        "--device cuda: no GPU on this machine (cudaGetDeviceCount: %s)",
                        cudaGetErrorString(cudaErrorNoDevice));
     TRY_CUDA(err, rc);
-    if (!cuda->settings.share_gpu && cuda->settings.local_rank >= (uint32_t)count)
+    if (!cuda->settings.share_gpu && !is_bound(count) &&
+        cuda->settings.local_rank >= (uint32_t)count)
         return err_set(err, ERR_INVALID,
                        "rank %u is the %u. of this machine, which has %d GPUs; --share-gpu lets "
                        "several ranks have one, for correctness only",
