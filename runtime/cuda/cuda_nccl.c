@@ -3,7 +3,9 @@
  *     world   ncclCommInitRankConfig, its id from rank 0           0 1 2 3 4 5 6 7
  *     groups  ncclCommSplit of the world, colours as in comm.h     0 1 2 3 | 4 5 6 7
  *
- * A group of all ranks is the world itself. Split communicators share the world's resources. */
+ * A group of all ranks is the world itself. Split communicators share nothing with the world: NCCL
+ * orders all launches of communicators that share, as if they were on one stream, and the
+ * all-reduce among replicas must overlap with the shard group's. */
 #include "runtime/cuda/cuda_nccl.h"
 
 #include "base/arena.h"
@@ -11,6 +13,7 @@
 #include "runtime/cuda/cuda_device.h"
 
 #include <nccl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,11 +49,13 @@ static enum err_code refuse(const struct cuda_nccl *nccl, ncclComm_t comm, ncclR
                    ncclGetErrorString(rc), last && *last ? ": " : "", last ? last : "");
 }
 
-/* Waits until a call on a non-blocking communicator is through. */
+/* Waits until a call on a non-blocking communicator is through. NCCL does the call on a thread of
+ * its own and says "in progress" even of what takes microseconds; so at first nothing sleeps, as a
+ * sleep of any length takes tens of them. */
 static enum err_code settle(const struct cuda_nccl *nccl, ncclComm_t comm, ncclResult_t rc,
                             const char *what, struct err *err)
 {
-    const double start = clock_now_s();
+    const double start = clock_now_s(), awake_s = 300e-6;
     const struct timespec rest = {.tv_nsec = 20000};
     while (rc == ncclInProgress) {
         const ncclResult_t asked = ncclCommGetAsyncError(comm, &rc);
@@ -60,7 +65,9 @@ static enum err_code settle(const struct cuda_nccl *nccl, ncclComm_t comm, ncclR
             return err_set(err, ERR_DEVICE,
                            "rank %u of %u: %s has waited %.3g s for the other ranks; giving up",
                            nccl->rank, nccl->ranks, what, nccl->timeout_s);
-        if (rc == ncclInProgress)
+        if (rc == ncclInProgress && clock_now_s() - start < awake_s)
+            sched_yield();
+        else if (rc == ncclInProgress)
             nanosleep(&rest, NULL);
     }
     return rc == ncclSuccess ? ERR_OK : refuse(nccl, comm, rc, what, err);
@@ -98,7 +105,7 @@ static enum err_code open_group(struct cuda_nccl *nccl, const struct comm_group 
     const int color = (int)(nccl->rank / span * group->stride + nccl->rank % group->stride);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    config.splitShare = 1;
+    config.splitShare = 0;
     char what[80];
     snprintf(what, sizeof what, "ncclCommSplit of group %u (%u ranks)", i, group->ranks);
     const ncclResult_t rc = ncclCommSplit(world, color, (int)nccl->rank, &nccl->comm[i], &config);
@@ -121,6 +128,8 @@ enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_n
         snprintf(id, sizeof id, "shardplan-rank-%u", settings->rank);
         setenv("NCCL_HOSTID", id, 1);
         setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+        setenv("NCCL_NET", "Socket", 0);
+        setenv("NCCL_IB_DISABLE", "1", 0);
     }
     enum err_code rc = open_world(nccl, settings, err);
     for (uint32_t i = 0; i < settings->group_count && rc == ERR_OK; i++)
@@ -231,7 +240,7 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
         rc = ncclAllReduce(in->data, out->data, count, type, work->sum ? ncclSum : ncclAvg, comm,
                            stream);
     }
-    /* In progress is only the first use of a connection; later ones are queued at once. */
+    /* The event that follows must come after it in the stream: so it is queued before we go on. */
     const enum err_code done = settle(nccl, comm, rc, work_name(work->kind), err);
     if (done == ERR_OK)
         return follow(nccl, work->instruction, stream, err);
