@@ -85,7 +85,8 @@ static enum err_code failure(struct cuda_device *cuda, struct err *err)
 /* ---- waiting ---- */
 
 /* Looks at NCCL: has something failed, or has the same collective been the first that has not ended
- * for longer than the time-out? */
+ * for longer than the time-out? And while one has not ended, nobody can have left in peace: each
+ * step ends with all ranks' losses. */
 struct watch {
     uint32_t oldest;
     double since_s;
@@ -97,6 +98,8 @@ static enum err_code look(struct cuda_device *cuda, struct watch *watch, struct 
     TRY(cuda_nccl_watch(cuda->nccl, &watch->oldest, err));
     if (watch->oldest != before)
         watch->since_s = clock_now_s();
+    if (watch->oldest != UINT32_MAX)
+        TRY(cuda->settings.host.check_whole(cuda->settings.comm, err));
     if (watch->oldest == UINT32_MAX || cuda->settings.timeout_s <= 0 ||
         clock_now_s() - watch->since_s <= cuda->settings.timeout_s)
         return ERR_OK;
