@@ -208,6 +208,7 @@ static enum err_code write_trace(const struct run *run, uint32_t step, struct er
     const struct record_about about = {
         .device = run->device->ops->name,
         .workspace_bytes = run->device->workspace_bytes,
+        .attention = run->device->attention,
         .rehearsal = run->options.rehearse_world > 0,
         .shared_gpu = run->options.share_gpu,
     };

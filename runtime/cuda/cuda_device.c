@@ -496,6 +496,7 @@ static enum err_code open_parts(struct cuda_device *cuda, struct err *err)
     cuda->timer = cuda_timer_new(cuda->settings.timed);
     TRY(cuda_matmuls_open(&cuda->matmuls, err));
     TRY(cuda_attention_open(cuda->settings.deterministic, &cuda->attention, err));
+    cuda->device.attention = cuda_attention_about(cuda->attention);
     if (cuda->settings.comm && cuda->settings.ranks > 1)
         TRY(cuda_nccl_open(&cuda->settings, &cuda->nccl, err));
     return ERR_OK;

@@ -97,6 +97,8 @@ enum err_code cuda_matmul(struct cuda_matmuls *matmuls, const struct work *work,
 /* `own`: never cuDNN's. cuDNN is loaded at the first attention that it could do. */
 enum err_code cuda_attention_open(bool own, struct cuda_attention **out, struct err *err);
 void cuda_attention_close(struct cuda_attention *attention); /* NULL is allowed */
+/* As device.attention; it changes as attention runs. */
+const char *cuda_attention_about(const struct cuda_attention *attention);
 enum err_code cuda_attention_run(struct cuda_attention *attention, const struct work *work,
                                  struct kernel_scratch scratch, cudaStream_t stream,
                                  struct err *err);
