@@ -310,8 +310,7 @@ static void close_host(struct device *dev)
         char text[160];
         snprintf(text, sizeof text,
                  "shardrun: rank %u: closing, but the collective of instruction %u still waits for "
-                 "other "
-                 "ranks after %.0f s",
+                 "other ranks after %.0f s",
                  comm_rank(host->comm), instruction, CLOSE_GRACE_S);
         comm_abort(host->comm, 3, text); /* the thread cannot be stopped in any other way */
     }
