@@ -85,8 +85,8 @@ static enum err_code failure(struct cuda_device *cuda, struct err *err)
 /* ---- waiting ---- */
 
 /* Looks at NCCL: has something failed, or has the same collective been the first that has not ended
- * for longer than the time-out? And while one has not ended, nobody can have left in peace: each
- * step ends with all ranks' losses. */
+ * for longer than the time-out, its turn on this rank having come? And while one has not ended,
+ * nobody can have left in peace: each step ends with all ranks' losses. */
 struct watch {
     uint32_t oldest;
     double since_s;

@@ -24,8 +24,8 @@ struct registered {
     void *handle[5]; /* of each communicator */
 };
 
-struct flight { /* a collective that was queued, and the event behind it */
-    cudaEvent_t ended;
+struct flight { /* a collective that was queued, and the events before and behind it */
+    cudaEvent_t begun, ended;
     uint32_t instruction;
 };
 
@@ -142,6 +142,12 @@ enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_n
     return rc;
 }
 
+static void drop_events(const struct flight *flight)
+{
+    cudaEventDestroy(flight->begun);
+    cudaEventDestroy(flight->ended);
+}
+
 void cuda_nccl_close(struct cuda_nccl *nccl, bool failed)
 {
     if (!nccl)
@@ -160,7 +166,7 @@ void cuda_nccl_close(struct cuda_nccl *nccl, bool failed)
             ncclCommDestroy(nccl->comm[i]);
     }
     for (uint32_t i = 0; i < nccl->flight_made; i++)
-        cudaEventDestroy(nccl->flights[i].ended);
+        drop_events(&nccl->flights[i]);
     free(nccl->flights);
     free(nccl->memory);
     free(nccl);
@@ -194,16 +200,36 @@ static bool is_summable(enum dtype dtype)
     return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
 }
 
-/* Puts an event behind what was queued on the stream. */
+/* Makes the events of the next flight, the first time that so many are needed. */
+static enum err_code make_flight(struct cuda_nccl *nccl, struct err *err)
+{
+    if (nccl->flight_count < nccl->flight_made)
+        return ERR_OK;
+    ARRAY_GROW(nccl->flights, nccl->flight_made, nccl->flight_cap);
+    struct flight *flight = &nccl->flights[nccl->flight_made];
+    TRY_CUDA(err, cudaEventCreateWithFlags(&flight->begun, cudaEventDisableTiming));
+    const enum err_code rc =
+        cuda_check(cudaEventCreateWithFlags(&flight->ended, cudaEventDisableTiming),
+                   "cudaEventCreateWithFlags", err);
+    if (rc == ERR_OK)
+        nccl->flight_made++;
+    else
+        cudaEventDestroy(flight->begun);
+    return rc;
+}
+
+/* Puts an event before the collective that is queued next on the stream. */
+static enum err_code precede(struct cuda_nccl *nccl, cudaStream_t stream, struct err *err)
+{
+    TRY(make_flight(nccl, err));
+    TRY_CUDA(err, cudaEventRecord(nccl->flights[nccl->flight_count].begun, stream));
+    return ERR_OK;
+}
+
+/* And one behind it. */
 static enum err_code follow(struct cuda_nccl *nccl, uint32_t instruction, cudaStream_t stream,
                             struct err *err)
 {
-    if (nccl->flight_count == nccl->flight_made) {
-        ARRAY_GROW(nccl->flights, nccl->flight_made, nccl->flight_cap);
-        TRY_CUDA(err, cudaEventCreateWithFlags(&nccl->flights[nccl->flight_made].ended,
-                                               cudaEventDisableTiming));
-        nccl->flight_made++;
-    }
     struct flight *flight = &nccl->flights[nccl->flight_count];
     flight->instruction = instruction;
     TRY_CUDA(err, cudaEventRecord(flight->ended, stream));
@@ -230,6 +256,7 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
     if (!comm)
         comm = nccl->comm[nccl->count - 1];
     ncclResult_t rc;
+    TRY(precede(nccl, stream, err));
     if (work->kind == WORK_ALL_GATHER) {
         const uint64_t slice = count / work->ranks;
         const char *own = (const char *)out->data + work->rank * slice * dtype_bytes(dtype);
@@ -265,7 +292,11 @@ enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, uint32_t *oldest, struct e
         nccl->flight_first++;
     if (nccl->flight_first == nccl->flight_count)
         nccl->flight_first = nccl->flight_count = 0;
-    *oldest = nccl->flight_count > 0 ? nccl->flights[nccl->flight_first].instruction : UINT32_MAX;
+    /* What has not begun waits for this rank's own work, or for a collective queued before it. */
+    *oldest = UINT32_MAX;
+    if (nccl->flight_count > 0 &&
+        cudaEventQuery(nccl->flights[nccl->flight_first].begun) == cudaSuccess)
+        *oldest = nccl->flights[nccl->flight_first].instruction;
     return ERR_OK;
 }
 
