@@ -52,6 +52,7 @@ enum err_code device_open_cuda(const struct cuda_settings *settings, struct devi
     if (!open)
         return err_set(err, ERR_UNSUPPORTED, "--device cuda: %s is no backend of shardrun", file);
     struct cuda_settings all = *settings;
-    all.host = (struct cuda_host){.broadcast = comm_broadcast, .run_on_host = host_run};
+    all.host = (struct cuda_host){
+        .broadcast = comm_broadcast, .check_whole = comm_check_whole, .run_on_host = host_run};
     return open(CUDA_BACKEND_VERSION, &all, out, err);
 }

@@ -22,7 +22,7 @@
 
 #include <stdint.h>
 
-enum { DEVICE_OPS_VERSION = 2 };
+enum { DEVICE_OPS_VERSION = 3 };
 
 struct device;
 
@@ -62,6 +62,8 @@ struct device { /* first member of each backend's own struct */
     uint64_t launches;        /* counted by device_launch */
     uint64_t workspace_bytes; /* what each thread's matrix products want as work.workspace, from the
                                  first of them on; 0: they need none */
+    const char *attention;    /* where attention has run so far, for the trace: "cuDNN 91002", "own
+                                 kernels: ..." and why; empty or NULL: nothing to say */
 };
 
 /* Opens the host backend: an arena of `memory_bytes`, events numbered below `events`, collectives

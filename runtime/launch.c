@@ -58,16 +58,29 @@ static enum err_code open_tcp(uint32_t rank, uint32_t ranks, const struct comm_g
                          group_count, timeout_s, out, err);
 }
 
+/* Whether torchrun, or what sets the same variables, started this process: itself perhaps by srun,
+ * whose variables of MPI then say how many torchruns there are. */
+static bool is_by_torchrun(void)
+{
+    return getenv("TORCHELASTIC_RUN_ID") || (getenv("RANK") && getenv("WORLD_SIZE") &&
+                                             getenv("LOCAL_RANK") && getenv("MASTER_ADDR"));
+}
+
+static bool is_by_mpi(void)
+{
+    if (getenv("OMPI_COMM_WORLD_SIZE"))
+        return true;
+    return !is_by_torchrun() && (getenv("PMIX_RANK") || getenv("PMI_RANK"));
+}
+
 enum err_code launch_open_comm(const struct comm_group *groups, uint32_t group_count,
                                double timeout_s, struct comm **out, struct err *err)
 {
-    static const char *const of_mpi[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
     static const char *const pairs[][2] = {{"RANK", "WORLD_SIZE"},
                                            {"SLURM_PROCID", "SLURM_NTASKS"}};
     *out = NULL;
-    for (size_t i = 0; i < sizeof of_mpi / sizeof of_mpi[0]; i++)
-        if (getenv(of_mpi[i]))
-            return comm_open_mpi(groups, group_count, timeout_s, out, err);
+    if (is_by_mpi())
+        return comm_open_mpi(groups, group_count, timeout_s, out, err);
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         uint32_t rank = 0, ranks = 0;
         bool rank_set, ranks_set;

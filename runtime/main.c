@@ -208,6 +208,7 @@ static enum err_code write_trace(const struct run *run, uint32_t step, struct er
     const struct record_about about = {
         .device = run->device->ops->name,
         .workspace_bytes = run->device->workspace_bytes,
+        .attention = run->device->attention,
         .rehearsal = run->options.rehearse_world > 0,
         .shared_gpu = run->options.share_gpu,
     };
@@ -223,7 +224,7 @@ static enum err_code train(struct run *run, struct err *err)
         struct step_result result;
         TRY(execution_step(run->execution, step, &result, err));
         print_step(run, step, &result);
-        if (!isfinite(result.loss))
+        if (!isfinite(result.loss) && !run->options.rehearse_world) /* there it means nothing */
             return err_set(err, ERR_DEVICE, "step %u: the loss is %f", step, result.loss);
         if (step == run->first_step && run->options.param_norms)
             print_param_norms(run);

@@ -20,6 +20,8 @@ static void open_trace(struct recording *r, const struct record_about *about, ui
     trace_set_info(r->trace, "device", about->device);
     snprintf(text, sizeof text, "%llu", (unsigned long long)about->workspace_bytes);
     trace_set_info(r->trace, "workspace_bytes", text);
+    if (about->attention && about->attention[0])
+        trace_set_info(r->trace, "attention", about->attention);
     if (about->rehearsal) {
         snprintf(text, sizeof text, "rank %u of %u", r->plan->rank, r->plan->world);
         trace_set_info(r->trace, "rehearsal", text);

@@ -8,6 +8,7 @@
 struct record_about {         /* what a reader of the trace must know */
     const char *device;       /* "host", "cuda" */
     uint64_t workspace_bytes; /* of each thread's matrix products, in the allocator */
+    const char *attention;    /* struct device's */
     bool rehearsal;           /* peers were absent */
     bool shared_gpu;          /* ranks took turns on a GPU */
 };

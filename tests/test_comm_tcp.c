@@ -2,6 +2,7 @@
  * small integers, so that every sum is exact. */
 #include "runtime/comm/comm.h"
 
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -164,9 +166,15 @@ static void leave_early(uint32_t rank, uint32_t ranks, uint16_t port)
 {
     struct comm *comm = join(rank, ranks, port, NULL, 0);
     struct err err = {0};
+    REQUIRE(comm_check_whole(comm, &err) == ERR_OK);
     REQUIRE(comm_barrier(comm, NULL) == ERR_OK);
     if (rank == 2)
         _exit(9);
+    while (rank == 0 && comm_check_whole(comm, &err) == ERR_OK)
+        usleep(1000); /* without a word to anyone */
+    if (rank == 0)
+        REQUIRE(strstr(err.text, "rank 2: its process has ended"));
+    err = (struct err){0};
     const enum err_code rc = comm_barrier(comm, &err);
     REQUIRE(rc == ERR_DEVICE);
     if (rank == 0)
@@ -181,6 +189,36 @@ static void a_rank_that_ends_is_named(void **state)
     run_ranks(3, leave_early, statuses);
     assert_int_equal(statuses[2], 9);
     assert_int_equal(statuses[0], 0);
+}
+
+/* Rank 2 is none: it connects first, says something else, and stays. */
+static void join_beside_a_stranger(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (rank == 2) {
+        char text[64] = "GET / HTTP/1.1";
+        int fd = -1;
+        do {
+            close(fd);
+            usleep(1000);
+            fd = socket(AF_INET, SOCK_STREAM, 0);
+        } while (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0);
+        REQUIRE(send(fd, text, sizeof text, MSG_NOSIGNAL) == sizeof text);
+        REQUIRE(recv(fd, text, sizeof text, 0) <= 0); /* it was turned away */
+        return;
+    }
+    if (rank == 1)
+        usleep(300000);
+    struct comm *comm = join(rank, ranks - 1, port, NULL, 0);
+    REQUIRE(comm_barrier(comm, NULL) == ERR_OK);
+    comm_close(comm);
+}
+
+static void a_stranger_does_not_stop_the_start(void **state)
+{
+    (void)state;
+    all_succeed(3, join_beside_a_stranger);
 }
 
 static void wait_for_one_more(uint32_t rank, uint32_t ranks, uint16_t port)
@@ -215,26 +253,38 @@ static void wrong_numbers_are_refused(void **state)
 
 /* ---- a run that torchrun might have started ---- */
 
-static void variables_of_a_launcher_start_a_run(void **state)
+static void start_a_run_with(const char *also)
 {
-    (void)state;
     char folder[] = "/tmp/shardplan_tcp.XXXXXX", command[2048];
     const char *program = getenv("SHARDPLAN") ? getenv("SHARDPLAN") : "build/shardplan";
     assert_non_null(mkdtemp(folder));
     snprintf(command, sizeof command,
              "set -e; %s plan tests/data/configs/toy-llama --gpus 2 --seq 32 --micro-batch 1 -q -o "
              "%s; cd $(dirname %s); export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=%u; "
-             "unset OMPI_COMM_WORLD_SIZE PMIX_RANK; "
+             "unset OMPI_COMM_WORLD_SIZE PMIX_RANK; export %s; "
              "RANK=1 ./shardrun %s/plan.json --timeout 20 & "
              "RANK=0 ./shardrun %s/plan.json --timeout 20 >%s/tcp; wait $!; "
              "./shardplan run %s/plan.json >%s/mpi; "
              "cut -d' ' -f1-13 %s/tcp >%s/a; cut -d' ' -f1-13 %s/mpi >%s/b; cmp %s/a %s/b; "
              "grep -q 'step *3/3' %s/a",
-             program, folder, program, next_port(), folder, folder, folder, folder, folder, folder,
-             folder, folder, folder, folder, folder, folder);
+             program, folder, program, next_port(), also, folder, folder, folder, folder, folder,
+             folder, folder, folder, folder, folder, folder, folder);
     assert_int_equal(system(command), 0);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     assert_int_equal(system(command), 0);
+}
+
+static void variables_of_a_launcher_start_a_run(void **state)
+{
+    (void)state;
+    start_a_run_with("LOCAL_RANK=0");
+}
+
+/* Its MPI is one of torchruns, not of ranks. */
+static void torchrun_under_srun_is_no_mpi(void **state)
+{
+    (void)state;
+    start_a_run_with("TORCHELASTIC_RUN_ID=none PMI_RANK=0 PMIX_RANK=0");
 }
 
 int main(void)
@@ -243,9 +293,11 @@ int main(void)
         cmocka_unit_test(collectives_of_groups_give_each_rank_its_part),
         cmocka_unit_test(every_rank_may_be_the_root),
         cmocka_unit_test(a_rank_that_ends_is_named),
+        cmocka_unit_test(a_stranger_does_not_stop_the_start),
         cmocka_unit_test(a_rank_that_never_comes_is_missed),
         cmocka_unit_test(wrong_numbers_are_refused),
         cmocka_unit_test(variables_of_a_launcher_start_a_run),
+        cmocka_unit_test(torchrun_under_srun_is_no_mpi),
     };
     return cmocka_run_group_tests_name("comm_tcp", tests, NULL, NULL);
 }

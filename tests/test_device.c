@@ -455,6 +455,37 @@ static void every_piece_of_work_has_its_time_once(void **state)
     }
 }
 
+/* ---- which GPU ---- */
+
+/* The fourth process of a machine with one GPU is one too many, unless its launcher hid the others'
+ * from it. */
+static void a_bound_process_takes_the_one_gpu_it_sees(void **state)
+{
+    const struct backend *backend = *state;
+    struct device *dev = NULL;
+    struct err err = {0};
+    char kept[4096];
+    const char *file = getenv("SHARDRUN_EMULATED"), *before = getenv(CUDA_BACKEND_VARIABLE);
+    if (strcmp(backend->name, "cuda, emulated") != 0 || !file) {
+        skip(); /* which GPUs there are is known of the emulation only */
+        return;
+    }
+    snprintf(kept, sizeof kept, "%s", before ? before : "");
+    const struct cuda_settings settings = {.events = 1, .rank = 11, .ranks = 1, .local_rank = 3};
+    setenv(CUDA_BACKEND_VARIABLE, file, 1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    assert_int_equal(device_open_cuda(&settings, &dev, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "rank 11 is the 4. of this machine, which has 1 GPUs"));
+    setenv("SLURM_STEP_GPUS", "5", 1);
+    assert_int_equal(device_open_cuda(&settings, &dev, NULL), ERR_OK);
+    device_close(dev);
+    unsetenv("SLURM_STEP_GPUS");
+    if (before)
+        setenv(CUDA_BACKEND_VARIABLE, kept, 1);
+    else
+        unsetenv(CUDA_BACKEND_VARIABLE);
+}
+
 /* ---- the table ---- */
 
 #define TEST(function)                                                                             \
@@ -471,6 +502,7 @@ static const struct CMUnitTest suite[] = {
     TEST(segments_do_not_overlap_and_a_full_device_gives_none),
     TEST(dropped_segments_are_used_again),
     TEST(a_big_device_opens_at_once),
+    TEST(a_bound_process_takes_the_one_gpu_it_sees),
     WITH_DEVICE(what_is_written_is_read_back),
     WITH_DEVICE(reads_and_writes_wait_for_what_was_queued),
     WITH_DEVICE(work_on_one_stream_runs_in_order),

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -397,15 +398,32 @@ static void a_run_continues_on_another_number_of_ranks(void **state)
 
 static void check_fault(int status, const char *says, const char *fmt, ...)
 {
-    char arguments[1024];
+    char arguments[1024], path[256];
+    struct stat signalled;
     va_list args;
     va_start(args, fmt);
     vsnprintf(arguments, sizeof arguments, fmt, args);
     va_end(args);
-    const time_t start = time(NULL);
+    snprintf(path, sizeof path, "%s/signalled", folder);
+    unlink(path);
+    time_t start = time(NULL);
     const int got = shardplan("%s", arguments);
+    if (stat(path, &signalled) == 0)
+        start = signalled.st_mtime;
     if (got != status || !strstr(output, says) || time(NULL) - start > 10)
         fail_msg("%s: exit %d after %ld s: %s", arguments, got, (long)(time(NULL) - start), output);
+}
+
+/* Sends a signal to one rank when the run has written the trace of a first step into `traces`: it
+ * is then in the midst of its work, however long starting took. */
+static void signal_later(const char *name, const char *traces)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "(timeout 60 sh -c 'until [ -e %s/%s/trace.json ]; do sleep 0.1; done'; "
+             "touch %s/signalled; pkill -%s -n -f 'shardrun %s') &",
+             folder, traces, folder, name, folder);
+    assert_int_equal(system(command), 0);
 }
 
 static void faults_end_the_run_with_one_message(void **state)
@@ -450,15 +468,14 @@ static void faults_end_the_run_with_one_message(void **state)
     assert_int_equal(system(command), 0);
     plan_variation(reference, &v, FP32);
 
-    snprintf(command, sizeof command, "(sleep 1; pkill -9 -n -f 'shardrun %s') &", folder);
-    assert_int_equal(system(command), 0);
-    check_fault(3, "killed at step", "run %s/plan/plan.json --steps 1000000 --quiet -o %s/run",
+    signal_later("KILL", "killed");
+    check_fault(3, "killed at step", "run %s/plan/plan.json --steps 1000000 --quiet -o %s/killed",
                 folder, folder);
-    snprintf(command, sizeof command, "(sleep 1; pkill -STOP -n -f 'shardrun %s') &", folder);
-    assert_int_equal(system(command), 0);
-    check_fault(3, "instruction", "run %s/plan/plan.json --steps 1000000 --quiet --timeout 2",
+    signal_later("STOP", "stopped");
+    check_fault(3, "has waited 2 s for the others",
+                "run %s/plan/plan.json --steps 1000000 --quiet --timeout 2 -o %s/stopped", folder,
                 folder);
-    snprintf(command, sizeof command, "%s/run/trace.json", folder);
+    snprintf(command, sizeof command, "%s/killed/trace.json", folder);
     json_t *trace = json_load_file(command, 0, NULL); /* the trace so far can be read */
     assert_non_null(trace);
     json_decref(trace);

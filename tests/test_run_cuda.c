@@ -5,6 +5,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,6 +49,34 @@ static void expect(int status, const char *says, const char *fmt, ...)
     const int got = shardplan("%s", arguments);
     if (got != status || !strstr(output, says))
         fail_msg("%s: exit %d instead of %d: %s", arguments, got, status, output);
+}
+
+/* The cuda backend's sources over tests/emulate. */
+static bool emulated_is_built(void)
+{
+    const char *file = getenv("SHARDRUN_EMULATED");
+    if (file && access(file, R_OK) == 0)
+        return true;
+    printf("note: the emulated backend is not built\n");
+    return false;
+}
+
+/* As expect, with --device cuda. */
+static void expect_emulated(int status, const char *says, const char *fmt, ...)
+{
+    char arguments[2048], kept[4096];
+    const char *file = getenv("SHARDRUN_EMULATED"), *before = getenv("SHARDRUN_CUDA");
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(arguments, sizeof arguments, fmt, args);
+    va_end(args);
+    snprintf(kept, sizeof kept, "%s", before ? before : "");
+    setenv("SHARDRUN_CUDA", file ? file : "", 1);
+    expect(status, says, "%s --device cuda", arguments);
+    if (before)
+        setenv("SHARDRUN_CUDA", kept, 1);
+    else
+        unsetenv("SHARDRUN_CUDA");
 }
 
 static void make_plan(int gpus, const char *options)
@@ -114,6 +143,23 @@ static void the_trace_of_a_rehearsal_says_so(void **state)
     trace_free(trace);
 }
 
+/* That every collective of the trace takes 20 ms at least. */
+static void expect_predicted_time(const char *name)
+{
+    struct trace *trace = read_trace(name);
+    uint32_t collectives = 0;
+    for (uint32_t i = 0; i < trace->event_count; i++) {
+        const struct trace_event *event = &trace->events[i];
+        if (!event->category || (strcmp(event->category, "all_gather") != 0 &&
+                                 strcmp(event->category, "reduce_scatter") != 0))
+            continue;
+        assert_true(event->end_s - event->begin_s >= 0.02 - 1e-6); /* a sleep is never shorter */
+        collectives++;
+    }
+    assert_true(collectives >= 8);
+    trace_free(trace);
+}
+
 /* A predicted trace in which every collective takes 20 ms. */
 static void write_predicted(const char *clock)
 {
@@ -152,21 +198,54 @@ static void collectives_of_a_rehearsal_take_the_predicted_time(void **state)
     expect(0, "take the predicted time",
            "run %s/plan.json --rehearse 0/8 --steps 2 --predicted %s/predicted.json -o %s/run",
            folder, folder, folder);
-    struct trace *trace = read_trace("run/trace.json");
-    uint32_t collectives = 0;
-    for (uint32_t i = 0; i < trace->event_count; i++) {
-        const struct trace_event *event = &trace->events[i];
-        if (!event->category || (strcmp(event->category, "all_gather") != 0 &&
-                                 strcmp(event->category, "reduce_scatter") != 0))
-            continue;
-        assert_true(event->end_s - event->begin_s >= 0.02); /* a sleep is never shorter */
-        collectives++;
+    expect_predicted_time("run/trace.json");
+    if (emulated_is_built()) {
+        expect_emulated(
+            0, "take the predicted time",
+            "run %s/plan.json --rehearse 0/8 --steps 2 --predicted %s/predicted.json -o %s/run",
+            folder, folder, folder);
+        expect_predicted_time("run/trace.json");
     }
-    assert_true(collectives >= 8);
-    trace_free(trace);
     write_predicted("instruction order");
     expect(2, "has no times in seconds",
            "run %s/plan.json --rehearse 0/8 --predicted %s/predicted.json", folder, folder);
+}
+
+/* A learning rate that no training survives: the values are nobody's, so they may be anything. */
+static void a_rehearsal_goes_on_whatever_its_loss_is(void **state)
+{
+    (void)state;
+    make_plan(8, "");
+    expect(0, "nan", "run %s/plan.json --rehearse 0/8 --steps 8 --lr 1e30", folder);
+}
+
+/* A step's work lies within the step: what filled the parameters is no part of its trace. */
+static void expect_trace_within_step(const char *name)
+{
+    struct trace *trace = read_trace(name);
+    const char *at = strstr(output, "\"seconds\": ");
+    double end_s = 0;
+    assert_non_null(at);
+    for (uint32_t i = 0; i < trace->event_count; i++)
+        if (trace->events[i].id != TRACE_NO_ID && trace->events[i].end_s > end_s)
+            end_s = trace->events[i].end_s;
+    const double seconds = strtod(at + strlen("\"seconds\": "), NULL);
+    if (end_s <= 0 || end_s > seconds + 2e-6) /* as printed; events count float milliseconds */
+        fail_msg("%s: ends %.6f s after its first work, in a step of %.6f s", name, end_s, seconds);
+    trace_free(trace);
+}
+
+static void the_trace_of_the_first_step_begins_with_it(void **state)
+{
+    (void)state;
+    make_plan(3, "");
+    expect(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 1 --json -o %s/run", folder, folder);
+    expect_trace_within_step("run/trace-2.json");
+    if (emulated_is_built()) {
+        expect_emulated(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 1 --json -o %s/run",
+                        folder, folder);
+        expect_trace_within_step("run/trace-2.json");
+    }
 }
 
 static void a_rehearsal_of_another_world_is_refused(void **state)
@@ -235,33 +314,57 @@ static void the_emulated_backend_runs_whole_plans_as_the_host_does(void **state)
     (void)state;
     static const char *const options[] = {"--param-dtype fp32 --reduce-dtype fp32 --clip 1",
                                           "--offload cpu --optimizer-impl fused"};
-    char kept[4096];
-    const char *file = getenv("SHARDRUN_EMULATED"), *before = getenv("SHARDRUN_CUDA");
-    if (!file || access(file, R_OK) != 0) {
-        printf("note: the emulated backend is not built\n");
+    if (!emulated_is_built()) {
         skip();
         return;
     }
-    snprintf(kept, sizeof kept, "%s", before ? before : "");
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         double host[2], cuda[2];
         make_plan(3, options[i]); /* the last rank's shards are padded */
         expect(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 2 --json", folder);
         read_losses(host);
-        setenv("SHARDRUN_CUDA", file, 1);
-        expect(0, "loss",
-               "run %s/plan.json --rehearse 2/3 --steps 2 --json --device cuda -o %s/run", folder,
-               folder);
-        if (before)
-            setenv("SHARDRUN_CUDA", kept, 1);
-        else
-            unsetenv("SHARDRUN_CUDA");
+        expect_emulated(0, "loss", "run %s/plan.json --rehearse 2/3 --steps 2 --json -o %s/run",
+                        folder, folder);
         read_losses(cuda);
         expect_equal_memory("trace-2.json"); /* with cuBLAS's workspaces */
         for (int step = 0; step < 2; step++) /* fp32: 1e-4; with bf16 between: 2e-2 */
             if (fabs(cuda[step] - host[step]) > (i == 0 ? 1e-4 : 2e-2) * host[step])
                 fail_msg("%s, step %d: loss %.9g instead of %.9g", options[i], step, cuda[step],
                          host[step]);
+    }
+}
+
+/* Without a GPU, cuDNN does not start: that is said once, and in the trace, unless it was not
+ * wanted.
+ */
+static void attention_that_is_not_cudnns_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *plan, *run;
+        bool told;
+    } cases[] = {{"", "", true},
+                 {"", "--deterministic", false},
+                 {"--param-dtype fp32 --reduce-dtype fp32", "", false}};
+    if (!emulated_is_built()) {
+        skip();
+        return;
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        make_plan(2, cases[i].plan);
+        expect_emulated(0, "step", "run %s/plan.json --rehearse 0/2 --steps 2 %s -o %s/run", folder,
+                        cases[i].run, folder);
+        const char *note = strstr(output, "note: attention of 1 x 32 x ");
+        if (!note != !cases[i].told || (note && strstr(note + 1, "note: attention")))
+            fail_msg("case %zu: %s", i, output);
+        struct trace *trace = read_trace("run/trace.json");
+        const char *about = trace_get_info(trace, "attention");
+        assert_non_null(about);
+        if (cases[i].told)
+            assert_non_null(strstr(about, "own kernels: attention of 1 x 32 x "));
+        else
+            assert_string_equal(about, "own kernels");
+        trace_free(trace);
     }
 }
 
@@ -285,10 +388,13 @@ int main(void)
         cmocka_unit_test(a_rehearsal_holds_the_memory_of_one_rank_of_many),
         cmocka_unit_test(the_trace_of_a_rehearsal_says_so),
         cmocka_unit_test(collectives_of_a_rehearsal_take_the_predicted_time),
+        cmocka_unit_test(a_rehearsal_goes_on_whatever_its_loss_is),
+        cmocka_unit_test(the_trace_of_the_first_step_begins_with_it),
         cmocka_unit_test(a_rehearsal_of_another_world_is_refused),
         cmocka_unit_test(without_a_driver_cuda_fails_with_one_sentence),
         cmocka_unit_test(without_its_file_cuda_fails_with_one_sentence),
         cmocka_unit_test(the_emulated_backend_runs_whole_plans_as_the_host_does),
+        cmocka_unit_test(attention_that_is_not_cudnns_is_told),
     };
     return cmocka_run_group_tests_name("run_cuda", tests, set_up, tear_down);
 }

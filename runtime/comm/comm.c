@@ -69,6 +69,11 @@ enum err_code comm_barrier(struct comm *comm, struct err *err)
     return comm->ops->barrier(comm, err);
 }
 
+enum err_code comm_check_whole(struct comm *comm, struct err *err)
+{
+    return comm->ops->check_whole(comm, err);
+}
+
 void comm_abort(struct comm *comm, int status, const char *message)
 {
     comm->ops->abort(comm, status, message);

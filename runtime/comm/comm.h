@@ -21,7 +21,8 @@ struct comm_group { /* as struct plan_group */
 
 /* Joins the world of mpirun (MPI_THREAD_MULTIPLE) and makes one communicator a group: rank r is in
  * the group of the ranks (r / (ranks·stride))·ranks·stride + r % stride + k·stride, k < ranks.
- * `timeout_s`: a collective that takes longer fails the run, naming the instruction; 0: never.
+ * `timeout_s`: a collective that takes longer fails the run, naming the instruction; 0: never. So
+ * does joining that takes longer, and longer than half a minute.
  * The caller owns *out: comm_close. */
 enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_count, double timeout_s,
                             struct comm **out, struct err *err);
@@ -68,7 +69,12 @@ enum err_code comm_gather(struct comm *comm, const void *in, uint64_t bytes, voi
                           uint32_t root, struct err *err);
 enum err_code comm_barrier(struct comm *comm, struct err *err);
 
-/* Ends the whole run at once with this exit status, after `message` was printed by this rank. */
+/* ERR_DEVICE when it can be told at once, without a message to anyone, that a rank is gone: over
+ * TCP, by its closed connection. MPI ends the run itself. Not while a collective is under way. */
+enum err_code comm_check_whole(struct comm *comm, struct err *err);
+
+/* Ends the whole run at once with this exit status, after `message` was printed by this rank. It
+ * begins with "shardrun: ", by which `shardplan run` knows it among mpirun's. */
 void comm_abort(struct comm *comm, int status, const char *message);
 
 #endif

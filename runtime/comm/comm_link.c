@@ -25,8 +25,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EXIT_TIMEOUT = 3 };
-
 /* ---- time and failure ---- */
 
 void link_abort(struct mpi_comm *comm, int status, const char *message)
@@ -53,7 +51,7 @@ static void time_out(const struct call *call)
     else
         snprintf(where, sizeof where, "%s", call->name);
     snprintf(text, sizeof text,
-             "rank %u: %s (rank %u of %u) has waited %.3g s for the others; giving up",
+             "shardrun: rank %u: %s (rank %u of %u) has waited %.3g s for the others; giving up",
              call->comm->comm.rank, where, call->group->rank, call->group->ranks,
              call->comm->timeout_s);
     link_abort(call->comm, EXIT_TIMEOUT, text);

@@ -18,6 +18,7 @@
 #include <stddef.h>
 
 enum { LINK_PIECE_BYTES = 1 << 30 }; /* the longest message */
+enum { EXIT_TIMEOUT = 3 };
 
 struct turn {
     pthread_mutex_t lock;

@@ -13,12 +13,18 @@
  *
  * Turns, messages and time-outs are in comm_link.c, the arithmetic in comm_sum.c. */
 #include "base/arena.h"
+#include "runtime/clock.h"
 #include "runtime/comm/comm_link.h"
 #include "runtime/comm/comm_sum.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { PIECE_ELEMENTS = 1 << 20 }; /* of a slice in a sum: what scratch memory is for */
 
@@ -229,12 +235,75 @@ static enum err_code barrier(struct comm *base, struct err *err)
     return link_end(&call, gather_slices(&call, here, 1, 1, err), err);
 }
 
+static enum err_code check_whole(struct comm *base, struct err *err)
+{
+    (void)base, (void)err; /* mpirun ends every rank when one dies */
+    return ERR_OK;
+}
+
 static void abort_run(struct comm *base, int status, const char *message)
 {
     link_abort(mpi_of(base), status, message);
 }
 
 /* ---- opening and closing ---- */
+
+/* MPI has no time-out for a rank that never comes, or stops while it joins: a thread watches. */
+struct opening {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    bool done;
+    double timeout_s;
+};
+
+/* Processes are started one after the other, and load much before they join. */
+static const double LEAST_OPENING_S = 30;
+
+static void *watch_opening(void *context)
+{
+    struct opening *opening = context;
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    const double end_s = clock_now_s() + opening->timeout_s, whole = floor(end_s);
+    const struct timespec at = {(time_t)whole, (long)(1e9 * (end_s - whole))};
+    int rc = 0;
+    pthread_mutex_lock(&opening->lock);
+    while (!opening->done && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&opening->moved, &opening->lock, &at);
+    if (!opening->done) { /* MPI_Abort may not be called before MPI is open */
+        fprintf(stderr, "shardrun: rank %s: joining has waited %.3g s for the others; giving up\n",
+                rank ? rank : "?", opening->timeout_s);
+        fflush(stderr);
+        _exit(EXIT_TIMEOUT);
+    }
+    pthread_mutex_unlock(&opening->lock);
+    return NULL;
+}
+
+static enum err_code opening_begin(struct opening *opening, double timeout_s, struct err *err)
+{
+    pthread_condattr_t attr;
+    *opening = (struct opening){.timeout_s = fmax(timeout_s, LEAST_OPENING_S)};
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&opening->lock, NULL);
+    pthread_cond_init(&opening->moved, &attr);
+    pthread_condattr_destroy(&attr);
+    opening->done = timeout_s <= 0; /* the thread ends at once */
+    const int rc = pthread_create(&opening->thread, NULL, watch_opening, opening);
+    return rc == 0 ? ERR_OK : err_set(err, ERR_DEVICE, "pthread_create: %s", strerror(rc));
+}
+
+static void opening_end(struct opening *opening)
+{
+    pthread_mutex_lock(&opening->lock);
+    opening->done = true;
+    pthread_cond_signal(&opening->moved);
+    pthread_mutex_unlock(&opening->lock);
+    pthread_join(opening->thread, NULL);
+    pthread_mutex_destroy(&opening->lock);
+    pthread_cond_destroy(&opening->moved);
+}
 
 static enum err_code init_mpi(struct err *err)
 {
@@ -266,8 +335,8 @@ static void close_mpi(struct comm *base)
     MPI_Finalize();
 }
 
-enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_count, double timeout_s,
-                            struct comm **out, struct err *err)
+static enum err_code open_watched(const struct comm_group *groups, uint32_t group_count,
+                                  double timeout_s, struct comm **out, struct err *err)
 {
     static const struct comm_ops ops = {
         .close = close_mpi,
@@ -279,10 +348,9 @@ enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_coun
         .broadcast = broadcast,
         .gather = gather,
         .barrier = barrier,
+        .check_whole = check_whole,
         .abort = abort_run,
     };
-    *out = NULL;
-    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0); /* for what blocks in MPI: opening, closing */
     TRY(init_mpi(err));
     int rank = 0, ranks = 0;
     TRY_MPI(err, MPI_Comm_rank(MPI_COMM_WORLD, &rank));
@@ -304,6 +372,18 @@ enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_coun
         *out = &comm->comm;
     else
         close_mpi(&comm->comm);
+    return rc;
+}
+
+enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_count, double timeout_s,
+                            struct comm **out, struct err *err)
+{
+    struct opening opening;
+    *out = NULL;
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0); /* for what blocks in MPI: opening, closing */
+    TRY(opening_begin(&opening, timeout_s, err));
+    const enum err_code rc = open_watched(groups, group_count, timeout_s, out, err);
+    opening_end(&opening);
     return rc;
 }
 

@@ -22,6 +22,7 @@ struct comm_ops { /* each as the function of comm.h with its name */
     enum err_code (*gather)(struct comm *comm, const void *in, uint64_t bytes, void *out,
                             uint32_t root, struct err *err);
     enum err_code (*barrier)(struct comm *comm, struct err *err);
+    enum err_code (*check_whole)(struct comm *comm, struct err *err);
     void (*abort)(struct comm *comm, int status, const char *message);
 };
 

@@ -22,6 +22,8 @@
 
 #define HELLO 0x7368617264706cULL /* what a rank says first, with its version */
 
+static const double HELLO_S = 5; /* it is sent right after connecting */
+
 struct hello {
     uint64_t magic;
     uint32_t rank, ranks;
@@ -145,7 +147,7 @@ static enum err_code collect(const struct exchange *x, const void *own, uint64_t
 }
 
 /* What failed once has left ranks at different places of the sequence. */
-static enum err_code check_whole(const struct exchange *x, struct err *err)
+static enum err_code check_unbroken(const struct exchange *x, struct err *err)
 {
     if (!x->comm->broken)
         return ERR_OK;
@@ -237,7 +239,7 @@ static enum err_code run_part(struct comm *base, int group, uint64_t ticket, con
     const struct exchange x = {comm, name, instruction, ticket,
                                comm->timeout_s > 0 ? clock_now_s() + comm->timeout_s : 0};
     part->group = &comm->groups[group];
-    enum err_code rc = check_whole(&x, err);
+    enum err_code rc = check_unbroken(&x, err);
     if (rc == ERR_OK)
         rc = exchange_parts(&x, part, make, in, out, err);
     comm->broken = comm->broken || rc != ERR_OK;
@@ -326,7 +328,7 @@ static enum err_code pass_on(const struct exchange *x, void *data, uint64_t byte
                              struct err *err)
 {
     const struct comm *comm = &x->comm->comm;
-    TRY(check_whole(x, err));
+    TRY(check_unbroken(x, err));
     if (comm->rank > 0 && comm->rank == root)
         return send_to(x, 0, data, bytes, err);
     if (comm->rank > 0)
@@ -352,7 +354,7 @@ static enum err_code gather_at(const struct exchange *x, const void *in, uint64_
 {
     const struct comm *comm = &x->comm->comm;
     const uint64_t whole = bytes * comm->ranks;
-    TRY(check_whole(x, err));
+    TRY(check_unbroken(x, err));
     char *all = comm->rank == 0 && root > 0 ? xmalloc(whole + 1) : out;
     enum err_code rc = collect(x, in, bytes, all, err);
     if (rc == ERR_OK && root > 0 && comm->rank == 0)
@@ -376,13 +378,23 @@ static enum err_code barrier(struct comm *base, struct err *err)
 {
     const struct exchange x = begin(base, "barrier");
     char byte = 0, *all = xmalloc(base->ranks);
-    enum err_code rc = check_whole(&x, err);
+    enum err_code rc = check_unbroken(&x, err);
     if (rc == ERR_OK)
         rc = collect(&x, &byte, 1, all, err);
     if (rc == ERR_OK)
         rc = pass_on(&x, &byte, 1, 0, err);
     free(all);
     return end(&x, rc);
+}
+
+static enum err_code check_whole(struct comm *base, struct err *err)
+{
+    const struct tcp_comm *comm = tcp_of(base);
+    for (uint32_t r = 0; r < base->ranks; r++)
+        if (comm->socket[r] >= 0 && tcp_is_closed(comm->socket[r]))
+            return err_set(err, ERR_DEVICE, "rank %u: rank %u: its process has ended", base->rank,
+                           r);
+    return ERR_OK;
 }
 
 /* ---- opening and closing ---- */
@@ -400,25 +412,31 @@ static void close_tcp(struct comm *base)
     free(comm);
 }
 
-/* Takes the connection of one more rank. */
-static enum err_code welcome(struct tcp_comm *comm, int listener, double deadline_s,
+/* Takes one more connection, in *came a rank's. A stranger's, such as a port scanner's, is closed:
+ * who says nothing for HELLO_S is one. */
+static enum err_code welcome(struct tcp_comm *comm, int listener, double deadline_s, bool *came,
                              struct err *err)
 {
     struct hello hello;
     int fd = -1;
+    *came = false;
     TRY(tcp_accept(listener, deadline_s, &fd, err));
-    enum err_code rc = tcp_receive(fd, &hello, sizeof hello, deadline_s, err);
-    if (rc == ERR_OK && hello.magic != HELLO)
-        rc = err_set(err, ERR_DEVICE, "something that is no shardrun connected");
-    if (rc == ERR_OK && (hello.ranks != comm->comm.ranks || hello.rank == 0 ||
-                         hello.rank >= comm->comm.ranks || comm->socket[hello.rank] >= 0))
-        rc = err_set(err, ERR_INVALID, "rank %u of %u connected, which is none of %u or a second",
-                     hello.rank, hello.ranks, comm->comm.ranks);
-    if (rc == ERR_OK)
-        comm->socket[hello.rank] = fd;
-    else
+    const double hello_by_s = clock_now_s() + HELLO_S;
+    const bool sooner = deadline_s > 0 && deadline_s < hello_by_s;
+    if (tcp_receive(fd, &hello, sizeof hello, sooner ? deadline_s : hello_by_s, NULL) != ERR_OK ||
+        hello.magic != HELLO) {
         close(fd);
-    return rc;
+        return ERR_OK;
+    }
+    if (hello.ranks != comm->comm.ranks || hello.rank == 0 || hello.rank >= comm->comm.ranks ||
+        comm->socket[hello.rank] >= 0) {
+        close(fd);
+        return err_set(err, ERR_INVALID, "rank %u of %u connected, which is none of %u or a second",
+                       hello.rank, hello.ranks, comm->comm.ranks);
+    }
+    comm->socket[hello.rank] = fd;
+    *came = true;
+    return ERR_OK;
 }
 
 static enum err_code join(struct tcp_comm *comm, const char *host, uint16_t port, struct err *err)
@@ -432,10 +450,12 @@ static enum err_code join(struct tcp_comm *comm, const char *host, uint16_t port
     int listener = -1;
     TRY(tcp_listen(port, (int)comm->comm.ranks, &listener, err));
     enum err_code rc = ERR_OK;
-    for (uint32_t r = 1; r < comm->comm.ranks && rc == ERR_OK; r++) {
-        rc = welcome(comm, listener, deadline_s, err);
+    for (uint32_t r = 1; r < comm->comm.ranks && rc == ERR_OK;) {
+        bool came = false;
+        rc = welcome(comm, listener, deadline_s, &came, err);
         if (rc != ERR_OK)
             err_context(err, "%u of %u ranks have come", r, comm->comm.ranks);
+        r += came;
     }
     close(listener);
     return rc;
@@ -455,6 +475,7 @@ enum err_code comm_open_tcp(const char *host, uint16_t port, uint32_t rank, uint
         .broadcast = broadcast,
         .gather = gather,
         .barrier = barrier,
+        .check_whole = check_whole,
         .abort = abort_run,
     };
     *out = NULL;

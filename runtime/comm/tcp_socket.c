@@ -107,6 +107,12 @@ enum err_code tcp_connect(const char *host, uint16_t port, double deadline_s, in
     return ERR_OK;
 }
 
+bool tcp_is_closed(int fd)
+{
+    struct pollfd state = {.fd = fd, .events = POLLRDHUP};
+    return poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 enum err_code tcp_send(int fd, const void *data, uint64_t bytes, double deadline_s, struct err *err)
 {
     const char *at = data;

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A socket that listens on all addresses; the caller owns *out: close. */
@@ -15,6 +16,9 @@ enum err_code tcp_accept(int listener, double deadline_s, int *out, struct err *
 /* Connects to host:port, trying again until something listens there. */
 enum err_code tcp_connect(const char *host, uint16_t port, double deadline_s, int *out,
                           struct err *err);
+
+/* Whether the other end has closed the connection, or its process has ended. */
+bool tcp_is_closed(int socket);
 
 /* Moves all of it. ERR_DEVICE: the other end is gone, or the deadline has passed. */
 enum err_code tcp_send(int socket, const void *data, uint64_t bytes, double deadline_s,

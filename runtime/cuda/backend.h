@@ -3,7 +3,8 @@
  *
  *     shardrun --- dlopen ---> shardrun_cuda.so
  *              settings  --->  cuda_backend_open  ---> struct device
- *              host      <---  broadcast (NCCL's id), run_on_host (offloaded updates)
+ *              host      <---  broadcast (NCCL's id), check_whole (is a rank gone?),
+ *                              run_on_host (offloaded updates)
  */
 #ifndef SHARDPLAN_CUDA_BACKEND_H
 #define SHARDPLAN_CUDA_BACKEND_H
@@ -16,7 +17,7 @@
 
 struct device;
 
-enum { CUDA_BACKEND_VERSION = 1 };
+enum { CUDA_BACKEND_VERSION = 2 };
 #define CUDA_BACKEND_SYMBOL "cuda_backend_open"
 #define CUDA_BACKEND_FILE "shardrun_cuda.so"
 #define CUDA_BACKEND_VARIABLE "SHARDRUN_CUDA" /* names the file, for tests and unusual installs */
@@ -25,6 +26,8 @@ struct cuda_host { /* functions of the program that the shared object calls back
     /* From rank 0 to all, as comm_broadcast; for NCCL's id. */
     enum err_code (*broadcast)(struct comm *comm, void *data, uint64_t bytes, uint32_t root,
                                struct err *err);
+    /* As comm_check_whole; of the thread that has the device. */
+    enum err_code (*check_whole)(struct comm *comm, struct err *err);
     /* Runs work whose operands are all in host memory, as host_run. */
     enum err_code (*run_on_host)(const struct work *work, struct err *err);
 };

@@ -1,15 +1,20 @@
 /* cuda_attention.c - which attention runs: cuDNN's for 16-bit numbers where one of its engines
- * takes the shape, else our own kernels, which take every shape up to heads of KERNEL_HEAD_SIZE. */
+ * takes the shape, else our own kernels, which take every shape up to heads of KERNEL_HEAD_SIZE and
+ * are many times slower: the first time that they stand in for cuDNN's, a note says why. */
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_dnn.h"
 #include "runtime/operand.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct cuda_attention {
     bool own;    /* never cuDNN's */
     bool looked; /* for cuDNN */
+    bool noted;  /* that our own kernels stood in for it */
     struct cuda_dnn *dnn;
+    struct err why; /* there is no cuDNN */
+    char about[512];
 };
 
 enum err_code cuda_attention_open(bool own, struct cuda_attention **out, struct err *err)
@@ -26,6 +31,11 @@ void cuda_attention_close(struct cuda_attention *attention)
         return;
     cuda_dnn_close(attention->dnn);
     free(attention);
+}
+
+const char *cuda_attention_about(const struct cuda_attention *attention)
+{
+    return attention->about;
 }
 
 static enum err_code run_own(const struct work *work, struct kernel_scratch scratch,
@@ -64,18 +74,52 @@ static enum err_code run_own(const struct work *work, struct kernel_scratch scra
                          err);
 }
 
+/* For the trace, and a note: times of a run whose attention is ours are not those of cuDNN's. */
+static void tell_stand_in(struct cuda_attention *attention, const struct work *work,
+                          const char *why)
+{
+    const struct attention at = work_attention(work);
+    char what[128];
+    if (attention->noted)
+        return;
+    attention->noted = true;
+    snprintf(what, sizeof what, "attention of %u x %u x %u x %u %s%s", at.b, at.s, at.a, at.d,
+             dtype_name((enum dtype)at.q->dtype),
+             work->kind == WORK_ATTENTION_BACKWARD ? " backward" : "");
+    snprintf(attention->about, sizeof attention->about, "own kernels: %s: %.300s", what, why);
+    fprintf(stderr, "note: %s runs on our own kernel, which is slow: %s\n", what, why);
+}
+
+/* Queues cuDNN's; else *why_not says why it does not take this work. */
+static enum err_code run_dnn(struct cuda_attention *attention, const struct work *work,
+                             cudaStream_t stream, const char **why_not, struct err *err)
+{
+    if (!attention->looked)
+        cuda_dnn_open(&attention->dnn, &attention->why);
+    attention->looked = true;
+    *why_not = attention->why.text;
+    if (!attention->dnn)
+        return ERR_OK;
+    TRY(cuda_dnn_attention(attention->dnn, work, stream, why_not, err));
+    if (!*why_not && !attention->noted)
+        snprintf(attention->about, sizeof attention->about, "cuDNN %u",
+                 cuda_dnn_version(attention->dnn));
+    return ERR_OK;
+}
+
 enum err_code cuda_attention_run(struct cuda_attention *attention, const struct work *work,
                                  struct kernel_scratch scratch, cudaStream_t stream,
                                  struct err *err)
 {
     const struct attention at = work_attention(work);
-    bool done = false;
+    const char *why_not = NULL;
     if (!attention->own && at.q->dtype != DTYPE_FP32) {
-        if (!attention->looked)
-            attention->dnn = cuda_dnn_open();
-        attention->looked = true;
-        if (attention->dnn)
-            TRY(cuda_dnn_attention(attention->dnn, work, stream, &done, err));
+        TRY(run_dnn(attention, work, stream, &why_not, err));
+        if (!why_not)
+            return ERR_OK;
+        tell_stand_in(attention, work, why_not);
+    } else if (!attention->about[0]) { /* asked for, or no other takes fp32 */
+        snprintf(attention->about, sizeof attention->about, "own kernels");
     }
-    return done ? ERR_OK : run_own(work, scratch, stream, err);
+    return run_own(work, scratch, stream, err);
 }

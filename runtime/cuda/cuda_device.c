@@ -67,7 +67,7 @@ static enum err_code find_fault(struct cuda_device *cuda, struct err *err)
     const volatile struct kernel_fault *fault = cuda->fault;
     if (atomic_load(&cuda->host_failed))
         return err_set(err, cuda->host_failure.code, "%s", cuda->host_failure.text);
-    if (!fault->raised)
+    if (fault->raised != KERNEL_FAULT_WHOLE)
         return ERR_OK;
     return err_set(err, ERR_INVALID, "instruction %u: %s: index %lld is not below %llu",
                    fault->site.instruction, work_name((enum work_kind)fault->site.kind),
@@ -85,7 +85,8 @@ static enum err_code failure(struct cuda_device *cuda, struct err *err)
 /* ---- waiting ---- */
 
 /* Looks at NCCL: has something failed, or has the same collective been the first that has not ended
- * for longer than the time-out? */
+ * for longer than the time-out, its turn on this rank having come? And while one has not ended,
+ * nobody can have left in peace: each step ends with all ranks' losses. */
 struct watch {
     uint32_t oldest;
     double since_s;
@@ -97,6 +98,8 @@ static enum err_code look(struct cuda_device *cuda, struct watch *watch, struct 
     TRY(cuda_nccl_watch(cuda->nccl, &watch->oldest, err));
     if (watch->oldest != before)
         watch->since_s = clock_now_s();
+    if (watch->oldest != UINT32_MAX)
+        TRY(cuda->settings.host.check_whole(cuda->settings.comm, err));
     if (watch->oldest == UINT32_MAX || cuda->settings.timeout_s <= 0 ||
         clock_now_s() - watch->since_s <= cuda->settings.timeout_s)
         return ERR_OK;
@@ -202,48 +205,46 @@ static bool is_collective(enum work_kind kind)
     return kind == WORK_ALL_GATHER || kind == WORK_REDUCE_SCATTER || kind == WORK_ALL_REDUCE;
 }
 
-/* One rank, or a rehearsal: this rank's own slice stands for everyone's. */
-static cudaError_t run_alone(const struct work *work, cudaStream_t stream)
+/* One rank's slice to those of the others: before it and after it, each in one launch. */
+static cudaError_t spread_slice(const struct work *work, const char *slice, uint64_t bytes,
+                                cudaStream_t stream)
+{
+    char *out = work_out(work, 0)->data;
+    struct kernel_piece others[] = {
+        {.from = slice, .to = out, .times = work->rank},
+        {.from = slice,
+         .to = out + (work->rank + 1) * bytes,
+         .times = work->ranks - work->rank - 1},
+    };
+    for (int i = 0; i < 2; i++) {
+        others[i].rows = 1;
+        others[i].width = others[i].to_pitch = bytes;
+        cuda_use_units(&others[i], 1);
+    }
+    return kernel_pieces(others, 2, stream);
+}
+
+/* One rank, or a rehearsal: this rank's own slice stands for everyone's. What is copied is part of
+ * the time that the collective is to take. */
+static cudaError_t run_alone(const struct work *work, struct kernel_scratch scratch,
+                             cudaStream_t stream)
 {
     const struct work_operand *in = work_in(work, 0), *out = work_out(work, 0);
     const uint64_t bytes = shape_bytes(&out->shape, (enum dtype)out->dtype);
-    const uint64_t slice = bytes / work->ranks;
     const char *from = in->data;
+    uint64_t *begin = scratch.data;
     cudaError_t rc = cudaSuccess;
-    if (work->kind == WORK_ALL_GATHER) {
-        /* before and after this rank's slice, each in one launch */
-        const struct kernel_piece others[] = {
-            {.from = from + work->rank * slice,
-             .to = out->data,
-             .rows = 1,
-             .width = slice,
-             .times = work->rank,
-             .to_pitch = slice,
-             .unit = 1},
-            {.from = from + work->rank * slice,
-             .to = (char *)out->data + (work->rank + 1) * slice,
-             .rows = 1,
-             .width = slice,
-             .times = work->ranks - work->rank - 1,
-             .to_pitch = slice,
-             .unit = 1},
-        };
-        struct kernel_piece wide[2];
-        const uint64_t unit = slice % 16 == 0 && (uintptr_t)out->data % 16 == 0 ? 16 : 1;
-        for (int i = 0; i < 2; i++) {
-            wide[i] = others[i];
-            wide[i].unit = (uint8_t)unit;
-            wide[i].width /= unit;
-            wide[i].to_pitch /= unit;
-        }
-        rc = kernel_pieces(wide, 2, stream);
-    } else if (work->kind == WORK_REDUCE_SCATTER) {
+    if (work->wait_s > 0)
+        rc = kernel_clock(begin, stream);
+    if (work->kind == WORK_ALL_GATHER && rc == cudaSuccess)
+        rc = spread_slice(work, from + work->rank * (bytes / work->ranks), bytes / work->ranks,
+                          stream);
+    if (work->kind == WORK_REDUCE_SCATTER)
         from += work->rank * bytes;
-    }
     if (from != out->data && bytes > 0 && rc == cudaSuccess)
         rc = cudaMemcpyAsync(out->data, from, bytes, cudaMemcpyDeviceToDevice, stream);
     if (work->wait_s > 0 && rc == cudaSuccess)
-        rc = kernel_wait((uint64_t)(work->wait_s * 1e9), stream);
+        rc = kernel_wait(begin, (uint64_t)(work->wait_s * 1e9), stream);
     return rc;
 }
 
@@ -256,7 +257,7 @@ static enum err_code launch_checked(struct cuda_device *cuda, enum stream_id id,
     if (is_collective(work->kind) && cuda->nccl)
         return cuda_nccl_launch(cuda->nccl, work, cuda->stream[id], err);
     if (is_collective(work->kind))
-        return cuda_launched(work, run_alone(work, cuda->stream[id]), err);
+        return cuda_launched(work, run_alone(work, cuda_scratch(cuda, id), cuda->stream[id]), err);
     if (id == STREAM_HOST && cuda_is_on_host(cuda, work))
         return launch_on_host(cuda, id, work, err);
     return cuda_launch(cuda, id, work, err);
@@ -426,6 +427,13 @@ static void close_cuda(struct device *dev)
     free(cuda);
 }
 
+/* Whether the launcher gave this process its one GPU and hid all others: SLURM does, with
+ * --gpus-per-task=1. */
+static bool is_bound(int count)
+{
+    return count == 1 && (getenv("CUDA_VISIBLE_DEVICES") || getenv("SLURM_STEP_GPUS"));
+}
+
 /* The GPU of this rank: one each, or with share_gpu as many ranks as there are to a GPU. */
 static enum err_code pick_gpu(struct cuda_device *cuda, struct err *err)
 {
@@ -441,7 +449,8 @@ static enum err_code pick_gpu(struct cuda_device *cuda, struct err *err)
                        "--device cuda: no GPU on this machine (cudaGetDeviceCount: %s)",
                        cudaGetErrorString(cudaErrorNoDevice));
     TRY_CUDA(err, rc);
-    if (!cuda->settings.share_gpu && cuda->settings.local_rank >= (uint32_t)count)
+    if (!cuda->settings.share_gpu && !is_bound(count) &&
+        cuda->settings.local_rank >= (uint32_t)count)
         return err_set(err, ERR_INVALID,
                        "rank %u is the %u. of this machine, which has %d GPUs; --share-gpu lets "
                        "several ranks have one, for correctness only",
@@ -487,6 +496,7 @@ static enum err_code open_parts(struct cuda_device *cuda, struct err *err)
     cuda->timer = cuda_timer_new(cuda->settings.timed);
     TRY(cuda_matmuls_open(&cuda->matmuls, err));
     TRY(cuda_attention_open(cuda->settings.deterministic, &cuda->attention, err));
+    cuda->device.attention = cuda_attention_about(cuda->attention);
     if (cuda->settings.comm && cuda->settings.ranks > 1)
         TRY(cuda_nccl_open(&cuda->settings, &cuda->nccl, err));
     return ERR_OK;

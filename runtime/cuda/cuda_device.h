@@ -81,6 +81,10 @@ enum err_code cuda_launched(const struct work *work, cudaError_t rc, struct err 
 
 enum err_code cuda_copy_pieces(const struct work *work, cudaStream_t stream, struct err *err);
 
+/* Makes a piece of elements of `size` bytes, which are not cast, one of the widest units that its
+ * addresses, width and pitches are multiples of. */
+void cuda_use_units(struct kernel_piece *piece, uint64_t size);
+
 /* ---- cuda_matmul.c ---- */
 
 enum err_code cuda_matmuls_open(struct cuda_matmuls **out, struct err *err);
@@ -93,6 +97,8 @@ enum err_code cuda_matmul(struct cuda_matmuls *matmuls, const struct work *work,
 /* `own`: never cuDNN's. cuDNN is loaded at the first attention that it could do. */
 enum err_code cuda_attention_open(bool own, struct cuda_attention **out, struct err *err);
 void cuda_attention_close(struct cuda_attention *attention); /* NULL is allowed */
+/* As device.attention; it changes as attention runs. */
+const char *cuda_attention_about(const struct cuda_attention *attention);
 enum err_code cuda_attention_run(struct cuda_attention *attention, const struct work *work,
                                  struct kernel_scratch scratch, cudaStream_t stream,
                                  struct err *err);

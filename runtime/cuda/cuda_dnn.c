@@ -19,6 +19,7 @@
 #include "runtime/cuda/cuda_dnn_graph.h"
 #include "runtime/operand.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,28 +52,44 @@ struct form_key { /* compared as bytes: made from zero */
 struct entry {
     struct form_key key;
     struct dnn_graph *graph;       /* what the plan was made of, kept as long as it */
-    cudnnBackendDescriptor_t plan; /* NULL: no engine takes it */
+    cudnnBackendDescriptor_t plan; /* NULL: no engine takes it, why: */
+    struct err why;
     uint64_t engine_bytes;
+    bool ran;
 };
 
 struct cuda_dnn {
     struct dnn_library library;
     cudnnHandle_t handle;
+    size_t version;
     struct entry *entries;
     uint32_t count, cap;
     void *own; /* workspace where the plan's is too small */
     uint64_t own_bytes;
 };
 
-struct cuda_dnn *cuda_dnn_open(void)
+enum err_code cuda_dnn_open(struct cuda_dnn **out, struct err *err)
 {
     struct cuda_dnn *dnn = xmalloc(sizeof *dnn);
     memset(dnn, 0, sizeof *dnn);
-    if (dnn_library_load(&dnn->library) &&
-        dnn->library.create(&dnn->handle) == CUDNN_STATUS_SUCCESS)
-        return dnn;
-    free(dnn);
-    return NULL;
+    *out = NULL;
+    enum err_code rc = dnn_library_load(&dnn->library, err);
+    if (rc == ERR_OK) {
+        const cudnnStatus_t created = dnn->library.create(&dnn->handle);
+        dnn->version = dnn->library.version();
+        if (created != CUDNN_STATUS_SUCCESS)
+            rc = dnn_refuse(&dnn->library, "cudnnCreate", created, err);
+    }
+    if (rc == ERR_OK)
+        *out = dnn;
+    else
+        free(dnn);
+    return rc;
+}
+
+uint32_t cuda_dnn_version(const struct cuda_dnn *dnn)
+{
+    return (uint32_t)dnn->version;
 }
 
 void cuda_dnn_close(struct cuda_dnn *dnn)
@@ -216,7 +233,10 @@ static dnn_tensor turn_scores(const struct build *b, dnn_tensor x)
 static dnn_tensor find_delta(const struct build *b, dnn_tensor dout)
 {
     const struct form_key *key = b->key;
-    const struct dnn_form whole = heads_form(key, key->s, key->a * key->d, false);
+    const int64_t a = key->a, s = key->s, d = key->d;
+    /* The front end's strides, letter for letter: an engine takes a graph by its form, and nothing
+     * lies in memory here. */
+    const struct dnn_form whole = {{key->b, a, s, d}, {a * s * d, s * d, a * d, 1}};
     const struct dnn_form form = rows_form(key);
     dnn_tensor product = graph_virtual(b->graph, CUDNN_DATA_FLOAT, &whole), sum = rows(b);
     dnn_tensor delta = graph_tensor(b->graph, ID_DELTA, CUDNN_DATA_FLOAT, &form);
@@ -276,6 +296,7 @@ static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
             build_forward(&b);
         entry->plan = graph_plan(graph, dnn->handle, &workspace);
         entry->engine_bytes = (uint64_t)workspace;
+        entry->why = graph->why;
     }
 }
 
@@ -313,21 +334,29 @@ static struct form_key key_of(const struct work *work, const struct attention *a
 }
 
 /* What the graphs take for granted: one 16-bit dtype, 16-byte alignment, whole rows of statistics,
- * and for backward o. */
-static bool is_fit(const struct work *work, const struct attention *at)
+ * and for backward o. NULL: all of it holds. */
+static const char *find_unfit(const struct cuda_dnn *dnn, const struct work *work,
+                              const struct attention *at)
 {
     const bool backward = work->kind == WORK_ATTENTION_BACKWARD;
-    if (at->logsumexp_pitch != at->s || (backward && work->ins < 6))
-        return false;
+    if (at->logsumexp_pitch != at->s)
+        return "its rows of statistics are padded";
+    if (backward && work->ins < 6)
+        return "the plan's backward has no output of attention";
+    /* The front end works around engines up to 9.15.0 with a padding mask, which we do not build */
+    if (backward && at->s_k % 128 != 0 && dnn->version <= 91500)
+        return "keys in no multiple of 128 need cuDNN 9.15.1";
     for (uint32_t i = 0; i < work->ins + work->outs; i++) {
         const struct work_operand *x = &work->operand[i];
         const bool is_stats = backward ? i == 4 : i == work->ins + 1;
         if (i > work->ins + (backward ? 2U : 1U)) /* rng buffers, unused */
             continue;
-        if ((!is_stats && x->dtype != at->q->dtype) || (uintptr_t)x->data % 16)
-            return false;
+        if (!is_stats && x->dtype != at->q->dtype)
+            return "its operands have several dtypes";
+        if ((uintptr_t)x->data % 16)
+            return "an operand is not aligned to 16 bytes";
     }
-    return true;
+    return NULL;
 }
 
 static struct entry *find_entry(struct cuda_dnn *dnn, const struct form_key *key)
@@ -373,9 +402,17 @@ static void put(struct pack *pack, enum id id, void *data)
     pack->data[pack->count++] = data;
 }
 
-static enum err_code execute(struct cuda_dnn *dnn, const struct entry *entry,
-                             const struct work *work, const struct pack *pack, void *workspace,
-                             cudaStream_t stream, struct err *err)
+/* CUDNN_STATUS_NOT_SUPPORTED and the finer ones of its thousand. */
+static bool is_refusal(cudnnStatus_t rc)
+{
+    return rc / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
+}
+
+/* An engine may find out only when it is to run that it cannot: then the entry has no plan any
+ * more. */
+static enum err_code execute(struct cuda_dnn *dnn, struct entry *entry, const struct work *work,
+                             const struct pack *pack, void *workspace, cudaStream_t stream,
+                             struct err *err)
 {
     const struct dnn_library *library = &dnn->library;
     cudnnBackendDescriptor_t variant = NULL;
@@ -397,9 +434,16 @@ static enum err_code execute(struct cuda_dnn *dnn, const struct entry *entry,
         rc = library->execute(dnn->handle, entry->plan, variant);
     if (variant)
         library->descriptor_free(variant);
-    if (rc == CUDNN_STATUS_SUCCESS)
+    if (rc == CUDNN_STATUS_SUCCESS) {
+        entry->ran = true;
         return ERR_OK;
-    return work_refuse(work, ERR_DEVICE, err, "cuDNN: %s", library->error_string(rc));
+    }
+    dnn_refuse(library, "cudnnBackendExecute", rc, &entry->why);
+    if (entry->ran || !is_refusal(rc))
+        return work_refuse(work, ERR_DEVICE, err, "%s", entry->why.text);
+    library->descriptor_free(entry->plan);
+    entry->plan = NULL;
+    return ERR_OK;
 }
 
 static uint64_t round_up(uint64_t bytes)
@@ -408,20 +452,22 @@ static uint64_t round_up(uint64_t bytes)
 }
 
 enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work, cudaStream_t stream,
-                                 bool *done, struct err *err)
+                                 const char **why_not, struct err *err)
 {
     const bool backward = work->kind == WORK_ATTENTION_BACKWARD;
     struct attention at = work_attention(work);
-    *done = false;
-    if (!is_fit(work, &at))
+    *why_not = find_unfit(dnn, work, &at);
+    if (*why_not)
         return ERR_OK;
     const struct form_key key = key_of(work, &at);
-    const struct entry *entry = find_entry(dnn, &key);
+    struct entry *entry = find_entry(dnn, &key);
+    *why_not = entry->why.text;
     if (!entry->plan)
         return ERR_OK;
     const uint64_t rows_bytes = round_up((uint64_t)at.b * at.a * at.s * sizeof(float));
     const uint64_t sum_bytes = round_up((uint64_t)at.b * at.a * at.s * at.d * sizeof(float));
-    float one = 1.0F, least = -INFINITY;
+    /* What the front end masks with: the lowest float before cuDNN 9.10. */
+    float one = 1.0F, least = dnn->version < 91000 ? -FLT_MAX : -INFINITY;
     char *workspace = NULL;
     struct pack pack = {.count = 0};
     TRY(find_workspace(dnn, work,
@@ -445,8 +491,11 @@ enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work, 
         put(&pack, ID_DELTA, own);
         put(&pack, ID_DQ_SUM, own + rows_bytes);
         /* Engines before cuDNN 9.6 add to dq's sum without clearing it first. */
-        TRY_CUDA(err, cudaMemsetAsync(own + rows_bytes, 0, sum_bytes, stream));
+        if (dnn->version < 90600)
+            TRY_CUDA(err, cudaMemsetAsync(own + rows_bytes, 0, sum_bytes, stream));
     }
-    *done = true;
-    return execute(dnn, entry, work, &pack, workspace, stream, err);
+    TRY(execute(dnn, entry, work, &pack, workspace, stream, err));
+    if (entry->plan)
+        *why_not = NULL;
+    return ERR_OK;
 }

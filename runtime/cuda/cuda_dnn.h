@@ -2,7 +2,7 @@
  * cuDNN's fused engines runs as a whole.
  *
  * The library is loaded when it is first asked, so that a machine without it has our own kernels. A
- * shape that no engine takes is remembered as such. */
+ * shape that no engine takes is remembered as such, with the reason. */
 #ifndef SHARDPLAN_CUDA_DNN_H
 #define SHARDPLAN_CUDA_DNN_H
 
@@ -10,18 +10,23 @@
 #include "runtime/work.h"
 
 #include <cuda_runtime_api.h>
-#include <stdbool.h>
+#include <stdint.h>
 
 struct cuda_dnn;
 
-/* NULL when cuDNN cannot be loaded or has another major version. The caller owns the result. */
-struct cuda_dnn *cuda_dnn_open(void);
+/* ERR_UNSUPPORTED or ERR_DEVICE, *out NULL: cuDNN cannot be loaded, has another major version, or
+ * cannot start. The caller owns *out. */
+enum err_code cuda_dnn_open(struct cuda_dnn **out, struct err *err);
 void cuda_dnn_close(struct cuda_dnn *dnn); /* NULL is allowed */
 
-/* Queues ATTENTION or ATTENTION_BACKWARD that work_check has passed; *done is false when no engine
- * of cuDNN takes this shape and dtype. work.workspace is used where it is large enough, else memory
- * of its own, made at the first such work of a shape. */
+/* As cudnnGetVersion: 91002 is 9.10.2. */
+uint32_t cuda_dnn_version(const struct cuda_dnn *dnn);
+
+/* Queues ATTENTION or ATTENTION_BACKWARD that work_check has passed; *why_not is NULL then. Else
+ * nothing is queued and it says why cuDNN does not take this shape and dtype, lent until the next
+ * call. work.workspace is used where it is large enough, else memory of its own, made at the first
+ * such work of a shape. */
 enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work, cudaStream_t stream,
-                                 bool *done, struct err *err);
+                                 const char **why_not, struct err *err);
 
 #endif

@@ -7,44 +7,65 @@
 
 /* ---- the library ---- */
 
-static bool find(void *library, const char *name, void *function)
+static bool find(void *library, const char *name, void *function, struct err *err)
 {
     void *symbol = dlsym(library, name);
     memcpy(function, &symbol, sizeof symbol); /* ISO C has no cast from a pointer to data */
+    if (!symbol)
+        err_set(err, ERR_UNSUPPORTED, "libcudnn.so.9 has no %s", name);
     return symbol != NULL;
 }
 
-bool dnn_library_load(struct dnn_library *out)
+enum err_code dnn_library_load(struct dnn_library *out, struct err *err)
 {
     void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    return library && find(library, "cudnnCreate", &out->create) &&
-           find(library, "cudnnDestroy", &out->destroy) &&
-           find(library, "cudnnSetStream", &out->set_stream) &&
-           find(library, "cudnnGetErrorString", &out->error_string) &&
-           find(library, "cudnnBackendCreateDescriptor", &out->descriptor_new) &&
-           find(library, "cudnnBackendDestroyDescriptor", &out->descriptor_free) &&
-           find(library, "cudnnBackendFinalize", &out->finalize) &&
-           find(library, "cudnnBackendSetAttribute", &out->set) &&
-           find(library, "cudnnBackendGetAttribute", &out->get) &&
-           find(library, "cudnnBackendExecute", &out->execute);
+    if (!library)
+        return err_set(err, ERR_UNSUPPORTED, "%s", dlerror());
+    const bool whole = find(library, "cudnnCreate", &out->create, err) &&
+                       find(library, "cudnnDestroy", &out->destroy, err) &&
+                       find(library, "cudnnSetStream", &out->set_stream, err) &&
+                       find(library, "cudnnGetErrorString", &out->error_string, err) &&
+                       find(library, "cudnnGetLastErrorString", &out->last_error, err) &&
+                       find(library, "cudnnGetVersion", &out->version, err) &&
+                       find(library, "cudnnBackendCreateDescriptor", &out->descriptor_new, err) &&
+                       find(library, "cudnnBackendDestroyDescriptor", &out->descriptor_free, err) &&
+                       find(library, "cudnnBackendFinalize", &out->finalize, err) &&
+                       find(library, "cudnnBackendSetAttribute", &out->set, err) &&
+                       find(library, "cudnnBackendGetAttribute", &out->get, err) &&
+                       find(library, "cudnnBackendExecute", &out->execute, err);
+    return whole ? ERR_OK : ERR_UNSUPPORTED;
+}
+
+enum err_code dnn_refuse(const struct dnn_library *library, const char *call, cudnnStatus_t rc,
+                         struct err *err)
+{
+    char last[256] = "";
+    library->last_error(last, sizeof last);
+    last[strcspn(last, "\n")] = '\0'; /* the message is one line */
+    return err_set(err, ERR_DEVICE, "%s: %s%s%s", call, library->error_string(rc),
+                   last[0] ? ": " : "", last);
 }
 
 /* ---- descriptors ---- */
 
-static void note(struct dnn_graph *graph, cudnnStatus_t rc)
+static void note(struct dnn_graph *graph, const char *call, cudnnStatus_t rc)
 {
-    if (rc != CUDNN_STATUS_SUCCESS)
-        graph->failed = true;
+    if (rc == CUDNN_STATUS_SUCCESS)
+        return;
+    graph->failed = true;
+    dnn_refuse(graph->library, call, rc, &graph->why);
 }
 
 static cudnnBackendDescriptor_t create(struct dnn_graph *graph, cudnnBackendDescriptorType_t type)
 {
     cudnnBackendDescriptor_t made = NULL;
-    if (graph->failed || graph->owned_count == DNN_MOST_DESCRIPTORS) {
+    if (!graph->failed && graph->owned_count == DNN_MOST_DESCRIPTORS) {
         graph->failed = true;
-        return NULL;
+        err_set(&graph->why, ERR_UNSUPPORTED, "more than %d descriptors", DNN_MOST_DESCRIPTORS);
     }
-    note(graph, graph->library->descriptor_new(type, &made));
+    if (graph->failed)
+        return NULL;
+    note(graph, "cudnnBackendCreateDescriptor", graph->library->descriptor_new(type, &made));
     if (made)
         graph->owned[graph->owned_count++] = made;
     return made;
@@ -55,7 +76,7 @@ static void set(struct dnn_graph *graph, cudnnBackendDescriptor_t to,
                 const void *values)
 {
     if (!graph->failed)
-        note(graph, graph->library->set(to, name, type, count, values));
+        note(graph, "cudnnBackendSetAttribute", graph->library->set(to, name, type, count, values));
 }
 
 static void set_descriptor(struct dnn_graph *graph, cudnnBackendDescriptor_t to,
@@ -68,14 +89,16 @@ static void set_descriptor(struct dnn_graph *graph, cudnnBackendDescriptor_t to,
 static void finish(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor)
 {
     if (!graph->failed)
-        note(graph, graph->library->finalize(descriptor));
+        note(graph, "cudnnBackendFinalize", graph->library->finalize(descriptor));
 }
 
 static void finish_operation(struct dnn_graph *graph, cudnnBackendDescriptor_t operation)
 {
     finish(graph, operation);
-    if (graph->operation_count == DNN_MOST_OPERATIONS)
+    if (!graph->failed && graph->operation_count == DNN_MOST_OPERATIONS) {
         graph->failed = true;
+        err_set(&graph->why, ERR_UNSUPPORTED, "more than %d operations", DNN_MOST_OPERATIONS);
+    }
     if (!graph->failed)
         graph->operation[graph->operation_count++] = operation;
 }
@@ -187,19 +210,27 @@ static bool try_plan(struct dnn_graph *graph, cudnnHandle_t handle,
                      cudnnBackendDescriptor_t configuration, cudnnBackendDescriptor_t *out)
 {
     const struct dnn_library *library = graph->library;
+    const char *call = "cudnnBackendCreateDescriptor";
     cudnnBackendDescriptor_t plan = NULL;
-    if (library->descriptor_new(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan) !=
-        CUDNN_STATUS_SUCCESS)
-        return false;
-    if (library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ==
-            CUDNN_STATUS_SUCCESS &&
-        library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                     1, &configuration) == CUDNN_STATUS_SUCCESS &&
-        library->finalize(plan) == CUDNN_STATUS_SUCCESS) {
+    cudnnStatus_t rc = library->descriptor_new(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
+    if (rc == CUDNN_STATUS_SUCCESS) {
+        call = "cudnnBackendSetAttribute";
+        rc = library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    }
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                          CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &configuration);
+    if (rc == CUDNN_STATUS_SUCCESS) {
+        call = "cudnnBackendFinalize of a plan";
+        rc = library->finalize(plan);
+    }
+    if (rc == CUDNN_STATUS_SUCCESS) {
         *out = plan;
         return true;
     }
-    library->descriptor_free(plan);
+    dnn_refuse(library, call, rc, &graph->why);
+    if (plan)
+        library->descriptor_free(plan);
     return false;
 }
 
@@ -221,7 +252,7 @@ static int64_t list_choices(struct dnn_graph *graph, cudnnHandle_t handle,
         choices[i] = create(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     int64_t found = 0;
     if (!graph->failed)
-        note(graph,
+        note(graph, "cudnnBackendGetAttribute of the heuristic",
              graph->library->get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_CHOICES, &found, choices));
     return graph->failed ? 0 : found < MOST_CHOICES ? found : MOST_CHOICES;
@@ -234,14 +265,19 @@ cudnnBackendDescriptor_t graph_plan(struct dnn_graph *graph, cudnnHandle_t handl
     const int64_t count = list_choices(graph, handle, choices);
     int64_t found = 0;
     *workspace = 0;
+    if (count == 0 && !graph->failed)
+        err_set(&graph->why, ERR_UNSUPPORTED, "cuDNN's heuristic lists no engine");
     for (int64_t i = 0; i < count && !plan; i++)
         if (!try_plan(graph, handle, choices[i], &plan))
             plan = NULL;
-    if (plan && graph->library->get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                    CUDNN_TYPE_INT64, 1, &found, workspace) == CUDNN_STATUS_SUCCESS)
+    if (!plan)
+        return NULL;
+    const cudnnStatus_t rc = graph->library->get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                 CUDNN_TYPE_INT64, 1, &found, workspace);
+    if (rc == CUDNN_STATUS_SUCCESS)
         return plan;
-    if (plan)
-        graph->library->descriptor_free(plan);
+    dnn_refuse(graph->library, "cudnnBackendGetAttribute of a plan", rc, &graph->why);
+    graph->library->descriptor_free(plan);
     return NULL;
 }
 

@@ -2,9 +2,12 @@
  * operations over 4-dim tensors, and the execution plan that one of its engines makes of it.
  *
  * Calls on a graph that has failed do nothing, so that a graph is built without a check at each
- * step; graph_plan says whether it went well. */
+ * step; graph_plan says whether it went well, and the graph's `why` which call failed and what
+ * cuDNN said about it. */
 #ifndef SHARDPLAN_CUDA_DNN_GRAPH_H
 #define SHARDPLAN_CUDA_DNN_GRAPH_H
+
+#include "base/err.h"
 
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
@@ -16,6 +19,8 @@ struct dnn_library { /* functions of libcudnn.so.9 */
     cudnnStatus_t (*destroy)(cudnnHandle_t handle);
     cudnnStatus_t (*set_stream)(cudnnHandle_t handle, cudaStream_t stream);
     const char *(*error_string)(cudnnStatus_t status);
+    void (*last_error)(char *text, size_t bytes);
+    size_t (*version)(void); /* 10000 · major + 100 · minor + patch */
     cudnnStatus_t (*descriptor_new)(cudnnBackendDescriptorType_t type,
                                     cudnnBackendDescriptor_t *descriptor);
     cudnnStatus_t (*descriptor_free)(cudnnBackendDescriptor_t descriptor);
@@ -29,8 +34,12 @@ struct dnn_library { /* functions of libcudnn.so.9 */
                              cudnnBackendDescriptor_t pack);
 };
 
-/* Loads libcudnn.so.9; false: it is not there, or lacks a function. It stays loaded. */
-bool dnn_library_load(struct dnn_library *out);
+/* Loads libcudnn.so.9. ERR_UNSUPPORTED: it is not there, or lacks a function. It stays loaded. */
+enum err_code dnn_library_load(struct dnn_library *out, struct err *err);
+
+/* "cudnnBackendFinalize: CUDNN_STATUS_...: " and the library's own account of its last error. */
+enum err_code dnn_refuse(const struct dnn_library *library, const char *call, cudnnStatus_t rc,
+                         struct err *err);
 
 enum { DNN_DIMS = 4, DNN_MOST_DESCRIPTORS = 160, DNN_MOST_OPERATIONS = 32 };
 
@@ -43,6 +52,7 @@ struct dnn_graph { /* made from {.library = ...}; graph_close frees it */
     uint32_t owned_count, operation_count;
     int64_t next_id; /* of virtual tensors; above those of the caller */
     bool failed;
+    struct err why; /* of the first failure; one of a plan that an engine refused is kept, too */
 };
 
 struct dnn_form {

@@ -3,7 +3,9 @@
  *     world   ncclCommInitRankConfig, its id from rank 0           0 1 2 3 4 5 6 7
  *     groups  ncclCommSplit of the world, colours as in comm.h     0 1 2 3 | 4 5 6 7
  *
- * A group of all ranks is the world itself. Split communicators share the world's resources. */
+ * A group of all ranks is the world itself. Split communicators share nothing with the world: NCCL
+ * orders all launches of communicators that share, as if they were on one stream, and the
+ * all-reduce among replicas must overlap with the shard group's. */
 #include "runtime/cuda/cuda_nccl.h"
 
 #include "base/arena.h"
@@ -11,6 +13,7 @@
 #include "runtime/cuda/cuda_device.h"
 
 #include <nccl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +24,8 @@ struct registered {
     void *handle[5]; /* of each communicator */
 };
 
-struct flight { /* a collective that was queued, and the event behind it */
-    cudaEvent_t ended;
+struct flight { /* a collective that was queued, and the events before and behind it */
+    cudaEvent_t begun, ended;
     uint32_t instruction;
 };
 
@@ -46,11 +49,13 @@ static enum err_code refuse(const struct cuda_nccl *nccl, ncclComm_t comm, ncclR
                    ncclGetErrorString(rc), last && *last ? ": " : "", last ? last : "");
 }
 
-/* Waits until a call on a non-blocking communicator is through. */
+/* Waits until a call on a non-blocking communicator is through. NCCL does the call on a thread of
+ * its own and says "in progress" even of what takes microseconds; so at first nothing sleeps, as a
+ * sleep of any length takes tens of them. */
 static enum err_code settle(const struct cuda_nccl *nccl, ncclComm_t comm, ncclResult_t rc,
                             const char *what, struct err *err)
 {
-    const double start = clock_now_s();
+    const double start = clock_now_s(), awake_s = 300e-6;
     const struct timespec rest = {.tv_nsec = 20000};
     while (rc == ncclInProgress) {
         const ncclResult_t asked = ncclCommGetAsyncError(comm, &rc);
@@ -60,7 +65,9 @@ static enum err_code settle(const struct cuda_nccl *nccl, ncclComm_t comm, ncclR
             return err_set(err, ERR_DEVICE,
                            "rank %u of %u: %s has waited %.3g s for the other ranks; giving up",
                            nccl->rank, nccl->ranks, what, nccl->timeout_s);
-        if (rc == ncclInProgress)
+        if (rc == ncclInProgress && clock_now_s() - start < awake_s)
+            sched_yield();
+        else if (rc == ncclInProgress)
             nanosleep(&rest, NULL);
     }
     return rc == ncclSuccess ? ERR_OK : refuse(nccl, comm, rc, what, err);
@@ -98,7 +105,7 @@ static enum err_code open_group(struct cuda_nccl *nccl, const struct comm_group 
     const int color = (int)(nccl->rank / span * group->stride + nccl->rank % group->stride);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    config.splitShare = 1;
+    config.splitShare = 0;
     char what[80];
     snprintf(what, sizeof what, "ncclCommSplit of group %u (%u ranks)", i, group->ranks);
     const ncclResult_t rc = ncclCommSplit(world, color, (int)nccl->rank, &nccl->comm[i], &config);
@@ -121,6 +128,8 @@ enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_n
         snprintf(id, sizeof id, "shardplan-rank-%u", settings->rank);
         setenv("NCCL_HOSTID", id, 1);
         setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+        setenv("NCCL_NET", "Socket", 0);
+        setenv("NCCL_IB_DISABLE", "1", 0);
     }
     enum err_code rc = open_world(nccl, settings, err);
     for (uint32_t i = 0; i < settings->group_count && rc == ERR_OK; i++)
@@ -131,6 +140,12 @@ enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_n
     }
     *out = nccl;
     return rc;
+}
+
+static void drop_events(const struct flight *flight)
+{
+    cudaEventDestroy(flight->begun);
+    cudaEventDestroy(flight->ended);
 }
 
 void cuda_nccl_close(struct cuda_nccl *nccl, bool failed)
@@ -151,7 +166,7 @@ void cuda_nccl_close(struct cuda_nccl *nccl, bool failed)
             ncclCommDestroy(nccl->comm[i]);
     }
     for (uint32_t i = 0; i < nccl->flight_made; i++)
-        cudaEventDestroy(nccl->flights[i].ended);
+        drop_events(&nccl->flights[i]);
     free(nccl->flights);
     free(nccl->memory);
     free(nccl);
@@ -185,16 +200,36 @@ static bool is_summable(enum dtype dtype)
     return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
 }
 
-/* Puts an event behind what was queued on the stream. */
+/* Makes the events of the next flight, the first time that so many are needed. */
+static enum err_code make_flight(struct cuda_nccl *nccl, struct err *err)
+{
+    if (nccl->flight_count < nccl->flight_made)
+        return ERR_OK;
+    ARRAY_GROW(nccl->flights, nccl->flight_made, nccl->flight_cap);
+    struct flight *flight = &nccl->flights[nccl->flight_made];
+    TRY_CUDA(err, cudaEventCreateWithFlags(&flight->begun, cudaEventDisableTiming));
+    const enum err_code rc =
+        cuda_check(cudaEventCreateWithFlags(&flight->ended, cudaEventDisableTiming),
+                   "cudaEventCreateWithFlags", err);
+    if (rc == ERR_OK)
+        nccl->flight_made++;
+    else
+        cudaEventDestroy(flight->begun);
+    return rc;
+}
+
+/* Puts an event before the collective that is queued next on the stream. */
+static enum err_code precede(struct cuda_nccl *nccl, cudaStream_t stream, struct err *err)
+{
+    TRY(make_flight(nccl, err));
+    TRY_CUDA(err, cudaEventRecord(nccl->flights[nccl->flight_count].begun, stream));
+    return ERR_OK;
+}
+
+/* And one behind it. */
 static enum err_code follow(struct cuda_nccl *nccl, uint32_t instruction, cudaStream_t stream,
                             struct err *err)
 {
-    if (nccl->flight_count == nccl->flight_made) {
-        ARRAY_GROW(nccl->flights, nccl->flight_made, nccl->flight_cap);
-        TRY_CUDA(err, cudaEventCreateWithFlags(&nccl->flights[nccl->flight_made].ended,
-                                               cudaEventDisableTiming));
-        nccl->flight_made++;
-    }
     struct flight *flight = &nccl->flights[nccl->flight_count];
     flight->instruction = instruction;
     TRY_CUDA(err, cudaEventRecord(flight->ended, stream));
@@ -221,6 +256,7 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
     if (!comm)
         comm = nccl->comm[nccl->count - 1];
     ncclResult_t rc;
+    TRY(precede(nccl, stream, err));
     if (work->kind == WORK_ALL_GATHER) {
         const uint64_t slice = count / work->ranks;
         const char *own = (const char *)out->data + work->rank * slice * dtype_bytes(dtype);
@@ -231,7 +267,7 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
         rc = ncclAllReduce(in->data, out->data, count, type, work->sum ? ncclSum : ncclAvg, comm,
                            stream);
     }
-    /* In progress is only the first use of a connection; later ones are queued at once. */
+    /* The event that follows must come after it in the stream: so it is queued before we go on. */
     const enum err_code done = settle(nccl, comm, rc, work_name(work->kind), err);
     if (done == ERR_OK)
         return follow(nccl, work->instruction, stream, err);
@@ -256,7 +292,11 @@ enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, uint32_t *oldest, struct e
         nccl->flight_first++;
     if (nccl->flight_first == nccl->flight_count)
         nccl->flight_first = nccl->flight_count = 0;
-    *oldest = nccl->flight_count > 0 ? nccl->flights[nccl->flight_first].instruction : UINT32_MAX;
+    /* What has not begun waits for this rank's own work, or for a collective queued before it. */
+    *oldest = UINT32_MAX;
+    if (nccl->flight_count > 0 &&
+        cudaEventQuery(nccl->flights[nccl->flight_first].begun) == cudaSuccess)
+        *oldest = nccl->flights[nccl->flight_first].instruction;
     return ERR_OK;
 }
 

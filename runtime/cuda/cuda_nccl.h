@@ -24,8 +24,8 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
                                struct err *err);
 
 /* ERR_DEVICE when a communicator has failed since, with NCCL's own account of it. Else *oldest is
- * the instruction of the first collective that has not ended, UINT32_MAX: all have. When it
- * changes, there is progress. */
+ * the instruction of the first collective that has not ended, if it has begun; UINT32_MAX: all have
+ * ended, or this rank is not there yet. When it changes, there is progress. */
 enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, uint32_t *oldest, struct err *err);
 
 /* Memory that NCCL's transports may use without a copy of their own: ncclMemAlloc, registered with

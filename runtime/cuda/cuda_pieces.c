@@ -28,9 +28,7 @@ static uint64_t gcd(uint64_t x, uint64_t y)
     return x;
 }
 
-/* One run, or runs at a pitch, of elements of one size: in the widest units that everything fits.
- */
-static void use_units(struct kernel_piece *piece, uint64_t size)
+void cuda_use_units(struct kernel_piece *piece, uint64_t size)
 {
     uint64_t unit = gcd(16, (uint64_t)(uintptr_t)piece->to);
     unit = gcd(unit, (uint64_t)(uintptr_t)piece->from);
@@ -67,7 +65,7 @@ static void add(struct list *list, const struct rectangle *r)
         piece.from =
             (const char *)r->from->data + r->from_at * dtype_bytes((enum dtype)r->from->dtype);
     if (!r->from || r->from->dtype == r->to->dtype) {
-        use_units(&piece, to_size);
+        cuda_use_units(&piece, to_size);
     } else {
         piece.from_dtype = (uint8_t)cuda_dtype(r->from);
         piece.to_dtype = (uint8_t)cuda_dtype(r->to);

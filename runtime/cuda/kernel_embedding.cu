@@ -12,9 +12,9 @@ static __device__ __forceinline__ bool is_id(int64_t id, uint64_t rows)
     return id >= 0 && (uint64_t)id < rows;
 }
 
-static __global__ void take_rows(struct kernel_index ids, struct kernel_tensor weight,
-                                 uint64_t rows, uint64_t h, struct kernel_tensor y,
-                                 struct kernel_fault *fault, struct kernel_site site)
+static __global__ void __launch_bounds__(THREADS)
+    take_rows(struct kernel_index ids, struct kernel_tensor weight, uint64_t rows, uint64_t h,
+              struct kernel_tensor y, struct kernel_fault *fault, struct kernel_site site)
 {
     for (uint64_t i = blockIdx.x; i < ids.count; i += gridDim.x) {
         const int64_t id = load_index(ids, i);
@@ -66,9 +66,9 @@ static __device__ __forceinline__ unsigned find_equal(const struct kernel_index 
     return all;
 }
 
-static __global__ void sum_rows(struct kernel_tensor dy, struct kernel_index ids,
-                                struct kernel_tensor dweight, uint64_t rows, uint64_t h,
-                                struct kernel_fault *fault, struct kernel_site site)
+static __global__ void __launch_bounds__(WIDE_THREADS)
+    sum_rows(struct kernel_tensor dy, struct kernel_index ids, struct kernel_tensor dweight,
+             uint64_t rows, uint64_t h, struct kernel_fault *fault, struct kernel_site site)
 {
     __shared__ uint64_t position[WIDE_THREADS];
     __shared__ unsigned warp_count[WIDE_THREADS / LANES];

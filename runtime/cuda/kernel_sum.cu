@@ -19,8 +19,9 @@ static __device__ __forceinline__ uint64_t place_of(uint64_t i, uint32_t rank, c
     return rank ? at + i * step[0] : 0;
 }
 
-static __global__ void sum(const __grid_constant__ struct kernel_reduction r,
-                           struct kernel_tensor x, struct kernel_tensor y)
+static __global__ void __launch_bounds__(COLUMNS *MOST_ROWS)
+    sum(const __grid_constant__ struct kernel_reduction r, struct kernel_tensor x,
+        struct kernel_tensor y)
 {
     __shared__ double part[MOST_ROWS][COLUMNS];
     for (uint64_t first = blockIdx.x * (uint64_t)COLUMNS; first < r.outputs;

@@ -155,15 +155,17 @@ static __device__ __forceinline__ int64_t load_index(const struct kernel_index &
                      : static_cast<const int32_t *>(ids.data)[i];
 }
 
-/* The first thread that comes fills it in. The host reads it after a synchronisation. */
+/* The first thread that comes fills it in. */
 static __device__ __forceinline__ void
 raise_fault(struct kernel_fault *fault, struct kernel_site site, int64_t value, uint64_t bound)
 {
-    if (atomicCAS(&fault->raised, 0U, 1U) == 0U) {
+    const unsigned none = KERNEL_FAULT_NONE, begun = KERNEL_FAULT_BEGUN;
+    if (atomicCAS(&fault->raised, none, begun) == none) {
         fault->site = site;
         fault->value = value;
         fault->bound = bound;
-        __threadfence_system();
+        __threadfence_system(); /* the host sees all of it before it sees that it is whole */
+        *(volatile uint32_t *)&fault->raised = KERNEL_FAULT_WHOLE;
     }
 }
 

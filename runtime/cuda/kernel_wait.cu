@@ -9,14 +9,23 @@ static __device__ __forceinline__ uint64_t clock_ns(void)
     return ns;
 }
 
-static __global__ void hold(uint64_t nanoseconds)
+static __global__ void read_clock(uint64_t *ns)
 {
-    const uint64_t begin = clock_ns();
-    while (clock_ns() - begin < nanoseconds)
+    *ns = clock_ns();
+}
+
+static __global__ void hold(const uint64_t *begin, uint64_t nanoseconds)
+{
+    while (clock_ns() - *begin < nanoseconds)
         __nanosleep(500);
 }
 
-cudaError_t kernel_wait(uint64_t nanoseconds, cudaStream_t stream)
+cudaError_t kernel_clock(uint64_t *ns, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(hold, 1, 1, stream, nanoseconds);
+    return KERNEL_LAUNCH(read_clock, 1, 1, stream, ns);
+}
+
+cudaError_t kernel_wait(const uint64_t *begin, uint64_t nanoseconds, cudaStream_t stream)
+{
+    return KERNEL_LAUNCH(hold, 1, 1, stream, begin, nanoseconds);
 }

@@ -40,9 +40,11 @@ struct kernel_site {            /* for messages */
     uint32_t instruction, kind; /* enum work_kind */
 };
 
-/* Where a kernel leaves the first wrong index it meets: host memory that the device can reach. */
+/* Where a kernel leaves the first wrong index it meets: host memory that the device can reach. The
+ * host may look while kernels run, and reads the rest only when all of it is there. */
+enum { KERNEL_FAULT_NONE, KERNEL_FAULT_BEGUN, KERNEL_FAULT_WHOLE };
 struct kernel_fault {
-    uint32_t raised; /* 0: none */
+    uint32_t raised; /* KERNEL_FAULT_... */
     struct kernel_site site;
     int64_t value; /* the index */
     uint64_t bound;
@@ -219,8 +221,10 @@ cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
 
 /* ---- kernel_wait.cu ---- */
 
-/* Holds the stream for so many nanoseconds of the device's clock. */
-cudaError_t kernel_wait(uint64_t nanoseconds, cudaStream_t stream);
+/* The device's clock, nanoseconds, into device memory; and holds the stream until so many of them
+ * after *begin. */
+cudaError_t kernel_clock(uint64_t *ns, cudaStream_t stream);
+cudaError_t kernel_wait(const uint64_t *begin, uint64_t nanoseconds, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

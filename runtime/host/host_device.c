@@ -22,6 +22,7 @@
  * uses up that turn, with comm_skip when the work is skipped; otherwise collectives of the same
  * group on other streams would wait for it for ever. */
 #include "base/arena.h"
+#include "runtime/clock.h"
 #include "runtime/device.h"
 #include "runtime/host/host_ops.h"
 #include "runtime/host/host_stream.h"
@@ -70,17 +71,20 @@ static bool is_collective(enum work_kind kind)
     return kind == WORK_ALL_GATHER || kind == WORK_REDUCE_SCATTER || kind == WORK_ALL_REDUCE;
 }
 
-static void pause_for(double seconds)
+/* Until a time of clock_now_s. */
+static void pause_until(double time_s)
 {
-    const double whole = floor(seconds);
-    struct timespec left = {(time_t)whole, (long)(1e9 * (seconds - whole))};
-    while (seconds > 0 && nanosleep(&left, &left) != 0)
-        ; /* interrupted: the rest */
+    const double whole = floor(time_s);
+    const struct timespec at = {(time_t)whole, (long)(1e9 * (time_s - whole))};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        ; /* the rest */
 }
 
-/* One rank, or a rehearsal: this rank's own slice stands for everyone's. */
+/* One rank, or a rehearsal: this rank's own slice stands for everyone's. What is copied is part of
+ * the time that the collective is to take. */
 static void run_alone(const struct work *work)
 {
+    const double begin_s = work->wait_s > 0 ? clock_now_s() : 0.0;
     const struct work_operand *out = &work->operand[1];
     const uint64_t bytes = shape_bytes(&out->shape, (enum dtype)out->dtype);
     const char *from = work->operand[0].data;
@@ -94,7 +98,8 @@ static void run_alone(const struct work *work)
     } else if (from != out->data && bytes > 0) {
         memcpy(out->data, from, bytes);
     }
-    pause_for(work->wait_s);
+    if (work->wait_s > 0)
+        pause_until(begin_s + work->wait_s);
 }
 
 static enum err_code run_collective(struct comm *comm, const struct work *work, uint64_t ticket,
@@ -304,8 +309,8 @@ static void close_host(struct device *dev)
             continue; /* a long copy */
         char text[160];
         snprintf(text, sizeof text,
-                 "rank %u: closing, but the collective of instruction %u still waits for other "
-                 "ranks after %.0f s",
+                 "shardrun: rank %u: closing, but the collective of instruction %u still waits for "
+                 "other ranks after %.0f s",
                  comm_rank(host->comm), instruction, CLOSE_GRACE_S);
         comm_abort(host->comm, 3, text); /* the thread cannot be stopped in any other way */
     }

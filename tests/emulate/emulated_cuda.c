@@ -200,12 +200,21 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
     return cudaSuccess;
 }
 
-cudaError_t kernel_wait(uint64_t nanoseconds, cudaStream_t stream)
+cudaError_t kernel_clock(uint64_t *ns, cudaStream_t stream)
 {
-    const struct timespec time = {(time_t)(nanoseconds / 1000000000),
-                                  (long)(nanoseconds % 1000000000)};
+    struct timespec now;
     (void)stream;
-    nanosleep(&time, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+    return cudaSuccess;
+}
+
+cudaError_t kernel_wait(const uint64_t *begin, uint64_t nanoseconds, cudaStream_t stream)
+{
+    const uint64_t end = *begin + nanoseconds;
+    const struct timespec time = {(time_t)(end / 1000000000), (long)(end % 1000000000)};
+    (void)stream;
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
     return cudaSuccess;
 }
 
