@@ -4,6 +4,8 @@
  * fp32, each with and without clipping, recorded from PyTorch 2.14.1 (see the README there).
  * Whatever the strategy, a run must give the same losses and gradient norms; and each rank's
  * recorded memory must be what the plan says, at every instruction, to the byte. */
+#include "program.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -24,28 +26,8 @@
 enum { STEPS = 20 };
 
 static char folder[] = "/tmp/shardplan_run.XXXXXX";
-static char output[1 << 20];
 static json_t *references;
 static const char *device = ""; /* options of every run */
-
-/* Runs "shardplan ARGUMENTS"; returns its exit status, what it printed in `output`. */
-static int shardplan(const char *fmt, ...)
-{
-    char arguments[2048], command[4096];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(arguments, sizeof arguments, fmt, args);
-    va_end(args);
-    const char *program = getenv("SHARDPLAN");
-    snprintf(command, sizeof command, "timeout -k 2 60 %s %s 2>&1",
-             program ? program : "build/shardplan", arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    const size_t length = fread(output, 1, sizeof output - 1, pipe);
-    output[length] = '\0';
-    const int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 /* ---- the reference models ---- */
 
@@ -177,7 +159,7 @@ static double compare_steps(const json_t *reference, size_t *steps)
     const json_t *norms = json_object_get(reference, "grad_norm");
     double worst = 0.0;
     *steps = 0;
-    for (char *save = NULL, *line = strtok_r(output, "\n", &save); line;
+    for (char *save = NULL, *line = strtok_r(program_output(), "\n", &save); line;
          line = strtok_r(NULL, "\n", &save)) {
         json_t *step = json_loads(line, 0, NULL);
         if (json_object_get(step, "loss")) {
@@ -205,7 +187,7 @@ static void check_memory(int ranks, const char *what)
         if (r > 0)
             snprintf(name, sizeof name, "trace-%d.json", r);
         if (shardplan("compare %s/plan/plan.json %s/run/%s --quiet", folder, folder, name) != 0)
-            fail_msg("%s: rank %d: %s", what, r, output);
+            fail_msg("%s: rank %d: %s", what, r, program_output());
     }
 }
 
@@ -218,7 +200,7 @@ static void plan_variation(const json_t *reference, const struct variation *v, c
     const int seq = integer(json_object_get(reference, "config"), "seq");
     if (shardplan("plan %s/config.json --gpus %d --seq %d --micro-batch %d %s %s %s -q -o %s/plan",
                   folder, v->ranks, seq, v->batch, dtypes, v->options, clip, folder) != 0)
-        fail_msg("%s: %s", v->options, output);
+        fail_msg("%s: %s", v->options, program_output());
 }
 
 static void check_run(const json_t *reference, const struct variation *v, const char *dtypes,
@@ -229,7 +211,7 @@ static void check_run(const json_t *reference, const struct variation *v, const 
     if (shardplan("run %s/plan/plan.json -n %d --steps %d --json -o %s/run --load-full "
                   "%s/initial.safetensors %s",
                   folder, v->ranks, STEPS, folder, folder, device) != 0)
-        fail_msg("%d ranks %s: %s", v->ranks, v->options, output);
+        fail_msg("%d ranks %s: %s", v->ranks, v->options, program_output());
     const double worst = compare_steps(reference, &steps);
     assert_int_equal(steps, STEPS);
     if (!(worst <= tolerance))
@@ -311,10 +293,10 @@ static void three_ranks_agree_with_one(void **state)
                                    folder, folder),
                          0);
         if (i == 0)
-            alone = strdup(output);
+            alone = strdup(program_output());
     }
     char *save_a = NULL, *save_b = NULL;
-    char *a = strtok_r(alone, "\n", &save_a), *b = strtok_r(output, "\n", &save_b);
+    char *a = strtok_r(alone, "\n", &save_a), *b = strtok_r(program_output(), "\n", &save_b);
     for (int n = 0; n < 5; n++) {
         json_t *x = json_loads(a, 0, NULL), *y = json_loads(b, 0, NULL);
         assert_true(relative(json_number_value(json_object_get(x, "loss")),
@@ -349,7 +331,7 @@ static void first_gradients_are_pytorchs_parameter_by_parameter(void **state)
             char renamed[256], wanted[300];
             plan_name(name, renamed, sizeof renamed);
             snprintf(wanted, sizeof wanted, "\"%s\", \"grad_norm\": ", renamed);
-            const char *at = strstr(output, wanted);
+            const char *at = strstr(program_output(), wanted);
             assert_non_null(at);
             assert_true(relative(strtod(at + strlen(wanted), NULL), json_number_value(theirs)) <=
                         1e-4);
@@ -385,7 +367,7 @@ static void a_run_continues_on_another_number_of_ranks(void **state)
         plan_variation(reference, &pairs[i].second, FP32);
         if (shardplan("run %s/plan/plan.json --steps 20 --json --load %s/saved", folder, folder) !=
             0)
-            fail_msg("%s", output);
+            fail_msg("%s", program_output());
         assert_true(compare_steps(reference, &steps) <= 1e-5);
         assert_int_equal(steps, 10); /* 10 ... 19 */
         char command[128];
@@ -410,8 +392,9 @@ static void check_fault(int status, const char *says, const char *fmt, ...)
     const int got = shardplan("%s", arguments);
     if (stat(path, &signalled) == 0)
         start = signalled.st_mtime;
-    if (got != status || !strstr(output, says) || time(NULL) - start > 10)
-        fail_msg("%s: exit %d after %ld s: %s", arguments, got, (long)(time(NULL) - start), output);
+    if (got != status || !strstr(program_output(), says) || time(NULL) - start > 10)
+        fail_msg("%s: exit %d after %ld s: %s", arguments, got, (long)(time(NULL) - start),
+                 program_output());
 }
 
 /* Sends a signal to one rank when the run has written the trace of a first step into `traces`: it
@@ -495,7 +478,7 @@ static void trajectories_are_pytorchs_on_a_gpu(void **state)
     write_config(json_array_get(references, 0));
     plan_variation(json_array_get(references, 0), alone, FP32);
     if (shardplan("run %s/plan/plan.json --device cuda --steps 1 -q", folder) != 0) {
-        printf("note: %s", output);
+        printf("note: %s", program_output());
         skip();
     }
     device = "--device cuda";

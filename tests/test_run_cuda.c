@@ -1,5 +1,6 @@
 /* test_run_cuda.c - `shardplan run` without what a run usually has: its peers (a rehearsal), a
  * driver, the backend itself, a GPU (the emulated backend). */
+#include "program.h"
 #include "traces/trace.h"
 
 #include <math.h>
@@ -18,26 +19,6 @@
 #include <jansson.h>
 
 static char folder[] = "/tmp/shardplan_run_cuda.XXXXXX";
-static char output[1 << 16];
-
-/* Runs "shardplan ARGUMENTS"; returns its exit status, what it printed in `output`. */
-static int shardplan(const char *fmt, ...)
-{
-    char arguments[2048], command[4096];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(arguments, sizeof arguments, fmt, args);
-    va_end(args);
-    const char *program = getenv("SHARDPLAN");
-    snprintf(command, sizeof command, "timeout -k 2 120 %s %s 2>&1",
-             program ? program : "build/shardplan", arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    const size_t length = fread(output, 1, sizeof output - 1, pipe);
-    output[length] = '\0';
-    const int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 static void expect(int status, const char *says, const char *fmt, ...)
 {
@@ -47,8 +28,8 @@ static void expect(int status, const char *says, const char *fmt, ...)
     vsnprintf(arguments, sizeof arguments, fmt, args);
     va_end(args);
     const int got = shardplan("%s", arguments);
-    if (got != status || !strstr(output, says))
-        fail_msg("%s: exit %d instead of %d: %s", arguments, got, status, output);
+    if (got != status || !strstr(program_output(), says))
+        fail_msg("%s: exit %d instead of %d: %s", arguments, got, status, program_output());
 }
 
 /* The cuda backend's sources over tests/emulate. */
@@ -223,7 +204,7 @@ static void a_rehearsal_goes_on_whatever_its_loss_is(void **state)
 static void expect_trace_within_step(const char *name)
 {
     struct trace *trace = read_trace(name);
-    const char *at = strstr(output, "\"seconds\": ");
+    const char *at = strstr(program_output(), "\"seconds\": ");
     double end_s = 0;
     assert_non_null(at);
     for (uint32_t i = 0; i < trace->event_count; i++)
@@ -269,15 +250,17 @@ static void without_a_driver_cuda_fails_with_one_sentence(void **state)
         printf("note: this machine has a GPU\n");
         skip();
     }
-    if (strstr(output, "cannot load it") || strstr(output, "is not beside the program")) {
+    if (strstr(program_output(), "cannot load it") ||
+        strstr(program_output(), "is not beside the program")) {
         printf("note: the cuda backend is not built\n");
         skip();
     }
     assert_int_equal(status, 3);
-    if (!strstr(output, "--device cuda: no NVIDIA driver on this machine") &&
-        !strstr(output, "--device cuda: no GPU on this machine"))
-        fail_msg("%s", output);
-    assert_ptr_equal(strchr(output, '\n'), output + strlen(output) - 1); /* one line */
+    if (!strstr(program_output(), "--device cuda: no NVIDIA driver on this machine") &&
+        !strstr(program_output(), "--device cuda: no GPU on this machine"))
+        fail_msg("%s", program_output());
+    assert_ptr_equal(strchr(program_output(), '\n'),
+                     program_output() + strlen(program_output()) - 1); /* one line */
 }
 
 static void without_its_file_cuda_fails_with_one_sentence(void **state)
@@ -300,7 +283,7 @@ static void without_its_file_cuda_fails_with_one_sentence(void **state)
 /* Losses of two steps, one JSON object a line. */
 static void read_losses(double losses[2])
 {
-    const char *at = output;
+    const char *at = program_output();
     for (int i = 0; i < 2; i++) {
         at = strstr(at, "\"loss\": ");
         assert_non_null(at);
@@ -354,9 +337,9 @@ static void attention_that_is_not_cudnns_is_told(void **state)
         make_plan(2, cases[i].plan);
         expect_emulated(0, "step", "run %s/plan.json --rehearse 0/2 --steps 2 %s -o %s/run", folder,
                         cases[i].run, folder);
-        const char *note = strstr(output, "note: attention of 1 x 32 x ");
+        const char *note = strstr(program_output(), "note: attention of 1 x 32 x ");
         if (!note != !cases[i].told || (note && strstr(note + 1, "note: attention")))
-            fail_msg("case %zu: %s", i, output);
+            fail_msg("case %zu: %s", i, program_output());
         struct trace *trace = read_trace("run/trace.json");
         const char *about = trace_get_info(trace, "attention");
         assert_non_null(about);
