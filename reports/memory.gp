@@ -5,7 +5,7 @@
 # categories (names of the columns). "load marks" is replaced by the borders of the phases.
 set terminal svg size 1120,560 dynamic enhanced font 'Helvetica,13' background '#ffffff'
 set output out
-set label 1 title at graph 0, graph 1.08 left noenhanced
+set label 3 title at graph 0, graph 1.08 left noenhanced
 set tmargin 3
 set xlabel 'instruction'
 set ylabel 'GiB'
