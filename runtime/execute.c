@@ -515,35 +515,38 @@ static enum err_code move_values(struct execution *e, uint32_t buffer, const str
     return rc;
 }
 
-static uint32_t values_buffer(const struct plan_param *param, int state)
+/* Where a parameter's values, or those of a state, are: PLACE_NONE when this rank has none of it.
+ */
+static enum err_code find_values(const struct execution *e, uint32_t p, int state, uint32_t *buffer,
+                                 struct err *err)
 {
-    return state < 0 ? param->shard_buffer : param->state_buffer[state];
+    const struct plan_param *param = &e->plan->params[p];
+    *buffer = state < 0 ? param->shard_buffer : param->state_buffer[state];
+    if (*buffer == PLACE_NONE && shape_elements(&param->local))
+        return err_set(err, ERR_INVALID, "%s has no such state", param->name);
+    return ERR_OK;
 }
 
 enum err_code execution_read(struct execution *e, uint32_t p, int state, float *values,
                              struct err *err)
 {
-    const struct plan_param *param = &e->plan->params[p];
-    const uint32_t buffer = values_buffer(param, state);
-    if (buffer == PLACE_NONE)
-        return shape_elements(&param->local)
-                   ? err_set(err, ERR_INVALID, "%s has no such state", param->name)
-                   : ERR_OK;
-    return move_values(e, buffer, &param->local, values, false, err);
+    uint32_t buffer;
+    TRY(find_values(e, p, state, &buffer, err));
+    return buffer == PLACE_NONE
+               ? ERR_OK
+               : move_values(e, buffer, &e->plan->params[p].local, values, false, err);
 }
 
 enum err_code execution_write(struct execution *e, uint32_t p, int state, const float *values,
                               struct err *err)
 {
-    const struct plan_param *param = &e->plan->params[p];
-    const uint32_t buffer = values_buffer(param, state);
+    uint32_t buffer;
+    TRY(find_values(e, p, state, &buffer, err));
     if (buffer == PLACE_NONE)
-        return shape_elements(&param->local)
-                   ? err_set(err, ERR_INVALID, "%s has no such state", param->name)
-                   : ERR_OK;
+        return ERR_OK;
     if (state >= 0 && !address_of(e, buffer)) /* before the first step, which would make it */
         TRY(alloc_buffer(e, buffer, e->optimizer, err));
-    return move_values(e, buffer, &param->local, (float *)(uintptr_t)values, true, err);
+    return move_values(e, buffer, &e->plan->params[p].local, (float *)(uintptr_t)values, true, err);
 }
 
 /* ---- opening ---- */

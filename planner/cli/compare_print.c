@@ -66,13 +66,6 @@ static const char *error_text(double predicted, double recorded, char text[32])
     return text;
 }
 
-static void bar(FILE *file, double share)
-{
-    const int width = (int)(share * BAR + 0.5);
-    for (int i = 0; i < width; i++)
-        fputs("\xe2\x96\x88", file); /* full block */
-}
-
 /* ---- memory ---- */
 
 static const char *const quantity_names[COMPARE_QUANTITIES] = {"allocated", "reserved"};
@@ -152,7 +145,7 @@ static void print_kind(FILE *file, const struct compare_kind *kind, double most)
             compare_seconds(kind->recorded_s, recorded), compare_seconds(kind->median_s, median),
             compare_seconds(kind->p90_s, p90),
             error_text(kind->predicted_s, kind->recorded_s, off));
-    bar(file, most > 0 ? kind->recorded_s / most : 0);
+    style_bar(file, most > 0 ? kind->recorded_s / most : 0, BAR);
     fputc('\n', file);
 }
 

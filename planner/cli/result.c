@@ -137,19 +137,12 @@ json_t *result_json(const struct settings *settings, const struct job *job,
 
 /* ---- tables ---- */
 
-static void bar(FILE *file, double share)
-{
-    const int width = (int)(share * 32 + 0.5);
-    for (int i = 0; i < width; i++)
-        fputs("\xe2\x96\x88", file); /* full block */
-}
-
 static void row(FILE *file, const char *name, uint64_t bytes, uint64_t total)
 {
     if (bytes == 0)
         return;
     fprintf(file, "  %-24s %9.2f  ", name, gib(bytes));
-    bar(file, total ? (double)bytes / (double)total : 0.0);
+    style_bar(file, total ? (double)bytes / (double)total : 0.0, STYLE_BAR);
     fputc('\n', file);
 }
 

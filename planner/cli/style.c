@@ -25,3 +25,10 @@ const char *style_grouped(uint64_t number, char text[32])
     text[used] = '\0';
     return text;
 }
+
+void style_bar(FILE *file, double share, int width)
+{
+    const int length = (int)(share * width + 0.5);
+    for (int i = 0; i < length; i++)
+        fputs("\xe2\x96\x88", file); /* full block */
+}

@@ -21,12 +21,6 @@ json_t *time_json(const struct step_time *time)
     return object;
 }
 
-static void bar(FILE *file, double share)
-{
-    for (int i = 0; i < (int)(share * 32 + 0.5); i++)
-        fputs("\xe2\x96\x88", file); /* full block */
-}
-
 void time_print(FILE *file, const struct step_time *time)
 {
     static const char *const titles[SPENT_COUNT] = {
@@ -44,7 +38,7 @@ void time_print(FILE *file, const struct step_time *time)
         if (t->spent_s[i] < 0.0005 * t->step_s)
             continue;
         fprintf(file, "  %-24s %9s  ", titles[i], compare_seconds(t->spent_s[i], step));
-        bar(file, t->spent_s[i] / t->step_s);
+        style_bar(file, t->spent_s[i] / t->step_s, STYLE_BAR);
         fputc('\n', file);
     }
     fprintf(file, "  %-24s %9s  a GPU; MFU %.1f %%, HFU %.1f %%\n", "tokens a second",

@@ -13,35 +13,25 @@
 #include "cost/profile.h"
 #include "plan/plan.h"
 
-#define RESOURCE_MAP(X)                                                                            \
-    X(COMPUTE, "compute")     /* multiprocessors */                                                \
-    X(MEMORY, "memory")       /* bandwidth of device memory */                                     \
-    X(LINK, "link")           /* to the other GPUs of the node */                                  \
-    X(NIC, "nic")             /* to other nodes */                                                 \
-    X(FROM_HOST, "from_host") /* the slot, towards the device */                                   \
-    X(TO_HOST, "to_host")     /* and away from it */
-
 enum resource {
-#define X(name, text) RESOURCE_##name,
-    RESOURCE_MAP(X)
-#undef X
-        RESOURCE_COUNT
+    RESOURCE_COMPUTE,   /* multiprocessors */
+    RESOURCE_MEMORY,    /* bandwidth of device memory */
+    RESOURCE_LINK,      /* to the other GPUs of the node */
+    RESOURCE_NIC,       /* to other nodes */
+    RESOURCE_FROM_HOST, /* the slot, towards the device */
+    RESOURCE_TO_HOST,   /* and away from it */
+    RESOURCE_COUNT
 };
 
 /* What kind of error a predicted time has: kernels of a class are off together. */
-#define COST_CLASS_MAP(X)                                                                          \
-    X(GEMM, "gemm")                                                                                \
-    X(ATTENTION, "attention")                                                                      \
-    X(MEMORY, "memory")                                                                            \
-    X(COLLECTIVE, "collective")                                                                    \
-    X(COPY, "copy")                                                                                \
-    X(HOST, "host")
-
 enum cost_class {
-#define X(name, text) COST_##name,
-    COST_CLASS_MAP(X)
-#undef X
-        COST_CLASSES
+    COST_GEMM,
+    COST_ATTENTION,
+    COST_MEMORY,
+    COST_COLLECTIVE,
+    COST_COPY,
+    COST_HOST,
+    COST_CLASSES
 };
 
 struct cost {
@@ -88,11 +78,12 @@ enum dtype kernel_result_dtype(const struct plan *plan, const struct kernel *ker
 /* Bytes that a kernel moves between its processor and that one's memory, every pass counted. */
 double kernel_traffic(const struct plan *plan, const struct kernel *kernel, enum plan_op op);
 
+/* FLOP/s of the profile's matrix products of a dtype: what is neither bf16 nor fp16 runs as fp32.
+ */
+double peak_flops(const struct profile *profile, enum dtype dtype);
+
 /* Seconds of `batch` matrix products (m, k) x (k, n) at `peak` FLOP/s, without launch. */
 double gemm_seconds(const struct profile *profile, double peak, double m, double n, double k,
                     double batch);
-
-const char *resource_name(enum resource resource);
-const char *cost_class_name(enum cost_class class);
 
 #endif

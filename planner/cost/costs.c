@@ -81,15 +81,6 @@ static double counted_flops(const struct kernel *kernel, const struct cost *cost
            (kernel->backward && !kernel->recomputed ? 2 / 2.5 : 1);
 }
 
-static double peak_flops(const struct plan *plan, const struct kernel *kernel,
-                         const struct profile *profile)
-{
-    const enum dtype dtype = (enum dtype)plan->operands[kernel->first + kernel->ins].dtype;
-    return profile_value(profile, dtype == DTYPE_BF16   ? PROFILE_BF16
-                                  : dtype == DTYPE_FP16 ? PROFILE_FP16
-                                                        : PROFILE_FP32);
-}
-
 /* Means by seconds: of each class on the device, and of what the host issues. */
 struct spreads {
     double weighted[COST_CLASSES], seconds[COST_CLASSES];
@@ -141,7 +132,8 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
             continue;
         out->hardware_flops += counted_flops(kernel, cost);
         out->model_flops += kernel->recomputed ? 0 : counted_flops(kernel, cost);
-        out->peak_flops = fmax(out->peak_flops, peak_flops(plan, kernel, profile));
+        out->peak_flops =
+            fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(plan, kernel)));
     }
     free(done);
     for (int class = 0; class < COST_CLASSES; class ++)
@@ -157,24 +149,4 @@ void costs_free(struct costs *costs)
 {
     free(costs->kernels);
     *costs = (struct costs){0};
-}
-
-const char *resource_name(enum resource resource)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        RESOURCE_MAP(X)
-#undef X
-    };
-    return names[resource];
-}
-
-const char *cost_class_name(enum cost_class class)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        COST_CLASS_MAP(X)
-#undef X
-    };
-    return names[class];
 }

@@ -40,7 +40,7 @@ double gemm_seconds(const struct profile *profile, double peak, double m, double
     return 2 * m * n * k * batch / (peak * best);
 }
 
-static double peak_of(const struct profile *profile, enum dtype dtype)
+double peak_flops(const struct profile *profile, enum dtype dtype)
 {
     switch (dtype) {
     case DTYPE_BF16:
@@ -62,7 +62,7 @@ static double gemm_of(const struct plan *plan, const struct kernel *kernel,
     const double n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
     const double m = shape->rank > 1 ? shape->dim[shape->rank - 2] : 1;
     const double elements = (double)shape_elements(shape);
-    return gemm_seconds(profile, peak_of(profile, (enum dtype)out->dtype), m, n,
+    return gemm_seconds(profile, peak_flops(profile, (enum dtype)out->dtype), m, n,
                         kernel->flops / (2 * elements), elements / (m * n));
 }
 
@@ -94,7 +94,7 @@ static double attention_of(const struct plan *plan, const struct kernel *kernel,
         q->dtype != DTYPE_FP32;
     const double share =
         profile_value(profile, backward ? PROFILE_ATTENTION_BACKWARD : PROFILE_ATTENTION);
-    const double rate = peak_of(profile, (enum dtype)q->dtype) * share * head_factor(head) *
+    const double rate = peak_flops(profile, (enum dtype)q->dtype) * share * head_factor(head) *
                         tokens / (tokens + profile_value(profile, PROFILE_ATTENTION_HALF)) *
                         (flash ? 1 : EFFICIENT_BESIDE_FLASH);
     return kernel->flops / rate;
