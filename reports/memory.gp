@@ -2,7 +2,7 @@
 #
 # The program writes in front of this: data (columns: id requested allocated reserved, then one
 # column a category, all GiB), out, title, capacity, top, peak_id, peak, start_id, end_id and
-# categories (names of the columns). "load marks" is replaced by the borders of the phases.
+# categories (names of the columns), and the borders of the phases as arrows and labels from 100 on.
 set terminal svg size 1120,560 dynamic enhanced font 'Helvetica,13' background '#ffffff'
 set output out
 set label 3 title at graph 0, graph 1.08 left noenhanced
@@ -17,7 +17,6 @@ set yrange [0:top]
 set xrange [start_id:end_id]
 set style fill solid 1.0 noborder
 array colour[10] = ['#4c72b0', '#55a868', '#64b5cd', '#8172b3', '#dd8452', '#c44e52', '#937860', '#da8bc3', '#8c8c8c', '#ccb974']
-load marks
 if (capacity < top) set arrow 1 from start_id,capacity to end_id,capacity nohead lc rgb '#c00000' lw 1.5 dt 2
 if (capacity < top) set label 1 sprintf('capacity %.2f', capacity) at end_id,capacity right offset 0,-0.7 tc rgb '#c00000'
 set label 2 sprintf('%.2f', peak) at peak_id,peak center offset 0,0.7 tc rgb '#222222'

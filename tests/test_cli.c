@@ -226,7 +226,7 @@ static void plan_leaves_every_file_it_names(void **state)
     json_t *trace = json_load_file(path, 0, NULL);
     assert_non_null(trace);
     json_decref(trace);
-    snprintf(path, sizeof path, "%s/plan/memory.gp.tmp", folder);
+    snprintf(path, sizeof path, "%s/plan/picture.gp.tmp", folder);
     assert_int_not_equal(stat(path, &st), 0);
 }
 

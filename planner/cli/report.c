@@ -12,10 +12,7 @@
 
 #include "memory_gp.h" /* generated from reports/memory.gp */
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct report {
     const struct settings *settings;
@@ -122,6 +119,7 @@ static enum err_code write_snapshot(const struct report *r, struct err *err)
 enum { CURVE_POINTS = 1000 }; /* the picture is about as many pixels wide */
 
 struct curve {
+    const struct report *r;
     FILE *file;
     uint32_t stride;            /* instructions a point stands for */
     struct memory_point widest; /* of those: the one with most bytes requested */
@@ -195,9 +193,10 @@ static void write_marks(const struct report *r, FILE *script, double top)
     }
 }
 
-static void write_script(const struct report *r, const struct curve *curve, FILE *script,
-                         const char *data, const char *out)
+static void curve_settings(FILE *script, const void *context)
 {
+    const struct curve *curve = context;
+    const struct report *r = curve->r;
     const struct prediction *p = r->prediction;
     const double unit = 1073741824.0;
     double top = (double)p->memory.reserved_bytes / unit;
@@ -205,11 +204,7 @@ static void write_script(const struct report *r, const struct curve *curve, FILE
     if (capacity < 1.6 * top && capacity > top)
         top = capacity;
     top *= 1.08;
-    fputs("data = ", script);
-    files_gnuplot_text(script, data);
-    fputs("\nout = ", script);
-    files_gnuplot_text(script, out);
-    fprintf(script, "\ncapacity = %f\ntop = %f\n", capacity, top);
+    fprintf(script, "capacity = %f\ntop = %f\n", capacity, top);
     fprintf(script, "peak_id = %u\npeak = %f\nstart_id = 0\nend_id = %u\n",
             p->memory.requested.instruction, (double)p->memory.requested.bytes / unit,
             p->plan->instruction_count);
@@ -218,65 +213,39 @@ static void write_script(const struct report *r, const struct curve *curve, FILE
              r->job->strategy.rank, r->job->strategy.world);
     fputs("title = ", script);
     files_gnuplot_text(script, title);
-    fputc('\n', script);
-    fprintf(script, "categories = '");
+    fputs("\ncategories = '", script);
     for (int i = 0; i < CATEGORY_COUNT; i++)
         if (is_drawn(curve, i))
             fprintf(script, "%s ", category_name((enum category)i));
     fprintf(script, "'\n");
-    const char *load = strstr(memory_gp, "load marks\n");
-    fprintf(script, "%.*s", (int)(load - memory_gp), memory_gp);
     write_marks(r, script, top);
-    fputs(load + strlen("load marks\n"), script);
 }
 
-static enum err_code write_curve_data(const struct report *r, struct curve *curve, const char *path,
-                                      struct err *err)
+/* The plan was replayed when it was predicted, with the same options: it can be again. */
+static void curve_data(FILE *file, const void *context)
 {
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return err_set(err, ERR_IO, "create %s: %s", path, strerror(errno));
+    struct curve curve = *(const struct curve *)context;
     struct memory memory;
-    const struct memory_options options = prediction_memory(r->prediction, r->placement);
-    const struct memory_options sums = {.without_allocator = true};
-    const struct plan *plan = r->prediction->plan;
-    curve->file = file;
-    curve->stride = plan->instruction_count / CURVE_POINTS + 1;
-    enum err_code rc = memory_replay(plan, &sums, note_highest, curve, &memory, err);
-    if (rc == ERR_OK)
-        rc = memory_replay(plan, &options, add_point, curve, &memory, err);
-    write_point(curve);
-    if (fclose(file) != 0 && rc == ERR_OK)
-        rc = err_set(err, ERR_IO, "write %s: %s", path, strerror(errno));
-    return rc;
+    const struct memory_options options =
+        prediction_memory(curve.r->prediction, curve.r->placement);
+    curve.file = file;
+    memory_replay(curve.r->prediction->plan, &options, add_point, &curve, &memory, NULL);
+    write_point(&curve);
 }
 
 static enum err_code write_curve(const struct report *r, const char **note, struct err *err)
 {
-    char data[4096], script_path[4096], drawn[4096], path[4096];
-    files_path(r->dir, "memory.tsv.tmp", data, sizeof data);
-    files_path(r->dir, "memory.gp.tmp", script_path, sizeof script_path);
-    files_path(r->dir, "memory.svg.tmp", drawn, sizeof drawn);
-    files_path(r->dir, "memory.svg", path, sizeof path);
-    struct curve curve = {.file = NULL};
-    enum err_code rc = write_curve_data(r, &curve, data, err);
-    if (rc != ERR_OK)
-        goto remove_data;
-    FILE *script = fopen(script_path, "w");
-    if (!script) {
-        rc = err_set(err, ERR_IO, "create %s: %s", script_path, strerror(errno));
-        goto remove_data;
-    }
-    write_script(r, &curve, script, data, drawn);
-    fclose(script);
-    if (!files_gnuplot(script_path) || rename(drawn, path) != 0) {
+    static const struct picture picture = {"memory.svg", memory_gp, curve_data, curve_settings};
+    const struct plan *plan = r->prediction->plan;
+    const struct memory_options sums = {.without_allocator = true};
+    struct curve curve = {.r = r, .stride = plan->instruction_count / CURVE_POINTS + 1};
+    struct memory memory;
+    bool drawn;
+    TRY(memory_replay(plan, &sums, note_highest, &curve, &memory, err));
+    TRY(picture_draw(&picture, &curve, r->dir, &drawn, err));
+    if (!drawn)
         *note = "gnuplot is not there or failed: no memory.svg";
-        remove(drawn);
-    }
-    remove(script_path);
-remove_data:
-    remove(data);
-    return rc;
+    return ERR_OK;
 }
 
 /* ---- timeline.svg ---- */
