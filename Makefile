@@ -29,6 +29,14 @@ LIBS    := -ljansson -l:libgsl.a -l:libgslcblas.a -lm
 TEST_LIBS := -lcmocka
 FUZZ_SECONDS ?= 20
 
+# One line a file; V=1 shows the commands.
+Q := $(if $(filter 1,$(V)),,@)
+SAY = $(if $(Q),@echo "  $(1) $(2)",@:)
+# As many jobs as cores, unless told otherwise.
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
 MPI_CFLAGS = $(shell mpicc --showme:compile 2>/dev/null)
 RUN_LIBS = -ljansson -l:libgsl.a -lopenblas -lpthread $(shell mpicc --showme:link 2>/dev/null) -lm
 
@@ -54,14 +62,13 @@ CUDA_BACKEND = $(if $(filter 1,$(CUDA)),$(BUILD)/shardrun_cuda.so)
 
 LIB_SOURCES := $(filter-out planner/cli/%,$(wildcard planner/*/*.c)) $(wildcard traces/*.c)
 CLI_SOURCES := $(wildcard planner/cli/*.c)
-RUN_SOURCES := $(filter-out runtime/main.c runtime/cuda/%,$(wildcard runtime/*.c runtime/*/*.c))
-CUDA_SOURCES := $(wildcard runtime/cuda/*.c) runtime/operand.c runtime/work_check.c runtime/work.c \
-                $(wildcard planner/base/*.c)
+RUN_SOURCES := $(filter-out runtime/program/main.c runtime/cuda/%,$(wildcard runtime/*/*.c))
+CUDA_SOURCES := $(wildcard runtime/cuda/*.c runtime/work/*.c planner/base/*.c)
 CUDA_KERNELS := $(wildcard runtime/cuda/*.cu)
-TEST_SOURCES := $(wildcard tests/test_*.c)
-TEST_SHARED := $(filter-out $(TEST_SOURCES) $(wildcard tests/bench.c tests/validate*.c tests/fuzz_*.c),$(wildcard tests/*.c))
+TEST_SOURCES := $(wildcard tests/*/test_*.c)
+TEST_SHARED := $(wildcard tests/support/*.c)
 SCRIPTS := $(wildcard reports/*.gp)
-PROFILES := $(wildcard planner/cost/profiles/*.json planner/cost/nodes/*.json)
+PROFILES := $(wildcard planner/machine/profiles/*.json planner/machine/nodes/*.json)
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
@@ -74,22 +81,25 @@ GENERATED := $(SCRIPTS:reports/%.gp=$(BUILD)/generated/%_gp.h) $(BUILD)/generate
 all: $(BUILD)/shardplan $(BUILD)/shardrun $(CUDA_BACKEND)
 
 $(BUILD)/shardplan: $(CLI_OBJECTS) $(BUILD)/libplanner.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(BUILD)/libplanner.a $(LIBS)
+	$(call SAY,link,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(BUILD)/libplanner.a $(LIBS)
 
 $(BUILD)/libplanner.a: $(LIB_OBJECTS)
 	@rm -f $@
 	@$(AR) rcs $@ $(LIB_OBJECTS)
 
 # One rank of a run: the only program that needs MPI and OpenBLAS.
-$(BUILD)/shardrun: $(BUILD)/runtime/main.o $(BUILD)/libruntime.a $(BUILD)/libplanner.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(RUN_LIBS)
+$(BUILD)/shardrun: $(BUILD)/runtime/program/main.o $(BUILD)/libruntime.a $(BUILD)/libplanner.a
+	$(call SAY,link,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(RUN_LIBS)
 
 $(BUILD)/libruntime.a: $(RUN_OBJECTS)
 	@rm -f $@
 	@$(AR) rcs $@ $(RUN_OBJECTS)
 
 $(BUILD)/shardrun_cuda.so: $(CUDA_OBJECTS)
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined -o $@ $^ $(CUDA_LIBS)
+	$(call SAY,link,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined -o $@ $^ $(CUDA_LIBS)
 
 $(BUILD)/emulated_cuda.so: $(EMULATED_OBJECTS)
 	@$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined -o $@ $^ \
@@ -97,39 +107,43 @@ $(BUILD)/emulated_cuda.so: $(EMULATED_OBJECTS)
 
 $(BUILD)/emulated/%.o: %.cu
 	@mkdir -p $(@D)
-	$(CXX) -x c++ -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(CFLAGS) -fPIC -I. $(CUDA_CFLAGS) \
+	$(call SAY,c++ ,$<)
+	$(Q)$(CXX) -x c++ -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(CFLAGS) -fPIC -I. $(CUDA_CFLAGS) \
 	  -include tests/emulate/emulate.cuh -MMD -MP -c $< -o $@
 
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) -std=c11 $(WARN) $(CFLAGS) -fPIC -fvisibility=hidden $(CPPFLAGS) $(CUDA_CFLAGS) -MMD -MP \
+	$(call SAY,cc  ,$< (pic))
+	$(Q)$(CC) -std=c11 $(WARN) $(CFLAGS) -fPIC -fvisibility=hidden $(CPPFLAGS) $(CUDA_CFLAGS) -MMD -MP \
 	  -c $< -o $@
 
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 -O3 -lineinfo -I. $(CUDA_ARCHITECTURES) \
+	$(call SAY,nvcc,$<)
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -I. $(CUDA_ARCHITECTURES) \
 	  -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wshadow -MMD -MP -c $< -o $@
 
 $(BUILD)/runtime/comm/%.o: CPPFLAGS += $(MPI_CFLAGS)
 
-RUN_TESTS := device device_ranks comm comm_tcp work work_gradients work_training checkpoint run
-$(RUN_TESTS:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o \
-    $(TEST_OBJECTS) $(BUILD)/libruntime.a $(BUILD)/libplanner.a
+RUN_TESTS := $(filter $(BUILD)/tests/runtime/%,$(TESTS))
+$(RUN_TESTS): $(BUILD)/tests/runtime/%: $(BUILD)/tests/runtime/%.o $(TEST_OBJECTS) \
+    $(BUILD)/libruntime.a $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(RUN_LIBS)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
 
-VALIDATIONS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/validate*.c))
-$(VALIDATIONS): $(BUILD)/validate%: $(BUILD)/tests/validate%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
+VALIDATIONS := $(patsubst tests/validation/%.c,$(BUILD)/%,$(wildcard tests/validation/*.c))
+$(VALIDATIONS): $(BUILD)/validate%: $(BUILD)/tests/validation/validate%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
 
-$(BUILD)/bench: $(BUILD)/tests/bench.o $(BUILD)/libplanner.a
+$(BUILD)/bench: $(BUILD)/tests/bench/bench.o $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(BUILD)/%.o: %.c | $(GENERATED)
 	@mkdir -p $(@D)
-	$(CC) -std=c11 $(WARN) $(CFLAGS) $(CPPFLAGS) -MMD -MP -c $< -o $@
+	$(call SAY,cc  ,$<)
+	$(Q)$(CC) -std=c11 $(WARN) $(CFLAGS) $(CPPFLAGS) -MMD -MP -c $< -o $@
 
 # Gnuplot scripts travel inside the program, so that it needs no files of its own at run time.
 $(BUILD)/generated/%_gp.h: reports/%.gp
@@ -140,7 +154,7 @@ $(BUILD)/generated/%_gp.h: reports/%.gp
 # So do the hardware profiles and node types.
 $(BUILD)/generated/profiles_json.h: $(PROFILES) tools/embed
 	@mkdir -p $(@D)
-	@tools/embed gpu planner/cost/profiles node planner/cost/nodes > $@
+	@tools/embed gpu planner/machine/profiles node planner/machine/nodes > $@
 
 tests: $(TESTS) $(EMULATED_BACKEND)
 

@@ -8,7 +8,7 @@
 #define SHARDPLAN_CALIBRATE_H
 
 #include "calibrate/kernel_fit.h"
-#include "cost/profile.h"
+#include "machine/profile.h"
 
 #include <jansson.h>
 
@@ -52,7 +52,7 @@ void calibrate_fit(struct calibration *out);
 
 void calibrate_free(struct calibration *calibration);
 
-/* The profile (cost/profile.h says what is in it). The caller owns the object. */
+/* The profile (machine/profile.h says what is in it). The caller owns the object. */
 json_t *calibration_profile(const struct calibration *calibration);
 
 #endif

@@ -1,4 +1,4 @@
-/* calibration_json.c - a calibration as a profile: see cost/profile.h for the form. */
+/* calibration_json.c - a calibration as a profile: see machine/profile.h for the form. */
 #include "calibrate/calibrate.h"
 
 #include <math.h>

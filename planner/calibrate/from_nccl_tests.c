@@ -2,7 +2,7 @@
 #include "calibrate/from_nccl_tests.h"
 
 #include "base/arena.h"
-#include "cost/profile.h"
+#include "machine/profile.h"
 
 #include <math.h>
 #include <stdlib.h>

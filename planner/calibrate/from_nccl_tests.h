@@ -2,8 +2,8 @@
 #ifndef SHARDPLAN_FROM_NCCL_TESTS_H
 #define SHARDPLAN_FROM_NCCL_TESTS_H
 
-#include "cost/fit.h"
-#include "cost/nccl_tests.h"
+#include "nccl/nccl_tests.h"
+#include "stats/fit.h"
 
 #include <jansson.h>
 

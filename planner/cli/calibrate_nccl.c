@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "cli/commands.h"
-#include "cli/compare_print.h"
-#include "cli/style.h"
+#include "report/compare_print.h"
+#include "report/style.h"
 
 #include <errno.h>
 #include <stdio.h>

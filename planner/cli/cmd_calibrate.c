@@ -1,8 +1,8 @@
 /* cmd_calibrate.c - shardplan calibrate: measures this machine and writes a profile of it. */
 #include "cli/calibrate_nccl.h"
-#include "cli/calibration_report.h"
 #include "cli/commands.h"
 #include "cli/run_plan.h"
+#include "report/calibration_report.h"
 
 #include <argp.h>
 #include <errno.h>

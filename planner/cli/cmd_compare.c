@@ -1,8 +1,8 @@
 /* cmd_compare.c - shardplan compare: a plan beside the trace of a run of it. */
 #include "cli/commands.h"
-#include "cli/compare_report.h"
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
+#include "report/compare_report.h"
 
 #include <argp.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* cmd_fit.c - shardplan fit: bytes per GPU and the verdict. */
 #include "base/file.h"
 #include "cli/commands.h"
-#include "cli/result.h"
+#include "report/result.h"
 
 /* One event of --events: [±bytes, category, where, unit or null, what]. Events are the allocs and
  * frees of tensors in the steady-state step, in host order. */

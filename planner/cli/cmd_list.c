@@ -1,6 +1,6 @@
 /* cmd_list.c - shardplan models and shardplan gpus: what is built in. */
 #include "cli/commands.h"
-#include "cost/profile.h"
+#include "machine/profile.h"
 #include "model/model.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* cmd_plan.c - shardplan plan: the step, written to a folder. */
 #include "cli/commands.h"
-#include "cli/report.h"
-#include "cli/time_result.h"
+#include "report/report.h"
+#include "report/time_result.h"
 
 struct planned {
     struct settings settings;

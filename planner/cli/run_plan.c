@@ -2,8 +2,8 @@
 #include "cli/run_plan.h"
 
 #include "cli/commands.h"
-#include "cli/files.h"
 #include "plan/plan_json.h"
+#include "report/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

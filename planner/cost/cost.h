@@ -10,7 +10,7 @@
 #ifndef SHARDPLAN_COST_H
 #define SHARDPLAN_COST_H
 
-#include "cost/profile.h"
+#include "machine/profile.h"
 #include "plan/plan.h"
 
 enum resource {

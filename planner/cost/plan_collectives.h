@@ -3,8 +3,8 @@
 #ifndef SHARDPLAN_PLAN_COLLECTIVES_H
 #define SHARDPLAN_PLAN_COLLECTIVES_H
 
-#include "cost/collective.h"
 #include "cost/cost.h"
+#include "nccl/collective.h"
 
 enum { PLAN_GROUPS = sizeof((struct plan *)0)->groups / sizeof((struct plan *)0)->groups[0] };
 

@@ -2,8 +2,8 @@
 #ifndef SHARDPLAN_PREDICT_H
 #define SHARDPLAN_PREDICT_H
 
-#include "cost/profile.h"
 #include "job/job.h"
+#include "machine/profile.h"
 #include "memory/replay.h"
 
 struct placement {          /* what the job runs on */

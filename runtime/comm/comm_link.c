@@ -13,7 +13,7 @@
 #include "runtime/comm/comm_link.h"
 
 #include "base/arena.h"
-#include "runtime/clock.h"
+#include "runtime/device/clock.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -13,9 +13,9 @@
  *
  * Turns, messages and time-outs are in comm_link.c, the arithmetic in comm_sum.c. */
 #include "base/arena.h"
-#include "runtime/clock.h"
 #include "runtime/comm/comm_link.h"
 #include "runtime/comm/comm_sum.h"
+#include "runtime/device/clock.h"
 
 #include <assert.h>
 #include <errno.h>

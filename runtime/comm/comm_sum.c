@@ -4,7 +4,7 @@
  * fp32; rounded once, to nearest even. */
 #include "runtime/comm/comm_sum.h"
 
-#include "runtime/half.h"
+#include "runtime/work/half.h"
 
 enum { BLOCK = 256 }; /* elements */
 

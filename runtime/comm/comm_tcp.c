@@ -8,10 +8,10 @@
  * sequence, in the order in which the host issued them, which is the same on every rank; each
  * message says where in it the sender is. */
 #include "base/arena.h"
-#include "runtime/clock.h"
 #include "runtime/comm/comm_ops.h"
 #include "runtime/comm/comm_sum.h"
 #include "runtime/comm/tcp_socket.h"
+#include "runtime/device/clock.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* tcp_socket.c - see tcp_socket.h. */
 #include "runtime/comm/tcp_socket.h"
 
-#include "runtime/clock.h"
+#include "runtime/device/clock.h"
 
 #include <errno.h>
 #include <math.h>

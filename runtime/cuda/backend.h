@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "runtime/comm/comm.h"
-#include "runtime/work.h"
+#include "runtime/work/work.h"
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
  * are many times slower: the first time that they stand in for cuDNN's, a note says why. */
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_dnn.h"
-#include "runtime/operand.h"
+#include "runtime/work/operand.h"
 
 #include <stdio.h>
 #include <stdlib.h>

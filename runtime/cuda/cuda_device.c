@@ -14,10 +14,10 @@
  * the host's kernels, in a host function of that stream. */
 #include "runtime/cuda/cuda_device.h"
 
-#include "runtime/clock.h"
 #include "runtime/cuda/cuda_nccl.h"
 #include "runtime/cuda/cuda_timer.h"
-#include "runtime/operand.h"
+#include "runtime/device/clock.h"
+#include "runtime/work/operand.h"
 
 #include <assert.h>
 #include <nvtx3/nvToolsExt.h>

@@ -16,7 +16,7 @@
 
 #include "base/arena.h"
 #include "runtime/cuda/kernels.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 #include <cuda_runtime_api.h>
 #include <stdatomic.h>

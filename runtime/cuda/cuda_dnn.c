@@ -17,7 +17,7 @@
 #include "base/arena.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_dnn_graph.h"
-#include "runtime/operand.h"
+#include "runtime/work/operand.h"
 
 #include <float.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #define SHARDPLAN_CUDA_DNN_H
 
 #include "base/err.h"
-#include "runtime/work.h"
+#include "runtime/work/work.h"
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>

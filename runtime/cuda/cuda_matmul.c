@@ -13,7 +13,7 @@
  * Sums are fp32 for every dtype: TF32 is not used, and a split sum may not be rounded to 16 bits
  * between its parts. What cuBLASLt chose for a shape is kept. */
 #include "runtime/cuda/cuda_device.h"
-#include "runtime/operand.h"
+#include "runtime/work/operand.h"
 
 #include <cublasLt.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #include "runtime/cuda/cuda_nccl.h"
 
 #include "base/arena.h"
-#include "runtime/clock.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/device/clock.h"
 
 #include <nccl.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* cuda_ops.c - from a piece of work to the launch of a kernel: which launcher, and the operands in
  * the form that kernels take. Shapes were checked by work_check. */
 #include "runtime/cuda/cuda_device.h"
-#include "runtime/operand.h"
+#include "runtime/work/operand.h"
 
 #include <stdlib.h>
 

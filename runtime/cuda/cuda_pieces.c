@@ -9,7 +9,7 @@
  *     buffer   | chunk 0 | ...  slice  ... | chunk 1 | ... | chunk 2 | ... | rest 0 | ...
  */
 #include "runtime/cuda/cuda_device.h"
-#include "runtime/operand.h"
+#include "runtime/work/operand.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
 #include "runtime/cuda/cuda_timer.h"
 
 #include "base/arena.h"
-#include "runtime/clock.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/device/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -22,11 +22,11 @@
  * uses up that turn, with comm_skip when the work is skipped; otherwise collectives of the same
  * group on other streams would wait for it for ever. */
 #include "base/arena.h"
-#include "runtime/clock.h"
-#include "runtime/device.h"
+#include "runtime/device/clock.h"
+#include "runtime/device/device.h"
 #include "runtime/host/host_ops.h"
 #include "runtime/host/host_stream.h"
-#include "runtime/operand.h"
+#include "runtime/work/operand.h"
 
 #include <assert.h>
 #include <cblas.h>

@@ -7,7 +7,7 @@
 #define SHARDPLAN_HOST_OPS_H
 
 #include "base/err.h"
-#include "runtime/work.h"
+#include "runtime/work/work.h"
 
 /* Runs one piece of work (lent for the call) that is not a collective. ERR_INVALID: operands do not
  * fit together or an index is out of range; ERR_UNSUPPORTED: a dtype or form that has no kernel;

@@ -10,7 +10,7 @@
 #define SHARDPLAN_HOST_OPS_INTERNAL_H
 
 #include "runtime/host/host_ops.h"
-#include "runtime/operand.h"
+#include "runtime/work/operand.h"
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* host_ops_tensor.c - how kernels reach operands (host_ops_internal.h). */
-#include "runtime/half.h"
 #include "runtime/host/host_ops_internal.h"
+#include "runtime/work/half.h"
 
 #include <stdlib.h>
 #include <string.h>

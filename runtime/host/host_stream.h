@@ -22,7 +22,7 @@
 
 #include "base/err.h"
 #include "base/kernel.h"
-#include "runtime/work.h"
+#include "runtime/work/work.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -11,7 +11,7 @@
 
 #include "base/dtype.h"
 #include "runtime/cuda/kernels.h"
-#include "runtime/half.h"
+#include "runtime/work/half.h"
 
 /* ---- the runtime ---- */
 

@@ -1,0 +1,402 @@
+/* profile.c - see profile.h. */
+#include "machine/profile.h"
+
+#include "base/arena.h"
+
+#include "profiles_json.h" /* generated from planner/machine/profiles and planner/machine/nodes */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    GPUS = sizeof gpu_names / sizeof gpu_names[0],
+    NODES = sizeof node_names / sizeof node_names[0]
+};
+
+static const struct {
+    const char *name;
+    double least, most;
+} keys[] = {
+#define X(name, key, least, most, what) {key, least, most},
+    PROFILE_MAP(X)
+#undef X
+};
+
+/* In the order of the enums of fabric.h. */
+static const char *const generations[] = {"volta",     "ampere", "ada", "hopper",
+                                          "blackwell", "amd",    "cpu"};
+static const char *const links[] = {"nvswitch", "bridge", "pcie", "host", "mesh"};
+static const char *const networks[] = {"infiniband", "roce", "efa",   "efa-v1",
+                                       "tcpxo",      "tcpx", "socket"};
+#define COUNT(names) (sizeof(names) / sizeof(names)[0])
+
+const char *profile_key_name(enum profile_key key)
+{
+    return keys[key].name;
+}
+
+const char *const *profile_gpus(uint32_t *count)
+{
+    *count = GPUS;
+    return gpu_names;
+}
+
+const char *const *profile_nodes(uint32_t *count)
+{
+    *count = NODES;
+    return node_names;
+}
+
+/* ---- members ---- */
+
+/* "a, b, c" for messages. */
+static const char *list_names(const char *const *names, uint32_t count, char *text, size_t size)
+{
+    size_t used = 0;
+    for (uint32_t i = 0; i < count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", names[i]);
+    return text;
+}
+
+static uint32_t find_name(const char *name, const char *const *names, uint32_t count)
+{
+    uint32_t i = 0;
+    while (i < count && strcasecmp(name, names[i]) != 0)
+        i++;
+    return i;
+}
+
+static enum err_code read_name(const char *where, const char *key, const json_t *value,
+                               const char *const *names, uint32_t count, uint32_t *out,
+                               struct err *err)
+{
+    char known[640];
+    *out = json_is_string(value) ? find_name(json_string_value(value), names, count) : count;
+    if (*out < count)
+        return ERR_OK;
+    return err_set(err, ERR_INVALID, "%s: \"%s\": %s is not known; known are %s", where, key,
+                   json_is_string(value) ? json_string_value(value) : "what is no string",
+                   list_names(names, count, known, sizeof known));
+}
+
+static enum err_code read_number(const char *where, const char *key, const json_t *value,
+                                 double least, double most, double *out, struct err *err)
+{
+    if (!json_is_number(value) || !(json_number_value(value) >= least) ||
+        !(json_number_value(value) <= most))
+        return err_set(err, ERR_INVALID, "%s: \"%s\": expected a number %g ... %g", where, key,
+                       least, most);
+    *out = json_number_value(value);
+    return ERR_OK;
+}
+
+/* A number, or {"value", "spread", "source"}. */
+static enum err_code read_quantity(const char *where, enum profile_key key, const json_t *value,
+                                   struct quantity *out, struct err *err)
+{
+    const char *name = keys[key].name;
+    *out = (struct quantity){.source = where};
+    if (!json_is_object(value))
+        return read_number(where, name, value, keys[key].least, keys[key].most, &out->value, err);
+    const char *member;
+    json_t *part;
+    json_object_foreach((json_t *)value, member, part)
+    {
+        if (strcmp(member, "value") == 0) {
+            continue;
+        } else if (strcmp(member, "spread") == 0) {
+            if (read_number(where, "spread", part, 0, 10, &out->spread, err) != ERR_OK)
+                return err_context(err, "in \"%s\"", name);
+        } else if (strcmp(member, "source") == 0 && json_is_string(part)) {
+            out->source = json_string_value(part);
+        } else {
+            return err_set(err, ERR_INVALID,
+                           "%s: \"%s\": \"%s\": allowed are value, spread (numbers) and source "
+                           "(a string)",
+                           where, name, member);
+        }
+    }
+    return read_number(where, name, json_object_get(value, "value"), keys[key].least,
+                       keys[key].most, &out->value, err);
+}
+
+/* One line of costs of the operator `name`. */
+static enum err_code read_kernel(const char *where, const char *name, const json_t *value,
+                                 struct profile_kernel *out, struct err *err)
+{
+    static const char *const dtypes[] = {
+#define X(dtype, text, bytes, brief) text,
+        DTYPE_MAP(X)
+#undef X
+    };
+    int label = 0;
+    while (label < ATEN_COUNT && strcmp(aten_name((enum aten)label), name) != 0)
+        label++;
+    if (label == ATEN_COUNT || !json_is_object(value))
+        return err_set(err, ERR_INVALID,
+                       "%s: \"kernels\": \"%s\": expected the name of an operator such as "
+                       "\"mul.Tensor\" and an object or a list of objects",
+                       where, name);
+    *out = (struct profile_kernel){.label = (enum aten)label,
+                                   .backward = PROFILE_ANY,
+                                   .dtype = PROFILE_ANY,
+                                   .to = PROFILE_ANY};
+    const struct {
+        const char *key;
+        double *to;
+    } parts[] = {{"latency_s", &out->latency_s},
+                 {"seconds_per_flop", &out->seconds_per_flop},
+                 {"seconds_per_byte", &out->seconds_per_byte},
+                 {"spread", &out->spread}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (json_object_get(value, parts[i].key))
+            TRY(read_number(where, parts[i].key, json_object_get(value, parts[i].key), 0, 1e3,
+                            parts[i].to, err));
+    const json_t *dtype = json_object_get(value, "dtype");
+    const json_t *to = json_object_get(value, "to");
+    const json_t *backward = json_object_get(value, "backward");
+    uint32_t index = 0;
+    if (dtype) {
+        TRY(read_name(where, "dtype", dtype, dtypes, DTYPE_COUNT, &index, err));
+        out->dtype = (int8_t)index;
+    }
+    if (to) {
+        TRY(read_name(where, "to", to, dtypes, DTYPE_COUNT, &index, err));
+        out->to = (int8_t)index;
+    }
+    if (backward && !json_is_boolean(backward))
+        return err_set(err, ERR_INVALID, "%s: \"backward\": allowed are true, false", where);
+    if (backward)
+        out->backward = json_is_true(backward);
+    out->source = json_string_value(json_object_get(value, "source"));
+    return ERR_OK;
+}
+
+static enum err_code read_kernels(const char *where, const json_t *object, struct profile *out,
+                                  struct err *err)
+{
+    if (!json_is_object(object))
+        return err_set(err, ERR_INVALID, "%s: \"kernels\": expected an object by operator", where);
+    struct profile_kernel *kernels = NULL;
+    uint32_t count = 0, cap = 0;
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value)
+    {
+        const size_t lines = json_is_array(value) ? json_array_size(value) : 1;
+        for (size_t i = 0; i < lines; i++) {
+            const json_t *line = json_is_array(value) ? json_array_get(value, i) : value;
+            ARRAY_GROW(kernels, count, cap);
+            if (read_kernel(where, name, line, &kernels[count++], err) == ERR_OK)
+                continue;
+            free(kernels);
+            return err_context(err, "kernel %s", name);
+        }
+    }
+    free(out->kernels);
+    out->kernels = kernels;
+    out->kernel_count = count;
+    return ERR_OK;
+}
+
+static enum err_code read_point(const char *where, const json_t *item, struct collective_point *out,
+                                struct err *err)
+{
+    const char *names[COLLECTIVE_COUNT];
+    double ranks = 0, nodes = 0, bytes = 0;
+    uint32_t name = 0;
+    for (int i = 0; i < COLLECTIVE_COUNT; i++)
+        names[i] = collective_name((enum collective)i);
+    TRY(read_name(where, "collective", json_object_get(item, "collective"), names, COLLECTIVE_COUNT,
+                  &name, err));
+    TRY(read_number(where, "ranks", json_object_get(item, "ranks"), 1, 1e6, &ranks, err));
+    TRY(read_number(where, "nodes", json_object_get(item, "nodes"), 1, 1e6, &nodes, err));
+    TRY(read_number(where, "bytes", json_object_get(item, "bytes"), 1, 1e15, &bytes, err));
+    TRY(read_number(where, "seconds", json_object_get(item, "seconds"), 1e-9, 1e6, &out->seconds,
+                    err));
+    out->collective = (enum collective)name;
+    out->bytes = (uint64_t)bytes;
+    out->ranks = (uint32_t)ranks;
+    out->nodes = (uint32_t)nodes;
+    return ERR_OK;
+}
+
+static enum err_code read_points(const char *where, const json_t *array, struct profile *out,
+                                 struct err *err)
+{
+    if (!json_is_array(array))
+        return err_set(err, ERR_INVALID, "%s: \"collectives\": expected an array", where);
+    const size_t count = json_array_size(array);
+    struct collective_point *points = xmalloc((count + 1) * sizeof *points);
+    for (size_t i = 0; i < count; i++)
+        if (read_point(where, json_array_get(array, i), &points[i], err) != ERR_OK) {
+            free(points);
+            return err_context(err, "collectives[%zu]", i);
+        }
+    free(out->points);
+    out->points = points;
+    out->point_count = (uint32_t)count;
+    return ERR_OK;
+}
+
+static void set_text(char *to, size_t size, const json_t *value)
+{
+    snprintf(to, size, "%s", json_string_value(value));
+}
+
+static enum err_code read_member(const char *where, const char *member, const json_t *value,
+                                 struct profile *out, struct err *err)
+{
+    uint32_t index = 0;
+    for (int key = 0; key < PROFILE_KEYS; key++)
+        if (strcmp(member, keys[key].name) == 0)
+            return read_quantity(where, (enum profile_key)key, value, &out->of[key], err);
+    if (strcmp(member, "kernels") == 0)
+        return read_kernels(where, value, out, err);
+    if (strcmp(member, "collectives") == 0)
+        return read_points(where, value, out, err);
+    if (strcmp(member, "generation") == 0) {
+        TRY(read_name(where, member, value, generations, COUNT(generations), &index, err));
+        out->generation = (enum gpu_generation)index;
+        return ERR_OK;
+    }
+    if (strcmp(member, "link") == 0) {
+        TRY(read_name(where, member, value, links, COUNT(links), &index, err));
+        out->link = (enum fabric_link)index;
+        return ERR_OK;
+    }
+    if (strcmp(member, "network") == 0) {
+        TRY(read_name(where, member, value, networks, COUNT(networks), &index, err));
+        out->network = (enum fabric_network)index;
+        return ERR_OK;
+    }
+    if (!json_is_string(value))
+        return err_set(err, ERR_INVALID, "%s: \"%s\": expected a string", where, member);
+    if (strcmp(member, "name") == 0)
+        set_text(out->name, sizeof out->name, value);
+    else if (strcmp(member, "title") == 0)
+        set_text(out->title, sizeof out->title, value);
+    else if (strcmp(member, "source") != 0)
+        return err_set(
+            err, ERR_INVALID,
+            "%s: \"%s\" is no key of a profile: they are name, title, source, gpu, "
+            "generation, link, network, kernels, collectives and the numbers that `shardplan "
+            "gpus --json` shows",
+            where, member);
+    return ERR_OK;
+}
+
+/* ---- whole profiles ---- */
+
+static void copy_profile(const struct profile *from, struct profile *to)
+{
+    *to = *from;
+    to->kernels = xmalloc((from->kernel_count + 1) * sizeof *to->kernels);
+    to->points = xmalloc((from->point_count + 1) * sizeof *to->points);
+    to->texts = xmalloc((from->text_count + 1) * sizeof(json_t *));
+    if (from->kernel_count)
+        memcpy(to->kernels, from->kernels, from->kernel_count * sizeof *to->kernels);
+    if (from->point_count)
+        memcpy(to->points, from->points, from->point_count * sizeof *to->points);
+    for (uint32_t i = 0; i < from->text_count; i++)
+        to->texts[i] = json_incref(from->texts[i]);
+}
+
+void profile_free(struct profile *profile)
+{
+    for (uint32_t i = 0; i < profile->text_count; i++)
+        json_decref(profile->texts[i]);
+    free(profile->texts);
+    free(profile->kernels);
+    free(profile->points);
+    *profile = (struct profile){0};
+}
+
+/* Puts the members of `root` on top of *profile, or of the profile that its "gpu" names. */
+static enum err_code apply(const char *where, json_t *root, struct profile *profile,
+                           struct err *err)
+{
+    struct profile made = {0};
+    if (!json_is_object(root))
+        return err_set(err, ERR_INVALID, "%s: expected a JSON object", where);
+    const json_t *gpu = json_object_get(root, "gpu");
+    if (gpu && !json_is_string(gpu))
+        return err_set(err, ERR_INVALID, "%s: \"gpu\": expected the name of a GPU", where);
+    if (!gpu)
+        copy_profile(profile, &made);
+    else if (profile_find(json_string_value(gpu), &made, err) != ERR_OK)
+        return err_context(err, "%s: \"gpu\"", where);
+    made.texts = xrealloc(made.texts, (made.text_count + 1) * sizeof(json_t *));
+    made.texts[made.text_count++] = json_incref(root);
+    const char *member;
+    json_t *value;
+    json_object_foreach(root, member, value)
+    {
+        const enum err_code rc =
+            strcmp(member, "gpu") == 0 ? ERR_OK : read_member(where, member, value, &made, err);
+        if (rc != ERR_OK) {
+            profile_free(&made);
+            return rc;
+        }
+    }
+    profile_free(profile);
+    *profile = made;
+    return ERR_OK;
+}
+
+/* Built-in texts are ours: one that does not parse is a defect of the build. */
+static enum err_code apply_text(const char *name, const char *text, struct profile *profile,
+                                struct err *err)
+{
+    json_error_t at;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &at);
+    if (!root)
+        return err_set(err, ERR_INTERNAL, "built-in profile %s: line %d: %s", name, at.line,
+                       at.text);
+    const enum err_code rc = apply(name, root, profile, err);
+    json_decref(root);
+    return rc;
+}
+
+enum err_code profile_find(const char *name, struct profile *out, struct err *err)
+{
+    char known[640];
+    const uint32_t i = find_name(name, gpu_names, GPUS);
+    *out = (struct profile){0};
+    if (i == GPUS)
+        return err_set(err, ERR_INVALID, "--gpu %s is not known; known are %s", name,
+                       list_names(gpu_names, GPUS, known, sizeof known));
+    return apply_text(gpu_names[i], gpu_texts[i], out, err);
+}
+
+enum err_code profile_set_node(const char *name, struct profile *profile, struct err *err)
+{
+    char known[640];
+    const uint32_t i = find_name(name, node_names, NODES);
+    if (i == NODES)
+        return err_set(err, ERR_INVALID, "--node %s is not known; known are %s", name,
+                       list_names(node_names, NODES, known, sizeof known));
+    return apply_text(node_names[i], node_texts[i], profile, err);
+}
+
+enum err_code profile_read(const char *path, struct profile *profile, struct err *err)
+{
+    json_error_t at;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &at);
+    if (!root)
+        return err_set(err, ERR_INVALID, "%s:%d:%d: %s", path, at.line, at.column, at.text);
+    enum err_code rc = apply(path, root, profile, err);
+    json_decref(root);
+    return rc;
+}
+
+uint64_t profile_communicator_bytes(const struct profile *profile, uint32_t ranks,
+                                    bool across_nodes)
+{
+    if (ranks < 2)
+        return 0;
+    return profile_bytes(profile, PROFILE_NCCL_INIT) +
+           profile_bytes(profile, across_nodes ? PROFILE_NCCL_NET : PROFILE_NCCL_RING);
+}

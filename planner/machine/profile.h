@@ -1,0 +1,148 @@
+/* profile.h - what a machine is to the planner: memory, arithmetic, bandwidths, links, host.
+ *
+ * A profile is a flat JSON object. Every number stands alone or with its source and its spread:
+ *
+ *     {"name": "mine", "gpu": "h100-sxm",
+ *      "gemm_efficiency": {"value": 0.71, "spread": 0.02, "source": "calibrate, 2026-11-20"},
+ *      "host_op_s": 5e-6,
+ *      "kernels": {"mm": {"latency_s": 2e-6, "seconds_per_byte": 1e-10, "spread": 0.05},
+ *                  "silu": [{"dtype": "bfloat16", "seconds_per_byte": 2e-12},
+ *                           {"seconds_per_byte": 1e-12}]},
+ *      "collectives": [{"collective": "all_gather", "ranks": 8, "nodes": 1,
+ *                       "bytes": 1048576, "seconds": 4.4e-5}]}
+ *
+ * "generation" is one of volta, ampere, ada, hopper, blackwell, amd, cpu; "link" (in a node) one
+ * of nvswitch, bridge, pcie, host, mesh; "network" (between nodes) one of infiniband, roce, efa,
+ * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from. A node type
+ * (planner/machine/nodes) is the same thing with only the keys of links and NICs. The built-in ones
+ * are files of this form too, in planner/machine/profiles, and travel inside the program. */
+#ifndef SHARDPLAN_PROFILE_H
+#define SHARDPLAN_PROFILE_H
+
+#include "base/aten.h"
+#include "base/dtype.h"
+#include "base/err.h"
+#include "machine/fabric.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* X(name, key, least, most, what it is) */
+#define PROFILE_MAP(X)                                                                             \
+    X(CAPACITY, "capacity_bytes", 1, 0x1p50, "what cudaMemGetInfo reports as total")               \
+    X(CONTEXT, "context_bytes", 0, 0x1p50, "CUDA context and loaded kernels of a process")         \
+    X(CUBLAS_WORKSPACE, "cublas_workspace_bytes", 0, 0x1p50, "per thread, in the allocator")       \
+    X(NCCL_INIT, "nccl_init_bytes", 0, 0x1p50, "per communicator: channels, device structures")    \
+    X(NCCL_RING, "nccl_ring_bytes", 0, 0x1p50, "per communicator in a node: connections")          \
+    X(NCCL_NET, "nccl_net_bytes", 0, 0x1p50, "per communicator across nodes: connections")         \
+    X(FP32, "fp32_flops", 1e9, 1e17, "peak of fp32 matmuls (TF32 off)")                            \
+    X(BF16, "bf16_flops", 1e9, 1e17, "peak of bf16 matmuls, dense")                                \
+    X(FP16, "fp16_flops", 1e9, 1e17, "peak of fp16 matmuls, dense")                                \
+    X(GEMM, "gemm_efficiency", 0.01, 1, "share of the peak that a large full GEMM reaches")        \
+    X(GEMM_K_HALF, "gemm_k_half", 0, 1e5, "inner size at which a GEMM runs at half speed")         \
+    X(SMS, "sms", 0, 4096, "multiprocessors; 0: no tiles and waves (a CPU)")                       \
+    X(ATTENTION, "attention_efficiency", 0.001, 1, "share of the peak, forward, long sequences")   \
+    X(ATTENTION_BACKWARD, "attention_backward_efficiency", 0.001, 1, "the same, backward")         \
+    X(ATTENTION_HALF, "attention_half_tokens", 0, 1e6, "sequence at which it runs at half speed")  \
+    X(MEMORY, "memory_bytes_per_s", 1e6, 1e15, "peak memory bandwidth")                            \
+    X(STREAM, "stream_efficiency", 0.01, 1, "share of it that elementwise kernels reach")          \
+    X(REDUCE, "reduce_efficiency", 0.01, 1, "the same: norms, softmax, sums")                      \
+    X(INDEX, "index_efficiency", 0.01, 1, "the same: embedding, gather, scatter, sort")            \
+    X(LATENCY, "kernel_latency_s", 0, 1, "shortest kernel, with the gap to the next")              \
+    X(HOST_OP, "host_op_s", 0, 1, "host: one operator of the forward pass")                        \
+    X(HOST_BACKWARD, "host_backward_s", 0, 1, "host: one operator of the backward pass")           \
+    X(HOST_HOOK, "host_hook_s", 0, 1, "host: one copy that sharding makes, without its tensors")   \
+    X(HOST_TENSOR, "host_tensor_s", 0, 1, "host: each tensor of such a copy, or of a foreach")     \
+    X(HOST_COLLECTIVE, "host_collective_s", 0, 1, "host: issuing one collective")                  \
+    X(HOST_EVENT, "host_event_s", 0, 1, "host: one event recorded or waited for")                  \
+    X(HOST_MALLOC, "host_malloc_s", 0, 1, "host: one cudaMalloc")                                  \
+    X(HOST_FREE, "host_free_s", 0, 1, "host: one cudaFree, the device being idle")                 \
+    X(LINK, "link_bytes_per_s", 0, 1e13, "one GPU to the others of its node, each direction")      \
+    X(OVERLAP, "overlap_use", 0, 10, "share of the compute units a collective takes; 0: its CTAs") \
+    X(OVERLAP_SLOWDOWN, "overlap_slowdown", 1, 1000, "a collective beside compute, times slower")  \
+    X(HOST_MEMORY, "host_bytes_per_s", 1e6, 1e13, "a node's memory, for optimizers on the CPU")    \
+    X(PCIE, "pcie_bytes_per_s", 1e6, 1e13, "between host and device, pinned, each direction")      \
+    X(NICS, "nics", 0, 1024, "network ports a node")                                               \
+    X(NIC, "nic_bytes_per_s", 0, 1e13, "each, each direction")                                     \
+    X(NIC_LATENCY, "nic_latency_s", 0, 1, "a crossing beyond NCCL's figures; 0: the network's")    \
+    X(STORE, "checkpoint_bytes_per_s", 1, 1e13, "checkpoints to storage, a node")                  \
+    X(RESTART, "restart_s", 0, 1e7, "from a failure until training goes on")                       \
+    X(JITTER, "step_jitter", 0, 1, "standard deviation of a rank's step over its mean")            \
+    X(MTBF, "mtbf_s", 1, 1e12, "mean time between failures of one GPU and its share of a node")
+
+enum profile_key {
+#define X(name, key, least, most, what) PROFILE_##name,
+    PROFILE_MAP(X)
+#undef X
+        PROFILE_KEYS
+};
+
+struct quantity {
+    double value;
+    double spread;      /* relative standard deviation */
+    const char *source; /* lent by the profile */
+};
+
+/* Kernels by label, as measured: seconds = latency + flops·a + bytes·b. In the file a label has one
+ * such object or a list of them, each for the kernels that it names with "backward" (false: the
+ * forward pass, recomputed or not), "dtype" (of the first operand) and "to" (of the first result:
+ * casts and copies go by one name); what it leaves out, it stands for all of. The first that fits a
+ * kernel holds. */
+struct profile_kernel {
+    enum aten label;
+    double latency_s, seconds_per_flop, seconds_per_byte, spread;
+    int8_t backward, dtype, to; /* 0, 1; enum dtype, twice; PROFILE_ANY */
+    const char *source;         /* lent by the profile; NULL: none given */
+};
+
+enum { PROFILE_ANY = -1 };
+
+struct profile { /* filled by profile_find or profile_read; the strings live as long as it does */
+    char name[64], title[64];
+    enum gpu_generation generation;
+    enum fabric_link link;
+    enum fabric_network network;
+    struct quantity of[PROFILE_KEYS];
+    struct profile_kernel *kernels;
+    struct collective_point *points; /* measured collectives */
+    uint32_t kernel_count, point_count;
+    json_t **texts; /* what the strings are lent from */
+    uint32_t text_count;
+};
+
+/* Names of the built-in GPUs, and of node types: lent. */
+const char *const *profile_gpus(uint32_t *count);
+const char *const *profile_nodes(uint32_t *count);
+
+/* Looks a built-in GPU up by name. ERR_INVALID lists the known names. On ERR_OK the caller owns
+ * what is in *out: profile_free. */
+enum err_code profile_find(const char *name, struct profile *out, struct err *err);
+
+/* Puts the keys of a node type on top of a profile. ERR_INVALID lists the known names. */
+enum err_code profile_set_node(const char *name, struct profile *profile, struct err *err);
+
+/* Puts the keys of a file on top of a profile; with "gpu", of that GPU's profile instead. Errors
+ * name file, key and allowed values; *profile is as before then. */
+enum err_code profile_read(const char *path, struct profile *profile, struct err *err);
+
+void profile_free(struct profile *profile);
+
+static inline double profile_value(const struct profile *profile, enum profile_key key)
+{
+    return profile->of[key].value;
+}
+
+static inline uint64_t profile_bytes(const struct profile *profile, enum profile_key key)
+{
+    return (uint64_t)profile->of[key].value;
+}
+
+const char *profile_key_name(enum profile_key key);
+
+/* Bytes that one communicator of `ranks` ranks takes on each GPU when `across_nodes` or not;
+ * 0 for a single rank. */
+uint64_t profile_communicator_bytes(const struct profile *profile, uint32_t ranks,
+                                    bool across_nodes);
+
+#endif

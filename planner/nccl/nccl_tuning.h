@@ -1,0 +1,68 @@
+/* nccl_tuning.h - NCCL's own estimate of a collective, by which it chooses how to run it.
+ *
+ *     microseconds = latency + bytes / (1000 x GB/s)
+ *
+ * for each algorithm and protocol; the least one runs. Source: NCCL 2.28.9 and 2.27.7,
+ * src/graph/tuning.cc (ncclTopoTuneModel, ncclTopoGetAlgoTime) and enqueue.cc (topoGetAlgoInfo).
+ * Left out: CollNet (SHARP), which is off unless asked for. */
+#ifndef SHARDPLAN_NCCL_TUNING_H
+#define SHARDPLAN_NCCL_TUNING_H
+
+#include "nccl/nccl_graph.h"
+
+#define NCCL_ALGORITHM_MAP(X)                                                                      \
+    X(TREE, "Tree")                                                                                \
+    X(RING, "Ring")                                                                                \
+    X(NVLS, "NVLS")                                                                                \
+    X(NVLS_TREE, "NVLSTree")                                                                       \
+    X(PAT, "PAT")
+
+enum nccl_algorithm {
+#define X(name, text) NCCL_##name,
+    NCCL_ALGORITHM_MAP(X)
+#undef X
+        NCCL_ALGORITHMS
+};
+
+enum nccl_protocol { NCCL_LL, NCCL_LL128, NCCL_SIMPLE, NCCL_PROTOCOLS };
+
+/* "NVLSTree", "LL128": never NULL. */
+const char *nccl_algorithm_name(enum nccl_algorithm algorithm);
+const char *nccl_protocol_name(enum nccl_protocol protocol);
+
+struct nccl_way {
+    double latency_us;
+    double gbs;         /* of the collective's bytes; 0: this way is not open */
+    uint32_t crossings; /* of the network, one after the other, in latency_us */
+};
+
+struct nccl_tuning_model {
+    enum collective collective;
+    uint32_t ranks, nodes;
+    enum gpu_generation generation;
+    struct nccl_graphs graphs;
+    struct nccl_way ways[NCCL_ALGORITHMS][NCCL_PROTOCOLS];
+};
+
+/* The estimate of every way for one collective of one group. The fabric has passed fabric_check;
+ * the group has at least two ranks. */
+struct nccl_tuning_model nccl_tuning_build(const struct fabric *fabric, enum collective collective,
+                                           uint32_t ranks_per_node, uint32_t nodes);
+
+/* NCCL's estimate in seconds, or INFINITY where the way is not open. */
+double nccl_tuning_seconds(const struct nccl_tuning_model *model, enum nccl_algorithm algorithm,
+                           enum nccl_protocol protocol, uint64_t bytes);
+
+/* The way NCCL takes for `bytes`. */
+void nccl_tuning_choose(const struct nccl_tuning_model *model, uint64_t bytes,
+                        enum nccl_algorithm *algorithm, enum nccl_protocol *protocol);
+
+/* The channels, each one CTA on an SM of its own, that run `bytes` that way. */
+uint32_t nccl_tuning_channels(const struct nccl_tuning_model *model, enum nccl_algorithm algorithm,
+                              enum nccl_protocol protocol, uint64_t bytes);
+
+/* What NCCL multiplies Tree's bandwidth by at this size, between its table's powers of two
+ * linearly in log2: the table itself would make a larger message faster. */
+double nccl_tree_correction(enum nccl_protocol protocol, double bytes);
+
+#endif

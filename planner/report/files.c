@@ -1,0 +1,90 @@
+/* files.c - see files.h. */
+#include "report/files.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum err_code files_make_folder(const char *dir, struct err *err)
+{
+    struct stat st;
+    if (mkdir(dir, 0777) == 0)
+        return ERR_OK;
+    if (errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))
+        return ERR_OK;
+    return err_set(err, ERR_IO, "create folder %s: %s", dir, strerror(errno));
+}
+
+const char *files_path(const char *dir, const char *name, char *path, size_t size)
+{
+    snprintf(path, size, "%s/%s", dir, name);
+    return path;
+}
+
+bool files_gnuplot(const char *script)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
+            _exit(127);
+        execlp("gnuplot", "gnuplot", script, (char *)NULL);
+        _exit(127);
+    }
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
+void files_inline_svg(FILE *to, const char *path)
+{
+    char line[4096];
+    bool inside = false;
+    FILE *from = fopen(path, "r");
+    if (!from)
+        return;
+    while (fgets(line, sizeof line, from)) {
+        inside = inside || strncmp(line, "<svg", 4) == 0;
+        if (inside)
+            fputs(line, to);
+    }
+    fclose(from);
+}
+
+void files_html_text(FILE *to, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<')
+            fputs("&lt;", to);
+        else if (*text == '&')
+            fputs("&amp;", to);
+        else
+            fputc(*text, to);
+    }
+}
+
+void files_html_begin(FILE *to, const char *title)
+{
+    fputs("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>shardplan: ", to);
+    files_html_text(to, title);
+    fputs("</title>\n"
+          "<style>body{font:15px/1.45 Helvetica,Arial,sans-serif;max-width:1150px;"
+          "margin:2em auto;color:#222}pre{background:#f6f6f6;padding:1em;overflow:auto;"
+          "font:13px/1.4 monospace}svg{width:100%;height:auto}</style>\n<h1>",
+          to);
+    files_html_text(to, title);
+    fputs("</h1>\n", to);
+}
+
+void files_gnuplot_text(FILE *to, const char *text)
+{
+    fputc('\'', to);
+    for (; *text; text++) {
+        if (*text == '\'')
+            fputc('\'', to);
+        if ((unsigned char)*text >= ' ')
+            fputc(*text, to);
+    }
+    fputc('\'', to);
+}

@@ -1,0 +1,144 @@
+/* picture.c - see picture.h. */
+#include "report/picture.h"
+
+#include "report/files.h"
+
+#include "timeline_gp.h" /* generated from reports/timeline.gp */
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+enum { PATH = 4096, TIME_PIXELS = 2000 }; /* more than a picture is wide */
+
+static FILE *open_file(const char *path, struct err *err)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        err_set(err, ERR_IO, "create %s: %s", path, strerror(errno));
+    return file;
+}
+
+enum err_code picture_draw(const struct picture *picture, const void *context, const char *dir,
+                           bool *drawn, struct err *err)
+{
+    char data[PATH], script[PATH], partial[PATH], path[PATH];
+    files_path(dir, "picture.tsv.tmp", data, sizeof data);
+    files_path(dir, "picture.gp.tmp", script, sizeof script);
+    files_path(dir, "picture.svg.tmp", partial, sizeof partial);
+    files_path(dir, picture->svg, path, sizeof path);
+    *drawn = false;
+    FILE *file = open_file(data, err);
+    if (!file)
+        return ERR_IO;
+    picture->data(file, context);
+    fclose(file);
+    if ((file = open_file(script, err))) {
+        fputs("data = ", file);
+        files_gnuplot_text(file, data);
+        fputs("\nout = ", file);
+        files_gnuplot_text(file, partial);
+        fputc('\n', file);
+        picture->settings(file, context);
+        fputs(picture->script, file);
+        fclose(file);
+        *drawn = files_gnuplot(script) && rename(partial, path) == 0;
+        if (!*drawn)
+            remove(partial);
+        remove(script);
+    }
+    remove(data);
+    return file ? ERR_OK : ERR_IO;
+}
+
+/* ---- the timeline ---- */
+
+/* Lanes that worked, from top to bottom as enum stream_id has them; below them what was exposed.
+ * Returns the row of that; rows of idle lanes are -1. */
+static int place_lanes(const struct timeline_picture *t, int rows[STREAM_COUNT])
+{
+    int count = 0;
+    for (int lane = 0; lane < STREAM_COUNT; lane++) {
+        rows[lane] = -1;
+        for (uint32_t i = 0; i < t->plan->instruction_count && rows[lane] < 0; i++)
+            if (t->plan->instructions[i].stream == lane && !isnan(t->time->spans[i].begin_s))
+                rows[lane] = count++;
+    }
+    return count;
+}
+
+static void write_box(FILE *file, const struct compare_interval *span, int row, unsigned colour)
+{
+    fprintf(file, "%.6f %.6f %d %u\n", 1e3 * span->begin_s, 1e3 * span->end_s, row, colour);
+}
+
+static unsigned colour_of(const struct plan_instruction *instruction)
+{
+    static const unsigned phases[] = {0x4c72b0, 0xdd8452, 0x8172b3}; /* as in timeline.gp */
+    return plan_op_is_collective((enum plan_op)instruction->op) ? 0x55a868
+           : instruction->stream != STREAM_COMPUTE              ? 0xaaaaaa
+                                                                : phases[instruction->phase];
+}
+
+/* Boxes less than a pixel apart and of one colour are drawn as one. */
+static void write_lane(FILE *file, const struct timeline_picture *t, int lane, int row,
+                       double pixel_s)
+{
+    struct compare_interval open = {NAN, NAN};
+    unsigned colour = 0;
+    for (uint32_t i = 0; i < t->plan->instruction_count; i++) {
+        const struct plan_instruction *instruction = &t->plan->instructions[i];
+        const struct compare_interval *span = &t->time->spans[i];
+        if (instruction->stream != lane || isnan(span->begin_s))
+            continue;
+        if (colour_of(instruction) == colour && span->begin_s - open.end_s < pixel_s) {
+            open.end_s = fmax(open.end_s, span->end_s);
+            continue;
+        }
+        if (!isnan(open.begin_s))
+            write_box(file, &open, row, colour);
+        open = *span;
+        colour = colour_of(instruction);
+    }
+    if (!isnan(open.begin_s))
+        write_box(file, &open, row, colour);
+}
+
+static void timeline_data(FILE *file, const void *context)
+{
+    const struct timeline_picture *t = context;
+    const double pixel_s = t->time->step_s / TIME_PIXELS;
+    int rows[STREAM_COUNT];
+    int row = place_lanes(t, rows);
+    for (int lane = 0; lane < STREAM_COUNT; lane++)
+        write_lane(file, t, lane, rows[lane], pixel_s);
+    for (uint32_t i = 0; i < t->host_count; i++)
+        write_box(file, &t->host[i], row, 0x937860);
+    row += t->host != NULL;
+    for (uint32_t i = 0; i < t->time->exposed_count; i++)
+        if (t->time->exposed[i].end_s - t->time->exposed[i].begin_s >= 0.2 * pixel_s)
+            write_box(file, &t->time->exposed[i], row, 0xc44e52);
+}
+
+static void timeline_settings(FILE *file, const void *context)
+{
+    const struct timeline_picture *t = context;
+    int rows[STREAM_COUNT];
+    place_lanes(t, rows);
+    fputs("lanes = '", file);
+    for (int lane = 0; lane < STREAM_COUNT; lane++)
+        if (rows[lane] >= 0)
+            fprintf(file, "%s ", stream_name((enum stream_id)lane));
+    fprintf(file, "%sexposed'\nend_ms = %.6f\ntitle = ", t->host ? "issuing " : "",
+            1e3 * t->time->step_s);
+    files_gnuplot_text(file, t->title);
+    fputc('\n', file);
+}
+
+enum err_code timeline_draw(const struct timeline_picture *timeline, const char *dir, bool *drawn,
+                            struct err *err)
+{
+    static const struct picture picture = {TIMELINE_SVG, timeline_gp, timeline_data,
+                                           timeline_settings};
+    return picture_draw(&picture, timeline, dir, drawn, err);
+}

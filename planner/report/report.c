@@ -1,0 +1,337 @@
+/* report.c - see report.h. */
+#include "report/report.h"
+
+#include "base/file.h"
+#include "job/plan_trace.h"
+#include "memory/snapshot.h"
+#include "plan/plan_json.h"
+#include "report/compare_print.h"
+#include "report/files.h"
+#include "report/picture.h"
+#include "report/time_result.h"
+
+#include "memory_gp.h" /* generated from reports/memory.gp */
+
+#include <math.h>
+
+struct report {
+    const struct settings *settings;
+    const struct job *job;
+    const struct placement *placement;
+    const struct prediction *prediction;
+    const struct step_time *time;
+    const char *dir;
+};
+
+/* ---- plan.json ---- */
+
+/* By instruction, null where nothing runs: what compare joins a recording with. */
+static json_t *instruction_seconds(const struct report *r)
+{
+    const struct simulation *simulation = r->time->simulation;
+    const struct timeline *t = &r->time->timeline;
+    json_t *array = json_array();
+    uint32_t item = 0;
+    for (uint32_t i = 0; i < r->prediction->plan->instruction_count; i++) {
+        const bool here =
+            item < simulation_items(simulation) && simulation_instruction(simulation, item) == i;
+        const bool runs =
+            here && plan_op_is_kernel((enum plan_op)r->prediction->plan->instructions[i].op);
+        json_array_append_new(array,
+                              runs ? json_real(t->end_s[item] - t->begin_s[item]) : json_null());
+        item += here;
+    }
+    return array;
+}
+
+static enum err_code write_plan(const struct report *r, struct err *err)
+{
+    char path[4096];
+    json_t *result = result_json(r->settings, r->job, r->placement, r->prediction, NULL, 0);
+    json_t *time = time_json(r->time);
+    json_object_set_new(time, "instruction_s", instruction_seconds(r));
+    const struct plan_json_extra extra = {
+        .settings = json_object_get(result, "settings"),
+        .memory = result,
+        .time = time,
+    };
+    const enum err_code rc = plan_write_json(
+        r->prediction->plan, &extra, files_path(r->dir, "plan.json", path, sizeof path), err);
+    json_decref(result);
+    json_decref(time);
+    return rc;
+}
+
+/* ---- snapshot.pickle ---- */
+
+struct snapshot_run {
+    struct snapshot *snapshot;
+    const char *path;
+    struct arena arena; /* frame names */
+    uint64_t time_us;
+    enum err_code rc;
+    struct err *err;
+};
+
+static void name_frame(void *context, const struct plan *plan, uint32_t instruction,
+                       bool first_step)
+{
+    struct snapshot_run *run = context;
+    char what[512];
+    (void)first_step;
+    if (plan->instructions[instruction].op != PLAN_ALLOC &&
+        plan->instructions[instruction].op != PLAN_FREE)
+        return;
+    snapshot_set_frame(run->snapshot,
+                       arena_strdup(&run->arena, result_what(plan, instruction, what, sizeof what)),
+                       "plan.json", (int)instruction, run->time_us++);
+}
+
+static void write_snapshot_at_end(void *context, const struct allocator *allocator)
+{
+    struct snapshot_run *run = context;
+    run->rc = snapshot_write(run->snapshot, allocator, run->path, run->err);
+}
+
+static enum err_code write_snapshot(const struct report *r, struct err *err)
+{
+    char path[4096];
+    struct snapshot_run run = {
+        .snapshot = snapshot_new(),
+        .path = files_path(r->dir, "snapshot.pickle", path, sizeof path),
+        .err = err,
+    };
+    struct memory memory;
+    struct memory_options options = prediction_memory(r->prediction, r->placement);
+    options.allocator.on_action = snapshot_on_action;
+    options.allocator.action_context = run.snapshot;
+    options.before = name_frame;
+    options.at_end = write_snapshot_at_end;
+    options.hook_context = &run;
+    const enum err_code rc = memory_replay(r->prediction->plan, &options, NULL, NULL, &memory, err);
+    snapshot_free(run.snapshot);
+    arena_free(&run.arena);
+    return rc != ERR_OK ? rc : run.rc;
+}
+
+/* ---- memory.svg ---- */
+
+enum { CURVE_POINTS = 1000 }; /* the picture is about as many pixels wide */
+
+struct curve {
+    const struct report *r;
+    FILE *file;
+    uint32_t stride;            /* instructions a point stands for */
+    struct memory_point widest; /* of those: the one with most bytes requested */
+    bool pending;
+    uint64_t highest[CATEGORY_COUNT]; /* categories that stay empty are left out of the picture */
+};
+
+static bool is_drawn(const struct curve *curve, int category)
+{
+    return category < CATEGORY_WORKSPACE && curve->highest[category] > 0;
+}
+
+static void note_highest(void *context, const struct plan *plan, const struct memory_point *point)
+{
+    struct curve *curve = context;
+    (void)plan;
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        if (point->categories[i] > curve->highest[i])
+            curve->highest[i] = point->categories[i];
+}
+
+static void write_point(struct curve *curve)
+{
+    FILE *file = curve->file;
+    const struct memory_point *point = &curve->widest;
+    if (!curve->pending)
+        return;
+    curve->pending = false;
+    const double unit = 1073741824.0;
+    fprintf(file, "%u %.6f %.6f %.6f", point->instruction, (double)point->requested / unit,
+            (double)point->allocated / unit, (double)point->reserved / unit);
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        if (is_drawn(curve, i))
+            fprintf(file, " %.6f", (double)point->categories[i] / unit);
+    fputc('\n', file);
+}
+
+/* Keeps the highest point of each stretch of instructions, so that no peak is lost. */
+static void add_point(void *context, const struct plan *plan, const struct memory_point *point)
+{
+    struct curve *curve = context;
+    (void)plan;
+    if (curve->pending &&
+        point->instruction / curve->stride != curve->widest.instruction / curve->stride)
+        write_point(curve);
+    if (!curve->pending || point->requested > curve->widest.requested)
+        curve->widest = *point;
+    curve->pending = true;
+}
+
+/* Phase borders as vertical lines with a name. */
+static void write_marks(const struct report *r, FILE *script, double top)
+{
+    const struct plan *plan = r->prediction->plan;
+    int tag = 100;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *instruction = &plan->instructions[i];
+        if (instruction->op != PLAN_MARK)
+            continue;
+        const char *name = instruction->arg == PLAN_MARK_AFTER_FORWARD ? "backward"
+                           : instruction->arg == PLAN_MARK_OPTIMIZER   ? "optimizer"
+                           : instruction->arg == PLAN_MARK_MICRO_BATCH ? "forward"
+                                                                       : NULL;
+        if (!name || tag > 140)
+            continue;
+        fprintf(script,
+                "set arrow %d from %u,0 to %u,%f nohead back lc rgb '#bbbbbb' dt 3\n"
+                "set label %d '%s' at %u,%f left offset 0.3,-0.8 tc rgb '#777777'\n",
+                tag, i, i, top, tag, name, i, top);
+        tag++;
+    }
+}
+
+static void curve_settings(FILE *script, const void *context)
+{
+    const struct curve *curve = context;
+    const struct report *r = curve->r;
+    const struct prediction *p = r->prediction;
+    const double unit = 1073741824.0;
+    double top = (double)p->memory.reserved_bytes / unit;
+    const double capacity = profile_value(&r->placement->profile, PROFILE_CAPACITY) / unit;
+    if (capacity < 1.6 * top && capacity > top)
+        top = capacity;
+    top *= 1.08;
+    fprintf(script, "capacity = %f\ntop = %f\n", capacity, top);
+    fprintf(script, "peak_id = %u\npeak = %f\nstart_id = 0\nend_id = %u\n",
+            p->memory.requested.instruction, (double)p->memory.requested.bytes / unit,
+            p->plan->instruction_count);
+    char title[512];
+    snprintf(title, sizeof title, "%s: memory of one step on rank %u of %u", r->settings->model,
+             r->job->strategy.rank, r->job->strategy.world);
+    fputs("title = ", script);
+    files_gnuplot_text(script, title);
+    fputs("\ncategories = '", script);
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        if (is_drawn(curve, i))
+            fprintf(script, "%s ", category_name((enum category)i));
+    fprintf(script, "'\n");
+    write_marks(r, script, top);
+}
+
+/* The plan was replayed when it was predicted, with the same options: it can be again. */
+static void curve_data(FILE *file, const void *context)
+{
+    struct curve curve = *(const struct curve *)context;
+    struct memory memory;
+    const struct memory_options options =
+        prediction_memory(curve.r->prediction, curve.r->placement);
+    curve.file = file;
+    memory_replay(curve.r->prediction->plan, &options, add_point, &curve, &memory, NULL);
+    write_point(&curve);
+}
+
+static enum err_code write_curve(const struct report *r, const char **note, struct err *err)
+{
+    static const struct picture picture = {"memory.svg", memory_gp, curve_data, curve_settings};
+    const struct plan *plan = r->prediction->plan;
+    const struct memory_options sums = {.without_allocator = true};
+    struct curve curve = {.r = r, .stride = plan->instruction_count / CURVE_POINTS + 1};
+    struct memory memory;
+    bool drawn;
+    TRY(memory_replay(plan, &sums, note_highest, &curve, &memory, err));
+    TRY(picture_draw(&picture, &curve, r->dir, &drawn, err));
+    if (!drawn)
+        *note = "gnuplot is not there or failed: no memory.svg";
+    return ERR_OK;
+}
+
+/* ---- timeline.svg ---- */
+
+static enum err_code write_timeline(const struct report *r, const char **note, struct err *err)
+{
+    char title[256], step[32], exposed[32];
+    const struct plan *plan = r->prediction->plan;
+    const struct timeline *t = &r->time->timeline;
+    struct arena arena = {0};
+    struct compare_interval *spans = arena_alloc(&arena, plan->instruction_count * sizeof *spans);
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        spans[i] = (struct compare_interval){NAN, NAN};
+    for (uint32_t i = 0; i < simulation_items(r->time->simulation); i++) {
+        const uint32_t id = simulation_instruction(r->time->simulation, i);
+        if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
+            spans[id] = (struct compare_interval){t->begin_s[i], t->end_s[i]};
+    }
+    struct compare_time time = {.spans = spans, .step_s = t->step_s};
+    compare_overlap(plan, spans, &arena, &time);
+    snprintf(title, sizeof title,
+             "predicted step, rank %u of %u: %s, of which %s exposed communication", plan->rank,
+             plan->world, compare_seconds(t->step_s, step),
+             compare_seconds(time.exposed_s, exposed));
+    const uint32_t items = simulation_items(r->time->simulation);
+    struct compare_interval *host = arena_alloc(&arena, (items + 1) * sizeof *host);
+    for (uint32_t i = 0; i < items; i++) {
+        const struct plan_instruction *in =
+            &plan->instructions[simulation_instruction(r->time->simulation, i)];
+        const bool own = in->stream == STREAM_HOST || in->op == PLAN_ALLOC; /* it may have waited */
+        host[i] = (struct compare_interval){own ? t->begin_s[i]
+                                            : i ? t->issue_s[i - 1]
+                                                : 0,
+                                            t->issue_s[i]};
+    }
+    const struct timeline_picture picture = {.plan = plan,
+                                             .time = &time,
+                                             .host = host,
+                                             .host_count = intervals_merge(host, items),
+                                             .title = title};
+    bool drawn;
+    const enum err_code rc = timeline_draw(&picture, r->dir, &drawn, err);
+    if (!drawn)
+        *note = "gnuplot is not there or failed: no timeline.svg";
+    arena_free(&arena);
+    return rc;
+}
+
+/* ---- report.html ---- */
+
+static enum err_code write_html(const struct report *r, struct err *err)
+{
+    char path[4096], svg[4096];
+    struct file_writer to;
+    files_path(r->dir, "report.html", path, sizeof path);
+    TRY(file_create(path, &to, err));
+    files_html_begin(to.file, r->settings->model);
+    fputs("<pre>", to.file);
+    result_print(to.file, r->settings, r->job, r->placement, r->prediction, NULL, 0);
+    time_print(to.file, r->time);
+    fputs("</pre>\n", to.file);
+    files_inline_svg(to.file, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
+    files_inline_svg(to.file, files_path(r->dir, "memory.svg", svg, sizeof svg));
+    fputs(
+        "<p>Memory is drawn over instructions in the order in which the host issues them. Open "
+        "<code>trace.json</code> in Perfetto and <code>snapshot.pickle</code> in PyTorch's memory "
+        "viewer.</p>\n</html>\n",
+        to.file);
+    return file_commit(&to, ERR_OK, err);
+}
+
+enum err_code report_write(const struct settings *settings, const struct job *job,
+                           const struct placement *placement, const struct prediction *prediction,
+                           const struct step_time *time, const char **note, struct err *err)
+{
+    char path[4096];
+    const struct report r = {settings, job, placement, prediction, time, settings->out_dir};
+    const struct memory_options options = prediction_memory(prediction, placement);
+    *note = NULL;
+    TRY(plan_verify(prediction->plan, err));
+    TRY(files_make_folder(r.dir, err));
+    TRY(write_plan(&r, err));
+    TRY(plan_trace_write(prediction->plan, &options, time->simulation, &time->timeline,
+                         files_path(r.dir, "trace.json", path, sizeof path), err));
+    TRY(write_snapshot(&r, err));
+    TRY(write_curve(&r, note, err));
+    TRY(write_timeline(&r, note, err));
+    return write_html(&r, err);
+}

@@ -1,0 +1,20 @@
+/* report.h - the files that `shardplan plan` leaves in its folder. */
+#ifndef SHARDPLAN_REPORT_H
+#define SHARDPLAN_REPORT_H
+
+#include "job/step_time.h"
+#include "report/result.h"
+
+/* Makes the folder if needed and writes into it, each file under a temporary name first:
+ *   plan.json        the program, complete: enough to execute
+ *   trace.json       Chrome trace events, for Perfetto
+ *   snapshot.pickle  for PyTorch's memory viewer (pytorch.org/memory_viz)
+ *   memory.svg, timeline.svg  the memory curve and the lanes, by gnuplot (left out, with a note in
+ *                    *note, when gnuplot is not there)
+ *   report.html      one page: tables and pictures
+ * `note` receives a lent sentence or NULL. */
+enum err_code report_write(const struct settings *settings, const struct job *job,
+                           const struct placement *placement, const struct prediction *prediction,
+                           const struct step_time *time, const char **note, struct err *err);
+
+#endif

@@ -1,0 +1,242 @@
+/* result.c - see result.h. Bytes in JSON, GiB with two decimals in tables. */
+#include "report/result.h"
+
+#include "report/style.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / 1073741824.0;
+}
+
+const char *result_what(const struct plan *plan, uint32_t instruction, char *text, size_t size)
+{
+    char what[160], site[256];
+    const struct plan_instruction *i = &plan->instructions[instruction];
+    if (i->op != PLAN_ALLOC && i->op != PLAN_FREE) {
+        snprintf(text, size, "%s, in %s", plan_op_name((enum plan_op)i->op),
+                 plan_site_text(plan, i, site, sizeof site));
+        return text;
+    }
+    const struct buffer *buffer = &plan->buffers[i->arg];
+    snprintf(text, size, "%s, in %s", plan_buffer_text(plan, buffer, what, sizeof what),
+             plan_site_text(plan, i, site, sizeof site));
+    return text;
+}
+
+static json_t *bytes_json(uint64_t bytes)
+{
+    return json_integer((json_int_t)bytes);
+}
+
+static json_t *peak_json(const struct prediction *p)
+{
+    char what[512];
+    const struct memory *m = &p->memory;
+    json_t *peak = json_object();
+    json_object_set_new(peak, "requested_bytes", bytes_json(m->requested.bytes));
+    json_object_set_new(peak, "allocated_bytes", bytes_json(m->allocated.bytes));
+    json_object_set_new(peak, "reserved_bytes", bytes_json(m->reserved_bytes));
+    json_object_set_new(peak, "device_bytes", bytes_json(p->device_bytes));
+    json_object_set_new(peak, "phase", json_string(segment_name(m->requested.segment)));
+    json_object_set_new(peak, "instruction", json_integer(m->requested.instruction));
+    json_object_set_new(
+        peak, "what",
+        json_string(result_what(p->plan, m->requested.instruction, what, sizeof what)));
+    return peak;
+}
+
+static json_t *categories_json(const struct prediction *p)
+{
+    json_t *categories = json_object();
+    for (int i = 0; i < CATEGORY_COUNT; i++) {
+        uint64_t bytes = p->memory.categories[i];
+        if (i == CATEGORY_WORKSPACE)
+            bytes = p->workspace_bytes;
+        if (i == CATEGORY_OUTSIDE_ALLOCATOR)
+            bytes = p->outside_bytes;
+        json_object_set_new(categories, category_name((enum category)i), bytes_json(bytes));
+    }
+    return categories;
+}
+
+static json_t *marks_json(const struct memory *memory)
+{
+    static const struct {
+        const char *key;
+        enum plan_mark mark;
+    } marks[] = {
+        {"start", PLAN_MARK_START},
+        {"after_logits", PLAN_MARK_AFTER_LOGITS},
+        {"after_forward", PLAN_MARK_AFTER_FORWARD},
+        {"after_backward", PLAN_MARK_AFTER_BACKWARD},
+        {"after_step", PLAN_MARK_AFTER_STEP},
+        {"end", PLAN_MARK_END},
+    };
+    json_t *live = json_object();
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        json_object_set_new(live, marks[i].key, bytes_json(memory->live[marks[i].mark]));
+    return live;
+}
+
+static json_t *remedies_json(const struct remedy *remedies, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(array, json_pack("{s:s, s:s, s:I}", "change", remedies[i].change,
+                                               "cost", remedies[i].cost, "device_bytes",
+                                               (json_int_t)remedies[i].device_bytes));
+    return array;
+}
+
+json_t *result_json(const struct settings *settings, const struct job *job,
+                    const struct placement *placement, const struct prediction *p,
+                    const struct remedy *remedies, uint32_t remedy_count)
+{
+    const struct memory *m = &p->memory;
+    json_t *root = json_object();
+    json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
+    json_object_set_new(
+        root, "model",
+        json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "parameters",
+                  (json_int_t)p->parameters, "model_type", arch_name(job->config.arch),
+                  "hidden_size", (int)job->config.hidden, "num_hidden_layers",
+                  (int)job->config.layers, "num_attention_heads", (int)job->config.heads,
+                  "num_key_value_heads", (int)job->config.kv_heads, "head_dim",
+                  (int)job->config.head_dim, "intermediate_size", (int)job->config.ffn,
+                  "vocab_size", (int)job->config.vocab, "tie_word_embeddings", job->config.tied));
+    json_object_set_new(root, "settings", options_echo(settings));
+    json_object_set_new(root, "fits", json_boolean(p->fits));
+    json_object_set_new(root, "fits_after_releasing_cached_segments",
+                        json_boolean(p->after_release));
+    json_object_set_new(root, "capacity_bytes",
+                        bytes_json(profile_bytes(&placement->profile, PROFILE_CAPACITY)));
+    json_object_set_new(
+        root, "headroom_bytes",
+        json_integer((json_int_t)profile_bytes(&placement->profile, PROFILE_CAPACITY) -
+                     (json_int_t)p->device_bytes));
+    json_object_set_new(root, "peak", peak_json(p));
+    json_object_set_new(root, "categories", categories_json(p));
+    json_object_set_new(root, "live", marks_json(m));
+    json_t *segments = json_object();
+    for (int i = 0; i < SEGMENT_COUNT; i++)
+        json_object_set_new(segments, segment_name((enum segment)i),
+                            bytes_json(m->segment_peaks[i]));
+    json_object_set_new(root, "segment_peaks", segments);
+    json_object_set_new(root, "outside_allocator",
+                        json_pack("{s:I, s:I, s:s}", "context_bytes", (json_int_t)p->context_bytes,
+                                  "nccl_bytes", (json_int_t)p->nccl_bytes, "nccl_source",
+                                  placement->profile.of[PROFILE_NCCL_INIT].source));
+    json_object_set_new(root, "host_bytes", bytes_json(m->host_bytes));
+    if (!p->fits)
+        json_object_set_new(root, "remedies", remedies_json(remedies, remedy_count));
+    return root;
+}
+
+/* ---- tables ---- */
+
+static void row(FILE *file, const char *name, uint64_t bytes, uint64_t total)
+{
+    if (bytes == 0)
+        return;
+    fprintf(file, "  %-24s %9.2f  ", name, gib(bytes));
+    style_bar(file, total ? (double)bytes / (double)total : 0.0, STYLE_BAR);
+    fputc('\n', file);
+}
+
+static void print_title(FILE *file, const struct style *s, const struct settings *settings,
+                        const struct job *job, const struct placement *placement,
+                        const struct prediction *p)
+{
+    char number[32];
+    const struct strategy *t = &job->strategy;
+    fprintf(file, "%s%s%s, %s parameters, as %s writes it\n", s->bold, settings->model, s->off,
+            style_grouped(p->parameters, number), code_name(job->model.code));
+    fprintf(file, "fsdp2 on %u x %s", t->world, placement->profile.title);
+    if (t->replicate > 1)
+        fprintf(file, " (HSDP %u x %u)", t->replicate, t->world / t->replicate);
+    fprintf(file, ", rank %u\n", t->rank);
+    fprintf(file, "micro-batch %u x %u tokens", job->model.batch, job->model.seq);
+    if (t->accumulate > 1)
+        fprintf(file, " x %u", t->accumulate);
+    fprintf(file, ", %s compute, %s reduce, %s stored\n\n", dtype_brief(t->compute),
+            dtype_brief(t->reduce), dtype_brief(t->store));
+}
+
+static void print_categories(FILE *file, const struct style *s, const struct prediction *p)
+{
+    static const char *const titles[CATEGORY_COUNT] = {
+        [CATEGORY_SHARDED_PARAM] = "sharded parameters",
+        [CATEGORY_UNSHARDED_PARAM] = "unsharded parameters",
+        [CATEGORY_ALL_GATHER] = "all-gather buffers",
+        [CATEGORY_REDUCE_SCATTER] = "reduce-scatter, gradients",
+        [CATEGORY_ACTIVATION] = "activations",
+        [CATEGORY_BACKWARD] = "backward",
+        [CATEGORY_GRADIENT] = "gradients",
+        [CATEGORY_OPTIMIZER] = "optimizer",
+        [CATEGORY_INPUT] = "input",
+        [CATEGORY_BUFFER] = "buffers",
+    };
+    const struct memory *m = &p->memory;
+    fprintf(file, "  %sat the peak                   GiB%s\n", s->dim, s->off);
+    for (int i = 0; i < CATEGORY_WORKSPACE; i++)
+        row(file, titles[i], m->categories[i], p->device_bytes);
+    fprintf(file, "  %-24s %9.2f\n\n", "requested by tensors", gib(m->requested.bytes));
+    fprintf(file, "  %-24s %9.2f  rounded to blocks, with kernel workspaces\n", "allocated",
+            gib(m->allocated.bytes));
+    fprintf(file, "  %-24s %9.2f  segments held by the caching allocator\n", "reserved",
+            gib(m->reserved_bytes));
+    fprintf(file, "  %-24s %9.2f  CUDA context %.2f, NCCL %.2f\n", "outside the allocator",
+            gib(p->outside_bytes), gib(p->context_bytes), gib(p->nccl_bytes));
+    fprintf(file, "  %s%-24s %9.2f%s  what nvidia-smi shows\n", s->bold, "device",
+            gib(p->device_bytes), s->off);
+}
+
+static void print_verdict(FILE *file, const struct style *s, const struct placement *placement,
+                          const struct prediction *p)
+{
+    const double capacity = gib(profile_bytes(&placement->profile, PROFILE_CAPACITY));
+    const double device = gib(p->device_bytes);
+    if (p->fits)
+        fprintf(file, "  %sfits%s: %.2f of %.2f GiB, %.2f free%s\n", s->good, s->off, device,
+                capacity, capacity - device,
+                p->after_release ? " (after cached segments are released: expect slow steps)" : "");
+    else
+        fprintf(file, "  %sdoes not fit%s: %.2f GiB needed, %.2f there, %.2f too much\n", s->bad,
+                s->off, device, capacity, device - capacity);
+}
+
+static void print_peak(FILE *file, const struct prediction *p)
+{
+    char what[512];
+    const struct memory *m = &p->memory;
+    fprintf(file, "\n  peak: instruction %u, %s: %s\n", m->requested.instruction,
+            segment_name(m->requested.segment),
+            result_what(p->plan, m->requested.instruction, what, sizeof what));
+    fprintf(file, "  highest in");
+    for (int i = 0; i < SEGMENT_COUNT; i++)
+        fprintf(file, "%s %s %.2f", i ? "," : "", segment_name((enum segment)i),
+                gib(m->segment_peaks[i]));
+    fprintf(file, " GiB\n");
+}
+
+void result_print(FILE *file, const struct settings *settings, const struct job *job,
+                  const struct placement *placement, const struct prediction *p,
+                  const struct remedy *remedies, uint32_t remedy_count)
+{
+    const struct style s = style_of(file);
+    print_title(file, &s, settings, job, placement, p);
+    print_categories(file, &s, p);
+    fputc('\n', file);
+    print_verdict(file, &s, placement, p);
+    print_peak(file, p);
+    if (p->fits)
+        return;
+    fprintf(file, remedy_count ? "\n  what would make it fit, cheapest first:\n"
+                               : "\n  no single change or pair of changes makes it fit\n");
+    for (uint32_t i = 0; i < remedy_count; i++)
+        fprintf(file, "  %7.2f GiB  %-44s %s%s%s\n", gib(remedies[i].device_bytes),
+                remedies[i].change, s.dim, remedies[i].cost, s.off);
+}

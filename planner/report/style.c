@@ -1,0 +1,34 @@
+/* style.c - see style.h. */
+#include "report/style.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+struct style style_of(FILE *file)
+{
+    const int number = fileno(file); /* -1: the file is memory */
+    if (number >= 0 && isatty(number))
+        return (struct style){"\x1b[1m", "\x1b[2m", "\x1b[1;32m", "\x1b[1;31m", "\x1b[0m"};
+    return (struct style){"", "", "", "", ""};
+}
+
+const char *style_grouped(uint64_t number, char text[32])
+{
+    char digits[24];
+    const int length = snprintf(digits, sizeof digits, "%" PRIu64, number);
+    int used = 0;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            text[used++] = ',';
+        text[used++] = digits[i];
+    }
+    text[used] = '\0';
+    return text;
+}
+
+void style_bar(FILE *file, double share, int width)
+{
+    const int length = (int)(share * width + 0.5);
+    for (int i = 0; i < length; i++)
+        fputs("\xe2\x96\x88", file); /* full block */
+}

@@ -1,0 +1,68 @@
+/* execute.h - walks a plan and does what it says, on any device.
+ *
+ * The executor knows instructions, not models or strategies: memory goes through the planner's own
+ * allocator over the device's segments, kernels are launched on the stream they name, events order
+ * the streams. It never blocks inside a step. */
+#ifndef SHARDPLAN_EXECUTE_H
+#define SHARDPLAN_EXECUTE_H
+
+#include "memory/allocator.h"
+#include "plan/plan.h"
+#include "runtime/device/device.h"
+#include "runtime/execution/data.h"
+
+struct run_settings {
+    float lr, beta1, beta2, eps, weight_decay;
+    float rope_theta;
+    struct allocator_settings allocator; /* its segment functions are filled in here */
+    const double *wait_s; /* (instructions) a rehearsal: what each collective is to take, seconds,
+                             lent until execution_close; NULL: nothing */
+};
+
+struct step_result {
+    double loss;      /* mean over micro-batches and ranks */
+    double grad_norm; /* of all parameters, before clipping */
+    double seconds;   /* of the whole step, by the host's clock */
+};
+
+/* What happened at an instruction of the last step. Memory is bytes after it, 0 where it does not
+ * change memory; times are 0 where it ran nothing. */
+struct step_record {
+    double begin_s, end_s;             /* on the device */
+    double issue_begin_s, issue_end_s; /* on the host's thread, from the step's start */
+    uint64_t allocated, reserved;
+};
+
+struct execution; /* opaque */
+
+/* Checks that every kernel can be run, allocates what is there before the first step and fills
+ * parameters with their initial values. `plan`, `device`, `comm` (NULL: one rank) and `data` are
+ * lent until execution_close. ERR_UNSUPPORTED: a kernel this device lacks; ERR_NOMEM: names the
+ * instruction, bytes asked, live and reserved, and the largest holders. */
+enum err_code execution_open(const struct plan *plan, struct device *device, struct comm *comm,
+                             struct data *data, const struct run_settings *settings,
+                             struct execution **out, struct err *err);
+void execution_close(struct execution *execution); /* NULL is allowed */
+
+/* Runs one step (numbered from 0) to its end. */
+enum err_code execution_step(struct execution *execution, uint32_t step, struct step_result *result,
+                             struct err *err);
+
+/* The last step, by instruction id: (instruction_count) records, lent until the next step. */
+const struct step_record *execution_records(const struct execution *execution);
+
+/* Micro-batches a step. */
+uint32_t execution_micro_batches(const struct execution *execution);
+
+/* 2-norms of the parameters' gradients in the last step, before clipping: (param_count), lent. */
+const double *execution_param_norms(const struct execution *execution);
+
+/* The rows of parameter p that this rank holds, as fp32: copies shape_elements(local) values out of
+ * (read) or into (write) device memory; a state that the first step would make is made by a write.
+ * `state`: -1 the parameter, 0 exp_avg, 1 exp_avg_sq. */
+enum err_code execution_read(struct execution *execution, uint32_t p, int state, float *values,
+                             struct err *err);
+enum err_code execution_write(struct execution *execution, uint32_t p, int state,
+                              const float *values, struct err *err);
+
+#endif

@@ -1,0 +1,115 @@
+/* record.c - see record.h. */
+#include "runtime/execution/record.h"
+
+#include <stdio.h>
+
+struct recording {
+    const struct plan *plan;
+    const struct step_record *records;
+    struct trace *trace;
+    uint32_t lanes[STREAM_COUNT], issue, track;
+    double start_s;
+};
+
+static void open_trace(struct recording *r, const struct record_about *about, uint32_t step)
+{
+    static const char *const series[] = {"instruction", "allocated", "reserved"};
+    char text[96];
+    r->trace = trace_new();
+    trace_set_info(r->trace, "clock", "seconds");
+    trace_set_info(r->trace, "device", about->device);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)about->workspace_bytes);
+    trace_set_info(r->trace, "workspace_bytes", text);
+    if (about->attention && about->attention[0])
+        trace_set_info(r->trace, "attention", about->attention);
+    if (about->rehearsal) {
+        snprintf(text, sizeof text, "rank %u of %u", r->plan->rank, r->plan->world);
+        trace_set_info(r->trace, "rehearsal", text);
+    }
+    if (about->shared_gpu)
+        trace_set_info(r->trace, "shared_gpu", "ranks took turns on a GPU: times mean nothing");
+    snprintf(text, sizeof text, "%u", r->plan->rank);
+    trace_set_info(r->trace, "rank", text);
+    snprintf(text, sizeof text, "%u", step);
+    trace_set_info(r->trace, "step", text);
+    snprintf(text, sizeof text, "rank %u%s (recorded)", r->plan->rank,
+             about->rehearsal ? ", rehearsal" : "");
+    const uint32_t process = trace_add_process(r->trace, r->plan->rank, text);
+    for (int s = 0; s < STREAM_COUNT; s++)
+        r->lanes[s] = trace_add_lane(r->trace, process, stream_name((enum stream_id)s));
+    r->issue = trace_add_lane(r->trace, process, "host issue");
+    r->track = trace_add_track(r->trace, process, "memory recorded", 3, series);
+}
+
+static double first_begin(const struct recording *r)
+{
+    double first = -1.0;
+    for (uint32_t i = 0; i < r->plan->instruction_count; i++)
+        if (r->records[i].end_s > 0 && (first < 0 || r->records[i].begin_s < first))
+            first = r->records[i].begin_s;
+    return first < 0 ? 0.0 : first;
+}
+
+static void add_work(struct recording *r, uint32_t id)
+{
+    const struct plan_instruction *instruction = &r->plan->instructions[id];
+    const struct kernel *kernel = &r->plan->kernels[instruction->arg];
+    if (r->records[id].end_s <= 0)
+        return;
+    const struct trace_event event = {
+        .id = id,
+        .lane = r->lanes[instruction->stream],
+        .kind = TRACE_SPAN,
+        .name = r->plan->labels[kernel->label],
+        .category = plan_op_name((enum plan_op)instruction->op),
+        .begin_s = r->records[id].begin_s - r->start_s,
+        .end_s = r->records[id].end_s - r->start_s,
+        .bytes = (uint64_t)kernel->bytes,
+    };
+    trace_add_event(r->trace, &event);
+}
+
+static void add_issue(struct recording *r, uint32_t id)
+{
+    const struct plan_instruction *instruction = &r->plan->instructions[id];
+    const struct kernel *kernel = &r->plan->kernels[instruction->arg];
+    const struct trace_event event = {
+        .id = TRACE_NO_ID,
+        .lane = r->issue,
+        .kind = TRACE_SPAN,
+        .name = r->plan->labels[kernel->label],
+        .category = "issue",
+        .begin_s = r->records[id].issue_begin_s,
+        .end_s = r->records[id].issue_end_s,
+    };
+    trace_add_event(r->trace, &event);
+}
+
+enum err_code record_write(const struct plan *plan, const struct execution *execution,
+                           const struct record_about *about, uint32_t step, const char *path,
+                           struct err *err)
+{
+    struct recording r = {.plan = plan, .records = execution_records(execution)};
+    open_trace(&r, about, step);
+    r.start_s = first_begin(&r);
+    double time_s = 0.0; /* of memory: that of the last work issued before it */
+    for (uint32_t id = 0; id < plan->instruction_count; id++) {
+        const struct plan_instruction *instruction = &plan->instructions[id];
+        if (step > 0 && (instruction->flags & PLAN_FIRST_STEP))
+            continue;
+        if (plan_op_is_kernel((enum plan_op)instruction->op)) {
+            add_work(&r, id);
+            add_issue(&r, id);
+            const double begin_s = r.records[id].begin_s - r.start_s;
+            time_s = begin_s > time_s ? begin_s : time_s;
+        } else if (instruction->op == PLAN_ALLOC || instruction->op == PLAN_FREE ||
+                   instruction->op == PLAN_MARK) {
+            const double values[] = {id, (double)r.records[id].allocated,
+                                     (double)r.records[id].reserved};
+            trace_add_counter(r.trace, r.track, time_s, values);
+        }
+    }
+    const enum err_code rc = trace_write(r.trace, path, err);
+    trace_free(r.trace);
+    return rc;
+}

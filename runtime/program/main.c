@@ -1,0 +1,287 @@
+/* main.c - shardrun: one rank of a run. `shardplan run` starts as many as a plan asks for.
+ *
+ * Every rank reads the same plan.json, checks it, and plays the rank that MPI gave it. Rank 0
+ * prints. The first rank that fails prints one message with its rank and ends the whole run. */
+#include "plan/plan_json.h"
+#include "plan/plan_rank.h"
+#include "runtime/device/clock.h"
+#include "runtime/execution/record.h"
+#include "runtime/program/launch.h"
+#include "runtime/program/options.h"
+#include "runtime/program/rehearsal.h"
+#include "runtime/program/status.h"
+#include "runtime/state/checkpoint.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EXIT_BAD_INPUT = 2, EXIT_FAILED = 3 };
+
+/* Address space of a host rank's arena; pages are taken when they are touched. */
+#define DEFAULT_HOST_BYTES ((uint64_t)64 << 30)
+
+struct run {
+    struct run_options options;
+    struct plan *plan;
+    struct comm *comm;
+    struct device *device;
+    struct data *data;
+    struct execution *execution;
+    double *wait_s;      /* (instructions) what a rehearsal's collectives take; NULL: nothing */
+    bool terminal;       /* steps overwrite one line */
+    bool started;        /* the plan was accepted: what fails now is a failure of the run */
+    uint64_t first_step; /* 0, or where a checkpoint continues */
+};
+
+static bool is_speaker(const struct run *run)
+{
+    return !run->comm || comm_rank(run->comm) == 0;
+}
+
+/* FNV-1a of a file; 0 when it cannot be read (the reader has said so by then). */
+static uint64_t file_hash(const char *path)
+{
+    uint64_t hash = 14695981039346656037ULL;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    for (int c; (c = getc(file)) != EOF;)
+        hash = (hash ^ (uint64_t)(unsigned char)c) * 1099511628211ULL;
+    fclose(file);
+    return hash;
+}
+
+/* Ranks on several machines may read different files under one name. */
+static enum err_code check_same_plan(const struct run *run, struct err *err)
+{
+    const uint64_t own = file_hash(run->options.plan);
+    uint64_t first = own;
+    TRY(comm_broadcast(run->comm, &first, sizeof first, 0, err));
+    if (own != first)
+        return err_set(err, ERR_INVALID, "%s is not the plan that rank 0 runs", run->options.plan);
+    return ERR_OK;
+}
+
+static void list_groups(const struct plan *plan, struct comm_group groups[4])
+{
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        groups[i] = (struct comm_group){plan->groups[i].ranks, plan->groups[i].stride};
+}
+
+static enum err_code open_comm(struct run *run, struct err *err)
+{
+    struct comm_group groups[4];
+    list_groups(run->plan, groups);
+    if (run->options.rehearse_world) {
+        if (run->options.rehearse_world != run->plan->world)
+            return err_set(err, ERR_UNSUPPORTED, "--rehearse %u/%u: the plan is for %u ranks",
+                           run->options.rehearse_rank, run->options.rehearse_world,
+                           run->plan->world);
+        return plan_for_rank(run->plan, run->options.rehearse_rank, err);
+    }
+    if (run->plan->world == 1)
+        return ERR_OK;
+    TRY(launch_open_comm(groups, run->plan->group_count, run->options.timeout_s, &run->comm, err));
+    if (comm_ranks(run->comm) != run->plan->world)
+        return err_set(err, ERR_INVALID, "the plan is for %u ranks, %u were started",
+                       run->plan->world, comm_ranks(run->comm));
+    TRY(check_same_plan(run, err));
+    return plan_for_rank(run->plan, comm_rank(run->comm), err);
+}
+
+static uint32_t vocabulary(const struct plan *plan)
+{
+    return plan->params[0].shape.dim[0]; /* the token embedding comes first in every model we run */
+}
+
+static enum err_code open_device(struct run *run, struct err *err)
+{
+    const struct run_options *o = &run->options;
+    struct comm_group groups[4];
+    if (!o->cuda)
+        return device_open_host(o->memory_bytes ? o->memory_bytes : DEFAULT_HOST_BYTES,
+                                run->plan->event_count, run->comm, &run->device, err);
+    list_groups(run->plan, groups);
+    const struct cuda_settings settings = {
+        .memory_bytes = o->memory_bytes,
+        .events = run->plan->event_count,
+        .comm = run->comm,
+        .rank = run->plan->rank,
+        .ranks = run->comm ? comm_ranks(run->comm) : 1,
+        .local_rank = run->comm ? launch_local_rank() : 0,
+        .group_count = run->plan->group_count,
+        .groups = groups,
+        .timeout_s = o->timeout_s,
+        .timed = o->out_dir != NULL,
+        .share_gpu = o->share_gpu,
+        .register_buffers = o->register_buffers,
+        .deterministic = o->deterministic,
+    };
+    return device_open_cuda(&settings, &run->device, err);
+}
+
+static enum err_code open_all(struct run *run, struct err *err)
+{
+    const struct run_options *o = &run->options;
+    TRY(plan_read_json(o->plan, &run->plan, err));
+    TRY(plan_verify(run->plan, err));
+    run->started = true;
+    TRY(open_comm(run, err));
+    TRY(data_open(o->data, o->data_kind, vocabulary(run->plan), &run->data, err));
+    TRY(open_device(run, err));
+    if (o->rehearse_world)
+        TRY(rehearsal_times(run->plan, o->plan, o->predicted, &run->wait_s, err));
+    const struct run_settings settings = {
+        .lr = o->lr,
+        .beta1 = o->beta1,
+        .beta2 = o->beta2,
+        .eps = o->eps,
+        .weight_decay = o->weight_decay,
+        .rope_theta = o->rope_theta,
+        .wait_s = run->wait_s,
+    };
+    TRY(execution_open(run->plan, run->device, run->comm, run->data, &settings, &run->execution,
+                       err));
+    if (o->load_full)
+        TRY(checkpoint_load_full(run->execution, run->plan, run->comm, o->load_full, err));
+    if (o->load)
+        TRY(checkpoint_load(run->execution, run->plan, run->comm, o->load, &run->first_step, err));
+    return ERR_OK;
+}
+
+/* What must not be taken for a measurement says so. */
+static void announce(const struct run *run)
+{
+    const struct run_options *o = &run->options;
+    if (!is_speaker(run) || o->quiet)
+        return;
+    if (o->rehearse_world)
+        fprintf(
+            stderr,
+            "note: rehearsal of rank %u of %u: memory, compute and copies are real; collectives "
+            "are local copies that %s; the loss means nothing\n",
+            o->rehearse_rank, o->rehearse_world,
+            run->wait_s ? "take the predicted time" : "take no time, as no trace predicts any");
+    if (o->share_gpu)
+        fprintf(stderr, "note: --share-gpu: ranks take turns on a GPU; times mean nothing\n");
+}
+
+static void print_step(const struct run *run, uint32_t step, const struct step_result *result)
+{
+    const struct buffer *tokens = &run->plan->buffers[run->plan->input_buffers[0]];
+    const double count = (double)shape_elements(&tokens->shape) * run->plan->world *
+                         execution_micro_batches(run->execution);
+    if (!is_speaker(run) || run->options.quiet)
+        return;
+    if (run->options.json)
+        printf("{\"step\": %u, \"loss\": %.9g, \"grad_norm\": %.9g, \"seconds\": %.6f}\n", step,
+               result->loss, result->grad_norm, result->seconds);
+    else
+        printf("%sstep %4u/%u  loss %8.5f  grad norm %8.5f  %7.0f tokens/s%s",
+               run->terminal ? "\r" : "", step + 1, run->options.steps, result->loss,
+               result->grad_norm, count / result->seconds,
+               run->terminal && step + 1 < run->options.steps ? "\x1b[K" : "\n");
+    fflush(stdout);
+}
+
+static void print_param_norms(const struct run *run)
+{
+    const double *norms = execution_param_norms(run->execution);
+    for (uint32_t p = 0; p < run->plan->param_count && is_speaker(run); p++)
+        printf("{\"parameter\": \"%s\", \"grad_norm\": %.9g}\n", run->plan->params[p].name,
+               norms[p]);
+}
+
+static enum err_code write_trace(const struct run *run, uint32_t step, struct err *err)
+{
+    char path[4096];
+    if (!run->options.out_dir)
+        return ERR_OK;
+    if (run->plan->rank == 0)
+        snprintf(path, sizeof path, "%s/trace.json", run->options.out_dir);
+    else
+        snprintf(path, sizeof path, "%s/trace-%u.json", run->options.out_dir, run->plan->rank);
+    const struct record_about about = {
+        .device = run->device->ops->name,
+        .workspace_bytes = run->device->workspace_bytes,
+        .attention = run->device->attention,
+        .rehearsal = run->options.rehearse_world > 0,
+        .shared_gpu = run->options.share_gpu,
+    };
+    return record_write(run->plan, run->execution, &about, step, path, err);
+}
+
+/* The trace is written anew now and then, so that a run that dies leaves its last one. */
+static enum err_code train(struct run *run, struct err *err)
+{
+    const double seconds_between_traces = 2.0;
+    double written = 0.0;
+    for (uint32_t step = (uint32_t)run->first_step; step < run->options.steps; step++) {
+        struct step_result result;
+        TRY(execution_step(run->execution, step, &result, err));
+        print_step(run, step, &result);
+        if (!isfinite(result.loss) && !run->options.rehearse_world) /* there it means nothing */
+            return err_set(err, ERR_DEVICE, "step %u: the loss is %f", step, result.loss);
+        if (step == run->first_step && run->options.param_norms)
+            print_param_norms(run);
+        if (step + 1 == run->options.steps || clock_now_s() - written > seconds_between_traces) {
+            TRY(write_trace(run, step, err));
+            written = clock_now_s();
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err_code save(const struct run *run, struct err *err)
+{
+    const struct run_options *o = &run->options;
+    if (o->save)
+        TRY(checkpoint_save(run->execution, run->plan, run->comm, o->steps, o->save, err));
+    if (o->save_full)
+        TRY(checkpoint_save_full(run->execution, run->plan, run->comm, o->save_full, err));
+    return ERR_OK;
+}
+
+/* One rank's failure is everybody's: the others would wait for it in a collective. */
+static int fail(struct run *run, const struct err *err)
+{
+    const uint32_t rank = run->comm ? comm_rank(run->comm) : 0;
+    const bool bad_input =
+        err->code == ERR_UNSUPPORTED || (err->code == ERR_INVALID && !run->started);
+    const int status = bad_input ? EXIT_BAD_INPUT : EXIT_FAILED;
+    char message[1200];
+    snprintf(message, sizeof message, "shardrun: rank %u: %s", rank, err->text);
+    if (run->comm)
+        comm_abort(run->comm, status, message);
+    fprintf(stderr, "%s\n", message);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct run run = {.plan = NULL};
+    struct err err = {0};
+    signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error, not a death */
+    run_options_parse(argc, argv, &run.options);
+    const char *terminal = getenv(TERMINAL_VARIABLE); /* under mpirun, ours is a pipe */
+    run.terminal = terminal ? terminal[0] == '1' : isatty(STDOUT_FILENO) != 0;
+    enum err_code rc = open_all(&run, &err);
+    if (rc == ERR_OK)
+        announce(&run);
+    if (rc == ERR_OK)
+        rc = train(&run, &err);
+    if (rc == ERR_OK)
+        rc = save(&run, &err);
+    const int status = rc == ERR_OK ? 0 : fail(&run, &err);
+    execution_close(run.execution);
+    device_close(run.device);
+    data_close(run.data);
+    comm_close(run.comm);
+    plan_free(run.plan);
+    free(run.wait_s);
+    return status;
+}

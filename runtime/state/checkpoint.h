@@ -1,0 +1,46 @@
+/* checkpoint.h - parameters and optimizer states of a run, in files that outlive its mesh.
+ *
+ *     DIR/index.json                              rank 0, last: what there is, and that it is whole
+ *     DIR/shard-RRRRR-of-NNNNN.safetensors        rank R of the first replica: its rows
+ *
+ * A shard file has for each parameter the tensors NAME, NAME/exp_avg and NAME/exp_avg_sq (frozen
+ * parameters have no states), and in its metadata the step and the first row of each parameter
+ * ("first_row/NAME"). Tensors are F32.
+ *
+ * Every function is collective: all ranks call it with the same arguments, see the same folder and
+ * return the same verdict; where one rank failed the others say which and why. `execution` and
+ * `plan` belong together; comm NULL: this is the only rank, or, for checkpoint_load and
+ * checkpoint_load_full, one that needs no agreement with others. */
+#ifndef SHARDPLAN_CHECKPOINT_H
+#define SHARDPLAN_CHECKPOINT_H
+
+#include "plan/plan.h"
+#include "runtime/comm/comm.h"
+#include "runtime/execution/execute.h"
+
+/* Saves the state after `step` steps into `dir`, made if missing (its parent must exist). States
+ * that the optimizer has not made yet are left out, which index.json says. An older checkpoint in
+ * `dir` stays as it is until every new file is complete on disk; a failure up to then leaves no
+ * new file. Without index.json, which comes last, a folder is torn. */
+enum err_code checkpoint_save(struct execution *execution, const struct plan *plan,
+                              struct comm *comm, uint64_t step, const char *dir, struct err *err);
+
+/* Loads from `dir` whatever mesh or strategy it was saved from. All is checked before anything is
+ * written; only a failure to read or write values after that leaves the execution half loaded.
+ * States are needed where the plan has them, unless *step is 0: then they become zeros.
+ * ERR_INVALID: torn, truncated or foreign (names the first parameter that differs), states that
+ * are missing. ERR_IO: a file that is missing or cannot be read. */
+enum err_code checkpoint_load(struct execution *execution, const struct plan *plan,
+                              struct comm *comm, const char *dir, uint64_t *step, struct err *err);
+
+/* Saves the whole parameters into one file, as other programs expect them. Rank 0 holds its own
+ * rows of one parameter and a piece of bounded size of everyone's. */
+enum err_code checkpoint_save_full(struct execution *execution, const struct plan *plan,
+                                   struct comm *comm, const char *path, struct err *err);
+
+/* Loads parameters from such a file (F32, BF16 or F16), which must have these and no others.
+ * States and the step stay what they are. */
+enum err_code checkpoint_load_full(struct execution *execution, const struct plan *plan,
+                                   struct comm *comm, const char *path, struct err *err);
+
+#endif

@@ -1,0 +1,501 @@
+/* work_check.c - see work_check in operand.h: one row a kind, how many operands it takes and what
+ * they must be to each other. Kinds that only ask for equal counts share a function. */
+#include "runtime/work/operand.h"
+
+#include <limits.h>
+
+enum { ANY = UINT8_MAX };
+
+/* ---- elementwise ---- */
+
+/* All operands are floating-point and have as many elements as the first output. */
+static enum err_code check_equal(const struct work *work, struct err *err)
+{
+    const uint64_t count = operand_count(work_out(work, 0));
+    for (uint32_t i = 0; i < work->ins; i++)
+        TRY(work_need_count(work,
+                            i               ? "x"
+                            : work->ins > 1 ? "dy"
+                                            : "x",
+                            work_in(work, i), count, err));
+    return work_need_count(work, "y", work_out(work, 0), count, err);
+}
+
+static enum err_code check_ones(const struct work *work, struct err *err)
+{
+    return work_need_count(work, "y", work_out(work, 0), operand_count(work_out(work, 0)), err);
+}
+
+static enum err_code check_arange(const struct work *work, struct err *err)
+{
+    return work_need_index(work, "ids", work_out(work, 0), err);
+}
+
+static enum err_code check_conjugate(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    if (!operand_is_complex(x) || !operand_is_complex(y) || operand_count(x) != operand_count(y))
+        return work_refuse(work, ERR_INVALID, err, "needs two complex64 of one size");
+    return ERR_OK;
+}
+
+static enum err_code check_broadcast(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
+    uint64_t stride[SHAPE_DIMS];
+    if (!shape_spread(&x->shape, &z->shape, stride) || !shape_spread(&y->shape, &z->shape, stride))
+        return work_refuse(work, ERR_INVALID, err, "x and y do not broadcast to z");
+    if (work->kind == WORK_MUL && operand_is_complex(x) && operand_is_complex(y) &&
+        operand_is_complex(z))
+        return ERR_OK;
+    TRY(work_need_count(work, "x", x, operand_count(x), err));
+    TRY(work_need_count(work, "y", y, operand_count(y), err));
+    return work_need_count(work, "z", z, operand_count(z), err);
+}
+
+/* ---- shapes ---- */
+
+static enum err_code need_castable(const struct work *work, const struct work_operand *x,
+                                   const struct work_operand *y, struct err *err)
+{
+    if ((operand_is_float(x) && operand_is_float(y)) ||
+        (x->dtype == y->dtype && !x->pitch && !y->pitch))
+        return ERR_OK;
+    return work_refuse(work, ERR_UNSUPPORTED, err, "no copy of %s%s to %s%s",
+                       dtype_name((enum dtype)x->dtype), x->pitch ? " with a pitch" : "",
+                       dtype_name((enum dtype)y->dtype), y->pitch ? " with a pitch" : "");
+}
+
+static enum err_code check_copy(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    TRY(need_castable(work, x, y, err));
+    if (x->dtype != y->dtype || operand_count(x) != operand_count(y))
+        return work_refuse(work, ERR_INVALID, err, "x has %llu %s, y %llu %s",
+                           (unsigned long long)operand_count(x), dtype_name((enum dtype)x->dtype),
+                           (unsigned long long)operand_count(y), dtype_name((enum dtype)y->dtype));
+    return ERR_OK;
+}
+
+static enum err_code check_repeat(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    const uint32_t dim = work->attr.dim;
+    if (dim >= y->shape.rank)
+        return work_refuse(work, ERR_INVALID, err, "dim %u of %u", dim, y->shape.rank);
+    TRY(need_castable(work, x, y, err));
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < y->shape.rank; i++)
+        elements *= i == dim ? 1 : y->shape.dim[i];
+    if (operand_count(x) != elements)
+        return work_refuse(work, ERR_INVALID, err, "x has %llu elements instead of %llu",
+                           (unsigned long long)operand_count(x), (unsigned long long)elements);
+    return ERR_OK;
+}
+
+static enum err_code check_cat(const struct work *work, struct err *err)
+{
+    const struct work_operand *y = work_out(work, 0);
+    const uint64_t rows = operand_rows(y), last = operand_last(y);
+    uint64_t width = 0;
+    for (uint32_t i = 0; i < work->ins; i++) {
+        const struct work_operand *part = work_in(work, i);
+        TRY(need_castable(work, part, y, err));
+        if (operand_count(part) != rows * operand_last(part))
+            return work_refuse(work, ERR_INVALID, err, "part %u has %llu rows instead of %llu", i,
+                               (unsigned long long)operand_rows(part), (unsigned long long)rows);
+        width += operand_last(part);
+    }
+    if (width != last)
+        return work_refuse(work, ERR_INVALID, err, "parts are %llu wide together, y %llu",
+                           (unsigned long long)width, (unsigned long long)last);
+    return ERR_OK;
+}
+
+static enum err_code check_sum(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    uint64_t stride[SHAPE_DIMS];
+    if (!shape_spread(&y->shape, &x->shape, stride))
+        return work_refuse(work, ERR_INVALID, err, "y's dims are neither x's nor 1");
+    TRY(work_need_count(work, "x", x, operand_count(x), err));
+    return work_need_count(work, "y", y, operand_count(y), err);
+}
+
+static enum err_code check_embedding(const struct work *work, struct err *err)
+{
+    const struct work_operand *ids = work_in(work, 0), *weight = work_in(work, 1);
+    TRY(work_need_index(work, "ids", ids, err));
+    TRY(work_need_count(work, "weight", weight, operand_count(weight), err));
+    return work_need_count(work, "y", work_out(work, 0), operand_count(ids) * operand_last(weight),
+                           err);
+}
+
+static enum err_code check_embedding_backward(const struct work *work, struct err *err)
+{
+    const struct work_operand *ids = work_in(work, 1), *dweight = work_out(work, 0);
+    TRY(work_need_index(work, "ids", ids, err));
+    TRY(work_need_count(work, "dweight", dweight, operand_count(dweight), err));
+    return work_need_count(work, "dy", work_in(work, 0), operand_count(ids) * operand_last(dweight),
+                           err);
+}
+
+/* ---- matrices ---- */
+
+static enum err_code check_matmul(const struct work *work, struct err *err)
+{
+    const struct work_operand *a = work_in(work, 0), *b = work_in(work, 1), *c = work_out(work, 0);
+    const struct work_operand *const all[] = {a, b, c};
+    uint64_t rows[3], columns[3];
+    for (int i = 0; i < 3; i++) {
+        rows[i] = operand_rows(all[i]);
+        columns[i] = operand_last(all[i]);
+        TRY(work_need_count(work, "a matrix", all[i], operand_count(all[i]), err));
+        if (rows[i] > INT_MAX || columns[i] > INT_MAX)
+            return work_refuse(work, ERR_UNSUPPORTED, err, "a matrix of %llu rows by %llu",
+                               (unsigned long long)rows[i], (unsigned long long)columns[i]);
+    }
+    bool fit = rows[2] == rows[0] && columns[0] == columns[1] && columns[2] == rows[1]; /* NT */
+    if (work->kind == WORK_MATMUL_TN)
+        fit = rows[0] == rows[1] && rows[2] == columns[0] && columns[2] == columns[1];
+    else if (work->kind == WORK_MATMUL_NN)
+        fit = columns[0] == rows[1] && rows[2] == rows[0] && columns[2] == columns[1];
+    if (!fit)
+        return work_refuse(work, ERR_INVALID, err,
+                           "(%llu, %llu) and (%llu, %llu) do not give (%llu, %llu)",
+                           (unsigned long long)rows[0], (unsigned long long)columns[0],
+                           (unsigned long long)rows[1], (unsigned long long)columns[1],
+                           (unsigned long long)rows[2], (unsigned long long)columns[2]);
+    if (work->kind == WORK_MATMUL_NT_BIAS)
+        return work_need_count(work, "bias", work_in(work, 2), columns[2], err);
+    return ERR_OK;
+}
+
+/* ---- norms ---- */
+
+static enum err_code check_norm(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_in(work, 0);
+    const uint64_t t = operand_rows(x), h = operand_last(x);
+    const bool centred = work->kind == WORK_LAYER_NORM;
+    TRY(work_need_count(work, "x", x, t * h, err));
+    TRY(work_need_count(work, "weight", work_in(work, 1), h, err));
+    if (centred) {
+        TRY(work_need_count(work, "bias", work_in(work, 2), h, err));
+        TRY(work_need_count(work, "mean", work_out(work, 1), t, err));
+    }
+    TRY(work_need_count(work, "y", work_out(work, 0), t * h, err));
+    return work_need_count(work, "rstd", work_out(work, centred ? 2 : 1), t, err);
+}
+
+static enum err_code check_norm_backward(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_in(work, 1);
+    const uint64_t t = operand_rows(x), h = operand_last(x);
+    const bool centred = work->kind == WORK_LAYER_NORM_BACKWARD;
+    TRY(work_need_count(work, "x", x, t * h, err));
+    TRY(work_need_count(work, "weight", work_in(work, 2), h, err));
+    TRY(work_need_count(work, "dy", work_in(work, 0), t * h, err));
+    if (centred)
+        TRY(work_need_count(work, "mean", work_in(work, 3), t, err));
+    TRY(work_need_count(work, "rstd", work_in(work, centred ? 4 : 3), t, err));
+    const struct norm_gradients to = work_norm_gradients(work);
+    if (to.dx)
+        TRY(work_need_count(work, "dx", to.dx, t * h, err));
+    if (to.dweight)
+        TRY(work_need_count(work, "dweight", to.dweight, h, err));
+    return to.dbias ? work_need_count(work, "dbias", to.dbias, h, err) : ERR_OK;
+}
+
+/* ---- attention ---- */
+
+static bool is_rows_of_heads(const struct work_operand *x)
+{
+    return x->shape.rank == 4 &&
+           (!x->pitch || (uint64_t)x->shape.dim[2] * x->shape.dim[3] <= x->pitch);
+}
+
+/* Whether `x` has the elements of q (k where `keys`) in the memory order (b, s, a, d): o and the
+ * gradients are born with shape (b, a, s, d), which is that memory transposed. */
+static enum err_code need_heads(const struct work *work, const struct attention *at,
+                                const char *name, const struct work_operand *x, bool keys,
+                                struct err *err)
+{
+    TRY(work_need_count(work, name, x, (uint64_t)at->b * (keys ? at->s_k : at->s) * at->a * at->d,
+                        err));
+    if (x->pitch && (!is_rows_of_heads(x) || x->shape.dim[2] != at->a))
+        return work_refuse(work, ERR_INVALID, err, "%s has a pitch and is not (b, s, a, d)", name);
+    return ERR_OK;
+}
+
+/* q, k, v at operands `first` and on, and the logsumexp. */
+static enum err_code check_queries(const struct work *work, uint32_t first,
+                                   const struct work_operand *logsumexp, struct err *err)
+{
+    for (uint32_t i = first; i < first + 3; i++)
+        if (!is_rows_of_heads(work_in(work, i)))
+            return work_refuse(work, ERR_INVALID, err, "q, k, v are not (b, s, a, d)");
+    const struct attention at = work_attention(work);
+    const uint32_t *k = at.k->shape.dim, *v = at.v->shape.dim;
+    const uint64_t keys = (uint64_t)at.b * at.s_k * at.a * at.d;
+    TRY(work_need_count(work, "q", at.q, operand_count(at.q), err));
+    TRY(work_need_count(work, "k", at.k, keys, err));
+    TRY(work_need_count(work, "v", at.v, keys, err));
+    if (k[2] != at.a || k[3] != at.d || v[2] != at.a || v[3] != at.d || v[1] != at.s_k)
+        return work_refuse(work, ERR_INVALID, err, "k and v do not have q's heads");
+    if (logsumexp->dtype != DTYPE_FP32 || logsumexp->pitch || at.logsumexp_pitch < at.s ||
+        operand_rows(logsumexp) != (uint64_t)at.b * at.a)
+        return work_refuse(work, ERR_INVALID, err, "logsumexp is not (b, a, s) in fp32");
+    if (work->attr.p > 0)
+        return work_refuse(work, ERR_UNSUPPORTED, err, "dropout %g", (double)work->attr.p);
+    return ERR_OK;
+}
+
+static enum err_code check_attention(const struct work *work, struct err *err)
+{
+    TRY(check_queries(work, 0, work_out(work, 1), err));
+    const struct attention at = work_attention(work);
+    return need_heads(work, &at, "o", work_out(work, 0), false, err);
+}
+
+static enum err_code check_attention_backward(const struct work *work, struct err *err)
+{
+    TRY(check_queries(work, 1, work_in(work, 4), err));
+    if (work->outs > 3)
+        return work_refuse(work, ERR_UNSUPPORTED, err, "the gradient of a bias");
+    const struct attention at = work_attention(work);
+    TRY(need_heads(work, &at, "do", work_in(work, 0), false, err));
+    if (work->ins > 5)
+        TRY(need_heads(work, &at, "o", work_in(work, 5), false, err));
+    for (uint32_t i = 0; i < 3; i++)
+        TRY(need_heads(work, &at, "a gradient", work_out(work, i), i > 0, err));
+    return ERR_OK;
+}
+
+/* ---- the loss ---- */
+
+static enum err_code need_targets(const struct work *work, const struct work_operand *targets,
+                                  uint64_t t, struct err *err)
+{
+    TRY(work_need_index(work, "targets", targets, err));
+    if (operand_count(targets) != t)
+        return work_refuse(work, ERR_INVALID, err, "%llu targets for %llu rows",
+                           (unsigned long long)operand_count(targets), (unsigned long long)t);
+    return ERR_OK;
+}
+
+static enum err_code check_nll_loss(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_in(work, 0);
+    TRY(work_need_count(work, "x", x, operand_count(x), err));
+    TRY(work_need_count(work, "the loss", work_out(work, 0), 1, err));
+    TRY(work_need_count(work, "the weight", work_out(work, 1), 1, err));
+    return need_targets(work, work_in(work, 1), operand_rows(x), err);
+}
+
+static enum err_code check_nll_loss_backward(const struct work *work, struct err *err)
+{
+    const struct work_operand *dx = work_out(work, 0);
+    TRY(work_need_count(work, "dloss", work_in(work, 0), 1, err));
+    TRY(work_need_count(work, "dx", dx, operand_count(dx), err));
+    return need_targets(work, work_in(work, 1), operand_rows(dx), err);
+}
+
+/* ---- flat buffers ---- */
+
+static enum err_code need_float(const struct work *work, const struct work_operand *x,
+                                struct err *err)
+{
+    return work_need_count(work, "an operand", x, operand_count(x), err);
+}
+
+static enum err_code need_total(const struct work *work, uint64_t total, uint64_t room,
+                                struct err *err)
+{
+    if (total == room)
+        return ERR_OK;
+    return work_refuse(work, ERR_INVALID, err, "parts of %llu elements for %llu",
+                       (unsigned long long)total, (unsigned long long)room);
+}
+
+static enum err_code need_ranks(const struct work *work, uint64_t elements, struct err *err)
+{
+    if (work->ranks && work->rank < work->ranks && elements % work->ranks == 0)
+        return ERR_OK;
+    return work_refuse(work, ERR_INVALID, err, "%llu elements, of rank %u of %u",
+                       (unsigned long long)elements, work->rank, work->ranks);
+}
+
+static enum err_code check_pack(const struct work *work, struct err *err)
+{
+    const struct work_operand *y = work_out(work, 0);
+    uint64_t total = 0, room = operand_count(y);
+    if (work->kind == WORK_COPY_IN) {
+        TRY(need_ranks(work, room, err));
+        room /= work->ranks;
+    }
+    TRY(need_float(work, y, err));
+    for (uint32_t i = 0; i < work->ins; i++) {
+        TRY(need_float(work, work_in(work, i), err));
+        total += operand_count(work_in(work, i));
+    }
+    return need_total(work, total, room, err);
+}
+
+/* COPY_OUT from a flat buffer to whole tensors, CHUNK_CAT the other way. */
+static enum err_code check_chunks(const struct work *work, struct err *err)
+{
+    const bool out = work->kind == WORK_COPY_OUT;
+    const struct work_operand *flat = out ? work_in(work, 0) : work_out(work, 0);
+    const uint32_t parts = out ? work->outs : work->ins;
+    uint64_t total = 0;
+    TRY(need_float(work, flat, err));
+    TRY(need_ranks(work, operand_count(flat), err));
+    for (uint32_t i = 0; i < parts; i++) {
+        const struct work_operand *part = out ? work_out(work, i) : work_in(work, i);
+        TRY(need_float(work, part, err));
+        total += operand_chunk(part, work->ranks);
+    }
+    return need_total(work, total * work->ranks, operand_count(flat), err);
+}
+
+/* ---- collectives ---- */
+
+static enum err_code check_collective(const struct work *work, struct err *err)
+{
+    const struct work_operand *in = work_in(work, 0), *out = work_out(work, 0);
+    const uint64_t have = operand_count(in), give = operand_count(out);
+    bool fits = in->dtype == out->dtype && work->ranks > 0 && work->rank < work->ranks;
+    if (work->kind == WORK_ALL_GATHER)
+        fits = fits && in->data == out->data && have == give && give % work->ranks == 0;
+    else if (work->kind == WORK_REDUCE_SCATTER)
+        fits = fits && in->data != out->data && have == give * work->ranks;
+    else
+        fits = fits && have == give;
+    if (fits)
+        return ERR_OK;
+    return work_refuse(work, ERR_INVALID, err,
+                       "%llu elements of %s in and %llu of %s out do not fit rank %u of %u",
+                       (unsigned long long)have, dtype_name((enum dtype)in->dtype),
+                       (unsigned long long)give, dtype_name((enum dtype)out->dtype), work->rank,
+                       work->ranks);
+}
+
+/* ---- clipping and the update ---- */
+
+static enum err_code check_norms(const struct work *work, struct err *err)
+{
+    if (work->outs != work->ins)
+        return work_refuse(work, ERR_INVALID, err, "%u tensors, %u norms", work->ins, work->outs);
+    for (uint32_t i = 0; i < work->ins; i++) {
+        TRY(need_float(work, work_in(work, i), err));
+        TRY(work_need_count(work, "a norm", work_out(work, i), 1, err));
+    }
+    return ERR_OK;
+}
+
+static enum err_code check_clip(const struct work *work, struct err *err)
+{
+    TRY(work_need_count(work, "the norm", work_in(work, 0), 1, err));
+    return work_need_count(work, "y", work_out(work, 0), 1, err);
+}
+
+static enum err_code check_scale(const struct work *work, struct err *err)
+{
+    if (work->outs + 1 != work->ins)
+        return work_refuse(work, ERR_INVALID, err, "%u operands in, %u out", work->ins, work->outs);
+    TRY(work_need_count(work, "the coefficient", work_in(work, 0), 1, err));
+    for (uint32_t i = 0; i < work->outs; i++) {
+        const uint64_t count = operand_count(work_in(work, i + 1));
+        TRY(work_need_count(work, "x", work_in(work, i + 1), count, err));
+        TRY(work_need_count(work, "y", work_out(work, i), count, err));
+    }
+    return ERR_OK;
+}
+
+/* The operands are lists of equal length; each list's i-th has one size. */
+static enum err_code check_update(const struct work *work, struct err *err)
+{
+    const uint32_t lists = work->kind == WORK_ADAMW ? 4 : 2, n = work->ins / lists;
+    if (n * lists != work->ins)
+        return work_refuse(work, ERR_INVALID, err, "%u operands are not %u lists", work->ins,
+                           lists);
+    for (uint32_t i = 0; i < work->ins; i++)
+        TRY(work_need_count(work, "an operand", work_in(work, i),
+                            operand_count(work_in(work, i % n)), err));
+    if (work->kind == WORK_ADAMW && work->update.step == 0)
+        return work_refuse(work, ERR_INVALID, err, "steps are numbered from 1");
+    return ERR_OK;
+}
+
+/* ---- the table ---- */
+
+struct entry {
+    enum err_code (*check)(const struct work *work, struct err *err);
+    uint8_t ins_least, ins_most, outs_least;
+};
+
+static const struct entry entries[WORK_KIND_COUNT] = {
+    [WORK_ARANGE] = {check_arange, 0, 0, 1},
+    [WORK_ONES] = {check_ones, 0, 1, 1},
+    [WORK_EMBEDDING] = {check_embedding, 2, 2, 1},
+    [WORK_EMBEDDING_BACKWARD] = {check_embedding_backward, 2, 2, 1},
+    [WORK_MATMUL_NT] = {check_matmul, 2, 2, 1},
+    [WORK_MATMUL_NT_BIAS] = {check_matmul, 3, 3, 1},
+    [WORK_MATMUL_NN] = {check_matmul, 2, 2, 1},
+    [WORK_MATMUL_TN] = {check_matmul, 2, 2, 1},
+    [WORK_ADD] = {check_broadcast, 2, 2, 1},
+    [WORK_ADD_IN_PLACE] = {check_equal, 1, 1, 1},
+    [WORK_MUL] = {check_broadcast, 2, 2, 1},
+    [WORK_CONJUGATE] = {check_conjugate, 1, 1, 1},
+    [WORK_CAST] = {check_equal, 1, 1, 1},
+    [WORK_REPEAT] = {check_repeat, 1, 1, 1},
+    [WORK_SUM] = {check_sum, 1, 1, 1},
+    [WORK_CAT] = {check_cat, 1, ANY, 1},
+    [WORK_SILU] = {check_equal, 1, 1, 1},
+    [WORK_SILU_BACKWARD] = {check_equal, 2, 2, 1},
+    [WORK_GELU_TANH] = {check_equal, 1, 1, 1},
+    [WORK_GELU_TANH_BACKWARD] = {check_equal, 2, 2, 1},
+    [WORK_RELU] = {check_equal, 1, 1, 1},
+    [WORK_RELU_BACKWARD] = {check_equal, 2, 2, 1},
+    [WORK_RMS_NORM] = {check_norm, 2, 2, 2},
+    [WORK_RMS_NORM_BACKWARD] = {check_norm_backward, 4, 4, 1},
+    [WORK_LAYER_NORM] = {check_norm, 3, 3, 3},
+    [WORK_LAYER_NORM_BACKWARD] = {check_norm_backward, 5, 5, 1},
+    [WORK_ATTENTION] = {check_attention, 3, 3, 2},
+    [WORK_ATTENTION_BACKWARD] = {check_attention_backward, 5, 6, 3},
+    [WORK_LOG_SOFTMAX] = {check_equal, 1, 1, 1},
+    [WORK_LOG_SOFTMAX_BACKWARD] = {check_equal, 2, 2, 1},
+    [WORK_NLL_LOSS] = {check_nll_loss, 2, 2, 2},
+    [WORK_NLL_LOSS_BACKWARD] = {check_nll_loss_backward, 2, 2, 1},
+    [WORK_PACK] = {check_pack, 0, ANY, 1},
+    [WORK_COPY_IN] = {check_pack, 0, ANY, 1},
+    [WORK_COPY_OUT] = {check_chunks, 1, 1, 0},
+    [WORK_CHUNK_CAT] = {check_chunks, 0, ANY, 1},
+    [WORK_COPY] = {check_copy, 1, 1, 1},
+    [WORK_ALL_GATHER] = {check_collective, 1, 1, 1},
+    [WORK_REDUCE_SCATTER] = {check_collective, 1, 1, 1},
+    [WORK_ALL_REDUCE] = {check_collective, 1, 1, 1},
+    [WORK_ADAMW] = {check_update, 0, ANY, 0},
+    [WORK_SGD] = {check_update, 0, ANY, 0},
+    [WORK_NORMS] = {check_norms, 0, ANY, 0},
+    [WORK_STACK] = {check_pack, 0, ANY, 1},
+    [WORK_SQUARE] = {check_equal, 1, 1, 1},
+    [WORK_SQUARE_ROOT] = {check_equal, 1, 1, 1},
+    [WORK_VECTOR_NORM] = {check_norms, 1, 1, 1},
+    [WORK_CLIP_COEFFICIENT] = {check_clip, 1, 1, 1},
+    [WORK_SCALE] = {check_scale, 1, ANY, 0},
+};
+
+enum err_code work_check(const struct work *work, struct err *err)
+{
+    if (work->kind == WORK_NOTHING)
+        return ERR_OK;
+    const struct entry *entry = &entries[work->kind];
+    if (work->ins < entry->ins_least || (entry->ins_most != ANY && work->ins > entry->ins_most) ||
+        work->outs < entry->outs_least)
+        return work_refuse(work, ERR_INVALID, err,
+                           "%u operands in and %u out; it takes %u or more in, %u or more out",
+                           work->ins, work->outs, entry->ins_least, entry->outs_least);
+    return entry->check(work, err);
+}

@@ -1,0 +1,41 @@
+/* test_truth.c - our event lists and numbers beside those recorded from PyTorch itself.
+ *
+ * tests/data/truth holds recordings of torch 2.14.1's own fully_shard (see the README there). Each
+ * configuration is planned here and compared: every event's bytes, sign and order, its category,
+ * where the host was and what was born; and every number of the configurations without events. */
+#include "tests/support/truth.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void events_equal_pytorchs(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/events.jsonl", true, truth_read_written);
+}
+
+static void events_of_more_strategies_equal_pytorchs(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/more_events.jsonl", true, truth_read_written);
+}
+
+static void peaks_and_marks_equal_pytorchs(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/visible.jsonl", false, truth_read_written);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_equal_pytorchs),
+        cmocka_unit_test(events_of_more_strategies_equal_pytorchs),
+        cmocka_unit_test(peaks_and_marks_equal_pytorchs),
+    };
+    return cmocka_run_group_tests_name("truth", tests, NULL, NULL);
+}

@@ -1,0 +1,946 @@
+/* test_checkpoint.c - what is saved by one mesh is loaded by another, bit for bit, or refused.
+ *
+ * The execution is three arrays a parameter. Every element has bits of its own, a hash of the
+ * parameter, the state and the element's place in the whole, so that a row that ends up anywhere
+ * else shows; many are NaNs. Saving by several ranks runs under mpirun: a copy of this program that
+ * finds its check in the environment is a rank. Loading by several ranks needs no
+ * messages, so here one process plays them in turn, and one test runs it under mpirun as well. */
+#include "base/arena.h"
+#include "runtime/state/checkpoint.h"
+#include "runtime/state/safetensors.h"
+#include "tests/support/ranks.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define FOLDER_VARIABLE "SHARDPLAN_CHECKPOINT_FOLDER" /* where a rank works */
+
+/* ---- a model and its mesh ---- */
+
+enum { PARAMS = 6, FROZEN = 3, ADAMW = 1, SGD = 0 };
+
+static const struct {
+    const char *name;
+    struct shape shape;
+} model[PARAMS] = {
+    {"embed.weight", {{10, 3}, 2}}, {"norm.weight", {{7}, 1}}, {"conv.weight", {{5, 2, 2}, 3}},
+    {"frozen.weight", {{6, 2}, 2}}, {"tiny.bias", {{1}, 1}},   {"head.weight", {{9, 4}, 2}},
+};
+
+static struct shape rows_of_rank(struct shape shape, uint32_t ranks, uint32_t rank, uint32_t *first)
+{
+    const uint32_t rows = shape.dim[0], chunk = (rows + ranks - 1) / ranks;
+    *first = chunk * rank < rows ? chunk * rank : rows;
+    shape.dim[0] = rows - *first < chunk ? rows - *first : chunk;
+    return shape;
+}
+
+/* Rank `rank` of world = replicas x ranks. */
+static struct plan *make_plan(uint32_t ranks, uint32_t replicas, uint32_t rank, int optimizer)
+{
+    struct plan *plan = plan_new();
+    plan->world = ranks * replicas;
+    plan->rank = rank;
+    if (plan->world > 1)
+        plan->groups[plan->group_count++] =
+            (struct plan_group){.name = "shard", .ranks = ranks, .stride = 1};
+    plan->param_count = PARAMS;
+    plan->params = arena_alloc(&plan->arena, PARAMS * sizeof *plan->params);
+    for (uint32_t p = 0; p < PARAMS; p++) {
+        struct plan_param *param = &plan->params[p];
+        uint32_t first = 0;
+        *param =
+            (struct plan_param){.name = model[p].name,
+                                .shape = model[p].shape,
+                                .trainable = p != FROZEN,
+                                .local = rows_of_rank(model[p].shape, ranks, rank % ranks, &first),
+                                .state_buffer = {PLACE_NONE, PLACE_NONE}};
+        if (optimizer == ADAMW && param->trainable && param->local.dim[0] > 0)
+            param->state_buffer[0] = param->state_buffer[1] = 0;
+    }
+    return plan;
+}
+
+/* ---- the execution ---- */
+
+struct execution {
+    const struct plan *plan;
+    bool stepped; /* states exist */
+    uint32_t writes;
+    float *values[PARAMS][3];
+};
+
+static uint32_t bits_of(uint32_t p, int state, uint64_t element)
+{
+    uint32_t x = (uint32_t)element * 2654435761U + p * 40503U + (uint32_t)(state + 2) * 97U;
+    x = (x ^ x >> 15) * 2246822519U;
+    return element % 3 == 0 ? 0x7f800000U | x >> 9 : x;
+}
+
+/* Where this rank's rows begin in the whole, in elements. */
+static uint64_t offset_of(const struct plan *plan, uint32_t p)
+{
+    const struct plan_param *param = &plan->params[p];
+    const uint32_t ranks = plan->group_count ? plan->groups[0].ranks : 1;
+    uint32_t first = 0;
+    rows_of_rank(param->shape, ranks, plan->rank % ranks, &first);
+    return first * (shape_elements(&param->shape) / param->shape.dim[0]);
+}
+
+static struct execution *make_execution(const struct plan *plan, bool stepped, bool filled)
+{
+    struct execution *e = xmalloc(sizeof *e);
+    *e = (struct execution){.plan = plan, .stepped = stepped};
+    for (uint32_t p = 0; p < PARAMS; p++)
+        for (int s = 0; s < 3; s++) {
+            const uint64_t count = shape_elements(&plan->params[p].local);
+            e->values[p][s] = xmalloc(count * sizeof(float)); /* exact: sanitizers see overruns */
+            for (uint64_t i = 0; i < count; i++) {
+                const uint32_t bits =
+                    filled ? bits_of(p, s - 1, offset_of(plan, p) + i) : 0xdeadbeef;
+                memcpy(&e->values[p][s][i], &bits, sizeof bits);
+            }
+        }
+    return e;
+}
+
+static void free_execution(struct execution *e)
+{
+    for (uint32_t p = 0; p < PARAMS; p++)
+        for (int s = 0; s < 3; s++)
+            free(e->values[p][s]);
+    free(e);
+}
+
+static enum err_code find_values(struct execution *e, uint32_t p, int state, struct err *err)
+{
+    if (state >= 0 && (!e->stepped || e->plan->params[p].state_buffer[state] == PLACE_NONE))
+        return err_set(err, ERR_INVALID, "no such state");
+    return ERR_OK;
+}
+
+enum err_code execution_read(struct execution *e, uint32_t p, int state, float *values,
+                             struct err *err)
+{
+    TRY(find_values(e, p, state, err));
+    memcpy(values, e->values[p][state + 1],
+           shape_elements(&e->plan->params[p].local) * sizeof *values);
+    return ERR_OK;
+}
+
+/* Makes states that do not exist, as the executor does. */
+enum err_code execution_write(struct execution *e, uint32_t p, int state, const float *values,
+                              struct err *err)
+{
+    e->stepped |= state >= 0;
+    TRY(find_values(e, p, state, err));
+    memcpy(e->values[p][state + 1], values,
+           shape_elements(&e->plan->params[p].local) * sizeof *values);
+    e->writes++;
+    return ERR_OK;
+}
+
+/* Whether parameters (last_state -1) or states too are what bits_of says. */
+static bool is_restored(const struct execution *e, int last_state)
+{
+    for (uint32_t p = 0; p < PARAMS; p++)
+        for (int s = -1; s <= (p == FROZEN ? -1 : last_state); s++)
+            for (uint64_t i = 0; i < shape_elements(&e->plan->params[p].local); i++) {
+                const uint32_t wanted = bits_of(p, s, offset_of(e->plan, p) + i);
+                uint32_t bits = 0;
+                memcpy(&bits, &e->values[p][s + 1][i], sizeof bits);
+                if (bits != wanted)
+                    return false;
+            }
+    return true;
+}
+
+/* ---- a rank ---- */
+
+struct rig {
+    struct plan *plan;
+    struct execution *execution;
+    struct comm *comm;
+};
+
+static struct rig open_rig(uint32_t ranks, uint32_t replicas, bool stepped, bool filled)
+{
+    const struct comm_group none = {.ranks = 1, .stride = 1};
+    struct rig rig = {.comm = open_comm(&none, 1, 60)};
+    rig.plan = make_plan(ranks, replicas, comm_rank(rig.comm), ADAMW);
+    rig.execution = make_execution(rig.plan, stepped, filled);
+    return rig;
+}
+
+static void close_rig(struct rig *rig)
+{
+    free_execution(rig->execution);
+    plan_free(rig->plan);
+    comm_close(rig->comm);
+}
+
+static const char *file_in(const char *folder, const char *name)
+{
+    static char path[4][1024];
+    static unsigned turn;
+    char *lent = path[turn++ % 4];
+    snprintf(lent, sizeof path[0], "%s/%s", folder, name);
+    return lent;
+}
+
+static void rank_save(uint32_t ranks)
+{
+    const char *folder = getenv(FOLDER_VARIABLE);
+    struct rig rig = open_rig(ranks, 1, true, true);
+    REQUIRE_OK(checkpoint_save(rig.execution, rig.plan, rig.comm, 7, folder, &err));
+    close_rig(&rig);
+}
+
+static void rank_save_replicated(uint32_t ranks)
+{
+    const char *folder = getenv(FOLDER_VARIABLE);
+    struct rig rig = open_rig(ranks / 2, 2, true, true);
+    REQUIRE_OK(checkpoint_save(rig.execution, rig.plan, rig.comm, 7, folder, &err));
+    REQUIRE_OK(
+        checkpoint_save_full(rig.execution, rig.plan, rig.comm, file_in(folder, "full"), &err));
+    close_rig(&rig);
+}
+
+static void rank_save_unstepped(uint32_t ranks)
+{
+    const char *folder = getenv(FOLDER_VARIABLE);
+    struct rig rig = open_rig(ranks, 1, false, true);
+    REQUIRE_OK(checkpoint_save(rig.execution, rig.plan, rig.comm, 0, folder, &err));
+    close_rig(&rig);
+}
+
+static void rank_load(uint32_t ranks)
+{
+    const char *folder = getenv(FOLDER_VARIABLE);
+    struct rig rig = open_rig(ranks, 1, true, false);
+    uint64_t step = 0;
+    REQUIRE_OK(checkpoint_load(rig.execution, rig.plan, rig.comm, folder, &step, &err));
+    REQUIRE(step == 7 && is_restored(rig.execution, 1));
+    close_rig(&rig);
+}
+
+/* The temporary file of rank 1 is a full disk. */
+static void rank_full_disk(uint32_t ranks)
+{
+    const char *folder = getenv(FOLDER_VARIABLE);
+    struct rig rig = open_rig(ranks, 1, true, true);
+    struct err err = {0};
+    REQUIRE(checkpoint_save(rig.execution, rig.plan, rig.comm, 8, folder, &err) == ERR_IO);
+    REQUIRE(strstr(err.text, "shard-00001-of-") && strstr(err.text, "No space left"));
+    REQUIRE(comm_rank(rig.comm) == 1 || strstr(err.text, "rank 1: "));
+    close_rig(&rig);
+}
+
+static void rank_full_disk_of_full(uint32_t ranks)
+{
+    const char *folder = getenv(FOLDER_VARIABLE);
+    struct rig rig = open_rig(ranks, 1, true, true);
+    struct err err = {0};
+    REQUIRE(checkpoint_save_full(rig.execution, rig.plan, rig.comm, file_in(folder, "full"),
+                                 &err) == ERR_IO);
+    REQUIRE(strstr(err.text, "No space left"));
+    close_rig(&rig);
+}
+
+/* A file that one rank finds broken is refused by all, before anything is written. */
+static void rank_load_broken(uint32_t ranks)
+{
+    const char *folder = getenv(FOLDER_VARIABLE);
+    struct rig rig = open_rig(ranks, 1, true, false);
+    struct err err = {0};
+    uint64_t step = 99;
+    REQUIRE(checkpoint_load(rig.execution, rig.plan, rig.comm, folder, &step, &err) == ERR_INVALID);
+    REQUIRE(strstr(err.text, "shard-00002-of-00003") && strstr(err.text, "truncated"));
+    REQUIRE(step == 99 && rig.execution->writes == 0);
+    close_rig(&rig);
+}
+
+/* A parameter of more pieces than one. */
+static void rank_large(uint32_t ranks)
+{
+    const char *folder = getenv(FOLDER_VARIABLE);
+    struct rig rig = open_rig(ranks, 1, false, false);
+    const struct shape whole = {{5, 1 << 20}, 2};
+    uint32_t first = 0;
+    struct plan_param *param = &rig.plan->params[0];
+    param->shape = whole;
+    param->local = rows_of_rank(whole, ranks, rig.plan->rank, &first);
+    const uint64_t count = shape_elements(&param->local), begin = (uint64_t)first << 20;
+    rig.execution->values[0][0] = xrealloc(rig.execution->values[0][0], count * sizeof(float));
+    for (uint64_t i = 0; i < count; i++)
+        rig.execution->values[0][0][i] = (float)(begin + i);
+    const char *path = file_in(folder, "large");
+    REQUIRE_OK(checkpoint_save_full(rig.execution, rig.plan, rig.comm, path, &err));
+    memset(rig.execution->values[0][0], 0, count * sizeof(float));
+    REQUIRE_OK(checkpoint_load_full(rig.execution, rig.plan, rig.comm, path, &err));
+    for (uint64_t i = 0; i < count; i++)
+        REQUIRE(rig.execution->values[0][0][i] == (float)(begin + i));
+    close_rig(&rig);
+}
+
+static const struct rank_check checks[] = {
+    {"save", rank_save},
+    {"save_replicated", rank_save_replicated},
+    {"save_unstepped", rank_save_unstepped},
+    {"load", rank_load},
+    {"full_disk", rank_full_disk},
+    {"full_disk_of_full", rank_full_disk_of_full},
+    {"load_broken", rank_load_broken},
+    {"large", rank_large},
+    {NULL, NULL},
+};
+
+/* ---- folders ---- */
+
+static char *new_folder(void)
+{
+    char *folder = strdup("/tmp/test_checkpoint.XXXXXX");
+    assert_non_null(folder);
+    assert_non_null(mkdtemp(folder));
+    return folder;
+}
+
+static void drop_folder(char *folder)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
+        if (entry->d_name[0] != '.')
+            unlink(file_in(folder, entry->d_name));
+    closedir(dir);
+    rmdir(folder);
+    free(folder);
+}
+
+static bool exists(const char *folder, const char *name)
+{
+    return access(file_in(folder, name), F_OK) == 0;
+}
+
+static uint32_t files_in(const char *folder)
+{
+    uint32_t files = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
+        files += entry->d_name[0] != '.';
+    closedir(dir);
+    return files;
+}
+
+static char *read_text(const char *path, size_t *length)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    char *text = xmalloc(1 << 16);
+    *length = fread(text, 1, (1 << 16) - 1, file);
+    text[*length] = '\0';
+    fclose(file);
+    return text;
+}
+
+static void write_bytes(const char *path, const void *bytes, size_t length)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, length, file), length);
+    fclose(file);
+}
+
+/* Puts `to` where `from`, of the same length, stands first in the file. */
+static void replace_in(const char *folder, const char *name, const char *from, const char *to)
+{
+    size_t length = 0;
+    char *text = read_text(file_in(folder, name), &length);
+    char *at = memmem(text, length, from, strlen(from));
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    for (; *to; to++)
+        *at++ = *to;
+    write_bytes(file_in(folder, name), text, length);
+    free(text);
+}
+
+/* ---- runs ---- */
+
+static void among_in(const char *folder, int ranks, const char *check)
+{
+    setenv(FOLDER_VARIABLE, folder, 1);
+    among(ranks, check);
+}
+
+struct solo { /* a rank alone */
+    struct plan *plan;
+    struct execution *execution;
+};
+
+static struct solo open_solo(int optimizer)
+{
+    struct plan *plan = make_plan(1, 1, 0, optimizer);
+    return (struct solo){plan, make_execution(plan, optimizer == ADAMW, true)};
+}
+
+static void close_solo(struct solo *solo)
+{
+    free_execution(solo->execution);
+    plan_free(solo->plan);
+}
+
+static char *saved_by(uint32_t ranks, const char *check)
+{
+    char *folder = new_folder();
+    if (ranks > 1) {
+        among_in(folder, (int)ranks, check);
+        return folder;
+    }
+    struct err err = {0};
+    struct solo solo = open_solo(ADAMW);
+    assert_int_equal(checkpoint_save(solo.execution, solo.plan, NULL, 7, folder, &err), ERR_OK);
+    close_solo(&solo);
+    return folder;
+}
+
+struct outcome {
+    enum err_code rc;
+    struct err err;
+    uint64_t step;
+    uint32_t writes;
+    bool params, states; /* are what was saved */
+    bool zeros;          /* the states of tiny.bias are */
+};
+
+/* What loading is for one rank; full: a file of whole parameters of that name. */
+static struct outcome load_as(const struct plan *plan, const char *folder, const char *full)
+{
+    struct outcome outcome = {0};
+    struct execution *e = make_execution(plan, true, false);
+    outcome.rc = full ? checkpoint_load_full(e, plan, NULL, file_in(folder, full), &outcome.err)
+                      : checkpoint_load(e, plan, NULL, folder, &outcome.step, &outcome.err);
+    outcome.writes = e->writes;
+    outcome.params = is_restored(e, -1);
+    outcome.states = is_restored(e, 1);
+    outcome.zeros =
+        plan->params[4].local.dim[0] && e->values[4][1][0] == 0 && e->values[4][2][0] == 0;
+    free_execution(e);
+    return outcome;
+}
+
+static struct outcome load_one(const char *folder, int optimizer)
+{
+    struct plan *plan = make_plan(1, 1, 0, optimizer);
+    const struct outcome outcome = load_as(plan, folder, NULL);
+    plan_free(plan);
+    return outcome;
+}
+
+static void expect_restored(const char *folder, uint32_t ranks, uint32_t replicas)
+{
+    for (uint32_t rank = 0; rank < ranks * replicas; rank++) {
+        struct plan *plan = make_plan(ranks, replicas, rank, ADAMW);
+        const struct outcome outcome = load_as(plan, folder, NULL);
+        assert_string_equal(outcome.err.text, "");
+        assert_int_equal(outcome.step, 7);
+        assert_true(outcome.states);
+        plan_free(plan);
+    }
+}
+
+/* Loading refuses before it has written anything, and says so. */
+static void expect_refusal(const char *folder, enum err_code code, const char *message)
+{
+    const struct outcome outcome = load_one(folder, ADAMW);
+    if (outcome.rc != code || !strstr(outcome.err.text, message))
+        fail_msg("%s, not '%s': %s", err_name(outcome.rc), message, outcome.err.text);
+    assert_int_equal(outcome.writes, 0);
+}
+
+/* ---- meshes ---- */
+
+static void what_one_mesh_saves_another_loads(void **state)
+{
+    (void)state;
+    static const uint32_t savers[] = {1, 2, 4};
+    for (size_t i = 0; i < 3; i++) {
+        char *folder = saved_by(savers[i], "save");
+        assert_int_equal(files_in(folder), savers[i] + 1);
+        for (uint32_t ranks = 1; ranks <= 12; ranks++)
+            expect_restored(folder, ranks, 1);
+        expect_restored(folder, 2, 3);
+        drop_folder(folder);
+    }
+}
+
+static void ranks_that_talk_load_too(void **state)
+{
+    (void)state;
+    char *folder = saved_by(4, "save");
+    among_in(folder, 3, "load");
+    drop_folder(folder);
+}
+
+static void replicas_save_once(void **state)
+{
+    (void)state;
+    char *folder = saved_by(4, "save_replicated");
+    assert_true(exists(folder, "shard-00001-of-00002.safetensors"));
+    assert_int_equal(files_in(folder), 4); /* two shards, the index and `full` */
+    expect_restored(folder, 3, 1);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct plan *plan = make_plan(3, 1, rank, SGD);
+        const struct outcome outcome = load_as(plan, folder, "full");
+        assert_string_equal(outcome.err.text, "");
+        assert_true(outcome.params);
+        plan_free(plan);
+    }
+    drop_folder(folder);
+}
+
+static void a_large_parameter_is_gathered_in_pieces(void **state)
+{
+    (void)state;
+    char *folder = new_folder();
+    among_in(folder, 4, "large");
+    assert_int_equal(files_in(folder), 1);
+    drop_folder(folder);
+}
+
+static void an_older_checkpoint_is_replaced(void **state)
+{
+    (void)state;
+    char *folder = saved_by(4, "save_unstepped");
+    among_in(folder, 2, "save");
+    expect_restored(folder, 3, 1);
+    drop_folder(folder);
+}
+
+/* ---- states ---- */
+
+static void states_before_the_first_step_are_zeros(void **state)
+{
+    (void)state;
+    char *folder = saved_by(2, "save_unstepped");
+    size_t length = 0;
+    char *index = read_text(file_in(folder, "index.json"), &length);
+    assert_non_null(strstr(index, "\"states\": []"));
+    const struct outcome outcome = load_one(folder, ADAMW);
+    assert_string_equal(outcome.err.text, "");
+    assert_true(outcome.params && outcome.zeros && outcome.step == 0);
+    free(index);
+    drop_folder(folder);
+}
+
+static void states_that_do_not_exist_are_not_made_to_be_zeros(void **state)
+{
+    (void)state;
+    char *folder = saved_by(2, "save_unstepped");
+    struct plan *plan = make_plan(1, 1, 0, ADAMW);
+    struct execution *e = make_execution(plan, false, false);
+    struct err err = {0};
+    uint64_t step = 99;
+    assert_int_equal(checkpoint_load(e, plan, NULL, folder, &step, &err), ERR_OK);
+    assert_true(step == 0 && is_restored(e, -1) && !e->stepped);
+    free_execution(e);
+    plan_free(plan);
+    drop_folder(folder);
+}
+
+static void states_of_later_steps_must_be_there(void **state)
+{
+    (void)state;
+    char *folder = saved_by(2, "save_unstepped");
+    replace_in(folder, "index.json", "\"step\": 0", "\"step\": 3");
+    expect_refusal(folder, ERR_INVALID, "no states of AdamW after step 3");
+    drop_folder(folder);
+}
+
+static void states_are_left_aside_without_an_optimizer_for_them(void **state)
+{
+    (void)state;
+    char *folder = saved_by(1, "save");
+    const struct outcome outcome = load_one(folder, SGD);
+    assert_string_equal(outcome.err.text, "");
+    assert_true(outcome.params && outcome.writes == PARAMS);
+    drop_folder(folder);
+}
+
+static void a_parameter_that_was_frozen_has_no_states_to_load(void **state)
+{
+    (void)state;
+    char *folder = saved_by(1, "save");
+    struct plan *plan = make_plan(1, 1, 0, ADAMW);
+    plan->params[FROZEN].trainable = true;
+    const struct outcome outcome = load_as(plan, folder, NULL);
+    assert_int_equal(outcome.rc, ERR_INVALID);
+    assert_non_null(strstr(outcome.err.text, "frozen.weight/exp_avg is missing"));
+    assert_int_equal(outcome.writes, 0);
+    plan_free(plan);
+    drop_folder(folder);
+}
+
+/* ---- torn ---- */
+
+#define SHARD_1 "shard-00001-of-00003.safetensors"
+#define SHARD_2 "shard-00002-of-00003.safetensors"
+
+static void a_folder_without_index_is_torn(void **state)
+{
+    (void)state;
+    char *folder = saved_by(3, "save");
+    unlink(file_in(folder, "index.json"));
+    expect_refusal(folder, ERR_INVALID, "has no index.json: it was torn");
+    write_bytes(file_in(folder, "index.json"), "{\"format\": \"sh", 14);
+    expect_refusal(folder, ERR_INVALID, "index.json");
+    write_bytes(file_in(folder, "index.json"), "[]", 2);
+    expect_refusal(folder, ERR_INVALID, "is not of a shardplan-checkpoint");
+    drop_folder(folder);
+    expect_refusal("/nonexistent", ERR_INVALID, "has no index.json");
+}
+
+static void missing_and_truncated_shards_are_refused(void **state)
+{
+    (void)state;
+    char *folder = saved_by(3, "save");
+    assert_int_equal(truncate(file_in(folder, SHARD_2), 400), 0); /* within the header */
+    expect_refusal(folder, ERR_INVALID, SHARD_2 ": truncated");
+    among_in(folder, 3, "load_broken");
+    unlink(file_in(folder, SHARD_2));
+    expect_refusal(folder, ERR_IO, "open ");
+    among_in(folder, 3, "save");
+    struct stat whole;
+    assert_int_equal(stat(file_in(folder, SHARD_1), &whole), 0);
+    assert_int_equal(truncate(file_in(folder, SHARD_1), whole.st_size - 1), 0);
+    expect_refusal(folder, ERR_INVALID, "the file is truncated");
+    assert_int_equal(truncate(file_in(folder, SHARD_1), whole.st_size + 1), 0);
+    expect_refusal(folder, ERR_INVALID, "bytes after the last tensor");
+    assert_int_equal(truncate(file_in(folder, SHARD_1), 0), 0);
+    expect_refusal(folder, ERR_INVALID, "truncated");
+    drop_folder(folder);
+}
+
+static void shards_of_another_save_are_refused(void **state)
+{
+    (void)state;
+    char *folder = saved_by(3, "save");
+    replace_in(folder, SHARD_1, "\"step\":\"7\"", "\"step\":\"6\"");
+    expect_refusal(folder, ERR_INVALID, "is of step 6, index.json of step 7");
+    replace_in(folder, SHARD_1, "\"step\":\"6\"", "\"step\":\"7\"");
+    replace_in(folder, SHARD_1, "first_row/norm.weight\":\"3\"", "first_row/norm.weight\":\"2\"");
+    expect_refusal(folder, ERR_INVALID, "norm.weight does not begin at row 3");
+    replace_in(folder, SHARD_1, "first_row/norm.weight\":\"2\"", "first_row/norm.weight\":\"3\"");
+    replace_in(folder, SHARD_1, "\"head.weight/exp_avg\"", "\"tail.weight/exp_avg\"");
+    expect_refusal(folder, ERR_INVALID, "head.weight/exp_avg is missing");
+    replace_in(folder, SHARD_1, "\"tail.weight/exp_avg\"", "\"head.weight/exp_avg\"");
+    replace_in(folder, SHARD_1, "[2,2,2]", "[2,1,4]");
+    expect_refusal(folder, ERR_INVALID, "has other rows");
+    drop_folder(folder);
+}
+
+/* ---- foreign ---- */
+
+static void another_model_is_refused_by_its_first_parameter(void **state)
+{
+    (void)state;
+    char *folder = saved_by(1, "save");
+    replace_in(folder, "index.json", "norm.weight", "form.weight");
+    expect_refusal(folder, ERR_INVALID, "parameter 1 is form.weight, the plan's is norm.weight");
+    replace_in(folder, "index.json", "form.weight", "norm.weight");
+    struct plan *plan = make_plan(1, 1, 0, SGD);
+    plan->params[4].shape = SHAPE(2);
+    struct outcome outcome = load_as(plan, folder, NULL);
+    assert_non_null(strstr(outcome.err.text, "tiny.bias has another shape"));
+    plan->param_count = 4;
+    outcome = load_as(plan, folder, NULL);
+    assert_non_null(strstr(outcome.err.text, "it has 6 parameters, the plan 4"));
+    plan_free(plan);
+    replace_in(folder, "index.json", "\"version\": 1", "\"version\": 2");
+    expect_refusal(folder, ERR_UNSUPPORTED, "another version");
+    replace_in(folder, "index.json", "\"version\": 2", "\"version\": 1");
+    replace_in(folder, "index.json", "\"ranks\": 1", "\"ranks\": 0");
+    expect_refusal(folder, ERR_INVALID, "no valid step or ranks");
+    drop_folder(folder);
+}
+
+static void a_plan_of_more_ranks_cannot_be_saved_by_one(void **state)
+{
+    (void)state;
+    char *folder = new_folder();
+    struct err err = {0};
+    struct plan *plan = make_plan(2, 1, 0, SGD);
+    struct execution *e = make_execution(plan, false, true);
+    assert_int_equal(checkpoint_save(e, plan, NULL, 0, folder, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "a plan for 2 ranks, run by 1"));
+    assert_int_equal(files_in(folder), 0);
+    free_execution(e);
+    plan_free(plan);
+    drop_folder(folder);
+}
+
+/* ---- full disks ---- */
+
+static void a_full_disk_leaves_the_older_checkpoint(void **state)
+{
+    (void)state;
+    char *folder = saved_by(3, "save");
+    assert_int_equal(symlink("/dev/full", file_in(folder, SHARD_1 ".tmp")), 0);
+    among_in(folder, 3, "full_disk");
+    assert_int_equal(files_in(folder), 4);
+    expect_restored(folder, 2, 1);
+    assert_int_equal(symlink("/dev/full", file_in(folder, "full.tmp")), 0);
+    among_in(folder, 3, "full_disk_of_full");
+    assert_int_equal(files_in(folder), 4);
+    drop_folder(folder);
+}
+
+/* A limit on the size of files cuts a write in its middle. */
+static void a_disk_that_fills_up_leaves_the_older_checkpoint(void **state)
+{
+    (void)state;
+    char *folder = saved_by(1, "save");
+    struct solo solo = open_solo(ADAMW);
+    struct rlimit old;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    static const rlim_t sizes[] = {5, 700, 1900, 2200};
+    for (size_t i = 0; i < 4; i++) {
+        struct err err = {0};
+        const struct rlimit limit = {sizes[i], old.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        const enum err_code rc = checkpoint_save(solo.execution, solo.plan, NULL, 8, folder, &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        assert_int_equal(rc, ERR_IO);
+        assert_non_null(strstr(err.text, "File too large"));
+        assert_int_equal(files_in(folder), 2);
+        expect_restored(folder, 1, 1);
+    }
+    close_solo(&solo);
+    drop_folder(folder);
+}
+
+static void an_index_that_cannot_be_written_leaves_the_older_checkpoint(void **state)
+{
+    (void)state;
+    char *folder = saved_by(1, "save");
+    struct err err = {0};
+    struct solo solo = open_solo(ADAMW);
+    assert_int_equal(symlink("/dev/full", file_in(folder, "index.json.tmp")), 0);
+    assert_int_equal(checkpoint_save(solo.execution, solo.plan, NULL, 8, folder, &err), ERR_IO);
+    assert_non_null(strstr(err.text, "index.json.tmp: No space left"));
+    assert_int_equal(files_in(folder), 2);
+    expect_restored(folder, 1, 1);
+    close_solo(&solo);
+    drop_folder(folder);
+}
+
+/* A folder stands where a shard should go: the rename fails when the old index is gone. */
+static void a_rename_that_fails_leaves_a_torn_folder(void **state)
+{
+    (void)state;
+    char *folder = saved_by(1, "save");
+    struct err err = {0};
+    struct solo solo = open_solo(ADAMW);
+    const char *shard = file_in(folder, "shard-00000-of-00001.safetensors");
+    unlink(shard);
+    assert_int_equal(mkdir(shard, 0777), 0);
+    assert_int_equal(checkpoint_save(solo.execution, solo.plan, NULL, 8, folder, &err), ERR_IO);
+    expect_refusal(folder, ERR_INVALID, "torn");
+    assert_int_equal(rmdir(file_in(folder, "shard-00000-of-00001.safetensors")), 0);
+    assert_int_equal(files_in(folder), 0);
+    close_solo(&solo);
+    drop_folder(folder);
+}
+
+/* ---- the format ---- */
+
+static enum err_code open_bytes(const char *folder, uint64_t length, const char *header,
+                                size_t data, struct err *err)
+{
+    char bytes[4096] = {0};
+    struct safetensors *file = NULL;
+    memcpy(bytes, &length, 8);
+    snprintf(bytes + 8, sizeof bytes - 8, "%s", header);
+    write_bytes(file_in(folder, "case"), bytes, 8 + strlen(header) + data);
+    const enum err_code rc = safetensors_open(file_in(folder, "case"), &file, err);
+    assert_true((rc == ERR_OK) == (file != NULL));
+    safetensors_close(file);
+    return rc;
+}
+
+#define TENSOR(name, dtype, shape, begin, end)                                                     \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end \
+    "]}"
+
+static const struct {
+    const char *header;
+    size_t data;
+    const char *message; /* NULL: it is good */
+} cases[] = {
+    {"{}", 0, NULL},
+    {"{}   ", 0, NULL},
+    {"{" TENSOR("a", "F32", "[]", 0, 4) "}", 4, NULL},
+    {"{" TENSOR("b", "F16", "[2]", 4, 8) "," TENSOR("a", "F32", "[1,1]", 0, 4) "}", 8, NULL},
+    {"{" TENSOR("z", "F32", "[0,7]", 0, 0) "," TENSOR("a", "I64", "[1]", 0, 8) "}", 8, NULL},
+    {"{\"__metadata__\":{\"k\":\"v\"}}", 0, NULL},
+    {"", 0, "does not begin with '{'"},
+    {" {}", 0, "does not begin with '{'"},
+    {"[]", 0, "does not begin with '{'"},
+    {"{]", 0, "not an object of JSON"},
+    {"{}x", 0, "not an object of JSON"},
+    {"{}", 1, "bytes after the last tensor"},
+    {"{\"__metadata__\":{\"k\":1}}", 0, "not a map of texts"},
+    {"{\"__metadata__\":[]}", 0, "not a map of texts"},
+    {"{\"a\":3}", 0, "no dtype"},
+    {"{\"a\":{\"shape\":[],\"data_offsets\":[0,0]}}", 0, "no dtype"},
+    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,0]}}", 0, "no shape"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0]}}", 0, "data_offsets"},
+    {"{" TENSOR("a", "F31", "[1]", 0, 4) "}", 4, "dtype that is not known"},
+    {"{" TENSOR("a", "F32", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, "more than 8 dims"},
+    {"{" TENSOR("a", "F32", "[-1]", 0, 4) "}", 4, "not a size"},
+    {"{" TENSOR("a", "F32", "[1.0]", 0, 4) "}", 4, "not a size"},
+    {"{" TENSOR("a", "F32", "[4611686018427387905]", 0, 4) "}", 4, "not a size"},
+    {"{" TENSOR("a", "F32", "[99999999999999999999]", 0, 4) "}", 4, "not an object of JSON"},
+    {"{" TENSOR("a", "F32", "[2]", 0, 4) "}", 4, "data_offsets and shape disagree"},
+    {"{" TENSOR("a", "F32", "[1]", 4, 0) "}", 4, "not a range"},
+    {"{" TENSOR("a", "F32", "[1]", -4, 0) "}", 4, "not a range"},
+    {"{" TENSOR("a", "F32", "[1]", 0, 4) "}", 3, "out of range"},
+    {"{" TENSOR("a", "F32", "[2]", 0, 8) "," TENSOR("b", "F32", "[1]", 4, 8) "}", 8, "b: overlaps"},
+    {"{" TENSOR("a", "F32", "[1]", 0, 4) "," TENSOR("b", "F32", "[1]", 0, 4) "}", 4, "overlaps"},
+    {"{" TENSOR("a", "F32", "[1]", 0, 4) "," TENSOR("b", "F32", "[1]", 8, 12) "}", 12, "nothing"},
+    {"{" TENSOR("a", "F32", "[1]", 0, 4) "," TENSOR("a", "F32", "[1]", 4, 8) "}", 8, "duplicate"},
+};
+
+static void every_rule_of_the_format_is_checked(void **state)
+{
+    (void)state;
+    char *folder = new_folder();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct err err = {0};
+        const enum err_code rc =
+            open_bytes(folder, strlen(cases[i].header), cases[i].header, cases[i].data, &err);
+        if (cases[i].message ? !strstr(err.text, cases[i].message) : rc != ERR_OK)
+            fail_msg("%s: %s", cases[i].header, err.text);
+    }
+    static const struct {
+        uint64_t length;
+        const char *message;
+    } lengths[] = {{100000001, "over 100 MB"}, {UINT64_MAX, "over 100 MB"}, {3, "truncated"}};
+    for (size_t i = 0; i < 3; i++) {
+        struct err err = {0};
+        assert_int_equal(open_bytes(folder, lengths[i].length, "{}", 0, &err), ERR_INVALID);
+        assert_non_null(strstr(err.text, lengths[i].message));
+    }
+    struct safetensors *file = NULL;
+    assert_int_equal(safetensors_open(folder, &file, NULL), ERR_INVALID); /* a folder */
+    drop_folder(folder);
+}
+
+static void halves_are_widened_exactly(void **state)
+{
+    (void)state;
+    char *folder = new_folder();
+    const char *header = "{" TENSOR("b", "BF16", "[3]", 0, 6) "," TENSOR(
+        "h", "F16", "[7]", 6, 20) "," TENSOR("i", "I32", "[1]", 20, 24) "}";
+    const uint64_t length = strlen(header);
+    const uint16_t data[12] = {0x3f80, 0xff80, 0x0001, 0x3c00, 0x0001, 0x83ff,
+                               0x7c00, 0xfe01, 0x7bff, 0x8000, 0,      0};
+    const uint32_t wanted[10] = {0x3f800000, 0xff800000, 0x00010000, 0x3f800000, 0x33800000,
+                                 0xb87fc000, 0x7f800000, 0xffc02000, 0x477fe000, 0x80000000};
+    char bytes[1024];
+    memcpy(bytes, &length, 8);
+    snprintf(bytes + 8, sizeof bytes - 8, "%s", header);
+    memcpy(bytes + 8 + length, data, sizeof data);
+    write_bytes(file_in(folder, "halves"), bytes, 8 + length + sizeof data);
+    struct safetensors *file = NULL;
+    float values[10];
+    struct err err = {0};
+    assert_int_equal(safetensors_open(file_in(folder, "halves"), &file, &err), ERR_OK);
+    assert_int_equal(safetensors_read(file, safetensors_find(file, "b"), 0, 3, values, &err),
+                     ERR_OK);
+    assert_int_equal(safetensors_read(file, safetensors_find(file, "h"), 0, 7, values + 3, &err),
+                     ERR_OK);
+    assert_memory_equal(values, wanted, sizeof wanted);
+    assert_int_equal(safetensors_read(file, safetensors_find(file, "h"), 2, 3, values, &err),
+                     ERR_OK);
+    assert_memory_equal(values, wanted + 5, 3 * sizeof *wanted);
+    assert_int_equal(safetensors_read(file, safetensors_find(file, "i"), 0, 1, values, &err),
+                     ERR_UNSUPPORTED);
+    assert_null(safetensors_find(file, "x"));
+    safetensors_close(file);
+    drop_folder(folder);
+}
+
+static void a_writer_refuses_names_it_cannot_keep_apart(void **state)
+{
+    (void)state;
+    char *folder = new_folder();
+    const struct safetensor twice[] = {{.name = "a", .rank = 1, .dim = {1}},
+                                       {.name = "a", .rank = 1, .dim = {1}}};
+    const struct safetensor reserved = {.name = "__metadata__"}, broken = {.name = "\xff"};
+    struct safetensors_writer *writer = NULL;
+    const char *path = file_in(folder, "names");
+    assert_int_equal(safetensors_create(path, twice, 2, NULL, 0, &writer, NULL), ERR_INVALID);
+    assert_int_equal(safetensors_create(path, &reserved, 1, NULL, 0, &writer, NULL), ERR_INVALID);
+    assert_int_equal(safetensors_create(path, &broken, 1, NULL, 0, &writer, NULL), ERR_INVALID);
+    assert_int_equal(files_in(folder), 0);
+    assert_int_equal(safetensors_create(path, twice, 1, NULL, 0, &writer, NULL), ERR_OK);
+    assert_int_equal(safetensors_finish(writer, ERR_OK, NULL), ERR_INTERNAL); /* nothing written */
+    drop_folder(folder);
+}
+
+static void full_files_of_other_models_are_refused(void **state)
+{
+    (void)state;
+    char *folder = new_folder();
+    struct solo solo = open_solo(SGD);
+    struct plan *plan = solo.plan;
+    struct err err = {0};
+    assert_int_equal(
+        checkpoint_save_full(solo.execution, plan, NULL, file_in(folder, "full"), &err), ERR_OK);
+    assert_int_equal(files_in(folder), 1);
+    assert_true(load_as(plan, folder, "full").params);
+    plan->params[2].shape = SHAPE(5, 4);
+    assert_non_null(strstr(load_as(plan, folder, "full").err.text, "conv.weight has another"));
+    plan->params[1].name = "other.weight";
+    assert_non_null(strstr(load_as(plan, folder, "full").err.text, "other.weight is missing"));
+    plan->param_count = 1;
+    assert_non_null(strstr(load_as(plan, folder, "full").err.text, "the plan has no conv.weight"));
+    close_solo(&solo);
+    drop_folder(folder);
+}
+
+int main(void)
+{
+    const char *check = getenv(RANK_VARIABLE);
+    if (check)
+        return run_as_rank(checks, check);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_one_mesh_saves_another_loads),
+        cmocka_unit_test(ranks_that_talk_load_too),
+        cmocka_unit_test(replicas_save_once),
+        cmocka_unit_test(a_large_parameter_is_gathered_in_pieces),
+        cmocka_unit_test(an_older_checkpoint_is_replaced),
+        cmocka_unit_test(states_before_the_first_step_are_zeros),
+        cmocka_unit_test(states_that_do_not_exist_are_not_made_to_be_zeros),
+        cmocka_unit_test(states_of_later_steps_must_be_there),
+        cmocka_unit_test(states_are_left_aside_without_an_optimizer_for_them),
+        cmocka_unit_test(a_parameter_that_was_frozen_has_no_states_to_load),
+        cmocka_unit_test(a_folder_without_index_is_torn),
+        cmocka_unit_test(missing_and_truncated_shards_are_refused),
+        cmocka_unit_test(shards_of_another_save_are_refused),
+        cmocka_unit_test(another_model_is_refused_by_its_first_parameter),
+        cmocka_unit_test(a_plan_of_more_ranks_cannot_be_saved_by_one),
+        cmocka_unit_test(a_full_disk_leaves_the_older_checkpoint),
+        cmocka_unit_test(a_disk_that_fills_up_leaves_the_older_checkpoint),
+        cmocka_unit_test(an_index_that_cannot_be_written_leaves_the_older_checkpoint),
+        cmocka_unit_test(a_rename_that_fails_leaves_a_torn_folder),
+        cmocka_unit_test(every_rule_of_the_format_is_checked),
+        cmocka_unit_test(halves_are_widened_exactly),
+        cmocka_unit_test(a_writer_refuses_names_it_cannot_keep_apart),
+        cmocka_unit_test(full_files_of_other_models_are_refused),
+    };
+    return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
+}

@@ -1,0 +1,727 @@
+/* test_work.c - every kind of work of each backend against plain loops in double.
+ *
+ * Operands are filled with numbers that their dtype holds exactly, so the loops see what the kernel
+ * sees; a result may be off by its own rounding and, for sums, a little more (`close_to`). What has
+ * a gradient is in test_work_gradients.c, whole models in test_work_training.c. */
+#include "tests/support/work_check.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- names ---- */
+
+static void expect_kind(const char *instruction_op, const char *label, const char *op,
+                        bool backward, enum work_kind wanted)
+{
+    enum work_kind kind = WORK_KIND_COUNT;
+    struct err err = {0};
+    assert_int_equal(work_resolve(instruction_op, label, op, backward, false, false, &kind, &err),
+                     ERR_OK);
+    assert_string_equal(work_name(kind), work_name(wanted));
+}
+
+static void names_of_forward_and_backward_resolve(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *label, *op;
+        bool backward;
+        enum work_kind kind;
+    } all[] = {
+        {"arange", "arange", false, WORK_ARANGE},
+        {"embedding", "embedding", false, WORK_EMBEDDING},
+        {"embedding_dense_backward", "embedding", true, WORK_EMBEDDING_BACKWARD},
+        {"mm", "linear", false, WORK_MATMUL_NT},
+        {"addmm", "linear_bias", false, WORK_MATMUL_NT_BIAS},
+        {"add.Tensor", "add", false, WORK_ADD},
+        {"add.Tensor", "linear", true, WORK_ADD},
+        {"add.Tensor", "add_scalar", true, WORK_ADD},
+        {"mul.Tensor", "mul", false, WORK_MUL},
+        {"mul.Tensor", "mul_constant", true, WORK_MUL},
+        {"_to_copy", "to_copy", false, WORK_CAST},
+        {"clone", "repeat", false, WORK_REPEAT},
+        {"clone", "clone", false, WORK_COPY},
+        {"sum.dim_IntList", "repeat", true, WORK_SUM},
+        {"sum.dim_IntList", "linear_bias", true, WORK_SUM},
+        {"cat", "chunk", true, WORK_CAT},
+        {"silu", "silu", false, WORK_SILU},
+        {"silu_backward", "silu", true, WORK_SILU_BACKWARD},
+        {"gelu", "gelu", false, WORK_GELU_TANH},
+        {"gelu_backward", "gelu", true, WORK_GELU_TANH_BACKWARD},
+        {"relu", "relu", false, WORK_RELU},
+        {"threshold_backward", "relu", true, WORK_RELU_BACKWARD},
+        {"_fused_rms_norm", "rms_norm", false, WORK_RMS_NORM},
+        {"_fused_rms_norm_backward", "rms_norm", true, WORK_RMS_NORM_BACKWARD},
+        {"native_layer_norm", "layer_norm", false, WORK_LAYER_NORM},
+        {"native_layer_norm_backward", "layer_norm", true, WORK_LAYER_NORM_BACKWARD},
+        {"_scaled_dot_product_flash_attention", "flash_attention", false, WORK_ATTENTION},
+        {"_scaled_dot_product_flash_attention_backward", "flash_attention", true,
+         WORK_ATTENTION_BACKWARD},
+        {"_log_softmax", "log_softmax", false, WORK_LOG_SOFTMAX},
+        {"_log_softmax_backward_data", "log_softmax", true, WORK_LOG_SOFTMAX_BACKWARD},
+        {"nll_loss_forward", "nll_loss", false, WORK_NLL_LOSS},
+        {"nll_loss_backward", "nll_loss", true, WORK_NLL_LOSS_BACKWARD},
+        {"ones_like", "", true, WORK_ONES},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        expect_kind("compute", all[i].label, all[i].op, all[i].backward, all[i].kind);
+}
+
+static void names_of_sharding_and_optimizer_resolve(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *instruction_op, *label;
+        enum work_kind kind;
+    } all[] = {
+        {"compute", "_foreach_copy_", WORK_PACK},
+        {"copy_in", "_foreach_copy_", WORK_COPY_IN},
+        {"copy_in", "_chunk_cat", WORK_CHUNK_CAT},
+        {"copy_out", "split_with_sizes_copy", WORK_COPY_OUT},
+        {"copy_out", "copy_", WORK_COPY},
+        {"compute", "copy_", WORK_COPY},
+        {"compute", "clone", WORK_COPY},
+        {"compute", "_to_copy", WORK_CAST},
+        {"compute", "add_.Tensor", WORK_ADD_IN_PLACE},
+        {"host_to_device", "copy_", WORK_COPY},
+        {"host_to_device", "_to_copy", WORK_CAST},
+        {"device_to_host", "copy_", WORK_COPY},
+        {"all_gather", "all_gather_into_tensor", WORK_ALL_GATHER},
+        {"reduce_scatter", "reduce_scatter_tensor", WORK_REDUCE_SCATTER},
+        {"all_reduce", "all_reduce", WORK_ALL_REDUCE},
+        {"all_reduce", "_c10d_functional.all_reduce", WORK_ALL_REDUCE},
+        {"compute", "_foreach_norm.Scalar", WORK_NORMS},
+        {"compute", "stack", WORK_STACK},
+        {"compute", "pow.Tensor_Scalar", WORK_SQUARE},
+        {"compute", "sqrt", WORK_SQUARE_ROOT},
+        {"compute", "linalg_vector_norm", WORK_VECTOR_NORM},
+        {"compute", "clamp", WORK_CLIP_COEFFICIENT},
+        {"compute", "_foreach_mul_.Tensor", WORK_SCALE},
+        {"compute", "_foreach_sqrt", WORK_NOTHING},
+        {"optimizer", "adamw", WORK_ADAMW},
+        {"optimizer", "_fused_adamw_", WORK_ADAMW},
+        {"optimizer", "_foreach_add_.List", WORK_SGD},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        expect_kind(all[i].instruction_op, all[i].label, "", false, all[i].kind);
+}
+
+static void the_two_gradients_of_a_matmul_are_told_apart(void **state)
+{
+    (void)state;
+    static const char *const ops[] = {"linear", "linear_bias"};
+    enum work_kind kind;
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(work_resolve("compute", "mm", ops[i], true, true, false, &kind, NULL),
+                         ERR_OK);
+        assert_int_equal(kind, WORK_MATMUL_NN);
+        assert_int_equal(work_resolve("compute", "mm", ops[i], true, false, false, &kind, NULL),
+                         ERR_OK);
+        assert_int_equal(kind, WORK_MATMUL_TN);
+    }
+    assert_int_equal(
+        work_resolve("compute", "clone", "mul_constant", true, false, true, &kind, NULL), ERR_OK);
+    assert_int_equal(kind, WORK_CONJUGATE);
+}
+
+static void a_name_without_a_kernel_is_refused_by_label_and_op(void **state)
+{
+    (void)state;
+    static const char *const all[][3] = {
+        {"compute", "addmm", "conv1d"},          {"compute", "native_dropout", "dropout"},
+        {"compute", "add.Tensor", "add_scalar"}, {"compute", "mul.Tensor", "mul_scalar"},
+        {"compute", "pow.Tensor_Scalar", "pow"}, {"compute", "clone", "sum_groups"},
+        {"broadcast", "broadcast_", "linear"},   {"optimizer", "lamb", "x"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        enum work_kind kind;
+        struct err err = {0};
+        assert_int_equal(
+            work_resolve(all[i][0], all[i][1], all[i][2], false, false, false, &kind, &err),
+            ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.text, all[i][1]));
+        assert_non_null(strstr(err.text, all[i][2]));
+    }
+}
+
+/* ---- 16-bit numbers ---- */
+
+static void sixteen_bits_are_read_as_they_are(void **state)
+{
+    (void)state;
+    for (enum dtype dtype = DTYPE_BF16; dtype <= DTYPE_FP16; dtype = (enum dtype)(dtype + 1)) {
+        uint16_t *in = malloc(65536 * sizeof *in);
+        float *out = malloc(65536 * sizeof *out);
+        for (uint32_t i = 0; i < 65536; i++)
+            in[i] = (uint16_t)i;
+        const struct work_operand x[2] = {{in, SHAPE(65536), 0, (uint8_t)dtype},
+                                          {out, SHAPE(65536), 0, DTYPE_FP32}};
+        run_kind(WORK_CAST, 1, 1, x);
+        for (uint32_t i = 0; i < 65536; i++) {
+            const double wanted = decode(dtype, (uint16_t)i);
+            assert_true(isnan(wanted) ? isnan(out[i]) : (double)out[i] == wanted);
+        }
+        free(in);
+        free(out);
+    }
+}
+
+/* The nearest of all 16-bit numbers, and of two equally near the even one: neighbours in value are
+ * neighbours in bits. Above the largest, half a unit more is infinity. */
+static bool is_nearest(enum dtype dtype, double value, uint16_t bits)
+{
+    const uint16_t infinity = dtype == DTYPE_BF16 ? 0x7f80 : 0x7c00, size = bits & 0x7fff;
+    const double limit =
+        2 * decode(dtype, (uint16_t)(infinity - 1)) - decode(dtype, (uint16_t)(infinity - 2));
+    const double here = size == infinity ? limit : fabs(decode(dtype, bits));
+    const double off = fabs(fabs(value) - here);
+    if (signbit(value) != (bits >> 15) || size > infinity)
+        return false;
+    for (int step = -1; step <= 1; step += 2) {
+        if ((size == 0 && step < 0) || (size == infinity && step > 0))
+            continue;
+        const uint16_t next = (uint16_t)(size + step);
+        const double there = next == infinity ? limit : decode(dtype, next);
+        const double next_off = fabs(fabs(value) - there);
+        if (fabs(value) < limit && (next_off < off || (next_off <= off && size % 2 == 1)))
+            return false;
+    }
+    return true;
+}
+
+static void stores_round_to_nearest_even(void **state)
+{
+    (void)state;
+    for (enum dtype dtype = DTYPE_BF16; dtype <= DTYPE_FP16; dtype = (enum dtype)(dtype + 1)) {
+        for (uint32_t i = 0; i < 200000; i++) {
+            uint32_t bits = noise(i) ^ noise(i + 77) << 16;
+            if (i % 3 == 0) /* exactly between two bf16 numbers; fp16 numbers */
+                bits = (bits & 0xffff0000U) | 0x8000U;
+            if (i % 3 == 1) /* and between two fp16 numbers */
+                bits = (bits & 0x8fffe000U) + 0x30001000U;
+            float value;
+            uint16_t out;
+            memcpy(&value, &bits, sizeof value);
+            const struct work_operand x[2] = {{&value, {.rank = 0}, 0, DTYPE_FP32},
+                                              {&out, {.rank = 0}, 0, (uint8_t)dtype}};
+            run_kind(WORK_CAST, 1, 1, x);
+            if (isnan(value))
+                assert_true(isnan(decode(dtype, out)));
+            else if (!is_nearest(dtype, (double)value, out))
+                fail_msg("%s of %.9g (%08x) is %04x", dtype_name(dtype), (double)value, bits, out);
+        }
+    }
+}
+
+/* ---- matrices ---- */
+
+static void check_matmul(enum dtype dtype, uint32_t pitch)
+{
+    enum { T = 37, H = 19, O = 23 };
+    struct work_operand x = pitched(dtype, SHAPE(1, T, H), pitch), w = filled(dtype, SHAPE(O, H));
+    struct work_operand bias = filled(dtype, SHAPE(O)), dy = filled(dtype, SHAPE(T, O));
+    struct work_operand y = empty(dtype, SHAPE(T, O)), dx = empty(dtype, SHAPE(T, H));
+    struct work_operand dw = empty(dtype, SHAPE(O, H));
+    run_kind(WORK_MATMUL_NT_BIAS, 3, 1, (struct work_operand[]){x, w, bias, y});
+    for (uint32_t t = 0; t < T; t++) {
+        for (uint32_t o = 0; o < O; o++) {
+            double sum = value(&bias, o);
+            for (uint32_t h = 0; h < H; h++)
+                sum += value(&x, t * H + h) * value(&w, o * H + h);
+            close_to(&y, t * O + o, sum, 16);
+        }
+    }
+    run_kind(WORK_MATMUL_NT, 2, 1, (struct work_operand[]){x, w, y});
+    close_to(&y, 0, dot(&x, 0, 1, &w, 0, 1, H), 16);
+    close_to(&y, T * O - 1, dot(&x, (T - 1) * H, 1, &w, (O - 1) * H, 1, H), 16);
+    run_kind(WORK_MATMUL_NN, 2, 1, (struct work_operand[]){dy, w, dx});
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t h = 0; h < H; h++)
+            close_to(&dx, t * H + h, dot(&dy, t * O, 1, &w, h, H, O), 16);
+    run_kind(WORK_MATMUL_TN, 2, 1, (struct work_operand[]){dy, x, dw});
+    for (uint32_t o = 0; o < O; o++)
+        for (uint32_t h = 0; h < H; h++)
+            close_to(&dw, o * H + h, dot(&dy, o, O, &x, h, H, T), 16);
+    drop_all(7, (struct work_operand[]){x, w, bias, dy, y, dx, dw});
+}
+
+static void matmuls_are_sums_of_products(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        check_matmul(dtype, 0);
+        check_matmul(dtype, 61); /* x is a chunk of rows of 61 */
+    }
+}
+
+static void a_matmul_over_nothing_is_zero(void **state)
+{
+    (void)state;
+    struct work_operand dy = empty(DTYPE_FP32, SHAPE(0, 3)), x = empty(DTYPE_FP32, SHAPE(0, 2));
+    struct work_operand dw = filled(DTYPE_FP32, SHAPE(3, 2));
+    run_kind(WORK_MATMUL_TN, 2, 1, (struct work_operand[]){dy, x, dw});
+    for (uint32_t i = 0; i < 6; i++)
+        close_to(&dw, i, 0, 0);
+    drop_all(3, (struct work_operand[]){dy, x, dw});
+}
+
+/* ---- elementwise ---- */
+
+static void add_and_mul_broadcast_from_the_right(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        struct work_operand x = pitched(dtype, SHAPE(3, 5, 7), 17),
+                            z = empty(dtype, SHAPE(3, 5, 7));
+        const struct shape shapes[] = {SHAPE(3, 5, 7), SHAPE(5, 7),    SHAPE(7),
+                                       SHAPE(3, 1, 7), SHAPE(3, 5, 1), {.rank = 0}};
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            struct work_operand y = filled(dtype, shapes[s]);
+            const uint32_t rank = shapes[s].rank;
+            const bool has[3] = {rank == 3, rank >= 2 && shapes[s].dim[rank - 2] > 1,
+                                 rank >= 1 && shapes[s].dim[rank - 1] > 1};
+            for (uint32_t i = 0; i < 105; i++) {
+                const uint32_t a = has[0] ? i / 35 : 0, b = has[1] ? i / 7 % 5 : 0;
+                const uint32_t at =
+                    (a * (has[1] ? 5 : 1) + b) * (has[2] ? 7 : 1) + (has[2] ? i % 7 : 0);
+                if (i == 0)
+                    run_kind(WORK_ADD, 2, 1, (struct work_operand[]){x, y, z});
+                close_to(&z, i, value(&x, i) + value(&y, at), 1);
+            }
+            run_kind(WORK_MUL, 2, 1, (struct work_operand[]){y, x, z});
+            close_to(&z, 104, value(&x, 104) * value(&y, shape_elements(&shapes[s]) - 1), 1);
+            close_to(&z, 0, value(&x, 0) * value(&y, 0), 1);
+            drop_all(1, &y);
+        }
+        drop_all(2, (struct work_operand[]){x, z});
+    }
+}
+
+static void complex_numbers_multiply_and_conjugate(void **state)
+{
+    (void)state;
+    enum { B = 2, S = 3, A = 2, D = 5 };
+    struct work_operand x = filled(DTYPE_FP32, SHAPE(B, S, A, 2 * D));
+    struct work_operand f = filled(DTYPE_FP32, SHAPE(1, S, 1, 2 * D));
+    struct work_operand c = empty(DTYPE_FP32, f.shape), z = empty(DTYPE_FP32, x.shape);
+    struct work_operand in[3] = {x, f, z}, back[2] = {f, c};
+    for (uint32_t i = 0; i < 3; i++) {
+        in[i].dtype = DTYPE_COMPLEX64;
+        in[i].shape.dim[3] = D;
+    }
+    back[0] = back[1] = in[1];
+    back[1].data = c.data;
+    run_kind(WORK_MUL, 2, 1, in);
+    run_kind(WORK_CONJUGATE, 1, 1, back);
+    for (uint32_t i = 0; i < B * S * A * D; i++) {
+        const uint32_t at = i / (A * D) % S * D + i % D;
+        const double a = value(&x, 2 * i), b = value(&x, 2 * i + 1);
+        close_to(&z, 2 * i, a * value(&f, 2 * at) - b * value(&f, 2 * at + 1), 2);
+        close_to(&z, 2 * i + 1, a * value(&f, 2 * at + 1) + b * value(&f, 2 * at), 2);
+        close_to(&c, 2 * at, value(&f, 2 * at), 0);
+        close_to(&c, 2 * at + 1, -value(&f, 2 * at + 1), 0);
+    }
+    drop_all(4, (struct work_operand[]){x, f, c, z});
+}
+
+static void gradients_accumulate_into_another_dtype(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        struct work_operand x = filled(dtype, SHAPE(1100)), y = filled(DTYPE_FP32, SHAPE(1100));
+        double wanted[1100];
+        for (uint32_t i = 0; i < 1100; i++)
+            wanted[i] = value(&x, i) + value(&y, i);
+        run_kind(WORK_ADD_IN_PLACE, 1, 1, (struct work_operand[]){x, y});
+        for (uint32_t i = 0; i < 1100; i++)
+            close_to(&y, i, wanted[i], 1);
+        drop_all(2, (struct work_operand[]){x, y});
+    }
+}
+
+static void constants_fill_what_they_are_given(void **state)
+{
+    (void)state;
+    int64_t ids[5];
+    struct work_operand x = {ids, SHAPE(5), 0, DTYPE_INT64}, y = empty(DTYPE_BF16, SHAPE(3));
+    run_kind(WORK_ARANGE, 0, 1, &x);
+    for (int64_t i = 0; i < 5; i++)
+        assert_int_equal(ids[i], i);
+    const struct work ones = {.kind = WORK_ONES, .outs = 1, .operand = &y, .scale = 0.25F};
+    assert_int_equal(run_on_backend(&ones, NULL), ERR_OK);
+    close_to(&y, 2, 0.25, 0);
+    drop_all(1, &y);
+}
+
+static void squares_and_roots(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        struct work_operand x = filled(dtype, SHAPE(9)), y = empty(dtype, SHAPE(9));
+        struct work_operand z = empty(dtype, SHAPE(9));
+        run_kind(WORK_SQUARE, 1, 1, (struct work_operand[]){x, y});
+        run_kind(WORK_SQUARE_ROOT, 1, 1, (struct work_operand[]){y, z});
+        for (uint32_t i = 0; i < 9; i++) {
+            close_to(&y, i, value(&x, i) * value(&x, i), 1);
+            close_to(&z, i, sqrt(value(&y, i)), 1);
+        }
+        drop_all(3, (struct work_operand[]){x, y, z});
+    }
+}
+
+/* ---- shapes ---- */
+
+static void repeat_and_sum_undo_each_other(void **state)
+{
+    (void)state;
+    enum { B = 2, S = 3, K = 2, N = 3, D = 5 };
+    FOR_DTYPES()
+    {
+        struct work_operand x = pitched(dtype, SHAPE(B, S, K, D), 3 * K * D);
+        struct work_operand y = empty(dtype, SHAPE(B, S, K, N, D));
+        struct work_operand sum = empty(dtype, SHAPE(B, S, K, 1, D));
+        const struct work_operand operand[2] = {x, y};
+        const struct work repeat = {
+            .kind = WORK_REPEAT, .ins = 1, .outs = 1, .operand = operand, .attr.dim = 3};
+        assert_int_equal(run_on_backend(&repeat, NULL), ERR_OK);
+        for (uint32_t i = 0; i < B * S * K * N * D; i++)
+            close_to(&y, i, value(&x, i / (N * D) * D + i % D), 0);
+        run_kind(WORK_SUM, 1, 1, (struct work_operand[]){y, sum});
+        for (uint32_t i = 0; i < B * S * K * D; i++)
+            close_to(&sum, i, N * value(&x, i), 1);
+        drop_all(3, (struct work_operand[]){x, y, sum});
+    }
+}
+
+static void sums_keep_the_dims_of_the_result(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        struct work_operand x = filled(dtype, SHAPE(700, 6)), row = empty(dtype, SHAPE(1, 6));
+        struct work_operand column = empty(dtype, SHAPE(700, 1)), all = empty(dtype, SHAPE(1, 1));
+        run_kind(WORK_SUM, 1, 1, (struct work_operand[]){x, row});
+        run_kind(WORK_SUM, 1, 1, (struct work_operand[]){x, column});
+        run_kind(WORK_SUM, 1, 1, (struct work_operand[]){x, all});
+        double total = 0;
+        for (uint32_t j = 0; j < 6; j++) {
+            double wanted = 0;
+            for (uint32_t i = 0; i < 700; i++)
+                wanted += value(&x, i * 6 + j);
+            close_to(&row, j, wanted, 1);
+            total += wanted;
+        }
+        close_to(&all, 0, total, 1);
+        for (uint32_t i = 0; i < 700; i++) {
+            double wanted = 0;
+            for (uint32_t j = 0; j < 6; j++)
+                wanted += value(&x, i * 6 + j);
+            close_to(&column, i, wanted, 1);
+        }
+        drop_all(4, (struct work_operand[]){x, row, column, all});
+    }
+}
+
+static void cat_joins_the_last_dim(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        struct work_operand a = filled(dtype, SHAPE(2, 3, 4)), b = filled(dtype, SHAPE(2, 3, 1));
+        struct work_operand y = empty(dtype, SHAPE(2, 3, 5)), copy = empty(dtype, SHAPE(6, 5));
+        run_kind(WORK_CAT, 2, 1, (struct work_operand[]){a, b, y});
+        run_kind(WORK_COPY, 1, 1, (struct work_operand[]){y, copy});
+        for (uint32_t i = 0; i < 30; i++)
+            close_to(&copy, i, i % 5 < 4 ? value(&a, i / 5 * 4 + i % 5) : value(&b, i / 5), 0);
+        drop_all(4, (struct work_operand[]){a, b, y, copy});
+    }
+}
+
+static void an_embedding_takes_rows_and_sums_them_back(void **state)
+{
+    (void)state;
+    enum { V = 7, H = 5, T = 12 };
+    int64_t ids[T];
+    for (uint32_t i = 0; i < T; i++)
+        ids[i] = noise(i) % (V - 1); /* the last row is never taken */
+    const struct work_operand tokens = {ids, SHAPE(3, 4), 0, DTYPE_INT64};
+    FOR_DTYPES()
+    {
+        struct work_operand w = filled(dtype, SHAPE(V, H)), y = empty(dtype, SHAPE(3, 4, H));
+        struct work_operand dy = filled(dtype, SHAPE(3, 4, H)), dw = empty(dtype, SHAPE(V, H));
+        run_kind(WORK_EMBEDDING, 2, 1, (struct work_operand[]){tokens, w, y});
+        run_kind(WORK_EMBEDDING_BACKWARD, 2, 1, (struct work_operand[]){dy, tokens, dw});
+        double wanted[V * H] = {0};
+        for (uint32_t i = 0; i < T * H; i++) {
+            const uint32_t at = (uint32_t)ids[i / H] * H + i % H;
+            close_to(&y, i, value(&w, at), 0);
+            wanted[at] += value(&dy, i);
+        }
+        for (uint32_t i = 0; i < V * H; i++)
+            close_to(&dw, i, wanted[i], 1);
+        ids[5] = V;
+        expect_refusal(ERR_INVALID, WORK_EMBEDDING, 2, 1, (struct work_operand[]){tokens, w, y});
+        ids[5] = 0;
+        drop_all(4, (struct work_operand[]){w, y, dy, dw});
+    }
+}
+
+/* ---- packing ---- */
+
+static void shards_go_through_a_gather_and_come_back(void **state)
+{
+    (void)state;
+    enum { RANKS = 3 };
+    /* rows 4, 7, 1 of 2, 3, 5: chunks of 2, 3, 1 rows */
+    const struct shape shapes[3] = {SHAPE(4, 2), SHAPE(7, 3), SHAPE(1, 5)};
+    const uint32_t chunk[3] = {4, 9, 5};
+    FOR_DTYPES()
+    {
+        struct work_operand part[3], whole[3], cat = empty(dtype, SHAPE(RANKS * 18));
+        struct work_operand gather = empty(dtype, SHAPE(RANKS * 18));
+        for (uint32_t i = 0; i < 3; i++)
+            part[i] = filled(DTYPE_FP32, shapes[i]);
+        run_ranked(WORK_CHUNK_CAT, 0, RANKS, 3, 1,
+                   (struct work_operand[]){part[0], part[1], part[2], cat});
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            /* as a rank's shards: the chunks that chunk_cat put in its slice */
+            struct work_operand shard[4];
+            uint64_t at = (uint64_t)rank * 18;
+            for (uint32_t i = 0; i < 3; at += chunk[i++])
+                shard[i] = (struct work_operand){(char *)cat.data + at * dtype_bytes(dtype),
+                                                 SHAPE(chunk[i]), 0, cat.dtype};
+            shard[3] = gather;
+            run_ranked(WORK_COPY_IN, rank, RANKS, 3, 1, shard);
+        }
+        assert_memory_equal(cat.data, gather.data, RANKS * 18 * dtype_bytes(dtype));
+        for (uint32_t i = 0; i < 3; i++) /* i 0: with room for padding, as unsharded parameters */
+            whole[i] = empty(dtype, i ? shapes[i] : SHAPE(RANKS * chunk[i]));
+        run_ranked(WORK_COPY_OUT, 0, RANKS, 1, 3,
+                   (struct work_operand[]){gather, whole[0], whole[1], whole[2]});
+        for (uint32_t i = 0; i < 3; i++)
+            for (uint32_t j = 0; j < shape_elements(&shapes[i]); j++)
+                close_to(&whole[i], j, value(&part[i], j), 1);
+        for (uint32_t j = 8; j < 12; j++)
+            close_to(&whole[0], j, 0, 0);
+        drop_all(3, part);
+        drop_all(3, whole);
+        drop_all(2, (struct work_operand[]){cat, gather});
+    }
+}
+
+static void pack_flattens_and_casts(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        struct work_operand a = filled(DTYPE_FP32, SHAPE(3, 5)), b = filled(DTYPE_FP32, SHAPE(2));
+        struct work_operand none = empty(DTYPE_FP32, SHAPE(0, 4)), y = empty(dtype, SHAPE(17));
+        run_kind(WORK_PACK, 3, 1, (struct work_operand[]){a, none, b, y});
+        for (uint32_t i = 0; i < 17; i++)
+            close_to(&y, i, i < 15 ? value(&a, i) : value(&b, i - 15), 1);
+        drop_all(4, (struct work_operand[]){a, b, none, y});
+    }
+}
+
+/* ---- optimizer ---- */
+
+static void norms_stack_and_clip(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        const struct shape scalar = {.rank = 0};
+        struct work_operand g[2] = {filled(dtype, SHAPE(31, 41)), filled(dtype, SHAPE(3))};
+        struct work_operand norm[2] = {empty(DTYPE_FP32, scalar), empty(DTYPE_FP32, scalar)};
+        struct work_operand all = empty(DTYPE_FP32, SHAPE(2)), total = empty(DTYPE_FP32, scalar);
+        struct work_operand c = empty(DTYPE_FP32, scalar), y = empty(dtype, SHAPE(31, 41));
+        run_kind(WORK_NORMS, 2, 2, (struct work_operand[]){g[0], g[1], norm[0], norm[1]});
+        run_kind(WORK_STACK, 2, 1, (struct work_operand[]){norm[0], norm[1], all});
+        run_kind(WORK_VECTOR_NORM, 1, 1, (struct work_operand[]){all, total});
+        const double first = dot(&g[0], 0, 1, &g[0], 0, 1, 31 * 41);
+        const double wanted = sqrt(first + dot(&g[1], 0, 1, &g[1], 0, 1, 3));
+        close_to(&norm[0], 0, sqrt(first), 1);
+        close_to(&total, 0, wanted, 2);
+        const struct work_operand clip[2] = {total, c};
+        struct work work = {
+            .kind = WORK_CLIP_COEFFICIENT, .ins = 1, .outs = 1, .operand = clip, .scale = 1e6F};
+        assert_int_equal(run_on_backend(&work, NULL), ERR_OK);
+        close_to(&c, 0, 1, 0);
+        work.scale = 0.5F;
+        assert_int_equal(run_on_backend(&work, NULL), ERR_OK);
+        close_to(&c, 0, 0.5 / (wanted + 1e-6), 2);
+        run_kind(WORK_SCALE, 2, 1, (struct work_operand[]){c, g[0], y});
+        for (uint32_t i = 0; i < 31 * 41; i++)
+            close_to(&y, i, value(&g[0], i) * value(&c, 0), 1);
+        drop_all(2, g);
+        drop_all(2, norm);
+        drop_all(4, (struct work_operand[]){all, total, c, y});
+    }
+}
+
+static void check_adamw(enum dtype dtype)
+{
+    enum { N = 1030, STEPS = 4 };
+    struct work_operand x[8];
+    double p[2][N], m[2][N] = {{0}}, v[2][N] = {{0}};
+    const uint32_t count[2] = {N, 3};
+    for (uint32_t i = 0; i < 8; i++)
+        x[i] = i < 4 ? filled(DTYPE_FP32, SHAPE(count[i % 2]))
+                     : zeros(DTYPE_FP32, SHAPE(count[i % 2]));
+    for (uint32_t t = 0; t < 2; t++) {
+        drop_all(1, &x[t]);
+        x[t] = filled(dtype, SHAPE(count[t])); /* gradients */
+        for (uint32_t i = 0; i < count[t]; i++)
+            p[t][i] = value(&x[2 + t], i);
+    }
+    struct work work = {.kind = WORK_ADAMW,
+                        .ins = 8,
+                        .operand = x,
+                        .update = {1e-2F, 0.875F, 0.9375F, 1e-3F, 0.125F, 0}};
+    const double lr = (double)1e-2F, small = (double)1e-3F;
+    for (uint32_t step = 1; step <= STEPS; step++) {
+        work.update.step = step;
+        assert_int_equal(run_on_backend(&work, NULL), ERR_OK);
+        for (uint32_t t = 0; t < 2; t++) {
+            for (uint32_t i = 0; i < count[t]; i++) {
+                const double g = value(&x[t], i);
+                p[t][i] *= 1 - lr * 0.125;
+                m[t][i] = 0.875 * m[t][i] + 0.125 * g;
+                v[t][i] = 0.9375 * v[t][i] + 0.0625 * g * g;
+                const double root = sqrt(v[t][i]) / sqrt(1 - pow(0.9375, step)) + small;
+                p[t][i] -= lr / (1 - pow(0.875, step)) * m[t][i] / root;
+                close_to(&x[2 + t], i, p[t][i], 4);
+                close_to(&x[4 + t], i, m[t][i], 4);
+                close_to(&x[6 + t], i, v[t][i], 4);
+            }
+        }
+    }
+    drop_all(8, x);
+}
+
+static void adamw_decays_apart_and_corrects_its_bias(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    check_adamw(dtype);
+}
+
+static void sgd_steps_against_the_gradient(void **state)
+{
+    (void)state;
+    FOR_DTYPES()
+    {
+        struct work_operand x[2] = {filled(dtype, SHAPE(5)), filled(dtype, SHAPE(5))};
+        double wanted[5];
+        for (uint32_t i = 0; i < 5; i++)
+            wanted[i] = value(&x[1], i) - 0.25 * (value(&x[0], i) + 0.5 * value(&x[1], i));
+        const struct work work = {.kind = WORK_SGD,
+                                  .ins = 2,
+                                  .operand = x,
+                                  .update = {.lr = 0.25F, .weight_decay = 0.5F, .step = 1}};
+        assert_int_equal(run_on_backend(&work, NULL), ERR_OK);
+        for (uint32_t i = 0; i < 5; i++)
+            close_to(&x[1], i, wanted[i], 1);
+        drop_all(2, x);
+    }
+}
+
+/* ---- what goes wrong ---- */
+
+static void a_nan_goes_through(void **state)
+{
+    (void)state;
+    static const enum work_kind unary[] = {WORK_CAST,       WORK_SILU,   WORK_GELU_TANH,
+                                           WORK_RELU,       WORK_SQUARE, WORK_SQUARE_ROOT,
+                                           WORK_LOG_SOFTMAX};
+    FOR_DTYPES()
+    {
+        struct work_operand x = filled(dtype, SHAPE(1, 3)), y = empty(dtype, SHAPE(1, 3));
+        put(&x, 1, NAN);
+        for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) {
+            run_kind(unary[i], 1, 1, (struct work_operand[]){x, y});
+            assert_true(isnan(value(&y, 1)));
+        }
+        struct work_operand norm = empty(DTYPE_FP32, (struct shape){.rank = 0});
+        run_kind(WORK_NORMS, 1, 1, (struct work_operand[]){x, norm});
+        assert_true(isnan(value(&norm, 0)));
+        const struct work clip = {.kind = WORK_CLIP_COEFFICIENT,
+                                  .ins = 1,
+                                  .outs = 1,
+                                  .scale = 1,
+                                  .operand = (struct work_operand[]){norm, norm}};
+        assert_int_equal(run_on_backend(&clip, NULL), ERR_OK);
+        assert_true(isnan(value(&norm, 0)));
+        drop_all(3, (struct work_operand[]){x, y, norm});
+    }
+}
+
+static void operands_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    struct work_operand a = filled(DTYPE_FP32, SHAPE(4, 3)), b = filled(DTYPE_FP32, SHAPE(2, 5));
+    struct work_operand y = empty(DTYPE_FP32, SHAPE(4, 2)), ids = a;
+    ids.dtype = DTYPE_INT64;
+    struct work_operand aby[3] = {a, b, y}, iay[3] = {ids, a, y};
+    static const enum work_kind both[] = {
+        WORK_MATMUL_NT, WORK_MATMUL_NN,     WORK_MATMUL_TN,
+        WORK_ADD,       WORK_MUL,           WORK_CAT,
+        WORK_PACK,      WORK_SILU_BACKWARD, WORK_LOG_SOFTMAX_BACKWARD,
+    };
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++)
+        expect_refusal(ERR_INVALID, both[i], 2, 1, aby);
+    expect_refusal(ERR_INVALID, WORK_MATMUL_NT, 1, 1, aby);
+    expect_refusal(ERR_INVALID, WORK_COPY, 1, 1, aby);
+    expect_refusal(ERR_INVALID, WORK_SUM, 1, 1, aby);
+    expect_refusal(ERR_INVALID, WORK_COPY_IN, 2, 1, aby);
+    expect_refusal(ERR_INVALID, WORK_ADAMW, 3, 0, aby);
+    expect_refusal(ERR_UNSUPPORTED, WORK_ARANGE, 0, 1, aby);
+    expect_refusal(ERR_UNSUPPORTED, WORK_MATMUL_NN, 2, 1, iay);
+    if (strcmp(backend_in_use->name, "host") == 0) /* collectives are the device's */
+        expect_refusal(ERR_INTERNAL, WORK_ALL_GATHER, 1, 1, aby);
+    run_kind(WORK_NOTHING, 1, 1, aby);
+    drop_all(3, aby);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_forward_and_backward_resolve),
+        cmocka_unit_test(names_of_sharding_and_optimizer_resolve),
+        cmocka_unit_test(the_two_gradients_of_a_matmul_are_told_apart),
+        cmocka_unit_test(a_name_without_a_kernel_is_refused_by_label_and_op),
+        cmocka_unit_test(sixteen_bits_are_read_as_they_are),
+        cmocka_unit_test(stores_round_to_nearest_even),
+        cmocka_unit_test(matmuls_are_sums_of_products),
+        cmocka_unit_test(a_matmul_over_nothing_is_zero),
+        cmocka_unit_test(add_and_mul_broadcast_from_the_right),
+        cmocka_unit_test(complex_numbers_multiply_and_conjugate),
+        cmocka_unit_test(gradients_accumulate_into_another_dtype),
+        cmocka_unit_test(constants_fill_what_they_are_given),
+        cmocka_unit_test(squares_and_roots),
+        cmocka_unit_test(repeat_and_sum_undo_each_other),
+        cmocka_unit_test(sums_keep_the_dims_of_the_result),
+        cmocka_unit_test(cat_joins_the_last_dim),
+        cmocka_unit_test(an_embedding_takes_rows_and_sums_them_back),
+        cmocka_unit_test(shards_go_through_a_gather_and_come_back),
+        cmocka_unit_test(pack_flattens_and_casts),
+        cmocka_unit_test(norms_stack_and_clip),
+        cmocka_unit_test(adamw_decays_apart_and_corrects_its_bias),
+        cmocka_unit_test(sgd_steps_against_the_gradient),
+        cmocka_unit_test(a_nan_goes_through),
+        cmocka_unit_test(operands_that_do_not_fit_are_refused),
+    };
+    return on_backends("work", tests, sizeof tests / sizeof tests[0]);
+}

@@ -1,0 +1,307 @@
+/* truth.c - see truth.h. */
+#include "tests/support/truth.h"
+
+#include "memory/replay.h"
+#include "model/config.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+const char *truth_text(const json_t *object, const char *key, const char *otherwise)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : otherwise;
+}
+
+uint32_t truth_number(const json_t *object, const char *key, uint32_t otherwise)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_integer(value) ? (uint32_t)json_integer_value(value) : otherwise;
+}
+
+bool truth_bool(const json_t *object, const char *key, bool otherwise)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_boolean(value) ? json_is_true(value) : otherwise;
+}
+
+static enum dtype dtype_of(const char *text, enum dtype otherwise)
+{
+    for (int i = 0; text && i < DTYPE_COUNT; i++)
+        if (strcmp(text, dtype_brief((enum dtype)i)) == 0)
+            return (enum dtype)i;
+    return otherwise;
+}
+
+static void read_strategy(const json_t *s, struct job *job)
+{
+    struct strategy *t = &job->strategy;
+    t->world = truth_number(s, "world", 1);
+    t->rank = truth_number(s, "rank", 0);
+    t->replicate = truth_number(s, "replicate", 1);
+    t->per_unit = truth_number(s, "blocks_per_unit", 1);
+    t->units =
+        strcmp(truth_text(s, "units", ""), "torchtitan") == 0 ? UNITS_TORCHTITAN : UNITS_BLOCKS;
+    const char *reshard = truth_text(s, "reshard", "default");
+    t->reshard = strcmp(reshard, "always") == 0  ? RESHARD_ALWAYS
+                 : strcmp(reshard, "never") == 0 ? RESHARD_NEVER
+                                                 : RESHARD_DEFAULT;
+    t->reshard_ranks = truth_number(s, "reshard", 0);
+    if (t->reshard_ranks)
+        t->reshard = RESHARD_INT;
+    t->forward_prefetch = truth_number(s, "forward_prefetch", 0);
+    t->backward_prefetch = truth_number(s, "backward_prefetch", 0);
+    t->store = dtype_of(truth_text(s, "store_dtype", "fp32"), DTYPE_FP32);
+    t->compute = dtype_of(truth_text(s, "param_dtype", NULL), t->store);
+    t->reduce = dtype_of(truth_text(s, "reduce_dtype", NULL), t->compute);
+    job->model.compute = t->compute;
+    t->accumulate = truth_number(s, "accumulate", 1);
+    t->accumulate_sync = !truth_bool(s, "no_sync", true);
+    t->max_norm = truth_bool(s, "clip", false) ? 1.0F : 0.0F;
+    const char *optimizer = truth_text(s, "optimizer", "adamw_foreach");
+    t->optimizer = strcmp(optimizer, "sgd") == 0 ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
+    t->impl = strcmp(optimizer, "adamw_fused") == 0  ? IMPL_FUSED
+              : strcmp(optimizer, "adamw_loop") == 0 ? IMPL_LOOP
+                                                     : IMPL_FOREACH;
+    const char *ac = truth_text(s, "ac", "");
+    job->tape.checkpointing = strcmp(ac, "full") == 0        ? CHECKPOINTING_FULL
+                              : strcmp(ac, "selective") == 0 ? CHECKPOINTING_SELECTIVE
+                                                             : CHECKPOINTING_NONE;
+    job->tape.no_early_stop = !truth_bool(s, "ac_early_stop", true);
+}
+
+bool truth_read_written(const json_t *row, struct model_config *c, struct model_job *job)
+{
+    const json_t *m = json_object_get(row, "model");
+    job->batch = truth_number(m, "batch", 1);
+    job->seq = truth_number(m, "seq", 1);
+    const char *kind = truth_text(m, "kind", "");
+    *c = (struct model_config){
+        .hidden = truth_number(m, "dim", 0),
+        .layers = truth_number(m, "layers", 0),
+        .heads = truth_number(m, "heads", 1),
+        .vocab = truth_number(m, "vocab", 0),
+        .max_positions = truth_number(m, "seq", 0),
+        .tied = truth_bool(m, "tied", true),
+    };
+    c->kv_heads = truth_number(m, "kv_heads", c->heads);
+    c->ffn = truth_number(m, "ffn", 4 * c->hidden);
+    c->head_dim = c->hidden / c->heads;
+    c->arch = strcmp(kind, "gpt2") == 0    ? ARCH_GPT2
+              : strcmp(kind, "guide") == 0 ? ARCH_FSDP2_TUTORIAL
+                                           : ARCH_LLAMA;
+    if (c->arch == ARCH_LLAMA)
+        c->tied = false;
+    job->code = model_default_code(c->arch);
+    return true;
+}
+
+bool truth_read_hf(const json_t *row, struct model_config *config, struct model_job *job)
+{
+    struct err err = {0};
+    const json_t *m = json_object_get(row, "model");
+    if (model_config_from_json(m, truth_text(row, "name", ""), config, &err) != ERR_OK) {
+        print_error("%s\n", err.text);
+        return false;
+    }
+    job->batch = truth_number(m, "batch", 1);
+    job->seq = truth_number(m, "seq", 1);
+    job->code = CODE_HF;
+    return true;
+}
+
+struct plan *truth_plan(const json_t *row, truth_read_model read)
+{
+    struct err err = {0};
+    struct model_config config;
+    struct job job;
+    struct model_job model_job = {.batch = 1, .seq = 1};
+    if (!read(row, &config, &model_job))
+        return NULL;
+    job_defaults(&job, &config);
+    job.model.batch = model_job.batch;
+    job.model.seq = model_job.seq;
+    job.model.code = model_job.code;
+    read_strategy(json_object_get(row, "strategy"), &job);
+    struct plan *plan = NULL;
+    uint64_t parameters = 0;
+    if (job_plan(&job, &plan, &parameters, &err) != ERR_OK) {
+        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
+        return NULL;
+    }
+    if (parameters != (uint64_t)json_integer_value(json_object_get(row, "parameters"))) {
+        print_error("%s: %llu parameters\n", truth_text(row, "name", ""),
+                    (unsigned long long)parameters);
+        plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+static const char *event_text(const struct plan *plan, const struct plan_instruction *i, char *text,
+                              size_t size)
+{
+    char site[256], what[160];
+    const struct buffer *b = &plan->buffers[i->arg];
+    plan_site_text(plan, i, site, sizeof site);
+    plan_buffer_text(plan, b, what, sizeof what);
+    snprintf(text, size, "%s%llu %s %s %s", i->op == PLAN_FREE ? "-" : "",
+             (unsigned long long)b->bytes, category_name((enum category)b->category), site, what);
+    return text;
+}
+
+static bool is_event(const struct plan *plan, const struct plan_instruction *i)
+{
+    return (i->op == PLAN_ALLOC || i->op == PLAN_FREE) && !(i->flags & PLAN_FIRST_STEP) &&
+           !plan->buffers[i->arg].scratch && plan->buffers[i->arg].bytes > 0;
+}
+
+size_t truth_compare_events(const json_t *row, const struct plan *plan)
+{
+    const json_t *list = json_object_get(row, "event_list");
+    size_t next = 0, wrong = 0;
+    char ours[512], theirs[512];
+    for (uint32_t n = 0; n < plan->instruction_count; n++) {
+        const struct plan_instruction *i = &plan->instructions[n];
+        if (!is_event(plan, i))
+            continue;
+        const json_t *event = json_array_get(list, next++);
+        snprintf(theirs, sizeof theirs, "%lld %s %s %s",
+                 (long long)json_integer_value(json_array_get(event, 0)),
+                 event ? json_string_value(json_array_get(event, 1)) : "",
+                 event ? json_string_value(json_array_get(event, 2)) : "",
+                 event ? json_string_value(json_array_get(event, 3)) : "");
+        if (strcmp(event_text(plan, i, ours, sizeof ours), theirs) != 0 && wrong++ < 3)
+            print_error("%s: event %zu\n  recorded %s\n  planned  %s\n",
+                        truth_text(row, "name", ""), next - 1, theirs, ours);
+    }
+    if (next != json_array_size(list)) {
+        print_error("%s: %zu events, recorded %zu\n", truth_text(row, "name", ""), next,
+                    json_array_size(list));
+        wrong++;
+    }
+    return wrong;
+}
+
+static uint32_t count_events(const struct plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < plan->instruction_count; n++)
+        count += is_event(plan, &plan->instructions[n]);
+    return count;
+}
+
+static double check_number(const char *name, const char *what, uint64_t ours, const json_t *theirs,
+                           size_t *unequal)
+{
+    if (!json_is_integer(theirs))
+        return 0.0;
+    const double truth = (double)json_integer_value(theirs);
+    const double error = truth > 0 ? ((double)ours - truth) / truth : 0.0;
+    if ((double)ours != truth) {
+        ++*unequal;
+        print_message("  %-32s %-24s %+.6f %% (%llu, recorded %.0f)\n", name, what, 100 * error,
+                      (unsigned long long)ours, truth);
+    }
+    return fabs(error);
+}
+
+/* Largest relative error over all numbers of the row. */
+static double compare_numbers(const json_t *row, const struct plan *plan, size_t *unequal,
+                              uint64_t *peak)
+{
+    struct err err = {0};
+    struct memory memory;
+    const struct memory_options options = {.without_allocator = true};
+    const char *name = truth_text(row, "name", "");
+    assert_int_equal(memory_replay(plan, &options, NULL, NULL, &memory, &err), ERR_OK);
+    *peak = memory.requested.bytes;
+    double worst = check_number(name, "peak", memory.requested.bytes,
+                                json_object_get(row, "peak_bytes"), unequal);
+    static const struct {
+        const char *key;
+        enum plan_mark mark;
+    } marks[] = {
+        {"start", PLAN_MARK_START},
+        {"after_logits", PLAN_MARK_AFTER_LOGITS},
+        {"after_forward", PLAN_MARK_AFTER_FORWARD},
+        {"after_backward", PLAN_MARK_AFTER_BACKWARD},
+        {"after_step", PLAN_MARK_AFTER_STEP},
+        {"end", PLAN_MARK_END},
+    };
+    const json_t *live = json_object_get(row, "live");
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        worst = fmax(worst, check_number(name, marks[i].key, memory.live[marks[i].mark],
+                                         json_object_get(live, marks[i].key), unequal));
+    const json_t *peaks = json_object_get(row, "segment_peaks");
+    for (int i = 0; i < SEGMENT_COUNT; i++)
+        worst = fmax(worst,
+                     check_number(name, segment_name((enum segment)i), memory.segment_peaks[i],
+                                  json_object_get(peaks, segment_name((enum segment)i)), unequal));
+    worst = fmax(worst, check_number(name, "events", count_events(plan),
+                                     json_object_get(row, "events"), unequal));
+    return worst;
+}
+
+enum { TRUTH_NO_PLAN = 1U << 30 };
+
+bool truth_each(const char *path, bool events, truth_read_model read,
+                void (*visit)(void *context, const struct truth_result *result), void *context)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    char *line = NULL;
+    size_t size = 0;
+    while (getline(&line, &size, file) > 0) {
+        json_t *row = json_loads(line, 0, NULL);
+        struct plan *plan = row ? truth_plan(row, read) : NULL;
+        struct truth_result result = {.name = truth_text(row, "name", "?"),
+                                      .wrong_events = TRUTH_NO_PLAN};
+        if (plan) {
+            result.recorded_peak = (uint64_t)json_integer_value(json_object_get(row, "peak_bytes"));
+            result.events = count_events(plan);
+            result.wrong_events = events ? truth_compare_events(row, plan) : 0;
+            result.worst_error = compare_numbers(row, plan, &result.unequal, &result.planned_peak);
+        }
+        visit(context, &result);
+        plan_free(plan);
+        json_decref(row);
+    }
+    free(line);
+    fclose(file);
+    return true;
+}
+
+struct tally_rows {
+    size_t rows, bad_rows, unequal_rows;
+    double worst;
+};
+
+static void tally_row(void *context, const struct truth_result *result)
+{
+    struct tally_rows *t = context;
+    t->rows++;
+    t->bad_rows += result->wrong_events != 0;
+    t->unequal_rows += result->unequal != 0;
+    t->worst = fmax(t->worst, result->worst_error);
+}
+
+void truth_check_file(const char *path, bool events, truth_read_model read)
+{
+    struct tally_rows t = {0};
+    assert_true(truth_each(path, events, read, tally_row, &t));
+    print_message("%s: %zu rows, %zu with other events, %zu with a number that differs "
+                  "(largest error %.4f %%)\n",
+                  path, t.rows, t.bad_rows, t.unequal_rows, 100 * t.worst);
+    assert_true(t.rows > 0);
+    assert_int_equal(t.bad_rows, 0);
+    assert_true(t.worst <= 0.001);
+}

@@ -1,0 +1,51 @@
+/* validate.c - prints reports/validation/memory-fsdp2.md: planned beside recorded, row by row. */
+#include "tests/support/truth.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct sums {
+    size_t rows, exact;
+};
+
+static void print_row(void *context, const struct truth_result *r)
+{
+    struct sums *sums = context;
+    const double error = r->recorded_peak ? ((double)r->planned_peak - (double)r->recorded_peak) /
+                                                (double)r->recorded_peak
+                                          : 0.0;
+    printf("| %s | %" PRIu64 " | %" PRIu64 " | %+.4f %% | %zu | %u | %zu |\n", r->name,
+           r->recorded_peak, r->planned_peak, 100 * error, r->unequal, r->events, r->wrong_events);
+    sums->rows++;
+    sums->exact += r->unequal == 0 && r->wrong_events == 0;
+}
+
+static void print_file(const char *name, const char *about, bool events, truth_read_model read,
+                       struct sums *sums)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/truth/%s", name);
+    printf(
+        "\n## %s\n\n%s\n\n"
+        "| configuration | recorded peak | planned peak | error | numbers that differ | events | "
+        "events that differ |\n|---|---:|---:|---:|---:|---:|---:|\n",
+        name, about);
+    truth_each(path, events, read, print_row, sums);
+}
+
+int main(void)
+{
+    struct sums sums = {0};
+    print_file("visible.jsonl",
+               "Models up to 70B on up to 1,024 GPUs. Numbers: peak, live bytes at "
+               "six marks, peaks of five segments, number of events.",
+               false, truth_read_written, &sums);
+    print_file("events.jsonl", "Whole event lists: bytes, sign, order, category, place, label.",
+               true, truth_read_written, &sums);
+    print_file("more_events.jsonl", "Whole event lists of more strategies.", true,
+               truth_read_written, &sums);
+    print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
+               true, truth_read_hf, &sums);
+    printf("\n%zu of %zu configurations without any difference.\n", sums.exact, sums.rows);
+    return sums.exact == sums.rows ? 0 : 1;
+}
