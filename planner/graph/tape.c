@@ -76,7 +76,7 @@ static uint32_t birth(struct tape *tape, enum aten aten, enum dtype dtype, struc
         .label = (uint16_t)aten,
         .dtype = (uint8_t)dtype,
         .category = tape->backward ? CATEGORY_BACKWARD : CATEGORY_ACTIVATION,
-        .pool = STREAM_COMPUTE,
+        .pool = LANE_COMPUTE,
         .shape = shape,
     };
     tape->holds[buffer] = 1;
@@ -173,23 +173,15 @@ static double operand_bytes(const struct operand *operand)
     return (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
 }
 
-static void add_operand(struct tape *tape, const struct operand *operand)
-{
-    struct stream *s = tape->stream;
-    ARRAY_GROW(s->operands, s->operand_count, s->operand_cap);
-    s->operands[s->operand_count++] = *operand;
-}
-
 void tape_kernel(struct tape *tape, enum aten aten, double flops, uint32_t ins,
                  const struct operand *in, uint32_t outs, const struct operand *out)
 {
-    struct stream *s = tape->stream;
+    struct kernel_table *table = tape->stream->kernels;
     struct kernel kernel = {
         .label = (uint16_t)aten,
         .backward = tape->backward,
         .recomputed = tape->recomputing,
         .matmul = aten == ATEN_MM || aten == ATEN_ADDMM || aten == ATEN_BMM,
-        .first = s->operand_count,
         .flops = flops,
     };
     if (tape->current_op != GRAPH_NONE) {
@@ -199,20 +191,18 @@ void tape_kernel(struct tape *tape, enum aten aten, double flops, uint32_t ins,
     for (uint32_t i = 0; i < ins; i++) {
         if (in[i].place == GRAPH_NONE)
             continue;
-        add_operand(tape, &in[i]);
+        kernel_table_operand(table, &in[i]);
         kernel.bytes += operand_bytes(&in[i]);
         kernel.ins++;
     }
     for (uint32_t i = 0; i < outs; i++) {
-        add_operand(tape, &out[i]);
+        kernel_table_operand(table, &out[i]);
         kernel.bytes += operand_bytes(&out[i]);
         kernel.outs++;
         if (flops < 0 && i == 0)
             kernel.flops = (double)shape_elements(&out[i].shape);
     }
-    ARRAY_GROW(s->kernels, s->kernel_count, s->kernel_cap);
-    s->kernels[s->kernel_count] = kernel;
-    emit(tape, STEP_KERNEL, s->kernel_count++);
+    emit(tape, STEP_KERNEL, kernel_table_add(table, &kernel));
 }
 
 struct operand tape_call(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
@@ -704,12 +694,9 @@ static void reserve(struct tape *tape)
     const uint32_t ops = tape->graph->op_count + 16;
     s->step_cap = 16 * ops;
     s->buffer_cap = tape->holds_cap = 5 * ops;
-    s->kernel_cap = 5 * ops;
-    s->operand_cap = 18 * ops;
     s->steps = xmalloc(s->step_cap * sizeof *s->steps);
     s->buffers = xmalloc(s->buffer_cap * sizeof *s->buffers);
-    s->kernels = xmalloc(s->kernel_cap * sizeof *s->kernels);
-    s->operands = xmalloc(s->operand_cap * sizeof *s->operands);
+    s->kernels = kernel_table_new(5 * ops, 18 * ops);
     tape->holds = xmalloc(tape->holds_cap * sizeof *tape->holds);
 }
 
@@ -737,6 +724,7 @@ struct stream *tape_run(const struct graph *graph, const struct tape_options *op
     find_regions(&tape);
     forward(&tape);
     backward(&tape);
+    kernel_table_close(tape.stream->kernels);
 
     free(tape.holds);
     free(tape.where);

@@ -9,14 +9,11 @@
 #include "lower/lower.h"
 #include "model/model.h"
 
-enum system { SYSTEM_FSDP2, SYSTEM_COUNT };
-
 struct job {
     struct model_config config;
     struct model_job model;
     struct tape_options tape;
     struct strategy strategy;
-    enum system system;
 };
 
 /* The defaults of every option that has one, for a model: fp32 store and reduce, bf16 compute,
