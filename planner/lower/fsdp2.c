@@ -145,8 +145,8 @@ static void take_gradient(struct fsdp2 *f, const struct stream_grad *grad)
         f->grad[p] = buffer;
         return;
     }
-    emit_work(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, ATEN_ADD_, PLAN_NO_GROUP, 1, &buffer, 1,
-              &f->grad[p]);
+    emit_work(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP, 1,
+              &buffer, 1, &f->grad[p]);
     emit_free(&f->low, buffer);
 }
 

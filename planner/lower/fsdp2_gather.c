@@ -25,15 +25,15 @@ static uint32_t copy_from_host(struct fsdp2 *f, const struct unit *unit, uint32_
             flat(f->low.plan->buffers[shards[i]].bytes / dtype_bytes(s->store));
         const uint32_t copy = alloc_buffer(&f->low, CATEGORY_ALL_GATHER, STREAM_COPY_IN,
                                            ATEN_TO_COPY, s->store, shape);
-        emit_work(&f->low, PLAN_HOST_TO_DEVICE, STREAM_COPY_IN, ATEN_COPY_, PLAN_NO_GROUP, 1,
-                  &shards[i], 1, &copy);
+        emit_work(&f->low, PLAN_HOST_TO_DEVICE, STREAM_COPY_IN, WORK_COPY, ATEN_COPY_,
+                  PLAN_NO_GROUP, 1, &shards[i], 1, &copy);
         shards[i] = copy;
         if (s->compute == s->store)
             continue;
         shards[i] = alloc_buffer(&f->low, CATEGORY_ALL_GATHER, STREAM_COPY_IN, ATEN_TO_COPY,
                                  s->compute, shape);
-        emit_work(&f->low, PLAN_COMPUTE, STREAM_COPY_IN, ATEN_TO_COPY, PLAN_NO_GROUP, 1, &copy, 1,
-                  &shards[i]);
+        emit_work(&f->low, PLAN_COMPUTE, STREAM_COPY_IN, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+                  &copy, 1, &shards[i]);
         emit_free(&f->low, copy);
     }
     return unit->params;
@@ -61,21 +61,21 @@ void unshard(struct fsdp2 *f, struct unit *unit)
     } else if (s->compute != s->store) { /* also from a secondary shard: a useless copy */
         cast = alloc_buffer(&f->low, CATEGORY_ALL_GATHER, STREAM_COPY_IN, ATEN_EMPTY, s->compute,
                             flat(elements));
-        emit_work(&f->low, PLAN_COMPUTE, STREAM_COPY_IN, ATEN_FOREACH_COPY_, PLAN_NO_GROUP,
-                  unit->params, shards, 1, &cast);
+        emit_work(&f->low, PLAN_COMPUTE, STREAM_COPY_IN, WORK_PACK, ATEN_FOREACH_COPY_,
+                  PLAN_NO_GROUP, unit->params, shards, 1, &cast);
     }
     unit->gather = alloc_buffer(&f->low, CATEGORY_ALL_GATHER, STREAM_COPY_IN, ATEN_EMPTY,
                                 s->compute, flat(elements * ranks));
     unit->gather_group = unit->state == SECONDARY ? f->post_group : f->shard_group;
     if (cast != NONE)
-        emit_work(&f->low, PLAN_COPY_IN, STREAM_COPY_IN, ATEN_FOREACH_COPY_, unit->gather_group, 1,
-                  &cast, 1, &unit->gather);
+        emit_work(&f->low, PLAN_COPY_IN, STREAM_COPY_IN, WORK_COPY_IN, ATEN_FOREACH_COPY_,
+                  unit->gather_group, 1, &cast, 1, &unit->gather);
     else
-        emit_work(&f->low, PLAN_COPY_IN, STREAM_COPY_IN, ATEN_FOREACH_COPY_, unit->gather_group,
-                  unit->params, shards, 1, &unit->gather);
+        emit_work(&f->low, PLAN_COPY_IN, STREAM_COPY_IN, WORK_COPY_IN, ATEN_FOREACH_COPY_,
+                  unit->gather_group, unit->params, shards, 1, &unit->gather);
     emit_wait(&f->low, STREAM_ALL_GATHER, emit_record(&f->low, STREAM_COPY_IN));
-    emit_work(&f->low, PLAN_ALL_GATHER, STREAM_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
-              unit->gather_group, 1, &unit->gather, 1, &unit->gather);
+    emit_work(&f->low, PLAN_ALL_GATHER, STREAM_ALL_GATHER, WORK_ALL_GATHER,
+              ATEN_ALL_GATHER_INTO_TENSOR, unit->gather_group, 1, &unit->gather, 1, &unit->gather);
     unit->gather_event = emit_record(&f->low, STREAM_ALL_GATHER);
     if (cast != NONE)
         emit_free(&f->low, cast);
@@ -105,14 +105,14 @@ static void wait_alone(struct fsdp2 *f, struct unit *unit)
             const uint32_t next = alloc_buffer(&f->low, CATEGORY_UNSHARDED_PARAM, STREAM_COMPUTE,
                                                ATEN_TO_COPY, s->compute, shape);
             emit_work(&f->low, s->offload ? PLAN_HOST_TO_DEVICE : PLAN_COMPUTE, STREAM_COMPUTE,
-                      ATEN_TO_COPY, PLAN_NO_GROUP, 1, &source, 1, &next);
+                      WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1, &source, 1, &next);
             if (cast != NONE)
                 emit_free(&f->low, cast);
             source = cast = next;
         }
         emit_alloc(&f->low, param->unsharded_buffer);
-        emit_work(&f->low, PLAN_COPY_OUT, STREAM_COMPUTE, ATEN_COPY_, PLAN_NO_GROUP, 1, &source, 1,
-                  &param->unsharded_buffer);
+        emit_work(&f->low, PLAN_COPY_OUT, STREAM_COMPUTE, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
+                  &source, 1, &param->unsharded_buffer);
     }
     if (cast != NONE)
         emit_free(&f->low, cast);
@@ -139,7 +139,7 @@ void wait_for_unshard(struct fsdp2 *f, struct unit *unit, bool forward)
             outs[i] = param_of(f, unit, i)->unsharded_buffer;
             emit_alloc(&f->low, outs[i]);
         }
-        emit_work(&f->low, PLAN_COPY_OUT, STREAM_COMPUTE, ATEN_SPLIT_WITH_SIZES_COPY,
+        emit_work(&f->low, PLAN_COPY_OUT, STREAM_COMPUTE, WORK_COPY_OUT, ATEN_SPLIT_WITH_SIZES_COPY,
                   unit->gather_group, 1, &unit->gather, unit->params, outs);
         free(outs);
         for (uint32_t i = 0; i < unit->params && unit->state == SECONDARY; i++)
@@ -174,7 +174,8 @@ static void copy_own_chunk(struct fsdp2 *f, const struct unit *unit, uint32_t fr
     struct operand in = plan_whole_buffer(f->low.plan, from);
     in.shape = out.shape;
     in.offset = f->shard_rank % unit->post_ranks * shape_elements(&out.shape);
-    emit_work_on(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, ATEN_CLONE, PLAN_NO_GROUP, 1, &in, 1, &out);
+    emit_work_on(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, WORK_COPY, ATEN_CLONE, PLAN_NO_GROUP, 1,
+                 &in, 1, &out);
 }
 
 void reshard_after_forward(struct fsdp2 *f, struct unit *unit)

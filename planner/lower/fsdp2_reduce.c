@@ -6,8 +6,8 @@
 
 static void add_grad(struct fsdp2 *f, uint32_t param, uint32_t buffer)
 {
-    emit_work(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, ATEN_ADD_, PLAN_NO_GROUP, 1, &buffer, 1,
-              &f->accumulated[param]);
+    emit_work(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP, 1,
+              &buffer, 1, &f->accumulated[param]);
     emit_free(&f->low, buffer);
 }
 
@@ -35,8 +35,8 @@ static void hold_unsharded(struct fsdp2 *f, struct unit *unit)
             continue;
         f->accumulated[p] = alloc_buffer(&f->low, CATEGORY_REDUCE_SCATTER, STREAM_COMPUTE,
                                          ATEN_TO_COPY, s->reduce, f->low.plan->params[p].shape);
-        emit_work(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, ATEN_TO_COPY, PLAN_NO_GROUP, 1, &grad, 1,
-                  &f->accumulated[p]);
+        emit_work(&f->low, PLAN_COMPUTE, STREAM_COMPUTE, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+                  &grad, 1, &f->accumulated[p]);
         emit_free(&f->low, grad);
         f->grad[p] = NONE;
     }
@@ -77,8 +77,8 @@ static uint32_t store_gradient(struct fsdp2 *f, struct unit *unit, uint32_t redu
     if (s->reduce != s->store) {
         gradient = alloc_buffer(&f->low, CATEGORY_REDUCE_SCATTER, stream, ATEN_TO_COPY, s->store,
                                 flat(unit->trainable_shard_elements));
-        emit_work(&f->low, PLAN_COMPUTE, stream, ATEN_TO_COPY, PLAN_NO_GROUP, 1, &reduced, 1,
-                  &gradient);
+        emit_work(&f->low, PLAN_COMPUTE, stream, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+                  &reduced, 1, &gradient);
         if (f->replicas == 1)
             emit_free(&f->low, reduced);
         else
@@ -92,8 +92,8 @@ static uint32_t store_gradient(struct fsdp2 *f, struct unit *unit, uint32_t redu
             emit_alloc(&f->low, host);
             unit->sharded_grad = host;
         }
-        emit_work(&f->low, PLAN_DEVICE_TO_HOST, stream, ATEN_COPY_, PLAN_NO_GROUP, 1, &gradient, 1,
-                  &unit->sharded_grad);
+        emit_work(&f->low, PLAN_DEVICE_TO_HOST, stream, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
+                  &gradient, 1, &unit->sharded_grad);
         emit_free(&f->low, gradient);
         return NONE;
     }
@@ -101,8 +101,8 @@ static uint32_t store_gradient(struct fsdp2 *f, struct unit *unit, uint32_t redu
         unit->sharded_grad = gradient;
         return NONE;
     }
-    emit_work(&f->low, PLAN_COMPUTE, stream, ATEN_ADD_, PLAN_NO_GROUP, 1, &gradient, 1,
-              &unit->sharded_grad);
+    emit_work(&f->low, PLAN_COMPUTE, stream, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP, 1,
+              &gradient, 1, &unit->sharded_grad);
     if (f->replicas == 1 || s->reduce != s->store)
         return gradient;
     unit->all_reduce_held = gradient; /* the AllReduceState still refers to it */
@@ -124,8 +124,8 @@ static void emit_chunk_cat(struct fsdp2 *f, const struct unit *unit, const uint3
         next++;
     }
     const struct operand out = plan_whole_buffer(f->low.plan, input);
-    emit_work_on(&f->low, PLAN_COPY_IN, STREAM_COMPUTE, ATEN_CHUNK_CAT, f->shard_group, count, in,
-                 1, &out);
+    emit_work_on(&f->low, PLAN_COPY_IN, STREAM_COMPUTE, WORK_CHUNK_CAT, ATEN_CHUNK_CAT,
+                 f->shard_group, count, in, 1, &out);
     free(in);
 }
 
@@ -148,18 +148,18 @@ static void foreach_reduce(struct fsdp2 *f, struct unit *unit, const uint32_t *g
     const uint32_t output = alloc_buffer(&f->low, CATEGORY_REDUCE_SCATTER, STREAM_REDUCE_SCATTER,
                                          ATEN_EMPTY, s->reduce, flat(shard));
     if (alone)
-        emit_work(&f->low, PLAN_COMPUTE, STREAM_REDUCE_SCATTER, ATEN_COPY_, PLAN_NO_GROUP, 1,
-                  &input, 1, &output);
+        emit_work(&f->low, PLAN_COMPUTE, STREAM_REDUCE_SCATTER, WORK_COPY, ATEN_COPY_,
+                  PLAN_NO_GROUP, 1, &input, 1, &output);
     else
-        emit_work(&f->low, PLAN_REDUCE_SCATTER, STREAM_REDUCE_SCATTER, ATEN_REDUCE_SCATTER_TENSOR,
-                  f->shard_group, 1, &input, 1, &output);
+        emit_work(&f->low, PLAN_REDUCE_SCATTER, STREAM_REDUCE_SCATTER, WORK_REDUCE_SCATTER_AVG,
+                  ATEN_REDUCE_SCATTER_TENSOR, f->shard_group, 1, &input, 1, &output);
     f->retained_event = emit_record(&f->low, STREAM_REDUCE_SCATTER);
     enum stream_id last = STREAM_REDUCE_SCATTER;
     if (f->replicas > 1) {
         last = STREAM_ALL_REDUCE;
         emit_wait(&f->low, last, f->retained_event);
-        emit_work(&f->low, PLAN_ALL_REDUCE, last, ATEN_ALL_REDUCE, f->replicate_group, 1, &output,
-                  1, &output);
+        emit_work(&f->low, PLAN_ALL_REDUCE, last, WORK_ALL_REDUCE_AVG, ATEN_ALL_REDUCE,
+                  f->replicate_group, 1, &output, 1, &output);
     }
     const uint32_t added = store_gradient(f, unit, output, last);
     emit_record(&f->low, last);

@@ -89,20 +89,20 @@ void emit_mark(struct lowering *low, enum plan_mark mark)
     emit(low, PLAN_MARK, STREAM_HOST, mark, PLAN_NO_GROUP);
 }
 
-uint32_t emit_work_on(struct lowering *low, enum plan_op op, enum stream_id stream, enum aten label,
-                      uint8_t group, uint32_t ins, const struct operand *in, uint32_t outs,
-                      const struct operand *out)
+uint32_t emit_work_on(struct lowering *low, enum plan_op op, enum stream_id stream,
+                      enum work_kind work, enum aten label, uint8_t group, uint32_t ins,
+                      const struct operand *in, uint32_t outs, const struct operand *out)
 {
     if (low->tally)
         return 0;
-    const uint32_t kernel = plan_add_kernel(low->plan, label, ins, in, outs, out);
+    const uint32_t kernel = plan_add_kernel(low->plan, work, label, ins, in, outs, out);
     emit(low, op, stream, kernel, group);
     return kernel;
 }
 
-uint32_t emit_work(struct lowering *low, enum plan_op op, enum stream_id stream, enum aten label,
-                   uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
-                   const uint32_t *out)
+uint32_t emit_work(struct lowering *low, enum plan_op op, enum stream_id stream,
+                   enum work_kind work, enum aten label, uint8_t group, uint32_t ins,
+                   const uint32_t *in, uint32_t outs, const uint32_t *out)
 {
     if (low->tally)
         return 0;
@@ -110,7 +110,7 @@ uint32_t emit_work(struct lowering *low, enum plan_op op, enum stream_id stream,
     for (uint32_t i = 0; i < ins + outs; i++)
         operands[i] = plan_whole_buffer(low->plan, i < ins ? in[i] : out[i - ins]);
     const uint32_t kernel =
-        emit_work_on(low, op, stream, label, group, ins, operands, outs, operands + ins);
+        emit_work_on(low, op, stream, work, label, group, ins, operands, outs, operands + ins);
     free(operands);
     return kernel;
 }

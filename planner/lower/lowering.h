@@ -29,14 +29,14 @@ uint32_t emit_record(struct lowering *low, enum stream_id stream);
 void emit_wait(struct lowering *low, enum stream_id stream, uint32_t event);
 void emit_mark(struct lowering *low, enum plan_mark mark);
 /* An instruction of kind `op` whose operands are whole buffers. Returns its kernel. */
-uint32_t emit_work(struct lowering *low, enum plan_op op, enum stream_id stream, enum aten label,
-                   uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
-                   const uint32_t *out);
+uint32_t emit_work(struct lowering *low, enum plan_op op, enum stream_id stream,
+                   enum work_kind work, enum aten label, uint8_t group, uint32_t ins,
+                   const uint32_t *in, uint32_t outs, const uint32_t *out);
 
 /* The same with operands that are views. */
-uint32_t emit_work_on(struct lowering *low, enum plan_op op, enum stream_id stream, enum aten label,
-                      uint8_t group, uint32_t ins, const struct operand *in, uint32_t outs,
-                      const struct operand *out);
+uint32_t emit_work_on(struct lowering *low, enum plan_op op, enum stream_id stream,
+                      enum work_kind work, enum aten label, uint8_t group, uint32_t ins,
+                      const struct operand *in, uint32_t outs, const struct operand *out);
 
 /* Counts a stretch of the compute stream at once. */
 void tally_span(struct tally *tally, const struct stream_span *span);

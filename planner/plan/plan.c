@@ -61,11 +61,12 @@ struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer)
     return (struct operand){.place = PLACE_BUFFER | buffer, .dtype = b->dtype, .shape = b->shape};
 }
 
-uint32_t plan_add_kernel(struct plan *plan, unsigned label, uint32_t ins, const struct operand *in,
-                         uint32_t outs, const struct operand *out)
+uint32_t plan_add_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
+                         const struct operand *in, uint32_t outs, const struct operand *out)
 {
     struct kernel kernel = {
         .label = (uint16_t)label,
+        .work = (uint8_t)work,
         .ins = (uint16_t)ins,
         .outs = (uint16_t)outs,
         .first = plan->operand_count,

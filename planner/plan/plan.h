@@ -148,8 +148,8 @@ void plan_reserve_instructions(struct plan *plan, uint32_t instructions);
 uint32_t plan_add_buffer(struct plan *plan, const struct buffer *buffer);
 uint32_t plan_add_instruction(struct plan *plan, const struct plan_instruction *instruction);
 /* A kernel with absolute buffers (instructions that use it have base 0); operands are copied. */
-uint32_t plan_add_kernel(struct plan *plan, unsigned label, uint32_t ins, const struct operand *in,
-                         uint32_t outs, const struct operand *out);
+uint32_t plan_add_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
+                         const struct operand *in, uint32_t outs, const struct operand *out);
 /* An operand that is all of a buffer, in its shape at birth. */
 struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer);
 

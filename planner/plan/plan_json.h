@@ -1,6 +1,6 @@
 /* plan_json.h - plan.json: the program as a file, complete enough to execute.
  *
- *     {"version": 1, "settings": {...}, "memory": {...}, "time": {...}, "world": 8, "rank": 0,
+ *     {"version": 2, "settings": {...}, "memory": {...}, "time": {...}, "world": 8, "rank": 0,
  *      "events": 412,
  *      "groups": [{"name": "shard", "ranks": 8, "stride": 1}],
  *      "units": [{"name": "layers.0", "params": [1, 2, 3]}],
@@ -11,12 +11,14 @@
  *                   "scratch"}],
  *      "instructions": [
  *        {"id": 7, "op": "alloc", "stream": "compute", "phase": "fwd", "buffer": 17},
- *        {"id": 8, "op": "compute", ..., "kernel": "mm", "kind": "linear", "flops", "bytes",
+ *        {"id": 8, "op": "compute", ..., "work": "matmul_nt", "kernel": "mm", "kind": "linear",
+ *         "flops", "bytes",
  *         "in": [16, {"buffer": 3, "shape": [256, 688]}], "out": [17]}]}
  *
  * Ids are positions. An instruction has "buffer" (alloc, free), "event" (record, wait), "mark", or
- * a kernel: "kernel", "kind", "backward", "recomputed", "matmul", attributes ("dim", "heads", "p",
- * "eps", "causal"), "flops", "bytes", "in" and "out". "site" with "unit" and "outer" with
+ * a kernel: "work" (what it computes: base/work_kind.h), "kernel" and "kind" (names for people),
+ * "backward", "recomputed", attributes ("dim", "first", "p", "eps", "causal"), "flops", "bytes",
+ * "in" and "out". "site" with "unit" and "outer" with
  * "outer_unit" say where the host is; "first_step" that it is done only then; "group" names the
  * ranks of a collective and of the copies around it. An operand is a buffer, or an object with what
  * differs from that buffer: "dtype", "shape", "offset", "pitch" (in elements). Members that would
@@ -28,7 +30,7 @@
 
 #include <jansson.h>
 
-enum { PLAN_JSON_VERSION = 1 };
+enum { PLAN_JSON_VERSION = 2 };
 
 struct plan_json_extra { /* JSON objects that the program does not need; each may be NULL */
     json_t *settings, *memory, *time;

@@ -250,6 +250,9 @@ static enum err_code check_kernels(const struct check *c)
         const struct kernel *kernel = &plan->kernels[i];
         const uint32_t count = (uint32_t)kernel->ins + kernel->outs;
         CHECK_INDEX("kernel", i, "label", kernel->label, plan->label_count);
+        CHECK_INDEX("kernel", i, "work", kernel->work, WORK_KIND_COUNT);
+        if (kernel->work == WORK_NONE)
+            return err_set(c->err, ERR_INTERNAL, "kernel %u: nobody said what it computes", i);
         if (kernel->op != 0)
             CHECK_INDEX("kernel", i, "kind", kernel->op, plan->kind_count);
         if (kernel->first > plan->operand_count || count > plan->operand_count - kernel->first)

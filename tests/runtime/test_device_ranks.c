@@ -54,10 +54,10 @@ static void rank_device(uint32_t ranks)
                            all, &err));
         REQUIRE_OK(device_record(rig.dev, STREAM_ALL_GATHER, 0, &err));
         REQUIRE_OK(device_wait(rig.dev, STREAM_REDUCE_SCATTER, 0, &err));
-        REQUIRE_OK(collect(&rig, STREAM_REDUCE_SCATTER, WORK_REDUCE_SCATTER, 2, gathered, all,
+        REQUIRE_OK(collect(&rig, STREAM_REDUCE_SCATTER, WORK_REDUCE_SCATTER_AVG, 2, gathered, all,
                            reduced, COUNT, &err));
-        REQUIRE_OK(collect(&rig, STREAM_REDUCE_SCATTER, WORK_ALL_REDUCE, 3, reduced, COUNT, reduced,
-                           COUNT, &err));
+        REQUIRE_OK(collect(&rig, STREAM_REDUCE_SCATTER, WORK_ALL_REDUCE_AVG, 3, reduced, COUNT,
+                           reduced, COUNT, &err));
         REQUIRE_OK(device_sync(rig.dev, &err));
         for (uint32_t i = 0, owner = 0; i < all; i++, owner = i / COUNT)
             REQUIRE(gathered[i] == (float)(i % COUNT + step) + (float)owner);
@@ -72,7 +72,7 @@ static enum err_code fill(struct rig *rig, enum stream_id stream, uint32_t id, s
 {
     const struct work_operand y = {.data = rig->memory, .shape = SHAPE(BUSY), .dtype = DTYPE_FP32};
     const struct work work = {
-        .kind = WORK_ONES, .instruction = id, .outs = 1, .operand = &y, .scale = 1};
+        .kind = WORK_FILL, .instruction = id, .outs = 1, .operand = &y, .attr.p = 1};
     return device_launch(rig->dev, stream, &work, err);
 }
 
@@ -99,7 +99,7 @@ static void rank_failure(uint32_t ranks)
     enum err_code rc = ERR_OK;
     for (uint32_t i = 21; i < 41 && rc == ERR_OK; i++) {
         const enum stream_id stream = i % 2 ? STREAM_ALL_GATHER : STREAM_REDUCE_SCATTER;
-        rc = collect(&rig, stream, WORK_ALL_REDUCE, i, x, 64, x, 64, &failure);
+        rc = collect(&rig, stream, WORK_ALL_REDUCE_AVG, i, x, 64, x, 64, &failure);
     }
     if (rc == ERR_OK)
         rc = device_sync(rig.dev, &failure);
@@ -116,8 +116,8 @@ static void rank_alone(uint32_t ranks)
     if (comm_rank(rig.comm) == ranks - 1)
         REQUIRE_OK(add_wrong(&rig, STREAM_COMPUTE, 30, &err));
     else
-        REQUIRE_OK(collect(&rig, STREAM_ALL_REDUCE, WORK_ALL_REDUCE, 31, rig.memory, 4, rig.memory,
-                           4, &err));
+        REQUIRE_OK(collect(&rig, STREAM_ALL_REDUCE, WORK_ALL_REDUCE_AVG, 31, rig.memory, 4,
+                           rig.memory, 4, &err));
     REQUIRE(device_sync(rig.dev, &failure) == ERR_INVALID);
     comm_abort(rig.comm, 1, failure.text);
 }
