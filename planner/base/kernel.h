@@ -4,6 +4,7 @@
 #define SHARDPLAN_KERNEL_H
 
 #include "base/dtype.h"
+#include "base/work_kind.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -111,20 +112,20 @@ struct operand {
 
 /* Numbers a kernel needs beyond its operands; 0 where it has no such thing. */
 struct kernel_attr {
-    uint32_t dim;   /* the dim that repeat, cat or sum work on */
-    uint32_t heads; /* key/value heads */
-    float p;        /* dropout probability, exponent, factor */
+    uint32_t dim;   /* the dim that repeat or sum work on */
+    uint32_t first; /* where a slice begins in the last dim */
+    float p;        /* dropout probability, exponent, factor, what to fill with */
     float eps;
     bool causal;
 };
 
 struct kernel {
-    uint16_t label; /* enum aten */
+    uint16_t label; /* enum aten: what people see */
     uint16_t op;    /* index of the op class it belongs to, for people; 0: none */
     uint16_t ins, outs;
+    uint8_t work;             /* enum work_kind: what it computes */
     bool backward;            /* part of the backward pass (recomputation included) */
     bool recomputed;          /* runs again for activation checkpointing */
-    bool matmul;              /* runs in cuBLAS */
     struct operand *operands; /* ins, then outs; of the table that holds the kernel */
     struct kernel_attr attr;
     double flops; /* floating-point operations */

@@ -182,15 +182,6 @@ static uint32_t head_buffer(struct head *h, uint8_t pool, uint64_t elements)
 
 /* ---- matrix products ---- */
 
-/* The op class "linear" by its number in the plan: what a matrix product has to belong to. */
-static uint16_t linear_kind(const struct plan *plan)
-{
-    uint32_t kind = 0;
-    while (kind < plan->kind_count && strcmp(plan->kinds[kind], "linear") != 0)
-        kind++;
-    return (uint16_t)kind;
-}
-
 /* A matrix product of a few tenths of a millisecond on a core, in caches. */
 static uint32_t add_product(struct head *h, uint32_t x, uint32_t y)
 {
@@ -198,9 +189,7 @@ static uint32_t add_product(struct head *h, uint32_t x, uint32_t y)
     struct operand in[2] = {plan_whole_buffer(h->plan, x), plan_whole_buffer(h->plan, x)};
     struct operand out = plan_whole_buffer(h->plan, y);
     in[0].shape = in[1].shape = out.shape = SHAPE(n, n);
-    const uint32_t kernel = plan_add_kernel(h->plan, ATEN_MM, 2, in, 1, &out);
-    plan_own_kernel(h->plan, kernel)->op = linear_kind(h->plan);
-    plan_own_kernel(h->plan, kernel)->matmul = true;
+    const uint32_t kernel = plan_add_kernel(h->plan, WORK_MATMUL_NT, ATEN_MM, 2, in, 1, &out);
     plan_own_kernel(h->plan, kernel)->flops = 2.0 * n * n * n;
     return kernel;
 }
@@ -219,13 +208,16 @@ static struct message_kernel message_open(struct head *h, enum plan_op op, uint6
     const uint32_t ranks = h->plan->groups[0].ranks;
     const uint64_t part = bytes / 4 / ranks;
     struct message_kernel m = {.op = op, .slice = PLACE_NONE};
+    enum work_kind work = WORK_ALL_REDUCE_AVG;
     enum aten label = ATEN_ALL_REDUCE;
     m.lane = h->all_reduce;
     if (op == PLAN_ALL_GATHER) {
         m.lane = h->gather;
+        work = WORK_ALL_GATHER;
         label = ATEN_ALL_GATHER_INTO_TENSOR;
     } else if (op == PLAN_REDUCE_SCATTER) {
         m.lane = h->reduce_scatter;
+        work = WORK_REDUCE_SCATTER_AVG;
         label = ATEN_REDUCE_SCATTER_TENSOR;
     }
     m.whole = head_buffer(h, m.lane, part * ranks);
@@ -233,7 +225,7 @@ static struct message_kernel message_open(struct head *h, enum plan_op op, uint6
         m.slice = head_buffer(h, m.lane, part);
     const struct operand in = plan_whole_buffer(h->plan, m.whole);
     const struct operand out = m.slice == PLACE_NONE ? in : plan_whole_buffer(h->plan, m.slice);
-    m.kernel = plan_add_kernel(h->plan, label, 1, &in, 1, &out);
+    m.kernel = plan_add_kernel(h->plan, work, label, 1, &in, 1, &out);
     return m;
 }
 
@@ -335,9 +327,11 @@ static enum err_code make_launches(struct suite_item *out, struct err *err)
     one.shape = in.shape;
     for (int i = 0; i < SUITE_PARTS; i++)
         parts[i] = in;
-    const uint32_t plain = plan_add_kernel(h.plan, SUITE_LAUNCH_PLAIN, 1, &in, 1, &one);
-    const uint32_t events = plan_add_kernel(h.plan, SUITE_LAUNCH_EVENTS, 1, &in, 1, &one);
-    const uint32_t wide = plan_add_kernel(h.plan, SUITE_LAUNCH_PARTS, SUITE_PARTS, parts, 1, &all);
+    const uint32_t plain = plan_add_kernel(h.plan, WORK_RELU, SUITE_LAUNCH_PLAIN, 1, &in, 1, &one);
+    const uint32_t events =
+        plan_add_kernel(h.plan, WORK_SILU, SUITE_LAUNCH_EVENTS, 1, &in, 1, &one);
+    const uint32_t wide =
+        plan_add_kernel(h.plan, WORK_PACK, SUITE_LAUNCH_PARTS, SUITE_PARTS, parts, 1, &all);
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++)
         add(&h, PLAN_COMPUTE, LANE_COMPUTE, plain);
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++) {

@@ -78,8 +78,8 @@ static void take_gradient(struct lowering *low, const struct stream_grad *grad)
     if (low->grad[p].place == NONE) {
         low->grad[p] = gradient;
     } else {
-        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, ATEN_ADD_, PLAN_NO_GROUP, 1, &gradient, 1,
-                     &low->grad[p]);
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP,
+                     1, &gradient, 1, &low->grad[p]);
         emit_free(low, gradient.place);
     }
     if (low->system->gradient)

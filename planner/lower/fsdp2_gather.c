@@ -27,15 +27,15 @@ static uint32_t copy_from_host(struct lowering *low, const struct unit *unit, ui
             flat(low->plan->buffers[shards[i]].bytes / dtype_bytes(s->store));
         const uint32_t copy =
             alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_TO_COPY, s->store, shape);
-        emit_work(low, PLAN_HOST_TO_DEVICE, f->copy_in, ATEN_COPY_, PLAN_NO_GROUP, 1, &shards[i], 1,
-                  &copy);
+        emit_work(low, PLAN_HOST_TO_DEVICE, f->copy_in, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
+                  &shards[i], 1, &copy);
         shards[i] = copy;
         if (s->compute == s->store)
             continue;
         shards[i] =
             alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_TO_COPY, s->compute, shape);
-        emit_work(low, PLAN_COMPUTE, f->copy_in, ATEN_TO_COPY, PLAN_NO_GROUP, 1, &copy, 1,
-                  &shards[i]);
+        emit_work(low, PLAN_COMPUTE, f->copy_in, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1, &copy,
+                  1, &shards[i]);
         emit_free(low, copy);
     }
     return unit->count;
@@ -66,21 +66,21 @@ void unshard(struct lowering *low, struct unit *unit)
     } else if (s->compute != s->store) { /* also from a secondary shard: a useless copy */
         cast = alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, s->compute,
                             flat(elements));
-        emit_work(low, PLAN_COMPUTE, f->copy_in, ATEN_FOREACH_COPY_, PLAN_NO_GROUP, unit->count,
-                  shards, 1, &cast);
+        emit_work(low, PLAN_COMPUTE, f->copy_in, WORK_PACK, ATEN_FOREACH_COPY_, PLAN_NO_GROUP,
+                  unit->count, shards, 1, &cast);
     }
     unit->gather = alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, s->compute,
                                 flat(elements * ranks));
     unit->gather_group = unit->state == SECONDARY ? f->post_group : f->shard_group;
     if (cast != NONE)
-        emit_work(low, PLAN_COPY_IN, f->copy_in, ATEN_FOREACH_COPY_, unit->gather_group, 1, &cast,
-                  1, &unit->gather);
+        emit_work(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
+                  unit->gather_group, 1, &cast, 1, &unit->gather);
     else
-        emit_work(low, PLAN_COPY_IN, f->copy_in, ATEN_FOREACH_COPY_, unit->gather_group,
-                  unit->count, shards, 1, &unit->gather);
+        emit_work(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
+                  unit->gather_group, unit->count, shards, 1, &unit->gather);
     emit_wait(low, f->all_gather, emit_record(low, f->copy_in));
-    emit_work(low, PLAN_ALL_GATHER, f->all_gather, ATEN_ALL_GATHER_INTO_TENSOR, unit->gather_group,
-              1, &unit->gather, 1, &unit->gather);
+    emit_work(low, PLAN_ALL_GATHER, f->all_gather, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
+              unit->gather_group, 1, &unit->gather, 1, &unit->gather);
     unit->gather_event = emit_record(low, f->all_gather);
     if (cast != NONE)
         emit_free(low, cast);
@@ -111,15 +111,15 @@ static void wait_alone(struct lowering *low, struct unit *unit)
             const struct shape shape = flat(padded_shard(low, p));
             const uint32_t next = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE,
                                                ATEN_TO_COPY, s->compute, shape);
-            emit_work(low, s->offload ? PLAN_HOST_TO_DEVICE : PLAN_COMPUTE, LANE_COMPUTE,
+            emit_work(low, s->offload ? PLAN_HOST_TO_DEVICE : PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST,
                       ATEN_TO_COPY, PLAN_NO_GROUP, 1, &source, 1, &next);
             if (cast != NONE)
                 emit_free(low, cast);
             source = cast = next;
         }
         emit_alloc(low, f->unsharded[p]);
-        emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, ATEN_COPY_, PLAN_NO_GROUP, 1, &source, 1,
-                  &f->unsharded[p]);
+        emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
+                  &source, 1, &f->unsharded[p]);
     }
     if (cast != NONE)
         emit_free(low, cast);
@@ -147,8 +147,8 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
             outs[i] = f->unsharded[unit->params[i]];
             emit_alloc(low, outs[i]);
         }
-        emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, ATEN_SPLIT_WITH_SIZES_COPY, unit->gather_group,
-                  1, &unit->gather, unit->count, outs);
+        emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, WORK_COPY_OUT, ATEN_SPLIT_WITH_SIZES_COPY,
+                  unit->gather_group, 1, &unit->gather, unit->count, outs);
         free(outs);
         for (uint32_t i = 0; i < unit->count && unit->state == SECONDARY; i++)
             emit_free(low, f->secondary[unit->params[i]]);
@@ -186,7 +186,8 @@ static void copy_own_chunk(struct lowering *low, uint32_t from, uint32_t to)
     in.chunk = (uint8_t)(f->post_group + 1);
     in.offset =
         plan_group_rank(low->plan, f->post_group, low->plan->rank) * shape_elements(&out.shape);
-    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, ATEN_CLONE, PLAN_NO_GROUP, 1, &in, 1, &out);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_COPY, ATEN_CLONE, PLAN_NO_GROUP, 1, &in, 1,
+                 &out);
 }
 
 static void shrink_to_secondary(struct lowering *low, struct unit *unit)

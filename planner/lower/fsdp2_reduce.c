@@ -12,7 +12,7 @@ static void accumulate_unsharded(struct lowering *low, struct unit *unit)
         const uint32_t p = unit->params[i], grad = low->grad[p].place;
         if (grad == NONE)
             continue;
-        emit_unary(low, LANE_COMPUTE, ATEN_ADD_, grad, f->accumulated[p]);
+        emit_unary(low, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, grad, f->accumulated[p]);
         emit_free(low, grad);
         low->grad[p] = no_operand();
     }
@@ -29,7 +29,7 @@ static void hold_unsharded(struct lowering *low, struct unit *unit)
             continue;
         f->accumulated[p] = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_COMPUTE, ATEN_TO_COPY,
                                          low->strategy->reduce, low->plan->params[p].shape);
-        emit_unary(low, LANE_COMPUTE, ATEN_TO_COPY, grad, f->accumulated[p]);
+        emit_unary(low, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, grad, f->accumulated[p]);
         emit_free(low, grad);
         low->grad[p] = no_operand();
     }
@@ -76,7 +76,7 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
     if (s->reduce != s->store) {
         gradient = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, lane, ATEN_TO_COPY, s->store,
                                 flat(unit->trained_elements));
-        emit_unary(low, lane, ATEN_TO_COPY, reduced, gradient);
+        emit_unary(low, lane, WORK_CAST, ATEN_TO_COPY, reduced, gradient);
         if (f->replicas == 1)
             emit_free(low, reduced);
         else
@@ -89,8 +89,8 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
             emit_alloc(low, host);
             unit->sharded_grad = host;
         }
-        emit_work(low, PLAN_DEVICE_TO_HOST, lane, ATEN_COPY_, PLAN_NO_GROUP, 1, &gradient, 1,
-                  &unit->sharded_grad);
+        emit_work(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
+                  &gradient, 1, &unit->sharded_grad);
         emit_free(low, gradient);
         return NONE;
     }
@@ -98,7 +98,7 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
         unit->sharded_grad = gradient;
         return NONE;
     }
-    emit_unary(low, lane, ATEN_ADD_, gradient, unit->sharded_grad);
+    emit_unary(low, lane, WORK_ADD_IN_PLACE, ATEN_ADD_, gradient, unit->sharded_grad);
     if (f->replicas == 1 || s->reduce != s->store)
         return gradient;
     unit->all_reduce_held = gradient; /* the AllReduceState still refers to it */
@@ -116,8 +116,8 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const struct
     const uint32_t input = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_COMPUTE, ATEN_EMPTY,
                                         dtype, flat(shard * f->shard_ranks));
     const struct operand cat = plan_whole_buffer(low->plan, input);
-    emit_work_on(low, PLAN_COPY_IN, LANE_COMPUTE, ATEN_CHUNK_CAT, f->shard_group, count, grads, 1,
-                 &cat);
+    emit_work_on(low, PLAN_COPY_IN, LANE_COMPUTE, WORK_CHUNK_CAT, ATEN_CHUNK_CAT, f->shard_group,
+                 count, grads, 1, &cat);
     if (alone) /* no loop variable is left over here: all die, in unit order reversed as a list */
         emit_free(low, grads[count - 1].place);
     for (uint32_t i = count - 1; i-- > 0;)
@@ -127,17 +127,17 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const struct
     const uint32_t output = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, f->reduce_scatter,
                                          ATEN_EMPTY, dtype, flat(shard));
     if (alone)
-        emit_unary(low, f->reduce_scatter, ATEN_COPY_, input, output);
+        emit_unary(low, f->reduce_scatter, WORK_COPY, ATEN_COPY_, input, output);
     else
-        emit_work(low, PLAN_REDUCE_SCATTER, f->reduce_scatter, ATEN_REDUCE_SCATTER_TENSOR,
-                  f->shard_group, 1, &input, 1, &output);
+        emit_work(low, PLAN_REDUCE_SCATTER, f->reduce_scatter, WORK_REDUCE_SCATTER_AVG,
+                  ATEN_REDUCE_SCATTER_TENSOR, f->shard_group, 1, &input, 1, &output);
     f->retained_event = emit_record(low, f->reduce_scatter);
     uint8_t last = f->reduce_scatter;
     if (f->replicas > 1) {
         last = f->all_reduce;
         emit_wait(low, last, f->retained_event);
-        emit_work(low, PLAN_ALL_REDUCE, last, ATEN_ALL_REDUCE, f->replicate_group, 1, &output, 1,
-                  &output);
+        emit_work(low, PLAN_ALL_REDUCE, last, WORK_ALL_REDUCE_AVG, ATEN_ALL_REDUCE,
+                  f->replicate_group, 1, &output, 1, &output);
     }
     const uint32_t added = store_gradient(low, unit, output, last);
     emit_record(low, last);

@@ -49,17 +49,17 @@ void emit_mark(struct lowering *low, enum plan_mark mark)
     emit(low, PLAN_MARK, LANE_HOST, mark, PLAN_NO_GROUP);
 }
 
-uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum aten label,
-                      uint8_t group, uint32_t ins, const struct operand *in, uint32_t outs,
-                      const struct operand *out)
+uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                      enum aten label, uint8_t group, uint32_t ins, const struct operand *in,
+                      uint32_t outs, const struct operand *out)
 {
-    const uint32_t kernel = plan_add_kernel(low->plan, label, ins, in, outs, out);
+    const uint32_t kernel = plan_add_kernel(low->plan, work, label, ins, in, outs, out);
     emit(low, op, lane, kernel, group);
     return kernel;
 }
 
-uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum aten label,
-                   uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
+uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                   enum aten label, uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
                    const uint32_t *out)
 {
     struct operand few[8] = {{0}}, *operands = few;
@@ -68,15 +68,16 @@ uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum ate
     for (uint32_t i = 0; i < ins + outs; i++)
         operands[i] = plan_whole_buffer(low->plan, i < ins ? in[i] : out[i - ins]);
     const uint32_t kernel =
-        emit_work_on(low, op, lane, label, group, ins, operands, outs, operands + ins);
+        emit_work_on(low, op, lane, work, label, group, ins, operands, outs, operands + ins);
     if (operands != few)
         free(operands);
     return kernel;
 }
 
-uint32_t emit_unary(struct lowering *low, uint8_t lane, enum aten label, uint32_t in, uint32_t out)
+uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,
+                    uint32_t in, uint32_t out)
 {
-    return emit_work(low, PLAN_COMPUTE, lane, label, PLAN_NO_GROUP, 1, &in, 1, &out);
+    return emit_work(low, PLAN_COMPUTE, lane, work, label, PLAN_NO_GROUP, 1, &in, 1, &out);
 }
 
 /* ---- scopes ---- */

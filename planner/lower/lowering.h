@@ -91,15 +91,16 @@ void emit_mark(struct lowering *low, enum plan_mark mark);
 /* `lane` waits for all that was given to `of` so far. */
 void emit_sync(struct lowering *low, uint8_t lane, uint8_t of);
 /* An instruction of kind `op` whose operands are whole buffers. Returns its kernel. */
-uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum aten label,
-                   uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
+uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                   enum aten label, uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
                    const uint32_t *out);
 /* The same with operands that are views. */
-uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum aten label,
-                      uint8_t group, uint32_t ins, const struct operand *in, uint32_t outs,
-                      const struct operand *out);
+uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                      enum aten label, uint8_t group, uint32_t ins, const struct operand *in,
+                      uint32_t outs, const struct operand *out);
 /* One operand in, one out, on no group. */
-uint32_t emit_unary(struct lowering *low, uint8_t lane, enum aten label, uint32_t in, uint32_t out);
+uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,
+                    uint32_t in, uint32_t out);
 
 /* The call that the host is inside of: what is emitted until leave_scope(low, the result) carries
  * "call[unit]", or "call" where `named` is false. */

@@ -112,9 +112,10 @@ static enum dtype gradients_dtype(const struct lowering *low)
 }
 
 /* A kernel from one scalar or vector to another. */
-static uint32_t step(struct lowering *low, enum aten label, uint32_t from, uint32_t to)
+static uint32_t step(struct lowering *low, enum work_kind work, enum aten label, uint32_t from,
+                     uint32_t to)
 {
-    return emit_unary(low, LANE_COMPUTE, label, from, to);
+    return emit_unary(low, LANE_COMPUTE, work, label, from, to);
 }
 
 /* Squares of the norms are summed over the shards; the result's root is what each norm would have
@@ -123,14 +124,14 @@ static uint32_t reduce_norms(struct lowering *low, uint32_t stacked, uint32_t n)
 {
     const enum dtype dtype = gradients_dtype(low);
     const uint32_t squares = vector(low, ATEN_POW, dtype, n);
-    step(low, ATEN_POW, stacked, squares);
+    step(low, WORK_SQUARE, ATEN_POW, stacked, squares);
     const uint32_t reduced = vector(low, ATEN_C10D_ALL_REDUCE, dtype, n);
     const uint32_t waited = vector(low, ATEN_C10D_WAIT_TENSOR, dtype, n);
-    emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, ATEN_C10D_ALL_REDUCE, low->norm_group, 1,
-              &squares, 1, &waited);
+    emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_C10D_ALL_REDUCE,
+              low->norm_group, 1, &squares, 1, &waited);
     emit_free(low, reduced);
     const uint32_t summed = vector(low, ATEN_POW, dtype, n);
-    step(low, ATEN_SQRT, waited, summed);
+    step(low, WORK_SQUARE_ROOT, ATEN_SQRT, waited, summed);
     emit_free(low, squares);
     emit_free(low, waited);
     return summed;
@@ -146,14 +147,14 @@ static void scale_gradients(struct lowering *low, uint32_t total)
     emit_free(low, inverse);
     emit_free(low, denominator);
     const uint32_t clamped = scalar(low, ATEN_CLAMP, dtype);
-    const uint32_t clamp = step(low, ATEN_CLAMP, total, clamped);
+    const uint32_t clamp = step(low, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, total, clamped);
     emit_free(low, ratio);
     plan_own_kernel(low->plan, clamp)->attr.p = low->strategy->max_norm;
     struct operand *in = xmalloc((low->optimized_count + 1) * sizeof *in);
     in[0] = plan_whole_buffer(low->plan, clamped);
     const uint32_t n = collect_gradients(low, in + 1);
-    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP, n + 1, in, n,
-                 in + 1);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP,
+                 n + 1, in, n, in + 1);
     free(in);
     emit_free(low, clamped);
 }
@@ -164,7 +165,8 @@ static void emit_norms(struct lowering *low, const uint32_t *norms, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         out[i] = plan_whole_buffer(low->plan, norms[i]);
     collect_gradients(low, in);
-    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, ATEN_FOREACH_NORM, PLAN_NO_GROUP, n, in, n, out);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_NORMS, ATEN_FOREACH_NORM, PLAN_NO_GROUP, n,
+                 in, n, out);
     free(in);
 }
 
@@ -177,11 +179,12 @@ void emit_clip(struct lowering *low)
             norms[n++] = scalar(low, ATEN_FOREACH_NORM, dtype);
     emit_norms(low, norms, n);
     const uint32_t stacked = vector(low, ATEN_STACK, dtype, n);
-    emit_work(low, PLAN_COMPUTE, LANE_COMPUTE, ATEN_STACK, PLAN_NO_GROUP, n, norms, 1, &stacked);
+    emit_work(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, n, norms, 1,
+              &stacked);
     const uint32_t summed =
         low->norm_group == PLAN_NO_GROUP ? stacked : reduce_norms(low, stacked, n);
     const uint32_t total = scalar(low, ATEN_LINALG_VECTOR_NORM, dtype);
-    step(low, ATEN_LINALG_VECTOR_NORM, summed, total);
+    step(low, WORK_VECTOR_NORM, ATEN_LINALG_VECTOR_NORM, summed, total);
     if (summed != stacked)
         emit_free(low, summed);
     emit_free(low, stacked);
@@ -201,7 +204,7 @@ static bool is_updated(const struct optimized *o)
 }
 
 /* Gradients in; parameters, and what states there are, in and out. */
-static void emit_update(struct lowering *low, enum aten label)
+static void emit_update(struct lowering *low, enum work_kind work, enum aten label)
 {
     const struct plan *plan = low->plan;
     struct operand *in = xmalloc((4 * (size_t)low->optimized_count + 1) * sizeof *in);
@@ -217,8 +220,8 @@ static void emit_update(struct lowering *low, enum aten label)
         for (uint32_t i = 0; i < low->optimized_count; i++)
             if (is_updated(&low->optimized[i]) && low->optimized[i].state[s] != NONE)
                 in[n++] = plan_whole_buffer(plan, low->optimized[i].state[s]);
-    emit_work_on(low, PLAN_OPTIMIZER, low->strategy->offload ? LANE_HOST : LANE_COMPUTE, label,
-                 PLAN_NO_GROUP, n, in, n - gradients, in + gradients);
+    emit_work_on(low, PLAN_OPTIMIZER, low->strategy->offload ? LANE_HOST : LANE_COMPUTE, work,
+                 label, PLAN_NO_GROUP, n, in, n - gradients, in + gradients);
     free(in);
 }
 
@@ -254,7 +257,7 @@ static void adam_foreach(struct lowering *low)
     for (uint32_t i = 0; i < low->optimized_count; i++)
         if (is_updated(&low->optimized[i]))
             roots[n++] = alloc_transient(low, ATEN_FOREACH_SQRT, &low->optimized[i]);
-    emit_update(low, ATEN_ADAMW);
+    emit_update(low, WORK_ADAMW, ATEN_ADAMW);
     if (n)
         emit_free(low, roots[n - 1]); /* a loop variable's, rebound first */
     for (uint32_t i = n ? n - 1 : 0; i-- > 0;)
@@ -276,7 +279,7 @@ static void adam_loop(struct lowering *low)
             emit_free(low, previous);
         previous = denominator;
     }
-    emit_update(low, ATEN_ADAMW);
+    emit_update(low, WORK_ADAMW, ATEN_ADAMW);
     if (previous != NONE)
         emit_free(low, previous);
 }
@@ -288,11 +291,11 @@ void emit_optimizer(struct lowering *low)
         emit_sync(low, LANE_HOST, LANE_COMPUTE);
     create_states(low);
     if (strategy->optimizer == OPTIMIZER_SGD)
-        emit_update(low, ATEN_FOREACH_ADD_);
+        emit_update(low, WORK_SGD, ATEN_FOREACH_ADD_);
     else if (strategy->impl == IMPL_FUSED)
-        emit_update(low, ATEN_FUSED_ADAMW_);
+        emit_update(low, WORK_ADAMW_FUSED, ATEN_FUSED_ADAMW_);
     else if (strategy->offload)
-        emit_update(low, ATEN_ADAMW); /* transients are the CPU's */
+        emit_update(low, WORK_ADAMW, ATEN_ADAMW); /* transients are the CPU's */
     else if (strategy->impl == IMPL_FOREACH)
         adam_foreach(low);
     else

@@ -124,7 +124,7 @@ static enum err_code run_kernel(struct replay *r, const struct plan_instruction 
     const unsigned thread = instruction->phase == PLAN_BACKWARD;
     if (!r->allocator || r->workspaces[thread] || r->options->workspace_bytes[thread] == 0)
         return ERR_OK;
-    if (!plan_kernel(r->plan, instruction->arg)->matmul)
+    if (!work_is_matmul((enum work_kind)plan_kernel(r->plan, instruction->arg)->work))
         return ERR_OK;
     return alloc_on_device(r, r->options->workspace_bytes[thread], LANE_COMPUTE,
                            &r->workspaces[thread]);

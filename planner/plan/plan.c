@@ -95,11 +95,12 @@ uint32_t plan_add_piece(struct plan *plan, const struct plan_piece *piece)
     return plan->piece_count++;
 }
 
-uint32_t plan_add_kernel(struct plan *plan, unsigned label, uint32_t ins, const struct operand *in,
-                         uint32_t outs, const struct operand *out)
+uint32_t plan_add_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
+                         const struct operand *in, uint32_t outs, const struct operand *out)
 {
     struct kernel kernel = {
         .label = (uint16_t)label,
+        .work = (uint8_t)work,
         .ins = (uint16_t)ins,
         .outs = (uint16_t)outs,
         .operands = arena_alloc(&plan->arena, (ins + outs) * sizeof *kernel.operands),

@@ -200,8 +200,8 @@ uint32_t plan_add_scope(struct plan *plan, const char *text, uint32_t unit);
 /* A piece of param `piece->param`, which has none of that role yet. */
 uint32_t plan_add_piece(struct plan *plan, const struct plan_piece *piece);
 /* A kernel with absolute buffers (instructions that use it have base 0); operands are copied. */
-uint32_t plan_add_kernel(struct plan *plan, unsigned label, uint32_t ins, const struct operand *in,
-                         uint32_t outs, const struct operand *out);
+uint32_t plan_add_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
+                         const struct operand *in, uint32_t outs, const struct operand *out);
 /* Makes the kernels of a closed table the plan's first ones: before any of its own. One holder. */
 void plan_share_kernels(struct plan *plan, struct kernel_table *table);
 

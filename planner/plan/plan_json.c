@@ -354,7 +354,7 @@ static void member_operands(struct writer *w, const char *key,
 static void member_attr(struct writer *w, const struct kernel_attr *attr)
 {
     member_nonzero(w, "dim", attr->dim);
-    member_nonzero(w, "heads", attr->heads);
+    member_nonzero(w, "first", attr->first);
     if (attr->p < 0 || attr->p > 0) {
         put_key(w, "p");
         put_real(w, (double)attr->p, true);
@@ -371,12 +371,12 @@ static void member_kernel(struct writer *w, const struct plan_instruction *instr
     const struct kernel *kernel = plan_kernel(w->plan, instruction->arg);
     if (instruction->group != PLAN_NO_GROUP)
         member_string(w, "group", w->plan->groups[instruction->group].name);
+    member_string(w, "work", work_name((enum work_kind)kernel->work));
     member_string(w, "kernel", w->plan->labels[kernel->label]);
     if (kernel->op)
         member_string(w, "kind", w->plan->kinds[kernel->op]);
     member_true(w, "backward", kernel->backward);
     member_true(w, "recomputed", kernel->recomputed);
-    member_true(w, "matmul", kernel->matmul);
     member_attr(w, &kernel->attr);
     put_key(w, "flops");
     put_real(w, kernel->flops, false);

@@ -15,12 +15,14 @@
  *                   "scratch", "local"}],
  *      "instructions": [
  *        {"id": 7, "op": "alloc", "stream": "compute", "phase": "fwd", "buffer": 17},
- *        {"id": 8, "op": "compute", ..., "kernel": "mm", "kind": "linear", "flops", "bytes",
+ *        {"id": 8, "op": "compute", ..., "work": "matmul_nt", "kernel": "mm", "kind": "linear",
+ *         "flops", "bytes",
  *         "in": [16, {"buffer": 3, "shape": [256, 688]}], "out": [17]}]}
  *
  * Ids are positions. An instruction has "buffer" (alloc, free), "event" (record, wait), "mark", or
- * a kernel: "kernel", "kind", "backward", "recomputed", "matmul", attributes ("dim", "heads", "p",
- * "eps", "causal"), "flops", "bytes", "in" and "out". "stream" is a lane; "scope" an index into
+ * a kernel: "work" (what it computes: base/work_kind.h), "kernel" and "kind" (names for people),
+ * "backward", "recomputed", attributes ("dim", "first", "p", "eps", "causal"), "flops", "bytes",
+ * "in" and "out". "stream" is a lane; "scope" an index into
  * scopes, where the host is; "first_step": done only then; "group" names the ranks of a collective
  * and of the copies around it. An operand is a buffer, or an object with what differs from that
  * buffer: "dtype", "shape", "offset", "pitch" (in elements). Members that would be false, zero or

@@ -643,6 +643,16 @@ static enum err_code read_operands(const struct object *o, const char *key, json
     return ERR_OK;
 }
 
+static enum err_code take_work(struct object *o, uint8_t *out)
+{
+    const char *text;
+    TRY(take_text(o, "work", &text));
+    *out = (uint8_t)work_named(text);
+    if (*out == WORK_NONE)
+        return wrong(o, "work", "no computation is called \"%.64s\"", text);
+    return ERR_OK;
+}
+
 static enum err_code read_kernel(struct object *o, struct plan_instruction *instruction)
 {
     struct plan *plan = o->r->plan;
@@ -652,14 +662,14 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
     if (plan_op_is_collective(op) ||
         (plan_op_may_have_group(op) && json_object_get(o->json, "group")))
         TRY(take_group(o, "group", &instruction->group));
+    TRY(take_work(o, &kernel.work));
     TRY(take_name(o, "kernel", &o->r->labels, &kernel.label));
     if (json_object_get(o->json, "kind"))
         TRY(take_name(o, "kind", &o->r->kinds, &kernel.op));
     TRY(take_bool(o, "backward", &kernel.backward));
     TRY(take_bool(o, "recomputed", &kernel.recomputed));
-    TRY(take_bool(o, "matmul", &kernel.matmul));
     TRY(take_optional(o, "dim", UINT32_MAX, &kernel.attr.dim));
-    TRY(take_optional(o, "heads", UINT32_MAX, &kernel.attr.heads));
+    TRY(take_optional(o, "first", UINT32_MAX, &kernel.attr.first));
     TRY(take_float(o, "p", &kernel.attr.p));
     TRY(take_float(o, "eps", &kernel.attr.eps));
     TRY(take_bool(o, "causal", &kernel.attr.causal));
@@ -674,8 +684,8 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
     instruction->arg = plan->kernel_count;
     ARRAY_GROW(plan->kernels, plan->kernel_count, plan->kernel_cap);
     plan->kernels[plan->kernel_count++] = kernel;
-    return finish(o, "id op stream phase scope first_step group kernel kind "
-                     "backward recomputed matmul dim heads p eps causal flops bytes in out");
+    return finish(o, "id op stream phase scope first_step group work kernel kind backward "
+                     "recomputed dim first p eps causal flops bytes in out");
 }
 
 static enum err_code read_instruction(struct object *o, struct plan_instruction *instruction)
@@ -772,6 +782,11 @@ static enum err_code read_version(struct object *top)
     if (!json_is_integer(version))
         return wrong(top, "version", "it is %s: this is not a plan, or not of version %d",
                      kind_of(version), PLAN_JSON_VERSION);
+    if (json_integer_value(version) < PLAN_JSON_VERSION)
+        return wrong(top, "version",
+                     "%" JSON_INTEGER_FORMAT ": a plan of an earlier shardplan, which does not say "
+                     "all that version %d does; make it again with `shardplan plan`",
+                     json_integer_value(version), PLAN_JSON_VERSION);
     if (json_integer_value(version) != PLAN_JSON_VERSION)
         return wrong(top, "version",
                      "%" JSON_INTEGER_FORMAT ": only version %d can be read; plan it again",

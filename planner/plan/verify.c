@@ -296,6 +296,9 @@ static enum err_code check_kernels(const struct check *c)
     for (uint32_t i = 0; i < plan->kernel_count; i++) {
         const struct kernel *kernel = plan_kernel(plan, i);
         CHECK_INDEX("kernel", i, "label", kernel->label, plan->label_count);
+        CHECK_INDEX("kernel", i, "work", kernel->work, WORK_KIND_COUNT);
+        if (kernel->work == WORK_NONE)
+            return err_set(c->err, ERR_INTERNAL, "kernel %u: nobody said what it computes", i);
         if (kernel->op != 0)
             CHECK_INDEX("kernel", i, "kind", kernel->op, plan->kind_count);
         if (!is_amount(kernel->flops) || !is_amount(kernel->bytes))

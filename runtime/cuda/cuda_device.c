@@ -200,11 +200,6 @@ bool cuda_is_on_host(const struct cuda_device *cuda, const struct work *work)
 
 /* ---- collectives ---- */
 
-static bool is_collective(enum work_kind kind)
-{
-    return kind == WORK_ALL_GATHER || kind == WORK_REDUCE_SCATTER || kind == WORK_ALL_REDUCE;
-}
-
 /* One rank's slice to those of the others: before it and after it, each in one launch. */
 static cudaError_t spread_slice(const struct work *work, const char *slice, uint64_t bytes,
                                 cudaStream_t stream)
@@ -239,7 +234,7 @@ static cudaError_t run_alone(const struct work *work, struct kernel_scratch scra
     if (work->kind == WORK_ALL_GATHER && rc == cudaSuccess)
         rc = spread_slice(work, from + work->rank * (bytes / work->ranks), bytes / work->ranks,
                           stream);
-    if (work->kind == WORK_REDUCE_SCATTER)
+    if (work->kind == WORK_REDUCE_SCATTER_AVG)
         from += work->rank * bytes;
     if (from != out->data && bytes > 0 && rc == cudaSuccess)
         rc = cudaMemcpyAsync(out->data, from, bytes, cudaMemcpyDeviceToDevice, stream);
@@ -254,9 +249,9 @@ static enum err_code launch_checked(struct cuda_device *cuda, uint8_t id, const 
                                     struct err *err)
 {
     TRY(work_check(work, err));
-    if (is_collective(work->kind) && cuda->nccl)
+    if (work_is_collective(work->kind) && cuda->nccl)
         return cuda_nccl_launch(cuda->nccl, work, cuda->stream[id], err);
-    if (is_collective(work->kind))
+    if (work_is_collective(work->kind))
         return cuda_launched(work, run_alone(work, cuda_scratch(cuda, id), cuda->stream[id]), err);
     if (id == LANE_HOST && cuda_is_on_host(cuda, work))
         return launch_on_host(cuda, id, work, err);

@@ -12,6 +12,7 @@
 #include "runtime/execution/execute.h"
 
 #include "runtime/device/clock.h"
+#include "runtime/execution/plan_work.h"
 #include "runtime/program/status.h"
 
 #include <math.h>
@@ -31,7 +32,6 @@ struct execution {
     void **host;                          /* (buffers) of the host's pool */
     struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */
     uint32_t scratch; /* the buffer that is a kernel's own workspace now; PLACE_NONE: none */
-    uint8_t *kind;    /* (instructions) enum work_kind */
     struct work_operand *operands; /* scratch: as many as the widest kernel has */
     struct step_record *record;    /* (instructions) */
     double *param_norm;            /* (params) */
@@ -160,7 +160,7 @@ static enum err_code give_workspace(struct execution *e, const struct plan_instr
         work->workspace_bytes = e->plan->buffers[e->scratch].bytes;
     }
     if (bytes == 0 || instruction->op != PLAN_COMPUTE ||
-        !plan_kernel(e->plan, instruction->arg)->matmul)
+        !work_is_matmul((enum work_kind)plan_kernel(e->plan, instruction->arg)->work))
         return ERR_OK;
     if (!*own)
         TRY(allocator_alloc(e->allocator, bytes, LANE_COMPUTE, own, err));
@@ -169,8 +169,8 @@ static enum err_code give_workspace(struct execution *e, const struct plan_instr
     return ERR_OK;
 }
 
-/* A few kinds want more than operands. */
-static void fill_settings(const struct execution *e, struct work *work)
+/* A few want more than operands. */
+static void fill_settings(const struct execution *e, enum work_kind kind, struct work *work)
 {
     const struct run_settings *s = &e->settings;
     work->update.lr = s->lr;
@@ -179,10 +179,8 @@ static void fill_settings(const struct execution *e, struct work *work)
     work->update.eps = s->eps;
     work->update.weight_decay = s->weight_decay;
     work->update.step = e->step + 1;
-    if (work->kind == WORK_ONES) /* the seed of backward: micro-batches are averaged */
-        work->scale = 1.0F / (float)e->micro_batches;
-    if (work->kind == WORK_CLIP_COEFFICIENT)
-        work->scale = work->attr.p;
+    if (kind == WORK_SEED)
+        work->attr.p = 1.0F / (float)e->micro_batches;
 }
 
 static enum err_code launch(struct execution *e, uint32_t id, struct err *err)
@@ -190,27 +188,12 @@ static enum err_code launch(struct execution *e, uint32_t id, struct err *err)
     const struct plan *plan = e->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
     const struct kernel *kernel = plan_kernel(plan, instruction->arg);
+    struct work work = plan_work(plan, id, e->operands);
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
         e->operands[i] = operand_at(e, instruction, &kernel->operands[i]);
-    struct work work = {
-        .kind = (enum work_kind)e->kind[id],
-        .instruction = id,
-        .ins = kernel->ins,
-        .outs = kernel->outs,
-        .operand = e->operands,
-        .attr = kernel->attr,
-        .group = instruction->group == PLAN_NO_GROUP ? -1 : instruction->group,
-        .ranks = plan_group_ranks(plan, instruction->group),
-        .rank = plan_group_rank(plan, instruction->group, plan->rank),
-        .label = plan->labels[kernel->label],
-        .wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0,
-    };
-    fill_settings(e, &work);
+    work.wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0;
+    fill_settings(e, (enum work_kind)kernel->work, &work);
     TRY(give_workspace(e, instruction, &work, err));
-    /* clipping sums squares; gradients are averaged */
-    work.sum = strcmp(plan->labels[kernel->label], "_c10d_functional.all_reduce") == 0;
-    if (work.kind == WORK_NOTHING)
-        return ERR_OK;
     return device_launch(e->device, instruction->lane, &work, err);
 }
 
@@ -313,12 +296,8 @@ static enum err_code zero_buffer(struct execution *e, uint32_t index, uint32_t i
     const struct buffer *buffer = &e->plan->buffers[index];
     struct work_operand operand = {
         .data = address_of(e, index), .shape = buffer->shape, .dtype = buffer->dtype};
-    const struct work work = {.kind = WORK_ONES,
-                              .instruction = instruction,
-                              .outs = 1,
-                              .operand = &operand,
-                              .group = -1,
-                              .scale = 0.0F};
+    const struct work work = {
+        .kind = WORK_FILL, .instruction = instruction, .outs = 1, .operand = &operand, .group = -1};
     if (!operand.data || buffer->pool == LANE_HOST)
         return ERR_OK;
     return device_launch(e->device, buffer->pool, &work, err);
@@ -360,7 +339,8 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
         return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
     default:
         TRY(launch(e, id, err));
-        return e->kind[id] == WORK_NLL_LOSS ? keep_loss(e, id, err) : ERR_OK;
+        return plan_kernel(e->plan, instruction->arg)->work == WORK_NLL_LOSS ? keep_loss(e, id, err)
+                                                                        : ERR_OK;
     }
 }
 
@@ -584,37 +564,6 @@ enum err_code execution_write(struct execution *e, uint32_t p, int state, const 
 
 /* ---- opening ---- */
 
-static enum err_code resolve(struct execution *e, uint32_t id, struct err *err)
-{
-    const struct plan *plan = e->plan;
-    const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
-    const struct operand *operand = kernel->operands;
-    bool weight_is_second = false;
-    if (kernel->ins > 1)
-        weight_is_second =
-            plan->buffers[plan_operand_place(plan, instruction, &operand[1]).buffer].category ==
-            CATEGORY_UNSHARDED_PARAM;
-    const bool complex = kernel->ins > 0 && operand[0].dtype == DTYPE_COMPLEX64;
-    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
-        const struct plan_place place = plan_operand_place(plan, instruction, &operand[i]);
-        const struct buffer *buffer = &plan->buffers[place.buffer];
-        const uint64_t end = place.offset + shape_elements(&operand[i].shape);
-        if (operand[i].pitch == 0 &&
-            end * dtype_bytes((enum dtype)operand[i].dtype) > buffer->bytes)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "instruction %u, %s: an expanded view (one key/value head) cannot be "
-                           "executed yet",
-                           id, plan->labels[kernel->label]);
-    }
-    enum work_kind kind;
-    TRY(work_resolve(plan_op_name((enum plan_op)instruction->op), plan->labels[kernel->label],
-                     plan->kinds[kernel->op], kernel->backward && !kernel->recomputed,
-                     weight_is_second, complex, &kind, err));
-    e->kind[id] = (uint8_t)kind;
-    return ERR_OK;
-}
-
 /* The parameters of whose gradient this rank has a part. */
 static void list_normed(struct execution *e)
 {
@@ -635,13 +584,13 @@ static enum err_code prepare(struct execution *e, struct err *err)
     const struct plan *plan = e->plan;
     uint32_t widest = 1;
     e->optimizer = PLACE_NONE;
+    TRY(plan_check_runnable(plan, err));
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
         if (instruction->op == PLAN_MARK && instruction->arg == PLAN_MARK_MICRO_BATCH)
             e->micro_batches++;
         if (!plan_op_is_kernel((enum plan_op)instruction->op))
             continue;
-        TRY(resolve(e, id, err));
         const struct kernel *kernel = plan_kernel(plan, instruction->arg);
         const uint32_t operands = 2U * kernel->ins + kernel->outs;
         widest = operands > widest ? operands : widest;
@@ -773,7 +722,6 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
         .scratch = PLACE_NONE,
         .block = calloc(plan->buffer_count + 1, sizeof(struct allocator_block *)),
         .host = calloc(plan->buffer_count + 1, sizeof(void *)),
-        .kind = calloc(plan->instruction_count + 1, 1),
         .record = calloc(plan->instruction_count + 1, sizeof(struct step_record)),
         .param_norm = calloc(plan->param_count + 1, sizeof(double)),
         .first_step = true,
@@ -817,7 +765,6 @@ void execution_close(struct execution *e)
     allocator_free(e->allocator);
     free(e->block);
     free(e->host);
-    free(e->kind);
     free(e->operands);
     free(e->normed);
     free(e->record);

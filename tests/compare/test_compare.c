@@ -166,8 +166,8 @@ static struct plan *hand_made_plan(void)
     plan->label_count = 2;
     plan->world = 2;
     plan->event_count = 2;
-    const uint32_t mm = plan_add_kernel(plan, 0, 0, NULL, 0, NULL);
-    const uint32_t add = plan_add_kernel(plan, 1, 0, NULL, 0, NULL);
+    const uint32_t mm = plan_add_kernel(plan, WORK_MATMUL_NT, 0, 0, NULL, 0, NULL);
+    const uint32_t add = plan_add_kernel(plan, WORK_ADD, 1, 0, NULL, 0, NULL);
     add_instruction(plan, PLAN_MARK, LANE_COMPUTE, PLAN_MARK_START);
     add_instruction(plan, PLAN_ALL_GATHER, ALL_GATHER_LANE, mm); /* 1 */
     add_instruction(plan, PLAN_RECORD, ALL_GATHER_LANE, 0);

@@ -88,11 +88,11 @@ static void assert_same_kernel(const struct plan *a, const struct plan_instructi
     assert_true(k->flops == l->flops && k->bytes == l->bytes);
     assert_true(k->attr.p == l->attr.p && k->attr.eps == l->attr.eps);
     assert_int_equal(k->attr.dim, l->attr.dim);
-    assert_int_equal(k->attr.heads, l->attr.heads);
+    assert_int_equal(k->attr.first, l->attr.first);
     assert_int_equal(k->attr.causal, l->attr.causal);
     assert_int_equal(k->backward, l->backward);
     assert_int_equal(k->recomputed, l->recomputed);
-    assert_int_equal(k->matmul, l->matmul);
+    assert_int_equal(k->work, l->work);
     assert_int_equal(k->ins, l->ins);
     assert_int_equal(k->outs, l->outs);
     for (uint32_t n = 0; n < (uint32_t)k->ins + k->outs; n++) {
@@ -250,9 +250,11 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
     static const struct {
         const char *from, *to, *expected;
     } cases[] = {
+        {"{\"version\": 2", "{\"version\": 3", "version: 3: only version 2 can be read"},
         {"{\"version\": 2", "{\"version\": 1",
-         "version: 1: only version 2 can be read; plan it again"},
-        {"{\"version\": 2", "{\"version\": \"1\"", "version: it is a string"},
+         "version: 1: a plan of an earlier shardplan, which does not say all that version 2 does; "
+         "make it again with `shardplan plan`"},
+        {"{\"version\": 2", "{\"version\": \"2\"", "version: it is a string"},
         {"{\"version\": 2,", "{", "version: it is missing"},
         {"{\"version\": 2", "{\"version\": 2, \"world\": 3", "duplicate"},
         {"{\"version\": 2", "{\"version\": 2, \"wrld\": 3", "unknown member \"wrld\""},
@@ -287,6 +289,9 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
         {"\"scope\": 1", "\"scope\": 99999", "scope: 99999: allowed are 0 ..."},
         {"\"local\": 0", "\"local\": 99999", "local: 99999: allowed are 0 ..."},
         {"\"kernel\": \"mm\"", "\"kernel\": null", "kernel: it is null: a string is expected"},
+        {"\"work\": \"matmul_nt\"", "\"work\": \"matmul_tt\"",
+         "work: no computation is called \"matmul_tt\""},
+        {"\"work\": \"matmul_nt\", ", "", "work: it is missing"},
         {"\"out\": [", "\"out\": [1.5, ", "out[0]: it is a number with a fraction"},
         {"\"out\": [", "\"out\": [{\"buffer\": 1, \"shap\": []}, ",
          "out[0]: unknown member \"shap\": allowed are: buffer dtype shape offset pitch local "

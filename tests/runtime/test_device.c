@@ -62,8 +62,8 @@ static enum err_code try_launch(struct fixture *f, uint8_t stream, enum work_kin
                         .outs = 1,
                         .operand = operand,
                         .ranks = 1,
-                        .scale = scale};
-    if (kind == WORK_ONES) {
+                        .attr.p = scale};
+    if (kind == WORK_FILL) {
         work.ins = 0;
         work.operand = &operand[1];
     }
@@ -83,7 +83,7 @@ static void launch(struct fixture *f, uint8_t stream, enum work_kind kind, uint3
 
 static void fill(struct fixture *f, uint8_t stream, uint32_t to, float value)
 {
-    launch(f, stream, WORK_ONES, 1, at(0, 1), at(cell(f, to), 1), value);
+    launch(f, stream, WORK_FILL, 1, at(0, 1), at(cell(f, to), 1), value);
 }
 
 static void add(struct fixture *f, uint8_t stream, uint32_t from, uint32_t to)
@@ -94,7 +94,7 @@ static void add(struct fixture *f, uint8_t stream, uint32_t from, uint32_t to)
 static void keep_busy(struct fixture *f, uint8_t stream, uint32_t elements)
 {
     const uint64_t own = cell(f, CELLS) + (uint64_t)stream * BUSY * sizeof(float);
-    launch(f, stream, WORK_ONES, 3, at(0, 1), at(own, elements), 1);
+    launch(f, stream, WORK_FILL, 3, at(0, 1), at(own, elements), 1);
 }
 
 static void record(struct fixture *f, uint8_t stream, uint32_t event)
@@ -348,8 +348,8 @@ static void collectives_of_one_rank_are_copies(void **state)
     const struct work_operand x = at(cell(f, 0), 4), y = at(cell(f, 4), 4);
     assert_int_equal(device_write(f->dev, f->cells, sent, sizeof sent, NULL), ERR_OK);
     launch(f, ALL_GATHER_LANE, WORK_ALL_GATHER, 10, x, x, 0);
-    launch(f, ALL_GATHER_LANE, WORK_REDUCE_SCATTER, 11, x, y, 0);
-    launch(f, ALL_GATHER_LANE, WORK_ALL_REDUCE, 12, y, y, 0);
+    launch(f, ALL_GATHER_LANE, WORK_REDUCE_SCATTER_AVG, 11, x, y, 0);
+    launch(f, ALL_GATHER_LANE, WORK_ALL_REDUCE_AVG, 12, y, y, 0);
     assert_int_equal(device_read(f->dev, received, f->cells, sizeof received, NULL), ERR_OK);
     assert_memory_equal(received, sent, sizeof sent);
     assert_memory_equal(received + 4, sent, sizeof sent);
@@ -359,7 +359,7 @@ static void a_collective_whose_operands_do_not_fit_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
-    enum err_code rc = try_launch(f, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER, 77,
+    enum err_code rc = try_launch(f, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER_AVG, 77,
                                   at(cell(f, 0), 3), at(cell(f, 4), 2), 0, &err);
     if (rc == ERR_OK)
         rc = device_sync(f->dev, &err);
@@ -384,7 +384,7 @@ static void a_failure_is_reported_with_its_instruction_and_stays(void **state)
     assert_string_equal(again.text, err.text);
     assert_int_equal(device_record(f->dev, LANE_COMPUTE, 0, NULL), ERR_INVALID);
     assert_int_equal(device_wait(f->dev, LANE_COMPUTE, 0, NULL), ERR_INVALID);
-    assert_int_equal(try_launch(f, LANE_HOST, WORK_ONES, 1, at(0, 1), at(f->cells, 1), 1, NULL),
+    assert_int_equal(try_launch(f, LANE_HOST, WORK_FILL, 1, at(0, 1), at(f->cells, 1), 1, NULL),
                      ERR_INVALID);
 }
 
@@ -446,7 +446,7 @@ static void every_piece_of_work_has_its_time_once(void **state)
     struct times times = {0};
     for (uint32_t step = 0; step < 3; step++) {
         for (uint32_t i = 0; i < 300; i++)
-            launch(f, (uint8_t)(i % 3), WORK_ONES, step * 100 + i / 3 + 1, at(0, 1),
+            launch(f, (uint8_t)(i % 3), WORK_FILL, step * 100 + i / 3 + 1, at(0, 1),
                    at(cell(f, i % 3), 1), 1);
         sync_all(f);
         f->dev->ops->take_times(f->dev, take_time, &times);

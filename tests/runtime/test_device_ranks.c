@@ -51,14 +51,14 @@ static void rank_device(uint32_t ranks)
     for (uint32_t step = 0; step < 20; step++) {
         for (uint32_t i = 0; i < COUNT; i++)
             gathered[rank * COUNT + i] = (float)(rank + i + step);
-        REQUIRE_OK(
-            collect(&rig, ALL_GATHER_LANE, WORK_ALL_GATHER, 1, gathered, all, gathered, all, &err));
+        REQUIRE_OK(collect(&rig, ALL_GATHER_LANE, WORK_ALL_GATHER, 1, gathered, all, gathered,
+                           all, &err));
         REQUIRE_OK(device_record(rig.dev, ALL_GATHER_LANE, 0, &err));
         REQUIRE_OK(device_wait(rig.dev, REDUCE_SCATTER_LANE, 0, &err));
-        REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER, 2, gathered, all,
+        REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER_AVG, 2, gathered, all,
                            reduced, COUNT, &err));
-        REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_ALL_REDUCE, 3, reduced, COUNT, reduced,
-                           COUNT, &err));
+        REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_ALL_REDUCE_AVG, 3, reduced, COUNT,
+                           reduced, COUNT, &err));
         REQUIRE_OK(device_sync(rig.dev, &err));
         for (uint32_t i = 0, owner = 0; i < all; i++, owner = i / COUNT)
             REQUIRE(gathered[i] == (float)(i % COUNT + step) + (float)owner);
@@ -73,7 +73,7 @@ static enum err_code fill(struct rig *rig, uint8_t stream, uint32_t id, struct e
 {
     const struct work_operand y = {.data = rig->memory, .shape = SHAPE(BUSY), .dtype = DTYPE_FP32};
     const struct work work = {
-        .kind = WORK_ONES, .instruction = id, .outs = 1, .operand = &y, .scale = 1};
+        .kind = WORK_FILL, .instruction = id, .outs = 1, .operand = &y, .attr.p = 1};
     return device_launch(rig->dev, stream, &work, err);
 }
 
@@ -100,7 +100,7 @@ static void rank_failure(uint32_t ranks)
     enum err_code rc = ERR_OK;
     for (uint32_t i = 21; i < 41 && rc == ERR_OK; i++) {
         const uint8_t stream = i % 2 ? ALL_GATHER_LANE : REDUCE_SCATTER_LANE;
-        rc = collect(&rig, stream, WORK_ALL_REDUCE, i, x, 64, x, 64, &failure);
+        rc = collect(&rig, stream, WORK_ALL_REDUCE_AVG, i, x, 64, x, 64, &failure);
     }
     if (rc == ERR_OK)
         rc = device_sync(rig.dev, &failure);
@@ -117,8 +117,8 @@ static void rank_alone(uint32_t ranks)
     if (comm_rank(rig.comm) == ranks - 1)
         REQUIRE_OK(add_wrong(&rig, LANE_COMPUTE, 30, &err));
     else
-        REQUIRE_OK(collect(&rig, ALL_REDUCE_LANE, WORK_ALL_REDUCE, 31, rig.memory, 4, rig.memory, 4,
-                           &err));
+        REQUIRE_OK(collect(&rig, ALL_REDUCE_LANE, WORK_ALL_REDUCE_AVG, 31, rig.memory, 4,
+                           rig.memory, 4, &err));
     REQUIRE(device_sync(rig.dev, &failure) == ERR_INVALID);
     comm_abort(rig.comm, 1, failure.text);
 }

@@ -48,7 +48,7 @@ static void add(struct by_hand *p, enum plan_op op, uint8_t stream, uint32_t arg
 static void add_kernel(struct by_hand *p, enum plan_op op, uint8_t stream, uint8_t group,
                        struct cost cost)
 {
-    const uint32_t kernel = plan_add_kernel(p->plan, ATEN_MM, 0, NULL, 0, NULL);
+    const uint32_t kernel = plan_add_kernel(p->plan, WORK_MATMUL_NT, ATEN_MM, 0, NULL, 0, NULL);
     assert_true(kernel < KERNELS);
     p->costs[kernel] = cost;
     add(p, op, stream, kernel, group);
