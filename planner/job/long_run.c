@@ -26,12 +26,12 @@ static uint64_t state_bytes(const struct plan *plan)
     return bytes;
 }
 
-enum err_code long_run(const struct plan *plan, const struct placement *placement,
+enum err_code long_run(const struct plan *plan, const struct machine *machine,
                        const struct step_time *step, struct long_run *out, struct err *err)
 {
-    const struct profile *p = &placement->profile;
+    const struct profile *p = &machine->profile;
     const uint32_t local =
-        plan->world < placement->gpus_per_node ? plan->world : placement->gpus_per_node;
+        plan->world < machine->gpus_per_node ? plan->world : machine->gpus_per_node;
     double slowest = 1;
     *out = (struct long_run){.checkpoint_bytes = state_bytes(plan) * local / replicas(plan)};
     TRY(straggler_factor(JITTER_NORMAL, profile_value(p, PROFILE_JITTER), plan->world, &slowest,

@@ -2,7 +2,7 @@
  * machine writes a profile that is accepted; nothing is left behind when it cannot. */
 #include "calibrate/calibrate.h"
 #include "calibrate/from_nccl_tests.h"
-#include "calibrate/machine.h"
+#include "calibrate/scalars.h"
 #include "cost/cost.h"
 #include "job/job.h"
 #include "tests/support/small_jobs.h"

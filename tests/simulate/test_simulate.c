@@ -317,7 +317,7 @@ static void a_shared_communicator_costs_what_it_must(void **state)
 struct planned {
     struct prediction prediction;
     struct plan *plan; /* the prediction's */
-    struct placement placement;
+    struct machine machine;
     struct step_time time;
 };
 
@@ -335,20 +335,20 @@ static struct job toy(void)
 
 static struct planned plan_on(const struct job *job, const char *gpu)
 {
-    struct planned p = {.placement = {.gpus_per_node = 8}};
+    struct planned p = {.machine = {.gpus_per_node = 8}};
     struct err err = {0};
-    assert_int_equal(profile_find(gpu, &p.placement.profile, &err), ERR_OK);
-    p.placement.profile.of[PROFILE_CAPACITY].value = 1e12; /* memory is not what is looked at */
-    assert_int_equal(predict(job, &p.placement, &p.prediction, &err), ERR_OK);
+    assert_int_equal(profile_find(gpu, &p.machine.profile, &err), ERR_OK);
+    p.machine.profile.of[PROFILE_CAPACITY].value = 1e12; /* memory is not what is looked at */
+    assert_int_equal(predict(job, &p.machine, &p.prediction, &err), ERR_OK);
     p.plan = p.prediction.plan;
-    assert_int_equal(step_time(&p.prediction, job, &p.placement, 0, &p.time, &err), ERR_OK);
+    assert_int_equal(step_time(&p.prediction, job, &p.machine, 0, &p.time, &err), ERR_OK);
     return p;
 }
 
 static void planned_free(struct planned *p)
 {
     step_time_free(&p->time);
-    profile_free(&p->placement.profile);
+    profile_free(&p->machine.profile);
     prediction_free(&p->prediction);
 }
 
@@ -390,8 +390,8 @@ static double step_with(const struct job *job, enum profile_key key, double fact
     struct planned p = plan_on(job, "a100-sxm-80gb");
     struct err err = {0};
     step_time_free(&p.time);
-    p.placement.profile.of[key].value *= factor;
-    assert_int_equal(step_time(&p.prediction, job, &p.placement, 0, &p.time, &err), ERR_OK);
+    p.machine.profile.of[key].value *= factor;
+    assert_int_equal(step_time(&p.prediction, job, &p.machine, 0, &p.time, &err), ERR_OK);
     const double step_s = p.time.timeline.step_s;
     planned_free(&p);
     return step_s;
@@ -423,10 +423,10 @@ static void a_node_sends_no_faster_than_its_ports(void **state)
         job.strategy.replicate = 8;
         struct planned p = plan_on(&job, "a100-sxm-80gb");
         step_time_free(&p.time);
-        assert_int_equal(profile_set_node(nodes[n], &p.placement.profile, &err), ERR_OK);
-        assert_int_equal(step_time(&p.prediction, &job, &p.placement, 0, &p.time, &err), ERR_OK);
-        const double ports = profile_value(&p.placement.profile, PROFILE_NICS) *
-                             profile_value(&p.placement.profile, PROFILE_NIC);
+        assert_int_equal(profile_set_node(nodes[n], &p.machine.profile, &err), ERR_OK);
+        assert_int_equal(step_time(&p.prediction, &job, &p.machine, 0, &p.time, &err), ERR_OK);
+        const double ports = profile_value(&p.machine.profile, PROFILE_NICS) *
+                             profile_value(&p.machine.profile, PROFILE_NIC);
         double sent = 0, took_s = 0;
         for (uint32_t i = 0; i < p.plan->instruction_count; i++) {
             const struct plan_instruction *in = &p.plan->instructions[i];
@@ -578,8 +578,8 @@ static void the_same_plan_has_the_same_time_and_range(void **state)
     struct planned a = plan_on(&job, "h100-sxm");
     struct step_time again;
     step_time_free(&a.time);
-    assert_int_equal(step_time(&a.prediction, &job, &a.placement, 50, &a.time, &err), ERR_OK);
-    assert_int_equal(step_time(&a.prediction, &job, &a.placement, 50, &again, &err), ERR_OK);
+    assert_int_equal(step_time(&a.prediction, &job, &a.machine, 50, &a.time, &err), ERR_OK);
+    assert_int_equal(step_time(&a.prediction, &job, &a.machine, 50, &again, &err), ERR_OK);
     const uint32_t items = simulation_items(a.time.simulation);
     assert_memory_equal(a.time.timeline.end_s, again.timeline.end_s, items * sizeof(double));
     assert_true(a.time.low_s == again.low_s && a.time.high_s == again.high_s);
