@@ -9,6 +9,28 @@
 #include "graph/stream.h"
 #include "plan/plan.h"
 
+/* X(name, text on the command line) */
+#define SYSTEM_MAP(X)                                                                              \
+    X(FSDP2, "fsdp2")                                                                              \
+    X(FSDP1, "fsdp1")                                                                              \
+    X(DDP, "ddp")                                                                                  \
+    X(ZERO1, "zero1")                                                                              \
+    X(ZERO2, "zero2")                                                                              \
+    X(ZERO3, "zero3")
+
+enum system_kind {
+#define X(name, text) SYSTEM_##name,
+    SYSTEM_MAP(X)
+#undef X
+        SYSTEM_COUNT
+};
+
+/* "fsdp2" */
+const char *system_name(enum system_kind kind);
+
+/* Whether there is a lowering for it. What can be chosen is what can be planned. */
+bool system_is_planned(enum system_kind kind);
+
 enum units_kind {
     UNITS_BLOCKS,     /* `per_unit` blocks a unit; the rest is the root's */
     UNITS_TORCHTITAN, /* embedding; each block; [norm, output] together */
@@ -25,7 +47,10 @@ enum reshard_kind {
 enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum optimizer_impl { IMPL_FOREACH, IMPL_FUSED, IMPL_LOOP };
 
+enum comm_hook { COMM_HOOK_NONE, COMM_HOOK_BF16 }; /* BF16: bf16_compress_hook */
+
 struct strategy {
+    enum system_kind system;
     uint32_t world, rank; /* ranks in all, and whose program this is */
     uint32_t replicate;   /* HSDP replicas: the mesh is replicate × world/replicate */
     enum units_kind units;
@@ -41,6 +66,12 @@ struct strategy {
     enum optimizer_impl impl;
     float max_norm; /* clip_grad_norm_ to this; 0: no clipping */
     bool offload;   /* sharded parameters, gradients and states on the CPU */
+    /* DistributedDataParallel's */
+    uint32_t bucket_cap_mb; /* MiB of every bucket; 0: 25, and 1 for the first */
+    bool bucket_view;       /* gradient_as_bucket_view */
+    bool static_graph;
+    enum comm_hook comm_hook;
+    bool autocast; /* forward under torch.autocast(bfloat16) */
 };
 
 /* FSDP2's fully_shard on every unit and the root (torch 2.14). `graph` and `stream` are lent; the
