@@ -68,25 +68,24 @@ bool number_bytes(const char *text, uint64_t *out)
     const uint64_t most = INT64_MAX;
     char count[NUMBER_TEXT];
     const size_t length = strlen(text);
-    uint64_t unit = 1;
+    uint64_t unit = 0;
     double value;
-    if (length >= sizeof count)
+    if (length == 0 || length >= sizeof count)
         return false;
     strcpy(count, text);
-    for (int i = 0; i < UNITS; i++) {
+    for (int i = 0; i < UNITS && !unit; i++) {
         const size_t suffix = strlen(units[i].suffix);
         if (length > suffix && strcasecmp(text + length - suffix, units[i].suffix) == 0) {
             count[length - suffix] = '\0';
             unit = units[i].bytes;
-            break;
         }
     }
     if (number_integer(count, out)) { /* exact beyond a double's 2^53 */
-        const bool fits = *out <= most / unit;
-        *out *= unit;
+        const bool fits = *out <= most / (unit ? unit : 1);
+        *out *= unit ? unit : 1;
         return fits;
     }
-    if (!number_real(count, &value) || value < 0 || value * (double)unit >= (double)most)
+    if (!unit || !number_real(count, &value) || value < 0 || value * (double)unit >= (double)most)
         return false;
     *out = (uint64_t)(value * (double)unit);
     return true;

@@ -16,8 +16,8 @@ bool number_integer(const char *text, uint64_t *out);
 /* "-0.5", "1e-3": a finite double; too small for one is 0. */
 bool number_real(const char *text, double *out);
 
-/* "4096", "500MB", "1.5GiB": bytes below 2^63, a fraction of one is cut. Units B, kB ... TB and
- * KiB ... TiB in any case; "80G" is refused, because people mean either. */
+/* "4096", "500MB", "1.5GiB": bytes below 2^63, a fraction of one is cut. Units B, KB ... TB and
+ * KiB ... TiB in any case; "80G" is refused, because people mean either. Without a unit: digits. */
 bool number_bytes(const char *text, uint64_t *out);
 
 /* The shortest text that number_real reads back as the same value; `single`: as the same float. */

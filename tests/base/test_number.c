@@ -90,7 +90,9 @@ static void sizes_have_the_units_of_si_and_iec(void **state)
                                       "1GiB ",
                                       "nanMB",
                                       "9223372036854775808",
-                                      "99999999999999999999TiB"};
+                                      "99999999999999999999TiB",
+                                      "1e3",
+                                      "0.5"};
     uint64_t bytes;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!number_bytes(good[i].text, &bytes) || bytes != good[i].bytes)
