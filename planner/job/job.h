@@ -21,7 +21,8 @@ struct job {
 void job_defaults(struct job *job, const struct model_config *config);
 
 /* Builds the program of one step. `parameters`, if not NULL, receives the element count of all
- * parameters. The caller owns *out: plan_free. */
+ * parameters. ERR_UNSUPPORTED: no lowering for the strategy's system. The caller owns *out:
+ * plan_free. */
 enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *parameters,
                        struct err *err);
 

@@ -154,7 +154,7 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     const struct strategy *t = &job->strategy;
     fprintf(file, "%s%s%s, %s parameters, as %s writes it\n", s->bold, settings->model, s->off,
             style_grouped(p->parameters, number), code_name(job->model.code));
-    fprintf(file, "fsdp2 on %u x %s", t->world, machine->profile.title);
+    fprintf(file, "%s on %u x %s", system_name(t->system), t->world, machine->profile.title);
     if (t->replicate > 1)
         fprintf(file, " (HSDP %u x %u)", t->replicate, t->world / t->replicate);
     fprintf(file, ", rank %u\n", t->rank);
