@@ -1,5 +1,5 @@
 /* fsdp2_units.c - which parameters make a unit, and what exists before the first step. */
-#include "graph/ops.h"
+#include "graph/op_table.h"
 #include "lower/fsdp2.h"
 
 #include <stdlib.h>
@@ -246,10 +246,8 @@ static void name_numbers(struct plan *plan)
 #undef X
     };
     const char **kinds = arena_alloc(&plan->arena, OP_KIND_COUNT * sizeof *kinds);
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        const char *name = op_class(&(struct graph_op){.kind = (uint16_t)kind})->name;
-        kinds[kind] = name ? name : "";
-    }
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        kinds[kind] = op_name((enum op_kind)kind);
     plan->labels = labels;
     plan->label_count = ATEN_COUNT;
     plan->kinds = kinds;
