@@ -93,12 +93,9 @@ static void reserve(struct tape *tape)
     const uint32_t ops = tape->graph->op_count + 16;
     s->step_cap = 16 * ops;
     s->buffer_cap = tape->holds_cap = 5 * ops;
-    s->kernel_cap = 5 * ops;
-    s->operand_cap = 18 * ops;
     s->steps = xmalloc(s->step_cap * sizeof *s->steps);
     s->buffers = xmalloc(s->buffer_cap * sizeof *s->buffers);
-    s->kernels = xmalloc(s->kernel_cap * sizeof *s->kernels);
-    s->operands = xmalloc(s->operand_cap * sizeof *s->operands);
+    s->kernels = kernel_table_new(5 * ops, 18 * ops);
     tape->holds = xmalloc(tape->holds_cap * sizeof *tape->holds);
 }
 
@@ -134,6 +131,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
 
 struct stream *tape_close(struct tape *tape)
 {
+    kernel_table_close(tape->stream->kernels);
     free(tape->holds);
     free(tape->where);
     free(tape->python);

@@ -26,7 +26,7 @@ uint32_t tape_new_buffer(struct tape *tape, enum aten aten, enum dtype dtype, st
         .label = (uint16_t)aten,
         .dtype = (uint8_t)dtype,
         .category = tape->backward ? CATEGORY_BACKWARD : CATEGORY_ACTIVATION,
-        .pool = STREAM_COMPUTE,
+        .pool = LANE_COMPUTE,
         .shape = shape,
     };
     tape->holds[buffer] = 1;
@@ -121,24 +121,16 @@ static double operand_bytes(const struct operand *operand)
     return (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
 }
 
-static void add_operand(struct tape *tape, const struct operand *operand)
-{
-    struct stream *s = tape->stream;
-    ARRAY_GROW(s->operands, s->operand_count, s->operand_cap);
-    s->operands[s->operand_count++] = *operand;
-}
-
 void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double flops, uint32_t ins,
                  const struct operand *in, uint32_t outs, const struct operand *out)
 {
-    struct stream *s = tape->stream;
+    struct kernel_table *table = tape->stream->kernels;
     assert(work != WORK_NONE);
     struct kernel kernel = {
         .label = (uint16_t)aten,
         .backward = tape->backward,
         .recomputed = tape->recomputing,
         .work = (uint8_t)work,
-        .first = s->operand_count,
         .flops = flops,
     };
     if (tape->current_op != GRAPH_NONE) {
@@ -148,25 +140,24 @@ void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double 
     for (uint32_t i = 0; i < ins; i++) {
         if (in[i].place == GRAPH_NONE)
             continue;
-        add_operand(tape, &in[i]);
+        kernel_table_operand(table, &in[i]);
         kernel.bytes += operand_bytes(&in[i]);
         kernel.ins++;
     }
     for (uint32_t i = 0; i < outs; i++) {
-        add_operand(tape, &out[i]);
+        kernel_table_operand(table, &out[i]);
         kernel.bytes += operand_bytes(&out[i]);
         kernel.outs++;
         if (flops < 0 && i == 0)
             kernel.flops = (double)shape_elements(&out[i].shape);
     }
-    ARRAY_GROW(s->kernels, s->kernel_count, s->kernel_cap);
-    s->kernels[s->kernel_count] = kernel;
-    tape_step(tape, STEP_KERNEL, s->kernel_count++);
+    tape_step(tape, STEP_KERNEL, kernel_table_add(table, &kernel));
 }
 
 void tape_number(struct tape *tape, float number)
 {
-    tape->stream->kernels[tape->stream->kernel_count - 1].attr.p = number;
+    struct kernel_table *table = tape->stream->kernels;
+    table->kernels[table->kernel_count - 1].attr.p = number;
 }
 
 struct operand tape_call(struct tape *tape, enum work_kind work, enum aten aten, enum dtype dtype,

@@ -8,12 +8,6 @@
  * formula below, and the graph of the builder. */
 #include "model/config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
-
 /* A model is a line, and what these macros hold are rows: no blocks, no expressions. */
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
@@ -168,7 +162,7 @@ static const struct model_preset presets[] = {
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
-enum { PRESETS = sizeof presets / sizeof presets[0], NAME_MAX_COMPARED = 48, NEAREST = 3 };
+enum { PRESETS = sizeof presets / sizeof presets[0] };
 
 const struct model_preset *model_presets(uint32_t *count)
 {
@@ -262,94 +256,4 @@ double model_config_parameters(const struct model_config *config)
     default:
         return classic_parameters(config);
     }
-}
-
-/* Looking up */
-
-static uint32_t smaller(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Letters to insert, delete or replace to get from one name to the other (Levenshtein), without
- * regard to case. Names longer than NAME_MAX_COMPARED are cut. */
-static uint32_t edit_distance(const char *a, const char *b)
-{
-    const size_t a_length = strnlen(a, NAME_MAX_COMPARED), b_length = strnlen(b, NAME_MAX_COMPARED);
-    uint32_t row[NAME_MAX_COMPARED + 1];
-    for (uint32_t j = 0; j <= b_length; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a_length; i++) {
-        uint32_t diagonal = row[0];
-        row[0] = (uint32_t)i;
-        for (size_t j = 1; j <= b_length; j++) {
-            const uint32_t replaced = diagonal + (strncasecmp(a + i - 1, b + j - 1, 1) != 0);
-            diagonal = row[j];
-            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[b_length];
-}
-
-/* The presets nearest to `name`, or to what follows its last slash: "meta-llama/Llama-3.1-8B" is a
- * name many people have at hand. Ties go to the order of the table. */
-static void nearest_presets(const char *name, const struct model_preset *nearest[NEAREST])
-{
-    const char *slash = strrchr(name, '/');
-    const char *text = slash && slash[1] ? slash + 1 : name;
-    uint32_t distance[NEAREST] = {0};
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < PRESETS; i++) {
-        const uint32_t d = edit_distance(text, presets[i].name);
-        uint32_t at = found;
-        for (; at > 0 && d < distance[at - 1]; at--)
-            if (at < NEAREST) {
-                distance[at] = distance[at - 1];
-                nearest[at] = nearest[at - 1];
-            }
-        if (at < NEAREST) {
-            distance[at] = d;
-            nearest[at] = &presets[i];
-        }
-        found = smaller(found + 1, NEAREST);
-    }
-}
-
-static const struct model_preset *find_preset(const char *name)
-{
-    for (uint32_t i = 0; i < PRESETS; i++)
-        if (strcasecmp(name, presets[i].name) == 0)
-            return &presets[i];
-    return NULL;
-}
-
-enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err)
-{
-    const struct model_preset *preset = find_preset(name), *nearest[NEAREST];
-    *out = preset ? preset->config : (struct model_config){.layers = 0};
-    if (preset)
-        return ERR_OK;
-    nearest_presets(name, nearest);
-    return err_set(err, ERR_INVALID,
-                   "no preset is called \"%.200s\"; the nearest are %s, %s and %s", name,
-                   nearest[0]->name, nearest[1]->name, nearest[2]->name);
-}
-
-enum err_code model_find(const char *text, struct model_config *out, struct err *err)
-{
-    struct stat status;
-    if (find_preset(text))
-        return model_preset_find(text, out, err);
-    if (!*text || stat(text, &status) == 0)
-        return model_config_read(text, out, err);
-
-    const int reason = errno;
-    const struct model_preset *nearest[NEAREST];
-    *out = (struct model_config){.layers = 0};
-    nearest_presets(text, nearest);
-    return err_set(
-        err, ERR_INVALID,
-        "\"%.200s\" is no file or folder (%s) and no preset; the nearest presets are %s, "
-        "%s and %s",
-        text, strerror(reason), nearest[0]->name, nearest[1]->name, nearest[2]->name);
 }

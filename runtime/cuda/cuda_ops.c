@@ -283,7 +283,7 @@ static cudaError_t launch_simple(const struct work *work, cudaStream_t stream)
     }
 }
 
-enum err_code cuda_launch(struct cuda_device *cuda, enum stream_id id, const struct work *work,
+enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct work *work,
                           struct err *err)
 {
     const struct kernel_scratch scratch = cuda_scratch(cuda, id);

@@ -10,11 +10,9 @@
 struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand *operand)
 {
     const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = &plan->kernels[instruction->arg];
-    const struct plan_group *group =
-        instruction->group == PLAN_NO_GROUP ? NULL : &plan->groups[instruction->group];
+    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
-        const struct operand *of = &plan->operands[kernel->first + i];
+        const struct operand *of = &kernel->operands[i];
         operand[i] =
             (struct work_operand){.shape = of->shape, .pitch = of->pitch, .dtype = of->dtype};
     }
@@ -25,9 +23,9 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
         .outs = kernel->outs,
         .operand = operand,
         .attr = kernel->attr,
-        .group = group ? instruction->group : -1,
-        .ranks = group ? group->ranks : 1,
-        .rank = group ? plan->rank / group->stride % group->ranks : 0,
+        .group = instruction->group == PLAN_NO_GROUP ? -1 : instruction->group,
+        .ranks = plan_group_ranks(plan, instruction->group),
+        .rank = plan_group_rank(plan, instruction->group, plan->rank),
         .label = plan->labels[kernel->label],
     };
 }
@@ -43,7 +41,7 @@ static enum err_code refuse_unknown(const struct plan *plan, struct err *err)
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
         if (plan_op_is_kernel((enum plan_op)instruction->op))
-            times[plan->kernels[instruction->arg].work]++;
+            times[plan_kernel(plan, instruction->arg)->work]++;
     }
     for (unsigned kind = 0; kind < WORK_KIND_COUNT; kind++)
         if (times[kind] && !work_can_run(work_to_run((enum work_kind)kind)) && used < sizeof list)
@@ -59,19 +57,19 @@ static enum err_code check_operands(const struct plan *plan, uint32_t id,
                                     struct work_operand *operand, struct err *err)
 {
     const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = &plan->kernels[instruction->arg];
+    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
     struct work work = plan_work(plan, id, operand);
     work.update.step = 1;
     for (uint32_t i = 0; i < work.ins + work.outs; i++) {
-        const struct operand *of = &plan->operands[kernel->first + i];
-        const uint32_t index = plan_operand_buffer(plan, instruction, of);
-        const uint64_t end = of->offset + shape_elements(&of->shape);
-        if (!of->pitch && end * dtype_bytes((enum dtype)of->dtype) > plan->buffers[index].bytes)
+        const struct operand *of = &kernel->operands[i];
+        const struct plan_place place = plan_operand_place(plan, instruction, of);
+        const uint64_t end = place.offset + shape_elements(&of->shape);
+        if (!of->pitch && end * dtype_bytes((enum dtype)of->dtype) > plan->buffers[place.buffer].bytes)
             return err_set(err, ERR_UNSUPPORTED,
                            "instruction %u, %s: an expanded view (one key/value head) cannot be "
                            "executed yet",
                            id, work.label);
-        operand[i].data = (void *)((uintptr_t)index + 1);
+        operand[i].data = (void *)((uintptr_t)place.buffer + 1);
     }
     return work_check(&work, err);
 }
@@ -81,7 +79,7 @@ enum err_code plan_check_runnable(const struct plan *plan, struct err *err)
     uint32_t widest = 1;
     TRY(refuse_unknown(plan, err));
     for (uint32_t i = 0; i < plan->kernel_count; i++) {
-        const uint32_t operands = (uint32_t)plan->kernels[i].ins + plan->kernels[i].outs;
+        const uint32_t operands = (uint32_t)plan_kernel(plan, i)->ins + plan_kernel(plan, i)->outs;
         widest = operands > widest ? operands : widest;
     }
     struct work_operand *operand = xmalloc(widest * sizeof *operand);

@@ -138,7 +138,7 @@ static void skip(void *context, const struct work *work, uint64_t ticket)
 
 /* ---- queues and events ---- */
 
-static enum err_code launch(struct device *dev, enum stream_id stream, const struct work *work,
+static enum err_code launch(struct device *dev, uint8_t stream, const struct work *work,
                             struct err *err)
 {
     struct host_device *host = host_of(dev);
@@ -153,8 +153,7 @@ static enum err_code launch(struct device *dev, enum stream_id stream, const str
     return ERR_OK;
 }
 
-static enum err_code record(struct device *dev, enum stream_id stream, uint32_t event,
-                            struct err *err)
+static enum err_code record(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
 {
     struct host_device *host = host_of(dev);
     assert(event < host->events);
@@ -162,8 +161,7 @@ static enum err_code record(struct device *dev, enum stream_id stream, uint32_t 
     return host_streams_check(host->streams, err);
 }
 
-static enum err_code wait(struct device *dev, enum stream_id stream, uint32_t event,
-                          struct err *err)
+static enum err_code wait(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
 {
     struct host_device *host = host_of(dev);
     assert(event < host->events);
@@ -178,7 +176,7 @@ static enum err_code sync_all(struct device *dev, struct err *err)
 }
 
 static void take_times(struct device *dev,
-                       void (*take)(void *context, uint32_t instruction, enum stream_id stream,
+                       void (*take)(void *context, uint32_t instruction, uint8_t stream,
                                     double begin_s, double end_s),
                        void *context)
 {
@@ -322,8 +320,8 @@ static void keep_scratch(void)
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
 }
 
-enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct comm *comm,
-                               struct device **out, struct err *err)
+enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct lane_list lanes,
+                               struct comm *comm, struct device **out, struct err *err)
 {
     static const struct device_ops ops = {
         .name = "host",
@@ -356,7 +354,7 @@ enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct co
         .run = run, .skip = skip, .waits_for_others = work_is_collective, .context = host};
     enum err_code rc;
     TRY_GOTO(rc, map_arena(host, memory_bytes, err), fail);
-    TRY_GOTO(rc, host_streams_open(&runner, &host->streams, err), fail);
+    TRY_GOTO(rc, host_streams_open(&runner, lanes, &host->streams, err), fail);
     *out = &host->device;
     return ERR_OK;
 fail:
