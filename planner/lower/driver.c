@@ -3,7 +3,7 @@
  * What every system shares: the parameters and inputs of the model, micro-batches, the stream's own
  * births, deaths and kernels, AccumulateGrad, and the order of a step. What happens at the hooks is
  * the system's. */
-#include "graph/ops.h"
+#include "graph/op_table.h"
 #include "lower/lowering.h"
 
 #include <stdlib.h>
@@ -20,10 +20,8 @@ static void name_numbers(struct plan *plan)
 #undef X
     };
     const char **kinds = arena_alloc(&plan->arena, OP_KIND_COUNT * sizeof *kinds);
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        const char *name = op_class(&(struct graph_op){.kind = (uint16_t)kind})->name;
-        kinds[kind] = name ? name : "";
-    }
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        kinds[kind] = op_name((enum op_kind)kind);
     plan->labels = labels;
     plan->label_count = ATEN_COUNT;
     plan->kinds = kinds;
