@@ -71,6 +71,11 @@ void timeline_free(struct timeline *timeline);
 void simulate(const struct simulation *simulation, const struct costs *costs, const double *scale,
               struct timeline *out);
 
+/* The same without the short cut for kernels that follow each other undisturbed: slower, and equal
+ * to the bit. For tests of that short cut. */
+void simulate_each_event(const struct simulation *simulation, const struct costs *costs,
+                         const double *scale, struct timeline *out);
+
 const char *spent_name(enum spent spent);
 
 #endif
