@@ -1,7 +1,7 @@
 /* calibrate.c - see calibrate.h: the suite is run, kinds of kernels are fitted one by one. */
 #include "calibrate/calibrate.h"
 
-#include "calibrate/machine.h"
+#include "calibrate/scalars.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +86,7 @@ static void fit_kernels(struct calibration *c)
 void calibrate_fit(struct calibration *out)
 {
     fit_kernels(out);
-    machine_measure(out);
+    scalars_measure(out);
 }
 
 enum err_code calibrate(const struct calibrate_options *options,

@@ -1,5 +1,6 @@
 /* cmd_list.c - shardplan models and shardplan gpus: what is built in. */
 #include "cli/commands.h"
+#include "machine/builtin.h"
 #include "machine/profile.h"
 #include "model/model.h"
 
@@ -77,12 +78,11 @@ static void print_profile(const struct profile *p)
 
 static int list_gpus(json_t *array)
 {
-    uint32_t count;
-    const char *const *names = profile_gpus(&count);
-    for (uint32_t i = 0; i < count; i++) {
+    const struct builtins *gpus = builtin_gpus();
+    for (uint32_t i = 0; i < gpus->count; i++) {
         struct profile profile;
         struct err err = {0};
-        if (profile_find(names[i], &profile, &err) != ERR_OK)
+        if (profile_find(gpus->names[i], &profile, &err) != ERR_OK)
             return report_error(&err);
         if (array)
             json_array_append_new(array, profile_json(&profile));
@@ -107,11 +107,10 @@ int command_gpus(int argc, char **argv)
     printf("%-16s %-30s %8s %8s %7s %7s %12s\n", "name", "", "GiB", "bf16 TF", "TB/s", "GB/s",
            "NICs x Gb/s");
     const int status = list_gpus(NULL);
-    uint32_t count;
-    const char *const *nodes = profile_nodes(&count);
+    const struct builtins *nodes = builtin_nodes();
     printf("\nnode types (--node):");
-    for (uint32_t i = 0; i < count; i++)
-        printf("%s %s", i ? "," : "", nodes[i]);
+    for (uint32_t i = 0; i < nodes->count; i++)
+        printf("%s %s", i ? "," : "", nodes->names[i]);
     printf("\nevery number with its source: shardplan gpus --json\n");
     return status;
 }

@@ -6,6 +6,7 @@
 #include "graph/ops_table.h"
 
 #include <assert.h>
+#include <math.h>
 
 /* ---- embedding ---- */
 
@@ -29,8 +30,8 @@ static void embedding_backward(struct tape *tape, const struct graph *graph,
     const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0])};
     if (tape_needs(tape, op, 1))
         tape_give(tape, op, 1,
-                  tape_call(tape, ATEN_EMBEDDING_DENSE_BACKWARD, dtype_of(graph, op->in[1]),
-                            *shape_of(graph, op->in[1]), -1.0, 2, in));
+                  tape_call(tape, WORK_EMBEDDING_BACKWARD, ATEN_EMBEDDING_DENSE_BACKWARD,
+                            dtype_of(graph, op->in[1]), *shape_of(graph, op->in[1]), -1.0, 2, in));
 }
 
 /* ---- linear ---- */
@@ -68,7 +69,7 @@ static struct operand linear_grad_input(struct tape *tape, const struct graph *g
 {
     const struct shape *w = shape_of(graph, op->in[1]);
     const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
-    return tape_call(tape, ATEN_MM, dtype_of(graph, op->in[0]),
+    return tape_call(tape, WORK_MATMUL_NN, ATEN_MM, dtype_of(graph, op->in[0]),
                      SHAPE(rows_of(shape_of(graph, op->in[0])), w->dim[1]), linear_flops(graph, op),
                      2, in);
 }
@@ -77,8 +78,8 @@ static struct operand linear_grad_weight(struct tape *tape, const struct graph *
                                          const struct graph_op *op)
 {
     const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0])};
-    return tape_call(tape, ATEN_MM, dtype_of(graph, op->in[1]), *shape_of(graph, op->in[1]),
-                     linear_flops(graph, op), 2, in);
+    return tape_call(tape, WORK_MATMUL_TN, ATEN_MM, dtype_of(graph, op->in[1]),
+                     *shape_of(graph, op->in[1]), linear_flops(graph, op), 2, in);
 }
 
 /* mm computes the weight's gradient first, addmm the input's. Gradients arrive in another order:
@@ -172,8 +173,9 @@ static void mul_backward(struct tape *tape, const struct graph *graph, const str
         if (!tape_needs(tape, op, i))
             continue;
         const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1 - i])};
-        const struct operand product = tape_call(tape, ATEN_MUL, dtype_of(graph, op->out[0]),
-                                                 *shape_of(graph, op->out[0]), -1.0, 2, in);
+        const struct operand product =
+            tape_call(tape, WORK_MUL, ATEN_MUL, dtype_of(graph, op->out[0]),
+                      *shape_of(graph, op->out[0]), -1.0, 2, in);
         if (shape_elements(&product.shape) == shape_elements(shape_of(graph, op->in[i])))
             tape_give(tape, op, i, product);
         else
@@ -196,17 +198,18 @@ uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float num
 static void mul_scalar_backward(struct tape *tape, const struct graph *graph,
                                 const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_MUL, GRAPH_NONE);
+    give_elementwise(tape, graph, op, WORK_MUL_NUMBER, ATEN_MUL, GRAPH_NONE);
 }
 
 /* grad · (n · x^(n-1)), from the inside out. */
 static void pow_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
     (void)graph;
-    const struct operand none = {.place = PLACE_NONE};
-    const struct operand power = call2(tape, ATEN_POW, tape_tensor(tape, op->in[0]), none);
-    const struct operand scaled = call2(tape, ATEN_MUL_SCALAR, power, none);
-    tape_give(tape, op, 0, call2(tape, ATEN_MUL, tape_grad(tape, op, 0), scaled));
+    const float n = op->attr.p;
+    const struct operand x = tape_tensor(tape, op->in[0]);
+    const struct operand power = call_number(tape, WORK_POW, ATEN_POW, x, n - 1);
+    const struct operand scaled = call_number(tape, WORK_MUL_NUMBER, ATEN_MUL_SCALAR, power, n);
+    tape_give(tape, op, 0, call2(tape, WORK_MUL, ATEN_MUL, tape_grad(tape, op, 0), scaled));
     tape_death(tape, scaled);
     tape_death(tape, power);
 }
@@ -220,17 +223,18 @@ uint32_t op_mean_last(struct graph *graph, uint32_t x)
 static void mean_last_backward(struct tape *tape, const struct graph *graph,
                                const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_DIV_SCALAR, GRAPH_NONE);
+    give_elementwise(tape, graph, op, WORK_DIV_NUMBER, ATEN_DIV_SCALAR, GRAPH_NONE);
+    tape_number(tape, (float)last_dim(shape_of(graph, op->in[0])));
 }
 
 /* (-0.5 · grad) · result^3: the power first. */
 static void rsqrt_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
     (void)graph;
-    const struct operand none = {.place = PLACE_NONE};
-    const struct operand power = call2(tape, ATEN_POW, tape_tensor(tape, op->out[0]), none);
-    const struct operand scaled = call2(tape, ATEN_MUL_SCALAR, tape_grad(tape, op, 0), none);
-    tape_give(tape, op, 0, call2(tape, ATEN_MUL, scaled, power));
+    const struct operand y = tape_tensor(tape, op->out[0]), grad = tape_grad(tape, op, 0);
+    const struct operand power = call_number(tape, WORK_POW, ATEN_POW, y, 3.0F);
+    const struct operand scaled = call_number(tape, WORK_MUL_NUMBER, ATEN_MUL_SCALAR, grad, -0.5F);
+    tape_give(tape, op, 0, call2(tape, WORK_MUL, ATEN_MUL, scaled, power));
     tape_death(tape, scaled);
     tape_death(tape, power);
 }
@@ -259,18 +263,49 @@ static uint32_t dropout_saved(const struct graph *graph, const struct graph_op *
 static void dropout_backward(struct tape *tape, const struct graph *graph,
                              const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_NATIVE_DROPOUT_BACKWARD, op->out[1]);
+    give_elementwise(tape, graph, op, WORK_DROPOUT_BACKWARD, ATEN_NATIVE_DROPOUT_BACKWARD,
+                     op->out[1]);
 }
 
-uint32_t op_no_grad(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
-                    uint32_t ins, const uint32_t *in)
+static uint32_t outside_autograd(struct graph *graph, enum work_kind work, enum aten aten,
+                                 enum dtype dtype, struct shape shape, uint32_t ins,
+                                 const uint32_t *in, struct kernel_attr attr)
 {
     const uint32_t op = begin(graph, OP_NO_GRAD, ins, in);
     const uint32_t out = graph_op_birth(graph, op, aten, dtype, shape);
+    graph->ops[op].work = (uint8_t)work;
+    graph->ops[op].attr = attr;
     graph_op_done(graph, op);
     graph->ops[op].requires_grad = false;
     graph->tensors[out].requires_grad = false;
     return out;
+}
+
+uint32_t op_no_grad(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                    struct shape shape, uint32_t ins, const uint32_t *in)
+{
+    return outside_autograd(graph, work, aten, dtype, shape, ins, in, (struct kernel_attr){0});
+}
+
+uint32_t op_number(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                   struct shape shape, uint32_t x, float number)
+{
+    return outside_autograd(graph, work, aten, dtype, shape, 1, &x,
+                            (struct kernel_attr){.p = number});
+}
+
+uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
+                 float number)
+{
+    const enum work_kind work = isinf(number) ? WORK_FILL_LOWEST : WORK_FILL;
+    const float p = isinf(number) ? 0 : number;
+    return outside_autograd(graph, work, aten, dtype, shape, 0, NULL, (struct kernel_attr){.p = p});
+}
+
+uint32_t op_slice_copied(struct graph *graph, uint32_t x, struct shape shape, uint32_t first)
+{
+    return outside_autograd(graph, WORK_SLICE, ATEN_CLONE, dtype_of(graph, x), shape, 1, &x,
+                            (struct kernel_attr){.first = first});
 }
 
 uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant)
@@ -294,10 +329,11 @@ static void mul_constant_backward(struct tape *tape, const struct graph *graph,
     struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
     const bool complex = in[1].dtype == DTYPE_COMPLEX64;
     if (complex)
-        in[1] = tape_call(tape, ATEN_CLONE, DTYPE_COMPLEX64, in[1].shape, -1.0, 1, &in[1]);
+        in[1] = tape_call(tape, WORK_CONJUGATE, ATEN_CLONE, DTYPE_COMPLEX64, in[1].shape, -1.0, 1,
+                          &in[1]);
     tape_give(tape, op, 0,
-              tape_call(tape, ATEN_MUL, dtype_of(graph, op->in[0]), *shape_of(graph, op->in[0]),
-                        -1.0, 2, in));
+              tape_call(tape, WORK_MUL, ATEN_MUL, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->in[0]), -1.0, 2, in));
     if (complex)
         tape_death(tape, in[1]);
 }
@@ -312,15 +348,15 @@ uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype)
 static void to_copy_backward(struct tape *tape, const struct graph *graph,
                              const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_TO_COPY, GRAPH_NONE);
+    give_elementwise(tape, graph, op, WORK_CAST, ATEN_TO_COPY, GRAPH_NONE);
 }
 
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x)
 {
     static const enum aten births[OP_KIND_COUNT] = {
-        [OP_SILU] = ATEN_SILU,   [OP_GELU] = ATEN_GELU, [OP_RELU] = ATEN_RELU,
-        [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,   [OP_RSQRT] = ATEN_RSQRT,
-        [OP_CLONE] = ATEN_CLONE,
+        [OP_SILU] = ATEN_SILU,   [OP_GELU] = ATEN_GELU,   [OP_GELU_TANH] = ATEN_GELU,
+        [OP_RELU] = ATEN_RELU,   [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,
+        [OP_RSQRT] = ATEN_RSQRT, [OP_CLONE] = ATEN_CLONE,
     };
     assert(births[kind] != ATEN_NONE);
     return simple(graph, kind, 1, &x, births[kind], dtype_of(graph, x), *shape_of(graph, x));
@@ -328,27 +364,33 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x)
 
 static void silu_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_SILU_BACKWARD, op->in[0]);
+    give_elementwise(tape, graph, op, WORK_SILU_BACKWARD, ATEN_SILU_BACKWARD, op->in[0]);
 }
 
 static void gelu_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_GELU_BACKWARD, op->in[0]);
+    give_elementwise(tape, graph, op, WORK_GELU_BACKWARD, ATEN_GELU_BACKWARD, op->in[0]);
+}
+
+static void gelu_tanh_backward(struct tape *tape, const struct graph *graph,
+                               const struct graph_op *op)
+{
+    give_elementwise(tape, graph, op, WORK_GELU_TANH_BACKWARD, ATEN_GELU_BACKWARD, op->in[0]);
 }
 
 static void relu_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_THRESHOLD_BACKWARD, op->out[0]);
+    give_elementwise(tape, graph, op, WORK_RELU_BACKWARD, ATEN_THRESHOLD_BACKWARD, op->out[0]);
 }
 
 static void tanh_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_TANH_BACKWARD, op->out[0]);
+    give_elementwise(tape, graph, op, WORK_TANH_BACKWARD, ATEN_TANH_BACKWARD, op->out[0]);
 }
 
 static void neg_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_NEG, GRAPH_NONE);
+    give_elementwise(tape, graph, op, WORK_NEG, ATEN_NEG, GRAPH_NONE);
 }
 
 static void clone_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
@@ -381,7 +423,7 @@ static void repeat_backward(struct tape *tape, const struct graph *graph, const 
     struct shape summed = *shape_of(graph, op->out[0]);
     summed.dim[op->attr.dim] = 1;
     tape_give(tape, op, 0,
-              tape_call(tape, ATEN_SUM_DIM, (enum dtype)grad.dtype, summed,
+              tape_call(tape, WORK_SUM, ATEN_SUM_DIM, (enum dtype)grad.dtype, summed,
                         (double)shape_elements(&grad.shape), 1, &grad));
 }
 
@@ -407,8 +449,8 @@ static void chunk_backward(struct tape *tape, const struct graph *graph, const s
     for (uint32_t i = 0; i < op->outs; i++)
         in[i] = tape_grad(tape, op, i);
     tape_give(tape, op, 0,
-              tape_call(tape, ATEN_CAT, dtype_of(graph, op->in[0]), *shape_of(graph, op->in[0]),
-                        0.0, op->outs, in));
+              tape_call(tape, WORK_CAT, ATEN_CAT, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->in[0]), 0.0, op->outs, in));
 }
 
 /* ---- norms ---- */
@@ -453,7 +495,8 @@ static void layer_norm_backward(struct tape *tape, const struct graph *graph,
                                *shape_of(graph, op->in[i]));
         tape_give(tape, op, i, out[outs++]);
     }
-    tape_kernel(tape, ATEN_NATIVE_LAYER_NORM_BACKWARD, -1.0, 5, in, outs, out);
+    tape_kernel(tape, WORK_LAYER_NORM_BACKWARD, ATEN_NATIVE_LAYER_NORM_BACKWARD, -1.0, 5, in, outs,
+                out);
 }
 
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight)
@@ -480,7 +523,7 @@ static void rms_norm_backward(struct tape *tape, const struct graph *graph,
         if (tape_needs(tape, op, i))
             tape_give(tape, op, i, out[i]);
     }
-    tape_kernel(tape, ATEN_FUSED_RMS_NORM_BACKWARD, -1.0, 4, in, 2, out);
+    tape_kernel(tape, WORK_RMS_NORM_BACKWARD, ATEN_FUSED_RMS_NORM_BACKWARD, -1.0, 4, in, 2, out);
     for (uint32_t i = 0; i < 2; i++)
         if (!tape_needs(tape, op, i))
             tape_death(tape, out[i]);
@@ -553,8 +596,8 @@ static void attention_backward(struct tape *tape, const struct graph *graph,
     }
     const struct operand scratch =
         tape_scratch(tape, attention_scratch_bytes(shape_of(graph, op->in[0])));
-    tape_kernel(tape, ATEN_FLASH_ATTENTION_BACKWARD, 2.5 * attention_flops(graph, op), 6, in, 3,
-                out);
+    tape_kernel(tape, WORK_ATTENTION_BACKWARD, ATEN_FLASH_ATTENTION_BACKWARD,
+                2.5 * attention_flops(graph, op), 6, in, 3, out);
     tape_death(tape, scratch);
 }
 
@@ -569,7 +612,8 @@ uint32_t op_log_softmax(struct graph *graph, uint32_t logits)
 static void log_softmax_backward(struct tape *tape, const struct graph *graph,
                                  const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_LOG_SOFTMAX_BACKWARD, op->out[0]);
+    give_elementwise(tape, graph, op, WORK_LOG_SOFTMAX_BACKWARD, ATEN_LOG_SOFTMAX_BACKWARD,
+                     op->out[0]);
 }
 
 uint32_t op_nll_loss(struct graph *graph, uint32_t log_probabilities, uint32_t targets)
@@ -597,7 +641,7 @@ static uint32_t nll_loss_saved(const struct graph *graph, const struct graph_op 
 static void nll_loss_backward(struct tape *tape, const struct graph *graph,
                               const struct graph_op *op)
 {
-    give_elementwise(tape, graph, op, ATEN_NLL_LOSS_BACKWARD, op->in[1]);
+    give_elementwise(tape, graph, op, WORK_NLL_LOSS_BACKWARD, ATEN_NLL_LOSS_BACKWARD, op->in[1]);
 }
 
 /* ---- the table ---- */
@@ -605,61 +649,72 @@ static void nll_loss_backward(struct tape *tape, const struct graph *graph,
 const struct op_class *op_class(const struct graph_op *op)
 {
     static const struct op_class table[OP_KIND_COUNT] = {
-        [OP_ARANGE] = {"arange", ATEN_ARANGE},
-        [OP_EMBEDDING] = {"embedding", ATEN_EMBEDDING, save_input, embedding_backward},
-        [OP_LINEAR] = {"linear", ATEN_MM, linear_saved, linear_backward, linear_flops,
-                       KEEP_EVERY_SECOND},
-        [OP_LINEAR_BIAS] = {"linear_bias", ATEN_ADDMM, linear_saved, linear_bias_backward,
-                            linear_flops, KEEP_ALWAYS},
-        [OP_CONV1D] = {"conv1d", ATEN_ADDMM, conv1d_saved, conv1d_backward, conv1d_flops,
-                       KEEP_ALWAYS},
-        [OP_ADD] = {"add", ATEN_ADD, NULL, add_backward},
-        [OP_MUL] = {"mul", ATEN_MUL, mul_saved, mul_backward},
-        [OP_ADD_SCALAR] = {"add_scalar", ATEN_ADD, NULL, clone_backward},
-        [OP_MUL_SCALAR] = {"mul_scalar", ATEN_MUL, NULL, mul_scalar_backward},
-        [OP_POW] = {"pow", ATEN_POW, save_input, pow_backward},
-        [OP_MEAN_LAST] = {"mean_last", ATEN_MEAN_DIM, NULL, mean_last_backward},
-        [OP_RSQRT] = {"rsqrt", ATEN_RSQRT, save_output, rsqrt_backward},
-        [OP_DROPOUT] = {"dropout", ATEN_NATIVE_DROPOUT, dropout_saved, dropout_backward},
-        [OP_NO_GRAD] = {"no_grad", ATEN_NONE}, /* the label of what it births */
-        [OP_MUL_CONSTANT] = {"mul_constant", ATEN_MUL, mul_constant_saved, mul_constant_backward},
-        [OP_TO_COPY] = {"to_copy", ATEN_TO_COPY, NULL, to_copy_backward},
-        [OP_CLONE] = {"clone", ATEN_CLONE, NULL, clone_backward},
-        [OP_REPEAT] = {"repeat", ATEN_CLONE, NULL, repeat_backward},
-        [OP_CHUNK] = {"chunk", ATEN_NONE, NULL, chunk_backward},
-        [OP_CAT] = {"cat", ATEN_CAT, NULL, cat_last_backward},
-        [OP_VIEW] = {"view", ATEN_NONE, NULL, view_copied_backward},
-        [OP_SCALE] = {"scale", ATEN_MUL_SCALAR, NULL, scale_backward},
-        [OP_BMM] = {"bmm", ATEN_BMM, bmm_saved, bmm_backward, bmm_flops, KEEP_ALWAYS},
-        [OP_SAFE_SOFTMAX] = {"safe_softmax", ATEN_SAFE_SOFTMAX, save_output, safe_softmax_backward},
-        [OP_NEG] = {"neg", ATEN_NEG, NULL, neg_backward},
-        [OP_TANH] = {"tanh", ATEN_TANH, save_output, tanh_backward},
-        [OP_SILU] = {"silu", ATEN_SILU, save_input, silu_backward},
-        [OP_GELU] = {"gelu", ATEN_GELU, save_input, gelu_backward},
-        [OP_RELU] = {"relu", ATEN_RELU, save_output, relu_backward},
-        [OP_LAYER_NORM] = {"layer_norm", ATEN_NATIVE_LAYER_NORM, norm_saved, layer_norm_backward},
-        [OP_RMS_NORM] = {"rms_norm", ATEN_FUSED_RMS_NORM, norm_saved, rms_norm_backward},
-        [OP_FLASH_ATTENTION] = {"flash_attention", ATEN_FLASH_ATTENTION, attention_saved,
-                                attention_backward, attention_flops, KEEP_ALWAYS},
+        [OP_ARANGE] = {"arange", ATEN_ARANGE, WORK_ARANGE},
+        [OP_EMBEDDING] = {"embedding", ATEN_EMBEDDING, WORK_EMBEDDING, save_input,
+                          embedding_backward},
+        [OP_LINEAR] = {"linear", ATEN_MM, WORK_MATMUL_NT, linear_saved, linear_backward,
+                       linear_flops, KEEP_EVERY_SECOND},
+        [OP_LINEAR_BIAS] = {"linear_bias", ATEN_ADDMM, WORK_MATMUL_NT_BIAS, linear_saved,
+                            linear_bias_backward, linear_flops, KEEP_ALWAYS},
+        [OP_CONV1D] = {"conv1d", ATEN_ADDMM, WORK_MATMUL_NN_BIAS, conv1d_saved, conv1d_backward,
+                       conv1d_flops, KEEP_ALWAYS},
+        [OP_ADD] = {"add", ATEN_ADD, WORK_ADD, NULL, add_backward},
+        [OP_MUL] = {"mul", ATEN_MUL, WORK_MUL, mul_saved, mul_backward},
+        [OP_ADD_SCALAR] = {"add_scalar", ATEN_ADD, WORK_ADD_NUMBER, NULL, clone_backward},
+        [OP_MUL_SCALAR] = {"mul_scalar", ATEN_MUL, WORK_MUL_NUMBER, NULL, mul_scalar_backward},
+        [OP_POW] = {"pow", ATEN_POW, WORK_POW, save_input, pow_backward},
+        [OP_MEAN_LAST] = {"mean_last", ATEN_MEAN_DIM, WORK_MEAN, NULL, mean_last_backward},
+        [OP_RSQRT] = {"rsqrt", ATEN_RSQRT, WORK_RSQRT, save_output, rsqrt_backward},
+        [OP_DROPOUT] = {"dropout", ATEN_NATIVE_DROPOUT, WORK_DROPOUT, dropout_saved,
+                        dropout_backward},
+        [OP_NO_GRAD] = {"no_grad", ATEN_NONE, WORK_NONE}, /* the label of what it births */
+        [OP_MUL_CONSTANT] = {"mul_constant", ATEN_MUL, WORK_MUL, mul_constant_saved,
+                             mul_constant_backward},
+        [OP_TO_COPY] = {"to_copy", ATEN_TO_COPY, WORK_CAST, NULL, to_copy_backward},
+        [OP_CLONE] = {"clone", ATEN_CLONE, WORK_REORDER, NULL, clone_backward},
+        [OP_REPEAT] = {"repeat", ATEN_CLONE, WORK_REPEAT, NULL, repeat_backward},
+        [OP_CHUNK] = {"chunk", ATEN_NONE, WORK_NONE, NULL, chunk_backward},
+        [OP_CAT] = {"cat", ATEN_CAT, WORK_CAT, NULL, cat_last_backward},
+        [OP_VIEW] = {"view", ATEN_NONE, WORK_NONE, NULL, view_copied_backward},
+        [OP_SCALE] = {"scale", ATEN_MUL_SCALAR, WORK_MUL_NUMBER, NULL, scale_backward},
+        [OP_BMM] = {"bmm", ATEN_BMM, WORK_BMM_NN, bmm_saved, bmm_backward, bmm_flops, KEEP_ALWAYS},
+        [OP_SAFE_SOFTMAX] = {"safe_softmax", ATEN_SAFE_SOFTMAX, WORK_SAFE_SOFTMAX, save_output,
+                             safe_softmax_backward},
+        [OP_NEG] = {"neg", ATEN_NEG, WORK_NEG, NULL, neg_backward},
+        [OP_TANH] = {"tanh", ATEN_TANH, WORK_TANH, save_output, tanh_backward},
+        [OP_SILU] = {"silu", ATEN_SILU, WORK_SILU, save_input, silu_backward},
+        [OP_GELU] = {"gelu", ATEN_GELU, WORK_GELU, save_input, gelu_backward},
+        [OP_GELU_TANH] = {"gelu_tanh", ATEN_GELU, WORK_GELU_TANH, save_input, gelu_tanh_backward},
+        [OP_RELU] = {"relu", ATEN_RELU, WORK_RELU, save_output, relu_backward},
+        [OP_LAYER_NORM] = {"layer_norm", ATEN_NATIVE_LAYER_NORM, WORK_LAYER_NORM, norm_saved,
+                           layer_norm_backward},
+        [OP_RMS_NORM] = {"rms_norm", ATEN_FUSED_RMS_NORM, WORK_RMS_NORM, norm_saved,
+                         rms_norm_backward},
+        [OP_FLASH_ATTENTION] = {"flash_attention", ATEN_FLASH_ATTENTION, WORK_ATTENTION,
+                                attention_saved, attention_backward, attention_flops, KEEP_ALWAYS},
         [OP_EFFICIENT_ATTENTION] = {"efficient_attention", ATEN_EFFICIENT_ATTENTION,
-                                    efficient_attention_saved, efficient_attention_backward,
-                                    efficient_attention_flops, KEEP_ALWAYS},
-        [OP_WHERE] = {"where", ATEN_WHERE, save_input, where_backward},
-        [OP_PAD_LAST] = {"pad_last", ATEN_CONSTANT_PAD, NULL, pad_last_backward},
-        [OP_SLICE] = {"slice", ATEN_NONE, NULL, slice_last_backward},
-        [OP_EXPAND] = {"expand", ATEN_NONE, NULL, expand_backward},
-        [OP_ALIAS] = {"alias", ATEN_NONE, NULL, alias_backward},
-        [OP_CLAMP] = {"clamp", ATEN_CLAMP_TENSOR, clamp_saved, clamp_backward},
-        [OP_SOFTMAX] = {"softmax", ATEN_SOFTMAX, save_output, softmax_backward},
-        [OP_TOPK] = {"topk", ATEN_TOPK, topk_saved, topk_backward},
-        [OP_SUM_LAST] = {"sum_last", ATEN_SUM_DIM, NULL, sum_last_backward},
-        [OP_DIV_INPLACE] = {"div_inplace", ATEN_DIV, div_inplace_saved, div_inplace_backward},
-        [OP_INDEX] = {"index", ATEN_INDEX, index_saved, index_backward},
-        [OP_SUM_GROUPS] = {"sum_groups", ATEN_SUM_DIM, NULL, sum_groups_backward},
-        [OP_GROUPED_MM] = {"grouped_mm", ATEN_GROUPED_MM, grouped_mm_saved, grouped_mm_backward,
-                           grouped_mm_flops, KEEP_NEVER},
-        [OP_LOG_SOFTMAX] = {"log_softmax", ATEN_LOG_SOFTMAX, save_output, log_softmax_backward},
-        [OP_NLL_LOSS] = {"nll_loss", ATEN_NLL_LOSS, nll_loss_saved, nll_loss_backward},
+                                    WORK_EFFICIENT_ATTENTION, efficient_attention_saved,
+                                    efficient_attention_backward, efficient_attention_flops,
+                                    KEEP_ALWAYS},
+        [OP_WHERE] = {"where", ATEN_WHERE, WORK_WHERE, save_input, where_backward},
+        [OP_PAD_LAST] = {"pad_last", ATEN_CONSTANT_PAD, WORK_PAD, NULL, pad_last_backward},
+        [OP_SLICE] = {"slice", ATEN_NONE, WORK_NONE, NULL, slice_last_backward},
+        [OP_EXPAND] = {"expand", ATEN_NONE, WORK_NONE, NULL, expand_backward},
+        [OP_ALIAS] = {"alias", ATEN_NONE, WORK_NONE, NULL, alias_backward},
+        [OP_CLAMP] = {"clamp", ATEN_CLAMP_TENSOR, WORK_CLAMP, clamp_saved, clamp_backward},
+        [OP_SOFTMAX] = {"softmax", ATEN_SOFTMAX, WORK_SOFTMAX, save_output, softmax_backward},
+        [OP_TOPK] = {"topk", ATEN_TOPK, WORK_TOPK, topk_saved, topk_backward},
+        [OP_SUM_LAST] = {"sum_last", ATEN_SUM_DIM, WORK_SUM, NULL, sum_last_backward},
+        [OP_DIV_INPLACE] = {"div_inplace", ATEN_DIV, WORK_DIV_IN_PLACE, div_inplace_saved,
+                            div_inplace_backward},
+        [OP_INDEX] = {"index", ATEN_INDEX, WORK_INDEX, index_saved, index_backward},
+        [OP_SUM_GROUPS] = {"sum_groups", ATEN_SUM_DIM, WORK_SUM_DIM, NULL, sum_groups_backward},
+        [OP_GROUPED_MM] = {"grouped_mm", ATEN_GROUPED_MM, WORK_GROUPED_MM_NT, grouped_mm_saved,
+                           grouped_mm_backward, grouped_mm_flops, KEEP_NEVER},
+        [OP_LOG_SOFTMAX] = {"log_softmax", ATEN_LOG_SOFTMAX, WORK_LOG_SOFTMAX, save_output,
+                            log_softmax_backward},
+        [OP_NLL_LOSS] = {"nll_loss", ATEN_NLL_LOSS, WORK_NLL_LOSS, nll_loss_saved,
+                         nll_loss_backward},
     };
     return &table[op->kind];
 }

@@ -17,8 +17,6 @@ enum op_kind {
     OP_CONV1D,
     OP_ADD,
     OP_ADD_SCALAR,
-    OP_SUB,
-    OP_RSUB,
     OP_MUL,
     OP_MUL_SCALAR,
     OP_MUL_CONSTANT,
@@ -37,6 +35,7 @@ enum op_kind {
     OP_TANH,
     OP_SILU,
     OP_GELU,
+    OP_GELU_TANH,
     OP_RELU,
     OP_DROPOUT,
     OP_LAYER_NORM,
@@ -69,7 +68,8 @@ enum op_keep { KEEP_NEVER, KEEP_EVERY_SECOND, KEEP_ALWAYS };
 
 struct op_class {
     const char *name;
-    enum aten kernel; /* label of its forward kernel */
+    enum aten kernel;    /* label of its forward kernel */
+    enum work_kind work; /* what that computes; WORK_NONE: it has none, or each op says its own */
     /* What the node keeps for backward, in the order in which autograd's generated code lists
      * (and therefore frees) it; only what the needed gradients ask for. Returns the count. */
     uint32_t (*saved)(const struct graph *graph, const struct graph_op *op,
@@ -99,14 +99,27 @@ uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float num
 uint32_t op_mean_last(struct graph *graph, uint32_t x);
 /* native_dropout: saves a mask of bools. x itself when p is 0. */
 uint32_t op_dropout(struct graph *graph, uint32_t x, float p);
-/* A call outside autograd that births one tensor from up to GRAPH_OPERANDS operands. */
-uint32_t op_no_grad(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
-                    uint32_t ins, const uint32_t *in);
+/* ---- calls outside autograd, each of which births one tensor ----
+ *
+ * An operand is the tensor that the call reads, whole, even where Python hands it a slice. */
+
+/* From up to GRAPH_OPERANDS operands. */
+uint32_t op_no_grad(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                    struct shape shape, uint32_t ins, const uint32_t *in);
+/* From one, with a number. */
+uint32_t op_number(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                   struct shape shape, uint32_t x, float number);
+/* From none: every element is `number`, which may be -INFINITY. */
+uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
+                 float number);
+/* A copy of a slice of x's last dim, from `first` on. */
+uint32_t op_slice_copied(struct graph *graph, uint32_t x, struct shape shape, uint32_t first);
 /* x times a tensor that needs no gradient and broadcasts (RoPE factors), in x's shape. */
 uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant);
 /* A copy in another dtype; x itself when it has that dtype already. */
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
-/* Elementwise op of one operand: OP_SILU, OP_GELU, OP_RELU, OP_TANH, OP_NEG, OP_RSQRT. */
+/* Elementwise op of one operand: OP_SILU, OP_GELU, OP_GELU_TANH, OP_RELU, OP_TANH, OP_NEG,
+ * OP_RSQRT; OP_CLONE (contiguous() of what was transposed). */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 /* Key/value heads repeated by expand and reshape: a clone of shape `repeated`, in which x's data
  * is repeated along `dim`; the gradient is summed over it. */
@@ -122,8 +135,8 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
 /* Memory-efficient attention, likewise; an additive bias (b, a, s, s_k) or GRAPH_NONE. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout);
-/* x where `condition`, a number elsewhere (which is born as a scalar tensor and dies at once). */
-uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x);
+/* x where `condition`, `number` elsewhere (which is born as a scalar tensor and dies at once). */
+uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number);
 /* The last dim padded to `last` elements. */
 uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last);
 /* The first `count` elements from `first` on of the last dim: a view. */

@@ -76,16 +76,16 @@ OP_BACKWARD(efficient_attention)
                                        dtype_of(graph, op->in[i]), *s, (last_dim(s) + 15U) & ~15U);
         tape_give(tape, op, i, out[outs++]);
     }
-    tape_kernel(tape, ATEN_EFFICIENT_ATTENTION_BACKWARD, 2.5 * efficient_attention_flops(graph, op),
-                6, in, outs, out);
+    tape_kernel(tape, WORK_EFFICIENT_ATTENTION_BACKWARD, ATEN_EFFICIENT_ATTENTION_BACKWARD,
+                2.5 * efficient_attention_flops(graph, op), 6, in, outs, out);
 }
 
 /* ---- the way of a bias ---- */
 
-uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x)
+uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number)
 {
-    const uint32_t other = op_no_grad(graph, ATEN_SCALAR_TENSOR, dtype_of(graph, x),
-                                      (struct shape){.rank = 0}, 0, NULL);
+    const uint32_t other =
+        op_fill(graph, ATEN_SCALAR_TENSOR, dtype_of(graph, x), (struct shape){.rank = 0}, number);
     const uint32_t out = simple(graph, OP_WHERE, 3, (uint32_t[]){condition, x, other}, ATEN_WHERE,
                                 dtype_of(graph, x), *shape_of(graph, x));
     graph_drop(graph, other);
@@ -96,11 +96,11 @@ OP_BACKWARD(where)
 {
     const struct operand zero =
         tape_birth(tape, ATEN_SCALAR_TENSOR, dtype_of(graph, op->in[1]), (struct shape){.rank = 0});
-    tape_kernel(tape, ATEN_SCALAR_TENSOR, -1.0, 0, NULL, 1, &zero);
+    tape_kernel(tape, WORK_FILL, ATEN_SCALAR_TENSOR, -1.0, 0, NULL, 1, &zero);
     const struct operand in[3] = {tape_tensor(tape, op->in[0]), tape_grad(tape, op, 0), zero};
     tape_give(tape, op, 1,
-              tape_call(tape, ATEN_WHERE, dtype_of(graph, op->in[1]), *shape_of(graph, op->in[1]),
-                        -1.0, 3, in));
+              tape_call(tape, WORK_WHERE, ATEN_WHERE, dtype_of(graph, op->in[1]),
+                        *shape_of(graph, op->in[1]), -1.0, 3, in));
     tape_death(tape, zero);
 }
 
@@ -112,7 +112,7 @@ uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last)
 
 OP_BACKWARD(pad_last) /* a pad by a negative number */
 {
-    give_elementwise(tape, graph, op, ATEN_CONSTANT_PAD, GRAPH_NONE);
+    give_elementwise(tape, graph, op, WORK_PAD, ATEN_CONSTANT_PAD, GRAPH_NONE);
 }
 
 uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t count)
@@ -124,6 +124,7 @@ uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t
     t->root = out; /* its gradient is its own: put into zeros of x's shape */
     t->offset = base.offset + first;
     t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
+    graph->ops[op].attr.first = first;
     graph->ops[op].out[graph->ops[op].outs++] = out;
     graph_op_done(graph, op);
     return out;
@@ -131,7 +132,7 @@ uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t
 
 OP_BACKWARD(slice_last)
 {
-    give_elementwise(tape, graph, op, ATEN_SLICE_BACKWARD, GRAPH_NONE);
+    give_elementwise(tape, graph, op, WORK_SLICE_BACKWARD, ATEN_SLICE_BACKWARD, GRAPH_NONE);
 }
 
 uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape)
@@ -150,8 +151,9 @@ OP_BACKWARD(expand)
 {
     const struct operand grad = tape_grad(tape, op, 0);
     tape_give(tape, op, 0,
-              tape_call(tape, ATEN_SUM_DIM, dtype_of(graph, op->in[0]), *shape_of(graph, op->in[0]),
-                        (double)shape_elements(&grad.shape), 1, &grad));
+              tape_call(tape, WORK_SUM, ATEN_SUM_DIM, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->in[0]), (double)shape_elements(&grad.shape), 1,
+                        &grad));
 }
 
 uint32_t op_alias(struct graph *graph, uint32_t x)
@@ -187,37 +189,37 @@ OP_SAVED(clamp)
     return 3;
 }
 
-static struct operand ask(struct tape *tape, enum aten aten, struct operand x, struct operand y)
+static struct operand ask(struct tape *tape, enum work_kind work, enum aten aten, struct operand x,
+                          struct operand y)
 {
     const struct operand in[2] = {x, y};
-    return tape_call(tape, aten, DTYPE_BOOL, x.shape, -1.0, 2, in);
+    return tape_call(tape, work, aten, DTYPE_BOOL, x.shape, -1.0, 2, in);
 }
 
 /* where(x at a limit, and the limits in order, grad / 2, grad), and zero outside the limits. */
 OP_BACKWARD(clamp)
 {
     (void)graph;
-    const struct operand grad = tape_grad(tape, op, 0), none = {.place = PLACE_NONE};
-    const struct operand x = tape_tensor(tape, op->in[0]);
+    const struct operand grad = tape_grad(tape, op, 0), x = tape_tensor(tape, op->in[0]);
     const struct operand least = tape_tensor(tape, op->in[1]), most = tape_tensor(tape, op->in[2]);
-    const struct operand ordered = ask(tape, ATEN_LT_TENSOR, least, most);
-    const struct operand at_least = ask(tape, ATEN_EQ_TENSOR, x, least);
-    const struct operand at_most = ask(tape, ATEN_EQ_TENSOR, x, most);
-    const struct operand at_any = ask(tape, ATEN_LOGICAL_OR, at_least, at_most);
-    const struct operand halved = ask(tape, ATEN_LOGICAL_AND, at_any, ordered);
+    const struct operand ordered = ask(tape, WORK_LESS, ATEN_LT_TENSOR, least, most);
+    const struct operand at_least = ask(tape, WORK_EQUAL, ATEN_EQ_TENSOR, x, least);
+    const struct operand at_most = ask(tape, WORK_EQUAL, ATEN_EQ_TENSOR, x, most);
+    const struct operand at_any = ask(tape, WORK_OR, ATEN_LOGICAL_OR, at_least, at_most);
+    const struct operand halved = ask(tape, WORK_AND, ATEN_LOGICAL_AND, at_any, ordered);
     tape_death(tape, at_any);
     tape_death(tape, at_most);
     tape_death(tape, at_least);
-    const struct operand below = ask(tape, ATEN_LT_TENSOR, x, least);
-    const struct operand above = ask(tape, ATEN_GT_TENSOR, x, most);
-    const struct operand outside = ask(tape, ATEN_LOGICAL_OR, below, above);
+    const struct operand below = ask(tape, WORK_LESS, ATEN_LT_TENSOR, x, least);
+    const struct operand above = ask(tape, WORK_GREATER, ATEN_GT_TENSOR, x, most);
+    const struct operand outside = ask(tape, WORK_OR, ATEN_LOGICAL_OR, below, above);
     tape_death(tape, above);
     tape_death(tape, below);
-    const struct operand half = call2(tape, ATEN_DIV_SCALAR, grad, none);
+    const struct operand half = call_number(tape, WORK_DIV_NUMBER, ATEN_DIV_SCALAR, grad, 2.0F);
     const struct operand choice[3] = {halved, half, grad};
-    const struct operand chosen =
-        tape_call(tape, ATEN_WHERE, (enum dtype)grad.dtype, grad.shape, -1.0, 3, choice);
-    tape_give(tape, op, 0, call2(tape, ATEN_MASKED_FILL, chosen, outside));
+    const struct operand chosen = tape_call(tape, WORK_WHERE, ATEN_WHERE, (enum dtype)grad.dtype,
+                                            grad.shape, -1.0, 3, choice);
+    tape_give(tape, op, 0, call2(tape, WORK_MASKED_FILL, ATEN_MASKED_FILL, chosen, outside));
     tape_death(tape, chosen);
     tape_death(tape, half);
     tape_death(tape, outside);

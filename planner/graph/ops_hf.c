@@ -38,12 +38,12 @@ OP_BACKWARD(conv1d)
     const struct operand grad = tape_grad(tape, op, 0);
     struct operand input = {.place = PLACE_NONE}, weight = {.place = PLACE_NONE};
     if (tape_needs(tape, op, 0))
-        input = tape_call(tape, ATEN_MM, dtype_of(graph, op->in[0]), SHAPE(rows_of(x), last_dim(x)),
-                          conv1d_flops(graph, op), 2,
+        input = tape_call(tape, WORK_MATMUL_NT, ATEN_MM, dtype_of(graph, op->in[0]),
+                          SHAPE(rows_of(x), last_dim(x)), conv1d_flops(graph, op), 2,
                           (struct operand[]){grad, tape_tensor(tape, op->in[1])});
     if (tape_needs(tape, op, 1))
-        weight = tape_call(tape, ATEN_MM, dtype_of(graph, op->in[1]), *shape_of(graph, op->in[1]),
-                           conv1d_flops(graph, op), 2,
+        weight = tape_call(tape, WORK_MATMUL_TN, ATEN_MM, dtype_of(graph, op->in[1]),
+                           *shape_of(graph, op->in[1]), conv1d_flops(graph, op), 2,
                            (struct operand[]){tape_tensor(tape, op->in[0]), grad});
     if (tape_needs(tape, op, 2))
         tape_give_summed(tape, op, 2, grad);
@@ -85,8 +85,8 @@ OP_BACKWARD(view_copied)
 {
     const struct operand grad = tape_grad(tape, op, 0);
     tape_give(tape, op, 0,
-              tape_call(tape, ATEN_CLONE, dtype_of(graph, op->in[0]), *shape_of(graph, op->out[0]),
-                        -1.0, 1, &grad));
+              tape_call(tape, WORK_REORDER, ATEN_CLONE, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->out[0]), -1.0, 1, &grad));
 }
 
 uint32_t op_repeat_copied(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim)
@@ -112,7 +112,7 @@ uint32_t op_scale(struct graph *graph, uint32_t x, float number)
 
 OP_BACKWARD(scale)
 {
-    give_elementwise(tape, graph, op, ATEN_MUL_SCALAR, GRAPH_NONE);
+    give_elementwise(tape, graph, op, WORK_MUL_NUMBER, ATEN_MUL_SCALAR, GRAPH_NONE);
 }
 
 uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y)
@@ -147,10 +147,10 @@ OP_BACKWARD(bmm)
     for (uint32_t i = 2; i-- > 0;) {
         const struct operand other = tape_tensor(tape, op->in[1 - i]);
         if (tape_needs(tape, op, i))
-            made[i] = tape_call(tape, ATEN_BMM, dtype_of(graph, op->in[i]),
-                                *shape_of(graph, op->in[i]), bmm_flops(graph, op), 2,
-                                i == 0 ? (struct operand[]){grad, other}
-                                       : (struct operand[]){other, grad});
+            made[i] = tape_call(
+                tape, i == 0 ? WORK_BMM_NT : WORK_BMM_TN, ATEN_BMM, dtype_of(graph, op->in[i]),
+                *shape_of(graph, op->in[i]), bmm_flops(graph, op), 2,
+                i == 0 ? (struct operand[]){grad, other} : (struct operand[]){other, grad});
     }
     for (uint32_t i = 0; i < 2; i++)
         if (tape_needs(tape, op, i))
@@ -165,5 +165,5 @@ uint32_t op_safe_softmax(struct graph *graph, uint32_t x)
 
 OP_BACKWARD(safe_softmax)
 {
-    give_elementwise(tape, graph, op, ATEN_SOFTMAX_BACKWARD, op->out[0]);
+    give_elementwise(tape, graph, op, WORK_SOFTMAX_BACKWARD, ATEN_SOFTMAX_BACKWARD, op->out[0]);
 }

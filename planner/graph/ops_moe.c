@@ -13,7 +13,7 @@ uint32_t op_softmax(struct graph *graph, uint32_t x)
 
 OP_BACKWARD(softmax)
 {
-    give_elementwise(tape, graph, op, ATEN_SOFTMAX_BACKWARD, op->out[0]);
+    give_elementwise(tape, graph, op, WORK_SOFTMAX_BACKWARD, ATEN_SOFTMAX_BACKWARD, op->out[0]);
 }
 
 uint32_t op_topk(struct graph *graph, uint32_t x, uint32_t k, uint32_t *indices)
@@ -35,20 +35,20 @@ OP_SAVED(topk)
 
 /* The gradient of what was taken from `x` by index, put into zeros of x's shape. */
 static void give_put(struct tape *tape, const struct graph *graph, const struct graph_op *op,
-                     enum aten aten, uint32_t indices)
+                     enum work_kind work, enum aten aten, uint32_t indices)
 {
     const enum dtype dtype = dtype_of(graph, op->in[0]);
     const struct shape shape = *shape_of(graph, op->in[0]);
     const struct operand zeros = tape_birth(tape, ATEN_NEW_ZEROS, dtype, shape);
-    tape_kernel(tape, ATEN_NEW_ZEROS, -1.0, 0, NULL, 1, &zeros);
+    tape_kernel(tape, WORK_FILL, ATEN_NEW_ZEROS, -1.0, 0, NULL, 1, &zeros);
     const struct operand in[3] = {zeros, tape_tensor(tape, indices), tape_grad(tape, op, 0)};
-    tape_give(tape, op, 0, tape_call(tape, aten, dtype, shape, -1.0, 3, in));
+    tape_give(tape, op, 0, tape_call(tape, work, aten, dtype, shape, -1.0, 3, in));
     tape_death(tape, zeros);
 }
 
 OP_BACKWARD(topk)
 {
-    give_put(tape, graph, op, ATEN_SCATTER, op->out[1]);
+    give_put(tape, graph, op, WORK_SCATTER, ATEN_SCATTER, op->out[1]);
 }
 
 uint32_t op_sum_last(struct graph *graph, uint32_t x)
@@ -86,16 +86,16 @@ OP_SAVED(div_inplace)
 /* The divisor's gradient comes first: -grad * ((x / y) / y). */
 OP_BACKWARD(div_inplace)
 {
-    const struct operand grad = tape_grad(tape, op, 0), none = {.place = PLACE_NONE};
+    const struct operand grad = tape_grad(tape, op, 0);
     const struct operand x = tape_tensor(tape, op->out[1]), y = tape_tensor(tape, op->in[1]);
-    const struct operand once = call2(tape, ATEN_DIV, x, y);
-    const struct operand twice = call2(tape, ATEN_DIV, once, y);
-    const struct operand minus = call2(tape, ATEN_NEG, grad, none);
-    const struct operand divisor = call2(tape, ATEN_MUL, minus, twice);
+    const struct operand once = call2(tape, WORK_DIV, ATEN_DIV, x, y);
+    const struct operand twice = call2(tape, WORK_DIV, ATEN_DIV, once, y);
+    const struct operand minus = call1(tape, WORK_NEG, ATEN_NEG, grad);
+    const struct operand divisor = call2(tape, WORK_MUL, ATEN_MUL, minus, twice);
     tape_death(tape, minus);
     tape_death(tape, twice);
     tape_death(tape, once);
-    tape_give(tape, op, 0, call2(tape, ATEN_DIV, grad, y));
+    tape_give(tape, op, 0, call2(tape, WORK_DIV, ATEN_DIV, grad, y));
     if (last_dim(shape_of(graph, op->in[0])) == 1)
         tape_give(tape, op, 1, divisor);
     else
@@ -122,12 +122,13 @@ OP_SAVED(index)
 
 OP_BACKWARD(index)
 {
-    give_put(tape, graph, op, ATEN_INDEX_PUT, op->in[1]);
+    give_put(tape, graph, op, WORK_INDEX_PUT, ATEN_INDEX_PUT, op->in[1]);
 }
 
 uint32_t op_sort(struct graph *graph, uint32_t x, uint32_t *permutation)
 {
     const uint32_t op = begin(graph, OP_NO_GRAD, 1, &x);
+    graph->ops[op].work = WORK_SORT;
     const struct shape shape = *shape_of(graph, x);
     const uint32_t sorted = graph_op_birth(graph, op, ATEN_SORT, dtype_of(graph, x), shape);
     *permutation = graph_op_birth(graph, op, ATEN_SORT, DTYPE_INT64, shape);
@@ -140,8 +141,12 @@ uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group)
     const struct shape shape = *shape_of(graph, x);
     const uint32_t rows = shape.dim[0] / group, h = shape.dim[1];
     const uint32_t groups = graph_view(graph, x, SHAPE(rows, group, h));
-    return simple(graph, OP_SUM_GROUPS, 1, &groups, ATEN_SUM_DIM, dtype_of(graph, x),
-                  SHAPE(rows, h));
+    const uint32_t op = begin(graph, OP_SUM_GROUPS, 1, &groups);
+    graph->ops[op].attr.dim = 1;
+    const uint32_t out =
+        graph_op_birth(graph, op, ATEN_SUM_DIM, dtype_of(graph, x), SHAPE(rows, h));
+    graph_op_done(graph, op);
+    return out;
 }
 
 /* The gradient is expanded over each group, and the view (rows · group, h) of that is a copy. */
@@ -150,7 +155,7 @@ OP_BACKWARD(sum_groups)
     if (shape_of(graph, op->in[0])->dim[1] == 1)
         tape_give(tape, op, 0, tape_grad(tape, op, 0));
     else
-        give_elementwise(tape, graph, op, ATEN_CLONE, GRAPH_NONE);
+        give_elementwise(tape, graph, op, WORK_REPEAT, ATEN_CLONE, GRAPH_NONE);
 }
 
 /* ---- the experts ---- */
@@ -189,7 +194,8 @@ OP_BACKWARD(grouped_mm)
             continue;
         const struct operand in[3] = {grad, tape_tensor(tape, op->in[1 - i]), offsets};
         tape_give(tape, op, i,
-                  tape_call(tape, ATEN_GROUPED_MM, dtype_of(graph, op->in[i]),
-                            *shape_of(graph, op->in[i]), grouped_mm_flops(graph, op), 3, in));
+                  tape_call(tape, i == 0 ? WORK_GROUPED_MM_NN : WORK_GROUPED_MM_TN, ATEN_GROUPED_MM,
+                            dtype_of(graph, op->in[i]), *shape_of(graph, op->in[i]),
+                            grouped_mm_flops(graph, op), 3, in));
     }
 }

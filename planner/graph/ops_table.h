@@ -76,22 +76,38 @@ static inline uint32_t save_output(const struct graph *graph, const struct graph
 
 /* dx of an elementwise op: one call with the gradient and one other operand (or none). */
 static inline void give_elementwise(struct tape *tape, const struct graph *graph,
-                                    const struct graph_op *op, enum aten aten, uint32_t other)
+                                    const struct graph_op *op, enum work_kind work, enum aten aten,
+                                    uint32_t other)
 {
     struct operand in[2] = {tape_grad(tape, op, 0), {.place = PLACE_NONE}};
     if (other != GRAPH_NONE)
         in[1] = tape_tensor(tape, other);
     tape_give(tape, op, 0,
-              tape_call(tape, aten, dtype_of(graph, op->in[0]), *shape_of(graph, op->in[0]), -1.0,
-                        2, in));
+              tape_call(tape, work, aten, dtype_of(graph, op->in[0]), *shape_of(graph, op->in[0]),
+                        -1.0, 2, in));
 }
 
-/* Two operands of the same shape into a new tensor. */
-static inline struct operand call2(struct tape *tape, enum aten aten, struct operand x,
-                                   struct operand y)
+/* One or two operands of the same shape into a new tensor. */
+static inline struct operand call1(struct tape *tape, enum work_kind work, enum aten aten,
+                                   struct operand x)
+{
+    return tape_call(tape, work, aten, (enum dtype)x.dtype, x.shape, -1.0, 1, &x);
+}
+
+static inline struct operand call2(struct tape *tape, enum work_kind work, enum aten aten,
+                                   struct operand x, struct operand y)
 {
     const struct operand in[2] = {x, y};
-    return tape_call(tape, aten, (enum dtype)x.dtype, x.shape, -1.0, 2, in);
+    return tape_call(tape, work, aten, (enum dtype)x.dtype, x.shape, -1.0, 2, in);
+}
+
+/* An operand and a number into a new tensor. */
+static inline struct operand call_number(struct tape *tape, enum work_kind work, enum aten aten,
+                                         struct operand x, float number)
+{
+    const struct operand out = call1(tape, work, aten, x);
+    tape_number(tape, number);
+    return out;
 }
 
 /* X(kind): <kind>_saved and <kind>_backward are in another file than the table. */

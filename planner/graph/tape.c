@@ -76,7 +76,7 @@ static uint32_t birth(struct tape *tape, enum aten aten, enum dtype dtype, struc
         .label = (uint16_t)aten,
         .dtype = (uint8_t)dtype,
         .category = tape->backward ? CATEGORY_BACKWARD : CATEGORY_ACTIVATION,
-        .pool = STREAM_COMPUTE,
+        .pool = LANE_COMPUTE,
         .shape = shape,
     };
     tape->holds[buffer] = 1;
@@ -173,23 +173,16 @@ static double operand_bytes(const struct operand *operand)
     return (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
 }
 
-static void add_operand(struct tape *tape, const struct operand *operand)
-{
-    struct stream *s = tape->stream;
-    ARRAY_GROW(s->operands, s->operand_count, s->operand_cap);
-    s->operands[s->operand_count++] = *operand;
-}
-
-void tape_kernel(struct tape *tape, enum aten aten, double flops, uint32_t ins,
+void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double flops, uint32_t ins,
                  const struct operand *in, uint32_t outs, const struct operand *out)
 {
-    struct stream *s = tape->stream;
+    struct kernel_table *table = tape->stream->kernels;
+    assert(work != WORK_NONE);
     struct kernel kernel = {
         .label = (uint16_t)aten,
         .backward = tape->backward,
         .recomputed = tape->recomputing,
-        .matmul = aten == ATEN_MM || aten == ATEN_ADDMM || aten == ATEN_BMM,
-        .first = s->operand_count,
+        .work = (uint8_t)work,
         .flops = flops,
     };
     if (tape->current_op != GRAPH_NONE) {
@@ -199,27 +192,31 @@ void tape_kernel(struct tape *tape, enum aten aten, double flops, uint32_t ins,
     for (uint32_t i = 0; i < ins; i++) {
         if (in[i].place == GRAPH_NONE)
             continue;
-        add_operand(tape, &in[i]);
+        kernel_table_operand(table, &in[i]);
         kernel.bytes += operand_bytes(&in[i]);
         kernel.ins++;
     }
     for (uint32_t i = 0; i < outs; i++) {
-        add_operand(tape, &out[i]);
+        kernel_table_operand(table, &out[i]);
         kernel.bytes += operand_bytes(&out[i]);
         kernel.outs++;
         if (flops < 0 && i == 0)
             kernel.flops = (double)shape_elements(&out[i].shape);
     }
-    ARRAY_GROW(s->kernels, s->kernel_count, s->kernel_cap);
-    s->kernels[s->kernel_count] = kernel;
-    emit(tape, STEP_KERNEL, s->kernel_count++);
+    emit(tape, STEP_KERNEL, kernel_table_add(table, &kernel));
 }
 
-struct operand tape_call(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
-                         double flops, uint32_t ins, const struct operand *in)
+void tape_number(struct tape *tape, float number)
+{
+    struct kernel_table *table = tape->stream->kernels;
+    table->kernels[table->kernel_count - 1].attr.p = number;
+}
+
+struct operand tape_call(struct tape *tape, enum work_kind work, enum aten aten, enum dtype dtype,
+                         struct shape shape, double flops, uint32_t ins, const struct operand *in)
 {
     const struct operand out = tape_birth(tape, aten, dtype, shape);
-    tape_kernel(tape, aten, flops, ins, in, 1, &out);
+    tape_kernel(tape, work, aten, flops, ins, in, 1, &out);
     return out;
 }
 
@@ -284,8 +281,9 @@ static void run_forward_kernel(struct tape *tape, const struct graph_op *op)
         class->kernel != ATEN_NONE
             ? class->kernel
             : (enum aten)tape->graph->storages[tape->graph->tensors[op->out[0]].storage].aten;
-    tape_kernel(tape, kernel, class->flops ? class->flops(tape->graph, op) : -1.0, op->ins, in,
-                op->outs, out);
+    const enum work_kind work = op->work ? (enum work_kind)op->work : class->work;
+    tape_kernel(tape, work, kernel, class->flops ? class->flops(tape->graph, op) : -1.0, op->ins,
+                in, op->outs, out);
 }
 
 /* Runs op; `holding` is whether autograd keeps what the node saves (not in a checkpoint). */
@@ -521,7 +519,7 @@ static void accumulate(struct tape *tape, uint32_t tensor, uint32_t buffer)
             {.place = buffer, .dtype = t->dtype, .shape = t->shape},
         };
         const struct operand sum =
-            tape_call(tape, ATEN_ADD, (enum dtype)t->dtype, t->shape, -1.0, 2, in);
+            tape_call(tape, WORK_ADD, ATEN_ADD, (enum dtype)t->dtype, t->shape, -1.0, 2, in);
         release(tape, *slot);
         release(tape, buffer);
         *slot = sum.place;
@@ -565,15 +563,15 @@ static void validate_pending(struct tape *tape)
         const struct graph_tensor *t = &tape->graph->tensors[pending->tensor];
         struct operand grad = pending->gradient;
         if (pending->broadcast) {
-            pending->gradient = tape_call(tape, ATEN_SUM_DIM, (enum dtype)grad.dtype,
+            pending->gradient = tape_call(tape, WORK_SUM, ATEN_SUM_DIM, (enum dtype)grad.dtype,
                                           sum_shape(&grad.shape, &t->shape),
                                           (double)shape_elements(&grad.shape), 1, &grad);
             release(tape, grad.place);
             grad = pending->gradient;
         }
         if (grad.dtype != t->dtype) {
-            pending->gradient =
-                tape_call(tape, ATEN_TO_COPY, (enum dtype)t->dtype, grad.shape, -1.0, 1, &grad);
+            pending->gradient = tape_call(tape, WORK_CAST, ATEN_TO_COPY, (enum dtype)t->dtype,
+                                          grad.shape, -1.0, 1, &grad);
             release(tape, grad.place);
         }
     }
@@ -642,7 +640,7 @@ static void backward(struct tape *tape)
     tape->backward = true;
     tape->current_op = GRAPH_NONE;
     const struct operand ones =
-        tape_call(tape, ATEN_ONES_LIKE, (enum dtype)graph->tensors[loss].dtype,
+        tape_call(tape, WORK_SEED, ATEN_ONES_LIKE, (enum dtype)graph->tensors[loss].dtype,
                   graph->tensors[loss].shape, -1.0, 0, NULL);
     hold(tape, ones.place); /* backward()'s own list of root gradients */
     tape->slot[graph->tensors[loss].root] = ones.place;
@@ -704,12 +702,9 @@ static void reserve(struct tape *tape)
     const uint32_t ops = tape->graph->op_count + 16;
     s->step_cap = 16 * ops;
     s->buffer_cap = tape->holds_cap = 5 * ops;
-    s->kernel_cap = 5 * ops;
-    s->operand_cap = 18 * ops;
     s->steps = xmalloc(s->step_cap * sizeof *s->steps);
     s->buffers = xmalloc(s->buffer_cap * sizeof *s->buffers);
-    s->kernels = xmalloc(s->kernel_cap * sizeof *s->kernels);
-    s->operands = xmalloc(s->operand_cap * sizeof *s->operands);
+    s->kernels = kernel_table_new(5 * ops, 18 * ops);
     tape->holds = xmalloc(tape->holds_cap * sizeof *tape->holds);
 }
 
@@ -737,6 +732,7 @@ struct stream *tape_run(const struct graph *graph, const struct tape_options *op
     find_regions(&tape);
     forward(&tape);
     backward(&tape);
+    kernel_table_close(tape.stream->kernels);
 
     free(tape.holds);
     free(tape.where);

@@ -39,17 +39,19 @@ struct operand tape_tensor(const struct tape *tape, uint32_t tensor);
 /* An operand for the gradient of output i; place is GRAPH_NONE when none arrived. */
 struct operand tape_grad(const struct tape *tape, const struct graph_op *op, uint32_t i);
 
-/* Births a buffer and runs a kernel that fills it from `ins` operands (GRAPH_NONE places are
+/* Births a buffer and runs a kernel that fills it from `ins` operands (PLACE_NONE places are
  * left out). Returns it as an operand. flops < 0: elementwise, one per element. */
-struct operand tape_call(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
-                         double flops, uint32_t ins, const struct operand *in);
-/* As tape_call, with a birth of another name than the kernel (`kernel` ATEN_NONE: no kernel). */
+struct operand tape_call(struct tape *tape, enum work_kind work, enum aten aten, enum dtype dtype,
+                         struct shape shape, double flops, uint32_t ins, const struct operand *in);
+/* The two halves of tape_call, for kernels with more results or a birth of another name. */
 struct operand tape_birth(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape);
 /* As tape_birth, with rows `pitch` elements apart (and no gap after the last). */
 struct operand tape_birth_pitched(struct tape *tape, enum aten aten, enum dtype dtype,
                                   struct shape shape, uint32_t pitch);
-void tape_kernel(struct tape *tape, enum aten aten, double flops, uint32_t ins,
+void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double flops, uint32_t ins,
                  const struct operand *in, uint32_t outs, const struct operand *out);
+/* The last kernel's attr.p is `number`, and not that of its op. */
+void tape_number(struct tape *tape, float number);
 /* Ends a transient that tape_call or tape_birth made. */
 void tape_death(struct tape *tape, struct operand transient);
 /* A kernel's own workspace of `bytes`, alive until tape_death. */

@@ -13,7 +13,8 @@
  *
  * "generation" is one of volta, ampere, ada, hopper, blackwell, amd, cpu; "link" (in a node) one
  * of nvswitch, bridge, pcie, host, mesh; "network" (between nodes) one of infiniband, roce, efa,
- * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from. A node type
+ * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from. "aliases"
+ * are other names that people have for it. A node type
  * (planner/machine/nodes) is the same thing with only the keys of links and NICs. The built-in ones
  * are files of this form too, in planner/machine/profiles, and travel inside the program. */
 #ifndef SHARDPLAN_PROFILE_H
@@ -111,15 +112,11 @@ struct profile { /* filled by profile_find or profile_read; the strings live as 
     uint32_t text_count;
 };
 
-/* Names of the built-in GPUs, and of node types: lent. */
-const char *const *profile_gpus(uint32_t *count);
-const char *const *profile_nodes(uint32_t *count);
-
-/* Looks a built-in GPU up by name. ERR_INVALID lists the known names. On ERR_OK the caller owns
- * what is in *out: profile_free. */
+/* Looks a built-in GPU up by any of its names (machine/builtin.h). ERR_INVALID lists the known
+ * names and says which is nearest. On ERR_OK the caller owns what is in *out: profile_free. */
 enum err_code profile_find(const char *name, struct profile *out, struct err *err);
 
-/* Puts the keys of a node type on top of a profile. ERR_INVALID lists the known names. */
+/* Puts the keys of a node type on top of a profile. ERR_INVALID as profile_find's. */
 enum err_code profile_set_node(const char *name, struct profile *profile, struct err *err);
 
 /* Puts the keys of a file on top of a profile; with "gpu", of that GPU's profile instead. Errors

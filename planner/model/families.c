@@ -18,6 +18,17 @@ const struct family *family_of(enum arch arch)
     return families[arch];
 }
 
+const struct model_preset *model_preset_at(uint32_t index)
+{
+    for (enum arch arch = 0; arch < ARCH_COUNT; arch++) {
+        const struct family *family = family_of(arch);
+        if (index < family->preset_count)
+            return &family->presets[index];
+        index -= family->preset_count;
+    }
+    return NULL;
+}
+
 enum code model_default_code(enum arch arch)
 {
     return family_of(arch)->code;

@@ -12,11 +12,26 @@
 typedef void family_builder(struct graph *graph, const struct model_config *config,
                             const struct model_job *job);
 
+struct preset_alias {
+    const char *alias, *name;
+};
+
 struct family {
     const char *name; /* model_type */
     struct key_table keys;
+
+    /* Each preset is the config.json that its authors published on Hugging Face; its count is
+     * transformers' for the class named beside it (5.23, built on the meta device), each parameter
+     * once: a head tied to the embedding adds nothing. The same count comes from three sides, and
+     * tests hold them together: that number, `parameters`, and the graph of the builder. */
     const struct model_preset *presets;
     uint32_t preset_count;
+
+    /* Names on Hugging Face that are not a preset's in another spelling, though their config.json
+     * says the same. */
+    const struct preset_alias *aliases;
+    uint32_t alias_count;
+
     bool heads_divide_hidden; /* even where head_dim is given: the config class insists */
     bool rope;                /* on whole heads */
     bool learned_positions;   /* a sequence may not be longer than max_positions */
@@ -31,6 +46,7 @@ struct family {
     enum code code;                      /* by default; its builder is there */
     family_builder *builder[CODE_COUNT]; /* NULL: not written */
 };
+#define ALIASES(rows) .aliases = (rows), .alias_count = sizeof(rows) / sizeof *(rows)
 #define PRESETS(rows) .presets = (rows), .preset_count = sizeof(rows) / sizeof *(rows)
 
 #define X(arch, file) extern const struct family family_##file;

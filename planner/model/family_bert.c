@@ -49,8 +49,8 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     const struct norm norm = build_norm(graph, "bert.embeddings.", "LayerNorm", c->hidden, true);
 
     const uint32_t ids = graph_view(graph, position_ids, SHAPE(1, s));
-    const uint32_t type =
-        op_no_grad(graph, ATEN_GATHER, DTYPE_INT64, SHAPE(1, s), 2, (uint32_t[]){type_ids, ids});
+    const uint32_t type = op_no_grad(graph, WORK_GATHER, ATEN_GATHER, DTYPE_INT64, SHAPE(1, s), 2,
+                                     (uint32_t[]){type_ids, ids});
     const uint32_t word = op_embedding(graph, tokens, words);
     const uint32_t kind = op_embedding(graph, graph_view(graph, type, SHAPE(b, s)), types);
     const uint32_t typed = op_add(graph, word, kind);
@@ -201,6 +201,11 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
+static const struct preset_alias aliases[] = {
+    {"bert-base-uncased", "bert-base"},
+    {"bert-large-uncased", "bert-large"},
+};
+
 static double parameters(const struct model_config *c)
 {
     const double h = c->hidden, v = c->vocab, positions = c->max_positions;
@@ -213,6 +218,7 @@ const struct family family_bert = {
     .name = "bert",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .heads_divide_hidden = true,
     .learned_positions = true,
     .parameters = parameters,

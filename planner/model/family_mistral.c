@@ -28,6 +28,10 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
+static const struct preset_alias aliases[] = {
+    {"mistral-7b-v0.1", "mistral-7b"},
+};
+
 static void build_hf(struct graph *graph, const struct model_config *config,
                      const struct model_job *job)
 {
@@ -38,6 +42,7 @@ const struct family family_mistral = {
     .name = "mistral",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .parameters = count_llama,
     .code = CODE_TORCHTITAN,

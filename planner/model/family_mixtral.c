@@ -25,6 +25,10 @@ static const struct model_preset presets[] = {
       .experts_per_token = 2}},
 };
 
+static const struct preset_alias aliases[] = {
+    {"mixtral-8x7b-v0.1", "mixtral-8x7b"},
+};
+
 enum { LAYERS_TIMES_EXPERTS_MAX = 1 << 17 }; /* each is some ops of the graph */
 
 static enum err_code check_experts(const struct model_config *c, const char *where, struct err *err)
@@ -51,6 +55,7 @@ const struct family family_mixtral = {
     .name = "mixtral",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .check = check_experts,
     .parameters = count_llama,

@@ -9,7 +9,7 @@
 const struct choice key_activations[] = {
     {"relu", "relu", false},
     {"gelu", "gelu", false},
-    {"gelu_pytorch_tanh", "gelu", false},
+    {"gelu_pytorch_tanh", "gelu_tanh", false},
     {"gelu_new", "gelu_new", false},
     {"gelu_fast", "gelu_fast", false},
     {"silu", "silu", false},

@@ -124,7 +124,7 @@ struct shown key_show(const json_t *value);
     .choices = (list)
 #define POSITIONS(name, value) COUNT(name, max_positions, value, POSITIONS_MAX)
 
-/* Activations that read and save the same tensors go by one name: tanh GELU in one op is "gelu". */
+/* "gelu" and "gelu_tanh" are one op each; the others are as many as Python writes. */
 extern const struct choice key_activations[], key_silu_only[];
 
 /* ---- rows that many families have ---- */

@@ -74,10 +74,12 @@ struct model_job {
  * allowed values. */
 enum err_code model_config_read(const char *path, struct model_config *out, struct err *err);
 
-/* Looks up a preset by name ("llama-3.1-8b"): ERR_INVALID with the nearest names when unknown. */
+/* Looks up a preset by name ("llama-3.1-8b", "meta-llama/Llama-3.1-8B", names_alike): ERR_INVALID
+ * with the nearest names when unknown. */
 enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err);
 
-/* A preset name when `text` is one, else a path. */
+/* A preset when `text` is exactly its name, else a path if there is something, else a preset by any
+ * of its names. */
 enum err_code model_find(const char *text, struct model_config *out, struct err *err);
 
 struct model_preset {
@@ -87,6 +89,9 @@ struct model_preset {
 };
 /* Presets, family by family: lent; NULL behind the last. */
 const struct model_preset *model_preset_at(uint32_t index);
+
+/* The preset that a name means, lent, or NULL. */
+const struct model_preset *model_preset_of(const char *name);
 
 /* Checks ranges and divisibility; `where` goes in front of the message. */
 enum err_code model_config_check(const struct model_config *config, const char *where,

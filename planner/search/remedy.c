@@ -138,11 +138,11 @@ static const struct change changes[] = {
 };
 enum { CHANGES = sizeof changes / sizeof changes[0] };
 
-static bool try_job(const struct job *job, const struct placement *placement, struct remedy *remedy)
+static bool try_job(const struct job *job, const struct machine *machine, struct remedy *remedy)
 {
     struct prediction prediction;
     struct err err = {0};
-    if (predict(job, placement, &prediction, &err) != ERR_OK)
+    if (predict(job, machine, &prediction, &err) != ERR_OK)
         return false;
     remedy->device_bytes = prediction.device_bytes;
     const bool fits = prediction.fits;
@@ -150,7 +150,7 @@ static bool try_job(const struct job *job, const struct placement *placement, st
     return fits;
 }
 
-uint32_t remedies_find(const struct job *job, const struct placement *placement,
+uint32_t remedies_find(const struct job *job, const struct machine *machine,
                        struct remedy found[REMEDIES])
 {
     uint32_t count = 0;
@@ -158,7 +158,7 @@ uint32_t remedies_find(const struct job *job, const struct placement *placement,
         struct job changed = *job;
         struct remedy *remedy = &found[count];
         if (!changes[i].apply(&changed, remedy->change, sizeof remedy->change) ||
-            !try_job(&changed, placement, remedy))
+            !try_job(&changed, machine, remedy))
             continue;
         snprintf(remedy->cost, sizeof remedy->cost, "%s", changes[i].cost);
         count++;
@@ -170,7 +170,7 @@ uint32_t remedies_find(const struct job *job, const struct placement *placement,
             char first[48], second[48];
             if (!changes[i].apply(&changed, first, sizeof first) ||
                 !changes[j].apply(&changed, second, sizeof second) ||
-                !try_job(&changed, placement, remedy))
+                !try_job(&changed, machine, remedy))
                 continue;
             snprintf(remedy->change, sizeof remedy->change, "%.46s %.46s", first, second);
             snprintf(remedy->cost, sizeof remedy->cost, "both: %s", changes[j].cost);

@@ -15,7 +15,7 @@ struct remedy {
 /* Tries single changes in order of what they cost a run (first those that cost no time, then
  * recomputation, then smaller micro-batches, then more GPUs, then offload), then pairs. Writes up
  * to REMEDIES that fit, cheapest first, and returns their number. */
-uint32_t remedies_find(const struct job *job, const struct placement *placement,
+uint32_t remedies_find(const struct job *job, const struct machine *machine,
                        struct remedy found[REMEDIES]);
 
 #endif

@@ -331,21 +331,21 @@ static void resolve_dtypes(const struct settings *s, struct job *job)
     job->model.compute = t->compute;
 }
 
-static enum err_code resolve_placement(const struct settings *s, struct placement *placement,
-                                       struct err *err)
+static enum err_code resolve_machine(const struct settings *s, struct machine *machine,
+                                     struct err *err)
 {
-    *placement = (struct placement){
+    *machine = (struct machine){
         .gpus_per_node = s->gpus_per_node,
         .expandable_segments = s->expandable != 0,
     };
-    TRY(profile_find(s->gpu, &placement->profile, err));
+    TRY(profile_find(s->gpu, &machine->profile, err));
     enum err_code rc = ERR_OK;
     if (s->node)
-        rc = profile_set_node(s->node, &placement->profile, err);
+        rc = profile_set_node(s->node, &machine->profile, err);
     if (rc == ERR_OK && s->profile)
-        rc = profile_read(s->profile, &placement->profile, err);
+        rc = profile_read(s->profile, &machine->profile, err);
     if (rc != ERR_OK)
-        profile_free(&placement->profile);
+        profile_free(&machine->profile);
     return rc;
 }
 
@@ -369,7 +369,7 @@ static enum err_code resolve_strategy(const struct settings *s, struct strategy 
     return resolve_clip(s->clip, t, err);
 }
 
-enum err_code options_resolve(struct settings *s, struct job *job, struct placement *placement,
+enum err_code options_resolve(struct settings *s, struct job *job, struct machine *machine,
                               struct err *err)
 {
     struct model_config config;
@@ -391,7 +391,7 @@ enum err_code options_resolve(struct settings *s, struct job *job, struct placem
     resolve_dtypes(s, job);
     job->tape.checkpointing = (enum checkpointing)s->checkpointing;
     TRY(resolve_strategy(s, &job->strategy, err));
-    return resolve_placement(s, placement, err);
+    return resolve_machine(s, machine, err);
 }
 
 json_t *options_echo(const struct settings *settings)

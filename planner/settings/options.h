@@ -32,11 +32,11 @@ enum command_mask { FOR_FIT = 1, FOR_PLAN = 2, FOR_JOB = 3 };
  * with 0 on --help, with 2 after a message on bad usage. */
 void options_parse(enum command_mask command, int argc, char **argv, struct settings *out);
 
-/* Settings -> job and placement: looks the model and the GPU up, fills in defaults that depend on
+/* Settings -> job and machine: looks the model and the GPU up, fills in defaults that depend on
  * them (and writes them back to `settings`), checks what goes together. On ERR_OK the caller owns
- * placement->profile: profile_free. */
-enum err_code options_resolve(struct settings *settings, struct job *job,
-                              struct placement *placement, struct err *err);
+ * machine->profile: profile_free. */
+enum err_code options_resolve(struct settings *settings, struct job *job, struct machine *machine,
+                              struct err *err);
 
 /* Every option, resolved, under its own name with '-' as '_'. The caller owns the object. */
 json_t *options_echo(const struct settings *settings);

@@ -36,7 +36,7 @@ struct run {
     const struct costs *costs;
     const double *scale;
     struct timeline *out;
-    struct lane lanes[STREAM_HOST];
+    struct lane lanes[LANES_MOST]; /* LANE_HOST's stays empty: the host thread is its own */
     double now;
     double host_s;         /* the host's clock */
     uint32_t host;         /* next item it issues */
@@ -60,7 +60,7 @@ static bool has_ended(const struct run *r, uint32_t item)
 static bool device_is_idle(const struct run *r)
 {
     uint32_t left = r->running;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
+    for (uint32_t stream = 0; stream < r->s->lane_count; stream++)
         left |= r->lanes[stream].issued - r->lanes[stream].at;
     return left == 0;
 }
@@ -97,7 +97,7 @@ static void host_issue(struct run *r)
     const double event_s = r->costs->event_s * r->scale[COST_HOST];
     for (; r->host < r->s->count; r->host++) {
         const struct item *item = &r->s->items[r->host];
-        if (item->stream == STREAM_HOST) {
+        if (item->lane == LANE_HOST) {
             if (!host_own(r, r->host))
                 return;
             continue;
@@ -108,7 +108,7 @@ static void host_issue(struct run *r)
         r->out->host_s += cost_s;
         r->out->issue_s[r->host] = r->host_s;
         r->out->end_s[r->host] = INFINITY;
-        r->lanes[item->stream].issued++;
+        r->lanes[item->lane].issued++;
     }
 }
 
@@ -165,7 +165,7 @@ static void start_all(struct run *r)
     bool again = true;
     while (again) {
         again = false;
-        for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
+        for (uint32_t stream = 0; stream < r->s->lane_count; stream++) {
             struct lane *lane = &r->lanes[stream];
             if (lane->item == NEVER && lane->at < lane->issued)
                 again |= lane_advance(r, stream);
@@ -238,7 +238,7 @@ static enum spent spent_computing(const struct cost *cost)
 /* What the time from now on is spent on; `talks`: a collective runs. */
 static enum spent spent_on(const struct run *r, bool talks)
 {
-    const struct lane *compute = &r->lanes[STREAM_COMPUTE];
+    const struct lane *compute = &r->lanes[LANE_COMPUTE];
     if (compute->item != NEVER && !r->s->items[compute->item].collective)
         return spent_computing(cost_of(r, &r->s->items[compute->item]));
     return talks ? SPENT_NETWORK : r->running ? SPENT_COPY : SPENT_HOST;
@@ -277,7 +277,7 @@ static void go_to(struct run *r, double next)
 static double next_moment(const struct run *r, const struct lane *own)
 {
     double next = INFINITY;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
+    for (uint32_t stream = 0; stream < r->s->lane_count; stream++) {
         const struct lane *lane = &r->lanes[stream];
         if (lane != own && lane->moment < next)
             next = lane->moment;
@@ -313,7 +313,7 @@ static void run_on(struct run *r)
         return;
     const struct simulation *sim = r->s;
     const double horizon = next_moment(r, lane);
-    const bool computes = lane == &r->lanes[STREAM_COMPUTE];
+    const bool computes = lane == &r->lanes[LANE_COMPUTE];
     enum spent spent = spent_on(r, talks);
     struct lane own = *lane;
     while (own.at < own.issued && own.moment < horizon) {
@@ -339,7 +339,7 @@ static void run_on(struct run *r)
 
 static void begin(struct run *r)
 {
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
+    for (uint32_t stream = 0; stream < r->s->lane_count; stream++)
         r->lanes[stream] = (struct lane){.at = r->s->first[stream],
                                          .issued = r->s->first[stream],
                                          .item = NEVER,

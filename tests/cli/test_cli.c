@@ -80,7 +80,7 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
         {"fit gpt2 --gpus 0", "1 ... 1000000"},
         {"fit gpt2 --gpus four", "integers"},
         {"fit gpt2 --gpus 99999999999999999999", "integers"},
-        {"fit gpt2 --gpu h1000", "known are"},
+        {"fit gpt2 --gpu h1000", "h100-sxm"},
         {"fit gpt2 --strategy zero7", "fsdp2,fsdp1,ddp"},
         {"fit gpt2 --reshard sometimes", "default, always, never"},
         {"fit gpt2 --gpus 8 --reshard 3", "does not divide"},

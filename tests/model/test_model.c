@@ -585,7 +585,7 @@ static void an_unknown_preset_is_answered_with_the_nearest(void **state)
         const char *asked, *nearest;
     } cases[] = {
         {"lama-3.1-8b", "the nearest are llama-3.1-8b,"},
-        {"meta-llama/Llama-3.1-70B", "the nearest are llama-3.1-70b,"},
+        {"meta-llama/Llama-3.1-71B", "the nearest are llama-3.1-70b,"},
         {"GPT2-XXL", "the nearest are gpt2-xl,"},
         {"qwen2.5-7", "the nearest are qwen2.5-7b,"},
         {"", "no preset is called \"\""},
@@ -599,11 +599,34 @@ static void an_unknown_preset_is_answered_with_the_nearest(void **state)
     }
 }
 
-static void a_preset_is_found_without_regard_to_case(void **state)
+/* The left ones are names on Hugging Face, or how people write them. */
+static void a_preset_is_found_by_the_names_people_have_for_it(void **state)
 {
     (void)state;
-    const struct model_config a = preset("Llama-3.1-8B"), b = preset("llama-3.1-8b");
-    assert_same_config(&a, &b);
+    static const char *const names[][2] = {
+        {"Llama-3.1-8B", "llama-3.1-8b"},
+        {"llama3.1-8b", "llama-3.1-8b"},
+        {"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+        {"meta-llama/Meta-Llama-3.1-8B", "llama-3.1-8b"},
+        {"meta-llama/Meta-Llama-3-70B", "llama-3-70b"},
+        {"meta-llama/Llama-2-7b-hf", "llama-2-7b"},
+        {"meta-llama/Llama-3.3-70B-Instruct", "llama-3.3-70b"},
+        {"mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"},
+        {"Qwen/Qwen2.5-7B", "qwen2.5-7b"},
+        {"openai-community/gpt2-xl", "gpt2-xl"},
+        {"gpt-2", "gpt2"},
+        {"EleutherAI/pythia-1.4b", "pythia-1.4b"},
+        {"google-bert/bert-base-uncased", "bert-base"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct model_preset *found = model_preset_of(names[i][0]);
+        if (!found || strcmp(found->name, names[i][1]) != 0)
+            fail_msg("%s: %s", names[i][0], found ? found->name : "nothing");
+    }
+    assert_null(model_preset_of("/models/llama-3.1-8b"));
+    assert_null(model_preset_of("./llama-3.1-8b"));
+    assert_null(model_preset_of("a/b/llama-3.1-8b"));
+    assert_null(model_preset_of("llama-27b"));
 }
 
 static void what_is_neither_preset_nor_path_is_told_both(void **state)
@@ -659,7 +682,7 @@ int main(void)
         cmocka_unit_test(builders_follow_every_switch_that_adds_parameters),
         cmocka_unit_test(a_code_that_nobody_wrote_a_model_in_is_refused),
         cmocka_unit_test(an_unknown_preset_is_answered_with_the_nearest),
-        cmocka_unit_test(a_preset_is_found_without_regard_to_case),
+        cmocka_unit_test(a_preset_is_found_by_the_names_people_have_for_it),
         cmocka_unit_test(what_is_neither_preset_nor_path_is_told_both),
         cmocka_unit_test(a_check_catches_a_config_made_by_hand),
     };

@@ -4,6 +4,7 @@
  * comes out must be what one event after the other gives, on plans of every model and every
  * strategy, with the times of each class of kernels scaled at random. */
 #include "job/step_time.h"
+#include "tests/support/lanes.h"
 #include "tests/support/small_jobs.h"
 
 #include <math.h>
@@ -68,14 +69,14 @@ enum { SCALES = 4 };
 static void compare(const struct job *job, const char *name, const char *gpu, uint64_t *seed)
 {
     const uint32_t world = job->strategy.world;
-    struct placement placement = {.gpus_per_node = world % 2 ? world : 2};
+    struct machine machine = {.gpus_per_node = world % 2 ? world : 2};
     struct prediction prediction = {.plan = NULL};
     struct step_time time = {.low_s = 0};
     struct err err = {0};
-    assert_int_equal(profile_find(gpu, &placement.profile, &err), ERR_OK);
-    placement.profile.of[PROFILE_CAPACITY].value = 1e12; /* memory is not what is looked at */
-    if (predict(job, &placement, &prediction, &err) != ERR_OK ||
-        step_time(&prediction, job, &placement, 0, &time, &err) != ERR_OK)
+    assert_int_equal(profile_find(gpu, &machine.profile, &err), ERR_OK);
+    machine.profile.of[PROFILE_CAPACITY].value = 1e12; /* memory is not what is looked at */
+    if (predict(job, &machine, &prediction, &err) != ERR_OK ||
+        step_time(&prediction, job, &machine, 0, &time, &err) != ERR_OK)
         fail_msg("%s: %s", name, err.text);
     struct timeline each = timeline_new(time.simulation);
     for (int i = 0; i < SCALES; i++) {
@@ -89,7 +90,7 @@ static void compare(const struct job *job, const char *name, const char *gpu, ui
     timeline_free(&each);
     step_time_free(&time);
     prediction_free(&prediction);
-    profile_free(&placement.profile);
+    profile_free(&machine.profile);
 }
 
 static void the_short_cut_changes_no_bit(void **state)
@@ -134,7 +135,7 @@ static struct cost random_cost(enum plan_op op, uint64_t *seed)
     return cost;
 }
 
-/* Kernels, mostly, in runs on one stream; collectives of two communicators on any stream; records,
+/* Kernels, mostly, in runs on one lane; collectives of two communicators on any lane; records,
  * and waits for what has been recorded. */
 static struct plan *random_program(struct cost costs[INSTRUCTIONS], uint64_t *seed)
 {
@@ -142,25 +143,26 @@ static struct plan *random_program(struct cost costs[INSTRUCTIONS], uint64_t *se
                                            PLAN_COMPUTE,    PLAN_ALL_GATHER, PLAN_REDUCE_SCATTER,
                                            PLAN_ALL_REDUCE, PLAN_RECORD,     PLAN_WAIT};
     struct plan *plan = plan_new();
-    plan->groups[0] = (struct plan_group){"shard", 2, 1};
-    plan->groups[1] = (struct plan_group){"replicate", 2, 2};
-    plan->group_count = 2;
-    uint8_t stream = 0;
+    for (uint32_t i = COPY_IN_LANE; i < TEST_LANES; i++)
+        plan_add_lane(plan, test_lane_infos[i].name, false);
+    plan_add_group(plan, "shard", GROUP_SHARD, 2, 1);
+    plan_add_group(plan, "replicate", GROUP_REPLICATE, 2, 2);
+    uint8_t lane = LANE_COMPUTE;
     for (int i = 0; i < INSTRUCTIONS; i++) {
         enum plan_op op = kernels[below(seed, sizeof kernels / sizeof *kernels)];
         if (below(seed, 4) == 0)
-            stream = (uint8_t)below(seed, STREAM_COUNT);
+            lane = (uint8_t)below(seed, TEST_LANES);
         if (op == PLAN_WAIT && plan->event_count == 0)
             op = PLAN_RECORD;
-        if (stream == STREAM_HOST && plan_op_is_collective(op))
+        if (lane == LANE_HOST && plan_op_is_collective(op))
             op = PLAN_COMPUTE;
-        struct plan_instruction in = {.op = (uint8_t)op, .stream = stream, .group = PLAN_NO_GROUP};
+        struct plan_instruction in = {.op = (uint8_t)op, .lane = lane, .group = PLAN_NO_GROUP};
         if (op == PLAN_RECORD) {
             in.arg = plan->event_count++;
         } else if (op == PLAN_WAIT) {
             in.arg = below(seed, plan->event_count);
         } else {
-            in.arg = plan_add_kernel(plan, ATEN_MM, 0, NULL, 0, NULL);
+            in.arg = plan_add_kernel(plan, WORK_MATMUL_NT, ATEN_MM, 0, NULL, 0, NULL);
             costs[in.arg] = random_cost(op, seed);
         }
         if (plan_op_is_collective(op))

@@ -148,12 +148,12 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
 static const char *event_text(const struct plan *plan, const struct plan_instruction *i, char *text,
                               size_t size)
 {
-    char site[256], what[160];
+    char scope[256], what[160];
     const struct buffer *b = &plan->buffers[i->arg];
-    plan_site_text(plan, i, site, sizeof site);
+    plan_scope_text(plan, i, scope, sizeof scope);
     plan_buffer_text(plan, b, what, sizeof what);
     snprintf(text, size, "%s%llu %s %s %s", i->op == PLAN_FREE ? "-" : "",
-             (unsigned long long)b->bytes, category_name((enum category)b->category), site, what);
+             (unsigned long long)b->bytes, category_name((enum category)b->category), scope, what);
     return text;
 }
 

@@ -1,5 +1,5 @@
-/* machine.c - see machine.h. */
-#include "calibrate/machine.h"
+/* scalars.c - see scalars.h. */
+#include "calibrate/scalars.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -243,7 +243,7 @@ static void fill_cpu(struct calibration *c)
         "the machine's memory, which all ranks share");
 }
 
-void machine_measure(struct calibration *calibration)
+void scalars_measure(struct calibration *calibration)
 {
     measure_launches(calibration);
     measure_gap(calibration);
