@@ -19,7 +19,7 @@
 
 struct lane {
     uint32_t at, issued; /* places in the queue: the next, and the first that is not issued yet */
-    uint32_t item;       /* that runs; NEVER: none */
+    uint32_t task;       /* that runs; NEVER: none */
     double left_s;       /* of it at `since`: seconds at full speed */
     double since, rate;  /* its speed, and from when on */
     double moment;       /* when it ends at that speed, or the next may start where none runs;
@@ -39,54 +39,54 @@ struct run {
     struct lane lanes[LANES_MOST]; /* LANE_HOST's stays empty: the host thread is its own */
     double now;
     double host_s;         /* the host's clock */
-    uint32_t host;         /* next item it issues */
+    uint32_t host;         /* next task it issues */
     uint32_t running;      /* bits: lanes with a kernel */
     bool changed;          /* ... since rates were last shared out, when */
     struct share share[2]; /* ... others and those served first had these */
     bool computes;         /* ... and a kernel ran that is no collective */
 };
 
-static const struct cost *cost_of(const struct run *r, const struct item *item)
+static const struct cost *cost_of(const struct run *r, const struct task *task)
 {
-    return &r->costs->kernels[item->kernel];
+    return &r->costs->kernels[task->kernel];
 }
 
-/* Ended by now? An item that has not ended has an end of INFINITY. */
-static bool has_ended(const struct run *r, uint32_t item)
+/* Ended by now? A task that has not ended has an end of INFINITY. */
+static bool has_ended(const struct run *r, uint32_t task)
 {
-    return item == NEVER || r->out->end_s[item] <= r->now;
+    return task == NEVER || r->out->end_s[task] <= r->now;
 }
 
 static bool device_is_idle(const struct run *r)
 {
     uint32_t left = r->running;
-    for (uint32_t stream = 0; stream < r->s->lane_count; stream++)
-        left |= r->lanes[stream].issued - r->lanes[stream].at;
+    for (uint32_t index = 0; index < r->s->lane_count; index++)
+        left |= r->lanes[index].issued - r->lanes[index].at;
     return left == 0;
 }
 
-/* Whether the host would have to wait at an item of its own. */
-static bool host_is_blocked(const struct run *r, const struct item *item)
+/* Whether the host would have to wait at a task of its own. */
+static bool host_is_blocked(const struct run *r, const struct task *task)
 {
-    return (item->idle && !device_is_idle(r)) ||
-           (item->after != NEVER && isinf(r->out->end_s[item->after]));
+    return (task->idle && !device_is_idle(r)) ||
+           (task->after != NEVER && isinf(r->out->end_s[task->after]));
 }
 
-/* The host thread's own items: a kernel or a stall takes its time, a record notes it, a wait and
+/* The host thread's own tasks: a kernel or a stall takes its time, a record notes it, a wait and
  * what needs an idle device block. */
 static bool host_own(struct run *r, uint32_t i)
 {
-    const struct item *item = &r->s->items[i];
-    if (host_is_blocked(r, item))
+    const struct task *task = &r->s->tasks[i];
+    if (host_is_blocked(r, task))
         return false;
-    if (item->after != NEVER)
-        r->host_s = fmax(r->host_s, r->out->end_s[item->after]);
-    if (item->idle)
+    if (task->after != NEVER)
+        r->host_s = fmax(r->host_s, r->out->end_s[task->after]);
+    if (task->idle)
         r->host_s = fmax(r->host_s, r->now);
     r->out->begin_s[i] = r->host_s;
-    if (item->kind == ITEM_RUN)
-        r->host_s += cost_of(r, item)->device_s * r->scale[COST_HOST];
-    r->host_s += (double)item->stall_s * r->scale[COST_HOST];
+    if (task->kind == TASK_RUN)
+        r->host_s += cost_of(r, task)->device_s * r->scale[COST_HOST];
+    r->host_s += (double)task->stall_s * r->scale[COST_HOST];
     r->out->issue_s[i] = r->out->end_s[i] = r->host_s;
     return true;
 }
@@ -96,66 +96,66 @@ static void host_issue(struct run *r)
 {
     const double event_s = r->costs->event_s * r->scale[COST_HOST];
     for (; r->host < r->s->count; r->host++) {
-        const struct item *item = &r->s->items[r->host];
-        if (item->lane == LANE_HOST) {
+        const struct task *task = &r->s->tasks[r->host];
+        if (task->lane == LANE_HOST) {
             if (!host_own(r, r->host))
                 return;
             continue;
         }
         const double cost_s =
-            item->kind == ITEM_RUN ? cost_of(r, item)->host_s * r->scale[COST_HOST] : event_s;
+            task->kind == TASK_RUN ? cost_of(r, task)->host_s * r->scale[COST_HOST] : event_s;
         r->host_s += cost_s;
         r->out->host_s += cost_s;
         r->out->issue_s[r->host] = r->host_s;
         r->out->end_s[r->host] = INFINITY;
-        r->lanes[item->lane].issued++;
+        r->lanes[task->lane].issued++;
     }
 }
 
 /* What the host was waiting for has happened. */
 static bool host_can_go_on(const struct run *r)
 {
-    return r->host < r->s->count && !host_is_blocked(r, &r->s->items[r->host]);
+    return r->host < r->s->count && !host_is_blocked(r, &r->s->tasks[r->host]);
 }
 
-static void start(struct run *r, uint32_t stream, uint32_t i)
+static void start(struct run *r, uint32_t index, uint32_t i)
 {
-    struct lane *lane = &r->lanes[stream];
-    const struct cost *cost = cost_of(r, &r->s->items[i]);
-    lane->item = i;
+    struct lane *lane = &r->lanes[index];
+    const struct cost *cost = cost_of(r, &r->s->tasks[i]);
+    lane->task = i;
     lane->left_s = cost->device_s * r->scale[cost->class];
     lane->since = r->now;
     lane->rate = 0; /* until rates are shared out */
     r->out->begin_s[i] = r->now;
-    r->running |= 1U << stream;
+    r->running |= 1U << index;
     r->changed = true;
 }
 
 /* Passes records and waits, and starts the next kernel if it can. Returns whether anything passed
  * that another lane may be waiting for. */
-static bool lane_advance(struct run *r, uint32_t stream)
+static bool lane_advance(struct run *r, uint32_t index)
 {
-    struct lane *lane = &r->lanes[stream];
+    struct lane *lane = &r->lanes[index];
     bool passed = false;
     lane->moment = INFINITY;
     while (lane->at < lane->issued) {
         const uint32_t i = r->s->queue[lane->at];
-        const struct item *item = &r->s->items[i];
+        const struct task *task = &r->s->tasks[i];
         if (r->out->issue_s[i] > r->now) {
             lane->moment = r->out->issue_s[i];
             return passed;
         }
-        if (!has_ended(r, item->after)) {
-            lane->moment = r->out->end_s[item->after]; /* what the host did may lie ahead */
+        if (!has_ended(r, task->after)) {
+            lane->moment = r->out->end_s[task->after]; /* what the host did may lie ahead */
             return passed;
         }
         lane->at++;
-        if (item->kind == ITEM_RUN) {
-            start(r, stream, i);
+        if (task->kind == TASK_RUN) {
+            start(r, index, i);
             return passed;
         }
         r->out->begin_s[i] = r->out->end_s[i] = r->now;
-        passed |= item->kind == ITEM_RECORD;
+        passed |= task->kind == TASK_RECORD;
     }
     return passed;
 }
@@ -165,10 +165,10 @@ static void start_all(struct run *r)
     bool again = true;
     while (again) {
         again = false;
-        for (uint32_t stream = 0; stream < r->s->lane_count; stream++) {
-            struct lane *lane = &r->lanes[stream];
-            if (lane->item == NEVER && lane->at < lane->issued)
-                again |= lane_advance(r, stream);
+        for (uint32_t index = 0; index < r->s->lane_count; index++) {
+            struct lane *lane = &r->lanes[index];
+            if (lane->task == NEVER && lane->at < lane->issued)
+                again |= lane_advance(r, index);
         }
     }
 }
@@ -182,11 +182,11 @@ static void sum_up(struct run *r)
     memset(r->share, 0, sizeof r->share);
     r->computes = false;
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
-        const struct item *item = &r->s->items[r->lanes[__builtin_ctz(bits)].item];
-        const struct cost *cost = cost_of(r, item);
+        const struct task *task = &r->s->tasks[r->lanes[__builtin_ctz(bits)].task];
+        const struct cost *cost = cost_of(r, task);
         for (int k = 0; k < RESOURCE_COUNT; k++)
             r->share[cost->first].asked[k] += cost->use[k];
-        r->computes |= !item->collective;
+        r->computes |= !task->collective;
     }
     for (int k = 0; k < RESOURCE_COUNT; k++) {
         const float left = 1 - first->asked[k];
@@ -223,7 +223,7 @@ static void share_out(struct run *r)
     sum_up(r);
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
-        const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
+        const struct cost *cost = cost_of(r, &r->s->tasks[lane->task]);
         set_rate(lane, r->now, rate_of(r, cost, r->share[cost->first].asked));
     }
     r->changed = false;
@@ -239,8 +239,8 @@ static enum spent spent_computing(const struct cost *cost)
 static enum spent spent_on(const struct run *r, bool talks)
 {
     const struct lane *compute = &r->lanes[LANE_COMPUTE];
-    if (compute->item != NEVER && !r->s->items[compute->item].collective)
-        return spent_computing(cost_of(r, &r->s->items[compute->item]));
+    if (compute->task != NEVER && !r->s->tasks[compute->task].collective)
+        return spent_computing(cost_of(r, &r->s->tasks[compute->task]));
     return talks ? SPENT_NETWORK : r->running ? SPENT_COPY : SPENT_HOST;
 }
 
@@ -258,14 +258,14 @@ static void go_to(struct run *r, double next)
 {
     bool talks = false;
     for (uint32_t bits = r->running; bits; bits &= bits - 1)
-        talks |= r->s->items[r->lanes[__builtin_ctz(bits)].item].collective;
+        talks |= r->s->tasks[r->lanes[__builtin_ctz(bits)].task].collective;
     spend(r, spent_on(r, talks), talks, next);
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         if (lane->moment > next)
             continue;
-        r->out->end_s[lane->item] = next;
-        lane->item = NEVER;
+        r->out->end_s[lane->task] = next;
+        lane->task = NEVER;
         lane->moment = INFINITY;
         r->running &= ~(1U << (lane - r->lanes));
         r->changed = true;
@@ -277,8 +277,8 @@ static void go_to(struct run *r, double next)
 static double next_moment(const struct run *r, const struct lane *own)
 {
     double next = INFINITY;
-    for (uint32_t stream = 0; stream < r->s->lane_count; stream++) {
-        const struct lane *lane = &r->lanes[stream];
+    for (uint32_t index = 0; index < r->s->lane_count; index++) {
+        const struct lane *lane = &r->lanes[index];
         if (lane != own && lane->moment < next)
             next = lane->moment;
     }
@@ -292,14 +292,14 @@ static struct lane *only_other(struct run *r, bool *talks)
     *talks = false;
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
-        *talks |= r->s->items[lane->item].collective;
-        if (cost_of(r, &r->s->items[lane->item])->first)
+        *talks |= r->s->tasks[lane->task].collective;
+        if (cost_of(r, &r->s->tasks[lane->task])->first)
             continue;
         if (found)
             return NULL;
         found = lane;
     }
-    return found && !r->s->items[found->item].collective ? found : NULL;
+    return found && !r->s->tasks[found->task].collective ? found : NULL;
 }
 
 /* The usual case, made short: kernel follows kernel on one lane while nothing else begins or ends,
@@ -318,17 +318,17 @@ static void run_on(struct run *r)
     struct lane own = *lane;
     while (own.at < own.issued && own.moment < horizon) {
         const uint32_t next = sim->queue[own.at];
-        const struct item *item = &sim->items[next];
-        const struct cost *cost = cost_of(r, item);
-        if (item->kind != ITEM_RUN || item->collective || item->after != NEVER || cost->first ||
+        const struct task *task = &sim->tasks[next];
+        const struct cost *cost = cost_of(r, task);
+        if (task->kind != TASK_RUN || task->collective || task->after != NEVER || cost->first ||
             r->out->issue_s[next] > own.moment)
             break;
         spend(r, spent, talks, own.moment);
-        r->out->end_s[own.item] = r->out->begin_s[next] = own.moment;
+        r->out->end_s[own.task] = r->out->begin_s[next] = own.moment;
         if (computes)
             spent = spent_computing(cost);
         own.at++;
-        own.item = next;
+        own.task = next;
         own.left_s = cost->device_s * r->scale[cost->class];
         own.since = own.moment;
         own.rate = rate_of(r, cost, cost->use);
@@ -339,10 +339,10 @@ static void run_on(struct run *r)
 
 static void begin(struct run *r)
 {
-    for (uint32_t stream = 0; stream < r->s->lane_count; stream++)
-        r->lanes[stream] = (struct lane){.at = r->s->first[stream],
-                                         .issued = r->s->first[stream],
-                                         .item = NEVER,
+    for (uint32_t index = 0; index < r->s->lane_count; index++)
+        r->lanes[index] = (struct lane){.at = r->s->first[index],
+                                         .issued = r->s->first[index],
+                                         .task = NEVER,
                                          .moment = INFINITY};
     r->out->communication_s = r->out->host_s = 0;
     memset(r->out->spent_s, 0, sizeof r->out->spent_s);

@@ -39,11 +39,11 @@ static void assert_same_bits(const char *name, const void *a, const void *b, siz
 }
 
 static void assert_same_timeline(const char *name, const struct timeline *a,
-                                 const struct timeline *b, uint32_t items)
+                                 const struct timeline *b, uint32_t tasks)
 {
-    assert_same_bits(name, a->issue_s, b->issue_s, items * sizeof *a->issue_s);
-    assert_same_bits(name, a->begin_s, b->begin_s, items * sizeof *a->begin_s);
-    assert_same_bits(name, a->end_s, b->end_s, items * sizeof *a->end_s);
+    assert_same_bits(name, a->issue_s, b->issue_s, tasks * sizeof *a->issue_s);
+    assert_same_bits(name, a->begin_s, b->begin_s, tasks * sizeof *a->begin_s);
+    assert_same_bits(name, a->end_s, b->end_s, tasks * sizeof *a->end_s);
     assert_same_bits(name, &a->step_s, &b->step_s, sizeof a->step_s);
     assert_same_bits(name, &a->compute_s, &b->compute_s, sizeof a->compute_s);
     assert_same_bits(name, &a->communication_s, &b->communication_s, sizeof a->communication_s);
@@ -85,7 +85,7 @@ static void compare(const struct job *job, const char *name, const char *gpu, ui
             scale[class] = i == 0 ? 1 : random_scale(seed);
         simulate(time.simulation, &time.costs, scale, &time.timeline);
         simulate_each_event(time.simulation, &time.costs, scale, &each);
-        assert_same_timeline(name, &time.timeline, &each, simulation_items(time.simulation));
+        assert_same_timeline(name, &time.timeline, &each, simulation_tasks(time.simulation));
     }
     timeline_free(&each);
     step_time_free(&time);
@@ -186,7 +186,7 @@ static void nor_does_it_where_much_happens_at_once(void **state)
         snprintf(name, sizeof name, "program %d", i);
         simulate(simulation, &costs, NULL, &a);
         simulate_each_event(simulation, &costs, NULL, &b);
-        assert_same_timeline(name, &a, &b, simulation_items(simulation));
+        assert_same_timeline(name, &a, &b, simulation_tasks(simulation));
         timeline_free(&a);
         timeline_free(&b);
         simulation_free(simulation);
