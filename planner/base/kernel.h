@@ -48,6 +48,9 @@ static inline uint64_t shape_bytes(const struct shape *shape, enum dtype dtype)
     X(INPUT, "input")                                                                              \
     X(BUFFER, "buffer")                                                                            \
     X(WORKSPACE, "workspace")                                                                      \
+    X(PARAM, "param")           /* whole parameters, where nothing is sharded */                   \
+    X(BUCKET, "bucket")         /* DDP's, and its flat copies of module buffers */                 \
+    X(PERSISTENT, "persistent") /* what a system keeps for itself */                               \
     X(OUTSIDE_ALLOCATOR, "outside_allocator")
 
 enum category {

@@ -74,6 +74,8 @@ struct part placement_part(struct placement placement, const struct shape *shape
         return chunk_of_dim(shape, 1, ranks, rank);
     case PLACEMENT_FLAT:
         return run_of_vector(placement, shape, ranks, rank);
+    case PLACEMENT_OWNED: /* the others are as ranks behind the last chunk */
+        return chunk_of_dim(shape, 0, 1, rank == placement.at ? 0 : 1);
     default:
         return chunk_of_dim(shape, 0, 1, 0);
     }
@@ -84,7 +86,7 @@ uint64_t placement_padded(struct placement placement, const struct shape *shape,
     if (placement.kind == PLACEMENT_FLAT)
         return placement_chunk(placement.total, ranks);
     const struct part part = placement_part(placement, shape, ranks, 0);
-    return part_elements(&part);
+    return placement.kind == PLACEMENT_OWNED ? shape_elements(shape) : part_elements(&part);
 }
 
 bool part_overlap(const struct part *a, uint64_t i, const struct part *b, uint64_t j,

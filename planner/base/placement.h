@@ -7,6 +7,7 @@
  *     flat      the tensor is a run of a vector of `total` elements, beginning at `at`, and the
  *               vector is cut into N pieces of ceil(total/N): FSDP1's flat parameters, ZeRO's
  *               partitions
+ *     owned     all of it is on rank `at` of the group: ZeroRedundancyOptimizer's states
  *
  * A rank's part of the tensor is `runs` runs of `width` elements, `pitch` apart in its row-major
  * order; ranks at the end may have less than others, or nothing. */
@@ -19,7 +20,8 @@
     X(WHOLE, "whole")                                                                              \
     X(ROWS, "rows")                                                                                \
     X(COLUMNS, "columns")                                                                          \
-    X(FLAT, "flat")
+    X(FLAT, "flat")                                                                                \
+    X(OWNED, "owned")
 
 enum placement_kind {
 #define X(name, text) PLACEMENT_##name,
@@ -30,7 +32,7 @@ enum placement_kind {
 
 struct placement {
     uint8_t kind;       /* enum placement_kind */
-    uint64_t at, total; /* PLACEMENT_FLAT; else 0 */
+    uint64_t at, total; /* PLACEMENT_FLAT; of PLACEMENT_OWNED `at` is the rank; else 0 */
 };
 
 struct part {       /* of a tensor, on one rank */

@@ -143,6 +143,7 @@
     X(CHUNK_CAT, "chunk_cat", "gradients ... -> y: rank-major, each padded to equal chunks")       \
     X(ALL_GATHER, "all_gather", "y -> y: in place, slice `rank` to all")                           \
     X(REDUCE_SCATTER_AVG, "reduce_scatter_avg", "x -> y: average over ranks of slice `rank`")      \
+    X(BROADCAST, "broadcast", "y -> y: in place, the bytes of rank attr.dim to all")               \
     X(ALL_REDUCE_AVG, "all_reduce_avg", "x -> y (may be x): average over ranks")                   \
     X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
     /* ---- clipping and the update ---- */                                                        \

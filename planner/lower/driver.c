@@ -3,7 +3,7 @@
  * What every system shares: the parameters and inputs of the model, micro-batches, the stream's own
  * births, deaths and kernels, AccumulateGrad, and the order of a step. What happens at the hooks is
  * the system's. */
-#include "graph/ops.h"
+#include "graph/op_table.h"
 #include "lower/lowering.h"
 
 #include <stdlib.h>
@@ -20,10 +20,8 @@ static void name_numbers(struct plan *plan)
 #undef X
     };
     const char **kinds = arena_alloc(&plan->arena, OP_KIND_COUNT * sizeof *kinds);
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        const char *name = op_class(&(struct graph_op){.kind = (uint16_t)kind})->name;
-        kinds[kind] = name ? name : "";
-    }
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        kinds[kind] = op_name((enum op_kind)kind);
     plan->labels = labels;
     plan->label_count = ATEN_COUNT;
     plan->kinds = kinds;
@@ -69,21 +67,31 @@ static void declare_inputs(struct lowering *low)
 
 /* ---- one micro-batch ---- */
 
-/* AccumulateGrad: the first gradient is kept as it is, later ones are added in place. */
+static bool is_transient(const struct lowering *low, struct operand operand)
+{
+    return operand.place != NONE && !low->plan->buffers[operand.place].resident;
+}
+
+/* AccumulateGrad: the first gradient is kept as it is, later ones are added in place. The system's
+ * hook runs before the engine lets go of the gradient that came. */
 static void take_gradient(struct lowering *low, const struct stream_grad *grad)
 {
     const uint32_t p = grad->param;
     struct operand gradient = plan_whole_buffer(low->plan, low->base + grad->buffer);
     gradient.shape = low->plan->params[p].shape;
-    if (low->grad[p].place == NONE) {
+    if (low->grad[p].place == NONE)
         low->grad[p] = gradient;
-    } else {
+    else
         emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP,
                      1, &gradient, 1, &low->grad[p]);
-        emit_free(low, gradient.place);
-    }
+    const struct operand before = low->grad[p];
     if (low->system->gradient)
         low->system->gradient(low, p);
+    const uint32_t now = low->grad[p].place;
+    if (before.place != now && before.place != gradient.place && is_transient(low, before))
+        emit_free(low, before.place);
+    if (gradient.place != now)
+        emit_free(low, gradient.place);
 }
 
 static void emit_kernel(struct lowering *low, uint32_t kernel)

@@ -144,6 +144,7 @@ static void before_step(struct lowering *low)
 const struct system system_fsdp2 = {
     .name = "fsdp2",
     .state_bytes = sizeof(struct fsdp2),
+    .dtensors = true,
     .check = fsdp2_check,
     .set_up = fsdp2_set_up,
     .begin = begin,

@@ -67,11 +67,12 @@ struct strategy {
     float max_norm; /* clip_grad_norm_ to this; 0: no clipping */
     bool offload;   /* sharded parameters, gradients and states on the CPU */
     /* DistributedDataParallel's */
-    uint32_t bucket_cap_mb; /* MiB of every bucket; 0: 25, and 1 for the first */
-    bool bucket_view;       /* gradient_as_bucket_view */
+    float bucket_cap_mb; /* MiB of every bucket; 0: 25, and 1 for the first */
+    bool bucket_view;    /* gradient_as_bucket_view */
     bool static_graph;
     enum comm_hook comm_hook;
-    bool autocast; /* forward under torch.autocast(bfloat16) */
+    bool zero_redundancy; /* ZeroRedundancyOptimizer: each state on one rank only */
+    bool autocast;        /* forward under torch.autocast(bfloat16) */
 };
 
 /* The program of one step: `stream` (lent, as `graph` is) under a strategy, for one rank. Its

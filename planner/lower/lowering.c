@@ -27,6 +27,11 @@ void emit_free(struct lowering *low, uint32_t buffer)
     emit(low, PLAN_FREE, low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
 }
 
+void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane)
+{
+    emit(low, PLAN_FREE, lane, buffer, PLAN_NO_GROUP);
+}
+
 uint32_t emit_record(struct lowering *low, uint8_t lane)
 {
     const uint32_t event = low->plan->event_count++;
@@ -119,7 +124,7 @@ static uint32_t new_scope(struct lowering *low, const char *call, uint32_t unit,
 {
     struct plan *plan = low->plan;
     const char *outer = plan->scopes[low->here.scope].text, *slash = outer[0] ? "/" : "";
-    const char *name = plan->units[unit].name;
+    const char *name = named ? plan->units[unit].name : "";
     const char *text = named ? arena_printf(&plan->arena, "%s%s%s[%s]", outer, slash, call,
                                             name[0] ? name : "root")
                              : arena_printf(&plan->arena, "%s%s%s", outer, slash, call);

@@ -28,6 +28,7 @@ struct lowering;
 struct system {
     const char *name;
     size_t state_bytes; /* of lowering.state, zeroed */
+    bool dtensors;      /* parameters are DTensors: clipping handles them as such */
     /* Whether the strategy goes with the mesh. ERR_INVALID, with a sentence. */
     enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
                            struct err *err);
@@ -38,7 +39,8 @@ struct system {
     void (*post_forward)(struct lowering *low, uint32_t module);
     void (*pre_backward)(struct lowering *low, uint32_t module);
     void (*post_backward)(struct lowering *low, uint32_t module);
-    /* low->grad[param] has this micro-batch's gradient in it. */
+    /* AccumulateGrad has run: low->grad[param] has this micro-batch's gradient in it. A system that
+     * keeps .grad elsewhere copies it and sets low->grad[param]; what was there dies then. */
     void (*gradient)(struct lowering *low, uint32_t param);
     void (*final)(struct lowering *low);
     /* After the last micro-batch: says where gradients are (gradient pieces). */
@@ -46,7 +48,7 @@ struct system {
     void (*close)(struct lowering *low);
 };
 
-extern const struct system system_fsdp2;
+extern const struct system system_fsdp2, system_ddp;
 
 /* What the optimizer has one tensor for: a parameter's part, usually. Buffers are NONE where there
  * is no such thing. */
@@ -85,6 +87,9 @@ struct lowering {
 
 void emit_alloc(struct lowering *low, uint32_t buffer);
 void emit_free(struct lowering *low, uint32_t buffer);
+/* The host lets go of a buffer that `lane` still works on: its block comes back when the pool's
+ * lane has waited for that. */
+void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane);
 uint32_t emit_record(struct lowering *low, uint8_t lane);
 void emit_wait(struct lowering *low, uint8_t lane, uint32_t event);
 void emit_mark(struct lowering *low, enum plan_mark mark);

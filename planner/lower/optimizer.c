@@ -188,8 +188,8 @@ void emit_clip(struct lowering *low)
     if (summed != stacked)
         emit_free(low, summed);
     emit_free(low, stacked);
-    for (uint32_t i = 0; i < n; i++)
-        emit_free(low, norms[i]);
+    for (uint32_t i = 0; i < n; i++) /* a list of plain tensors dies from its end */
+        emit_free(low, norms[low->system->dtensors ? i : n - 1 - i]);
     scale_gradients(low, total);
     emit_free(low, total);
     free(norms);

@@ -15,6 +15,7 @@ static const struct system *system_of(enum system_kind kind)
 {
     static const struct system *const systems[SYSTEM_COUNT] = {
         [SYSTEM_FSDP2] = &system_fsdp2,
+        [SYSTEM_DDP] = &system_ddp,
     };
     return systems[kind];
 }

@@ -4,6 +4,7 @@
  * w2 (D, 4D) with ReLU and a residual, a head (V, D). Listed is every allocation and free inside
  * FSDP's calls in the second step, in host order; births of gradients and activations are not. */
 #include "graph/ops.h"
+#include "graph/tape.h"
 #include "lower/lower.h"
 
 #include <setjmp.h>

@@ -1,9 +1,53 @@
-/* ops_table.h - for the files of operators only: the helpers that constructors, saved lists and
- * backward functions share, and the functions that the table in ops.c names from other files. */
-#ifndef SHARDPLAN_OPS_TABLE_H
-#define SHARDPLAN_OPS_TABLE_H
+/* op_class.h - for the files of operators: what the tape has to know of one, and what constructors,
+ * saved lists and backward functions share.
+ *
+ * An operator is written once, as a few things beside each other in one file:
+ *
+ *     uint32_t op_silu(...)    the constructor, declared in ops.h: births outputs, in the script
+ *     OP_SAVED(silu)           what its node keeps for backward
+ *     OP_BACKWARD(silu)        what the node does: births gradients, runs kernels, gives
+ *     OP_CLASS(silu) = {...}   these two, the forward kernel's label and work
+ *
+ * Labels and the order of births are those that PyTorch 2.14 records (tests/data/truth);
+ * derivatives.yaml names the same lists. */
+#ifndef SHARDPLAN_OP_CLASS_H
+#define SHARDPLAN_OP_CLASS_H
 
 #include "graph/ops.h"
+#include "graph/tape_emit.h"
+
+/* torchtitan's selective checkpointing policy: outputs that are kept. mm alternates, counted in
+ * the order of the block's forward; addmm, bmm and attention are always kept. */
+enum op_keep { KEEP_NEVER, KEEP_EVERY_SECOND, KEEP_ALWAYS };
+
+struct op_class {
+    enum aten label;     /* label of its forward kernel; ATEN_NONE: that of what it births */
+    enum work_kind work; /* what that computes; WORK_NONE: it has none, or each op says its own */
+    /* What the node keeps for backward, in the order in which autograd's generated code lists
+     * (and therefore frees) it; only what the needed gradients ask for. Returns the count. NULL:
+     * nothing. */
+    uint32_t (*saved)(const struct graph *graph, const struct graph_op *op, uint32_t *saved);
+    /* Runs the node: births and gives gradients. NULL: not differentiable. */
+    void (*backward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);
+    /* Floating-point operations of the forward kernel; NULL: one per output element. */
+    double (*flops)(const struct graph *graph, const struct graph_op *op);
+    enum op_keep keep;
+};
+
+#define X(KIND, name) extern const struct op_class name##_class;
+OP_MAP(X)
+#undef X
+
+#define OP_CLASS(name) const struct op_class name##_class
+/* `saved` has room for GRAPH_OPERANDS + GRAPH_OUTPUTS tensors. */
+#define OP_SAVED(name)                                                                             \
+    static uint32_t name##_saved(const struct graph *graph, const struct graph_op *op,             \
+                                 uint32_t *saved)
+#define OP_BACKWARD(name)                                                                          \
+    static void name##_backward(struct tape *tape, const struct graph *graph,                      \
+                                const struct graph_op *op)
+
+/* ---- shapes ---- */
 
 static inline const struct shape *shape_of(const struct graph *graph, uint32_t tensor)
 {
@@ -32,6 +76,8 @@ static inline struct shape with_last(struct shape shape, uint32_t last)
     return shape;
 }
 
+/* ---- constructing ---- */
+
 static inline uint32_t begin(struct graph *graph, enum op_kind kind, uint32_t ins,
                              const uint32_t *in)
 {
@@ -53,6 +99,8 @@ static inline uint32_t simple(struct graph *graph, enum op_kind kind, uint32_t i
     return out;
 }
 
+/* ---- saving ---- */
+
 static inline bool needs(const struct graph *graph, uint32_t tensor)
 {
     return tensor != GRAPH_NONE && graph->tensors[tensor].requires_grad;
@@ -73,6 +121,8 @@ static inline uint32_t save_output(const struct graph *graph, const struct graph
     saved[0] = op->out[0];
     return 1;
 }
+
+/* ---- backward ---- */
 
 /* dx of an elementwise op: one call with the gradient and one other operand (or none). */
 static inline void give_elementwise(struct tape *tape, const struct graph *graph,
@@ -109,49 +159,5 @@ static inline struct operand call_number(struct tape *tape, enum work_kind work,
     tape_number(tape, number);
     return out;
 }
-
-/* X(kind): <kind>_saved and <kind>_backward are in another file than the table. */
-#define OP_SAVED(kind)                                                                             \
-    uint32_t kind##_saved(const struct graph *graph, const struct graph_op *op, uint32_t *saved)
-#define OP_BACKWARD(kind)                                                                          \
-    void kind##_backward(struct tape *tape, const struct graph *graph, const struct graph_op *op)
-
-/* ops_attention.c */
-OP_SAVED(efficient_attention);
-OP_BACKWARD(efficient_attention);
-double efficient_attention_flops(const struct graph *graph, const struct graph_op *op);
-OP_BACKWARD(where);
-OP_BACKWARD(pad_last);
-OP_BACKWARD(slice_last);
-OP_BACKWARD(expand);
-OP_BACKWARD(alias);
-OP_SAVED(clamp);
-OP_BACKWARD(clamp);
-
-/* ops_hf.c */
-OP_SAVED(conv1d);
-OP_BACKWARD(conv1d);
-double conv1d_flops(const struct graph *graph, const struct graph_op *op);
-OP_BACKWARD(cat_last);
-OP_BACKWARD(view_copied);
-OP_BACKWARD(scale);
-OP_SAVED(bmm);
-OP_BACKWARD(bmm);
-double bmm_flops(const struct graph *graph, const struct graph_op *op);
-OP_BACKWARD(safe_softmax);
-
-/* ops_moe.c */
-OP_BACKWARD(softmax);
-OP_SAVED(topk);
-OP_BACKWARD(topk);
-OP_BACKWARD(sum_last);
-OP_SAVED(div_inplace);
-OP_BACKWARD(div_inplace);
-OP_SAVED(index);
-OP_BACKWARD(index);
-OP_BACKWARD(sum_groups);
-OP_SAVED(grouped_mm);
-OP_BACKWARD(grouped_mm);
-double grouped_mm_flops(const struct graph *graph, const struct graph_op *op);
 
 #endif
