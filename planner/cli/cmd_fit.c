@@ -2,6 +2,8 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "report/result.h"
+#include "settings/settings_parse.h"
+#include "settings/settings_resolve.h"
 
 /* One event of --events: [±bytes, category, where, unit or null, what]. Events are the allocs and
  * frees of tensors in the steady-state step, in host order. */
@@ -58,8 +60,8 @@ int command_fit(int argc, char **argv)
     struct machine machine;
     struct prediction prediction;
     struct err err = {0};
-    options_parse(FOR_FIT, argc, argv, &settings);
-    if (options_resolve(&settings, &job, &machine, &err) != ERR_OK)
+    settings_parse(COMMAND_FIT, argc, argv, &settings);
+    if (settings_resolve(&settings, &job, &machine, &err) != ERR_OK)
         return report_error(&err);
     int status;
     if (predict(&job, &machine, &prediction, &err) != ERR_OK) {

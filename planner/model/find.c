@@ -47,7 +47,7 @@ static const char *without_owner(const char *name)
 }
 
 /* The presets nearest to `name`; ties go to the order of the table. */
-static void nearest_presets(const char *name, const struct model_preset *nearest[NEAREST])
+static void nearest_presets(const char *name, const char *nearest[NEAREST])
 {
     uint32_t distance[NEAREST] = {0}, found = 0, count;
     const struct model_preset *presets = model_presets(&count);
@@ -61,7 +61,7 @@ static void nearest_presets(const char *name, const struct model_preset *nearest
             }
         if (at < NEAREST) {
             distance[at] = d;
-            nearest[at] = &presets[i];
+            nearest[at] = presets[i].name;
         }
         found += found < NEAREST;
     }
@@ -83,20 +83,22 @@ const struct model_preset *model_preset_of(const char *name)
 
 enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err)
 {
-    const struct model_preset *preset = model_preset_of(name), *nearest[NEAREST];
+    const struct model_preset *preset = model_preset_of(name);
+    const char *nearest[NEAREST] = {"", "", ""};
     *out = preset ? preset->config : (struct model_config){.layers = 0};
     if (preset)
         return ERR_OK;
     nearest_presets(name, nearest);
     return err_set(err, ERR_INVALID,
                    "no preset is called \"%.200s\"; the nearest are %s, %s and %s", name,
-                   nearest[0]->name, nearest[1]->name, nearest[2]->name);
+                   nearest[0], nearest[1], nearest[2]);
 }
 
 enum err_code model_find(const char *text, struct model_config *out, struct err *err)
 {
     struct stat status;
-    const struct model_preset *preset = model_preset_of(text), *nearest[NEAREST];
+    const struct model_preset *preset = model_preset_of(text);
+    const char *nearest[NEAREST] = {"", "", ""};
     const bool exact = preset && strcmp(preset->name, text) == 0;
     errno = 0;
     if (!exact && (!*text || stat(text, &status) == 0))
@@ -111,5 +113,5 @@ enum err_code model_find(const char *text, struct model_config *out, struct err 
         err, ERR_INVALID,
         "\"%.200s\" is no file or folder (%s) and no preset; the nearest presets are %s, "
         "%s and %s",
-        text, strerror(reason), nearest[0]->name, nearest[1]->name, nearest[2]->name);
+        text, strerror(reason), nearest[0], nearest[1], nearest[2]);
 }
