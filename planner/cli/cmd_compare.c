@@ -1,4 +1,5 @@
 /* cmd_compare.c - shardplan compare: a plan beside the trace of a run of it. */
+#include "base/number.h"
 #include "cli/commands.h"
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
@@ -6,7 +7,6 @@
 #include "settings/settings_parse.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static enum err_code judge(const struct settings *s, const struct comparison *c,
@@ -75,8 +75,12 @@ static int compare(const struct settings *s, const struct plan *plan, const json
 static enum err_code play_rank(struct plan *plan, const struct trace *trace, struct err *err)
 {
     const char *rank = trace_get_info(trace, "rank");
-    return rank && plan->rank == 0 ? plan_for_rank(plan, (uint32_t)strtoul(rank, NULL, 10), err)
-                                   : ERR_OK;
+    uint64_t number;
+    if (!rank || plan->rank != 0)
+        return ERR_OK;
+    if (!number_integer(rank, &number) || number > UINT32_MAX)
+        return err_set(err, ERR_INVALID, "\"rank\" is \"%s\": a number is expected", rank);
+    return plan_for_rank(plan, (uint32_t)number, err);
 }
 
 /* A file that cannot be read is bad input, too. */
