@@ -41,7 +41,8 @@ static int finish(const struct settings *settings, const struct job *job,
                   const struct machine *machine, const struct prediction *prediction)
 {
     struct remedy remedies[REMEDIES];
-    const uint32_t count = prediction->fits ? 0 : remedies_find(job, machine, remedies);
+    const uint32_t count =
+        prediction->fits ? 0 : remedies_find(settings, &job->config, machine, remedies);
     if (settings->json) {
         json_t *result = result_json(settings, job, machine, prediction, remedies, count);
         json_dumpf(result, stdout, JSON_INDENT(2));

@@ -17,7 +17,8 @@ struct planned {
 static void show(const struct planned *p, const char *note)
 {
     struct remedy remedies[REMEDIES];
-    const uint32_t count = p->prediction.fits ? 0 : remedies_find(&p->job, &p->machine, remedies);
+    const uint32_t count =
+        p->prediction.fits ? 0 : remedies_find(&p->settings, &p->job.config, &p->machine, remedies);
     if (p->settings.json) {
         json_t *memory =
             result_json(&p->settings, &p->job, &p->machine, &p->prediction, remedies, count);

@@ -155,6 +155,27 @@ json_t *settings_echo(const struct settings *settings)
     return echo;
 }
 
+const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
+                                size_t size)
+{
+    uint32_t count;
+    size_t used = 0;
+    const struct setting *rows = setting_rows(&count);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count && used < size; i++) {
+        char before[NUMBER_TEXT], after[NUMBER_TEXT];
+        if (!setting_is_of(&rows[i], to->command) ||
+            !setting_suits(&rows[i], to->job.strategy.system))
+            continue;
+        const char *old = setting_read(&rows[i], from, before);
+        const char *new = setting_read(&rows[i], to, after);
+        if (new && (!old || strcmp(old, new) != 0))
+            used += (size_t)snprintf(text + used, size - used, "%s--%s %s", used ? " " : "",
+                                     rows[i].name, new);
+    }
+    return text;
+}
+
 const char **settings_arguments(const struct settings *settings, enum command command,
                                 struct arena *arena, uint32_t *count)
 {

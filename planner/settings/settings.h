@@ -81,6 +81,11 @@ bool settings_is_given(const struct settings *settings, const struct setting *ro
  * own name with '-' as '_'. The caller owns the object. */
 json_t *settings_echo(const struct settings *settings);
 
+/* What makes `to` of `from`, as options: "--gpus 16 --checkpointing full", cut where `text` is
+ * full; returns text. Empty: nothing. Both are of one command. */
+const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
+                                size_t size);
+
 /* What was given, of what `command` has too, as its arguments: "--steps", "20". They are in the
  * arena or lent; *count of them. */
 const char **settings_arguments(const struct settings *settings, enum command command,

@@ -407,6 +407,22 @@ static void arguments_give_the_same_settings_again(void **state)
     gsl_rng_free(random);
 }
 
+static void a_difference_is_what_to_type(void **state)
+{
+    (void)state;
+    char text[128];
+    struct settings a, b;
+    settings_defaults(&a, COMMAND_FIT);
+    settings_defaults(&b, COMMAND_FIT);
+    assert_string_equal(settings_difference(&a, &b, text, sizeof text), "");
+    settings_set(&b, "checkpointing", "full", NULL);
+    settings_set(&b, "gpus", "8", NULL); /* as before */
+    settings_set(&b, "micro-batch", "2", NULL);
+    settings_set(&b, "freeze", "*norm*", NULL);
+    assert_string_equal(settings_difference(&a, &b, text, sizeof text),
+                        "--micro-batch 2 --checkpointing full --freeze *norm*");
+}
+
 static void files_are_collected_up_to_a_limit(void **state)
 {
     (void)state;
@@ -435,6 +451,7 @@ int main(void)
         cmocka_unit_test(axes_have_values_that_can_be_set),
         cmocka_unit_test(numerics_are_told_from_the_rest),
         cmocka_unit_test(arguments_give_the_same_settings_again),
+        cmocka_unit_test(a_difference_is_what_to_type),
         cmocka_unit_test(files_are_collected_up_to_a_limit),
     };
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
