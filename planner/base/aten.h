@@ -126,6 +126,7 @@
     X(CLAMP, "clamp")                                                                              \
     X(C10D_ALL_REDUCE, "_c10d_functional.all_reduce")                                              \
     X(C10D_WAIT_TENSOR, "_c10d_functional.wait_tensor")                                            \
+    X(C10D_BROADCAST, "broadcast_")                                                                \
     X(LIFT_FRESH, "lift_fresh")                                                                    \
     X(WORKSPACE, "workspace")                                                                      \
     X(ACCUMULATE_GRAD, "accumulate_grad")                                                          \

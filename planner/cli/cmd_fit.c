@@ -9,13 +9,13 @@
  * frees of tensors in the steady-state step, in host order. */
 static void write_event(FILE *file, const struct plan *plan, const struct plan_instruction *i)
 {
-    char site[256], what[160];
+    char scope[256], what[160];
     const struct buffer *b = &plan->buffers[i->arg];
-    const bool has_unit = i->site != SITE_NONE || i->outer != OUTER_NONE;
-    const char *unit = has_unit ? plan->units[i->site ? i->unit : i->outer_unit].name : NULL;
+    const uint32_t index = plan_scope_unit(plan, i);
+    const char *unit = index == PLAN_NO_UNIT ? NULL : plan->units[index].name;
     fprintf(file, "[%s%llu, \"%s\", \"%s\", ", i->op == PLAN_FREE ? "-" : "",
             (unsigned long long)b->bytes, category_name((enum category)b->category),
-            plan_site_text(plan, i, site, sizeof site));
+            plan_scope_text(plan, i, scope, sizeof scope));
     if (unit)
         fprintf(file, "\"%s\", ", unit[0] ? unit : "root");
     else

@@ -57,7 +57,8 @@ double peak_flops(const struct profile *profile, enum dtype dtype)
 static double gemm_of(const struct plan *plan, const struct kernel *kernel,
                       const struct profile *profile)
 {
-    const struct operand *out = &plan->operands[kernel->first + kernel->ins];
+    (void)plan;
+    const struct operand *out = &kernel->operands[kernel->ins];
     const struct shape *shape = &out->shape;
     const double n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
     const double m = shape->rank > 1 ? shape->dim[shape->rank - 2] : 1;
@@ -85,7 +86,8 @@ static double attention_of(const struct plan *plan, const struct kernel *kernel,
 {
     const bool backward = kernel->label == ATEN_FLASH_ATTENTION_BACKWARD ||
                           kernel->label == ATEN_EFFICIENT_ATTENTION_BACKWARD;
-    const struct operand *q = &plan->operands[kernel->first + (backward ? 1 : 0)];
+    (void)plan;
+    const struct operand *q = &kernel->operands[backward ? 1 : 0];
     const double tokens = q->shape.dim[1], head = q->shape.dim[q->shape.rank - 1];
     /* FlashAttention is for 16-bit numbers: in fp32, PyTorch takes the other whatever the plan's
      * recording, which was made without a GPU, calls it. */
@@ -152,7 +154,8 @@ enum { SOFTMAX_KEPT = 9216, SOFTMAX_KEPT_BYTES = 49152 };
 static struct traffic softmax_traffic(const struct plan *plan, const struct kernel *kernel,
                                       bool backward)
 {
-    const struct operand *x = &plan->operands[kernel->first];
+    (void)plan;
+    const struct operand *x = kernel->operands;
     const uint32_t row = x->shape.rank > 0 ? x->shape.dim[x->shape.rank - 1] : 1;
     const bool kept = row <= SOFTMAX_KEPT ||
                       (uint64_t)row * dtype_bytes((enum dtype)x->dtype) < SOFTMAX_KEPT_BYTES;
@@ -172,11 +175,11 @@ static struct traffic traffic_of(const struct plan *plan, const struct kernel *k
     return (struct traffic){label, BY_STREAM, 1, 1};
 }
 
-static double operands_bytes(const struct plan *plan, uint32_t first, uint32_t count)
+static double operands_bytes(const struct operand *operands, uint32_t count)
 {
     double bytes = 0;
-    for (uint32_t i = first; i < first + count; i++)
-        bytes += (double)shape_bytes(&plan->operands[i].shape, (enum dtype)plan->operands[i].dtype);
+    for (uint32_t i = 0; i < count; i++)
+        bytes += (double)shape_bytes(&operands[i].shape, (enum dtype)operands[i].dtype);
     return bytes;
 }
 
@@ -184,8 +187,9 @@ static double operands_bytes(const struct plan *plan, uint32_t first, uint32_t c
 static double traffic_bytes(const struct plan *plan, const struct kernel *kernel, enum plan_op op,
                             struct traffic traffic)
 {
-    const double in = operands_bytes(plan, kernel->first, kernel->ins);
-    const double out = operands_bytes(plan, kernel->first + kernel->ins, kernel->outs);
+    const double in = operands_bytes(kernel->operands, kernel->ins);
+    const double out = operands_bytes(kernel->operands + kernel->ins, kernel->outs);
+    (void)plan;
     if (op == PLAN_COPY_IN && kernel->label == ATEN_FOREACH_COPY_)
         return 2 * in; /* its output is the whole gather buffer, of which it fills one slice */
     return traffic.reads * in + traffic.writes * out;
@@ -205,14 +209,14 @@ bool kernel_is_backward(const struct kernel *kernel)
 
 enum dtype kernel_dtype(const struct plan *plan, const struct kernel *kernel)
 {
-    return kernel->ins + kernel->outs == 0 ? DTYPE_FP32
-                                           : (enum dtype)plan->operands[kernel->first].dtype;
+    (void)plan;
+    return kernel->ins + kernel->outs == 0 ? DTYPE_FP32 : (enum dtype)kernel->operands[0].dtype;
 }
 
 enum dtype kernel_result_dtype(const struct plan *plan, const struct kernel *kernel)
 {
     return kernel->outs == 0 ? kernel_dtype(plan, kernel)
-                             : (enum dtype)plan->operands[kernel->first + kernel->ins].dtype;
+                             : (enum dtype)kernel->operands[kernel->ins].dtype;
 }
 
 static const struct profile_kernel *measured(const struct profile *profile, const struct plan *plan,

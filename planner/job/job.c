@@ -31,7 +31,7 @@ enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *param
     if (parameters)
         *parameters = graph_parameter_elements(graph);
     struct stream *stream = tape_run(graph, &job->tape);
-    const enum err_code rc = lower_fsdp2(graph, stream, &job->strategy, out, err);
+    const enum err_code rc = lower_plan(graph, stream, &job->strategy, out, err);
     stream_free(stream);
     graph_free(graph);
     return rc;

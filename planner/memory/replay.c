@@ -66,7 +66,7 @@ static enum err_code alloc_buffer(struct replay *r, uint32_t index)
         r->rounded += (buffer->bytes + 511) & ~511ULL;
         r->categories[buffer->category] += buffer->bytes;
     }
-    if (buffer->pool == STREAM_HOST)
+    if (buffer->pool == LANE_HOST)
         r->host += buffer->bytes;
     else
         TRY(alloc_on_device(r, buffer->bytes, buffer->pool, &r->blocks[index]));
@@ -83,7 +83,7 @@ static void free_buffer(struct replay *r, uint32_t index)
         r->categories[buffer->category] -= buffer->bytes;
         note_peaks(r); /* a segment's peak may be what is left after its first free */
     }
-    if (buffer->pool == STREAM_HOST) {
+    if (buffer->pool == LANE_HOST) {
         r->host -= buffer->bytes;
     } else if (r->blocks[index]) {
         allocator_free_block(r->allocator, r->blocks[index]);
@@ -124,9 +124,9 @@ static enum err_code run_kernel(struct replay *r, const struct plan_instruction 
     const unsigned thread = instruction->phase == PLAN_BACKWARD;
     if (!r->allocator || r->workspaces[thread] || r->options->workspace_bytes[thread] == 0)
         return ERR_OK;
-    if (!r->plan->kernels[instruction->arg].matmul)
+    if (!work_is_matmul((enum work_kind)plan_kernel(r->plan, instruction->arg)->work))
         return ERR_OK;
-    return alloc_on_device(r, r->options->workspace_bytes[thread], STREAM_COMPUTE,
+    return alloc_on_device(r, r->options->workspace_bytes[thread], LANE_COMPUTE,
                            &r->workspaces[thread]);
 }
 

@@ -47,8 +47,8 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     const struct norm norm = build_norm(graph, "bert.embeddings.", "LayerNorm", c->hidden, true);
 
     const uint32_t ids = graph_view(graph, position_ids, SHAPE(1, s));
-    const uint32_t type =
-        op_no_grad(graph, ATEN_GATHER, DTYPE_INT64, SHAPE(1, s), 2, (uint32_t[]){type_ids, ids});
+    const uint32_t type = op_no_grad(graph, WORK_GATHER, ATEN_GATHER, DTYPE_INT64, SHAPE(1, s), 2,
+                                     (uint32_t[]){type_ids, ids});
     const uint32_t word = op_embedding(graph, tokens, words);
     const uint32_t kind = op_embedding(graph, graph_view(graph, type, SHAPE(b, s)), types);
     const uint32_t typed = op_add(graph, word, kind);

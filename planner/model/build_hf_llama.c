@@ -144,7 +144,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     if (windows && c->arch != ARCH_MISTRAL && c->arch != ARCH_MIXTRAL)
         hf_packed_test(graph, job, in.positions);
     if (windows && job->seq >= c->sliding_window)
-        in.window_mask = hf_window_mask(graph, job);
+        in.window_mask = hf_window_mask(graph, job, c->sliding_window);
     in.rope = hf_rope_tables(graph, job, c->head_dim);
     return in;
 }

@@ -104,13 +104,15 @@ struct positions {
 static struct positions make_positions(struct graph *graph, const struct model_job *job)
 {
     const struct shape shape = SHAPE(job->batch, job->seq);
-    struct positions p = {.ones = op_no_grad(graph, ATEN_ONES, DTYPE_FP32, shape, 0, NULL)};
-    const uint32_t sum = op_no_grad(graph, ATEN_CUMSUM, DTYPE_FP32, shape, 1, &p.ones);
+    struct positions p = {.ones = op_fill(graph, ATEN_ONES, DTYPE_FP32, shape, 1.0F)};
+    const uint32_t sum =
+        op_no_grad(graph, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, DTYPE_FP32, shape, 1, &p.ones);
     const uint32_t product =
-        op_no_grad(graph, ATEN_MUL, DTYPE_FP32, shape, 2, (uint32_t[]){sum, p.ones});
-    const uint32_t less = op_no_grad(graph, ATEN_SUB, DTYPE_FP32, shape, 1, &product);
+        op_no_grad(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, shape, 2, (uint32_t[]){sum, p.ones});
+    const uint32_t less =
+        op_number(graph, WORK_ADD_NUMBER, ATEN_SUB, DTYPE_FP32, shape, product, -1.0F);
     graph_drop(graph, product);
-    p.ids = op_no_grad(graph, ATEN_TO_COPY, DTYPE_INT64, shape, 1, &less);
+    p.ids = op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_INT64, shape, 1, &less);
     graph_drop(graph, less);
     graph_drop(graph, sum);
     return p;
@@ -137,8 +139,8 @@ void build_hf_opt(struct graph *graph, const struct model_config *c, const struc
 
     uint32_t embedded = op_embedding(graph, tokens, table);
     const struct positions positions = make_positions(graph, job);
-    const uint32_t shifted =
-        op_no_grad(graph, ATEN_ADD, DTYPE_INT64, SHAPE(job->batch, job->seq), 1, &positions.ids);
+    const uint32_t shifted = op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_INT64,
+                                       SHAPE(job->batch, job->seq), positions.ids, 2.0F);
     const uint32_t position = op_embedding(graph, shifted, rows);
     graph_drop(graph, shifted);
     if (projected) {

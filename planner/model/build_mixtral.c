@@ -66,10 +66,10 @@ static uint32_t weigh(struct graph *graph, uint32_t y, uint32_t weights)
     return op_mul(graph, y, graph_view(graph, weights, SHAPE(rows, 1)));
 }
 
-static uint32_t one(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
-                    uint32_t x)
+static uint32_t one(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                    struct shape shape, uint32_t x)
 {
-    return op_no_grad(graph, aten, dtype, shape, 1, &x);
+    return op_no_grad(graph, work, aten, dtype, shape, 1, &x);
 }
 
 /* grouped_mm_experts_forward */
@@ -80,14 +80,16 @@ static uint32_t grouped(struct graph *graph, const struct model_config *c, const
     const struct shape flat = SHAPE(n), experts = SHAPE(c->experts);
     uint32_t order;
     const uint32_t ids = op_sort(graph, graph_view(graph, r->experts, flat), &order);
-    const uint32_t tokens = one(graph, ATEN_FLOOR_DIVIDE, DTYPE_INT64, flat, order);
+    const uint32_t tokens = op_number(graph, WORK_FLOOR_DIV_NUMBER, ATEN_FLOOR_DIVIDE, DTYPE_INT64,
+                                      flat, order, (float)k);
     const uint32_t chosen = op_index(graph, rows, tokens);
     graph_drop(graph, tokens);
     const uint32_t weights = op_index(graph, graph_view(graph, r->weights, flat), order);
     /* int32 on CUDA: as many bytes */
-    const uint32_t numbers = one(graph, ATEN_TO_COPY, DTYPE_FP32, flat, ids);
-    const uint32_t counts = one(graph, ATEN_HISTC, DTYPE_FP32, experts, numbers);
-    const uint32_t offsets = one(graph, ATEN_CUMSUM, DTYPE_INT32, experts, counts);
+    const uint32_t numbers = one(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, flat, ids);
+    const uint32_t counts = one(graph, WORK_HISTOGRAM, ATEN_HISTC, DTYPE_FP32, experts, numbers);
+    const uint32_t offsets =
+        one(graph, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, DTYPE_INT32, experts, counts);
 
     const uint32_t gate_up = op_grouped_mm(graph, chosen, moe->gate_up, offsets);
     const uint32_t product = apply_gate(graph, c, gate_up);
@@ -95,7 +97,8 @@ static uint32_t grouped(struct graph *graph, const struct model_config *c, const
     graph_drop(graph, product);
 
     const uint32_t weighted = weigh(graph, out, weights);
-    const uint32_t inverse = one(graph, ATEN_EMPTY_LIKE, DTYPE_INT64, flat, order);
+    const uint32_t inverse =
+        one(graph, WORK_INVERT_PERMUTATION, ATEN_EMPTY_LIKE, DTYPE_INT64, flat, order);
     const uint32_t range = op_arange(graph, n);
     graph_drop(graph, range); /* put into inverse */
     const uint32_t restored = op_index(graph, weighted, inverse);

@@ -148,9 +148,8 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
     const uint32_t v = graph_view(graph, apply_linear(graph, from, a->v), heads);
     uint32_t *shared = cross ? &stack->cross_bias : &stack->bias;
     if (*shared == GRAPH_NONE)
-        *shared =
-            cross ? op_no_grad(graph, ATEN_ZEROS, graph->compute, SHAPE(1, c->heads, s, s), 0, NULL)
-                  : t5_position_bias(graph, s, a->buckets, stack->decoder);
+        *shared = cross ? op_fill(graph, ATEN_ZEROS, graph->compute, SHAPE(1, c->heads, s, s), 0.0F)
+                        : t5_position_bias(graph, s, a->buckets, stack->decoder);
     const uint32_t bias = cross ? *shared : t5_own_bias(graph, *shared, stack->decoder);
     const uint32_t o = biased_attention(graph, c, q, k, v, bias);
     if (!cross)
@@ -200,26 +199,28 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
 
 /* fp16 only: infinities become the largest number, or a little less if there are any. The limit
  * stays Python's until the block's next one, or its end. */
+#define LARGEST_FP16 65504.0F
+
 static uint32_t clamp_fp16(struct graph *graph, uint32_t x, uint32_t *limit)
 {
     const struct shape scalar = {.rank = 0};
     if (graph->tensors[x].dtype != DTYPE_FP16)
         return x;
-    uint32_t any = t5_step(graph, ATEN_ISINF, DTYPE_BOOL, graph->tensors[x].shape, x, GRAPH_NONE);
-    any = t5_step(graph, ATEN_ANY, DTYPE_BOOL, scalar, any, any);
+    uint32_t any = t5_step(graph, WORK_IS_INFINITE, ATEN_ISINF, DTYPE_BOOL, graph->tensors[x].shape,
+                           x, GRAPH_NONE);
+    any = t5_step(graph, WORK_ANY, ATEN_ANY, DTYPE_BOOL, scalar, any, any);
     const uint32_t less =
-        t5_step(graph, ATEN_SCALAR_TENSOR, DTYPE_FP32, scalar, GRAPH_NONE, GRAPH_NONE);
-    const uint32_t largest =
-        t5_step(graph, ATEN_SCALAR_TENSOR, DTYPE_FP32, scalar, GRAPH_NONE, GRAPH_NONE);
-    const uint32_t most =
-        op_no_grad(graph, ATEN_WHERE, DTYPE_FP32, scalar, 3, (uint32_t[]){any, less, largest});
+        op_fill(graph, ATEN_SCALAR_TENSOR, DTYPE_FP32, scalar, LARGEST_FP16 - 1000.0F);
+    const uint32_t largest = op_fill(graph, ATEN_SCALAR_TENSOR, DTYPE_FP32, scalar, LARGEST_FP16);
+    const uint32_t most = op_no_grad(graph, WORK_WHERE, ATEN_WHERE, DTYPE_FP32, scalar, 3,
+                                     (uint32_t[]){any, less, largest});
     graph_drop(graph, less);
     graph_drop(graph, largest);
     graph_drop(graph, any);
     if (*limit != GRAPH_NONE)
         graph_drop(graph, *limit);
     *limit = most;
-    const uint32_t least = t5_step(graph, ATEN_NEG, DTYPE_FP32, scalar, most, GRAPH_NONE);
+    const uint32_t least = t5_step(graph, WORK_NEG, ATEN_NEG, DTYPE_FP32, scalar, most, GRAPH_NONE);
     const uint32_t out = op_clamp(graph, x, least, most);
     graph_drop(graph, least);
     graph_drop(graph, x);
@@ -291,14 +292,14 @@ static uint32_t shift_right(struct graph *graph, const struct model_job *job, ui
 {
     const uint32_t b = job->batch, s = job->seq;
     const uint32_t ids =
-        t5_step(graph, ATEN_NEW_ZEROS, DTYPE_INT64, SHAPE(b, s), labels, GRAPH_NONE);
-    const uint32_t rest =
-        t5_step(graph, ATEN_CLONE, DTYPE_INT64, SHAPE(b, s - 1), labels, GRAPH_NONE);
+        t5_step(graph, WORK_FILL, ATEN_NEW_ZEROS, DTYPE_INT64, SHAPE(b, s), labels, GRAPH_NONE);
+    const uint32_t rest = op_slice_copied(graph, labels, SHAPE(b, s - 1), 0);
     graph_drop(graph, rest);
-    const uint32_t start = t5_step(graph, ATEN_LIFT_FRESH, DTYPE_INT64, (struct shape){.rank = 0},
-                                   GRAPH_NONE, GRAPH_NONE);
+    const uint32_t start =
+        op_fill(graph, ATEN_LIFT_FRESH, DTYPE_INT64, (struct shape){.rank = 0}, 0.0F);
     graph_drop(graph, start);
-    const uint32_t ignored = t5_step(graph, ATEN_EQ, DTYPE_BOOL, SHAPE(b, s), ids, GRAPH_NONE);
+    const uint32_t ignored =
+        op_number(graph, WORK_EQUAL_NUMBER, ATEN_EQ, DTYPE_BOOL, SHAPE(b, s), ids, -100.0F);
     graph_drop(graph, ignored);
     return ids;
 }

@@ -274,7 +274,7 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
     for (uint32_t i = 0; i < items; i++) {
         const struct plan_instruction *in =
             &plan->instructions[simulation_instruction(r->time->simulation, i)];
-        const bool own = in->stream == STREAM_HOST || in->op == PLAN_ALLOC; /* it may have waited */
+        const bool own = in->lane == LANE_HOST || in->op == PLAN_ALLOC; /* it may have waited */
         host[i] = (struct compare_interval){own ? t->begin_s[i]
                                             : i ? t->issue_s[i - 1]
                                                 : 0,

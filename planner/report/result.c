@@ -13,16 +13,16 @@ static double gib(uint64_t bytes)
 
 const char *result_what(const struct plan *plan, uint32_t instruction, char *text, size_t size)
 {
-    char what[160], site[256];
+    char what[160], scope[256];
     const struct plan_instruction *i = &plan->instructions[instruction];
     if (i->op != PLAN_ALLOC && i->op != PLAN_FREE) {
         snprintf(text, size, "%s, in %s", plan_op_name((enum plan_op)i->op),
-                 plan_site_text(plan, i, site, sizeof site));
+                 plan_scope_text(plan, i, scope, sizeof scope));
         return text;
     }
     const struct buffer *buffer = &plan->buffers[i->arg];
     snprintf(text, size, "%s, in %s", plan_buffer_text(plan, buffer, what, sizeof what),
-             plan_site_text(plan, i, site, sizeof site));
+             plan_scope_text(plan, i, scope, sizeof scope));
     return text;
 }
 

@@ -334,6 +334,12 @@ enum err_code setting_write(const struct setting *row, struct settings *settings
     return good ? ERR_OK : refuse(row, text, err);
 }
 
+/* What a number that has no default is while it is not given: 0, or NAN where 0 may be given. */
+static double not_given(const struct setting_number *number)
+{
+    return number->kind == NUMBER_REAL && number->least <= 0 ? (double)NAN : 0;
+}
+
 void setting_reset(const struct setting *row, struct settings *settings)
 {
     if (row->initial) {
@@ -361,8 +367,7 @@ void setting_reset(const struct setting *row, struct settings *settings)
         if (row->field.size)
             store_word(row, settings, row->unset);
         else
-            store_number(settings, &row->numbers[0],
-                         row->numbers[0].kind == NUMBER_REAL ? (double)NAN : 0);
+            store_number(settings, &row->numbers[0], not_given(&row->numbers[0]));
         break;
     }
 }
@@ -399,7 +404,7 @@ static const char *read_number(const struct setting *row, const struct settings 
     const double value = number->kind == NUMBER_REAL
                              ? load_real(settings, number->field)
                              : (double)load_integer(settings, number->field);
-    const bool given = number->kind == NUMBER_REAL ? !isnan(value) : value > 0;
+    const bool given = !isnan(value) && value != not_given(number);
     const char *word =
         value == trunc(value) && fabs(value) < INT32_MAX ? word_of(row, (int)value) : NULL;
     if (word)

@@ -88,6 +88,12 @@ static bool is_planned(int system)
     return system_is_planned((enum system_kind)system);
 }
 
+/* For what can be said and cannot be planned yet. */
+static bool is_off(int value)
+{
+    return value == 0;
+}
+
 static const struct setting_word system_words[] = {
 #define X(name, text) WORD(text, SYSTEM_##name),
     SYSTEM_MAP(X)
@@ -102,6 +108,10 @@ static const struct setting rows[] = {
     {.name = "model", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL,
      .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder",
      .field = FIELD(model), .names = &models, .commands = FOR_JOB, .numerics = true},
+    /* the system comes before what belongs to a system: settings_arguments keeps this order */
+    {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
+     .initial = "fsdp2", .field = FIELD(job.strategy.system), .words = system_words,
+     .offers = is_planned, .commands = FOR_JOB, .axis = AXIS_WORDS},
     {.name = "code", .group = GROUP_MODEL, .arg = "NAME",
      .help = "Whose op sequence runs (default: torchtitan for the Llama family, nanogpt for gpt2, "
              "hf for the rest)",
@@ -149,9 +159,6 @@ static const struct setting rows[] = {
      .axis = AXIS_WORDS},
 
     /* ---- strategy ---- */
-    {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
-     .initial = "fsdp2", .field = FIELD(job.strategy.system), .words = system_words,
-     .offers = is_planned, .commands = FOR_JOB, .axis = AXIS_WORDS},
     {.name = "replicate", .group = GROUP_STRATEGY, .arg = "R",
      .help = "HSDP replicas: the mesh is R x N/R", .initial = "1",
      .numbers = {INTEGER(job.strategy.replicate, 1, 1000000)}, .commands = FOR_JOB,
@@ -234,7 +241,7 @@ static const struct setting rows[] = {
      .help = "torch.autocast around the forward pass", .initial = "none",
      .field = FIELD(job.strategy.autocast),
      .words = WORDS(WORD("none", false), WORD("bf16", true), ALSO("bfloat16", true)),
-     .commands = FOR_JOB, .systems = SYSTEM(DDP) | SYSTEM(FSDP1),
+     .offers = is_off, .commands = FOR_JOB, .systems = SYSTEM(DDP) | SYSTEM(FSDP1),
      .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2), .numerics = true,
      .axis = AXIS_WORDS},
 
@@ -242,7 +249,7 @@ static const struct setting rows[] = {
     {.name = "bucket-cap-mb", .group = GROUP_DDP, .arg = "MIB",
      .help = "bucket_cap_mb (default 25, and 1 for the first bucket; a value that is given holds "
              "for the first, too)",
-     .shown = "25", .numbers = {INTEGER(job.strategy.bucket_cap_mb, 1, 1048576)},
+     .shown = "25", .numbers = {REAL(job.strategy.bucket_cap_mb, 0.001, 1048576)},
      .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "has no buckets", .lacking = FSDP,
      .axis = "1,5,25,50,100,200"},
     {.name = "gradient-as-bucket-view", .group = GROUP_DDP, .arg = "WHETHER",

@@ -184,7 +184,8 @@ const char **settings_arguments(const struct settings *settings, enum command co
     const char **arguments = arena_alloc(arena, 2 * (size_t)row_count * sizeof *arguments);
     for (uint32_t i = 0; i < row_count; i++) {
         char buffer[NUMBER_TEXT];
-        if (!settings_is_given(settings, &rows[i]) || !setting_is_of(&rows[i], command))
+        if (!settings_is_given(settings, &rows[i]) || !setting_is_of(&rows[i], command) ||
+            !setting_suits(&rows[i], settings->job.strategy.system))
             continue;
         const char *value = setting_read(&rows[i], settings, buffer);
         const bool flag = rows[i].kind == SETTING_FLAG;

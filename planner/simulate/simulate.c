@@ -26,7 +26,7 @@ struct run {
     const struct costs *costs;
     const double *scale;
     struct timeline *out;
-    struct lane lanes[STREAM_HOST];
+    struct lane lanes[LANES_MOST]; /* LANE_HOST's stays empty: the host thread is its own */
     double now;
     double host_s;    /* the host's clock */
     uint32_t host;    /* next item it issues */
@@ -48,7 +48,7 @@ static bool has_ended(const struct run *r, uint32_t item)
 static bool device_is_idle(const struct run *r)
 {
     uint32_t left = r->running;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
+    for (uint32_t stream = 0; stream < r->s->lane_count; stream++)
         left |= r->lanes[stream].issued - r->lanes[stream].at;
     return left == 0;
 }
@@ -85,7 +85,7 @@ static void host_issue(struct run *r)
     const double event_s = r->costs->event_s * r->scale[COST_HOST];
     for (; r->host < r->s->count; r->host++) {
         const struct item *item = &r->s->items[r->host];
-        if (item->stream == STREAM_HOST) {
+        if (item->lane == LANE_HOST) {
             if (!host_own(r, r->host))
                 return;
             continue;
@@ -96,7 +96,7 @@ static void host_issue(struct run *r)
         r->out->host_s += cost_s;
         r->out->issue_s[r->host] = r->host_s;
         r->out->end_s[r->host] = INFINITY;
-        r->lanes[item->stream].issued++;
+        r->lanes[item->lane].issued++;
     }
 }
 
@@ -152,7 +152,7 @@ static void start_all(struct run *r)
     bool again = true;
     while (again) {
         again = false;
-        for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
+        for (uint32_t stream = 0; stream < r->s->lane_count; stream++) {
             struct lane *lane = &r->lanes[stream];
             if (lane->item == NEVER && lane->at < lane->issued)
                 again |= lane_advance(r, stream);
@@ -215,7 +215,7 @@ static void share_out(struct run *r)
 
 static enum spent spent_on(const struct run *r, bool talks)
 {
-    const struct lane *compute = &r->lanes[STREAM_COMPUTE];
+    const struct lane *compute = &r->lanes[LANE_COMPUTE];
     if (compute->item != NEVER && !r->s->items[compute->item].collective)
         return cost_of(r, &r->s->items[compute->item])->use[RESOURCE_COMPUTE] >= 1 ? SPENT_COMPUTE
                                                                                    : SPENT_MEMORY;
@@ -248,7 +248,7 @@ static void go_to(struct run *r, double next)
 static double next_moment(const struct run *r)
 {
     double next = INFINITY;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
+    for (uint32_t stream = 0; stream < r->s->lane_count; stream++) {
         const struct lane *lane = &r->lanes[stream];
         const double moment =
             lane->item == NEVER ? lane->blocked_until : r->now + lane->left_s / lane->rate;
@@ -261,7 +261,7 @@ static double next_moment(const struct run *r)
 static double others_moment(const struct run *r, const struct lane *own)
 {
     double moment = INFINITY;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
+    for (uint32_t stream = 0; stream < r->s->lane_count; stream++) {
         const struct lane *lane = &r->lanes[stream];
         if (lane == own)
             continue;
@@ -333,7 +333,7 @@ void simulate(const struct simulation *s, const struct costs *costs, const doubl
     for (int class = 0; class < COST_CLASSES; class ++)
         ones[class] = 1;
     struct run r = {.s = s, .costs = costs, .scale = scale ? scale : ones, .out = out};
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
+    for (uint32_t stream = 0; stream < s->lane_count; stream++)
         r.lanes[stream] = (struct lane){.at = s->first[stream],
                                         .issued = s->first[stream],
                                         .item = NEVER,

@@ -1,4 +1,4 @@
-/* simulation.c - makes a plan ready: what takes time, in host order and stream by stream, with what
+/* simulation.c - makes a plan ready: what takes time, in host order and lane by lane, with what
  * each must wait for already found. */
 #include "simulate/simulation.h"
 
@@ -15,15 +15,15 @@ static void add_items(const struct plan *plan, const struct stall *stalls, uint3
                       struct simulation *s)
 {
     uint32_t *recorded = xmalloc((plan->event_count + 1) * sizeof *recorded);
-    uint32_t last_of_group[sizeof plan->groups / sizeof plan->groups[0]];
-    memset(last_of_group, 0xff, sizeof last_of_group);
+    uint32_t *last_of_group = xmalloc((plan->group_count + 1) * sizeof *last_of_group);
+    memset(last_of_group, 0xff, (plan->group_count + 1) * sizeof *last_of_group);
     memset(recorded, 0xff, (plan->event_count + 1) * sizeof *recorded);
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
         if (stall_count && stalls->instruction == i) {
             s->items[s->count++] = (struct item){.id = i,
                                                  .kind = ITEM_STALL,
-                                                 .stream = STREAM_HOST,
+                                                 .lane = LANE_HOST,
                                                  .after = NEVER,
                                                  .stall_s = (float)stalls->host_s,
                                                  .idle = stalls->idle};
@@ -32,7 +32,7 @@ static void add_items(const struct plan *plan, const struct stall *stalls, uint3
         }
         if (!is_item(in))
             continue;
-        struct item item = {.id = i, .stream = in->stream, .after = NEVER};
+        struct item item = {.id = i, .lane = in->lane, .after = NEVER};
         if (in->op == PLAN_RECORD) {
             item.kind = ITEM_RECORD;
             recorded[in->arg] = s->count;
@@ -51,23 +51,26 @@ static void add_items(const struct plan *plan, const struct stall *stalls, uint3
         s->items[s->count++] = item;
     }
     free(recorded);
+    free(last_of_group);
 }
 
 struct simulation *simulation_new(const struct plan *plan, const struct stall *stalls,
                                   uint32_t stall_count)
 {
     struct simulation *s = xmalloc(sizeof *s);
-    *s = (struct simulation){.items = xmalloc(plan->instruction_count * sizeof *s->items + 1)};
+    *s = (struct simulation){
+        .items = xmalloc((plan->instruction_count + stall_count) * sizeof *s->items + 1),
+        .lane_count = plan->lane_count};
     add_items(plan, stalls, stall_count, s);
     s->queue = xmalloc(s->count * sizeof *s->queue + 1);
     uint32_t at = 0;
-    for (int stream = 0; stream < STREAM_COUNT; stream++) {
-        s->first[stream] = at;
+    for (uint32_t lane = 0; lane < s->lane_count; lane++) {
+        s->first[lane] = at;
         for (uint32_t i = 0; i < s->count; i++)
-            if (s->items[i].stream == stream)
+            if (s->items[i].lane == lane)
                 s->queue[at++] = i;
     }
-    s->first[STREAM_COUNT] = at;
+    s->first[s->lane_count] = at;
     return s;
 }
 

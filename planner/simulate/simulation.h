@@ -14,15 +14,16 @@ struct item {
     uint32_t after;  /* item that must have ended: what a wait waits for, or a collective's
                         predecessor on its communicator; NEVER: none */
     float stall_s;   /* ITEM_STALL */
-    uint8_t kind, stream;
+    uint8_t kind, lane;
     bool collective;
     bool idle; /* ITEM_STALL: waits for the device */
 };
 
 struct simulation {
     struct item *items;
-    uint32_t *queue;                  /* item indices, stream after stream */
-    uint32_t first[STREAM_COUNT + 1]; /* of each stream in the queue */
+    uint32_t *queue;                /* item indices, lane after lane */
+    uint32_t first[LANES_MOST + 1]; /* of each lane in the queue */
+    uint32_t lane_count;
     uint32_t count;
 };
 

@@ -261,11 +261,11 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
         const uint64_t slice = count / work->ranks;
         const char *own = (const char *)out->data + work->rank * slice * dtype_bytes(dtype);
         rc = ncclAllGather(own, out->data, slice, type, comm, stream);
-    } else if (work->kind == WORK_REDUCE_SCATTER) {
+    } else if (work->kind == WORK_REDUCE_SCATTER_AVG) {
         rc = ncclReduceScatter(in->data, out->data, count, type, ncclAvg, comm, stream);
     } else {
-        rc = ncclAllReduce(in->data, out->data, count, type, work->sum ? ncclSum : ncclAvg, comm,
-                           stream);
+        rc = ncclAllReduce(in->data, out->data, count, type,
+                           work->kind == WORK_ALL_REDUCE_SUM ? ncclSum : ncclAvg, comm, stream);
     }
     /* The event that follows must come after it in the stream: so it is queued before we go on. */
     const enum err_code done = settle(nccl, comm, rc, work_name(work->kind), err);

@@ -247,9 +247,9 @@ void host_arange(const struct work *work)
     }
 }
 
-void host_ones(const struct work *work)
+void host_fill(const struct work *work)
 {
     const struct work_operand *y = work_out(work, 0);
     for (uint64_t i = 0; i < operand_count(y); i++)
-        host_store_one(y, i, work->scale);
+        host_store_one(y, i, work->attr.p);
 }

@@ -66,16 +66,17 @@ static enum err_code check_same_plan(const struct run *run, struct err *err)
     return ERR_OK;
 }
 
-static void list_groups(const struct plan *plan, struct comm_group groups[4])
+/* The caller frees them. */
+static struct comm_group *list_groups(const struct plan *plan)
 {
+    struct comm_group *groups = xmalloc((plan->group_count + 1) * sizeof *groups);
     for (uint32_t i = 0; i < plan->group_count; i++)
         groups[i] = (struct comm_group){plan->groups[i].ranks, plan->groups[i].stride};
+    return groups;
 }
 
 static enum err_code open_comm(struct run *run, struct err *err)
 {
-    struct comm_group groups[4];
-    list_groups(run->plan, groups);
     if (run->settings.run.rehearse_world) {
         if (run->settings.run.rehearse_world != run->plan->world)
             return err_set(err, ERR_UNSUPPORTED, "--rehearse %u/%u: the plan is for %u ranks",
@@ -85,8 +86,11 @@ static enum err_code open_comm(struct run *run, struct err *err)
     }
     if (run->plan->world == 1)
         return ERR_OK;
-    TRY(launch_open_comm(groups, run->plan->group_count, run->settings.run.timeout_s, &run->comm,
-                         err));
+    struct comm_group *groups = list_groups(run->plan);
+    const enum err_code rc = launch_open_comm(groups, run->plan->group_count,
+                                              run->settings.run.timeout_s, &run->comm, err);
+    free(groups);
+    TRY(rc);
     if (comm_ranks(run->comm) != run->plan->world)
         return err_set(err, ERR_INVALID, "the plan is for %u ranks, %u were started",
                        run->plan->world, comm_ranks(run->comm));
@@ -107,14 +111,15 @@ static enum data_kind token_kind(uint32_t bytes)
 static enum err_code open_device(struct run *run, struct err *err)
 {
     const struct run_options *o = &run->settings.run;
-    struct comm_group groups[4];
+    const struct lane_list lanes = {run->plan->lanes, run->plan->lane_count};
     if (!run->settings.cuda)
         return device_open_host(o->memory_bytes ? o->memory_bytes : DEFAULT_HOST_BYTES,
-                                run->plan->event_count, run->comm, &run->device, err);
-    list_groups(run->plan, groups);
+                                run->plan->event_count, lanes, run->comm, &run->device, err);
+    struct comm_group *groups = list_groups(run->plan);
     const struct cuda_settings settings = {
         .memory_bytes = o->memory_bytes,
         .events = run->plan->event_count,
+        .lanes = lanes,
         .comm = run->comm,
         .rank = run->plan->rank,
         .ranks = run->comm ? comm_ranks(run->comm) : 1,
@@ -127,7 +132,9 @@ static enum err_code open_device(struct run *run, struct err *err)
         .register_buffers = o->register_buffers,
         .deterministic = o->deterministic,
     };
-    return device_open_cuda(&settings, &run->device, err);
+    const enum err_code rc = device_open_cuda(&settings, &run->device, err);
+    free(groups);
+    return rc;
 }
 
 static enum err_code open_all(struct run *run, struct err *err)

@@ -10,8 +10,9 @@
  *
  * The old index goes before the first rename: files of two saves never lie beside an index.
  *
- * A rank's rows of a parameter of d rows are [c·r, c·r + c) below d, c = ceil(d/N), r its place in
- * the shard group: the same formula gives the rows of every file. Last shards may be empty. */
+ * A file holds one rank's part of every parameter: which elements those are follows from the
+ * parameter's placement (base/placement.h), which the index keeps, for every file as for every rank
+ * that loads. What overlaps is read. Last parts may be empty. */
 #include "runtime/state/checkpoint.h"
 
 #include "runtime/state/safetensors.h"
@@ -29,7 +30,7 @@
 #include <unistd.h>
 
 #define FORMAT "shardplan-checkpoint"
-enum { VERSION = 1, STATES = 2, RANKS_MOST = 99999, PIECE_ELEMENTS = 4 << 20 };
+enum { VERSION = 2, STATES = 2, RANKS_MOST = 99999, PIECE_ELEMENTS = 4 << 20 };
 
 struct job { /* one call of this file */
     struct execution *execution;
@@ -43,38 +44,11 @@ struct job { /* one call of this file */
     const char *temporary;       /* of this rank's file */
     const char *temporary_index; /* on rank 0 */
     uint32_t file_ranks;         /* those that saved */
+    struct placement *placed;    /* (params) how they did */
     struct safetensors **files;  /* (file_ranks) NULL: not opened */
     struct safetensors *full;    /* read instead of those */
     struct safetensors_writer *writer;
 };
-
-struct rows {
-    uint64_t first, count;
-};
-
-static struct rows rows_of(const struct shape *shape, uint32_t ranks, uint32_t rank)
-{
-    const uint64_t all = shape->dim[0], chunk = (all + ranks - 1) / ranks, first = chunk * rank;
-    if (first >= all)
-        return (struct rows){.first = all};
-    return (struct rows){.first = first, .count = all - first < chunk ? all - first : chunk};
-}
-
-static uint64_t width_of(const struct shape *shape)
-{
-    uint64_t width = 1;
-    for (uint32_t i = 1; i < shape->rank; i++)
-        width *= shape->dim[i];
-    return width;
-}
-
-static struct rows common_rows(struct rows a, struct rows b)
-{
-    const uint64_t first = a.first > b.first ? a.first : b.first;
-    const uint64_t end =
-        a.first + a.count < b.first + b.count ? a.first + a.count : b.first + b.count;
-    return (struct rows){.first = first, .count = end > first ? end - first : 0};
-}
 
 /* ---- the job ---- */
 
@@ -82,10 +56,9 @@ static struct job begin(struct execution *execution, const struct plan *plan, st
                         const char *dir)
 {
     struct job job = {.execution = execution, .plan = plan, .comm = comm, .dir = dir, .ranks = 1};
-    for (uint32_t g = 0; g < plan->group_count; g++)
-        if (strcmp(plan->groups[g].name, "shard") == 0)
-            job.ranks = plan->groups[g].ranks;
-    job.rank = plan->rank % job.ranks;
+    const uint8_t shard = plan_group_of_role(plan, GROUP_SHARD);
+    job.ranks = plan_group_ranks(plan, shard);
+    job.rank = plan_group_rank(plan, shard, plan->rank);
     return job;
 }
 
@@ -98,9 +71,28 @@ static void end(struct job *job)
     arena_free(&job->arena);
 }
 
+/* Whether this rank writes: others have the same parts as it. */
 static bool first_replica(const struct job *job)
 {
     return job->plan->rank < job->ranks;
+}
+
+/* This rank's part of a parameter, and of its states. */
+static struct part own_part(const struct job *job, uint32_t p)
+{
+    return plan_part(job->plan, plan_updated_piece(job->plan, p), job->plan->rank);
+}
+
+/* The part that rank r of those that save has. */
+static struct part part_of(const struct job *job, uint32_t p, uint32_t r)
+{
+    return plan_part(job->plan, plan_updated_piece(job->plan, p), r);
+}
+
+/* The part that lies in file f of those to be loaded. */
+static struct part filed_part(const struct job *job, uint32_t p, uint32_t f)
+{
+    return placement_part(job->placed[p], &job->plan->params[p].shape, job->file_ranks, f);
 }
 
 static enum err_code check_world(const struct job *job, struct err *err)
@@ -134,9 +126,9 @@ static int states_end(const struct job *job, const struct plan_param *param)
     return job->states && param->trainable ? STATES : 0;
 }
 
-static float *local_values(const struct plan_param *param)
+static float *room_for(const struct part *part)
 {
-    return xmalloc((shape_elements(&param->local) + 1) * sizeof(float));
+    return xmalloc((part_elements(part) + 1) * sizeof(float));
 }
 
 /* ---- agreement ---- */
@@ -245,10 +237,10 @@ static enum err_code probe(struct job *job, struct err *err)
     if (job->plan->rank == 0 && mkdir(job->dir, 0777) != 0 && errno != EEXIST)
         return err_set(err, ERR_IO, "create %s: %s", job->dir, strerror(errno));
     for (uint32_t p = 0; p < job->plan->param_count; p++) {
-        const struct plan_param *param = &job->plan->params[p];
-        if (param->state_buffer[0] == PLACE_NONE || shape_elements(&param->local) == 0)
+        const struct part part = own_part(job, p);
+        if (!plan_piece(job->plan, p, PIECE_EXP_AVG) || part_elements(&part) == 0)
             continue;
-        float *values = local_values(param);
+        float *values = room_for(&part);
         struct err reason = {0};
         const enum err_code rc = execution_read(job->execution, p, 0, values, &reason);
         free(values);
@@ -258,10 +250,10 @@ static enum err_code probe(struct job *job, struct err *err)
     return ERR_OK;
 }
 
-static struct safetensor tensor_of(const char *name, const struct shape *shape, uint64_t rows)
+static struct safetensor tensor_of(const char *name, const struct shape *shape)
 {
-    struct safetensor tensor = {.name = name, .rank = shape->rank, .dim = {rows}};
-    for (uint32_t i = 1; i < shape->rank; i++)
+    struct safetensor tensor = {.name = name, .rank = shape->rank};
+    for (uint32_t i = 0; i < shape->rank; i++)
         tensor.dim[i] = shape->dim[i];
     return tensor;
 }
@@ -275,12 +267,11 @@ static enum err_code create_shard(struct job *job, struct safetensors_writer **o
     uint32_t count = 0;
     for (uint32_t p = 0; p < params; p++) {
         const struct plan_param *param = &job->plan->params[p];
-        const struct rows rows = rows_of(&param->shape, job->ranks, job->rank);
-        assert(rows.count == param->local.dim[0]);
+        const struct part part = own_part(job, p);
         for (int state = -1; state < states_end(job, param); state++)
-            tensors[count++] = tensor_of(tensor_name(job, param, state), &param->shape, rows.count);
-        notes[p].key = arena_printf(&job->arena, "first_row/%s", param->name);
-        notes[p].text = arena_printf(&job->arena, "%" PRIu64, rows.first);
+            tensors[count++] = tensor_of(tensor_name(job, param, state), &part.shape);
+        notes[p].key = arena_printf(&job->arena, "first/%s", param->name);
+        notes[p].text = arena_printf(&job->arena, "%" PRIu64, part.first);
     }
     notes[params].key = "step";
     notes[params].text = arena_printf(&job->arena, "%" PRIu64, job->step);
@@ -291,8 +282,9 @@ static enum err_code write_param(struct job *job, struct safetensors_writer *wri
                                  uint32_t *tensor, struct err *err)
 {
     const struct plan_param *param = &job->plan->params[p];
-    const uint64_t count = shape_elements(&param->local);
-    float *values = local_values(param);
+    const struct part part = own_part(job, p);
+    const uint64_t count = part_elements(&part);
+    float *values = room_for(&part);
     enum err_code rc = ERR_OK;
     for (int state = -1; state < states_end(job, param) && rc == ERR_OK; state++) {
         if (count > 0)
@@ -328,9 +320,14 @@ static json_t *shape_json(const struct shape *shape)
 static char *index_text(const struct job *job)
 {
     json_t *params = json_array();
-    for (uint32_t p = 0; p < job->plan->param_count; p++)
-        json_array_append_new(params, json_pack("{s:s, s:o}", "name", job->plan->params[p].name,
-                                                "shape", shape_json(&job->plan->params[p].shape)));
+    for (uint32_t p = 0; p < job->plan->param_count; p++) {
+        const struct placement placement = plan_updated_piece(job->plan, p)->placement;
+        json_array_append_new(
+            params, json_pack("{s:s, s:o, s:s, s:I, s:I}", "name", job->plan->params[p].name,
+                              "shape", shape_json(&job->plan->params[p].shape), "placement",
+                              placement_name((enum placement_kind)placement.kind), "at",
+                              (json_int_t)placement.at, "total", (json_int_t)placement.total));
+    }
     json_t *states = job->states ? json_pack("[s, s]", "exp_avg", "exp_avg_sq") : json_array();
     json_t *index = json_pack("{s:s, s:i, s:I, s:i, s:o, s:o}", "format", FORMAT, "version",
                               (int)VERSION, "step", (json_int_t)job->step, "ranks", (int)job->ranks,
@@ -388,8 +385,25 @@ enum err_code checkpoint_save(struct execution *execution, const struct plan *pl
 
 /* ---- the index, read ---- */
 
-static enum err_code check_param(const struct job *job, uint32_t p, const json_t *entry,
-                                 struct err *err)
+/* How a parameter was spread over the files. */
+static enum err_code take_placement(struct job *job, uint32_t p, const json_t *entry,
+                                    struct err *err)
+{
+    struct placement *placement = &job->placed[p];
+    const char *kind = json_string_value(json_object_get(entry, "placement"));
+    const json_int_t at = json_integer_value(json_object_get(entry, "at"));
+    const json_int_t total = json_integer_value(json_object_get(entry, "total"));
+    for (uint8_t k = 0; kind && k < PLACEMENT_KINDS; k++)
+        if (strcmp(kind, placement_name((enum placement_kind)k)) == 0 && at >= 0 && total >= 0) {
+            *placement =
+                (struct placement){.kind = k, .at = (uint64_t)at, .total = (uint64_t)total};
+            return ERR_OK;
+        }
+    return err_set(err, ERR_INVALID, "%s/index.json: no valid placement of %s", job->dir,
+                   job->plan->params[p].name);
+}
+
+static enum err_code check_param(struct job *job, uint32_t p, const json_t *entry, struct err *err)
 {
     const struct plan_param *param = &job->plan->params[p];
     const char *name = json_string_value(json_object_get(entry, "name"));
@@ -400,15 +414,16 @@ static enum err_code check_param(const struct job *job, uint32_t p, const json_t
     json_t *shape = shape_json(&param->shape);
     const bool same = json_equal(shape, json_object_get(entry, "shape"));
     json_decref(shape);
-    return same ? ERR_OK
+    return same ? take_placement(job, p, entry, err)
                 : err_set(err, ERR_INVALID,
                           "%s is of another model: %s has another shape there than in the plan",
                           job->dir, name);
 }
 
-static enum err_code check_params(const struct job *job, const json_t *params, struct err *err)
+static enum err_code check_params(struct job *job, const json_t *params, struct err *err)
 {
     const size_t there = json_array_size(params), here = job->plan->param_count;
+    job->placed = arena_alloc(&job->arena, here * sizeof *job->placed);
     for (uint32_t p = 0; p < here && p < there; p++)
         TRY(check_param(job, p, json_array_get(params, p), err));
     if (there != here)
@@ -422,7 +437,7 @@ static enum err_code check_params(const struct job *job, const json_t *params, s
 static bool plan_has_states(const struct plan *plan)
 {
     for (uint32_t p = 0; p < plan->param_count; p++)
-        if (plan->params[p].state_buffer[0] != PLACE_NONE)
+        if (plan_piece(plan, p, PIECE_EXP_AVG))
             return true;
     return false;
 }
@@ -476,22 +491,22 @@ static bool same_shape(const struct safetensor *a, const struct safetensor *b)
 }
 
 /* The tensors of one parameter are those that index.json promises of this file. */
-static enum err_code check_shard_param(struct job *job, uint32_t f, const struct plan_param *param,
-                                       struct err *err)
+static enum err_code check_shard_param(struct job *job, uint32_t f, uint32_t p, struct err *err)
 {
-    const struct rows rows = rows_of(&param->shape, job->file_ranks, f);
-    const char *key = arena_printf(&job->arena, "first_row/%s", param->name);
+    const struct plan_param *param = &job->plan->params[p];
+    const struct part part = filed_part(job, p, f);
+    const char *key = arena_printf(&job->arena, "first/%s", param->name);
     const char *first = safetensors_note(job->files[f], key);
-    if (!first || strcmp(first, arena_printf(&job->arena, "%" PRIu64, rows.first)) != 0)
-        return err_set(err, ERR_INVALID, "%s: %s does not begin at row %" PRIu64,
-                       shard_path(job, f, job->file_ranks), param->name, rows.first);
+    if (!first || strcmp(first, arena_printf(&job->arena, "%" PRIu64, part.first)) != 0)
+        return err_set(err, ERR_INVALID, "%s: %s does not begin at element %" PRIu64,
+                       shard_path(job, f, job->file_ranks), param->name, part.first);
     for (int state = -1; state < states_end(job, param); state++) {
         const char *name = tensor_name(job, param, state);
-        const struct safetensor wanted = tensor_of(name, &param->shape, rows.count);
+        const struct safetensor wanted = tensor_of(name, &part.shape);
         const struct safetensor *tensor = safetensors_find(job->files[f], name);
         if (!tensor || !same_shape(tensor, &wanted))
             return err_set(err, ERR_INVALID, "%s: %s %s", shard_path(job, f, job->file_ranks), name,
-                           tensor ? "has other rows than index.json asks for" : "is missing");
+                           tensor ? "has another shape than index.json asks for" : "is missing");
     }
     return ERR_OK;
 }
@@ -505,22 +520,53 @@ static enum err_code open_shard(struct job *job, uint32_t f, struct err *err)
         return err_set(err, ERR_INVALID, "%s is of step %s, index.json of step %" PRIu64, path,
                        step ? step : "(none)", job->step);
     for (uint32_t p = 0; p < job->plan->param_count; p++)
-        TRY(check_shard_param(job, f, &job->plan->params[p], err));
+        TRY(check_shard_param(job, f, p, err));
     return ERR_OK;
 }
 
-/* A rank opens the files that hold its rows, and a share of all so that each is opened by some. */
+/* Calls `visit` for every stretch of elements that a rank's part and a file's have in common: where
+ * it begins in each, and how long it is. Runs of both come in the tensor's order. */
+typedef enum err_code overlap_visitor(void *context, uint64_t mine, uint64_t theirs, uint64_t count,
+                                      struct err *err);
+
+static enum err_code each_overlap(const struct part *mine, const struct part *theirs,
+                                  overlap_visitor *visit, void *context, struct err *err)
+{
+    for (uint64_t i = 0; i < mine->runs; i++) {
+        const uint64_t begin = mine->first + i * mine->pitch;
+        uint64_t j =
+            begin > theirs->first && theirs->pitch ? (begin - theirs->first) / theirs->pitch : 0;
+        for (; j < theirs->runs && theirs->first + j * theirs->pitch < begin + mine->width; j++) {
+            uint64_t first, count;
+            if (!part_overlap(mine, i, theirs, j, &first, &count))
+                continue;
+            const uint64_t in_mine = i * mine->width + first - begin;
+            const uint64_t in_theirs =
+                j * theirs->width + first - (theirs->first + j * theirs->pitch);
+            TRY(visit(context, in_mine, in_theirs, count, err));
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err_code note_overlap(void *context, uint64_t mine, uint64_t theirs, uint64_t count,
+                                  struct err *err)
+{
+    (void)mine, (void)theirs, (void)count, (void)err;
+    *(bool *)context = true;
+    return ERR_OK;
+}
+
+/* A rank opens the files that hold what it needs, and a share of all so that each is opened by
+ * some. */
 static bool needs_shard(const struct job *job, uint32_t f)
 {
-    if (f % job->plan->world == job->plan->rank)
-        return true;
-    for (uint32_t p = 0; p < job->plan->param_count; p++) {
-        const struct shape *shape = &job->plan->params[p].shape;
-        if (common_rows(rows_of(shape, job->file_ranks, f), rows_of(shape, job->ranks, job->rank))
-                .count > 0)
-            return true;
+    bool needs = f % job->plan->world == job->plan->rank;
+    for (uint32_t p = 0; p < job->plan->param_count && !needs; p++) {
+        const struct part mine = own_part(job, p), theirs = filed_part(job, p, f);
+        each_overlap(&mine, &theirs, note_overlap, &needs, NULL);
     }
-    return false;
+    return needs;
 }
 
 static enum err_code open_shards(struct job *job, struct err *err)
@@ -531,22 +577,37 @@ static enum err_code open_shards(struct job *job, struct err *err)
     return ERR_OK;
 }
 
-static enum err_code read_rows(struct job *job, const struct plan_param *param, int state,
-                               float *values, struct err *err)
+struct reading { /* of one tensor of one file, into values */
+    struct safetensors *file;
+    const struct safetensor *tensor;
+    float *values;
+};
+
+static enum err_code read_stretch(void *context, uint64_t mine, uint64_t theirs, uint64_t count,
+                                  struct err *err)
 {
-    const struct rows mine = rows_of(&param->shape, job->ranks, job->rank);
-    const uint64_t width = width_of(&param->shape);
+    const struct reading *r = context;
+    return safetensors_read(r->file, r->tensor, theirs, count, r->values + mine, err);
+}
+
+static enum err_code read_part(struct job *job, uint32_t p, int state, float *values,
+                               struct err *err)
+{
+    const struct plan_param *param = &job->plan->params[p];
+    const struct part mine = own_part(job, p);
     const char *name = tensor_name(job, param, state);
-    if (job->full)
-        return safetensors_read(job->full, safetensors_find(job->full, name), mine.first * width,
-                                mine.count * width, values, err);
-    for (uint32_t f = 0; f < job->file_ranks; f++) {
-        const struct rows theirs = rows_of(&param->shape, job->file_ranks, f);
-        const struct rows both = common_rows(mine, theirs);
-        if (both.count > 0)
-            TRY(safetensors_read(job->files[f], safetensors_find(job->files[f], name),
-                                 (both.first - theirs.first) * width, both.count * width,
-                                 values + (both.first - mine.first) * width, err));
+    for (uint32_t f = 0; f < (job->full ? 1 : job->file_ranks); f++) {
+        const struct part theirs =
+            job->full
+                ? placement_part((struct placement){.kind = PLACEMENT_WHOLE}, &param->shape, 1, 0)
+                : filed_part(job, p, f);
+        struct safetensors *file = job->full ? job->full : job->files[f];
+        if (!file)
+            continue; /* it holds nothing of this rank's */
+        struct reading reading = {file, safetensors_find(file, name), values};
+        TRY(each_overlap(&mine, &theirs, read_stretch, &reading, err));
+        if (job->full || job->placed[p].kind == PLACEMENT_WHOLE)
+            break; /* every file has all of it */
     }
     return ERR_OK;
 }
@@ -555,7 +616,7 @@ static enum err_code restore_param(struct job *job, uint32_t p, float *values, s
 {
     const struct plan_param *param = &job->plan->params[p];
     for (int state = -1; state < states_end(job, param); state++) {
-        TRY(read_rows(job, param, state, values, err));
+        TRY(read_part(job, p, state, values, err));
         if (execution_write(job->execution, p, state, values, err) != ERR_OK)
             return err_context(err, "restore %s", tensor_name(job, param, state));
     }
@@ -565,11 +626,10 @@ static enum err_code restore_param(struct job *job, uint32_t p, float *values, s
 static enum err_code restore(struct job *job, struct err *err)
 {
     for (uint32_t p = 0; p < job->plan->param_count; p++) {
-        const struct plan_param *param = &job->plan->params[p];
-        assert(param->local.dim[0] == rows_of(&param->shape, job->ranks, job->rank).count);
-        if (shape_elements(&param->local) == 0)
+        const struct part part = own_part(job, p);
+        if (part_elements(&part) == 0)
             continue;
-        float *values = local_values(param);
+        float *values = room_for(&part);
         const enum err_code rc = restore_param(job, p, values, err);
         free(values);
         TRY(rc);
@@ -585,7 +645,8 @@ static enum err_code reset_state(struct job *job, uint32_t p, int state, float *
     const enum err_code rc = execution_read(job->execution, p, state, values, &reason);
     if (rc != ERR_OK)
         return rc == ERR_INVALID ? ERR_OK : err_set(err, rc, "%s", reason.text);
-    memset(values, 0, shape_elements(&job->plan->params[p].local) * sizeof *values);
+    const struct part part = own_part(job, p);
+    memset(values, 0, part_elements(&part) * sizeof *values);
     return execution_write(job->execution, p, state, values, err);
 }
 
@@ -593,10 +654,10 @@ static enum err_code reset_state(struct job *job, uint32_t p, int state, float *
 static enum err_code reset_states(struct job *job, struct err *err)
 {
     for (uint32_t p = 0; p < job->plan->param_count && !job->states; p++) {
-        const struct plan_param *param = &job->plan->params[p];
-        float *values = local_values(param);
+        const struct part part = own_part(job, p);
+        float *values = room_for(&part);
         enum err_code rc = ERR_OK;
-        for (int s = 0; s < STATES && rc == ERR_OK && param->state_buffer[s] != PLACE_NONE; s++)
+        for (int s = 0; s < STATES && rc == ERR_OK && execution_piece(job->plan, p, s); s++)
             rc = reset_state(job, p, s, values, err);
         free(values);
         TRY(rc);
@@ -627,24 +688,41 @@ static enum err_code create_full(struct job *job, struct err *err)
     struct safetensor *tensors = arena_alloc(&job->arena, params * sizeof *tensors);
     for (uint32_t p = 0; p < params; p++) {
         const struct plan_param *param = &job->plan->params[p];
-        tensors[p] = tensor_of(param->name, &param->shape, param->shape.dim[0]);
+        tensors[p] = tensor_of(param->name, &param->shape);
     }
     job->temporary = arena_printf(&job->arena, "%s.tmp", job->dir);
     return safetensors_create(job->temporary, tensors, params, &note, 1, &job->writer, err);
 }
 
-/* Writes what each rank of the first replica sent: elements [at, at + most) of its rows. */
+/* Writes elements [at, at + count) of a part to where they are in the parameter. */
+static enum err_code write_stretch(struct job *job, uint32_t p, const struct part *part,
+                                   uint64_t at, uint64_t count, const float *values,
+                                   struct err *err)
+{
+    while (count > 0) {
+        const uint64_t run = at / part->width, within = at % part->width;
+        const uint64_t left = part->width - within, n = left < count ? left : count;
+        TRY(safetensors_write(job->writer, p, part->first + run * part->pitch + within, n, values,
+                              err));
+        at += n;
+        count -= n;
+        values += n;
+    }
+    return ERR_OK;
+}
+
+/* Writes what each rank of the first replica sent: elements [at, at + most) of its part. A whole
+ * parameter is the first rank's to give. */
 static enum err_code write_pieces(struct job *job, uint32_t p, uint64_t at, uint64_t most,
                                   const float *pieces, struct err *err)
 {
-    const struct shape *shape = &job->plan->params[p].shape;
-    const uint64_t width = width_of(shape);
-    for (uint32_t r = 0; r < job->ranks; r++) {
-        const struct rows rows = rows_of(shape, job->ranks, r);
-        const uint64_t all = rows.count * width;
+    const bool whole = plan_updated_piece(job->plan, p)->placement.kind == PLACEMENT_WHOLE;
+    for (uint32_t r = 0; r < (whole ? 1 : job->ranks); r++) {
+        const struct part part = part_of(job, p, r);
+        const uint64_t all = part_elements(&part);
         if (all > at)
-            TRY(safetensors_write(job->writer, p, rows.first * width + at,
-                                  all - at < most ? all - at : most, pieces + r * most, err));
+            TRY(write_stretch(job, p, &part, at, all - at < most ? all - at : most,
+                              pieces + r * most, err));
     }
     return ERR_OK;
 }
@@ -670,15 +748,18 @@ static enum err_code gather_pieces(struct job *job, uint32_t p, const float *own
 
 static enum err_code gather_param(struct job *job, uint32_t p, struct err *err)
 {
-    const struct shape *shape = &job->plan->params[p].shape;
-    const uint64_t total = rows_of(shape, job->ranks, 0).count * width_of(shape);
-    /* The last piece may end after the rows: room for it, of zeros. */
+    const struct part mine = own_part(job, p);
+    uint64_t total = 0; /* of the rank that has most */
+    for (uint32_t r = 0; r < job->ranks; r++) {
+        const struct part part = part_of(job, p, r);
+        total = part_elements(&part) > total ? part_elements(&part) : total;
+    }
+    /* The last piece may end after the part: room for it, of zeros. */
     const uint64_t room = total + PIECE_ELEMENTS / job->plan->world + 1;
     float *own = xmalloc(room * sizeof *own);
     memset(own, 0, room * sizeof *own);
-    enum err_code rc = shape_elements(&job->plan->params[p].local) > 0
-                           ? execution_read(job->execution, p, -1, own, err)
-                           : ERR_OK;
+    enum err_code rc =
+        part_elements(&mine) > 0 ? execution_read(job->execution, p, -1, own, err) : ERR_OK;
     rc = agree(job->comm, rc, &job->states, err);
     if (rc == ERR_OK)
         rc = agree(job->comm, gather_pieces(job, p, own, total, err), &job->states, err);
@@ -724,7 +805,7 @@ static enum err_code open_full(struct job *job, struct err *err)
     TRY(safetensors_open(job->dir, &job->full, err));
     for (uint32_t p = 0; p < job->plan->param_count; p++) {
         const struct plan_param *param = &job->plan->params[p];
-        const struct safetensor wanted = tensor_of("", &param->shape, param->shape.dim[0]);
+        const struct safetensor wanted = tensor_of("", &param->shape);
         const struct safetensor *tensor = safetensors_find(job->full, param->name);
         if (!tensor || !same_shape(tensor, &wanted))
             return err_set(err, ERR_INVALID, "%s is of another model: %s %s", job->dir, param->name,

@@ -21,7 +21,7 @@ static enum err_code check_equal(const struct work *work, struct err *err)
     return work_need_count(work, "y", work_out(work, 0), count, err);
 }
 
-static enum err_code check_ones(const struct work *work, struct err *err)
+static enum err_code check_fill(const struct work *work, struct err *err)
 {
     return work_need_count(work, "y", work_out(work, 0), operand_count(work_out(work, 0)), err);
 }
@@ -368,7 +368,7 @@ static enum err_code check_collective(const struct work *work, struct err *err)
     bool fits = in->dtype == out->dtype && work->ranks > 0 && work->rank < work->ranks;
     if (work->kind == WORK_ALL_GATHER)
         fits = fits && in->data == out->data && have == give && give % work->ranks == 0;
-    else if (work->kind == WORK_REDUCE_SCATTER)
+    else if (work->kind == WORK_REDUCE_SCATTER_AVG)
         fits = fits && in->data != out->data && have == give * work->ranks;
     else
         fits = fits && have == give;
@@ -437,7 +437,7 @@ struct entry {
 
 static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_ARANGE] = {check_arange, 0, 0, 1},
-    [WORK_ONES] = {check_ones, 0, 1, 1},
+    [WORK_FILL] = {check_fill, 0, 1, 1},
     [WORK_EMBEDDING] = {check_embedding, 2, 2, 1},
     [WORK_EMBEDDING_BACKWARD] = {check_embedding_backward, 2, 2, 1},
     [WORK_MATMUL_NT] = {check_matmul, 2, 2, 1},
@@ -474,8 +474,9 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_CHUNK_CAT] = {check_chunks, 0, ANY, 1},
     [WORK_COPY] = {check_copy, 1, 1, 1},
     [WORK_ALL_GATHER] = {check_collective, 1, 1, 1},
-    [WORK_REDUCE_SCATTER] = {check_collective, 1, 1, 1},
-    [WORK_ALL_REDUCE] = {check_collective, 1, 1, 1},
+    [WORK_REDUCE_SCATTER_AVG] = {check_collective, 1, 1, 1},
+    [WORK_ALL_REDUCE_AVG] = {check_collective, 1, 1, 1},
+    [WORK_ALL_REDUCE_SUM] = {check_collective, 1, 1, 1},
     [WORK_ADAMW] = {check_update, 0, ANY, 0},
     [WORK_SGD] = {check_update, 0, ANY, 0},
     [WORK_NORMS] = {check_norms, 0, ANY, 0},
@@ -487,11 +488,16 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_SCALE] = {check_scale, 1, ANY, 0},
 };
 
+bool work_can_run(enum work_kind kind)
+{
+    return entries[kind].check;
+}
+
 enum err_code work_check(const struct work *work, struct err *err)
 {
-    if (work->kind == WORK_NOTHING)
-        return ERR_OK;
     const struct entry *entry = &entries[work->kind];
+    if (!entry->check)
+        return work_refuse(work, ERR_UNSUPPORTED, err, "no kernel computes that");
     if (work->ins < entry->ins_least || (entry->ins_most != ANY && work->ins > entry->ins_most) ||
         work->outs < entry->outs_least)
         return work_refuse(work, ERR_INVALID, err,

@@ -108,7 +108,7 @@ enum { COLLECTIVE_LATENCY_US = 20, COLLECTIVE_NS_PER_KB = 100 };
 
 static double made_up_seconds(const struct plan *plan, const struct plan_instruction *in)
 {
-    const struct kernel *kernel = &plan->kernels[in->arg];
+    const struct kernel *kernel = plan_kernel(plan, in->arg);
     const double bytes = kernel_traffic(plan, kernel, (enum plan_op)in->op);
     if (plan_op_is_collective((enum plan_op)in->op))
         return 1e-6 * COLLECTIVE_LATENCY_US + 1e-12 * COLLECTIVE_NS_PER_KB * bytes;
@@ -236,7 +236,7 @@ static void profile_gives_the_times_back(void **state)
     uint32_t kernels = 0;
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
-        if (in->op != PLAN_COMPUTE || plan->kernels[in->arg].label != ATEN_MM)
+        if (in->op != PLAN_COMPUTE || plan_kernel(plan, in->arg)->label != ATEN_MM)
             continue;
         assert_near(costs.kernels[in->arg].device_s, made_up_seconds(plan, in), 0.15);
         kernels++;
@@ -268,7 +268,7 @@ static void most_specific_kernel_holds(void **state)
         assert_int_equal(costs_of_plan(plan, &profile, 8, &costs, &err), ERR_OK);
         uint32_t seen[2] = {0, 0};
         for (uint32_t i = 0; i < plan->kernel_count; i++) {
-            const struct kernel *kernel = &plan->kernels[i];
+            const struct kernel *kernel = plan_kernel(plan, i);
             if (kernel->label != ATEN_MM)
                 continue;
             const bool backward = kernel->backward && !kernel->recomputed;

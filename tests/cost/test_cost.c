@@ -87,9 +87,9 @@ static void no_kernel_is_faster_than_the_device(void **state)
             if (!plan_op_is_kernel((enum plan_op)in->op) || in->flags & PLAN_FIRST_STEP)
                 continue;
             const struct cost *cost = &costs.kernels[in->arg];
-            const struct kernel *kernel = &plan->kernels[in->arg];
+            const struct kernel *kernel = plan_kernel(plan, in->arg);
             assert_true(isfinite(cost->device_s) && cost->device_s >= 0);
-            assert_true(cost->host_s > 0 || in->stream == STREAM_HOST);
+            assert_true(cost->host_s > 0 || in->lane == LANE_HOST);
             for (int k = 0; k < RESOURCE_COUNT; k++)
                 assert_true(cost->use[k] >= 0 && cost->use[k] <= 1);
             /* Gathers of rows touch less than their operands hold. */

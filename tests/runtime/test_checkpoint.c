@@ -37,28 +37,49 @@ static struct shape rows_of_rank(struct shape shape, uint32_t ranks, uint32_t ra
     return shape;
 }
 
+/* Where this rank's rows begin in the whole, in elements, and how many elements they have. */
+static uint64_t offset_of(const struct plan *plan, uint32_t p)
+{
+    const struct plan_param *param = &plan->params[p];
+    const uint32_t ranks = plan->group_count ? plan->groups[0].ranks : 1;
+    uint32_t first = 0;
+    rows_of_rank(param->shape, ranks, plan->rank % ranks, &first);
+    return first * (shape_elements(&param->shape) / param->shape.dim[0]);
+}
+
+static uint64_t local_elements(const struct plan *plan, uint32_t p)
+{
+    const uint32_t ranks = plan->group_count ? plan->groups[0].ranks : 1;
+    uint32_t first = 0;
+    const struct shape local =
+        rows_of_rank(plan->params[p].shape, ranks, plan->rank % ranks, &first);
+    return shape_elements(&local);
+}
+
 /* Rank `rank` of world = replicas x ranks. */
 static struct plan *make_plan(uint32_t ranks, uint32_t replicas, uint32_t rank, int optimizer)
 {
     struct plan *plan = plan_new();
     plan->world = ranks * replicas;
     plan->rank = rank;
-    if (plan->world > 1)
-        plan->groups[plan->group_count++] =
-            (struct plan_group){.name = "shard", .ranks = ranks, .stride = 1};
+    const uint8_t shard =
+        plan->world > 1 ? plan_add_group(plan, "shard", GROUP_SHARD, ranks, 1) : PLAN_NO_GROUP;
     plan->param_count = PARAMS;
     plan->params = arena_alloc(&plan->arena, PARAMS * sizeof *plan->params);
     for (uint32_t p = 0; p < PARAMS; p++) {
         struct plan_param *param = &plan->params[p];
-        uint32_t first = 0;
-        *param =
-            (struct plan_param){.name = model[p].name,
-                                .shape = model[p].shape,
-                                .trainable = p != FROZEN,
-                                .local = rows_of_rank(model[p].shape, ranks, rank % ranks, &first),
-                                .state_buffer = {PLACE_NONE, PLACE_NONE}};
-        if (optimizer == ADAMW && param->trainable && param->local.dim[0] > 0)
-            param->state_buffer[0] = param->state_buffer[1] = 0;
+        struct plan_piece piece = {
+            .param = p, .group = shard, .placement = {.kind = PLACEMENT_ROWS}};
+        param->name = model[p].name;
+        param->shape = model[p].shape;
+        param->trainable = p != FROZEN;
+        memset(param->piece, 0xff, sizeof param->piece);
+        plan_add_piece(plan, &piece);
+        for (int role = PIECE_EXP_AVG; role <= PIECE_EXP_AVG_SQ; role++)
+            if (optimizer == ADAMW && param->trainable && local_elements(plan, p) > 0) {
+                piece.role = (uint8_t)role;
+                plan_add_piece(plan, &piece);
+            }
     }
     return plan;
 }
@@ -79,23 +100,13 @@ static uint32_t bits_of(uint32_t p, int state, uint64_t element)
     return element % 3 == 0 ? 0x7f800000U | x >> 9 : x;
 }
 
-/* Where this rank's rows begin in the whole, in elements. */
-static uint64_t offset_of(const struct plan *plan, uint32_t p)
-{
-    const struct plan_param *param = &plan->params[p];
-    const uint32_t ranks = plan->group_count ? plan->groups[0].ranks : 1;
-    uint32_t first = 0;
-    rows_of_rank(param->shape, ranks, plan->rank % ranks, &first);
-    return first * (shape_elements(&param->shape) / param->shape.dim[0]);
-}
-
 static struct execution *make_execution(const struct plan *plan, bool stepped, bool filled)
 {
     struct execution *e = xmalloc(sizeof *e);
     *e = (struct execution){.plan = plan, .stepped = stepped};
     for (uint32_t p = 0; p < PARAMS; p++)
         for (int s = 0; s < 3; s++) {
-            const uint64_t count = shape_elements(&plan->params[p].local);
+            const uint64_t count = local_elements(plan, p);
             e->values[p][s] = xmalloc(count * sizeof(float)); /* exact: sanitizers see overruns */
             for (uint64_t i = 0; i < count; i++) {
                 const uint32_t bits =
@@ -114,9 +125,17 @@ static void free_execution(struct execution *e)
     free(e);
 }
 
+const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state)
+{
+    return plan_piece(plan, p,
+                      state < 0    ? PIECE_STORE
+                      : state == 0 ? PIECE_EXP_AVG
+                                   : PIECE_EXP_AVG_SQ);
+}
+
 static enum err_code find_values(struct execution *e, uint32_t p, int state, struct err *err)
 {
-    if (state >= 0 && (!e->stepped || e->plan->params[p].state_buffer[state] == PLACE_NONE))
+    if (state >= 0 && (!e->stepped || !execution_piece(e->plan, p, state)))
         return err_set(err, ERR_INVALID, "no such state");
     return ERR_OK;
 }
@@ -125,8 +144,7 @@ enum err_code execution_read(struct execution *e, uint32_t p, int state, float *
                              struct err *err)
 {
     TRY(find_values(e, p, state, err));
-    memcpy(values, e->values[p][state + 1],
-           shape_elements(&e->plan->params[p].local) * sizeof *values);
+    memcpy(values, e->values[p][state + 1], local_elements(e->plan, p) * sizeof *values);
     return ERR_OK;
 }
 
@@ -136,8 +154,7 @@ enum err_code execution_write(struct execution *e, uint32_t p, int state, const 
 {
     e->stepped |= state >= 0;
     TRY(find_values(e, p, state, err));
-    memcpy(e->values[p][state + 1], values,
-           shape_elements(&e->plan->params[p].local) * sizeof *values);
+    memcpy(e->values[p][state + 1], values, local_elements(e->plan, p) * sizeof *values);
     e->writes++;
     return ERR_OK;
 }
@@ -147,7 +164,7 @@ static bool is_restored(const struct execution *e, int last_state)
 {
     for (uint32_t p = 0; p < PARAMS; p++)
         for (int s = -1; s <= (p == FROZEN ? -1 : last_state); s++)
-            for (uint64_t i = 0; i < shape_elements(&e->plan->params[p].local); i++) {
+            for (uint64_t i = 0; i < local_elements(e->plan, p); i++) {
                 const uint32_t wanted = bits_of(p, s, offset_of(e->plan, p) + i);
                 uint32_t bits = 0;
                 memcpy(&bits, &e->values[p][s + 1][i], sizeof bits);
@@ -268,11 +285,8 @@ static void rank_large(uint32_t ranks)
     const char *folder = getenv(FOLDER_VARIABLE);
     struct rig rig = open_rig(ranks, 1, false, false);
     const struct shape whole = {{5, 1 << 20}, 2};
-    uint32_t first = 0;
-    struct plan_param *param = &rig.plan->params[0];
-    param->shape = whole;
-    param->local = rows_of_rank(whole, ranks, rig.plan->rank, &first);
-    const uint64_t count = shape_elements(&param->local), begin = (uint64_t)first << 20;
+    rig.plan->params[0].shape = whole;
+    const uint64_t count = local_elements(rig.plan, 0), begin = offset_of(rig.plan, 0);
     rig.execution->values[0][0] = xrealloc(rig.execution->values[0][0], count * sizeof(float));
     for (uint64_t i = 0; i < count; i++)
         rig.execution->values[0][0][i] = (float)(begin + i);
@@ -424,8 +438,7 @@ static struct outcome load_as(const struct plan *plan, const char *folder, const
     outcome.writes = e->writes;
     outcome.params = is_restored(e, -1);
     outcome.states = is_restored(e, 1);
-    outcome.zeros =
-        plan->params[4].local.dim[0] && e->values[4][1][0] == 0 && e->values[4][2][0] == 0;
+    outcome.zeros = local_elements(plan, 4) && e->values[4][1][0] == 0 && e->values[4][2][0] == 0;
     free_execution(e);
     return outcome;
 }
@@ -629,14 +642,14 @@ static void shards_of_another_save_are_refused(void **state)
     replace_in(folder, SHARD_1, "\"step\":\"7\"", "\"step\":\"6\"");
     expect_refusal(folder, ERR_INVALID, "is of step 6, index.json of step 7");
     replace_in(folder, SHARD_1, "\"step\":\"6\"", "\"step\":\"7\"");
-    replace_in(folder, SHARD_1, "first_row/norm.weight\":\"3\"", "first_row/norm.weight\":\"2\"");
-    expect_refusal(folder, ERR_INVALID, "norm.weight does not begin at row 3");
-    replace_in(folder, SHARD_1, "first_row/norm.weight\":\"2\"", "first_row/norm.weight\":\"3\"");
+    replace_in(folder, SHARD_1, "first/norm.weight\":\"3\"", "first/norm.weight\":\"2\"");
+    expect_refusal(folder, ERR_INVALID, "norm.weight does not begin at element 3");
+    replace_in(folder, SHARD_1, "first/norm.weight\":\"2\"", "first/norm.weight\":\"3\"");
     replace_in(folder, SHARD_1, "\"head.weight/exp_avg\"", "\"tail.weight/exp_avg\"");
     expect_refusal(folder, ERR_INVALID, "head.weight/exp_avg is missing");
     replace_in(folder, SHARD_1, "\"tail.weight/exp_avg\"", "\"head.weight/exp_avg\"");
     replace_in(folder, SHARD_1, "[2,2,2]", "[2,1,4]");
-    expect_refusal(folder, ERR_INVALID, "has other rows");
+    expect_refusal(folder, ERR_INVALID, "has another shape");
     drop_folder(folder);
 }
 
@@ -657,9 +670,9 @@ static void another_model_is_refused_by_its_first_parameter(void **state)
     outcome = load_as(plan, folder, NULL);
     assert_non_null(strstr(outcome.err.text, "it has 6 parameters, the plan 4"));
     plan_free(plan);
-    replace_in(folder, "index.json", "\"version\": 1", "\"version\": 2");
-    expect_refusal(folder, ERR_UNSUPPORTED, "another version");
     replace_in(folder, "index.json", "\"version\": 2", "\"version\": 1");
+    expect_refusal(folder, ERR_UNSUPPORTED, "another version");
+    replace_in(folder, "index.json", "\"version\": 1", "\"version\": 2");
     replace_in(folder, "index.json", "\"ranks\": 1", "\"ranks\": 0");
     expect_refusal(folder, ERR_INVALID, "no valid step or ranks");
     drop_folder(folder);

@@ -40,9 +40,24 @@ static enum dtype dtype_of(const char *text, enum dtype otherwise)
     return otherwise;
 }
 
+static void read_ddp(const json_t *s, struct strategy *t)
+{
+    t->system = SYSTEM_DDP;
+    t->bucket_cap_mb = (float)json_number_value(json_object_get(s, "bucket_cap_mb"));
+    t->bucket_view = truth_bool(s, "gradient_as_bucket_view", false);
+    t->static_graph = truth_bool(s, "static_graph", false);
+    t->comm_hook = strcmp(truth_text(s, "comm_hook", ""), "bf16_compress") == 0 ? COMM_HOOK_BF16
+                                                                                : COMM_HOOK_NONE;
+    t->autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
+    t->zero_redundancy = truth_text(s, "zero_redundancy", NULL) != NULL;
+}
+
 static void read_strategy(const json_t *s, struct job *job)
 {
     struct strategy *t = &job->strategy;
+    if (strcmp(truth_text(s, "system", "fsdp2"), "ddp") == 0)
+        read_ddp(s, t);
+    job->model.frozen = truth_text(s, "freeze", NULL);
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);
     t->replicate = truth_number(s, "replicate", 1);
@@ -148,12 +163,12 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
 static const char *event_text(const struct plan *plan, const struct plan_instruction *i, char *text,
                               size_t size)
 {
-    char site[256], what[160];
+    char scope[256], what[160];
     const struct buffer *b = &plan->buffers[i->arg];
-    plan_site_text(plan, i, site, sizeof site);
+    plan_scope_text(plan, i, scope, sizeof scope);
     plan_buffer_text(plan, b, what, sizeof what);
     snprintf(text, size, "%s%llu %s %s %s", i->op == PLAN_FREE ? "-" : "",
-             (unsigned long long)b->bytes, category_name((enum category)b->category), site, what);
+             (unsigned long long)b->bytes, category_name((enum category)b->category), scope, what);
     return text;
 }
 

@@ -533,14 +533,13 @@ static void work_is_on_the_lane_of_its_stream_at_its_time(void **state)
             const struct trace_event *event = &trace->events[next++];
             assert_int_equal(event->id, id);
             assert_int_equal(event->kind, is_mark ? TRACE_INSTANT : TRACE_SPAN);
-            assert_string_equal(trace->lanes[event->lane].name,
-                                stream_name((enum stream_id)i->stream));
+            assert_string_equal(trace->lanes[event->lane].name, plan->lanes[i->lane].name);
             assert_string_equal(event->category, plan_op_name((enum plan_op)i->op));
             if (is_mark)
                 continue;
             assert_true(event->begin_s == s.time.timeline.begin_s[item]);
             assert_true(event->end_s == s.time.timeline.end_s[item]);
-            if (i->stream == STREAM_HOST)
+            if (i->lane == LANE_HOST)
                 continue;
             const struct trace_event *issue = &trace->events[next++];
             assert_string_equal(trace->lanes[issue->lane].name, "host issue");
