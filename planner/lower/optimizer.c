@@ -252,12 +252,23 @@ static uint32_t alloc_transient(struct lowering *low, enum aten label, const str
     return buffer;
 }
 
+/* Whether this rank's optimizer has any parameter. */
+static bool counts_steps(const struct lowering *low)
+{
+    for (uint32_t i = 0; i < low->optimized_count; i++)
+        if (low->optimized[i].step != NONE && low->plan->buffers[low->optimized[i].step].bytes)
+            return true;
+    return false;
+}
+
 static void adam_foreach(struct lowering *low)
 {
     uint32_t *roots = xmalloc((low->optimized_count + 1) * sizeof *roots), n = 0;
-    const uint32_t literal = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_HOST, ATEN_LIFT_FRESH,
-                                          DTYPE_FP32, (struct shape){.rank = 0});
-    emit_free(low, literal); /* torch.tensor(1.0), added to the CPU step counters */
+    if (counts_steps(low)) { /* torch.tensor(1.0), added to the CPU step counters */
+        const uint32_t literal = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_HOST, ATEN_LIFT_FRESH,
+                                              DTYPE_FP32, (struct shape){.rank = 0});
+        emit_free(low, literal);
+    }
     for (uint32_t i = 0; i < low->optimized_count; i++)
         if (is_updated(low, &low->optimized[i]))
             roots[n++] = alloc_transient(low, ATEN_FOREACH_SQRT, &low->optimized[i]);
