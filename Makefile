@@ -9,6 +9,7 @@
 ## make format     lay the sources out as .clang-format says
 ## make asan       every test under AddressSanitizer and UBSan
 ## make tsan       every test under ThreadSanitizer
+## make checked    every test with structures that check themselves after each operation
 ## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer
 ## make bench      the timed claims: cold start, program and memory, one more configuration
 ## make validation remake reports/validation/ from the recordings in tests/data
@@ -192,6 +193,10 @@ asan:
 tsan:
 	$(MAKE) check CUDA=0 BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fsanitize=thread'
 
+# planner/base/checked.h
+checked:
+	$(MAKE) check CUDA=0 BUILD=$(BUILD)/checked CFLAGS='-O1 -g -DSHARDPLAN_CHECKED'
+
 fuzz: deps
 	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)' '$(LIBS)'
 
@@ -223,6 +228,6 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all tests deps demo check lint format asan tsan fuzz bench validation check-gpu install \
+.PHONY: all tests deps demo check lint format asan tsan checked fuzz bench validation check-gpu install \
         clean help
 .SECONDARY:

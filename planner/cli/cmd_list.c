@@ -21,26 +21,23 @@ int command_models(int argc, char **argv)
 {
     struct settings settings;
     settings_parse(COMMAND_MODELS, argc, argv, &settings);
-    uint32_t count;
-    const struct model_preset *presets = model_presets(&count);
+    const struct model_preset *preset;
     if (settings.json) {
         json_t *array = json_array();
-        for (uint32_t i = 0; i < count; i++)
-            json_array_append_new(array,
-                                  json_pack("{s:s, s:s, s:I}", "name", presets[i].name,
-                                            "model_type", arch_name(presets[i].config.arch),
-                                            "parameters", (json_int_t)presets[i].parameters));
+        for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++)
+            json_array_append_new(array, json_pack("{s:s, s:s, s:I}", "name", preset->name,
+                                                   "model_type", arch_name(preset->config.arch),
+                                                   "parameters", (json_int_t)preset->parameters));
         return print_json(array);
     }
     if (settings.quiet)
         return EXIT_DONE;
     printf("%-20s %-16s %7s %7s %8s %16s\n", "name", "model_type", "layers", "hidden", "vocab",
            "parameters");
-    for (uint32_t i = 0; i < count; i++) {
-        const struct model_config *c = &presets[i].config;
-        printf("%-20s %-16s %7" PRIu32 " %7" PRIu32 " %8" PRIu32 " %16" PRIu64 "\n",
-               presets[i].name, arch_name(c->arch), c->layers, c->hidden, c->vocab,
-               presets[i].parameters);
+    for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++) {
+        const struct model_config *c = &preset->config;
+        printf("%-20s %-16s %7" PRIu32 " %7" PRIu32 " %8" PRIu32 " %16" PRIu64 "\n", preset->name,
+               arch_name(c->arch), c->layers, c->hidden, c->vocab, preset->parameters);
     }
     return EXIT_DONE;
 }

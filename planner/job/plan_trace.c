@@ -29,7 +29,7 @@ struct builder {
 
 /* ---- times ---- */
 
-/* Items are in host order; what takes the host no time lies between its neighbours. */
+/* Tasks are in host order; what takes the host no time lies between its neighbours. */
 static void take_times(struct builder *b, const struct simulation *simulation,
                        const struct timeline *timeline)
 {
@@ -38,14 +38,14 @@ static void take_times(struct builder *b, const struct simulation *simulation,
     b->begin_s = b->issue_s + instructions;
     b->end_s = b->begin_s + instructions;
     double now = 0;
-    uint32_t item = 0;
+    uint32_t task = 0;
     for (uint32_t i = 0; i < instructions; i++) {
         b->issue_s[i] = b->begin_s[i] = b->end_s[i] = now;
-        if (item == simulation_items(simulation) || simulation_instruction(simulation, item) != i)
+        if (task == simulation_tasks(simulation) || simulation_instruction(simulation, task) != i)
             continue;
-        b->begin_s[i] = timeline->begin_s[item];
-        b->end_s[i] = timeline->end_s[item];
-        now = timeline->issue_s[item++];
+        b->begin_s[i] = timeline->begin_s[task];
+        b->end_s[i] = timeline->end_s[task];
+        now = timeline->issue_s[task++];
     }
 }
 

@@ -31,15 +31,15 @@ static json_t *instruction_seconds(const struct report *r)
     const struct simulation *simulation = r->time->simulation;
     const struct timeline *t = &r->time->timeline;
     json_t *array = json_array();
-    uint32_t item = 0;
+    uint32_t task = 0;
     for (uint32_t i = 0; i < r->prediction->plan->instruction_count; i++) {
         const bool here =
-            item < simulation_items(simulation) && simulation_instruction(simulation, item) == i;
+            task < simulation_tasks(simulation) && simulation_instruction(simulation, task) == i;
         const bool runs =
             here && plan_op_is_kernel((enum plan_op)r->prediction->plan->instructions[i].op);
         json_array_append_new(array,
-                              runs ? json_real(t->end_s[item] - t->begin_s[item]) : json_null());
-        item += here;
+                              runs ? json_real(t->end_s[task] - t->begin_s[task]) : json_null());
+        task += here;
     }
     return array;
 }
@@ -258,7 +258,7 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
     struct compare_interval *spans = arena_alloc(&arena, plan->instruction_count * sizeof *spans);
     for (uint32_t i = 0; i < plan->instruction_count; i++)
         spans[i] = (struct compare_interval){NAN, NAN};
-    for (uint32_t i = 0; i < simulation_items(r->time->simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(r->time->simulation); i++) {
         const uint32_t id = simulation_instruction(r->time->simulation, i);
         if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
             spans[id] = (struct compare_interval){t->begin_s[i], t->end_s[i]};
@@ -269,9 +269,9 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
              "predicted step, rank %u of %u: %s, of which %s exposed communication", plan->rank,
              plan->world, compare_seconds(t->step_s, step),
              compare_seconds(time.exposed_s, exposed));
-    const uint32_t items = simulation_items(r->time->simulation);
-    struct compare_interval *host = arena_alloc(&arena, (items + 1) * sizeof *host);
-    for (uint32_t i = 0; i < items; i++) {
+    const uint32_t tasks = simulation_tasks(r->time->simulation);
+    struct compare_interval *host = arena_alloc(&arena, (tasks + 1) * sizeof *host);
+    for (uint32_t i = 0; i < tasks; i++) {
         const struct plan_instruction *in =
             &plan->instructions[simulation_instruction(r->time->simulation, i)];
         const bool own = in->lane == LANE_HOST || in->op == PLAN_ALLOC; /* it may have waited */
@@ -283,7 +283,7 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
     const struct timeline_picture picture = {.plan = plan,
                                              .time = &time,
                                              .host = host,
-                                             .host_count = intervals_merge(host, items),
+                                             .host_count = intervals_merge(host, tasks),
                                              .title = title};
     bool drawn;
     const enum err_code rc = timeline_draw(&picture, r->dir, &drawn, err);

@@ -40,7 +40,7 @@ static json_t *peak_json(const struct prediction *p)
     json_object_set_new(peak, "allocated_bytes", bytes_json(m->allocated.bytes));
     json_object_set_new(peak, "reserved_bytes", bytes_json(m->reserved_bytes));
     json_object_set_new(peak, "device_bytes", bytes_json(p->device_bytes));
-    json_object_set_new(peak, "phase", json_string(segment_name(m->requested.segment)));
+    json_object_set_new(peak, "phase", json_string(step_part_name(m->requested.part)));
     json_object_set_new(peak, "instruction", json_integer(m->requested.instruction));
     json_object_set_new(
         peak, "what",
@@ -120,11 +120,10 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "peak", peak_json(p));
     json_object_set_new(root, "categories", categories_json(p));
     json_object_set_new(root, "live", marks_json(m));
-    json_t *segments = json_object();
-    for (int i = 0; i < SEGMENT_COUNT; i++)
-        json_object_set_new(segments, segment_name((enum segment)i),
-                            bytes_json(m->segment_peaks[i]));
-    json_object_set_new(root, "segment_peaks", segments);
+    json_t *parts = json_object();
+    for (int i = 0; i < PART_COUNT; i++)
+        json_object_set_new(parts, step_part_name((enum step_part)i), bytes_json(m->part_peaks[i]));
+    json_object_set_new(root, "segment_peaks", parts);
     json_object_set_new(root, "outside_allocator",
                         json_pack("{s:I, s:I, s:s}", "context_bytes", (json_int_t)p->context_bytes,
                                   "nccl_bytes", (json_int_t)p->nccl_bytes, "nccl_source",
@@ -213,12 +212,12 @@ static void print_peak(FILE *file, const struct prediction *p)
     char what[512];
     const struct memory *m = &p->memory;
     fprintf(file, "\n  peak: instruction %u, %s: %s\n", m->requested.instruction,
-            segment_name(m->requested.segment),
+            step_part_name(m->requested.part),
             result_what(p->plan, m->requested.instruction, what, sizeof what));
     fprintf(file, "  highest in");
-    for (int i = 0; i < SEGMENT_COUNT; i++)
-        fprintf(file, "%s %s %.2f", i ? "," : "", segment_name((enum segment)i),
-                gib(m->segment_peaks[i]));
+    for (int i = 0; i < PART_COUNT; i++)
+        fprintf(file, "%s %s %.2f", i ? "," : "", step_part_name((enum step_part)i),
+                gib(m->part_peaks[i]));
     fprintf(file, " GiB\n");
 }
 

@@ -112,8 +112,8 @@ static void check_sums(const struct memory *m)
     assert_int_equal(m->live[PLAN_MARK_START], m->live[PLAN_MARK_END]);
     assert_true(m->reserved_bytes >= m->allocated.bytes);
     assert_true(m->requested_rounded_bytes >= m->requested.bytes);
-    for (int i = 0; i < SEGMENT_COUNT; i++)
-        assert_true(m->segment_peaks[i] <= m->requested.bytes);
+    for (int i = 0; i < PART_COUNT; i++)
+        assert_true(m->part_peaks[i] <= m->requested.bytes);
 }
 
 static void sums_hold_and_everything_is_freed(void **state)
@@ -137,7 +137,7 @@ static void keeping_parameters_never_takes_less_than_resharding(void **state)
         plan_and_replay(&job, &always);
         job.strategy.reshard = RESHARD_NEVER;
         plan_and_replay(&job, &never);
-        assert_true(never.segment_peaks[SEGMENT_FORWARD] >= always.segment_peaks[SEGMENT_FORWARD]);
+        assert_true(never.part_peaks[PART_FORWARD] >= always.part_peaks[PART_FORWARD]);
         assert_true(never.live[PLAN_MARK_AFTER_FORWARD] >= always.live[PLAN_MARK_AFTER_FORWARD]);
     }
 }

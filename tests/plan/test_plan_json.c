@@ -75,7 +75,7 @@ static void assert_same_memory(const struct plan *a, const struct plan *b)
     assert_int_equal(ours.host_bytes, theirs.host_bytes);
     assert_memory_equal(ours.categories, theirs.categories, sizeof ours.categories);
     assert_memory_equal(ours.live, theirs.live, sizeof ours.live);
-    assert_memory_equal(ours.segment_peaks, theirs.segment_peaks, sizeof ours.segment_peaks);
+    assert_memory_equal(ours.part_peaks, theirs.part_peaks, sizeof ours.part_peaks);
 }
 
 static void assert_same_kernel(const struct plan *a, const struct plan_instruction *i,

@@ -272,7 +272,7 @@ static void run_layers(uint32_t layers, const struct layer_times *times, bool ow
     struct timeline t = timeline_new(simulation);
     simulate(simulation, &costs, NULL, &t);
     *forward = 0;
-    for (uint32_t i = 0; i < simulation_items(simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(simulation); i++) {
         const struct plan_instruction *in =
             &plan->instructions[simulation_instruction(simulation, i)];
         if (in->op == PLAN_COMPUTE && in->phase == PLAN_FORWARD && t.end_s[i] > *forward &&
@@ -464,7 +464,7 @@ static void a_mesh_of_replicas_gathers_nothing(void **state)
     job.strategy.replicate = job.strategy.world;
     struct planned p = plan_on(&job, "h100-sxm");
     double reduced_s = 0;
-    for (uint32_t i = 0; i < simulation_items(p.time.simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(p.time.simulation); i++) {
         const struct plan_instruction *in =
             &p.plan->instructions[simulation_instruction(p.time.simulation, i)];
         const double took_s = p.time.timeline.end_s[i] - p.time.timeline.begin_s[i];
@@ -480,7 +480,7 @@ static void a_mesh_of_replicas_gathers_nothing(void **state)
 static double class_seconds(const struct planned *p, bool talks)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < simulation_items(p->time.simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(p->time.simulation); i++) {
         const struct plan_instruction *in =
             &p->plan->instructions[simulation_instruction(p->time.simulation, i)];
         if (plan_op_is_kernel((enum plan_op)in->op) &&
@@ -555,7 +555,7 @@ static void overlap_is_what_comparing_would_measure(void **state)
     struct compare_interval *spans = arena_alloc(&arena, p.plan->instruction_count * sizeof *spans);
     for (uint32_t i = 0; i < p.plan->instruction_count; i++)
         spans[i] = (struct compare_interval){NAN, NAN};
-    for (uint32_t i = 0; i < simulation_items(p.time.simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(p.time.simulation); i++) {
         const uint32_t id = simulation_instruction(p.time.simulation, i);
         if (plan_op_is_kernel((enum plan_op)p.plan->instructions[id].op))
             spans[id] =
@@ -581,8 +581,8 @@ static void the_same_plan_has_the_same_time_and_range(void **state)
     step_time_free(&a.time);
     assert_int_equal(step_time(&a.prediction, &job, &a.machine, 50, &a.time, &err), ERR_OK);
     assert_int_equal(step_time(&a.prediction, &job, &a.machine, 50, &again, &err), ERR_OK);
-    const uint32_t items = simulation_items(a.time.simulation);
-    assert_memory_equal(a.time.timeline.end_s, again.timeline.end_s, items * sizeof(double));
+    const uint32_t tasks = simulation_tasks(a.time.simulation);
+    assert_memory_equal(a.time.timeline.end_s, again.timeline.end_s, tasks * sizeof(double));
     assert_true(a.time.low_s == again.low_s && a.time.high_s == again.high_s);
     assert_true(a.time.low_s < a.time.timeline.step_s && a.time.timeline.step_s < a.time.high_s);
     step_time_free(&again);

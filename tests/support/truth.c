@@ -256,10 +256,11 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
         worst = fmax(worst, check_number(name, marks[i].key, memory.live[marks[i].mark],
                                          json_object_get(live, marks[i].key), unequal));
     const json_t *peaks = json_object_get(row, "segment_peaks");
-    for (int i = 0; i < SEGMENT_COUNT; i++)
-        worst = fmax(worst,
-                     check_number(name, segment_name((enum segment)i), memory.segment_peaks[i],
-                                  json_object_get(peaks, segment_name((enum segment)i)), unequal));
+    for (int i = 0; i < PART_COUNT; i++)
+        worst =
+            fmax(worst,
+                 check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i],
+                              json_object_get(peaks, step_part_name((enum step_part)i)), unequal));
     worst = fmax(worst, check_number(name, "events", count_events(plan),
                                      json_object_get(row, "events"), unequal));
     return worst;

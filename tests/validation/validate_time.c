@@ -35,7 +35,7 @@ static void simulate_job(const struct job *job, struct row *row)
         predict(job, &machine, &prediction, &err) != ERR_OK ||
         step_time(&prediction, job, &machine, 0, &time, &err) != ERR_OK)
         fail(&err);
-    for (uint32_t i = 0; i < simulation_items(time.simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(time.simulation); i++) {
         const struct plan_instruction *in =
             &prediction.plan->instructions[simulation_instruction(time.simulation, i)];
         if (!plan_op_is_kernel((enum plan_op)in->op))

@@ -1,4 +1,4 @@
-/* build_hf_opt.c - OPT as Hugging Face's transformers writes it.
+/* family_opt.c - OPT as Hugging Face's transformers writes it.
  *
  *     h = x + out(attention(scale q y, k y, v y))     y = norm(x)
  *     z = h + fc2(relu(fc1 y))                        y = norm(h)
@@ -7,6 +7,8 @@
  * than the blocks. Positions are a running sum over a mask of ones, in fp32, and the rows of the
  * position table start at 2. */
 #include "model/build_hf.h"
+#include "model/count.h"
+#include "model/family.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -118,7 +120,8 @@ static struct positions make_positions(struct graph *graph, const struct model_j
     return p;
 }
 
-void build_hf_opt(struct graph *graph, const struct model_config *c, const struct model_job *job)
+static void build_hf_opt(struct graph *graph, const struct model_config *c,
+                         const struct model_job *job)
 {
     const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
     const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
@@ -181,3 +184,70 @@ void build_hf_opt(struct graph *graph, const struct model_config *c, const struc
     graph_drop(graph, x);
     hf_loss(graph, logits, labels);
 }
+
+static const struct key keys[] = {
+    SHAPE_KEYS,
+    {SIZE("num_attention_heads", heads, HEADS_MAX)},
+    {SIZE("ffn_dim", ffn, FFN_MAX)},
+    PLAIN_HEADS,
+    {DERIVED("word_embed_proj_dim", word_embed, RULE_HIDDEN, HIDDEN_MAX)},
+    {POSITIONS("max_position_embeddings", 2048)},
+    TORCH_EPS,
+    TIED(true),
+    {CHOICE("activation_function", gated, "relu", key_activations)},
+    DROPOUT("dropout", dropout, 0.1),
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {FLAG("enable_bias", attention_bias, true)},
+    {FLAG("enable_bias", mlp_bias, true)},
+    {BOOL("do_layer_norm_before", KEY_NOT, true), AT(post_norm)},
+    {ONLY("layer_norm_elementwise_affine", true)},
+    {ONLY("_remove_final_layer_norm", false)},
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* OPT: facebook/opt-125m ... -66b; the 175B from the paper's table 1 (arXiv:2205.01068), as its
+ * weights are not on the hub. OPTForCausalLM. The 350M alone has norms after the residual and an
+ * embedding of half its width. */
+#define OPT(title, count, h, l, a, width, post)                                                    \
+    {title, count,                                                                                 \
+     {.arch = ARCH_OPT, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,    \
+      .ffn = 4 * h, .vocab = 50272, .max_positions = 2048, .word_embed = width, .tied = true,      \
+      .attention_bias = true, .mlp_bias = true, .post_norm = post, .activation = "relu",           \
+      .dropout = 0.1F, .norm_eps = 1e-5F}}
+
+static const struct model_preset presets[] = {
+    OPT("opt-125m", 125239296,    768,   12, 12, 768,   false),
+    OPT("opt-350m", 331196416,    1024,  24, 16, 512,   true),
+    OPT("opt-1.3b", 1315758080,   2048,  24, 32, 2048,  false),
+    OPT("opt-2.7b", 2651596800,   2560,  32, 32, 2560,  false),
+    OPT("opt-6.7b", 6658473984,   4096,  32, 32, 4096,  false),
+    OPT("opt-13b",  12853473280,  5120,  40, 40, 5120,  false),
+    OPT("opt-30b",  29974540288,  7168,  48, 56, 7168,  false),
+    OPT("opt-66b",  65719701504,  9216,  64, 72, 9216,  false),
+    OPT("opt-175b", 174604468224, 12288, 96, 96, 12288, false),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static double parameters(const struct model_config *c)
+{
+    const double h = c->hidden, v = c->vocab, w = c->word_embed, positions = c->max_positions;
+    /* two positions are padding; a narrow embedding has Linears around it */
+    return c->layers * count_classic_block(c) + v * w + (positions + 2) * h +
+           (c->post_norm ? 0 : 2 * h) + (c->word_embed != c->hidden ? 2 * w * h : 0) +
+           (c->tied ? 0 : v * w);
+}
+
+const struct family family_opt = {
+    .name = "opt",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    .heads_divide_hidden = true,
+    .learned_positions = true,
+    .parameters = parameters,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build_hf_opt},
+};

@@ -1,4 +1,4 @@
-/* build_hf_gpt_neox.c - GPT-NeoX (Pythia) as Hugging Face's transformers writes it.
+/* family_gpt_neox.c - GPT-NeoX (Pythia) as Hugging Face's transformers writes it.
  *
  *     z = x + attention(norm_1 x) + mlp(norm_2 x)               parallel residual
  *     h = x + attention(norm_1 x), z = h + mlp(norm_2 h)        else
@@ -7,6 +7,8 @@
  * head only: q and k are cut, turned and concatenated, which makes new tensors in the order
  * (b, a, s, d) of memory; flash attention answers in the same, and its output has to be copied. */
 #include "model/build_hf.h"
+#include "model/count.h"
+#include "model/family.h"
 
 #include <stdio.h>
 
@@ -120,8 +122,8 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     return z;
 }
 
-void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
-                       const struct model_job *job)
+static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
+                              const struct model_job *job)
 {
     const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
     const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
@@ -164,3 +166,73 @@ void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     graph_drop(graph, normed);
     hf_loss(graph, logits, labels);
 }
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    PLAIN_HEADS,
+    {POSITIONS("max_position_embeddings", 2048)},
+    EPS("layer_norm_eps", 1e-5),
+    THETA("rotary_emb_base", 1e4),
+    {REAL("rotary_pct", KEY_SHARE, rotary_dim, 0.25, 0.001, 1),
+     .other = "rope_parameters.partial_rotary_factor"},
+    TIED(false),
+    {CHOICE("hidden_act", gated, "gelu", key_activations)},
+    DROPOUT("hidden_dropout", dropout, 0),
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {FLAG("use_parallel_residual", parallel_residual, true)},
+    {FLAG("attention_bias", attention_bias, true)},
+    {ALWAYS("mlp_bias", mlp_bias)},
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* GPT-NeoX: EleutherAI/gpt-neox-20b, pythia-70m ... -12b. GPTNeoXForCausalLM. */
+#define NEOX(title, count, h, l, a, v, act)                                                        \
+    {title, count,                                                                                 \
+     {.arch = ARCH_GPT_NEOX, .hidden = h, .layers = l, .heads = a, .kv_heads = a,                  \
+      .head_dim = h / a, .ffn = 4 * h, .vocab = v, .max_positions = 2048, .attention_bias = true,  \
+      .mlp_bias = true, .parallel_residual = true, .activation = act, .norm_eps = 1e-5F,           \
+      .rope_theta = 1e4F, .rotary_dim = h / a / 4}}
+
+static const struct model_preset presets[] = {
+    NEOX("gpt-neox-20b", 20554567680, 6144, 44, 64, 50432, "gelu_fast"),
+    NEOX("pythia-70m",   70426624,    512,  6,  8,  50304, "gelu"),
+    NEOX("pythia-160m",  162322944,   768,  12, 12, 50304, "gelu"),
+    NEOX("pythia-410m",  405334016,   1024, 24, 16, 50304, "gelu"),
+    NEOX("pythia-1b",    1011781632,  2048, 16, 8,  50304, "gelu"),
+    NEOX("pythia-1.4b",  1414647808,  2048, 24, 16, 50304, "gelu"),
+    NEOX("pythia-2.8b",  2775208960,  2560, 32, 32, 50304, "gelu"),
+    NEOX("pythia-6.9b",  6857302016,  4096, 32, 32, 50432, "gelu"),
+    NEOX("pythia-12b",   11846072320, 5120, 36, 40, 50688, "gelu"),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static double parameters(const struct model_config *c)
+{
+    const double h = c->hidden, v = c->vocab;
+    return c->layers * count_classic_block(c) + v * h + 2 * h + (c->tied ? 0 : v * h);
+}
+
+static enum err_code check_rotary(const struct model_config *c, const char *where, struct err *err)
+{
+    if (c->rotary_dim == 0 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->head_dim)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"%s\" has RoPE turn %u of a head's %u numbers: expected 2, 4, 6 ...",
+                       where, NAME_OF(&family_gpt_neox.keys, rotary_dim), c->rotary_dim,
+                       c->head_dim);
+    return ERR_OK;
+}
+
+const struct family family_gpt_neox = {
+    .name = "gpt_neox",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    .heads_divide_hidden = true,
+    .check = check_rotary,
+    .parameters = parameters,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build_hf_gpt_neox},
+};

@@ -1,4 +1,4 @@
-/* build_t5.c - T5 as Hugging Face transformers writes it: an encoder, a decoder that attends to
+/* family_t5.c - T5 as Hugging Face transformers writes it: an encoder, a decoder that attends to
  * its output, one embedding for both and for the head.
  *
  *     encoder block   x + self(norm x);                       x + ff(norm x)
@@ -15,6 +15,7 @@
 #include "model/build_t5.h"
 
 #include "model/build_hf.h"
+#include "model/family.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -304,7 +305,7 @@ static uint32_t shift_right(struct graph *graph, const struct model_job *job, ui
     return ids;
 }
 
-void build_t5(struct graph *graph, const struct model_config *c, const struct model_job *job)
+static void build_t5(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
     const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
     const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
@@ -335,3 +336,73 @@ void build_t5(struct graph *graph, const struct model_config *c, const struct mo
     graph_drop(graph, logits);
     graph_mark(graph, MARK_LOSS);
 }
+
+static const struct choice feed_forwards[] = {
+    {"relu", "relu", false},
+    /* so T5Config reads what T5 v1.1 wrote */
+    {"gated-gelu", "gelu_new", true},
+    {"gated-silu", "silu", true},
+    {"gated-relu", "relu", true},
+    {"gelu", "gelu", false},
+    {"gelu_new", "gelu_new", false},
+    {"silu", "silu", false},
+    {NULL, NULL, false},
+};
+
+static const struct key keys[] = {
+    {SIZE("vocab_size", vocab, VOCAB_MAX)},
+    {SIZE("d_model", hidden, HIDDEN_MAX), .other = "hidden_size"},
+    {SIZE("num_layers", layers, LAYERS_MAX), .other = "num_hidden_layers"},
+    {SIZE("num_heads", heads, HEADS_MAX), .other = "num_attention_heads"},
+    {SIZE("d_ff", ffn, FFN_MAX)},
+    {COUNT("d_kv", head_dim, 64, HEAD_DIM_MAX), .other = "head_dim"},
+    {FIXED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},
+    {DERIVED("num_decoder_layers", decoder_layers, RULE_LAYERS, LAYERS_MAX)},
+    {COUNT("relative_attention_num_buckets", relative_buckets, 32, BUCKETS_MAX)},
+    EPS("layer_norm_epsilon", 1e-6),
+    TIED(true),
+    {CHOICE("feed_forward_proj", gated, "relu", feed_forwards)},
+    DROPOUT("dropout_rate", dropout, 0.1),
+    DROPOUT("dropout_rate", attention_dropout, 0.1),
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* T5: google-t5/t5-{small,base,large,3b,11b}. T5ForConditionalGeneration. */
+#define T5(title, count, h, l, a, d, f)                                                            \
+    {title, count,                                                                                 \
+     {.arch = ARCH_T5, .hidden = h, .layers = l, .decoder_layers = l, .heads = a, .kv_heads = a,   \
+      .head_dim = d, .ffn = f, .vocab = 32128, .relative_buckets = 32, .tied = true,               \
+      .activation = "relu", .dropout = 0.1F, .attention_dropout = 0.1F, .norm_eps = 1e-6F}}
+
+static const struct model_preset presets[] = {
+    T5("t5-small", 60506624,    512,  6,  8,   64,  2048),
+    T5("t5-base",  222903552,   768,  12, 12,  64,  3072),
+    T5("t5-large", 737668096,   1024, 24, 16,  64,  4096),
+    T5("t5-3b",    2851598336,  1024, 24, 32,  128, 16384),
+    T5("t5-11b",   11307321344, 1024, 24, 128, 128, 65536),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static double parameters(const struct model_config *c)
+{
+    const double h = c->hidden, v = c->vocab, attention = 4.0 * h * c->heads * c->head_dim,
+                 feed_forward = (c->gated ? 3.0 : 2.0) * h * c->ffn,
+                 encoder = c->layers * (attention + feed_forward + 2 * h) + h,
+                 decoder = c->decoder_layers * (2 * attention + feed_forward + 3 * h) + h;
+    /* transformers 5 shares the embedding whatever "tie_word_embeddings" says: for T5 that key only
+     * tells whether the head's input is scaled */
+    return encoder + decoder + 2.0 * c->relative_buckets * c->heads + v * h;
+}
+
+const struct family family_t5 = {
+    .name = "t5",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    .parameters = parameters,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build_t5},
+};

@@ -1,4 +1,4 @@
-/* build_mixtral.c - Mixtral's mixture of experts, as Hugging Face transformers writes it; the rest
+/* build_hf_moe.c - Mixtral's mixture of experts, as Hugging Face transformers writes it; the rest
  * of the block is Llama's (build_hf_llama.c).
  *
  *     p = softmax(router y); the k best of E, weighted by p / sum of the k

@@ -1,4 +1,4 @@
-/* build_bert.c - BERT with its masked language model head, as Hugging Face transformers writes it.
+/* family_bert.c - BERT with its masked language model head, as Hugging Face transformers writes it.
  *
  *     x = norm(words + types + positions)
  *     h = norm(dense(attention(q x, k x, v x)) + x)        norms follow the residual
@@ -10,6 +10,8 @@
  * also has a child, which is why it comes before the child's parameters in parameters() and after
  * them in FSDP's group (group_order in graph.h). */
 #include "model/build_hf.h"
+#include "model/count.h"
+#include "model/family.h"
 
 #include <stdio.h>
 
@@ -134,7 +136,8 @@ static uint32_t head(struct graph *graph, const struct model_config *c, uint32_t
     return logits;
 }
 
-void build_bert(struct graph *graph, const struct model_config *c, const struct model_job *job)
+static void build_bert(struct graph *graph, const struct model_config *c,
+                       const struct model_job *job)
 {
     const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
     const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
@@ -160,3 +163,65 @@ void build_bert(struct graph *graph, const struct model_config *c, const struct 
     graph_drop(graph, logits);
     graph_mark(graph, MARK_LOSS);
 }
+
+static const struct choice absolute_only[] = {{"absolute", NULL, false}, {NULL, NULL, false}};
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    PLAIN_HEADS,
+    {POSITIONS("max_position_embeddings", 512)},
+    {COUNT("type_vocab_size", type_vocab, 2, BUCKETS_MAX)},
+    EPS("layer_norm_eps", 1e-12),
+    TIED(true),
+    {CHOICE("hidden_act", gated, "gelu", key_activations)},
+    DROPOUT("hidden_dropout_prob", dropout, 0.1),
+    DROPOUT("attention_probs_dropout_prob", attention_dropout, 0.1),
+    {ALWAYS("attention_bias", attention_bias)},
+    {ALWAYS("mlp_bias", mlp_bias)},
+    {CHOICE("position_embedding_type", gated, "absolute", absolute_only)},
+    {ONLY("add_cross_attention", false)},
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* BERT: google-bert/bert-{base,large}-uncased. BertForMaskedLM. */
+#define BERT(title, count, h, l, a)                                                                \
+    {title, count,                                                                                 \
+     {.arch = ARCH_BERT, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,   \
+      .ffn = 4 * h, .vocab = 30522, .max_positions = 512, .type_vocab = 2, .tied = true,           \
+      .attention_bias = true, .mlp_bias = true, .activation = "gelu", .dropout = 0.1F,             \
+      .attention_dropout = 0.1F, .norm_eps = 1e-12F}}
+
+static const struct model_preset presets[] = {
+    BERT("bert-base",  109514298, 768,  12, 12),
+    BERT("bert-large", 335174458, 1024, 24, 16),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"bert-base-uncased", "bert-base"},
+    {"bert-large-uncased", "bert-large"},
+};
+
+static double parameters(const struct model_config *c)
+{
+    const double h = c->hidden, v = c->vocab, positions = c->max_positions;
+    /* the masked LM head: Linear, LayerNorm and a decoder with a bias, tied too */
+    return c->layers * count_classic_block(c) + (v + positions + c->type_vocab) * h + 2 * h +
+           count_linear(h, h, true) + 2 * h + v + (c->tied ? 0 : v * h + v);
+}
+
+const struct family family_bert = {
+    .name = "bert",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
+    .heads_divide_hidden = true,
+    .learned_positions = true,
+    .parameters = parameters,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build_bert},
+};

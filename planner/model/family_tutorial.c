@@ -1,8 +1,11 @@
-/* build_tutorial.c - the simplified Transformer of the FSDP2 tutorial: "attention" is one Linear,
+/* family_tutorial.c - the simplified Transformer of the FSDP2 tutorial: "attention" is one Linear,
  * the MLP is Linear, ReLU, Linear, with a LayerNorm before each; the head has a bias. */
 #include "model/build.h"
+#include "model/count.h"
+#include "model/family.h"
 
-void build_tutorial(struct graph *graph, const struct model_config *c, const struct model_job *job)
+static void build_tutorial(struct graph *graph, const struct model_config *c,
+                           const struct model_job *job)
 {
     const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
     const uint32_t targets = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
@@ -53,3 +56,51 @@ void build_tutorial(struct graph *graph, const struct model_config *c, const str
     graph_mark(graph, MARK_LOGITS);
     build_loss(graph, logits, targets);
 }
+
+static const struct choice relu_only[] = {{"relu", "relu", false}, {NULL, NULL, false}};
+
+static const struct key keys[] = {
+    SHAPE_KEYS,
+    {FIXED("num_attention_heads", heads, RULE_VALUE, HEADS_MAX)},
+    PLAIN_HEADS,
+    {FIXED("intermediate_size", ffn, RULE_FOUR_HIDDEN, FFN_MAX)},
+    TORCH_EPS,
+    {CHOICE("hidden_act", gated, "relu", relu_only), .fixed = true},
+    {ALWAYS("attention_bias", attention_bias)},
+    {ALWAYS("mlp_bias", mlp_bias)},
+};
+
+/* At the size of our recordings (tests/data/truth). */
+static const struct model_preset presets[] = {
+    {"fsdp2-tutorial",
+     17343248,
+     {.arch = ARCH_FSDP2_TUTORIAL,
+      .hidden = 512,
+      .layers = 3,
+      .heads = 1,
+      .kv_heads = 1,
+      .head_dim = 512,
+      .ffn = 2048,
+      .vocab = 10000,
+      .attention_bias = true,
+      .mlp_bias = true,
+      .activation = "relu",
+      .norm_eps = 1e-5F}},
+};
+
+static double parameters(const struct model_config *c)
+{
+    const double h = c->hidden, v = c->vocab, f = c->ffn;
+    return c->layers * (count_linear(h, h, true) + count_linear(f, h, true) +
+                        count_linear(h, f, true) + 4 * h) +
+           v * h + count_linear(v, h, true);
+}
+
+const struct family family_tutorial = {
+    .name = "fsdp2-tutorial",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    .parameters = parameters,
+    .code = CODE_TORCHTITAN,
+    .builder = {[CODE_TORCHTITAN] = build_tutorial},
+};
