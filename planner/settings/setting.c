@@ -172,7 +172,7 @@ const char *setting_allowed(const struct setting *row, char *text, size_t size)
     if (row->kind == SETTING_FLAG)
         append(text, size, 0, "on, off");
     if (row->kind == SETTING_PART)
-        append(text, size, 0, "R/N with R below N, such as 0/64");
+        snprintf(text, size, "%s, such as 0/64", row->arg);
     for (const struct setting_word *w = row->words; w && w->text; w++)
         if (!w->hidden && is_offered(row, w))
             used = append(text, size, used, w->text);

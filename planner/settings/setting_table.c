@@ -74,9 +74,8 @@ static const char *node_nearest(const char *text)
 
 static const char *model_at(uint32_t i)
 {
-    uint32_t count;
-    const struct model_preset *presets = model_presets(&count);
-    return i < count ? presets[i].name : NULL;
+    const struct model_preset *preset = model_preset_at(i);
+    return preset ? preset->name : NULL;
 }
 
 static const struct setting_names gpus = {gpu_at, gpu_find, gpu_nearest};

@@ -267,7 +267,7 @@ static void mistakes_are_answered_with_the_nearest(void **state)
         {"calibrate --profile x.json", "goes with --from-nccl-tests"},
         {"calibrate something", "no arguments but options"},
         {"run plan.json --steps 4294967297", "allowed are integers"},
-        {"run plan.json --rehearse 8/8", "R/N with R below N"},
+        {"run plan.json --rehearse 8/8", "allowed are RANK/WORLD, such as 0/64"},
         {"run plan.json --device gpu", "allowed are host, cuda"},
         {"compare a b --tolerance nan", "percentages"},
     };

@@ -294,21 +294,20 @@ static void values_of_two_kinds_exclude_each_other(void **state)
 static void defaults_are_those_of_a_job(void **state)
 {
     (void)state;
-    uint32_t count;
-    const struct model_preset *presets = model_presets(&count);
+    const struct model_preset *preset;
     struct settings settings;
     settings_defaults(&settings, COMMAND_FIT);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++) {
         struct job job, expected;
-        assert_int_equal(settings_job(&settings, &presets[i].config, &job, NULL), ERR_OK);
-        job_defaults(&expected, &presets[i].config);
+        assert_int_equal(settings_job(&settings, &preset->config, &job, NULL), ERR_OK);
+        job_defaults(&expected, &preset->config);
         expected.model.seq = job.model.seq; /* depends on the model here alone */
         assert_memory_equal(&job.model, &expected.model, sizeof job.model);
         assert_memory_equal(&job.tape, &expected.tape, sizeof job.tape);
         assert_memory_equal(&job.strategy, &expected.strategy, sizeof job.strategy);
         assert_int_equal(job.model.seq,
-                         presets[i].config.max_positions && presets[i].config.max_positions < 2048
-                             ? presets[i].config.max_positions
+                         preset->config.max_positions && preset->config.max_positions < 2048
+                             ? preset->config.max_positions
                              : 2048);
     }
 }
