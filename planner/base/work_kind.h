@@ -145,6 +145,7 @@
     X(REDUCE_SCATTER_AVG, "reduce_scatter_avg", "x -> y: average over ranks of slice `rank`")      \
     X(ALL_REDUCE_AVG, "all_reduce_avg", "x -> y (may be x): average over ranks")                   \
     X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
+    X(BROADCAST, "broadcast", "y -> y: in place, the bytes of the group's rank attr.dim to all")   \
     /* ---- clipping and the update ---- */                                                        \
     X(ADAMW, "adamw", "gradients, then parameters, exp_avgs, exp_avg_sqs (n each) -> the same")    \
     X(ADAMW_FUSED, "adamw_fused", "as adamw, in one pass over its operands")                       \
@@ -178,7 +179,7 @@ static inline bool work_is_matmul(enum work_kind kind)
 /* Needs the other ranks of a group. */
 static inline bool work_is_collective(enum work_kind kind)
 {
-    return kind >= WORK_ALL_GATHER && kind <= WORK_ALL_REDUCE_SUM;
+    return kind >= WORK_ALL_GATHER && kind <= WORK_BROADCAST;
 }
 
 /* Products of groups of rows, each with its own matrix. */
