@@ -42,7 +42,7 @@
     X(ADD_IN_PLACE, "add_in_place", "x -> y: y += x")                                              \
     X(SUB, "sub", "x, y -> z: x - y")                                                              \
     X(MUL, "mul", "x, y (broadcast to x; complex64: complex product) -> z: x y")                   \
-    X(MUL_NUMBER, "mul_number", "x -> y: attr.p x")                                                \
+    X(MUL_NUMBER, "mul_number", "x -> y (may be x): attr.p x")                                     \
     X(DIV, "div", "x, y (broadcast to x) -> z: x / y")                                             \
     X(DIV_NUMBER, "div_number", "x -> y: x / attr.p")                                              \
     X(DIV_IN_PLACE, "div_in_place", "x, y (broadcast to x) -> x / y in x, what was in x")          \

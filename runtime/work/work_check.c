@@ -450,6 +450,7 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_ADD] = {check_broadcast, 2, 2, 1},
     [WORK_ADD_IN_PLACE] = {check_equal, 1, 1, 1},
     [WORK_MUL] = {check_broadcast, 2, 2, 1},
+    [WORK_MUL_NUMBER] = {check_equal, 1, 1, 1},
     [WORK_CONJUGATE] = {check_conjugate, 1, 1, 1},
     [WORK_CAST] = {check_equal, 1, 1, 1},
     [WORK_REPEAT] = {check_repeat, 1, 1, 1},
