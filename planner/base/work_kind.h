@@ -42,7 +42,7 @@
     X(ADD_IN_PLACE, "add_in_place", "x -> y: y += x")                                              \
     X(SUB, "sub", "x, y -> z: x - y")                                                              \
     X(MUL, "mul", "x, y (broadcast to x; complex64: complex product) -> z: x y")                   \
-    X(MUL_NUMBER, "mul_number", "x -> y: attr.p x")                                                \
+    X(MUL_NUMBER, "mul_number", "x -> y (may be x): attr.p x")                                     \
     X(DIV, "div", "x, y (broadcast to x) -> z: x / y")                                             \
     X(DIV_NUMBER, "div_number", "x -> y: x / attr.p")                                              \
     X(DIV_IN_PLACE, "div_in_place", "x, y (broadcast to x) -> x / y in x, what was in x")          \
@@ -146,6 +146,7 @@
     X(BROADCAST, "broadcast", "y -> y: in place, the bytes of rank attr.dim to all")               \
     X(ALL_REDUCE_AVG, "all_reduce_avg", "x -> y (may be x): average over ranks")                   \
     X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
+    X(BROADCAST, "broadcast", "y -> y: in place, the bytes of the group's rank attr.dim to all")   \
     /* ---- clipping and the update ---- */                                                        \
     X(ADAMW, "adamw", "gradients, then parameters, exp_avgs, exp_avg_sqs (n each) -> the same")    \
     X(ADAMW_FUSED, "adamw_fused", "as adamw, in one pass over its operands")                       \
@@ -179,7 +180,7 @@ static inline bool work_is_matmul(enum work_kind kind)
 /* Needs the other ranks of a group. */
 static inline bool work_is_collective(enum work_kind kind)
 {
-    return kind >= WORK_ALL_GATHER && kind <= WORK_ALL_REDUCE_SUM;
+    return kind >= WORK_ALL_GATHER && kind <= WORK_BROADCAST;
 }
 
 /* Products of groups of rows, each with its own matrix. */
