@@ -7,7 +7,7 @@
 #ifndef SHARDPLAN_SAMPLES_H
 #define SHARDPLAN_SAMPLES_H
 
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "calibrate/suite.h"
 #include "traces/trace.h"
 

@@ -1,7 +1,7 @@
 /* suite.c - see suite.h. */
 #include "calibrate/suite.h"
 
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "job/job.h"
 
 #include <stdio.h>

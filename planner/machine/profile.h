@@ -20,7 +20,7 @@
 #ifndef SHARDPLAN_PROFILE_H
 #define SHARDPLAN_PROFILE_H
 
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "base/dtype.h"
 #include "base/err.h"
 #include "machine/fabric.h"
