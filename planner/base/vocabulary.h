@@ -54,7 +54,6 @@
     X(RSQRT, "rsqrt")                                                                              \
     X(RECIPROCAL, "reciprocal")                                                                    \
     X(SUM_DIM, "sum.dim_IntList")                                                                  \
-    X(SUM, "sum")                                                                                  \
     X(TANH, "tanh")                                                                                \
     X(TANH_BACKWARD, "tanh_backward")                                                              \
     X(SILU, "silu")                                                                                \
@@ -117,8 +116,6 @@
     X(SCATTER, "scatter.src")                                                                      \
     X(INDEX, "index.Tensor")                                                                       \
     X(INDEX_PUT, "index_put")                                                                      \
-    X(INDEX_ADD, "index_add")                                                                      \
-    X(INDEX_SELECT, "index_select")                                                                \
     X(HISTC, "histc")                                                                              \
     X(GROUPED_MM, "_grouped_mm")                                                                   \
     X(FOREACH_SQRT, "_foreach_sqrt")                                                               \
