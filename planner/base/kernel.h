@@ -4,7 +4,7 @@
 #define SHARDPLAN_KERNEL_H
 
 #include "base/dtype.h"
-#include "base/work_kind.h"
+#include "base/vocabulary.h"
 
 #include <stdbool.h>
 #include <stdint.h>

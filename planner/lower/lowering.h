@@ -16,7 +16,7 @@
 #ifndef SHARDPLAN_LOWERING_H
 #define SHARDPLAN_LOWERING_H
 
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "lower/lower.h"
 
 #define NONE PLACE_NONE

@@ -96,7 +96,7 @@ static enum err_code read_quantity(const char *where, enum profile_key key, cons
                        keys[key].most, &out->value, err);
 }
 
-/* One line of costs of the operator `name`. */
+/* One line of costs of the work `name`. */
 static enum err_code read_kernel(const char *where, const char *name, const json_t *value,
                                  struct profile_kernel *out, struct err *err)
 {
@@ -105,18 +105,17 @@ static enum err_code read_kernel(const char *where, const char *name, const json
         DTYPE_MAP(X)
 #undef X
     };
-    int label = 0;
-    while (label < ATEN_COUNT && strcmp(aten_name((enum aten)label), name) != 0)
-        label++;
-    if (label == ATEN_COUNT || !json_is_object(value))
+    const enum work_kind work = work_named(name);
+    if (work == WORK_NONE)
         return err_set(err, ERR_INVALID,
-                       "%s: \"kernels\": \"%s\": expected the name of an operator such as "
-                       "\"mul.Tensor\" and an object or a list of objects",
-                       where, name);
-    *out = (struct profile_kernel){.label = (enum aten)label,
-                                   .backward = PROFILE_ANY,
-                                   .dtype = PROFILE_ANY,
-                                   .to = PROFILE_ANY};
+                       "%s: \"kernels\": no computation is called \"%s\"; the nearest is %s", where,
+                       name, work_name(work_nearest(name)));
+    if (!json_is_object(value))
+        return err_set(err, ERR_INVALID,
+                       "%s: \"kernels\": \"%s\": expected an object or a list of objects", where,
+                       name);
+    *out = (struct profile_kernel){
+        .work = work, .backward = PROFILE_ANY, .dtype = PROFILE_ANY, .to = PROFILE_ANY};
     const struct {
         const char *key;
         double *to;
@@ -152,7 +151,8 @@ static enum err_code read_kernels(const char *where, const json_t *object, struc
                                   struct err *err)
 {
     if (!json_is_object(object))
-        return err_set(err, ERR_INVALID, "%s: \"kernels\": expected an object by operator", where);
+        return err_set(err, ERR_INVALID,
+                       "%s: \"kernels\": expected an object by what kernels compute", where);
     struct profile_kernel *kernels = NULL;
     uint32_t count = 0, cap = 0;
     const char *name;

@@ -94,10 +94,9 @@ static void no_kernel_is_faster_than_the_device(void **state)
             for (int k = 0; k < RESOURCE_COUNT; k++)
                 assert_true(cost->use[k] >= 0 && cost->use[k] <= 1);
             /* Gathers of rows touch less than their operands hold. */
-            const bool picks = kernel->label == ATEN_EMBEDDING || kernel->label == ATEN_NLL_LOSS ||
-                               kernel->label == ATEN_NLL_LOSS_BACKWARD;
-            const bool fills_a_slice =
-                in->op == PLAN_COPY_IN && kernel->label == ATEN_FOREACH_COPY_;
+            const bool picks = kernel->work == WORK_EMBEDDING || kernel->work == WORK_NLL_LOSS ||
+                               kernel->work == WORK_NLL_LOSS_BACKWARD;
+            const bool fills_a_slice = kernel->work == WORK_COPY_IN;
             if (cost->class == COST_MEMORY && !picks && !fills_a_slice)
                 assert_true(kernel->bytes / cost->device_s < profile_value(&p, PROFILE_MEMORY));
             if (cost->class == COST_GEMM)
