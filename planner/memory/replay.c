@@ -1,6 +1,7 @@
 /* replay.c - see replay.h. */
 #include "memory/replay.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +68,7 @@ static uint64_t rounded(const struct buffer *buffer)
 static enum err_code alloc_buffer(struct replay *r, uint32_t index)
 {
     const struct buffer *buffer = &r->plan->buffers[index];
+    assert(!r->blocks[index]); /* plan_verify: nothing is born twice before it dies */
     if (!buffer->scratch) {
         r->requested += buffer->bytes;
         r->rounded += rounded(buffer);
@@ -84,6 +86,7 @@ static void free_buffer(struct replay *r, uint32_t index)
 {
     const struct buffer *buffer = &r->plan->buffers[index];
     if (!buffer->scratch) {
+        assert(r->requested >= buffer->bytes); /* nothing dies unborn */
         r->requested -= buffer->bytes;
         r->rounded -= rounded(buffer);
         r->categories[buffer->category] -= buffer->bytes;
