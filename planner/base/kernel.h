@@ -4,7 +4,7 @@
 #define SHARDPLAN_KERNEL_H
 
 #include "base/dtype.h"
-#include "base/work_kind.h"
+#include "base/vocabulary.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -115,7 +115,7 @@ struct operand {
 
 /* Numbers a kernel needs beyond its operands; 0 where it has no such thing. */
 struct kernel_attr {
-    uint32_t dim;   /* the dim that repeat or sum work on */
+    uint32_t dim;   /* the dim that repeat or sum work on; of a broadcast, the rank it is from */
     uint32_t first; /* where a slice begins in the last dim */
     float p;        /* dropout probability, exponent, factor, what to fill with */
     float eps;

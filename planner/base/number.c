@@ -72,7 +72,7 @@ bool number_bytes(const char *text, uint64_t *out)
     double value;
     if (length == 0 || length >= sizeof count)
         return false;
-    strcpy(count, text);
+    memcpy(count, text, length + 1);
     for (int i = 0; i < UNITS && !unit; i++) {
         const size_t suffix = strlen(units[i].suffix);
         if (length > suffix && strcasecmp(text + length - suffix, units[i].suffix) == 0) {
@@ -93,7 +93,7 @@ bool number_bytes(const char *text, uint64_t *out)
 
 const char *number_real_text(double value, bool single, char text[NUMBER_TEXT])
 {
-    for (int precision = 1; precision <= 17; precision++) {
+    for (int precision = 6; precision <= 17; precision++) {
         snprintf(text, NUMBER_TEXT, "%.*g", precision, value);
         const double again = strtod(text, NULL);
         if (single ? (float)again == (float)value : again == value)

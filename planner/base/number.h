@@ -20,7 +20,7 @@ bool number_real(const char *text, double *out);
  * KiB ... TiB in any case; "80G" is refused, because people mean either. Without a unit: digits. */
 bool number_bytes(const char *text, uint64_t *out);
 
-/* The shortest text that number_real reads back as the same value; `single`: as the same float. */
+/* A short text that number_real reads back as the same value; `single`: as the same float. */
 const char *number_real_text(double value, bool single, char text[NUMBER_TEXT]);
 
 /* The same for number_bytes: in the largest unit that divides it, "500MB", "80GiB", "4097B". */

@@ -56,25 +56,28 @@ static void measure_gap(struct calibration *c)
 
 /* ---- peaks ---- */
 
-static const struct kernel_fit *fit_of(const struct calibration *c, enum aten label,
+static const struct kernel_fit *fit_of(const struct calibration *c, enum work_kind work,
                                        enum dtype dtype, bool backward)
 {
     for (uint32_t i = 0; i < c->fit_count; i++)
-        if (!c->fits[i].any_kind && c->fits[i].key.label == label &&
-            c->fits[i].key.dtype == dtype && c->fits[i].key.backward == backward)
+        if (!c->fits[i].any_kind && c->fits[i].key.work == work && c->fits[i].key.dtype == dtype &&
+            c->fits[i].key.backward == backward)
             return &c->fits[i];
     return NULL;
 }
 
-/* The highest rate of operations among a label's samples of a dtype; 0: there is none. */
-static double best_rate(const struct calibration *c, enum aten label, enum dtype dtype,
+/* The highest rate of operations among samples of a dtype, of matrix products or of one other work;
+ * 0: there is none. */
+static double best_rate(const struct calibration *c, enum work_kind work, enum dtype dtype,
                         uint32_t *samples)
 {
     double best = 0;
     *samples = 0;
     for (uint32_t i = 0; i < c->samples.kernel_count; i++) {
         const struct sample *s = &c->samples.kernels[i];
-        if (s->key.label != label || (int)s->key.dtype != (int)dtype)
+        const bool alike =
+            s->key.work == work || (work_is_matmul(work) && work_is_matmul(s->key.work));
+        if (!alike || (int)s->key.dtype != (int)dtype)
             continue;
         best = fmax(best, s->flops / s->seconds);
         *samples += s->repeats;
@@ -85,8 +88,8 @@ static double best_rate(const struct calibration *c, enum aten label, enum dtype
 static void measure_peaks(struct calibration *c)
 {
     uint32_t n, n16;
-    const double fp32 = best_rate(c, ATEN_MM, DTYPE_FP32, &n);
-    const double bf16 = best_rate(c, ATEN_MM, DTYPE_BF16, &n16);
+    const double fp32 = best_rate(c, WORK_MATMUL_NT, DTYPE_FP32, &n);
+    const double bf16 = best_rate(c, WORK_MATMUL_NT, DTYPE_BF16, &n16);
     if (fp32 <= 0)
         return;
     measured(c, PROFILE_FP32, fmax(fp32, 1e9), 0, n);
@@ -95,18 +98,18 @@ static void measure_peaks(struct calibration *c)
     else
         set(c, PROFILE_BF16, fmax(fp32, 1e9), 0, "not measured: as fp32");
     set(c, PROFILE_FP16, c->of[PROFILE_BF16].value, 0, "not measured: as bf16");
-    const struct kernel_fit *mm = fit_of(c, ATEN_MM, DTYPE_FP32, false);
+    const struct kernel_fit *mm = fit_of(c, WORK_MATMUL_NT, DTYPE_FP32, false);
     const double rate = mm && mm->seconds_per_flop > 0 ? 1 / mm->seconds_per_flop : fp32;
     measured(c, PROFILE_GEMM, fmin(1, rate / fp32), mm ? mm->spread : 0, n);
     static const struct {
         enum profile_key key;
-        enum aten label;
-    } attention[] = {{PROFILE_ATTENTION, ATEN_FLASH_ATTENTION},
-                     {PROFILE_ATTENTION_BACKWARD, ATEN_FLASH_ATTENTION_BACKWARD}};
+        enum work_kind work;
+    } attention[] = {{PROFILE_ATTENTION, WORK_ATTENTION},
+                     {PROFILE_ATTENTION_BACKWARD, WORK_ATTENTION_BACKWARD}};
     for (int i = 0; i < 2; i++) {
-        const struct kernel_fit *fit = fit_of(c, attention[i].label, DTYPE_FP32,
+        const struct kernel_fit *fit = fit_of(c, attention[i].work, DTYPE_FP32,
                                               attention[i].key == PROFILE_ATTENTION_BACKWARD);
-        const double best = best_rate(c, attention[i].label, DTYPE_FP32, &n);
+        const double best = best_rate(c, attention[i].work, DTYPE_FP32, &n);
         if (best > 0)
             measured(c, attention[i].key, fmin(1, fmax(0.001, best / fp32)), fit ? fit->spread : 0,
                      n);
@@ -126,13 +129,13 @@ static void measure_bandwidth(struct calibration *c)
     measured(c, PROFILE_MEMORY, fmax(best, 1e6), 0, c->fit_count);
     static const struct {
         enum profile_key key;
-        enum aten label;
+        enum work_kind work;
         bool backward;
-    } shares[] = {{PROFILE_STREAM, ATEN_ADD, false},
-                  {PROFILE_REDUCE, ATEN_LOG_SOFTMAX, false},
-                  {PROFILE_INDEX, ATEN_EMBEDDING_DENSE_BACKWARD, true}};
+    } shares[] = {{PROFILE_STREAM, WORK_ADD, false},
+                  {PROFILE_REDUCE, WORK_LOG_SOFTMAX, false},
+                  {PROFILE_INDEX, WORK_EMBEDDING_BACKWARD, true}};
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
-        const struct kernel_fit *fit = fit_of(c, shares[i].label, DTYPE_FP32, shares[i].backward);
+        const struct kernel_fit *fit = fit_of(c, shares[i].work, DTYPE_FP32, shares[i].backward);
         if (fit && fit->seconds_per_byte > 0)
             measured(c, shares[i].key, fmin(1, fmax(0.01, 1 / fit->seconds_per_byte / best)),
                      fit->spread, fit->points);

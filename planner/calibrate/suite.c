@@ -1,7 +1,7 @@
 /* suite.c - see suite.h. */
 #include "calibrate/suite.h"
 
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "job/job.h"
 
 #include <stdio.h>
@@ -329,11 +329,11 @@ static enum err_code make_launches(struct suite_item *out, struct err *err)
     one.shape = in.shape;
     for (int i = 0; i < SUITE_PARTS; i++)
         parts[i] = in;
-    const uint32_t plain = plan_add_kernel(h.plan, WORK_RELU, SUITE_LAUNCH_PLAIN, 1, &in, 1, &one);
+    const uint32_t plain = plan_add_kernel(h.plan, SUITE_LAUNCH_PLAIN, ATEN_RELU, 1, &in, 1, &one);
     const uint32_t events =
-        plan_add_kernel(h.plan, WORK_SILU, SUITE_LAUNCH_EVENTS, 1, &in, 1, &one);
-    const uint32_t wide =
-        plan_add_kernel(h.plan, WORK_PACK, SUITE_LAUNCH_PARTS, SUITE_PARTS, parts, 1, &all);
+        plan_add_kernel(h.plan, SUITE_LAUNCH_EVENTS, ATEN_SILU, 1, &in, 1, &one);
+    const uint32_t wide = plan_add_kernel(h.plan, SUITE_LAUNCH_PARTS, ATEN_FOREACH_COPY_,
+                                          SUITE_PARTS, parts, 1, &all);
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++)
         add(&h, PLAN_COMPUTE, LANE_COMPUTE, plain);
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++) {

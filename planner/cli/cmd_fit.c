@@ -2,6 +2,8 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "report/result.h"
+#include "settings/settings_parse.h"
+#include "settings/settings_resolve.h"
 
 /* One event of --events: [±bytes, category, where, unit or null, what]. Events are the allocs and
  * frees of tensors in the steady-state step, in host order. */
@@ -39,7 +41,8 @@ static int finish(const struct settings *settings, const struct job *job,
                   const struct machine *machine, const struct prediction *prediction)
 {
     struct remedy remedies[REMEDIES];
-    const uint32_t count = prediction->fits ? 0 : remedies_find(job, machine, remedies);
+    const uint32_t count =
+        prediction->fits ? 0 : remedies_find(settings, &job->config, machine, remedies);
     if (settings->json) {
         json_t *result = result_json(settings, job, machine, prediction, remedies, count);
         json_dumpf(result, stdout, JSON_INDENT(2));
@@ -58,8 +61,8 @@ int command_fit(int argc, char **argv)
     struct machine machine;
     struct prediction prediction;
     struct err err = {0};
-    options_parse(FOR_FIT, argc, argv, &settings);
-    if (options_resolve(&settings, &job, &machine, &err) != ERR_OK)
+    settings_parse(COMMAND_FIT, argc, argv, &settings);
+    if (settings_resolve(&settings, &job, &machine, &err) != ERR_OK)
         return report_error(&err);
     int status;
     if (predict(&job, &machine, &prediction, &err) != ERR_OK) {

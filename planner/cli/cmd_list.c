@@ -3,26 +3,11 @@
 #include "machine/builtin.h"
 #include "machine/profile.h"
 #include "model/model.h"
+#include "settings/settings_parse.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
-
-/* Both commands take --json and nothing else. Returns 0: table, 1: JSON, -1: wrong usage. */
-static int wants_json(int argc, char **argv)
-{
-    if (argc == 1)
-        return 0;
-    if (argc == 2 && strcmp(argv[1], "--json") == 0)
-        return 1;
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("Usage: shardplan %s [--json]\n", argv[0]);
-        return -2;
-    }
-    fprintf(stderr, "shardplan: usage: shardplan %s [--json]\n", argv[0]);
-    return -1;
-}
 
 static int print_json(json_t *array)
 {
@@ -34,11 +19,10 @@ static int print_json(json_t *array)
 
 int command_models(int argc, char **argv)
 {
-    const int mode = wants_json(argc, argv);
-    if (mode < 0)
-        return mode == -2 ? EXIT_DONE : EXIT_BAD_INPUT;
+    struct settings settings;
+    settings_parse(COMMAND_MODELS, argc, argv, &settings);
     const struct model_preset *preset;
-    if (mode == 1) {
+    if (settings.json) {
         json_t *array = json_array();
         for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++)
             json_array_append_new(array, json_pack("{s:s, s:s, s:I}", "name", preset->name,
@@ -46,6 +30,8 @@ int command_models(int argc, char **argv)
                                                    "parameters", (json_int_t)preset->parameters));
         return print_json(array);
     }
+    if (settings.quiet)
+        return EXIT_DONE;
     printf("%-20s %-16s %7s %7s %8s %16s\n", "name", "model_type", "layers", "hidden", "vocab",
            "parameters");
     for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++) {
@@ -95,15 +81,16 @@ static int list_gpus(json_t *array)
 
 int command_gpus(int argc, char **argv)
 {
-    const int mode = wants_json(argc, argv);
-    if (mode < 0)
-        return mode == -2 ? EXIT_DONE : EXIT_BAD_INPUT;
-    if (mode == 1) {
+    struct settings settings;
+    settings_parse(COMMAND_GPUS, argc, argv, &settings);
+    if (settings.json) {
         json_t *array = json_array();
         const int status = list_gpus(array);
         const int printed = print_json(array);
         return status == EXIT_DONE ? printed : status;
     }
+    if (settings.quiet)
+        return EXIT_DONE;
     printf("%-16s %-30s %8s %8s %7s %7s %12s\n", "name", "", "GiB", "bf16 TF", "TB/s", "GB/s",
            "NICs x Gb/s");
     const int status = list_gpus(NULL);

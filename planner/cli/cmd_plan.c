@@ -2,6 +2,8 @@
 #include "cli/commands.h"
 #include "report/report.h"
 #include "report/time_result.h"
+#include "settings/settings_parse.h"
+#include "settings/settings_resolve.h"
 
 struct planned {
     struct settings settings;
@@ -15,7 +17,8 @@ struct planned {
 static void show(const struct planned *p, const char *note)
 {
     struct remedy remedies[REMEDIES];
-    const uint32_t count = p->prediction.fits ? 0 : remedies_find(&p->job, &p->machine, remedies);
+    const uint32_t count =
+        p->prediction.fits ? 0 : remedies_find(&p->settings, &p->job.config, &p->machine, remedies);
     if (p->settings.json) {
         json_t *memory =
             result_json(&p->settings, &p->job, &p->machine, &p->prediction, remedies, count);
@@ -32,7 +35,7 @@ static void show(const struct planned *p, const char *note)
             long_run_print(stdout, &p->run);
         printf("\n  %s/: plan.json, trace.json (Perfetto), snapshot.pickle (memory_viz), "
                "%sreport.html\n",
-               p->settings.out_dir, note ? "" : "memory.svg, timeline.svg, ");
+               p->settings.output, note ? "" : "memory.svg, timeline.svg, ");
     }
     if (note)
         fprintf(stderr, "shardplan: %s\n", note);
@@ -52,8 +55,8 @@ int command_plan(int argc, char **argv)
     struct planned p = {.time = {.simulation = NULL}};
     struct err err = {0};
     const char *note = NULL;
-    options_parse(FOR_PLAN, argc, argv, &p.settings);
-    if (options_resolve(&p.settings, &p.job, &p.machine, &err) != ERR_OK)
+    settings_parse(COMMAND_PLAN, argc, argv, &p.settings);
+    if (settings_resolve(&p.settings, &p.job, &p.machine, &err) != ERR_OK)
         return report_error(&err);
     enum err_code rc = predict(&p.job, &p.machine, &p.prediction, &err);
     if (rc == ERR_OK)

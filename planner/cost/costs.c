@@ -57,10 +57,10 @@ static enum err_code cost_of(struct plan_collectives *collectives,
             plan->world < collectives->gpus_per_node ? plan->world : collectives->gpus_per_node;
         out->class = COST_HOST;
         out->spread = (float)profile->of[PROFILE_HOST_MEMORY].spread;
-        out->device_s = kernel_traffic(plan, kernel, (enum plan_op)in->op) * ranks /
-                        profile_value(profile, PROFILE_HOST_MEMORY);
+        out->device_s =
+            kernel_traffic(kernel) * ranks / profile_value(profile, PROFILE_HOST_MEMORY);
     } else {
-        kernel_cost(plan, kernel, (enum plan_op)in->op, profile, out);
+        kernel_cost(kernel, profile, out);
     }
     out->host_s = host_seconds(in, kernel, profile);
     return ERR_OK;
@@ -132,8 +132,7 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
             continue;
         out->hardware_flops += counted_flops(kernel, cost);
         out->model_flops += kernel->recomputed ? 0 : counted_flops(kernel, cost);
-        out->peak_flops =
-            fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(plan, kernel)));
+        out->peak_flops = fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(kernel)));
     }
     free(done);
     for (int class = 0; class < COST_CLASSES; class ++)

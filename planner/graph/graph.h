@@ -15,7 +15,7 @@
 #define SHARDPLAN_GRAPH_H
 
 #include "base/arena.h"
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "base/kernel.h"
 
 #include <stdbool.h>

@@ -68,16 +68,15 @@ OP_BACKWARD(rms_norm)
     const struct operand in[4] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0]),
                                   tape_tensor(tape, op->in[1]), tape_tensor(tape, op->out[1])};
     struct operand out[2];
-    for (uint32_t i = 0; i < 2; i++) { /* the kernel writes both, asked for or not */
-        out[i] = tape_birth(tape, ATEN_EMPTY_LIKE, dtype_of(graph, op->in[i]),
-                            *shape_of(graph, op->in[i]));
-        if (tape_needs(tape, op, i))
-            tape_give(tape, op, i, out[i]);
-    }
-    tape_kernel(tape, WORK_RMS_NORM_BACKWARD, ATEN_FUSED_RMS_NORM_BACKWARD, -1.0, 4, in, 2, out);
-    for (uint32_t i = 0; i < 2; i++)
+    uint32_t outs = 0;
+    for (uint32_t i = 0; i < 2; i++) {
         if (!tape_needs(tape, op, i))
-            tape_death(tape, out[i]);
+            continue;
+        out[outs] = tape_birth(tape, ATEN_EMPTY_LIKE, dtype_of(graph, op->in[i]),
+                               *shape_of(graph, op->in[i]));
+        tape_give(tape, op, i, out[outs++]);
+    }
+    tape_kernel(tape, WORK_RMS_NORM_BACKWARD, ATEN_FUSED_RMS_NORM_BACKWARD, -1.0, 4, in, outs, out);
 }
 
 OP_CLASS(rms_norm) = {

@@ -38,11 +38,15 @@ struct ddp {
     uint32_t bucket_count, next; /* to be reduced */
     uint32_t *bucket_of;         /* (params) NONE: frozen */
     uint64_t *offset;            /* (params) elements before it in its bucket */
+    /* ZeroRedundancyOptimizer: parameters as their owners update them, owner after owner */
+    uint32_t *owned, owned_count;
+    uint32_t *owner; /* (params) rank */
 };
 
 enum { IN_FLIGHT_MOST = 2 };
-#define BROADCAST_BYTES (250ULL << 20) /* of one broadcast: distributed.py, broadcast_bucket_size  \
-                                        */
+#define BROADCAST_BYTES                                                                            \
+    (250ULL << 20) /* of one broadcast: distributed.py, broadcast_bucket_size                      \
+                    */
 
 static struct ddp *ddp_of(const struct lowering *low)
 {
@@ -163,6 +167,78 @@ static void declare_units(struct lowering *low)
         }
 }
 
+/* ---- ZeroRedundancyOptimizer (torch/distributed/optim/zero_redundancy_optimizer.py) ---- */
+
+/* The next parameter, largest first and of equals the one listed first; NONE: all have an owner. */
+static uint32_t largest_left(const struct lowering *low)
+{
+    const struct ddp *d = ddp_of(low);
+    uint32_t found = NONE;
+    uint64_t most = 0;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        const uint64_t elements = shape_elements(&low->plan->params[p].shape);
+        if (!low->plan->params[p].trainable || d->owner[p] != NONE ||
+            (found != NONE && elements <= most))
+            continue;
+        found = p;
+        most = elements;
+    }
+    return found;
+}
+
+/* _partition_parameters: each goes to the rank with the fewest elements so far. */
+static void choose_owners(struct lowering *low)
+{
+    struct ddp *d = low->state;
+    const uint32_t world = low->strategy->world;
+    uint64_t *elements = arena_alloc(&low->scratch, world * sizeof *elements);
+    uint32_t *taken = none_array(low, low->plan->param_count), count = 0, p;
+    d->owner = none_array(low, low->plan->param_count);
+    d->owned = none_array(low, low->plan->param_count);
+    while ((p = largest_left(low)) != NONE) {
+        uint32_t rank = 0;
+        for (uint32_t r = 1; r < world; r++)
+            if (elements[r] < elements[rank])
+                rank = r;
+        d->owner[p] = rank;
+        elements[rank] += shape_elements(&low->plan->params[p].shape);
+        taken[count++] = p;
+    }
+    for (uint32_t r = 0; r < world; r++)
+        for (uint32_t i = 0; i < count; i++)
+            if (d->owner[taken[i]] == r)
+                d->owned[d->owned_count++] = taken[i];
+}
+
+/* What a rank updates of a parameter is all of it, or nothing. */
+static void declare_owners(struct lowering *low)
+{
+    const struct ddp *d = ddp_of(low);
+    choose_owners(low);
+    for (uint32_t i = 0; i < d->owned_count; i++) {
+        const uint32_t p = d->owned[i];
+        new_piece(low, p, PIECE_MASTER, plan_piece(low->plan, p, PIECE_STORE)->buffer, 0,
+                  (struct placement){.kind = PLACEMENT_OWNED, .at = d->owner[p]}, d->group);
+    }
+    optimize_params(low, d->owned, d->owned_count);
+}
+
+/* Every parameter goes from its owner to all. */
+static void broadcast_parameters(struct lowering *low)
+{
+    const struct ddp *d = ddp_of(low);
+    if (d->group == PLAN_NO_GROUP || d->owned_count == 0)
+        return;
+    emit_sync(low, d->lane, LANE_COMPUTE);
+    for (uint32_t i = 0; i < d->owned_count; i++) {
+        const uint32_t buffer = plan_piece(low->plan, d->owned[i], PIECE_STORE)->buffer;
+        const uint32_t kernel = emit_work(low, PLAN_BROADCAST, d->lane, WORK_BROADCAST,
+                                          ATEN_C10D_BROADCAST, d->group, 1, &buffer, 1, &buffer);
+        plan_own_kernel(low->plan, kernel)->attr.dim = d->owner[d->owned[i]];
+    }
+    emit_sync(low, LANE_COMPUTE, d->lane);
+}
+
 static void set_up(struct lowering *low)
 {
     struct ddp *d = low->state;
@@ -186,6 +262,8 @@ static void set_up(struct lowering *low)
         for (int map = 0; map < 2; map++)
             new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_INT32,
                          SHAPE(d->order_count));
+    if (s->zero_redundancy)
+        declare_owners(low);
 }
 
 /* ---- forward: module buffers ---- */
@@ -270,14 +348,16 @@ static void broadcast_buffers(struct lowering *low)
         finish_broadcast(low, &flights[i]);
 }
 
+/* Buffers are sent when the forward before this one synchronised (require_forward_param_sync): a
+ * step's last one always does. */
 static void begin(struct lowering *low)
 {
     struct ddp *d = low->state;
-    if (!low->sync)
-        return;
     d->next = 0;
     for (uint32_t b = 0; b < d->bucket_count; b++)
         d->buckets[b].pending = d->buckets[b].count;
+    if (low->micro_batch > 0 && !low->strategy->accumulate_sync)
+        return;
     const uint32_t before = enter_scope(low, "ddp_pre_forward", PLAN_NO_UNIT, false);
     broadcast_buffers(low);
     leave_scope(low, before);
@@ -336,7 +416,7 @@ static void gradient(struct lowering *low, uint32_t p)
     else if (grad.place != view.place)
         emit_copy(low, grad, view);
     if (low->strategy->bucket_view)
-        low->grad[p] = view; /* autograd's tensor dies when AccumulateGrad is done */
+        move_gradient(low, p, view);
     d->buckets[d->bucket_of[p]].pending--;
     while (d->next < d->bucket_count && d->buckets[d->next].pending == 0)
         reduce_bucket(low, &d->buckets[d->next++]);
@@ -362,7 +442,7 @@ static void before_step(struct lowering *low)
 {
     for (uint32_t p = 0; p < low->plan->param_count; p++)
         if (low->grad[p].place != NONE)
-            set_gradient(low, p, low->grad[p].place, low->grad[p].offset);
+            set_gradient(low, p, low->grad[p].place, low->grad[p].offset, true);
 }
 
 /* zero_grad(set_to_none=True). */
@@ -382,5 +462,6 @@ const struct system system_ddp = {
     .gradient = gradient,
     .final = final,
     .before_step = before_step,
+    .after_step = broadcast_parameters,
     .close = zero_grad,
 };

@@ -67,31 +67,32 @@ static void declare_inputs(struct lowering *low)
 
 /* ---- one micro-batch ---- */
 
-static bool is_transient(const struct lowering *low, struct operand operand)
-{
-    return operand.place != NONE && !low->plan->buffers[operand.place].resident;
-}
-
-/* AccumulateGrad: the first gradient is kept as it is, later ones are added in place. The system's
- * hook runs before the engine lets go of the gradient that came. */
+/* AccumulateGrad: the first gradient is kept as it is, later ones are added in place. The engine
+ * lets go of the gradient that came when the system's hook is done. */
 static void take_gradient(struct lowering *low, const struct stream_grad *grad)
 {
     const uint32_t p = grad->param;
     struct operand gradient = plan_whole_buffer(low->plan, low->base + grad->buffer);
     gradient.shape = low->plan->params[p].shape;
+    low->incoming = gradient.place;
     if (low->grad[p].place == NONE)
         low->grad[p] = gradient;
     else
         emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP,
                      1, &gradient, 1, &low->grad[p]);
-    const struct operand before = low->grad[p];
     if (low->system->gradient)
         low->system->gradient(low, p);
-    const uint32_t now = low->grad[p].place;
-    if (before.place != now && before.place != gradient.place && is_transient(low, before))
-        emit_free(low, before.place);
-    if (gradient.place != now)
+    if (gradient.place != low->grad[p].place)
         emit_free(low, gradient.place);
+    low->incoming = NONE;
+}
+
+void move_gradient(struct lowering *low, uint32_t param, struct operand to)
+{
+    const uint32_t from = low->grad[param].place;
+    if (from != to.place && from != low->incoming && !low->plan->buffers[from].resident)
+        emit_free(low, from);
+    low->grad[param] = to;
 }
 
 static void emit_kernel(struct lowering *low, uint32_t kernel)
@@ -207,6 +208,7 @@ static void run(struct lowering *low)
     if (strategy->max_norm > 0)
         emit_clip(low);
     emit_optimizer(low);
+    call(low, low->system->after_step);
     emit_mark(low, PLAN_MARK_AFTER_STEP);
     call(low, low->system->close);
     emit_mark(low, PLAN_MARK_END);
@@ -243,6 +245,7 @@ enum err_code lower_with(const struct system *system, const struct graph *graph,
         .strategy = strategy,
         .here = {.group = PLAN_NO_GROUP},
         .norm_group = PLAN_NO_GROUP,
+        .incoming = NONE,
     };
     low.state = arena_alloc(&low.scratch, system->state_bytes);
     low.grad = arena_alloc(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
@@ -258,7 +261,7 @@ enum err_code lower_with(const struct system *system, const struct graph *graph,
     system->set_up(&low);
     declare_inputs(&low);
     if (!low.optimized)
-        optimize_params(&low);
+        optimize_params(&low, NULL, graph->param_count);
     run(&low);
     arena_free(&low.scratch);
     *out = low.plan;

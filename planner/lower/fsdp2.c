@@ -130,7 +130,7 @@ static void before_step(struct lowering *low)
             const uint32_t p = unit->params[i];
             if (!low->plan->params[p].trainable)
                 continue;
-            set_gradient(low, p, unit->sharded_grad, offset);
+            set_gradient(low, p, unit->sharded_grad, offset, false);
             offset += padded_shard(low, p);
         }
     }

@@ -9,14 +9,14 @@
  *       a parameter's gradient is there        gradient
  *       its gradients are all there            post_backward
  *       autograd's final callback              final
- *     clipping, optimizer                      before_step
+ *     clipping, optimizer                      before_step, after_step
  *     zero_grad                                close
  *
  * A system is one `struct system` in one file and a row in systems.c. */
 #ifndef SHARDPLAN_LOWERING_H
 #define SHARDPLAN_LOWERING_H
 
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "lower/lower.h"
 
 #define NONE PLACE_NONE
@@ -40,11 +40,12 @@ struct system {
     void (*pre_backward)(struct lowering *low, uint32_t module);
     void (*post_backward)(struct lowering *low, uint32_t module);
     /* AccumulateGrad has run: low->grad[param] has this micro-batch's gradient in it. A system that
-     * keeps .grad elsewhere copies it and sets low->grad[param]; what was there dies then. */
+     * keeps .grad elsewhere copies it there and calls move_gradient. */
     void (*gradient)(struct lowering *low, uint32_t param);
     void (*final)(struct lowering *low);
     /* After the last micro-batch: says where gradients are (gradient pieces). */
     void (*before_step)(struct lowering *low);
+    void (*after_step)(struct lowering *low); /* what optimizer.step() does behind the update */
     void (*close)(struct lowering *low);
 };
 
@@ -53,9 +54,8 @@ extern const struct system system_fsdp2, system_ddp;
 /* What the optimizer has one tensor for: a parameter's part, usually. Buffers are NONE where there
  * is no such thing. */
 struct optimized {
-    uint32_t param;          /* whose part it is; NONE: of several */
-    struct operand value;    /* updated in place */
-    struct operand gradient; /* place NONE: it has none. Set before the step */
+    uint32_t param;       /* whose part it is */
+    struct operand value; /* updated in place */
     bool trained;
     uint32_t state[2], step; /* buffers: exp_avg, exp_avg_sq, the step counter */
 };
@@ -71,6 +71,7 @@ struct lowering {
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
                              until the system puts it elsewhere; place NONE: there is none */
+    uint32_t incoming;    /* the gradient that AccumulateGrad was called with; NONE outside of it */
     uint32_t base;        /* first plan buffer of this micro-batch's stream buffers */
     uint32_t micro_batch;
     bool sync;          /* this micro-batch reduces */
@@ -127,6 +128,9 @@ uint32_t alloc_buffer(struct lowering *low, enum category category, uint8_t pool
 void new_piece(struct lowering *low, uint32_t param, enum piece_role role, uint32_t buffer,
                uint64_t offset, struct placement placement, uint8_t group);
 
+/* .grad is `to` from now on; what it was dies, unless the engine still holds it. */
+void move_gradient(struct lowering *low, uint32_t param, struct operand to);
+
 /* An array of `count` indices, all NONE, in low->scratch. */
 uint32_t *none_array(struct lowering *low, uint32_t count);
 
@@ -138,12 +142,13 @@ static inline struct operand no_operand(void)
 
 /* ---- the optimizer part of a step: optimizer.c ---- */
 
-/* One tensor a parameter for the optimizer: its updated piece, and states of the same part and
- * dtype. */
-void optimize_params(struct lowering *low);
-/* The gradient of parameter `param` that the optimizer reads is `elements` from the start of
- * `buffer`, placed as what it updates. */
-void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_t offset);
+/* One tensor a parameter for the optimizer, in this order of `count` parameters (NULL: all, as they
+ * are listed): its updated piece, and states of the same part and dtype. */
+void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count);
+/* The gradient of parameter `param` is `offset` elements from the start of `buffer`: the part that
+ * is updated, or (whole) all of it. */
+void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_t offset,
+                  bool whole);
 /* clip_grad_norm_ over all gradients. */
 void emit_clip(struct lowering *low);
 /* optimizer.step(): states in the first step, transients, the update. */

@@ -39,7 +39,8 @@ static void add_states(struct lowering *low, struct optimized *o)
     if (s->optimizer != OPTIMIZER_ADAMW || !o->trained)
         return;
     o->step = new_resident(low, CATEGORY_OPTIMIZER, step_pool, ATEN_ZEROS, DTYPE_FP32,
-                           (struct shape){.rank = 0});
+                           plan_step_shape(low->plan, o->param));
+    low->plan->buffers[o->step].local = o->value.local;
     for (uint32_t i = 0; i < 2 && !is_empty(o); i++)
         o->state[i] = new_state(low, o, pool);
 }
@@ -56,18 +57,18 @@ static void add_state_pieces(struct lowering *low, const struct optimized *o,
         new_piece(low, o->param, PIECE_EXP_AVG_SQ, o->state[1], 0, placement, group);
 }
 
-void optimize_params(struct lowering *low)
+void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count)
 {
     const struct plan *plan = low->plan;
-    low->optimized = arena_alloc(&low->scratch, plan->param_count * sizeof *low->optimized);
-    low->optimized_count = plan->param_count;
-    for (uint32_t p = 0; p < plan->param_count; p++) {
-        struct optimized *o = &low->optimized[p];
+    low->optimized = arena_alloc(&low->scratch, (count + 1) * sizeof *low->optimized);
+    low->optimized_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t p = order ? order[i] : i;
+        struct optimized *o = &low->optimized[i];
         const struct plan_piece updated = *plan_updated_piece(plan, p);
         *o = (struct optimized){
             .param = p,
             .value = plan_piece_operand(plan, &updated),
-            .gradient = no_operand(),
             .trained = plan->params[p].trainable,
         };
         add_states(low, o);
@@ -75,12 +76,13 @@ void optimize_params(struct lowering *low)
     }
 }
 
-void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_t offset)
+void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_t offset,
+                  bool whole)
 {
     const struct plan_piece updated = *plan_updated_piece(low->plan, param);
-    new_piece(low, param, PIECE_GRADIENT, buffer, offset, updated.placement, updated.group);
-    low->optimized[param].gradient =
-        plan_piece_operand(low->plan, plan_piece(low->plan, param, PIECE_GRADIENT));
+    new_piece(low, param, PIECE_GRADIENT, buffer, offset,
+              whole ? (struct placement){.kind = PLACEMENT_WHOLE} : updated.placement,
+              updated.group);
 }
 
 /* ---- clipping ---- */
@@ -100,9 +102,11 @@ static uint32_t vector(struct lowering *low, enum aten label, enum dtype dtype, 
 static uint32_t collect_gradients(const struct lowering *low, struct operand *out)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (low->optimized[i].gradient.place != NONE)
-            out[n++] = low->optimized[i].gradient;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        const struct plan_piece *piece = plan_piece(low->plan, p, PIECE_GRADIENT);
+        if (piece)
+            out[n++] = plan_piece_operand(low->plan, piece);
+    }
     return n;
 }
 
@@ -150,7 +154,7 @@ static void scale_gradients(struct lowering *low, uint32_t total)
     const uint32_t clamp = step(low, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, total, clamped);
     emit_free(low, ratio);
     plan_own_kernel(low->plan, clamp)->attr.p = low->strategy->max_norm;
-    struct operand *in = xmalloc((low->optimized_count + 1) * sizeof *in);
+    struct operand *in = xmalloc((low->plan->param_count + 1) * sizeof *in);
     in[0] = plan_whole_buffer(low->plan, clamped);
     const uint32_t n = collect_gradients(low, in + 1);
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP,
@@ -162,9 +166,9 @@ static void scale_gradients(struct lowering *low, uint32_t total)
 static void emit_norms(struct lowering *low, const uint32_t *norms, uint32_t n)
 {
     struct operand *in = xmalloc((2 * (size_t)n + 1) * sizeof *in), *out = in + n;
+    collect_gradients(low, in);
     for (uint32_t i = 0; i < n; i++)
         out[i] = plan_whole_buffer(low->plan, norms[i]);
-    collect_gradients(low, in);
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_NORMS, ATEN_FOREACH_NORM, PLAN_NO_GROUP, n,
                  in, n, out);
     free(in);
@@ -173,9 +177,9 @@ static void emit_norms(struct lowering *low, const uint32_t *norms, uint32_t n)
 void emit_clip(struct lowering *low)
 {
     const enum dtype dtype = gradients_dtype(low);
-    uint32_t *norms = xmalloc((low->optimized_count + 1) * sizeof *norms), n = 0;
-    for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (low->optimized[i].gradient.place != NONE)
+    uint32_t *norms = xmalloc((low->plan->param_count + 1) * sizeof *norms), n = 0;
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        if (plan_piece(low->plan, p, PIECE_GRADIENT))
             norms[n++] = scalar(low, ATEN_FOREACH_NORM, dtype);
     emit_norms(low, norms, n);
     const uint32_t stacked = vector(low, ATEN_STACK, dtype, n);
@@ -198,9 +202,9 @@ void emit_clip(struct lowering *low)
 /* ---- the update ---- */
 
 /* Whether the update changes anything of it on this rank. */
-static bool is_updated(const struct optimized *o)
+static bool is_updated(const struct lowering *low, const struct optimized *o)
 {
-    return o->gradient.place != NONE && !is_empty(o);
+    return plan_piece(low->plan, o->param, PIECE_GRADIENT) && !is_empty(o);
 }
 
 /* Gradients in; parameters, and what states there are, in and out. */
@@ -210,15 +214,15 @@ static void emit_update(struct lowering *low, enum work_kind work, enum aten lab
     struct operand *in = xmalloc((4 * (size_t)low->optimized_count + 1) * sizeof *in);
     uint32_t n = 0;
     for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (is_updated(&low->optimized[i]))
-            in[n++] = low->optimized[i].gradient;
+        if (is_updated(low, &low->optimized[i]))
+            in[n++] = plan_updated_operand(plan, low->optimized[i].param, PIECE_GRADIENT);
     const uint32_t gradients = n;
     for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (is_updated(&low->optimized[i]))
+        if (is_updated(low, &low->optimized[i]))
             in[n++] = low->optimized[i].value;
     for (uint32_t s = 0; s < 2; s++)
         for (uint32_t i = 0; i < low->optimized_count; i++)
-            if (is_updated(&low->optimized[i]) && low->optimized[i].state[s] != NONE)
+            if (is_updated(low, &low->optimized[i]) && low->optimized[i].state[s] != NONE)
                 in[n++] = plan_whole_buffer(plan, low->optimized[i].state[s]);
     emit_work_on(low, PLAN_OPTIMIZER, low->strategy->offload ? LANE_HOST : LANE_COMPUTE, work,
                  label, PLAN_NO_GROUP, n, in, n - gradients, in + gradients);
@@ -248,14 +252,25 @@ static uint32_t alloc_transient(struct lowering *low, enum aten label, const str
     return buffer;
 }
 
+/* Whether this rank's optimizer has any parameter. */
+static bool counts_steps(const struct lowering *low)
+{
+    for (uint32_t i = 0; i < low->optimized_count; i++)
+        if (low->optimized[i].step != NONE && low->plan->buffers[low->optimized[i].step].bytes)
+            return true;
+    return false;
+}
+
 static void adam_foreach(struct lowering *low)
 {
     uint32_t *roots = xmalloc((low->optimized_count + 1) * sizeof *roots), n = 0;
-    const uint32_t literal = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_HOST, ATEN_LIFT_FRESH,
-                                          DTYPE_FP32, (struct shape){.rank = 0});
-    emit_free(low, literal); /* torch.tensor(1.0), added to the CPU step counters */
+    if (counts_steps(low)) { /* torch.tensor(1.0), added to the CPU step counters */
+        const uint32_t literal = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_HOST, ATEN_LIFT_FRESH,
+                                              DTYPE_FP32, (struct shape){.rank = 0});
+        emit_free(low, literal);
+    }
     for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (is_updated(&low->optimized[i]))
+        if (is_updated(low, &low->optimized[i]))
             roots[n++] = alloc_transient(low, ATEN_FOREACH_SQRT, &low->optimized[i]);
     emit_update(low, WORK_ADAMW, ATEN_ADAMW);
     if (n)
@@ -270,7 +285,7 @@ static void adam_loop(struct lowering *low)
     uint32_t previous = NONE;
     for (uint32_t i = 0; i < low->optimized_count; i++) {
         const struct optimized *o = &low->optimized[i];
-        if (!is_updated(o))
+        if (!is_updated(low, o))
             continue;
         const uint32_t root = alloc_transient(low, ATEN_SQRT, o);
         const uint32_t denominator = alloc_transient(low, ATEN_DIV, o);

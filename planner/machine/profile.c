@@ -115,27 +115,19 @@ static enum err_code read_dtype(const char *where, const char *key, const json_t
     return ERR_OK;
 }
 
-static enum err_code read_label(const char *where, const char *name, const json_t *value,
-                                enum aten *out, struct err *err)
-{
-    int label = 0;
-    while (label < ATEN_COUNT && strcmp(aten_name((enum aten)label), name) != 0)
-        label++;
-    if (label == ATEN_COUNT || !json_is_object(value))
-        return err_set(err, ERR_INVALID,
-                       "%s: \"kernels\": \"%s\": expected the name of an operator such as "
-                       "\"mul.Tensor\" and an object or a list of objects",
-                       where, name);
-    *out = (enum aten)label;
-    return ERR_OK;
-}
-
-/* One line of costs of the operator `name`. */
+/* One line of costs of the work `name`. */
 static enum err_code read_kernel(const char *where, const char *name, const json_t *value,
                                  struct profile_kernel *out, struct err *err)
 {
-    *out = (struct profile_kernel){.backward = PROFILE_ANY};
-    TRY(read_label(where, name, value, &out->label, err));
+    *out = (struct profile_kernel){.work = work_named(name), .backward = PROFILE_ANY};
+    if (out->work == WORK_NONE)
+        return err_set(err, ERR_INVALID,
+                       "%s: \"kernels\": no computation is called \"%s\"; the nearest is %s", where,
+                       name, work_name(work_nearest(name)));
+    if (!json_is_object(value))
+        return err_set(err, ERR_INVALID,
+                       "%s: \"kernels\": \"%s\": expected an object or a list of objects", where,
+                       name);
     const struct {
         const char *key;
         double *to;
@@ -162,7 +154,8 @@ static enum err_code read_kernels(const char *where, const json_t *object, struc
                                   struct err *err)
 {
     if (!json_is_object(object))
-        return err_set(err, ERR_INVALID, "%s: \"kernels\": expected an object by operator", where);
+        return err_set(err, ERR_INVALID,
+                       "%s: \"kernels\": expected an object by what kernels compute", where);
     struct profile_kernel *kernels = NULL;
     uint32_t count = 0, cap = 0;
     const char *name;

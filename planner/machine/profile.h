@@ -5,7 +5,7 @@
  *     {"name": "mine", "gpu": "h100-sxm",
  *      "gemm_efficiency": {"value": 0.71, "spread": 0.02, "source": "calibrate, 2026-11-20"},
  *      "host_op_s": 5e-6,
- *      "kernels": {"mm": {"latency_s": 2e-6, "seconds_per_byte": 1e-10, "spread": 0.05},
+ *      "kernels": {"matmul_nt": {"latency_s": 2e-6, "seconds_per_byte": 1e-10, "spread": 0.05},
  *                  "silu": [{"dtype": "bfloat16", "seconds_per_byte": 2e-12},
  *                           {"seconds_per_byte": 1e-12}]},
  *      "collectives": [{"collective": "all_gather", "ranks": 8, "nodes": 1,
@@ -20,9 +20,9 @@
 #ifndef SHARDPLAN_PROFILE_H
 #define SHARDPLAN_PROFILE_H
 
-#include "base/aten.h"
 #include "base/dtype.h"
 #include "base/err.h"
+#include "base/vocabulary.h"
 #include "machine/fabric.h"
 
 #include <jansson.h>
@@ -85,13 +85,13 @@ struct quantity {
     const char *source; /* lent by the profile */
 };
 
-/* Kernels by label, as measured: seconds = latency + flops·a + bytes·b. In the file a label has one
- * such object or a list of them, each for the kernels that it names with "backward" (false: the
+/* Kernels by their work, as measured: seconds = latency + flops·a + bytes·b. In the file a work has
+ * one such object or a list of them, each for the kernels that it names with "backward" (false: the
  * forward pass, recomputed or not), "dtype" (of the first operand) and "to" (of the first result:
  * casts and copies go by one name); what it leaves out, it stands for all of. The first that fits a
  * kernel holds. */
 struct profile_kernel {
-    enum aten label;
+    enum work_kind work;
     double latency_s, seconds_per_flop, seconds_per_byte, spread;
     int8_t backward, dtype, to; /* 0, 1; enum dtype, twice; PROFILE_ANY */
     const char *source;         /* lent by the profile; NULL: none given */

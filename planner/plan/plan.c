@@ -182,6 +182,28 @@ struct operand plan_piece_operand(const struct plan *plan, const struct plan_pie
     };
 }
 
+struct operand plan_updated_operand(const struct plan *plan, uint32_t param, enum piece_role role)
+{
+    const struct plan_piece *piece = plan_piece(plan, param, role);
+    const struct plan_piece *updated = plan_updated_piece(plan, param);
+    struct operand operand = plan_piece_operand(plan, piece);
+    if (piece->placement.kind == updated->placement.kind)
+        return operand;
+    const struct part part = plan_part(plan, updated, plan->rank);
+    operand.offset += part.first;
+    operand.shape = part.shape;
+    operand.local = param + 1;
+    return operand;
+}
+
+struct shape plan_step_shape(const struct plan *plan, uint32_t param)
+{
+    const struct plan_piece *updated = plan_updated_piece(plan, param);
+    const struct part part = plan_part(plan, updated, plan->rank);
+    const bool elsewhere = updated->placement.kind == PLACEMENT_OWNED && part_elements(&part) == 0;
+    return elsewhere ? SHAPE(0) : (struct shape){.rank = 0};
+}
+
 uint32_t plan_group_ranks(const struct plan *plan, uint8_t group)
 {
     return group == PLAN_NO_GROUP ? 1 : plan->groups[group].ranks;

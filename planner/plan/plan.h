@@ -247,6 +247,14 @@ struct part plan_part(const struct plan *plan, const struct plan_piece *piece, u
 /* A piece as an operand on this rank: its part's shape. */
 struct operand plan_piece_operand(const struct plan *plan, const struct plan_piece *piece);
 
+/* Of a piece, the elements that this rank updates: all of it where it is placed as what is updated,
+ * else (a whole gradient) that part of it. The parameter has such a piece. */
+struct operand plan_updated_operand(const struct plan *plan, uint32_t param, enum piece_role role);
+
+/* The shape of a parameter's step counter on this rank: one number, or none where another rank owns
+ * the parameter's states. */
+struct shape plan_step_shape(const struct plan *plan, uint32_t param);
+
 /* Ranks of a group (1: PLAN_NO_GROUP), and the place of a rank of the world in it. */
 uint32_t plan_group_ranks(const struct plan *plan, uint8_t group);
 uint32_t plan_group_rank(const struct plan *plan, uint8_t group, uint32_t rank);

@@ -20,7 +20,7 @@
  *         "in": [16, {"buffer": 3, "shape": [256, 688]}], "out": [17]}]}
  *
  * Ids are positions. An instruction has "buffer" (alloc, free), "event" (record, wait), "mark", or
- * a kernel: "work" (what it computes: base/work_kind.h), "kernel" and "kind" (names for people),
+ * a kernel: "work" (what it computes: base/vocabulary.h), "kernel" and "kind" (names for people),
  * "backward", "recomputed", attributes ("dim", "first", "p", "eps", "causal"), "flops", "bytes",
  * "in" and "out". "stream" is a lane; "scope" an index into
  * scopes, where the host is; "first_step": done only then; "group" names the ranks of a collective

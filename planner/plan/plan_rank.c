@@ -35,7 +35,8 @@ static void place_operand(const struct plan *plan, struct operand *operand)
         operand->shape = updated_shape(plan, operand->local - 1);
         return;
     }
-    const struct operand placed = plan_piece_operand(plan, piece);
+    const struct operand placed =
+        plan_updated_operand(plan, operand->local - 1, (enum piece_role)piece->role);
     operand->shape = placed.shape;
     operand->offset = placed.offset;
 }
@@ -55,7 +56,9 @@ enum err_code plan_for_rank(struct plan *plan, uint32_t rank, struct err *err)
         struct buffer *buffer = &plan->buffers[b];
         if (buffer->local == 0)
             continue;
-        buffer->shape = updated_shape(plan, buffer->local - 1);
+        const uint32_t param = buffer->local - 1;
+        buffer->shape = b == plan->params[param].step_buffer ? plan_step_shape(plan, param)
+                                                             : updated_shape(plan, param);
         buffer->bytes = shape_bytes(&buffer->shape, (enum dtype)buffer->dtype);
     }
     for (uint32_t k = plan->shared_count; k < plan->kernel_count; k++) {

@@ -8,7 +8,7 @@
  *     text --jansson--> tree --take_...--> tables --plan_verify--> plan
  *
  * Every instruction gets a kernel of its own, with absolute buffers: the file has no bases. */
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "base/file.h"
 #include "plan/plan_json.h"
 
@@ -516,7 +516,7 @@ static enum err_code read_params(struct object *top, json_t *list)
     return ERR_OK;
 }
 
-/* A label: a known operator keeps its number of aten.h, others get further ones. */
+/* A label: a known operator keeps its number of vocabulary.h, others get further ones. */
 static enum err_code take_name(struct object *o, const char *key, struct names *names,
                                uint16_t *out)
 {
@@ -649,7 +649,8 @@ static enum err_code take_work(struct object *o, uint8_t *out)
     TRY(take_text(o, "work", &text));
     *out = (uint8_t)work_named(text);
     if (*out == WORK_NONE)
-        return wrong(o, "work", "no computation is called \"%.64s\"", text);
+        return wrong(o, "work", "no computation is called \"%.64s\"; the nearest is %s", text,
+                     work_name(work_nearest(text)));
     return ERR_OK;
 }
 

@@ -321,7 +321,7 @@ enum err_code report_write(const struct settings *settings, const struct job *jo
                            const struct step_time *time, const char **note, struct err *err)
 {
     char path[4096];
-    const struct report r = {settings, job, machine, prediction, time, settings->out_dir};
+    const struct report r = {settings, job, machine, prediction, time, settings->output};
     const struct memory_options options = prediction_memory(prediction, machine);
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));

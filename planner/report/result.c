@@ -107,7 +107,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                   "num_key_value_heads", (int)job->config.kv_heads, "head_dim",
                   (int)job->config.head_dim, "intermediate_size", (int)job->config.ffn,
                   "vocab_size", (int)job->config.vocab, "tie_word_embeddings", job->config.tied));
-    json_object_set_new(root, "settings", options_echo(settings));
+    json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "fits_after_releasing_cached_segments",
                         json_boolean(p->after_release));

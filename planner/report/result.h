@@ -3,7 +3,7 @@
 #define SHARDPLAN_RESULT_H
 
 #include "search/remedy.h"
-#include "settings/options.h"
+#include "settings/settings.h"
 
 #include <stdio.h>
 

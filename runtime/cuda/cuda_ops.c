@@ -267,6 +267,8 @@ static cudaError_t launch_simple(const struct work *work, cudaStream_t stream)
         return kernel_arange(cuda_index(work_out(work, 0)), stream);
     case WORK_FILL:
         return kernel_fill(out(work, 0), work->attr.p, stream);
+    case WORK_MUL_NUMBER:
+        return kernel_mul_number(in(work, 0), out(work, 0), work->attr.p, stream);
     case WORK_ADD_IN_PLACE:
         return kernel_add_in_place(in(work, 0), out(work, 0), stream);
     case WORK_CONJUGATE:

@@ -112,6 +112,9 @@ static enum err_code run_collective(struct comm *comm, const struct work *work, 
     case WORK_REDUCE_SCATTER_AVG:
         return comm_reduce_scatter(comm, work->group, ticket, in, out->data, count, dtype, true, id,
                                    err);
+    case WORK_BROADCAST:
+        return comm_group_broadcast(comm, work->group, ticket, out->data, count, dtype,
+                                    work->attr.dim, id, err);
     default:
         return comm_all_reduce(comm, work->group, ticket, in, out->data, count, dtype,
                                work->kind == WORK_ALL_REDUCE_AVG, id, err);

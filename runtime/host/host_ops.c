@@ -18,6 +18,7 @@ static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
     [WORK_ADD] = {.run = host_broadcast},
     [WORK_ADD_IN_PLACE] = {.run = host_add_in_place},
     [WORK_MUL] = {.run = host_broadcast},
+    [WORK_MUL_NUMBER] = {.run = host_mul_number},
     [WORK_CONJUGATE] = {.run = host_conjugate},
     [WORK_CAST] = {.run = host_unary},
     [WORK_REPEAT] = {.run = host_repeat},

@@ -1,6 +1,6 @@
 /* work.h - one piece of work for a device: what an instruction of a plan asks to be computed.
  *
- * Which computation it is, and what its operands are, says base/work_kind.h. Operands are tensors
+ * Which computation it is, and what its operands are, says base/vocabulary.h. Operands are tensors
  * in device memory, row-major; `pitch` is the distance between rows of the last dims of a chunk of
  * a wider tensor (0: contiguous). Arithmetic is in fp32 whatever the storage dtype; 16-bit results
  * are rounded to nearest even when stored. */

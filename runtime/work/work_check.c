@@ -365,11 +365,14 @@ static enum err_code check_collective(const struct work *work, struct err *err)
 {
     const struct work_operand *in = work_in(work, 0), *out = work_out(work, 0);
     const uint64_t have = operand_count(in), give = operand_count(out);
-    bool fits = in->dtype == out->dtype && work->ranks > 0 && work->rank < work->ranks;
+    bool fits = in->dtype == out->dtype && work->ranks > 0 && work->rank < work->ranks &&
+                !in->pitch && !out->pitch;
     if (work->kind == WORK_ALL_GATHER)
         fits = fits && in->data == out->data && have == give && give % work->ranks == 0;
     else if (work->kind == WORK_REDUCE_SCATTER_AVG)
         fits = fits && in->data != out->data && have == give * work->ranks;
+    else if (work->kind == WORK_BROADCAST)
+        fits = fits && in->data == out->data && have == give && work->attr.dim < work->ranks;
     else
         fits = fits && have == give;
     if (fits)
@@ -447,6 +450,7 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_ADD] = {check_broadcast, 2, 2, 1},
     [WORK_ADD_IN_PLACE] = {check_equal, 1, 1, 1},
     [WORK_MUL] = {check_broadcast, 2, 2, 1},
+    [WORK_MUL_NUMBER] = {check_equal, 1, 1, 1},
     [WORK_CONJUGATE] = {check_conjugate, 1, 1, 1},
     [WORK_CAST] = {check_equal, 1, 1, 1},
     [WORK_REPEAT] = {check_repeat, 1, 1, 1},
@@ -477,6 +481,7 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_REDUCE_SCATTER_AVG] = {check_collective, 1, 1, 1},
     [WORK_ALL_REDUCE_AVG] = {check_collective, 1, 1, 1},
     [WORK_ALL_REDUCE_SUM] = {check_collective, 1, 1, 1},
+    [WORK_BROADCAST] = {check_collective, 1, 1, 1},
     [WORK_ADAMW] = {check_update, 0, ANY, 0},
     [WORK_SGD] = {check_update, 0, ANY, 0},
     [WORK_NORMS] = {check_norms, 0, ANY, 0},

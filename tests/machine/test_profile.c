@@ -172,7 +172,7 @@ static void a_file_goes_on_top(void **state)
     assert_int_equal(
         read("{\"name\": \"mine\", \"gemm_efficiency\": {\"value\": 0.5, \"spread\": 0.02, "
              "\"source\": \"seen\"}, \"host_op_s\": 5e-6, \"link\": \"pcie\", \"kernels\": "
-             "{\"mul.Tensor\": {\"latency_s\": 1e-6, \"seconds_per_byte\": 2e-12}}, "
+             "{\"mul\": {\"latency_s\": 1e-6, \"seconds_per_byte\": 2e-12}}, "
              "\"collectives\": [{\"collective\": \"all_gather\", \"ranks\": 8, \"nodes\": 1, "
              "\"bytes\": 1048576, \"seconds\": 4.4e-5}]}",
              &p, &err),
@@ -184,7 +184,7 @@ static void a_file_goes_on_top(void **state)
     assert_true(profile_value(&p, PROFILE_SMS) == 132); /* the H100's, still */
     assert_int_equal(p.link, LINK_PCIE);
     assert_int_equal(p.kernel_count, 1);
-    assert_int_equal(p.kernels[0].label, ATEN_MUL);
+    assert_int_equal(p.kernels[0].work, WORK_MUL);
     assert_int_equal(p.point_count, 1);
     assert_int_equal(p.points[0].bytes, 1048576);
     assert_int_equal(read("{\"gpu\": \"a100-sxm-80gb\"}", &p, &err), ERR_OK);
@@ -215,7 +215,7 @@ static void bad_files_are_refused_by_name_and_leave_the_profile(void **state)
         {"{\"link\": 7}", "nvswitch, bridge"},
         {"{\"network\": \"pigeon\"}", "infiniband, roce"},
         {"{\"kernels\": {\"nothing.such\": {}}}", "nothing.such"},
-        {"{\"kernels\": {\"mm\": {\"latency_s\": -1}}}", "latency_s"},
+        {"{\"kernels\": {\"matmul_nt\": {\"latency_s\": -1}}}", "latency_s"},
         {"{\"collectives\": {}}", "expected an array"},
         {"{\"collectives\": [{\"collective\": \"shout\"}]}", "all_gather, reduce_scatter"},
         {"{\"collectives\": [{\"collective\": \"all_gather\", \"ranks\": 8, \"nodes\": 1, "

@@ -350,6 +350,7 @@ static void collectives_of_one_rank_are_copies(void **state)
     launch(f, ALL_GATHER_LANE, WORK_ALL_GATHER, 10, x, x, 0);
     launch(f, ALL_GATHER_LANE, WORK_REDUCE_SCATTER_AVG, 11, x, y, 0);
     launch(f, ALL_GATHER_LANE, WORK_ALL_REDUCE_AVG, 12, y, y, 0);
+    launch(f, ALL_GATHER_LANE, WORK_BROADCAST, 13, y, y, 0);
     assert_int_equal(device_read(f->dev, received, f->cells, sizeof received, NULL), ERR_OK);
     assert_memory_equal(received, sent, sizeof sent);
     assert_memory_equal(received + 4, sent, sizeof sent);
@@ -365,6 +366,53 @@ static void a_collective_whose_operands_do_not_fit_is_refused(void **state)
         rc = device_sync(f->dev, &err);
     assert_int_equal(rc, ERR_INVALID);
     assert_non_null(strstr(err.text, "instruction 77"));
+}
+
+/* A broadcast of four numbers as rank 2 of 8, whose peers are absent. */
+static enum err_code try_broadcast(struct fixture *f, uint32_t root, double wait_s, struct err *err)
+{
+    const struct work_operand x[] = {at(f->cells, 4), at(f->cells, 4)};
+    const struct work work = {.kind = WORK_BROADCAST,
+                              .instruction = 78,
+                              .ins = 1,
+                              .outs = 1,
+                              .operand = x,
+                              .rank = 2,
+                              .ranks = 8,
+                              .attr.dim = root,
+                              .wait_s = wait_s};
+    enum err_code rc = device_launch(f->dev, ALL_GATHER_LANE, &work, err);
+    return rc == ERR_OK ? device_sync(f->dev, err) : rc;
+}
+
+static void add_seconds(void *context, uint32_t instruction, uint8_t stream, double begin_s,
+                        double end_s)
+{
+    (void)stream;
+    if (instruction == 78)
+        *(double *)context += end_s - begin_s;
+}
+
+static void a_rehearsed_broadcast_only_takes_time(void **state)
+{
+    struct fixture *f = *state;
+    const float sent[] = {5, 6, 7, 8};
+    float received[4] = {0};
+    double seconds = 0;
+    assert_int_equal(device_write(f->dev, f->cells, sent, sizeof sent, NULL), ERR_OK);
+    assert_int_equal(try_broadcast(f, 7, 0.02, NULL), ERR_OK);
+    f->dev->ops->take_times(f->dev, add_seconds, &seconds);
+    assert_true(seconds >= 0.0199 && seconds < 10); /* a clock of its own says so */
+    assert_int_equal(device_read(f->dev, received, f->cells, sizeof received, NULL), ERR_OK);
+    assert_memory_equal(received, sent, sizeof sent);
+}
+
+static void a_broadcast_is_from_a_rank_of_its_group(void **state)
+{
+    struct fixture *f = *state;
+    struct err err = {0};
+    assert_int_equal(try_broadcast(f, 8, 0, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "instruction 78"));
 }
 
 /* ---- failures ---- */
@@ -513,6 +561,8 @@ static const struct CMUnitTest suite[] = {
     WITH_DEVICE(the_host_runs_ahead_by_thousands),
     WITH_DEVICE(collectives_of_one_rank_are_copies),
     WITH_DEVICE(a_collective_whose_operands_do_not_fit_is_refused),
+    WITH_DEVICE(a_rehearsed_broadcast_only_takes_time),
+    WITH_DEVICE(a_broadcast_is_from_a_rank_of_its_group),
     WITH_DEVICE(a_failure_is_reported_with_its_instruction_and_stays),
     WITH_DEVICE(a_failure_leaves_nothing_waiting),
     WITH_DEVICE(closing_drops_what_is_pending),

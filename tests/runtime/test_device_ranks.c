@@ -24,9 +24,9 @@ static struct rig open_rig(uint32_t ranks)
     return rig;
 }
 
-static enum err_code collect(struct rig *rig, uint8_t stream, enum work_kind kind, uint32_t id,
-                             float *in, uint32_t in_count, float *out, uint32_t out_count,
-                             struct err *err)
+static enum err_code collect_from(struct rig *rig, uint8_t stream, enum work_kind kind, uint32_t id,
+                                  float *in, uint32_t in_count, float *out, uint32_t out_count,
+                                  uint32_t root, struct err *err)
 {
     const struct work_operand operand[] = {
         {.data = in, .shape = SHAPE(in_count), .dtype = DTYPE_FP32},
@@ -36,9 +36,17 @@ static enum err_code collect(struct rig *rig, uint8_t stream, enum work_kind kin
                               .ins = 1,
                               .outs = 1,
                               .operand = operand,
+                              .attr.dim = root,
                               .rank = comm_rank(rig->comm),
                               .ranks = rig->ranks};
     return device_launch(rig->dev, stream, &work, err);
+}
+
+static enum err_code collect(struct rig *rig, uint8_t stream, enum work_kind kind, uint32_t id,
+                             float *in, uint32_t in_count, float *out, uint32_t out_count,
+                             struct err *err)
+{
+    return collect_from(rig, stream, kind, id, in, in_count, out, out_count, 0, err);
 }
 
 /* A step as FSDP2 does it: gather on one stream, reduce on another, the same group. */
@@ -51,8 +59,8 @@ static void rank_device(uint32_t ranks)
     for (uint32_t step = 0; step < 20; step++) {
         for (uint32_t i = 0; i < COUNT; i++)
             gathered[rank * COUNT + i] = (float)(rank + i + step);
-        REQUIRE_OK(collect(&rig, ALL_GATHER_LANE, WORK_ALL_GATHER, 1, gathered, all, gathered,
-                           all, &err));
+        REQUIRE_OK(
+            collect(&rig, ALL_GATHER_LANE, WORK_ALL_GATHER, 1, gathered, all, gathered, all, &err));
         REQUIRE_OK(device_record(rig.dev, ALL_GATHER_LANE, 0, &err));
         REQUIRE_OK(device_wait(rig.dev, REDUCE_SCATTER_LANE, 0, &err));
         REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER_AVG, 2, gathered, all,
@@ -64,6 +72,14 @@ static void rank_device(uint32_t ranks)
             REQUIRE(gathered[i] == (float)(i % COUNT + step) + (float)owner);
         for (uint32_t i = 0; i < COUNT; i++) /* the average of 0 ... ranks - 1 is (ranks - 1) / 2 */
             REQUIRE(reduced[i] == 0.5F * (float)(ranks - 1) + (float)(i + step));
+        const uint32_t root = step % ranks;
+        for (uint32_t i = 0; i < COUNT; i++)
+            reduced[i] = (float)(1000 * rank + i);
+        REQUIRE_OK(collect_from(&rig, ALL_REDUCE_LANE, WORK_BROADCAST, 4, reduced, COUNT, reduced,
+                                COUNT, root, &err));
+        REQUIRE_OK(device_sync(rig.dev, &err));
+        for (uint32_t i = 0; i < COUNT; i++)
+            REQUIRE(reduced[i] == (float)(1000 * root + i));
     }
     device_close(rig.dev);
     comm_close(rig.comm);

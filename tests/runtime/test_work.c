@@ -245,6 +245,67 @@ static void squares_and_roots(void **state)
     }
 }
 
+/* Elements [first, first + count) of a vector, as an operand of its own. */
+static struct work_operand view(const struct work_operand *of, uint32_t first, uint32_t count)
+{
+    return (struct work_operand){.data =
+                                     (char *)of->data + first * dtype_bytes((enum dtype)of->dtype),
+                                 .shape = SHAPE(count),
+                                 .dtype = of->dtype};
+}
+
+static void multiply(struct work_operand x, struct work_operand y, float factor)
+{
+    const struct work_operand operand[] = {x, y};
+    const struct work work = {
+        .kind = WORK_MUL_NUMBER, .ins = 1, .outs = 1, .operand = operand, .attr.p = factor};
+    run_work(&work);
+}
+
+/* As gradients go into a bucket: from a tensor of any dtype to a place in a vector; or they are
+ * there already. What lies around the place stays. */
+static void a_number_multiplies_into_a_view_or_in_place(void **state)
+{
+    (void)state;
+    enum { N = 1030, FIRST = 3, ALL = FIRST + N + 5 };
+    const float factor = 1.0F / 3;
+    FOR_DTYPES()
+    for (enum dtype to = DTYPE_FP32; to <= DTYPE_FP16; to = (enum dtype)(to + 1)) {
+        struct work_operand x = pitched(dtype, SHAPE(103, 10), 17), bucket = filled(to, SHAPE(ALL));
+        double before[ALL], product[N];
+        for (uint32_t i = 0; i < ALL; i++)
+            before[i] = value(&bucket, i);
+        const struct work_operand place = view(&bucket, FIRST, N);
+        multiply(x, place, factor);
+        for (uint32_t i = 0; i < N; i++) {
+            close_to(&place, i, (double)factor * value(&x, i), 1);
+            product[i] = value(&place, i);
+        }
+        multiply(place, place, -2);
+        for (uint32_t i = 0; i < ALL; i++)
+            close_to(&bucket, i, i < FIRST || i >= FIRST + N ? before[i] : -2 * product[i - FIRST],
+                     0);
+        drop_all(2, (struct work_operand[]){x, bucket});
+    }
+}
+
+static void a_cast_takes_and_gives_views(void **state)
+{
+    (void)state;
+    enum { N = 1030, FIRST = 5 };
+    FOR_DTYPES()
+    for (enum dtype to = DTYPE_FP32; to <= DTYPE_FP16; to = (enum dtype)(to + 1)) {
+        struct work_operand x = filled(dtype, SHAPE(FIRST + N)), y = empty(to, SHAPE(N + 2));
+        const struct work_operand from = view(&x, FIRST, N), place = view(&y, 1, N);
+        run_kind(WORK_CAST, 1, 1, (struct work_operand[]){from, place});
+        run_kind(WORK_CAST, 1, 1, (struct work_operand[]){place, place}); /* in place: the same */
+        for (uint32_t i = 0; i < N; i++)
+            close_to(&place, i, value(&from, i), to == DTYPE_FP32 || to == dtype ? 0 : 1);
+        assert_true(isnan(value(&y, 0)) && isnan(value(&y, N + 1)));
+        drop_all(2, (struct work_operand[]){x, y});
+    }
+}
+
 /* ---- shapes ---- */
 
 static void repeat_and_sum_undo_each_other(void **state)
@@ -549,6 +610,8 @@ static void operands_that_do_not_fit_are_refused(void **state)
     expect_refusal(ERR_INVALID, WORK_MATMUL_NT, 1, 1, aby);
     expect_refusal(ERR_INVALID, WORK_COPY, 1, 1, aby);
     expect_refusal(ERR_INVALID, WORK_SUM, 1, 1, aby);
+    expect_refusal(ERR_INVALID, WORK_MUL_NUMBER, 1, 1, aby);
+    expect_refusal(ERR_INVALID, WORK_CAST, 1, 1, aby);
     expect_refusal(ERR_INVALID, WORK_COPY_IN, 2, 1, aby);
     expect_refusal(ERR_INVALID, WORK_ADAMW, 3, 0, aby);
     expect_refusal(ERR_UNSUPPORTED, WORK_ARANGE, 0, 1, aby);
@@ -571,6 +634,8 @@ int main(void)
         cmocka_unit_test(gradients_accumulate_into_another_dtype),
         cmocka_unit_test(constants_fill_what_they_are_given),
         cmocka_unit_test(squares_and_roots),
+        cmocka_unit_test(a_number_multiplies_into_a_view_or_in_place),
+        cmocka_unit_test(a_cast_takes_and_gives_views),
         cmocka_unit_test(repeat_and_sum_undo_each_other),
         cmocka_unit_test(sums_keep_the_dims_of_the_result),
         cmocka_unit_test(cat_joins_the_last_dim),

@@ -21,7 +21,7 @@ static const struct {
     {"mistral-7b", CODE_HF},        {"opt-1.3b", CODE_HF},
     {"gpt-neox-20b", CODE_HF},      {"bert-base", CODE_HF},
     {"t5-small", CODE_HF},          {"mixtral-8x7b", CODE_HF},
-    {"fsdp2-tutorial", CODE_HF},
+    {"fsdp2-tutorial", CODE_TORCHTITAN},
 };
 static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_FP32};
 

@@ -33,13 +33,19 @@ Fields of a row beside record.py's
 """
 import contextlib
 import fnmatch
+import functools
 import sys
 
 import torch
-import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import (BackwardPrefetch, FullyShardedDataParallel, MixedPrecision,
+                                    ShardingStrategy, _runtime_utils)
+from torch.distributed.fsdp._flat_param import FlatParamHandle
+from torch.distributed.fsdp.wrap import lambda_auto_wrap_policy, size_based_auto_wrap_policy
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import _disable_current_modes
 
 import models
 import recorder
@@ -153,7 +159,92 @@ class Ddp(Steady):
                            for groups in optimizer._partition_parameters()]
 
 
-KINDS = {"ddp": Ddp}
+def unit_label(name):
+    def label(state, *args, **kwargs):
+        log = Log.current
+        handle = next((a for a in args if isinstance(a, FlatParamHandle)), None)
+        unit = log.units[id(handle._fully_sharded_module)] if handle else None
+        if name == "_pre_backward_hook" and log.segment == "backward_head" and unit not in (None, "root"):
+            log.segment = "backward_blocks"
+        return f"{name}[{unit}]"
+    return label
+
+
+for _name in ("_unshard", "_reshard", "_pre_backward_hook", "_post_backward_hook"):
+    setattr(_runtime_utils, _name, placed(getattr(_runtime_utils, _name), unit_label(_name)))
+FlatParamHandle._use_low_precision_shard = placed(FlatParamHandle._use_low_precision_shard,
+                                                  lambda *_, **__: "_use_low_precision_shard")
+FlatParamHandle._free_low_precision_sharded_param = placed(FlatParamHandle._free_low_precision_sharded_param,
+                                                           lambda *_, **__: "free_low_precision")
+
+
+class Fsdp1(Steady):
+    places = (("_post_backward_hook", "reduce_scatter"),)
+    extra = ("step", "peak_bytes_by_step", "units")
+    ARGUMENTS = ("forward_prefetch", "use_orig_params", "limit_all_gathers")
+    PREFETCH = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST, None: None}
+
+    def policy(self, model, blocks):
+        wrap = self.s.get("wrap", "blocks")
+        if wrap == "none":
+            return None
+        if not isinstance(wrap, str):
+            return functools.partial(size_based_auto_wrap_policy, min_num_params=wrap)
+        chosen = set(blocks)
+        if wrap == "titan":
+            chosen.update(m for m in model.modules() if isinstance(m, torch.nn.Embedding))
+        return functools.partial(lambda_auto_wrap_policy, lambda_fn=lambda m: m in chosen)
+
+    def precision(self):
+        s = self.s
+        fields = {k: DTYPES[s[k]] for k in ("param_dtype", "reduce_dtype", "buffer_dtype") if s.get(k)}
+        for k in ("keep_low_precision_grads", "cast_forward_inputs"):
+            if k in s:
+                fields[k] = s[k]
+        return MixedPrecision(**fields) if fields else None
+
+    def shard(self, model, blocks):
+        s = self.s
+        self.prepare(model)
+        Log.current.units = {id(m): name.replace("_checkpoint_wrapped_module.", "") or "root"
+                             for name, m in model.named_modules()}
+        mesh = None
+        if s.get("replicate", 1) > 1:
+            with _disable_current_modes():
+                mesh = init_device_mesh("cpu", (s["replicate"], s["world"] // s["replicate"]))
+        return FullyShardedDataParallel(
+            model, device_mesh=mesh, device_id=torch.device("cpu"),
+            sharding_strategy=ShardingStrategy[s.get("sharding", "FULL_SHARD")],
+            auto_wrap_policy=self.policy(model, blocks), mixed_precision=self.precision(),
+            backward_prefetch=self.PREFETCH[s.get("backward_prefetch", "pre")],
+            **{k: s[k] for k in self.ARGUMENTS if k in s})
+
+    def clip(self, model):
+        model.clip_grad_norm_(1.0)
+
+    def settle(self, log, model, optimizer):
+        for handle in self.handles(model):
+            flat = handle.flat_param
+            for field, category in (("_local_shard", "sharded_param"), ("_mp_shard", "cast_shard"),
+                                    ("_full_param_padded", "unsharded_param"),
+                                    ("_full_prec_full_param_padded", "unsharded_param")):
+                if isinstance(getattr(flat, field, None), torch.Tensor):
+                    log.recategorize(getattr(flat, field), category)
+            log.recategorize(flat, "sharded_param")
+        super().settle(log, model, optimizer)
+
+    @staticmethod
+    def handles(model):
+        states = FullyShardedDataParallel.fsdp_modules(model)
+        return [m._handle for m in states if m._handle]
+
+    def finish(self, model, optimizer):
+        names = Log.current.units
+        self.units = [[names[id(h._fully_sharded_module)], h.flat_param._unpadded_unsharded_size.numel(),
+                       h.flat_param._sharded_size.numel()] for h in self.handles(model)]
+
+
+KINDS = {"ddp": Ddp, "fsdp1": Fsdp1}
 
 if __name__ == "__main__":
     sys.exit(recorder.main(lambda config: KINDS.get(config["strategy"]["system"])))

@@ -1,17 +1,155 @@
-/* work_kind.h - what a kernel computes: one name for each computation, with its operands.
+/* vocabulary.h - the two words for a kernel: its label, for people, and its work, for everything
+ * else. A new operator brings its words here.
  *
- * Whoever emits a kernel names its work; cost, calibration and execution go by that name and by
- * nothing else. A label ("mm") is for people: PyTorch has one for three different products.
+ * Labels are the names of PyTorch's dispatcher, so that our event lists and traces read like its
+ * own; PyTorch has one ("mm") for three different products. A storage is labelled by the call that
+ * returned it first, which is not always the kernel that fills it: a fused RMSNorm allocates with
+ * empty_like.
  *
- * Operands are row-major; ins -> outs. `attr.` are the members of struct kernel_attr. Arithmetic is
- * in fp32 whatever the storage dtype. Not every backend can run each of them.
+ * Work is what a kernel computes: one name for each computation, with its operands. Whoever emits a
+ * kernel names it; cost, calibration and execution go by that name and by nothing else. Operands
+ * are row-major; ins -> outs. `attr.` are the members of struct kernel_attr. Arithmetic is in fp32
+ * whatever the storage dtype. Not every backend can run each of them.
  *
  * Letters: t tokens, h hidden, o out features, n, m, k any sizes, b sequences, s tokens a sequence,
  * a heads, d head size, v vocabulary, g groups. */
-#ifndef SHARDPLAN_WORK_KIND_H
-#define SHARDPLAN_WORK_KIND_H
+#ifndef SHARDPLAN_VOCABULARY_H
+#define SHARDPLAN_VOCABULARY_H
 
 #include <stdbool.h>
+
+/* ---- labels ---- */
+
+/* X(NAME, the dispatcher's name) */
+#define ATEN_MAP(X)                                                                                \
+    X(NONE, "")                                                                                    \
+    X(EMPTY, "empty.memory_format")                                                                \
+    X(EMPTY_LIKE, "empty_like")                                                                    \
+    X(ONES_LIKE, "ones_like")                                                                      \
+    X(ZEROS, "zeros")                                                                              \
+    X(NEW_ZEROS, "new_zeros")                                                                      \
+    X(ARANGE, "arange")                                                                            \
+    X(ONES, "ones")                                                                                \
+    X(CLONE, "clone")                                                                              \
+    X(TO_COPY, "_to_copy")                                                                         \
+    X(COPY_, "copy_")                                                                              \
+    X(CAT, "cat")                                                                                  \
+    X(STACK, "stack")                                                                              \
+    X(EMBEDDING, "embedding")                                                                      \
+    X(EMBEDDING_DENSE_BACKWARD, "embedding_dense_backward")                                        \
+    X(MM, "mm")                                                                                    \
+    X(ADDMM, "addmm")                                                                              \
+    X(BMM, "bmm")                                                                                  \
+    X(ADD, "add.Tensor")                                                                           \
+    X(ADD_, "add_.Tensor")                                                                         \
+    X(SUB, "sub.Tensor")                                                                           \
+    X(MUL, "mul.Tensor")                                                                           \
+    X(MUL_SCALAR, "mul.Scalar")                                                                    \
+    X(DIV, "div.Tensor")                                                                           \
+    X(FLOOR_DIVIDE, "floor_divide")                                                                \
+    X(DIV_SCALAR, "div.Scalar")                                                                    \
+    X(NEG, "neg")                                                                                  \
+    X(POW, "pow.Tensor_Scalar")                                                                    \
+    X(MEAN_DIM, "mean.dim")                                                                        \
+    X(RSQRT, "rsqrt")                                                                              \
+    X(RECIPROCAL, "reciprocal")                                                                    \
+    X(SUM_DIM, "sum.dim_IntList")                                                                  \
+    X(TANH, "tanh")                                                                                \
+    X(TANH_BACKWARD, "tanh_backward")                                                              \
+    X(SILU, "silu")                                                                                \
+    X(SILU_BACKWARD, "silu_backward")                                                              \
+    X(GELU, "gelu")                                                                                \
+    X(GELU_BACKWARD, "gelu_backward")                                                              \
+    X(RELU, "relu")                                                                                \
+    X(THRESHOLD_BACKWARD, "threshold_backward")                                                    \
+    X(NATIVE_DROPOUT, "native_dropout")                                                            \
+    X(NATIVE_DROPOUT_BACKWARD, "native_dropout_backward")                                          \
+    X(NATIVE_LAYER_NORM, "native_layer_norm")                                                      \
+    X(NATIVE_LAYER_NORM_BACKWARD, "native_layer_norm_backward")                                    \
+    X(FUSED_RMS_NORM, "_fused_rms_norm")                                                           \
+    X(FUSED_RMS_NORM_BACKWARD, "_fused_rms_norm_backward")                                         \
+    X(FLASH_ATTENTION, "_scaled_dot_product_flash_attention")                                      \
+    X(FLASH_ATTENTION_BACKWARD, "_scaled_dot_product_flash_attention_backward")                    \
+    X(EFFICIENT_ATTENTION, "_scaled_dot_product_efficient_attention")                              \
+    X(EFFICIENT_ATTENTION_BACKWARD, "_scaled_dot_product_efficient_attention_backward")            \
+    X(SOFTMAX, "_softmax")                                                                         \
+    X(SOFTMAX_BACKWARD, "_softmax_backward_data")                                                  \
+    X(SAFE_SOFTMAX, "_safe_softmax")                                                               \
+    X(TRIL, "tril")                                                                                \
+    X(NEW_ONES, "new_ones")                                                                        \
+    X(ALL, "all")                                                                                  \
+    X(LOG_SOFTMAX, "_log_softmax")                                                                 \
+    X(LOG_SOFTMAX_BACKWARD, "_log_softmax_backward_data")                                          \
+    X(NLL_LOSS, "nll_loss_forward")                                                                \
+    X(NLL_LOSS_BACKWARD, "nll_loss_backward")                                                      \
+    X(SLICE_BACKWARD, "slice_backward")                                                            \
+    X(CONSTANT_PAD, "constant_pad_nd")                                                             \
+    X(SCALAR_TENSOR, "scalar_tensor")                                                              \
+    X(WHERE, "where.self")                                                                         \
+    X(MASKED_FILL, "masked_fill.Scalar")                                                           \
+    X(EQ, "eq.Scalar")                                                                             \
+    X(NE, "ne.Scalar")                                                                             \
+    X(LT, "lt.Scalar")                                                                             \
+    X(GT, "gt.Scalar")                                                                             \
+    X(GT_TENSOR, "gt.Tensor")                                                                      \
+    X(LE, "le.Tensor")                                                                             \
+    X(GE, "ge.Tensor")                                                                             \
+    X(ISINF, "isinf")                                                                              \
+    X(ANY, "any")                                                                                  \
+    X(CLAMP_TENSOR, "clamp.Tensor")                                                                \
+    X(EQ_TENSOR, "eq.Tensor")                                                                      \
+    X(LT_TENSOR, "lt.Tensor")                                                                      \
+    X(LOGICAL_OR, "logical_or")                                                                    \
+    X(LOGICAL_AND, "logical_and")                                                                  \
+    X(BITWISE_AND, "bitwise_and.Tensor")                                                           \
+    X(MINIMUM, "minimum")                                                                          \
+    X(ABS, "abs")                                                                                  \
+    X(LOG, "log")                                                                                  \
+    X(FULL_LIKE, "full_like")                                                                      \
+    X(ZEROS_LIKE, "zeros_like")                                                                    \
+    X(COS, "cos")                                                                                  \
+    X(SIN, "sin")                                                                                  \
+    X(CUMSUM, "cumsum")                                                                            \
+    X(TOPK, "topk")                                                                                \
+    X(SORT, "sort")                                                                                \
+    X(GATHER, "gather")                                                                            \
+    X(SCATTER, "scatter.src")                                                                      \
+    X(INDEX, "index.Tensor")                                                                       \
+    X(INDEX_PUT, "index_put")                                                                      \
+    X(HISTC, "histc")                                                                              \
+    X(GROUPED_MM, "_grouped_mm")                                                                   \
+    X(FOREACH_SQRT, "_foreach_sqrt")                                                               \
+    X(FOREACH_NORM, "_foreach_norm.Scalar")                                                        \
+    X(LINALG_VECTOR_NORM, "linalg_vector_norm")                                                    \
+    X(SQRT, "sqrt")                                                                                \
+    X(CLAMP, "clamp")                                                                              \
+    X(C10D_ALL_REDUCE, "_c10d_functional.all_reduce")                                              \
+    X(C10D_WAIT_TENSOR, "_c10d_functional.wait_tensor")                                            \
+    X(C10D_BROADCAST, "broadcast_")                                                                \
+    X(LIFT_FRESH, "lift_fresh")                                                                    \
+    X(WORKSPACE, "workspace")                                                                      \
+    X(ALL_GATHER_INTO_TENSOR, "all_gather_into_tensor")                                            \
+    X(REDUCE_SCATTER_TENSOR, "reduce_scatter_tensor")                                              \
+    X(ALL_REDUCE, "all_reduce")                                                                    \
+    X(CHUNK_CAT, "_chunk_cat")                                                                     \
+    X(SPLIT_WITH_SIZES_COPY, "split_with_sizes_copy")                                              \
+    X(FOREACH_COPY_, "_foreach_copy_")                                                             \
+    X(ADAMW, "adamw")                                                                              \
+    X(FUSED_ADAMW_, "_fused_adamw_")                                                               \
+    X(FOREACH_ADD_, "_foreach_add_.List")                                                          \
+    X(FOREACH_MUL_, "_foreach_mul_.Tensor")
+
+enum aten {
+#define X(name, text) ATEN_##name,
+    ATEN_MAP(X)
+#undef X
+        ATEN_COUNT
+};
+
+/* The dispatcher's name, for example "add.Tensor". */
+const char *aten_name(enum aten aten);
+
+/* ---- work ---- */
 
 /* X(NAME, name in files, operands and meaning) */
 #define WORK_MAP(X)                                                                                \
@@ -42,7 +180,7 @@
     X(ADD_IN_PLACE, "add_in_place", "x -> y: y += x")                                              \
     X(SUB, "sub", "x, y -> z: x - y")                                                              \
     X(MUL, "mul", "x, y (broadcast to x; complex64: complex product) -> z: x y")                   \
-    X(MUL_NUMBER, "mul_number", "x -> y: attr.p x")                                                \
+    X(MUL_NUMBER, "mul_number", "x -> y (may be x): attr.p x")                                     \
     X(DIV, "div", "x, y (broadcast to x) -> z: x / y")                                             \
     X(DIV_NUMBER, "div_number", "x -> y: x / attr.p")                                              \
     X(DIV_IN_PLACE, "div_in_place", "x, y (broadcast to x) -> x / y in x, what was in x")          \
@@ -143,9 +281,9 @@
     X(CHUNK_CAT, "chunk_cat", "gradients ... -> y: rank-major, each padded to equal chunks")       \
     X(ALL_GATHER, "all_gather", "y -> y: in place, slice `rank` to all")                           \
     X(REDUCE_SCATTER_AVG, "reduce_scatter_avg", "x -> y: average over ranks of slice `rank`")      \
-    X(BROADCAST, "broadcast", "y -> y: in place, the bytes of rank attr.dim to all")               \
     X(ALL_REDUCE_AVG, "all_reduce_avg", "x -> y (may be x): average over ranks")                   \
     X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
+    X(BROADCAST, "broadcast", "y -> y: in place, the bytes of the group's rank attr.dim to all")   \
     /* ---- clipping and the update ---- */                                                        \
     X(ADAMW, "adamw", "gradients, then parameters, exp_avgs, exp_avg_sqs (n each) -> the same")    \
     X(ADAMW_FUSED, "adamw_fused", "as adamw, in one pass over its operands")                       \
@@ -169,6 +307,8 @@ const char *work_name(enum work_kind kind);
 const char *work_meaning(enum work_kind kind);
 /* The work of a name; WORK_NONE when there is none. */
 enum work_kind work_named(const char *name);
+/* The one whose name takes the fewest changes to get to. */
+enum work_kind work_nearest(const char *name);
 
 /* Runs in cuBLAS: one product of matrices, or a batch of equal ones. */
 static inline bool work_is_matmul(enum work_kind kind)
@@ -179,7 +319,7 @@ static inline bool work_is_matmul(enum work_kind kind)
 /* Needs the other ranks of a group. */
 static inline bool work_is_collective(enum work_kind kind)
 {
-    return kind >= WORK_ALL_GATHER && kind <= WORK_ALL_REDUCE_SUM;
+    return kind >= WORK_ALL_GATHER && kind <= WORK_BROADCAST;
 }
 
 /* Products of groups of rows, each with its own matrix. */

@@ -1,7 +1,19 @@
-/* work_kind.c - see work_kind.h. */
-#include "base/work_kind.h"
+/* vocabulary.c - see vocabulary.h. */
+#include "base/vocabulary.h"
+
+#include "base/names.h"
 
 #include <string.h>
+
+const char *aten_name(enum aten aten)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        ATEN_MAP(X)
+#undef X
+    };
+    return names[aten];
+}
 
 static const struct {
     const char *name, *meaning;
@@ -27,4 +39,13 @@ enum work_kind work_named(const char *name)
         if (strcmp(works[kind].name, name) == 0)
             return (enum work_kind)kind;
     return WORK_NONE;
+}
+
+enum work_kind work_nearest(const char *name)
+{
+    unsigned nearest = WORK_NONE + 1;
+    for (unsigned kind = nearest; kind < WORK_KIND_COUNT; kind++)
+        if (names_distance(works[kind].name, name) < names_distance(works[nearest].name, name))
+            nearest = kind;
+    return (enum work_kind)nearest;
 }
