@@ -415,7 +415,7 @@ static void chunk_backward(struct tape *tape, const struct graph *graph, const s
 
 /* Mean and rstd are in the input's dtype, as recorded; the CUDA kernel keeps them in fp32, which
  * is 2 bytes a token more for 16-bit inputs. */
-uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias)
+uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps)
 {
     const struct shape shape = *shape_of(graph, x), row = with_last(shape, 1);
     const enum dtype dtype = dtype_of(graph, x);
@@ -424,7 +424,7 @@ uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_
     graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
     graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
     graph->ops[op].hidden = 2;
-    graph->ops[op].attr.eps = 1e-5F;
+    graph->ops[op].attr.eps = eps;
     graph_op_done(graph, op);
     return out;
 }
@@ -456,14 +456,14 @@ static void layer_norm_backward(struct tape *tape, const struct graph *graph,
     tape_kernel(tape, ATEN_NATIVE_LAYER_NORM_BACKWARD, -1.0, 5, in, outs, out);
 }
 
-uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight)
+uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
 {
     const struct shape shape = *shape_of(graph, x);
     const uint32_t op = begin(graph, OP_RMS_NORM, 2, (uint32_t[]){x, weight});
     const uint32_t out = graph_op_birth(graph, op, ATEN_EMPTY_LIKE, dtype_of(graph, x), shape);
     graph_op_birth(graph, op, ATEN_EMPTY, DTYPE_FP32, with_last(shape, 1));
     graph->ops[op].hidden = 1;
-    graph->ops[op].attr.eps = 1e-5F;
+    graph->ops[op].attr.eps = eps;
     graph_op_done(graph, op);
     return out;
 }

@@ -14,9 +14,9 @@ struct linear build_linear(struct graph *graph, const char *prefix, const char *
 }
 
 struct norm build_norm(struct graph *graph, const char *prefix, const char *name, uint32_t h,
-                       bool biased)
+                       bool biased, float eps)
 {
-    struct norm norm = {.bias = GRAPH_NONE};
+    struct norm norm = {.bias = GRAPH_NONE, .eps = eps};
     norm.weight = graph_param(graph, SHAPE(h), "%s%s.weight", prefix, name);
     if (biased)
         norm.bias = graph_param(graph, SHAPE(h), "%s%s.bias", prefix, name);
@@ -30,8 +30,8 @@ uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 
 uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm)
 {
-    return norm.bias == GRAPH_NONE ? op_rms_norm(graph, x, norm.weight)
-                                   : op_layer_norm(graph, x, norm.weight, norm.bias);
+    return norm.bias == GRAPH_NONE ? op_rms_norm(graph, x, norm.weight, norm.eps)
+                                   : op_layer_norm(graph, x, norm.weight, norm.bias, norm.eps);
 }
 
 void build_loss(struct graph *graph, uint32_t logits, uint32_t targets)

@@ -31,12 +31,14 @@ struct linear {
 struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                            uint32_t in, bool biased);
 
-/* A norm's parameters "<prefix>.weight" and, if biased, "<prefix>.bias", both (h). */
+/* A norm's parameters "<prefix>.weight" and, if biased, "<prefix>.bias", both (h), and what it adds
+ * to the variance. */
 struct norm {
     uint32_t weight, bias;
+    float eps;
 };
 struct norm build_norm(struct graph *graph, const char *prefix, const char *name, uint32_t h,
-                       bool biased);
+                       bool biased, float eps);
 
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear);
 uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm);

@@ -27,10 +27,11 @@ static struct bert_block declare_block(struct graph *graph, const struct model_c
     block.key = build_linear(graph, prefix, ".attention.self.key", h, h, true);
     block.value = build_linear(graph, prefix, ".attention.self.value", h, h, true);
     block.dense = build_linear(graph, prefix, ".attention.output.dense", h, h, true);
-    block.attention_norm = build_norm(graph, prefix, ".attention.output.LayerNorm", h, true);
+    block.attention_norm =
+        build_norm(graph, prefix, ".attention.output.LayerNorm", h, true, c->norm_eps);
     block.intermediate = build_linear(graph, prefix, ".intermediate.dense", c->ffn, h, true);
     block.output = build_linear(graph, prefix, ".output.dense", h, c->ffn, true);
-    block.output_norm = build_norm(graph, prefix, ".output.LayerNorm", h, true);
+    block.output_norm = build_norm(graph, prefix, ".output.LayerNorm", h, true, c->norm_eps);
     return block;
 }
 
@@ -44,7 +45,8 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
                                            "bert.embeddings.position_embeddings.weight");
     const uint32_t types = graph_param(graph, SHAPE(c->type_vocab, c->hidden),
                                        "bert.embeddings.token_type_embeddings.weight");
-    const struct norm norm = build_norm(graph, "bert.embeddings.", "LayerNorm", c->hidden, true);
+    const struct norm norm =
+        build_norm(graph, "bert.embeddings.", "LayerNorm", c->hidden, true, c->norm_eps);
 
     const uint32_t ids = graph_view(graph, position_ids, SHAPE(1, s));
     const uint32_t type =
@@ -117,7 +119,8 @@ static uint32_t head(struct graph *graph, const struct model_config *c, uint32_t
     decoder.bias = graph_param(graph, SHAPE(c->vocab), "%sbias", prefix);
     const struct linear dense =
         build_linear(graph, prefix, "transform.dense", c->hidden, c->hidden, true);
-    const struct norm norm = build_norm(graph, prefix, "transform.LayerNorm", c->hidden, true);
+    const struct norm norm =
+        build_norm(graph, prefix, "transform.LayerNorm", c->hidden, true, c->norm_eps);
     if (!c->tied) { /* of its own; nobody uses the bias above, so it gets no gradient */
         graph->tensors[decoder.bias].requires_grad = false;
         graph->params[bias].trainable = false;

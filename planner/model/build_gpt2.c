@@ -13,8 +13,8 @@ static struct gpt2_block declare_block(struct graph *graph, const struct model_c
                                        const char *prefix)
 {
     struct gpt2_block block;
-    block.ln_1 = build_norm(graph, prefix, ".ln_1", c->hidden, true);
-    block.ln_2 = build_norm(graph, prefix, ".ln_2", c->hidden, true);
+    block.ln_1 = build_norm(graph, prefix, ".ln_1", c->hidden, true, c->norm_eps);
+    block.ln_2 = build_norm(graph, prefix, ".ln_2", c->hidden, true, c->norm_eps);
     block.c_attn = build_linear(graph, prefix, ".attn.c_attn", 3 * c->hidden, c->hidden, true);
     block.c_proj = build_linear(graph, prefix, ".attn.c_proj", c->hidden, c->hidden, true);
     block.c_fc = build_linear(graph, prefix, ".mlp.c_fc", c->ffn, c->hidden, true);
@@ -86,7 +86,7 @@ void build_gpt2(struct graph *graph, const struct model_config *c, const struct 
         x = z;
     }
 
-    const struct norm final = build_norm(graph, "", "ln_f", c->hidden, true);
+    const struct norm final = build_norm(graph, "", "ln_f", c->hidden, true, c->norm_eps);
     const uint32_t normed = apply_norm(graph, x, final);
     struct linear head = {wte, GRAPH_NONE};
     if (!c->tied)

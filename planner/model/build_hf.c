@@ -114,14 +114,14 @@ uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
     return out;
 }
 
-uint32_t hf_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
+uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm)
 {
     const enum dtype dtype = (enum dtype)graph->tensors[x].dtype;
     const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
     const uint32_t square = op_scalar(graph, OP_POW, upcast, 2.0F);
     const uint32_t variance = op_mean_last(graph, square);
     graph_drop(graph, square);
-    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, variance, eps);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, variance, norm.eps);
     const uint32_t rstd = op_unary(graph, OP_RSQRT, shifted);
     graph_drop(graph, shifted);
     const uint32_t normed = op_mul(graph, upcast, rstd);
@@ -129,7 +129,7 @@ uint32_t hf_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps
     if (upcast != x)
         graph_drop(graph, upcast);
     const uint32_t cast = op_to(graph, normed, dtype);
-    const uint32_t out = op_mul(graph, weight, cast);
+    const uint32_t out = op_mul(graph, norm.weight, cast);
     if (cast != normed)
         graph_drop(graph, cast);
     graph_drop(graph, normed);

@@ -28,7 +28,7 @@ struct hf_rope hf_rope_tables(struct graph *graph, const struct model_job *job, 
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope);
 
 /* RMSNorm as Python writes it, in fp32 but for the last product. */
-uint32_t hf_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
+uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm);
 
 /* An activation by its name in config.json: some are one op, some several. */
 uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x);

@@ -23,10 +23,10 @@ static struct block declare_block(struct graph *graph, const struct model_config
                                   const char *prefix)
 {
     const uint32_t h = c->hidden;
-    struct block block = {.ln_1 = build_norm(graph, prefix, ".ln_1", h, true)};
+    struct block block = {.ln_1 = build_norm(graph, prefix, ".ln_1", h, true, c->norm_eps)};
     block.c_attn = declare_conv1d(graph, prefix, ".attn.c_attn", h, 3 * h);
     block.c_proj = declare_conv1d(graph, prefix, ".attn.c_proj", h, h);
-    block.ln_2 = build_norm(graph, prefix, ".ln_2", h, true);
+    block.ln_2 = build_norm(graph, prefix, ".ln_2", h, true, c->norm_eps);
     block.c_fc = declare_conv1d(graph, prefix, ".mlp.c_fc", h, c->ffn);
     block.m_proj = declare_conv1d(graph, prefix, ".mlp.c_proj", c->ffn, h);
     return block;
@@ -110,7 +110,8 @@ void build_hf_gpt2(struct graph *graph, const struct model_config *c, const stru
         graph_drop(graph, x);
         x = z;
     }
-    const struct norm final = build_norm(graph, "transformer.", "ln_f", c->hidden, true);
+    const struct norm final =
+        build_norm(graph, "transformer.", "ln_f", c->hidden, true, c->norm_eps);
     const uint32_t normed = apply_norm(graph, x, final);
     graph_drop(graph, x);
     graph_drop(graph, positions);

@@ -20,8 +20,9 @@ static struct block declare_block(struct graph *graph, const struct model_config
 {
     const uint32_t h = c->hidden;
     const bool biased = c->attention_bias;
-    struct block block = {.input_norm = build_norm(graph, prefix, ".input_layernorm", h, true)};
-    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, true);
+    struct block block = {.input_norm =
+                              build_norm(graph, prefix, ".input_layernorm", h, true, c->norm_eps)};
+    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, true, c->norm_eps);
     block.qkv = build_linear(graph, prefix, ".attention.query_key_value", 3 * h, h, biased);
     block.dense = build_linear(graph, prefix, ".attention.dense", h, h, biased);
     block.up = build_linear(graph, prefix, ".mlp.dense_h_to_4h", c->ffn, h, true);
@@ -150,7 +151,8 @@ void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
             graph_drop(graph, x); /* the first one may be inputs_embeds too */
         x = z;
     }
-    const struct norm final = build_norm(graph, "gpt_neox.", "final_layer_norm", c->hidden, true);
+    const struct norm final =
+        build_norm(graph, "gpt_neox.", "final_layer_norm", c->hidden, true, c->norm_eps);
     const uint32_t normed = apply_norm(graph, x, final);
     graph_drop(graph, x);
     graph_drop(graph, positions);

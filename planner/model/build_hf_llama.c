@@ -35,8 +35,8 @@ static struct block declare_block(struct graph *graph, const struct model_config
     block.o = build_linear(graph, attention, "o_proj", h, h_q,
                            c->attention_bias && c->arch != ARCH_QWEN2);
     if (c->qk_norm) {
-        block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false);
-        block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false);
+        block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false, c->norm_eps);
+        block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false, c->norm_eps);
     }
     if (c->arch == ARCH_MIXTRAL) {
         block.moe = hf_moe_declare(graph, c, mlp);
@@ -45,14 +45,14 @@ static struct block declare_block(struct graph *graph, const struct model_config
         block.up = build_linear(graph, mlp, "up_proj", c->ffn, h, c->mlp_bias);
         block.down = build_linear(graph, mlp, "down_proj", h, c->ffn, c->mlp_bias);
     }
-    block.input_norm = build_norm(graph, prefix, ".input_layernorm", h, false);
-    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, false);
+    block.input_norm = build_norm(graph, prefix, ".input_layernorm", h, false, c->norm_eps);
+    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, false, c->norm_eps);
     return block;
 }
 
-static uint32_t normed_heads(struct graph *graph, uint32_t x, struct norm norm, float eps)
+static uint32_t normed_heads(struct graph *graph, uint32_t x, struct norm norm)
 {
-    const uint32_t out = hf_rms_norm(graph, x, norm.weight, eps);
+    const uint32_t out = hf_rms_norm(graph, x, norm);
     graph_drop(graph, x);
     return out;
 }
@@ -75,10 +75,10 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     /* RoPE's cat and slices leave the gradients of q and k in the order (b, a, s, d) */
     uint32_t q0 = hf_heads(graph, apply_linear(graph, y, block->q), q_shape, true);
     if (c->qk_norm)
-        q0 = normed_heads(graph, q0, block->q_norm, c->norm_eps);
+        q0 = normed_heads(graph, q0, block->q_norm);
     uint32_t k0 = hf_heads(graph, apply_linear(graph, y, block->k), kv_shape, true);
     if (c->qk_norm)
-        k0 = normed_heads(graph, k0, block->k_norm, c->norm_eps);
+        k0 = normed_heads(graph, k0, block->k_norm);
     const uint32_t v = hf_heads(graph, apply_linear(graph, y, block->v), kv_shape, copied);
     const uint32_t q = rotated(graph, q0, rope), k = rotated(graph, k0, rope);
     graph_drop(graph, q0);
@@ -119,12 +119,12 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct block *block, uint32_t x,
                           uint32_t mask, struct hf_rope rope)
 {
-    const uint32_t y1 = hf_rms_norm(graph, x, block->input_norm.weight, c->norm_eps);
+    const uint32_t y1 = hf_rms_norm(graph, x, block->input_norm);
     const uint32_t attended = attention(graph, c, job, block, y1, mask, rope);
     graph_drop(graph, y1);
     const uint32_t h = op_add(graph, x, attended);
     graph_drop(graph, attended);
-    const uint32_t y2 = hf_rms_norm(graph, h, block->post_norm.weight, c->norm_eps);
+    const uint32_t y2 = hf_rms_norm(graph, h, block->post_norm);
     const uint32_t fed = feed_forward(graph, c, block, y2);
     graph_drop(graph, y2);
     const uint32_t z = op_add(graph, h, fed);
@@ -190,8 +190,8 @@ void build_hf_llama(struct graph *graph, const struct model_config *c, const str
             graph_drop(graph, x); /* the first one is inputs_embeds too */
         x = z;
     }
-    const struct norm norm = build_norm(graph, "model.", "norm", c->hidden, false);
-    const uint32_t normed = hf_rms_norm(graph, x, norm.weight, c->norm_eps);
+    const struct norm norm = build_norm(graph, "model.", "norm", c->hidden, false, c->norm_eps);
+    const uint32_t normed = hf_rms_norm(graph, x, norm);
     graph_drop(graph, x);
     /* Qwen's are also in the arguments of the mask functions, kept in a dict: that lets go last. */
     const bool qwen = c->arch == ARCH_QWEN2 || c->arch == ARCH_QWEN3;

@@ -27,10 +27,10 @@ static struct block declare_block(struct graph *graph, const struct model_config
     block.v = build_linear(graph, attention, "v_proj", h, h, biased);
     block.q = build_linear(graph, attention, "q_proj", h, h, biased);
     block.out = build_linear(graph, attention, "out_proj", h, h, biased);
-    block.attention_norm = build_norm(graph, prefix, ".self_attn_layer_norm", h, true);
+    block.attention_norm = build_norm(graph, prefix, ".self_attn_layer_norm", h, true, c->norm_eps);
     block.fc1 = build_linear(graph, prefix, ".fc1", c->ffn, h, c->mlp_bias);
     block.fc2 = build_linear(graph, prefix, ".fc2", h, c->ffn, c->mlp_bias);
-    block.final_norm = build_norm(graph, prefix, ".final_layer_norm", h, true);
+    block.final_norm = build_norm(graph, prefix, ".final_layer_norm", h, true, c->norm_eps);
     return block;
 }
 
@@ -131,9 +131,9 @@ void build_hf_opt(struct graph *graph, const struct model_config *c, const struc
         out = build_linear(graph, prefix, "project_out", c->word_embed, c->hidden, false);
         in = build_linear(graph, prefix, "project_in", c->hidden, c->word_embed, false);
     }
-    struct norm final = {GRAPH_NONE, GRAPH_NONE};
+    struct norm final = {GRAPH_NONE, GRAPH_NONE, 0};
     if (!c->post_norm)
-        final = build_norm(graph, prefix, "final_layer_norm", c->hidden, true);
+        final = build_norm(graph, prefix, "final_layer_norm", c->hidden, true, c->norm_eps);
 
     uint32_t embedded = op_embedding(graph, tokens, table);
     const struct positions positions = make_positions(graph, job);

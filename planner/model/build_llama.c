@@ -29,14 +29,15 @@ static struct llama_block declare_block(struct graph *graph, const struct model_
     block.wo = build_linear(graph, attention, "wo", c->hidden, h_q,
                             c->attention_bias && c->arch != ARCH_QWEN2);
     if (c->qk_norm) {
-        block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false);
-        block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false);
+        block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false, c->norm_eps);
+        block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false, c->norm_eps);
     }
     block.w1 = build_linear(graph, feed_forward, "w1", c->ffn, c->hidden, c->mlp_bias);
     block.w2 = build_linear(graph, feed_forward, "w2", c->hidden, c->ffn, c->mlp_bias);
     block.w3 = build_linear(graph, feed_forward, "w3", c->ffn, c->hidden, c->mlp_bias);
-    block.attention_norm = build_norm(graph, prefix, ".attention_norm", c->hidden, false);
-    block.ffn_norm = build_norm(graph, prefix, ".ffn_norm", c->hidden, false);
+    block.attention_norm =
+        build_norm(graph, prefix, ".attention_norm", c->hidden, false, c->norm_eps);
+    block.ffn_norm = build_norm(graph, prefix, ".ffn_norm", c->hidden, false, c->norm_eps);
     return block;
 }
 
@@ -163,7 +164,7 @@ void build_llama(struct graph *graph, const struct model_config *c, const struct
     }
 
     const uint32_t norm = graph_module(graph, ROLE_NORM, "norm");
-    const struct norm final = build_norm(graph, "", "norm", c->hidden, false);
+    const struct norm final = build_norm(graph, "", "norm", c->hidden, false, c->norm_eps);
     graph_enter(graph, norm, x);
     const uint32_t normed = apply_norm(graph, x, final);
     graph_exit(graph, norm, normed);

@@ -19,8 +19,8 @@ void build_tutorial(struct graph *graph, const struct model_config *c, const str
             build_linear(graph, name, ".attention", c->hidden, c->hidden, true);
         const struct linear up = build_linear(graph, name, ".mlp.0", c->ffn, c->hidden, true);
         const struct linear down = build_linear(graph, name, ".mlp.2", c->hidden, c->ffn, true);
-        const struct norm norm1 = build_norm(graph, name, ".norm1", c->hidden, true);
-        const struct norm norm2 = build_norm(graph, name, ".norm2", c->hidden, true);
+        const struct norm norm1 = build_norm(graph, name, ".norm1", c->hidden, true, c->norm_eps);
+        const struct norm norm2 = build_norm(graph, name, ".norm2", c->hidden, true, c->norm_eps);
 
         graph_enter(graph, module, x);
         const uint32_t y1 = apply_norm(graph, x, norm1);

@@ -53,7 +53,7 @@ static void write_config(const json_t *reference)
                 "{\"model_type\": \"llama\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
                 "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, "
                 "\"intermediate_size\": %d, \"vocab_size\": %d, \"max_position_embeddings\": %d, "
-                "\"tie_word_embeddings\": false}",
+                "\"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false}",
                 integer(c, "dim"), integer(c, "layers"), integer(c, "heads"),
                 integer(c, "kv_heads"), integer(c, "ffn"), integer(c, "vocab"), integer(c, "seq"));
     else
