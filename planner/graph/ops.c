@@ -318,9 +318,9 @@ static void to_copy_backward(struct tape *tape, const struct graph *graph,
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x)
 {
     static const enum aten births[OP_KIND_COUNT] = {
-        [OP_SILU] = ATEN_SILU,   [OP_GELU] = ATEN_GELU, [OP_RELU] = ATEN_RELU,
-        [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,   [OP_RSQRT] = ATEN_RSQRT,
-        [OP_CLONE] = ATEN_CLONE,
+        [OP_SILU] = ATEN_SILU,   [OP_GELU] = ATEN_GELU,   [OP_GELU_TANH] = ATEN_GELU,
+        [OP_RELU] = ATEN_RELU,   [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,
+        [OP_RSQRT] = ATEN_RSQRT, [OP_CLONE] = ATEN_CLONE,
     };
     assert(births[kind] != ATEN_NONE);
     return simple(graph, kind, 1, &x, births[kind], dtype_of(graph, x), *shape_of(graph, x));
@@ -636,6 +636,7 @@ const struct op_class *op_class(const struct graph_op *op)
         [OP_TANH] = {"tanh", ATEN_TANH, save_output, tanh_backward},
         [OP_SILU] = {"silu", ATEN_SILU, save_input, silu_backward},
         [OP_GELU] = {"gelu", ATEN_GELU, save_input, gelu_backward},
+        [OP_GELU_TANH] = {"gelu_tanh", ATEN_GELU, save_input, gelu_backward},
         [OP_RELU] = {"relu", ATEN_RELU, save_output, relu_backward},
         [OP_LAYER_NORM] = {"layer_norm", ATEN_NATIVE_LAYER_NORM, norm_saved, layer_norm_backward},
         [OP_RMS_NORM] = {"rms_norm", ATEN_FUSED_RMS_NORM, norm_saved, rms_norm_backward},

@@ -37,6 +37,7 @@ enum op_kind {
     OP_TANH,
     OP_SILU,
     OP_GELU,
+    OP_GELU_TANH,
     OP_RELU,
     OP_DROPOUT,
     OP_LAYER_NORM,
@@ -106,7 +107,8 @@ uint32_t op_no_grad(struct graph *graph, enum aten aten, enum dtype dtype, struc
 uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant);
 /* A copy in another dtype; x itself when it has that dtype already. */
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
-/* Elementwise op of one operand: OP_SILU, OP_GELU, OP_RELU, OP_TANH, OP_NEG, OP_RSQRT. */
+/* Elementwise op of one operand: OP_SILU, OP_GELU (by erf), OP_GELU_TANH, OP_RELU, OP_TANH,
+ * OP_NEG, OP_RSQRT. */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 /* Key/value heads repeated by expand and reshape: a clone of shape `repeated`, in which x's data
  * is repeated along `dim`; the gradient is summed over it. */

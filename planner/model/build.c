@@ -1,7 +1,9 @@
 /* build.c - pieces that the builders share, and the choice of builder. */
 #include "model/build.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                            uint32_t in, bool biased)
@@ -26,6 +28,24 @@ struct norm build_norm(struct graph *graph, const char *prefix, const char *name
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 {
     return op_linear(graph, x, linear.weight, linear.bias);
+}
+
+uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x)
+{
+    static const struct {
+        const char *name;
+        enum op_kind kind;
+    } activations[] = {
+        {"silu", OP_SILU},          {"relu", OP_RELU},
+        {"gelu", OP_GELU},          {"gelu_pytorch_tanh", OP_GELU_TANH},
+        {"gelu_new", OP_GELU_TANH}, {"gelu_fast", OP_GELU_TANH},
+    };
+    const size_t count = sizeof activations / sizeof *activations;
+    size_t i = 0;
+    while (i < count && strcmp(activations[i].name, name) != 0)
+        i++;
+    assert(i < count); /* config.c lets no other name through */
+    return op_unary(graph, activations[i].kind, x);
 }
 
 uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm)

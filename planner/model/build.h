@@ -41,6 +41,9 @@ struct norm build_norm(struct graph *graph, const char *prefix, const char *name
                        bool biased, float eps);
 
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear);
+/* An activation by its name in config.json, as one operator. The three approximations of GELU by
+ * tanh, one function written in three ways, are one operator. */
+uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x);
 uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm);
 
 /* Cross-entropy over all tokens outside the model, as torchtitan and nanoGPT train: upcasts the

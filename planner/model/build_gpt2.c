@@ -1,5 +1,5 @@
-/* build_gpt2.c - GPT-2 as nanoGPT writes it, without dropout: learned positions, one c_attn, tanh
- * GELU as one op, biases everywhere but in the head, the head usually tied. */
+/* build_gpt2.c - GPT-2 as nanoGPT writes it, without dropout: learned positions, one c_attn, the
+ * activation as one op, biases everywhere but in the head, the head usually tied. */
 #include "model/build.h"
 
 #include <stdio.h>
@@ -51,10 +51,10 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t y2 = apply_norm(graph, h, block->ln_2);
     const uint32_t fc = apply_linear(graph, y2, block->c_fc);
     graph_drop(graph, y2);
-    const uint32_t gelu = op_unary(graph, OP_GELU, fc);
+    const uint32_t active = apply_activation(graph, c->activation, fc);
     graph_drop(graph, fc);
-    const uint32_t fed = apply_linear(graph, gelu, block->m_proj);
-    graph_drop(graph, gelu);
+    const uint32_t fed = apply_linear(graph, active, block->m_proj);
+    graph_drop(graph, active);
     const uint32_t z = op_add(graph, h, fed);
     graph_drop(graph, fed);
     graph_drop(graph, h);

@@ -186,9 +186,7 @@ uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x)
         return gelu_new(graph, x);
     if (strcmp(name, "gelu_fast") == 0)
         return gelu_fast(graph, x);
-    if (strcmp(name, "relu") == 0)
-        return op_unary(graph, OP_RELU, x);
-    return op_unary(graph, strcmp(name, "silu") == 0 ? OP_SILU : OP_GELU, x);
+    return apply_activation(graph, name, x);
 }
 
 uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)

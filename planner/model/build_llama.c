@@ -108,14 +108,15 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     return out;
 }
 
-static uint32_t feed_forward(struct graph *graph, const struct llama_block *block, uint32_t y)
+static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
+                             const struct llama_block *block, uint32_t y)
 {
     const uint32_t gate = apply_linear(graph, y, block->w1);
-    const uint32_t silu = op_unary(graph, OP_SILU, gate);
+    const uint32_t active = apply_activation(graph, c->activation, gate);
     graph_drop(graph, gate);
     const uint32_t up = apply_linear(graph, y, block->w3);
-    const uint32_t product = op_mul(graph, silu, up);
-    graph_drop(graph, silu);
+    const uint32_t product = op_mul(graph, active, up);
+    graph_drop(graph, active);
     graph_drop(graph, up);
     const uint32_t out = apply_linear(graph, product, block->w2);
     graph_drop(graph, product);
@@ -132,7 +133,7 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t h = op_add(graph, x, attended);
     graph_drop(graph, attended);
     const uint32_t y = apply_norm(graph, h, block->ffn_norm);
-    const uint32_t fed = feed_forward(graph, block, y);
+    const uint32_t fed = feed_forward(graph, c, block, y);
     const uint32_t z = op_add(graph, h, fed);
     graph_drop(graph, fed);
     graph_drop(graph, y);

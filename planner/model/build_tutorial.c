@@ -30,10 +30,10 @@ void build_tutorial(struct graph *graph, const struct model_config *c, const str
         graph_drop(graph, attended);
         const uint32_t y2 = apply_norm(graph, h, norm2);
         const uint32_t wide = apply_linear(graph, y2, up);
-        const uint32_t relu = op_unary(graph, OP_RELU, wide);
+        const uint32_t active = apply_activation(graph, c->activation, wide);
         graph_drop(graph, wide);
-        const uint32_t fed = apply_linear(graph, relu, down);
-        graph_drop(graph, relu);
+        const uint32_t fed = apply_linear(graph, active, down);
+        graph_drop(graph, active);
         graph_drop(graph, y2);
         const uint32_t z = op_add(graph, h, fed);
         graph_drop(graph, fed);

@@ -102,13 +102,12 @@ struct key {
     .name = (key), .type = KEY_CHOICE, AT(member), .absent = RULE_VALUE, .text = (otherwise),      \
     .choices = (list)
 
-/* Activations that read and save the same tensors go by one name: tanh GELU in one op is "gelu". */
 static const struct choice silu_only[] = {
     {"silu", "silu", false}, {"swish", "silu", false}, {NULL, NULL, false}};
 static const struct choice activations[] = {
     {"relu", "relu", false},
     {"gelu", "gelu", false},
-    {"gelu_pytorch_tanh", "gelu", false},
+    {"gelu_pytorch_tanh", "gelu_pytorch_tanh", false},
     {"gelu_new", "gelu_new", false},
     {"gelu_fast", "gelu_fast", false},
     {"silu", "silu", false},

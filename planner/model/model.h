@@ -53,7 +53,8 @@ struct model_config {
     bool gated;             /* T5: gated feed-forward */
     bool parallel_residual; /* GPT-NeoX */
     bool post_norm;         /* OPT-350m: norms after the residual */
-    const char *activation; /* "silu", "gelu", "gelu_new", "gelu_fast", "relu": lent, static */
+    const char *activation; /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
+                               "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
     float norm_eps, rope_theta;
     float embedding_dropout; /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */

@@ -34,6 +34,8 @@
     X(CAT, "parts ... -> y: joined along the last dim")                                            \
     X(SILU, "x -> y")                                                                              \
     X(SILU_BACKWARD, "dy, x -> dx")                                                                \
+    X(GELU, "x -> y: 0.5x(1 + erf(x / sqrt(2)))")                                                  \
+    X(GELU_BACKWARD, "dy, x -> dx")                                                                \
     X(GELU_TANH, "x -> y: 0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3)))")                            \
     X(GELU_TANH_BACKWARD, "dy, x -> dx")                                                           \
     X(RELU, "x -> y")                                                                              \

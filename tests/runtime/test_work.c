@@ -54,8 +54,10 @@ static void names_of_forward_and_backward_resolve(void **state)
         {"cat", "chunk", true, WORK_CAT},
         {"silu", "silu", false, WORK_SILU},
         {"silu_backward", "silu", true, WORK_SILU_BACKWARD},
-        {"gelu", "gelu", false, WORK_GELU_TANH},
-        {"gelu_backward", "gelu", true, WORK_GELU_TANH_BACKWARD},
+        {"gelu", "gelu", false, WORK_GELU},
+        {"gelu_backward", "gelu", true, WORK_GELU_BACKWARD},
+        {"gelu", "gelu_tanh", false, WORK_GELU_TANH},
+        {"gelu_backward", "gelu_tanh", true, WORK_GELU_TANH_BACKWARD},
         {"relu", "relu", false, WORK_RELU},
         {"threshold_backward", "relu", true, WORK_RELU_BACKWARD},
         {"_fused_rms_norm", "rms_norm", false, WORK_RMS_NORM},
@@ -643,9 +645,9 @@ static void sgd_steps_against_the_gradient(void **state)
 static void a_nan_goes_through(void **state)
 {
     (void)state;
-    static const enum work_kind unary[] = {WORK_CAST,       WORK_SILU,   WORK_GELU_TANH,
-                                           WORK_RELU,       WORK_SQUARE, WORK_SQUARE_ROOT,
-                                           WORK_LOG_SOFTMAX};
+    static const enum work_kind unary[] = {WORK_CAST,        WORK_SILU,       WORK_GELU,
+                                           WORK_GELU_TANH,   WORK_RELU,       WORK_SQUARE,
+                                           WORK_SQUARE_ROOT, WORK_LOG_SOFTMAX};
     FOR_DTYPES()
     {
         struct work_operand x = filled(dtype, SHAPE(1, 3)), y = empty(dtype, SHAPE(1, 3));
