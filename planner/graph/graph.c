@@ -29,6 +29,8 @@ void graph_free(struct graph *graph)
     free(graph->items);
     free(graph->params);
     free(graph->modules);
+    free(graph->inputs);
+    free(graph->buffers);
     arena_free(&graph->arena);
     free(graph);
 }
@@ -82,7 +84,19 @@ static bool is_frozen(const char *patterns, const char *name)
     return false;
 }
 
-uint32_t graph_param(struct graph *graph, struct shape shape, const char *fmt, ...)
+/* The values of the reference trajectories. */
+static struct param_init first_values(enum param_role role)
+{
+    static const struct param_init inits[PARAM_ROLES] = {
+        [PARAM_WEIGHT] = {.kind = INIT_UNIFORM, .spread = 0.1},
+        [PARAM_BIAS] = {.kind = INIT_ZEROS},
+        [PARAM_NORM] = {.kind = INIT_ONES},
+    };
+    return inits[role];
+}
+
+uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
+                     ...)
 {
     char name[160];
     va_list args;
@@ -102,19 +116,25 @@ uint32_t graph_param(struct graph *graph, struct shape shape, const char *fmt, .
         .tensor = tensor,
         .module = graph->current_module,
         .trainable = trainable,
+        .init = first_values(role),
     };
     return tensor;
 }
 
-uint32_t graph_input(struct graph *graph, enum dtype dtype, struct shape shape)
+uint32_t graph_input(struct graph *graph, struct shape shape, struct input_values values)
 {
+    ARRAY_GROW(graph->inputs, graph->input_count, graph->input_cap);
+    graph->inputs[graph->input_count] = values;
     const uint32_t storage =
-        add_storage(graph, STORAGE_INPUT, graph->input_count++, ATEN_NONE, dtype, shape);
-    return add_tensor(graph, storage, dtype, shape);
+        add_storage(graph, STORAGE_INPUT, graph->input_count++, ATEN_NONE, DTYPE_INT64, shape);
+    return add_tensor(graph, storage, DTYPE_INT64, shape);
 }
 
-uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape)
+uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
+                      const struct buffer_values *values)
 {
+    ARRAY_GROW(graph->buffers, graph->buffer_count, graph->buffer_cap);
+    graph->buffers[graph->buffer_count] = *values;
     const uint32_t storage =
         add_storage(graph, STORAGE_BUFFER, graph->buffer_count++, ATEN_NONE, dtype, shape);
     return add_tensor(graph, storage, dtype, shape);

@@ -161,6 +161,7 @@ static void declare_params(struct fsdp2 *f)
             .trainable = from->trainable,
             .unit = wrapper == NONE ? 0 : wrapper,
             .local = local_shape(&from->shape, f->shard_ranks, f->shard_rank),
+            .init = from->init,
         };
         const uint64_t padded = padded_elements(&from->shape, f->shard_ranks);
         param->shard_buffer =
@@ -197,8 +198,9 @@ static void declare_inputs(struct fsdp2 *f)
 {
     const struct graph *graph = f->graph;
     struct plan *plan = f->low.plan;
-    plan->input_buffers = arena_alloc(&plan->arena, graph->input_count * sizeof(uint32_t));
-    plan->module_buffers = arena_alloc(&plan->arena, graph->buffer_count * sizeof(uint32_t));
+    plan->inputs = arena_alloc(&plan->arena, graph->input_count * sizeof *plan->inputs);
+    plan->module_buffers =
+        arena_alloc(&plan->arena, graph->buffer_count * sizeof *plan->module_buffers);
     plan->input_count = graph->input_count;
     plan->module_buffer_count = graph->buffer_count;
     for (uint32_t i = 0; i < graph->storage_count; i++) {
@@ -210,7 +212,12 @@ static void declare_inputs(struct fsdp2 *f)
             new_buffer(&f->low, is_input ? CATEGORY_INPUT : CATEGORY_BUFFER, STREAM_COMPUTE,
                        ATEN_EMPTY, (enum dtype)storage->dtype, storage->shape);
         plan->buffers[buffer].resident = true;
-        (is_input ? plan->input_buffers : plan->module_buffers)[storage->index] = buffer;
+        if (is_input)
+            plan->inputs[storage->index] =
+                (struct plan_input){buffer, graph->inputs[storage->index]};
+        else
+            plan->module_buffers[storage->index] =
+                (struct plan_module_buffer){buffer, graph->buffers[storage->index]};
     }
 }
 
@@ -263,6 +270,7 @@ void fsdp2_set_up(struct fsdp2 *f)
     name_numbers(plan);
     plan->world = s->world;
     plan->rank = s->rank;
+    plan->loss_scale = 1.0F / (float)s->accumulate;
     f->shard_ranks = s->world / s->replicate;
     f->shard_rank = s->rank % f->shard_ranks;
     f->replicas = s->replicate;

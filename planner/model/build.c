@@ -5,13 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
+                     struct shape shape)
+{
+    return graph_input(graph, shape, (struct input_values){(uint8_t)kind, config->vocab});
+}
+
+uint32_t build_rope(struct graph *graph, const struct model_config *config,
+                    const struct model_job *job, enum rope_layout layout, uint32_t dim)
+{
+    struct buffer_values values = {
+        .kind = VALUES_ROPE, .layout = (uint8_t)layout, .rope = config->rope};
+    values.rope.dim = dim;
+    values.rope.positions = job->seq;
+    return layout == ROPE_COMPLEX
+               ? graph_buffer(graph, DTYPE_COMPLEX64, SHAPE(1, job->seq, 1, dim / 2), &values)
+               : graph_buffer(graph, DTYPE_FP32, SHAPE(dim / 2), &values);
+}
+
 struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                            uint32_t in, bool biased)
 {
     struct linear linear = {.bias = GRAPH_NONE};
-    linear.weight = graph_param(graph, SHAPE(out, in), "%s%s.weight", prefix, name);
+    linear.weight = graph_param(graph, PARAM_WEIGHT, SHAPE(out, in), "%s%s.weight", prefix, name);
     if (biased)
-        linear.bias = graph_param(graph, SHAPE(out), "%s%s.bias", prefix, name);
+        linear.bias = graph_param(graph, PARAM_BIAS, SHAPE(out), "%s%s.bias", prefix, name);
     return linear;
 }
 
@@ -19,9 +37,9 @@ struct norm build_norm(struct graph *graph, const char *prefix, const char *name
                        bool biased, float eps)
 {
     struct norm norm = {.bias = GRAPH_NONE, .eps = eps};
-    norm.weight = graph_param(graph, SHAPE(h), "%s%s.weight", prefix, name);
+    norm.weight = graph_param(graph, PARAM_NORM, SHAPE(h), "%s%s.weight", prefix, name);
     if (biased)
-        norm.bias = graph_param(graph, SHAPE(h), "%s%s.bias", prefix, name);
+        norm.bias = graph_param(graph, PARAM_BIAS, SHAPE(h), "%s%s.bias", prefix, name);
     return norm;
 }
 

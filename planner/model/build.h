@@ -24,6 +24,15 @@ void build_bert(struct graph *graph, const struct model_config *config,
                 const struct model_job *job);
 void build_t5(struct graph *graph, const struct model_config *config, const struct model_job *job);
 
+/* An input of token ids. */
+uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
+                     struct shape shape);
+
+/* A buffer with what RoPE on the first `dim` numbers of a head needs: a table (1, s, 1, dim/2) or
+ * frequencies (dim/2), by `layout`. */
+uint32_t build_rope(struct graph *graph, const struct model_config *config,
+                    const struct model_job *job, enum rope_layout layout, uint32_t dim);
+
 /* A Linear's parameters "<prefix>.weight" (out, in) and, if biased, "<prefix>.bias" (out). */
 struct linear {
     uint32_t weight, bias;

@@ -39,11 +39,13 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
                       const struct model_job *job, uint32_t tokens, uint32_t words)
 {
     const uint32_t b = job->batch, s = job->seq;
-    const uint32_t position_ids = graph_buffer(graph, DTYPE_INT64, SHAPE(1, c->max_positions));
-    const uint32_t type_ids = graph_buffer(graph, DTYPE_INT64, SHAPE(1, c->max_positions));
-    const uint32_t positions = graph_param(graph, SHAPE(c->max_positions, c->hidden),
+    const struct shape ids_shape = SHAPE(1, c->max_positions);
+    const struct buffer_values range = {.kind = VALUES_RANGE}, zeros = {.kind = VALUES_ZEROS};
+    const uint32_t position_ids = graph_buffer(graph, DTYPE_INT64, ids_shape, &range);
+    const uint32_t type_ids = graph_buffer(graph, DTYPE_INT64, ids_shape, &zeros);
+    const uint32_t positions = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
                                            "bert.embeddings.position_embeddings.weight");
-    const uint32_t types = graph_param(graph, SHAPE(c->type_vocab, c->hidden),
+    const uint32_t types = graph_param(graph, PARAM_WEIGHT, SHAPE(c->type_vocab, c->hidden),
                                        "bert.embeddings.token_type_embeddings.weight");
     const struct norm norm =
         build_norm(graph, "bert.embeddings.", "LayerNorm", c->hidden, true, c->norm_eps);
@@ -116,7 +118,7 @@ static uint32_t head(struct graph *graph, const struct model_config *c, uint32_t
     const char *const prefix = "cls.predictions.";
     const uint32_t bias = graph->param_count;
     struct linear decoder = {words, GRAPH_NONE};
-    decoder.bias = graph_param(graph, SHAPE(c->vocab), "%sbias", prefix);
+    decoder.bias = graph_param(graph, PARAM_BIAS, SHAPE(c->vocab), "%sbias", prefix);
     const struct linear dense =
         build_linear(graph, prefix, "transform.dense", c->hidden, c->hidden, true);
     const struct norm norm =
@@ -139,10 +141,11 @@ static uint32_t head(struct graph *graph, const struct model_config *c, uint32_t
 
 void build_bert(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
-    const uint32_t words =
-        graph_param(graph, SHAPE(c->vocab, c->hidden), "bert.embeddings.word_embeddings.weight");
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels =
+        build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
+    const uint32_t words = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden),
+                                       "bert.embeddings.word_embeddings.weight");
     uint32_t x = embed(graph, c, job, tokens, words);
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "bert.encoder.layer.%u", i);

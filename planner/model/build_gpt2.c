@@ -63,10 +63,11 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 
 void build_gpt2(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t targets = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
-    const uint32_t wte = graph_param(graph, SHAPE(c->vocab, c->hidden), "wte.weight");
-    const uint32_t wpe = graph_param(graph, SHAPE(c->max_positions, c->hidden), "wpe.weight");
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t targets = build_input(graph, c, INPUT_TARGETS, SHAPE(job->batch * job->seq));
+    const uint32_t wte = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "wte.weight");
+    const uint32_t wpe =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden), "wpe.weight");
 
     const uint32_t token = op_embedding(graph, tokens, wte);
     const uint32_t positions = op_arange(graph, job->seq);

@@ -13,9 +13,9 @@ struct block {
 static struct linear declare_conv1d(struct graph *graph, const char *prefix, const char *name,
                                     uint32_t in, uint32_t out)
 {
-    struct linear conv = {.weight =
-                              graph_param(graph, SHAPE(in, out), "%s%s.weight", prefix, name)};
-    conv.bias = graph_param(graph, SHAPE(out), "%s%s.bias", prefix, name);
+    struct linear conv = {
+        .weight = graph_param(graph, PARAM_WEIGHT, SHAPE(in, out), "%s%s.weight", prefix, name)};
+    conv.bias = graph_param(graph, PARAM_BIAS, SHAPE(out), "%s%s.bias", prefix, name);
     return conv;
 }
 
@@ -86,11 +86,12 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 
 void build_hf_gpt2(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t wte = graph_param(graph, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
-    const uint32_t wpe =
-        graph_param(graph, SHAPE(c->max_positions, c->hidden), "transformer.wpe.weight");
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    const uint32_t wte =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
+    const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
+                                     "transformer.wpe.weight");
 
     const uint32_t token = op_embedding(graph, tokens, wte);
     const uint32_t positions = hf_positions(graph, job);

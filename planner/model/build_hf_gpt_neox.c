@@ -124,13 +124,13 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
                        const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    graph_buffer(graph, DTYPE_FP32, SHAPE(c->rotary_dim / 2)); /* inv_freq */
-    graph_buffer(graph, DTYPE_FP32, SHAPE(c->rotary_dim / 2)); /* original_inv_freq */
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    build_rope(graph, c, job, ROPE_FREQUENCIES, c->rotary_dim); /* inv_freq */
+    build_rope(graph, c, job, ROPE_FREQUENCIES, c->rotary_dim); /* original_inv_freq */
 
     const uint32_t table =
-        graph_param(graph, SHAPE(c->vocab, c->hidden), "gpt_neox.embed_in.weight");
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "gpt_neox.embed_in.weight");
     const uint32_t embedded = op_embedding(graph, tokens, table);
     const uint32_t positions = hf_positions(graph, job);
     hf_packed_test(graph, job, positions);

@@ -174,13 +174,13 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
 
 void build_hf_llama(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    graph_buffer(graph, DTYPE_FP32, SHAPE(c->head_dim / 2)); /* inv_freq */
-    graph_buffer(graph, DTYPE_FP32, SHAPE(c->head_dim / 2)); /* original_inv_freq */
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    build_rope(graph, c, job, ROPE_FREQUENCIES, c->head_dim); /* inv_freq */
+    build_rope(graph, c, job, ROPE_FREQUENCIES, c->head_dim); /* original_inv_freq */
 
     const uint32_t table =
-        graph_param(graph, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
     const uint32_t embedded = op_embedding(graph, tokens, table);
     const struct inputs in = make_inputs(graph, c, job);
     uint32_t x = embedded;

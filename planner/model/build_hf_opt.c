@@ -118,13 +118,13 @@ static struct positions make_positions(struct graph *graph, const struct model_j
 
 void build_hf_opt(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
     const bool projected = c->word_embed != c->hidden;
     const char *prefix = "model.decoder.";
-    const uint32_t table =
-        graph_param(graph, SHAPE(c->vocab, c->word_embed), "%sembed_tokens.weight", prefix);
-    const uint32_t rows = graph_param(graph, SHAPE(c->max_positions + 2, c->hidden),
+    const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->word_embed),
+                                       "%sembed_tokens.weight", prefix);
+    const uint32_t rows = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions + 2, c->hidden),
                                       "%sembed_positions.weight", prefix);
     struct linear out = {GRAPH_NONE, GRAPH_NONE}, in = {GRAPH_NONE, GRAPH_NONE};
     if (projected) {

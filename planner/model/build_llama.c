@@ -143,13 +143,13 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 
 void build_llama(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t targets = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
-    const uint32_t freqs =
-        graph_buffer(graph, DTYPE_COMPLEX64, SHAPE(1, job->seq, 1, c->head_dim / 2));
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t targets = build_input(graph, c, INPUT_TARGETS, SHAPE(job->batch * job->seq));
+    const uint32_t freqs = build_rope(graph, c, job, ROPE_COMPLEX, c->head_dim);
 
     const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "tok_embeddings");
-    const uint32_t table = graph_param(graph, SHAPE(c->vocab, c->hidden), "tok_embeddings.weight");
+    const uint32_t table =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "tok_embeddings.weight");
     graph_enter(graph, embeddings, tokens);
     uint32_t x = op_embedding(graph, tokens, table);
     graph_exit(graph, embeddings, x);

@@ -53,7 +53,7 @@ static struct t5_attention declare_attention(struct graph *graph, const struct m
     a.v = build_linear(graph, prefix, "v", inner, c->hidden, false);
     a.o = build_linear(graph, prefix, "o", c->hidden, inner, false);
     if (relative)
-        a.buckets = graph_param(graph, SHAPE(c->relative_buckets, c->heads),
+        a.buckets = graph_param(graph, PARAM_WEIGHT, SHAPE(c->relative_buckets, c->heads),
                                 "%srelative_attention_bias.weight", prefix);
     snprintf(prefix, sizeof prefix, "%s.layer.%c.", block, name[0]);
     a.norm = build_norm(graph, prefix, "layer_norm", c->hidden, false, c->norm_eps);
@@ -309,9 +309,10 @@ static uint32_t shift_right(struct graph *graph, const struct model_job *job, ui
 
 void build_t5(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
-    const uint32_t table = graph_param(graph, SHAPE(c->vocab, c->hidden), "shared.weight");
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_REPLIES, SHAPE(job->batch * job->seq));
+    const uint32_t table =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "shared.weight");
 
     struct t5_stack encoder = {"encoder", false, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE};
     const uint32_t encoded =

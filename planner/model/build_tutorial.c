@@ -4,10 +4,11 @@
 
 void build_tutorial(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t targets = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t targets = build_input(graph, c, INPUT_TARGETS, SHAPE(job->batch * job->seq));
     const uint32_t embedding = graph_module(graph, ROLE_EMBEDDING, "embedding");
-    const uint32_t table = graph_param(graph, SHAPE(c->vocab, c->hidden), "embedding.weight");
+    const uint32_t table =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "embedding.weight");
     graph_enter(graph, embedding, tokens);
     uint32_t x = op_embedding(graph, tokens, table);
     graph_exit(graph, embedding, x);

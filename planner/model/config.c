@@ -141,7 +141,7 @@ static const struct choice experts_ways[] = {
 #define EPS(name, value) {NUMBER(name, norm_eps, value, 0, 1)}
 #define DROPOUT(name, member, value) {NUMBER(name, member, value, 0, 1)}
 #define THETA(name, value)                                                                         \
-    {NUMBER(name, rope_theta, value, 1, 1e12), .other = "rope_parameters.rope_theta"}
+    {NUMBER(name, rope.theta, value, 1, 1e12), .other = "rope_parameters.rope_theta"}
 /* nn.LayerNorm's own, where the config class has no say. */
 #define TORCH_EPS {NUMBER("layer_norm_eps", norm_eps, 1e-5, 0, 1), .fixed = true}
 /* Absent, it is a number that the class has; null means heads. */
@@ -701,7 +701,7 @@ enum err_code model_config_from_json(const json_t *root, const char *where,
     if (!json_is_object(root))
         return err_set(err, ERR_INVALID, "%s: expected a JSON object, got %s", where,
                        show(root).text);
-    struct model_config config = {.layers = 0};
+    struct model_config config = {.rope.attention_factor = 1};
     TRY(find_arch(root, where, &config.arch, err));
     const struct reader reader = {root, where, &config, err};
     const struct schema *schema = &schemas[config.arch];

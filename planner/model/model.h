@@ -56,7 +56,8 @@ struct model_config {
     const char *activation; /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
                                "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
-    float norm_eps, rope_theta;
+    float norm_eps;
+    struct rope rope;        /* dim and positions are the builder's */
     float embedding_dropout; /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */
     uint32_t rotary_dim;     /* GPT-NeoX: how many of a head's d numbers RoPE turns */
     uint32_t sliding_window; /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */

@@ -27,10 +27,10 @@
       .attention_dropout = 0.1F, .norm_eps = 1e-5F}}
 
 /* What Llama, Mistral, Qwen and Mixtral have in common. */
-#define GATED(kind, h, l, a, k, d, f, v, positions, eps, theta)                                    \
+#define GATED(kind, h, l, a, k, d, f, v, positions, eps, base)                                     \
     .arch = kind, .hidden = h, .layers = l, .heads = a, .kv_heads = k, .head_dim = d, .ffn = f,    \
-    .vocab = v, .max_positions = positions, .norm_eps = eps, .rope_theta = theta,                  \
-    .activation = "silu"
+    .vocab = v, .max_positions = positions, .norm_eps = eps, .activation = "silu",                 \
+    .rope.theta = base, .rope.attention_factor = 1
 
 /* Llama 2, 3, 3.1, 3.2, 3.3: meta-llama/Llama-2-7b-hf, Meta-Llama-3-8B, Llama-3.1-8B, ...
  * LlamaForCausalLM. The 405B is the later upload with 8 key/value heads. */
@@ -74,7 +74,7 @@
      {.arch = ARCH_GPT_NEOX, .hidden = h, .layers = l, .heads = a, .kv_heads = a,                  \
       .head_dim = h / a, .ffn = 4 * h, .vocab = v, .max_positions = 2048, .attention_bias = true,  \
       .mlp_bias = true, .parallel_residual = true, .activation = act, .norm_eps = 1e-5F,           \
-      .rope_theta = 1e4F, .rotary_dim = h / a / 4}}
+      .rope.theta = 1e4F, .rope.attention_factor = 1, .rotary_dim = h / a / 4}}
 
 /* BERT: google-bert/bert-{base,large}-uncased. BertForMaskedLM. */
 #define BERT(title, count, h, l, a)                                                                \

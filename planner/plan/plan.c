@@ -89,12 +89,20 @@ uint32_t plan_operand_buffer(const struct plan *plan, const struct plan_instruct
     case PLACE_PARAM:
         return plan->params[index].unsharded_buffer;
     case PLACE_INPUT:
-        return plan->input_buffers[index];
+        return plan->inputs[index].buffer;
     case PLACE_MODULE_BUFFER:
-        return plan->module_buffers[index];
+        return plan->module_buffers[index].buffer;
     default:
         return instruction->base + index;
     }
+}
+
+const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind)
+{
+    for (uint32_t i = 0; i < plan->input_count; i++)
+        if (plan->inputs[i].values.kind == kind)
+            return &plan->inputs[i];
+    return NULL;
 }
 
 const char *plan_op_name(enum plan_op op)

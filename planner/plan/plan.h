@@ -21,6 +21,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/kernel.h"
+#include "base/values.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -103,6 +104,17 @@ struct plan_param { /* in the order of model.parameters() */
     struct shape local;        /* rows of this rank, without padding */
     uint32_t state_buffer[2];  /* exp_avg, exp_avg_sq; PLACE_NONE: no such state */
     uint32_t step_buffer;      /* the step counter; PLACE_NONE likewise */
+    struct param_init init;
+};
+
+struct plan_input { /* int64 token ids: (b, s), or as one row */
+    uint32_t buffer;
+    struct input_values values;
+};
+
+struct plan_module_buffer {
+    uint32_t buffer;
+    struct buffer_values values;
 };
 
 struct plan_unit {                /* parameters gathered and reduced together: an FSDPParamGroup */
@@ -129,12 +141,14 @@ struct plan {
     uint32_t buffer_count, instruction_count, kernel_count, operand_count;
     uint32_t buffer_cap, instruction_cap, kernel_cap, operand_cap;
     uint32_t param_count, unit_count, group_count, event_count;
-    uint32_t *input_buffers, *module_buffers; /* where PLACE_INPUT and PLACE_MODULE_BUFFER are */
+    struct plan_input *inputs;                 /* PLACE_INPUT */
+    struct plan_module_buffer *module_buffers; /* PLACE_MODULE_BUFFER */
     uint32_t input_count, module_buffer_count;
     const char *const *labels; /* names of kernel.label and buffer.label, by number */
     const char *const *kinds;  /* names of kernel.op; kinds[0] is "" */
     uint32_t label_count, kind_count;
     uint32_t world, rank;
+    float loss_scale; /* backward starts from it in each micro-batch: losses are averaged */
 };
 
 struct plan *plan_new(void);
@@ -156,6 +170,9 @@ struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer);
 /* The buffer that an operand of an instruction means. */
 uint32_t plan_operand_buffer(const struct plan *plan, const struct plan_instruction *instruction,
                              const struct operand *operand);
+
+/* The first input of that kind; NULL: there is none. */
+const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind);
 
 const char *plan_op_name(enum plan_op op);
 const char *plan_mark_name(enum plan_mark mark);

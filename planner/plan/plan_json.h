@@ -1,12 +1,14 @@
 /* plan_json.h - plan.json: the program as a file, complete enough to execute.
  *
- *     {"version": 1, "settings": {...}, "memory": {...}, "time": {...}, "world": 8, "rank": 0,
- *      "events": 412,
+ *     {"version": 2, "settings": {...}, "memory": {...}, "time": {...}, "world": 8, "rank": 0,
+ *      "events": 412, "loss_scale": 1,
  *      "groups": [{"name": "shard", "ranks": 8, "stride": 1}],
  *      "units": [{"name": "layers.0", "params": [1, 2, 3]}],
  *      "params": [{"name", "shape", "local", "trainable", "unit", "shard", "unsharded", "states",
- *                  "step"}],
- *      "inputs": [buffers], "module_buffers": [buffers],
+ *                  "step", "init": {"kind": "uniform", "bound": 0.1}}],
+ *      "inputs": [{"buffer": 14, "what": "tokens", "vocab": 256}],
+ *      "module_buffers": [{"buffer": 16, "init": {"kind": "rope", "layout": "complex", "dim": 64,
+ *                                                 "theta": 10000, "scaling": "default"}}],
  *      "buffers": [{"id", "bytes", "dtype", "shape", "category", "pool", "what", "resident",
  *                   "scratch"}],
  *      "instructions": [
@@ -19,7 +21,9 @@
  * "eps", "causal"), "flops", "bytes", "in" and "out". "site" with "unit" and "outer" with
  * "outer_unit" say where the host is; "first_step" that it is done only then; "group" names the
  * ranks of a collective and of the copies around it. An operand is a buffer, or an object with what
- * differs from that buffer: "dtype", "shape", "offset", "pitch" (in elements). Members that would
+ * differs from that buffer: "dtype", "shape", "offset", "pitch" (in elements). "init" and "what"
+ * are base/values.h's, with the numbers that the kind has ("bound"; "std", "limit"; base/rope.h's).
+ * "loss_scale" is what backward starts from in each micro-batch. Members that would
  * be false, zero or none are left out. One item a line; the same plan gives the same bytes. */
 #ifndef SHARDPLAN_PLAN_JSON_H
 #define SHARDPLAN_PLAN_JSON_H
@@ -28,7 +32,7 @@
 
 #include <jansson.h>
 
-enum { PLAN_JSON_VERSION = 1 };
+enum { PLAN_JSON_VERSION = 2 };
 
 struct plan_json_extra { /* JSON objects that the program does not need; each may be NULL */
     json_t *settings, *memory, *time;

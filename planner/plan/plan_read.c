@@ -11,42 +11,13 @@
 #include "base/aten.h"
 #include "base/file.h"
 #include "plan/plan_json.h"
+#include "plan/plan_read_parts.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TEXT = 512 };
-
-struct names { /* texts by number, and numbers by text */
-    const char **texts;
-    uint32_t count, cap;
-    json_t *numbers;
-};
-
-struct vocabulary { /* allowed values; the sites and outers without their "" */
-    const char *ops[PLAN_OP_COUNT], *marks[PLAN_MARK_COUNT], *streams[STREAM_COUNT];
-    const char *dtypes[DTYPE_COUNT], *categories[CATEGORY_COUNT];
-    const char *phases[PLAN_STEP + 1], *sites[SITE_REDUCE], *outers[OUTER_POST_BACKWARD];
-};
-
-struct reader {
-    const char *path;
-    struct plan *plan;
-    struct err *err;
-    struct names labels, kinds;
-    struct vocabulary allowed;
-};
-
-struct object { /* one JSON object and where it is */
-    struct reader *r;
-    json_t *json;
-    const char *table, *list; /* "instructions"[index]."in"[position]; NULL: further out */
-    uint32_t index, position;
-    size_t taken; /* members asked for and found */
-};
 
 /* ---- names by number ---- */
 
@@ -100,16 +71,14 @@ static void fill_vocabulary(struct vocabulary *v)
 
 /* ---- messages ---- */
 
-/* "plan.json: instructions[12].in[0].dtype: ...". */
-static enum err_code wrong(const struct object *o, const char *key, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static enum err_code wrong(const struct object *o, const char *key, const char *fmt, ...)
+enum err_code wrong(const struct object *o, const char *key, const char *fmt, ...)
 {
     char table[64] = "", list[64] = "", text[TEXT];
     if (o->table)
         snprintf(table, sizeof table, "%s[%u]%s", o->table, o->index, *key || o->list ? "." : "");
-    if (o->list)
+    if (o->list && o->position == NO_POSITION)
+        snprintf(list, sizeof list, "%s%s", o->list, *key ? "." : "");
+    else if (o->list)
         snprintf(list, sizeof list, "%s[%u]%s", o->list, o->position, *key ? "." : "");
     va_list args;
     va_start(args, fmt);
@@ -118,7 +87,7 @@ static enum err_code wrong(const struct object *o, const char *key, const char *
     return err_set(o->r->err, ERR_INVALID, "%s: %s%s%s: %s", o->r->path, table, list, key, text);
 }
 
-static const char *kind_of(const json_t *value)
+const char *kind_of(const json_t *value)
 {
     static const char *const kinds[] = {
         [JSON_OBJECT] = "an object",
@@ -135,7 +104,7 @@ static const char *kind_of(const json_t *value)
 
 /* ---- members ---- */
 
-static json_t *take(struct object *o, const char *key)
+json_t *take(struct object *o, const char *key)
 {
     json_t *value = json_object_get(o->json, key);
     o->taken += value != NULL;
@@ -160,7 +129,7 @@ static enum err_code take_number(struct object *o, const char *key, uint64_t mos
     return number_in(o, key, take(o, key), most, out);
 }
 
-static enum err_code take_uint(struct object *o, const char *key, uint32_t most, uint32_t *out)
+enum err_code take_uint(struct object *o, const char *key, uint32_t most, uint32_t *out)
 {
     uint64_t number = 0;
     TRY(take_number(o, key, most, &number));
@@ -174,15 +143,15 @@ static enum err_code take_optional(struct object *o, const char *key, uint32_t m
     return json_object_get(o->json, key) ? take_uint(o, key, most, out) : ERR_OK;
 }
 
-static enum err_code take_index(struct object *o, const char *key, uint32_t count,
-                                const char *of_what, uint32_t *out)
+enum err_code take_index(struct object *o, const char *key, uint32_t count, const char *of_what,
+                         uint32_t *out)
 {
     if (count == 0)
         return wrong(o, key, "the plan has no %s", of_what);
     return take_uint(o, key, count - 1, out);
 }
 
-static enum err_code take_real(struct object *o, const char *key, double *out)
+enum err_code take_real(struct object *o, const char *key, double *out)
 {
     json_t *value = take(o, key);
     if (!json_is_number(value))
@@ -201,7 +170,7 @@ static enum err_code take_float(struct object *o, const char *key, float *out)
     return ERR_OK;
 }
 
-static enum err_code take_bool(struct object *o, const char *key, bool *out)
+enum err_code take_bool(struct object *o, const char *key, bool *out)
 {
     json_t *value = take(o, key);
     *out = json_is_true(value);
@@ -219,9 +188,8 @@ static enum err_code take_text(struct object *o, const char *key, const char **o
     return ERR_OK;
 }
 
-/* One of `count` texts. */
-static enum err_code take_choice(struct object *o, const char *key, const char *const *texts,
-                                 uint32_t count, uint8_t *out)
+enum err_code take_choice(struct object *o, const char *key, const char *const *texts,
+                          uint32_t count, uint8_t *out)
 {
     const char *text;
     TRY(take_text(o, key, &text));
@@ -238,10 +206,7 @@ static enum err_code take_choice(struct object *o, const char *key, const char *
     return wrong(o, key, "\"%.64s\": allowed are %s", text, count ? list : "none");
 }
 
-#define TAKE_CHOICE(o, key, texts, out)                                                            \
-    take_choice((o), (key), (texts), sizeof(texts) / sizeof *(texts), (out))
-
-static enum err_code take_list(struct object *o, const char *key, json_t **out)
+enum err_code take_list(struct object *o, const char *key, json_t **out)
 {
     *out = take(o, key);
     if (!json_is_array(*out))
@@ -287,8 +252,7 @@ static enum err_code take_shape(struct object *o, const char *key, struct shape 
     return ERR_OK;
 }
 
-/* After the last member: nothing may be left over. */
-static enum err_code finish(const struct object *o, const char *known)
+enum err_code finish(const struct object *o, const char *known)
 {
     const char *key;
     json_t *value;
@@ -306,9 +270,8 @@ static enum err_code finish(const struct object *o, const char *known)
     return wrong(o, "", "a member does not go with the others; there are: %s", known);
 }
 
-/* Item `index` of a table: an object. */
-static enum err_code open_item(struct reader *r, const char *table, json_t *list, uint32_t index,
-                               struct object *out)
+enum err_code open_item(struct reader *r, const char *table, json_t *list, uint32_t index,
+                        struct object *out)
 {
     *out = (struct object){
         .r = r, .json = json_array_get(list, index), .table = table, .index = index};
@@ -398,7 +361,8 @@ static enum err_code read_param(struct object *o, struct plan_param *param)
         memcpy(param->state_buffer, states, count * sizeof *states);
     }
     TRY(take_optional(o, "step", buffers ? buffers - 1 : 0, &param->step_buffer));
-    return finish(o, "name shape local trainable unit shard unsharded states step");
+    TRY(read_param_init(o, &param->init));
+    return finish(o, "name shape local trainable unit shard unsharded states step init");
 }
 
 static enum err_code read_params(struct object *top, json_t *list)
@@ -633,9 +597,12 @@ static enum err_code read_top(struct object *top)
 {
     struct plan *plan = top->r->plan;
     json_t *units, *params;
+    double loss_scale = 0;
     TRY(take_uint(top, "world", UINT32_MAX, &plan->world));
     TRY(take_uint(top, "rank", UINT32_MAX, &plan->rank));
     TRY(take_uint(top, "events", UINT32_MAX, &plan->event_count));
+    TRY(take_real(top, "loss_scale", &loss_scale));
+    plan->loss_scale = (float)loss_scale;
     TRY(take_list(top, "units", &units));
     TRY(take_list(top, "params", &params));
     if (json_array_size(units) >= PLAN_NO_UNIT)
@@ -647,12 +614,11 @@ static enum err_code read_top(struct object *top)
     TRY(read_buffers(top));
     TRY(read_params(top, params));
     TRY(read_units(top, units));
-    TRY(take_indices(top, "inputs", plan->buffer_count, &plan->input_buffers, &plan->input_count));
-    TRY(take_indices(top, "module_buffers", plan->buffer_count, &plan->module_buffers,
-                     &plan->module_buffer_count));
+    TRY(read_inputs(top));
+    TRY(read_module_buffers(top));
     TRY(read_instructions(top));
-    return finish(top, "version settings memory time world rank events groups units params inputs "
-                       "module_buffers buffers instructions");
+    return finish(top, "version settings memory time world rank events loss_scale groups units "
+                       "params inputs module_buffers buffers instructions");
 }
 
 static enum err_code read_version(struct object *top)

@@ -12,41 +12,13 @@
 #include "runtime/execution/execute.h"
 
 #include "runtime/device/clock.h"
-#include "runtime/program/status.h"
+#include "runtime/execution/execute_parts.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-struct execution {
-    const struct plan *plan;
-    struct device *device;
-    struct comm *comm;
-    struct data *data;
-    struct run_settings settings;
-    struct allocator *allocator;
-    struct allocator_block **block;       /* (buffers) */
-    void **host;                          /* (buffers) of the host's pool */
-    struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */
-    uint32_t scratch; /* the buffer that is a kernel's own workspace now; PLACE_NONE: none */
-    uint8_t *kind;    /* (instructions) enum work_kind */
-    struct work_operand *operands; /* scratch: as many as the widest kernel has */
-    struct step_record *record;    /* (instructions) */
-    double *param_norm;            /* (params) */
-    char *batches[2];              /* host memory of each input, for all micro-batches */
-    uint64_t scalars;              /* device address of our own fp32 scalars: losses, then norms */
-    uint32_t micro_batches, micro_batch, step;
-    uint32_t optimizer; /* the optimizer instruction */
-    uint32_t *updated;  /* (its gradients) parameter of each */
-    uint32_t shard_ranks;
-    volatile struct rank_status *status;
-    struct rank_status own_status;
-    bool first_step;
-};
-
-enum { SCALAR_BYTES = 1 << 21 };
 
 /* ---- memory ---- */
 
@@ -98,8 +70,8 @@ static enum err_code out_of_memory(struct execution *e, uint32_t buffer, uint32_
                    (unsigned long long)stats->reserved_bytes, holders);
 }
 
-static enum err_code alloc_buffer(struct execution *e, uint32_t index, uint32_t instruction,
-                                  struct err *err)
+enum err_code execution_alloc(struct execution *e, uint32_t index, uint32_t instruction,
+                              struct err *err)
 {
     const struct buffer *buffer = &e->plan->buffers[index];
     if (buffer->bytes == 0)
@@ -123,7 +95,7 @@ static void free_buffer(struct execution *e, uint32_t index)
     e->block[index] = NULL;
 }
 
-static void *address_of(const struct execution *e, uint32_t buffer)
+void *execution_address(const struct execution *e, uint32_t buffer)
 {
     if (e->host[buffer])
         return e->host[buffer];
@@ -138,7 +110,7 @@ static struct work_operand operand_at(const struct execution *e,
                                       const struct plan_instruction *instruction,
                                       const struct operand *operand)
 {
-    char *base = address_of(e, plan_operand_buffer(e->plan, instruction, operand));
+    char *base = execution_address(e, plan_operand_buffer(e->plan, instruction, operand));
     return (struct work_operand){
         .data = base ? base + operand->offset * dtype_bytes((enum dtype)operand->dtype) : NULL,
         .shape = operand->shape,
@@ -155,7 +127,7 @@ static enum err_code give_workspace(struct execution *e, const struct plan_instr
     const uint64_t bytes = e->device->workspace_bytes;
     struct allocator_block **own = &e->workspace[instruction->phase == PLAN_BACKWARD];
     if (e->scratch != PLACE_NONE) {
-        work->workspace = address_of(e, e->scratch);
+        work->workspace = execution_address(e, e->scratch);
         work->workspace_bytes = e->plan->buffers[e->scratch].bytes;
     }
     if (bytes == 0 || instruction->op != PLAN_COMPUTE || !e->plan->kernels[instruction->arg].matmul)
@@ -177,8 +149,8 @@ static void fill_settings(const struct execution *e, struct work *work)
     work->update.eps = s->eps;
     work->update.weight_decay = s->weight_decay;
     work->update.step = e->step + 1;
-    if (work->kind == WORK_ONES) /* the seed of backward: micro-batches are averaged */
-        work->scale = 1.0F / (float)e->micro_batches;
+    if (work->kind == WORK_ONES) /* the seed of backward */
+        work->scale = e->plan->loss_scale;
     if (work->kind == WORK_CLIP_COEFFICIENT)
         work->scale = work->attr.p;
 }
@@ -255,79 +227,11 @@ static enum err_code launch_norms(struct execution *e, struct err *err)
 
 /* ---- instructions ---- */
 
-/* Copies one input of this micro-batch in, in the compute stream's order: who still reads the last
- * one's has passed by then. The host memory it comes from is this micro-batch's own, and free again
- * when the step has ended. */
-static enum err_code send_input(struct execution *e, uint32_t i, const void *values,
-                                uint32_t instruction, struct err *err)
-{
-    const uint32_t index = e->plan->input_buffers[i];
-    const struct buffer *buffer = &e->plan->buffers[index];
-    char *staged = e->batches[i] + e->micro_batch * buffer->bytes;
-    struct work_operand operand[2] = {
-        {.data = staged, .shape = buffer->shape, .dtype = buffer->dtype},
-        {.data = address_of(e, index), .shape = buffer->shape, .dtype = buffer->dtype},
-    };
-    const struct work work = {.kind = WORK_COPY,
-                              .instruction = instruction,
-                              .ins = 1,
-                              .outs = 1,
-                              .operand = operand,
-                              .group = -1,
-                              .label = "batch"};
-    memcpy(staged, values, buffer->bytes);
-    return device_launch(e->device, STREAM_COMPUTE, &work, err);
-}
-
-static enum err_code write_batch(struct execution *e, uint32_t instruction, struct err *err)
-{
-    const struct plan *plan = e->plan;
-    const struct buffer *tokens = &plan->buffers[plan->input_buffers[0]];
-    const uint32_t batch = tokens->shape.dim[0], seq = tokens->shape.dim[1];
-    const uint32_t rows = plan->world * e->micro_batches * batch;
-    const uint32_t first = (plan->rank * e->micro_batches + e->micro_batch) * batch;
-    int64_t *row = xmalloc((seq + 1) * sizeof *row);
-    int64_t *inputs = xmalloc((size_t)batch * seq * sizeof *inputs);
-    int64_t *targets = xmalloc((size_t)batch * seq * sizeof *targets);
-    enum err_code rc = ERR_OK;
-    for (uint32_t b = 0; b < batch && rc == ERR_OK; b++) {
-        rc = data_row(e->data, e->step, first + b, rows, seq, row, err);
-        memcpy(inputs + (size_t)b * seq, row, seq * sizeof *row);
-        memcpy(targets + (size_t)b * seq, row + 1, seq * sizeof *row);
-    }
-    const void *const from[] = {inputs, targets};
-    for (uint32_t i = 0; i < plan->input_count && i < 2 && rc == ERR_OK; i++)
-        rc = send_input(e, i, from[i], instruction, err);
-    free(row);
-    free(inputs);
-    free(targets);
-    return rc;
-}
-
-/* New optimizer states are zero (torch.zeros_like), and so are shards before they are filled
- * (FSDPParam's new_zeros). */
-static enum err_code zero_buffer(struct execution *e, uint32_t index, uint32_t instruction,
-                                 struct err *err)
-{
-    const struct buffer *buffer = &e->plan->buffers[index];
-    struct work_operand operand = {
-        .data = address_of(e, index), .shape = buffer->shape, .dtype = buffer->dtype};
-    const struct work work = {.kind = WORK_ONES,
-                              .instruction = instruction,
-                              .outs = 1,
-                              .operand = &operand,
-                              .group = -1,
-                              .scale = 0.0F};
-    if (!operand.data || buffer->pool == STREAM_HOST)
-        return ERR_OK;
-    return device_launch(e->device, (enum stream_id)buffer->pool, &work, err);
-}
-
 static enum err_code pass_mark(struct execution *e, enum plan_mark mark, uint32_t instruction,
                                struct err *err)
 {
     if (mark == PLAN_MARK_MICRO_BATCH) {
-        TRY(write_batch(e, instruction, err));
+        TRY(execution_write_batch(e, instruction, err));
         e->micro_batch++;
     }
     return mark == PLAN_MARK_OPTIMIZER ? launch_norms(e, err) : ERR_OK;
@@ -339,12 +243,12 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
     const enum stream_id stream = (enum stream_id)instruction->stream;
     switch (instruction->op) {
     case PLAN_ALLOC:
-        if ((instruction->flags & PLAN_FIRST_STEP) && address_of(e, instruction->arg))
+        if ((instruction->flags & PLAN_FIRST_STEP) && execution_address(e, instruction->arg))
             return ERR_OK; /* a state that a checkpoint brought */
-        TRY(alloc_buffer(e, instruction->arg, id, err));
+        TRY(execution_alloc(e, instruction->arg, id, err));
         if (e->plan->buffers[instruction->arg].scratch)
             e->scratch = instruction->arg;
-        return instruction->flags & PLAN_FIRST_STEP ? zero_buffer(e, instruction->arg, id, err)
+        return instruction->flags & PLAN_FIRST_STEP ? execution_zero(e, instruction->arg, id, err)
                                                     : ERR_OK;
     case PLAN_FREE:
         if (e->scratch == instruction->arg)
@@ -472,83 +376,6 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
     return collect(e, result, err);
 }
 
-/* ---- values of parameters and states ---- */
-
-/* Copies values between fp32 host memory and a buffer of any dtype, by way of a cast on the device
- * where dtypes differ. */
-static enum err_code move_values(struct execution *e, uint32_t buffer, const struct shape *shape,
-                                 float *values, bool to_device, struct err *err)
-{
-    const uint64_t bytes = 4 * shape_elements(shape);
-    const enum dtype dtype = (enum dtype)e->plan->buffers[buffer].dtype;
-    const uint64_t address = (uint64_t)(uintptr_t)address_of(e, buffer);
-    if (bytes == 0)
-        return ERR_OK;
-    if (!address)
-        return err_set(err, ERR_INVALID, "this state does not exist yet");
-    if (dtype == DTYPE_FP32)
-        return to_device ? device_write(e->device, address, values, bytes, err)
-                         : device_read(e->device, values, address, bytes, err);
-    const uint64_t segment = (bytes + SCALAR_BYTES - 1) / SCALAR_BYTES * SCALAR_BYTES;
-    const uint64_t staging = device_segment_new(e->device, segment);
-    if (!staging)
-        return err_set(err, ERR_NOMEM, "no memory to cast %llu bytes", (unsigned long long)bytes);
-    struct work_operand operand[2] = {
-        {.data = (void *)(uintptr_t)staging, .shape = *shape, .dtype = DTYPE_FP32},
-        {.data = (void *)(uintptr_t)address, .shape = *shape, .dtype = (uint8_t)dtype},
-    };
-    if (!to_device) {
-        const struct work_operand first = operand[0];
-        operand[0] = operand[1];
-        operand[1] = first;
-    }
-    const struct work cast = {
-        .kind = WORK_CAST, .ins = 1, .outs = 1, .operand = operand, .group = -1};
-    enum err_code rc = to_device ? device_write(e->device, staging, values, bytes, err) : ERR_OK;
-    if (rc == ERR_OK)
-        rc = device_launch(e->device, STREAM_COMPUTE, &cast, err);
-    if (rc == ERR_OK)
-        rc = device_sync(e->device, err);
-    if (rc == ERR_OK && !to_device)
-        rc = device_read(e->device, values, staging, bytes, err);
-    device_segment_drop(e->device, staging, segment);
-    return rc;
-}
-
-/* Where a parameter's values, or those of a state, are: PLACE_NONE when this rank has none of it.
- */
-static enum err_code find_values(const struct execution *e, uint32_t p, int state, uint32_t *buffer,
-                                 struct err *err)
-{
-    const struct plan_param *param = &e->plan->params[p];
-    *buffer = state < 0 ? param->shard_buffer : param->state_buffer[state];
-    if (*buffer == PLACE_NONE && shape_elements(&param->local))
-        return err_set(err, ERR_INVALID, "%s has no such state", param->name);
-    return ERR_OK;
-}
-
-enum err_code execution_read(struct execution *e, uint32_t p, int state, float *values,
-                             struct err *err)
-{
-    uint32_t buffer;
-    TRY(find_values(e, p, state, &buffer, err));
-    return buffer == PLACE_NONE
-               ? ERR_OK
-               : move_values(e, buffer, &e->plan->params[p].local, values, false, err);
-}
-
-enum err_code execution_write(struct execution *e, uint32_t p, int state, const float *values,
-                              struct err *err)
-{
-    uint32_t buffer;
-    TRY(find_values(e, p, state, &buffer, err));
-    if (buffer == PLACE_NONE)
-        return ERR_OK;
-    if (state >= 0 && !address_of(e, buffer)) /* before the first step, which would make it */
-        TRY(alloc_buffer(e, buffer, e->optimizer, err));
-    return move_values(e, buffer, &e->plan->params[p].local, (float *)(uintptr_t)values, true, err);
-}
-
 /* ---- opening ---- */
 
 static enum err_code resolve(struct execution *e, uint32_t id, struct err *err)
@@ -618,26 +445,9 @@ static enum err_code prepare(struct execution *e, struct err *err)
             e->optimizer = id;
     }
     e->operands = xmalloc(widest * sizeof *e->operands);
-    if (e->optimizer == PLACE_NONE || plan->input_count < 2)
-        return err_set(err, ERR_UNSUPPORTED, "the plan has no optimizer step or no batch");
+    if (e->optimizer == PLACE_NONE)
+        return err_set(err, ERR_UNSUPPORTED, "the plan has no optimizer step");
     find_updated(e);
-    return ERR_OK;
-}
-
-static uint64_t batches_bytes(const struct execution *e, uint32_t i)
-{
-    return e->micro_batches * e->plan->buffers[e->plan->input_buffers[i]].bytes;
-}
-
-static enum err_code alloc_batches(struct execution *e, struct err *err)
-{
-    for (uint32_t i = 0; i < e->plan->input_count && i < 2; i++) {
-        const uint64_t bytes = batches_bytes(e, i);
-        e->batches[i] = bytes ? device_host_new(e->device, bytes) : NULL;
-        if (bytes && !e->batches[i])
-            return err_set(err, ERR_NOMEM, "no host memory for %llu bytes of batches",
-                           (unsigned long long)bytes);
-    }
     return ERR_OK;
 }
 
@@ -651,70 +461,9 @@ static enum err_code alloc_residents(struct execution *e, struct err *err)
     enum err_code rc = ERR_OK;
     for (uint32_t b = 0; b < plan->buffer_count && rc == ERR_OK; b++)
         if (plan->buffers[b].resident && !later[b])
-            rc = alloc_buffer(e, b, 0, err);
+            rc = execution_alloc(e, b, 0, err);
     free(later);
     return rc;
-}
-
-/* The values of tests/data/numerics/README.md: norm weights 1, biases 0, the rest from a hash of
- * the parameter's index and the element's. */
-static float initial_value(const struct plan_param *param, uint32_t p, uint64_t element)
-{
-    const size_t length = strlen(param->name);
-    if (length > 4 && strcmp(param->name + length - 4, "bias") == 0)
-        return 0.0F;
-    if (param->shape.rank == 1)
-        return 1.0F;
-    uint32_t x = (uint32_t)(element * 2654435761U + (uint64_t)(p + 1) * 40503U * 65537U + 12345U);
-    x = (x ^ (x >> 16)) * 2246822519U;
-    return (float)(((double)x / 4294967296.0 - 0.5) * 0.2);
-}
-
-static enum err_code fill_params(struct execution *e, struct err *err)
-{
-    const struct plan *plan = e->plan;
-    for (uint32_t p = 0; p < plan->param_count; p++) {
-        const struct plan_param *param = &plan->params[p];
-        const uint64_t count = shape_elements(&param->local);
-        const uint64_t rows = param->shape.dim[0];
-        const uint64_t width = rows ? shape_elements(&param->shape) / rows : 0;
-        const uint64_t chunk = (rows + e->shard_ranks - 1) / e->shard_ranks;
-        const uint64_t first = chunk * (plan->rank % e->shard_ranks) * width;
-        float *values = xmalloc((count + 1) * sizeof *values);
-        for (uint64_t i = 0; i < count; i++)
-            values[i] = initial_value(param, p, first + i);
-        enum err_code rc = zero_buffer(e, param->shard_buffer, 0, err); /* the padding, too */
-        if (rc == ERR_OK)
-            rc = execution_write(e, p, -1, values, err);
-        free(values);
-        TRY(rc);
-    }
-    return ERR_OK;
-}
-
-/* torchtitan's freqs_cis: (1, s, 1, d/2) complex numbers exp(i·t·theta^(-2j/d)). */
-static enum err_code fill_module_buffers(struct execution *e, struct err *err)
-{
-    const struct plan *plan = e->plan;
-    for (uint32_t i = 0; i < plan->module_buffer_count; i++) {
-        const uint32_t index = plan->module_buffers[i];
-        const struct buffer *buffer = &plan->buffers[index];
-        if (buffer->dtype != DTYPE_COMPLEX64 || buffer->shape.rank != 4)
-            return err_set(err, ERR_UNSUPPORTED, "a module buffer that is no RoPE table");
-        const uint32_t seq = buffer->shape.dim[1], half = buffer->shape.dim[3];
-        float *values = xmalloc(buffer->bytes);
-        for (uint32_t t = 0; t < seq; t++)
-            for (uint32_t j = 0; j < half; j++) {
-                const double angle = t * pow((double)e->settings.rope_theta, -(double)j / half);
-                values[2 * ((size_t)t * half + j)] = (float)cos(angle);
-                values[2 * ((size_t)t * half + j) + 1] = (float)sin(angle);
-            }
-        const enum err_code rc = device_write(e->device, (uint64_t)(uintptr_t)address_of(e, index),
-                                              values, buffer->bytes, err);
-        free(values);
-        TRY(rc);
-    }
-    return ERR_OK;
 }
 
 enum err_code execution_open(const struct plan *plan, struct device *device, struct comm *comm,
@@ -748,18 +497,16 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
     e->allocator = allocator_new(&e->settings.allocator);
     enum err_code rc = prepare(e, err);
     if (rc == ERR_OK) {
-        e->scalars = device_segment_new(device, SCALAR_BYTES);
+        e->scalars = device_segment_new(device, SEGMENT_BYTES);
         if (!e->scalars)
             rc = err_set(err, ERR_NOMEM, "the device has no memory at all");
     }
     if (rc == ERR_OK)
-        rc = alloc_batches(e, err);
+        rc = execution_open_batches(e, err);
     if (rc == ERR_OK)
         rc = alloc_residents(e, err);
     if (rc == ERR_OK)
-        rc = fill_params(e, err);
-    if (rc == ERR_OK)
-        rc = fill_module_buffers(e, err);
+        rc = execution_fill(e, err);
     if (rc != ERR_OK) {
         execution_close(e);
         *out = NULL;
@@ -772,9 +519,8 @@ void execution_close(struct execution *e)
     if (!e)
         return;
     if (e->scalars)
-        device_segment_drop(e->device, e->scalars, SCALAR_BYTES);
-    for (uint32_t i = 0; i < e->plan->input_count && i < 2; i++)
-        device_host_drop(e->device, e->batches[i], batches_bytes(e, i));
+        device_segment_drop(e->device, e->scalars, SEGMENT_BYTES);
+    execution_close_batches(e);
     for (uint32_t b = 0; b < e->plan->buffer_count; b++)
         device_host_drop(e->device, e->host[b], e->plan->buffers[b].bytes);
     allocator_free(e->allocator);

@@ -17,7 +17,6 @@ enum {
     KEY_BETA2,
     KEY_EPS,
     KEY_DECAY,
-    KEY_THETA,
     KEY_LOAD,
     KEY_SAVE,
     KEY_LOAD_FULL,
@@ -59,7 +58,6 @@ static const struct argp_option options[] = {
     {"beta2", KEY_BETA2, "X", 0, "AdamW (default 0.95)", 0},
     {"eps", KEY_EPS, "X", 0, "AdamW (default 1e-8)", 0},
     {"weight-decay", KEY_DECAY, "X", 0, "AdamW and SGD (default 0.1)", 0},
-    {"rope-theta", KEY_THETA, "X", 0, "RoPE base (default 10000)", 0},
     {"load", KEY_LOAD, "DIR", 0, "Continue from a sharded checkpoint", 0},
     {"save", KEY_SAVE, "DIR", 0, "Write a sharded checkpoint after the last step", 0},
     {"load-full", KEY_LOAD_FULL, "FILE", 0, "Initial parameters from a safetensors file", 0},
@@ -163,9 +161,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_DECAY:
         o->weight_decay = (float)number(state, "weight-decay", arg, 0);
         return 0;
-    case KEY_THETA:
-        o->rope_theta = (float)number(state, "rope-theta", arg, 1);
-        return 0;
     case KEY_LOAD:
         o->load = arg;
         return 0;
@@ -234,7 +229,6 @@ void run_options_parse(int argc, char **argv, struct run_options *out)
         .beta2 = 0.95F,
         .eps = 1e-8F,
         .weight_decay = 0.1F,
-        .rope_theta = 10000.0F,
     };
     argp_err_exit_status = 2;
     argp_parse(&argp, argc, argv, 0, NULL, out);

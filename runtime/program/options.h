@@ -15,7 +15,7 @@ struct run_options {
     uint32_t steps;
     uint64_t memory_bytes; /* 0: the device's default */
     double timeout_s;
-    float lr, beta1, beta2, eps, weight_decay, rope_theta;
+    float lr, beta1, beta2, eps, weight_decay;
     const char *load, *save, *load_full, *save_full;
     bool json, quiet, param_norms;
     bool cuda; /* --device cuda */

@@ -74,7 +74,7 @@ static void assert_same_config(const struct model_config *a, const struct model_
     SAME_FLOAT(attention_dropout);
     SAME_FLOAT(embedding_dropout);
     SAME_FLOAT(norm_eps);
-    SAME_FLOAT(rope_theta);
+    SAME_FLOAT(rope.theta);
 }
 
 /* Good files */
@@ -113,7 +113,7 @@ static void llama_3_1_8b_is_read_as_meta_publishes_it(void **state)
     assert_int_equal(c.vocab, 128256);
     assert_false(c.tied);
     assert_string_equal(c.activation, "silu");
-    assert_true(c.rope_theta == 500000.0F);
+    assert_true(c.rope.theta == 500000.0F);
     assert_true(c.norm_eps == 1e-5F);
 }
 
@@ -140,7 +140,7 @@ static void absent_keys_have_the_defaults_of_the_config_class(void **state)
     assert_int_equal(llama.head_dim, 16);
     assert_int_equal(llama.max_positions, 2048);
     assert_true(llama.norm_eps == 1e-6F);
-    assert_true(llama.rope_theta == 10000.0F);
+    assert_true(llama.rope.theta == 10000.0F);
     assert_false(llama.tied || llama.attention_bias || llama.mlp_bias);
 
     const struct model_config gpt2 =
@@ -177,7 +177,7 @@ static void null_means_what_the_config_class_makes_of_it(void **state)
                   "\"rope_parameters\": null, \"attention_dropout\": null}");
     assert_int_equal(llama.kv_heads, 4);
     assert_int_equal(llama.head_dim, 16);
-    assert_true(llama.rope_theta == 10000.0F);
+    assert_true(llama.rope.theta == 10000.0F);
     const struct model_config mistral = from_text(
         "{\"model_type\": \"mistral\", \"vocab_size\": 100, \"hidden_size\": 64, "
         "\"num_hidden_layers\": 2, \"num_attention_heads\": 8, \"intermediate_size\": 128, "
@@ -192,12 +192,12 @@ static void newer_files_keep_rope_in_an_object(void **state)
     const struct model_config llama =
         from_text("{" LLAMA_SIZES ", \"rope_parameters\": {\"rope_type\": \"default\", "
                   "\"rope_theta\": 500000.0}}");
-    assert_true(llama.rope_theta == 500000.0F);
+    assert_true(llama.rope.theta == 500000.0F);
     const struct model_config neox = from_text(
         "{\"model_type\": \"gpt_neox\", \"vocab_size\": 100, \"hidden_size\": 64, "
         "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 256, "
         "\"rope_parameters\": {\"rope_theta\": 777, \"partial_rotary_factor\": 0.5}}");
-    assert_true(neox.rope_theta == 777.0F);
+    assert_true(neox.rope.theta == 777.0F);
     assert_int_equal(neox.rotary_dim, 8);
 }
 

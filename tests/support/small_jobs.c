@@ -22,6 +22,7 @@ struct job small_job(enum arch arch)
         .tied = arch == ARCH_GPT2,
         .dropout = arch == ARCH_GPT2 ? 0.1F : 0,
         .norm_eps = 1e-5F,
+        .rope = {.theta = 1e4F, .attention_factor = 1},
         .activation = arch == ARCH_LLAMA  ? "silu"
                       : arch == ARCH_GPT2 ? "gelu_new"
                                           : "relu",

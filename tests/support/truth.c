@@ -91,6 +91,7 @@ bool truth_read_written(const json_t *row, struct model_config *c, struct model_
         .max_positions = truth_number(m, "seq", 0),
         .tied = truth_bool(m, "tied", true),
         .norm_eps = 1e-5F,
+        .rope = {.theta = 1e4F, .attention_factor = 1},
     };
     c->kv_heads = truth_number(m, "kv_heads", c->heads);
     c->ffn = truth_number(m, "ffn", 4 * c->hidden);
