@@ -24,21 +24,26 @@
      {.arch = ARCH_GPT2, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,   \
       .ffn = 4 * h, .vocab = 50257, .max_positions = 1024, .tied = true, .attention_bias = true,   \
       .mlp_bias = true, .activation = "gelu_new", .dropout = 0.1F, .embedding_dropout = 0.1F,      \
-      .attention_dropout = 0.1F, .norm_eps = 1e-5F}}
+      .attention_dropout = 0.1F, .norm_eps = 1e-5F, .init_std = 0.02F}}
 
 /* What Llama, Mistral, Qwen and Mixtral have in common. */
 #define GATED(kind, h, l, a, k, d, f, v, positions, eps, base)                                     \
     .arch = kind, .hidden = h, .layers = l, .heads = a, .kv_heads = k, .head_dim = d, .ffn = f,    \
     .vocab = v, .max_positions = positions, .norm_eps = eps, .activation = "silu",                 \
-    .rope.theta = base, .rope.attention_factor = 1
+    .init_std = 0.02F, .rope.theta = base, .rope.attention_factor = 1
 
 /* Llama 2, 3, 3.1, 3.2, 3.3: meta-llama/Llama-2-7b-hf, Meta-Llama-3-8B, Llama-3.1-8B, ...
  * LlamaForCausalLM. The 405B is the later upload with 8 key/value heads. */
 #define LLAMA2(title, count, h, l, a, k, f)                                                        \
     {title, count, {GATED(ARCH_LLAMA, h, l, a, k, 128, f, 32000, 4096, 1e-5F, 1e4F)}}
-#define LLAMA3(title, count, h, l, a, d, f, positions, shared)                                     \
+#define LLAMA3(title, count, h, l, a, f)                                                           \
+    {title, count, {GATED(ARCH_LLAMA, h, l, a, 8, 128, f, 128256, 8192, 1e-5F, 5e5F)}}
+/* From 3.1 on, made for 8,192 positions and stretched. */
+#define LLAMA31(title, count, h, l, a, d, f, shared, by)                                           \
     {title, count,                                                                                 \
-     {GATED(ARCH_LLAMA, h, l, a, 8, d, f, 128256, positions, 1e-5F, 5e5F), .tied = shared}}
+     {GATED(ARCH_LLAMA, h, l, a, 8, d, f, 128256, 131072, 1e-5F, 5e5F), .tied = shared,            \
+      .rope.scaling = ROPE_LLAMA3, .rope.factor = by, .rope.original_positions = 8192,             \
+      .rope.low_freq_factor = 1, .rope.high_freq_factor = 4}}
 
 /* Mistral: mistralai/Mistral-7B-v0.1 and -v0.3. MistralForCausalLM. */
 #define MISTRAL(title, count, v, theta, window)                                                    \
@@ -66,7 +71,7 @@
      {.arch = ARCH_OPT, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,    \
       .ffn = 4 * h, .vocab = 50272, .max_positions = 2048, .word_embed = width, .tied = true,      \
       .attention_bias = true, .mlp_bias = true, .post_norm = post, .activation = "relu",           \
-      .dropout = 0.1F, .norm_eps = 1e-5F}}
+      .dropout = 0.1F, .norm_eps = 1e-5F, .init_std = 0.02F}}
 
 /* GPT-NeoX: EleutherAI/gpt-neox-20b, pythia-70m ... -12b. GPTNeoXForCausalLM. */
 #define NEOX(title, count, h, l, a, v, act)                                                        \
@@ -74,7 +79,8 @@
      {.arch = ARCH_GPT_NEOX, .hidden = h, .layers = l, .heads = a, .kv_heads = a,                  \
       .head_dim = h / a, .ffn = 4 * h, .vocab = v, .max_positions = 2048, .attention_bias = true,  \
       .mlp_bias = true, .parallel_residual = true, .activation = act, .norm_eps = 1e-5F,           \
-      .rope.theta = 1e4F, .rope.attention_factor = 1, .rotary_dim = h / a / 4}}
+      .init_std = 0.02F, .rope.theta = 1e4F, .rope.attention_factor = 1,                           \
+      .rotary_dim = h / a / 4}}
 
 /* BERT: google-bert/bert-{base,large}-uncased. BertForMaskedLM. */
 #define BERT(title, count, h, l, a)                                                                \
@@ -82,14 +88,15 @@
      {.arch = ARCH_BERT, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,   \
       .ffn = 4 * h, .vocab = 30522, .max_positions = 512, .type_vocab = 2, .tied = true,           \
       .attention_bias = true, .mlp_bias = true, .activation = "gelu", .dropout = 0.1F,             \
-      .attention_dropout = 0.1F, .norm_eps = 1e-12F}}
+      .attention_dropout = 0.1F, .norm_eps = 1e-12F, .init_std = 0.02F}}
 
 /* T5: google-t5/t5-{small,base,large,3b,11b}. T5ForConditionalGeneration. */
 #define T5(title, count, h, l, a, d, f)                                                            \
     {title, count,                                                                                 \
      {.arch = ARCH_T5, .hidden = h, .layers = l, .decoder_layers = l, .heads = a, .kv_heads = a,   \
       .head_dim = d, .ffn = f, .vocab = 32128, .relative_buckets = 32, .tied = true,               \
-      .activation = "relu", .dropout = 0.1F, .attention_dropout = 0.1F, .norm_eps = 1e-6F}}
+      .activation = "relu", .dropout = 0.1F, .attention_dropout = 0.1F, .norm_eps = 1e-6F,         \
+      .init_std = 1}}
 
 static const struct model_preset presets[] = {
     GPT2("gpt2",        124439808,   768, 12, 12),
@@ -100,14 +107,14 @@ static const struct model_preset presets[] = {
     LLAMA2("llama-2-7b",  6738415616,  4096, 32, 32, 32, 11008),
     LLAMA2("llama-2-13b", 13015864320, 5120, 40, 40, 40, 13824),
     LLAMA2("llama-2-70b", 68976648192, 8192, 80, 64, 8,  28672),
-    LLAMA3("llama-3-8b",     8030261248,   4096,  32,  32,  128, 14336, 8192,   false),
-    LLAMA3("llama-3-70b",    70553706496,  8192,  80,  64,  128, 28672, 8192,   false),
-    LLAMA3("llama-3.1-8b",   8030261248,   4096,  32,  32,  128, 14336, 131072, false),
-    LLAMA3("llama-3.1-70b",  70553706496,  8192,  80,  64,  128, 28672, 131072, false),
-    LLAMA3("llama-3.1-405b", 405853388800, 16384, 126, 128, 128, 53248, 131072, false),
-    LLAMA3("llama-3.2-1b",   1235814400,   2048,  16,  32,  64,  8192,  131072, true),
-    LLAMA3("llama-3.2-3b",   3212749824,   3072,  28,  24,  128, 8192,  131072, true),
-    LLAMA3("llama-3.3-70b",  70553706496,  8192,  80,  64,  128, 28672, 131072, false),
+    LLAMA3("llama-3-8b",      8030261248,   4096,  32,  32,  14336),
+    LLAMA3("llama-3-70b",     70553706496,  8192,  80,  64,  28672),
+    LLAMA31("llama-3.1-8b",   8030261248,   4096,  32,  32,  128, 14336, false, 8),
+    LLAMA31("llama-3.1-70b",  70553706496,  8192,  80,  64,  128, 28672, false, 8),
+    LLAMA31("llama-3.1-405b", 405853388800, 16384, 126, 128, 128, 53248, false, 8),
+    LLAMA31("llama-3.2-1b",   1235814400,   2048,  16,  32,  64,  8192,  true,  32),
+    LLAMA31("llama-3.2-3b",   3212749824,   3072,  28,  24,  128, 8192,  true,  32),
+    LLAMA31("llama-3.3-70b",  70553706496,  8192,  80,  64,  128, 28672, false, 8),
 
     MISTRAL("mistral-7b",      7241732096, 32000, 1e4F, 4096),
     MISTRAL("mistral-7b-v0.3", 7248023552, 32768, 1e6F, 0),
