@@ -493,7 +493,8 @@ static struct shape heads_first(const struct shape *s) /* (b, s, a, d) -> (b, a,
     return SHAPE(s->dim[0], s->dim[2], s->dim[1], s->dim[3]);
 }
 
-uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal)
+uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
+                      float dropout)
 {
     const struct shape shape = *shape_of(graph, q);
     const uint32_t op = begin(graph, OP_FLASH_ATTENTION, 3, (uint32_t[]){q, k, v});
@@ -505,6 +506,7 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, (struct shape){.rank = 0});
     graph->ops[op].hidden = 3;
     graph->ops[op].attr.causal = causal;
+    graph->ops[op].attr.p = dropout;
     graph_op_done(graph, op);
     /* It is born (b, a, s, d) with the memory of (b, s, a, d): transposing back is free. */
     graph->tensors[born].shape = shape;

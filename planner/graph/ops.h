@@ -119,8 +119,10 @@ void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out);
 uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps);
 /* Fused RMSNorm: saves input and fp32 rstd. `eps` is added to the mean square. */
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
-/* Flash attention. q (b, s, a, d), k and v (b, s_k, a, d): (b, s, a, d), born (b, a, s, d). */
-uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal);
+/* Flash attention. q (b, s, a, d), k and v (b, s_k, a, d): (b, s, a, d), born (b, a, s, d). Scores
+ * are divided by the root of d. */
+uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
+                      float dropout);
 /* Memory-efficient attention, likewise; an additive bias (b, a, s, s_k) or GRAPH_NONE. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout);

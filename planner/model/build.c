@@ -124,10 +124,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
                           struct graph **out, struct err *err)
 {
     *out = NULL;
-    if (config->max_positions && job->seq > config->max_positions &&
-        (config->arch == ARCH_GPT2 || config->arch == ARCH_OPT || config->arch == ARCH_BERT))
-        return err_set(err, ERR_INVALID, "--seq %u is longer than the model's %u learned positions",
-                       job->seq, config->max_positions);
+    TRY(build_check(config, job, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
     switch (config->arch) {
     case ARCH_LLAMA:

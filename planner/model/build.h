@@ -24,6 +24,12 @@ void build_bert(struct graph *graph, const struct model_config *config,
                 const struct model_job *job);
 void build_t5(struct graph *graph, const struct model_config *config, const struct model_job *job);
 
+/* Whether the job's code can be this model. ERR_INVALID: the sequence is longer than its positions;
+ * ERR_UNSUPPORTED: the config asks for something that this code does not compute, named with a way
+ * out. */
+enum err_code build_check(const struct model_config *config, const struct model_job *job,
+                          struct err *err);
+
 /* An input of token ids. */
 uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
                      struct shape shape);

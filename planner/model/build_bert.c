@@ -96,7 +96,7 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t o =
         job->compute == DTYPE_FP32
             ? op_efficient_attention(graph, q, k, v, GRAPH_NONE, false, c->attention_dropout)
-            : op_attention(graph, q, k, v, false);
+            : op_attention(graph, q, k, v, false, c->attention_dropout);
     graph_drop(graph, v);
     graph_drop(graph, k);
     graph_drop(graph, q);

@@ -31,7 +31,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     op_chunk(graph, qkv, 3, part);
     const uint32_t o =
         op_attention(graph, graph_view(graph, part[0], heads), graph_view(graph, part[1], heads),
-                     graph_view(graph, part[2], heads), true);
+                     graph_view(graph, part[2], heads), true, 0);
     const uint32_t out = apply_linear(
         graph, graph_view(graph, o, SHAPE(job->batch, job->seq, c->hidden)), block->c_proj);
     graph_drop(graph, y);

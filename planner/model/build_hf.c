@@ -65,25 +65,26 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job)
     return graph_view(graph, mask, square);
 }
 
-/* (cos or sin of the angles) · scaling, before the cast. */
-static uint32_t rope_table(struct graph *graph, enum aten aten, uint32_t angles)
+/* (cos or sin of the angles) · attention_factor, before the cast. */
+static uint32_t rope_table(struct graph *graph, enum aten aten, uint32_t angles, float factor)
 {
     const struct shape shape = graph->tensors[angles].shape;
     const uint32_t table = free_op(graph, aten, DTYPE_FP32, shape, angles);
-    const uint32_t scaled = free_op(graph, ATEN_MUL, DTYPE_FP32, shape, table);
+    const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, table, factor);
     graph_drop(graph, table);
     return scaled;
 }
 
-struct hf_rope hf_rope_tables(struct graph *graph, const struct model_job *job, uint32_t d)
+struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *c,
+                              const struct model_job *job, uint32_t d)
 {
     const uint32_t s = job->seq;
     const uint32_t column = op_no_grad(graph, ATEN_TO_COPY, DTYPE_FP32, SHAPE(1, s, 1), 0, NULL);
     const uint32_t half = free_op(graph, ATEN_MUL, DTYPE_FP32, SHAPE(1, s, d / 2), column);
     graph_drop(graph, column);
     const uint32_t angles = free_op(graph, ATEN_CAT, DTYPE_FP32, SHAPE(1, s, d), half);
-    const uint32_t cos = rope_table(graph, ATEN_COS, angles);
-    const uint32_t sin = rope_table(graph, ATEN_SIN, angles);
+    const uint32_t cos = rope_table(graph, ATEN_COS, angles, c->rope.attention_factor);
+    const uint32_t sin = rope_table(graph, ATEN_SIN, angles, c->rope.attention_factor);
     const struct hf_rope rope = {op_to(graph, cos, graph->compute),
                                  op_to(graph, sin, graph->compute)};
     graph_drop(graph, half);

@@ -22,7 +22,8 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job);
 struct hf_rope {
     uint32_t cos, sin;
 };
-struct hf_rope hf_rope_tables(struct graph *graph, const struct model_job *job, uint32_t d);
+struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *config,
+                              const struct model_job *job, uint32_t d);
 
 /* x cos + rotate_half(x) sin; x (b, a, s, d). */
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope);

@@ -136,7 +136,7 @@ void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     hf_packed_test(graph, job, positions);
     uint32_t x = op_dropout(graph, embedded, c->dropout);
     const bool aliased = x == embedded;
-    const struct hf_rope rope = hf_rope_tables(graph, job, c->rotary_dim);
+    const struct hf_rope rope = hf_rope_tables(graph, c, job, c->rotary_dim);
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "gpt_neox.layers.%u", i);

@@ -145,7 +145,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
         hf_packed_test(graph, job, in.positions);
     if (windows && job->seq >= c->sliding_window)
         in.window_mask = hf_window_mask(graph, job);
-    in.rope = hf_rope_tables(graph, job, c->head_dim);
+    in.rope = hf_rope_tables(graph, c, job, c->head_dim);
     return in;
 }
 

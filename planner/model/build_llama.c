@@ -97,7 +97,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         graph_drop(graph, k1);
         graph_drop(graph, v0);
     }
-    const uint32_t o = op_attention(graph, q, k, v, true);
+    const uint32_t o = op_attention(graph, q, k, v, true, 0);
     const uint32_t out = apply_linear(
         graph, graph_view(graph, o, SHAPE(job->batch, job->seq, c->heads * c->head_dim)),
         block->wo);

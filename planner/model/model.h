@@ -57,7 +57,7 @@ struct model_config {
                                "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
     float norm_eps;
-    float init_std; /* of weights, when they are drawn; T5: the factor of its own rule */
+    float init_std;          /* of weights, when they are drawn; T5: the factor of its own rule */
     struct rope rope;        /* dim and positions are the builder's */
     float embedding_dropout; /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */
     uint32_t rotary_dim;     /* GPT-NeoX: how many of a head's d numbers RoPE turns */
