@@ -33,6 +33,17 @@ struct param_init {
     double limit;  /* NORMAL: largest magnitude; 0: any */
 };
 
+/* Normal, cut at `limit` where that is not 0. */
+static inline struct param_init init_normal(double std, double limit)
+{
+    return (struct param_init){INIT_NORMAL, std, limit};
+}
+
+static inline struct param_init init_uniform(double bound)
+{
+    return (struct param_init){.kind = INIT_UNIFORM, .spread = bound};
+}
+
 /* ---- buffers of modules ---- */
 
 #define BUFFER_VALUES_MAP(X)                                                                       \

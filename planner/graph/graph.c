@@ -1,6 +1,7 @@
 /* graph.c - see graph.h. */
 #include "graph/graph.h"
 
+#include <assert.h>
 #include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -84,15 +85,14 @@ static bool is_frozen(const char *patterns, const char *name)
     return false;
 }
 
-/* The values of the reference trajectories. */
-static struct param_init first_values(enum param_role role)
+static struct param_init first_values(const struct graph *graph, enum param_role role)
 {
     static const struct param_init inits[PARAM_ROLES] = {
         [PARAM_WEIGHT] = {.kind = INIT_UNIFORM, .spread = 0.1},
         [PARAM_BIAS] = {.kind = INIT_ZEROS},
         [PARAM_NORM] = {.kind = INIT_ONES},
     };
-    return inits[role];
+    return role == PARAM_WEIGHT && graph->own_init ? graph->weights : inits[role];
 }
 
 uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
@@ -116,9 +116,22 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
         .tensor = tensor,
         .module = graph->current_module,
         .trainable = trainable,
-        .init = first_values(role),
+        .init = first_values(graph, role),
     };
     return tensor;
+}
+
+void graph_init_weights(struct graph *graph, struct param_init init)
+{
+    graph->weights = init;
+}
+
+void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init init)
+{
+    const struct graph_storage *storage = &graph->storages[graph->tensors[tensor].storage];
+    assert(storage->kind == STORAGE_PARAM);
+    if (graph->own_init)
+        graph->params[storage->index].init = init;
 }
 
 uint32_t graph_input(struct graph *graph, struct shape shape, struct input_values values)

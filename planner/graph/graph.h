@@ -119,6 +119,8 @@ struct graph {
     enum dtype compute;      /* dtype of unsharded parameters and activations */
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;
+    bool own_init;             /* parameters start as their code draws them, not with test values */
+    struct param_init weights; /* with own_init: what weights hold that are declared next */
 };
 
 /* An empty graph. `frozen` is a comma-separated list of glob patterns (fnmatch): parameters whose
@@ -126,10 +128,15 @@ struct graph {
 struct graph *graph_new(enum dtype compute, const char *frozen);
 void graph_free(struct graph *graph); /* NULL is allowed */
 
-/* A parameter of the current module, in registration order; returns its tensor. At first, weights
- * hold what tests/data/numerics/README.md says, biases 0 and norms' factors 1. */
+/* A parameter of the current module, in registration order; returns its tensor. At first, norms'
+ * factors are 1, biases 0, and weights what tests/data/numerics/README.md says: test values. */
 uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
                      ...) __attribute__((format(printf, 4, 5)));
+
+/* How the model's own code initialises it: weights declared from here on; one parameter. Both count
+ * only where own_init is set, which is done before anything is declared. */
+void graph_init_weights(struct graph *graph, struct param_init init);
+void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init init);
 
 /* A batch input (int64 token ids) or a module buffer that exists before the step; returns its
  * tensor. `values` is copied. */

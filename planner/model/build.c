@@ -126,6 +126,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     *out = NULL;
     TRY(build_check(config, job, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
+    graph->own_init = job->own_init;
     switch (config->arch) {
     case ARCH_LLAMA:
     case ARCH_MISTRAL:

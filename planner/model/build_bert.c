@@ -144,6 +144,7 @@ void build_bert(struct graph *graph, const struct model_config *c, const struct 
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels =
         build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t words = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden),
                                        "bert.embeddings.word_embeddings.weight");
     uint32_t x = embed(graph, c, job, tokens, words);

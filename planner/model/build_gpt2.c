@@ -2,7 +2,7 @@
  * activation as one op, biases everywhere but in the head, the head usually tied. */
 #include "model/build.h"
 
-#include <stdio.h>
+#include <math.h>
 
 struct gpt2_block {
     struct norm ln_1, ln_2;
@@ -19,6 +19,9 @@ static struct gpt2_block declare_block(struct graph *graph, const struct model_c
     block.c_proj = build_linear(graph, prefix, ".attn.c_proj", c->hidden, c->hidden, true);
     block.c_fc = build_linear(graph, prefix, ".mlp.c_fc", c->ffn, c->hidden, true);
     block.m_proj = build_linear(graph, prefix, ".mlp.c_proj", c->hidden, c->ffn, true);
+    const struct param_init last = init_normal(0.02 / sqrt(2.0 * c->layers), 0);
+    graph_init_param(graph, block.c_proj.weight, last);
+    graph_init_param(graph, block.m_proj.weight, last);
     return block;
 }
 
@@ -65,6 +68,7 @@ void build_gpt2(struct graph *graph, const struct model_config *c, const struct 
 {
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t targets = build_input(graph, c, INPUT_TARGETS, SHAPE(job->batch * job->seq));
+    graph_init_weights(graph, init_normal(0.02, 0));
     const uint32_t wte = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "wte.weight");
     const uint32_t wpe =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden), "wpe.weight");

@@ -3,7 +3,7 @@
  * packed. */
 #include "model/build_hf.h"
 
-#include <stdio.h>
+#include <math.h>
 
 struct block {
     struct norm ln_1, ln_2;
@@ -29,6 +29,9 @@ static struct block declare_block(struct graph *graph, const struct model_config
     block.ln_2 = build_norm(graph, prefix, ".ln_2", h, true, c->norm_eps);
     block.c_fc = declare_conv1d(graph, prefix, ".mlp.c_fc", h, c->ffn);
     block.m_proj = declare_conv1d(graph, prefix, ".mlp.c_proj", c->ffn, h);
+    const struct param_init last = init_normal((double)c->init_std / sqrt(2.0 * c->layers), 0);
+    graph_init_param(graph, block.c_proj.weight, last);
+    graph_init_param(graph, block.m_proj.weight, last);
     return block;
 }
 
@@ -88,6 +91,7 @@ void build_hf_gpt2(struct graph *graph, const struct model_config *c, const stru
 {
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t wte =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
     const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),

@@ -129,6 +129,7 @@ void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     build_rope(graph, c, job, ROPE_FREQUENCIES, c->rotary_dim); /* inv_freq */
     build_rope(graph, c, job, ROPE_FREQUENCIES, c->rotary_dim); /* original_inv_freq */
 
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "gpt_neox.embed_in.weight");
     const uint32_t embedded = op_embedding(graph, tokens, table);

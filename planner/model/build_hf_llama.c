@@ -179,6 +179,7 @@ void build_hf_llama(struct graph *graph, const struct model_config *c, const str
     build_rope(graph, c, job, ROPE_FREQUENCIES, c->head_dim); /* inv_freq */
     build_rope(graph, c, job, ROPE_FREQUENCIES, c->head_dim); /* original_inv_freq */
 
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
     const uint32_t embedded = op_embedding(graph, tokens, table);

@@ -122,6 +122,7 @@ void build_hf_opt(struct graph *graph, const struct model_config *c, const struc
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
     const bool projected = c->word_embed != c->hidden;
     const char *prefix = "model.decoder.";
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->word_embed),
                                        "%sembed_tokens.weight", prefix);
     const uint32_t rows = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions + 2, c->hidden),

@@ -8,6 +8,7 @@
  * same; Qwen2 adds biases to q, k, v; Qwen3 adds an RMSNorm to each head of q and k. */
 #include "model/build.h"
 
+#include <math.h>
 #include <stdio.h>
 
 struct llama_block {
@@ -15,8 +16,14 @@ struct llama_block {
     struct norm q_norm, k_norm, attention_norm, ffn_norm;
 };
 
+/* torchtitan's init_weights cuts its draws at 2, and those of the head at three deviations. */
+static struct param_init drawn(double std)
+{
+    return init_normal(std, 2);
+}
+
 static struct llama_block declare_block(struct graph *graph, const struct model_config *c,
-                                        const char *prefix)
+                                        const char *prefix, uint32_t index)
 {
     char attention[96], feed_forward[96];
     snprintf(attention, sizeof attention, "%s.attention.", prefix);
@@ -37,6 +44,10 @@ static struct llama_block declare_block(struct graph *graph, const struct model_
     block.w3 = build_linear(graph, feed_forward, "w3", c->ffn, c->hidden, c->mlp_bias);
     block.attention_norm =
         build_norm(graph, prefix, ".attention_norm", c->hidden, false, c->norm_eps);
+    const struct param_init last = drawn(0.02 / sqrt(2.0 * (index + 1)));
+    graph_init_param(graph, block.wo.weight, last);
+    graph_init_param(graph, block.w2.weight, last);
+    graph_init_param(graph, block.w3.weight, last);
     block.ffn_norm = build_norm(graph, prefix, ".ffn_norm", c->hidden, false, c->norm_eps);
     return block;
 }
@@ -150,13 +161,15 @@ void build_llama(struct graph *graph, const struct model_config *c, const struct
     const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "tok_embeddings");
     const uint32_t table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "tok_embeddings.weight");
+    graph_init_param(graph, table, init_normal(1, 0));
+    graph_init_weights(graph, drawn(0.02));
     graph_enter(graph, embeddings, tokens);
     uint32_t x = op_embedding(graph, tokens, table);
     graph_exit(graph, embeddings, x);
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "layers.%u", i);
-        const struct llama_block block = declare_block(graph, c, graph->modules[module].name);
+        const struct llama_block block = declare_block(graph, c, graph->modules[module].name, i);
         graph_enter(graph, module, x);
         const uint32_t z = run_block(graph, c, job, &block, x, freqs);
         graph_exit(graph, module, z);
@@ -174,6 +187,8 @@ void build_llama(struct graph *graph, const struct model_config *c, const struct
     struct linear output = {table, GRAPH_NONE};
     if (!c->tied)
         output = build_linear(graph, "", "output", c->vocab, c->hidden, false);
+    const double std = 1 / sqrt(c->hidden);
+    graph_init_param(graph, output.weight, init_normal(std, 3 * std));
     graph_enter(graph, head, normed);
     const uint32_t logits = apply_linear(graph, normed, output);
     graph_exit(graph, head, logits);

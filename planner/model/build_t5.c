@@ -41,6 +41,12 @@ struct t5_stack { /* what blocks of a stack share */
 
 /* ---- parameters ---- */
 
+/* T5PreTrainedModel._init_weights: deviations by the sizes that a matrix is between. */
+static void draw(struct graph *graph, uint32_t weight, double size)
+{
+    graph_init_param(graph, weight, init_normal(1 / sqrt(size), 0));
+}
+
 static struct t5_attention declare_attention(struct graph *graph, const struct model_config *c,
                                              const char *block, const char *name, bool relative)
 {
@@ -55,6 +61,8 @@ static struct t5_attention declare_attention(struct graph *graph, const struct m
     if (relative)
         a.buckets = graph_param(graph, PARAM_WEIGHT, SHAPE(c->relative_buckets, c->heads),
                                 "%srelative_attention_bias.weight", prefix);
+    draw(graph, a.q.weight, (double)c->hidden * c->head_dim);
+    draw(graph, a.o.weight, inner);
     snprintf(prefix, sizeof prefix, "%s.layer.%c.", block, name[0]);
     a.norm = build_norm(graph, prefix, "layer_norm", c->hidden, false, c->norm_eps);
     return a;
@@ -74,6 +82,7 @@ static struct t5_block declare_block(struct graph *graph, const struct model_con
     if (c->gated)
         block.wi_1 = build_linear(graph, prefix, "wi_1", c->ffn, c->hidden, false);
     block.wo = build_linear(graph, prefix, "wo", c->hidden, c->ffn, false);
+    draw(graph, block.wo.weight, c->ffn);
     snprintf(prefix, sizeof prefix, "%s.layer.%c.", name, layer);
     block.norm = build_norm(graph, prefix, "layer_norm", c->hidden, false, c->norm_eps);
     return block;
@@ -313,6 +322,8 @@ void build_t5(struct graph *graph, const struct model_config *c, const struct mo
     const uint32_t labels = build_input(graph, c, INPUT_REPLIES, SHAPE(job->batch * job->seq));
     const uint32_t table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "shared.weight");
+    graph_init_param(graph, table, init_normal(1, 0));
+    graph_init_weights(graph, init_normal(1 / sqrt(c->hidden), 0));
 
     struct t5_stack encoder = {"encoder", false, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE};
     const uint32_t encoded =

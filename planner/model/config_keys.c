@@ -72,7 +72,7 @@ static const struct choice experts_ways[] = {
 #define DROPOUT(name, member, value) {NUMBER(name, member, value, 0, 1)}
 #define THETA(name, value)                                                                         \
     {NUMBER(name, rope.theta, value, 1, 1e12), .other = "rope_parameters.rope_theta"}
-#define STD(name, value) {NUMBER(name, init_std, value, 0, 100)}
+#define STD(name, value) {NUMBER(name, init_std, value, 1e-9, 100)}
 #define NEUTRAL(key, number)                                                                       \
     {.name = (key), .type = KEY_NEUTRAL, .absent = RULE_VALUE, .null = RULE_VALUE,                 \
      .value = (number), .max = 1}
@@ -256,7 +256,7 @@ static const struct key t5[] = {
     {DERIVED("num_decoder_layers", decoder_layers, RULE_LAYERS, LAYERS_MAX)},
     {COUNT("relative_attention_num_buckets", relative_buckets, 32, BUCKETS_MAX)},
     EPS("layer_norm_epsilon", 1e-6),
-    STD("initializer_factor", 1),
+    NEUTRAL("initializer_factor", 1),
     TIED(true),
     {CHOICE("feed_forward_proj", gated, "relu", t5_feed_forwards)},
     DROPOUT("dropout_rate", dropout, 0.1),

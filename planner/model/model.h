@@ -57,7 +57,7 @@ struct model_config {
                                "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
     float norm_eps;
-    float init_std;          /* of weights, when they are drawn; T5: the factor of its own rule */
+    float init_std;          /* of weights that transformers' code draws */
     struct rope rope;        /* dim and positions are the builder's */
     float embedding_dropout; /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */
     uint32_t rotary_dim;     /* GPT-NeoX: how many of a head's d numbers RoPE turns */
@@ -70,6 +70,7 @@ struct model_job {
     enum code code;
     enum dtype compute; /* of unsharded parameters and activations */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
+    bool own_init;      /* parameters start as the code draws them; else with test values */
 };
 
 /* Reads a config.json, or a folder that holds one. Errors name file and line or key, and the

@@ -95,8 +95,7 @@
     {title, count,                                                                                 \
      {.arch = ARCH_T5, .hidden = h, .layers = l, .decoder_layers = l, .heads = a, .kv_heads = a,   \
       .head_dim = d, .ffn = f, .vocab = 32128, .relative_buckets = 32, .tied = true,               \
-      .activation = "relu", .dropout = 0.1F, .attention_dropout = 0.1F, .norm_eps = 1e-6F,         \
-      .init_std = 1}}
+      .activation = "relu", .dropout = 0.1F, .attention_dropout = 0.1F, .norm_eps = 1e-6F}}
 
 static const struct model_preset presets[] = {
     GPT2("gpt2",        124439808,   768, 12, 12),

@@ -287,8 +287,10 @@ INITS = [
                             "num_hidden_layers": 2, "num_attention_heads": 4,
                             "intermediate_size": 384, "max_position_embeddings": 128}),
     (AutoModelForSeq2SeqLM, {"model_type": "t5", "vocab_size": 1009, "d_model": 256, "d_kv": 32,
+                             "num_layers": 2, "num_heads": 4, "d_ff": 384}),
+    (AutoModelForSeq2SeqLM, {"model_type": "t5", "vocab_size": 1009, "d_model": 256, "d_kv": 32,
                              "num_layers": 2, "num_heads": 4, "d_ff": 384,
-                             "initializer_factor": 0.5}),
+                             "feed_forward_proj": "gated-gelu"}),
 ]
 
 
