@@ -43,6 +43,8 @@ static const struct option_row rows[] = {
     PICK("code", code, NULL, "torchtitan,nanogpt,hf", GROUP_MODEL,
          "Whose op sequence runs (default: torchtitan for the Llama family, nanogpt for gpt2, hf "
          "for the rest)"),
+    {"init", "NAME", "What parameters hold at first: test values, or drawn as that code draws them",
+     "test,model", CHOICE, AT(init), "test", 0, 0, FOR_PLAN, GROUP_MODEL, 0},
     NUM("gpus", gpus, "8", 1, 1000000, GROUP_JOB, "World size"),
     NUM("rank", rank, "0", 0, 999999, GROUP_JOB, "Whose memory"),
     NUM("seq", seq, NULL, 1, 16777216, GROUP_JOB,
@@ -383,6 +385,7 @@ enum err_code options_resolve(struct settings *s, struct job *job, struct placem
     job->model.batch = s->micro_batch;
     job->model.seq = s->seq;
     job->model.frozen = s->frozen;
+    job->model.own_init = s->init != 0;
     if ((uint64_t)s->micro_batch * s->seq > 1U << 28)
         return err_set(err, ERR_INVALID,
                        "--micro-batch %" PRIu32 " x --seq %" PRIu32

@@ -10,7 +10,7 @@
 
 struct settings { /* as given; numbers 0 and texts NULL where a default depends on the model */
     const char *model;
-    uint32_t code;
+    uint32_t code, init;
     uint32_t gpus, rank, seq, micro_batch, accumulate, accumulate_sync;
     const char *gpu, *node, *profile;
     uint32_t gpus_per_node, expandable;

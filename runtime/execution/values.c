@@ -35,29 +35,58 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static float normal(const struct param_init *init, uint64_t seed, uint64_t element)
+/* Box and Muller: two numbers from the halves of one. */
+static void draw_pair(double std, uint64_t bits, float out[2])
 {
-    for (uint64_t draw = 0;; draw++) {
-        const uint64_t bits = mix(mix(seed + element) + draw);
-        const float u = ((float)(bits >> 40) + 0.5F) * 0x1p-24F;
-        const float v = (float)(bits & 0xffffffU) * 0x1p-24F;
-        const float value = (float)init->spread * sqrtf(-2.0F * logf(u)) * cosf(6.2831853F * v);
-        if (!(init->limit > 0) || fabs((double)value) <= init->limit)
-            return value;
+    const float u = ((float)(bits >> 40) + 0.5F) * 0x1p-24F;
+    const float v = (float)(bits & 0xffffffU) * 0x1p-24F;
+    const float radius = (float)std * sqrtf(-2.0F * logf(u));
+    sincosf(6.2831853F * v, &out[1], &out[0]);
+    out[0] *= radius;
+    out[1] *= radius;
+}
+
+/* An element that was drawn beyond the limit. */
+static float draw_within(const struct param_init *init, uint64_t bits)
+{
+    float again[2];
+    do {
+        bits = mix(bits);
+        draw_pair(init->spread, bits, again);
+    } while (fabs((double)again[0]) > init->limit);
+    return again[0];
+}
+
+static void fill_normal(const struct param_init *init, uint64_t seed, uint64_t first,
+                        uint64_t count, float *out)
+{
+    const double std = init->spread;
+    float pair[2];
+    uint64_t i = 0;
+    if (first % 2 && count) {
+        draw_pair(std, mix(seed + first / 2), pair);
+        out[i++] = pair[1];
     }
+    for (; i + 1 < count; i += 2)
+        draw_pair(std, mix(seed + (first + i) / 2), out + i);
+    if (i < count) {
+        draw_pair(std, mix(seed + (first + i) / 2), pair);
+        out[i] = pair[0];
+    }
+    for (i = 0; init->limit > 0 && i < count; i++)
+        if (fabs((double)out[i]) > init->limit)
+            out[i] = draw_within(init, seed + first + i);
 }
 
 void values_of_param(const struct param_init *init, uint32_t p, uint64_t first, uint64_t count,
                      float *out)
 {
-    const uint64_t seed = mix((uint64_t)p + 1);
     switch (init->kind) {
     case INIT_UNIFORM:
         fill_uniform(init->spread, p, first, count, out);
         break;
     case INIT_NORMAL:
-        for (uint64_t i = 0; i < count; i++)
-            out[i] = normal(init, seed, first + i);
+        fill_normal(init, mix((uint64_t)p + 1), first, count, out);
         break;
     default:
         fill(init->kind == INIT_ONES ? 1.0F : 0.0F, count, out);

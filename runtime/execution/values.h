@@ -10,8 +10,8 @@
  * over ranks gives the same model.
  *
  *     uniform  tests/data/numerics/README.md's hash x of p and element: 2·bound·(x/2^32 - 1/2)
- *     normal   std·sqrt(-2 ln u)·cos(2 pi v), u and v from the halves of splitmix64 of p, element
- *              and how many draws before were beyond the limit (Box and Muller 1958) */
+ *     normal   std·sqrt(-2 ln u)·cos or sin(2 pi v) for the first or second element of a pair, u
+ *              and v from two ends of splitmix64's finalizer of p and pair (Box and Muller 1958) */
 void values_of_param(const struct param_init *init, uint32_t p, uint64_t first, uint64_t count,
                      float *out);
 

@@ -7,6 +7,7 @@
 #include "tests/support/program.h"
 #include "tests/support/trajectory.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,12 +114,46 @@ static void first_gradients_are_pytorchs(void **state)
     }
 }
 
+/* Losses of 3 steps of a model that is drawn as its code draws it, and its gradient norms. */
+static json_t *drawn(const json_t *variant, int ranks)
+{
+    json_t *losses = json_array(), *norms = json_array();
+    plan_variant(variant, ranks, "--init model");
+    assert_int_equal(shardplan("run %s/plan/plan.json --steps 3 --json", folder), 0);
+    for (char *save = NULL, *line = strtok_r(program_output(), "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        json_t *step = json_loads(line, 0, NULL);
+        json_array_append(losses, json_object_get(step, "loss"));
+        json_array_append(norms, json_object_get(step, "grad_norm"));
+        json_decref(step);
+    }
+    return json_pack("{s:o, s:o}", "loss", losses, "grad_norm", norms);
+}
+
+static void a_drawn_model_is_the_same_on_any_number_of_ranks(void **state)
+{
+    (void)state;
+    const json_t *variant = json_array_get(variants, 0);
+    size_t steps;
+    json_t *alone = drawn(variant, 1);
+    plan_variant(variant, 4, "--init model");
+    assert_int_equal(shardplan("run %s/plan/plan.json --steps 3 --json", folder), 0);
+    assert_true(compare_steps(alone, &steps) <= 1e-5);
+    assert_int_equal(steps, 3);
+    /* rows of norm 1 times a head of deviation 1/sqrt(h): logits of deviation 1, which cost ln v
+     * and half their variance */
+    const double first = json_number_value(json_array_get(json_object_get(alone, "loss"), 0));
+    assert_true(fabs(first - (log(97) + 0.5)) < 0.15);
+    json_decref(alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_variant_follows_pytorch_on_one_rank),
         cmocka_unit_test(every_variant_follows_pytorch_on_two_ranks),
         cmocka_unit_test(first_gradients_are_pytorchs),
+        cmocka_unit_test(a_drawn_model_is_the_same_on_any_number_of_ranks),
     };
     return cmocka_run_group_tests_name("run_variants", tests, open_variants, close_variants);
 }
