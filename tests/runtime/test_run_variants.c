@@ -143,7 +143,7 @@ static void a_drawn_model_is_the_same_on_any_number_of_ranks(void **state)
     /* rows of norm 1 times a head of deviation 1/sqrt(h): logits of deviation 1, which cost ln v
      * and half their variance */
     const double first = json_number_value(json_array_get(json_object_get(alone, "loss"), 0));
-    assert_true(fabs(first - (log(97) + 0.5)) < 0.15);
+    assert_true(fabs(first - (log(97) + 0.5)) < 0.35); /* of 192 tokens */
     json_decref(alone);
 }
 
