@@ -15,9 +15,9 @@
 #define SHARDPLAN_GRAPH_H
 
 #include "base/arena.h"
-#include "base/aten.h"
 #include "base/kernel.h"
 #include "base/values.h"
+#include "base/vocabulary.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,6 +56,7 @@ struct graph_tensor { /* a view of a storage */
 
 struct graph_op {
     uint16_t kind; /* enum op_kind, ops.h */
+    uint8_t work;  /* enum work_kind of its forward kernel; WORK_NONE: what its class says */
     uint8_t ins, outs;
     uint8_t hidden;     /* the last `hidden` outputs are never Python's: saved or gone at once */
     bool requires_grad; /* becomes a node of the autograd graph */

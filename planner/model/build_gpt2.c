@@ -1,5 +1,6 @@
 /* build_gpt2.c - GPT-2 as nanoGPT writes it, without dropout: learned positions, one c_attn, the
  * activation as one op, biases everywhere but in the head, the head usually tied. */
+#include "model/build_gpt2.h"
 #include "model/build.h"
 
 #include <math.h>

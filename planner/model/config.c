@@ -1,367 +1,53 @@
-/* config.c - reads a Hugging Face config.json by the tables of config_keys.c.
- *
- * Reading, the limits, and the text of every message come from a table, so an architecture is a
- * table and no code:
- *
- *     "num_key_value_heads": 7  --row--> type, limits --> config.kv_heads --> relations, in check
- *
- * Keys without a row are ignored, as they are in transformers, because published files are full of
- * them. */
-#include "model/config_parts.h"
+/* config.c - reads a Hugging Face config.json: the file, the family it names, its keys (keys.h),
+ * and what must hold between them. */
+#include "model/config.h"
+
+#include "model/family.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-/* Messages */
+enum { FILE_BYTES_MAX = 16 << 20 };
+#define PARAMETERS_MAX 1e15
 
-void config_printable(const char *text, char *out, size_t room)
+/* Checks, which presets pass through too */
+
+static enum err_code check_attention(const struct family *family, const struct model_config *c,
+                                     const char *where, struct err *err)
 {
-    size_t i = 0;
-    for (; text[i] && i + 1 < room; i++)
-        out[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
-    out[i] = '\0';
+    const struct key_table *keys = &family->keys;
+    assert(c->heads > 0 && c->kv_heads > 0); /* the limits of their rows */
+    if (family->heads_divide_hidden && c->hidden % c->heads != 0)
+        return key_does_not_divide(where, NAME_OF(keys, heads), c->heads, NAME_OF(keys, hidden),
+                                   c->hidden, err);
+    if (c->heads % c->kv_heads != 0)
+        return key_does_not_divide(where, NAME_OF(keys, kv_heads), c->kv_heads,
+                                   NAME_OF(keys, heads), c->heads, err);
+    if (family->rope && c->head_dim % 2 != 0)
+        return err_set(err, ERR_INVALID, "%s: \"%s\": %u is odd, and RoPE turns numbers in pairs",
+                       where, NAME_OF(keys, head_dim), c->head_dim);
+    return ERR_OK;
 }
 
-struct shown config_show(const json_t *value)
+static bool has_rope(const struct family *family)
 {
-    struct shown shown = {"nothing"};
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
-    if (text)
-        snprintf(shown.text, sizeof shown.text, strlen(text) > 40 ? "%.40s..." : "%.40s", text);
-    free(text);
-    return shown;
-}
-
-struct allowed { /* "an integer 1 ... 16777216 or null" */
-    char text[192];
-};
-
-static struct allowed show_choices(const struct choice *choices)
-{
-    struct allowed allowed = {""};
-    size_t used = 0;
-    for (const struct choice *c = choices; c->text && used < sizeof allowed.text; c++) {
-        const char *join = c == choices ? "" : c[1].text ? ", " : " or ";
-        used += (size_t)snprintf(allowed.text + used, sizeof allowed.text - used, "%s\"%s\"", join,
-                                 c->text);
-    }
-    return allowed;
-}
-
-static struct allowed show_allowed(const struct key *key)
-{
-    struct allowed allowed = {""};
-    const char *or_null = key->null == RULE_REFUSED ? "" : " or null";
-    switch (key->type) {
-    case KEY_INT:
-        snprintf(allowed.text, sizeof allowed.text, "an integer %.0f ... %.0f%s", key->min,
-                 key->max, or_null);
-        break;
-    case KEY_NUMBER:
-    case KEY_SHARE:
-        snprintf(allowed.text, sizeof allowed.text, "a number %g ... %g%s", key->min, key->max,
-                 or_null);
-        break;
-    case KEY_BOOL:
-    case KEY_NOT:
-    case KEY_GATE:
-        snprintf(allowed.text, sizeof allowed.text, "true or false");
-        break;
-    case KEY_CHOICE:
-        return show_choices(key->choices);
-    case KEY_NEUTRAL:
-        snprintf(allowed.text, sizeof allowed.text, "null, false%s (nothing else is planned for)",
-                 key->value < 0   ? ""
-                 : key->value > 0 ? " or 1"
-                                  : " or 0");
-        break;
-    case KEY_LAYERS:
-        snprintf(allowed.text, sizeof allowed.text,
-                 "null, or for each layer \"sliding_attention\" or \"full_attention\" as "
-                 "\"sliding_window\" says it (nothing else is planned for)");
-        break;
-    case KEY_ONLY:
-        snprintf(allowed.text, sizeof allowed.text, "%s (nothing else is planned for)",
-                 key->value != 0 ? "true" : "false");
-        break;
-    }
-    return allowed;
-}
-
-static enum err_code unexpected(const struct reader *r, const struct key *key, const char *name,
-                                const json_t *value)
-{
-    return err_set(r->err, ERR_INVALID, "%s: \"%s\": expected %s, got %s", r->where, name,
-                   show_allowed(key).text, config_show(value).text);
-}
-
-static enum err_code does_not_divide(const char *where, const char *name, uint32_t value,
-                                     const char *of, uint32_t whole, struct err *err)
-{
-    return err_set(err, ERR_INVALID, "%s: \"%s\": %u does not divide \"%s\": %u", where, name,
-                   value, of, whole);
-}
-
-/* What the file of this architecture calls a field. */
-static const char *name_of(enum arch arch, size_t field)
-{
-    const struct schema *schema = config_schema(arch);
-    for (size_t i = 0; i < schema->count; i++)
-        if (schema->keys[i].field == field && schema->keys[i].type != KEY_ONLY)
-            return schema->keys[i].name;
-    return "?";
-}
-#define NAME_OF(config, member) name_of((config)->arch, offsetof(struct model_config, member))
-
-static bool has_rope(enum arch arch)
-{
-    const struct schema *schema = config_schema(arch);
-    for (size_t i = 0; i < schema->count; i++)
-        if (schema->keys[i].field == offsetof(struct model_config, rope.theta))
+    for (size_t i = 0; i < family->keys.count; i++)
+        if (family->keys.keys[i].field == offsetof(struct model_config, rope.theta))
             return true;
     return false;
 }
 
 /* How many of a head's numbers turn. */
-static uint32_t rotary_dim(const struct model_config *c)
+static uint32_t rotary_dim(const struct family *family, const struct model_config *c)
 {
-    return config_schema(c->arch)->rope_on_heads ? c->head_dim : c->rotary_dim;
-}
-
-static const struct choice *find_choice(const struct choice *choices, const char *text)
-{
-    for (; choices->text; choices++)
-        if (strcmp(choices->text, text) == 0)
-            return choices;
-    return NULL;
-}
-
-static bool leads_to(const struct choice *choices, const char *activation)
-{
-    for (; choices->text; choices++)
-        if (!choices->activation || (activation && strcmp(choices->activation, activation) == 0))
-            return true;
-    return false;
-}
-
-/* Stores a number that is within the key's limits. */
-static void store_number(struct model_config *config, const struct key *key, double value)
-{
-    void *field = (char *)config + key->field;
-    if (key->type == KEY_INT)
-        *(uint32_t *)field = (uint32_t)value;
-    else if (key->type == KEY_NUMBER)
-        *(float *)field = (float)value;
-    else if (key->type == KEY_SHARE)
-        *(uint32_t *)field = (uint32_t)(config->head_dim * value);
-    else if (key->type == KEY_BOOL || key->type == KEY_NOT)
-        *(bool *)field = (value != 0) == (key->type == KEY_BOOL);
-    else if (key->type == KEY_GATE && value == 0)
-        *(uint32_t *)field = 0;
-}
-
-static void store_choice(struct model_config *config, const struct key *key, const char *text)
-{
-    const struct choice *choice = find_choice(key->choices, text);
-    *(bool *)((char *)config + key->field) = choice->flag;
-    if (choice->activation)
-        config->activation = choice->activation;
-}
-
-/* One key: find it, then take its value or its default */
-
-static double derive(const struct model_config *c, const struct key *key, enum rule rule)
-{
-    switch (rule) {
-    case RULE_HEADS:
-        return c->heads;
-    case RULE_HIDDEN:
-        return c->hidden;
-    case RULE_LAYERS:
-        return c->layers;
-    case RULE_HEAD_SIZE:
-        return (double)c->hidden / c->heads;
-    case RULE_FOUR_HIDDEN:
-        return 4.0 * c->hidden;
-    case RULE_NONE:
-        return 0;
-    default:
-        return key->value;
-    }
-}
-
-static enum err_code apply_rule(const struct reader *r, const struct key *key, enum rule rule)
-{
-    struct model_config *c = r->config;
-    if (rule == RULE_REFUSED)
-        return err_set(r->err, ERR_INVALID, "%s: \"%s\" is missing: %s", r->where, key->name,
-                       show_allowed(key).text);
-    assert(rule != RULE_HEAD_SIZE || c->heads > 0); /* an earlier row's, so within its limits */
-    if (rule == RULE_HEAD_SIZE && c->hidden % c->heads != 0)
-        return does_not_divide(r->where, NAME_OF(c, heads), c->heads, NAME_OF(c, hidden), c->hidden,
-                               r->err);
-    if (key->type == KEY_CHOICE)
-        store_choice(c, key, key->text);
-    else
-        store_number(c, key, derive(c, key, rule));
-    return ERR_OK;
-}
-
-/* Whether a list says of each layer what the keys of windows say. */
-static bool layers_agree(const struct model_config *c, const json_t *list)
-{
-    if (json_array_size(list) != c->layers)
-        return false;
-    for (uint32_t i = 0; i < c->layers; i++) {
-        const bool window = c->sliding_window && i >= c->full_layers;
-        const char *text = json_string_value(json_array_get(list, i));
-        if (!text || strcmp(text, window ? "sliding_attention" : "full_attention") != 0)
-            return false;
-    }
-    return true;
-}
-
-/* What a key that is only checked may be. */
-static bool is_allowed(const struct reader *r, const struct key *key, const json_t *value)
-{
-    if (key->type == KEY_LAYERS)
-        return layers_agree(r->config, value);
-    return json_is_false(value) ||
-           (key->value >= 0 && json_is_number(value) && json_number_value(value) == key->value);
-}
-
-static enum err_code take_value(const struct reader *r, const struct key *key, const char *name,
-                                const json_t *value)
-{
-    if (key->type == KEY_NEUTRAL || key->type == KEY_LAYERS)
-        return is_allowed(r, key, value) ? ERR_OK : unexpected(r, key, name, value);
-    if (key->type == KEY_CHOICE) {
-        if (!json_is_string(value) || !find_choice(key->choices, json_string_value(value)))
-            return unexpected(r, key, name, value);
-        store_choice(r->config, key, json_string_value(value));
-        return ERR_OK;
-    }
-    bool fits;
-    double number;
-    if (key->type == KEY_INT) {
-        number = (double)json_integer_value(value);
-        fits = json_is_integer(value);
-    } else if (key->type == KEY_NUMBER || key->type == KEY_SHARE) {
-        number = json_number_value(value);
-        fits = json_is_number(value);
-    } else {
-        number = json_is_true(value);
-        fits = json_is_boolean(value) && (key->type != KEY_ONLY || number == key->value);
-    }
-    if (!fits || number < key->min || number > key->max)
-        return unexpected(r, key, name, value);
-    store_number(r->config, key, number);
-    return ERR_OK;
-}
-
-/* "rope_parameters.b" is key b of the object that RoPE has, under either of its names; *value is
- * NULL when it is absent. */
-static enum err_code look_up(const struct reader *r, const char *name, const json_t **value)
-{
-    static const char rope[] = "rope_parameters.";
-    const json_t *object = r->root;
-    const char *spelled;
-    if (name && strncmp(name, rope, sizeof rope - 1) == 0) {
-        TRY(config_rope_object(r, &object, &spelled));
-        name += sizeof rope - 1;
-    }
-    *value = name ? json_object_get(object, name) : NULL;
-    return ERR_OK;
-}
-
-static bool same(const json_t *a, const json_t *b)
-{
-    if (json_is_number(a) && json_is_number(b)) /* 10000 and 10000.0 */
-        return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b);
-}
-
-static enum err_code read_key(const struct reader *r, const struct key *key)
-{
-    const json_t *value = NULL, *again = NULL;
-    const char *name = key->name;
-    if (!key->fixed) {
-        TRY(look_up(r, key->name, &value));
-        TRY(look_up(r, key->other, &again));
-    }
-    if (value && again && !same(value, again))
-        return err_set(r->err, ERR_INVALID, "%s: \"%s\": %s and \"%s\": %s are the same setting",
-                       r->where, key->name, config_show(value).text, key->other,
-                       config_show(again).text);
-    if (!value && again) {
-        value = again;
-        name = key->other;
-    }
-    if (!value)
-        return apply_rule(r, key, key->absent);
-    if (json_is_null(value) && key->null != RULE_REFUSED)
-        return apply_rule(r, key, key->null);
-    return take_value(r, key, name, value);
-}
-
-/* Checks, which presets pass through too */
-
-static enum err_code check_field(const struct model_config *config, const struct key *key,
-                                 const char *where, struct err *err)
-{
-    const void *field = (const char *)config + key->field;
-    double value = key->max;
-    if (key->type == KEY_INT)
-        value = *(const uint32_t *)field;
-    else if (key->type == KEY_NUMBER)
-        value = (double)*(const float *)field;
-    else if (key->type == KEY_CHOICE && !leads_to(key->choices, config->activation))
-        return err_set(err, ERR_INVALID, "%s: \"%s\": expected %s", where, key->name,
-                       show_allowed(key).text);
-    /* a float may be a rounding error beyond a limit that its double kept */
-    const double slack = key->type == KEY_NUMBER ? 1e-6 * key->max : 0;
-    if (value >= key->min - slack && value <= key->max + slack)
-        return ERR_OK;
-    return err_set(err, ERR_INVALID, "%s: \"%s\": expected %s, got %g", where, key->name,
-                   show_allowed(key).text, value);
-}
-
-static enum err_code check_attention(const struct model_config *c, const char *where,
-                                     struct err *err)
-{
-    assert(c->heads > 0 && c->kv_heads > 0); /* the limits of their rows */
-    if (config_schema(c->arch)->heads_divide_hidden && c->hidden % c->heads != 0)
-        return does_not_divide(where, NAME_OF(c, heads), c->heads, NAME_OF(c, hidden), c->hidden,
-                               err);
-    if (c->heads % c->kv_heads != 0)
-        return does_not_divide(where, NAME_OF(c, kv_heads), c->kv_heads, NAME_OF(c, heads),
-                               c->heads, err);
-    if (config_schema(c->arch)->rope_on_heads && c->head_dim % 2 != 0)
-        return err_set(err, ERR_INVALID, "%s: \"%s\": %u is odd, and RoPE turns numbers in pairs",
-                       where, NAME_OF(c, head_dim), c->head_dim);
-    if (c->arch == ARCH_GPT_NEOX &&
-        (c->rotary_dim == 0 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->head_dim))
-        return err_set(err, ERR_INVALID,
-                       "%s: \"%s\" has RoPE turn %u of a head's %u numbers: expected 2, 4, 6 ...",
-                       where, NAME_OF(c, rotary_dim), c->rotary_dim, c->head_dim);
-    return ERR_OK;
-}
-
-static enum err_code check_experts(const struct model_config *c, const char *where, struct err *err)
-{
-    if (c->arch != ARCH_MIXTRAL)
-        return ERR_OK;
-    if (c->experts_per_token > c->experts)
-        return err_set(err, ERR_INVALID, "%s: \"%s\": %u is more than \"%s\": %u", where,
-                       NAME_OF(c, experts_per_token), c->experts_per_token, NAME_OF(c, experts),
-                       c->experts);
-    if ((uint64_t)c->experts * c->layers > LAYERS_TIMES_EXPERTS_MAX)
-        return err_set(err, ERR_INVALID, "%s: \"%s\": %u times \"%s\": %u is more than %d", where,
-                       NAME_OF(c, experts), c->experts, NAME_OF(c, layers), c->layers,
-                       LAYERS_TIMES_EXPERTS_MAX);
-    return ERR_OK;
+    return family->rope ? c->head_dim : c->rotary_dim;
 }
 
 enum err_code model_config_check(const struct model_config *config, const char *where,
@@ -369,18 +55,23 @@ enum err_code model_config_check(const struct model_config *config, const char *
 {
     if ((unsigned)config->arch >= ARCH_COUNT)
         return err_set(err, ERR_INVALID, "%s: no such architecture: %d", where, (int)config->arch);
-    const struct schema *schema = config_schema(config->arch);
-    for (size_t i = 0; i < schema->count; i++)
-        TRY(check_field(config, &schema->keys[i], where, err));
-    TRY(check_attention(config, where, err));
-    if (has_rope(config->arch))
-        TRY(config_check_rope(config, rotary_dim(config), where, err));
-    TRY(check_experts(config, where, err));
-    const double parameters = model_config_parameters(config);
+    const struct family *family = family_of(config->arch);
+    TRY(keys_check(&family->keys, config, where, err));
+    TRY(check_attention(family, config, where, err));
+    if (family->check)
+        TRY(family->check(config, where, err));
+    if (has_rope(family))
+        TRY(rope_check(&config->rope, rotary_dim(family, config), where, err));
+    const double parameters = family->parameters(config);
     if (parameters > PARAMETERS_MAX)
         return err_set(err, ERR_INVALID, "%s: %.3g parameters; at most 10^15 can be planned", where,
                        parameters);
     return ERR_OK;
+}
+
+double model_config_parameters(const struct model_config *config)
+{
+    return family_of(config->arch)->parameters(config);
 }
 
 /* The whole object */
@@ -394,7 +85,7 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
             *arch = (enum arch)i;
             return ERR_OK;
         }
-    char known[192] = "";
+    char known[512] = "";
     size_t used = 0;
     for (int i = 0; i < ARCH_COUNT && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
@@ -403,7 +94,7 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
         return err_set(err, ERR_INVALID, "%s: \"model_type\" is missing; known are %s", where,
                        known);
     return err_set(err, ERR_INVALID, "%s: \"model_type\": %s is not known; known are %s", where,
-                   config_show(type).text, known);
+                   key_show(type).text, known);
 }
 
 enum err_code model_config_from_json(const json_t *root, const char *where,
@@ -412,19 +103,109 @@ enum err_code model_config_from_json(const json_t *root, const char *where,
     *out = (struct model_config){.layers = 0};
     if (!json_is_object(root))
         return err_set(err, ERR_INVALID, "%s: expected a JSON object, got %s", where,
-                       config_show(root).text);
+                       key_show(root).text);
     struct model_config config = {.layers = 0};
     TRY(find_arch(root, where, &config.arch, err));
-    const struct reader reader = {root, where, &config, err};
-    const struct schema *schema = config_schema(config.arch);
-    for (size_t i = 0; i < schema->count; i++)
-        TRY(read_key(&reader, &schema->keys[i]));
-    const struct schema *foreign = config_foreign_keys();
-    for (size_t i = 0; i < foreign->count; i++)
-        TRY(read_key(&reader, &foreign->keys[i]));
-    if (has_rope(config.arch))
-        TRY(config_read_rope(&reader, rotary_dim(&config)));
+    const struct family *family = family_of(config.arch);
+    TRY(keys_read(&family->keys, root, where, &config, err));
+    TRY(keys_read(&key_foreign, root, where, &config, err));
+    if (has_rope(family))
+        TRY(rope_read(root, where, rotary_dim(family, &config), &config, err));
     TRY(model_config_check(&config, where, err));
     *out = config;
     return ERR_OK;
+}
+
+/* The file */
+
+/* Copies text without what a terminal could take for a command or a broken character. */
+static void printable(const char *text, char *out, size_t room)
+{
+    size_t i = 0;
+    for (; text[i] && i + 1 < room; i++)
+        out[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
+    out[i] = '\0';
+}
+
+/* Opens path, or the config.json in it. `where` receives the name for messages. */
+static enum err_code open_config(const char *path, char *where, size_t room, int *fd,
+                                 struct err *err)
+{
+    struct stat status;
+    snprintf(where, room, "%s", path);
+    if (stat(path, &status) != 0)
+        return err_set(err, ERR_INVALID, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(status.st_mode)) {
+        snprintf(where, room, "%s%sconfig.json", path, path[strlen(path) - 1] == '/' ? "" : "/");
+        if (stat(where, &status) != 0)
+            return err_set(err, ERR_INVALID, "%s: %s", where,
+                           errno == ENOENT ? "the folder holds no config.json" : strerror(errno));
+    }
+    if (!S_ISREG(status.st_mode))
+        return err_set(err, ERR_INVALID, "%s: not a regular file", where);
+    *fd = open(where, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (*fd < 0)
+        return err_set(err, ERR_INVALID, "%s: %s", where, strerror(errno));
+    return ERR_OK;
+}
+
+/* Reads all there is, one byte beyond the limit at most. The caller owns *text. */
+static enum err_code read_all(int fd, const char *where, char **text, size_t *bytes,
+                              struct err *err)
+{
+    const size_t room = (size_t)FILE_BYTES_MAX + 1;
+    size_t used = 0;
+    *text = xmalloc(room);
+    while (used < room) {
+        const ssize_t got = read(fd, *text + used, room - used);
+        if (got == 0)
+            break;
+        if (got < 0 && errno != EINTR)
+            return err_set(err, ERR_IO, "%s: read: %s", where, strerror(errno));
+        used += got > 0 ? (size_t)got : 0;
+    }
+    *bytes = used;
+    if (used == 0)
+        return err_set(err, ERR_INVALID, "%s: the file is empty", where);
+    if (used == room)
+        return err_set(err, ERR_INVALID, "%s: larger than 16 MiB: not a config.json", where);
+    return ERR_OK;
+}
+
+static enum err_code parse(const char *text, size_t bytes, const char *where,
+                           struct model_config *out, struct err *err)
+{
+    if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+        return err_set(err, ERR_INVALID,
+                       "%s:1:1: starts with a byte order mark; save it as UTF-8 without one",
+                       where);
+    json_error_t at;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &at);
+    if (!root) {
+        char message[JSON_ERROR_TEXT_LENGTH];
+        printable(at.text, message, sizeof message);
+        return err_set(err, ERR_INVALID, "%s:%d:%d: %s", where, at.line, at.column, message);
+    }
+    const enum err_code rc = model_config_from_json(root, where, out, err);
+    json_decref(root);
+    return rc;
+}
+
+enum err_code model_config_read(const char *path, struct model_config *out, struct err *err)
+{
+    char where[PATH_MAX + sizeof "/config.json"];
+    char *text = NULL;
+    size_t bytes = 0;
+    int fd = -1;
+    enum err_code rc;
+    *out = (struct model_config){.layers = 0};
+    if (!*path)
+        return err_set(err, ERR_INVALID, "the path of the model is empty");
+    TRY(open_config(path, where, sizeof where, &fd, err));
+    TRY_GOTO(rc, read_all(fd, where, &text, &bytes, err), done);
+    rc = parse(text, bytes, where, out, err);
+done:
+    free(text);
+    close(fd);
+    return rc;
 }

@@ -90,7 +90,5 @@ enum err_code verify_values(const struct plan *plan, struct err *err)
         TRY(check_input(plan, i, err));
     for (uint32_t i = 0; i < plan->module_buffer_count; i++)
         TRY(check_module_buffer(plan, i, err));
-    if (!(isfinite(plan->loss_scale) && plan->loss_scale > 0))
-        return err_set(err, ERR_INTERNAL, "losses are scaled by %g", (double)plan->loss_scale);
     return ERR_OK;
 }

@@ -13,6 +13,7 @@
 
 #include "runtime/device/clock.h"
 #include "runtime/execution/execute_parts.h"
+#include "runtime/execution/plan_work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -76,7 +77,7 @@ enum err_code execution_alloc(struct execution *e, uint32_t index, uint32_t inst
     const struct buffer *buffer = &e->plan->buffers[index];
     if (buffer->bytes == 0)
         return ERR_OK;
-    if (buffer->pool == STREAM_HOST) {
+    if (buffer->pool == LANE_HOST) {
         if (!e->host[index])
             e->host[index] = device_host_new(e->device, buffer->bytes);
         return e->host[index] ? ERR_OK : out_of_memory(e, index, instruction, err);
@@ -110,9 +111,10 @@ static struct work_operand operand_at(const struct execution *e,
                                       const struct plan_instruction *instruction,
                                       const struct operand *operand)
 {
-    char *base = execution_address(e, plan_operand_buffer(e->plan, instruction, operand));
+    const struct plan_place place = plan_operand_place(e->plan, instruction, operand);
+    char *base = execution_address(e, place.buffer);
     return (struct work_operand){
-        .data = base ? base + operand->offset * dtype_bytes((enum dtype)operand->dtype) : NULL,
+        .data = base ? base + place.offset * dtype_bytes((enum dtype)operand->dtype) : NULL,
         .shape = operand->shape,
         .pitch = operand->pitch,
         .dtype = operand->dtype,
@@ -130,17 +132,18 @@ static enum err_code give_workspace(struct execution *e, const struct plan_instr
         work->workspace = execution_address(e, e->scratch);
         work->workspace_bytes = e->plan->buffers[e->scratch].bytes;
     }
-    if (bytes == 0 || instruction->op != PLAN_COMPUTE || !e->plan->kernels[instruction->arg].matmul)
+    if (bytes == 0 || instruction->op != PLAN_COMPUTE ||
+        !work_is_matmul((enum work_kind)plan_kernel(e->plan, instruction->arg)->work))
         return ERR_OK;
     if (!*own)
-        TRY(allocator_alloc(e->allocator, bytes, STREAM_COMPUTE, own, err));
+        TRY(allocator_alloc(e->allocator, bytes, LANE_COMPUTE, own, err));
     work->workspace = (void *)(uintptr_t)allocator_block_address(*own);
     work->workspace_bytes = bytes;
     return ERR_OK;
 }
 
-/* A few kinds want more than operands. */
-static void fill_settings(const struct execution *e, struct work *work)
+/* A few want more than operands. */
+static void fill_settings(const struct execution *e, enum work_kind kind, struct work *work)
 {
     const struct run_settings *s = &e->settings;
     work->update.lr = s->lr;
@@ -149,68 +152,50 @@ static void fill_settings(const struct execution *e, struct work *work)
     work->update.eps = s->eps;
     work->update.weight_decay = s->weight_decay;
     work->update.step = e->step + 1;
-    if (work->kind == WORK_ONES) /* the seed of backward */
-        work->scale = e->plan->loss_scale;
-    if (work->kind == WORK_CLIP_COEFFICIENT)
-        work->scale = work->attr.p;
+    if (kind == WORK_SEED)
+        work->attr.p = 1.0F / (float)e->micro_batches;
 }
 
 static enum err_code launch(struct execution *e, uint32_t id, struct err *err)
 {
     const struct plan *plan = e->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = &plan->kernels[instruction->arg];
-    const struct plan_group *group =
-        instruction->group == PLAN_NO_GROUP ? NULL : &plan->groups[instruction->group];
+    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
+    struct work work = plan_work(plan, id, e->operands);
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
-        e->operands[i] = operand_at(e, instruction, &plan->operands[kernel->first + i]);
-    struct work work = {
-        .kind = (enum work_kind)e->kind[id],
-        .instruction = id,
-        .ins = kernel->ins,
-        .outs = kernel->outs,
-        .operand = e->operands,
-        .attr = kernel->attr,
-        .group = instruction->group == PLAN_NO_GROUP ? -1 : instruction->group,
-        .ranks = group ? group->ranks : 1,
-        .rank = group ? plan->rank / group->stride % group->ranks : 0,
-        .label = plan->labels[kernel->label],
-        .wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0,
-    };
-    fill_settings(e, &work);
+        e->operands[i] = operand_at(e, instruction, &kernel->operands[i]);
+    work.wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0;
+    fill_settings(e, (enum work_kind)kernel->work, &work);
     TRY(give_workspace(e, instruction, &work, err));
-    /* clipping sums squares; gradients are averaged */
-    work.sum = strcmp(plan->labels[kernel->label], "_c10d_functional.all_reduce") == 0;
-    if (work.kind == WORK_NOTHING)
-        return ERR_OK;
-    return device_launch(e->device, (enum stream_id)instruction->stream, &work, err);
+    return device_launch(e->device, instruction->lane, &work, err);
 }
 
 /* Copies the scalar loss to our own memory: the plan frees it before the step ends. */
 static enum err_code keep_loss(struct execution *e, uint32_t id, struct err *err)
 {
     const struct plan_instruction *instruction = &e->plan->instructions[id];
-    const struct kernel *kernel = &e->plan->kernels[instruction->arg];
+    const struct kernel *kernel = plan_kernel(e->plan, instruction->arg);
     struct work_operand operand[2];
-    operand[0] = operand_at(e, instruction, &e->plan->operands[kernel->first + kernel->ins]);
+    operand[0] = operand_at(e, instruction, &kernel->operands[kernel->ins]);
     operand[1] = operand[0];
     operand[1].data = (float *)(uintptr_t)e->scalars + e->micro_batch - 1;
     const struct work work = {
         .kind = WORK_COPY, .instruction = id, .ins = 1, .outs = 1, .operand = operand, .group = -1};
-    return device_launch(e->device, STREAM_COMPUTE, &work, err);
+    return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 
-/* Norms of the optimizer's gradients, before anything scales them. */
+/* Norms of the gradients' parts, before anything scales them. */
 static enum err_code launch_norms(struct execution *e, struct err *err)
 {
     const struct plan *plan = e->plan;
     const struct plan_instruction *update = &plan->instructions[e->optimizer];
-    const struct kernel *kernel = &plan->kernels[update->arg];
-    const uint32_t n = (uint32_t)kernel->ins - kernel->outs;
+    const uint32_t n = e->normed_count;
     if (n == 0)
         return ERR_OK;
     for (uint32_t i = 0; i < n; i++) {
-        e->operands[i] = operand_at(e, update, &plan->operands[kernel->first + i]);
+        const struct operand gradient =
+            plan_piece_operand(plan, plan_piece(plan, e->normed[i], PIECE_GRADIENT));
+        e->operands[i] = operand_at(e, update, &gradient);
         e->operands[n + i] = (struct work_operand){
             .data = (float *)(uintptr_t)e->scalars + e->micro_batches + i,
             .dtype = DTYPE_FP32,
@@ -222,7 +207,7 @@ static enum err_code launch_norms(struct execution *e, struct err *err)
                               .outs = n,
                               .operand = e->operands,
                               .group = -1};
-    return device_launch(e->device, STREAM_COMPUTE, &work, err);
+    return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 
 /* ---- instructions ---- */
@@ -240,7 +225,7 @@ static enum err_code pass_mark(struct execution *e, enum plan_mark mark, uint32_
 static enum err_code run_instruction(struct execution *e, uint32_t id, struct err *err)
 {
     const struct plan_instruction *instruction = &e->plan->instructions[id];
-    const enum stream_id stream = (enum stream_id)instruction->stream;
+    const uint8_t lane = instruction->lane;
     switch (instruction->op) {
     case PLAN_ALLOC:
         if ((instruction->flags & PLAN_FIRST_STEP) && execution_address(e, instruction->arg))
@@ -256,14 +241,15 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
         free_buffer(e, instruction->arg);
         return ERR_OK;
     case PLAN_RECORD:
-        return device_record(e->device, stream, instruction->arg, err);
+        return device_record(e->device, lane, instruction->arg, err);
     case PLAN_WAIT:
-        return device_wait(e->device, stream, instruction->arg, err);
+        return device_wait(e->device, lane, instruction->arg, err);
     case PLAN_MARK:
         return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
     default:
         TRY(launch(e, id, err));
-        return e->kind[id] == WORK_NLL_LOSS ? keep_loss(e, id, err) : ERR_OK;
+        return plan_kernel(e->plan, instruction->arg)->work == WORK_NLL_LOSS ? keep_loss(e, id, err)
+                                                                             : ERR_OK;
     }
 }
 
@@ -274,7 +260,7 @@ static void record_memory(struct execution *e, uint32_t id)
     e->record[id].reserved = stats->reserved_bytes;
 }
 
-static void take_time(void *context, uint32_t instruction, enum stream_id stream, double begin_s,
+static void take_time(void *context, uint32_t instruction, uint8_t stream, double begin_s,
                       double end_s)
 {
     struct execution *e = context;
@@ -288,7 +274,7 @@ static void take_time(void *context, uint32_t instruction, enum stream_id stream
     record->end_s = end_s;
 }
 
-static void drop_time(void *context, uint32_t instruction, enum stream_id stream, double begin_s,
+static void drop_time(void *context, uint32_t instruction, uint8_t stream, double begin_s,
                       double end_s)
 {
     (void)context, (void)instruction, (void)stream, (void)begin_s, (void)end_s;
@@ -296,46 +282,68 @@ static void drop_time(void *context, uint32_t instruction, enum stream_id stream
 
 /* ---- results ---- */
 
-/* Sums over the ranks that hold different rows or saw different sequences. */
-static enum err_code sum_over(struct execution *e, int group, float *values, uint64_t count,
+/* Over the ranks of a group: a sum, or the average. */
+static enum err_code sum_over(struct execution *e, uint8_t group, float *values, uint64_t count,
                               bool average, struct err *err)
 {
-    if (!e->comm || group < 0 || count == 0)
+    if (!e->comm || group == PLAN_NO_GROUP || count == 0)
         return ERR_OK;
     return comm_all_reduce(e->comm, group, comm_ticket(e->comm, group), values, values, count,
                            DTYPE_FP32, average, 0, err);
 }
 
-static int group_named(const struct plan *plan, const char *name)
+/* The mean over all ranks: the mesh's dims one after the other. */
+static enum err_code average_loss(struct execution *e, const float *losses, float *loss,
+                                  struct err *err)
 {
-    for (uint32_t i = 0; i < plan->group_count; i++)
-        if (strcmp(plan->groups[i].name, name) == 0)
-            return (int)i;
-    return -1;
+    static const enum group_role dims[] = {GROUP_DATA, GROUP_SHARD, GROUP_REPLICATE};
+    *loss = 0.0F;
+    for (uint32_t i = 0; i < e->micro_batches; i++)
+        *loss += losses[i] / (float)e->micro_batches;
+    for (int d = 0; d < 3; d++)
+        TRY(sum_over(e, plan_group_of_role(e->plan, dims[d]), loss, 1, true, err));
+    return ERR_OK;
+}
+
+/* Squares of the norms, summed over the ranks that hold other parts of the same gradients. */
+static enum err_code sum_squares(struct execution *e, float *squares, struct err *err)
+{
+    const struct plan *plan = e->plan;
+    float *of_group = xmalloc((plan->param_count + 1) * sizeof *of_group);
+    enum err_code rc = ERR_OK;
+    for (uint32_t g = 0; g < plan->group_count && rc == ERR_OK; g++) {
+        uint32_t n = 0;
+        for (uint32_t p = 0; p < plan->param_count; p++) {
+            const struct plan_piece *gradient = plan_piece(plan, p, PIECE_GRADIENT);
+            if (gradient && gradient->group == g)
+                of_group[n++] = squares[p];
+        }
+        rc = sum_over(e, (uint8_t)g, of_group, n, false, err);
+        for (uint32_t p = plan->param_count; p-- > 0;) {
+            const struct plan_piece *gradient = plan_piece(plan, p, PIECE_GRADIENT);
+            if (gradient && gradient->group == g)
+                squares[p] = of_group[--n];
+        }
+    }
+    free(of_group);
+    return rc;
 }
 
 static enum err_code collect(struct execution *e, struct step_result *result, struct err *err)
 {
     const struct plan *plan = e->plan;
-    const struct kernel *update = &plan->kernels[plan->instructions[e->optimizer].arg];
-    const uint32_t norms = (uint32_t)update->ins - update->outs;
-    const uint32_t count = e->micro_batches + norms;
-    float *scalars = xmalloc((count + 1) * sizeof *scalars);
+    const uint32_t count = e->micro_batches + e->normed_count;
+    float *scalars = xmalloc((count + 1) * sizeof *scalars), loss = 0.0F;
     enum err_code rc = device_read(e->device, scalars, e->scalars, count * sizeof *scalars, err);
-    float loss = 0.0F;
-    for (uint32_t i = 0; i < e->micro_batches; i++)
-        loss += scalars[i] / (float)e->micro_batches;
     if (rc == ERR_OK)
-        rc = sum_over(e, group_named(plan, "shard"), &loss, 1, true, err);
-    if (rc == ERR_OK)
-        rc = sum_over(e, group_named(plan, "replicate"), &loss, 1, true, err);
+        rc = average_loss(e, scalars, &loss, err);
 
-    /* A parameter whose rows are all elsewhere has no gradient here: its square is 0. */
+    /* A parameter that is all elsewhere has no gradient here: its square is 0. */
     float *squares = calloc(plan->param_count + 1, sizeof *squares);
-    for (uint32_t i = 0; i < norms; i++)
-        squares[e->updated[i]] = scalars[e->micro_batches + i] * scalars[e->micro_batches + i];
+    for (uint32_t i = 0; i < e->normed_count; i++)
+        squares[e->normed[i]] = scalars[e->micro_batches + i] * scalars[e->micro_batches + i];
     if (rc == ERR_OK)
-        rc = sum_over(e, group_named(plan, "shard"), squares, plan->param_count, false, err);
+        rc = sum_squares(e, squares, err);
     double total = 0.0;
     for (uint32_t p = 0; p < plan->param_count; p++) {
         e->param_norm[p] = sqrt((double)squares[p]);
@@ -378,51 +386,18 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
 
 /* ---- opening ---- */
 
-static enum err_code resolve(struct execution *e, uint32_t id, struct err *err)
+/* The parameters of whose gradient this rank has a part. */
+static void list_normed(struct execution *e)
 {
     const struct plan *plan = e->plan;
-    const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = &plan->kernels[instruction->arg];
-    const struct operand *operand = &plan->operands[kernel->first];
-    bool weight_is_second = false;
-    if (kernel->ins > 1)
-        weight_is_second =
-            plan->buffers[plan_operand_buffer(plan, instruction, &operand[1])].category ==
-            CATEGORY_UNSHARDED_PARAM;
-    const bool complex = kernel->ins > 0 && operand[0].dtype == DTYPE_COMPLEX64;
-    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
-        const struct buffer *buffer =
-            &plan->buffers[plan_operand_buffer(plan, instruction, &operand[i])];
-        const uint64_t end = operand[i].offset + shape_elements(&operand[i].shape);
-        if (operand[i].pitch == 0 &&
-            end * dtype_bytes((enum dtype)operand[i].dtype) > buffer->bytes)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "instruction %u, %s: an expanded view (one key/value head) cannot be "
-                           "executed yet",
-                           id, plan->labels[kernel->label]);
-    }
-    enum work_kind kind;
-    TRY(work_resolve(plan_op_name((enum plan_op)instruction->op), plan->labels[kernel->label],
-                     plan->kinds[kernel->op], kernel->backward && !kernel->recomputed,
-                     weight_is_second, complex, &kind, err));
-    e->kind[id] = (uint8_t)kind;
-    return ERR_OK;
-}
-
-/* Which parameters the optimizer's gradients belong to, by their shard buffers. */
-static void find_updated(struct execution *e)
-{
-    const struct plan *plan = e->plan;
-    const struct plan_instruction *update = &plan->instructions[e->optimizer];
-    const struct kernel *kernel = &plan->kernels[update->arg];
-    const uint32_t n = (uint32_t)kernel->ins - kernel->outs;
-    e->updated = xmalloc((n + 1) * sizeof *e->updated);
-    for (uint32_t i = 0, p = 0; i < n; i++) {
-        const uint32_t shard =
-            plan_operand_buffer(plan, update, &plan->operands[kernel->first + n + i]);
-        while (p + 1 < plan->param_count && plan->params[p].shard_buffer != shard)
-            p++;
-        e->updated[i] = p;
+    e->normed = xmalloc((plan->param_count + 1) * sizeof *e->normed);
+    for (uint32_t p = 0; p < plan->param_count; p++) {
+        const struct plan_piece *gradient = plan_piece(plan, p, PIECE_GRADIENT);
+        if (!gradient)
+            continue;
+        const struct part part = plan_part(plan, gradient, plan->rank);
+        if (part_elements(&part))
+            e->normed[e->normed_count++] = p;
     }
 }
 
@@ -431,23 +406,24 @@ static enum err_code prepare(struct execution *e, struct err *err)
     const struct plan *plan = e->plan;
     uint32_t widest = 1;
     e->optimizer = PLACE_NONE;
+    TRY(plan_check_runnable(plan, err));
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
         if (instruction->op == PLAN_MARK && instruction->arg == PLAN_MARK_MICRO_BATCH)
             e->micro_batches++;
         if (!plan_op_is_kernel((enum plan_op)instruction->op))
             continue;
-        TRY(resolve(e, id, err));
-        const struct kernel *kernel = &plan->kernels[instruction->arg];
+        const struct kernel *kernel = plan_kernel(plan, instruction->arg);
         const uint32_t operands = 2U * kernel->ins + kernel->outs;
         widest = operands > widest ? operands : widest;
         if (instruction->op == PLAN_OPTIMIZER)
             e->optimizer = id;
     }
+    widest = widest < 2 * plan->param_count ? 2 * plan->param_count : widest; /* norms */
     e->operands = xmalloc(widest * sizeof *e->operands);
     if (e->optimizer == PLACE_NONE)
         return err_set(err, ERR_UNSUPPORTED, "the plan has no optimizer step");
-    find_updated(e);
+    list_normed(e);
     return ERR_OK;
 }
 
@@ -478,19 +454,14 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
         .comm = comm,
         .data = data,
         .settings = *settings,
-        .shard_ranks = 1,
         .scratch = PLACE_NONE,
         .block = calloc(plan->buffer_count + 1, sizeof(struct allocator_block *)),
         .host = calloc(plan->buffer_count + 1, sizeof(void *)),
-        .kind = calloc(plan->instruction_count + 1, 1),
         .record = calloc(plan->instruction_count + 1, sizeof(struct step_record)),
         .param_norm = calloc(plan->param_count + 1, sizeof(double)),
         .first_step = true,
     };
     e->status = status_of_rank(plan->rank, &e->own_status);
-    const int shard = group_named(plan, "shard");
-    if (shard >= 0)
-        e->shard_ranks = plan->groups[shard].ranks;
     e->settings.allocator.segment_new = new_segment;
     e->settings.allocator.segment_drop = drop_segment;
     e->settings.allocator.context = e;
@@ -526,9 +497,8 @@ void execution_close(struct execution *e)
     allocator_free(e->allocator);
     free(e->block);
     free(e->host);
-    free(e->kind);
     free(e->operands);
-    free(e->updated);
+    free(e->normed);
     free(e->record);
     free(e->param_norm);
     free(e);

@@ -16,7 +16,6 @@ struct execution {
     void **host;                          /* (buffers) of the host's pool */
     struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */
     uint32_t scratch; /* the buffer that is a kernel's own workspace now; PLACE_NONE: none */
-    uint8_t *kind;    /* (instructions) enum work_kind */
     struct work_operand *operands; /* scratch: as many as the widest kernel has */
     struct step_record *record;    /* (instructions) */
     double *param_norm;            /* (params) */
@@ -24,8 +23,8 @@ struct execution {
     uint64_t scalars;              /* device address of our own fp32 scalars: losses, then norms */
     uint32_t micro_batches, micro_batch, step;
     uint32_t optimizer; /* the optimizer instruction */
-    uint32_t *updated;  /* (its gradients) parameter of each */
-    uint32_t shard_ranks;
+    uint32_t *normed; /* (normed_count) parameters of which this rank has a part of the gradient */
+    uint32_t normed_count;
     volatile struct rank_status *status;
     struct rank_status own_status;
     bool first_step;

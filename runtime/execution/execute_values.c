@@ -90,7 +90,7 @@ static enum err_code send_input(struct execution *e, uint32_t i, uint32_t instru
                               .operand = operand,
                               .group = -1,
                               .label = "batch"};
-    return device_launch(e->device, STREAM_COMPUTE, &work, err);
+    return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 
 /* One sequence into its place in every input. */
@@ -133,22 +133,12 @@ enum err_code execution_zero(struct execution *e, uint32_t index, uint32_t instr
     const struct buffer *buffer = &e->plan->buffers[index];
     struct work_operand operand = {
         .data = execution_address(e, index), .shape = buffer->shape, .dtype = buffer->dtype};
-    const struct work work = {.kind = WORK_ONES,
-                              .instruction = instruction,
-                              .outs = 1,
-                              .operand = &operand,
-                              .group = -1,
-                              .scale = 0.0F};
-    if (!operand.data || buffer->pool == STREAM_HOST)
+    const struct work work = {
+        .kind = WORK_FILL, .instruction = instruction, .outs = 1, .operand = &operand, .group = -1};
+    if (!operand.data || buffer->pool == LANE_HOST)
         return ERR_OK;
-    return device_launch(e->device, (enum stream_id)buffer->pool, &work, err);
+    return device_launch(e->device, buffer->pool, &work, err);
 }
-
-/* A run of a buffer's elements: `count` from element `first` on, at most 2^32 - 1. */
-struct run_of_values {
-    uint32_t buffer;
-    uint64_t first, count;
-};
 
 /* By way of a cast on the device. */
 static enum err_code cast_values(struct execution *e, uint64_t address, enum dtype dtype,
@@ -173,7 +163,7 @@ static enum err_code cast_values(struct execution *e, uint64_t address, enum dty
         .kind = WORK_CAST, .ins = 1, .outs = 1, .operand = operand, .group = -1};
     enum err_code rc = to_device ? device_write(e->device, staging, values, bytes, err) : ERR_OK;
     if (rc == ERR_OK)
-        rc = device_launch(e->device, STREAM_COMPUTE, &cast, err);
+        rc = device_launch(e->device, LANE_COMPUTE, &cast, err);
     if (rc == ERR_OK)
         rc = device_sync(e->device, err);
     if (rc == ERR_OK && !to_device)
@@ -182,96 +172,116 @@ static enum err_code cast_values(struct execution *e, uint64_t address, enum dty
     return rc;
 }
 
-/* Copies values between fp32 host memory and a run of a buffer of any dtype. */
-static enum err_code move_run(struct execution *e, struct run_of_values run, float *values,
-                              bool to_device, struct err *err)
+/* Copies values between fp32 host memory and elements first ... first + count - 1 of an operand
+ * without a pitch; count is below 2^32. */
+static enum err_code move_run(struct execution *e, const struct operand *at, uint64_t first,
+                              uint64_t count, float *values, bool to_device, struct err *err)
 {
-    const enum dtype dtype = (enum dtype)e->plan->buffers[run.buffer].dtype;
-    uint64_t address = (uint64_t)(uintptr_t)execution_address(e, run.buffer);
-    if (!address)
+    const enum dtype dtype = (enum dtype)at->dtype;
+    const uint64_t base = (uint64_t)(uintptr_t)execution_address(e, at->place);
+    const uint64_t address = base + (at->offset + first) * dtype_bytes(dtype);
+    const uint64_t bytes = count * sizeof *values;
+    if (!base)
         return err_set(err, ERR_INVALID, "this state does not exist yet");
-    address += run.first * dtype_bytes(dtype);
     if (dtype != DTYPE_FP32)
-        return cast_values(e, address, dtype, run.count, values, to_device, err);
-    const uint64_t bytes = run.count * sizeof *values;
+        return cast_values(e, address, dtype, count, values, to_device, err);
     return to_device ? device_write(e->device, address, values, bytes, err)
                      : device_read(e->device, values, address, bytes, err);
 }
 
-/* The first `count` elements of a buffer, a chunk at a time. */
-static enum err_code move_values(struct execution *e, uint32_t buffer, uint64_t count,
-                                 float *values, bool to_device, struct err *err)
+/* All of an operand, a chunk at a time. */
+static enum err_code move_values(struct execution *e, const struct operand *at, float *values,
+                                 bool to_device, struct err *err)
 {
+    const uint64_t count = shape_elements(&at->shape);
     for (uint64_t first = 0; first < count; first += CHUNK) {
         const uint64_t n = count - first < CHUNK ? count - first : CHUNK;
-        TRY(move_run(e, (struct run_of_values){buffer, first, n}, values + first, to_device, err));
+        TRY(move_run(e, at, first, n, values + first, to_device, err));
     }
     return ERR_OK;
 }
 
-/* Where a parameter's values, or those of a state, are: PLACE_NONE when this rank has none of it.
- */
-static enum err_code find_values(const struct execution *e, uint32_t p, int state, uint32_t *buffer,
-                                 struct err *err)
+const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state)
 {
-    const struct plan_param *param = &e->plan->params[p];
-    *buffer = state < 0 ? param->shard_buffer : param->state_buffer[state];
-    if (*buffer == PLACE_NONE && shape_elements(&param->local))
-        return err_set(err, ERR_INVALID, "%s has no such state", param->name);
+    return state < 0    ? plan_updated_piece(plan, p)
+           : state == 0 ? plan_piece(plan, p, PIECE_EXP_AVG)
+                        : plan_piece(plan, p, PIECE_EXP_AVG_SQ);
+}
+
+/* Where a parameter's values, or those of a state, are; *at has no elements when this rank has none
+ * of it. */
+static enum err_code find_values(const struct execution *e, uint32_t p, int state,
+                                 struct operand *at, struct err *err)
+{
+    const struct plan_piece *piece = execution_piece(e->plan, p, state);
+    const struct part part = plan_part(e->plan, plan_updated_piece(e->plan, p), e->plan->rank);
+    *at = (struct operand){.shape = SHAPE(0)};
+    if (piece)
+        *at = plan_piece_operand(e->plan, piece);
+    else if (part_elements(&part))
+        return err_set(err, ERR_INVALID, "%s has no such state", e->plan->params[p].name);
     return ERR_OK;
 }
 
 enum err_code execution_read(struct execution *e, uint32_t p, int state, float *values,
                              struct err *err)
 {
-    uint32_t buffer;
-    TRY(find_values(e, p, state, &buffer, err));
-    if (buffer == PLACE_NONE)
-        return ERR_OK;
-    return move_values(e, buffer, shape_elements(&e->plan->params[p].local), values, false, err);
+    struct operand at;
+    TRY(find_values(e, p, state, &at, err));
+    return move_values(e, &at, values, false, err);
 }
 
 enum err_code execution_write(struct execution *e, uint32_t p, int state, const float *values,
                               struct err *err)
 {
-    uint32_t buffer;
-    TRY(find_values(e, p, state, &buffer, err));
-    if (buffer == PLACE_NONE)
+    struct operand at;
+    TRY(find_values(e, p, state, &at, err));
+    if (shape_elements(&at.shape) == 0)
         return ERR_OK;
-    if (state >= 0 &&
-        !execution_address(e, buffer)) /* before the first step, which would make it */
-        TRY(execution_alloc(e, buffer, e->optimizer, err));
-    return move_values(e, buffer, shape_elements(&e->plan->params[p].local),
-                       (float *)(uintptr_t)values, true, err);
+    if (state >= 0 && !execution_address(e, at.place)) /* the first step would make it */
+        TRY(execution_alloc(e, at.place, e->optimizer, err));
+    return move_values(e, &at, (float *)(uintptr_t)values, true, err);
 }
 
 /* ---- first values ---- */
 
-/* Elements of parameter p from `from` on, `count` of them, go into its buffer from the start. */
-static enum err_code fill_param(struct execution *e, uint32_t p, uint64_t from, uint64_t count,
-                                float *chunk, struct err *err)
+/* This rank's part of a piece, run by run, in chunks that are sent when they are full. */
+static enum err_code fill_piece(struct execution *e, const struct plan_piece *piece, float *chunk,
+                                struct err *err)
 {
-    const struct plan_param *param = &e->plan->params[p];
-    for (uint64_t i = 0; i < count; i += CHUNK) {
-        const uint64_t n = count - i < CHUNK ? count - i : CHUNK;
-        values_of_param(&param->init, p, from + i, n, chunk);
-        TRY(move_run(e, (struct run_of_values){param->shard_buffer, i, n}, chunk, true, err));
-    }
-    return ERR_OK;
+    const struct param_init *init = &e->plan->params[piece->param].init;
+    const struct part part = plan_part(e->plan, piece, e->plan->rank);
+    const struct operand at = plan_piece_operand(e->plan, piece);
+    uint64_t sent = 0, used = 0;
+    for (uint64_t run = 0; run < part.runs; run++)
+        for (uint64_t i = 0, n; i < part.width; i += n) {
+            n = part.width - i < CHUNK - used ? part.width - i : CHUNK - used;
+            values_of_param(init, piece->param, part.first + run * part.pitch + i, n, chunk + used);
+            used += n;
+            if (used < CHUNK)
+                continue;
+            TRY(move_run(e, &at, sent, used, chunk, true, err));
+            sent += used;
+            used = 0;
+        }
+    return used ? move_run(e, &at, sent, used, chunk, true, err) : ERR_OK;
 }
 
+static bool holds_values(const struct plan_piece *piece)
+{
+    return piece->role == PIECE_STORE || piece->role == PIECE_MASTER;
+}
+
+/* All of what is stored, padding included, is zero before values are put there. */
 static enum err_code fill_params(struct execution *e, float *chunk, struct err *err)
 {
     const struct plan *plan = e->plan;
-    for (uint32_t p = 0; p < plan->param_count; p++) {
-        const struct plan_param *param = &plan->params[p];
-        const uint64_t rows = param->shape.dim[0];
-        const uint64_t width = rows ? shape_elements(&param->shape) / rows : 0;
-        const uint64_t share = (rows + e->shard_ranks - 1) / e->shard_ranks;
-        const uint64_t first = share * (plan->rank % e->shard_ranks) * width;
-        TRY(execution_zero(e, param->shard_buffer, 0, err)); /* the padding, too */
-        TRY(fill_param(e, p, first, shape_elements(&param->local), chunk, err));
-    }
+    for (uint32_t i = 0; i < plan->piece_count; i++)
+        if (holds_values(&plan->pieces[i]))
+            TRY(execution_zero(e, plan->pieces[i].buffer, 0, err));
+    for (uint32_t i = 0; i < plan->piece_count; i++)
+        if (holds_values(&plan->pieces[i]))
+            TRY(fill_piece(e, &plan->pieces[i], chunk, err));
     return ERR_OK;
 }
 

@@ -1,0 +1,392 @@
+"""The models that are recorded, their inputs, checkpoints and optimizers.
+
+Small hand-written ones (`llama`, `gpt2`, `guide`) and classes of Hugging Face transformers.
+
+Python frees the locals of a returning function first to last up to 3.13, last to first from 3.14
+on.  The recordings were made with the latter; the `del` lines give that order everywhere.
+
+Fused kernels that only CUDA has are called or imitated explicitly: flash attention is the ATen op
+itself, RMSNorm is an autograd Function that allocates what the CUDA kernel allocates (output and
+fp32 rstd; input and weight gradient).
+"""
+import collections
+import contextlib
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, None: None}
+
+
+class FusedRMSNorm(torch.autograd.Function):
+    """Allocates what the CUDA kernels of _fused_rms_norm allocate."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        y = torch.empty_like(x)
+        rstd = torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
+        ctx.save_for_backward(x, w, rstd)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w, rstd = ctx.saved_tensors
+        grads = tuple(torch.empty_like(t) if needed else None
+                      for t, needed in zip((x, w), ctx.needs_input_grad))
+        del rstd, w, x
+        return grads
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        return FusedRMSNorm.apply(x, self.weight)
+
+
+def attention(q, k, v):
+    """Causal attention of (batch, heads, seq, head) tensors by the flash op."""
+    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0]
+
+
+def rotate(x, freqs):
+    z = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(z * freqs).flatten(3).type_as(x)
+
+
+def repeat_kv(x, n):
+    if n == 1:
+        return x
+    b, s, h, d = x.shape
+    return x[:, :, :, None, :].expand(b, s, h, n, d).reshape(b, s, h * n, d)
+
+
+class LlamaAttention(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        self.heads, self.kv = m["heads"], m.get("kv_heads", m["heads"])
+        self.head = m["dim"] // m["heads"]
+        self.wq = nn.Linear(m["dim"], self.heads * self.head, bias=False)
+        self.wk = nn.Linear(m["dim"], self.kv * self.head, bias=False)
+        self.wv = nn.Linear(m["dim"], self.kv * self.head, bias=False)
+        self.wo = nn.Linear(self.heads * self.head, m["dim"], bias=False)
+
+    def forward(self, x, freqs):
+        b, s, _ = x.shape
+        q, k, v = self.wq(x), self.wk(x), self.wv(x)
+        q = q.view(b, s, self.heads, self.head)
+        k = k.view(b, s, self.kv, self.head)
+        v = v.view(b, s, self.kv, self.head)
+        q, k = rotate(q, freqs), rotate(k, freqs)
+        many = repeat_kv(k, self.heads // self.kv), repeat_kv(v, self.heads // self.kv)
+        k = many[0]
+        v = many[1]
+        del many
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        o = attention(q, k, v)
+        o = o.transpose(1, 2).contiguous().view(b, s, -1)
+        y = self.wo(o)
+        del o, v, k, q
+        return y
+
+
+class LlamaFeedForward(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        self.w1 = nn.Linear(m["dim"], m["ffn"], bias=False)
+        self.w2 = nn.Linear(m["ffn"], m["dim"], bias=False)
+        self.w3 = nn.Linear(m["dim"], m["ffn"], bias=False)
+
+    def forward(self, x):
+        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        self.attention = LlamaAttention(m)
+        self.feed_forward = LlamaFeedForward(m)
+        self.attention_norm = RMSNorm(m["dim"])
+        self.ffn_norm = RMSNorm(m["dim"])
+
+    def forward(self, x, freqs):
+        h = x + self.attention(self.attention_norm(x), freqs)
+        y = self.ffn_norm(h)
+        z = h + self.feed_forward(y)
+        del y, h
+        return z
+
+
+class Llama(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        self.tok_embeddings = nn.Embedding(m["vocab"], m["dim"])
+        half = m["dim"] // m["heads"] // 2
+        self.register_buffer("freqs", torch.empty(1, m["seq"], 1, half, dtype=torch.complex64), persistent=False)
+        self.layers = nn.ModuleList(LlamaBlock(m) for _ in range(m["layers"]))
+        self.norm = RMSNorm(m["dim"])
+        self.output = nn.Linear(m["dim"], m["vocab"], bias=False)
+
+    def blocks(self):
+        return list(self.layers)
+
+    def forward(self, tokens):
+        x = self.tok_embeddings(tokens)
+        for layer in self.layers:
+            x = layer(x, self.freqs)
+        return self.output(self.norm(x))
+
+
+class GPT2Block(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        dim = m["dim"]
+        self.heads = m["heads"]
+        self.ln_1, self.ln_2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.c_attn = nn.Linear(dim, 3 * dim)
+        self.c_proj = nn.Linear(dim, dim)
+        self.c_fc = nn.Linear(dim, 4 * dim)
+        self.c_out = nn.Linear(4 * dim, dim)
+
+    def attention(self, x):
+        b, s, c = x.shape
+        q, k, v = self.c_attn(x).split(c, dim=2)
+        q = q.view(b, s, self.heads, c // self.heads).transpose(1, 2)
+        k = k.view(b, s, self.heads, c // self.heads).transpose(1, 2)
+        v = v.view(b, s, self.heads, c // self.heads).transpose(1, 2)
+        y = attention(q, k, v)
+        z = self.c_proj(y.transpose(1, 2).contiguous().view(b, s, c))
+        del y, v, k, q
+        return z
+
+    def forward(self, x):
+        x = x + self.attention(self.ln_1(x))
+        return x + self.c_out(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        self.wte = nn.Embedding(m["vocab"], m["dim"])
+        self.wpe = nn.Embedding(m["seq"], m["dim"])
+        self.h = nn.ModuleList(GPT2Block(m) for _ in range(m["layers"]))
+        self.ln_f = nn.LayerNorm(m["dim"])
+        self.lm_head = nn.Linear(m["dim"], m["vocab"], bias=False)
+        if m.get("tied", True):
+            self.lm_head.weight = self.wte.weight
+
+    def blocks(self):
+        return list(self.h)
+
+    def forward(self, tokens):
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.h:
+            x = block(x)
+        return self.lm_head(self.ln_f(x))
+
+
+class GuideBlock(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        dim = m["dim"]
+        self.attention = nn.Linear(dim, dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.ReLU(), nn.Linear(4 * dim, dim))
+        self.norm1 = nn.LayerNorm(dim)
+        self.norm2 = nn.LayerNorm(dim)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Guide(nn.Module):
+    def __init__(self, m):
+        super().__init__()
+        self.embedding = nn.Embedding(m["vocab"], m["dim"])
+        self.layers = nn.ModuleList(GuideBlock(m) for _ in range(m["layers"]))
+        self.output = nn.Linear(m["dim"], m["vocab"])
+
+    def blocks(self):
+        return list(self.layers)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.output(x)
+
+
+KINDS = {"llama": Llama, "gpt2": GPT2, "guide": Guide}
+
+
+# --------------------------------------------------------------------------------------------
+# Hugging Face transformers' own classes (strategy.code "hf")
+# --------------------------------------------------------------------------------------------
+
+HF = {  # model_type -> (model class, config class, paths of the lists of blocks)
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", ["transformer.h"]),
+    "opt": ("OPTForCausalLM", "OPTConfig", ["model.decoder.layers"]),
+    "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", ["gpt_neox.layers"]),
+    "llama": ("LlamaForCausalLM", "LlamaConfig", ["model.layers"]),
+    "mistral": ("MistralForCausalLM", "MistralConfig", ["model.layers"]),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", ["model.layers"]),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", ["model.layers"]),
+    "mixtral": ("MixtralForCausalLM", "MixtralConfig", ["model.layers"]),
+    "bert": ("BertForMaskedLM", "BertConfig", ["bert.encoder.layer"]),
+    "t5": ("T5ForConditionalGeneration", "T5Config", ["encoder.block", "decoder.block"]),
+}
+NOT_CONFIG = ("kind", "model_type", "batch", "seq", "experts_implementation")
+
+
+def lowered(tensor):
+    """As autocast hands an argument to an operator of lower precision."""
+    if tensor is None or not tensor.is_floating_point():
+        return tensor
+    return tensor.to(torch.get_autocast_dtype("cpu"))
+
+
+def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """scaled_dot_product_attention with the choice of kernel made as on a CUDA device.
+
+    Flash for 16-bit without a mask; else memory-efficient (which has no grouped heads); else math.
+    (Hopper and later with a new cuDNN may prefer the cuDNN kernel; not modelled.)
+    """
+    aten = torch.ops.aten
+    if torch.is_autocast_enabled("cpu"):
+        query, key, value, attn_mask = (lowered(t) for t in (query, key, value, attn_mask))
+    half = query.dtype in (torch.bfloat16, torch.float16)
+    grouped = enable_gqa and query.size(1) != key.size(1)
+    head = query.size(-1)
+    if attn_mask is None and half and head <= 256:
+        if scale is None:
+            scale = head ** -0.5
+        pad = -head % 8
+        if pad:
+            query, key, value = (F.pad(t, (0, pad)) for t in (query, key, value))
+        out = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+        return out[..., :head] if pad else out
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.where(attn_mask, 0.0, torch.scalar_tensor(float("-inf"), dtype=query.dtype))
+    if not grouped:
+        if attn_mask is not None:
+            if attn_mask.stride(-1) != 1 or any(n % 8 for n in attn_mask.stride()[:-1]):
+                pad = 8 - attn_mask.size(-1) % 8
+                attn_mask = F.pad(attn_mask, (0, pad))[..., :-pad]
+            attn_mask = attn_mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
+        logsumexp = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+        return aten._scaled_dot_product_efficient_attention(
+            query, key, value, attn_mask, logsumexp, dropout_p, is_causal, scale=scale)[0]
+    return aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+
+
+def cuda_dropout(input, p=0.5, training=True, inplace=False):
+    """CUDA has one op for dropout that saves a mask of bools; the CPU has not."""
+    if p == 0.0 or not training:
+        return input
+    return torch.native_dropout(input, p, True)[0]
+
+
+@contextlib.contextmanager
+def as_on_cuda():
+    saved = F.scaled_dot_product_attention, F.dropout
+    F.scaled_dot_product_attention, F.dropout = cuda_sdpa, cuda_dropout
+    try:
+        yield
+    finally:
+        F.scaled_dot_product_attention, F.dropout = saved
+
+
+def hf_model(m):
+    import transformers
+    # fake tensors count as tracing there, which builds causal masks that a real run does without
+    transformers.utils.import_utils.is_fake_tensor = lambda x: False
+    model_class, config_class, paths = HF[m["model_type"]]
+    fields = {k: v for k, v in m.items() if k not in NOT_CONFIG}
+    config = getattr(transformers, config_class)(use_cache=False, **fields)
+    config._attn_implementation = "sdpa"
+    if m["model_type"] == "t5":
+        config.decoder_start_token_id = config.pad_token_id
+    if "experts_implementation" in m:
+        config._experts_implementation = m["experts_implementation"]
+    model = getattr(transformers, model_class)(config)
+    return model.train(), [b for path in paths for b in model.get_submodule(path)]
+
+
+def hf_inputs(m):
+    ids = torch.zeros(m["batch"], m["seq"], dtype=torch.int64)
+    return {"input_ids": ids, "labels": torch.zeros(m["batch"], m["seq"], dtype=torch.int64)}
+
+
+def make(m, s):
+    """The model and its list of blocks, in the dtype that the strategy stores parameters in."""
+    torch.set_default_dtype(DTYPES[s.get("store_dtype")] or torch.float32)
+    try:
+        if s.get("code") == "hf":
+            return hf_model(m)
+        model = KINDS[m["kind"]](m)
+        return model, model.blocks()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def make_inputs(m, s):
+    """Keyword arguments of the model for Hugging Face's, (tokens, targets) otherwise."""
+    if s.get("code") == "hf":
+        return hf_inputs(m)
+    return [torch.zeros(m["batch"], m["seq"], dtype=torch.int64) for _ in range(2)]
+
+
+def loss_of(logits, targets):
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(0, 1))
+
+
+def checkpointed(model, blocks, how, early_stop):
+    """Wraps each block in place (same name) and returns the wrappers.
+
+    selective = torchtitan's per-op policy: outputs of mm, addmm, bmm and attention are saved, but
+    every second mm (counted in forward order within a block) is recomputed.
+    """
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+    kwargs = {"preserve_rng_state": False, "early_stop": early_stop}
+    if how == "selective":
+        from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+        aten = torch.ops.aten
+        saved = {aten.mm.default, aten.addmm.default, aten.bmm.default,
+                 aten._scaled_dot_product_flash_attention.default,
+                 aten._scaled_dot_product_efficient_attention.default,
+                 aten._scaled_dot_product_cudnn_attention.default}
+
+        def contexts():
+            count = collections.Counter()
+
+            def policy(ctx, func, *args, **kwargs):
+                if func == aten.mm.default:
+                    mode = "recompute" if ctx.is_recompute else "forward"
+                    count[mode] += 1
+                    if count[mode] % 2 == 0:
+                        return CheckpointPolicy.PREFER_RECOMPUTE
+                return CheckpointPolicy.MUST_SAVE if func in saved else CheckpointPolicy.PREFER_RECOMPUTE
+            return create_selective_checkpoint_contexts(policy)
+        kwargs["context_fn"] = contexts
+    out = []
+    for block in blocks:
+        wrapped = checkpoint_wrapper(block, **kwargs)
+        for module in model.modules():
+            for name, child in list(module.named_children()):
+                if child is block and module is not wrapped:
+                    setattr(module, name, wrapped)
+        out.append(wrapped)
+    return out
+
+
+def make_optimizer(model, s):
+    name = s.get("optimizer", "adamw_foreach")
+    params = [p for p in model.parameters() if p.requires_grad]
+    if name == "sgd":
+        return torch.optim.SGD(params, lr=1e-3, foreach=True)
+    return torch.optim.AdamW(params, lr=1e-3, foreach=name == "adamw_foreach", fused=name == "adamw_fused")
+

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Record what PyTorch DDP and FSDP1 allocate, event by event.
+
+As record.py, for `DistributedDataParallel` and `FullyShardedDataParallel` of the installed torch: one
+rank of a fake process group of N ranks, the THIRD step (Adam states exist, DDP's buckets are
+rebuilt, FSDP1's order of prefetch is known).  Tensors are real and never filled (unfilled.py),
+because DDP's reducer is C++ and FSDP1 compares pointers.
+
+Usage
+    record_systems.py --config CONFIGS.jsonl --out OUT.jsonl [--only NAME ...] [--no-events]
+    record_systems.py --check TRUTH.jsonl [TRUTH.jsonl ...]   record again and compare with recordings
+                                                              (rows of other systems are passed over)
+
+model: as record.py, and buffers: [[dtype, [shape]], ...] registered on the model as buffer_0, ...
+strategy.system: ddp | fsdp1.  For both: world, rank, accumulate, no_sync (default true: only the last
+micro-batch synchronises), clip, optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), ac, store_dtype,
+store_fp32 (glob patterns of parameters kept in fp32),
+autocast (bf16: the forward runs under it, with CUDA's lists of operators), freeze (comma-separated
+glob patterns of parameter names), code (hf).
+ddp: bucket_cap_mb, gradient_as_bucket_view, static_graph, find_unused_parameters, broadcast_buffers,
+comm_hook (allreduce | bf16_compress | fp16_compress), zero_redundancy (plain | bucket_view).
+fsdp1: sharding (FULL_SHARD, ...), replicate, wrap (blocks | titan | none | number), param_dtype,
+reduce_dtype, buffer_dtype, keep_low_precision_grads, backward_prefetch (pre | post | null), forward_prefetch,
+use_orig_params, limit_all_gathers.
+
+Fields of a row beside record.py's
+    step                 3, or the `step` of the configuration
+    peak_bytes_by_step   peaks of steps 1, 2, 3
+    buckets              (ddp) [bytes, [parameters]] in the order of their all-reduces
+    owners               (ddp with zero_redundancy) the parameters of each rank, in its order
+    units                (fsdp1) [name, elements of the unsharded flat parameter, elements of a shard]
+    collectives          [op, bytes of each tensor, where the host is]
+"""
+import contextlib
+import fnmatch
+import functools
+import sys
+
+import torch
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import (BackwardPrefetch, FullyShardedDataParallel, MixedPrecision,
+                                    ShardingStrategy, _runtime_utils)
+from torch.distributed.fsdp._flat_param import FlatParamHandle
+from torch.distributed.fsdp.wrap import lambda_auto_wrap_policy, size_based_auto_wrap_policy
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import _disable_current_modes
+
+import models
+import recorder
+from autocast import cuda_autocast
+from models import DTYPES
+from recorder import Log, placed
+from unfilled import Unfilled
+
+DistributedDataParallel._pre_forward = placed(DistributedDataParallel._pre_forward, lambda *_, **__: "ddp_pre_forward")
+DistributedDataParallel.__init__ = placed(DistributedDataParallel.__init__, lambda *_, **__: "ddp_init")
+
+
+def matching(model, patterns):
+    """The parameters whose name fits one of comma-separated glob patterns."""
+    return [p for name, p in model.named_parameters()
+            if any(fnmatch.fnmatchcase(name, g) for g in (patterns or "").split(","))]
+
+
+def tensors_of(output):
+    if isinstance(output, torch.Tensor):
+        return [output]
+    if isinstance(output, dict):
+        output = output.values()
+    return [t for x in output for t in tensors_of(x)] if isinstance(output, (tuple, list)) else []
+
+
+class Steady(recorder.System):
+    """What DDP and FSDP1 have in common."""
+
+    step = 3
+
+    def tensors(self):
+        return Unfilled()
+
+    def forward(self, model, inputs):
+        dtype = self.s.get("autocast")
+        with cuda_autocast(DTYPES[dtype]) if dtype else contextlib.nullcontext():
+            return super().forward(model, inputs)
+
+    def synced(self, model, last):
+        return contextlib.nullcontext() if last else model.no_sync()
+
+    def prepare(self, model):
+        for i, (dtype, shape) in enumerate(self.m.get("buffers", [])):
+            model.register_buffer(f"buffer_{i}", torch.empty(shape, dtype=getattr(torch, dtype)))
+        for p in matching(model, self.s.get("freeze")):
+            p.requires_grad_(False)
+        for p in matching(model, self.s.get("store_fp32")):
+            p.data = p.data.float()
+
+    def settle(self, log, model, optimizer):
+        for state in optimizer.state.values():
+            for t in state.values():
+                if isinstance(t, torch.Tensor):
+                    log.recategorize(t, "optimizer")
+        log.rename("init", "persistent")
+
+
+class Ddp(Steady):
+    places = (("ddp_pre_forward", "bucket"), ("ddp_init", "bucket"))
+    extra = ("step", "peak_bytes_by_step", "buckets", "owners")
+    ARGUMENTS = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_unused_parameters",
+                 "broadcast_buffers")
+    HOOKS = {"allreduce": default_hooks.allreduce_hook, "bf16_compress": default_hooks.bf16_compress_hook,
+             "fp16_compress": default_hooks.fp16_compress_hook}
+
+    def shard(self, model, blocks):
+        s = self.s
+        self.prepare(model)
+        ddp = DistributedDataParallel(model, **{k: s[k] for k in self.ARGUMENTS if k in s})
+        if s.get("comm_hook"):
+            ddp.register_comm_hook(None, self.HOOKS[s["comm_hook"]])
+        blocks[-1].register_forward_hook(self.watch)
+        return ddp
+
+    @staticmethod
+    def watch(module, args, output):
+        """The segment of the blocks begins when a gradient reaches the last one's output."""
+        def reached(grad):
+            if Log.current.segment == "backward_head":
+                Log.current.segment = "backward_blocks"
+        for t in tensors_of(output)[:1]:
+            if t.requires_grad:
+                t.register_hook(reached)
+
+    def optimizer(self, model):
+        s = self.s
+        if not s.get("zero_redundancy"):
+            return super().optimizer(model)
+        name = s.get("optimizer", "adamw_foreach")
+        return ZeroRedundancyOptimizer(
+            [p for p in model.parameters() if p.requires_grad], optimizer_class=torch.optim.AdamW,
+            parameters_as_bucket_view=s["zero_redundancy"] == "bucket_view", lr=1e-3,
+            foreach=name == "adamw_foreach", fused=name == "adamw_fused")
+
+    def settle(self, log, model, optimizer):
+        for entry in log.alive.values():        # the maps of used parameters are not buckets
+            if entry[1] == "bucket" and entry[2].endswith("int32"):
+                entry[1] = "persistent"
+        for p in model.parameters():
+            log.recategorize(p, "param")
+        super().settle(log, model, getattr(optimizer, "optim", optimizer))
+
+    def finish(self, model, optimizer):
+        names = {id(p): name for name, p in model.module.named_parameters()}
+        self.buckets = [[b.buffer().numel() * b.buffer().element_size(), [names[id(p)] for p in b.parameters()]]
+                        for b in model.reducer._get_zeros_like_grad_buckets()]
+        self.owners = None
+        if self.s.get("zero_redundancy"):
+            self.owners = [[names[id(p)] for group in groups for p in group["params"]]
+                           for groups in optimizer._partition_parameters()]
+
+
+def unit_label(name):
+    def label(state, *args, **kwargs):
+        log = Log.current
+        handle = next((a for a in args if isinstance(a, FlatParamHandle)), None)
+        unit = log.units[id(handle._fully_sharded_module)] if handle else None
+        if name == "_pre_backward_hook" and log.segment == "backward_head" and unit not in (None, "root"):
+            log.segment = "backward_blocks"
+        return f"{name}[{unit}]"
+    return label
+
+
+for _name in ("_unshard", "_reshard", "_pre_backward_hook", "_post_backward_hook"):
+    setattr(_runtime_utils, _name, placed(getattr(_runtime_utils, _name), unit_label(_name)))
+FlatParamHandle._use_low_precision_shard = placed(FlatParamHandle._use_low_precision_shard,
+                                                  lambda *_, **__: "_use_low_precision_shard")
+FlatParamHandle._free_low_precision_sharded_param = placed(FlatParamHandle._free_low_precision_sharded_param,
+                                                           lambda *_, **__: "free_low_precision")
+
+
+class Fsdp1(Steady):
+    places = (("_post_backward_hook", "reduce_scatter"),)
+    extra = ("step", "peak_bytes_by_step", "units")
+    ARGUMENTS = ("forward_prefetch", "use_orig_params", "limit_all_gathers")
+    PREFETCH = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST, None: None}
+
+    def policy(self, model, blocks):
+        wrap = self.s.get("wrap", "blocks")
+        if wrap == "none":
+            return None
+        if not isinstance(wrap, str):
+            return functools.partial(size_based_auto_wrap_policy, min_num_params=wrap)
+        chosen = set(blocks)
+        if wrap == "titan":
+            chosen.update(m for m in model.modules() if isinstance(m, torch.nn.Embedding))
+        return functools.partial(lambda_auto_wrap_policy, lambda_fn=lambda m: m in chosen)
+
+    def precision(self):
+        s = self.s
+        fields = {k: DTYPES[s[k]] for k in ("param_dtype", "reduce_dtype", "buffer_dtype") if s.get(k)}
+        for k in ("keep_low_precision_grads", "cast_forward_inputs"):
+            if k in s:
+                fields[k] = s[k]
+        return MixedPrecision(**fields) if fields else None
+
+    def shard(self, model, blocks):
+        s = self.s
+        self.prepare(model)
+        Log.current.units = {id(m): name.replace("_checkpoint_wrapped_module.", "") or "root"
+                             for name, m in model.named_modules()}
+        mesh = None
+        if s.get("replicate", 1) > 1:
+            with _disable_current_modes():
+                mesh = init_device_mesh("cpu", (s["replicate"], s["world"] // s["replicate"]))
+        return FullyShardedDataParallel(
+            model, device_mesh=mesh, device_id=torch.device("cpu"),
+            sharding_strategy=ShardingStrategy[s.get("sharding", "FULL_SHARD")],
+            auto_wrap_policy=self.policy(model, blocks), mixed_precision=self.precision(),
+            backward_prefetch=self.PREFETCH[s.get("backward_prefetch", "pre")],
+            **{k: s[k] for k in self.ARGUMENTS if k in s})
+
+    def clip(self, model):
+        model.clip_grad_norm_(1.0)
+
+    def settle(self, log, model, optimizer):
+        for handle in self.handles(model):
+            flat = handle.flat_param
+            for field, category in (("_local_shard", "sharded_param"), ("_mp_shard", "cast_shard"),
+                                    ("_full_param_padded", "unsharded_param"),
+                                    ("_full_prec_full_param_padded", "unsharded_param")):
+                if isinstance(getattr(flat, field, None), torch.Tensor):
+                    log.recategorize(getattr(flat, field), category)
+            log.recategorize(flat, "sharded_param")
+        super().settle(log, model, optimizer)
+
+    @staticmethod
+    def handles(model):
+        states = FullyShardedDataParallel.fsdp_modules(model)
+        return [m._handle for m in states if m._handle]
+
+    def finish(self, model, optimizer):
+        names = Log.current.units
+        self.units = [[names[id(h._fully_sharded_module)], h.flat_param._unpadded_unsharded_size.numel(),
+                       h.flat_param._sharded_size.numel()] for h in self.handles(model)]
+
+
+KINDS = {"ddp": Ddp, "fsdp1": Fsdp1}
+
+if __name__ == "__main__":
+    sys.exit(recorder.main(lambda config: KINDS.get(config["strategy"]["system"])))

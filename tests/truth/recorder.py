@@ -1,0 +1,430 @@
+"""Writes down what one rank of a training step allocates, in host order.
+
+Storages are followed by weak reference: every birth, resize and death is an event with the place
+the host is in (the phase, then the calls of the sharding system it is inside of).  A `System` (one
+per recorder program) says how a model is sharded and what it calls its tensors; `record` runs its
+step and gives the row.
+
+An output row has the fields of the configuration and
+    parameters        number of parameters
+    parameter_list    [[name, [shape]], ...] in registration order (code hf only)
+    peak_bytes, peak_at, peak_categories, live, segment_peaks, events (their count)
+    event_list        [+-bytes, category, where, "op [shape] dtype"] of the birth of that storage
+"""
+import argparse
+import collections
+import contextlib
+import gc
+import json
+import sys
+import traceback
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import models
+
+
+# --------------------------------------------------------------------------------------------
+# The log: storages by weak reference, phases and places by a stack
+# --------------------------------------------------------------------------------------------
+
+class Log:
+    """Live storages and, while `recording`, the list of events.
+
+    `places` gives the category of what is born inside a call: (name of the call, category), the
+    first that fits; elsewhere the phase gives it.
+    """
+
+    current = None
+
+    def __init__(self, places=()):
+        self.places = places
+        self.place = ["init"]          # phase, then the system's calls the host is in
+        self.alive = {}                # storage key -> [bytes, category, birth label, number of the birth]
+        self.refs = {}                 # storage key -> weakref with the death callback
+        self.births = 0
+        self.live = 0
+        self.rounded = 0
+        self.recording = False
+        self.tracking = True
+        self.held = None               # deaths that wait for their order
+        self.clear()
+        self._resize = torch.UntypedStorage.resize_
+
+    def clear(self):
+        """Forgets events and peaks; what is alive stays."""
+        self.events = []
+        self.collectives = []
+        self.peak = -1
+        self.peak_at = None
+        self.peak_categories = {}
+        self.peak_rounded = -1
+        self.segment = None            # its peak counts from its first event on
+        self.segment_peaks = {}
+
+    def category(self):
+        names = [p.split("[")[0] for p in self.place[1:]]
+        for name, category in self.places:
+            if name in names:
+                return category
+        return {"fwd": "activation", "bwd": "backward", "opt": "optimizer"}.get(self.place[0], "init")
+
+    def change(self, delta, category, label, call=None):
+        self.live += delta
+        up = (abs(delta) + 511) // 512 * 512
+        self.rounded += up if delta > 0 else -up
+        if not self.recording:
+            return
+        self.events.append([delta, category, "/".join(self.place), label])
+        if self.live > self.peak:
+            self.peak = self.live
+            self.peak_at = "/".join(self.place) + " " + (call or label.split(" [")[0])
+            sums = collections.Counter()
+            for entry in self.alive.values():
+                sums[entry[1]] += entry[0]
+            self.peak_categories = {k: v for k, v in sums.items() if v}
+        self.peak_rounded = max(self.peak_rounded, self.rounded)
+        if self.segment:
+            self.segment_peaks[self.segment] = max(self.segment_peaks.get(self.segment, 0), self.live)
+
+    def birth(self, tensor, label):
+        st = tensor.untyped_storage()
+        key = id(st)
+        ref = self.refs.get(key)
+        if ref is not None and ref() is st:
+            return
+        size = st.nbytes()
+        self.refs[key] = weakref.ref(st, lambda _, key=key: self.death(key))
+        cat = self.category()
+        self.births += 1
+        self.alive[key] = [size, cat, label, self.births]
+        if size:
+            self.change(size, cat, label)
+
+    def death(self, key):
+        self.refs.pop(key, None)
+        entry = self.alive.pop(key, None)
+        if not entry or not entry[0] or not self.tracking:
+            return
+        if self.held is None:
+            self.change(-entry[0], entry[1], entry[2])
+        else:
+            self.held.append(entry)
+
+    @contextlib.contextmanager
+    def ordered_deaths(self):
+        """Gives the deaths inside the order of their births: where a library drops a hash table of
+        pointers, the real order differs from run to run."""
+        self.held = []
+        try:
+            yield
+        finally:
+            held, self.held = self.held, None
+            for entry in sorted(held, key=lambda entry: entry[3]):
+                self.change(-entry[0], entry[1], entry[2])
+
+    def resized(self, st, new):
+        entry = self.alive.get(id(st))
+        if entry is None or self.refs[id(st)]() is not st:
+            return
+        delta, entry[0] = new - entry[0], new
+        if delta:
+            self.change(delta, entry[1], entry[2], "resize_")
+
+    def recategorize(self, tensor, category):
+        entry = self.alive.get(id(tensor.untyped_storage()))
+        if entry:
+            entry[1] = category
+
+    def rename(self, old, new):
+        for entry in self.alive.values():
+            if entry[1] == old:
+                entry[1] = new
+
+    def forget(self, category):
+        for key in [k for k, entry in self.alive.items() if entry[1] == category]:
+            size = self.alive.pop(key)[0]
+            self.live -= size
+            self.rounded -= (size + 511) // 512 * 512
+
+    def patch(self):
+        log = self
+
+        def resize_(st, size):
+            out = log._resize(st, size)
+            log.resized(st, size)
+            return out
+
+        torch.UntypedStorage.resize_ = resize_
+
+    def unpatch(self):
+        torch.UntypedStorage.resize_ = self._resize
+
+
+def placed(function, label):
+    """The function, with label(*its arguments) on the stack of places while it runs."""
+    def call(*args, **kwargs):
+        log = Log.current
+        if log is None:
+            return function(*args, **kwargs)
+        log.place.append(label(*args, **kwargs))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            log.place.pop()
+    return call
+
+
+def op_name(func):
+    return str(func).removeprefix("aten.").removesuffix(".default")
+
+
+class Births(TorchDispatchMode):
+    """Every storage that an ATen call returns for the first time is a birth."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if any(issubclass(t, DTensor) for t in types):
+            return NotImplemented
+        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
+            return True     # transformers asks whether masks are all ones and sequences not packed
+        out = self.call(func, args, kwargs or {})
+        for t in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(t, torch.Tensor) and not isinstance(t, DTensor):
+                Log.current.birth(t, f"{op_name(func)} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
+        return out
+
+    def call(self, func, args, kwargs):
+        return func(*args, **kwargs)
+
+
+# --------------------------------------------------------------------------------------------
+# One recording
+# --------------------------------------------------------------------------------------------
+
+class System:
+    """How one sharding system is set up and driven. The recorder programs derive from it."""
+
+    step = 2            # the step that is recorded
+    places = ()         # of Log
+    extra = ()          # fields of a row beside the common ones, attributes of the system
+
+    def __init__(self, m, s):
+        self.m, self.s = m, s
+
+    def tensors(self):
+        """The context under which tensors have shapes and no data."""
+        raise NotImplementedError
+
+    def shard(self, model, blocks):
+        """The model to call in its place."""
+        raise NotImplementedError
+
+    def optimizer(self, model):
+        return models.make_optimizer(model, self.s)
+
+    def synced(self, model, last):
+        """The context of one micro-batch; `last` is the one that synchronises."""
+        return contextlib.nullcontext()
+
+    def forward(self, model, inputs):
+        return model(**inputs) if isinstance(inputs, dict) else model(inputs[0])
+
+    def clip(self, model):
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    def settle(self, log, model, optimizer):
+        """Gives what lives between steps its category."""
+        raise NotImplementedError
+
+    def finish(self, model, optimizer):
+        """Sets the attributes that `extra` names, after the recording."""
+
+
+def record(config, kind):
+    """The row of one configuration under a kind of System."""
+    m, s = config["model"], config["strategy"]
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    dist.init_process_group("fake", store=FakeStore(), rank=s.get("rank", 0), world_size=s["world"])
+    gc.collect()
+    gc.disable()
+    system = kind(m, s)
+    Log.current = log = Log(system.places)
+    log.patch()
+    try:
+        with system.tensors(), models.as_on_cuda() if s.get("code") == "hf" else contextlib.nullcontext():
+            return run(config, system, log)
+    finally:
+        log.unpatch()
+        log.tracking = False
+        Log.current = None
+        gc.enable()
+
+
+def one_step(system, log, model, optimizer, inputs, live):
+    s = system.s
+    steps = s.get("accumulate", 1)
+    for i in range(steps):
+        last = i == steps - 1
+        with system.synced(model, last or not s.get("no_sync", True)):
+            log.place = ["fwd"]
+            log.segment = "forward"
+            if isinstance(inputs, dict):
+                loss = system.forward(model, inputs).loss
+                live["after_logits"] = None
+            else:
+                logits = system.forward(model, inputs)
+                live["after_logits"] = log.live
+                log.segment = "loss"
+                loss = models.loss_of(logits, inputs[1])
+                del logits
+            live["after_forward"] = log.live
+            log.place = ["bwd"]
+            log.segment = "backward_head"
+            loss.backward()
+            del loss
+            live["after_backward"] = log.live
+    log.place = ["opt"]
+    log.segment = "optimizer"
+    if s.get("clip"):
+        system.clip(model)
+    optimizer.step()
+    live["after_step"] = log.live
+    optimizer.zero_grad(set_to_none=True)
+    live["end"] = log.live
+
+
+def run(config, system, log):
+    m, s = system.m, system.s
+    model, blocks = models.make(m, s)
+    parameters = sum(p.numel() for p in model.parameters())
+    parameter_list = [[n, list(p.shape)] for n, p in model.named_parameters()]
+    if s.get("ac"):
+        blocks = models.checkpointed(model, blocks, s["ac"], s.get("ac_early_stop", True))
+    model = system.shard(model, blocks)
+    del blocks
+    optimizer = system.optimizer(model)
+    inputs = models.make_inputs(m, s)
+    peaks, live, start = [], {}, 0
+    system.step = config.get("step", system.step)
+    for step in range(1, system.step + 1):
+        gc.collect()
+        for b in model.buffers():
+            log.recategorize(b, "buffer")
+        for t in inputs.values() if isinstance(inputs, dict) else inputs:
+            log.recategorize(t, "input")
+        system.settle(log, model, optimizer)
+        start = log.live
+        log.clear()
+        log.recording = True
+        one_step(system, log, model, optimizer, inputs, live)
+        log.recording = False
+        peaks.append(log.peak)
+    log.tracking = False
+    collectives = log.collectives[:]
+    system.peak_bytes_by_step = peaks
+    system.finish(model, optimizer)
+    out = {field: config[field] for field in ("name", "model", "strategy")}
+    out["parameters"] = parameters
+    if s.get("code") == "hf":
+        out["parameter_list"] = parameter_list
+    out["torch"] = torch.__version__
+    for field in system.extra:
+        if getattr(system, field) is not None:
+            out[field] = getattr(system, field)
+    out["peak_bytes"] = log.peak
+    out["peak_bytes_rounded_512"] = log.peak_rounded
+    out["peak_at"] = log.peak_at
+    out["peak_categories"] = log.peak_categories
+    out["live"] = {"start": start, **{k: live[k] for k in
+                   ("after_logits", "after_forward", "after_backward", "after_step", "end")}}
+    out["segment_peaks"] = log.segment_peaks
+    out["events"] = len(log.events)
+    out["event_list"] = log.events
+    if system.extra:
+        out["collectives"] = collectives
+    return out
+
+
+# --------------------------------------------------------------------------------------------
+# The program
+# --------------------------------------------------------------------------------------------
+
+NUMBERS = ("parameters", "buckets", "owners", "units", "peak_bytes_by_step", "peak_bytes", "peak_bytes_rounded_512", "peak_at",
+           "live", "segment_peaks", "events")
+
+
+def compare(truth, got):
+    """Lines of what differs; those in brackets are names only."""
+    bad = [f"{k}: want {truth[k]} got {got.get(k)}" for k in NUMBERS if k in truth and truth[k] != got.get(k)]
+    if truth["peak_categories"] != got["peak_categories"]:
+        bad.append(f"(categories: want {truth['peak_categories']} got {got['peak_categories']})")
+    for field in ("event_list", "collectives"):
+        want, have = truth.get(field), got.get(field)
+        if not want:
+            continue
+        for i in range(max(len(want), len(have))):
+            a = want[i] if i < len(want) else None
+            b = have[i] if i < len(have) else None
+            if a != b:
+                bad.append(f"{field} {i}: want {a} got {b}")
+                if len(bad) > 12:
+                    break
+    return bad
+
+
+def check(paths, only, kind_of):
+    """Records rows of files again; the number of those that differ."""
+    wrong = 0
+    for path in paths:
+        for line in open(path):
+            truth = json.loads(line)
+            if only and truth["name"] not in only or kind_of(truth) is None:
+                continue
+            try:
+                bad = compare(truth, record(truth, kind_of(truth)))
+            except Exception:
+                bad = [traceback.format_exc()]
+            hard = [b for b in bad if not b.startswith("(")]
+            wrong += bool(hard)
+            print(("DIFF " if hard else "same ") + truth["name"], flush=True)
+            for b in bad:
+                print("     " + b)
+    return wrong
+
+
+def main(kind_of):
+    """kind_of(configuration): its kind of System, or None when it is another program's."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config")
+    parser.add_argument("--out")
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--no-events", action="store_true")
+    parser.add_argument("--check", nargs="*", help="record rows again and compare")
+    args = parser.parse_args()
+    if args.check:
+        return 1 if check(args.check, args.only, kind_of) else 0
+    failed = 0
+    with open(args.out, "w") as out:
+        for line in open(args.config):
+            config = json.loads(line)
+            if args.only and config["name"] not in args.only:
+                continue
+            try:
+                row = record(config, kind_of(config))
+            except Exception:
+                failed += 1
+                print("FAIL", config["name"], traceback.format_exc(), file=sys.stderr, flush=True)
+                continue
+            if args.no_events:
+                row.pop("event_list")
+                row.pop("collectives", None)
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+            print(row["name"], row["events"], row["peak_bytes"], flush=True)
+    return 1 if failed else 0
