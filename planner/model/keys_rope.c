@@ -155,7 +155,7 @@ static enum err_code read_yarn(const struct rope_reader *o, struct rope *rope)
 {
     const json_t *factor = json_object_get(o->object, "factor");
     const json_t *truncate = json_object_get(o->object, "truncate");
-    float mscale, mscale_all_dim;
+    float mscale = 0, mscale_all_dim = 0;
     TRY(take_original(o, rope));
     TRY(take_number(o, "factor", 1, factor ? stretch_of(o, rope) : (double)NAN, &rope->factor));
     TRY(take_number(o, "beta_fast", 1e-6, 32, &rope->beta_fast));
@@ -178,7 +178,7 @@ static enum err_code read_longrope(const struct rope_reader *o, uint32_t dim, st
     TRY(take_original(o, rope));
     TRY(take_factors(o, "short_factor", dim / 2, rope->short_factor));
     TRY(take_factors(o, "long_factor", dim / 2, rope->long_factor));
-    float by;
+    float by = 1;
     TRY(take_number(o, "factor", 1e-6, stretch_of(o, rope), &by));
     const double attention =
         by <= 1 ? 1 : sqrt(1 + log((double)by) / log((double)rope->original_positions));

@@ -127,7 +127,7 @@ enum err_code take_text(struct object *o, const char *key, const char **out)
 enum err_code take_choice(struct object *o, const char *key, const char *const *texts,
                           uint32_t count, uint8_t *out)
 {
-    const char *text;
+    const char *text = "";
     TRY(take_text(o, key, &text));
     for (uint32_t i = 0; i < count; i++) {
         if (strcmp(text, texts[i]) == 0) {
