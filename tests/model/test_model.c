@@ -573,6 +573,48 @@ static bool head_can_be_either(enum arch arch)
     return arch != ARCH_T5 && arch != ARCH_FSDP2_TUTORIAL && arch != ARCH_BERT;
 }
 
+/* NULL: it is built. */
+static void expect_code(const struct model_config *config, enum code code, uint32_t seq,
+                        const char *refusal)
+{
+    const struct model_job job = {.batch = 1, .seq = seq, .code = code, .compute = DTYPE_BF16};
+    struct graph *graph = NULL;
+    struct err err = {0};
+    const enum err_code rc = model_build(config, &job, &graph, &err);
+    if (!refusal && rc != ERR_OK)
+        fail_msg("%s", err.text);
+    if (refusal && (rc != ERR_UNSUPPORTED || !strstr(err.text, refusal)))
+        fail_msg("expected \"%s\", got %s: %s", refusal, err_name(rc), err.text);
+    graph_free(graph);
+}
+
+static void what_a_code_does_not_compute_is_refused(void **state)
+{
+    (void)state;
+    struct model_config c = preset("mistral-7b"); /* a window of 4,096 */
+    expect_code(&c, CODE_TORCHTITAN, 4096, NULL);
+    expect_code(&c, CODE_TORCHTITAN, 4097, "--seq 4097 is longer than the model's sliding window");
+    expect_code(&c, CODE_HF, 4097, NULL);
+    c = preset("qwen2.5-0.5b");
+    c.sliding_window = 64;
+    c.full_layers = c.layers; /* no layer has it */
+    expect_code(&c, CODE_TORCHTITAN, 128, NULL);
+
+    c = preset("llama-3.2-1b");
+    c.attention_dropout = 0.1F;
+    expect_code(&c, CODE_TORCHTITAN, 16, "asks for attention dropout 0.1, which torchtitan's code");
+    expect_code(&c, CODE_HF, 16, NULL);
+
+    c = preset("llama-3.2-1b");
+    c.rope.scaling = ROPE_DYNAMIC;
+    expect_code(&c, CODE_TORCHTITAN, 16, NULL);
+    expect_code(&c, CODE_HF, 16, "\"dynamic\" changes frequencies in the forward pass");
+    expect_code(&c, CODE_HF, 16, "use --code torchtitan");
+    c = preset("pythia-70m");
+    c.rope.scaling = ROPE_LONGROPE;
+    expect_code(&c, CODE_HF, 16, "which is not planned");
+}
+
 static void a_tied_head_saves_vocabulary_times_width(void **state)
 {
     (void)state;
@@ -741,6 +783,7 @@ int main(void)
         cmocka_unit_test(a_tied_head_saves_vocabulary_times_width),
         cmocka_unit_test(builders_follow_every_switch_that_adds_parameters),
         cmocka_unit_test(a_code_that_nobody_wrote_a_model_in_is_refused),
+        cmocka_unit_test(what_a_code_does_not_compute_is_refused),
         cmocka_unit_test(an_unknown_preset_is_answered_with_the_nearest),
         cmocka_unit_test(a_preset_is_found_by_the_names_people_have_for_it),
         cmocka_unit_test(what_is_neither_preset_nor_path_is_told_both),

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 enum { STEPS = 20 };
+#define FSDP2 "--param-dtype fp32 --reduce-dtype fp32 "
 
 static char folder[] = "/tmp/shardplan_variants.XXXXXX";
 static json_t *variants;
@@ -54,8 +55,8 @@ static void plan_variant(const json_t *variant, int ranks, const char *options)
     char path[128];
     snprintf(path, sizeof path, "%s/config.json", folder);
     assert_int_equal(json_dump_file(json_object_get(variant, "config"), path, 0), 0);
-    if (shardplan("plan %s/config.json --gpus %d --seq %d --micro-batch %d --param-dtype fp32 "
-                  "--reduce-dtype fp32 %s -q -o %s/plan",
+    if (shardplan("plan %s/config.json --gpus %d --seq %d --micro-batch %d %s -q "
+                  "-o %s/plan",
                   folder, ranks, seq, batch / ranks, options, folder) != 0)
         fail_msg("%s: %s", name_of(variant), program_output());
 }
@@ -77,14 +78,15 @@ static void every_variant_follows_pytorch_on_one_rank(void **state)
     (void)state;
     assert_true(json_array_size(variants) >= 17);
     for (size_t i = 0; i < json_array_size(variants); i++)
-        check_variant(json_array_get(variants, i), 1, "");
+        check_variant(json_array_get(variants, i), 1, FSDP2);
 }
 
 static void every_variant_follows_pytorch_on_two_ranks(void **state)
 {
     (void)state;
     for (size_t i = 0; i < json_array_size(variants); i++)
-        check_variant(json_array_get(variants, i), 2, i % 2 ? "--checkpointing full" : "");
+        check_variant(json_array_get(variants, i), 2,
+                      i % 2 ? "--strategy ddp" : FSDP2 "--checkpointing full");
 }
 
 /* Parameter by parameter, so that no two errors hide behind one norm. */
@@ -96,7 +98,7 @@ static void first_gradients_are_pytorchs(void **state)
         json_t *norms = json_object_get(variant, "first_step_grad_norm_by_parameter"), *theirs;
         const char *name;
         size_t compared = 0;
-        plan_variant(variant, 1, "");
+        plan_variant(variant, 1, FSDP2);
         assert_int_equal(shardplan("run %s/plan/plan.json --steps 1 --json --param-norms", folder),
                          0);
         json_object_foreach(norms, name, theirs)
@@ -118,7 +120,7 @@ static void first_gradients_are_pytorchs(void **state)
 static json_t *drawn(const json_t *variant, int ranks)
 {
     json_t *losses = json_array(), *norms = json_array();
-    plan_variant(variant, ranks, "--init model");
+    plan_variant(variant, ranks, FSDP2 "--init model");
     assert_int_equal(shardplan("run %s/plan/plan.json --steps 3 --json", folder), 0);
     for (char *save = NULL, *line = strtok_r(program_output(), "\n", &save); line;
          line = strtok_r(NULL, "\n", &save)) {
@@ -136,7 +138,7 @@ static void a_drawn_model_is_the_same_on_any_number_of_ranks(void **state)
     const json_t *variant = json_array_get(variants, 0);
     size_t steps;
     json_t *alone = drawn(variant, 1);
-    plan_variant(variant, 4, "--init model");
+    plan_variant(variant, 4, FSDP2 "--init model");
     assert_int_equal(shardplan("run %s/plan/plan.json --steps 3 --json", folder), 0);
     assert_true(compare_steps(alone, &steps) <= 1e-5);
     assert_int_equal(steps, 3);
