@@ -1,6 +1,8 @@
 /* graph.c - see graph.h. */
 #include "graph/graph.h"
 
+#include "graph/autocast.h"
+
 #include <assert.h>
 #include <fnmatch.h>
 #include <stdarg.h>
@@ -18,6 +20,11 @@ struct graph *graph_new(enum dtype compute, const char *frozen)
         .frozen = frozen,
     };
     return graph;
+}
+
+void graph_autocast(struct graph *graph, enum dtype dtype)
+{
+    graph->autocast = (struct graph_autocast){.on = true, .dtype = dtype};
 }
 
 void graph_free(struct graph *graph)
@@ -115,6 +122,7 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
         .shape = shape,
         .tensor = tensor,
         .module = graph->current_module,
+        .cast = GRAPH_NONE,
         .trainable = trainable,
         .init = first_values(graph, role),
     };
@@ -189,6 +197,7 @@ void graph_op_done(struct graph *graph, uint32_t op)
         out->requires_grad = i + o->hidden < o->outs && is_differentiable((enum dtype)out->dtype);
     }
     add_item(graph, ITEM_OP, op);
+    autocast_end_call(graph);
 }
 
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)
@@ -262,6 +271,8 @@ void graph_exit(struct graph *graph, uint32_t module, uint32_t output)
 
 void graph_mark(struct graph *graph, enum graph_mark mark)
 {
+    if (mark == MARK_ROOT_EXIT)
+        autocast_end_region(graph);
     add_item(graph, ITEM_MARK, mark);
 }
 

@@ -71,6 +71,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     TRY(build_check(config, job, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
     graph->own_init = job->own_init;
+    if (job->autocast)
+        graph_autocast(graph, DTYPE_BF16);
     family->builder[job->code](graph, config, job);
     graph_list_groups(graph);
     *out = graph;
