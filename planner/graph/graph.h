@@ -15,8 +15,8 @@
 #define SHARDPLAN_GRAPH_H
 
 #include "base/arena.h"
-#include "base/vocabulary.h"
 #include "base/kernel.h"
+#include "base/vocabulary.h"
 
 #include <stdbool.h>
 #include <stdint.h>

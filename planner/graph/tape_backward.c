@@ -126,7 +126,9 @@ void tape_node(struct tape *tape, uint32_t index)
     assert(tape->node_holds[index] == (saved_count > 0));
 
     tape->pending_count = 0;
+    tape->in_op = true;
     op_class(op)->backward(tape, graph, op);
+    tape->in_op = false;
     hold_passed_on(tape, given, given_count);
 
     /* Checkpointed nodes unpack into locals of the backward function, which die first and in

@@ -134,8 +134,9 @@ void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double 
         .flops = flops,
     };
     if (tape->current_op != GRAPH_NONE) {
-        kernel.op = tape->graph->ops[tape->current_op].kind;
-        kernel.attr = tape->graph->ops[tape->current_op].attr;
+        const struct graph_op *op = &tape->graph->ops[tape->current_op];
+        kernel.op = op->kind;
+        kernel.attr = tape->in_op ? op->attr : (struct kernel_attr){0};
     }
     for (uint32_t i = 0; i < ins; i++) {
         if (in[i].place == GRAPH_NONE)

@@ -82,8 +82,10 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     const bool in_region = tape->entered != GRAPH_NONE || tape->recomputing;
     tape->current_op = index;
     const bool kept = in_region && policy_keeps(tape, op_class(op));
+    tape->in_op = true;
     if (birth_outputs(tape, index, kept))
         run_kernel(tape, op);
+    tape->in_op = false;
     if (holding)
         tape_save(tape, index);
     if (kept && !tape->recomputing) {

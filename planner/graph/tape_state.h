@@ -63,6 +63,8 @@ struct tape {
     struct pending pending[GRAPH_OPERANDS]; /* of the node that runs */
     uint32_t pending_count;
     uint32_t current_op;           /* GRAPH_NONE: none */
+    bool in_op;                    /* its own function runs: kernels have its numbers. The engine's,
+                                      which add gradients up and cast them, have none */
     uint32_t next_region, entered; /* forward: to come; that we are in, GRAPH_NONE outside */
     uint32_t matmuls;              /* counted by the selective policy, per region */
     uint32_t seed; /* the gradient of the loss, while backward() has it; NO_BUFFER */
