@@ -128,7 +128,7 @@ uint32_t graph_param(struct graph *graph, struct shape shape, const char *fmt, .
 uint32_t graph_input(struct graph *graph, enum dtype dtype, struct shape shape);
 uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape);
 
-/* Adds an op with no operands yet; returns its index. Used by the constructors in ops.c. */
+/* Adds an op with no operands yet; returns its index. Used by the constructors in ops_*.c. */
 uint32_t graph_op_new(struct graph *graph, int kind);
 /* A new storage born by `op`, as its next output; returns its tensor. */
 uint32_t graph_op_birth(struct graph *graph, uint32_t op, enum aten aten, enum dtype dtype,

@@ -8,8 +8,8 @@
  *     text --jansson--> tree --take_...--> tables --plan_verify--> plan
  *
  * Every instruction gets a kernel of its own, with absolute buffers: the file has no bases. */
-#include "base/vocabulary.h"
 #include "base/file.h"
+#include "base/vocabulary.h"
 #include "plan/plan_json.h"
 
 #include <inttypes.h>

@@ -19,8 +19,9 @@
 
 enum { NAME = 128, MEANINGS = 6 };
 
-/* What PyTorch's operators compute (native_functions.yaml, derivatives.yaml). Where one label
- * stands for several computations, its kernels' operands tell them apart below. */
+/* What PyTorch's operators compute (native_functions.yaml, derivatives.yaml), where their names are
+ * not those of the computation. Where one label stands for several, its kernels' operands tell them
+ * apart below. */
 static const struct {
     enum aten label;
     enum work_kind works[MEANINGS];
@@ -29,7 +30,6 @@ static const struct {
     {ATEN_ADDMM, {WORK_MATMUL_NT_BIAS, WORK_MATMUL_NN_BIAS}},
     {ATEN_BMM, {WORK_BMM_NN, WORK_BMM_NT, WORK_BMM_TN}},
     {ATEN_GROUPED_MM, {WORK_GROUPED_MM_NT, WORK_GROUPED_MM_NN, WORK_GROUPED_MM_TN}},
-    {ATEN_ARANGE, {WORK_ARANGE}},
     {ATEN_ONES_LIKE, {WORK_SEED}},
     {ATEN_ONES, {WORK_FILL}},
     {ATEN_NEW_ONES, {WORK_FILL}},
@@ -39,24 +39,13 @@ static const struct {
     {ATEN_FULL_LIKE, {WORK_FILL}},
     {ATEN_SCALAR_TENSOR, {WORK_FILL, WORK_FILL_LOWEST}},
     {ATEN_LIFT_FRESH, {WORK_FILL}},
-    {ATEN_ADD, {WORK_ADD, WORK_ADD_NUMBER}},
-    {ATEN_SUB, {WORK_SUB, WORK_ADD_NUMBER}},
-    {ATEN_MUL, {WORK_MUL, WORK_MUL_NUMBER}},
+    {ATEN_ADD, {WORK_ADD_NUMBER}},
+    {ATEN_SUB, {WORK_ADD_NUMBER}},
+    {ATEN_MUL, {WORK_MUL_NUMBER}},
     {ATEN_MUL_SCALAR, {WORK_MUL_NUMBER}},
-    {ATEN_DIV, {WORK_DIV, WORK_DIV_NUMBER, WORK_DIV_IN_PLACE}},
+    {ATEN_DIV, {WORK_DIV_NUMBER, WORK_DIV_IN_PLACE}},
     {ATEN_DIV_SCALAR, {WORK_DIV_NUMBER}},
     {ATEN_FLOOR_DIVIDE, {WORK_FLOOR_DIV_NUMBER}},
-    {ATEN_MINIMUM, {WORK_MINIMUM}},
-    {ATEN_CLAMP_TENSOR, {WORK_CLAMP}},
-    {ATEN_NEG, {WORK_NEG}},
-    {ATEN_ABS, {WORK_ABS}},
-    {ATEN_POW, {WORK_POW}},
-    {ATEN_RSQRT, {WORK_RSQRT}},
-    {ATEN_LOG, {WORK_LOG}},
-    {ATEN_COS, {WORK_COS}},
-    {ATEN_SIN, {WORK_SIN}},
-    {ATEN_TANH, {WORK_TANH}},
-    {ATEN_TANH_BACKWARD, {WORK_TANH_BACKWARD}},
     {ATEN_TO_COPY, {WORK_CAST}},
     {ATEN_CLONE, {WORK_CONJUGATE, WORK_REORDER, WORK_REPEAT, WORK_SLICE}},
     {ATEN_EQ, {WORK_EQUAL_NUMBER}},
@@ -71,52 +60,35 @@ static const struct {
     {ATEN_LOGICAL_AND, {WORK_AND}},
     {ATEN_BITWISE_AND, {WORK_AND}},
     {ATEN_LOGICAL_OR, {WORK_OR}},
-    {ATEN_ALL, {WORK_ALL}},
-    {ATEN_ANY, {WORK_ANY}},
     {ATEN_ISINF, {WORK_IS_INFINITE}},
-    {ATEN_WHERE, {WORK_WHERE}},
-    {ATEN_MASKED_FILL, {WORK_MASKED_FILL}},
     {ATEN_TRIL, {WORK_LOWER_TRIANGLE}},
-    {ATEN_SILU, {WORK_SILU}},
-    {ATEN_SILU_BACKWARD, {WORK_SILU_BACKWARD}},
-    {ATEN_GELU, {WORK_GELU, WORK_GELU_TANH}},
-    {ATEN_GELU_BACKWARD, {WORK_GELU_BACKWARD, WORK_GELU_TANH_BACKWARD}},
-    {ATEN_RELU, {WORK_RELU}},
+    {ATEN_GELU, {WORK_GELU_TANH}},
+    {ATEN_GELU_BACKWARD, {WORK_GELU_TANH_BACKWARD}},
     {ATEN_THRESHOLD_BACKWARD, {WORK_RELU_BACKWARD}},
-    {ATEN_NATIVE_DROPOUT, {WORK_DROPOUT}},
-    {ATEN_NATIVE_DROPOUT_BACKWARD, {WORK_DROPOUT_BACKWARD}},
-    {ATEN_SUM_DIM, {WORK_SUM, WORK_SUM_DIM}},
-    {ATEN_MEAN_DIM, {WORK_MEAN}},
+    {ATEN_SUM_DIM, {WORK_SUM_DIM}},
     {ATEN_CUMSUM, {WORK_CUMULATIVE_SUM}},
-    {ATEN_CAT, {WORK_CAT}},
     {ATEN_CONSTANT_PAD, {WORK_PAD}},
-    {ATEN_SLICE_BACKWARD, {WORK_SLICE_BACKWARD}},
-    {ATEN_EMBEDDING, {WORK_EMBEDDING}},
     {ATEN_EMBEDDING_DENSE_BACKWARD, {WORK_EMBEDDING_BACKWARD}},
-    {ATEN_INDEX, {WORK_INDEX}},
-    {ATEN_INDEX_PUT, {WORK_INDEX_PUT}},
-    {ATEN_GATHER, {WORK_GATHER}},
-    {ATEN_SCATTER, {WORK_SCATTER}},
-    {ATEN_TOPK, {WORK_TOPK}},
-    {ATEN_SORT, {WORK_SORT}},
     {ATEN_HISTC, {WORK_HISTOGRAM}},
     {ATEN_EMPTY_LIKE, {WORK_INVERT_PERMUTATION}}, /* inverse[permutation] = arange, in place */
-    {ATEN_FUSED_RMS_NORM, {WORK_RMS_NORM}},
-    {ATEN_FUSED_RMS_NORM_BACKWARD, {WORK_RMS_NORM_BACKWARD}},
-    {ATEN_NATIVE_LAYER_NORM, {WORK_LAYER_NORM}},
-    {ATEN_NATIVE_LAYER_NORM_BACKWARD, {WORK_LAYER_NORM_BACKWARD}},
     {ATEN_FLASH_ATTENTION, {WORK_ATTENTION}},
     {ATEN_FLASH_ATTENTION_BACKWARD, {WORK_ATTENTION_BACKWARD}},
     {ATEN_EFFICIENT_ATTENTION, {WORK_EFFICIENT_ATTENTION}},
     {ATEN_EFFICIENT_ATTENTION_BACKWARD, {WORK_EFFICIENT_ATTENTION_BACKWARD}},
-    {ATEN_SOFTMAX, {WORK_SOFTMAX}},
-    {ATEN_SAFE_SOFTMAX, {WORK_SAFE_SOFTMAX}},
     {ATEN_SOFTMAX_BACKWARD, {WORK_SOFTMAX_BACKWARD}},
-    {ATEN_LOG_SOFTMAX, {WORK_LOG_SOFTMAX}},
     {ATEN_LOG_SOFTMAX_BACKWARD, {WORK_LOG_SOFTMAX_BACKWARD}},
     {ATEN_NLL_LOSS, {WORK_NLL_LOSS}},
-    {ATEN_NLL_LOSS_BACKWARD, {WORK_NLL_LOSS_BACKWARD}},
 };
+
+/* "_fused_rms_norm" is rms_norm, "index.Tensor" index, "native_dropout_backward"
+ * dropout_backward. */
+static bool is_named_alike(const char *label, const char *work)
+{
+    label += *label == '_';
+    label += strncmp(label, "fused_", 6) == 0 ? 6 : strncmp(label, "native_", 7) == 0 ? 7 : 0;
+    const size_t length = strcspn(label, ".");
+    return strlen(work) == length && strncmp(label, work, length) == 0;
+}
 
 static bool may_mean(enum aten label, enum work_kind work)
 {
@@ -124,7 +96,7 @@ static bool may_mean(enum aten label, enum work_kind work)
         for (int w = 0; meanings[i].label == label && w < MEANINGS; w++)
             if (meanings[i].works[w] == work)
                 return true;
-    return false;
+    return is_named_alike(aten_name(label), work_name(work));
 }
 
 /* ---- linear algebra ---- */
