@@ -81,6 +81,7 @@ struct graph_param {
     struct shape shape;
     uint32_t tensor;
     uint32_t module; /* innermost module of `modules` that holds it, or GRAPH_NONE: the root's */
+    uint32_t cast;   /* autocast's copy of it; GRAPH_NONE: none (yet) */
     bool trainable;
 };
 
@@ -92,6 +93,14 @@ struct graph_module {
     uint32_t input[6]; /* tensors its forward is called with; count in `inputs` */
     uint32_t inputs;
     uint32_t output; /* the tensor that its forward returns */
+};
+
+/* The region of torch.autocast that the script is in (autocast.h). */
+struct graph_autocast {
+    bool on;
+    enum dtype dtype;                 /* of products */
+    uint32_t passing[GRAPH_OPERANDS]; /* casts that go with the call being built */
+    uint32_t passing_count;
 };
 
 struct graph {
@@ -109,8 +118,9 @@ struct graph {
      * before the module's own. `params` is in the order of named_parameters(), where a module's own
      * come first; that differs where a module has both. NULL before graph_list_groups. */
     const uint32_t *group_order;
-    uint32_t loss;           /* the tensor backward starts from */
-    enum dtype compute;      /* dtype of unsharded parameters and activations */
+    uint32_t loss;      /* the tensor backward starts from */
+    enum dtype compute; /* dtype of unsharded parameters and activations */
+    struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;
 };
@@ -118,6 +128,8 @@ struct graph {
 /* An empty graph. `frozen` is a comma-separated list of glob patterns (fnmatch): parameters whose
  * names match need no gradient. Lent until graph_free; NULL: none. */
 struct graph *graph_new(enum dtype compute, const char *frozen);
+/* Runs the forward pass under torch.autocast(dtype): before the first operator. */
+void graph_autocast(struct graph *graph, enum dtype dtype);
 void graph_free(struct graph *graph); /* NULL is allowed */
 
 /* A parameter of the current module, in registration order; returns its tensor. */

@@ -13,6 +13,7 @@
 #ifndef SHARDPLAN_OP_CLASS_H
 #define SHARDPLAN_OP_CLASS_H
 
+#include "graph/autocast.h"
 #include "graph/ops.h"
 #include "graph/tape_emit.h"
 
@@ -32,6 +33,7 @@ struct op_class {
     /* Floating-point operations of the forward kernel; NULL: one per output element. */
     double (*flops)(const struct graph *graph, const struct graph_op *op);
     enum op_keep keep;
+    enum autocast_rule autocast;
 };
 
 #define X(KIND, name) extern const struct op_class name##_class;
@@ -57,6 +59,12 @@ static inline const struct shape *shape_of(const struct graph *graph, uint32_t t
 static inline enum dtype dtype_of(const struct graph *graph, uint32_t tensor)
 {
     return (enum dtype)graph->tensors[tensor].dtype;
+}
+
+/* The dtype of an elementwise result: that of both, or the wider one. */
+static inline enum dtype promoted(const struct graph *graph, uint32_t x, uint32_t y)
+{
+    return dtype_of(graph, x) == dtype_of(graph, y) ? dtype_of(graph, x) : DTYPE_FP32;
 }
 
 static inline uint32_t last_dim(const struct shape *shape)

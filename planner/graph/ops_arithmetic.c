@@ -3,7 +3,7 @@
 
 uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y)
 {
-    return simple(graph, OP_ADD, 2, (uint32_t[]){x, y}, ATEN_ADD, dtype_of(graph, x),
+    return simple(graph, OP_ADD, 2, (uint32_t[]){x, y}, ATEN_ADD, promoted(graph, x, y),
                   *shape_of(graph, x));
 }
 
@@ -39,9 +39,7 @@ static struct shape broadcast(const struct shape *x, const struct shape *y)
 
 uint32_t op_mul(struct graph *graph, uint32_t x, uint32_t y)
 {
-    const enum dtype dtype =
-        dtype_of(graph, x) == dtype_of(graph, y) ? dtype_of(graph, x) : DTYPE_FP32;
-    return simple(graph, OP_MUL, 2, (uint32_t[]){x, y}, ATEN_MUL, dtype,
+    return simple(graph, OP_MUL, 2, (uint32_t[]){x, y}, ATEN_MUL, promoted(graph, x, y),
                   broadcast(shape_of(graph, x), shape_of(graph, y)));
 }
 
@@ -114,6 +112,7 @@ uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float num
 {
     const enum aten births[] = {
         [OP_ADD_SCALAR] = ATEN_ADD, [OP_MUL_SCALAR] = ATEN_MUL, [OP_POW] = ATEN_POW};
+    autocast_arguments(graph, kind, 1, &x);
     const uint32_t op = begin(graph, kind, 1, &x);
     graph->ops[op].attr.p = number;
     const uint32_t out =
@@ -163,6 +162,7 @@ OP_CLASS(pow) = {
     .work = WORK_POW,
     .saved = save_input,
     .backward = pow_backward,
+    .autocast = AUTOCAST_FP32,
 };
 
 uint32_t op_scale(struct graph *graph, uint32_t x, float number)

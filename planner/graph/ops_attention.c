@@ -6,14 +6,6 @@
  * gradient the kernel writes one for the whole batch, which is then summed. */
 #include "graph/op_class.h"
 
-/* ops_attention.c - memory-efficient attention and what its additive bias goes through; inputs that
- * blocks share; clamping.
- *
- * scaled_dot_product_attention falls back to this kernel where flash attention has no answer: fp32,
- * or a bias or mask on the scores. A bias (1, a, s, s_k) is padded to rows of a multiple of 8,
- * sliced back (so that the kernel sees aligned strides) and expanded over the batch; when it needs
- * a gradient the kernel writes one for the whole batch, which is then summed. */
-
 static struct shape heads_first(const struct shape *s) /* (b, s, a, d) -> (b, a, s, d) */
 {
     return SHAPE(s->dim[0], s->dim[2], s->dim[1], s->dim[3]);
@@ -22,9 +14,11 @@ static struct shape heads_first(const struct shape *s) /* (b, s, a, d) -> (b, a,
 uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal)
 {
     const struct shape shape = *shape_of(graph, q);
-    const uint32_t op = begin(graph, OP_FLASH_ATTENTION, 3, (uint32_t[]){q, k, v});
-    const uint32_t born =
-        graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, dtype_of(graph, q), heads_first(&shape));
+    uint32_t in[3] = {q, k, v};
+    autocast_arguments(graph, OP_FLASH_ATTENTION, 3, in);
+    const uint32_t op = begin(graph, OP_FLASH_ATTENTION, 3, in);
+    const uint32_t born = graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, dtype_of(graph, in[0]),
+                                         heads_first(&shape));
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_FP32,
                    SHAPE(shape.dim[0], shape.dim[2], shape.dim[1]));         /* logsumexp */
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, SHAPE(2)); /* rng state */
@@ -89,6 +83,7 @@ OP_CLASS(flash_attention) = {
     .backward = flash_attention_backward,
     .flops = attention_flops,
     .keep = KEEP_ALWAYS,
+    .autocast = AUTOCAST_LOWER,
 };
 
 /* ---- memory-efficient ---- */
@@ -97,9 +92,11 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
                                 uint32_t bias, bool causal, float dropout)
 {
     const struct shape shape = *shape_of(graph, q), scalar = {.rank = 0};
-    const uint32_t op = begin(graph, OP_EFFICIENT_ATTENTION, 4, (uint32_t[]){q, k, v, bias});
-    const uint32_t born = graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, dtype_of(graph, q),
-                                         heads_first(&shape));
+    uint32_t in[4] = {q, k, v, bias};
+    autocast_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
+    const uint32_t op = begin(graph, OP_EFFICIENT_ATTENTION, 4, in);
+    const uint32_t born = graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION,
+                                         dtype_of(graph, in[0]), heads_first(&shape));
     /* logsumexp, its rows rounded to the kernel's 32 queries */
     graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION, DTYPE_FP32,
                    SHAPE(shape.dim[0], shape.dim[2], (shape.dim[1] + 31U) & ~31U));
@@ -161,4 +158,5 @@ OP_CLASS(efficient_attention) = {
     .backward = efficient_attention_backward,
     .flops = attention_flops,
     .keep = KEEP_ALWAYS,
+    .autocast = AUTOCAST_LOWER,
 };

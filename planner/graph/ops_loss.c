@@ -3,6 +3,7 @@
 
 uint32_t op_softmax(struct graph *graph, uint32_t x)
 {
+    autocast_arguments(graph, OP_SOFTMAX, 1, &x);
     return simple(graph, OP_SOFTMAX, 1, &x, ATEN_SOFTMAX, dtype_of(graph, x), *shape_of(graph, x));
 }
 
@@ -16,10 +17,12 @@ OP_CLASS(softmax) = {
     .work = WORK_SOFTMAX,
     .saved = save_output,
     .backward = softmax_backward,
+    .autocast = AUTOCAST_FP32,
 };
 
 uint32_t op_safe_softmax(struct graph *graph, uint32_t x)
 {
+    autocast_arguments(graph, OP_SAFE_SOFTMAX, 1, &x);
     return simple(graph, OP_SAFE_SOFTMAX, 1, &x, ATEN_SAFE_SOFTMAX, dtype_of(graph, x),
                   *shape_of(graph, x));
 }
@@ -40,6 +43,7 @@ OP_CLASS(safe_softmax) = {
 
 uint32_t op_log_softmax(struct graph *graph, uint32_t logits)
 {
+    autocast_arguments(graph, OP_LOG_SOFTMAX, 1, &logits);
     return simple(graph, OP_LOG_SOFTMAX, 1, &logits, ATEN_LOG_SOFTMAX, dtype_of(graph, logits),
                   *shape_of(graph, logits));
 }
@@ -55,11 +59,13 @@ OP_CLASS(log_softmax) = {
     .work = WORK_LOG_SOFTMAX,
     .saved = save_output,
     .backward = log_softmax_backward,
+    .autocast = AUTOCAST_FP32,
 };
 
 uint32_t op_nll_loss(struct graph *graph, uint32_t log_probabilities, uint32_t targets)
 {
     const struct shape scalar = {.rank = 0};
+    autocast_arguments(graph, OP_NLL_LOSS, 1, &log_probabilities);
     const uint32_t op = begin(graph, OP_NLL_LOSS, 2, (uint32_t[]){log_probabilities, targets});
     const enum dtype dtype = dtype_of(graph, log_probabilities);
     const uint32_t loss = graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, scalar);
@@ -88,4 +94,5 @@ OP_CLASS(nll_loss) = {
     .work = WORK_NLL_LOSS,
     .saved = nll_loss_saved,
     .backward = nll_loss_backward,
+    .autocast = AUTOCAST_FP32,
 };

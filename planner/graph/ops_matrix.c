@@ -10,10 +10,12 @@ uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bi
     const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
     assert(last_dim(&in) == w.dim[1]);
     const bool biased = bias != GRAPH_NONE;
-    const uint32_t operands[3] = {x, weight, bias};
+    const enum op_kind kind = biased ? OP_LINEAR_BIAS : OP_LINEAR;
+    uint32_t operands[3] = {x, weight, bias};
+    autocast_arguments(graph, kind, 3, operands);
     const uint32_t out =
-        simple(graph, biased ? OP_LINEAR_BIAS : OP_LINEAR, biased ? 3 : 2, operands,
-               biased ? ATEN_ADDMM : ATEN_MM, dtype_of(graph, x), SHAPE(rows_of(&in), w.dim[0]));
+        simple(graph, kind, biased ? 3 : 2, operands, biased ? ATEN_ADDMM : ATEN_MM,
+               dtype_of(graph, operands[0]), SHAPE(rows_of(&in), w.dim[0]));
     return graph_view(graph, out, with_last(in, w.dim[0]));
 }
 
@@ -73,6 +75,7 @@ OP_CLASS(linear) = {
     .backward = linear_backward,
     .flops = linear_flops,
     .keep = KEEP_EVERY_SECOND,
+    .autocast = AUTOCAST_LOWER,
 };
 
 OP_BACKWARD(linear_bias)
@@ -90,13 +93,26 @@ OP_BACKWARD(linear_bias)
         tape_give(tape, op, 1, weight);
 }
 
+/* addmm's generated node names what it saves by its own arguments (mat1, mat2), mm's (self, mat2):
+ * both let go in the alphabet's order. */
+OP_SAVED(linear_bias)
+{
+    uint32_t count = 0;
+    if (needs(graph, op->in[1]))
+        saved[count++] = op->in[0];
+    if (needs(graph, op->in[0]))
+        saved[count++] = op->in[1];
+    return count;
+}
+
 OP_CLASS(linear_bias) = {
     .label = ATEN_ADDMM,
     .work = WORK_MATMUL_NT_BIAS,
-    .saved = linear_saved,
+    .saved = linear_bias_saved,
     .backward = linear_bias_backward,
     .flops = linear_flops,
     .keep = KEEP_ALWAYS,
+    .autocast = AUTOCAST_LOWER,
 };
 
 /* ---- Conv1D: a Linear whose weight is (in, out) ---- */
@@ -105,8 +121,10 @@ uint32_t op_conv1d(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bi
 {
     const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
     assert(last_dim(&in) == w.dim[0]);
-    const uint32_t out = simple(graph, OP_CONV1D, 3, (uint32_t[]){x, weight, bias}, ATEN_ADDMM,
-                                dtype_of(graph, x), SHAPE(rows_of(&in), w.dim[1]));
+    uint32_t operands[3] = {x, weight, bias};
+    autocast_arguments(graph, OP_CONV1D, 3, operands);
+    const uint32_t out = simple(graph, OP_CONV1D, 3, operands, ATEN_ADDMM,
+                                dtype_of(graph, operands[0]), SHAPE(rows_of(&in), w.dim[1]));
     return graph_view(graph, out, with_last(in, w.dim[1]));
 }
 
@@ -155,16 +173,19 @@ OP_CLASS(conv1d) = {
     .backward = conv1d_backward,
     .flops = conv1d_flops,
     .keep = KEEP_ALWAYS,
+    .autocast = AUTOCAST_LOWER,
 };
 
 /* ---- batches, and groups of rows ---- */
 
 uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y)
 {
-    const struct shape *a = shape_of(graph, x), *b = shape_of(graph, y);
-    assert(a->rank == 3 && b->rank == 3 && a->dim[2] == b->dim[1]);
-    return simple(graph, OP_BMM, 2, (uint32_t[]){x, y}, ATEN_BMM, dtype_of(graph, x),
-                  SHAPE(a->dim[0], a->dim[1], b->dim[2]));
+    const struct shape a = *shape_of(graph, x), b = *shape_of(graph, y);
+    assert(a.rank == 3 && b.rank == 3 && a.dim[2] == b.dim[1]);
+    uint32_t operands[2] = {x, y};
+    autocast_arguments(graph, OP_BMM, 2, operands);
+    return simple(graph, OP_BMM, 2, operands, ATEN_BMM, dtype_of(graph, operands[0]),
+                  SHAPE(a.dim[0], a.dim[1], b.dim[2]));
 }
 
 OP_SAVED(bmm)
@@ -208,6 +229,7 @@ OP_CLASS(bmm) = {
     .backward = bmm_backward,
     .flops = bmm_flops,
     .keep = KEEP_ALWAYS,
+    .autocast = AUTOCAST_LOWER,
 };
 
 uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets)

@@ -6,8 +6,10 @@
 uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias)
 {
     const struct shape shape = *shape_of(graph, x), row = with_last(shape, 1);
-    const enum dtype dtype = dtype_of(graph, x);
-    const uint32_t op = begin(graph, OP_LAYER_NORM, 3, (uint32_t[]){x, weight, bias});
+    uint32_t in[3] = {x, weight, bias};
+    autocast_arguments(graph, OP_LAYER_NORM, 3, in);
+    const enum dtype dtype = dtype_of(graph, in[0]);
+    const uint32_t op = begin(graph, OP_LAYER_NORM, 3, in);
     const uint32_t out = graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, shape);
     graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
     graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
@@ -49,13 +51,16 @@ OP_CLASS(layer_norm) = {
     .work = WORK_LAYER_NORM,
     .saved = norm_saved,
     .backward = layer_norm_backward,
+    .autocast = AUTOCAST_FP32,
 };
 
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight)
 {
     const struct shape shape = *shape_of(graph, x);
-    const uint32_t op = begin(graph, OP_RMS_NORM, 2, (uint32_t[]){x, weight});
-    const uint32_t out = graph_op_birth(graph, op, ATEN_EMPTY_LIKE, dtype_of(graph, x), shape);
+    uint32_t in[2] = {x, weight};
+    autocast_arguments(graph, OP_RMS_NORM, 2, in);
+    const uint32_t op = begin(graph, OP_RMS_NORM, 2, in);
+    const uint32_t out = graph_op_birth(graph, op, ATEN_EMPTY_LIKE, dtype_of(graph, in[0]), shape);
     graph_op_birth(graph, op, ATEN_EMPTY, DTYPE_FP32, with_last(shape, 1));
     graph->ops[op].hidden = 1;
     graph->ops[op].attr.eps = 1e-5F;
@@ -84,4 +89,5 @@ OP_CLASS(rms_norm) = {
     .work = WORK_RMS_NORM,
     .saved = norm_saved,
     .backward = rms_norm_backward,
+    .autocast = AUTOCAST_FP32,
 };

@@ -11,6 +11,7 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x)
         [OP_RSQRT] = ATEN_RSQRT, [OP_CLONE] = ATEN_CLONE,
     };
     assert(births[kind] != ATEN_NONE);
+    autocast_arguments(graph, kind, 1, &x);
     return simple(graph, kind, 1, &x, births[kind], dtype_of(graph, x), *shape_of(graph, x));
 }
 
@@ -38,6 +39,7 @@ OP_CLASS(rsqrt) = {
     .work = WORK_RSQRT,
     .saved = save_output,
     .backward = rsqrt_backward,
+    .autocast = AUTOCAST_FP32,
 };
 
 OP_BACKWARD(tanh)

@@ -348,14 +348,16 @@ static void broadcast_buffers(struct lowering *low)
         finish_broadcast(low, &flights[i]);
 }
 
+/* Buffers are sent when the forward before this one synchronised (require_forward_param_sync): a
+ * step's last one always does. */
 static void begin(struct lowering *low)
 {
     struct ddp *d = low->state;
-    if (!low->sync)
-        return;
     d->next = 0;
     for (uint32_t b = 0; b < d->bucket_count; b++)
         d->buckets[b].pending = d->buckets[b].count;
+    if (low->micro_batch > 0 && !low->strategy->accumulate_sync)
+        return;
     const uint32_t before = enter_scope(low, "ddp_pre_forward", PLAN_NO_UNIT, false);
     broadcast_buffers(low);
     leave_scope(low, before);

@@ -72,7 +72,6 @@ struct strategy {
     bool static_graph;
     enum comm_hook comm_hook;
     bool zero_redundancy; /* ZeroRedundancyOptimizer: each state on one rank only */
-    bool autocast;        /* forward under torch.autocast(bfloat16) */
 };
 
 /* The program of one step: `stream` (lent, as `graph` is) under a strategy, for one rank. Its

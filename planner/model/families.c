@@ -68,6 +68,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     if (!family->builder[job->code])
         return no_builder(family, job->code, err);
     struct graph *graph = graph_new(job->compute, job->frozen);
+    if (job->autocast)
+        graph_autocast(graph, DTYPE_BF16);
     family->builder[job->code](graph, config, job);
     graph_list_groups(graph);
     *out = graph;

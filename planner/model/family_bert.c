@@ -9,6 +9,7 @@
  * are not given, so zeros are gathered from a buffer. The head's bias belongs to a module that
  * also has a child, which is why it comes before the child's parameters in parameters() and after
  * them in FSDP's group (group_order in graph.h). */
+#include "graph/autocast.h"
 #include "model/build_hf.h"
 #include "model/count.h"
 #include "model/family.h"
@@ -92,7 +93,7 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t k = graph_view(graph, apply_linear(graph, x, block->key), heads);
     const uint32_t v = graph_view(graph, apply_linear(graph, x, block->value), heads);
     const uint32_t o =
-        job->compute == DTYPE_FP32
+        autocast_product(graph) == DTYPE_FP32
             ? op_efficient_attention(graph, q, k, v, GRAPH_NONE, false, c->attention_dropout)
             : op_attention(graph, q, k, v, false);
     graph_drop(graph, v);

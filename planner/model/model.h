@@ -67,6 +67,7 @@ struct model_job {
     uint32_t batch, seq;
     enum code code;
     enum dtype compute; /* of unsharded parameters and activations */
+    bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
 };
 

@@ -87,12 +87,6 @@ static bool is_planned(int system)
     return system_is_planned((enum system_kind)system);
 }
 
-/* For what can be said and cannot be planned yet. */
-static bool is_off(int value)
-{
-    return value == 0;
-}
-
 static const struct setting_word system_words[] = {
 #define X(name, text) WORD(text, SYSTEM_##name),
     SYSTEM_MAP(X)
@@ -238,9 +232,9 @@ static const struct setting rows[] = {
      .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},
     {.name = "autocast", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "torch.autocast around the forward pass", .initial = "none",
-     .field = FIELD(job.strategy.autocast),
+     .field = FIELD(job.model.autocast),
      .words = WORDS(WORD("none", false), WORD("bf16", true), ALSO("bfloat16", true)),
-     .offers = is_off, .commands = FOR_JOB, .systems = SYSTEM(DDP) | SYSTEM(FSDP1),
+     .commands = FOR_JOB, .systems = SYSTEM(DDP) | SYSTEM(FSDP1),
      .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2), .numerics = true,
      .axis = AXIS_WORDS},
 
