@@ -255,7 +255,8 @@ const char *aten_name(enum aten aten);
     X(HISTOGRAM, "histogram", "x (n) -> counts (m): how many of x are 0, 1, ...")                  \
     /* ---- norms, attention, loss ---- */                                                         \
     X(RMS_NORM, "rms_norm", "x (..., h), weight (h) -> y, rstd (..., 1) fp32; attr.eps")           \
-    X(RMS_NORM_BACKWARD, "rms_norm_backward", "dy, x, weight, rstd -> dx, dweight")                \
+    X(RMS_NORM_BACKWARD, "rms_norm_backward",                                                      \
+      "dy, x, weight, rstd -> perhaps dx, perhaps dweight")                                        \
     X(LAYER_NORM, "layer_norm",                                                                    \
       "x (..., h), weight, bias -> y, mean (..., 1), rstd (..., 1); attr.eps")                     \
     X(LAYER_NORM_BACKWARD, "layer_norm_backward",                                                  \

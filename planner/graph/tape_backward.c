@@ -37,6 +37,7 @@ static void accumulate(struct tape *tape, uint32_t tensor, uint32_t buffer)
         *slot = sum.place;
     }
     const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
+    assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);
     if (storage->kind == STORAGE_PARAM && --tape->param_uses[storage->index] == 0)
         give_out(tape, storage->index, slot);
 }

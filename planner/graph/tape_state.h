@@ -111,6 +111,7 @@ void tape_find_regions(struct tape *tape);
 bool tape_is_checkpointed(const struct tape *tape, uint32_t module);
 /* Forward comes to the next region, which holds its inputs from now on. */
 void tape_enter_region(struct tape *tape);
+void tape_leave_region(struct tape *tape);
 /* Runs a region's script again, now holding what nodes save. */
 void tape_recompute(struct tape *tape, struct region *region);
 /* The last node of a region has run. */

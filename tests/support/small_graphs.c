@@ -36,7 +36,7 @@ static const struct {
     {DTYPE_BF16, false}, {DTYPE_FP16, false}, {DTYPE_FP32, false}, {DTYPE_FP32, true}};
 enum { PRECISIONS = sizeof precisions / sizeof precisions[0] };
 
-struct graph *small_graph(int i, char *name, size_t size)
+struct graph *small_graph_frozen(int i, const char *frozen, char *name, size_t size)
 {
     struct err err = {0};
     char path[128];
@@ -56,9 +56,18 @@ struct graph *small_graph(int i, char *name, size_t size)
     if (config.sliding_window)
         config.sliding_window = 16; /* fewer than there are: a mask */
     /* 37 tokens: no multiple of what kernels round to */
-    const struct model_job job = {
-        .batch = 2, .seq = 37, .code = code, .compute = dtype, .autocast = autocast};
+    const struct model_job job = {.batch = 2,
+                                  .seq = 37,
+                                  .code = code,
+                                  .compute = dtype,
+                                  .autocast = autocast,
+                                  .frozen = frozen};
     if (model_build(&config, &job, &graph, &err) != ERR_OK)
         fail_msg("%s: %s", name, err.text);
     return graph;
+}
+
+struct graph *small_graph(int i, char *name, size_t size)
+{
+    return small_graph_frozen(i, NULL, name, size);
 }
