@@ -9,11 +9,12 @@
 ## make format     lay the sources out as .clang-format says
 ## make asan       every test under AddressSanitizer and UBSan
 ## make tsan       every test under ThreadSanitizer
+## make checked    every test with structures that check themselves after each operation
 ## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer
 ## make bench      the timed claims: cold start, program and memory, one more configuration
 ## make validation remake reports/validation/ from the recordings in tests/data
 ## make check-gpu  tests that need a GPU
-## make install    copy the program to PREFIX (default /usr/local)
+## make install    copy the programs, the manual page and bash's completion to PREFIX (default /usr/local)
 ## make clean      remove the build folder
 
 VERSION := 0.1.0
@@ -76,9 +77,10 @@ RUN_OBJECTS := $(RUN_SOURCES:%.c=$(BUILD)/%.o)
 CUDA_OBJECTS := $(CUDA_SOURCES:%.c=$(BUILD)/pic/%.o) $(CUDA_KERNELS:%.cu=$(BUILD)/%.cu.o)
 TEST_OBJECTS := $(TEST_SHARED:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
+MADE := $(BUILD)/shardplan.1 $(BUILD)/shardplan.bash
 GENERATED := $(SCRIPTS:reports/%.gp=$(BUILD)/generated/%_gp.h) $(BUILD)/generated/profiles_json.h
 
-all: $(BUILD)/shardplan $(BUILD)/shardrun $(CUDA_BACKEND)
+all: $(BUILD)/shardplan $(BUILD)/shardrun $(MADE) $(CUDA_BACKEND)
 
 $(BUILD)/shardplan: $(CLI_OBJECTS) $(BUILD)/libplanner.a
 	$(call SAY,link,$@)
@@ -145,6 +147,13 @@ $(BUILD)/%.o: %.c | $(GENERATED)
 	$(call SAY,cc  ,$<)
 	$(Q)$(CC) -std=c11 $(WARN) $(CFLAGS) $(CPPFLAGS) -MMD -MP -c $< -o $@
 
+# The manual page and the completion come from the table of settings, which the program has.
+$(BUILD)/shardplan.1: $(BUILD)/shardplan
+	@$< --man > $@
+
+$(BUILD)/shardplan.bash: $(BUILD)/shardplan
+	@$< --completion > $@
+
 # Gnuplot scripts travel inside the program, so that it needs no files of its own at run time.
 $(BUILD)/generated/%_gp.h: reports/%.gp
 	@mkdir -p $(@D)
@@ -184,6 +193,10 @@ asan:
 tsan:
 	$(MAKE) check CUDA=0 BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fsanitize=thread'
 
+# planner/base/checked.h
+checked:
+	$(MAKE) check CUDA=0 BUILD=$(BUILD)/checked CFLAGS='-O1 -g -DSHARDPLAN_CHECKED'
+
 fuzz: deps
 	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)' '$(LIBS)'
 
@@ -201,6 +214,10 @@ check-gpu: all tests
 install: all
 	install -D -m 755 $(BUILD)/shardplan $(DESTDIR)$(PREFIX)/bin/shardplan
 	install -D -m 755 $(BUILD)/shardrun $(DESTDIR)$(PREFIX)/bin/shardrun
+	install -D -m 644 $(BUILD)/shardplan.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardplan.1
+	install -D -m 644 $(BUILD)/shardplan.bash \
+	  $(DESTDIR)$(PREFIX)/share/bash-completion/completions/shardplan
+	ln -sf shardplan $(DESTDIR)$(PREFIX)/share/bash-completion/completions/shardrun
 	$(if $(CUDA_BACKEND),install -D -m 755 $(CUDA_BACKEND) \
 	  $(DESTDIR)$(PREFIX)/lib/shardplan/shardrun_cuda.so)
 
@@ -211,6 +228,6 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all tests deps demo check lint format asan tsan fuzz bench validation check-gpu install \
+.PHONY: all tests deps demo check lint format asan tsan checked fuzz bench validation check-gpu install \
         clean help
 .SECONDARY:

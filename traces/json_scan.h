@@ -2,7 +2,10 @@
  *
  * The caller asks for what it expects next and is told whether it was there. Nothing is built, so
  * a file of any size is read in the memory of its text. Every function returns false from the
- * first error on; `problem` then says what is wrong and `at` where. */
+ * first error on; `problem` then says what is wrong and `at` where.
+ *
+ * Why not a library: jansson, which reads everything else here, builds a tree of values first, and
+ * a trace is tens of megabytes. yyjson, made for speed, has no package in Debian 12 (bookworm). */
 #ifndef SHARDPLAN_JSON_SCAN_H
 #define SHARDPLAN_JSON_SCAN_H
 

@@ -10,13 +10,3 @@ const char *category_name(enum category category)
     };
     return names[category];
 }
-
-const char *stream_name(enum stream_id stream)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        STREAM_MAP(X)
-#undef X
-    };
-    return names[stream];
-}

@@ -4,6 +4,7 @@
 #define SHARDPLAN_KERNEL_H
 
 #include "base/dtype.h"
+#include "base/vocabulary.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,6 +48,9 @@ static inline uint64_t shape_bytes(const struct shape *shape, enum dtype dtype)
     X(INPUT, "input")                                                                              \
     X(BUFFER, "buffer")                                                                            \
     X(WORKSPACE, "workspace")                                                                      \
+    X(PARAM, "param")           /* whole parameters, where nothing is sharded */                   \
+    X(BUCKET, "bucket")         /* DDP's, and its flat copies of module buffers */                 \
+    X(PERSISTENT, "persistent") /* what a system keeps for itself */                               \
     X(OUTSIDE_ALLOCATOR, "outside_allocator")
 
 enum category {
@@ -56,20 +60,22 @@ enum category {
         CATEGORY_COUNT
 };
 
-/* CUDA streams of FSDP2, and the pools of the allocator that go with them. */
-#define STREAM_MAP(X)                                                                              \
-    X(COMPUTE, "compute")                                                                          \
-    X(COPY_IN, "copy_in")                                                                          \
-    X(ALL_GATHER, "all_gather")                                                                    \
-    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
-    X(ALL_REDUCE, "all_reduce")                                                                    \
-    X(HOST, "host")
+/* A lane is a CUDA stream and the pool of the allocator that goes with it. Which there are is said
+ * by each plan; these two are in all of them. */
+enum {
+    LANE_COMPUTE, /* the default stream */
+    LANE_HOST,    /* the CPU: its memory, and work that runs there */
+    LANES_MOST = 16
+};
 
-enum stream_id {
-#define X(name, text) STREAM_##name,
-    STREAM_MAP(X)
-#undef X
-        STREAM_COUNT
+struct lane_info {
+    const char *name; /* "all_gather" */
+    bool urgent;      /* a CUDA stream of high priority */
+};
+
+struct lane_list { /* lent */
+    const struct lane_info *of;
+    uint32_t count;
 };
 
 /* A piece of memory with one birth label. A buffer may be allocated again after it was freed, as
@@ -79,14 +85,16 @@ struct buffer {
     uint16_t label;     /* enum aten: the call that returned it first */
     uint8_t dtype;      /* enum dtype */
     uint8_t category;   /* enum category */
-    uint8_t pool;       /* enum stream_id whose pool it is from; STREAM_HOST: not on the device */
+    uint8_t pool;       /* lane whose pool it is from; LANE_HOST: not on the device */
     bool scratch;       /* a kernel's own workspace: in the allocator, but no tensor of PyTorch's */
     bool resident;      /* allocated before the first step or in it, and never freed */
     struct shape shape; /* at birth */
+    uint32_t local;     /* parameter + 1 of whose updated part it has the shape, which is another on
+                           every rank; 0: alike on all */
 };
 
 /* Where an operand's bytes are. A buffer index is relative to its micro-batch's first buffer;
- * parameters mean the unsharded copy at that moment. */
+ * parameters mean the copy that kernels compute with. */
 #define PLACE_MASK 0xc0000000U
 #define PLACE_BUFFER 0x00000000U
 #define PLACE_PARAM 0x40000000U
@@ -99,32 +107,34 @@ struct operand {
     uint32_t place;  /* PLACE_... | index */
     uint32_t pitch;  /* elements between rows of a chunk of a wider tensor; 0: contiguous */
     uint8_t dtype;
+    uint8_t chunk;  /* group + 1 in which the operand is this rank's chunk: `offset` is its place
+                       times the elements; 0: alike on all ranks */
+    uint32_t local; /* as a buffer's */
     struct shape shape;
 };
 
 /* Numbers a kernel needs beyond its operands; 0 where it has no such thing. */
 struct kernel_attr {
-    uint32_t dim;   /* the dim that repeat, cat or sum work on */
-    uint32_t heads; /* key/value heads */
-    float p;        /* dropout probability, exponent, factor */
+    uint32_t dim;   /* the dim that repeat or sum work on; of a broadcast, the rank it is from */
+    uint32_t first; /* where a slice begins in the last dim */
+    float p;        /* dropout probability, exponent, factor, what to fill with */
     float eps;
     bool causal;
 };
 
 struct kernel {
-    uint16_t label; /* enum aten */
+    uint16_t label; /* enum aten: what people see */
     uint16_t op;    /* index of the op class it belongs to, for people; 0: none */
     uint16_t ins, outs;
-    bool backward;   /* part of the backward pass (recomputation included) */
-    bool recomputed; /* runs again for activation checkpointing */
-    bool matmul;     /* runs in cuBLAS */
-    uint32_t first;  /* its operands: ins, then outs */
+    uint8_t work;             /* enum work_kind: what it computes */
+    bool backward;            /* part of the backward pass (recomputation included) */
+    bool recomputed;          /* runs again for activation checkpointing */
+    struct operand *operands; /* ins, then outs; of the table that holds the kernel */
     struct kernel_attr attr;
     double flops; /* floating-point operations */
     double bytes; /* bytes read and written */
 };
 
 const char *category_name(enum category category);
-const char *stream_name(enum stream_id stream);
 
 #endif

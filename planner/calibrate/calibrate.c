@@ -1,7 +1,7 @@
 /* calibrate.c - see calibrate.h: the suite is run, kinds of kernels are fitted one by one. */
 #include "calibrate/calibrate.h"
 
-#include "calibrate/machine.h"
+#include "calibrate/scalars.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static int by_key(const void *a, const void *b)
 {
     const struct kernel_key *x = &((const struct sample *)a)->key;
     const struct kernel_key *y = &((const struct sample *)b)->key;
-    if (x->label != y->label)
-        return x->label < y->label ? -1 : 1;
+    if (x->work != y->work)
+        return x->work < y->work ? -1 : 1;
     if (x->dtype != y->dtype)
         return x->dtype < y->dtype ? -1 : 1;
     if (x->to != y->to)
@@ -53,12 +53,12 @@ static int by_key(const void *a, const void *b)
     return x->backward - y->backward;
 }
 
-/* End of the stretch of samples that begins at `from` and is of one kind, or of one label. */
-static uint32_t stretch_end(const struct samples *s, uint32_t from, bool of_label)
+/* End of the stretch of samples that begins at `from` and is of one kind, or of one work. */
+static uint32_t stretch_end(const struct samples *s, uint32_t from, bool of_work)
 {
     uint32_t i = from;
-    while (i < s->kernel_count && (of_label ? s->kernels[i].key.label == s->kernels[from].key.label
-                                            : by_key(&s->kernels[i], &s->kernels[from]) == 0))
+    while (i < s->kernel_count && (of_work ? s->kernels[i].key.work == s->kernels[from].key.work
+                                           : by_key(&s->kernels[i], &s->kernels[from]) == 0))
         i++;
     return i;
 }
@@ -70,15 +70,15 @@ static void fit_kernels(struct calibration *c)
     if (s->kernel_count)
         qsort(s->kernels, s->kernel_count, sizeof *s->kernels, by_key);
     for (uint32_t i = 0; i < s->kernel_count;) {
-        const uint32_t label_end = stretch_end(s, i, true), first = i;
-        while (i < label_end) {
+        const uint32_t work_end = stretch_end(s, i, true), first = i;
+        while (i < work_end) {
             const uint32_t end = stretch_end(s, i, false);
             ARRAY_GROW(c->fits, c->fit_count, cap);
             c->fits[c->fit_count++] = kernel_fit(&s->kernels[i], end - i);
             i = end;
         }
         ARRAY_GROW(c->fits, c->fit_count, cap);
-        c->fits[c->fit_count] = kernel_fit(&s->kernels[first], label_end - first);
+        c->fits[c->fit_count] = kernel_fit(&s->kernels[first], work_end - first);
         c->fits[c->fit_count++].any_kind = true;
     }
 }
@@ -86,7 +86,7 @@ static void fit_kernels(struct calibration *c)
 void calibrate_fit(struct calibration *out)
 {
     fit_kernels(out);
-    machine_measure(out);
+    scalars_measure(out);
 }
 
 enum err_code calibrate(const struct calibrate_options *options,

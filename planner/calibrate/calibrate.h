@@ -36,7 +36,7 @@ struct calibrated { /* one key of the profile */
 struct calibration { /* calibrate_free */
     struct calibrate_options options;
     struct samples samples;
-    struct kernel_fit *fits; /* by label, dtype and pass; a label's last is over all of it */
+    struct kernel_fit *fits; /* by work, dtype and pass; a work's last is over all of it */
     uint32_t fit_count;
     struct calibrated of[PROFILE_KEYS];
 };

@@ -31,7 +31,7 @@ static json_t *kernels(const struct calibration *c)
 {
     json_t *object = json_object();
     for (uint32_t i = 0; i < c->fit_count; i++) {
-        const char *name = aten_name(c->fits[i].key.label);
+        const char *name = work_name(c->fits[i].key.work);
         json_t *lines = json_object_get(object, name);
         if (!lines) {
             lines = json_array();

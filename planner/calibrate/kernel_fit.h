@@ -12,7 +12,7 @@
 
 struct kernel_fit {
     struct kernel_key key;
-    bool any_kind; /* over all dtypes and passes of key.label */
+    bool any_kind; /* over all dtypes and passes of key.work */
     double latency_s, seconds_per_flop, seconds_per_byte;
     double spread;     /* relative: 1.4826 x median absolute residual */
     double worst;      /* largest relative residual */

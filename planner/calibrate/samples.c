@@ -77,7 +77,7 @@ static enum err_code take_spans(struct reading *r, const struct trace *trace, st
         const struct plan_instruction *in = &r->plan->instructions[event->id];
         r->spans[r->count++] = (struct span){
             .id = event->id,
-            .stream = in->stream,
+            .stream = in->lane,
             .collective = plan_op_is_collective((enum plan_op)in->op),
             .begin_s = event->begin_s,
             .end_s = event->end_s,
@@ -110,13 +110,13 @@ static bool spans_others(const struct reading *r, uint32_t i)
 static struct sample sample_of(const struct reading *r, const struct span *span)
 {
     const struct plan_instruction *in = &r->plan->instructions[span->id];
-    const struct kernel *kernel = &r->plan->kernels[in->arg];
+    const struct kernel *kernel = plan_kernel(r->plan, in->arg);
     return (struct sample){
-        .key = {(enum aten)kernel->label, kernel_dtype(r->plan, kernel),
-                kernel_result_dtype(r->plan, kernel), kernel_is_backward(kernel)},
+        .key = {(enum work_kind)kernel->work, kernel_dtype(kernel), kernel_result_dtype(kernel),
+                kernel_is_backward(kernel)},
         .arithmetic = kernel_class(kernel) != COST_MEMORY,
         .flops = kernel->flops,
-        .bytes = kernel_traffic(r->plan, kernel, (enum plan_op)in->op),
+        .bytes = kernel_traffic(kernel),
         .seconds = span->end_s - span->begin_s,
         .repeats = 1,
     };
@@ -125,23 +125,22 @@ static struct sample sample_of(const struct reading *r, const struct span *span)
 static void take_transfer(struct reading *r, const struct span *span)
 {
     const struct plan_instruction *in = &r->plan->instructions[span->id];
-    const struct kernel *kernel = &r->plan->kernels[in->arg];
+    const struct kernel *kernel = plan_kernel(r->plan, in->arg);
     struct samples *out = r->out;
     ARRAY_GROW(out->transfers, out->transfer_count, out->transfer_cap);
     out->transfers[out->transfer_count++] = (struct transfer){
-        .of_optimizer = in->stream == STREAM_HOST,
-        .bytes = in->stream == STREAM_HOST ? kernel_traffic(r->plan, kernel, (enum plan_op)in->op)
-                                           : kernel->bytes,
+        .of_optimizer = in->lane == LANE_HOST,
+        .bytes = in->lane == LANE_HOST ? kernel_traffic(kernel) : kernel->bytes,
         .seconds = span->end_s - span->begin_s,
     };
 }
 
 static double message_bytes(const struct plan *plan, const struct plan_instruction *in)
 {
-    const struct kernel *kernel = &plan->kernels[in->arg];
+    const struct kernel *kernel = plan_kernel(plan, in->arg);
     double most = 0;
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
-        const struct operand *operand = &plan->operands[kernel->first + i];
+        const struct operand *operand = &kernel->operands[i];
         most = fmax(most, (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype));
     }
     return most;
@@ -151,8 +150,7 @@ static void take_kernel(struct reading *r, uint32_t i)
 {
     const struct span *span = &r->spans[i];
     const struct plan_instruction *in = &r->plan->instructions[span->id];
-    if (in->op == PLAN_HOST_TO_DEVICE || in->op == PLAN_DEVICE_TO_HOST ||
-        in->stream == STREAM_HOST) {
+    if (in->op == PLAN_HOST_TO_DEVICE || in->op == PLAN_DEVICE_TO_HOST || in->lane == LANE_HOST) {
         take_transfer(r, span);
         return;
     }
@@ -168,7 +166,7 @@ static void take_gaps(struct reading *r)
     struct samples *out = r->out;
     for (uint32_t i = 0; i < r->count; i++) {
         const struct span *span = &r->spans[i];
-        if (span->stream != STREAM_COMPUTE)
+        if (span->stream != LANE_COMPUTE)
             continue;
         const double gap = span->begin_s - end_s;
         if (end_s >= 0 && gap >= 0 && gap < LONGEST_GAP_S) {
@@ -184,8 +182,8 @@ static void take_gaps(struct reading *r)
 static int by_kind(const void *a, const void *b)
 {
     const struct sample *x = a, *y = b;
-    if (x->key.label != y->key.label)
-        return x->key.label < y->key.label ? -1 : 1;
+    if (x->key.work != y->key.work)
+        return x->key.work < y->key.work ? -1 : 1;
     if (x->key.dtype != y->key.dtype)
         return x->key.dtype < y->key.dtype ? -1 : 1;
     if (x->key.to != y->key.to)
@@ -283,15 +281,14 @@ static void take_overlap(struct reading *r, const struct suite_item *item)
             round_seconds(r, item->round[part], &r->out->overlap.spread[part]);
 }
 
-/* Of the run whose kernels have a label; it comes before the model's step, which may have it too.
- */
-static struct pace pace(const struct reading *r, enum aten label)
+/* Of the run whose kernels do this work; it comes before the model's step, which may do it too. */
+static struct pace pace(const struct reading *r, enum work_kind work)
 {
     double *steps = xmalloc(SUITE_LAUNCH_COUNT * sizeof *steps), first = 0, last = 0;
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->count && n < SUITE_LAUNCH_COUNT; i++) {
         const struct span *span = &r->spans[i];
-        if (r->plan->kernels[r->plan->instructions[span->id].arg].label != label)
+        if (plan_kernel(r->plan, r->plan->instructions[span->id].arg)->work != work)
             continue;
         first = n == 0 ? span->begin_s : first;
         if (n > 0)

@@ -7,12 +7,11 @@
 #ifndef SHARDPLAN_SAMPLES_H
 #define SHARDPLAN_SAMPLES_H
 
-#include "base/aten.h"
 #include "calibrate/suite.h"
 #include "traces/trace.h"
 
 struct kernel_key { /* what a profile tells kernels apart by */
-    enum aten label;
+    enum work_kind work;
     enum dtype dtype, to; /* of the first operand, of the first result */
     bool backward;
 };

@@ -1,7 +1,7 @@
 /* suite.c - see suite.h. */
 #include "calibrate/suite.h"
 
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "job/job.h"
 
 #include <stdio.h>
@@ -112,18 +112,17 @@ static enum err_code make_model(const struct suite_options *options, uint32_t i,
  * where the device is idle and the host has not run ahead. */
 struct head {
     struct plan *plan;
-    uint32_t own; /* instructions of the model's step */
+    uint32_t own;                               /* instructions of the model's step */
+    uint8_t gather, reduce_scatter, all_reduce; /* lanes */
 };
 
-static void add(struct head *h, enum plan_op op, enum stream_id stream, uint32_t arg)
+static void add(struct head *h, enum plan_op op, uint8_t lane, uint32_t arg)
 {
     plan_add_instruction(h->plan, &(struct plan_instruction){
                                       .op = (uint8_t)op,
-                                      .stream = (uint8_t)stream,
+                                      .lane = lane,
                                       .phase = PLAN_FORWARD,
                                       .group = plan_op_is_collective(op) ? 0 : PLAN_NO_GROUP,
-                                      .unit = PLAN_NO_UNIT,
-                                      .outer_unit = PLAN_NO_UNIT,
                                       .arg = arg,
                                   });
 }
@@ -135,6 +134,9 @@ static enum err_code head_open(uint32_t ranks, struct head *h, struct err *err)
     *h = (struct head){.plan = NULL};
     TRY(job_plan(&job, &h->plan, NULL, err));
     h->own = h->plan->instruction_count;
+    h->gather = (uint8_t)plan_lane_named(h->plan, "all_gather");
+    h->reduce_scatter = (uint8_t)plan_lane_named(h->plan, "reduce_scatter");
+    h->all_reduce = (uint8_t)plan_lane_named(h->plan, "all_reduce");
     return ERR_OK;
 }
 
@@ -150,19 +152,20 @@ static void head_close(struct head *h)
     free(step);
 }
 
-/* `streams` of them wait for one another: what comes next begins when all before it has ended. */
-static void meet(struct head *h, const enum stream_id *streams, int count)
+/* The lanes wait for one another: what comes next begins when all before it has ended. */
+static void meet(struct head *h)
 {
-    for (int i = 0; i < count; i++) {
+    const uint8_t lanes[] = {h->gather, h->reduce_scatter, h->all_reduce, LANE_COMPUTE};
+    for (int i = 0; i < 4; i++) {
         const uint32_t event = h->plan->event_count++;
-        add(h, PLAN_RECORD, streams[i], event);
-        for (int other = 0; other < count; other++)
+        add(h, PLAN_RECORD, lanes[i], event);
+        for (int other = 0; other < 4; other++)
             if (other != i)
-                add(h, PLAN_WAIT, streams[other], event);
+                add(h, PLAN_WAIT, lanes[other], event);
     }
 }
 
-static uint32_t head_buffer(struct head *h, enum stream_id pool, uint64_t elements)
+static uint32_t head_buffer(struct head *h, uint8_t pool, uint64_t elements)
 {
     const struct shape shape = SHAPE((uint32_t)elements);
     const uint32_t buffer = plan_add_buffer(h->plan, &(struct buffer){
@@ -179,15 +182,6 @@ static uint32_t head_buffer(struct head *h, enum stream_id pool, uint64_t elemen
 
 /* ---- matrix products ---- */
 
-/* The op class "linear" by its number in the plan: what a matrix product has to belong to. */
-static uint16_t linear_kind(const struct plan *plan)
-{
-    uint32_t kind = 0;
-    while (kind < plan->kind_count && strcmp(plan->kinds[kind], "linear") != 0)
-        kind++;
-    return (uint16_t)kind;
-}
-
 /* A matrix product of a few tenths of a millisecond on a core, in caches. */
 static uint32_t add_product(struct head *h, uint32_t x, uint32_t y)
 {
@@ -195,21 +189,16 @@ static uint32_t add_product(struct head *h, uint32_t x, uint32_t y)
     struct operand in[2] = {plan_whole_buffer(h->plan, x), plan_whole_buffer(h->plan, x)};
     struct operand out = plan_whole_buffer(h->plan, y);
     in[0].shape = in[1].shape = out.shape = SHAPE(n, n);
-    const uint32_t kernel = plan_add_kernel(h->plan, ATEN_MM, 2, in, 1, &out);
-    h->plan->kernels[kernel].op = linear_kind(h->plan);
-    h->plan->kernels[kernel].matmul = true;
-    h->plan->kernels[kernel].flops = 2.0 * n * n * n;
+    const uint32_t kernel = plan_add_kernel(h->plan, WORK_MATMUL_NT, ATEN_MM, 2, in, 1, &out);
+    plan_own_kernel(h->plan, kernel)->flops = 2.0 * n * n * n;
     return kernel;
 }
 
 /* ---- collectives ---- */
 
-static const enum stream_id comm_streams[] = {STREAM_ALL_GATHER, STREAM_REDUCE_SCATTER,
-                                              STREAM_ALL_REDUCE, STREAM_COMPUTE};
-
 struct message_kernel { /* a collective and the buffers it works on */
     enum plan_op op;
-    enum stream_id stream;
+    uint8_t lane;
     uint32_t kernel, whole, slice; /* slice: PLACE_NONE where it is part of the whole */
 };
 
@@ -219,29 +208,32 @@ static struct message_kernel message_open(struct head *h, enum plan_op op, uint6
     const uint32_t ranks = h->plan->groups[0].ranks;
     const uint64_t part = bytes / 4 / ranks;
     struct message_kernel m = {.op = op, .slice = PLACE_NONE};
+    enum work_kind work = WORK_ALL_REDUCE_AVG;
     enum aten label = ATEN_ALL_REDUCE;
-    m.stream = STREAM_ALL_REDUCE;
+    m.lane = h->all_reduce;
     if (op == PLAN_ALL_GATHER) {
-        m.stream = STREAM_ALL_GATHER;
+        m.lane = h->gather;
+        work = WORK_ALL_GATHER;
         label = ATEN_ALL_GATHER_INTO_TENSOR;
     } else if (op == PLAN_REDUCE_SCATTER) {
-        m.stream = STREAM_REDUCE_SCATTER;
+        m.lane = h->reduce_scatter;
+        work = WORK_REDUCE_SCATTER_AVG;
         label = ATEN_REDUCE_SCATTER_TENSOR;
     }
-    m.whole = head_buffer(h, m.stream, part * ranks);
+    m.whole = head_buffer(h, m.lane, part * ranks);
     if (op == PLAN_REDUCE_SCATTER)
-        m.slice = head_buffer(h, m.stream, part);
+        m.slice = head_buffer(h, m.lane, part);
     const struct operand in = plan_whole_buffer(h->plan, m.whole);
     const struct operand out = m.slice == PLACE_NONE ? in : plan_whole_buffer(h->plan, m.slice);
-    m.kernel = plan_add_kernel(h->plan, label, 1, &in, 1, &out);
+    m.kernel = plan_add_kernel(h->plan, work, label, 1, &in, 1, &out);
     return m;
 }
 
 static void message_close(struct head *h, const struct message_kernel *m)
 {
-    add(h, PLAN_FREE, m->stream, m->whole);
+    add(h, PLAN_FREE, m->lane, m->whole);
     if (m->slice != PLACE_NONE)
-        add(h, PLAN_FREE, m->stream, m->slice);
+        add(h, PLAN_FREE, m->lane, m->slice);
 }
 
 /* Each repetition comes after compute that its stream waited for, as in a step: ranks do not arrive
@@ -252,22 +244,22 @@ static enum err_code make_collectives(const struct suite_options *options, struc
     static const enum plan_op ops[] = {PLAN_ALL_GATHER, PLAN_REDUCE_SCATTER, PLAN_ALL_REDUCE};
     struct head h;
     TRY(head_open(options->ranks, &h, err));
-    const uint32_t x = head_buffer(&h, STREAM_COMPUTE, 256 * 256);
-    const uint32_t y = head_buffer(&h, STREAM_COMPUTE, 256 * 256);
+    const uint32_t x = head_buffer(&h, LANE_COMPUTE, 256 * 256);
+    const uint32_t y = head_buffer(&h, LANE_COMPUTE, 256 * 256);
     const uint32_t product = add_product(&h, x, y);
     for (uint64_t bytes = 4096; bytes <= options->largest_bytes; bytes *= 4)
         for (int op = 0; op < 3; op++) {
             const struct message_kernel m = message_open(&h, ops[op], bytes);
             for (int i = 0; i < SUITE_REPEATS; i++) {
-                add(&h, PLAN_COMPUTE, STREAM_COMPUTE, product);
-                meet(&h, comm_streams, 4);
-                add(&h, m.op, m.stream, m.kernel);
-                meet(&h, comm_streams, 4);
+                add(&h, PLAN_COMPUTE, LANE_COMPUTE, product);
+                meet(&h);
+                add(&h, m.op, m.lane, m.kernel);
+                meet(&h);
             }
             message_close(&h, &m);
         }
-    add(&h, PLAN_FREE, STREAM_COMPUTE, x);
-    add(&h, PLAN_FREE, STREAM_COMPUTE, y);
+    add(&h, PLAN_FREE, LANE_COMPUTE, x);
+    add(&h, PLAN_FREE, LANE_COMPUTE, y);
     head_close(&h);
     out->purpose = SUITE_COLLECTIVES;
     out->plan = h.plan;
@@ -284,8 +276,8 @@ static enum err_code make_overlap(const struct suite_options *options, struct su
     const int products = options->quick ? 20 : 100; /* they take longer than the collectives */
     struct head h;
     TRY(head_open(options->ranks, &h, err));
-    const uint32_t x = head_buffer(&h, STREAM_COMPUTE, 256 * 256);
-    const uint32_t y = head_buffer(&h, STREAM_COMPUTE, 256 * 256);
+    const uint32_t x = head_buffer(&h, LANE_COMPUTE, 256 * 256);
+    const uint32_t y = head_buffer(&h, LANE_COMPUTE, 256 * 256);
     const struct message_kernel messages[] = {
         message_open(&h, PLAN_ALL_GATHER, bytes), message_open(&h, PLAN_REDUCE_SCATTER, bytes),
         message_open(&h, PLAN_ALL_GATHER, bytes), message_open(&h, PLAN_REDUCE_SCATTER, bytes)};
@@ -297,22 +289,22 @@ static enum err_code make_overlap(const struct suite_options *options, struct su
     out->round[ROUND_REDUCE_BESIDE] = messages[3].kernel;
     for (int i = 0; i < SUITE_REPEATS; i++) {
         for (int k = 0; k < products; k++)
-            add(&h, PLAN_COMPUTE, STREAM_COMPUTE, out->round[ROUND_COMPUTE_ALONE]);
-        meet(&h, comm_streams, 4);
-        add(&h, PLAN_ALL_GATHER, STREAM_ALL_GATHER, out->round[ROUND_GATHER_ALONE]);
-        meet(&h, comm_streams, 4);
-        add(&h, PLAN_REDUCE_SCATTER, STREAM_REDUCE_SCATTER, out->round[ROUND_REDUCE_ALONE]);
-        meet(&h, comm_streams, 4);
-        add(&h, PLAN_ALL_GATHER, STREAM_ALL_GATHER, out->round[ROUND_GATHER_BESIDE]);
-        add(&h, PLAN_REDUCE_SCATTER, STREAM_REDUCE_SCATTER, out->round[ROUND_REDUCE_BESIDE]);
+            add(&h, PLAN_COMPUTE, LANE_COMPUTE, out->round[ROUND_COMPUTE_ALONE]);
+        meet(&h);
+        add(&h, PLAN_ALL_GATHER, h.gather, out->round[ROUND_GATHER_ALONE]);
+        meet(&h);
+        add(&h, PLAN_REDUCE_SCATTER, h.reduce_scatter, out->round[ROUND_REDUCE_ALONE]);
+        meet(&h);
+        add(&h, PLAN_ALL_GATHER, h.gather, out->round[ROUND_GATHER_BESIDE]);
+        add(&h, PLAN_REDUCE_SCATTER, h.reduce_scatter, out->round[ROUND_REDUCE_BESIDE]);
         for (int k = 0; k < products; k++)
-            add(&h, PLAN_COMPUTE, STREAM_COMPUTE, out->round[ROUND_COMPUTE_BESIDE]);
-        meet(&h, comm_streams, 4);
+            add(&h, PLAN_COMPUTE, LANE_COMPUTE, out->round[ROUND_COMPUTE_BESIDE]);
+        meet(&h);
     }
     for (int i = 0; i < 4; i++)
         message_close(&h, &messages[i]);
-    add(&h, PLAN_FREE, STREAM_COMPUTE, x);
-    add(&h, PLAN_FREE, STREAM_COMPUTE, y);
+    add(&h, PLAN_FREE, LANE_COMPUTE, x);
+    add(&h, PLAN_FREE, LANE_COMPUTE, y);
     head_close(&h);
     out->purpose = SUITE_OVERLAP;
     out->plan = h.plan;
@@ -327,29 +319,31 @@ static enum err_code make_launches(struct suite_item *out, struct err *err)
     struct operand parts[SUITE_PARTS];
     struct head h;
     TRY(head_open(1, &h, err));
-    const uint32_t from = head_buffer(&h, STREAM_COMPUTE, 1);
-    const uint32_t to = head_buffer(&h, STREAM_COMPUTE, SUITE_PARTS);
+    const uint32_t from = head_buffer(&h, LANE_COMPUTE, 1);
+    const uint32_t to = head_buffer(&h, LANE_COMPUTE, SUITE_PARTS);
     const struct operand in = plan_whole_buffer(h.plan, from);
     const struct operand all = plan_whole_buffer(h.plan, to);
     struct operand one = all;
     one.shape = in.shape;
     for (int i = 0; i < SUITE_PARTS; i++)
         parts[i] = in;
-    const uint32_t plain = plan_add_kernel(h.plan, SUITE_LAUNCH_PLAIN, 1, &in, 1, &one);
-    const uint32_t events = plan_add_kernel(h.plan, SUITE_LAUNCH_EVENTS, 1, &in, 1, &one);
-    const uint32_t wide = plan_add_kernel(h.plan, SUITE_LAUNCH_PARTS, SUITE_PARTS, parts, 1, &all);
+    const uint32_t plain = plan_add_kernel(h.plan, SUITE_LAUNCH_PLAIN, ATEN_RELU, 1, &in, 1, &one);
+    const uint32_t events =
+        plan_add_kernel(h.plan, SUITE_LAUNCH_EVENTS, ATEN_SILU, 1, &in, 1, &one);
+    const uint32_t wide = plan_add_kernel(h.plan, SUITE_LAUNCH_PARTS, ATEN_FOREACH_COPY_,
+                                          SUITE_PARTS, parts, 1, &all);
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++)
-        add(&h, PLAN_COMPUTE, STREAM_COMPUTE, plain);
+        add(&h, PLAN_COMPUTE, LANE_COMPUTE, plain);
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++) {
         const uint32_t event = h.plan->event_count++;
-        add(&h, PLAN_RECORD, STREAM_COMPUTE, event);
-        add(&h, PLAN_WAIT, STREAM_COMPUTE, event);
-        add(&h, PLAN_COMPUTE, STREAM_COMPUTE, events);
+        add(&h, PLAN_RECORD, LANE_COMPUTE, event);
+        add(&h, PLAN_WAIT, LANE_COMPUTE, event);
+        add(&h, PLAN_COMPUTE, LANE_COMPUTE, events);
     }
     for (int i = 0; i < SUITE_LAUNCH_COUNT; i++)
-        add(&h, PLAN_COMPUTE, STREAM_COMPUTE, wide);
-    add(&h, PLAN_FREE, STREAM_COMPUTE, from);
-    add(&h, PLAN_FREE, STREAM_COMPUTE, to);
+        add(&h, PLAN_COMPUTE, LANE_COMPUTE, wide);
+    add(&h, PLAN_FREE, LANE_COMPUTE, from);
+    add(&h, PLAN_FREE, LANE_COMPUTE, to);
     head_close(&h);
     out->purpose = SUITE_LAUNCHES;
     out->plan = h.plan;

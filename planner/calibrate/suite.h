@@ -34,10 +34,10 @@ enum {
     SUITE_PARTS = 64 /* operands of each kernel of the third run */
 };
 
-/* The runs of SUITE_LAUNCHES, told apart in a trace by their labels. */
-#define SUITE_LAUNCH_PLAIN ATEN_RELU          /* kernel after kernel */
-#define SUITE_LAUNCH_EVENTS ATEN_SILU         /* each with an event recorded and waited for */
-#define SUITE_LAUNCH_PARTS ATEN_FOREACH_COPY_ /* each with SUITE_PARTS operands */
+/* The runs of SUITE_LAUNCHES, told apart in a trace by their work. */
+#define SUITE_LAUNCH_PLAIN WORK_RELU  /* kernel after kernel */
+#define SUITE_LAUNCH_EVENTS WORK_SILU /* each with an event recorded and waited for */
+#define SUITE_LAUNCH_PARTS WORK_PACK  /* each with SUITE_PARTS operands */
 
 struct suite_options {
     uint32_t ranks;         /* 1 ... 64 */

@@ -74,8 +74,9 @@ static json_t *summary(const struct nccl_import *import, const char *output)
     return json_pack("{s:s, s:o}", "profile", output, "collectives", collectives);
 }
 
-int calibrate_from_nccl(const struct nccl_source *source, const char *output, bool json, bool quiet)
+int calibrate_from_nccl(const struct nccl_source *source, const struct settings *settings)
 {
+    const char *output = settings->output;
     struct nccl_import import;
     struct err err = {0};
     if (nccl_import(source, &import, &err) != ERR_OK) {
@@ -85,12 +86,13 @@ int calibrate_from_nccl(const struct nccl_source *source, const char *output, bo
     int status = EXIT_DONE;
     if (calibrate_write(import.profile, output, &err) != ERR_OK) {
         status = report_error(&err);
-    } else if (json) {
+    } else if (settings->json) {
         json_t *object = summary(&import, output);
+        json_object_set_new(object, "settings", settings_echo(settings));
         json_dumpf(object, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(object);
-    } else if (!quiet) {
+    } else if (!settings->quiet) {
         print(stdout, &import, output);
     }
     nccl_import_free(&import);

@@ -2,18 +2,20 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "report/result.h"
+#include "settings/settings_parse.h"
+#include "settings/settings_resolve.h"
 
 /* One event of --events: [±bytes, category, where, unit or null, what]. Events are the allocs and
  * frees of tensors in the steady-state step, in host order. */
 static void write_event(FILE *file, const struct plan *plan, const struct plan_instruction *i)
 {
-    char site[256], what[160];
+    char scope[256], what[160];
     const struct buffer *b = &plan->buffers[i->arg];
-    const bool has_unit = i->site != SITE_NONE || i->outer != OUTER_NONE;
-    const char *unit = has_unit ? plan->units[i->site ? i->unit : i->outer_unit].name : NULL;
+    const uint32_t index = plan_scope_unit(plan, i);
+    const char *unit = index == PLAN_NO_UNIT ? NULL : plan->units[index].name;
     fprintf(file, "[%s%llu, \"%s\", \"%s\", ", i->op == PLAN_FREE ? "-" : "",
             (unsigned long long)b->bytes, category_name((enum category)b->category),
-            plan_site_text(plan, i, site, sizeof site));
+            plan_scope_text(plan, i, scope, sizeof scope));
     if (unit)
         fprintf(file, "\"%s\", ", unit[0] ? unit : "root");
     else
@@ -36,17 +38,18 @@ static enum err_code write_events(const struct plan *plan, const char *path, str
 }
 
 static int finish(const struct settings *settings, const struct job *job,
-                  const struct placement *placement, const struct prediction *prediction)
+                  const struct machine *machine, const struct prediction *prediction)
 {
     struct remedy remedies[REMEDIES];
-    const uint32_t count = prediction->fits ? 0 : remedies_find(job, placement, remedies);
+    const uint32_t count =
+        prediction->fits ? 0 : remedies_find(settings, &job->config, machine, remedies);
     if (settings->json) {
-        json_t *result = result_json(settings, job, placement, prediction, remedies, count);
+        json_t *result = result_json(settings, job, machine, prediction, remedies, count);
         json_dumpf(result, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(result);
     } else if (!settings->quiet) {
-        result_print(stdout, settings, job, placement, prediction, remedies, count);
+        result_print(stdout, settings, job, machine, prediction, remedies, count);
     }
     return prediction->fits ? EXIT_DONE : EXIT_NO_FIT;
 }
@@ -55,22 +58,22 @@ int command_fit(int argc, char **argv)
 {
     struct settings settings;
     struct job job;
-    struct placement placement;
+    struct machine machine;
     struct prediction prediction;
     struct err err = {0};
-    options_parse(FOR_FIT, argc, argv, &settings);
-    if (options_resolve(&settings, &job, &placement, &err) != ERR_OK)
+    settings_parse(COMMAND_FIT, argc, argv, &settings);
+    if (settings_resolve(&settings, &job, &machine, &err) != ERR_OK)
         return report_error(&err);
     int status;
-    if (predict(&job, &placement, &prediction, &err) != ERR_OK) {
-        profile_free(&placement.profile);
+    if (predict(&job, &machine, &prediction, &err) != ERR_OK) {
+        profile_free(&machine.profile);
         return report_error(&err);
     }
     if (settings.events && write_events(prediction.plan, settings.events, &err) != ERR_OK)
         status = report_error(&err);
     else
-        status = finish(&settings, &job, &placement, &prediction);
+        status = finish(&settings, &job, &machine, &prediction);
     prediction_free(&prediction);
-    profile_free(&placement.profile);
+    profile_free(&machine.profile);
     return status;
 }

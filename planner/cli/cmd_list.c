@@ -1,27 +1,13 @@
 /* cmd_list.c - shardplan models and shardplan gpus: what is built in. */
 #include "cli/commands.h"
+#include "machine/builtin.h"
 #include "machine/profile.h"
 #include "model/model.h"
+#include "settings/settings_parse.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
-
-/* Both commands take --json and nothing else. Returns 0: table, 1: JSON, -1: wrong usage. */
-static int wants_json(int argc, char **argv)
-{
-    if (argc == 1)
-        return 0;
-    if (argc == 2 && strcmp(argv[1], "--json") == 0)
-        return 1;
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("Usage: shardplan %s [--json]\n", argv[0]);
-        return -2;
-    }
-    fprintf(stderr, "shardplan: usage: shardplan %s [--json]\n", argv[0]);
-    return -1;
-}
 
 static int print_json(json_t *array)
 {
@@ -33,27 +19,25 @@ static int print_json(json_t *array)
 
 int command_models(int argc, char **argv)
 {
-    const int mode = wants_json(argc, argv);
-    if (mode < 0)
-        return mode == -2 ? EXIT_DONE : EXIT_BAD_INPUT;
-    uint32_t count;
-    const struct model_preset *presets = model_presets(&count);
-    if (mode == 1) {
+    struct settings settings;
+    settings_parse(COMMAND_MODELS, argc, argv, &settings);
+    const struct model_preset *preset;
+    if (settings.json) {
         json_t *array = json_array();
-        for (uint32_t i = 0; i < count; i++)
-            json_array_append_new(array,
-                                  json_pack("{s:s, s:s, s:I}", "name", presets[i].name,
-                                            "model_type", arch_name(presets[i].config.arch),
-                                            "parameters", (json_int_t)presets[i].parameters));
+        for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++)
+            json_array_append_new(array, json_pack("{s:s, s:s, s:I}", "name", preset->name,
+                                                   "model_type", arch_name(preset->config.arch),
+                                                   "parameters", (json_int_t)preset->parameters));
         return print_json(array);
     }
+    if (settings.quiet)
+        return EXIT_DONE;
     printf("%-20s %-16s %7s %7s %8s %16s\n", "name", "model_type", "layers", "hidden", "vocab",
            "parameters");
-    for (uint32_t i = 0; i < count; i++) {
-        const struct model_config *c = &presets[i].config;
-        printf("%-20s %-16s %7" PRIu32 " %7" PRIu32 " %8" PRIu32 " %16" PRIu64 "\n",
-               presets[i].name, arch_name(c->arch), c->layers, c->hidden, c->vocab,
-               presets[i].parameters);
+    for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++) {
+        const struct model_config *c = &preset->config;
+        printf("%-20s %-16s %7" PRIu32 " %7" PRIu32 " %8" PRIu32 " %16" PRIu64 "\n", preset->name,
+               arch_name(c->arch), c->layers, c->hidden, c->vocab, preset->parameters);
     }
     return EXIT_DONE;
 }
@@ -80,12 +64,11 @@ static void print_profile(const struct profile *p)
 
 static int list_gpus(json_t *array)
 {
-    uint32_t count;
-    const char *const *names = profile_gpus(&count);
-    for (uint32_t i = 0; i < count; i++) {
+    const struct builtins *gpus = builtin_gpus();
+    for (uint32_t i = 0; i < gpus->count; i++) {
         struct profile profile;
         struct err err = {0};
-        if (profile_find(names[i], &profile, &err) != ERR_OK)
+        if (profile_find(gpus->names[i], &profile, &err) != ERR_OK)
             return report_error(&err);
         if (array)
             json_array_append_new(array, profile_json(&profile));
@@ -98,23 +81,23 @@ static int list_gpus(json_t *array)
 
 int command_gpus(int argc, char **argv)
 {
-    const int mode = wants_json(argc, argv);
-    if (mode < 0)
-        return mode == -2 ? EXIT_DONE : EXIT_BAD_INPUT;
-    if (mode == 1) {
+    struct settings settings;
+    settings_parse(COMMAND_GPUS, argc, argv, &settings);
+    if (settings.json) {
         json_t *array = json_array();
         const int status = list_gpus(array);
         const int printed = print_json(array);
         return status == EXIT_DONE ? printed : status;
     }
+    if (settings.quiet)
+        return EXIT_DONE;
     printf("%-16s %-30s %8s %8s %7s %7s %12s\n", "name", "", "GiB", "bf16 TF", "TB/s", "GB/s",
            "NICs x Gb/s");
     const int status = list_gpus(NULL);
-    uint32_t count;
-    const char *const *nodes = profile_nodes(&count);
+    const struct builtins *nodes = builtin_nodes();
     printf("\nnode types (--node):");
-    for (uint32_t i = 0; i < count; i++)
-        printf("%s %s", i ? "," : "", nodes[i]);
+    for (uint32_t i = 0; i < nodes->count; i++)
+        printf("%s %s", i ? "," : "", nodes->names[i]);
     printf("\nevery number with its source: shardplan gpus --json\n");
     return status;
 }

@@ -2,11 +2,13 @@
 #include "cli/commands.h"
 #include "report/report.h"
 #include "report/time_result.h"
+#include "settings/settings_parse.h"
+#include "settings/settings_resolve.h"
 
 struct planned {
     struct settings settings;
     struct job job;
-    struct placement placement;
+    struct machine machine;
     struct prediction prediction;
     struct step_time time;
     struct long_run run; /* with --goodput */
@@ -15,10 +17,11 @@ struct planned {
 static void show(const struct planned *p, const char *note)
 {
     struct remedy remedies[REMEDIES];
-    const uint32_t count = p->prediction.fits ? 0 : remedies_find(&p->job, &p->placement, remedies);
+    const uint32_t count =
+        p->prediction.fits ? 0 : remedies_find(&p->settings, &p->job.config, &p->machine, remedies);
     if (p->settings.json) {
         json_t *memory =
-            result_json(&p->settings, &p->job, &p->placement, &p->prediction, remedies, count);
+            result_json(&p->settings, &p->job, &p->machine, &p->prediction, remedies, count);
         json_object_set_new(memory, "time", time_json(&p->time));
         if (p->settings.goodput)
             json_object_set_new(memory, "goodput", long_run_json(&p->run));
@@ -26,13 +29,13 @@ static void show(const struct planned *p, const char *note)
         putchar('\n');
         json_decref(memory);
     } else if (!p->settings.quiet) {
-        result_print(stdout, &p->settings, &p->job, &p->placement, &p->prediction, remedies, count);
+        result_print(stdout, &p->settings, &p->job, &p->machine, &p->prediction, remedies, count);
         time_print(stdout, &p->time);
         if (p->settings.goodput)
             long_run_print(stdout, &p->run);
         printf("\n  %s/: plan.json, trace.json (Perfetto), snapshot.pickle (memory_viz), "
                "%sreport.html\n",
-               p->settings.out_dir, note ? "" : "memory.svg, timeline.svg, ");
+               p->settings.output, note ? "" : "memory.svg, timeline.svg, ");
     }
     if (note)
         fprintf(stderr, "shardplan: %s\n", note);
@@ -41,10 +44,10 @@ static void show(const struct planned *p, const char *note)
 /* Plans the step and everything that is asked of it; what it makes is freed by the caller. */
 static enum err_code make(struct planned *p, const char **note, struct err *err)
 {
-    TRY(step_time(&p->prediction, &p->job, &p->placement, STEP_TIME_DRAWS, &p->time, err));
+    TRY(step_time(&p->prediction, &p->job, &p->machine, STEP_TIME_DRAWS, &p->time, err));
     if (p->settings.goodput)
-        TRY(long_run(p->prediction.plan, &p->placement, &p->time, &p->run, err));
-    return report_write(&p->settings, &p->job, &p->placement, &p->prediction, &p->time, note, err);
+        TRY(long_run(p->prediction.plan, &p->machine, &p->time, &p->run, err));
+    return report_write(&p->settings, &p->job, &p->machine, &p->prediction, &p->time, note, err);
 }
 
 int command_plan(int argc, char **argv)
@@ -52,10 +55,10 @@ int command_plan(int argc, char **argv)
     struct planned p = {.time = {.simulation = NULL}};
     struct err err = {0};
     const char *note = NULL;
-    options_parse(FOR_PLAN, argc, argv, &p.settings);
-    if (options_resolve(&p.settings, &p.job, &p.placement, &err) != ERR_OK)
+    settings_parse(COMMAND_PLAN, argc, argv, &p.settings);
+    if (settings_resolve(&p.settings, &p.job, &p.machine, &err) != ERR_OK)
         return report_error(&err);
-    enum err_code rc = predict(&p.job, &p.placement, &p.prediction, &err);
+    enum err_code rc = predict(&p.job, &p.machine, &p.prediction, &err);
     if (rc == ERR_OK)
         rc = make(&p, &note, &err);
     if (rc == ERR_OK)
@@ -65,6 +68,6 @@ int command_plan(int argc, char **argv)
                                            : EXIT_NO_FIT;
     step_time_free(&p.time);
     prediction_free(&p.prediction);
-    profile_free(&p.placement.profile);
+    profile_free(&p.machine.profile);
     return status;
 }

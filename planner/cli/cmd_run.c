@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "plan/plan_json.h"
 #include "runtime/program/status.h"
+#include "settings/settings_parse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,70 +19,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_ARGUMENTS = 96 };
+enum { MPIRUN_ARGUMENTS = 16 };
 
 struct launch {
-    const char *plan_path, *out_dir, *device;
-    bool rehearsal; /* one process, whatever the plan's world */
-    long ranks;     /* 0: as the plan says */
+    struct settings settings;
+    uint32_t ranks;
     char shardrun[PATH_MAX];
-    const char *passed[MOST_ARGUMENTS]; /* options of shardrun */
-    int passed_count;
     char status_path[64];
     struct plan *plan;
 };
-
-static int usage(FILE *file)
-{
-    fputs(
-        "Usage: shardplan run PLAN.json [-n RANKS] [--device host|cuda] [-o DIR] [OPTION...]\n"
-        "Executes a plan: -n ranks (default: the plan's world size), on the host or one GPU each.\n"
-        "--rehearse RANK/WORLD: one process plays one rank of a plan for WORLD.\n"
-        "Writes DIR/trace.json (rank 0) and DIR/trace-R.json. Further options go to the ranks:\n"
-        "`shardrun --help` lists them (--steps, --data, --lr, --memory, --timeout, --save ...).\n",
-        file);
-    return file == stdout ? EXIT_DONE : EXIT_BAD_INPUT;
-}
-
-static enum err_code set_device(struct launch *launch, const char *name, struct err *err)
-{
-    if (name && (strcmp(name, "host") == 0 || strcmp(name, "cuda") == 0)) {
-        launch->device = name;
-        return ERR_OK;
-    }
-    return err_set(err, ERR_INVALID, "--device %s: allowed are host, cuda", name ? name : "");
-}
-
-static enum err_code parse(int argc, char **argv, struct launch *launch, struct err *err)
-{
-    for (int i = 1; i < argc && argv[i]; i++) {
-        const char *next = argv[i + 1]; /* NULL after the last */
-        if (strcmp(argv[i], "-n") == 0) {
-            const char *text = next ? next : "";
-            char *end = NULL;
-            launch->ranks = strtol(text, &end, 10);
-            if (end == text || *end || launch->ranks < 1 || launch->ranks > 4096)
-                return err_set(err, ERR_INVALID, "-n %s: allowed are 1 ... 4096", text);
-            i++;
-        } else if (strcmp(argv[i], "--device") == 0) {
-            TRY(set_device(launch, next, err));
-            i++;
-        } else if (strncmp(argv[i], "--device=", 9) == 0) {
-            TRY(set_device(launch, argv[i] + 9, err));
-        } else if (argv[i][0] != '-' && !launch->plan_path &&
-                   (i == 1 || strstr(argv[i], ".json"))) {
-            launch->plan_path = argv[i];
-        } else if (launch->passed_count + 8 < MOST_ARGUMENTS) {
-            if ((strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0) && next)
-                launch->out_dir = next;
-            launch->rehearsal = launch->rehearsal || strncmp(argv[i], "--rehearse", 10) == 0;
-            launch->passed[launch->passed_count++] = argv[i];
-        }
-    }
-    return launch->plan_path
-               ? ERR_OK
-               : err_set(err, ERR_INVALID, "PLAN.json is missing (see shardplan plan)");
-}
 
 /* shardrun lies beside shardplan. */
 static enum err_code find_shardrun(struct launch *launch, struct err *err)
@@ -99,16 +45,17 @@ static enum err_code find_shardrun(struct launch *launch, struct err *err)
 
 static enum err_code open_plan(struct launch *launch, struct err *err)
 {
-    TRY(plan_read_json(launch->plan_path, &launch->plan, err));
+    const struct settings *s = &launch->settings;
+    const bool rehearsal = s->run.rehearse_world > 0; /* one process, whatever the plan's world */
+    TRY(plan_read_json(s->plan, &launch->plan, err));
     TRY(plan_verify(launch->plan, err));
-    const uint32_t ranks = launch->rehearsal ? 1 : launch->plan->world;
-    if (launch->ranks && (uint32_t)launch->ranks != ranks)
-        return err_set(err, ERR_INVALID, "-n %ld: %s is a plan for %u ranks%s", launch->ranks,
-                       launch->plan_path, launch->plan->world,
-                       launch->rehearsal ? ", of which a rehearsal has one" : "");
-    launch->ranks = ranks;
-    if (launch->out_dir && mkdir(launch->out_dir, 0777) != 0 && errno != EEXIST)
-        return err_set(err, ERR_IO, "create folder %s: %s", launch->out_dir, strerror(errno));
+    launch->ranks = rehearsal ? 1 : launch->plan->world;
+    if (s->run.ranks && s->run.ranks != launch->ranks)
+        return err_set(err, ERR_INVALID, "-n %u: %s is a plan for %u ranks%s", s->run.ranks,
+                       s->plan, launch->plan->world,
+                       rehearsal ? ", of which a rehearsal has one" : "");
+    if (s->output && mkdir(s->output, 0777) != 0 && errno != EEXIST)
+        return err_set(err, ERR_IO, "create folder %s: %s", s->output, strerror(errno));
     return ERR_OK;
 }
 
@@ -135,13 +82,14 @@ static struct rank_status read_status(const struct launch *launch, long rank)
     return status;
 }
 
+/* Replaces this process; what was given goes to the ranks. */
 static void start(const struct launch *launch, int messages)
 {
-    const char *arguments[MOST_ARGUMENTS + 16];
-    char ranks[24];
-    int count = 0;
+    struct arena arena = {0};
+    uint32_t passed, count = 0;
+    const char **options = settings_arguments(&launch->settings, COMMAND_RANK, &arena, &passed);
+    const char **arguments = arena_alloc(&arena, (passed + MPIRUN_ARGUMENTS) * sizeof *arguments);
     if (launch->ranks > 1) {
-        snprintf(ranks, sizeof ranks, "%ld", launch->ranks);
         const char *const mpirun[] = {"mpirun",
                                       "--allow-run-as-root",
                                       "--oversubscribe",
@@ -151,16 +99,13 @@ static void start(const struct launch *launch, int messages)
                                       "--bind-to",
                                       "none",
                                       "-n",
-                                      ranks};
+                                      arena_printf(&arena, "%u", launch->ranks)};
         for (size_t i = 0; i < sizeof mpirun / sizeof mpirun[0]; i++)
             arguments[count++] = mpirun[i];
     }
     arguments[count++] = launch->shardrun;
-    arguments[count++] = launch->plan_path;
-    arguments[count++] = "--device";
-    arguments[count++] = launch->device ? launch->device : "host";
-    for (int i = 0; i < launch->passed_count; i++)
-        arguments[count++] = launch->passed[i];
+    for (uint32_t i = 0; i < passed; i++)
+        arguments[count++] = options[i];
     arguments[count] = NULL;
     dup2(messages, STDERR_FILENO);
     execvp(arguments[0], (char *const *)(uintptr_t)arguments);
@@ -219,12 +164,10 @@ static int run(struct launch *launch, struct err *err)
 
 int command_run(int argc, char **argv)
 {
-    struct launch launch = {.plan_path = NULL};
+    struct launch launch = {.plan = NULL};
     struct err err = {0};
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return usage(stdout);
-    if (parse(argc, argv, &launch, &err) != ERR_OK || find_shardrun(&launch, &err) != ERR_OK ||
-        open_plan(&launch, &err) != ERR_OK) {
+    settings_parse(COMMAND_RUN, argc, argv, &launch.settings);
+    if (find_shardrun(&launch, &err) != ERR_OK || open_plan(&launch, &err) != ERR_OK) {
         plan_free(launch.plan);
         return report_error(&err);
     }

@@ -1,34 +1,51 @@
 /* main.c - shardplan: will this sharded training job fit, and what will its step look like? */
+#include "base/names.h"
 #include "cli/commands.h"
+#include "settings/command.h"
+#include "settings/completion.h"
+#include "settings/manual.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} commands[] = {
-    {"fit", command_fit, "bytes per GPU, and whether the job fits"},
-    {"plan", command_plan, "the step: plan.json, timeline, memory curve"},
-    {"run", command_run, "execute a plan on real ranks and record it"},
-    {"compare", command_compare, "predicted beside recorded, instruction by instruction"},
-    {"calibrate", command_calibrate, "measure this machine: the profile that plans of it need"},
-    {"models", command_models, "built-in models"},
-    {"gpus", command_gpus, "built-in GPUs"},
+static int (*const runs[COMMAND_COUNT])(int argc, char **argv) = {
+    [COMMAND_FIT] = command_fit,
+    [COMMAND_PLAN] = command_plan,
+    [COMMAND_RUN] = command_run,
+    [COMMAND_COMPARE] = command_compare,
+    [COMMAND_CALIBRATE] = command_calibrate,
+    [COMMAND_MODELS] = command_models,
+    [COMMAND_GPUS] = command_gpus,
 };
 
 static int help(FILE *file)
 {
     fprintf(file, "Usage: shardplan COMMAND [OPTION...]\n"
                   "Plans the memory and communication of one sharded training step.\n\n");
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].help);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (runs[i])
+            fprintf(file, "  %-10s %s\n", command_about((enum command)i)->name,
+                    command_about((enum command)i)->summary);
     fprintf(file, "\nExample: shardplan fit llama-3.1-8b --gpus 8 --gpu h100-sxm --seq 8192\n"
                   "Exit status: 0 done (fit: fits), 1 does not fit (compare: differs), "
                   "2 bad usage or input, 3 failure.\n"
-                  "`shardplan COMMAND --help` shows a command's options.\n");
+                  "`shardplan COMMAND --help` shows a command's options, `shardplan --man` the "
+                  "manual page,\n`shardplan --completion` what bash completes them with.\n");
     return file == stdout ? EXIT_DONE : EXIT_BAD_INPUT;
+}
+
+static int refuse(const char *name)
+{
+    const char *nearest = NULL;
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        const char *other = command_about((enum command)i)->name;
+        if (runs[i] && names_near(name, other) &&
+            (!nearest || names_distance(name, other) < names_distance(name, nearest)))
+            nearest = other;
+    }
+    fprintf(stderr, "shardplan: \"%s\" is not a command%s%s%s\n", name,
+            nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    return help(stderr);
 }
 
 int report_error(const struct err *err)
@@ -51,13 +68,20 @@ int main(int argc, char **argv)
         return help(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(stdout);
+    if (strcmp(argv[1], "--man") == 0) {
+        manual_write(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(argv[1], "--completion") == 0) {
+        completion_write(stdout);
+        return EXIT_DONE;
+    }
     if (strcmp(argv[1], "--version") == 0) {
         puts("shardplan " SHARDPLAN_VERSION);
         return EXIT_DONE;
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "shardplan: \"%s\" is not a command\n", argv[1]);
-    return help(stderr);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (runs[i] && strcmp(argv[1], command_about((enum command)i)->name) == 0)
+            return runs[i](argc - 1, argv + 1);
+    return refuse(argv[1]);
 }

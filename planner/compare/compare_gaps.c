@@ -18,8 +18,8 @@
 struct walk {
     const struct plan *plan;
     const struct compare_interval *spans;
-    uint32_t last[STREAM_COUNT]; /* what the next kernel of the stream waits for */
-    uint32_t *events;            /* (event_count) what a wait for the event waits for */
+    uint32_t last[LANES_MOST]; /* what the next kernel of the stream waits for */
+    uint32_t *events;          /* (event_count) what a wait for the event waits for */
     struct compare_gap *gaps;
     uint32_t gap_count;
     double busy_until_s; /* of the compute lane */
@@ -34,19 +34,19 @@ static bool ends_later(const struct walk *walk, uint32_t a, uint32_t b)
 
 static uint32_t blame(const struct walk *walk, double begin_s, double end_s)
 {
-    const uint32_t awaited = walk->last[STREAM_COMPUTE];
-    if (awaited == COMPARE_NONE || walk->plan->instructions[awaited].stream == STREAM_COMPUTE)
+    const uint32_t awaited = walk->last[LANE_COMPUTE];
+    if (awaited == COMPARE_NONE || walk->plan->instructions[awaited].lane == LANE_COMPUTE)
         return COMPARE_NONE;
     return walk->spans[awaited].end_s >= 0.5 * (begin_s + end_s) ? awaited : COMPARE_NONE;
 }
 
 static void pass_kernel(struct walk *walk, uint32_t id)
 {
-    const enum stream_id stream = (enum stream_id)walk->plan->instructions[id].stream;
+    const uint8_t stream = walk->plan->instructions[id].lane;
     const struct compare_interval *span = &walk->spans[id];
     if (isnan(span->begin_s))
         return;
-    if (stream == STREAM_COMPUTE) {
+    if (stream == LANE_COMPUTE) {
         if (span->begin_s > walk->busy_until_s + CLOCK_S)
             walk->gaps[walk->gap_count++] = (struct compare_gap){
                 .when = {walk->busy_until_s, span->begin_s},
@@ -61,7 +61,7 @@ static void pass_kernel(struct walk *walk, uint32_t id)
 static void pass(struct walk *walk, uint32_t id)
 {
     const struct plan_instruction *instruction = &walk->plan->instructions[id];
-    uint32_t *last = &walk->last[instruction->stream];
+    uint32_t *last = &walk->last[instruction->lane];
     if (instruction->op == PLAN_RECORD)
         walk->events[instruction->arg] = *last;
     else if (instruction->op == PLAN_WAIT &&
@@ -89,7 +89,7 @@ void compare_gaps(const struct plan *plan, const struct compare_interval *spans,
         .events = arena_alloc(arena, (plan->event_count + 1) * sizeof *walk.events),
         .gaps = arena_alloc(arena, plan->instruction_count * sizeof *walk.gaps),
     };
-    for (int s = 0; s < STREAM_COUNT; s++)
+    for (uint32_t s = 0; s < plan->lane_count; s++)
         walk.last[s] = COMPARE_NONE;
     for (uint32_t e = 0; e < plan->event_count; e++)
         walk.events[e] = COMPARE_NONE; /* of the step before: long past */

@@ -9,9 +9,9 @@
  * the runtime is wrong. The prediction is made anew here, with the settings that the run had, and
  * of the very step that was recorded: segments may still be added in the third step or later, when
  * what the second one left is cut up unluckily. */
+#include "base/number.h"
 #include "compare/compare_parts.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,10 +81,8 @@ static enum err_code settings_of(const struct trace *trace, struct memory_option
     options->allocator.expandable_segments = expandable && strcmp(expandable, "1") == 0;
     if (!workspace)
         return ERR_OK;
-    char *end = NULL;
-    errno = 0;
-    const unsigned long long bytes = strtoull(workspace, &end, 10);
-    if (errno || end == workspace || *end || *workspace == '-')
+    uint64_t bytes;
+    if (!number_integer(workspace, &bytes))
         return err_set(err, ERR_INVALID, "\"workspace_bytes\" is \"%s\": a number is expected",
                        workspace);
     options->workspace_bytes[0] = options->workspace_bytes[1] = bytes;
@@ -95,7 +93,9 @@ static enum err_code settings_of(const struct trace *trace, struct memory_option
 static uint32_t recorded_step(const struct trace *trace)
 {
     const char *text = trace_get_info(trace, "step");
-    const unsigned long step = text ? strtoul(text, NULL, 10) : 1;
+    uint64_t step = 1;
+    if (text && !number_integer(text, &step))
+        step = 1;
     return step < 1 ? 1 : step > STEPS_REPLAYED ? STEPS_REPLAYED : (uint32_t)step;
 }
 

@@ -74,7 +74,7 @@ static bool is_communication(const struct plan_instruction *instruction)
 
 static bool is_compute(const struct plan_instruction *instruction)
 {
-    return instruction->stream == STREAM_COMPUTE && !is_communication(instruction);
+    return instruction->lane == LANE_COMPUTE && !is_communication(instruction);
 }
 
 static uint32_t collect(const struct plan *plan, const struct compare_interval *spans,
@@ -109,7 +109,7 @@ void compare_overlap(const struct plan *plan, const struct compare_interval *spa
 static const char *kind_of(const struct plan *plan, const struct plan_instruction *instruction)
 {
     if (instruction->op == PLAN_COMPUTE || instruction->op == PLAN_OPTIMIZER)
-        return plan->labels[plan->kernels[instruction->arg].label];
+        return plan->labels[plan_kernel(plan, instruction->arg)->label];
     return plan_op_name((enum plan_op)instruction->op);
 }
 

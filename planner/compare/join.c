@@ -99,21 +99,13 @@ static bool is_op_name(const char *text)
     return false;
 }
 
-static bool is_stream_name(const char *text)
-{
-    for (int i = 0; i < STREAM_COUNT; i++)
-        if (strcmp(text, stream_name((enum stream_id)i)) == 0)
-            return true;
-    return false;
-}
-
 static enum err_code check_kind(const struct join *join, const struct trace_event *event,
                                 struct err *err)
 {
     const struct plan_instruction *instruction = &join->plan->instructions[event->id];
     const enum plan_op op = (enum plan_op)instruction->op;
     const char *lane = join->trace->lanes[event->lane].name;
-    const char *stream = stream_name((enum stream_id)instruction->stream);
+    const char *stream = join->plan->lanes[instruction->lane].name;
     if (event->category && is_op_name(event->category)) {
         if (strcmp(event->category, plan_op_name(op)) != 0)
             return err_set(err, ERR_INVALID,
@@ -126,7 +118,8 @@ static enum err_code check_kind(const struct join *join, const struct trace_even
                        "the trace is of another plan",
                        event->id, event->name, plan_op_name(op));
     }
-    if (plan_op_is_kernel(op) && lane && is_stream_name(lane) && strcmp(lane, stream) != 0)
+    if (plan_op_is_kernel(op) && lane && plan_lane_named(join->plan, lane) < LANES_MOST &&
+        strcmp(lane, stream) != 0)
         return err_set(err, ERR_INVALID,
                        "instruction %" PRIu32 " (%s) was recorded on the lane %s, but is on %s in "
                        "the plan: the trace is of another plan",

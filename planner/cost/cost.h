@@ -63,20 +63,19 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
 void costs_free(struct costs *costs);
 
 /* One kernel on the device, collectives aside: launch + work, in seconds, and what it uses. */
-void kernel_cost(const struct plan *plan, const struct kernel *kernel, enum plan_op op,
-                 const struct profile *profile, struct cost *out);
+void kernel_cost(const struct kernel *kernel, const struct profile *profile, struct cost *out);
 
-/* What a measured kernel is told apart by, beside its label (struct profile_kernel): whether it is
+/* What a measured kernel is told apart by, beside its work (struct profile_kernel): whether it is
  * of the backward pass, recomputed forward kernels aside; the dtypes of its first operand and of
  * its first result. And whether its operations count, or its traffic alone: GEMM, ATTENTION or
  * MEMORY. */
 bool kernel_is_backward(const struct kernel *kernel);
 enum cost_class kernel_class(const struct kernel *kernel);
-enum dtype kernel_dtype(const struct plan *plan, const struct kernel *kernel);
-enum dtype kernel_result_dtype(const struct plan *plan, const struct kernel *kernel);
+enum dtype kernel_dtype(const struct kernel *kernel);
+enum dtype kernel_result_dtype(const struct kernel *kernel);
 
 /* Bytes that a kernel moves between its processor and that one's memory, every pass counted. */
-double kernel_traffic(const struct plan *plan, const struct kernel *kernel, enum plan_op op);
+double kernel_traffic(const struct kernel *kernel);
 
 /* FLOP/s of the profile's matrix products of a dtype: what is neither bf16 nor fp16 runs as fp32.
  */

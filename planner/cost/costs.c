@@ -13,7 +13,7 @@ static enum profile_key host_key(const struct plan_instruction *in)
 {
     if (plan_op_is_collective((enum plan_op)in->op))
         return PROFILE_HOST_COLLECTIVE;
-    if (in->op == PLAN_OPTIMIZER || in->site != SITE_NONE)
+    if (in->op == PLAN_OPTIMIZER || in->scope != 0)
         return PROFILE_HOST_HOOK;
     return in->phase == PLAN_BACKWARD ? PROFILE_HOST_BACKWARD : PROFILE_HOST_OP;
 }
@@ -45,22 +45,22 @@ static enum err_code cost_of(struct plan_collectives *collectives,
 {
     const struct plan *plan = collectives->plan;
     const struct profile *profile = collectives->profile;
-    const struct kernel *kernel = &plan->kernels[in->arg];
+    const struct kernel *kernel = plan_kernel(plan, in->arg);
     *out = (struct cost){0};
     if (plan_op_is_collective((enum plan_op)in->op)) {
         TRY(plan_collective_cost(collectives, in, out, err));
     } else if (in->op == PLAN_HOST_TO_DEVICE || in->op == PLAN_DEVICE_TO_HOST) {
         copy_of(kernel, (enum plan_op)in->op, profile, out);
-    } else if (in->stream == STREAM_HOST) {
+    } else if (in->lane == LANE_HOST) {
         /* All ranks of a node do the same at the same time, on one host's memory. */
         const uint32_t ranks =
             plan->world < collectives->gpus_per_node ? plan->world : collectives->gpus_per_node;
         out->class = COST_HOST;
         out->spread = (float)profile->of[PROFILE_HOST_MEMORY].spread;
-        out->device_s = kernel_traffic(plan, kernel, (enum plan_op)in->op) * ranks /
-                        profile_value(profile, PROFILE_HOST_MEMORY);
+        out->device_s =
+            kernel_traffic(kernel) * ranks / profile_value(profile, PROFILE_HOST_MEMORY);
     } else {
-        kernel_cost(plan, kernel, (enum plan_op)in->op, profile, out);
+        kernel_cost(kernel, profile, out);
     }
     out->host_s = host_seconds(in, kernel, profile);
     return ERR_OK;
@@ -121,7 +121,7 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
         if (!plan_op_is_kernel((enum plan_op)in->op) || in->flags & PLAN_FIRST_STEP)
             continue;
         struct cost *cost = &out->kernels[in->arg];
-        const struct kernel *kernel = &plan->kernels[in->arg];
+        const struct kernel *kernel = plan_kernel(plan, in->arg);
         if (!done[in->arg])
             rc = cost_of(&collectives, in, cost, err);
         done[in->arg] = true;
@@ -132,8 +132,7 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
             continue;
         out->hardware_flops += counted_flops(kernel, cost);
         out->model_flops += kernel->recomputed ? 0 : counted_flops(kernel, cost);
-        out->peak_flops =
-            fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(plan, kernel)));
+        out->peak_flops = fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(kernel)));
     }
     free(done);
     for (int class = 0; class < COST_CLASSES; class ++)

@@ -54,10 +54,9 @@ double peak_flops(const struct profile *profile, enum dtype dtype)
 
 /* (m, n) are the last two dims of the result, what is before them a batch; the inner size follows
  * from the arithmetic. */
-static double gemm_of(const struct plan *plan, const struct kernel *kernel,
-                      const struct profile *profile)
+static double gemm_of(const struct kernel *kernel, const struct profile *profile)
 {
-    const struct operand *out = &plan->operands[kernel->first + kernel->ins];
+    const struct operand *out = &kernel->operands[kernel->ins];
     const struct shape *shape = &out->shape;
     const double n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
     const double m = shape->rank > 1 ? shape->dim[shape->rank - 2] : 1;
@@ -80,17 +79,21 @@ static double head_factor(double head)
     return fmin(1, head / 64);
 }
 
-static double attention_of(const struct plan *plan, const struct kernel *kernel,
-                           const struct profile *profile)
+static bool is_attention_backward(const struct kernel *kernel)
 {
-    const bool backward = kernel->label == ATEN_FLASH_ATTENTION_BACKWARD ||
-                          kernel->label == ATEN_EFFICIENT_ATTENTION_BACKWARD;
-    const struct operand *q = &plan->operands[kernel->first + (backward ? 1 : 0)];
+    return kernel->work == WORK_ATTENTION_BACKWARD ||
+           kernel->work == WORK_EFFICIENT_ATTENTION_BACKWARD;
+}
+
+static double attention_of(const struct kernel *kernel, const struct profile *profile)
+{
+    const bool backward = is_attention_backward(kernel);
+    const struct operand *q = &kernel->operands[backward ? 1 : 0];
     const double tokens = q->shape.dim[1], head = q->shape.dim[q->shape.rank - 1];
     /* FlashAttention is for 16-bit numbers: in fp32, PyTorch takes the other whatever the plan's
      * recording, which was made without a GPU, calls it. */
     const bool flash =
-        (kernel->label == ATEN_FLASH_ATTENTION || kernel->label == ATEN_FLASH_ATTENTION_BACKWARD) &&
+        (kernel->work == WORK_ATTENTION || kernel->work == WORK_ATTENTION_BACKWARD) &&
         q->dtype != DTYPE_FP32;
     const double share =
         profile_value(profile, backward ? PROFILE_ATTENTION_BACKWARD : PROFILE_ATTENTION);
@@ -107,41 +110,41 @@ enum efficiency { BY_STREAM, BY_REDUCE, BY_INDEX };
 /* How often a kernel reads its inputs and writes its outputs, and how well. What is not listed
  * does each once, at streaming speed. Passes are counted in ATen's CUDA sources. */
 struct traffic {
-    enum aten label;
+    enum work_kind work;
     enum efficiency efficiency;
     double reads, writes;
 };
 
 static const struct traffic traffics[] = {
     /* Only the rows that are looked up: as much as is written. */
-    {ATEN_EMBEDDING, BY_REDUCE, 0, 2},
+    {WORK_EMBEDDING, BY_REDUCE, 0, 2},
     /* The gradient is filled with zeros; then indices are sorted, and segments are summed in two
      * steps with partial sums: 12 bytes a gradient element of 2 (Embedding.cu). */
-    {ATEN_EMBEDDING_DENSE_BACKWARD, BY_INDEX, 6, 1},
-    {ATEN_NATIVE_LAYER_NORM, BY_REDUCE, 1, 1},
-    {ATEN_FUSED_RMS_NORM, BY_REDUCE, 1, 1},
+    {WORK_EMBEDDING_BACKWARD, BY_INDEX, 6, 1},
+    {WORK_LAYER_NORM, BY_REDUCE, 1, 1},
+    {WORK_RMS_NORM, BY_REDUCE, 1, 1},
     /* One kernel for the input's gradient, another for those of the weights: both read all. */
-    {ATEN_NATIVE_LAYER_NORM_BACKWARD, BY_REDUCE, 2, 1},
-    {ATEN_FUSED_RMS_NORM_BACKWARD, BY_REDUCE, 2, 1},
-    {ATEN_MEAN_DIM, BY_REDUCE, 1, 1},
-    {ATEN_SUM_DIM, BY_REDUCE, 1, 1},
-    {ATEN_SUM, BY_REDUCE, 1, 1},
-    {ATEN_FOREACH_NORM, BY_REDUCE, 1, 1},
+    {WORK_LAYER_NORM_BACKWARD, BY_REDUCE, 2, 1},
+    {WORK_RMS_NORM_BACKWARD, BY_REDUCE, 2, 1},
+    {WORK_MEAN, BY_REDUCE, 1, 1},
+    {WORK_SUM, BY_REDUCE, 1, 1},
+    {WORK_SUM_DIM, BY_REDUCE, 1, 1},
+    {WORK_NORMS, BY_REDUCE, 1, 1},
     /* Picks one element a row. */
-    {ATEN_NLL_LOSS, BY_REDUCE, 0, 1},
+    {WORK_NLL_LOSS, BY_REDUCE, 0, 1},
     /* Zero-fill, then one element a row. */
-    {ATEN_NLL_LOSS_BACKWARD, BY_STREAM, 0, 1},
-    {ATEN_TOPK, BY_INDEX, 2, 1},
-    {ATEN_SORT, BY_INDEX, 8, 8}, /* radix sort: eight passes over 64-bit keys */
-    {ATEN_GATHER, BY_INDEX, 1, 1},
-    {ATEN_SCATTER, BY_INDEX, 1, 1},
-    {ATEN_INDEX, BY_INDEX, 0, 2},
-    {ATEN_INDEX_PUT, BY_INDEX, 1, 1},
-    {ATEN_INDEX_ADD, BY_INDEX, 1, 1},
-    {ATEN_INDEX_SELECT, BY_INDEX, 0, 2},
+    {WORK_NLL_LOSS_BACKWARD, BY_STREAM, 0, 1},
+    {WORK_TOPK, BY_INDEX, 2, 1},
+    {WORK_SORT, BY_INDEX, 8, 8}, /* radix sort: eight passes over 64-bit keys */
+    {WORK_GATHER, BY_INDEX, 1, 1},
+    {WORK_SCATTER, BY_INDEX, 1, 1},
+    {WORK_INDEX, BY_INDEX, 0, 2},
+    {WORK_INDEX_PUT, BY_INDEX, 1, 1},
+    /* Its output is the whole gather buffer, of which it fills one slice. */
+    {WORK_COPY_IN, BY_STREAM, 2, 0},
     /* foreach and loop: lerp 3, mul 2, addcmul 3, decay 2, sqrt 2, div 2, add 2, addcdiv 4 passes
      * over the parameters, where the operands are 7 (4 in, 3 out) that the fused kernel moves. */
-    {ATEN_ADAMW, BY_STREAM, 20.0 / 7, 20.0 / 7},
+    {WORK_ADAMW, BY_STREAM, 20.0 / 7, 20.0 / 7},
 };
 
 /* A softmax keeps a row in registers up to about 9,000 elements, and in shared memory while it is
@@ -149,51 +152,51 @@ static const struct traffic traffics[] = {
  * reads a long gradient for the sum and both for the result (SoftMax.cu's dispatch). */
 enum { SOFTMAX_KEPT = 9216, SOFTMAX_KEPT_BYTES = 49152 };
 
-static struct traffic softmax_traffic(const struct plan *plan, const struct kernel *kernel,
-                                      bool backward)
+static struct traffic softmax_traffic(const struct kernel *kernel, bool backward)
 {
-    const struct operand *x = &plan->operands[kernel->first];
+    const struct operand *x = kernel->operands;
     const uint32_t row = x->shape.rank > 0 ? x->shape.dim[x->shape.rank - 1] : 1;
     const bool kept = row <= SOFTMAX_KEPT ||
                       (uint64_t)row * dtype_bytes((enum dtype)x->dtype) < SOFTMAX_KEPT_BYTES;
-    return (struct traffic){(enum aten)kernel->label, BY_REDUCE, kept ? 1 : backward ? 1.5 : 3, 1};
+    return (struct traffic){(enum work_kind)kernel->work, BY_REDUCE,
+                            kept       ? 1
+                            : backward ? 1.5
+                                       : 3,
+                            1};
 }
 
-static struct traffic traffic_of(const struct plan *plan, const struct kernel *kernel)
+static struct traffic traffic_of(const struct kernel *kernel)
 {
-    const enum aten label = (enum aten)kernel->label;
-    if (label == ATEN_SOFTMAX || label == ATEN_LOG_SOFTMAX)
-        return softmax_traffic(plan, kernel, false);
-    if (label == ATEN_SOFTMAX_BACKWARD || label == ATEN_LOG_SOFTMAX_BACKWARD)
-        return softmax_traffic(plan, kernel, true);
+    const enum work_kind work = (enum work_kind)kernel->work;
+    if (work == WORK_SOFTMAX || work == WORK_LOG_SOFTMAX)
+        return softmax_traffic(kernel, false);
+    if (work == WORK_SOFTMAX_BACKWARD || work == WORK_LOG_SOFTMAX_BACKWARD)
+        return softmax_traffic(kernel, true);
     for (size_t i = 0; i < sizeof traffics / sizeof traffics[0]; i++)
-        if (traffics[i].label == label)
+        if (traffics[i].work == work)
             return traffics[i];
-    return (struct traffic){label, BY_STREAM, 1, 1};
+    return (struct traffic){work, BY_STREAM, 1, 1};
 }
 
-static double operands_bytes(const struct plan *plan, uint32_t first, uint32_t count)
+static double operands_bytes(const struct operand *operands, uint32_t count)
 {
     double bytes = 0;
-    for (uint32_t i = first; i < first + count; i++)
-        bytes += (double)shape_bytes(&plan->operands[i].shape, (enum dtype)plan->operands[i].dtype);
+    for (uint32_t i = 0; i < count; i++)
+        bytes += (double)shape_bytes(&operands[i].shape, (enum dtype)operands[i].dtype);
     return bytes;
 }
 
 /* Bytes moved between the device and its memory. */
-static double traffic_bytes(const struct plan *plan, const struct kernel *kernel, enum plan_op op,
-                            struct traffic traffic)
+static double traffic_bytes(const struct kernel *kernel, struct traffic traffic)
 {
-    const double in = operands_bytes(plan, kernel->first, kernel->ins);
-    const double out = operands_bytes(plan, kernel->first + kernel->ins, kernel->outs);
-    if (op == PLAN_COPY_IN && kernel->label == ATEN_FOREACH_COPY_)
-        return 2 * in; /* its output is the whole gather buffer, of which it fills one slice */
+    const double in = operands_bytes(kernel->operands, kernel->ins);
+    const double out = operands_bytes(kernel->operands + kernel->ins, kernel->outs);
     return traffic.reads * in + traffic.writes * out;
 }
 
-double kernel_traffic(const struct plan *plan, const struct kernel *kernel, enum plan_op op)
+double kernel_traffic(const struct kernel *kernel)
 {
-    return traffic_bytes(plan, kernel, op, traffic_of(plan, kernel));
+    return traffic_bytes(kernel, traffic_of(kernel));
 }
 
 /* ---- all of it ---- */
@@ -203,26 +206,25 @@ bool kernel_is_backward(const struct kernel *kernel)
     return kernel->backward && !kernel->recomputed;
 }
 
-enum dtype kernel_dtype(const struct plan *plan, const struct kernel *kernel)
+enum dtype kernel_dtype(const struct kernel *kernel)
 {
-    return kernel->ins + kernel->outs == 0 ? DTYPE_FP32
-                                           : (enum dtype)plan->operands[kernel->first].dtype;
+    return kernel->ins + kernel->outs == 0 ? DTYPE_FP32 : (enum dtype)kernel->operands[0].dtype;
 }
 
-enum dtype kernel_result_dtype(const struct plan *plan, const struct kernel *kernel)
+enum dtype kernel_result_dtype(const struct kernel *kernel)
 {
-    return kernel->outs == 0 ? kernel_dtype(plan, kernel)
-                             : (enum dtype)plan->operands[kernel->first + kernel->ins].dtype;
+    return kernel->outs == 0 ? kernel_dtype(kernel)
+                             : (enum dtype)kernel->operands[kernel->ins].dtype;
 }
 
-static const struct profile_kernel *measured(const struct profile *profile, const struct plan *plan,
+static const struct profile_kernel *measured(const struct profile *profile,
                                              const struct kernel *kernel)
 {
     for (uint32_t i = 0; i < profile->kernel_count; i++) {
         const struct profile_kernel *k = &profile->kernels[i];
-        if (k->label == (enum aten)kernel->label &&
-            (k->dtype == PROFILE_ANY || k->dtype == (int8_t)kernel_dtype(plan, kernel)) &&
-            (k->to == PROFILE_ANY || k->to == (int8_t)kernel_result_dtype(plan, kernel)) &&
+        if (k->work == (enum work_kind)kernel->work &&
+            (k->dtype == PROFILE_ANY || k->dtype == (int8_t)kernel_dtype(kernel)) &&
+            (k->to == PROFILE_ANY || k->to == (int8_t)kernel_result_dtype(kernel)) &&
             (k->backward == PROFILE_ANY || k->backward == kernel_is_backward(kernel)))
             return k;
     }
@@ -231,20 +233,12 @@ static const struct profile_kernel *measured(const struct profile *profile, cons
 
 enum cost_class kernel_class(const struct kernel *kernel)
 {
-    switch (kernel->label) {
-    case ATEN_MM:
-    case ATEN_ADDMM:
-    case ATEN_BMM:
-    case ATEN_GROUPED_MM:
+    const enum work_kind work = (enum work_kind)kernel->work;
+    if (work_is_matmul(work) || work_is_grouped_matmul(work))
         return COST_GEMM;
-    case ATEN_FLASH_ATTENTION:
-    case ATEN_FLASH_ATTENTION_BACKWARD:
-    case ATEN_EFFICIENT_ATTENTION:
-    case ATEN_EFFICIENT_ATTENTION_BACKWARD:
+    if (work == WORK_ATTENTION || work == WORK_EFFICIENT_ATTENTION || is_attention_backward(kernel))
         return COST_ATTENTION;
-    default:
-        return COST_MEMORY;
-    }
+    return COST_MEMORY;
 }
 
 /* That of the number which decides the kernel's time. */
@@ -252,14 +246,11 @@ static double spread_of(const struct profile *profile, const struct kernel *kern
                         enum profile_key efficiency, double work_s)
 {
     const enum cost_class class = kernel_class(kernel);
-    const enum aten label = (enum aten)kernel->label;
-    const bool backward =
-        label == ATEN_FLASH_ATTENTION_BACKWARD || label == ATEN_EFFICIENT_ATTENTION_BACKWARD;
     const enum profile_key key = work_s < profile_value(profile, PROFILE_LATENCY) ? PROFILE_LATENCY
                                  : !computes                                      ? efficiency
                                  : class == COST_GEMM                             ? PROFILE_GEMM
-                                 : backward ? PROFILE_ATTENTION_BACKWARD
-                                            : PROFILE_ATTENTION;
+                                 : is_attention_backward(kernel) ? PROFILE_ATTENTION_BACKWARD
+                                                                 : PROFILE_ATTENTION;
     return profile->of[key].spread;
 }
 
@@ -267,26 +258,25 @@ static double spread_of(const struct profile *profile, const struct kernel *kern
  * kernels' blocks find room beside its own. Assumed. */
 #define COMPUTE_OF_MEMORY_BOUND 0.3F
 
-void kernel_cost(const struct plan *plan, const struct kernel *kernel, enum plan_op op,
-                 const struct profile *profile, struct cost *out)
+void kernel_cost(const struct kernel *kernel, const struct profile *profile, struct cost *out)
 {
     static const enum profile_key efficiencies[] = {PROFILE_STREAM, PROFILE_REDUCE, PROFILE_INDEX};
-    const struct traffic traffic = traffic_of(plan, kernel);
-    const double bytes = traffic_bytes(plan, kernel, op, traffic);
+    const struct traffic traffic = traffic_of(kernel);
+    const double bytes = traffic_bytes(kernel, traffic);
     const double bandwidth = profile_value(profile, PROFILE_MEMORY) *
                              profile_value(profile, efficiencies[traffic.efficiency]);
     const double memory_s = bytes / bandwidth;
     double compute_s = 0;
     *out = (struct cost){.class = kernel_class(kernel)};
     if (out->class == COST_GEMM)
-        compute_s = gemm_of(plan, kernel, profile);
+        compute_s = gemm_of(kernel, profile);
     else if (out->class == COST_ATTENTION)
-        compute_s = attention_of(plan, kernel, profile);
+        compute_s = attention_of(kernel, profile);
     double work_s = fmax(compute_s, memory_s);
     out->spread = (float)spread_of(profile, kernel, compute_s > memory_s,
                                    efficiencies[traffic.efficiency], work_s);
     out->device_s = profile_value(profile, PROFILE_LATENCY) + work_s;
-    const struct profile_kernel *own = measured(profile, plan, kernel);
+    const struct profile_kernel *own = measured(profile, kernel);
     if (own) {
         work_s = kernel->flops * own->seconds_per_flop + bytes * own->seconds_per_byte;
         out->device_s = own->latency_s + work_s;

@@ -108,11 +108,11 @@ static enum err_code build(struct plan_collectives *c, uint8_t group, enum colle
         fabric.generation = GENERATION_ADA;
         fabric.link = LINK_HOST;
     }
-    struct collective_model *model = &c->model[group][collective];
+    struct collective_model *model = &c->groups[group].model[collective];
     enum err_code rc = collective_model_build(&fabric, collective, layout.ranks_per_node,
                                               layout.nodes, model, err);
     free(own);
-    c->built[group][collective] = rc == ERR_OK;
+    c->groups[group].built[collective] = rc == ERR_OK;
     if (rc == ERR_OK && on_cpu && !model->curve)
         rc =
             err_set(err, ERR_INVALID,
@@ -126,9 +126,9 @@ static enum err_code build(struct plan_collectives *c, uint8_t group, enum colle
 /* nccl-tests' bytes: the whole buffer of a gather or scatter, one rank's of the others. */
 static uint64_t full_bytes(const struct plan *plan, const struct plan_instruction *in)
 {
-    const struct kernel *kernel = &plan->kernels[in->arg];
+    const struct kernel *kernel = plan_kernel(plan, in->arg);
     const bool gathers = in->op == PLAN_ALL_GATHER;
-    const struct operand *o = &plan->operands[kernel->first + (gathers ? kernel->ins : 0)];
+    const struct operand *o = &kernel->operands[(gathers ? kernel->ins : 0)];
     return shape_bytes(&o->shape, (enum dtype)o->dtype);
 }
 
@@ -154,12 +154,15 @@ enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan
         out->device_s = profile_value(p, PROFILE_LATENCY);
         return ERR_OK;
     }
-    if (!c->built[in->group][collective])
+    if (!c->groups)
+        c->groups = calloc(c->plan->group_count, sizeof *c->groups);
+    if (!c->groups[in->group].built[collective])
         TRY(build(c, in->group, collective, err));
-    const struct collective_cost cost = collective_cost(&c->model[in->group][collective], bytes);
+    const struct collective_cost cost =
+        collective_cost(&c->groups[in->group].model[collective], bytes);
     const double moved =
         collective_bus_factor(collective, group->ranks) * (double)bytes / cost.seconds;
-    const uint32_t nodes = c->model[in->group][collective].tuning.nodes;
+    const uint32_t nodes = c->groups[in->group].model[collective].tuning.nodes;
     const bool across = nodes > 1, alone = nodes == group->ranks; /* one rank a node */
     const bool slot = p->link == LINK_PCIE || p->link == LINK_HOST || across;
     const double sms = profile_value(p, PROFILE_SMS), use = profile_value(p, PROFILE_OVERLAP);
@@ -181,8 +184,9 @@ enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan
 
 void plan_collectives_free(struct plan_collectives *c)
 {
-    for (int group = 0; group < PLAN_GROUPS; group++)
+    for (uint32_t group = 0; c->groups && group < c->plan->group_count; group++)
         for (int i = 0; i < COLLECTIVE_COUNT; i++)
-            if (c->built[group][i])
-                collective_model_free(&c->model[group][i]);
+            if (c->groups[group].built[i])
+                collective_model_free(&c->groups[group].model[i]);
+    free(c->groups);
 }

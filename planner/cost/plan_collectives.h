@@ -6,14 +6,16 @@
 #include "cost/cost.h"
 #include "nccl/collective.h"
 
-enum { PLAN_GROUPS = sizeof((struct plan *)0)->groups / sizeof((struct plan *)0)->groups[0] };
+struct group_models { /* of one group, made when they are first asked for */
+    struct collective_model model[COLLECTIVE_COUNT];
+    bool built[COLLECTIVE_COUNT];
+};
 
 struct plan_collectives { /* zero-initialise, then plan_collectives_free */
     const struct plan *plan;
     const struct profile *profile;
     uint32_t gpus_per_node;
-    struct collective_model model[PLAN_GROUPS][COLLECTIVE_COUNT];
-    bool built[PLAN_GROUPS][COLLECTIVE_COUNT];
+    struct group_models *groups; /* (plan's groups) */
 };
 
 /* The cost of one collective instruction, its host part aside. */

@@ -1,6 +1,8 @@
 /* graph.c - see graph.h. */
 #include "graph/graph.h"
 
+#include "graph/autocast.h"
+
 #include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +19,11 @@ struct graph *graph_new(enum dtype compute, const char *frozen)
         .frozen = frozen,
     };
     return graph;
+}
+
+void graph_autocast(struct graph *graph, enum dtype dtype)
+{
+    graph->autocast = (struct graph_autocast){.on = true, .dtype = dtype};
 }
 
 void graph_free(struct graph *graph)
@@ -101,6 +108,7 @@ uint32_t graph_param(struct graph *graph, struct shape shape, const char *fmt, .
         .shape = shape,
         .tensor = tensor,
         .module = graph->current_module,
+        .cast = GRAPH_NONE,
         .trainable = trainable,
     };
     return tensor;
@@ -156,6 +164,7 @@ void graph_op_done(struct graph *graph, uint32_t op)
         out->requires_grad = i + o->hidden < o->outs && is_differentiable((enum dtype)out->dtype);
     }
     add_item(graph, ITEM_OP, op);
+    autocast_end_call(graph);
 }
 
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)
@@ -229,6 +238,8 @@ void graph_exit(struct graph *graph, uint32_t module, uint32_t output)
 
 void graph_mark(struct graph *graph, enum graph_mark mark)
 {
+    if (mark == MARK_ROOT_EXIT)
+        autocast_end_region(graph);
     add_item(graph, ITEM_MARK, mark);
 }
 

@@ -15,8 +15,8 @@
 #define SHARDPLAN_GRAPH_H
 
 #include "base/arena.h"
-#include "base/aten.h"
 #include "base/kernel.h"
+#include "base/vocabulary.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,6 +55,7 @@ struct graph_tensor { /* a view of a storage */
 
 struct graph_op {
     uint16_t kind; /* enum op_kind, ops.h */
+    uint8_t work;  /* enum work_kind of its forward kernel; WORK_NONE: what its class says */
     uint8_t ins, outs;
     uint8_t hidden;     /* the last `hidden` outputs are never Python's: saved or gone at once */
     bool requires_grad; /* becomes a node of the autograd graph */
@@ -80,6 +81,7 @@ struct graph_param {
     struct shape shape;
     uint32_t tensor;
     uint32_t module; /* innermost module of `modules` that holds it, or GRAPH_NONE: the root's */
+    uint32_t cast;   /* autocast's copy of it; GRAPH_NONE: none (yet) */
     bool trainable;
 };
 
@@ -91,6 +93,14 @@ struct graph_module {
     uint32_t input[6]; /* tensors its forward is called with; count in `inputs` */
     uint32_t inputs;
     uint32_t output; /* the tensor that its forward returns */
+};
+
+/* The region of torch.autocast that the script is in (autocast.h). */
+struct graph_autocast {
+    bool on;
+    enum dtype dtype;                 /* of products */
+    uint32_t passing[GRAPH_OPERANDS]; /* casts that go with the call being built */
+    uint32_t passing_count;
 };
 
 struct graph {
@@ -108,8 +118,9 @@ struct graph {
      * before the module's own. `params` is in the order of named_parameters(), where a module's own
      * come first; that differs where a module has both. NULL before graph_list_groups. */
     const uint32_t *group_order;
-    uint32_t loss;           /* the tensor backward starts from */
-    enum dtype compute;      /* dtype of unsharded parameters and activations */
+    uint32_t loss;      /* the tensor backward starts from */
+    enum dtype compute; /* dtype of unsharded parameters and activations */
+    struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;
 };
@@ -117,6 +128,8 @@ struct graph {
 /* An empty graph. `frozen` is a comma-separated list of glob patterns (fnmatch): parameters whose
  * names match need no gradient. Lent until graph_free; NULL: none. */
 struct graph *graph_new(enum dtype compute, const char *frozen);
+/* Runs the forward pass under torch.autocast(dtype): before the first operator. */
+void graph_autocast(struct graph *graph, enum dtype dtype);
 void graph_free(struct graph *graph); /* NULL is allowed */
 
 /* A parameter of the current module, in registration order; returns its tensor. */

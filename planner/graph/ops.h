@@ -1,88 +1,71 @@
-/* ops.h - the operators: constructors for model builders, and the one table the tape reads.
+/* ops.h - the operators: their list, and constructors for model builders.
  *
  * A constructor adds the op to the graph's script and returns its (first) output tensor; shapes
- * are asserted. The table says for each kind what autograd saves and what backward does. */
+ * are asserted. What autograd saves and what backward does is in each operator's class. */
 #ifndef SHARDPLAN_OPS_H
 #define SHARDPLAN_OPS_H
 
 #include "graph/graph.h"
-#include "graph/tape.h"
+
+/* X(KIND, name): every operator. Its class is <name>_class, in one of the files ops_*.c. */
+#define OP_MAP(X)                                                                                  \
+    X(ARANGE, arange)                                                                              \
+    X(EMBEDDING, embedding)                                                                        \
+    X(LINEAR, linear)                                                                              \
+    X(LINEAR_BIAS, linear_bias)                                                                    \
+    X(CONV1D, conv1d)                                                                              \
+    X(ADD, add)                                                                                    \
+    X(ADD_SCALAR, add_scalar)                                                                      \
+    X(MUL, mul)                                                                                    \
+    X(MUL_SCALAR, mul_scalar)                                                                      \
+    X(MUL_CONSTANT, mul_constant)                                                                  \
+    X(TO_COPY, to_copy)                                                                            \
+    X(CLONE, clone)                                                                                \
+    X(REPEAT, repeat)                                                                              \
+    X(CHUNK, chunk)                                                                                \
+    X(SLICE, slice)                                                                                \
+    X(CAT, cat)                                                                                    \
+    X(VIEW, view)                                                                                  \
+    X(SCALE, scale)                                                                                \
+    X(NEG, neg)                                                                                    \
+    X(POW, pow)                                                                                    \
+    X(MEAN_LAST, mean_last)                                                                        \
+    X(RSQRT, rsqrt)                                                                                \
+    X(TANH, tanh)                                                                                  \
+    X(SILU, silu)                                                                                  \
+    X(GELU, gelu)                                                                                  \
+    X(GELU_TANH, gelu_tanh)                                                                        \
+    X(RELU, relu)                                                                                  \
+    X(DROPOUT, dropout)                                                                            \
+    X(LAYER_NORM, layer_norm)                                                                      \
+    X(RMS_NORM, rms_norm)                                                                          \
+    X(FLASH_ATTENTION, flash_attention)                                                            \
+    X(EFFICIENT_ATTENTION, efficient_attention)                                                    \
+    X(WHERE, where)                                                                                \
+    X(PAD_LAST, pad_last)                                                                          \
+    X(EXPAND, expand)                                                                              \
+    X(ALIAS, alias)                                                                                \
+    X(CLAMP, clamp)                                                                                \
+    X(TOPK, topk)                                                                                  \
+    X(SUM_LAST, sum_last)                                                                          \
+    X(DIV_INPLACE, div_inplace)                                                                    \
+    X(INDEX, index)                                                                                \
+    X(SUM_GROUPS, sum_groups)                                                                      \
+    X(GROUPED_MM, grouped_mm)                                                                      \
+    X(BMM, bmm)                                                                                    \
+    X(SOFTMAX, softmax)                                                                            \
+    X(SAFE_SOFTMAX, safe_softmax)                                                                  \
+    X(LOG_SOFTMAX, log_softmax)                                                                    \
+    X(NLL_LOSS, nll_loss)                                                                          \
+    X(NO_GRAD, no_grad)
 
 enum op_kind {
     OP_NONE,
-    OP_ARANGE,
-    OP_EMBEDDING,
-    OP_LINEAR,
-    OP_LINEAR_BIAS,
-    OP_CONV1D,
-    OP_ADD,
-    OP_ADD_SCALAR,
-    OP_SUB,
-    OP_RSUB,
-    OP_MUL,
-    OP_MUL_SCALAR,
-    OP_MUL_CONSTANT,
-    OP_TO_COPY,
-    OP_CLONE,
-    OP_REPEAT,
-    OP_CHUNK,
-    OP_SLICE,
-    OP_CAT,
-    OP_VIEW,
-    OP_SCALE,
-    OP_NEG,
-    OP_POW,
-    OP_MEAN_LAST,
-    OP_RSQRT,
-    OP_TANH,
-    OP_SILU,
-    OP_GELU,
-    OP_RELU,
-    OP_DROPOUT,
-    OP_LAYER_NORM,
-    OP_RMS_NORM,
-    OP_FLASH_ATTENTION,
-    OP_EFFICIENT_ATTENTION,
-    OP_WHERE,
-    OP_PAD_LAST,
-    OP_EXPAND,
-    OP_ALIAS,
-    OP_CLAMP,
-    OP_TOPK,
-    OP_SUM_LAST,
-    OP_DIV_INPLACE,
-    OP_INDEX,
-    OP_SUM_GROUPS,
-    OP_GROUPED_MM,
-    OP_BMM,
-    OP_SOFTMAX,
-    OP_SAFE_SOFTMAX,
-    OP_LOG_SOFTMAX,
-    OP_NLL_LOSS,
-    OP_NO_GRAD, /* any op outside autograd: births, no node */
-    OP_KIND_COUNT
+#define X(KIND, name) OP_##KIND,
+    OP_MAP(X)
+#undef X
+        OP_KIND_COUNT
 };
-
-/* torchtitan's selective checkpointing policy: outputs that are kept. mm alternates, counted in
- * the order of the block's forward; addmm, bmm and attention are always kept. */
-enum op_keep { KEEP_NEVER, KEEP_EVERY_SECOND, KEEP_ALWAYS };
-
-struct op_class {
-    const char *name;
-    enum aten kernel; /* label of its forward kernel */
-    /* What the node keeps for backward, in the order in which autograd's generated code lists
-     * (and therefore frees) it; only what the needed gradients ask for. Returns the count. */
-    uint32_t (*saved)(const struct graph *graph, const struct graph_op *op,
-                      uint32_t saved[GRAPH_OPERANDS + GRAPH_OUTPUTS]);
-    /* Runs the node: births and gives gradients. NULL: not differentiable. */
-    void (*backward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);
-    /* Floating-point operations of the forward kernel; NULL: one per output element. */
-    double (*flops)(const struct graph *graph, const struct graph_op *op);
-    enum op_keep keep;
-};
-
-/* Lent: the row of the table. */
-const struct op_class *op_class(const struct graph_op *op);
 
 /* x (…, in) times weight (out, in)ᵀ plus bias (out) or GRAPH_NONE: (…, out). */
 uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
@@ -99,14 +82,27 @@ uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float num
 uint32_t op_mean_last(struct graph *graph, uint32_t x);
 /* native_dropout: saves a mask of bools. x itself when p is 0. */
 uint32_t op_dropout(struct graph *graph, uint32_t x, float p);
-/* A call outside autograd that births one tensor from up to GRAPH_OPERANDS operands. */
-uint32_t op_no_grad(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
-                    uint32_t ins, const uint32_t *in);
+/* ---- calls outside autograd, each of which births one tensor ----
+ *
+ * An operand is the tensor that the call reads, whole, even where Python hands it a slice. */
+
+/* From up to GRAPH_OPERANDS operands. */
+uint32_t op_no_grad(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                    struct shape shape, uint32_t ins, const uint32_t *in);
+/* From one, with a number. */
+uint32_t op_number(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                   struct shape shape, uint32_t x, float number);
+/* From none: every element is `number`, which may be -INFINITY. */
+uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
+                 float number);
+/* A copy of a slice of x's last dim, from `first` on. */
+uint32_t op_slice_copied(struct graph *graph, uint32_t x, struct shape shape, uint32_t first);
 /* x times a tensor that needs no gradient and broadcasts (RoPE factors), in x's shape. */
 uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant);
 /* A copy in another dtype; x itself when it has that dtype already. */
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
-/* Elementwise op of one operand: OP_SILU, OP_GELU, OP_RELU, OP_TANH, OP_NEG, OP_RSQRT. */
+/* Elementwise op of one operand: OP_SILU, OP_GELU, OP_GELU_TANH, OP_RELU, OP_TANH, OP_NEG,
+ * OP_RSQRT; OP_CLONE (contiguous() of what was transposed). */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 /* Key/value heads repeated by expand and reshape: a clone of shape `repeated`, in which x's data
  * is repeated along `dim`; the gradient is summed over it. */
@@ -122,8 +118,8 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
 /* Memory-efficient attention, likewise; an additive bias (b, a, s, s_k) or GRAPH_NONE. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout);
-/* x where `condition`, a number elsewhere (which is born as a scalar tensor and dies at once). */
-uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x);
+/* x where `condition`, `number` elsewhere (which is born as a scalar tensor and dies at once). */
+uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number);
 /* The last dim padded to `last` elements. */
 uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last);
 /* The first `count` elements from `first` on of the last dim: a view. */

@@ -10,6 +10,7 @@
 #ifndef SHARDPLAN_STREAM_H
 #define SHARDPLAN_STREAM_H
 
+#include "base/kernel_table.h"
 #include "graph/graph.h"
 
 enum step_kind {
@@ -48,33 +49,13 @@ struct stream_grad {
 struct stream {
     struct stream_step *steps;
     struct buffer *buffers;
-    struct kernel *kernels;
-    struct operand *operands;
+    struct kernel_table *kernels; /* plans made of the stream hold it too */
     struct stream_grad *grads;
-    uint32_t step_count, buffer_count, kernel_count, operand_count, grad_count;
-    uint32_t step_cap, buffer_cap, kernel_cap, operand_cap, grad_cap;
+    uint32_t step_count, buffer_count, grad_count;
+    uint32_t step_cap, buffer_cap, grad_cap;
     uint32_t final_step; /* index of STEP_FINAL */
 };
 
 void stream_free(struct stream *stream); /* NULL is allowed */
-
-/* ---- the same with stretches between hooks summed up ---- */
-
-struct stream_span { /* relative to the live bytes before it; never below zero at its highest */
-    int64_t net, highest;                 /* requested bytes */
-    int64_t net_rounded, highest_rounded; /* each buffer rounded up to 512 */
-    uint32_t events;
-};
-
-struct stream_summary {
-    struct stream_step *hooks; /* every step that is not a birth, death or kernel */
-    struct stream_span *spans; /* (hook_count + 1): before each hook, and after the last */
-    struct stream_grad *grads; /* as in the stream */
-    uint32_t hook_count;
-};
-
-/* Sums up a stream (lent). The caller owns the result: stream_summary_free. */
-struct stream_summary *stream_summarize(const struct stream *stream);
-void stream_summary_free(struct stream_summary *summary); /* NULL is allowed */
 
 #endif

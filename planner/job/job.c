@@ -24,11 +24,14 @@ enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *param
 {
     struct graph *graph = NULL;
     *out = NULL;
+    if (!system_is_planned(job->strategy.system))
+        return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
+                       system_name(job->strategy.system));
     TRY(model_build(&job->config, &job->model, &graph, err));
     if (parameters)
         *parameters = graph_parameter_elements(graph);
     struct stream *stream = tape_run(graph, &job->tape);
-    const enum err_code rc = lower_fsdp2(graph, stream, &job->strategy, out, err);
+    const enum err_code rc = lower_plan(graph, stream, &job->strategy, out, err);
     stream_free(stream);
     graph_free(graph);
     return rc;

@@ -9,14 +9,11 @@
 #include "lower/lower.h"
 #include "model/model.h"
 
-enum system { SYSTEM_FSDP2, SYSTEM_COUNT };
-
 struct job {
     struct model_config config;
     struct model_job model;
     struct tape_options tape;
     struct strategy strategy;
-    enum system system;
 };
 
 /* The defaults of every option that has one, for a model: fp32 store and reduce, bf16 compute,
@@ -24,7 +21,8 @@ struct job {
 void job_defaults(struct job *job, const struct model_config *config);
 
 /* Builds the program of one step. `parameters`, if not NULL, receives the element count of all
- * parameters. The caller owns *out: plan_free. */
+ * parameters. ERR_UNSUPPORTED: no lowering for the strategy's system. The caller owns *out:
+ * plan_free. */
 enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *parameters,
                        struct err *err);
 

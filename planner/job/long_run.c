@@ -1,15 +1,12 @@
 /* long_run.c - see long_run.h. */
 #include "job/long_run.h"
 
-#include <string.h>
-
-/* How many ranks hold the same shards: the mesh's replicas, of which each writes a part. */
+/* How many ranks hold the same: the mesh's replicas, of which each writes a part. */
 static uint32_t replicas(const struct plan *plan)
 {
-    for (uint32_t i = 0; i < plan->group_count; i++)
-        if (strcmp(plan->groups[i].name, "replicate") == 0)
-            return plan->groups[i].ranks;
-    return 1;
+    const uint8_t replicas = plan_group_of_role(plan, GROUP_REPLICATE);
+    const uint8_t copies = plan_group_of_role(plan, GROUP_DATA);
+    return plan_group_ranks(plan, replicas != PLAN_NO_GROUP ? replicas : copies);
 }
 
 /* Sharded parameters and optimizer states of one rank: what a sharded checkpoint holds of it. */
@@ -17,21 +14,26 @@ static uint64_t state_bytes(const struct plan *plan)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->param_count; i++) {
-        const struct plan_param *p = &plan->params[i];
-        const uint32_t buffers[] = {p->shard_buffer, p->state_buffer[0], p->state_buffer[1]};
-        for (int b = 0; b < 3; b++)
-            if (buffers[b] != PLACE_NONE)
-                bytes += plan->buffers[buffers[b]].bytes;
+        const struct plan_piece *const pieces[] = {plan_updated_piece(plan, i),
+                                                   plan_piece(plan, i, PIECE_EXP_AVG),
+                                                   plan_piece(plan, i, PIECE_EXP_AVG_SQ)};
+        for (int k = 0; k < 3; k++) {
+            if (!pieces[k])
+                continue;
+            const struct part part = plan_part(plan, pieces[k], plan->rank);
+            bytes += part_elements(&part) *
+                     dtype_bytes((enum dtype)plan->buffers[pieces[k]->buffer].dtype);
+        }
     }
     return bytes;
 }
 
-enum err_code long_run(const struct plan *plan, const struct placement *placement,
+enum err_code long_run(const struct plan *plan, const struct machine *machine,
                        const struct step_time *step, struct long_run *out, struct err *err)
 {
-    const struct profile *p = &placement->profile;
+    const struct profile *p = &machine->profile;
     const uint32_t local =
-        plan->world < placement->gpus_per_node ? plan->world : placement->gpus_per_node;
+        plan->world < machine->gpus_per_node ? plan->world : machine->gpus_per_node;
     double slowest = 1;
     *out = (struct long_run){.checkpoint_bytes = state_bytes(plan) * local / replicas(plan)};
     TRY(straggler_factor(JITTER_NORMAL, profile_value(p, PROFILE_JITTER), plan->world, &slowest,

@@ -14,10 +14,10 @@ struct long_run {
     double tokens_per_s;       /* of one GPU, over everything */
 };
 
-/* What a job whose step takes step->timeline.step_s makes of a long run on the placement, with the
+/* What a job whose step takes step->timeline.step_s makes of a long run on the machine, with the
  * profile's "step_jitter", "mtbf_s", "restart_s" and "checkpoint_bytes_per_s". Errors as
  * goodput_best. */
-enum err_code long_run(const struct plan *plan, const struct placement *placement,
+enum err_code long_run(const struct plan *plan, const struct machine *machine,
                        const struct step_time *step, struct long_run *out, struct err *err);
 
 #endif

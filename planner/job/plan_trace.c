@@ -20,7 +20,7 @@ struct builder {
     double *issue_s;         /* (instructions) the host is there */
     double *begin_s, *end_s; /* (instructions) it runs; what runs nowhere: as issued */
     uint32_t process, host_lane;
-    uint32_t lanes[STREAM_COUNT];
+    uint32_t lanes[LANES_MOST];
     uint32_t tracks[TOTALS + CATEGORY_COUNT];
     uint64_t values[TOTALS + CATEGORY_COUNT]; /* as last sampled */
     bool used[TOTALS + CATEGORY_COUNT];
@@ -29,7 +29,7 @@ struct builder {
 
 /* ---- times ---- */
 
-/* Items are in host order; what takes the host no time lies between its neighbours. */
+/* Tasks are in host order; what takes the host no time lies between its neighbours. */
 static void take_times(struct builder *b, const struct simulation *simulation,
                        const struct timeline *timeline)
 {
@@ -38,14 +38,14 @@ static void take_times(struct builder *b, const struct simulation *simulation,
     b->begin_s = b->issue_s + instructions;
     b->end_s = b->begin_s + instructions;
     double now = 0;
-    uint32_t item = 0;
+    uint32_t task = 0;
     for (uint32_t i = 0; i < instructions; i++) {
         b->issue_s[i] = b->begin_s[i] = b->end_s[i] = now;
-        if (item == simulation_items(simulation) || simulation_instruction(simulation, item) != i)
+        if (task == simulation_tasks(simulation) || simulation_instruction(simulation, task) != i)
             continue;
-        b->begin_s[i] = timeline->begin_s[item];
-        b->end_s[i] = timeline->end_s[item];
-        now = timeline->issue_s[item++];
+        b->begin_s[i] = timeline->begin_s[task];
+        b->end_s[i] = timeline->end_s[task];
+        now = timeline->issue_s[task++];
     }
 }
 
@@ -58,13 +58,13 @@ static bool is_drawn(enum plan_op op)
 
 static void add_lanes(struct builder *b)
 {
-    bool used[STREAM_COUNT] = {false};
+    bool used[LANES_MOST] = {false};
     for (uint32_t i = 0; i < b->plan->instruction_count; i++)
         if (is_drawn((enum plan_op)b->plan->instructions[i].op))
-            used[b->plan->instructions[i].stream] = true;
-    for (int i = 0; i < STREAM_COUNT; i++)
+            used[b->plan->instructions[i].lane] = true;
+    for (uint32_t i = 0; i < b->plan->lane_count; i++)
         if (used[i])
-            b->lanes[i] = trace_add_lane(b->trace, b->process, stream_name((enum stream_id)i));
+            b->lanes[i] = trace_add_lane(b->trace, b->process, b->plan->lanes[i].name);
     b->host_lane = trace_add_lane(b->trace, b->process, "host issue");
 }
 
@@ -73,14 +73,15 @@ static void name_work(const struct plan *plan, const struct plan_instruction *in
                       char *text, size_t size)
 {
     const bool by_label = instruction->op == PLAN_COMPUTE || instruction->op == PLAN_OPTIMIZER;
-    const char *what = by_label ? plan->labels[plan->kernels[instruction->arg].label]
+    const char *what = by_label ? plan->labels[plan_kernel(plan, instruction->arg)->label]
                                 : plan_op_name((enum plan_op)instruction->op);
-    if (instruction->site == SITE_NONE) {
+    const uint32_t unit = plan_scope_unit(plan, instruction);
+    if (unit == PLAN_NO_UNIT) {
         snprintf(text, size, "%s", what);
         return;
     }
-    const char *unit = plan->units[instruction->unit].name;
-    snprintf(text, size, "%s %s", what, unit[0] ? unit : "root");
+    const char *name = plan->units[unit].name;
+    snprintf(text, size, "%s %s", what, name[0] ? name : "root");
 }
 
 static void add_work(struct builder *b, uint32_t id)
@@ -93,16 +94,16 @@ static void add_work(struct builder *b, uint32_t id)
         name_work(plan, instruction, name, sizeof name);
     const struct trace_event event = {
         .id = id,
-        .lane = b->lanes[instruction->stream],
+        .lane = b->lanes[instruction->lane],
         .kind = is_mark ? TRACE_INSTANT : TRACE_SPAN,
         .name = is_mark ? plan_mark_name((enum plan_mark)instruction->arg) : name,
         .category = plan_op_name((enum plan_op)instruction->op),
         .begin_s = b->begin_s[id],
         .end_s = b->end_s[id],
-        .bytes = is_mark ? 0 : (uint64_t)plan->kernels[instruction->arg].bytes,
+        .bytes = is_mark ? 0 : (uint64_t)plan_kernel(plan, instruction->arg)->bytes,
     };
     trace_add_event(b->trace, &event);
-    if (is_mark || instruction->stream == STREAM_HOST)
+    if (is_mark || instruction->lane == LANE_HOST)
         return;
     const double issued_s = id + 1 < plan->instruction_count ? b->issue_s[id + 1] : b->issue_s[id];
     const struct trace_event issue = {

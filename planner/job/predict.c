@@ -3,35 +3,35 @@
 
 #include <stdlib.h>
 
-struct memory_options placement_memory(const struct placement *placement)
+struct memory_options machine_memory(const struct machine *machine)
 {
     /* The autograd thread has a cuBLAS handle of its own, and workspaces belong to handles. */
-    const uint64_t workspace = profile_bytes(&placement->profile, PROFILE_CUBLAS_WORKSPACE);
+    const uint64_t workspace = profile_bytes(&machine->profile, PROFILE_CUBLAS_WORKSPACE);
     return (struct memory_options){
-        .allocator = {.expandable_segments = placement->expandable_segments,
-                      .device_bytes = profile_bytes(&placement->profile, PROFILE_CAPACITY)},
+        .allocator = {.expandable_segments = machine->expandable_segments,
+                      .device_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY)},
         .workspace_bytes = {workspace, workspace},
     };
 }
 
 struct memory_options prediction_memory(const struct prediction *prediction,
-                                        const struct placement *placement)
+                                        const struct machine *machine)
 {
-    struct memory_options options = placement_memory(placement);
+    struct memory_options options = machine_memory(machine);
     if (prediction->after_release)
         options.allocator.capacity_bytes =
-            profile_bytes(&placement->profile, PROFILE_CAPACITY) - prediction->outside_bytes;
+            profile_bytes(&machine->profile, PROFILE_CAPACITY) - prediction->outside_bytes;
     return options;
 }
 
-static uint64_t communicators_bytes(const struct plan *plan, const struct placement *placement)
+static uint64_t communicators_bytes(const struct plan *plan, const struct machine *machine)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->group_count; i++) {
         const struct plan_group *group = &plan->groups[i];
         const uint64_t span = (uint64_t)group->ranks * group->stride;
-        bytes += profile_communicator_bytes(&placement->profile, group->ranks,
-                                            span > placement->gpus_per_node);
+        bytes += profile_communicator_bytes(&machine->profile, group->ranks,
+                                            span > machine->gpus_per_node);
     }
     return bytes;
 }
@@ -73,20 +73,20 @@ static void count_call(void *context, enum allocator_action action, uint64_t add
     p->calls[p->call_count - 1].mallocs += mallocs;
 }
 
-enum err_code predict(const struct job *job, const struct placement *placement,
-                      struct prediction *out, struct err *err)
+enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
+                      struct err *err)
 {
     *out = (struct prediction){0};
     TRY(job_plan(job, &out->plan, &out->parameters, err));
-    struct memory_options options = placement_memory(placement);
+    struct memory_options options = machine_memory(machine);
     enum err_code rc = memory_replay(out->plan, &options, NULL, NULL, &out->memory, err);
     if (rc != ERR_OK) {
         prediction_free(out);
         return rc;
     }
-    const uint64_t capacity = profile_bytes(&placement->profile, PROFILE_CAPACITY);
-    out->context_bytes = profile_bytes(&placement->profile, PROFILE_CONTEXT);
-    out->nccl_bytes = communicators_bytes(out->plan, placement);
+    const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
+    out->context_bytes = profile_bytes(&machine->profile, PROFILE_CONTEXT);
+    out->nccl_bytes = communicators_bytes(out->plan, machine);
     out->outside_bytes = out->context_bytes + out->nccl_bytes;
     out->workspace_bytes = options.workspace_bytes[0] + options.workspace_bytes[1];
     out->device_bytes = out->memory.reserved_bytes + out->outside_bytes;

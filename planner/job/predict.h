@@ -1,16 +1,10 @@
-/* predict.h - a job on a GPU: the plan, its memory and the verdict. */
+/* predict.h - a job on a machine: the plan, its memory and the verdict. */
 #ifndef SHARDPLAN_PREDICT_H
 #define SHARDPLAN_PREDICT_H
 
 #include "job/job.h"
-#include "machine/profile.h"
+#include "machine/machine.h"
 #include "memory/replay.h"
-
-struct placement {          /* what the job runs on */
-    struct profile profile; /* owned: profile_free */
-    uint32_t gpus_per_node;
-    bool expandable_segments;
-};
 
 /* What the allocator asks of the driver at one instruction of a steady-state step. */
 struct segment_calls {
@@ -35,16 +29,16 @@ struct prediction {
 /* Plans and replays. With the whole demand known, a job whose segments exceed the device is
  * replayed once more under the device's capacity: PyTorch releases cached segments before it gives
  * up. */
-enum err_code predict(const struct job *job, const struct placement *placement,
-                      struct prediction *out, struct err *err);
+enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
+                      struct err *err);
 void prediction_free(struct prediction *prediction);
 
-/* The allocator and workspaces that a placement stands for. */
-struct memory_options placement_memory(const struct placement *placement);
+/* The allocator and workspaces that a machine stands for. */
+struct memory_options machine_memory(const struct machine *machine);
 
 /* The same as the prediction was replayed with: under the device's capacity where it fits only so.
  */
 struct memory_options prediction_memory(const struct prediction *prediction,
-                                        const struct placement *placement);
+                                        const struct machine *machine);
 
 #endif

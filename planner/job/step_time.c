@@ -48,18 +48,18 @@ static struct simulation *prepare(const struct prediction *p, const struct profi
 }
 
 enum err_code step_time(const struct prediction *prediction, const struct job *job,
-                        const struct placement *placement, uint32_t draws, struct step_time *out,
+                        const struct machine *machine, uint32_t draws, struct step_time *out,
                         struct err *err)
 {
     *out = (struct step_time){0};
-    TRY(costs_of_plan(prediction->plan, &placement->profile, placement->gpus_per_node, &out->costs,
+    TRY(costs_of_plan(prediction->plan, &machine->profile, machine->gpus_per_node, &out->costs,
                       err));
-    out->simulation = prepare(prediction, &placement->profile);
+    out->simulation = prepare(prediction, &machine->profile);
     out->timeline = timeline_new(out->simulation);
     simulate(out->simulation, &out->costs, NULL, &out->timeline);
 
     const struct timeline *t = &out->timeline;
-    snprintf(out->profile, sizeof out->profile, "%s", placement->profile.name);
+    snprintf(out->profile, sizeof out->profile, "%s", machine->profile.name);
     const double tokens = (double)job->model.batch * job->model.seq * job->strategy.accumulate;
     out->low_s = out->high_s = t->step_s;
     out->tokens_per_s = tokens / t->step_s;

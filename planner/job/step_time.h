@@ -20,11 +20,11 @@ struct step_time {
     enum spent bound;         /* what most of the step is spent on */
 };
 
-/* Simulates one step of a prediction, which is the job's, on a placement. `draws` are for the
+/* Simulates one step of a prediction, which is the job's, on a machine. `draws` are for the
  * range; 0: low_s and high_s are the step itself. ERR_INVALID as costs_of_plan. On ERR_OK the
  * caller owns what is in *out. */
 enum err_code step_time(const struct prediction *prediction, const struct job *job,
-                        const struct placement *placement, uint32_t draws, struct step_time *out,
+                        const struct machine *machine, uint32_t draws, struct step_time *out,
                         struct err *err);
 void step_time_free(struct step_time *time);
 

@@ -1,13 +1,35 @@
 /* lower.h - a strategy turns a compute stream into a program.
  *
- * One file per system. A lowering walks the stream once per micro-batch, passes births, deaths
- * and kernels through, and puts what its system does at the hooks: gathers, copies, reductions,
+ * One driver walks the stream once a micro-batch and passes births, deaths and kernels through; a
+ * system (lowering.h) is what happens at the hooks between them: gathers, copies, reductions,
  * frees, in the host order of that system's source code. */
 #ifndef SHARDPLAN_LOWER_H
 #define SHARDPLAN_LOWER_H
 
 #include "graph/stream.h"
 #include "plan/plan.h"
+
+/* X(name, text on the command line) */
+#define SYSTEM_MAP(X)                                                                              \
+    X(FSDP2, "fsdp2")                                                                              \
+    X(FSDP1, "fsdp1")                                                                              \
+    X(DDP, "ddp")                                                                                  \
+    X(ZERO1, "zero1")                                                                              \
+    X(ZERO2, "zero2")                                                                              \
+    X(ZERO3, "zero3")
+
+enum system_kind {
+#define X(name, text) SYSTEM_##name,
+    SYSTEM_MAP(X)
+#undef X
+        SYSTEM_COUNT
+};
+
+/* "fsdp2" */
+const char *system_name(enum system_kind kind);
+
+/* Whether there is a lowering for it. What can be chosen is what can be planned. */
+bool system_is_planned(enum system_kind kind);
 
 enum units_kind {
     UNITS_BLOCKS,     /* `per_unit` blocks a unit; the rest is the root's */
@@ -25,7 +47,10 @@ enum reshard_kind {
 enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum optimizer_impl { IMPL_FOREACH, IMPL_FUSED, IMPL_LOOP };
 
+enum comm_hook { COMM_HOOK_NONE, COMM_HOOK_BF16 }; /* BF16: bf16_compress_hook */
+
 struct strategy {
+    enum system_kind system;
     uint32_t world, rank; /* ranks in all, and whose program this is */
     uint32_t replicate;   /* HSDP replicas: the mesh is replicate × world/replicate */
     enum units_kind units;
@@ -41,29 +66,26 @@ struct strategy {
     enum optimizer_impl impl;
     float max_norm; /* clip_grad_norm_ to this; 0: no clipping */
     bool offload;   /* sharded parameters, gradients and states on the CPU */
+    /* DistributedDataParallel's */
+    float bucket_cap_mb; /* MiB of every bucket; 0: 25, and 1 for the first */
+    bool bucket_view;    /* gradient_as_bucket_view */
+    bool static_graph;
+    enum comm_hook comm_hook;
+    bool zero_redundancy; /* ZeroRedundancyOptimizer: each state on one rank only */
 };
 
-/* FSDP2's fully_shard on every unit and the root (torch 2.14). `graph` and `stream` are lent; the
- * stream's kernels and operands move into the plan. ERR_INVALID: an option does not go with the
- * mesh or the model. The caller owns *out: plan_free. */
-enum err_code lower_fsdp2(const struct graph *graph, struct stream *stream,
-                          const struct strategy *strategy, struct plan **out, struct err *err);
+/* The program of one step: `stream` (lent, as `graph` is) under a strategy, for one rank. Its
+ * kernels are shared, so that one stream serves every strategy: the plan holds them as long as it
+ * needs. ERR_INVALID: an option does not go with the mesh or the model; ERR_UNSUPPORTED: no
+ * lowering for the strategy's system. The caller owns *out: plan_free. */
+enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
+                         const struct strategy *strategy, struct plan **out, struct err *err);
 
-/* ---- bytes without a program, for searches ---- */
+struct system; /* lowering.h */
 
-struct tally_result {
-    uint64_t requested_bytes;                /* peak of the steady-state step, as struct memory's */
-    uint64_t rounded_bytes;                  /* the same with each request rounded up to 512 */
-    uint64_t segment_bytes[PLAN_MARK_COUNT]; /* requested peak after each mark that starts a
-                                                segment: MICRO_BATCH (forward), AFTER_LOGITS (loss),
-                                                AFTER_FORWARD, BACKWARD_BLOCKS, OPTIMIZER */
-};
-
-/* The peaks of the program that lower_fsdp2 would make, without making it: the same walk over the
- * same hooks, with the stretches between them summed up once per shape. `graph` must have the
- * strategy's compute dtype. */
-enum err_code tally_fsdp2(const struct graph *graph, const struct stream_summary *summary,
-                          const struct strategy *strategy, struct tally_result *out,
-                          struct err *err);
+/* The same under a system of one's own, whatever strategy->system says. */
+enum err_code lower_with(const struct system *system, const struct graph *graph,
+                         const struct stream *stream, const struct strategy *strategy,
+                         struct plan **out, struct err *err);
 
 #endif

@@ -1,43 +1,17 @@
-/* lowering.c - see lowering.h. */
+/* lowering.c - see lowering.h: instructions, scopes, buffers. */
 #include "lower/lowering.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
-static void tally_peaks(struct tally *tally, uint64_t live, uint64_t rounded)
-{
-    struct tally_result *out = tally->out;
-    if (live > out->requested_bytes)
-        out->requested_bytes = live;
-    if (rounded > out->rounded_bytes)
-        out->rounded_bytes = rounded;
-    if (live > out->segment_bytes[tally->segment])
-        out->segment_bytes[tally->segment] = live;
-}
+/* ---- instructions ---- */
 
-static void tally_change(struct tally *tally, const struct buffer *buffer, bool born)
-{
-    const uint64_t rounded = (buffer->bytes + 511) & ~511ULL;
-    tally->live += born ? buffer->bytes : -buffer->bytes;
-    tally->rounded += born ? rounded : -rounded;
-    tally_peaks(tally, tally->live, tally->rounded);
-}
-
-void tally_span(struct tally *tally, const struct stream_span *span)
-{
-    if (span->events == 0)
-        return;
-    tally_peaks(tally, tally->live + (uint64_t)span->highest,
-                tally->rounded + (uint64_t)span->highest_rounded);
-    tally->live += (uint64_t)span->net;
-    tally->rounded += (uint64_t)span->net_rounded;
-}
-
-static void emit(struct lowering *low, enum plan_op op, enum stream_id stream, uint32_t arg,
-                 uint8_t group)
+static void emit(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t arg, uint8_t group)
 {
     struct plan_instruction instruction = low->here;
     instruction.op = (uint8_t)op;
-    instruction.stream = (uint8_t)stream;
+    instruction.lane = lane;
     instruction.arg = arg;
     instruction.group = group;
     plan_add_instruction(low->plan, &instruction);
@@ -45,94 +19,184 @@ static void emit(struct lowering *low, enum plan_op op, enum stream_id stream, u
 
 void emit_alloc(struct lowering *low, uint32_t buffer)
 {
-    if (low->tally) {
-        if (!(low->here.flags & PLAN_FIRST_STEP))
-            tally_change(low->tally, &low->plan->buffers[buffer], true);
-        return;
-    }
-    emit(low, PLAN_ALLOC, (enum stream_id)low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
+    emit(low, PLAN_ALLOC, low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
 }
 
 void emit_free(struct lowering *low, uint32_t buffer)
 {
-    if (low->tally) {
-        tally_change(low->tally, &low->plan->buffers[buffer], false);
-        return;
-    }
-    emit(low, PLAN_FREE, (enum stream_id)low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
+    emit(low, PLAN_FREE, low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
 }
 
-uint32_t emit_record(struct lowering *low, enum stream_id stream)
+void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane)
+{
+    emit(low, PLAN_FREE, lane, buffer, PLAN_NO_GROUP);
+}
+
+uint32_t emit_record(struct lowering *low, uint8_t lane)
 {
     const uint32_t event = low->plan->event_count++;
-    if (low->tally)
-        return event;
-    emit(low, PLAN_RECORD, stream, event, PLAN_NO_GROUP);
+    emit(low, PLAN_RECORD, lane, event, PLAN_NO_GROUP);
     return event;
 }
 
-void emit_wait(struct lowering *low, enum stream_id stream, uint32_t event)
+void emit_wait(struct lowering *low, uint8_t lane, uint32_t event)
 {
-    if (low->tally)
-        return;
-    emit(low, PLAN_WAIT, stream, event, PLAN_NO_GROUP);
+    emit(low, PLAN_WAIT, lane, event, PLAN_NO_GROUP);
+}
+
+void emit_sync(struct lowering *low, uint8_t lane, uint8_t of)
+{
+    emit_wait(low, lane, emit_record(low, of));
 }
 
 void emit_mark(struct lowering *low, enum plan_mark mark)
 {
-    if (low->tally) {
-        if (mark != PLAN_MARK_START && mark != PLAN_MARK_AFTER_BACKWARD &&
-            mark != PLAN_MARK_AFTER_STEP && mark != PLAN_MARK_END)
-            low->tally->segment = mark;
-        return;
-    }
-    emit(low, PLAN_MARK, STREAM_HOST, mark, PLAN_NO_GROUP);
+    emit(low, PLAN_MARK, LANE_HOST, mark, PLAN_NO_GROUP);
 }
 
-uint32_t emit_work_on(struct lowering *low, enum plan_op op, enum stream_id stream, enum aten label,
-                      uint8_t group, uint32_t ins, const struct operand *in, uint32_t outs,
-                      const struct operand *out)
+uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                      enum aten label, uint8_t group, uint32_t ins, const struct operand *in,
+                      uint32_t outs, const struct operand *out)
 {
-    if (low->tally)
-        return 0;
-    const uint32_t kernel = plan_add_kernel(low->plan, label, ins, in, outs, out);
-    emit(low, op, stream, kernel, group);
+    const uint32_t kernel = plan_add_kernel(low->plan, work, label, ins, in, outs, out);
+    emit(low, op, lane, kernel, group);
     return kernel;
 }
 
-uint32_t emit_work(struct lowering *low, enum plan_op op, enum stream_id stream, enum aten label,
-                   uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
+uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                   enum aten label, uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
                    const uint32_t *out)
 {
-    if (low->tally)
-        return 0;
-    struct operand *operands = xmalloc((ins + outs) * sizeof *operands);
+    struct operand few[8] = {{0}}, *operands = few;
+    if (ins + outs > sizeof few / sizeof few[0])
+        operands = xmalloc((ins + outs) * sizeof *operands);
     for (uint32_t i = 0; i < ins + outs; i++)
         operands[i] = plan_whole_buffer(low->plan, i < ins ? in[i] : out[i - ins]);
     const uint32_t kernel =
-        emit_work_on(low, op, stream, label, group, ins, operands, outs, operands + ins);
-    free(operands);
+        emit_work_on(low, op, lane, work, label, group, ins, operands, outs, operands + ins);
+    if (operands != few)
+        free(operands);
     return kernel;
 }
 
-uint32_t new_buffer(struct lowering *low, enum category category, enum stream_id pool,
-                    enum aten label, enum dtype dtype, struct shape shape)
+uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,
+                    uint32_t in, uint32_t out)
+{
+    return emit_work(low, PLAN_COMPUTE, lane, work, label, PLAN_NO_GROUP, 1, &in, 1, &out);
+}
+
+/* ---- scopes ---- */
+
+struct scope_entry {
+    const char *call; /* by address: names are literals. NULL: a free slot */
+    uint32_t parent, unit, scope;
+};
+
+static uint32_t slot_of(const struct scope_entry *slots, uint32_t count, const char *call,
+                        uint32_t parent, uint32_t unit)
+{
+    uint64_t hash = (uintptr_t)call ^ ((uint64_t)parent << 32 | unit);
+    hash *= 0x9e3779b97f4a7c15U; /* Knuth's multiplicative hashing */
+    for (uint32_t i = (uint32_t)(hash >> 32);; i++) {
+        const struct scope_entry *slot = &slots[i & (count - 1)];
+        if (!slot->call || (slot->call == call && slot->parent == parent && slot->unit == unit))
+            return i & (count - 1);
+    }
+}
+
+/* Keeps at least half of the slots free. */
+static void grow_scopes(struct lowering *low)
+{
+    if (low->scope_slots >= 2 * (low->plan->scope_count + 1))
+        return;
+    const uint32_t count = low->scope_slots ? 2 * low->scope_slots : 256;
+    struct scope_entry *slots = arena_alloc(&low->scratch, count * sizeof *slots);
+    for (uint32_t i = 0; i < low->scope_slots; i++) {
+        const struct scope_entry *old = &low->scopes[i];
+        if (old->call)
+            slots[slot_of(slots, count, old->call, old->parent, old->unit)] = *old;
+    }
+    low->scopes = slots;
+    low->scope_slots = count;
+}
+
+static uint32_t new_scope(struct lowering *low, const char *call, uint32_t unit, bool named)
+{
+    struct plan *plan = low->plan;
+    const char *outer = plan->scopes[low->here.scope].text, *slash = outer[0] ? "/" : "";
+    const char *name = named ? plan->units[unit].name : "";
+    const char *text = named ? arena_printf(&plan->arena, "%s%s%s[%s]", outer, slash, call,
+                                            name[0] ? name : "root")
+                             : arena_printf(&plan->arena, "%s%s%s", outer, slash, call);
+    return plan_add_scope(plan, text, unit);
+}
+
+uint32_t enter_scope(struct lowering *low, const char *call, uint32_t unit, bool named)
+{
+    const uint32_t before = low->here.scope;
+    grow_scopes(low);
+    struct scope_entry *slot =
+        &low->scopes[slot_of(low->scopes, low->scope_slots, call, before, unit)];
+    if (!slot->call)
+        *slot = (struct scope_entry){call, before, unit, new_scope(low, call, unit, named)};
+    low->here.scope = slot->scope;
+    return before;
+}
+
+void leave_scope(struct lowering *low, uint32_t before)
+{
+    low->here.scope = before;
+}
+
+/* ---- buffers and pieces ---- */
+
+uint32_t new_buffer(struct lowering *low, enum category category, uint8_t pool, enum aten label,
+                    enum dtype dtype, struct shape shape)
 {
     const struct buffer buffer = {
         .bytes = shape_bytes(&shape, dtype),
         .label = (uint16_t)label,
         .dtype = (uint8_t)dtype,
         .category = (uint8_t)category,
-        .pool = (uint8_t)pool,
+        .pool = pool,
         .shape = shape,
     };
     return plan_add_buffer(low->plan, &buffer);
 }
 
-uint32_t alloc_buffer(struct lowering *low, enum category category, enum stream_id pool,
-                      enum aten label, enum dtype dtype, struct shape shape)
+uint32_t new_resident(struct lowering *low, enum category category, uint8_t pool, enum aten label,
+                      enum dtype dtype, struct shape shape)
+{
+    const uint32_t buffer = new_buffer(low, category, pool, label, dtype, shape);
+    low->plan->buffers[buffer].resident = true;
+    return buffer;
+}
+
+uint32_t alloc_buffer(struct lowering *low, enum category category, uint8_t pool, enum aten label,
+                      enum dtype dtype, struct shape shape)
 {
     const uint32_t buffer = new_buffer(low, category, pool, label, dtype, shape);
     emit_alloc(low, buffer);
     return buffer;
+}
+
+void new_piece(struct lowering *low, uint32_t param, enum piece_role role, uint32_t buffer,
+               uint64_t offset, struct placement placement, uint8_t group)
+{
+    const struct plan_piece piece = {
+        .param = param,
+        .buffer = buffer,
+        .offset = offset,
+        .placement = placement,
+        .role = (uint8_t)role,
+        .group = placement.kind == PLACEMENT_WHOLE ? PLAN_NO_GROUP : group,
+    };
+    plan_add_piece(low->plan, &piece);
+}
+
+uint32_t *none_array(struct lowering *low, uint32_t count)
+{
+    uint32_t *array = arena_alloc(&low->scratch, (count + 1) * sizeof *array);
+    memset(array, 0xff, (count + 1) * sizeof *array);
+    return array;
 }

@@ -1,61 +1,156 @@
-/* lowering.h - for the files of this folder only: a program under construction. */
+/* lowering.h - what a sharding system is, and what it builds its program with.
+ *
+ *     driver                                   system
+ *     declares parameters, inputs              set_up: units, where pieces of parameters are
+ *     step, micro-batches                      begin
+ *       births, deaths, kernels of the stream
+ *       a module's forward begins, ends        pre_forward, post_forward
+ *       its output has a gradient              pre_backward
+ *       a parameter's gradient is there        gradient
+ *       its gradients are all there            post_backward
+ *       autograd's final callback              final
+ *     clipping, optimizer                      before_step, after_step
+ *     zero_grad                                close
+ *
+ * A system is one `struct system` in one file and a row in systems.c. */
 #ifndef SHARDPLAN_LOWERING_H
 #define SHARDPLAN_LOWERING_H
 
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "lower/lower.h"
 
-/* Running totals in place of a program: what remains of a lowering when only bytes are asked. */
-struct tally {
-    uint64_t live, rounded; /* requested bytes; the same rounded up to 512 each */
-    enum plan_mark segment; /* the last mark that starts a segment */
-    struct tally_result *out;
+#define NONE PLACE_NONE
+
+struct lowering;
+
+/* Each function may be NULL: nothing happens there. Modules are the graph's, MODULE_ROOT the root's
+ * own hooks. */
+struct system {
+    const char *name;
+    size_t state_bytes; /* of lowering.state, zeroed */
+    bool dtensors;      /* parameters are DTensors: clipping handles them as such */
+    /* Whether the strategy goes with the mesh. ERR_INVALID, with a sentence. */
+    enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
+                           struct err *err);
+    /* Lanes, groups, units, pieces, and what else is there before the first step. */
+    void (*set_up)(struct lowering *low);
+    void (*begin)(struct lowering *low); /* of a micro-batch */
+    void (*pre_forward)(struct lowering *low, uint32_t module);
+    void (*post_forward)(struct lowering *low, uint32_t module);
+    void (*pre_backward)(struct lowering *low, uint32_t module);
+    void (*post_backward)(struct lowering *low, uint32_t module);
+    /* AccumulateGrad has run: low->grad[param] has this micro-batch's gradient in it. A system that
+     * keeps .grad elsewhere copies it there and calls move_gradient. */
+    void (*gradient)(struct lowering *low, uint32_t param);
+    void (*final)(struct lowering *low);
+    /* After the last micro-batch: says where gradients are (gradient pieces). */
+    void (*before_step)(struct lowering *low);
+    void (*after_step)(struct lowering *low); /* what optimizer.step() does behind the update */
+    void (*close)(struct lowering *low);
+};
+
+extern const struct system system_fsdp2, system_ddp;
+
+/* What the optimizer has one tensor for: a parameter's part, usually. Buffers are NONE where there
+ * is no such thing. */
+struct optimized {
+    uint32_t param;       /* whose part it is */
+    struct operand value; /* updated in place */
+    bool trained;
+    uint32_t state[2], step; /* buffers: exp_avg, exp_avg_sq, the step counter */
 };
 
 struct lowering {
     struct plan *plan;
-    struct tally *tally; /* not NULL: emit nothing, count */
+    const struct system *system;
+    void *state; /* the system's own */
+    const struct graph *graph;
+    const struct stream *stream;
     const struct strategy *strategy;
-    struct operand *gradient; /* (params) sharded gradient of each, PLACE_NONE: none; set before the
-                                 optimizer part of the step */
-    struct plan_instruction here; /* phase, site, outer and units of what is emitted next */
+    struct arena scratch;         /* gone with the lowering */
+    struct plan_instruction here; /* phase, flags and scope of what is emitted next */
+    struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
+                             until the system puts it elsewhere; place NONE: there is none */
+    uint32_t incoming;    /* the gradient that AccumulateGrad was called with; NONE outside of it */
+    uint32_t base;        /* first plan buffer of this micro-batch's stream buffers */
+    uint32_t micro_batch;
+    bool sync;          /* this micro-batch reduces */
+    uint8_t norm_group; /* over which clipping sums norms; PLAN_NO_GROUP: a rank has all. The
+                           system's set_up says */
+    struct optimized *optimized; /* in the optimizer's order: one a parameter, unless set_up made
+                                    others */
+    uint32_t optimized_count;
+    struct scope_entry *scopes; /* hash of the scopes so far */
+    uint32_t scope_slots;
 };
 
 /* ---- instructions ---- */
 
 void emit_alloc(struct lowering *low, uint32_t buffer);
 void emit_free(struct lowering *low, uint32_t buffer);
-uint32_t emit_record(struct lowering *low, enum stream_id stream);
-void emit_wait(struct lowering *low, enum stream_id stream, uint32_t event);
+/* The host lets go of a buffer that `lane` still works on: its block comes back when the pool's
+ * lane has waited for that. */
+void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane);
+uint32_t emit_record(struct lowering *low, uint8_t lane);
+void emit_wait(struct lowering *low, uint8_t lane, uint32_t event);
 void emit_mark(struct lowering *low, enum plan_mark mark);
+/* `lane` waits for all that was given to `of` so far. */
+void emit_sync(struct lowering *low, uint8_t lane, uint8_t of);
 /* An instruction of kind `op` whose operands are whole buffers. Returns its kernel. */
-uint32_t emit_work(struct lowering *low, enum plan_op op, enum stream_id stream, enum aten label,
-                   uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
+uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                   enum aten label, uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
                    const uint32_t *out);
-
 /* The same with operands that are views. */
-uint32_t emit_work_on(struct lowering *low, enum plan_op op, enum stream_id stream, enum aten label,
-                      uint8_t group, uint32_t ins, const struct operand *in, uint32_t outs,
-                      const struct operand *out);
+uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                      enum aten label, uint8_t group, uint32_t ins, const struct operand *in,
+                      uint32_t outs, const struct operand *out);
+/* One operand in, one out, on no group. */
+uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,
+                    uint32_t in, uint32_t out);
 
-/* Counts a stretch of the compute stream at once. */
-void tally_span(struct tally *tally, const struct stream_span *span);
+/* The call that the host is inside of: what is emitted until leave_scope(low, the result) carries
+ * "call[unit]", or "call" where `named` is false. */
+uint32_t enter_scope(struct lowering *low, const char *call, uint32_t unit, bool named);
+void leave_scope(struct lowering *low, uint32_t before);
 
-/* ---- buffers ---- */
+/* ---- buffers and pieces ---- */
 
 /* Declares a buffer without allocating it. */
-uint32_t new_buffer(struct lowering *low, enum category category, enum stream_id pool,
-                    enum aten label, enum dtype dtype, struct shape shape);
+uint32_t new_buffer(struct lowering *low, enum category category, uint8_t pool, enum aten label,
+                    enum dtype dtype, struct shape shape);
+/* One that is there before the first step. */
+uint32_t new_resident(struct lowering *low, enum category category, uint8_t pool, enum aten label,
+                      enum dtype dtype, struct shape shape);
 /* Declares and allocates. */
-uint32_t alloc_buffer(struct lowering *low, enum category category, enum stream_id pool,
-                      enum aten label, enum dtype dtype, struct shape shape);
+uint32_t alloc_buffer(struct lowering *low, enum category category, uint8_t pool, enum aten label,
+                      enum dtype dtype, struct shape shape);
+/* A piece of a parameter; `group`: over which the placement spreads it. */
+void new_piece(struct lowering *low, uint32_t param, enum piece_role role, uint32_t buffer,
+               uint64_t offset, struct placement placement, uint8_t group);
+
+/* .grad is `to` from now on; what it was dies, unless the engine still holds it. */
+void move_gradient(struct lowering *low, uint32_t param, struct operand to);
+
+/* An array of `count` indices, all NONE, in low->scratch. */
+uint32_t *none_array(struct lowering *low, uint32_t count);
+
+/* An operand that is nowhere. */
+static inline struct operand no_operand(void)
+{
+    return (struct operand){.place = NONE};
+}
 
 /* ---- the optimizer part of a step: optimizer.c ---- */
 
-/* Resident buffers of the optimizer's states, by strategy->optimizer and impl. */
-void declare_optimizer_states(struct lowering *low);
+/* One tensor a parameter for the optimizer, in this order of `count` parameters (NULL: all, as they
+ * are listed): its updated piece, and states of the same part and dtype. */
+void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count);
+/* The gradient of parameter `param` is `offset` elements from the start of `buffer`: the part that
+ * is updated, or (whole) all of it. */
+void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_t offset,
+                  bool whole);
 /* clip_grad_norm_ over all gradients. */
-void emit_clip(struct lowering *low, uint8_t shard_group);
+void emit_clip(struct lowering *low);
 /* optimizer.step(): states in the first step, transients, the update. */
 void emit_optimizer(struct lowering *low);
 

@@ -2,18 +2,13 @@
 #include "machine/profile.h"
 
 #include "base/arena.h"
-
-#include "profiles_json.h" /* generated from planner/machine/profiles and planner/machine/nodes */
+#include "base/names.h"
+#include "machine/builtin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-enum {
-    GPUS = sizeof gpu_names / sizeof gpu_names[0],
-    NODES = sizeof node_names / sizeof node_names[0]
-};
 
 static const struct {
     const char *name;
@@ -37,28 +32,7 @@ const char *profile_key_name(enum profile_key key)
     return keys[key].name;
 }
 
-const char *const *profile_gpus(uint32_t *count)
-{
-    *count = GPUS;
-    return gpu_names;
-}
-
-const char *const *profile_nodes(uint32_t *count)
-{
-    *count = NODES;
-    return node_names;
-}
-
 /* ---- members ---- */
-
-/* "a, b, c" for messages. */
-static const char *list_names(const char *const *names, uint32_t count, char *text, size_t size)
-{
-    size_t used = 0;
-    for (uint32_t i = 0; i < count && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", names[i]);
-    return text;
-}
 
 static uint32_t find_name(const char *name, const char *const *names, uint32_t count)
 {
@@ -78,7 +52,7 @@ static enum err_code read_name(const char *where, const char *key, const json_t 
         return ERR_OK;
     return err_set(err, ERR_INVALID, "%s: \"%s\": %s is not known; known are %s", where, key,
                    json_is_string(value) ? json_string_value(value) : "what is no string",
-                   list_names(names, count, known, sizeof known));
+                   names_list(names, count, known, sizeof known));
 }
 
 static enum err_code read_number(const char *where, const char *key, const json_t *value,
@@ -122,7 +96,7 @@ static enum err_code read_quantity(const char *where, enum profile_key key, cons
                        keys[key].most, &out->value, err);
 }
 
-/* One line of costs of the operator `name`. */
+/* One line of costs of the work `name`. */
 static enum err_code read_kernel(const char *where, const char *name, const json_t *value,
                                  struct profile_kernel *out, struct err *err)
 {
@@ -131,18 +105,17 @@ static enum err_code read_kernel(const char *where, const char *name, const json
         DTYPE_MAP(X)
 #undef X
     };
-    int label = 0;
-    while (label < ATEN_COUNT && strcmp(aten_name((enum aten)label), name) != 0)
-        label++;
-    if (label == ATEN_COUNT || !json_is_object(value))
+    const enum work_kind work = work_named(name);
+    if (work == WORK_NONE)
         return err_set(err, ERR_INVALID,
-                       "%s: \"kernels\": \"%s\": expected the name of an operator such as "
-                       "\"mul.Tensor\" and an object or a list of objects",
-                       where, name);
-    *out = (struct profile_kernel){.label = (enum aten)label,
-                                   .backward = PROFILE_ANY,
-                                   .dtype = PROFILE_ANY,
-                                   .to = PROFILE_ANY};
+                       "%s: \"kernels\": no computation is called \"%s\"; the nearest is %s", where,
+                       name, work_name(work_nearest(name)));
+    if (!json_is_object(value))
+        return err_set(err, ERR_INVALID,
+                       "%s: \"kernels\": \"%s\": expected an object or a list of objects", where,
+                       name);
+    *out = (struct profile_kernel){
+        .work = work, .backward = PROFILE_ANY, .dtype = PROFILE_ANY, .to = PROFILE_ANY};
     const struct {
         const char *key;
         double *to;
@@ -178,7 +151,8 @@ static enum err_code read_kernels(const char *where, const json_t *object, struc
                                   struct err *err)
 {
     if (!json_is_object(object))
-        return err_set(err, ERR_INVALID, "%s: \"kernels\": expected an object by operator", where);
+        return err_set(err, ERR_INVALID,
+                       "%s: \"kernels\": expected an object by what kernels compute", where);
     struct profile_kernel *kernels = NULL;
     uint32_t count = 0, cap = 0;
     const char *name;
@@ -246,6 +220,16 @@ static void set_text(char *to, size_t size, const json_t *value)
     snprintf(to, size, "%s", json_string_value(value));
 }
 
+/* They are looked up in the built-in texts. */
+static enum err_code read_aliases(const char *where, const json_t *value, struct err *err)
+{
+    bool good = json_is_array(value);
+    for (size_t i = 0; good && i < json_array_size(value); i++)
+        good = json_is_string(json_array_get(value, i));
+    return good ? ERR_OK
+                : err_set(err, ERR_INVALID, "%s: \"aliases\": expected an array of strings", where);
+}
+
 static enum err_code read_member(const char *where, const char *member, const json_t *value,
                                  struct profile *out, struct err *err)
 {
@@ -272,6 +256,8 @@ static enum err_code read_member(const char *where, const char *member, const js
         out->network = (enum fabric_network)index;
         return ERR_OK;
     }
+    if (strcmp(member, "aliases") == 0)
+        return read_aliases(where, value, err);
     if (!json_is_string(value))
         return err_set(err, ERR_INVALID, "%s: \"%s\": expected a string", where, member);
     if (strcmp(member, "name") == 0)
@@ -281,7 +267,7 @@ static enum err_code read_member(const char *where, const char *member, const js
     else if (strcmp(member, "source") != 0)
         return err_set(
             err, ERR_INVALID,
-            "%s: \"%s\" is no key of a profile: they are name, title, source, gpu, "
+            "%s: \"%s\" is no key of a profile: they are name, title, aliases, source, gpu, "
             "generation, link, network, kernels, collectives and the numbers that `shardplan "
             "gpus --json` shows",
             where, member);
@@ -360,25 +346,30 @@ static enum err_code apply_text(const char *name, const char *text, struct profi
     return rc;
 }
 
-enum err_code profile_find(const char *name, struct profile *out, struct err *err)
+static enum err_code apply_builtin(const struct builtins *list, const char *what, const char *name,
+                                   struct profile *profile, struct err *err)
 {
     char known[640];
-    const uint32_t i = find_name(name, gpu_names, GPUS);
+    const uint32_t i = builtin_find(list, name);
+    if (i == list->count) {
+        const uint32_t nearest = builtin_nearest(list, name);
+        return err_set(err, ERR_INVALID, "no %s is called \"%.200s\"; known are %s%s%s", what, name,
+                       names_list(list->names, list->count, known, sizeof known),
+                       nearest < list->count ? "; did you mean " : "",
+                       nearest < list->count ? list->names[nearest] : "");
+    }
+    return apply_text(list->names[i], list->texts[i], profile, err);
+}
+
+enum err_code profile_find(const char *name, struct profile *out, struct err *err)
+{
     *out = (struct profile){0};
-    if (i == GPUS)
-        return err_set(err, ERR_INVALID, "--gpu %s is not known; known are %s", name,
-                       list_names(gpu_names, GPUS, known, sizeof known));
-    return apply_text(gpu_names[i], gpu_texts[i], out, err);
+    return apply_builtin(builtin_gpus(), "GPU", name, out, err);
 }
 
 enum err_code profile_set_node(const char *name, struct profile *profile, struct err *err)
 {
-    char known[640];
-    const uint32_t i = find_name(name, node_names, NODES);
-    if (i == NODES)
-        return err_set(err, ERR_INVALID, "--node %s is not known; known are %s", name,
-                       list_names(node_names, NODES, known, sizeof known));
-    return apply_text(node_names[i], node_texts[i], profile, err);
+    return apply_builtin(builtin_nodes(), "node type", name, profile, err);
 }
 
 enum err_code profile_read(const char *path, struct profile *profile, struct err *err)

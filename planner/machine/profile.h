@@ -5,7 +5,7 @@
  *     {"name": "mine", "gpu": "h100-sxm",
  *      "gemm_efficiency": {"value": 0.71, "spread": 0.02, "source": "calibrate, 2026-11-20"},
  *      "host_op_s": 5e-6,
- *      "kernels": {"mm": {"latency_s": 2e-6, "seconds_per_byte": 1e-10, "spread": 0.05},
+ *      "kernels": {"matmul_nt": {"latency_s": 2e-6, "seconds_per_byte": 1e-10, "spread": 0.05},
  *                  "silu": [{"dtype": "bfloat16", "seconds_per_byte": 2e-12},
  *                           {"seconds_per_byte": 1e-12}]},
  *      "collectives": [{"collective": "all_gather", "ranks": 8, "nodes": 1,
@@ -13,15 +13,16 @@
  *
  * "generation" is one of volta, ampere, ada, hopper, blackwell, amd, cpu; "link" (in a node) one
  * of nvswitch, bridge, pcie, host, mesh; "network" (between nodes) one of infiniband, roce, efa,
- * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from. A node type
+ * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from. "aliases"
+ * are other names that people have for it. A node type
  * (planner/machine/nodes) is the same thing with only the keys of links and NICs. The built-in ones
  * are files of this form too, in planner/machine/profiles, and travel inside the program. */
 #ifndef SHARDPLAN_PROFILE_H
 #define SHARDPLAN_PROFILE_H
 
-#include "base/aten.h"
 #include "base/dtype.h"
 #include "base/err.h"
+#include "base/vocabulary.h"
 #include "machine/fabric.h"
 
 #include <jansson.h>
@@ -84,13 +85,13 @@ struct quantity {
     const char *source; /* lent by the profile */
 };
 
-/* Kernels by label, as measured: seconds = latency + flops·a + bytes·b. In the file a label has one
- * such object or a list of them, each for the kernels that it names with "backward" (false: the
+/* Kernels by their work, as measured: seconds = latency + flops·a + bytes·b. In the file a work has
+ * one such object or a list of them, each for the kernels that it names with "backward" (false: the
  * forward pass, recomputed or not), "dtype" (of the first operand) and "to" (of the first result:
  * casts and copies go by one name); what it leaves out, it stands for all of. The first that fits a
  * kernel holds. */
 struct profile_kernel {
-    enum aten label;
+    enum work_kind work;
     double latency_s, seconds_per_flop, seconds_per_byte, spread;
     int8_t backward, dtype, to; /* 0, 1; enum dtype, twice; PROFILE_ANY */
     const char *source;         /* lent by the profile; NULL: none given */
@@ -111,15 +112,11 @@ struct profile { /* filled by profile_find or profile_read; the strings live as 
     uint32_t text_count;
 };
 
-/* Names of the built-in GPUs, and of node types: lent. */
-const char *const *profile_gpus(uint32_t *count);
-const char *const *profile_nodes(uint32_t *count);
-
-/* Looks a built-in GPU up by name. ERR_INVALID lists the known names. On ERR_OK the caller owns
- * what is in *out: profile_free. */
+/* Looks a built-in GPU up by any of its names (machine/builtin.h). ERR_INVALID lists the known
+ * names and says which is nearest. On ERR_OK the caller owns what is in *out: profile_free. */
 enum err_code profile_find(const char *name, struct profile *out, struct err *err);
 
-/* Puts the keys of a node type on top of a profile. ERR_INVALID lists the known names. */
+/* Puts the keys of a node type on top of a profile. ERR_INVALID as profile_find's. */
 enum err_code profile_set_node(const char *name, struct profile *profile, struct err *err);
 
 /* Puts the keys of a file on top of a profile; with "gpu", of that GPU's profile instead. Errors

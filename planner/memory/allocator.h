@@ -109,6 +109,10 @@ void allocator_visit(const struct allocator *allocator,
                      void (*visit)(void *context, const struct allocator_span *span),
                      void *context);
 
+/* Whether everything is true that always is (allocator_check.c): ERR_INTERNAL, and *err says what
+ * is broken. Looks at every block; for tests and checked builds. */
+enum err_code allocator_check(const struct allocator *allocator, struct err *err);
+
 /* Rounds a request as the allocator does with default settings: up to a multiple of 512. */
 static inline uint64_t allocator_round(uint64_t bytes)
 {

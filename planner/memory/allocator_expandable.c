@@ -17,19 +17,14 @@
  * size of an ordinary segment, as PyTorch does, so pages may exceed it by less than one page.
  *
  * Always true: the unmapped blocks of a stream's ranges are in its set's `unmapped`, by address. */
-#include "memory/allocator_internal.h"
+#include "memory/allocator_parts.h"
 
 #include "base/arena.h"
+#include "base/checked.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct expandable_range {
-    struct expandable_range *older;
-    uint64_t address, bytes, page_bytes;
-    uint64_t *pages; /* what segment_new returned for each mapped page, else 0; NULL without it */
-};
 
 /* Keeps two ranges from looking like one, to a reader of addresses. */
 #define RANGE_GAP_BYTES (2 * MIB)
@@ -97,7 +92,7 @@ static struct allocator_block *neighbour_new(struct allocator *allocator,
                                              uint64_t address, uint64_t bytes)
 {
     struct allocator_block *added =
-        block_new(allocator, block->pool, block->stream, address, bytes);
+        block_new(&allocator->store, block->pool, block->stream, address, bytes);
     added->allocated = false;
     added->range = block->range;
     added->prev = behind ? block : block->prev;
@@ -134,7 +129,7 @@ static struct allocator_block *range_new(struct allocator *allocator, struct fre
     allocator->next_address += bytes + RANGE_GAP_BYTES;
 
     struct allocator_block *block =
-        block_new(allocator, request->pool, request->stream, range->address, bytes);
+        block_new(&allocator->store, request->pool, request->stream, range->address, bytes);
     block->allocated = block->mapped = false;
     block->range = range;
     unmapped_insert(set, block);
@@ -195,7 +190,7 @@ static bool block_map(struct allocator *allocator, struct free_set *set,
     }
     block_merge(allocator, set, block, block->prev);
     block_merge(allocator, set, block, block->next);
-    free_set_insert(allocator, set, block);
+    block_release(allocator, set, block);
     reserved_grow(allocator, mapped);
     record(allocator, ALLOCATOR_SEGMENT_MAP, address, mapped, block->stream);
     return true;
@@ -236,11 +231,11 @@ static void expandable_shrink(struct allocator *allocator, struct allocator_bloc
     pages_drop(allocator, range, first, end);
     free_set_remove(set, block);
     if (before)
-        free_set_insert(allocator, set,
-                        neighbour_new(allocator, block, false, block->address, before));
+        block_release(allocator, set,
+                      neighbour_new(allocator, block, false, block->address, before));
     if (after)
-        free_set_insert(allocator, set,
-                        neighbour_new(allocator, block, true, address + bytes, after));
+        block_release(allocator, set,
+                      neighbour_new(allocator, block, true, address + bytes, after));
     block->address = address;
     block->bytes = bytes;
     block->mapped = false;
@@ -257,7 +252,7 @@ static void expandable_shrink(struct allocator *allocator, struct allocator_bloc
         unmapped_insert(set, block);
     } else {
         range_free(allocator, range);
-        block_drop(allocator, block);
+        block_drop(&allocator->store, block);
     }
 }
 
@@ -294,7 +289,7 @@ static struct allocator_block *segment_new(struct allocator *allocator,
     allocator->stats.segments++;
     reserved_grow(allocator, bytes);
     record(allocator, ALLOCATOR_SEGMENT_ALLOC, address, bytes, request->stream);
-    return block_new(allocator, request->pool, request->stream, address, bytes);
+    return block_new(&allocator->store, request->pool, request->stream, address, bytes);
 }
 
 /* Returns a free block that is a whole segment to the device. */
@@ -308,7 +303,7 @@ static void segment_drop(struct allocator *allocator, struct allocator_block *bl
     free_set_remove(allocator->sets[block->pool][block->stream], block);
     allocator->stats.segments--;
     allocator->stats.reserved_bytes -= block->bytes;
-    block_drop(allocator, block);
+    block_drop(&allocator->store, block);
 }
 
 /* ---- releasing what is cached ---- */
@@ -412,6 +407,7 @@ void allocator_empty_cache(struct allocator *allocator)
             free(blocks);
         }
     }
+    CHECKED(allocator_check, allocator);
 }
 
 struct allocator_block *allocator_obtain(struct allocator *allocator, const struct request *request)
@@ -434,7 +430,7 @@ struct allocator_block *allocator_obtain(struct allocator *allocator, const stru
 void allocator_return_all(struct allocator *allocator)
 {
     const struct allocator_settings *settings = &allocator->settings;
-    for (const struct block_slab *slab = allocator->slabs; slab; slab = slab->older) {
+    for (const struct block_slab *slab = allocator->store.slabs; slab; slab = slab->older) {
         for (size_t i = 0; settings->segment_drop && i < slab->count; i++) {
             const struct allocator_block *head = &slab->blocks[i];
             if (!head->bytes || head->prev || head->range)

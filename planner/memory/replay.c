@@ -13,7 +13,7 @@ struct replay {
     uint64_t requested, rounded;
     uint64_t categories[CATEGORY_COUNT];
     uint64_t host;
-    enum segment segment;
+    enum step_part part;
     bool measuring; /* the steady-state step */
     uint32_t instruction;
     struct memory *out;
@@ -22,7 +22,7 @@ struct replay {
 static void reach(struct memory_moment *peak, uint64_t bytes, const struct replay *r)
 {
     if (bytes > peak->bytes)
-        *peak = (struct memory_moment){bytes, r->instruction, r->segment};
+        *peak = (struct memory_moment){bytes, r->instruction, r->part};
 }
 
 static void note_peaks(struct replay *r)
@@ -36,8 +36,8 @@ static void note_peaks(struct replay *r)
     }
     if (r->rounded > out->requested_rounded_bytes)
         out->requested_rounded_bytes = r->rounded;
-    if (r->requested > out->segment_peaks[r->segment])
-        out->segment_peaks[r->segment] = r->requested;
+    if (r->requested > out->part_peaks[r->part])
+        out->part_peaks[r->part] = r->requested;
     if (r->allocator)
         reach(&out->allocated, allocator_stats(r->allocator)->allocated_bytes, r);
 }
@@ -45,7 +45,7 @@ static void note_peaks(struct replay *r)
 static enum err_code out_of_memory(struct replay *r, uint64_t bytes)
 {
     r->out->out_of_memory = true;
-    r->out->failure = (struct memory_moment){bytes, r->instruction, r->segment};
+    r->out->failure = (struct memory_moment){bytes, r->instruction, r->part};
     return ERR_NOMEM;
 }
 
@@ -58,15 +58,21 @@ static enum err_code alloc_on_device(struct replay *r, uint64_t bytes, int strea
     return rc == ERR_NOMEM ? out_of_memory(r, bytes) : rc;
 }
 
+/* For nothing, nothing is asked of the allocator. */
+static uint64_t rounded(const struct buffer *buffer)
+{
+    return buffer->bytes ? allocator_round(buffer->bytes) : 0;
+}
+
 static enum err_code alloc_buffer(struct replay *r, uint32_t index)
 {
     const struct buffer *buffer = &r->plan->buffers[index];
     if (!buffer->scratch) {
         r->requested += buffer->bytes;
-        r->rounded += (buffer->bytes + 511) & ~511ULL;
+        r->rounded += rounded(buffer);
         r->categories[buffer->category] += buffer->bytes;
     }
-    if (buffer->pool == STREAM_HOST)
+    if (buffer->pool == LANE_HOST)
         r->host += buffer->bytes;
     else
         TRY(alloc_on_device(r, buffer->bytes, buffer->pool, &r->blocks[index]));
@@ -79,11 +85,11 @@ static void free_buffer(struct replay *r, uint32_t index)
     const struct buffer *buffer = &r->plan->buffers[index];
     if (!buffer->scratch) {
         r->requested -= buffer->bytes;
-        r->rounded -= (buffer->bytes + 511) & ~511ULL;
+        r->rounded -= rounded(buffer);
         r->categories[buffer->category] -= buffer->bytes;
-        note_peaks(r); /* a segment's peak may be what is left after its first free */
+        note_peaks(r); /* a part's peak may be what is left after its first free */
     }
-    if (buffer->pool == STREAM_HOST) {
+    if (buffer->pool == LANE_HOST) {
         r->host -= buffer->bytes;
     } else if (r->blocks[index]) {
         allocator_free_block(r->allocator, r->blocks[index]);
@@ -95,20 +101,20 @@ static void pass_mark(struct replay *r, enum plan_mark mark)
 {
     switch (mark) {
     case PLAN_MARK_AFTER_LOGITS:
-        r->segment = SEGMENT_LOSS;
+        r->part = PART_LOSS;
         break;
     case PLAN_MARK_AFTER_FORWARD:
-        r->segment = SEGMENT_BACKWARD_HEAD;
+        r->part = PART_BACKWARD_HEAD;
         break;
     case PLAN_MARK_BACKWARD_BLOCKS:
-        r->segment = SEGMENT_BACKWARD_BLOCKS;
+        r->part = PART_BACKWARD_BLOCKS;
         break;
     case PLAN_MARK_OPTIMIZER:
-        r->segment = SEGMENT_OPTIMIZER;
+        r->part = PART_OPTIMIZER;
         break;
     case PLAN_MARK_START:
     case PLAN_MARK_MICRO_BATCH:
-        r->segment = SEGMENT_FORWARD;
+        r->part = PART_FORWARD;
         break;
     default:
         break;
@@ -124,9 +130,9 @@ static enum err_code run_kernel(struct replay *r, const struct plan_instruction 
     const unsigned thread = instruction->phase == PLAN_BACKWARD;
     if (!r->allocator || r->workspaces[thread] || r->options->workspace_bytes[thread] == 0)
         return ERR_OK;
-    if (!r->plan->kernels[instruction->arg].matmul)
+    if (!work_is_matmul((enum work_kind)plan_kernel(r->plan, instruction->arg)->work))
         return ERR_OK;
-    return alloc_on_device(r, r->options->workspace_bytes[thread], STREAM_COMPUTE,
+    return alloc_on_device(r, r->options->workspace_bytes[thread], LANE_COMPUTE,
                            &r->workspaces[thread]);
 }
 
@@ -229,12 +235,12 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
     return rc == ERR_NOMEM ? ERR_OK : rc;
 }
 
-const char *segment_name(enum segment segment)
+const char *step_part_name(enum step_part part)
 {
     static const char *const names[] = {
 #define X(name, text) text,
-        SEGMENT_MAP(X)
+        PART_MAP(X)
 #undef X
     };
-    return names[segment];
+    return names[part];
 }

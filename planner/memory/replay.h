@@ -10,24 +10,24 @@
 #include "plan/plan.h"
 
 /* Where in a step the host is; a peak belongs to one. */
-#define SEGMENT_MAP(X)                                                                             \
+#define PART_MAP(X)                                                                                \
     X(FORWARD, "forward")                                                                          \
     X(LOSS, "loss")                                                                                \
     X(BACKWARD_HEAD, "backward_head")                                                              \
     X(BACKWARD_BLOCKS, "backward_blocks")                                                          \
     X(OPTIMIZER, "optimizer")
 
-enum segment {
-#define X(name, text) SEGMENT_##name,
-    SEGMENT_MAP(X)
+enum step_part {
+#define X(name, text) PART_##name,
+    PART_MAP(X)
 #undef X
-        SEGMENT_COUNT
+        PART_COUNT
 };
 
 struct memory_moment {
     uint64_t bytes;
     uint32_t instruction; /* id of the alloc that reached it */
-    enum segment segment;
+    enum step_part part;
 };
 
 struct memory {
@@ -38,7 +38,7 @@ struct memory {
     uint64_t requested_rounded_bytes; /* peak of requests rounded up to 512 each */
     uint64_t categories[CATEGORY_COUNT]; /* requested bytes at the requested peak */
     uint64_t live[PLAN_MARK_COUNT];      /* requested bytes at each mark of the last micro-batch */
-    uint64_t segment_peaks[SEGMENT_COUNT];
+    uint64_t part_peaks[PART_COUNT];
     uint64_t host_bytes; /* resident on the CPU (offload, step counters) */
     uint64_t first_step_reserved_bytes;
     bool out_of_memory;           /* the allocator's capacity was reached */
@@ -75,6 +75,6 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
                             memory_visitor *visit, void *context, struct memory *out,
                             struct err *err);
 
-const char *segment_name(enum segment segment);
+const char *step_part_name(enum step_part part);
 
 #endif

@@ -18,7 +18,7 @@
 #include "memory/snapshot.h"
 
 #include "base/arena.h"
-#include "memory/allocator_internal.h"
+#include "memory/allocator_parts.h"
 
 #include <assert.h>
 #include <errno.h>

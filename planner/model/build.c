@@ -1,7 +1,5 @@
-/* build.c - pieces that the builders share, and the choice of builder. */
+/* build.c - see build.h. */
 #include "model/build.h"
-
-#include <stdlib.h>
 
 struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                            uint32_t in, bool biased)
@@ -47,89 +45,4 @@ void build_loss(struct graph *graph, uint32_t logits, uint32_t targets)
     if (upcast != flat)
         graph_drop(graph, logits);
     graph_mark(graph, MARK_LOSS);
-}
-
-enum code model_default_code(enum arch arch)
-{
-    switch (arch) {
-    case ARCH_LLAMA:
-    case ARCH_MISTRAL:
-    case ARCH_QWEN2:
-    case ARCH_QWEN3:
-        return CODE_TORCHTITAN;
-    case ARCH_GPT2:
-        return CODE_NANOGPT;
-    case ARCH_FSDP2_TUTORIAL:
-        return CODE_TORCHTITAN;
-    default:
-        return CODE_HF;
-    }
-}
-
-const char *arch_name(enum arch arch)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        ARCH_MAP(X)
-#undef X
-    };
-    return names[arch];
-}
-
-const char *code_name(enum code code)
-{
-    static const char *const names[] = {"torchtitan", "nanogpt", "hf"};
-    return names[code];
-}
-
-enum err_code model_build(const struct model_config *config, const struct model_job *job,
-                          struct graph **out, struct err *err)
-{
-    *out = NULL;
-    if (config->max_positions && job->seq > config->max_positions &&
-        (config->arch == ARCH_GPT2 || config->arch == ARCH_OPT || config->arch == ARCH_BERT))
-        return err_set(err, ERR_INVALID, "--seq %u is longer than the model's %u learned positions",
-                       job->seq, config->max_positions);
-    struct graph *graph = graph_new(job->compute, job->frozen);
-    switch (config->arch) {
-    case ARCH_LLAMA:
-    case ARCH_MISTRAL:
-    case ARCH_QWEN2:
-    case ARCH_QWEN3:
-        if (job->code == CODE_HF)
-            build_hf_llama(graph, config, job);
-        else
-            build_llama(graph, config, job);
-        break;
-    case ARCH_GPT2:
-        if (job->code == CODE_HF)
-            build_hf_gpt2(graph, config, job);
-        else
-            build_gpt2(graph, config, job);
-        break;
-    case ARCH_GPT_NEOX:
-        build_hf_gpt_neox(graph, config, job);
-        break;
-    case ARCH_OPT:
-        build_hf_opt(graph, config, job);
-        break;
-    case ARCH_MIXTRAL:
-        build_hf_llama(graph, config, job);
-        break;
-    case ARCH_BERT:
-        build_bert(graph, config, job);
-        break;
-    case ARCH_T5:
-        build_t5(graph, config, job);
-        break;
-    case ARCH_FSDP2_TUTORIAL:
-        build_tutorial(graph, config, job);
-        break;
-    default:
-        graph_free(graph);
-        return err_set(err, ERR_UNSUPPORTED, "no builder for %s", arch_name(config->arch));
-    }
-    graph_list_groups(graph);
-    *out = graph;
-    return ERR_OK;
 }

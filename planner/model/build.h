@@ -1,28 +1,9 @@
-/* build.h - for the builders in this folder only: one function per op sequence, and the pieces
- * they share. */
+/* build.h - for the builders in this folder only: the pieces they share. */
 #ifndef SHARDPLAN_BUILD_H
 #define SHARDPLAN_BUILD_H
 
 #include "graph/ops.h"
 #include "model/model.h"
-
-void build_llama(struct graph *graph, const struct model_config *config,
-                 const struct model_job *job);
-void build_gpt2(struct graph *graph, const struct model_config *config,
-                const struct model_job *job);
-void build_hf_llama(struct graph *graph, const struct model_config *config,
-                    const struct model_job *job);
-void build_hf_gpt2(struct graph *graph, const struct model_config *config,
-                   const struct model_job *job);
-void build_hf_gpt_neox(struct graph *graph, const struct model_config *config,
-                       const struct model_job *job);
-void build_hf_opt(struct graph *graph, const struct model_config *config,
-                  const struct model_job *job);
-void build_tutorial(struct graph *graph, const struct model_config *config,
-                    const struct model_job *job);
-void build_bert(struct graph *graph, const struct model_config *config,
-                const struct model_job *job);
-void build_t5(struct graph *graph, const struct model_config *config, const struct model_job *job);
 
 /* A Linear's parameters "<prefix>.weight" (out, in) and, if biased, "<prefix>.bias" (out). */
 struct linear {

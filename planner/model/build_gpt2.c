@@ -1,5 +1,6 @@
 /* build_gpt2.c - GPT-2 as nanoGPT writes it, without dropout: learned positions, one c_attn, tanh
  * GELU as one op, biases everywhere but in the head, the head usually tied. */
+#include "model/build_gpt2.h"
 #include "model/build.h"
 
 #include <stdio.h>
@@ -51,7 +52,7 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t y2 = apply_norm(graph, h, block->ln_2);
     const uint32_t fc = apply_linear(graph, y2, block->c_fc);
     graph_drop(graph, y2);
-    const uint32_t gelu = op_unary(graph, OP_GELU, fc);
+    const uint32_t gelu = op_unary(graph, OP_GELU_TANH, fc);
     graph_drop(graph, fc);
     const uint32_t fed = apply_linear(graph, gelu, block->m_proj);
     graph_drop(graph, gelu);

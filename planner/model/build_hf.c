@@ -3,16 +3,17 @@
 
 #include <string.h>
 
-static uint32_t free_op(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
-                        uint32_t x)
+static uint32_t free_op(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                        struct shape shape, uint32_t x)
 {
-    return op_no_grad(graph, aten, dtype, shape, 1, &x);
+    return op_no_grad(graph, work, aten, dtype, shape, 1, &x);
 }
 
 uint32_t hf_positions(struct graph *graph, const struct model_job *job)
 {
     const uint32_t range = op_arange(graph, job->seq);
-    const uint32_t positions = free_op(graph, ATEN_ADD, DTYPE_INT64, SHAPE(job->seq), range);
+    const uint32_t positions =
+        op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_INT64, SHAPE(job->seq), range, 0.0F);
     graph_drop(graph, range);
     return positions;
 }
@@ -20,16 +21,21 @@ uint32_t hf_positions(struct graph *graph, const struct model_job *job)
 void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t positions)
 {
     const uint32_t b = job->batch, s = job->seq;
-    const uint32_t before = free_op(graph, ATEN_SUB, DTYPE_INT64, SHAPE(b, 1), positions);
-    const uint32_t joined = op_no_grad(graph, ATEN_CAT, DTYPE_INT64, SHAPE(b, s + 1), 2,
+    const uint32_t before =
+        op_number(graph, WORK_ADD_NUMBER, ATEN_SUB, DTYPE_INT64, SHAPE(b, 1), positions, -1.0F);
+    const uint32_t joined = op_no_grad(graph, WORK_CAT, ATEN_CAT, DTYPE_INT64, SHAPE(b, s + 1), 2,
                                        (uint32_t[]){before, positions});
-    const uint32_t steps = free_op(graph, ATEN_SUB, DTYPE_INT64, SHAPE(b, s), joined);
+    const uint32_t steps = free_op(graph, WORK_SUB, ATEN_SUB, DTYPE_INT64, SHAPE(b, s), joined);
     graph_drop(graph, joined);
-    const uint32_t jumps = free_op(graph, ATEN_NE, DTYPE_BOOL, SHAPE(b, s), steps);
-    const uint32_t sequence = free_op(graph, ATEN_CUMSUM, DTYPE_INT64, SHAPE(b, s), jumps);
+    const uint32_t jumps =
+        op_number(graph, WORK_NOT_EQUAL_NUMBER, ATEN_NE, DTYPE_BOOL, SHAPE(b, s), steps, 1.0F);
+    const uint32_t sequence =
+        free_op(graph, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, DTYPE_INT64, SHAPE(b, s), jumps);
     graph_drop(graph, jumps);
-    const uint32_t single = free_op(graph, ATEN_EQ, DTYPE_BOOL, SHAPE(b), sequence);
-    const uint32_t all = free_op(graph, ATEN_ALL, DTYPE_BOOL, (struct shape){.rank = 0}, single);
+    const uint32_t single =
+        op_number(graph, WORK_EQUAL_NUMBER, ATEN_EQ, DTYPE_BOOL, SHAPE(b), sequence, 0.0F);
+    const uint32_t all =
+        free_op(graph, WORK_ALL, ATEN_ALL, DTYPE_BOOL, (struct shape){.rank = 0}, single);
     graph_drop(graph, single);
     graph_drop(graph, all);
     graph_drop(graph, before);
@@ -37,27 +43,28 @@ void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t p
     graph_drop(graph, sequence);
 }
 
-uint32_t hf_window_mask(struct graph *graph, const struct model_job *job)
+uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window)
 {
     const uint32_t b = job->batch, s = job->seq;
     const struct shape square = SHAPE(1, 1, s, s);
     const uint32_t batches = op_arange(graph, b), heads = op_arange(graph, 1);
     const uint32_t q = hf_positions(graph, job), k = hf_positions(graph, job);
-    const uint32_t yes =
-        op_no_grad(graph, ATEN_NEW_ONES, DTYPE_BOOL, (struct shape){.rank = 0}, 0, NULL);
-    const uint32_t first = free_op(graph, ATEN_SUB, DTYPE_INT64, SHAPE(1, 1, s, 1), q);
-    const uint32_t after =
-        op_no_grad(graph, ATEN_GT_TENSOR, DTYPE_BOOL, square, 2, (uint32_t[]){k, first});
+    const uint32_t yes = op_fill(graph, ATEN_NEW_ONES, DTYPE_BOOL, (struct shape){.rank = 0}, 1.0F);
+    const uint32_t first = op_number(graph, WORK_ADD_NUMBER, ATEN_SUB, DTYPE_INT64,
+                                     SHAPE(1, 1, s, 1), q, -(float)window);
+    const uint32_t after = op_no_grad(graph, WORK_GREATER, ATEN_GT_TENSOR, DTYPE_BOOL, square, 2,
+                                      (uint32_t[]){k, first});
     graph_drop(graph, first);
-    const uint32_t window =
-        op_no_grad(graph, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2, (uint32_t[]){yes, after});
+    const uint32_t near = op_no_grad(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2,
+                                     (uint32_t[]){yes, after});
     graph_drop(graph, after);
     graph_drop(graph, yes);
-    const uint32_t causal = op_no_grad(graph, ATEN_LE, DTYPE_BOOL, square, 2, (uint32_t[]){k, q});
-    const uint32_t mask =
-        op_no_grad(graph, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2, (uint32_t[]){window, causal});
+    const uint32_t causal =
+        op_no_grad(graph, WORK_LESS_EQUAL, ATEN_LE, DTYPE_BOOL, square, 2, (uint32_t[]){k, q});
+    const uint32_t mask = op_no_grad(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2,
+                                     (uint32_t[]){near, causal});
     graph_drop(graph, causal);
-    graph_drop(graph, window);
+    graph_drop(graph, near);
     graph_drop(graph, batches);
     graph_drop(graph, heads);
     graph_drop(graph, q);
@@ -66,11 +73,13 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job)
 }
 
 /* (cos or sin of the angles) · scaling, before the cast. */
-static uint32_t rope_table(struct graph *graph, enum aten aten, uint32_t angles)
+static uint32_t rope_table(struct graph *graph, enum work_kind work, enum aten aten,
+                           uint32_t angles)
 {
     const struct shape shape = graph->tensors[angles].shape;
-    const uint32_t table = free_op(graph, aten, DTYPE_FP32, shape, angles);
-    const uint32_t scaled = free_op(graph, ATEN_MUL, DTYPE_FP32, shape, table);
+    const uint32_t table = free_op(graph, work, aten, DTYPE_FP32, shape, angles);
+    const uint32_t scaled =
+        op_number(graph, WORK_MUL_NUMBER, ATEN_MUL, DTYPE_FP32, shape, table, 1.0F);
     graph_drop(graph, table);
     return scaled;
 }
@@ -78,12 +87,14 @@ static uint32_t rope_table(struct graph *graph, enum aten aten, uint32_t angles)
 struct hf_rope hf_rope_tables(struct graph *graph, const struct model_job *job, uint32_t d)
 {
     const uint32_t s = job->seq;
-    const uint32_t column = op_no_grad(graph, ATEN_TO_COPY, DTYPE_FP32, SHAPE(1, s, 1), 0, NULL);
-    const uint32_t half = free_op(graph, ATEN_MUL, DTYPE_FP32, SHAPE(1, s, d / 2), column);
+    const uint32_t column =
+        op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, SHAPE(1, s, 1), 0, NULL);
+    const uint32_t half =
+        free_op(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, SHAPE(1, s, d / 2), column);
     graph_drop(graph, column);
-    const uint32_t angles = free_op(graph, ATEN_CAT, DTYPE_FP32, SHAPE(1, s, d), half);
-    const uint32_t cos = rope_table(graph, ATEN_COS, angles);
-    const uint32_t sin = rope_table(graph, ATEN_SIN, angles);
+    const uint32_t angles = free_op(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, SHAPE(1, s, d), half);
+    const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles);
+    const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles);
     const struct hf_rope rope = {op_to(graph, cos, graph->compute),
                                  op_to(graph, sin, graph->compute)};
     graph_drop(graph, half);
@@ -186,9 +197,14 @@ uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x)
         return gelu_new(graph, x);
     if (strcmp(name, "gelu_fast") == 0)
         return gelu_fast(graph, x);
-    if (strcmp(name, "relu") == 0)
-        return op_unary(graph, OP_RELU, x);
-    return op_unary(graph, strcmp(name, "silu") == 0 ? OP_SILU : OP_GELU, x);
+    const struct {
+        const char *name;
+        enum op_kind kind;
+    } single[] = {{"relu", OP_RELU}, {"silu", OP_SILU}, {"gelu_tanh", OP_GELU_TANH}};
+    for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
+        if (strcmp(name, single[i].name) == 0)
+            return op_unary(graph, single[i].kind, x);
+    return op_unary(graph, OP_GELU, x);
 }
 
 uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
@@ -204,10 +220,11 @@ void hf_loss(struct graph *graph, uint32_t logits, uint32_t labels)
     const struct shape shape = graph->tensors[logits].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], v = shape.dim[2];
     const uint32_t upcast = op_to(graph, logits, DTYPE_FP32);
-    const uint32_t padded = free_op(graph, ATEN_CONSTANT_PAD, DTYPE_INT64, SHAPE(b, s + 1), labels);
+    const uint32_t padded = op_number(graph, WORK_PAD, ATEN_CONSTANT_PAD, DTYPE_INT64,
+                                      SHAPE(b, s + 1), labels, -100.0F);
     /* labels[..., 1:] of one sequence is contiguous as it is */
     const uint32_t shifted = b == 1 ? graph_view(graph, padded, SHAPE(s))
-                                    : free_op(graph, ATEN_CLONE, DTYPE_INT64, SHAPE(b, s), padded);
+                                    : op_slice_copied(graph, padded, SHAPE(b, s), 1);
     const uint32_t log_probabilities =
         op_log_softmax(graph, graph_view(graph, upcast, SHAPE(b * s, v)));
     graph->loss = op_nll_loss(graph, log_probabilities, graph_view(graph, shifted, SHAPE(b * s)));

@@ -16,7 +16,7 @@ uint32_t hf_positions(struct graph *graph, const struct model_job *job);
 void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t positions);
 
 /* Causal mask within a window (b, 1, s, s), made of broadcast index comparisons. */
-uint32_t hf_window_mask(struct graph *graph, const struct model_job *job);
+uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window);
 
 /* RoPE's factors (1, s, d) in the compute dtype, for d numbers of a head. */
 struct hf_rope {

@@ -5,6 +5,8 @@
  * projections lay them out; PyTorch's own are (b, a, s, d), and so are its labels. */
 #include "model/build_hf.h"
 
+#include "graph/autocast.h"
+
 #include <math.h>
 
 /* sdpa_attention_forward leaves grouped heads to the kernel only then. */
@@ -15,7 +17,7 @@ static bool may_group(bool masked, uint32_t d)
 
 bool hf_copies_gradients(const struct graph *graph, const struct model_config *c, bool masked)
 {
-    const bool half = graph->compute != DTYPE_FP32;
+    const bool half = autocast_product(graph) != DTYPE_FP32;
     const bool padded = half && may_group(masked, c->head_dim) && c->head_dim % 8 != 0;
     const bool grouped = c->heads != c->kv_heads;
     return padded || (grouped && (!half || !may_group(masked, c->head_dim)));
@@ -78,17 +80,17 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
     if (a->mask != GRAPH_NONE) { /* where(mask, 0, -inf) */
         const struct shape scalar = {.rank = 0}, shape = shape4(graph, a->mask);
         const uint32_t minus =
-            op_no_grad(graph, ATEN_SCALAR_TENSOR, graph->compute, scalar, 0, NULL);
+            op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar, -INFINITY);
         const uint32_t zero =
-            op_no_grad(graph, ATEN_SCALAR_TENSOR, graph->compute, scalar, 0, NULL);
-        bias = op_no_grad(graph, ATEN_WHERE, graph->compute,
+            op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar, 0.0F);
+        bias = op_no_grad(graph, WORK_WHERE, ATEN_WHERE, autocast_product(graph),
                           SHAPE(s.dim[0], 1, shape.dim[2], shape.dim[3]), 3,
                           (uint32_t[]){a->mask, zero, minus});
         graph_drop(graph, zero);
         graph_drop(graph, minus);
         if (shape.dim[3] % 8) { /* the kernel wants rows aligned: sliced back, and so a view */
             const uint32_t padded =
-                op_no_grad(graph, ATEN_CONSTANT_PAD, graph->compute,
+                op_no_grad(graph, WORK_PAD, ATEN_CONSTANT_PAD, autocast_product(graph),
                            SHAPE(s.dim[0], 1, shape.dim[2], (shape.dim[3] + 7) & ~7U), 1, &bias);
             graph_drop(graph, bias);
             bias = padded;
@@ -110,13 +112,15 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
 static uint32_t causal_bias(struct graph *graph, uint32_t s)
 {
     const struct shape square = SHAPE(s, s), scalar = {.rank = 0};
-    const uint32_t ones = op_no_grad(graph, ATEN_ONES, DTYPE_BOOL, square, 0, NULL);
-    const uint32_t lower = op_no_grad(graph, ATEN_TRIL, DTYPE_BOOL, square, 1, &ones);
+    const uint32_t ones = op_fill(graph, ATEN_ONES, DTYPE_BOOL, square, 1.0F);
+    const uint32_t lower =
+        op_no_grad(graph, WORK_LOWER_TRIANGLE, ATEN_TRIL, DTYPE_BOOL, square, 1, &ones);
     graph_drop(graph, ones);
-    const uint32_t minus = op_no_grad(graph, ATEN_SCALAR_TENSOR, graph->compute, scalar, 0, NULL);
-    const uint32_t zero = op_no_grad(graph, ATEN_SCALAR_TENSOR, graph->compute, scalar, 0, NULL);
-    const uint32_t bias =
-        op_no_grad(graph, ATEN_WHERE, graph->compute, square, 3, (uint32_t[]){lower, zero, minus});
+    const uint32_t minus =
+        op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar, -INFINITY);
+    const uint32_t zero = op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar, 0.0F);
+    const uint32_t bias = op_no_grad(graph, WORK_WHERE, ATEN_WHERE, autocast_product(graph), square,
+                                     3, (uint32_t[]){lower, zero, minus});
     graph_drop(graph, zero);
     graph_drop(graph, minus);
     graph_drop(graph, lower);
@@ -163,7 +167,7 @@ uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
     const bool grouped = shape4(graph, a->k).dim[2] != s.dim[2];
-    const bool half = graph->compute != DTYPE_FP32;
+    const bool half = autocast_product(graph) != DTYPE_FP32;
     const bool masked = a->mask != GRAPH_NONE;
     const bool may = may_group(masked, s.dim[3]);
     const uint32_t out = may && half      ? flash(graph, a)

@@ -8,6 +8,7 @@
  * k, v; Qwen3 an RMSNorm to each head of q and k; Mistral and Qwen2 may look at a window only,
  * which takes a mask where the sequence is longer than it. */
 #include "model/build_hf.h"
+#include "model/family_llama.h"
 
 #include <stdio.h>
 
@@ -18,6 +19,7 @@ struct block {
 };
 
 struct inputs { /* the same for every block */
+    struct hf_llama_way way;
     uint32_t positions, mask, window_mask;
     struct hf_rope rope;
 };
@@ -32,13 +34,12 @@ static struct block declare_block(struct graph *graph, const struct model_config
     struct block block = {.q = build_linear(graph, attention, "q_proj", h_q, h, c->attention_bias)};
     block.k = build_linear(graph, attention, "k_proj", h_kv, h, c->attention_bias);
     block.v = build_linear(graph, attention, "v_proj", h_kv, h, c->attention_bias);
-    block.o = build_linear(graph, attention, "o_proj", h, h_q,
-                           c->attention_bias && c->arch != ARCH_QWEN2);
+    block.o = build_linear(graph, attention, "o_proj", h, h_q, c->output_bias);
     if (c->qk_norm) {
         block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false);
         block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false);
     }
-    if (c->arch == ARCH_MIXTRAL) {
+    if (c->experts > 0) {
         block.moe = hf_moe_declare(graph, c, mlp);
     } else {
         block.gate = build_linear(graph, mlp, "gate_proj", c->ffn, h, c->mlp_bias);
@@ -101,7 +102,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
 static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
                              const struct block *block, uint32_t y)
 {
-    if (c->arch == ARCH_MIXTRAL)
+    if (c->experts > 0)
         return hf_moe(graph, c, &block->moe, y);
     const uint32_t gate = apply_linear(graph, y, block->gate);
     const uint32_t active = hf_activation(graph, c->activation, gate);
@@ -133,18 +134,18 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     return z;
 }
 
-/* Positions, masks and RoPE tables. Qwen2 asks for both its masks where any layer has a window. */
+/* Positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
-                                 const struct model_job *job)
+                                 const struct model_job *job, struct hf_llama_way way)
 {
-    struct inputs in = {.mask = GRAPH_NONE, .window_mask = GRAPH_NONE};
+    struct inputs in = {.way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE};
     const bool windows = c->sliding_window && c->full_layers < c->layers;
     in.positions = hf_positions(graph, job);
     hf_packed_test(graph, job, in.positions);
-    if (windows && c->arch != ARCH_MISTRAL && c->arch != ARCH_MIXTRAL)
+    if (windows && way.masks_by_layer)
         hf_packed_test(graph, job, in.positions);
     if (windows && job->seq >= c->sliding_window)
-        in.window_mask = hf_window_mask(graph, job);
+        in.window_mask = hf_window_mask(graph, job, c->sliding_window);
     in.rope = hf_rope_tables(graph, job, c->head_dim);
     return in;
 }
@@ -157,13 +158,11 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     const struct block block = declare_block(graph, c, graph->modules[module].name);
     const uint32_t mask = index >= c->full_layers ? in->window_mask : in->mask;
     graph_enter(graph, module, x);
-    /* position_ids come before the tables in the calls of these two */
-    const bool first = c->arch == ARCH_MISTRAL || c->arch == ARCH_MIXTRAL;
-    if (!first)
+    if (!in->way.positions_first)
         graph_also_input(graph, module, in->positions);
     graph_also_input(graph, module, in->rope.sin);
     graph_also_input(graph, module, in->rope.cos);
-    if (first)
+    if (in->way.positions_first)
         graph_also_input(graph, module, in->positions);
     if (mask != GRAPH_NONE)
         graph_also_input(graph, module, mask);
@@ -172,7 +171,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     return z;
 }
 
-void build_hf_llama(struct graph *graph, const struct model_config *c, const struct model_job *job)
+void build_hf_llama(struct graph *graph, const struct model_config *c, const struct model_job *job,
+                    struct hf_llama_way way)
 {
     const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
     const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
@@ -182,7 +182,7 @@ void build_hf_llama(struct graph *graph, const struct model_config *c, const str
     const uint32_t table =
         graph_param(graph, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
     const uint32_t embedded = op_embedding(graph, tokens, table);
-    const struct inputs in = make_inputs(graph, c, job);
+    const struct inputs in = make_inputs(graph, c, job, way);
     uint32_t x = embedded;
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t z = enter_block(graph, c, job, i, x, &in);
@@ -193,13 +193,13 @@ void build_hf_llama(struct graph *graph, const struct model_config *c, const str
     const struct norm norm = build_norm(graph, "model.", "norm", c->hidden, false);
     const uint32_t normed = hf_rms_norm(graph, x, norm.weight, c->norm_eps);
     graph_drop(graph, x);
-    /* Qwen's are also in the arguments of the mask functions, kept in a dict: that lets go last. */
-    const bool qwen = c->arch == ARCH_QWEN2 || c->arch == ARCH_QWEN3;
-    if (qwen && in.window_mask != GRAPH_NONE)
+    /* Where masks go by layer, the arguments of the functions that make them (inputs_embeds,
+     * position_ids, ...) are also in a dict, which lets go last. */
+    if (way.masks_by_layer && in.window_mask != GRAPH_NONE)
         graph_drop(graph, in.window_mask);
-    graph_drop(graph, qwen ? embedded : in.positions);
-    graph_drop(graph, qwen ? in.positions : embedded);
-    if (!qwen && in.window_mask != GRAPH_NONE)
+    graph_drop(graph, way.masks_by_layer ? embedded : in.positions);
+    graph_drop(graph, way.masks_by_layer ? in.positions : embedded);
+    if (!way.masks_by_layer && in.window_mask != GRAPH_NONE)
         graph_drop(graph, in.window_mask);
     graph_drop(graph, in.rope.cos);
     graph_drop(graph, in.rope.sin);

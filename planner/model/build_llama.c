@@ -7,6 +7,7 @@
  * repeated by expand and reshape; q, k, v stay Python's until attention returns. Mistral is the
  * same; Qwen2 adds biases to q, k, v; Qwen3 adds an RMSNorm to each head of q and k. */
 #include "model/build.h"
+#include "model/family_llama.h"
 
 #include <stdio.h>
 
@@ -26,8 +27,7 @@ static struct llama_block declare_block(struct graph *graph, const struct model_
     block.wq = build_linear(graph, attention, "wq", h_q, c->hidden, c->attention_bias);
     block.wk = build_linear(graph, attention, "wk", h_kv, c->hidden, c->attention_bias);
     block.wv = build_linear(graph, attention, "wv", h_kv, c->hidden, c->attention_bias);
-    block.wo = build_linear(graph, attention, "wo", c->hidden, h_q,
-                            c->attention_bias && c->arch != ARCH_QWEN2);
+    block.wo = build_linear(graph, attention, "wo", c->hidden, h_q, c->output_bias);
     if (c->qk_norm) {
         block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false);
         block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false);

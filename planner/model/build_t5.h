@@ -1,12 +1,12 @@
-/* build_t5.h - for build_t5.c and build_t5_bias.c only. */
+/* build_t5.h - for family_t5.c and build_t5_bias.c only. */
 #ifndef SHARDPLAN_BUILD_T5_H
 #define SHARDPLAN_BUILD_T5_H
 
 #include "graph/ops.h"
 
-/* One step of arithmetic outside autograd on x (or GRAPH_NONE); `spent` (or GRAPH_NONE) dies. */
-uint32_t t5_step(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
-                 uint32_t x, uint32_t spent);
+/* One step of arithmetic outside autograd on x; `spent` (or GRAPH_NONE) dies. */
+uint32_t t5_step(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                 struct shape shape, uint32_t x, uint32_t spent);
 
 /* compute_bias: (1, a, s, s), a view of (s, s, a), from the embedding `buckets` (n, a). */
 uint32_t t5_position_bias(struct graph *graph, uint32_t s, uint32_t buckets, bool decoder);

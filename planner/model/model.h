@@ -8,22 +8,22 @@
 #include "base/err.h"
 #include "graph/graph.h"
 
-/* X(name, model_type in config.json, builders it has beside hf) */
+/* X(name, family_NAME of planner/model/family_NAME.c), in the order of every list */
 #define ARCH_MAP(X)                                                                                \
-    X(LLAMA, "llama")                                                                              \
-    X(MISTRAL, "mistral")                                                                          \
-    X(QWEN2, "qwen2")                                                                              \
-    X(QWEN3, "qwen3")                                                                              \
-    X(MIXTRAL, "mixtral")                                                                          \
-    X(GPT2, "gpt2")                                                                                \
-    X(GPT_NEOX, "gpt_neox")                                                                        \
-    X(OPT, "opt")                                                                                  \
-    X(BERT, "bert")                                                                                \
-    X(T5, "t5")                                                                                    \
-    X(FSDP2_TUTORIAL, "fsdp2-tutorial")
+    X(LLAMA, llama)                                                                                \
+    X(MISTRAL, mistral)                                                                            \
+    X(QWEN2, qwen2)                                                                                \
+    X(QWEN3, qwen3)                                                                                \
+    X(MIXTRAL, mixtral)                                                                            \
+    X(GPT2, gpt2)                                                                                  \
+    X(GPT_NEOX, gpt_neox)                                                                          \
+    X(OPT, opt)                                                                                    \
+    X(BERT, bert)                                                                                  \
+    X(T5, t5)                                                                                      \
+    X(FSDP2_TUTORIAL, tutorial)
 
 enum arch {
-#define X(name, text) ARCH_##name,
+#define X(name, family) ARCH_##name,
     ARCH_MAP(X)
 #undef X
         ARCH_COUNT
@@ -47,7 +47,8 @@ struct model_config {
     bool batched_experts; /* its experts_implementation is "batched_mm", not "grouped_mm" */
     uint32_t word_embed;  /* OPT: width of the embedding where it is projected */
     bool tied;            /* the head shares the token embedding */
-    bool attention_bias;  /* q, k, v (and o, for llama) have biases */
+    bool attention_bias;  /* q, k, v have biases; so has what follows them, but see output_bias */
+    bool output_bias;     /* ... for Llama and its kin, whose Qwen2 has none */
     bool mlp_bias;
     bool qk_norm;
     bool gated;             /* T5: gated feed-forward */
@@ -66,6 +67,7 @@ struct model_job {
     uint32_t batch, seq;
     enum code code;
     enum dtype compute; /* of unsharded parameters and activations */
+    bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
 };
 
@@ -73,10 +75,12 @@ struct model_job {
  * allowed values. */
 enum err_code model_config_read(const char *path, struct model_config *out, struct err *err);
 
-/* Looks up a preset by name ("llama-3.1-8b"): ERR_INVALID with the nearest names when unknown. */
+/* Looks up a preset by name ("llama-3.1-8b", "meta-llama/Llama-3.1-8B", names_alike): ERR_INVALID
+ * with the nearest names when unknown. */
 enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err);
 
-/* A preset name when `text` is one, else a path. */
+/* A preset when `text` is exactly its name, else a path if there is something, else a preset by any
+ * of its names. */
 enum err_code model_find(const char *text, struct model_config *out, struct err *err);
 
 struct model_preset {
@@ -84,18 +88,22 @@ struct model_preset {
     uint64_t parameters; /* as published: tests hold the builders to it */
     struct model_config config;
 };
-/* All presets: lent. */
-const struct model_preset *model_presets(uint32_t *count);
+/* Presets, family by family: lent; NULL behind the last. */
+const struct model_preset *model_preset_at(uint32_t index);
+
+/* The preset that a name means, lent, or NULL. */
+const struct model_preset *model_preset_of(const char *name);
 
 /* Checks ranges and divisibility; `where` goes in front of the message. */
 enum err_code model_config_check(const struct model_config *config, const char *where,
                                  struct err *err);
 
-/* The op sequence this architecture runs by default. */
+/* The op sequence this architecture runs by default: one that it has. */
 enum code model_default_code(enum arch arch);
 
 /* Builds the graph of one forward pass. The caller owns *out: graph_free. ERR_INVALID when the
- * job does not go with the model (a sequence longer than its positions, an unknown code). */
+ * job does not go with the model (a sequence longer than its positions, a code that nobody wrote it
+ * in). */
 enum err_code model_build(const struct model_config *config, const struct model_job *job,
                           struct graph **out, struct err *err);
 

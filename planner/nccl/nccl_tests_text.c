@@ -2,10 +2,10 @@
  *
  * Columns are found by the names in the header line, as they changed over the years. Lines that are
  * neither comments nor begin with a whole number are other programs' and are passed over. */
+#include "base/number.h"
 #include "nccl/nccl_tests_parts.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,13 +169,6 @@ static enum err_code comment_line(struct text *t, char *line, struct err *err)
     return ERR_OK;
 }
 
-static bool is_number(const char *token, double *out)
-{
-    char *end;
-    *out = strtod(token, &end);
-    return end != token && *end == '\0' && isfinite(*out);
-}
-
 /* The time of a block: 0 when it is N/A. */
 static enum err_code time_of(const struct text *t, char *token[], int block, double *us,
                              struct err *err)
@@ -186,10 +179,10 @@ static enum err_code time_of(const struct text *t, char *token[], int block, dou
         *us = 0;
         return ERR_OK;
     }
-    if (!is_number(text, us) || *us < 0)
+    if (!number_real(text, us) || *us < 0)
         return bad(t, err, text, "a time in microseconds, 0 or more");
     double wrong;
-    if (c->wrong[block] != NO_COLUMN && is_number(token[c->wrong[block]], &wrong) && wrong >= 1)
+    if (c->wrong[block] != NO_COLUMN && number_real(token[c->wrong[block]], &wrong) && wrong >= 1)
         return bad(t, err, "a row whose results were wrong", "0 or N/A in the column #wrong");
     return ERR_OK;
 }
@@ -199,8 +192,8 @@ static void remember_kind(struct run *run, char *token[])
     const struct columns *c = &run->columns;
     double root = -1, algbw = 0, busbw = 0;
     run->sums = c->redop != NO_COLUMN && strcmp(token[c->redop], "none") != 0;
-    run->rooted = c->root != NO_COLUMN && is_number(token[c->root], &root) && root >= 0;
-    if (is_number(token[c->algbw], &algbw) && is_number(token[c->busbw], &busbw) && algbw >= .1)
+    run->rooted = c->root != NO_COLUMN && number_real(token[c->root], &root) && root >= 0;
+    if (number_real(token[c->algbw], &algbw) && number_real(token[c->busbw], &busbw) && algbw >= .1)
         run->ratio = busbw / algbw;
 }
 

@@ -1,6 +1,7 @@
 /* plan.c - building and naming; see plan.h. */
 #include "plan/plan.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,10 @@
 struct plan *plan_new(void)
 {
     struct plan *plan = xmalloc(sizeof *plan);
-    *plan = (struct plan){0};
+    *plan = (struct plan){.system = ""};
+    plan_add_lane(plan, "compute", false);
+    plan_add_lane(plan, "host", false);
+    plan_add_scope(plan, "", PLAN_NO_UNIT);
     return plan;
 }
 
@@ -16,10 +20,13 @@ void plan_free(struct plan *plan)
 {
     if (!plan)
         return;
+    kernel_table_release(plan->shared);
     free(plan->buffers);
     free(plan->instructions);
     free(plan->kernels);
-    free(plan->operands);
+    free(plan->pieces);
+    free(plan->groups);
+    free(plan->scopes);
     arena_free(&plan->arena);
     free(plan);
 }
@@ -55,47 +62,176 @@ uint32_t plan_add_instruction(struct plan *plan, const struct plan_instruction *
     return plan->instruction_count++;
 }
 
-struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer)
+uint8_t plan_add_lane(struct plan *plan, const char *name, bool urgent)
 {
-    const struct buffer *b = &plan->buffers[buffer];
-    return (struct operand){.place = PLACE_BUFFER | buffer, .dtype = b->dtype, .shape = b->shape};
+    assert(plan->lane_count < LANES_MOST);
+    plan->lanes[plan->lane_count] = (struct lane_info){name, urgent};
+    return (uint8_t)plan->lane_count++;
 }
 
-uint32_t plan_add_kernel(struct plan *plan, unsigned label, uint32_t ins, const struct operand *in,
-                         uint32_t outs, const struct operand *out)
+uint8_t plan_add_group(struct plan *plan, const char *name, enum group_role role, uint32_t ranks,
+                       uint32_t stride)
+{
+    assert(plan->group_count < PLAN_NO_GROUP);
+    ARRAY_GROW(plan->groups, plan->group_count, plan->group_cap);
+    plan->groups[plan->group_count] =
+        (struct plan_group){.name = name, .role = (uint8_t)role, .ranks = ranks, .stride = stride};
+    return (uint8_t)plan->group_count++;
+}
+
+uint32_t plan_add_scope(struct plan *plan, const char *text, uint32_t unit)
+{
+    ARRAY_GROW(plan->scopes, plan->scope_count, plan->scope_cap);
+    plan->scopes[plan->scope_count] = (struct plan_scope){text, unit};
+    return plan->scope_count++;
+}
+
+uint32_t plan_add_piece(struct plan *plan, const struct plan_piece *piece)
+{
+    assert(plan->params[piece->param].piece[piece->role] == PLACE_NONE);
+    ARRAY_GROW(plan->pieces, plan->piece_count, plan->piece_cap);
+    plan->pieces[plan->piece_count] = *piece;
+    plan->params[piece->param].piece[piece->role] = plan->piece_count;
+    return plan->piece_count++;
+}
+
+uint32_t plan_add_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
+                         const struct operand *in, uint32_t outs, const struct operand *out)
 {
     struct kernel kernel = {
         .label = (uint16_t)label,
+        .work = (uint8_t)work,
         .ins = (uint16_t)ins,
         .outs = (uint16_t)outs,
-        .first = plan->operand_count,
+        .operands = arena_alloc(&plan->arena, (ins + outs) * sizeof *kernel.operands),
     };
     for (uint32_t i = 0; i < ins + outs; i++) {
         const struct operand *operand = i < ins ? &in[i] : &out[i - ins];
-        ARRAY_GROW(plan->operands, plan->operand_count, plan->operand_cap);
-        plan->operands[plan->operand_count++] = *operand;
+        kernel.operands[i] = *operand;
         kernel.bytes += (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
     }
-    ARRAY_GROW(plan->kernels, plan->kernel_count, plan->kernel_cap);
-    plan->kernels[plan->kernel_count] = kernel;
+    ARRAY_GROW(plan->kernels, plan->kernel_count - plan->shared_count, plan->kernel_cap);
+    plan->kernels[plan->kernel_count - plan->shared_count] = kernel;
     return plan->kernel_count++;
 }
 
-uint32_t plan_operand_buffer(const struct plan *plan, const struct plan_instruction *instruction,
-                             const struct operand *operand)
+void plan_share_kernels(struct plan *plan, struct kernel_table *table)
+{
+    assert(plan->kernel_count == 0 && !plan->shared);
+    plan->shared = kernel_table_hold(table);
+    plan->shared_count = plan->kernel_count = table->kernel_count;
+}
+
+struct kernel *plan_own_kernel(struct plan *plan, uint32_t index)
+{
+    assert(index >= plan->shared_count && index < plan->kernel_count);
+    return &plan->kernels[index - plan->shared_count];
+}
+
+struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer)
+{
+    const struct buffer *b = &plan->buffers[buffer];
+    return (struct operand){
+        .place = PLACE_BUFFER | buffer, .dtype = b->dtype, .local = b->local, .shape = b->shape};
+}
+
+/* ---- where things are ---- */
+
+struct plan_place plan_operand_place(const struct plan *plan,
+                                     const struct plan_instruction *instruction,
+                                     const struct operand *operand)
 {
     const uint32_t index = operand->place & ~PLACE_MASK;
+    const struct plan_piece *piece;
     switch (operand->place & PLACE_MASK) {
     case PLACE_PARAM:
-        return plan->params[index].unsharded_buffer;
+        piece = plan_piece(plan, index, PIECE_GATHERED);
+        piece = piece ? piece : plan_piece(plan, index, PIECE_STORE);
+        return (struct plan_place){piece->buffer, piece->offset + operand->offset};
     case PLACE_INPUT:
-        return plan->input_buffers[index];
+        return (struct plan_place){plan->input_buffers[index], operand->offset};
     case PLACE_MODULE_BUFFER:
-        return plan->module_buffers[index];
+        return (struct plan_place){plan->module_buffers[index], operand->offset};
     default:
-        return instruction->base + index;
+        return (struct plan_place){instruction->base + index, operand->offset};
     }
 }
+
+const struct plan_piece *plan_updated_piece(const struct plan *plan, uint32_t param)
+{
+    const struct plan_piece *master = plan_piece(plan, param, PIECE_MASTER);
+    return master ? master : plan_piece(plan, param, PIECE_STORE);
+}
+
+struct part plan_part(const struct plan *plan, const struct plan_piece *piece, uint32_t rank)
+{
+    return placement_part(piece->placement, &plan->params[piece->param].shape,
+                          plan_group_ranks(plan, piece->group),
+                          plan_group_rank(plan, piece->group, rank));
+}
+
+struct operand plan_piece_operand(const struct plan *plan, const struct plan_piece *piece)
+{
+    const struct part part = plan_part(plan, piece, plan->rank);
+    return (struct operand){
+        .place = PLACE_BUFFER | piece->buffer,
+        .offset = piece->offset + part.offset,
+        .dtype = plan->buffers[piece->buffer].dtype,
+        .local = piece->placement.kind == PLACEMENT_WHOLE ? 0 : piece->param + 1,
+        .shape = part.shape,
+    };
+}
+
+struct operand plan_updated_operand(const struct plan *plan, uint32_t param, enum piece_role role)
+{
+    const struct plan_piece *piece = plan_piece(plan, param, role);
+    const struct plan_piece *updated = plan_updated_piece(plan, param);
+    struct operand operand = plan_piece_operand(plan, piece);
+    if (piece->placement.kind == updated->placement.kind)
+        return operand;
+    const struct part part = plan_part(plan, updated, plan->rank);
+    operand.offset += part.first;
+    operand.shape = part.shape;
+    operand.local = param + 1;
+    return operand;
+}
+
+struct shape plan_step_shape(const struct plan *plan, uint32_t param)
+{
+    const struct plan_piece *updated = plan_updated_piece(plan, param);
+    const struct part part = plan_part(plan, updated, plan->rank);
+    const bool elsewhere = updated->placement.kind == PLACEMENT_OWNED && part_elements(&part) == 0;
+    return elsewhere ? SHAPE(0) : (struct shape){.rank = 0};
+}
+
+uint32_t plan_group_ranks(const struct plan *plan, uint8_t group)
+{
+    return group == PLAN_NO_GROUP ? 1 : plan->groups[group].ranks;
+}
+
+uint32_t plan_group_rank(const struct plan *plan, uint8_t group, uint32_t rank)
+{
+    return group == PLAN_NO_GROUP ? 0
+                                  : rank / plan->groups[group].stride % plan->groups[group].ranks;
+}
+
+uint8_t plan_group_of_role(const struct plan *plan, enum group_role role)
+{
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].role == role)
+            return (uint8_t)i;
+    return PLAN_NO_GROUP;
+}
+
+uint32_t plan_lane_named(const struct plan *plan, const char *name)
+{
+    for (uint32_t i = 0; i < plan->lane_count; i++)
+        if (strcmp(plan->lanes[i].name, name) == 0)
+            return i;
+    return LANES_MOST;
+}
+
+/* ---- names ---- */
 
 const char *plan_op_name(enum plan_op op)
 {
@@ -123,39 +259,32 @@ const char *plan_phase_name(enum plan_phase phase)
     return names[phase];
 }
 
-const char *plan_site_name(enum plan_site site)
+const char *plan_role_name(enum piece_role role)
 {
-    static const char *const names[] = {"", "unshard", "wait_for_unshard", "reshard",
-                                        "foreach_reduce"};
-    return names[site];
+    static const char *const names[] = {
+#define X(name, text) text,
+        PIECE_ROLE_MAP(X)
+#undef X
+    };
+    return names[role];
 }
 
-const char *plan_outer_name(enum plan_outer outer)
+const char *plan_group_role_name(enum group_role role)
 {
-    static const char *const names[] = {"", "pre_backward", "post_backward"};
-    return names[outer];
+    static const char *const names[] = {
+#define X(name, text) text,
+        GROUP_ROLE_MAP(X)
+#undef X
+    };
+    return names[role];
 }
 
-static const char *unit_name(const struct plan *plan, uint16_t unit)
+const char *plan_scope_text(const struct plan *plan, const struct plan_instruction *instruction,
+                            char *text, size_t size)
 {
-    const char *name = plan->units[unit].name;
-    return name[0] ? name : "root";
-}
-
-const char *plan_site_text(const struct plan *plan, const struct plan_instruction *instruction,
-                           char *text, size_t size)
-{
-    const struct plan_instruction *i = instruction;
-    const char *outer = plan_outer_name((enum plan_outer)i->outer);
-    const char *inner = plan_site_name((enum plan_site)i->site);
-    int used = snprintf(text, size, "%s", plan_phase_name((enum plan_phase)i->phase));
-    if (i->outer != OUTER_NONE && (size_t)used < size)
-        used += snprintf(text + used, size - (size_t)used, "/%s[%s]", outer,
-                         unit_name(plan, i->outer_unit));
-    if (i->site == SITE_REDUCE && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, "/%s", inner);
-    else if (i->site != SITE_NONE && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, "/%s[%s]", inner, unit_name(plan, i->unit));
+    const char *scope = plan->scopes[instruction->scope].text;
+    snprintf(text, size, "%s%s%s", plan_phase_name((enum plan_phase)instruction->phase),
+             scope[0] ? "/" : "", scope);
     return text;
 }
 

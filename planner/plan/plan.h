@@ -20,7 +20,8 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "base/kernel.h"
+#include "base/kernel_table.h"
+#include "base/placement.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,7 +50,7 @@ enum plan_op {
         PLAN_OP_COUNT
 };
 
-/* Marks: places in a step where live bytes are reported, and the borders of segments. */
+/* Marks: places in a step where live bytes are reported, and the borders of its parts. */
 #define PLAN_MARK_MAP(X)                                                                           \
     X(START, "start")                                                                              \
     X(MICRO_BATCH, "micro_batch")                                                                  \
@@ -70,65 +71,109 @@ enum plan_mark {
 
 enum plan_phase { PLAN_FORWARD, PLAN_BACKWARD, PLAN_STEP };
 
-/* The call of the sharding runtime that the host is inside of, for event lists and messages. */
-enum plan_site { SITE_NONE, SITE_UNSHARD, SITE_WAIT_FOR_UNSHARD, SITE_RESHARD, SITE_REDUCE };
-enum plan_outer { OUTER_NONE, OUTER_PRE_BACKWARD, OUTER_POST_BACKWARD };
-
 enum { PLAN_FIRST_STEP = 1 }; /* flag: done in the first step only */
 
-#define PLAN_NO_UNIT UINT16_MAX
+#define PLAN_NO_UNIT UINT32_MAX
 #define PLAN_NO_GROUP UINT8_MAX
 
 struct plan_instruction {
-    uint8_t op;     /* enum plan_op */
-    uint8_t stream; /* enum stream_id */
-    uint8_t phase;  /* enum plan_phase */
-    uint8_t site;   /* enum plan_site, of `unit` */
-    uint8_t outer;  /* enum plan_outer, of `outer_unit` */
+    uint8_t op;    /* enum plan_op */
+    uint8_t lane;  /* index into lanes */
+    uint8_t phase; /* enum plan_phase */
     uint8_t flags;
-    uint8_t group; /* of collectives and the copies around them: index into groups */
-    uint16_t unit, outer_unit;
+    uint8_t group;  /* of collectives and the copies around them: index into groups */
+    uint32_t scope; /* where the host is: index into scopes */
     uint32_t
         arg; /* alloc, free: buffer; record, wait: event; mark: enum plan_mark; others: kernel */
     uint32_t base; /* of kernels: added to the operands' relative buffers */
 };
 
-struct plan_param { /* in the order of model.parameters() */
-    const char *name;
-    struct shape shape; /* (d, ...) unsharded */
-    bool trainable;
-    uint32_t unit;
-    uint32_t shard_buffer;     /* resident, padded: ceil(d/N)·w elements of the store dtype */
-    uint32_t unsharded_buffer; /* padded, compute dtype */
-    struct shape local;        /* rows of this rank, without padding */
-    uint32_t state_buffer[2];  /* exp_avg, exp_avg_sq; PLACE_NONE: no such state */
-    uint32_t step_buffer;      /* the step counter; PLACE_NONE likewise */
+/* What a run of a parameter's elements is for. A rank has at most one of each role. */
+#define PIECE_ROLE_MAP(X)                                                                          \
+    X(STORE, "store")         /* the parameter as the system keeps it between steps */             \
+    X(GATHERED, "gathered")   /* the copy that kernels compute with, while it is there */          \
+    X(SECONDARY, "secondary") /* a shard of fewer ranks, between forward and backward */           \
+    X(MASTER, "master")       /* what the optimizer updates, where that is not the store */        \
+    X(GRADIENT, "gradient")   /* what the optimizer reads */                                       \
+    X(EXP_AVG, "exp_avg")                                                                          \
+    X(EXP_AVG_SQ, "exp_avg_sq")
+
+enum piece_role {
+#define X(name, text) PIECE_##name,
+    PIECE_ROLE_MAP(X)
+#undef X
+        PIECE_ROLES
 };
 
-struct plan_unit {                /* parameters gathered and reduced together: an FSDPParamGroup */
+/* Elements of one parameter in one buffer: which ones, follows from the placement for every rank of
+ * the group; they lie one after the other. Shards, flat parameters, partitions and whole copies are
+ * all pieces. */
+struct plan_piece {
+    uint32_t param, buffer;
+    uint64_t offset; /* elements of the buffer before it (flat: before the rank's vector) */
+    struct placement placement;
+    uint8_t role;  /* enum piece_role */
+    uint8_t group; /* over which it is spread; PLAN_NO_GROUP: one rank has all */
+};
+
+struct plan_param { /* in the order of model.parameters() */
+    const char *name;
+    struct shape shape; /* (d, ...) whole */
+    bool trainable;
+    uint32_t unit;
+    uint32_t piece[PIECE_ROLES]; /* by role: index into pieces, PLACE_NONE: it has none */
+    uint32_t step_buffer;        /* the optimizer's step counter; PLACE_NONE likewise */
+};
+
+struct plan_unit {                /* parameters gathered and reduced together */
     const char *name;             /* "layers.0"; "" for the root */
     uint32_t first_param, params; /* range of unit_params */
 };
 
-struct plan_group {   /* ranks that take part in a collective */
-    const char *name; /* "shard", "replicate", "shard/2" */
-    uint32_t ranks;   /* in the group */
-    uint32_t stride;  /* between neighbours: 1 for the shard mesh dim, N for the replicate one */
+/* Why ranks talk to each other. */
+#define GROUP_ROLE_MAP(X)                                                                          \
+    X(DATA, "data")           /* each has a whole copy: gradients are averaged over them */        \
+    X(SHARD, "shard")         /* each has a part of every parameter */                             \
+    X(REPLICATE, "replicate") /* each has the same part */                                         \
+    X(RESHARD, "reshard")     /* of a shard group, those that share secondary shards */
+
+enum group_role {
+#define X(name, text) GROUP_##name,
+    GROUP_ROLE_MAP(X)
+#undef X
+        GROUP_ROLES
+};
+
+struct plan_group { /* ranks that take part in a collective */
+    const char *name;
+    uint8_t role;    /* enum group_role */
+    uint32_t ranks;  /* in the group */
+    uint32_t stride; /* between neighbours: 1 for the shard mesh dim, N for the replicate one */
+};
+
+struct plan_scope {   /* a place in the sharding system's code */
+    const char *text; /* "pre_backward[layers.2]/unshard[layers.1]"; "" for the model's own code */
+    uint32_t unit;    /* that the innermost call is about; PLAN_NO_UNIT: none */
 };
 
 struct plan {
-    struct arena arena; /* owns names */
+    struct arena arena; /* owns names, pieces' tables and operands of the plan's own kernels */
+    const char *system; /* "fsdp2" */
     struct buffer *buffers;
     struct plan_instruction *instructions;
-    struct kernel *kernels;
-    struct operand *operands;
+    struct kernel_table *shared; /* kernels 0 ... of the stream it was lowered from; NULL: none */
+    struct kernel *kernels;      /* ... and its own after them: plan_kernel */
     struct plan_param *params;
+    struct plan_piece *pieces;
     struct plan_unit *units;
     uint32_t *unit_params;
-    struct plan_group groups[4];
-    uint32_t buffer_count, instruction_count, kernel_count, operand_count;
-    uint32_t buffer_cap, instruction_cap, kernel_cap, operand_cap;
-    uint32_t param_count, unit_count, group_count, event_count;
+    struct plan_group *groups;
+    struct lane_info lanes[LANES_MOST]; /* the first two: LANE_COMPUTE, LANE_HOST */
+    struct plan_scope *scopes;          /* [0]: the model's own code */
+    uint32_t buffer_count, instruction_count, kernel_count, piece_count, group_count, lane_count;
+    uint32_t buffer_cap, instruction_cap, kernel_cap, piece_cap, group_cap, scope_count, scope_cap;
+    uint32_t shared_count; /* kernels that are not its own */
+    uint32_t param_count, unit_count, event_count;
     uint32_t *input_buffers, *module_buffers; /* where PLACE_INPUT and PLACE_MODULE_BUFFER are */
     uint32_t input_count, module_buffer_count;
     const char *const *labels; /* names of kernel.label and buffer.label, by number */
@@ -137,6 +182,7 @@ struct plan {
     uint32_t world, rank;
 };
 
+/* An empty plan with the two lanes that all have, and the scope of the model's own code. */
 struct plan *plan_new(void);
 void plan_free(struct plan *plan); /* NULL is allowed */
 
@@ -144,24 +190,86 @@ void plan_free(struct plan *plan); /* NULL is allowed */
 void plan_reserve_buffers(struct plan *plan, uint32_t buffers);
 void plan_reserve_instructions(struct plan *plan, uint32_t instructions);
 
-/* Appends; each returns the index of what was added. */
+/* Appends; each returns the index of what was added. Names are lent for the plan's life. */
 uint32_t plan_add_buffer(struct plan *plan, const struct buffer *buffer);
 uint32_t plan_add_instruction(struct plan *plan, const struct plan_instruction *instruction);
+uint8_t plan_add_lane(struct plan *plan, const char *name, bool urgent);
+uint8_t plan_add_group(struct plan *plan, const char *name, enum group_role role, uint32_t ranks,
+                       uint32_t stride);
+uint32_t plan_add_scope(struct plan *plan, const char *text, uint32_t unit);
+/* A piece of param `piece->param`, which has none of that role yet. */
+uint32_t plan_add_piece(struct plan *plan, const struct plan_piece *piece);
 /* A kernel with absolute buffers (instructions that use it have base 0); operands are copied. */
-uint32_t plan_add_kernel(struct plan *plan, unsigned label, uint32_t ins, const struct operand *in,
-                         uint32_t outs, const struct operand *out);
+uint32_t plan_add_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
+                         const struct operand *in, uint32_t outs, const struct operand *out);
+/* Makes the kernels of a closed table the plan's first ones: before any of its own. One holder. */
+void plan_share_kernels(struct plan *plan, struct kernel_table *table);
+
+static inline const struct kernel *plan_kernel(const struct plan *plan, uint32_t index)
+{
+    return index < plan->shared_count ? &plan->shared->kernels[index]
+                                      : &plan->kernels[index - plan->shared_count];
+}
+
+/* A kernel that is the plan's own, to be changed. */
+struct kernel *plan_own_kernel(struct plan *plan, uint32_t index);
+
 /* An operand that is all of a buffer, in its shape at birth. */
 struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer);
 
-/* The buffer that an operand of an instruction means. */
-uint32_t plan_operand_buffer(const struct plan *plan, const struct plan_instruction *instruction,
-                             const struct operand *operand);
+/* ---- where things are ---- */
+
+struct plan_place {
+    uint32_t buffer;
+    uint64_t offset; /* elements of the operand's dtype */
+};
+
+/* What an operand of an instruction means. A parameter is where kernels compute with it: its
+ * gathered piece, or the store where it has none. */
+struct plan_place plan_operand_place(const struct plan *plan,
+                                     const struct plan_instruction *instruction,
+                                     const struct operand *operand);
+
+/* A parameter's piece of a role; NULL: it has none. */
+static inline const struct plan_piece *plan_piece(const struct plan *plan, uint32_t param,
+                                                  enum piece_role role)
+{
+    const uint32_t index = plan->params[param].piece[role];
+    return index == PLACE_NONE ? NULL : &plan->pieces[index];
+}
+
+/* What the optimizer updates: the master piece, or the store. Every parameter has one. */
+const struct plan_piece *plan_updated_piece(const struct plan *plan, uint32_t param);
+
+/* The elements that a piece has on a rank, by its placement. `rank`: of the world. */
+struct part plan_part(const struct plan *plan, const struct plan_piece *piece, uint32_t rank);
+
+/* A piece as an operand on this rank: its part's shape. */
+struct operand plan_piece_operand(const struct plan *plan, const struct plan_piece *piece);
+
+/* Of a piece, the elements that this rank updates: all of it where it is placed as what is updated,
+ * else (a whole gradient) that part of it. The parameter has such a piece. */
+struct operand plan_updated_operand(const struct plan *plan, uint32_t param, enum piece_role role);
+
+/* The shape of a parameter's step counter on this rank: one number, or none where another rank owns
+ * the parameter's states. */
+struct shape plan_step_shape(const struct plan *plan, uint32_t param);
+
+/* Ranks of a group (1: PLAN_NO_GROUP), and the place of a rank of the world in it. */
+uint32_t plan_group_ranks(const struct plan *plan, uint8_t group);
+uint32_t plan_group_rank(const struct plan *plan, uint8_t group, uint32_t rank);
+/* The first group of a role; PLAN_NO_GROUP: none. */
+uint8_t plan_group_of_role(const struct plan *plan, enum group_role role);
+/* A lane by name; LANES_MOST: none. */
+uint32_t plan_lane_named(const struct plan *plan, const char *name);
+
+/* ---- names ---- */
 
 const char *plan_op_name(enum plan_op op);
 const char *plan_mark_name(enum plan_mark mark);
 const char *plan_phase_name(enum plan_phase phase); /* "fwd", "bwd", "opt" */
-const char *plan_site_name(enum plan_site site);    /* "unshard"; "" for SITE_NONE */
-const char *plan_outer_name(enum plan_outer outer); /* "pre_backward"; "" for OUTER_NONE */
+const char *plan_role_name(enum piece_role role);
+const char *plan_group_role_name(enum group_role role);
 
 /* What `arg` of an instruction is. */
 static inline bool plan_op_is_kernel(enum plan_op op)
@@ -185,8 +293,14 @@ static inline bool plan_op_may_have_group(enum plan_op op)
 
 /* "fwd", "bwd/pre_backward[layers.2]/unshard[layers.1]": where the host is. Writes into `text`
  * (size bytes, cut if too long) and returns it. */
-const char *plan_site_text(const struct plan *plan, const struct plan_instruction *instruction,
-                           char *text, size_t size);
+const char *plan_scope_text(const struct plan *plan, const struct plan_instruction *instruction,
+                            char *text, size_t size);
+/* The unit that the host is busy with; PLAN_NO_UNIT: none. */
+static inline uint32_t plan_scope_unit(const struct plan *plan,
+                                       const struct plan_instruction *instruction)
+{
+    return plan->scopes[instruction->scope].unit;
+}
 
 /* "mm [256, 688] bfloat16": what a buffer is. Likewise. */
 const char *plan_buffer_text(const struct plan *plan, const struct buffer *buffer, char *text,

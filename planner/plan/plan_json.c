@@ -181,6 +181,7 @@ static void put_groups(struct writer *w)
         const struct plan_group *group = &w->plan->groups[i];
         put_item(w, i, "name");
         put_string(w, group->name);
+        member_string(w, "role", plan_group_role_name((enum group_role)group->role));
         member_uint(w, "ranks", group->ranks);
         member_uint(w, "stride", group->stride);
         put(w, "}");
@@ -202,6 +203,66 @@ static void put_units(struct writer *w)
     put(w, "]");
 }
 
+static void put_lanes(struct writer *w)
+{
+    put_list(w, "lanes");
+    for (uint32_t i = 0; i < w->plan->lane_count; i++) {
+        put_item(w, i, "name");
+        put_string(w, w->plan->lanes[i].name);
+        member_true(w, "urgent", w->plan->lanes[i].urgent);
+        put(w, "}");
+    }
+    put(w, "]");
+}
+
+static void put_scopes(struct writer *w)
+{
+    put_list(w, "scopes");
+    for (uint32_t i = 0; i < w->plan->scope_count; i++) {
+        const struct plan_scope *scope = &w->plan->scopes[i];
+        put_item(w, i, "text");
+        put_string(w, scope->text);
+        if (scope->unit != PLAN_NO_UNIT)
+            member_uint(w, "unit", scope->unit);
+        put(w, "}");
+    }
+    put(w, "]");
+}
+
+/* Which elements a piece has follows from its placement; they are written all the same, for those
+ * who read no further. */
+static void put_piece(struct writer *w, const struct plan_piece *piece)
+{
+    const struct part part = plan_part(w->plan, piece, w->plan->rank);
+    put(w, "{\"role\": ");
+    put_string(w, plan_role_name((enum piece_role)piece->role));
+    member_uint(w, "buffer", piece->buffer);
+    member_nonzero(w, "offset", piece->offset);
+    member_string(w, "placement", placement_name((enum placement_kind)piece->placement.kind));
+    if (piece->group != PLAN_NO_GROUP)
+        member_string(w, "group", w->plan->groups[piece->group].name);
+    member_nonzero(w, "at", piece->placement.at);
+    member_nonzero(w, "total", piece->placement.total);
+    member_uint(w, "first", part.first);
+    member_uint(w, "elements", part_elements(&part));
+    put(w, "}");
+}
+
+static void member_pieces(struct writer *w, const struct plan_param *param)
+{
+    bool first = true;
+    put_key(w, "pieces");
+    put(w, "[");
+    for (int role = 0; role < PIECE_ROLES; role++) {
+        if (param->piece[role] == PLACE_NONE)
+            continue;
+        put(w, first ? "" : ", ");
+        put_piece(w, &w->plan->pieces[param->piece[role]]);
+        first = false;
+    }
+    put(w, "]");
+}
+
 static void put_params(struct writer *w)
 {
     put_list(w, "params");
@@ -210,15 +271,9 @@ static void put_params(struct writer *w)
         put_item(w, i, "name");
         put_string(w, param->name);
         member_shape(w, "shape", &param->shape);
-        member_shape(w, "local", &param->local);
         member_true(w, "trainable", param->trainable);
         member_uint(w, "unit", param->unit);
-        member_uint(w, "shard", param->shard_buffer);
-        member_uint(w, "unsharded", param->unsharded_buffer);
-        if (param->state_buffer[0] != PLACE_NONE) {
-            put_key(w, "states");
-            put_uints(w, param->state_buffer, param->state_buffer[1] != PLACE_NONE ? 2 : 1);
-        }
+        member_pieces(w, param);
         if (param->step_buffer != PLACE_NONE)
             member_uint(w, "step", param->step_buffer);
         put(w, "}");
@@ -237,10 +292,12 @@ static void put_buffers(struct writer *w)
         member_string(w, "dtype", dtype_name((enum dtype)buffer->dtype));
         member_shape(w, "shape", &buffer->shape);
         member_string(w, "category", category_name((enum category)buffer->category));
-        member_string(w, "pool", stream_name((enum stream_id)buffer->pool));
+        member_string(w, "pool", w->plan->lanes[buffer->pool].name);
         member_string(w, "what", w->plan->labels[buffer->label]);
         member_true(w, "resident", buffer->resident);
         member_true(w, "scratch", buffer->scratch);
+        if (buffer->local)
+            member_uint(w, "local", buffer->local - 1);
         put(w, "}");
     }
     put(w, "]");
@@ -256,34 +313,40 @@ static bool same_shape(const struct shape *a, const struct shape *b)
 static void put_operand(struct writer *w, const struct plan_instruction *instruction,
                         const struct operand *operand)
 {
-    const uint32_t index = plan_operand_buffer(w->plan, instruction, operand);
-    const struct buffer *buffer = &w->plan->buffers[index];
+    const struct plan_place place = plan_operand_place(w->plan, instruction, operand);
+    const struct buffer *buffer = &w->plan->buffers[place.buffer];
     const bool other_dtype = operand->dtype != buffer->dtype;
     const bool other_shape = !same_shape(&operand->shape, &buffer->shape);
-    if (!other_dtype && !other_shape && !operand->offset && !operand->pitch) {
-        put_uint(w, index);
+    const bool other_local = operand->local != buffer->local;
+    if (!other_dtype && !other_shape && !other_local && !place.offset && !operand->pitch &&
+        !operand->chunk) {
+        put_uint(w, place.buffer);
         return;
     }
     put(w, "{\"buffer\": ");
-    put_uint(w, index);
+    put_uint(w, place.buffer);
     if (other_dtype)
         member_string(w, "dtype", dtype_name((enum dtype)operand->dtype));
     if (other_shape)
         member_shape(w, "shape", &operand->shape);
-    member_nonzero(w, "offset", operand->offset);
+    member_nonzero(w, "offset", place.offset);
     member_nonzero(w, "pitch", operand->pitch);
+    if (operand->local)
+        member_uint(w, "local", operand->local - 1);
+    if (operand->chunk)
+        member_string(w, "chunk", w->plan->groups[operand->chunk - 1].name);
     put(w, "}");
 }
 
 static void member_operands(struct writer *w, const char *key,
-                            const struct plan_instruction *instruction, uint32_t first,
-                            uint32_t count)
+                            const struct plan_instruction *instruction,
+                            const struct operand *operands, uint32_t count)
 {
     put_key(w, key);
     put(w, "[");
     for (uint32_t i = 0; i < count; i++) {
         put(w, i ? ", " : "");
-        put_operand(w, instruction, &w->plan->operands[first + i]);
+        put_operand(w, instruction, &operands[i]);
     }
     put(w, "]");
 }
@@ -291,7 +354,7 @@ static void member_operands(struct writer *w, const char *key,
 static void member_attr(struct writer *w, const struct kernel_attr *attr)
 {
     member_nonzero(w, "dim", attr->dim);
-    member_nonzero(w, "heads", attr->heads);
+    member_nonzero(w, "first", attr->first);
     if (attr->p < 0 || attr->p > 0) {
         put_key(w, "p");
         put_real(w, (double)attr->p, true);
@@ -305,22 +368,22 @@ static void member_attr(struct writer *w, const struct kernel_attr *attr)
 
 static void member_kernel(struct writer *w, const struct plan_instruction *instruction)
 {
-    const struct kernel *kernel = &w->plan->kernels[instruction->arg];
+    const struct kernel *kernel = plan_kernel(w->plan, instruction->arg);
     if (instruction->group != PLAN_NO_GROUP)
         member_string(w, "group", w->plan->groups[instruction->group].name);
+    member_string(w, "work", work_name((enum work_kind)kernel->work));
     member_string(w, "kernel", w->plan->labels[kernel->label]);
     if (kernel->op)
         member_string(w, "kind", w->plan->kinds[kernel->op]);
     member_true(w, "backward", kernel->backward);
     member_true(w, "recomputed", kernel->recomputed);
-    member_true(w, "matmul", kernel->matmul);
     member_attr(w, &kernel->attr);
     put_key(w, "flops");
     put_real(w, kernel->flops, false);
     put_key(w, "bytes");
     put_real(w, kernel->bytes, false);
-    member_operands(w, "in", instruction, kernel->first, kernel->ins);
-    member_operands(w, "out", instruction, kernel->first + kernel->ins, kernel->outs);
+    member_operands(w, "in", instruction, kernel->operands, kernel->ins);
+    member_operands(w, "out", instruction, kernel->operands + kernel->ins, kernel->outs);
 }
 
 static void member_arg(struct writer *w, const struct plan_instruction *instruction)
@@ -351,16 +414,9 @@ static void put_instructions(struct writer *w)
         put_item(w, i, "id");
         put_uint(w, i);
         member_string(w, "op", plan_op_name((enum plan_op)instruction->op));
-        member_string(w, "stream", stream_name((enum stream_id)instruction->stream));
+        member_string(w, "stream", w->plan->lanes[instruction->lane].name);
         member_string(w, "phase", plan_phase_name((enum plan_phase)instruction->phase));
-        if (instruction->site != SITE_NONE) {
-            member_string(w, "site", plan_site_name((enum plan_site)instruction->site));
-            member_uint(w, "unit", instruction->unit);
-        }
-        if (instruction->outer != OUTER_NONE) {
-            member_string(w, "outer", plan_outer_name((enum plan_outer)instruction->outer));
-            member_uint(w, "outer_unit", instruction->outer_unit);
-        }
+        member_nonzero(w, "scope", instruction->scope);
         member_true(w, "first_step", instruction->flags & PLAN_FIRST_STEP);
         member_arg(w, instruction);
         put(w, "}");
@@ -396,12 +452,16 @@ static enum err_code put_plan(struct writer *w, const struct plan_json_extra *ex
     TRY(put_extra(w, "settings", extra ? extra->settings : NULL, err));
     TRY(put_extra(w, "memory", extra ? extra->memory : NULL, err));
     TRY(put_extra(w, "time", extra ? extra->time : NULL, err));
+    put_table(w, "system");
+    put_string(w, plan->system);
     put_table(w, "world");
     put_uint(w, plan->world);
     member_uint(w, "rank", plan->rank);
     member_uint(w, "events", plan->event_count);
+    put_lanes(w);
     put_groups(w);
     put_units(w);
+    put_scopes(w);
     put_params(w);
     put_table(w, "inputs");
     put_uints(w, plan->input_buffers, plan->input_count);

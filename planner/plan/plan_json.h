@@ -1,26 +1,38 @@
 /* plan_json.h - plan.json: the program as a file, complete enough to execute.
  *
- *     {"version": 1, "settings": {...}, "memory": {...}, "time": {...}, "world": 8, "rank": 0,
- *      "events": 412,
- *      "groups": [{"name": "shard", "ranks": 8, "stride": 1}],
+ *     {"version": 2, "settings": {...}, "memory": {...}, "time": {...}, "system": "fsdp2",
+ *      "world": 8, "rank": 0, "events": 412,
+ *      "lanes": [{"name": "compute"}, {"name": "host"}, {"name": "all_gather", "urgent": true}],
+ *      "groups": [{"name": "shard", "role": "shard", "ranks": 8, "stride": 1}],
  *      "units": [{"name": "layers.0", "params": [1, 2, 3]}],
- *      "params": [{"name", "shape", "local", "trainable", "unit", "shard", "unsharded", "states",
+ *      "scopes": [{"text": ""}, {"text": "unshard[layers.0]", "unit": 1}],
+ *      "params": [{"name", "shape", "trainable", "unit",
+ *                  "pieces": [{"role": "store", "buffer": 3, "placement": "rows",
+ *                              "group": "shard", "first": 0, "elements": 32768}],
  *                  "step"}],
  *      "inputs": [buffers], "module_buffers": [buffers],
  *      "buffers": [{"id", "bytes", "dtype", "shape", "category", "pool", "what", "resident",
- *                   "scratch"}],
+ *                   "scratch", "local"}],
  *      "instructions": [
  *        {"id": 7, "op": "alloc", "stream": "compute", "phase": "fwd", "buffer": 17},
- *        {"id": 8, "op": "compute", ..., "kernel": "mm", "kind": "linear", "flops", "bytes",
+ *        {"id": 8, "op": "compute", ..., "work": "matmul_nt", "kernel": "mm", "kind": "linear",
+ *         "flops", "bytes",
  *         "in": [16, {"buffer": 3, "shape": [256, 688]}], "out": [17]}]}
  *
  * Ids are positions. An instruction has "buffer" (alloc, free), "event" (record, wait), "mark", or
- * a kernel: "kernel", "kind", "backward", "recomputed", "matmul", attributes ("dim", "heads", "p",
- * "eps", "causal"), "flops", "bytes", "in" and "out". "site" with "unit" and "outer" with
- * "outer_unit" say where the host is; "first_step" that it is done only then; "group" names the
- * ranks of a collective and of the copies around it. An operand is a buffer, or an object with what
- * differs from that buffer: "dtype", "shape", "offset", "pitch" (in elements). Members that would
- * be false, zero or none are left out. One item a line; the same plan gives the same bytes. */
+ * a kernel: "work" (what it computes: base/vocabulary.h), "kernel" and "kind" (names for people),
+ * "backward", "recomputed", attributes ("dim", "first", "p", "eps", "causal"), "flops", "bytes",
+ * "in" and "out". "stream" is a lane; "scope" an index into
+ * scopes, where the host is; "first_step": done only then; "group" names the ranks of a collective
+ * and of the copies around it. An operand is a buffer, or an object with what differs from that
+ * buffer: "dtype", "shape", "offset", "pitch" (in elements). Members that would be false, zero or
+ * none are left out. One item a line; the same plan gives the same bytes.
+ *
+ * Other ranks' programs follow from this one (plan_rank.h). What is not alike on all of them says
+ * so: a buffer or operand with "local" has the shape of that parameter's part on the rank, and an
+ * operand with "chunk" lies as many times its elements into its buffer as the rank's place in that
+ * group. Where a piece lies for every rank is placement.h's rule; "first" and "elements" say it for
+ * this one. */
 #ifndef SHARDPLAN_PLAN_JSON_H
 #define SHARDPLAN_PLAN_JSON_H
 
@@ -28,7 +40,7 @@
 
 #include <jansson.h>
 
-enum { PLAN_JSON_VERSION = 1 };
+enum { PLAN_JSON_VERSION = 2 };
 
 struct plan_json_extra { /* JSON objects that the program does not need; each may be NULL */
     json_t *settings, *memory, *time;

@@ -1,7 +1,7 @@
 /* plan_rank.h - the same plan for another rank.
  *
- * Ranks run the same instructions. What differs is how many rows of each parameter they hold (the
- * last ranks may have fewer, or none) and which chunk of a secondary shard is theirs. */
+ * Ranks run the same instructions. What differs is which part of each parameter they hold (the last
+ * ranks may have less, or nothing) and which chunk of a secondary shard is theirs. */
 #ifndef SHARDPLAN_PLAN_RANK_H
 #define SHARDPLAN_PLAN_RANK_H
 
@@ -10,8 +10,5 @@
 /* Turns a plan made for rank 0 into the plan of `rank` in place. ERR_INVALID: the plan is not rank
  * 0's, or there is no such rank. */
 enum err_code plan_for_rank(struct plan *plan, uint32_t rank, struct err *err);
-
-/* Ranks in the group named `name`; 1 when there is no such group. */
-uint32_t plan_group_ranks(const struct plan *plan, const char *name);
 
 #endif

@@ -8,7 +8,7 @@
  *     text --jansson--> tree --take_...--> tables --plan_verify--> plan
  *
  * Every instruction gets a kernel of its own, with absolute buffers: the file has no bases. */
-#include "base/aten.h"
+#include "base/vocabulary.h"
 #include "base/file.h"
 #include "plan/plan_json.h"
 
@@ -19,6 +19,7 @@
 #include <string.h>
 
 enum { TEXT = 512 };
+#define MOST_ELEMENTS (UINT64_C(1) << 48)
 
 struct names { /* texts by number, and numbers by text */
     const char **texts;
@@ -26,10 +27,11 @@ struct names { /* texts by number, and numbers by text */
     json_t *numbers;
 };
 
-struct vocabulary { /* allowed values; the sites and outers without their "" */
-    const char *ops[PLAN_OP_COUNT], *marks[PLAN_MARK_COUNT], *streams[STREAM_COUNT];
+struct vocabulary { /* allowed values */
+    const char *ops[PLAN_OP_COUNT], *marks[PLAN_MARK_COUNT];
     const char *dtypes[DTYPE_COUNT], *categories[CATEGORY_COUNT];
-    const char *phases[PLAN_STEP + 1], *sites[SITE_REDUCE], *outers[OUTER_POST_BACKWARD];
+    const char *phases[PLAN_STEP + 1], *placements[PLACEMENT_KINDS];
+    const char *roles[PIECE_ROLES], *group_roles[GROUP_ROLES];
 };
 
 struct reader {
@@ -84,18 +86,18 @@ static void fill_vocabulary(struct vocabulary *v)
         v->ops[i] = plan_op_name((enum plan_op)i);
     for (int i = 0; i < PLAN_MARK_COUNT; i++)
         v->marks[i] = plan_mark_name((enum plan_mark)i);
-    for (int i = 0; i < STREAM_COUNT; i++)
-        v->streams[i] = stream_name((enum stream_id)i);
     for (int i = 0; i < DTYPE_COUNT; i++)
         v->dtypes[i] = dtype_name((enum dtype)i);
     for (int i = 0; i < CATEGORY_COUNT; i++)
         v->categories[i] = category_name((enum category)i);
     for (int i = PLAN_FORWARD; i <= PLAN_STEP; i++)
         v->phases[i] = plan_phase_name((enum plan_phase)i);
-    for (int i = SITE_NONE + 1; i <= SITE_REDUCE; i++)
-        v->sites[i - 1] = plan_site_name((enum plan_site)i);
-    for (int i = OUTER_NONE + 1; i <= OUTER_POST_BACKWARD; i++)
-        v->outers[i - 1] = plan_outer_name((enum plan_outer)i);
+    for (int i = 0; i < PLACEMENT_KINDS; i++)
+        v->placements[i] = placement_name((enum placement_kind)i);
+    for (int i = 0; i < PIECE_ROLES; i++)
+        v->roles[i] = plan_role_name((enum piece_role)i);
+    for (int i = 0; i < GROUP_ROLES; i++)
+        v->group_roles[i] = plan_group_role_name((enum group_role)i);
 }
 
 /* ---- messages ---- */
@@ -327,25 +329,82 @@ static enum err_code take_id(struct object *o)
 
 /* ---- tables ---- */
 
+static enum err_code take_kept_text(struct object *o, const char *key, const char **out)
+{
+    TRY(take_text(o, key, out));
+    *out = arena_strdup(&o->r->plan->arena, *out);
+    return ERR_OK;
+}
+
+/* The first two are those of every plan. */
+static enum err_code read_lanes(struct object *top)
+{
+    struct plan *plan = top->r->plan;
+    json_t *list;
+    TRY(take_list(top, "lanes", &list));
+    const size_t count = json_array_size(list);
+    if (count < plan->lane_count || count > LANES_MOST)
+        return wrong(top, "lanes", "it has %zu items: allowed are %u ... %d", count,
+                     plan->lane_count, LANES_MOST);
+    for (uint32_t i = 0; i < count; i++) {
+        struct object o;
+        const char *name;
+        bool urgent;
+        TRY(open_item(top->r, "lanes", list, i, &o));
+        TRY(take_kept_text(&o, "name", &name));
+        TRY(take_bool(&o, "urgent", &urgent));
+        TRY(finish(&o, "name urgent"));
+        if (i > LANE_HOST)
+            plan_add_lane(plan, name, urgent);
+        else if (strcmp(name, plan->lanes[i].name) != 0)
+            return wrong(&o, "name", "\"%.64s\": lane %u is \"%s\"", name, i, plan->lanes[i].name);
+    }
+    return ERR_OK;
+}
+
 static enum err_code read_groups(struct object *top)
 {
     struct plan *plan = top->r->plan;
     json_t *list;
-    const uint32_t most = sizeof plan->groups / sizeof plan->groups[0];
     TRY(take_list(top, "groups", &list));
-    if (json_array_size(list) > most)
-        return wrong(top, "groups", "it has %zu items: at most %u are allowed",
-                     json_array_size(list), most);
+    if (json_array_size(list) >= PLAN_NO_GROUP)
+        return wrong(top, "groups", "it has %zu items: at most %d are allowed",
+                     json_array_size(list), PLAN_NO_GROUP - 1);
     for (uint32_t i = 0; i < json_array_size(list); i++) {
-        struct plan_group *group = &plan->groups[plan->group_count++];
         struct object o;
-        *group = (struct plan_group){.name = ""};
+        const char *name;
+        uint8_t role;
+        uint32_t ranks, stride;
         TRY(open_item(top->r, "groups", list, i, &o));
-        TRY(take_text(&o, "name", &group->name));
-        group->name = arena_strdup(&plan->arena, group->name);
-        TRY(take_uint(&o, "ranks", plan->world, &group->ranks));
-        TRY(take_uint(&o, "stride", plan->world, &group->stride));
-        TRY(finish(&o, "name ranks stride"));
+        TRY(take_kept_text(&o, "name", &name));
+        TRY(TAKE_CHOICE(&o, "role", top->r->allowed.group_roles, &role));
+        TRY(take_uint(&o, "ranks", plan->world, &ranks));
+        TRY(take_uint(&o, "stride", plan->world, &stride));
+        TRY(finish(&o, "name role ranks stride"));
+        if (ranks == 0 || stride == 0)
+            return wrong(&o, "", "it has %u ranks with stride %u", ranks, stride);
+        plan_add_group(plan, name, (enum group_role)role, ranks, stride);
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_scopes(struct object *top)
+{
+    struct plan *plan = top->r->plan;
+    json_t *list;
+    TRY(take_list(top, "scopes", &list));
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
+        struct object o;
+        const char *text;
+        uint32_t unit = PLAN_NO_UNIT;
+        TRY(open_item(top->r, "scopes", list, i, &o));
+        TRY(take_kept_text(&o, "text", &text));
+        TRY(take_optional(&o, "unit", plan->unit_count ? plan->unit_count - 1 : 0, &unit));
+        TRY(finish(&o, "text unit"));
+        if (i > 0)
+            plan_add_scope(plan, text, unit);
+        else if (text[0] || unit != PLAN_NO_UNIT)
+            return wrong(&o, "text", "the first scope is \"\", the model's own code");
     }
     return ERR_OK;
 }
@@ -361,8 +420,7 @@ static enum err_code read_units(struct object *top, json_t *list)
         struct object o;
         uint32_t *params;
         TRY(open_item(top->r, "units", list, i, &o));
-        TRY(take_text(&o, "name", &unit->name));
-        unit->name = arena_strdup(&plan->arena, unit->name);
+        TRY(take_kept_text(&o, "name", &unit->name));
         TRY(take_indices(&o, "params", plan->param_count, &params, &unit->params));
         TRY(finish(&o, "name params"));
         if (unit->params > plan->param_count - used)
@@ -374,31 +432,76 @@ static enum err_code read_units(struct object *top, json_t *list)
     return ERR_OK;
 }
 
-static enum err_code read_param(struct object *o, struct plan_param *param)
+static enum err_code take_group(struct object *o, const char *key, uint8_t *out)
+{
+    const struct plan *plan = o->r->plan;
+    const char *names[PLAN_NO_GROUP];
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        names[i] = plan->groups[i].name;
+    return take_choice(o, key, names, plan->group_count, out);
+}
+
+static enum err_code read_piece(struct object *o, struct plan_piece *piece)
+{
+    const struct vocabulary *allowed = &o->r->allowed;
+    struct plan *plan = o->r->plan;
+    const struct plan_param *param = &plan->params[piece->param];
+    uint64_t first = 0, elements = 0;
+    TRY(TAKE_CHOICE(o, "role", allowed->roles, &piece->role));
+    TRY(take_index(o, "buffer", plan->buffer_count, "buffers", &piece->buffer));
+    TRY(TAKE_CHOICE(o, "placement", allowed->placements, &piece->placement.kind));
+    if (json_object_get(o->json, "group"))
+        TRY(take_group(o, "group", &piece->group));
+    if (json_object_get(o->json, "offset"))
+        TRY(take_number(o, "offset", MOST_ELEMENTS, &piece->offset));
+    if (json_object_get(o->json, "at"))
+        TRY(take_number(o, "at", MOST_ELEMENTS, &piece->placement.at));
+    if (json_object_get(o->json, "total"))
+        TRY(take_number(o, "total", MOST_ELEMENTS, &piece->placement.total));
+    TRY(take_number(o, "first", MOST_ELEMENTS, &first));
+    TRY(take_number(o, "elements", MOST_ELEMENTS, &elements));
+    if (param->piece[piece->role] != PLACE_NONE)
+        return wrong(o, "role", "%s has two pieces of this role", param->name);
+    const struct part part = plan_part(plan, piece, plan->rank);
+    if (part.first != first || part_elements(&part) != elements)
+        return wrong(o, "", "by its placement rank %u has %" PRIu64 " elements from %" PRIu64 " on",
+                     plan->rank, part_elements(&part), part.first);
+    return finish(o, "role buffer offset placement group at total first elements");
+}
+
+static enum err_code take_pieces(struct object *o, uint32_t index)
+{
+    json_t *list;
+    TRY(take_list(o, "pieces", &list));
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
+        struct plan_piece piece = {.param = index, .group = PLAN_NO_GROUP};
+        struct object item = *o;
+        item.json = json_array_get(list, i);
+        item.list = "pieces";
+        item.position = i;
+        item.taken = 0;
+        if (!json_is_object(item.json))
+            return wrong(&item, "", "it is %s: an object is expected", kind_of(item.json));
+        TRY(read_piece(&item, &piece));
+        plan_add_piece(o->r->plan, &piece);
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_param(struct object *o, uint32_t index)
 {
     struct plan *plan = o->r->plan;
-    const uint32_t buffers = plan->buffer_count;
-    *param = (struct plan_param){
-        .state_buffer = {PLACE_NONE, PLACE_NONE},
-        .step_buffer = PLACE_NONE,
-    };
-    TRY(take_text(o, "name", &param->name));
-    param->name = arena_strdup(&plan->arena, param->name);
+    struct plan_param *param = &plan->params[index];
+    memset(param->piece, 0xff, sizeof param->piece);
+    TRY(take_kept_text(o, "name", &param->name));
     TRY(take_shape(o, "shape", &param->shape));
-    TRY(take_shape(o, "local", &param->local));
     TRY(take_bool(o, "trainable", &param->trainable));
     TRY(take_index(o, "unit", plan->unit_count, "units", &param->unit));
-    TRY(take_index(o, "shard", buffers, "buffers", &param->shard_buffer));
-    TRY(take_index(o, "unsharded", buffers, "buffers", &param->unsharded_buffer));
-    if (json_object_get(o->json, "states")) {
-        uint32_t *states, count;
-        TRY(take_indices(o, "states", buffers, &states, &count));
-        if (count == 0 || count > 2)
-            return wrong(o, "states", "it has %u items: 1 or 2 are allowed", count);
-        memcpy(param->state_buffer, states, count * sizeof *states);
-    }
-    TRY(take_optional(o, "step", buffers ? buffers - 1 : 0, &param->step_buffer));
-    return finish(o, "name shape local trainable unit shard unsharded states step");
+    TRY(take_pieces(o, index));
+    param->step_buffer = PLACE_NONE;
+    TRY(take_optional(o, "step", plan->buffer_count ? plan->buffer_count - 1 : 0,
+                      &param->step_buffer));
+    return finish(o, "name shape trainable unit pieces step");
 }
 
 static enum err_code read_params(struct object *top, json_t *list)
@@ -408,12 +511,12 @@ static enum err_code read_params(struct object *top, json_t *list)
     for (uint32_t i = 0; i < plan->param_count; i++) {
         struct object o;
         TRY(open_item(top->r, "params", list, i, &o));
-        TRY(read_param(&o, &plan->params[i]));
+        TRY(read_param(&o, i));
     }
     return ERR_OK;
 }
 
-/* A label: a known operator keeps its number of aten.h, others get further ones. */
+/* A label: a known operator keeps its number of vocabulary.h, others get further ones. */
 static enum err_code take_name(struct object *o, const char *key, struct names *names,
                                uint16_t *out)
 {
@@ -426,6 +529,27 @@ static enum err_code take_name(struct object *o, const char *key, struct names *
     return ERR_OK;
 }
 
+static enum err_code take_lane(struct object *o, const char *key, uint8_t *out)
+{
+    const struct plan *plan = o->r->plan;
+    const char *names[LANES_MOST];
+    for (uint32_t i = 0; i < plan->lane_count; i++)
+        names[i] = plan->lanes[i].name;
+    return take_choice(o, key, names, plan->lane_count, out);
+}
+
+/* A parameter of whose updated part something has the shape, + 1. */
+static enum err_code take_local(struct object *o, uint32_t *out)
+{
+    uint32_t param = 0;
+    *out = 0;
+    if (!json_object_get(o->json, "local"))
+        return ERR_OK;
+    TRY(take_index(o, "local", o->r->plan->param_count, "parameters", &param));
+    *out = param + 1;
+    return ERR_OK;
+}
+
 static enum err_code read_buffer(struct object *o, struct buffer *buffer)
 {
     const struct vocabulary *allowed = &o->r->allowed;
@@ -434,11 +558,12 @@ static enum err_code read_buffer(struct object *o, struct buffer *buffer)
     TRY(TAKE_CHOICE(o, "dtype", allowed->dtypes, &buffer->dtype));
     TRY(take_shape(o, "shape", &buffer->shape));
     TRY(TAKE_CHOICE(o, "category", allowed->categories, &buffer->category));
-    TRY(TAKE_CHOICE(o, "pool", allowed->streams, &buffer->pool));
+    TRY(take_lane(o, "pool", &buffer->pool));
     TRY(take_name(o, "what", &o->r->labels, &buffer->label));
     TRY(take_bool(o, "resident", &buffer->resident));
     TRY(take_bool(o, "scratch", &buffer->scratch));
-    return finish(o, "id bytes dtype shape category pool what resident scratch");
+    TRY(take_local(o, &buffer->local));
+    return finish(o, "id bytes dtype shape category pool what resident scratch local");
 }
 
 static enum err_code read_buffers(struct object *top)
@@ -476,103 +601,97 @@ static enum err_code read_operand(struct object *o, json_t *value, struct operan
     buffer = &plan->buffers[operand->place];
     operand->dtype = buffer->dtype;
     operand->shape = buffer->shape;
-    if (!json_is_object(value))
+    if (!json_is_object(value)) {
+        operand->local = buffer->local;
         return ERR_OK;
+    }
     if (json_object_get(value, "dtype"))
         TRY(TAKE_CHOICE(o, "dtype", o->r->allowed.dtypes, &operand->dtype));
     if (json_object_get(value, "shape"))
         TRY(take_shape(o, "shape", &operand->shape));
     if (json_object_get(o->json, "offset"))
-        TRY(take_number(o, "offset", (uint64_t)1 << 48, &operand->offset));
+        TRY(take_number(o, "offset", MOST_ELEMENTS, &operand->offset));
     TRY(take_optional(o, "pitch", UINT32_MAX, &operand->pitch));
-    return finish(o, "buffer dtype shape offset pitch");
+    TRY(take_local(o, &operand->local));
+    if (json_object_get(o->json, "chunk")) {
+        TRY(take_group(o, "chunk", &operand->chunk));
+        operand->chunk++;
+    }
+    return finish(o, "buffer dtype shape offset pitch local chunk");
 }
 
-static enum err_code take_operands(struct object *o, const char *key, uint16_t *count)
+static enum err_code take_operand_list(struct object *o, const char *key, json_t **list,
+                                       uint16_t *count)
 {
-    struct plan *plan = o->r->plan;
-    json_t *list;
-    TRY(take_list(o, key, &list));
-    if (json_array_size(list) > UINT16_MAX)
-        return wrong(o, key, "it has %zu items: at most %d are allowed", json_array_size(list),
+    TRY(take_list(o, key, list));
+    if (json_array_size(*list) > UINT16_MAX)
+        return wrong(o, key, "it has %zu items: at most %d are allowed", json_array_size(*list),
                      UINT16_MAX);
-    *count = (uint16_t)json_array_size(list);
-    for (uint32_t i = 0; i < *count; i++) {
+    *count = (uint16_t)json_array_size(*list);
+    return ERR_OK;
+}
+
+static enum err_code read_operands(const struct object *o, const char *key, json_t *list,
+                                   struct operand *out)
+{
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
         struct object item = *o;
-        struct operand operand = {0};
         item.list = key;
         item.position = i;
-        TRY(read_operand(&item, json_array_get(list, i), &operand));
-        ARRAY_GROW(plan->operands, plan->operand_count, plan->operand_cap);
-        plan->operands[plan->operand_count++] = operand;
+        TRY(read_operand(&item, json_array_get(list, i), &out[i]));
     }
     return ERR_OK;
 }
 
-static enum err_code take_group(struct object *o, uint8_t *out)
+static enum err_code take_work(struct object *o, uint8_t *out)
 {
-    const struct plan *plan = o->r->plan;
-    const char *names[sizeof plan->groups / sizeof plan->groups[0]];
-    for (uint32_t i = 0; i < plan->group_count; i++)
-        names[i] = plan->groups[i].name;
-    return take_choice(o, "group", names, plan->group_count, out);
+    const char *text;
+    TRY(take_text(o, "work", &text));
+    *out = (uint8_t)work_named(text);
+    if (*out == WORK_NONE)
+        return wrong(o, "work", "no computation is called \"%.64s\"; the nearest is %s", text,
+                     work_name(work_nearest(text)));
+    return ERR_OK;
 }
 
 static enum err_code read_kernel(struct object *o, struct plan_instruction *instruction)
 {
     struct plan *plan = o->r->plan;
-    struct kernel kernel = {.first = plan->operand_count};
+    struct kernel kernel = {.ins = 0};
+    json_t *in, *out;
     const enum plan_op op = (enum plan_op)instruction->op;
     if (plan_op_is_collective(op) ||
         (plan_op_may_have_group(op) && json_object_get(o->json, "group")))
-        TRY(take_group(o, &instruction->group));
+        TRY(take_group(o, "group", &instruction->group));
+    TRY(take_work(o, &kernel.work));
     TRY(take_name(o, "kernel", &o->r->labels, &kernel.label));
     if (json_object_get(o->json, "kind"))
         TRY(take_name(o, "kind", &o->r->kinds, &kernel.op));
     TRY(take_bool(o, "backward", &kernel.backward));
     TRY(take_bool(o, "recomputed", &kernel.recomputed));
-    TRY(take_bool(o, "matmul", &kernel.matmul));
     TRY(take_optional(o, "dim", UINT32_MAX, &kernel.attr.dim));
-    TRY(take_optional(o, "heads", UINT32_MAX, &kernel.attr.heads));
+    TRY(take_optional(o, "first", UINT32_MAX, &kernel.attr.first));
     TRY(take_float(o, "p", &kernel.attr.p));
     TRY(take_float(o, "eps", &kernel.attr.eps));
     TRY(take_bool(o, "causal", &kernel.attr.causal));
     TRY(take_real(o, "flops", &kernel.flops));
     TRY(take_real(o, "bytes", &kernel.bytes));
-    TRY(take_operands(o, "in", &kernel.ins));
-    TRY(take_operands(o, "out", &kernel.outs));
+    TRY(take_operand_list(o, "in", &in, &kernel.ins));
+    TRY(take_operand_list(o, "out", &out, &kernel.outs));
+    kernel.operands =
+        arena_alloc(&plan->arena, ((size_t)kernel.ins + kernel.outs) * sizeof *kernel.operands);
+    TRY(read_operands(o, "in", in, kernel.operands));
+    TRY(read_operands(o, "out", out, kernel.operands + kernel.ins));
     instruction->arg = plan->kernel_count;
     ARRAY_GROW(plan->kernels, plan->kernel_count, plan->kernel_cap);
     plan->kernels[plan->kernel_count++] = kernel;
-    return finish(o, "id op stream phase site unit outer outer_unit first_step group kernel kind "
-                     "backward recomputed matmul dim heads p eps causal flops bytes in out");
-}
-
-/* Where the host is: "site" of "unit" inside of "outer" of "outer_unit". */
-static enum err_code read_site(struct object *o, struct plan_instruction *instruction)
-{
-    const struct plan *plan = o->r->plan;
-    const struct vocabulary *allowed = &o->r->allowed;
-    uint32_t unit = 0;
-    if (json_object_get(o->json, "site")) {
-        TRY(TAKE_CHOICE(o, "site", allowed->sites, &instruction->site));
-        TRY(take_index(o, "unit", plan->unit_count, "units", &unit));
-        instruction->site++; /* after SITE_NONE */
-        instruction->unit = (uint16_t)unit;
-    }
-    if (json_object_get(o->json, "outer")) {
-        TRY(TAKE_CHOICE(o, "outer", allowed->outers, &instruction->outer));
-        TRY(take_index(o, "outer_unit", plan->unit_count, "units", &unit));
-        instruction->outer++;
-        instruction->outer_unit = (uint16_t)unit;
-    }
-    return ERR_OK;
+    return finish(o, "id op stream phase scope first_step group work kernel kind backward "
+                     "recomputed dim first p eps causal flops bytes in out");
 }
 
 static enum err_code read_instruction(struct object *o, struct plan_instruction *instruction)
 {
-    static const char known[] =
-        "id op stream phase site unit outer outer_unit first_step buffer event mark";
+    static const char known[] = "id op stream phase scope first_step buffer event mark";
     const struct plan *plan = o->r->plan;
     const struct vocabulary *allowed = &o->r->allowed;
     bool first_step;
@@ -580,9 +699,9 @@ static enum err_code read_instruction(struct object *o, struct plan_instruction 
     *instruction = (struct plan_instruction){.group = PLAN_NO_GROUP};
     TRY(take_id(o));
     TRY(TAKE_CHOICE(o, "op", allowed->ops, &instruction->op));
-    TRY(TAKE_CHOICE(o, "stream", allowed->streams, &instruction->stream));
+    TRY(take_lane(o, "stream", &instruction->lane));
     TRY(TAKE_CHOICE(o, "phase", allowed->phases, &instruction->phase));
-    TRY(read_site(o, instruction));
+    TRY(take_optional(o, "scope", plan->scope_count - 1, &instruction->scope));
     TRY(take_bool(o, "first_step", &first_step));
     instruction->flags = first_step ? PLAN_FIRST_STEP : 0;
     switch (instruction->op) {
@@ -633,17 +752,20 @@ static enum err_code read_top(struct object *top)
 {
     struct plan *plan = top->r->plan;
     json_t *units, *params;
+    TRY(take_kept_text(top, "system", &plan->system));
     TRY(take_uint(top, "world", UINT32_MAX, &plan->world));
     TRY(take_uint(top, "rank", UINT32_MAX, &plan->rank));
     TRY(take_uint(top, "events", UINT32_MAX, &plan->event_count));
     TRY(take_list(top, "units", &units));
     TRY(take_list(top, "params", &params));
-    if (json_array_size(units) >= PLAN_NO_UNIT)
-        return wrong(top, "units", "it has %zu items: at most %u are allowed",
-                     json_array_size(units), PLAN_NO_UNIT - 1U);
+    if (plan->rank >= plan->world)
+        return wrong(top, "rank", "%u: allowed are 0 ... %u", plan->rank,
+                     plan->world ? plan->world - 1 : 0);
     plan->unit_count = (uint32_t)json_array_size(units);
     plan->param_count = (uint32_t)json_array_size(params);
+    TRY(read_lanes(top));
     TRY(read_groups(top));
+    TRY(read_scopes(top));
     TRY(read_buffers(top));
     TRY(read_params(top, params));
     TRY(read_units(top, units));
@@ -651,8 +773,8 @@ static enum err_code read_top(struct object *top)
     TRY(take_indices(top, "module_buffers", plan->buffer_count, &plan->module_buffers,
                      &plan->module_buffer_count));
     TRY(read_instructions(top));
-    return finish(top, "version settings memory time world rank events groups units params inputs "
-                       "module_buffers buffers instructions");
+    return finish(top, "version settings memory time system world rank events lanes groups units "
+                       "scopes params inputs module_buffers buffers instructions");
 }
 
 static enum err_code read_version(struct object *top)
@@ -661,8 +783,14 @@ static enum err_code read_version(struct object *top)
     if (!json_is_integer(version))
         return wrong(top, "version", "it is %s: this is not a plan, or not of version %d",
                      kind_of(version), PLAN_JSON_VERSION);
+    if (json_integer_value(version) < PLAN_JSON_VERSION)
+        return wrong(top, "version",
+                     "%" JSON_INTEGER_FORMAT ": a plan of an earlier shardplan, which does not say "
+                     "all that version %d does; make it again with `shardplan plan`",
+                     json_integer_value(version), PLAN_JSON_VERSION);
     if (json_integer_value(version) != PLAN_JSON_VERSION)
-        return wrong(top, "version", "%" JSON_INTEGER_FORMAT ": only version %d can be read",
+        return wrong(top, "version",
+                     "%" JSON_INTEGER_FORMAT ": only version %d can be read; plan it again",
                      json_integer_value(version), PLAN_JSON_VERSION);
     return ERR_OK;
 }

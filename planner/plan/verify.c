@@ -42,14 +42,14 @@ static enum err_code wrong(const struct check *c, uint32_t id, const char *fmt, 
 static enum err_code wrong(const struct check *c, uint32_t id, const char *fmt, ...)
 {
     const struct plan_instruction *instruction = &c->plan->instructions[id];
-    char site[TEXT], text[3 * TEXT];
+    char scope[TEXT], text[3 * TEXT];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     return err_set(c->err, ERR_INTERNAL, "instruction %u, %s in %s: %s%s", id,
                    plan_op_name((enum plan_op)instruction->op),
-                   plan_site_text(c->plan, instruction, site, sizeof site), text,
+                   plan_scope_text(c->plan, instruction, scope, sizeof scope), text,
                    c->step == 2 ? " (in a later step)" : "");
 }
 
@@ -127,12 +127,43 @@ static enum err_code check_buffers(const struct check *c)
         CHECK_INDEX("buffer", i, "label", buffer->label, plan->label_count);
         CHECK_INDEX("buffer", i, "dtype", buffer->dtype, DTYPE_COUNT);
         CHECK_INDEX("buffer", i, "category", buffer->category, CATEGORY_COUNT);
-        CHECK_INDEX("buffer", i, "pool", buffer->pool, STREAM_COUNT);
+        CHECK_INDEX("buffer", i, "pool", buffer->pool, plan->lane_count);
+        if (buffer->local)
+            CHECK_INDEX("buffer", i, "local part of parameter", buffer->local - 1,
+                        plan->param_count);
         TRY(check_shape(c, "buffer", i, &buffer->shape));
         if (buffer->bytes > MOST_BYTES)
             return err_set(c->err, ERR_INTERNAL, "buffer %u: %" PRIu64 " bytes: at most %" PRIu64,
                            i, buffer->bytes, MOST_BYTES);
     }
+    return ERR_OK;
+}
+
+/* A parameter's pieces: each lies within its buffer, on this rank. */
+static enum err_code check_piece(const struct check *c, uint32_t i)
+{
+    const struct plan *plan = c->plan;
+    const struct plan_piece *piece = &plan->pieces[i];
+    CHECK_INDEX("piece", i, "parameter", piece->param, plan->param_count);
+    CHECK_INDEX("piece", i, "buffer", piece->buffer, plan->buffer_count);
+    CHECK_INDEX("piece", i, "role", piece->role, PIECE_ROLES);
+    CHECK_INDEX("piece", i, "placement", piece->placement.kind, PLACEMENT_KINDS);
+    if (piece->group != PLAN_NO_GROUP)
+        CHECK_INDEX("piece", i, "group", piece->group, plan->group_count);
+    if (plan->params[piece->param].piece[piece->role] != i)
+        return err_set(c->err, ERR_INTERNAL, "piece %u: parameter %u has another one of its role",
+                       i, piece->param);
+    const struct buffer *buffer = &plan->buffers[piece->buffer];
+    const struct part part = plan_part(plan, piece, plan->rank);
+    const uint64_t room = buffer->bytes / dtype_bytes((enum dtype)buffer->dtype);
+    uint64_t end = part_elements(&part);
+    if (__builtin_add_overflow(end, piece->offset, &end) ||
+        __builtin_add_overflow(end, part.offset, &end) || (part_elements(&part) && end > room))
+        return err_set(c->err, ERR_INTERNAL,
+                       "piece %u, %s of parameter %u: it reaches beyond the %" PRIu64
+                       " bytes of buffer %u",
+                       i, plan_role_name((enum piece_role)piece->role), piece->param, buffer->bytes,
+                       piece->buffer);
     return ERR_OK;
 }
 
@@ -142,19 +173,31 @@ static enum err_code check_params(const struct check *c)
     for (uint32_t i = 0; i < plan->param_count; i++) {
         const struct plan_param *param = &plan->params[i];
         CHECK_INDEX("parameter", i, "unit", param->unit, plan->unit_count);
-        CHECK_INDEX("parameter", i, "sharded buffer", param->shard_buffer, plan->buffer_count);
-        CHECK_INDEX("parameter", i, "unsharded buffer", param->unsharded_buffer,
-                    plan->buffer_count);
-        const uint32_t optional[] = {param->state_buffer[0], param->state_buffer[1],
-                                     param->step_buffer};
-        for (uint32_t s = 0; s < 3; s++)
-            if (optional[s] != PLACE_NONE)
-                CHECK_INDEX("parameter", i, "state buffer", optional[s], plan->buffer_count);
-        if (param->state_buffer[0] == PLACE_NONE && param->state_buffer[1] != PLACE_NONE)
-            return err_set(c->err, ERR_INTERNAL, "parameter %u: a second state without a first", i);
+        for (int role = 0; role < PIECE_ROLES; role++)
+            if (param->piece[role] != PLACE_NONE)
+                CHECK_INDEX("parameter", i, "piece", param->piece[role], plan->piece_count);
         TRY(check_shape(c, "parameter", i, &param->shape));
-        TRY(check_shape(c, "parameter", i, &param->local));
+        if (param->step_buffer != PLACE_NONE)
+            CHECK_INDEX("parameter", i, "step buffer", param->step_buffer, plan->buffer_count);
+        if (!plan_piece(plan, i, PIECE_STORE))
+            return err_set(c->err, ERR_INTERNAL, "parameter %u: it is stored nowhere", i);
+        if (plan_piece(plan, i, PIECE_EXP_AVG_SQ) && !plan_piece(plan, i, PIECE_EXP_AVG))
+            return err_set(c->err, ERR_INTERNAL, "parameter %u: a second state without a first", i);
     }
+    for (uint32_t i = 0; i < plan->piece_count; i++)
+        TRY(check_piece(c, i));
+    return ERR_OK;
+}
+
+static enum err_code check_scopes(const struct check *c)
+{
+    const struct plan *plan = c->plan;
+    if (plan->scope_count == 0 || plan->lane_count <= LANE_HOST || plan->lane_count > LANES_MOST)
+        return err_set(c->err, ERR_INTERNAL, "%u scopes and %u lanes: at least 1 and 2 are needed",
+                       plan->scope_count, plan->lane_count);
+    for (uint32_t i = 0; i < plan->scope_count; i++)
+        if (plan->scopes[i].unit != PLAN_NO_UNIT)
+            CHECK_INDEX("scope", i, "unit", plan->scopes[i].unit, plan->unit_count);
     return ERR_OK;
 }
 
@@ -182,12 +225,8 @@ static enum err_code check_units(const struct check *c)
 static enum err_code check_groups(const struct check *c)
 {
     const struct plan *plan = c->plan;
-    const uint32_t most = sizeof plan->groups / sizeof plan->groups[0];
     if (plan->rank >= plan->world)
         return err_set(c->err, ERR_INTERNAL, "rank %u of %u ranks", plan->rank, plan->world);
-    if (plan->group_count > most)
-        return err_set(c->err, ERR_INTERNAL, "%u groups: at most %u are allowed", plan->group_count,
-                       most);
     for (uint32_t i = 0; i < plan->group_count; i++) {
         const struct plan_group *group = &plan->groups[i];
         if (group->ranks == 0 || group->stride == 0 ||
@@ -213,27 +252,35 @@ static enum err_code check_places(const struct check *c)
     return ERR_OK;
 }
 
-static enum err_code check_operands(const struct check *c)
+static enum err_code check_operands(const struct check *c, uint32_t i)
 {
     const struct plan *plan = c->plan;
-    for (uint32_t i = 0; i < plan->operand_count; i++) {
-        const struct operand *operand = &plan->operands[i];
+    const struct kernel *kernel = plan_kernel(plan, i);
+    for (uint32_t o = 0; o < (uint32_t)kernel->ins + kernel->outs; o++) {
+        const struct operand *operand = &kernel->operands[o];
         const uint32_t index = operand->place & ~PLACE_MASK;
         switch (operand->place & PLACE_MASK) {
         case PLACE_PARAM:
-            CHECK_INDEX("operand", i, "parameter", index, plan->param_count);
+            CHECK_INDEX("an operand of kernel", i, "parameter", index, plan->param_count);
             break;
         case PLACE_INPUT:
-            CHECK_INDEX("operand", i, "input", index, plan->input_count);
+            CHECK_INDEX("an operand of kernel", i, "input", index, plan->input_count);
             break;
         case PLACE_MODULE_BUFFER:
-            CHECK_INDEX("operand", i, "module buffer", index, plan->module_buffer_count);
+            CHECK_INDEX("an operand of kernel", i, "module buffer", index,
+                        plan->module_buffer_count);
             break;
         default: /* relative to an instruction's base: checked there */
             break;
         }
-        CHECK_INDEX("operand", i, "dtype", operand->dtype, DTYPE_COUNT);
-        TRY(check_shape(c, "operand", i, &operand->shape));
+        CHECK_INDEX("an operand of kernel", i, "dtype", operand->dtype, DTYPE_COUNT);
+        if (operand->local)
+            CHECK_INDEX("an operand of kernel", i, "local part of parameter", operand->local - 1,
+                        plan->param_count);
+        if (operand->chunk)
+            CHECK_INDEX("an operand of kernel", i, "chunk of group", operand->chunk - 1U,
+                        plan->group_count);
+        TRY(check_shape(c, "an operand of kernel", i, &operand->shape));
     }
     return ERR_OK;
 }
@@ -247,21 +294,20 @@ static enum err_code check_kernels(const struct check *c)
 {
     const struct plan *plan = c->plan;
     for (uint32_t i = 0; i < plan->kernel_count; i++) {
-        const struct kernel *kernel = &plan->kernels[i];
-        const uint32_t count = (uint32_t)kernel->ins + kernel->outs;
+        const struct kernel *kernel = plan_kernel(plan, i);
         CHECK_INDEX("kernel", i, "label", kernel->label, plan->label_count);
+        CHECK_INDEX("kernel", i, "work", kernel->work, WORK_KIND_COUNT);
+        if (kernel->work == WORK_NONE)
+            return err_set(c->err, ERR_INTERNAL, "kernel %u: nobody said what it computes", i);
         if (kernel->op != 0)
             CHECK_INDEX("kernel", i, "kind", kernel->op, plan->kind_count);
-        if (kernel->first > plan->operand_count || count > plan->operand_count - kernel->first)
-            return err_set(c->err, ERR_INTERNAL,
-                           "kernel %u: %u operands from place %u on: the list has %u", i, count,
-                           kernel->first, plan->operand_count);
         if (!is_amount(kernel->flops) || !is_amount(kernel->bytes))
             return err_set(c->err, ERR_INTERNAL, "kernel %u: %g operations, %g bytes", i,
                            kernel->flops, kernel->bytes);
         if (!isfinite(kernel->attr.p) || !isfinite(kernel->attr.eps))
             return err_set(c->err, ERR_INTERNAL, "kernel %u: p = %g, eps = %g", i,
                            (double)kernel->attr.p, (double)kernel->attr.eps);
+        TRY(check_operands(c, i));
     }
     return ERR_OK;
 }
@@ -271,7 +317,8 @@ static enum err_code check_kernels(const struct check *c)
 /* Elements from the buffer's start to the end of `shape` there; false: no number holds them. A row
  * of a pitched operand is as many trailing dims as fit into the pitch: heads (b, s, a, d) of a
  * chunk are still rows of a*d. */
-static bool shape_end(const struct operand *operand, const struct shape *shape, uint64_t *end)
+static bool shape_end(const struct operand *operand, uint64_t offset, const struct shape *shape,
+                      uint64_t *end)
 {
     uint64_t elements, row = 1;
     if (!count_elements(shape, &elements))
@@ -280,25 +327,24 @@ static bool shape_end(const struct operand *operand, const struct shape *shape, 
     if (elements == 0)
         return true;
     if (operand->pitch == 0)
-        return !__builtin_add_overflow(operand->offset, elements, end);
+        return !__builtin_add_overflow(offset, elements, end);
     for (uint32_t i = shape->rank; i-- > 0 && row * shape->dim[i] <= operand->pitch;)
         row *= shape->dim[i];
     return !__builtin_mul_overflow(elements / row - 1, (uint64_t)operand->pitch, end) &&
-           !__builtin_add_overflow(*end, row, end) &&
-           !__builtin_add_overflow(*end, operand->offset, end);
+           !__builtin_add_overflow(*end, row, end) && !__builtin_add_overflow(*end, offset, end);
 }
 
 /* Whether an operand lies within `elements` of memory. What is read may be expanded along one dim,
  * which then takes no memory. */
-static bool is_within(const struct operand *operand, uint64_t elements, bool is_in)
+static bool is_within(const struct operand *operand, uint64_t offset, uint64_t elements, bool is_in)
 {
     uint64_t end;
-    if (shape_end(operand, &operand->shape, &end) && end <= elements)
+    if (shape_end(operand, offset, &operand->shape, &end) && end <= elements)
         return true;
     for (uint32_t i = 0; is_in && i < operand->shape.rank; i++) {
         struct shape narrow = operand->shape;
         narrow.dim[i] = 1;
-        if (shape_end(operand, &narrow, &end) && end <= elements)
+        if (shape_end(operand, offset, &narrow, &end) && end <= elements)
             return true;
     }
     return false;
@@ -308,8 +354,8 @@ static enum err_code check_operand(const struct check *c, uint32_t id, uint32_t 
 {
     const struct plan *plan = c->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = &plan->kernels[instruction->arg];
-    const struct operand *operand = &plan->operands[kernel->first + position];
+    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
+    const struct operand *operand = &kernel->operands[position];
     const bool is_in = position < kernel->ins;
     const uint32_t number = is_in ? position : position - kernel->ins;
     if ((operand->place & PLACE_MASK) == PLACE_BUFFER &&
@@ -318,13 +364,13 @@ static enum err_code check_operand(const struct check *c, uint32_t id, uint32_t 
                      is_in ? "in" : "out", number, (uint64_t)instruction->base + operand->place,
                      plan->buffer_count - 1);
 
-    const uint32_t buffer = plan_operand_buffer(plan, instruction, operand);
+    const struct plan_place place = plan_operand_place(plan, instruction, operand);
     const uint32_t element = dtype_bytes((enum dtype)operand->dtype);
+    const uint64_t bytes = plan->buffers[place.buffer].bytes;
     char what[TEXT];
-    if (!is_within(operand, plan->buffers[buffer].bytes / element, is_in))
+    if (!is_within(operand, place.offset, bytes / element, is_in))
         return wrong(c, id, "%s[%u] reaches beyond the %" PRIu64 " bytes of %s",
-                     is_in ? "in" : "out", number, plan->buffers[buffer].bytes,
-                     buffer_text(c, buffer, what));
+                     is_in ? "in" : "out", number, bytes, buffer_text(c, place.buffer, what));
     return ERR_OK;
 }
 
@@ -350,12 +396,7 @@ static enum err_code check_names(const struct check *c, uint32_t id)
     const struct plan_instruction *instruction = &plan->instructions[id];
     CHECK_INDEX("instruction", id, "op", instruction->op, PLAN_OP_COUNT);
     CHECK_INDEX("instruction", id, "phase", instruction->phase, PLAN_STEP + 1);
-    CHECK_INDEX("instruction", id, "site", instruction->site, SITE_REDUCE + 1);
-    CHECK_INDEX("instruction", id, "outer", instruction->outer, OUTER_POST_BACKWARD + 1);
-    if (instruction->site != SITE_NONE)
-        CHECK_INDEX("instruction", id, "unit", instruction->unit, plan->unit_count);
-    if (instruction->outer != OUTER_NONE)
-        CHECK_INDEX("instruction", id, "outer unit", instruction->outer_unit, plan->unit_count);
+    CHECK_INDEX("instruction", id, "scope", instruction->scope, plan->scope_count);
     return ERR_OK;
 }
 
@@ -364,7 +405,7 @@ static enum err_code check_instruction(const struct check *c, uint32_t id)
     const struct plan *plan = c->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
     TRY(check_names(c, id));
-    CHECK_INDEX("instruction", id, "stream", instruction->stream, STREAM_COUNT);
+    CHECK_INDEX("instruction", id, "lane", instruction->lane, plan->lane_count);
     if (instruction->flags & ~PLAN_FIRST_STEP)
         return wrong(c, id, "flags %u: allowed are 0 and %u", instruction->flags, PLAN_FIRST_STEP);
     TRY(check_group(c, id));
@@ -384,7 +425,7 @@ static enum err_code check_instruction(const struct check *c, uint32_t id)
         break;
     }
     CHECK_INDEX("instruction", id, "kernel", instruction->arg, plan->kernel_count);
-    const struct kernel *kernel = &plan->kernels[instruction->arg];
+    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
         TRY(check_operand(c, id, i));
     return ERR_OK;
@@ -393,11 +434,11 @@ static enum err_code check_instruction(const struct check *c, uint32_t id)
 static enum err_code check_tables(const struct check *c)
 {
     TRY(check_groups(c));
+    TRY(check_scopes(c));
     TRY(check_buffers(c));
     TRY(check_params(c));
     TRY(check_units(c));
     TRY(check_places(c));
-    TRY(check_operands(c));
     TRY(check_kernels(c));
     if (c->plan->event_count > c->plan->instruction_count)
         return err_set(c->err, ERR_INTERNAL, "%u events, but only %u instructions to record them",
@@ -437,11 +478,10 @@ static enum err_code run_kernel(const struct check *c, uint32_t id)
 {
     const struct plan *plan = c->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = &plan->kernels[instruction->arg];
+    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
     char what[TEXT], since[TEXT];
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
-        const uint32_t buffer =
-            plan_operand_buffer(plan, instruction, &plan->operands[kernel->first + i]);
+        const uint32_t buffer = plan_operand_place(plan, instruction, &kernel->operands[i]).buffer;
         if (!c->alive[buffer])
             return wrong(c, id, "%s %s %s, which is not alive: %s", plan->labels[kernel->label],
                          i < kernel->ins ? "reads" : "writes", buffer_text(c, buffer, what),
@@ -454,7 +494,7 @@ static enum err_code run_wait(const struct check *c, uint32_t id, uint32_t event
 {
     if (c->recorded[event] != c->step)
         return wrong(c, id, "stream %s waits for event %u, which has not been recorded",
-                     stream_name((enum stream_id)c->plan->instructions[id].stream), event);
+                     c->plan->lanes[c->plan->instructions[id].lane].name, event);
     return ERR_OK;
 }
 

@@ -29,7 +29,7 @@ static const char *rate(double seconds_each, double unit, char text[32])
 
 static void print_kernels(FILE *file, const struct style *s, const struct calibration *c)
 {
-    fprintf(file, "  %s%-46s %-9s %-4s %5s %9s %8s %8s %7s %7s%s\n", s->bold, "kernel", "dtype",
+    fprintf(file, "  %s%-28s %-9s %-4s %5s %9s %8s %8s %7s %7s%s\n", s->bold, "work", "dtype",
             "pass", "sizes", "latency", "GFLOP/s", "GB/s", "spread", "worst", s->off);
     for (uint32_t i = 0; i < c->fit_count; i++) {
         const struct kernel_fit *f = &c->fits[i];
@@ -39,8 +39,8 @@ static void print_kernels(FILE *file, const struct style *s, const struct calibr
         snprintf(dtypes, sizeof dtypes, "%s%s%s", dtype_brief(f->key.dtype),
                  f->key.to == f->key.dtype ? "" : ">",
                  f->key.to == f->key.dtype ? "" : dtype_brief(f->key.to));
-        fprintf(file, "  %-46s %-9s %-4s %5u %9s %8s %8s %5.1f %% %5.1f %%\n",
-                aten_name(f->key.label), dtypes, f->key.backward ? "bwd" : "fwd", f->points,
+        fprintf(file, "  %-28s %-9s %-4s %5u %9s %8s %8s %5.1f %% %5.1f %%\n",
+                work_name(f->key.work), dtypes, f->key.backward ? "bwd" : "fwd", f->points,
                 compare_seconds(f->latency_s, latency), rate(f->seconds_per_flop, 1e9, flops),
                 rate(f->seconds_per_byte, 1e9, bytes), 100 * f->spread, 100 * f->worst);
     }
@@ -110,7 +110,7 @@ json_t *calibration_json(const struct calibration *c, const char *profile_path)
     for (uint32_t i = 0; i < c->fit_count; i++) {
         const struct kernel_fit *f = &c->fits[i];
         json_t *line =
-            json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "kernel", aten_name(f->key.label),
+            json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "work", work_name(f->key.work),
                       "sizes", (int)f->points, "latency_s", f->latency_s, "seconds_per_flop",
                       f->seconds_per_flop, "seconds_per_byte", f->seconds_per_byte, "spread",
                       f->spread, "worst", f->worst, "confidence", f->confidence);
@@ -139,7 +139,7 @@ static const struct kernel_fit *fit_of_sample(const struct calibration *c, const
 {
     for (uint32_t i = 0; i < c->fit_count; i++) {
         const struct kernel_fit *f = &c->fits[i];
-        if (!f->any_kind && f->key.label == s->key.label && f->key.dtype == s->key.dtype &&
+        if (!f->any_kind && f->key.work == s->key.work && f->key.dtype == s->key.dtype &&
             f->key.to == s->key.to && f->key.backward == s->key.backward)
             return f;
     }

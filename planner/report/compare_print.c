@@ -14,23 +14,23 @@ enum { KINDS_SHOWN = 16, GAPS_SHOWN = 5, BAR = 24, NAME = 34 };
 
 const char *compare_what(const struct plan *plan, uint32_t instruction, char *text, size_t size)
 {
-    char what[160], site[256];
+    char what[160], scope[256];
     if (instruction == COMPARE_NONE) {
         snprintf(text, size, "the host");
         return text;
     }
     const struct plan_instruction *i = &plan->instructions[instruction];
     const char *op = plan_op_name((enum plan_op)i->op);
-    plan_site_text(plan, i, site, sizeof site);
+    plan_scope_text(plan, i, scope, sizeof scope);
     if (i->op == PLAN_ALLOC || i->op == PLAN_FREE)
         snprintf(text, size, "%s of %s, in %s", op,
-                 plan_buffer_text(plan, &plan->buffers[i->arg], what, sizeof what), site);
+                 plan_buffer_text(plan, &plan->buffers[i->arg], what, sizeof what), scope);
     else if (i->op == PLAN_MARK)
         snprintf(text, size, "mark %s", plan_mark_name((enum plan_mark)i->arg));
     else if (i->op == PLAN_COMPUTE || i->op == PLAN_OPTIMIZER)
-        snprintf(text, size, "%s, in %s", plan->labels[plan->kernels[i->arg].label], site);
+        snprintf(text, size, "%s, in %s", plan->labels[plan_kernel(plan, i->arg)->label], scope);
     else
-        snprintf(text, size, "%s, in %s", op, site);
+        snprintf(text, size, "%s, in %s", op, scope);
     return text;
 }
 

@@ -53,15 +53,15 @@ enum err_code picture_draw(const struct picture *picture, const void *context, c
 
 /* ---- the timeline ---- */
 
-/* Lanes that worked, from top to bottom as enum stream_id has them; below them what was exposed.
+/* Lanes that worked, from top to bottom in the plan's order; below them what was exposed.
  * Returns the row of that; rows of idle lanes are -1. */
-static int place_lanes(const struct timeline_picture *t, int rows[STREAM_COUNT])
+static int place_lanes(const struct timeline_picture *t, int rows[LANES_MOST])
 {
     int count = 0;
-    for (int lane = 0; lane < STREAM_COUNT; lane++) {
+    for (uint32_t lane = 0; lane < t->plan->lane_count; lane++) {
         rows[lane] = -1;
         for (uint32_t i = 0; i < t->plan->instruction_count && rows[lane] < 0; i++)
-            if (t->plan->instructions[i].stream == lane && !isnan(t->time->spans[i].begin_s))
+            if (t->plan->instructions[i].lane == lane && !isnan(t->time->spans[i].begin_s))
                 rows[lane] = count++;
     }
     return count;
@@ -76,12 +76,12 @@ static unsigned colour_of(const struct plan_instruction *instruction)
 {
     static const unsigned phases[] = {0x4c72b0, 0xdd8452, 0x8172b3}; /* as in timeline.gp */
     return plan_op_is_collective((enum plan_op)instruction->op) ? 0x55a868
-           : instruction->stream != STREAM_COMPUTE              ? 0xaaaaaa
+           : instruction->lane != LANE_COMPUTE                  ? 0xaaaaaa
                                                                 : phases[instruction->phase];
 }
 
 /* Boxes less than a pixel apart and of one colour are drawn as one. */
-static void write_lane(FILE *file, const struct timeline_picture *t, int lane, int row,
+static void write_lane(FILE *file, const struct timeline_picture *t, uint32_t lane, int row,
                        double pixel_s)
 {
     struct compare_interval open = {NAN, NAN};
@@ -89,7 +89,7 @@ static void write_lane(FILE *file, const struct timeline_picture *t, int lane, i
     for (uint32_t i = 0; i < t->plan->instruction_count; i++) {
         const struct plan_instruction *instruction = &t->plan->instructions[i];
         const struct compare_interval *span = &t->time->spans[i];
-        if (instruction->stream != lane || isnan(span->begin_s))
+        if (instruction->lane != lane || isnan(span->begin_s))
             continue;
         if (colour_of(instruction) == colour && span->begin_s - open.end_s < pixel_s) {
             open.end_s = fmax(open.end_s, span->end_s);
@@ -108,9 +108,9 @@ static void timeline_data(FILE *file, const void *context)
 {
     const struct timeline_picture *t = context;
     const double pixel_s = t->time->step_s / TIME_PIXELS;
-    int rows[STREAM_COUNT];
+    int rows[LANES_MOST];
     int row = place_lanes(t, rows);
-    for (int lane = 0; lane < STREAM_COUNT; lane++)
+    for (uint32_t lane = 0; lane < t->plan->lane_count; lane++)
         write_lane(file, t, lane, rows[lane], pixel_s);
     for (uint32_t i = 0; i < t->host_count; i++)
         write_box(file, &t->host[i], row, 0x937860);
@@ -123,12 +123,12 @@ static void timeline_data(FILE *file, const void *context)
 static void timeline_settings(FILE *file, const void *context)
 {
     const struct timeline_picture *t = context;
-    int rows[STREAM_COUNT];
+    int rows[LANES_MOST];
     place_lanes(t, rows);
     fputs("lanes = '", file);
-    for (int lane = 0; lane < STREAM_COUNT; lane++)
+    for (uint32_t lane = 0; lane < t->plan->lane_count; lane++)
         if (rows[lane] >= 0)
-            fprintf(file, "%s ", stream_name((enum stream_id)lane));
+            fprintf(file, "%s ", t->plan->lanes[lane].name);
     fprintf(file, "%sexposed'\nend_ms = %.6f\ntitle = ", t->host ? "issuing " : "",
             1e3 * t->time->step_s);
     files_gnuplot_text(file, t->title);

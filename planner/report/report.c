@@ -17,7 +17,7 @@
 struct report {
     const struct settings *settings;
     const struct job *job;
-    const struct placement *placement;
+    const struct machine *machine;
     const struct prediction *prediction;
     const struct step_time *time;
     const char *dir;
@@ -31,15 +31,15 @@ static json_t *instruction_seconds(const struct report *r)
     const struct simulation *simulation = r->time->simulation;
     const struct timeline *t = &r->time->timeline;
     json_t *array = json_array();
-    uint32_t item = 0;
+    uint32_t task = 0;
     for (uint32_t i = 0; i < r->prediction->plan->instruction_count; i++) {
         const bool here =
-            item < simulation_items(simulation) && simulation_instruction(simulation, item) == i;
+            task < simulation_tasks(simulation) && simulation_instruction(simulation, task) == i;
         const bool runs =
             here && plan_op_is_kernel((enum plan_op)r->prediction->plan->instructions[i].op);
         json_array_append_new(array,
-                              runs ? json_real(t->end_s[item] - t->begin_s[item]) : json_null());
-        item += here;
+                              runs ? json_real(t->end_s[task] - t->begin_s[task]) : json_null());
+        task += here;
     }
     return array;
 }
@@ -47,7 +47,7 @@ static json_t *instruction_seconds(const struct report *r)
 static enum err_code write_plan(const struct report *r, struct err *err)
 {
     char path[4096];
-    json_t *result = result_json(r->settings, r->job, r->placement, r->prediction, NULL, 0);
+    json_t *result = result_json(r->settings, r->job, r->machine, r->prediction, NULL, 0);
     json_t *time = time_json(r->time);
     json_object_set_new(time, "instruction_s", instruction_seconds(r));
     const struct plan_json_extra extra = {
@@ -102,7 +102,7 @@ static enum err_code write_snapshot(const struct report *r, struct err *err)
         .err = err,
     };
     struct memory memory;
-    struct memory_options options = prediction_memory(r->prediction, r->placement);
+    struct memory_options options = prediction_memory(r->prediction, r->machine);
     options.allocator.on_action = snapshot_on_action;
     options.allocator.action_context = run.snapshot;
     options.before = name_frame;
@@ -200,7 +200,7 @@ static void curve_settings(FILE *script, const void *context)
     const struct prediction *p = r->prediction;
     const double unit = 1073741824.0;
     double top = (double)p->memory.reserved_bytes / unit;
-    const double capacity = profile_value(&r->placement->profile, PROFILE_CAPACITY) / unit;
+    const double capacity = profile_value(&r->machine->profile, PROFILE_CAPACITY) / unit;
     if (capacity < 1.6 * top && capacity > top)
         top = capacity;
     top *= 1.08;
@@ -226,8 +226,7 @@ static void curve_data(FILE *file, const void *context)
 {
     struct curve curve = *(const struct curve *)context;
     struct memory memory;
-    const struct memory_options options =
-        prediction_memory(curve.r->prediction, curve.r->placement);
+    const struct memory_options options = prediction_memory(curve.r->prediction, curve.r->machine);
     curve.file = file;
     memory_replay(curve.r->prediction->plan, &options, add_point, &curve, &memory, NULL);
     write_point(&curve);
@@ -259,7 +258,7 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
     struct compare_interval *spans = arena_alloc(&arena, plan->instruction_count * sizeof *spans);
     for (uint32_t i = 0; i < plan->instruction_count; i++)
         spans[i] = (struct compare_interval){NAN, NAN};
-    for (uint32_t i = 0; i < simulation_items(r->time->simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(r->time->simulation); i++) {
         const uint32_t id = simulation_instruction(r->time->simulation, i);
         if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
             spans[id] = (struct compare_interval){t->begin_s[i], t->end_s[i]};
@@ -270,12 +269,12 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
              "predicted step, rank %u of %u: %s, of which %s exposed communication", plan->rank,
              plan->world, compare_seconds(t->step_s, step),
              compare_seconds(time.exposed_s, exposed));
-    const uint32_t items = simulation_items(r->time->simulation);
-    struct compare_interval *host = arena_alloc(&arena, (items + 1) * sizeof *host);
-    for (uint32_t i = 0; i < items; i++) {
+    const uint32_t tasks = simulation_tasks(r->time->simulation);
+    struct compare_interval *host = arena_alloc(&arena, (tasks + 1) * sizeof *host);
+    for (uint32_t i = 0; i < tasks; i++) {
         const struct plan_instruction *in =
             &plan->instructions[simulation_instruction(r->time->simulation, i)];
-        const bool own = in->stream == STREAM_HOST || in->op == PLAN_ALLOC; /* it may have waited */
+        const bool own = in->lane == LANE_HOST || in->op == PLAN_ALLOC; /* it may have waited */
         host[i] = (struct compare_interval){own ? t->begin_s[i]
                                             : i ? t->issue_s[i - 1]
                                                 : 0,
@@ -284,7 +283,7 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
     const struct timeline_picture picture = {.plan = plan,
                                              .time = &time,
                                              .host = host,
-                                             .host_count = intervals_merge(host, items),
+                                             .host_count = intervals_merge(host, tasks),
                                              .title = title};
     bool drawn;
     const enum err_code rc = timeline_draw(&picture, r->dir, &drawn, err);
@@ -304,7 +303,7 @@ static enum err_code write_html(const struct report *r, struct err *err)
     TRY(file_create(path, &to, err));
     files_html_begin(to.file, r->settings->model);
     fputs("<pre>", to.file);
-    result_print(to.file, r->settings, r->job, r->placement, r->prediction, NULL, 0);
+    result_print(to.file, r->settings, r->job, r->machine, r->prediction, NULL, 0);
     time_print(to.file, r->time);
     fputs("</pre>\n", to.file);
     files_inline_svg(to.file, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
@@ -318,12 +317,12 @@ static enum err_code write_html(const struct report *r, struct err *err)
 }
 
 enum err_code report_write(const struct settings *settings, const struct job *job,
-                           const struct placement *placement, const struct prediction *prediction,
+                           const struct machine *machine, const struct prediction *prediction,
                            const struct step_time *time, const char **note, struct err *err)
 {
     char path[4096];
-    const struct report r = {settings, job, placement, prediction, time, settings->out_dir};
-    const struct memory_options options = prediction_memory(prediction, placement);
+    const struct report r = {settings, job, machine, prediction, time, settings->output};
+    const struct memory_options options = prediction_memory(prediction, machine);
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));
     TRY(files_make_folder(r.dir, err));

@@ -14,7 +14,7 @@
  *   report.html      one page: tables and pictures
  * `note` receives a lent sentence or NULL. */
 enum err_code report_write(const struct settings *settings, const struct job *job,
-                           const struct placement *placement, const struct prediction *prediction,
+                           const struct machine *machine, const struct prediction *prediction,
                            const struct step_time *time, const char **note, struct err *err);
 
 #endif

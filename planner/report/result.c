@@ -13,16 +13,16 @@ static double gib(uint64_t bytes)
 
 const char *result_what(const struct plan *plan, uint32_t instruction, char *text, size_t size)
 {
-    char what[160], site[256];
+    char what[160], scope[256];
     const struct plan_instruction *i = &plan->instructions[instruction];
     if (i->op != PLAN_ALLOC && i->op != PLAN_FREE) {
         snprintf(text, size, "%s, in %s", plan_op_name((enum plan_op)i->op),
-                 plan_site_text(plan, i, site, sizeof site));
+                 plan_scope_text(plan, i, scope, sizeof scope));
         return text;
     }
     const struct buffer *buffer = &plan->buffers[i->arg];
     snprintf(text, size, "%s, in %s", plan_buffer_text(plan, buffer, what, sizeof what),
-             plan_site_text(plan, i, site, sizeof site));
+             plan_scope_text(plan, i, scope, sizeof scope));
     return text;
 }
 
@@ -40,7 +40,7 @@ static json_t *peak_json(const struct prediction *p)
     json_object_set_new(peak, "allocated_bytes", bytes_json(m->allocated.bytes));
     json_object_set_new(peak, "reserved_bytes", bytes_json(m->reserved_bytes));
     json_object_set_new(peak, "device_bytes", bytes_json(p->device_bytes));
-    json_object_set_new(peak, "phase", json_string(segment_name(m->requested.segment)));
+    json_object_set_new(peak, "phase", json_string(step_part_name(m->requested.part)));
     json_object_set_new(peak, "instruction", json_integer(m->requested.instruction));
     json_object_set_new(
         peak, "what",
@@ -92,7 +92,7 @@ static json_t *remedies_json(const struct remedy *remedies, uint32_t count)
 }
 
 json_t *result_json(const struct settings *settings, const struct job *job,
-                    const struct placement *placement, const struct prediction *p,
+                    const struct machine *machine, const struct prediction *p,
                     const struct remedy *remedies, uint32_t remedy_count)
 {
     const struct memory *m = &p->memory;
@@ -107,28 +107,27 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                   "num_key_value_heads", (int)job->config.kv_heads, "head_dim",
                   (int)job->config.head_dim, "intermediate_size", (int)job->config.ffn,
                   "vocab_size", (int)job->config.vocab, "tie_word_embeddings", job->config.tied));
-    json_object_set_new(root, "settings", options_echo(settings));
+    json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "fits_after_releasing_cached_segments",
                         json_boolean(p->after_release));
     json_object_set_new(root, "capacity_bytes",
-                        bytes_json(profile_bytes(&placement->profile, PROFILE_CAPACITY)));
+                        bytes_json(profile_bytes(&machine->profile, PROFILE_CAPACITY)));
     json_object_set_new(
         root, "headroom_bytes",
-        json_integer((json_int_t)profile_bytes(&placement->profile, PROFILE_CAPACITY) -
+        json_integer((json_int_t)profile_bytes(&machine->profile, PROFILE_CAPACITY) -
                      (json_int_t)p->device_bytes));
     json_object_set_new(root, "peak", peak_json(p));
     json_object_set_new(root, "categories", categories_json(p));
     json_object_set_new(root, "live", marks_json(m));
-    json_t *segments = json_object();
-    for (int i = 0; i < SEGMENT_COUNT; i++)
-        json_object_set_new(segments, segment_name((enum segment)i),
-                            bytes_json(m->segment_peaks[i]));
-    json_object_set_new(root, "segment_peaks", segments);
+    json_t *parts = json_object();
+    for (int i = 0; i < PART_COUNT; i++)
+        json_object_set_new(parts, step_part_name((enum step_part)i), bytes_json(m->part_peaks[i]));
+    json_object_set_new(root, "segment_peaks", parts);
     json_object_set_new(root, "outside_allocator",
                         json_pack("{s:I, s:I, s:s}", "context_bytes", (json_int_t)p->context_bytes,
                                   "nccl_bytes", (json_int_t)p->nccl_bytes, "nccl_source",
-                                  placement->profile.of[PROFILE_NCCL_INIT].source));
+                                  machine->profile.of[PROFILE_NCCL_INIT].source));
     json_object_set_new(root, "host_bytes", bytes_json(m->host_bytes));
     if (!p->fits)
         json_object_set_new(root, "remedies", remedies_json(remedies, remedy_count));
@@ -147,14 +146,14 @@ static void row(FILE *file, const char *name, uint64_t bytes, uint64_t total)
 }
 
 static void print_title(FILE *file, const struct style *s, const struct settings *settings,
-                        const struct job *job, const struct placement *placement,
+                        const struct job *job, const struct machine *machine,
                         const struct prediction *p)
 {
     char number[32];
     const struct strategy *t = &job->strategy;
     fprintf(file, "%s%s%s, %s parameters, as %s writes it\n", s->bold, settings->model, s->off,
             style_grouped(p->parameters, number), code_name(job->model.code));
-    fprintf(file, "fsdp2 on %u x %s", t->world, placement->profile.title);
+    fprintf(file, "%s on %u x %s", system_name(t->system), t->world, machine->profile.title);
     if (t->replicate > 1)
         fprintf(file, " (HSDP %u x %u)", t->replicate, t->world / t->replicate);
     fprintf(file, ", rank %u\n", t->rank);
@@ -194,10 +193,10 @@ static void print_categories(FILE *file, const struct style *s, const struct pre
             gib(p->device_bytes), s->off);
 }
 
-static void print_verdict(FILE *file, const struct style *s, const struct placement *placement,
+static void print_verdict(FILE *file, const struct style *s, const struct machine *machine,
                           const struct prediction *p)
 {
-    const double capacity = gib(profile_bytes(&placement->profile, PROFILE_CAPACITY));
+    const double capacity = gib(profile_bytes(&machine->profile, PROFILE_CAPACITY));
     const double device = gib(p->device_bytes);
     if (p->fits)
         fprintf(file, "  %sfits%s: %.2f of %.2f GiB, %.2f free%s\n", s->good, s->off, device,
@@ -213,24 +212,24 @@ static void print_peak(FILE *file, const struct prediction *p)
     char what[512];
     const struct memory *m = &p->memory;
     fprintf(file, "\n  peak: instruction %u, %s: %s\n", m->requested.instruction,
-            segment_name(m->requested.segment),
+            step_part_name(m->requested.part),
             result_what(p->plan, m->requested.instruction, what, sizeof what));
     fprintf(file, "  highest in");
-    for (int i = 0; i < SEGMENT_COUNT; i++)
-        fprintf(file, "%s %s %.2f", i ? "," : "", segment_name((enum segment)i),
-                gib(m->segment_peaks[i]));
+    for (int i = 0; i < PART_COUNT; i++)
+        fprintf(file, "%s %s %.2f", i ? "," : "", step_part_name((enum step_part)i),
+                gib(m->part_peaks[i]));
     fprintf(file, " GiB\n");
 }
 
 void result_print(FILE *file, const struct settings *settings, const struct job *job,
-                  const struct placement *placement, const struct prediction *p,
+                  const struct machine *machine, const struct prediction *p,
                   const struct remedy *remedies, uint32_t remedy_count)
 {
     const struct style s = style_of(file);
-    print_title(file, &s, settings, job, placement, p);
+    print_title(file, &s, settings, job, machine, p);
     print_categories(file, &s, p);
     fputc('\n', file);
-    print_verdict(file, &s, placement, p);
+    print_verdict(file, &s, machine, p);
     print_peak(file, p);
     if (p->fits)
         return;

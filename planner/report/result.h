@@ -3,18 +3,18 @@
 #define SHARDPLAN_RESULT_H
 
 #include "search/remedy.h"
-#include "settings/options.h"
+#include "settings/settings.h"
 
 #include <stdio.h>
 
 /* The object of `fit --json`, also the `memory` of plan.json. The caller owns it. */
 json_t *result_json(const struct settings *settings, const struct job *job,
-                    const struct placement *placement, const struct prediction *prediction,
+                    const struct machine *machine, const struct prediction *prediction,
                     const struct remedy *remedies, uint32_t remedy_count);
 
 /* The same as tables. Colour only when `file` is a terminal. */
 void result_print(FILE *file, const struct settings *settings, const struct job *job,
-                  const struct placement *placement, const struct prediction *prediction,
+                  const struct machine *machine, const struct prediction *prediction,
                   const struct remedy *remedies, uint32_t remedy_count);
 
 /* What is being allocated at an instruction, in words: "_log_softmax_backward_data [8192, 128256]

@@ -8,141 +8,83 @@
  * every parameter over PCIe twice a step. */
 #include "search/remedy.h"
 
+#include "settings/settings_resolve.h"
+
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+enum { EDITS = 3 };
+
+struct edit { /* of one setting */
+    const char *name;
+    const char *to;       /* a value, or NULL: the present number ... */
+    uint32_t times, over; /* ... times this, divided by this without a rest */
+};
+
 struct change {
-    bool (*apply)(struct job *job, char *text, size_t size); /* false: changes nothing here */
+    struct edit edits[EDITS];
     const char *cost;
 };
 
-static bool reshard(struct job *job, char *text, size_t size)
-{
-    if (job->strategy.reshard == RESHARD_ALWAYS)
-        return false;
-    job->strategy.reshard = RESHARD_ALWAYS;
-    snprintf(text, size, "--reshard always");
-    return true;
-}
-
-static bool fused(struct job *job, char *text, size_t size)
-{
-    if (job->strategy.optimizer != OPTIMIZER_ADAMW || job->strategy.impl == IMPL_FUSED)
-        return false;
-    job->strategy.impl = IMPL_FUSED;
-    snprintf(text, size, "--optimizer-impl fused");
-    return true;
-}
-
-static bool sync_each(struct job *job, char *text, size_t size)
-{
-    if (job->strategy.accumulate == 1 || job->strategy.accumulate_sync)
-        return false;
-    job->strategy.accumulate_sync = true;
-    snprintf(text, size, "--accumulate-sync each");
-    return true;
-}
-
-static bool selective(struct job *job, char *text, size_t size)
-{
-    if (job->tape.checkpointing != CHECKPOINTING_NONE)
-        return false;
-    job->tape.checkpointing = CHECKPOINTING_SELECTIVE;
-    snprintf(text, size, "--checkpointing selective");
-    return true;
-}
-
-static bool full(struct job *job, char *text, size_t size)
-{
-    if (job->tape.checkpointing == CHECKPOINTING_FULL)
-        return false;
-    job->tape.checkpointing = CHECKPOINTING_FULL;
-    snprintf(text, size, "--checkpointing full");
-    return true;
-}
-
-static bool divide_batch(struct job *job, uint32_t by, char *text, size_t size)
-{
-    if (job->model.batch % by != 0)
-        return false;
-    job->model.batch /= by;
-    job->strategy.accumulate *= by;
-    snprintf(text, size, "--micro-batch %u --accumulate %u", job->model.batch,
-             job->strategy.accumulate);
-    return true;
-}
-
-static bool half_batch(struct job *job, char *text, size_t size)
-{
-    job->strategy.accumulate_sync = true; /* no-sync would hold unsharded gradients instead */
-    if (!divide_batch(job, 2, text, size))
-        return false;
-    strncat(text, " --accumulate-sync each", size - strlen(text) - 1);
-    return true;
-}
-
-static bool quarter_batch(struct job *job, char *text, size_t size)
-{
-    job->strategy.accumulate_sync = true;
-    if (!divide_batch(job, 4, text, size))
-        return false;
-    strncat(text, " --accumulate-sync each", size - strlen(text) - 1);
-    return true;
-}
-
-static bool more_gpus(struct job *job, uint32_t times, char *text, size_t size)
-{
-    if ((uint64_t)job->strategy.world * times > 1000000)
-        return false;
-    job->strategy.world *= times;
-    snprintf(text, size, "--gpus %u", job->strategy.world);
-    return true;
-}
-
-static bool twice_gpus(struct job *job, char *text, size_t size)
-{
-    return more_gpus(job, 2, text, size);
-}
-
-static bool four_times_gpus(struct job *job, char *text, size_t size)
-{
-    return more_gpus(job, 4, text, size);
-}
-
-static bool eight_times_gpus(struct job *job, char *text, size_t size)
-{
-    return more_gpus(job, 8, text, size);
-}
-
-static bool offload(struct job *job, char *text, size_t size)
-{
-    if (job->strategy.offload)
-        return false;
-    job->strategy.offload = true;
-    snprintf(text, size, "--offload cpu");
-    return true;
-}
+/* No-sync would hold unsharded gradients instead. */
+/* clang-format off */
+#define SMALLER_BATCH(n)                                                                           \
+    {{"accumulate-sync", "each", 0, 0}, {"micro-batch", NULL, 1, n}, {"accumulate", NULL, n, 1}}
+/* clang-format on */
 
 static const struct change changes[] = {
-    {fused, "no time: no list of square roots in the optimizer step"},
-    {reshard, "one more all-gather of the units that kept their parameters"},
-    {sync_each, "a reduce-scatter after every micro-batch"},
-    {selective, "recomputes every second matmul and what is cheap"},
-    {full, "recomputes every block: a third more compute"},
-    {half_batch, "twice the gathers a token"},
-    {quarter_batch, "four times the gathers a token"},
-    {twice_gpus, "twice the GPUs"},
-    {four_times_gpus, "four times the GPUs"},
-    {eight_times_gpus, "eight times the GPUs"},
-    {offload, "parameters, gradients and optimizer on the CPU"},
+    {{{"optimizer-impl", "fused", 0, 0}}, "no time: no list of square roots in the optimizer step"},
+    {{{"reshard", "always", 0, 0}}, "one more all-gather of the units that kept their parameters"},
+    {{{"accumulate-sync", "each", 0, 0}}, "a reduce-scatter after every micro-batch"},
+    {{{"checkpointing", "selective", 0, 0}}, "recomputes every second matmul and what is cheap"},
+    {{{"checkpointing", "full", 0, 0}}, "recomputes every block: a third more compute"},
+    {SMALLER_BATCH(2), "twice the gathers a token"},
+    {SMALLER_BATCH(4), "four times the gathers a token"},
+    {{{"gpus", NULL, 2, 1}}, "twice the GPUs"},
+    {{{"gpus", NULL, 4, 1}}, "four times the GPUs"},
+    {{{"gpus", NULL, 8, 1}}, "eight times the GPUs"},
+    {{{"offload", "cpu", 0, 0}}, "parameters, gradients and optimizer on the CPU"},
 };
 enum { CHANGES = sizeof changes / sizeof changes[0] };
 
-static bool try_job(const struct job *job, const struct placement *placement, struct remedy *remedy)
+/* False: the system does not have the setting, or the number cannot be. */
+static bool edit(const struct edit *e, struct settings *settings)
 {
+    char text[NUMBER_TEXT];
+    const char *present = settings_get(settings, e->name, text);
+    uint64_t number;
+    if (e->to)
+        return settings_set(settings, e->name, e->to, NULL) == ERR_OK;
+    if (!present || !number_integer(present, &number) || number % e->over != 0)
+        return false;
+    snprintf(text, sizeof text, "%" PRIu64, number / e->over * e->times);
+    return settings_set(settings, e->name, text, NULL) == ERR_OK;
+}
+
+static bool apply(const struct change *change, struct settings *settings)
+{
+    for (int i = 0; i < EDITS && change->edits[i].name; i++)
+        if (!edit(&change->edits[i], settings))
+            return false;
+    return true;
+}
+
+struct trial {
+    const struct settings *settings;
+    const struct model_config *config;
+    const struct machine *machine;
+};
+
+/* Whether the changed settings fit; then *remedy has the change and the peak. */
+static bool try_settings(const struct trial *t, const struct settings *changed,
+                         struct remedy *remedy)
+{
+    struct job job;
     struct prediction prediction;
-    struct err err = {0};
-    if (predict(job, placement, &prediction, &err) != ERR_OK)
+    settings_difference(t->settings, changed, remedy->change, sizeof remedy->change);
+    if (!remedy->change[0] || settings_job(changed, t->config, &job, NULL) != ERR_OK ||
+        predict(&job, t->machine, &prediction, NULL) != ERR_OK)
         return false;
     remedy->device_bytes = prediction.device_bytes;
     const bool fits = prediction.fits;
@@ -150,31 +92,26 @@ static bool try_job(const struct job *job, const struct placement *placement, st
     return fits;
 }
 
-uint32_t remedies_find(const struct job *job, const struct placement *placement,
-                       struct remedy found[REMEDIES])
+uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
+                       const struct machine *machine, struct remedy found[REMEDIES])
 {
+    const struct trial trial = {settings, config, machine};
+    bool enough[CHANGES] = {false};
     uint32_t count = 0;
     for (int i = 0; i < CHANGES && count < REMEDIES; i++) {
-        struct job changed = *job;
-        struct remedy *remedy = &found[count];
-        if (!changes[i].apply(&changed, remedy->change, sizeof remedy->change) ||
-            !try_job(&changed, placement, remedy))
+        struct settings changed = *settings;
+        if (!apply(&changes[i], &changed) || !try_settings(&trial, &changed, &found[count]))
             continue;
-        snprintf(remedy->cost, sizeof remedy->cost, "%s", changes[i].cost);
-        count++;
+        enough[i] = true;
+        snprintf(found[count++].cost, sizeof found->cost, "%s", changes[i].cost);
     }
     for (int j = 1; j < CHANGES && count < REMEDIES; j++)
         for (int i = 0; i < j && count < REMEDIES; i++) {
-            struct job changed = *job;
-            struct remedy *remedy = &found[count];
-            char first[48], second[48];
-            if (!changes[i].apply(&changed, first, sizeof first) ||
-                !changes[j].apply(&changed, second, sizeof second) ||
-                !try_job(&changed, placement, remedy))
+            struct settings changed = *settings;
+            if (enough[i] || enough[j] || !apply(&changes[i], &changed) ||
+                !apply(&changes[j], &changed) || !try_settings(&trial, &changed, &found[count]))
                 continue;
-            snprintf(remedy->change, sizeof remedy->change, "%.46s %.46s", first, second);
-            snprintf(remedy->cost, sizeof remedy->cost, "both: %s", changes[j].cost);
-            count++;
+            snprintf(found[count++].cost, sizeof found->cost, "both: %s", changes[j].cost);
         }
     return count;
 }

@@ -8,17 +8,27 @@
  *         share out the resources among what runs
  *         go to the next end, or to the next issue that a stream is waiting for
  *
- * Between two such moments every rate is constant. */
+ * Between two such moments every rate is constant. A kernel whose rate stays the same from one to
+ * the next keeps the end that was worked out when it got it: what becomes of others leaves no
+ * rounding in it, so that many small steps come to the same bits as one long step (run_on). */
 #include "simulate/simulation.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 struct lane {
-    uint32_t at, issued;  /* places in the queue: the next, and the first that is not issued yet */
-    uint32_t item;        /* that runs; NEVER: none */
-    double left_s, rate;  /* of it: seconds at full speed, speed */
-    double blocked_until; /* INFINITY: until something else ends */
+    uint32_t at, issued; /* places in the queue: the next, and the first that is not issued yet */
+    uint32_t task;       /* that runs; NEVER: none */
+    double left_s;       /* of it at `since`: seconds at full speed */
+    double since, rate;  /* its speed, and from when on */
+    double moment;       /* when it ends at that speed, or the next may start where none runs;
+                            INFINITY: when something else has ended */
+};
+
+struct share {                   /* of each resource */
+    float asked[RESOURCE_COUNT]; /* by those of a kind that run */
+    float there[RESOURCE_COUNT]; /* for them */
 };
 
 struct run {
@@ -26,55 +36,57 @@ struct run {
     const struct costs *costs;
     const double *scale;
     struct timeline *out;
-    struct lane lanes[STREAM_HOST];
+    struct lane lanes[LANES_MOST]; /* LANE_HOST's stays empty: the host thread is its own */
     double now;
-    double host_s;    /* the host's clock */
-    uint32_t host;    /* next item it issues */
-    uint32_t running; /* bits: lanes with a kernel */
-    bool changed;     /* ... since rates were last shared out */
+    double host_s;         /* the host's clock */
+    uint32_t host;         /* next task it issues */
+    uint32_t running;      /* bits: lanes with a kernel */
+    bool changed;          /* ... since rates were last shared out, when */
+    struct share share[2]; /* ... others and those served first had these */
+    bool computes;         /* ... and a kernel ran that is no collective */
 };
 
-static const struct cost *cost_of(const struct run *r, const struct item *item)
+static const struct cost *cost_of(const struct run *r, const struct task *task)
 {
-    return &r->costs->kernels[item->kernel];
+    return &r->costs->kernels[task->kernel];
 }
 
-/* Ended by now? An item that has not ended has an end of INFINITY. */
-static bool has_ended(const struct run *r, uint32_t item)
+/* Ended by now? A task that has not ended has an end of INFINITY. */
+static bool has_ended(const struct run *r, uint32_t task)
 {
-    return item == NEVER || r->out->end_s[item] <= r->now;
+    return task == NEVER || r->out->end_s[task] <= r->now;
 }
 
 static bool device_is_idle(const struct run *r)
 {
     uint32_t left = r->running;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
-        left |= r->lanes[stream].issued - r->lanes[stream].at;
+    for (uint32_t index = 0; index < r->s->lane_count; index++)
+        left |= r->lanes[index].issued - r->lanes[index].at;
     return left == 0;
 }
 
-/* Whether the host would have to wait at an item of its own. */
-static bool host_is_blocked(const struct run *r, const struct item *item)
+/* Whether the host would have to wait at a task of its own. */
+static bool host_is_blocked(const struct run *r, const struct task *task)
 {
-    return (item->idle && !device_is_idle(r)) ||
-           (item->after != NEVER && isinf(r->out->end_s[item->after]));
+    return (task->idle && !device_is_idle(r)) ||
+           (task->after != NEVER && isinf(r->out->end_s[task->after]));
 }
 
-/* The host thread's own items: a kernel or a stall takes its time, a record notes it, a wait and
+/* The host thread's own tasks: a kernel or a stall takes its time, a record notes it, a wait and
  * what needs an idle device block. */
 static bool host_own(struct run *r, uint32_t i)
 {
-    const struct item *item = &r->s->items[i];
-    if (host_is_blocked(r, item))
+    const struct task *task = &r->s->tasks[i];
+    if (host_is_blocked(r, task))
         return false;
-    if (item->after != NEVER)
-        r->host_s = fmax(r->host_s, r->out->end_s[item->after]);
-    if (item->idle)
+    if (task->after != NEVER)
+        r->host_s = fmax(r->host_s, r->out->end_s[task->after]);
+    if (task->idle)
         r->host_s = fmax(r->host_s, r->now);
     r->out->begin_s[i] = r->host_s;
-    if (item->kind == ITEM_RUN)
-        r->host_s += cost_of(r, item)->device_s * r->scale[COST_HOST];
-    r->host_s += (double)item->stall_s * r->scale[COST_HOST];
+    if (task->kind == TASK_RUN)
+        r->host_s += cost_of(r, task)->device_s * r->scale[COST_HOST];
+    r->host_s += (double)task->stall_s * r->scale[COST_HOST];
     r->out->issue_s[i] = r->out->end_s[i] = r->host_s;
     return true;
 }
@@ -84,65 +96,66 @@ static void host_issue(struct run *r)
 {
     const double event_s = r->costs->event_s * r->scale[COST_HOST];
     for (; r->host < r->s->count; r->host++) {
-        const struct item *item = &r->s->items[r->host];
-        if (item->stream == STREAM_HOST) {
+        const struct task *task = &r->s->tasks[r->host];
+        if (task->lane == LANE_HOST) {
             if (!host_own(r, r->host))
                 return;
             continue;
         }
         const double cost_s =
-            item->kind == ITEM_RUN ? cost_of(r, item)->host_s * r->scale[COST_HOST] : event_s;
+            task->kind == TASK_RUN ? cost_of(r, task)->host_s * r->scale[COST_HOST] : event_s;
         r->host_s += cost_s;
         r->out->host_s += cost_s;
         r->out->issue_s[r->host] = r->host_s;
         r->out->end_s[r->host] = INFINITY;
-        r->lanes[item->stream].issued++;
+        r->lanes[task->lane].issued++;
     }
 }
 
 /* What the host was waiting for has happened. */
 static bool host_can_go_on(const struct run *r)
 {
-    return r->host < r->s->count && !host_is_blocked(r, &r->s->items[r->host]);
+    return r->host < r->s->count && !host_is_blocked(r, &r->s->tasks[r->host]);
 }
 
-static void start(struct run *r, uint32_t stream, uint32_t i)
+static void start(struct run *r, uint32_t index, uint32_t i)
 {
-    struct lane *lane = &r->lanes[stream];
-    const struct cost *cost = cost_of(r, &r->s->items[i]);
-    lane->item = i;
+    struct lane *lane = &r->lanes[index];
+    const struct cost *cost = cost_of(r, &r->s->tasks[i]);
+    lane->task = i;
     lane->left_s = cost->device_s * r->scale[cost->class];
-    lane->rate = 1;
+    lane->since = r->now;
+    lane->rate = 0; /* until rates are shared out */
     r->out->begin_s[i] = r->now;
-    r->running |= 1U << stream;
+    r->running |= 1U << index;
     r->changed = true;
 }
 
 /* Passes records and waits, and starts the next kernel if it can. Returns whether anything passed
  * that another lane may be waiting for. */
-static bool lane_advance(struct run *r, uint32_t stream)
+static bool lane_advance(struct run *r, uint32_t index)
 {
-    struct lane *lane = &r->lanes[stream];
+    struct lane *lane = &r->lanes[index];
     bool passed = false;
-    lane->blocked_until = INFINITY;
+    lane->moment = INFINITY;
     while (lane->at < lane->issued) {
         const uint32_t i = r->s->queue[lane->at];
-        const struct item *item = &r->s->items[i];
+        const struct task *task = &r->s->tasks[i];
         if (r->out->issue_s[i] > r->now) {
-            lane->blocked_until = r->out->issue_s[i];
+            lane->moment = r->out->issue_s[i];
             return passed;
         }
-        if (!has_ended(r, item->after)) {
-            lane->blocked_until = r->out->end_s[item->after]; /* what the host did may lie ahead */
+        if (!has_ended(r, task->after)) {
+            lane->moment = r->out->end_s[task->after]; /* what the host did may lie ahead */
             return passed;
         }
         lane->at++;
-        if (item->kind == ITEM_RUN) {
-            start(r, stream, i);
+        if (task->kind == TASK_RUN) {
+            start(r, index, i);
             return passed;
         }
         r->out->begin_s[i] = r->out->end_s[i] = r->now;
-        passed |= item->kind == ITEM_RECORD;
+        passed |= task->kind == TASK_RECORD;
     }
     return passed;
 }
@@ -152,10 +165,10 @@ static void start_all(struct run *r)
     bool again = true;
     while (again) {
         again = false;
-        for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
-            struct lane *lane = &r->lanes[stream];
-            if (lane->item == NEVER && lane->at < lane->issued)
-                again |= lane_advance(r, stream);
+        for (uint32_t index = 0; index < r->s->lane_count; index++) {
+            struct lane *lane = &r->lanes[index];
+            if (lane->task == NEVER && lane->at < lane->issued)
+                again |= lane_advance(r, index);
         }
     }
 }
@@ -163,113 +176,113 @@ static void start_all(struct run *r)
 /* Of what is served first, others always get this share all the same. */
 #define LEFT_AT_LEAST 0.1F
 
-/* How often more than there is (1 at least) is asked for of what a kernel uses. `left`: of each
- * resource; `asked`: by all that share it. */
-static double crowding(const struct cost *cost, const float *asked, const float *left)
+static void sum_up(struct run *r)
 {
-    float most = 1;
-    for (int k = 0; k < RESOURCE_COUNT; k++)
-        if (cost->use[k] > 0 && asked[k] > most * left[k])
-            most = asked[k] / left[k];
-    return (double)most;
-}
-
-static void sum_up(const struct run *r, float first[RESOURCE_COUNT], float others[RESOURCE_COUNT])
-{
+    struct share *others = &r->share[false], *first = &r->share[true];
+    memset(r->share, 0, sizeof r->share);
+    r->computes = false;
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
-        const struct lane *lane = &r->lanes[__builtin_ctz(bits)];
-        const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
-        float *total = cost->first ? first : others;
+        const struct task *task = &r->s->tasks[r->lanes[__builtin_ctz(bits)].task];
+        const struct cost *cost = cost_of(r, task);
         for (int k = 0; k < RESOURCE_COUNT; k++)
-            total[k] += cost->use[k];
+            r->share[cost->first].asked[k] += cost->use[k];
+        r->computes |= !task->collective;
+    }
+    for (int k = 0; k < RESOURCE_COUNT; k++) {
+        const float left = 1 - first->asked[k];
+        first->there[k] = 1;
+        others->there[k] = left > LEFT_AT_LEAST ? left : LEFT_AT_LEAST;
     }
 }
 
-static void what_is_left(const float first[RESOURCE_COUNT], float left[RESOURCE_COUNT])
+/* A kernel's speed: its part of the resource that it gets the least of. */
+static inline double rate_of(const struct run *r, const struct cost *cost, const float *asked)
 {
+    const float *there = r->share[cost->first].there;
+    float most = 1; /* how often more than there is is asked for */
     for (int k = 0; k < RESOURCE_COUNT; k++)
-        left[k] = 1 - first[k] > LEFT_AT_LEAST ? 1 - first[k] : LEFT_AT_LEAST;
+        if (cost->use[k] > 0 && asked[k] > most * there[k])
+            most = asked[k] / there[k];
+    const double rate = 1 / (double)most;
+    return r->computes && cost->slowdown > 1 ? rate / (double)cost->slowdown : rate;
 }
 
-/* Each kernel's rate: its part of the resource that it gets the least of. */
+static void set_rate(struct lane *lane, double now, double rate)
+{
+    assert(rate > 0 && rate <= 1);
+    if (rate == lane->rate)
+        return;
+    lane->left_s = fmax(lane->left_s - (now - lane->since) * lane->rate, 0);
+    lane->since = now;
+    lane->rate = rate;
+    lane->moment = now + lane->left_s / rate;
+}
+
 static void share_out(struct run *r)
 {
-    static const float nothing[RESOURCE_COUNT] = {0};
-    float first[RESOURCE_COUNT] = {0}, others[RESOURCE_COUNT] = {0}, left[RESOURCE_COUNT];
-    float all[RESOURCE_COUNT];
-    r->changed = false;
-    sum_up(r, first, others);
-    what_is_left(first, left);
-    what_is_left(nothing, all);
-    bool computes = false;
-    for (uint32_t bits = r->running; bits; bits &= bits - 1)
-        computes |= !r->s->items[r->lanes[__builtin_ctz(bits)].item].collective;
+    sum_up(r);
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
-        const struct cost *cost = cost_of(r, &r->s->items[lane->item]);
-        lane->rate = 1 / (cost->first ? crowding(cost, first, all) : crowding(cost, others, left));
-        if (computes && cost->slowdown > 1)
-            lane->rate /= (double)cost->slowdown;
+        const struct cost *cost = cost_of(r, &r->s->tasks[lane->task]);
+        set_rate(lane, r->now, rate_of(r, cost, r->share[cost->first].asked));
     }
+    r->changed = false;
 }
 
+/* ... by the compute stream on a kernel that is no collective. */
+static enum spent spent_computing(const struct cost *cost)
+{
+    return cost->use[RESOURCE_COMPUTE] >= 1 ? SPENT_COMPUTE : SPENT_MEMORY;
+}
+
+/* What the time from now on is spent on; `talks`: a collective runs. */
 static enum spent spent_on(const struct run *r, bool talks)
 {
-    const struct lane *compute = &r->lanes[STREAM_COMPUTE];
-    if (compute->item != NEVER && !r->s->items[compute->item].collective)
-        return cost_of(r, &r->s->items[compute->item])->use[RESOURCE_COMPUTE] >= 1 ? SPENT_COMPUTE
-                                                                                   : SPENT_MEMORY;
+    const struct lane *compute = &r->lanes[LANE_COMPUTE];
+    if (compute->task != NEVER && !r->s->tasks[compute->task].collective)
+        return spent_computing(cost_of(r, &r->s->tasks[compute->task]));
     return talks ? SPENT_NETWORK : r->running ? SPENT_COPY : SPENT_HOST;
+}
+
+static void spend(struct run *r, enum spent spent, bool talks, double next)
+{
+    const double step = next - r->now;
+    assert(step >= 0); /* what has happened is not undone */
+    r->out->spent_s[spent] += step;
+    if (talks)
+        r->out->communication_s += step;
+    r->now = next;
 }
 
 static void go_to(struct run *r, double next)
 {
-    const double step = next - r->now;
     bool talks = false;
     for (uint32_t bits = r->running; bits; bits &= bits - 1)
-        talks |= r->s->items[r->lanes[__builtin_ctz(bits)].item].collective;
-    r->out->spent_s[spent_on(r, talks)] += step;
-    if (talks)
-        r->out->communication_s += step;
+        talks |= r->s->tasks[r->lanes[__builtin_ctz(bits)].task].collective;
+    spend(r, spent_on(r, talks), talks, next);
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
-        lane->left_s -= step * lane->rate;
-        if (lane->left_s > 1e-12 && lane->left_s > 1e-12 * next)
+        if (lane->moment > next)
             continue;
-        r->out->end_s[lane->item] = next;
-        lane->item = NEVER;
+        r->out->end_s[lane->task] = next;
+        lane->task = NEVER;
+        lane->moment = INFINITY;
         r->running &= ~(1U << (lane - r->lanes));
         r->changed = true;
     }
-    r->now = next;
 }
 
-/* When the next kernel ends or the next issue arrives that a lane waits for; INFINITY: never. */
-static double next_moment(const struct run *r)
+/* When the next kernel ends, or what a lane waits for comes by itself; INFINITY: never. `own` (or
+ * NULL) is not looked at. */
+static double next_moment(const struct run *r, const struct lane *own)
 {
     double next = INFINITY;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
-        const struct lane *lane = &r->lanes[stream];
-        const double moment =
-            lane->item == NEVER ? lane->blocked_until : r->now + lane->left_s / lane->rate;
-        next = moment < next ? moment : next;
+    for (uint32_t index = 0; index < r->s->lane_count; index++) {
+        const struct lane *lane = &r->lanes[index];
+        if (lane != own && lane->moment < next)
+            next = lane->moment;
     }
     return next;
-}
-
-/* When a lane that is not `own` changes by itself: ends its kernel, or has its next one issued. */
-static double others_moment(const struct run *r, const struct lane *own)
-{
-    double moment = INFINITY;
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++) {
-        const struct lane *lane = &r->lanes[stream];
-        if (lane == own)
-            continue;
-        const double own_moment =
-            lane->item == NEVER ? lane->blocked_until : r->now + lane->left_s / lane->rate;
-        moment = own_moment < moment ? own_moment : moment;
-    }
-    return moment;
 }
 
 /* The lane of the only kernel that is not served first; NULL: there are several, or none. */
@@ -279,67 +292,82 @@ static struct lane *only_other(struct run *r, bool *talks)
     *talks = false;
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
-        *talks |= r->s->items[lane->item].collective;
-        if (cost_of(r, &r->s->items[lane->item])->first)
+        *talks |= r->s->tasks[lane->task].collective;
+        if (cost_of(r, &r->s->tasks[lane->task])->first)
             continue;
         if (found)
             return NULL;
         found = lane;
     }
-    return found && !r->s->items[found->item].collective ? found : NULL;
+    return found && !r->s->tasks[found->task].collective ? found : NULL;
 }
 
 /* The usual case, made short: kernel follows kernel on one lane while nothing else begins or ends,
- * and what is served first takes no notice of them. Leaves everything as the longer way would. */
+ * and what is served first takes no notice of them. Leaves everything as the longer way would, to
+ * the bit. */
 static void run_on(struct run *r)
 {
     bool talks;
     struct lane *lane = only_other(r, &talks);
     if (!lane)
         return;
-    float first[RESOURCE_COUNT] = {0}, ignored[RESOURCE_COUNT] = {0}, left[RESOURCE_COUNT];
-    const double begin = r->now, horizon = others_moment(r, lane);
-    sum_up(r, first, ignored);
-    what_is_left(first, left);
-    while (lane->at < lane->issued) {
-        const double end = r->now + lane->left_s / lane->rate;
-        const uint32_t next = r->s->queue[lane->at];
-        const struct item *item = &r->s->items[next];
-        const struct cost *cost = cost_of(r, item);
-        if (end >= horizon || item->kind != ITEM_RUN || item->after != NEVER || cost->first ||
-            r->out->issue_s[next] > end)
+    const struct simulation *sim = r->s;
+    const double horizon = next_moment(r, lane);
+    const bool computes = lane == &r->lanes[LANE_COMPUTE];
+    enum spent spent = spent_on(r, talks);
+    struct lane own = *lane;
+    while (own.at < own.issued && own.moment < horizon) {
+        const uint32_t next = sim->queue[own.at];
+        const struct task *task = &sim->tasks[next];
+        const struct cost *cost = cost_of(r, task);
+        if (task->kind != TASK_RUN || task->collective || task->after != NEVER || cost->first ||
+            r->out->issue_s[next] > own.moment)
             break;
-        r->out->spent_s[spent_on(r, talks)] += end - r->now;
-        r->out->end_s[lane->item] = r->out->begin_s[next] = r->now = end;
-        lane->at++;
-        lane->item = next;
-        lane->left_s = cost->device_s * r->scale[cost->class];
-        lane->rate = 1 / crowding(cost, cost->use, left);
+        spend(r, spent, talks, own.moment);
+        r->out->end_s[own.task] = r->out->begin_s[next] = own.moment;
+        if (computes)
+            spent = spent_computing(cost);
+        own.at++;
+        own.task = next;
+        own.left_s = cost->device_s * r->scale[cost->class];
+        own.since = own.moment;
+        own.rate = rate_of(r, cost, cost->use);
+        own.moment += own.left_s / own.rate;
     }
-    const double passed = r->now - begin;
-    if (talks)
-        r->out->communication_s += passed;
-    for (uint32_t bits = r->running; bits; bits &= bits - 1) {
-        struct lane *other = &r->lanes[__builtin_ctz(bits)];
-        if (other != lane)
-            other->left_s -= passed * other->rate;
-    }
+    *lane = own;
 }
 
-void simulate(const struct simulation *s, const struct costs *costs, const double *scale,
-              struct timeline *out)
+static void begin(struct run *r)
+{
+    for (uint32_t index = 0; index < r->s->lane_count; index++)
+        r->lanes[index] = (struct lane){.at = r->s->first[index],
+                                         .issued = r->s->first[index],
+                                         .task = NEVER,
+                                         .moment = INFINITY};
+    r->out->communication_s = r->out->host_s = 0;
+    memset(r->out->spent_s, 0, sizeof r->out->spent_s);
+}
+
+static void finish(struct run *r)
+{
+    struct timeline *out = r->out;
+    if (r->host_s > r->now) { /* the last thing was the host's */
+        out->spent_s[SPENT_HOST] += r->host_s - r->now;
+        r->now = r->host_s;
+    }
+    out->step_s = r->now;
+    out->compute_s = out->spent_s[SPENT_COMPUTE] + out->spent_s[SPENT_MEMORY];
+    out->exposed_s = out->spent_s[SPENT_NETWORK];
+}
+
+static void simulate_step(const struct simulation *s, const struct costs *costs,
+                          const double *scale, bool short_cut, struct timeline *out)
 {
     double ones[COST_CLASSES];
     for (int class = 0; class < COST_CLASSES; class ++)
         ones[class] = 1;
     struct run r = {.s = s, .costs = costs, .scale = scale ? scale : ones, .out = out};
-    for (uint32_t stream = 0; stream < STREAM_HOST; stream++)
-        r.lanes[stream] = (struct lane){.at = s->first[stream],
-                                        .issued = s->first[stream],
-                                        .item = NEVER,
-                                        .blocked_until = INFINITY};
-    out->communication_s = out->host_s = 0;
-    memset(out->spent_s, 0, sizeof out->spent_s);
+    begin(&r);
     for (;;) {
         if (r.host < s->count)
             host_issue(&r);
@@ -348,19 +376,27 @@ void simulate(const struct simulation *s, const struct costs *costs, const doubl
             continue;
         if (r.changed)
             share_out(&r);
-        run_on(&r);
-        const double next = next_moment(&r);
+        if (short_cut)
+            run_on(&r);
+        const double next = next_moment(&r, NULL);
         if (isinf(next))
-            break; /* a verified plan has nothing left then */
+            break;
         go_to(&r, next);
     }
-    if (r.host_s > r.now) { /* the last thing was the host's */
-        out->spent_s[SPENT_HOST] += r.host_s - r.now;
-        r.now = r.host_s;
-    }
-    out->step_s = r.now;
-    out->compute_s = out->spent_s[SPENT_COMPUTE] + out->spent_s[SPENT_MEMORY];
-    out->exposed_s = out->spent_s[SPENT_NETWORK];
+    assert(r.host == s->count && device_is_idle(&r)); /* of a verified plan nothing is left */
+    finish(&r);
+}
+
+void simulate(const struct simulation *s, const struct costs *costs, const double *scale,
+              struct timeline *out)
+{
+    simulate_step(s, costs, scale, true, out);
+}
+
+void simulate_each_event(const struct simulation *s, const struct costs *costs, const double *scale,
+                         struct timeline *out)
+{
+    simulate_step(s, costs, scale, false, out);
 }
 
 const char *spent_name(enum spent spent)

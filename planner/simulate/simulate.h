@@ -48,12 +48,12 @@ struct simulation *simulation_new(const struct plan *plan, const struct stall *s
 void simulation_free(struct simulation *simulation); /* NULL is allowed */
 
 /* What was simulated: kernels, records, waits and stalls of a later step, in host order. */
-uint32_t simulation_items(const struct simulation *simulation);
-uint32_t simulation_instruction(const struct simulation *simulation, uint32_t item);
+uint32_t simulation_tasks(const struct simulation *simulation);
+uint32_t simulation_instruction(const struct simulation *simulation, uint32_t task);
 
 struct timeline {                /* seconds from the start of the step */
-    double *issue_s;             /* (items) the host has issued it */
-    double *begin_s, *end_s;     /* (items) on its stream; of records and waits: when they pass */
+    double *issue_s;             /* (tasks) the host has issued it */
+    double *begin_s, *end_s;     /* (tasks) on its stream; of records and waits: when they pass */
     double step_s;               /* until everything is done */
     double compute_s;            /* the compute stream works, collectives on it aside */
     double communication_s;      /* at least one collective runs */
@@ -62,7 +62,7 @@ struct timeline {                /* seconds from the start of the step */
     double spent_s[SPENT_COUNT]; /* adds up to step_s */
 };
 
-/* Room for the items of a simulation; timeline_free. */
+/* Room for the tasks of a simulation; timeline_free. */
 struct timeline timeline_new(const struct simulation *simulation);
 void timeline_free(struct timeline *timeline);
 
@@ -70,6 +70,11 @@ void timeline_free(struct timeline *timeline);
  * *out is reused from call to call. */
 void simulate(const struct simulation *simulation, const struct costs *costs, const double *scale,
               struct timeline *out);
+
+/* The same without the short cut for kernels that follow each other undisturbed: slower, and equal
+ * to the bit. For tests of that short cut. */
+void simulate_each_event(const struct simulation *simulation, const struct costs *costs,
+                         const double *scale, struct timeline *out);
 
 const char *spent_name(enum spent spent);
 

@@ -1,73 +1,76 @@
-/* simulation.c - makes a plan ready: what takes time, in host order and stream by stream, with what
+/* simulation.c - makes a plan ready: what takes time, in host order and lane by lane, with what
  * each must wait for already found. */
 #include "simulate/simulation.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_item(const struct plan_instruction *instruction)
+static bool is_task(const struct plan_instruction *instruction)
 {
     return !(instruction->flags & PLAN_FIRST_STEP) && instruction->op != PLAN_ALLOC &&
            instruction->op != PLAN_FREE && instruction->op != PLAN_MARK;
 }
 
-static void add_items(const struct plan *plan, const struct stall *stalls, uint32_t stall_count,
+static void add_tasks(const struct plan *plan, const struct stall *stalls, uint32_t stall_count,
                       struct simulation *s)
 {
     uint32_t *recorded = xmalloc((plan->event_count + 1) * sizeof *recorded);
-    uint32_t last_of_group[sizeof plan->groups / sizeof plan->groups[0]];
-    memset(last_of_group, 0xff, sizeof last_of_group);
+    uint32_t *last_of_group = xmalloc((plan->group_count + 1) * sizeof *last_of_group);
+    memset(last_of_group, 0xff, (plan->group_count + 1) * sizeof *last_of_group);
     memset(recorded, 0xff, (plan->event_count + 1) * sizeof *recorded);
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
         if (stall_count && stalls->instruction == i) {
-            s->items[s->count++] = (struct item){.id = i,
-                                                 .kind = ITEM_STALL,
-                                                 .stream = STREAM_HOST,
+            s->tasks[s->count++] = (struct task){.id = i,
+                                                 .kind = TASK_STALL,
+                                                 .lane = LANE_HOST,
                                                  .after = NEVER,
                                                  .stall_s = (float)stalls->host_s,
                                                  .idle = stalls->idle};
             stalls++;
             stall_count--;
         }
-        if (!is_item(in))
+        if (!is_task(in))
             continue;
-        struct item item = {.id = i, .stream = in->stream, .after = NEVER};
+        struct task task = {.id = i, .lane = in->lane, .after = NEVER};
         if (in->op == PLAN_RECORD) {
-            item.kind = ITEM_RECORD;
+            task.kind = TASK_RECORD;
             recorded[in->arg] = s->count;
         } else if (in->op == PLAN_WAIT) {
-            item.kind = ITEM_WAIT;
-            item.after = recorded[in->arg];
+            task.kind = TASK_WAIT;
+            task.after = recorded[in->arg];
         } else {
-            item.kind = ITEM_RUN;
-            item.kernel = in->arg;
-            item.collective = plan_op_is_collective((enum plan_op)in->op);
-            if (item.collective) {
-                item.after = last_of_group[in->group];
+            task.kind = TASK_RUN;
+            task.kernel = in->arg;
+            task.collective = plan_op_is_collective((enum plan_op)in->op);
+            if (task.collective) {
+                task.after = last_of_group[in->group];
                 last_of_group[in->group] = s->count;
             }
         }
-        s->items[s->count++] = item;
+        s->tasks[s->count++] = task;
     }
     free(recorded);
+    free(last_of_group);
 }
 
 struct simulation *simulation_new(const struct plan *plan, const struct stall *stalls,
                                   uint32_t stall_count)
 {
     struct simulation *s = xmalloc(sizeof *s);
-    *s = (struct simulation){.items = xmalloc(plan->instruction_count * sizeof *s->items + 1)};
-    add_items(plan, stalls, stall_count, s);
+    *s = (struct simulation){
+        .tasks = xmalloc((plan->instruction_count + stall_count) * sizeof *s->tasks + 1),
+        .lane_count = plan->lane_count};
+    add_tasks(plan, stalls, stall_count, s);
     s->queue = xmalloc(s->count * sizeof *s->queue + 1);
     uint32_t at = 0;
-    for (int stream = 0; stream < STREAM_COUNT; stream++) {
-        s->first[stream] = at;
+    for (uint32_t lane = 0; lane < s->lane_count; lane++) {
+        s->first[lane] = at;
         for (uint32_t i = 0; i < s->count; i++)
-            if (s->items[i].stream == stream)
+            if (s->tasks[i].lane == lane)
                 s->queue[at++] = i;
     }
-    s->first[STREAM_COUNT] = at;
+    s->first[s->lane_count] = at;
     return s;
 }
 
@@ -75,19 +78,19 @@ void simulation_free(struct simulation *s)
 {
     if (!s)
         return;
-    free(s->items);
+    free(s->tasks);
     free(s->queue);
     free(s);
 }
 
-uint32_t simulation_items(const struct simulation *s)
+uint32_t simulation_tasks(const struct simulation *s)
 {
     return s->count;
 }
 
-uint32_t simulation_instruction(const struct simulation *s, uint32_t item)
+uint32_t simulation_instruction(const struct simulation *s, uint32_t task)
 {
-    return s->items[item].id;
+    return s->tasks[task].id;
 }
 
 struct timeline timeline_new(const struct simulation *s)

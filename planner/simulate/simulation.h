@@ -6,23 +6,24 @@
 
 #define NEVER UINT32_MAX
 
-enum item_kind { ITEM_RUN, ITEM_RECORD, ITEM_WAIT, ITEM_STALL };
+enum task_kind { TASK_RUN, TASK_RECORD, TASK_WAIT, TASK_STALL };
 
-struct item {
+struct task {
     uint32_t id;     /* instruction */
-    uint32_t kernel; /* ITEM_RUN */
-    uint32_t after;  /* item that must have ended: what a wait waits for, or a collective's
+    uint32_t kernel; /* TASK_RUN */
+    uint32_t after;  /* task that must have ended: what a wait waits for, or a collective's
                         predecessor on its communicator; NEVER: none */
-    float stall_s;   /* ITEM_STALL */
-    uint8_t kind, stream;
+    float stall_s;   /* TASK_STALL */
+    uint8_t kind, lane;
     bool collective;
-    bool idle; /* ITEM_STALL: waits for the device */
+    bool idle; /* TASK_STALL: waits for the device */
 };
 
 struct simulation {
-    struct item *items;
-    uint32_t *queue;                  /* item indices, stream after stream */
-    uint32_t first[STREAM_COUNT + 1]; /* of each stream in the queue */
+    struct task *tasks;
+    uint32_t *queue;                /* task indices, lane after lane */
+    uint32_t first[LANES_MOST + 1]; /* of each lane in the queue */
+    uint32_t lane_count;
     uint32_t count;
 };
 

@@ -47,6 +47,14 @@ enum err_code comm_all_reduce(struct comm *comm, int group, uint64_t ticket, con
                                  err);
 }
 
+enum err_code comm_group_broadcast(struct comm *comm, int group, uint64_t ticket, void *data,
+                                   uint64_t count, enum dtype dtype, uint32_t root,
+                                   uint32_t instruction, struct err *err)
+{
+    return comm->ops->group_broadcast(comm, group, ticket, data, count, dtype, root, instruction,
+                                      err);
+}
+
 void comm_skip(struct comm *comm, int group, uint64_t ticket, uint32_t instruction)
 {
     comm->ops->skip(comm, group, ticket, instruction);

@@ -56,6 +56,10 @@ enum err_code comm_reduce_scatter(struct comm *comm, int group, uint64_t ticket,
 enum err_code comm_all_reduce(struct comm *comm, int group, uint64_t ticket, const void *in,
                               void *out, uint64_t count, enum dtype dtype, bool average,
                               uint32_t instruction, struct err *err);
+/* In place, the elements of the group's rank `root` to all of it; of any dtype. */
+enum err_code comm_group_broadcast(struct comm *comm, int group, uint64_t ticket, void *data,
+                                   uint64_t count, enum dtype dtype, uint32_t root,
+                                   uint32_t instruction, struct err *err);
 
 /* Uses up a turn whose collective is not going to run, because something failed. Collectives of the
  * group that come after it fail on this rank, so that no other rank takes their data for this

@@ -1,11 +1,12 @@
 /* comm_mpi.c - comm.h over MPI.
  *
  * MPI carries bytes; what is sent to whom, and the order of every sum, is decided here. A
- * collective is one or two rounds in which each rank of the group sends a slice to every other:
+ * collective is one or two rounds in which ranks of the group send a slice to every other:
  *
  *     all_gather        my slice -> everyone
  *     reduce_scatter    my part of slice p -> rank p; then each sums its slice, rank 0 first
  *     all_reduce        reduce_scatter over equal slices, then all_gather
+ *     broadcast         the root's bytes -> everyone
  *
  * MPI's own reductions would be shorter, but their order of summation, and so the last bit of the
  * result, depends on the algorithm it picks; and they do not sum bf16 in fp32. Long messages go in
@@ -121,6 +122,22 @@ static enum err_code reduce_all(const struct call *call, const char *in, char *o
     return ERR_OK;
 }
 
+/* The root's bytes to everyone. */
+static enum err_code broadcast_bytes(const struct call *call, char *data, uint64_t bytes,
+                                     uint32_t root, struct err *err)
+{
+    struct group *group = call->group;
+    for (uint64_t at = 0; at < bytes; at += LINK_PIECE_BYTES) {
+        const uint64_t n = least(LINK_PIECE_BYTES, bytes - at);
+        if (group->rank != root)
+            TRY(link_receive(group, root, data + at, n, err));
+        for (uint32_t k = 1; k < group->ranks && group->rank == root; k++)
+            TRY(link_send(group, link_peer(group, k), data + at, n, err));
+        TRY(link_finish(call, err));
+    }
+    return ERR_OK;
+}
+
 /* ---- collectives of a group ---- */
 
 static uint64_t ticket_of(struct comm *base, int group)
@@ -161,6 +178,16 @@ static enum err_code all_reduce(struct comm *base, int group, uint64_t ticket, c
     return link_end(&call, rc, err);
 }
 
+static enum err_code group_broadcast(struct comm *base, int group, uint64_t ticket, void *data,
+                                     uint64_t count, enum dtype dtype, uint32_t root,
+                                     uint32_t instruction, struct err *err)
+{
+    const struct call call = link_begin(mpi_of(base), group, ticket, "broadcast", instruction);
+    assert(root < call.group->ranks);
+    return link_end(&call, broadcast_bytes(&call, data, count * dtype_bytes(dtype), root, err),
+                    err);
+}
+
 static void skip(struct comm *base, int group, uint64_t ticket, uint32_t instruction)
 {
     const struct call call =
@@ -176,21 +203,6 @@ static struct call world_call(struct comm *base, const char *name)
     struct mpi_comm *comm = mpi_of(base);
     const int world = (int)comm->group_count;
     return link_begin(comm, world, link_ticket(&comm->groups[world]), name, 0);
-}
-
-static enum err_code broadcast_bytes(const struct call *call, char *data, uint64_t bytes,
-                                     uint32_t root, struct err *err)
-{
-    struct group *world = call->group;
-    for (uint64_t at = 0; at < bytes; at += LINK_PIECE_BYTES) {
-        const uint64_t n = least(LINK_PIECE_BYTES, bytes - at);
-        if (world->rank != root)
-            TRY(link_receive(world, root, data + at, n, err));
-        for (uint32_t k = 1; k < world->ranks && world->rank == root; k++)
-            TRY(link_send(world, link_peer(world, k), data + at, n, err));
-        TRY(link_finish(call, err));
-    }
-    return ERR_OK;
 }
 
 static enum err_code gather_bytes(const struct call *call, const char *in, uint64_t bytes,
@@ -344,6 +356,7 @@ static enum err_code open_watched(const struct comm_group *groups, uint32_t grou
         .all_gather = all_gather,
         .reduce_scatter = reduce_scatter,
         .all_reduce = all_reduce,
+        .group_broadcast = group_broadcast,
         .skip = skip,
         .broadcast = broadcast,
         .gather = gather,

@@ -16,6 +16,9 @@ struct comm_ops { /* each as the function of comm.h with its name */
     enum err_code (*all_reduce)(struct comm *comm, int group, uint64_t ticket, const void *in,
                                 void *out, uint64_t count, enum dtype dtype, bool average,
                                 uint32_t instruction, struct err *err);
+    enum err_code (*group_broadcast)(struct comm *comm, int group, uint64_t ticket, void *data,
+                                     uint64_t count, enum dtype dtype, uint32_t root,
+                                     uint32_t instruction, struct err *err);
     void (*skip)(struct comm *comm, int group, uint64_t ticket, uint32_t instruction);
     enum err_code (*broadcast)(struct comm *comm, void *data, uint64_t bytes, uint32_t root,
                                struct err *err);

@@ -170,6 +170,7 @@ struct part { /* what a rank is to have, made by rank 0 from what all sent */
     uint64_t in_bytes, out_count;
     enum dtype dtype;
     bool average;
+    uint32_t root;        /* of a broadcast: its place in the group */
     const char **members; /* (group ranks) scratch */
 };
 
@@ -202,6 +203,12 @@ static void make_scattered(const struct part *part, uint32_t rank, char *out)
 {
     const uint32_t place = (rank - first_of(part->group, rank)) / part->group->stride;
     sum_members(part, rank, place * part->out_count, out);
+}
+
+static void make_broadcast(const struct part *part, uint32_t rank, char *out)
+{
+    const uint32_t root = first_of(part->group, rank) + part->root * part->group->stride;
+    memcpy(out, part->all + root * part->in_bytes, part->in_bytes);
 }
 
 /* Everyone sends `part->in_bytes` of `in` and gets what `make` makes for it, in `out`. */
@@ -294,6 +301,17 @@ static enum err_code all_reduce(struct comm *base, int group, uint64_t ticket, c
     TRY(check_summable(dtype, instruction, err));
     return run_part(base, group, ticket, "all_reduce", instruction, &part, make_reduced, in, out,
                     err);
+}
+
+static enum err_code group_broadcast(struct comm *base, int group, uint64_t ticket, void *data,
+                                     uint64_t count, enum dtype dtype, uint32_t root,
+                                     uint32_t instruction, struct err *err)
+{
+    struct part part = {
+        .in_bytes = count * dtype_bytes(dtype), .out_count = count, .dtype = dtype, .root = root};
+    assert(root < tcp_of(base)->groups[group].ranks);
+    return run_part(base, group, ticket, "broadcast", instruction, &part, make_broadcast, data,
+                    data, err);
 }
 
 static void skip(struct comm *base, int group, uint64_t ticket, uint32_t instruction)
@@ -471,6 +489,7 @@ enum err_code comm_open_tcp(const char *host, uint16_t port, uint32_t rank, uint
         .all_gather = all_gather,
         .reduce_scatter = reduce_scatter,
         .all_reduce = all_reduce,
+        .group_broadcast = group_broadcast,
         .skip = skip,
         .broadcast = broadcast,
         .gather = gather,

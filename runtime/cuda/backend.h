@@ -17,7 +17,7 @@
 
 struct device;
 
-enum { CUDA_BACKEND_VERSION = 2 };
+enum { CUDA_BACKEND_VERSION = 3 };
 #define CUDA_BACKEND_SYMBOL "cuda_backend_open"
 #define CUDA_BACKEND_FILE "shardrun_cuda.so"
 #define CUDA_BACKEND_VARIABLE "SHARDRUN_CUDA" /* names the file, for tests and unusual installs */
@@ -33,12 +33,13 @@ struct cuda_host { /* functions of the program that the shared object calls back
 };
 
 struct cuda_settings {
-    uint64_t memory_bytes; /* segments may not exceed this in all; 0: no limit but the device's */
-    uint32_t events;       /* are numbered below this */
-    struct comm *comm;     /* NULL: one rank, or a rehearsal */
-    uint32_t rank, ranks;  /* of the run */
-    uint32_t local_rank;   /* on this machine: which GPU */
-    uint32_t group_count;  /* communicators: */
+    uint64_t memory_bytes;  /* segments may not exceed this in all; 0: no limit but the device's */
+    uint32_t events;        /* are numbered below this */
+    struct lane_list lanes; /* a stream each; the names are lent until close */
+    struct comm *comm;      /* NULL: one rank, or a rehearsal */
+    uint32_t rank, ranks;   /* of the run */
+    uint32_t local_rank;    /* on this machine: which GPU */
+    uint32_t group_count;   /* communicators: */
     const struct comm_group *groups;
     double timeout_s;      /* of a collective and of NCCL's start; 0: none */
     bool timed;            /* take device times of all work */

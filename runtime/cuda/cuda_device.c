@@ -110,7 +110,7 @@ static enum err_code look(struct cuda_device *cuda, struct watch *watch, struct 
 }
 
 /* Until one stream is empty. Spins first, for what ends at once, then sleeps between looks. */
-static enum err_code await_stream(struct cuda_device *cuda, enum stream_id id, struct err *err)
+static enum err_code await_stream(struct cuda_device *cuda, uint8_t id, struct err *err)
 {
     enum { SPINS = 1000, LOOKS = 64 };
     const struct timespec rest = {.tv_nsec = 20000};
@@ -120,7 +120,7 @@ static enum err_code await_stream(struct cuda_device *cuda, enum stream_id id, s
         if (rc == cudaSuccess)
             return ERR_OK;
         if (rc != cudaErrorNotReady)
-            return cuda_check(rc, stream_name(id), err);
+            return cuda_check(rc, cuda->lane[id].name, err);
         if (tries < SPINS)
             continue;
         if (cuda->nccl && tries % LOOKS == 0)
@@ -134,8 +134,8 @@ static enum err_code sync_all(struct device *dev, struct err *err)
     struct cuda_device *cuda = cuda_of(dev);
     struct err own = {0};
     enum err_code rc = failure(cuda, &own);
-    for (int s = 0; s < STREAM_COUNT && rc == ERR_OK; s++)
-        rc = await_stream(cuda, (enum stream_id)s, &own);
+    for (uint32_t s = 0; s < cuda->settings.lanes.count && rc == ERR_OK; s++)
+        rc = await_stream(cuda, s, &own);
     uint32_t oldest;
     if (rc == ERR_OK && cuda->nccl) /* also forgets the collectives that have ended */
         rc = cuda_nccl_watch(cuda->nccl, &oldest, &own);
@@ -168,7 +168,7 @@ static void run_job(void *context)
     free(job);
 }
 
-static enum err_code launch_on_host(struct cuda_device *cuda, enum stream_id stream,
+static enum err_code launch_on_host(struct cuda_device *cuda, uint8_t stream,
                                     const struct work *work, struct err *err)
 {
     const size_t bytes = (work->ins + work->outs) * sizeof *work->operand;
@@ -199,11 +199,6 @@ bool cuda_is_on_host(const struct cuda_device *cuda, const struct work *work)
 }
 
 /* ---- collectives ---- */
-
-static bool is_collective(enum work_kind kind)
-{
-    return kind == WORK_ALL_GATHER || kind == WORK_REDUCE_SCATTER || kind == WORK_ALL_REDUCE;
-}
 
 /* One rank's slice to those of the others: before it and after it, each in one launch. */
 static cudaError_t spread_slice(const struct work *work, const char *slice, uint64_t bytes,
@@ -239,7 +234,7 @@ static cudaError_t run_alone(const struct work *work, struct kernel_scratch scra
     if (work->kind == WORK_ALL_GATHER && rc == cudaSuccess)
         rc = spread_slice(work, from + work->rank * (bytes / work->ranks), bytes / work->ranks,
                           stream);
-    if (work->kind == WORK_REDUCE_SCATTER)
+    if (work->kind == WORK_REDUCE_SCATTER_AVG)
         from += work->rank * bytes;
     if (from != out->data && bytes > 0 && rc == cudaSuccess)
         rc = cudaMemcpyAsync(out->data, from, bytes, cudaMemcpyDeviceToDevice, stream);
@@ -250,20 +245,20 @@ static cudaError_t run_alone(const struct work *work, struct kernel_scratch scra
 
 /* ---- queues and events ---- */
 
-static enum err_code launch_checked(struct cuda_device *cuda, enum stream_id id,
-                                    const struct work *work, struct err *err)
+static enum err_code launch_checked(struct cuda_device *cuda, uint8_t id, const struct work *work,
+                                    struct err *err)
 {
     TRY(work_check(work, err));
-    if (is_collective(work->kind) && cuda->nccl)
+    if (work_is_collective(work->kind) && cuda->nccl)
         return cuda_nccl_launch(cuda->nccl, work, cuda->stream[id], err);
-    if (is_collective(work->kind))
+    if (work_is_collective(work->kind))
         return cuda_launched(work, run_alone(work, cuda_scratch(cuda, id), cuda->stream[id]), err);
-    if (id == STREAM_HOST && cuda_is_on_host(cuda, work))
+    if (id == LANE_HOST && cuda_is_on_host(cuda, work))
         return launch_on_host(cuda, id, work, err);
     return cuda_launch(cuda, id, work, err);
 }
 
-static enum err_code launch(struct device *dev, enum stream_id id, const struct work *work,
+static enum err_code launch(struct device *dev, uint8_t id, const struct work *work,
                             struct err *err)
 {
     struct cuda_device *cuda = cuda_of(dev);
@@ -280,8 +275,7 @@ static enum err_code launch(struct device *dev, enum stream_id id, const struct 
     return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
 }
 
-static enum err_code record(struct device *dev, enum stream_id stream, uint32_t event,
-                            struct err *err)
+static enum err_code record(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
 {
     struct cuda_device *cuda = cuda_of(dev);
     assert(event < cuda->settings.events);
@@ -290,8 +284,7 @@ static enum err_code record(struct device *dev, enum stream_id stream, uint32_t 
     return ERR_OK;
 }
 
-static enum err_code wait(struct device *dev, enum stream_id stream, uint32_t event,
-                          struct err *err)
+static enum err_code wait(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
 {
     struct cuda_device *cuda = cuda_of(dev);
     assert(event < cuda->settings.events);
@@ -301,14 +294,14 @@ static enum err_code wait(struct device *dev, enum stream_id stream, uint32_t ev
 }
 
 static void take_times(struct device *dev,
-                       void (*take)(void *context, uint32_t instruction, enum stream_id stream,
+                       void (*take)(void *context, uint32_t instruction, uint8_t stream,
                                     double begin_s, double end_s),
                        void *context)
 {
     cuda_timer_take(cuda_of(dev)->timer, take, context);
 }
 
-struct kernel_scratch cuda_scratch(const struct cuda_device *cuda, enum stream_id stream)
+struct kernel_scratch cuda_scratch(const struct cuda_device *cuda, uint8_t stream)
 {
     return (struct kernel_scratch){cuda->scratch[stream], CUDA_SCRATCH_BYTES};
 }
@@ -383,7 +376,7 @@ static void host_drop(struct device *dev, void *memory, uint64_t bytes)
 static enum err_code copy_now(struct cuda_device *cuda, void *to, const void *from, uint64_t bytes,
                               struct err *err)
 {
-    cudaStream_t stream = cuda->stream[STREAM_COMPUTE];
+    cudaStream_t stream = cuda->stream[LANE_COMPUTE];
     TRY_CUDA(err, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
     TRY_CUDA(err, cudaStreamSynchronize(stream));
     return ERR_OK;
@@ -416,7 +409,7 @@ static void close_cuda(struct device *dev)
     for (uint32_t i = 0; cuda->events && i < cuda->settings.events; i++)
         if (cuda->events[i])
             cudaEventDestroy(cuda->events[i]);
-    for (int s = 0; s < STREAM_COUNT; s++) {
+    for (uint32_t s = 0; s < cuda->settings.lanes.count; s++) {
         if (cuda->stream[s])
             cudaStreamDestroy(cuda->stream[s]);
         cudaFree(cuda->scratch[s]);
@@ -470,10 +463,9 @@ static enum err_code make_streams(struct cuda_device *cuda, struct err *err)
     int least = 0, greatest = 0; /* greatest priority: a negative number */
     TRY_CUDA(err, cudaDeviceGetStreamPriorityRange(&least, &greatest));
     const int high = greatest < -1 ? -1 : greatest;
-    for (int s = 0; s < STREAM_COUNT; s++) {
-        const bool hurries =
-            s == STREAM_COPY_IN || s == STREAM_ALL_GATHER || s == STREAM_REDUCE_SCATTER;
-        const int priority = hurries ? high : 0;
+    for (uint32_t s = 0; s < cuda->settings.lanes.count; s++) {
+        cuda->lane[s] = cuda->settings.lanes.of[s];
+        const int priority = cuda->lane[s].urgent ? high : 0;
         TRY_CUDA(err,
                  cudaStreamCreateWithPriority(&cuda->stream[s], cudaStreamNonBlocking, priority));
         TRY_CUDA(err, cudaMalloc(&cuda->scratch[s], CUDA_SCRATCH_BYTES));

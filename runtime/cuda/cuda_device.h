@@ -39,9 +39,10 @@ struct cuda_device {
     struct device device; /* first */
     struct cuda_settings settings;
     int ordinal;
-    cudaStream_t stream[STREAM_COUNT];
+    struct lane_info lane[LANES_MOST];
+    cudaStream_t stream[LANES_MOST];
     cudaEvent_t *events; /* (settings.events) */
-    void *scratch[STREAM_COUNT];
+    void *scratch[LANES_MOST];
     struct kernel_fault *fault; /* pinned: kernels write it, the host reads it */
     uint64_t segment_bytes;     /* handed out */
     struct host_range *ranges;  /* host memory that was handed out */
@@ -60,13 +61,13 @@ struct cuda_device {
 enum err_code cuda_check(cudaError_t rc, const char *what, struct err *err);
 #define TRY_CUDA(err, call) TRY(cuda_check((call), #call, (err)))
 
-struct kernel_scratch cuda_scratch(const struct cuda_device *cuda, enum stream_id stream);
+struct kernel_scratch cuda_scratch(const struct cuda_device *cuda, uint8_t stream);
 
 /* Whether all operands that are there lie in host memory that the device handed out. */
 bool cuda_is_on_host(const struct cuda_device *cuda, const struct work *work);
 
 /* Queues work that work_check has passed; collectives and work on host memory are not for it. */
-enum err_code cuda_launch(struct cuda_device *cuda, enum stream_id stream, const struct work *work,
+enum err_code cuda_launch(struct cuda_device *cuda, uint8_t stream, const struct work *work,
                           struct err *err);
 
 /* As kernels take an operand. */

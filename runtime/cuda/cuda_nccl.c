@@ -195,9 +195,11 @@ static ncclDataType_t data_type(enum dtype dtype)
     }
 }
 
-static bool is_summable(enum dtype dtype)
+/* Gathers and broadcasts move any dtype; the others add. */
+static bool can_run(enum work_kind kind, enum dtype dtype)
 {
-    return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
+    return kind == WORK_ALL_GATHER || kind == WORK_BROADCAST || dtype == DTYPE_FP32 ||
+           dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
 }
 
 /* Makes the events of the next flight, the first time that so many are needed. */
@@ -247,7 +249,7 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
     if (work->group < 0 || (uint32_t)work->group + 1 >= nccl->count)
         return err_set(err, ERR_INVALID, "instruction %u: %s on group %d: there is none",
                        work->instruction, work_name(work->kind), work->group);
-    if (work->kind != WORK_ALL_GATHER && !is_summable(dtype))
+    if (!can_run(work->kind, dtype))
         return err_set(err, ERR_UNSUPPORTED,
                        "instruction %u: sums of %s among ranks are not supported; use float32, "
                        "bfloat16 or float16",
@@ -261,11 +263,13 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
         const uint64_t slice = count / work->ranks;
         const char *own = (const char *)out->data + work->rank * slice * dtype_bytes(dtype);
         rc = ncclAllGather(own, out->data, slice, type, comm, stream);
-    } else if (work->kind == WORK_REDUCE_SCATTER) {
+    } else if (work->kind == WORK_REDUCE_SCATTER_AVG) {
         rc = ncclReduceScatter(in->data, out->data, count, type, ncclAvg, comm, stream);
+    } else if (work->kind == WORK_BROADCAST) {
+        rc = ncclBroadcast(out->data, out->data, count, type, (int)work->attr.dim, comm, stream);
     } else {
-        rc = ncclAllReduce(in->data, out->data, count, type, work->sum ? ncclSum : ncclAvg, comm,
-                           stream);
+        rc = ncclAllReduce(in->data, out->data, count, type,
+                           work->kind == WORK_ALL_REDUCE_SUM ? ncclSum : ncclAvg, comm, stream);
     }
     /* The event that follows must come after it in the stream: so it is queued before we go on. */
     const enum err_code done = settle(nccl, comm, rc, work_name(work->kind), err);

@@ -265,15 +265,17 @@ static cudaError_t launch_simple(const struct work *work, cudaStream_t stream)
     switch (work->kind) {
     case WORK_ARANGE:
         return kernel_arange(cuda_index(work_out(work, 0)), stream);
-    case WORK_ONES:
-        return kernel_fill(out(work, 0), work->scale, stream);
+    case WORK_FILL:
+        return kernel_fill(out(work, 0), work->attr.p, stream);
+    case WORK_MUL_NUMBER:
+        return kernel_mul_number(in(work, 0), out(work, 0), work->attr.p, stream);
     case WORK_ADD_IN_PLACE:
         return kernel_add_in_place(in(work, 0), out(work, 0), stream);
     case WORK_CONJUGATE:
         return kernel_conjugate(work_in(work, 0)->data, work_out(work, 0)->data,
                                 operand_count(work_out(work, 0)), stream);
     case WORK_CLIP_COEFFICIENT:
-        return kernel_clip_coefficient(in(work, 0), out(work, 0), work->scale, stream);
+        return kernel_clip_coefficient(in(work, 0), out(work, 0), work->attr.p, stream);
     case WORK_SILU_BACKWARD:
     case WORK_GELU_TANH_BACKWARD:
     case WORK_RELU_BACKWARD:
@@ -283,14 +285,12 @@ static cudaError_t launch_simple(const struct work *work, cudaStream_t stream)
     }
 }
 
-enum err_code cuda_launch(struct cuda_device *cuda, enum stream_id id, const struct work *work,
+enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct work *work,
                           struct err *err)
 {
     const struct kernel_scratch scratch = cuda_scratch(cuda, id);
     cudaStream_t stream = cuda->stream[id];
     switch (work->kind) {
-    case WORK_NOTHING:
-        return ERR_OK;
     case WORK_EMBEDDING:
     case WORK_EMBEDDING_BACKWARD:
         return cuda_launched(work, embedding(cuda, work, stream), err);

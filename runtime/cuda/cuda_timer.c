@@ -16,7 +16,7 @@
 struct span {
     cudaEvent_t begin, end;
     uint32_t instruction;
-    enum stream_id stream;
+    uint8_t stream;
 };
 
 struct cuda_timer {
@@ -61,7 +61,7 @@ static enum err_code make_span(struct cuda_timer *timer, struct err *err)
     return rc;
 }
 
-enum err_code cuda_timer_begin(struct cuda_timer *timer, enum stream_id id, cudaStream_t stream,
+enum err_code cuda_timer_begin(struct cuda_timer *timer, uint8_t id, cudaStream_t stream,
                                uint32_t instruction, struct err *err)
 {
     if (!timer->on)
@@ -95,7 +95,7 @@ static double since_base(const struct cuda_timer *timer, cudaEvent_t event)
 }
 
 void cuda_timer_take(struct cuda_timer *timer,
-                     void (*take)(void *context, uint32_t instruction, enum stream_id stream,
+                     void (*take)(void *context, uint32_t instruction, uint8_t stream,
                                   double begin_s, double end_s),
                      void *context)
 {

@@ -15,13 +15,13 @@ struct cuda_timer *cuda_timer_new(bool on);
 void cuda_timer_free(struct cuda_timer *timer); /* NULL is allowed */
 
 /* Around the work of one instruction on a stream; one pair at a time. */
-enum err_code cuda_timer_begin(struct cuda_timer *timer, enum stream_id id, cudaStream_t stream,
+enum err_code cuda_timer_begin(struct cuda_timer *timer, uint8_t id, cudaStream_t stream,
                                uint32_t instruction, struct err *err);
 enum err_code cuda_timer_end(struct cuda_timer *timer, cudaStream_t stream, struct err *err);
 
 /* Hands out what ran since the last call, as device_ops.take_times; the device is idle. */
 void cuda_timer_take(struct cuda_timer *timer,
-                     void (*take)(void *context, uint32_t instruction, enum stream_id stream,
+                     void (*take)(void *context, uint32_t instruction, uint8_t stream,
                                   double begin_s, double end_s),
                      void *context);
 

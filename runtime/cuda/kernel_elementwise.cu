@@ -47,6 +47,19 @@ static __global__ void unary(struct kernel_tensor x, struct kernel_tensor y)
     }
 }
 
+static __global__ void mul_number(struct kernel_tensor x, struct kernel_tensor y, float factor)
+{
+    FOR_GROUPS(i, y.count)
+    {
+        float value[VECTOR];
+        load_some(x, i, y.count, value);
+#pragma unroll
+        for (int j = 0; j < VECTOR; j++)
+            value[j] *= factor;
+        store_some(y, i, y.count, value);
+    }
+}
+
 /* ---- dx = dy f'(x) ---- */
 
 template <enum kernel_slope_op F>
@@ -120,6 +133,12 @@ cudaError_t kernel_unary(enum kernel_unary_op f, struct kernel_tensor x, struct 
     default:
         return KERNEL_LAUNCH(unary<KERNEL_CAST>, blocks, THREADS, stream, x, y);
     }
+}
+
+cudaError_t kernel_mul_number(struct kernel_tensor x, struct kernel_tensor y, float factor,
+                              cudaStream_t stream)
+{
+    return KERNEL_LAUNCH(mul_number, blocks_of(&y), THREADS, stream, x, y, factor);
 }
 
 cudaError_t kernel_slope(enum kernel_slope_op f, struct kernel_tensor dy, struct kernel_tensor x,

@@ -73,9 +73,12 @@ enum kernel_unary_op {
 };
 enum kernel_slope_op { KERNEL_SILU_SLOPE, KERNEL_GELU_TANH_SLOPE, KERNEL_RELU_SLOPE };
 
-/* y = f(x); dx = dy f'(x), of relu: x is y; y += x. Counts are equal. */
+/* y = f(x); y = factor x; dx = dy f'(x), of relu: x is y; y += x. Counts are equal. What is written
+ * may be what is read, element for element. */
 cudaError_t kernel_unary(enum kernel_unary_op f, struct kernel_tensor x, struct kernel_tensor y,
                          cudaStream_t stream);
+cudaError_t kernel_mul_number(struct kernel_tensor x, struct kernel_tensor y, float factor,
+                              cudaStream_t stream);
 cudaError_t kernel_slope(enum kernel_slope_op f, struct kernel_tensor dy, struct kernel_tensor x,
                          struct kernel_tensor dx, cudaStream_t stream);
 cudaError_t kernel_add_in_place(struct kernel_tensor x, struct kernel_tensor y,

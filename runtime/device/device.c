@@ -56,26 +56,24 @@ enum err_code device_read(struct device *dev, void *to, uint64_t from, uint64_t 
     return ops_of(dev)->read(dev, to, from, bytes, err);
 }
 
-enum err_code device_launch(struct device *dev, enum stream_id stream, const struct work *work,
+enum err_code device_launch(struct device *dev, uint8_t stream, const struct work *work,
                             struct err *err)
 {
-    assert(stream < STREAM_COUNT && work && work->kind < WORK_KIND_COUNT);
+    assert(stream < LANES_MOST && work && work->kind < WORK_KIND_COUNT);
     assert(work->operand || work->ins + work->outs == 0);
     dev->launches++;
     return ops_of(dev)->launch(dev, stream, work, err);
 }
 
-enum err_code device_record(struct device *dev, enum stream_id stream, uint32_t event,
-                            struct err *err)
+enum err_code device_record(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
 {
-    assert(stream < STREAM_COUNT);
+    assert(stream < LANES_MOST);
     return ops_of(dev)->record(dev, stream, event, err);
 }
 
-enum err_code device_wait(struct device *dev, enum stream_id stream, uint32_t event,
-                          struct err *err)
+enum err_code device_wait(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
 {
-    assert(stream < STREAM_COUNT);
+    assert(stream < LANES_MOST);
     return ops_of(dev)->wait(dev, stream, event, err);
 }
 

@@ -41,18 +41,16 @@ struct device_ops {
                            struct err *err);
     enum err_code (*read)(struct device *dev, void *to, uint64_t from, uint64_t bytes,
                           struct err *err);
-    enum err_code (*launch)(struct device *dev, enum stream_id stream, const struct work *work,
+    enum err_code (*launch)(struct device *dev, uint8_t stream, const struct work *work,
                             struct err *err);
-    enum err_code (*record)(struct device *dev, enum stream_id stream, uint32_t event,
-                            struct err *err);
-    enum err_code (*wait)(struct device *dev, enum stream_id stream, uint32_t event,
-                          struct err *err);
+    enum err_code (*record)(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
+    enum err_code (*wait)(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
     /* Waits until every stream has done what was queued. */
     enum err_code (*sync)(struct device *dev, struct err *err);
     /* Begin and end of a piece of work that ran since the last call, seconds on a clock that starts
      * when the device is opened; called for each after a sync. */
     void (*take_times)(struct device *dev,
-                       void (*take)(void *context, uint32_t instruction, enum stream_id stream,
+                       void (*take)(void *context, uint32_t instruction, uint8_t stream,
                                     double begin_s, double end_s),
                        void *context);
 };
@@ -66,12 +64,13 @@ struct device { /* first member of each backend's own struct */
                                  kernels: ..." and why; empty or NULL: nothing to say */
 };
 
-/* Opens the host backend: an arena of `memory_bytes`, events numbered below `events`, collectives
+/* Opens the host backend: an arena of `memory_bytes`, events numbered below `events`, a thread for
+ * each of `lanes`, collectives
  * through `comm` (lent until close). Without comm (NULL) there is a single rank, or one that
  * rehearses: a collective copies this rank's own part wherever a peer's would come, and takes
  * work.wait_s. The caller owns *out: device_close. */
-enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct comm *comm,
-                               struct device **out, struct err *err);
+enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct lane_list lanes,
+                               struct comm *comm, struct device **out, struct err *err);
 
 /* Opens the cuda backend: loads the shared object, from the file that SHARDRUN_CUDA names or from
  * where the program was built or installed, and hands it the settings (lent for the call; `comm`,
@@ -91,12 +90,10 @@ enum err_code device_write(struct device *dev, uint64_t to, const void *from, ui
                            struct err *err);
 enum err_code device_read(struct device *dev, void *to, uint64_t from, uint64_t bytes,
                           struct err *err);
-enum err_code device_launch(struct device *dev, enum stream_id stream, const struct work *work,
+enum err_code device_launch(struct device *dev, uint8_t stream, const struct work *work,
                             struct err *err);
-enum err_code device_record(struct device *dev, enum stream_id stream, uint32_t event,
-                            struct err *err);
-enum err_code device_wait(struct device *dev, enum stream_id stream, uint32_t event,
-                          struct err *err);
+enum err_code device_record(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
+enum err_code device_wait(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
 enum err_code device_sync(struct device *dev, struct err *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include "runtime/execution/execute.h"
 
 #include "runtime/device/clock.h"
+#include "runtime/execution/plan_work.h"
 #include "runtime/program/status.h"
 
 #include <math.h>
@@ -31,7 +32,6 @@ struct execution {
     void **host;                          /* (buffers) of the host's pool */
     struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */
     uint32_t scratch; /* the buffer that is a kernel's own workspace now; PLACE_NONE: none */
-    uint8_t *kind;    /* (instructions) enum work_kind */
     struct work_operand *operands; /* scratch: as many as the widest kernel has */
     struct step_record *record;    /* (instructions) */
     double *param_norm;            /* (params) */
@@ -39,8 +39,8 @@ struct execution {
     uint64_t scalars;              /* device address of our own fp32 scalars: losses, then norms */
     uint32_t micro_batches, micro_batch, step;
     uint32_t optimizer; /* the optimizer instruction */
-    uint32_t *updated;  /* (its gradients) parameter of each */
-    uint32_t shard_ranks;
+    uint32_t *normed; /* (normed_count) parameters of which this rank has a part of the gradient */
+    uint32_t normed_count;
     volatile struct rank_status *status;
     struct rank_status own_status;
     bool first_step;
@@ -104,7 +104,7 @@ static enum err_code alloc_buffer(struct execution *e, uint32_t index, uint32_t 
     const struct buffer *buffer = &e->plan->buffers[index];
     if (buffer->bytes == 0)
         return ERR_OK;
-    if (buffer->pool == STREAM_HOST) {
+    if (buffer->pool == LANE_HOST) {
         if (!e->host[index])
             e->host[index] = device_host_new(e->device, buffer->bytes);
         return e->host[index] ? ERR_OK : out_of_memory(e, index, instruction, err);
@@ -138,9 +138,10 @@ static struct work_operand operand_at(const struct execution *e,
                                       const struct plan_instruction *instruction,
                                       const struct operand *operand)
 {
-    char *base = address_of(e, plan_operand_buffer(e->plan, instruction, operand));
+    const struct plan_place place = plan_operand_place(e->plan, instruction, operand);
+    char *base = address_of(e, place.buffer);
     return (struct work_operand){
-        .data = base ? base + operand->offset * dtype_bytes((enum dtype)operand->dtype) : NULL,
+        .data = base ? base + place.offset * dtype_bytes((enum dtype)operand->dtype) : NULL,
         .shape = operand->shape,
         .pitch = operand->pitch,
         .dtype = operand->dtype,
@@ -158,17 +159,18 @@ static enum err_code give_workspace(struct execution *e, const struct plan_instr
         work->workspace = address_of(e, e->scratch);
         work->workspace_bytes = e->plan->buffers[e->scratch].bytes;
     }
-    if (bytes == 0 || instruction->op != PLAN_COMPUTE || !e->plan->kernels[instruction->arg].matmul)
+    if (bytes == 0 || instruction->op != PLAN_COMPUTE ||
+        !work_is_matmul((enum work_kind)plan_kernel(e->plan, instruction->arg)->work))
         return ERR_OK;
     if (!*own)
-        TRY(allocator_alloc(e->allocator, bytes, STREAM_COMPUTE, own, err));
+        TRY(allocator_alloc(e->allocator, bytes, LANE_COMPUTE, own, err));
     work->workspace = (void *)(uintptr_t)allocator_block_address(*own);
     work->workspace_bytes = bytes;
     return ERR_OK;
 }
 
-/* A few kinds want more than operands. */
-static void fill_settings(const struct execution *e, struct work *work)
+/* A few want more than operands. */
+static void fill_settings(const struct execution *e, enum work_kind kind, struct work *work)
 {
     const struct run_settings *s = &e->settings;
     work->update.lr = s->lr;
@@ -177,68 +179,50 @@ static void fill_settings(const struct execution *e, struct work *work)
     work->update.eps = s->eps;
     work->update.weight_decay = s->weight_decay;
     work->update.step = e->step + 1;
-    if (work->kind == WORK_ONES) /* the seed of backward: micro-batches are averaged */
-        work->scale = 1.0F / (float)e->micro_batches;
-    if (work->kind == WORK_CLIP_COEFFICIENT)
-        work->scale = work->attr.p;
+    if (kind == WORK_SEED)
+        work->attr.p = 1.0F / (float)e->micro_batches;
 }
 
 static enum err_code launch(struct execution *e, uint32_t id, struct err *err)
 {
     const struct plan *plan = e->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = &plan->kernels[instruction->arg];
-    const struct plan_group *group =
-        instruction->group == PLAN_NO_GROUP ? NULL : &plan->groups[instruction->group];
+    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
+    struct work work = plan_work(plan, id, e->operands);
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
-        e->operands[i] = operand_at(e, instruction, &plan->operands[kernel->first + i]);
-    struct work work = {
-        .kind = (enum work_kind)e->kind[id],
-        .instruction = id,
-        .ins = kernel->ins,
-        .outs = kernel->outs,
-        .operand = e->operands,
-        .attr = kernel->attr,
-        .group = instruction->group == PLAN_NO_GROUP ? -1 : instruction->group,
-        .ranks = group ? group->ranks : 1,
-        .rank = group ? plan->rank / group->stride % group->ranks : 0,
-        .label = plan->labels[kernel->label],
-        .wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0,
-    };
-    fill_settings(e, &work);
+        e->operands[i] = operand_at(e, instruction, &kernel->operands[i]);
+    work.wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0;
+    fill_settings(e, (enum work_kind)kernel->work, &work);
     TRY(give_workspace(e, instruction, &work, err));
-    /* clipping sums squares; gradients are averaged */
-    work.sum = strcmp(plan->labels[kernel->label], "_c10d_functional.all_reduce") == 0;
-    if (work.kind == WORK_NOTHING)
-        return ERR_OK;
-    return device_launch(e->device, (enum stream_id)instruction->stream, &work, err);
+    return device_launch(e->device, instruction->lane, &work, err);
 }
 
 /* Copies the scalar loss to our own memory: the plan frees it before the step ends. */
 static enum err_code keep_loss(struct execution *e, uint32_t id, struct err *err)
 {
     const struct plan_instruction *instruction = &e->plan->instructions[id];
-    const struct kernel *kernel = &e->plan->kernels[instruction->arg];
+    const struct kernel *kernel = plan_kernel(e->plan, instruction->arg);
     struct work_operand operand[2];
-    operand[0] = operand_at(e, instruction, &e->plan->operands[kernel->first + kernel->ins]);
+    operand[0] = operand_at(e, instruction, &kernel->operands[kernel->ins]);
     operand[1] = operand[0];
     operand[1].data = (float *)(uintptr_t)e->scalars + e->micro_batch - 1;
     const struct work work = {
         .kind = WORK_COPY, .instruction = id, .ins = 1, .outs = 1, .operand = operand, .group = -1};
-    return device_launch(e->device, STREAM_COMPUTE, &work, err);
+    return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 
-/* Norms of the optimizer's gradients, before anything scales them. */
+/* Norms of the gradients' parts, before anything scales them. */
 static enum err_code launch_norms(struct execution *e, struct err *err)
 {
     const struct plan *plan = e->plan;
     const struct plan_instruction *update = &plan->instructions[e->optimizer];
-    const struct kernel *kernel = &plan->kernels[update->arg];
-    const uint32_t n = (uint32_t)kernel->ins - kernel->outs;
+    const uint32_t n = e->normed_count;
     if (n == 0)
         return ERR_OK;
     for (uint32_t i = 0; i < n; i++) {
-        e->operands[i] = operand_at(e, update, &plan->operands[kernel->first + i]);
+        const struct operand gradient =
+            plan_piece_operand(plan, plan_piece(plan, e->normed[i], PIECE_GRADIENT));
+        e->operands[i] = operand_at(e, update, &gradient);
         e->operands[n + i] = (struct work_operand){
             .data = (float *)(uintptr_t)e->scalars + e->micro_batches + i,
             .dtype = DTYPE_FP32,
@@ -250,7 +234,7 @@ static enum err_code launch_norms(struct execution *e, struct err *err)
                               .outs = n,
                               .operand = e->operands,
                               .group = -1};
-    return device_launch(e->device, STREAM_COMPUTE, &work, err);
+    return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 
 /* ---- instructions ---- */
@@ -276,7 +260,7 @@ static enum err_code send_input(struct execution *e, uint32_t i, const void *val
                               .group = -1,
                               .label = "batch"};
     memcpy(staged, values, buffer->bytes);
-    return device_launch(e->device, STREAM_COMPUTE, &work, err);
+    return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 
 static enum err_code write_batch(struct execution *e, uint32_t instruction, struct err *err)
@@ -312,15 +296,11 @@ static enum err_code zero_buffer(struct execution *e, uint32_t index, uint32_t i
     const struct buffer *buffer = &e->plan->buffers[index];
     struct work_operand operand = {
         .data = address_of(e, index), .shape = buffer->shape, .dtype = buffer->dtype};
-    const struct work work = {.kind = WORK_ONES,
-                              .instruction = instruction,
-                              .outs = 1,
-                              .operand = &operand,
-                              .group = -1,
-                              .scale = 0.0F};
-    if (!operand.data || buffer->pool == STREAM_HOST)
+    const struct work work = {
+        .kind = WORK_FILL, .instruction = instruction, .outs = 1, .operand = &operand, .group = -1};
+    if (!operand.data || buffer->pool == LANE_HOST)
         return ERR_OK;
-    return device_launch(e->device, (enum stream_id)buffer->pool, &work, err);
+    return device_launch(e->device, buffer->pool, &work, err);
 }
 
 static enum err_code pass_mark(struct execution *e, enum plan_mark mark, uint32_t instruction,
@@ -336,7 +316,7 @@ static enum err_code pass_mark(struct execution *e, enum plan_mark mark, uint32_
 static enum err_code run_instruction(struct execution *e, uint32_t id, struct err *err)
 {
     const struct plan_instruction *instruction = &e->plan->instructions[id];
-    const enum stream_id stream = (enum stream_id)instruction->stream;
+    const uint8_t lane = instruction->lane;
     switch (instruction->op) {
     case PLAN_ALLOC:
         if ((instruction->flags & PLAN_FIRST_STEP) && address_of(e, instruction->arg))
@@ -352,14 +332,15 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
         free_buffer(e, instruction->arg);
         return ERR_OK;
     case PLAN_RECORD:
-        return device_record(e->device, stream, instruction->arg, err);
+        return device_record(e->device, lane, instruction->arg, err);
     case PLAN_WAIT:
-        return device_wait(e->device, stream, instruction->arg, err);
+        return device_wait(e->device, lane, instruction->arg, err);
     case PLAN_MARK:
         return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
     default:
         TRY(launch(e, id, err));
-        return e->kind[id] == WORK_NLL_LOSS ? keep_loss(e, id, err) : ERR_OK;
+        return plan_kernel(e->plan, instruction->arg)->work == WORK_NLL_LOSS ? keep_loss(e, id, err)
+                                                                        : ERR_OK;
     }
 }
 
@@ -370,7 +351,7 @@ static void record_memory(struct execution *e, uint32_t id)
     e->record[id].reserved = stats->reserved_bytes;
 }
 
-static void take_time(void *context, uint32_t instruction, enum stream_id stream, double begin_s,
+static void take_time(void *context, uint32_t instruction, uint8_t stream, double begin_s,
                       double end_s)
 {
     struct execution *e = context;
@@ -384,7 +365,7 @@ static void take_time(void *context, uint32_t instruction, enum stream_id stream
     record->end_s = end_s;
 }
 
-static void drop_time(void *context, uint32_t instruction, enum stream_id stream, double begin_s,
+static void drop_time(void *context, uint32_t instruction, uint8_t stream, double begin_s,
                       double end_s)
 {
     (void)context, (void)instruction, (void)stream, (void)begin_s, (void)end_s;
@@ -392,46 +373,68 @@ static void drop_time(void *context, uint32_t instruction, enum stream_id stream
 
 /* ---- results ---- */
 
-/* Sums over the ranks that hold different rows or saw different sequences. */
-static enum err_code sum_over(struct execution *e, int group, float *values, uint64_t count,
+/* Over the ranks of a group: a sum, or the average. */
+static enum err_code sum_over(struct execution *e, uint8_t group, float *values, uint64_t count,
                               bool average, struct err *err)
 {
-    if (!e->comm || group < 0 || count == 0)
+    if (!e->comm || group == PLAN_NO_GROUP || count == 0)
         return ERR_OK;
     return comm_all_reduce(e->comm, group, comm_ticket(e->comm, group), values, values, count,
                            DTYPE_FP32, average, 0, err);
 }
 
-static int group_named(const struct plan *plan, const char *name)
+/* The mean over all ranks: the mesh's dims one after the other. */
+static enum err_code average_loss(struct execution *e, const float *losses, float *loss,
+                                  struct err *err)
 {
-    for (uint32_t i = 0; i < plan->group_count; i++)
-        if (strcmp(plan->groups[i].name, name) == 0)
-            return (int)i;
-    return -1;
+    static const enum group_role dims[] = {GROUP_DATA, GROUP_SHARD, GROUP_REPLICATE};
+    *loss = 0.0F;
+    for (uint32_t i = 0; i < e->micro_batches; i++)
+        *loss += losses[i] / (float)e->micro_batches;
+    for (int d = 0; d < 3; d++)
+        TRY(sum_over(e, plan_group_of_role(e->plan, dims[d]), loss, 1, true, err));
+    return ERR_OK;
+}
+
+/* Squares of the norms, summed over the ranks that hold other parts of the same gradients. */
+static enum err_code sum_squares(struct execution *e, float *squares, struct err *err)
+{
+    const struct plan *plan = e->plan;
+    float *of_group = xmalloc((plan->param_count + 1) * sizeof *of_group);
+    enum err_code rc = ERR_OK;
+    for (uint32_t g = 0; g < plan->group_count && rc == ERR_OK; g++) {
+        uint32_t n = 0;
+        for (uint32_t p = 0; p < plan->param_count; p++) {
+            const struct plan_piece *gradient = plan_piece(plan, p, PIECE_GRADIENT);
+            if (gradient && gradient->group == g)
+                of_group[n++] = squares[p];
+        }
+        rc = sum_over(e, (uint8_t)g, of_group, n, false, err);
+        for (uint32_t p = plan->param_count; p-- > 0;) {
+            const struct plan_piece *gradient = plan_piece(plan, p, PIECE_GRADIENT);
+            if (gradient && gradient->group == g)
+                squares[p] = of_group[--n];
+        }
+    }
+    free(of_group);
+    return rc;
 }
 
 static enum err_code collect(struct execution *e, struct step_result *result, struct err *err)
 {
     const struct plan *plan = e->plan;
-    const struct kernel *update = &plan->kernels[plan->instructions[e->optimizer].arg];
-    const uint32_t norms = (uint32_t)update->ins - update->outs;
-    const uint32_t count = e->micro_batches + norms;
-    float *scalars = xmalloc((count + 1) * sizeof *scalars);
+    const uint32_t count = e->micro_batches + e->normed_count;
+    float *scalars = xmalloc((count + 1) * sizeof *scalars), loss = 0.0F;
     enum err_code rc = device_read(e->device, scalars, e->scalars, count * sizeof *scalars, err);
-    float loss = 0.0F;
-    for (uint32_t i = 0; i < e->micro_batches; i++)
-        loss += scalars[i] / (float)e->micro_batches;
     if (rc == ERR_OK)
-        rc = sum_over(e, group_named(plan, "shard"), &loss, 1, true, err);
-    if (rc == ERR_OK)
-        rc = sum_over(e, group_named(plan, "replicate"), &loss, 1, true, err);
+        rc = average_loss(e, scalars, &loss, err);
 
-    /* A parameter whose rows are all elsewhere has no gradient here: its square is 0. */
+    /* A parameter that is all elsewhere has no gradient here: its square is 0. */
     float *squares = calloc(plan->param_count + 1, sizeof *squares);
-    for (uint32_t i = 0; i < norms; i++)
-        squares[e->updated[i]] = scalars[e->micro_batches + i] * scalars[e->micro_batches + i];
+    for (uint32_t i = 0; i < e->normed_count; i++)
+        squares[e->normed[i]] = scalars[e->micro_batches + i] * scalars[e->micro_batches + i];
     if (rc == ERR_OK)
-        rc = sum_over(e, group_named(plan, "shard"), squares, plan->param_count, false, err);
+        rc = sum_squares(e, squares, err);
     double total = 0.0;
     for (uint32_t p = 0; p < plan->param_count; p++) {
         e->param_norm[p] = sqrt((double)squares[p]);
@@ -474,17 +477,19 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
 
 /* ---- values of parameters and states ---- */
 
-/* Copies values between fp32 host memory and a buffer of any dtype, by way of a cast on the device
- * where dtypes differ. */
-static enum err_code move_values(struct execution *e, uint32_t buffer, const struct shape *shape,
-                                 float *values, bool to_device, struct err *err)
+/* Copies values between fp32 host memory and a run of a buffer of any dtype, by way of a cast on
+ * the device where dtypes differ. */
+static enum err_code move_values(struct execution *e, const struct operand *at, float *values,
+                                 bool to_device, struct err *err)
 {
-    const uint64_t bytes = 4 * shape_elements(shape);
-    const enum dtype dtype = (enum dtype)e->plan->buffers[buffer].dtype;
-    const uint64_t address = (uint64_t)(uintptr_t)address_of(e, buffer);
+    const struct shape shape = at->shape;
+    const uint64_t bytes = 4 * shape_elements(&shape);
+    const enum dtype dtype = (enum dtype)at->dtype;
+    const uint64_t base = (uint64_t)(uintptr_t)address_of(e, at->place);
+    const uint64_t address = base + at->offset * dtype_bytes(dtype);
     if (bytes == 0)
         return ERR_OK;
-    if (!address)
+    if (!base)
         return err_set(err, ERR_INVALID, "this state does not exist yet");
     if (dtype == DTYPE_FP32)
         return to_device ? device_write(e->device, address, values, bytes, err)
@@ -494,8 +499,8 @@ static enum err_code move_values(struct execution *e, uint32_t buffer, const str
     if (!staging)
         return err_set(err, ERR_NOMEM, "no memory to cast %llu bytes", (unsigned long long)bytes);
     struct work_operand operand[2] = {
-        {.data = (void *)(uintptr_t)staging, .shape = *shape, .dtype = DTYPE_FP32},
-        {.data = (void *)(uintptr_t)address, .shape = *shape, .dtype = (uint8_t)dtype},
+        {.data = (void *)(uintptr_t)staging, .shape = shape, .dtype = DTYPE_FP32},
+        {.data = (void *)(uintptr_t)address, .shape = shape, .dtype = (uint8_t)dtype},
     };
     if (!to_device) {
         const struct work_operand first = operand[0];
@@ -506,7 +511,7 @@ static enum err_code move_values(struct execution *e, uint32_t buffer, const str
         .kind = WORK_CAST, .ins = 1, .outs = 1, .operand = operand, .group = -1};
     enum err_code rc = to_device ? device_write(e->device, staging, values, bytes, err) : ERR_OK;
     if (rc == ERR_OK)
-        rc = device_launch(e->device, STREAM_COMPUTE, &cast, err);
+        rc = device_launch(e->device, LANE_COMPUTE, &cast, err);
     if (rc == ERR_OK)
         rc = device_sync(e->device, err);
     if (rc == ERR_OK && !to_device)
@@ -515,87 +520,62 @@ static enum err_code move_values(struct execution *e, uint32_t buffer, const str
     return rc;
 }
 
-/* Where a parameter's values, or those of a state, are: PLACE_NONE when this rank has none of it.
- */
-static enum err_code find_values(const struct execution *e, uint32_t p, int state, uint32_t *buffer,
-                                 struct err *err)
+const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state)
 {
-    const struct plan_param *param = &e->plan->params[p];
-    *buffer = state < 0 ? param->shard_buffer : param->state_buffer[state];
-    if (*buffer == PLACE_NONE && shape_elements(&param->local))
-        return err_set(err, ERR_INVALID, "%s has no such state", param->name);
+    return state < 0    ? plan_updated_piece(plan, p)
+           : state == 0 ? plan_piece(plan, p, PIECE_EXP_AVG)
+                        : plan_piece(plan, p, PIECE_EXP_AVG_SQ);
+}
+
+/* Where a parameter's values, or those of a state, are; *at has no elements when this rank has none
+ * of it. */
+static enum err_code find_values(const struct execution *e, uint32_t p, int state,
+                                 struct operand *at, struct err *err)
+{
+    const struct plan_piece *piece = execution_piece(e->plan, p, state);
+    const struct part part = plan_part(e->plan, plan_updated_piece(e->plan, p), e->plan->rank);
+    *at = (struct operand){.shape = SHAPE(0)};
+    if (piece)
+        *at = plan_piece_operand(e->plan, piece);
+    else if (part_elements(&part))
+        return err_set(err, ERR_INVALID, "%s has no such state", e->plan->params[p].name);
     return ERR_OK;
 }
 
 enum err_code execution_read(struct execution *e, uint32_t p, int state, float *values,
                              struct err *err)
 {
-    uint32_t buffer;
-    TRY(find_values(e, p, state, &buffer, err));
-    return buffer == PLACE_NONE
-               ? ERR_OK
-               : move_values(e, buffer, &e->plan->params[p].local, values, false, err);
+    struct operand at;
+    TRY(find_values(e, p, state, &at, err));
+    return move_values(e, &at, values, false, err);
 }
 
 enum err_code execution_write(struct execution *e, uint32_t p, int state, const float *values,
                               struct err *err)
 {
-    uint32_t buffer;
-    TRY(find_values(e, p, state, &buffer, err));
-    if (buffer == PLACE_NONE)
+    struct operand at;
+    TRY(find_values(e, p, state, &at, err));
+    if (shape_elements(&at.shape) == 0)
         return ERR_OK;
-    if (state >= 0 && !address_of(e, buffer)) /* before the first step, which would make it */
-        TRY(alloc_buffer(e, buffer, e->optimizer, err));
-    return move_values(e, buffer, &e->plan->params[p].local, (float *)(uintptr_t)values, true, err);
+    if (state >= 0 && !address_of(e, at.place)) /* before the first step, which would make it */
+        TRY(alloc_buffer(e, at.place, e->optimizer, err));
+    return move_values(e, &at, (float *)(uintptr_t)values, true, err);
 }
 
 /* ---- opening ---- */
 
-static enum err_code resolve(struct execution *e, uint32_t id, struct err *err)
+/* The parameters of whose gradient this rank has a part. */
+static void list_normed(struct execution *e)
 {
     const struct plan *plan = e->plan;
-    const struct plan_instruction *instruction = &plan->instructions[id];
-    const struct kernel *kernel = &plan->kernels[instruction->arg];
-    const struct operand *operand = &plan->operands[kernel->first];
-    bool weight_is_second = false;
-    if (kernel->ins > 1)
-        weight_is_second =
-            plan->buffers[plan_operand_buffer(plan, instruction, &operand[1])].category ==
-            CATEGORY_UNSHARDED_PARAM;
-    const bool complex = kernel->ins > 0 && operand[0].dtype == DTYPE_COMPLEX64;
-    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
-        const struct buffer *buffer =
-            &plan->buffers[plan_operand_buffer(plan, instruction, &operand[i])];
-        const uint64_t end = operand[i].offset + shape_elements(&operand[i].shape);
-        if (operand[i].pitch == 0 &&
-            end * dtype_bytes((enum dtype)operand[i].dtype) > buffer->bytes)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "instruction %u, %s: an expanded view (one key/value head) cannot be "
-                           "executed yet",
-                           id, plan->labels[kernel->label]);
-    }
-    enum work_kind kind;
-    TRY(work_resolve(plan_op_name((enum plan_op)instruction->op), plan->labels[kernel->label],
-                     plan->kinds[kernel->op], kernel->backward && !kernel->recomputed,
-                     weight_is_second, complex, &kind, err));
-    e->kind[id] = (uint8_t)kind;
-    return ERR_OK;
-}
-
-/* Which parameters the optimizer's gradients belong to, by their shard buffers. */
-static void find_updated(struct execution *e)
-{
-    const struct plan *plan = e->plan;
-    const struct plan_instruction *update = &plan->instructions[e->optimizer];
-    const struct kernel *kernel = &plan->kernels[update->arg];
-    const uint32_t n = (uint32_t)kernel->ins - kernel->outs;
-    e->updated = xmalloc((n + 1) * sizeof *e->updated);
-    for (uint32_t i = 0, p = 0; i < n; i++) {
-        const uint32_t shard =
-            plan_operand_buffer(plan, update, &plan->operands[kernel->first + n + i]);
-        while (p + 1 < plan->param_count && plan->params[p].shard_buffer != shard)
-            p++;
-        e->updated[i] = p;
+    e->normed = xmalloc((plan->param_count + 1) * sizeof *e->normed);
+    for (uint32_t p = 0; p < plan->param_count; p++) {
+        const struct plan_piece *gradient = plan_piece(plan, p, PIECE_GRADIENT);
+        if (!gradient)
+            continue;
+        const struct part part = plan_part(plan, gradient, plan->rank);
+        if (part_elements(&part))
+            e->normed[e->normed_count++] = p;
     }
 }
 
@@ -604,23 +584,24 @@ static enum err_code prepare(struct execution *e, struct err *err)
     const struct plan *plan = e->plan;
     uint32_t widest = 1;
     e->optimizer = PLACE_NONE;
+    TRY(plan_check_runnable(plan, err));
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
         if (instruction->op == PLAN_MARK && instruction->arg == PLAN_MARK_MICRO_BATCH)
             e->micro_batches++;
         if (!plan_op_is_kernel((enum plan_op)instruction->op))
             continue;
-        TRY(resolve(e, id, err));
-        const struct kernel *kernel = &plan->kernels[instruction->arg];
+        const struct kernel *kernel = plan_kernel(plan, instruction->arg);
         const uint32_t operands = 2U * kernel->ins + kernel->outs;
         widest = operands > widest ? operands : widest;
         if (instruction->op == PLAN_OPTIMIZER)
             e->optimizer = id;
     }
+    widest = widest < 2 * plan->param_count ? 2 * plan->param_count : widest; /* norms */
     e->operands = xmalloc(widest * sizeof *e->operands);
     if (e->optimizer == PLACE_NONE || plan->input_count < 2)
         return err_set(err, ERR_UNSUPPORTED, "the plan has no optimizer step or no batch");
-    find_updated(e);
+    list_normed(e);
     return ERR_OK;
 }
 
@@ -670,25 +651,34 @@ static float initial_value(const struct plan_param *param, uint32_t p, uint64_t 
     return (float)(((double)x / 4294967296.0 - 0.5) * 0.2);
 }
 
-static enum err_code fill_params(struct execution *e, struct err *err)
+static enum err_code fill_piece(struct execution *e, const struct plan_piece *piece,
+                                struct err *err)
 {
     const struct plan *plan = e->plan;
-    for (uint32_t p = 0; p < plan->param_count; p++) {
-        const struct plan_param *param = &plan->params[p];
-        const uint64_t count = shape_elements(&param->local);
-        const uint64_t rows = param->shape.dim[0];
-        const uint64_t width = rows ? shape_elements(&param->shape) / rows : 0;
-        const uint64_t chunk = (rows + e->shard_ranks - 1) / e->shard_ranks;
-        const uint64_t first = chunk * (plan->rank % e->shard_ranks) * width;
-        float *values = xmalloc((count + 1) * sizeof *values);
-        for (uint64_t i = 0; i < count; i++)
-            values[i] = initial_value(param, p, first + i);
-        enum err_code rc = zero_buffer(e, param->shard_buffer, 0, err); /* the padding, too */
-        if (rc == ERR_OK)
-            rc = execution_write(e, p, -1, values, err);
-        free(values);
-        TRY(rc);
-    }
+    const struct part part = plan_part(plan, piece, plan->rank);
+    const struct operand at = plan_piece_operand(plan, piece);
+    float *values = xmalloc((part_elements(&part) + 1) * sizeof *values), *next = values;
+    for (uint64_t run = 0; run < part.runs; run++)
+        for (uint64_t i = 0; i < part.width; i++)
+            *next++ = initial_value(&plan->params[piece->param], piece->param,
+                                    part.first + run * part.pitch + i);
+    const enum err_code rc = move_values(e, &at, values, true, err);
+    free(values);
+    return rc;
+}
+
+/* All of what is stored, padding included, is zero before values are put there. */
+static enum err_code fill_params(struct execution *e, struct err *err)
+{
+    static const enum piece_role roles[] = {PIECE_STORE, PIECE_MASTER};
+    const struct plan *plan = e->plan;
+    for (int fill = 0; fill < 2; fill++)
+        for (uint32_t i = 0; i < plan->piece_count; i++) {
+            const struct plan_piece *piece = &plan->pieces[i];
+            if (piece->role != roles[0] && piece->role != roles[1])
+                continue;
+            TRY(fill ? fill_piece(e, piece, err) : zero_buffer(e, piece->buffer, 0, err));
+        }
     return ERR_OK;
 }
 
@@ -729,19 +719,14 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
         .comm = comm,
         .data = data,
         .settings = *settings,
-        .shard_ranks = 1,
         .scratch = PLACE_NONE,
         .block = calloc(plan->buffer_count + 1, sizeof(struct allocator_block *)),
         .host = calloc(plan->buffer_count + 1, sizeof(void *)),
-        .kind = calloc(plan->instruction_count + 1, 1),
         .record = calloc(plan->instruction_count + 1, sizeof(struct step_record)),
         .param_norm = calloc(plan->param_count + 1, sizeof(double)),
         .first_step = true,
     };
     e->status = status_of_rank(plan->rank, &e->own_status);
-    const int shard = group_named(plan, "shard");
-    if (shard >= 0)
-        e->shard_ranks = plan->groups[shard].ranks;
     e->settings.allocator.segment_new = new_segment;
     e->settings.allocator.segment_drop = drop_segment;
     e->settings.allocator.context = e;
@@ -780,9 +765,8 @@ void execution_close(struct execution *e)
     allocator_free(e->allocator);
     free(e->block);
     free(e->host);
-    free(e->kind);
     free(e->operands);
-    free(e->updated);
+    free(e->normed);
     free(e->record);
     free(e->param_norm);
     free(e);

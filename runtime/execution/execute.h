@@ -57,9 +57,12 @@ uint32_t execution_micro_batches(const struct execution *execution);
 /* 2-norms of the parameters' gradients in the last step, before clipping: (param_count), lent. */
 const double *execution_param_norms(const struct execution *execution);
 
-/* The rows of parameter p that this rank holds, as fp32: copies shape_elements(local) values out of
- * (read) or into (write) device memory; a state that the first step would make is made by a write.
- * `state`: -1 the parameter, 0 exp_avg, 1 exp_avg_sq. */
+/* The piece that holds parameter p (`state` -1) or one of its states (0 exp_avg, 1 exp_avg_sq).
+ * NULL: there is no such state. */
+const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state);
+
+/* The elements of that piece on this rank, as fp32: copies the part's elements out of (read) or
+ * into (write) device memory; a state that the first step would make is made by a write. */
 enum err_code execution_read(struct execution *execution, uint32_t p, int state, float *values,
                              struct err *err);
 enum err_code execution_write(struct execution *execution, uint32_t p, int state,

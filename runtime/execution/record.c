@@ -7,7 +7,7 @@ struct recording {
     const struct plan *plan;
     const struct step_record *records;
     struct trace *trace;
-    uint32_t lanes[STREAM_COUNT], issue, track;
+    uint32_t lanes[LANES_MOST], issue, track;
     double start_s;
 };
 
@@ -35,8 +35,8 @@ static void open_trace(struct recording *r, const struct record_about *about, ui
     snprintf(text, sizeof text, "rank %u%s (recorded)", r->plan->rank,
              about->rehearsal ? ", rehearsal" : "");
     const uint32_t process = trace_add_process(r->trace, r->plan->rank, text);
-    for (int s = 0; s < STREAM_COUNT; s++)
-        r->lanes[s] = trace_add_lane(r->trace, process, stream_name((enum stream_id)s));
+    for (uint32_t s = 0; s < r->plan->lane_count; s++)
+        r->lanes[s] = trace_add_lane(r->trace, process, r->plan->lanes[s].name);
     r->issue = trace_add_lane(r->trace, process, "host issue");
     r->track = trace_add_track(r->trace, process, "memory recorded", 3, series);
 }
@@ -53,12 +53,12 @@ static double first_begin(const struct recording *r)
 static void add_work(struct recording *r, uint32_t id)
 {
     const struct plan_instruction *instruction = &r->plan->instructions[id];
-    const struct kernel *kernel = &r->plan->kernels[instruction->arg];
+    const struct kernel *kernel = plan_kernel(r->plan, instruction->arg);
     if (r->records[id].end_s <= 0)
         return;
     const struct trace_event event = {
         .id = id,
-        .lane = r->lanes[instruction->stream],
+        .lane = r->lanes[instruction->lane],
         .kind = TRACE_SPAN,
         .name = r->plan->labels[kernel->label],
         .category = plan_op_name((enum plan_op)instruction->op),
@@ -72,7 +72,7 @@ static void add_work(struct recording *r, uint32_t id)
 static void add_issue(struct recording *r, uint32_t id)
 {
     const struct plan_instruction *instruction = &r->plan->instructions[id];
-    const struct kernel *kernel = &r->plan->kernels[instruction->arg];
+    const struct kernel *kernel = plan_kernel(r->plan, instruction->arg);
     const struct trace_event event = {
         .id = TRACE_NO_ID,
         .lane = r->issue,

@@ -66,11 +66,6 @@ static struct host_device *host_of(struct device *dev)
 
 /* ---- collectives ---- */
 
-static bool is_collective(enum work_kind kind)
-{
-    return kind == WORK_ALL_GATHER || kind == WORK_REDUCE_SCATTER || kind == WORK_ALL_REDUCE;
-}
-
 /* Until a time of clock_now_s. */
 static void pause_until(double time_s)
 {
@@ -93,7 +88,7 @@ static void run_alone(const struct work *work)
         for (uint32_t r = 0; r < work->ranks; r++)
             if (r != work->rank && slice > 0)
                 memcpy((char *)out->data + r * slice, from + work->rank * slice, slice);
-    } else if (work->kind == WORK_REDUCE_SCATTER && bytes > 0) {
+    } else if (work->kind == WORK_REDUCE_SCATTER_AVG && bytes > 0) {
         memcpy(out->data, from + work->rank * bytes, bytes);
     } else if (from != out->data && bytes > 0) {
         memcpy(out->data, from, bytes);
@@ -114,19 +109,22 @@ static enum err_code run_collective(struct comm *comm, const struct work *work, 
     case WORK_ALL_GATHER:
         return comm_all_gather(comm, work->group, ticket, out->data, count / work->ranks, dtype, id,
                                err);
-    case WORK_REDUCE_SCATTER:
+    case WORK_REDUCE_SCATTER_AVG:
         return comm_reduce_scatter(comm, work->group, ticket, in, out->data, count, dtype, true, id,
                                    err);
+    case WORK_BROADCAST:
+        return comm_group_broadcast(comm, work->group, ticket, out->data, count, dtype,
+                                    work->attr.dim, id, err);
     default:
-        return comm_all_reduce(comm, work->group, ticket, in, out->data, count, dtype, !work->sum,
-                               id, err);
+        return comm_all_reduce(comm, work->group, ticket, in, out->data, count, dtype,
+                               work->kind == WORK_ALL_REDUCE_AVG, id, err);
     }
 }
 
 static enum err_code run(void *context, const struct work *work, uint64_t ticket, struct err *err)
 {
     const struct host_device *host = context;
-    if (!is_collective(work->kind))
+    if (!work_is_collective(work->kind))
         return host_run(work, err);
     if (host->comm)
         return run_collective(host->comm, work, ticket, err);
@@ -137,19 +135,19 @@ static enum err_code run(void *context, const struct work *work, uint64_t ticket
 static void skip(void *context, const struct work *work, uint64_t ticket)
 {
     const struct host_device *host = context;
-    if (host->comm && is_collective(work->kind))
+    if (host->comm && work_is_collective(work->kind))
         comm_skip(host->comm, work->group, ticket, work->instruction);
 }
 
 /* ---- queues and events ---- */
 
-static enum err_code launch(struct device *dev, enum stream_id stream, const struct work *work,
+static enum err_code launch(struct device *dev, uint8_t stream, const struct work *work,
                             struct err *err)
 {
     struct host_device *host = host_of(dev);
     uint64_t ticket = 0;
     TRY(host_streams_check(host->streams, err));
-    if (is_collective(work->kind)) {
+    if (work_is_collective(work->kind)) {
         TRY(work_check(work, err)); /* before a turn is taken, so that wrong work costs none */
         if (host->comm)
             ticket = comm_ticket(host->comm, work->group);
@@ -158,8 +156,7 @@ static enum err_code launch(struct device *dev, enum stream_id stream, const str
     return ERR_OK;
 }
 
-static enum err_code record(struct device *dev, enum stream_id stream, uint32_t event,
-                            struct err *err)
+static enum err_code record(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
 {
     struct host_device *host = host_of(dev);
     assert(event < host->events);
@@ -167,8 +164,7 @@ static enum err_code record(struct device *dev, enum stream_id stream, uint32_t 
     return host_streams_check(host->streams, err);
 }
 
-static enum err_code wait(struct device *dev, enum stream_id stream, uint32_t event,
-                          struct err *err)
+static enum err_code wait(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
 {
     struct host_device *host = host_of(dev);
     assert(event < host->events);
@@ -183,7 +179,7 @@ static enum err_code sync_all(struct device *dev, struct err *err)
 }
 
 static void take_times(struct device *dev,
-                       void (*take)(void *context, uint32_t instruction, enum stream_id stream,
+                       void (*take)(void *context, uint32_t instruction, uint8_t stream,
                                     double begin_s, double end_s),
                        void *context)
 {
@@ -327,8 +323,8 @@ static void keep_scratch(void)
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
 }
 
-enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct comm *comm,
-                               struct device **out, struct err *err)
+enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct lane_list lanes,
+                               struct comm *comm, struct device **out, struct err *err)
 {
     static const struct device_ops ops = {
         .name = "host",
@@ -358,10 +354,10 @@ enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct co
     keep_scratch();
 
     const struct host_runner runner = {
-        .run = run, .skip = skip, .waits_for_others = is_collective, .context = host};
+        .run = run, .skip = skip, .waits_for_others = work_is_collective, .context = host};
     enum err_code rc;
     TRY_GOTO(rc, map_arena(host, memory_bytes, err), fail);
-    TRY_GOTO(rc, host_streams_open(&runner, &host->streams, err), fail);
+    TRY_GOTO(rc, host_streams_open(&runner, lanes, &host->streams, err), fail);
     *out = &host->device;
     return ERR_OK;
 fail:

@@ -8,7 +8,7 @@ struct kernel_entry { /* one of the two */
 
 static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
     [WORK_ARANGE] = {.run = host_arange},
-    [WORK_ONES] = {.run = host_ones},
+    [WORK_FILL] = {.run = host_fill},
     [WORK_EMBEDDING] = {.attempt = host_embedding},
     [WORK_EMBEDDING_BACKWARD] = {.attempt = host_embedding_backward},
     [WORK_MATMUL_NT] = {.attempt = host_matmul},
@@ -18,6 +18,7 @@ static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
     [WORK_ADD] = {.run = host_broadcast},
     [WORK_ADD_IN_PLACE] = {.run = host_add_in_place},
     [WORK_MUL] = {.run = host_broadcast},
+    [WORK_MUL_NUMBER] = {.run = host_mul_number},
     [WORK_CONJUGATE] = {.run = host_conjugate},
     [WORK_CAST] = {.run = host_unary},
     [WORK_REPEAT] = {.run = host_repeat},
@@ -58,9 +59,7 @@ static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
 enum err_code host_run(const struct work *work, struct err *err)
 {
     const struct kernel_entry *kernel = &kernels[work->kind];
-    if (work->kind == WORK_NOTHING)
-        return ERR_OK;
-    if (!kernel->run && !kernel->attempt) /* collectives need the other ranks: the device's */
+    if (work_is_collective(work->kind)) /* they need the other ranks: the device's */
         return work_refuse(work, ERR_INTERNAL, err, "no kernel of the host computes that");
     TRY(work_check(work, err));
     if (kernel->attempt)

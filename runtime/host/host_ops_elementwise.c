@@ -64,6 +64,20 @@ void host_unary(const struct work *work)
     }
 }
 
+void host_mul_number(const struct work *work)
+{
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    const uint64_t count = operand_count(y);
+    float block[HOST_BLOCK];
+    for (uint64_t i = 0, n; i < count; i += n) {
+        n = host_block(i, count);
+        host_load(x, i, n, block);
+        for (uint64_t j = 0; j < n; j++)
+            block[j] *= work->attr.p;
+        host_store(y, i, n, block);
+    }
+}
+
 /* ---- dx = dy f'(x): the block of dy becomes that of dx ---- */
 
 static void silu_slope(uint64_t n, float *dy, const float *x)
@@ -247,9 +261,9 @@ void host_arange(const struct work *work)
     }
 }
 
-void host_ones(const struct work *work)
+void host_fill(const struct work *work)
 {
     const struct work_operand *y = work_out(work, 0);
     for (uint64_t i = 0; i < operand_count(y); i++)
-        host_store_one(y, i, work->scale);
+        host_store_one(y, i, work->attr.p);
 }

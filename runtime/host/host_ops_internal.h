@@ -78,8 +78,9 @@ static inline uint32_t host_visible(const struct attention *at, uint32_t query, 
 
 /* host_ops_elementwise.c */
 void host_arange(const struct work *work);
-void host_ones(const struct work *work);
+void host_fill(const struct work *work);
 void host_unary(const struct work *work);
+void host_mul_number(const struct work *work);
 void host_slope(const struct work *work);
 void host_add_in_place(const struct work *work);
 void host_broadcast(const struct work *work);

@@ -29,7 +29,7 @@ void host_norms(const struct work *work)
 
 void host_clip_coefficient(const struct work *work)
 {
-    const float ratio = work->scale / (host_load_one(work_in(work, 0), 0) + 1e-6F);
+    const float ratio = work->attr.p / (host_load_one(work_in(work, 0), 0) + 1e-6F);
     host_store_one(work_out(work, 0), 0, ratio > 1 ? 1 : ratio); /* a NaN stays */
 }
 

@@ -20,6 +20,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -39,6 +40,7 @@ struct ran { /* one piece of work that was done */
 };
 
 struct stream {
+    char name[16]; /* of its thread */
     struct host_streams *all;
     pthread_t thread;
     pthread_cond_t more, moved;
@@ -57,7 +59,8 @@ struct host_streams {
     uint32_t started;     /* threads that were started: the first so many */
     bool stopping, failed;
     struct err first_err;
-    struct stream stream[STREAM_COUNT];
+    uint32_t count;
+    struct stream stream[LANES_MOST];
 };
 
 static double seconds_since(const struct timespec *start)
@@ -76,7 +79,7 @@ static bool skipping(const struct host_streams *all)
 
 static void wake_all(struct host_streams *all)
 {
-    for (uint32_t i = 0; i < STREAM_COUNT; i++) {
+    for (uint32_t i = 0; i < all->count; i++) {
         pthread_cond_broadcast(&all->stream[i].more);
         pthread_cond_broadcast(&all->stream[i].moved);
     }
@@ -89,7 +92,7 @@ static void fail(struct stream *stream, const struct entry *entry, enum err_code
     if (all->failed)
         return;
     err_set(err, code, "instruction %u: %s", entry->work.instruction, err_name(code));
-    err_context(err, "%s stream", stream_name((enum stream_id)(stream - all->stream)));
+    err_context(err, "%s stream", stream->name);
     all->first_err = *err;
     all->failed = true;
     wake_all(all);
@@ -182,7 +185,7 @@ static void monotonic_cond(pthread_cond_t *cond)
 
 static enum err_code start_threads(struct host_streams *all, struct err *err)
 {
-    for (uint32_t i = 0; i < STREAM_COUNT; i++) {
+    for (uint32_t i = 0; i < all->count; i++) {
         struct stream *stream = &all->stream[i];
         pthread_mutex_lock(&all->lock);
         const int rc = pthread_create(&stream->thread, NULL, stream_main, stream);
@@ -192,24 +195,26 @@ static enum err_code start_threads(struct host_streams *all, struct err *err)
         }
         pthread_mutex_unlock(&all->lock);
         if (rc != 0)
-            return err_set(err, ERR_DEVICE, "start a thread for the %s stream: %s",
-                           stream_name((enum stream_id)i), strerror(rc));
-        pthread_setname_np(stream->thread, stream_name((enum stream_id)i));
+            return err_set(err, ERR_DEVICE, "start a thread for the %s stream: %s", stream->name,
+                           strerror(rc));
+        pthread_setname_np(stream->thread, stream->name);
     }
     return ERR_OK;
 }
 
-enum err_code host_streams_open(const struct host_runner *runner, struct host_streams **out,
-                                struct err *err)
+enum err_code host_streams_open(const struct host_runner *runner, struct lane_list lanes,
+                                struct host_streams **out, struct err *err)
 {
     struct host_streams *all = xmalloc(sizeof *all);
     memset(all, 0, sizeof *all);
     all->runner = *runner;
+    all->count = lanes.count;
     clock_gettime(CLOCK_MONOTONIC, &all->opened);
     pthread_mutex_init(&all->lock, NULL);
     monotonic_cond(&all->ended);
-    for (uint32_t i = 0; i < STREAM_COUNT; i++) {
+    for (uint32_t i = 0; i < all->count; i++) {
         all->stream[i].all = all;
+        snprintf(all->stream[i].name, sizeof all->stream[i].name, "%s", lanes.of[i].name);
         all->stream[i].wanted = UINT64_MAX;
         pthread_cond_init(&all->stream[i].more, NULL);
         pthread_cond_init(&all->stream[i].moved, NULL);
@@ -238,7 +243,7 @@ static struct timespec deadline_in(double seconds)
 /* With the lock: whether a thread is in work that may never end. */
 static bool waits_for_others(const struct host_streams *all, uint32_t *instruction)
 {
-    for (uint32_t i = 0; i < STREAM_COUNT; i++) {
+    for (uint32_t i = 0; i < all->count; i++) {
         const struct entry *at = all->stream[i].first;
         if (at && !at->waits && all->runner.waits_for_others(at->work.kind)) {
             *instruction = at->work.instruction;
@@ -272,7 +277,7 @@ bool host_streams_join(struct host_streams *all, double grace_s, uint32_t *instr
 void host_streams_free(struct host_streams *all)
 {
     assert(all->live == 0 && all->started == 0);
-    for (uint32_t i = 0; i < STREAM_COUNT; i++) {
+    for (uint32_t i = 0; i < all->count; i++) {
         assert(!all->stream[i].first);
         pthread_cond_destroy(&all->stream[i].more);
         pthread_cond_destroy(&all->stream[i].moved);
@@ -299,7 +304,7 @@ enum err_code host_streams_check(struct host_streams *all, struct err *err)
     return rc;
 }
 
-static void append(struct host_streams *all, enum stream_id id, struct entry *entry)
+static void append(struct host_streams *all, uint8_t id, struct entry *entry)
 {
     struct stream *stream = &all->stream[id];
     pthread_mutex_lock(&all->lock);
@@ -315,7 +320,7 @@ static void append(struct host_streams *all, enum stream_id id, struct entry *en
     pthread_mutex_unlock(&all->lock);
 }
 
-void host_streams_push(struct host_streams *all, enum stream_id stream, const struct work *work,
+void host_streams_push(struct host_streams *all, uint8_t stream, const struct work *work,
                        uint64_t ticket)
 {
     const size_t bytes = (work->ins + work->outs) * sizeof *work->operand;
@@ -330,13 +335,13 @@ void host_streams_push(struct host_streams *all, enum stream_id stream, const st
     append(all, stream, entry);
 }
 
-struct host_mark host_streams_mark(const struct host_streams *all, enum stream_id stream)
+struct host_mark host_streams_mark(const struct host_streams *all, uint8_t stream)
 {
     /* Only the host's thread changes `queued`: it may read it without the lock. */
     return (struct host_mark){.stream = stream, .position = all->stream[stream].queued};
 }
 
-void host_streams_wait(struct host_streams *all, enum stream_id stream, struct host_mark mark)
+void host_streams_wait(struct host_streams *all, uint8_t stream, struct host_mark mark)
 {
     if (mark.stream == stream) /* its own past */
         return;
@@ -351,7 +356,7 @@ void host_streams_wait(struct host_streams *all, enum stream_id stream, struct h
 enum err_code host_streams_sync(struct host_streams *all, struct err *err)
 {
     pthread_mutex_lock(&all->lock);
-    for (uint32_t i = 0; i < STREAM_COUNT; i++)
+    for (uint32_t i = 0; i < all->count; i++)
         await(&all->stream[i], all->stream[i].queued);
     const enum err_code rc = failure(all, err);
     pthread_mutex_unlock(&all->lock);
@@ -359,11 +364,11 @@ enum err_code host_streams_sync(struct host_streams *all, struct err *err)
 }
 
 void host_streams_take_times(struct host_streams *all,
-                             void (*take)(void *context, uint32_t instruction,
-                                          enum stream_id stream, double begin_s, double end_s),
+                             void (*take)(void *context, uint32_t instruction, uint8_t stream,
+                                          double begin_s, double end_s),
                              void *context)
 {
-    for (uint32_t i = 0; i < STREAM_COUNT; i++) {
+    for (uint32_t i = 0; i < all->count; i++) {
         struct stream *stream = &all->stream[i];
         pthread_mutex_lock(&all->lock);
         struct ran *ran = stream->ran;
@@ -372,7 +377,7 @@ void host_streams_take_times(struct host_streams *all,
         stream->ran_count = stream->ran_cap = 0;
         pthread_mutex_unlock(&all->lock);
         for (size_t j = 0; j < count; j++)
-            take(context, ran[j].instruction, (enum stream_id)i, ran[j].begin_s, ran[j].end_s);
+            take(context, ran[j].instruction, (uint8_t)i, ran[j].begin_s, ran[j].end_s);
         free(ran);
     }
 }

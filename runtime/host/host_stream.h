@@ -30,7 +30,7 @@
 struct host_streams; /* opaque; fields in host_stream.c */
 
 struct host_mark { /* "everything queued on this stream so far"; all zero: nothing */
-    enum stream_id stream;
+    uint8_t stream;
     uint64_t position;
 };
 
@@ -43,9 +43,9 @@ struct host_runner { /* called on a stream's thread */
     void *context;
 };
 
-/* Starts a thread for every stream. The caller owns *out: host_streams_join, then _free. */
-enum err_code host_streams_open(const struct host_runner *runner, struct host_streams **out,
-                                struct err *err);
+/* Starts a thread for every lane. The caller owns *out: host_streams_join, then _free. */
+enum err_code host_streams_open(const struct host_runner *runner, struct lane_list lanes,
+                                struct host_streams **out, struct err *err);
 
 /* Stops: work not begun is skipped; waits for the threads to end. False when after `grace_s` one is
  * in work that waits for others: *instruction is its id, and the threads are still there. */
@@ -58,21 +58,21 @@ void host_streams_free(struct host_streams *streams);
 enum err_code host_streams_check(struct host_streams *streams, struct err *err);
 
 /* Queues a copy of `work` and its operands. */
-void host_streams_push(struct host_streams *streams, enum stream_id stream, const struct work *work,
+void host_streams_push(struct host_streams *streams, uint8_t stream, const struct work *work,
                        uint64_t ticket);
 
-struct host_mark host_streams_mark(const struct host_streams *streams, enum stream_id stream);
+struct host_mark host_streams_mark(const struct host_streams *streams, uint8_t stream);
 
 /* Queues a wait: `stream` goes on when the mark's stream has passed it. */
-void host_streams_wait(struct host_streams *streams, enum stream_id stream, struct host_mark mark);
+void host_streams_wait(struct host_streams *streams, uint8_t stream, struct host_mark mark);
 
 /* Waits until everything queued is done, or something has failed. */
 enum err_code host_streams_sync(struct host_streams *streams, struct err *err);
 
 /* Hands out what ran since the last call, in the order of each stream. */
 void host_streams_take_times(struct host_streams *streams,
-                             void (*take)(void *context, uint32_t instruction,
-                                          enum stream_id stream, double begin_s, double end_s),
+                             void (*take)(void *context, uint32_t instruction, uint8_t stream,
+                                          double begin_s, double end_s),
                              void *context);
 
 #endif

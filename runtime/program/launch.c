@@ -1,7 +1,8 @@
 /* launch.c - see launch.h. */
 #include "runtime/program/launch.h"
 
-#include <errno.h>
+#include "base/number.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +15,11 @@ static enum err_code read_number(const char *name, unsigned long bound, uint32_t
                                  struct err *err)
 {
     const char *text = getenv(name);
-    char *end = NULL;
+    uint64_t value;
     *set = text != NULL;
     if (!text)
         return ERR_OK;
-    errno = 0;
-    const unsigned long value = strtoul(text, &end, 10);
-    if (errno || end == text || *end || value >= bound)
+    if (!number_integer(text, &value) || value >= bound)
         return err_set(err, ERR_INVALID, "%s=%s: a number below %lu is expected", name, text,
                        bound);
     *out = (uint32_t)value;
@@ -98,8 +97,9 @@ uint32_t launch_local_rank(void)
                                         "MPI_LOCALRANKID"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *text = getenv(names[i]);
-        if (text)
-            return (uint32_t)strtoul(text, NULL, 10);
+        uint64_t rank;
+        if (text && number_integer(text, &rank) && rank < UINT32_MAX)
+            return (uint32_t)rank;
     }
     return 0;
 }

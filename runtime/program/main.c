@@ -7,10 +7,10 @@
 #include "runtime/device/clock.h"
 #include "runtime/execution/record.h"
 #include "runtime/program/launch.h"
-#include "runtime/program/options.h"
 #include "runtime/program/rehearsal.h"
 #include "runtime/program/status.h"
 #include "runtime/state/checkpoint.h"
+#include "settings/settings_parse.h"
 
 #include <math.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ enum { EXIT_BAD_INPUT = 2, EXIT_FAILED = 3 };
 #define DEFAULT_HOST_BYTES ((uint64_t)64 << 30)
 
 struct run {
-    struct run_options options;
+    struct settings settings;
     struct plan *plan;
     struct comm *comm;
     struct device *device;
@@ -58,34 +58,39 @@ static uint64_t file_hash(const char *path)
 /* Ranks on several machines may read different files under one name. */
 static enum err_code check_same_plan(const struct run *run, struct err *err)
 {
-    const uint64_t own = file_hash(run->options.plan);
+    const uint64_t own = file_hash(run->settings.plan);
     uint64_t first = own;
     TRY(comm_broadcast(run->comm, &first, sizeof first, 0, err));
     if (own != first)
-        return err_set(err, ERR_INVALID, "%s is not the plan that rank 0 runs", run->options.plan);
+        return err_set(err, ERR_INVALID, "%s is not the plan that rank 0 runs", run->settings.plan);
     return ERR_OK;
 }
 
-static void list_groups(const struct plan *plan, struct comm_group groups[4])
+/* The caller frees them. */
+static struct comm_group *list_groups(const struct plan *plan)
 {
+    struct comm_group *groups = xmalloc((plan->group_count + 1) * sizeof *groups);
     for (uint32_t i = 0; i < plan->group_count; i++)
         groups[i] = (struct comm_group){plan->groups[i].ranks, plan->groups[i].stride};
+    return groups;
 }
 
 static enum err_code open_comm(struct run *run, struct err *err)
 {
-    struct comm_group groups[4];
-    list_groups(run->plan, groups);
-    if (run->options.rehearse_world) {
-        if (run->options.rehearse_world != run->plan->world)
+    if (run->settings.run.rehearse_world) {
+        if (run->settings.run.rehearse_world != run->plan->world)
             return err_set(err, ERR_UNSUPPORTED, "--rehearse %u/%u: the plan is for %u ranks",
-                           run->options.rehearse_rank, run->options.rehearse_world,
+                           run->settings.run.rehearse_rank, run->settings.run.rehearse_world,
                            run->plan->world);
-        return plan_for_rank(run->plan, run->options.rehearse_rank, err);
+        return plan_for_rank(run->plan, run->settings.run.rehearse_rank, err);
     }
     if (run->plan->world == 1)
         return ERR_OK;
-    TRY(launch_open_comm(groups, run->plan->group_count, run->options.timeout_s, &run->comm, err));
+    struct comm_group *groups = list_groups(run->plan);
+    const enum err_code rc = launch_open_comm(groups, run->plan->group_count,
+                                              run->settings.run.timeout_s, &run->comm, err);
+    free(groups);
+    TRY(rc);
     if (comm_ranks(run->comm) != run->plan->world)
         return err_set(err, ERR_INVALID, "the plan is for %u ranks, %u were started",
                        run->plan->world, comm_ranks(run->comm));
@@ -98,17 +103,23 @@ static uint32_t vocabulary(const struct plan *plan)
     return plan->params[0].shape.dim[0]; /* the token embedding comes first in every model we run */
 }
 
+static enum data_kind token_kind(uint32_t bytes)
+{
+    return bytes == 4 ? DATA_UINT32 : bytes == 2 ? DATA_UINT16 : DATA_BYTES;
+}
+
 static enum err_code open_device(struct run *run, struct err *err)
 {
-    const struct run_options *o = &run->options;
-    struct comm_group groups[4];
-    if (!o->cuda)
+    const struct run_options *o = &run->settings.run;
+    const struct lane_list lanes = {run->plan->lanes, run->plan->lane_count};
+    if (!run->settings.cuda)
         return device_open_host(o->memory_bytes ? o->memory_bytes : DEFAULT_HOST_BYTES,
-                                run->plan->event_count, run->comm, &run->device, err);
-    list_groups(run->plan, groups);
+                                run->plan->event_count, lanes, run->comm, &run->device, err);
+    struct comm_group *groups = list_groups(run->plan);
     const struct cuda_settings settings = {
         .memory_bytes = o->memory_bytes,
         .events = run->plan->event_count,
+        .lanes = lanes,
         .comm = run->comm,
         .rank = run->plan->rank,
         .ranks = run->comm ? comm_ranks(run->comm) : 1,
@@ -116,25 +127,27 @@ static enum err_code open_device(struct run *run, struct err *err)
         .group_count = run->plan->group_count,
         .groups = groups,
         .timeout_s = o->timeout_s,
-        .timed = o->out_dir != NULL,
+        .timed = run->settings.output != NULL,
         .share_gpu = o->share_gpu,
         .register_buffers = o->register_buffers,
         .deterministic = o->deterministic,
     };
-    return device_open_cuda(&settings, &run->device, err);
+    const enum err_code rc = device_open_cuda(&settings, &run->device, err);
+    free(groups);
+    return rc;
 }
 
 static enum err_code open_all(struct run *run, struct err *err)
 {
-    const struct run_options *o = &run->options;
-    TRY(plan_read_json(o->plan, &run->plan, err));
+    const struct run_options *o = &run->settings.run;
+    TRY(plan_read_json(run->settings.plan, &run->plan, err));
     TRY(plan_verify(run->plan, err));
     run->started = true;
     TRY(open_comm(run, err));
-    TRY(data_open(o->data, o->data_kind, vocabulary(run->plan), &run->data, err));
+    TRY(data_open(o->data, token_kind(o->token_bytes), vocabulary(run->plan), &run->data, err));
     TRY(open_device(run, err));
     if (o->rehearse_world)
-        TRY(rehearsal_times(run->plan, o->plan, o->predicted, &run->wait_s, err));
+        TRY(rehearsal_times(run->plan, run->settings.plan, o->predicted, &run->wait_s, err));
     const struct run_settings settings = {
         .lr = o->lr,
         .beta1 = o->beta1,
@@ -156,8 +169,8 @@ static enum err_code open_all(struct run *run, struct err *err)
 /* What must not be taken for a measurement says so. */
 static void announce(const struct run *run)
 {
-    const struct run_options *o = &run->options;
-    if (!is_speaker(run) || o->quiet)
+    const struct run_options *o = &run->settings.run;
+    if (!is_speaker(run) || run->settings.quiet)
         return;
     if (o->rehearse_world)
         fprintf(
@@ -175,16 +188,16 @@ static void print_step(const struct run *run, uint32_t step, const struct step_r
     const struct buffer *tokens = &run->plan->buffers[run->plan->input_buffers[0]];
     const double count = (double)shape_elements(&tokens->shape) * run->plan->world *
                          execution_micro_batches(run->execution);
-    if (!is_speaker(run) || run->options.quiet)
+    if (!is_speaker(run) || run->settings.quiet)
         return;
-    if (run->options.json)
+    if (run->settings.json)
         printf("{\"step\": %u, \"loss\": %.9g, \"grad_norm\": %.9g, \"seconds\": %.6f}\n", step,
                result->loss, result->grad_norm, result->seconds);
     else
         printf("%sstep %4u/%u  loss %8.5f  grad norm %8.5f  %7.0f tokens/s%s",
-               run->terminal ? "\r" : "", step + 1, run->options.steps, result->loss,
+               run->terminal ? "\r" : "", step + 1, run->settings.run.steps, result->loss,
                result->grad_norm, count / result->seconds,
-               run->terminal && step + 1 < run->options.steps ? "\x1b[K" : "\n");
+               run->terminal && step + 1 < run->settings.run.steps ? "\x1b[K" : "\n");
     fflush(stdout);
 }
 
@@ -199,18 +212,18 @@ static void print_param_norms(const struct run *run)
 static enum err_code write_trace(const struct run *run, uint32_t step, struct err *err)
 {
     char path[4096];
-    if (!run->options.out_dir)
+    if (!run->settings.output)
         return ERR_OK;
     if (run->plan->rank == 0)
-        snprintf(path, sizeof path, "%s/trace.json", run->options.out_dir);
+        snprintf(path, sizeof path, "%s/trace.json", run->settings.output);
     else
-        snprintf(path, sizeof path, "%s/trace-%u.json", run->options.out_dir, run->plan->rank);
+        snprintf(path, sizeof path, "%s/trace-%u.json", run->settings.output, run->plan->rank);
     const struct record_about about = {
         .device = run->device->ops->name,
         .workspace_bytes = run->device->workspace_bytes,
         .attention = run->device->attention,
-        .rehearsal = run->options.rehearse_world > 0,
-        .shared_gpu = run->options.share_gpu,
+        .rehearsal = run->settings.run.rehearse_world > 0,
+        .shared_gpu = run->settings.run.share_gpu,
     };
     return record_write(run->plan, run->execution, &about, step, path, err);
 }
@@ -220,15 +233,17 @@ static enum err_code train(struct run *run, struct err *err)
 {
     const double seconds_between_traces = 2.0;
     double written = 0.0;
-    for (uint32_t step = (uint32_t)run->first_step; step < run->options.steps; step++) {
+    for (uint32_t step = (uint32_t)run->first_step; step < run->settings.run.steps; step++) {
         struct step_result result;
         TRY(execution_step(run->execution, step, &result, err));
         print_step(run, step, &result);
-        if (!isfinite(result.loss) && !run->options.rehearse_world) /* there it means nothing */
+        if (!isfinite(result.loss) &&
+            !run->settings.run.rehearse_world) /* there it means nothing */
             return err_set(err, ERR_DEVICE, "step %u: the loss is %f", step, result.loss);
-        if (step == run->first_step && run->options.param_norms)
+        if (step == run->first_step && run->settings.run.param_norms)
             print_param_norms(run);
-        if (step + 1 == run->options.steps || clock_now_s() - written > seconds_between_traces) {
+        if (step + 1 == run->settings.run.steps ||
+            clock_now_s() - written > seconds_between_traces) {
             TRY(write_trace(run, step, err));
             written = clock_now_s();
         }
@@ -238,7 +253,7 @@ static enum err_code train(struct run *run, struct err *err)
 
 static enum err_code save(const struct run *run, struct err *err)
 {
-    const struct run_options *o = &run->options;
+    const struct run_options *o = &run->settings.run;
     if (o->save)
         TRY(checkpoint_save(run->execution, run->plan, run->comm, o->steps, o->save, err));
     if (o->save_full)
@@ -266,7 +281,7 @@ int main(int argc, char **argv)
     struct run run = {.plan = NULL};
     struct err err = {0};
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error, not a death */
-    run_options_parse(argc, argv, &run.options);
+    settings_parse(COMMAND_RANK, argc, argv, &run.settings);
     const char *terminal = getenv(TERMINAL_VARIABLE); /* under mpirun, ours is a pipe */
     run.terminal = terminal ? terminal[0] == '1' : isatty(STDOUT_FILENO) != 0;
     enum err_code rc = open_all(&run, &err);

@@ -1,11 +1,11 @@
 /* checkpoint.h - parameters and optimizer states of a run, in files that outlive its mesh.
  *
  *     DIR/index.json                              rank 0, last: what there is, and that it is whole
- *     DIR/shard-RRRRR-of-NNNNN.safetensors        rank R of the first replica: its rows
+ *     DIR/shard-RRRRR-of-NNNNN.safetensors        rank R of the first replica: its parts
  *
  * A shard file has for each parameter the tensors NAME, NAME/exp_avg and NAME/exp_avg_sq (frozen
- * parameters have no states), and in its metadata the step and the first row of each parameter
- * ("first_row/NAME"). Tensors are F32.
+ * parameters have no states), and in its metadata the step and the first element of its part of
+ * each parameter ("first/NAME"). Tensors are F32.
  *
  * Every function is collective: all ranks call it with the same arguments, see the same folder and
  * return the same verdict; where one rank failed the others say which and why. `execution` and

@@ -82,7 +82,7 @@ struct adam_constants work_adam_constants(const struct work *work);
 
 /* ---- failing ---- */
 
-/* "instruction 12: MATMUL_NT: ..." */
+/* "instruction 12: matmul_nt: ..." */
 enum err_code work_refuse(const struct work *work, enum err_code code, struct err *err,
                           const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
@@ -92,11 +92,14 @@ enum err_code work_need_count(const struct work *work, const char *name,
 enum err_code work_need_index(const struct work *work, const char *name,
                               const struct work_operand *x, struct err *err);
 
+/* Whether there is a kernel for it at all: in every backend, or in none. */
+bool work_can_run(enum work_kind kind);
+
 /* Checks everything that can be known before the work runs: the number of operands, their dtypes,
  * and that their shapes fit together; what is in memory (the range of indices) is the kernel's to
  * check. Collectives are checked, too. ERR_INVALID: operands do not fit; ERR_UNSUPPORTED: a dtype
- * or a form that has no kernel. Each names the instruction. A backend calls it once for each piece
- * of work, so its kernels need not. */
+ * or a form or a kind that has no kernel. Each names the instruction. A backend calls it once for
+ * each piece of work, so its kernels need not. */
 enum err_code work_check(const struct work *work, struct err *err);
 
 #endif

@@ -21,7 +21,7 @@ static enum err_code check_equal(const struct work *work, struct err *err)
     return work_need_count(work, "y", work_out(work, 0), count, err);
 }
 
-static enum err_code check_ones(const struct work *work, struct err *err)
+static enum err_code check_fill(const struct work *work, struct err *err)
 {
     return work_need_count(work, "y", work_out(work, 0), operand_count(work_out(work, 0)), err);
 }
@@ -365,11 +365,14 @@ static enum err_code check_collective(const struct work *work, struct err *err)
 {
     const struct work_operand *in = work_in(work, 0), *out = work_out(work, 0);
     const uint64_t have = operand_count(in), give = operand_count(out);
-    bool fits = in->dtype == out->dtype && work->ranks > 0 && work->rank < work->ranks;
+    bool fits = in->dtype == out->dtype && work->ranks > 0 && work->rank < work->ranks &&
+                !in->pitch && !out->pitch;
     if (work->kind == WORK_ALL_GATHER)
         fits = fits && in->data == out->data && have == give && give % work->ranks == 0;
-    else if (work->kind == WORK_REDUCE_SCATTER)
+    else if (work->kind == WORK_REDUCE_SCATTER_AVG)
         fits = fits && in->data != out->data && have == give * work->ranks;
+    else if (work->kind == WORK_BROADCAST)
+        fits = fits && in->data == out->data && have == give && work->attr.dim < work->ranks;
     else
         fits = fits && have == give;
     if (fits)
@@ -437,7 +440,7 @@ struct entry {
 
 static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_ARANGE] = {check_arange, 0, 0, 1},
-    [WORK_ONES] = {check_ones, 0, 1, 1},
+    [WORK_FILL] = {check_fill, 0, 1, 1},
     [WORK_EMBEDDING] = {check_embedding, 2, 2, 1},
     [WORK_EMBEDDING_BACKWARD] = {check_embedding_backward, 2, 2, 1},
     [WORK_MATMUL_NT] = {check_matmul, 2, 2, 1},
@@ -447,6 +450,7 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_ADD] = {check_broadcast, 2, 2, 1},
     [WORK_ADD_IN_PLACE] = {check_equal, 1, 1, 1},
     [WORK_MUL] = {check_broadcast, 2, 2, 1},
+    [WORK_MUL_NUMBER] = {check_equal, 1, 1, 1},
     [WORK_CONJUGATE] = {check_conjugate, 1, 1, 1},
     [WORK_CAST] = {check_equal, 1, 1, 1},
     [WORK_REPEAT] = {check_repeat, 1, 1, 1},
@@ -474,8 +478,10 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_CHUNK_CAT] = {check_chunks, 0, ANY, 1},
     [WORK_COPY] = {check_copy, 1, 1, 1},
     [WORK_ALL_GATHER] = {check_collective, 1, 1, 1},
-    [WORK_REDUCE_SCATTER] = {check_collective, 1, 1, 1},
-    [WORK_ALL_REDUCE] = {check_collective, 1, 1, 1},
+    [WORK_REDUCE_SCATTER_AVG] = {check_collective, 1, 1, 1},
+    [WORK_ALL_REDUCE_AVG] = {check_collective, 1, 1, 1},
+    [WORK_ALL_REDUCE_SUM] = {check_collective, 1, 1, 1},
+    [WORK_BROADCAST] = {check_collective, 1, 1, 1},
     [WORK_ADAMW] = {check_update, 0, ANY, 0},
     [WORK_SGD] = {check_update, 0, ANY, 0},
     [WORK_NORMS] = {check_norms, 0, ANY, 0},
@@ -487,11 +493,16 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_SCALE] = {check_scale, 1, ANY, 0},
 };
 
+bool work_can_run(enum work_kind kind)
+{
+    return entries[kind].check;
+}
+
 enum err_code work_check(const struct work *work, struct err *err)
 {
-    if (work->kind == WORK_NOTHING)
-        return ERR_OK;
     const struct entry *entry = &entries[work->kind];
+    if (!entry->check)
+        return work_refuse(work, ERR_UNSUPPORTED, err, "no kernel computes that");
     if (work->ins < entry->ins_least || (entry->ins_most != ANY && work->ins > entry->ins_most) ||
         work->outs < entry->outs_least)
         return work_refuse(work, ERR_INVALID, err,

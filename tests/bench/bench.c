@@ -52,11 +52,11 @@ static struct job job_of(const char *preset, uint32_t world)
 static void bench_405b(void)
 {
     const struct job job = job_of("llama-3.1-405b", 16384);
-    struct placement placement = {.gpus_per_node = 8};
+    struct machine machine = {.gpus_per_node = 8};
     double seconds[RUNS];
     struct err err = {0};
-    profile_find("h100-sxm", &placement.profile, &err);
-    const struct memory_options options = placement_memory(&placement);
+    profile_find("h100-sxm", &machine.profile, &err);
+    const struct memory_options options = machine_memory(&machine);
     for (int i = 0; i < RUNS; i++) {
         struct plan *plan;
         struct memory memory;
@@ -66,7 +66,7 @@ static void bench_405b(void)
         seconds[i] = now() - start;
         plan_free(plan);
     }
-    profile_free(&placement.profile);
+    profile_free(&machine.profile);
     report("405B on 16,384 GPUs: program and memory", seconds, 1e-3, "ms", 5);
 }
 
@@ -97,14 +97,14 @@ static void bench_timeline(const char *preset, uint32_t world, const char *what,
                            const char *name, double goal)
 {
     const struct job job = job_of(preset, world);
-    struct placement placement = {.gpus_per_node = 8};
+    struct machine machine = {.gpus_per_node = 8};
     struct prediction prediction;
     struct step_time time;
     double seconds[RUNS];
     struct err err = {0};
-    profile_find("h100-sxm", &placement.profile, &err);
-    predict(&job, &placement, &prediction, &err);
-    step_time(&prediction, &job, &placement, 0, &time, &err);
+    profile_find("h100-sxm", &machine.profile, &err);
+    predict(&job, &machine, &prediction, &err);
+    step_time(&prediction, &job, &machine, 0, &time, &err);
     for (int i = 0; i < RUNS; i++) {
         const double start = now();
         simulate(time.simulation, &time.costs, NULL, &time.timeline);
@@ -113,7 +113,7 @@ static void bench_timeline(const char *preset, uint32_t world, const char *what,
     report(what, seconds, unit, name, goal);
     step_time_free(&time);
     prediction_free(&prediction);
-    profile_free(&placement.profile);
+    profile_free(&machine.profile);
 }
 
 /* A trace of many events, written, and read as comparing does. */

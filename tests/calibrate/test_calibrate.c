@@ -2,7 +2,7 @@
  * machine writes a profile that is accepted; nothing is left behind when it cannot. */
 #include "calibrate/calibrate.h"
 #include "calibrate/from_nccl_tests.h"
-#include "calibrate/machine.h"
+#include "calibrate/scalars.h"
 #include "cost/cost.h"
 #include "job/job.h"
 #include "tests/support/small_jobs.h"
@@ -32,7 +32,7 @@ static uint32_t make_samples(struct sample *samples, uint32_t count, bool arithm
     gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
     for (uint32_t i = 0; i < count; i++) {
         const double n = pow(10, 1.5 + 1.5 * i / count), k = 64 * (1 + i % 5);
-        samples[i] = (struct sample){.key = {ATEN_MM, DTYPE_FP32, DTYPE_FP32, false},
+        samples[i] = (struct sample){.key = {WORK_MATMUL_NT, DTYPE_FP32, DTYPE_FP32, false},
                                      .arithmetic = arithmetic,
                                      .flops = 2 * n * n * k,
                                      .bytes = 4 * (n * n + 2 * n * k),
@@ -80,7 +80,7 @@ static void fit_has_no_negative_terms(void **state)
     (void)state;
     struct sample samples[16];
     for (int i = 0; i < 16; i++)
-        samples[i] = (struct sample){.key = {ATEN_ADD, DTYPE_FP32, DTYPE_FP32, false},
+        samples[i] = (struct sample){.key = {WORK_ADD, DTYPE_FP32, DTYPE_FP32, false},
                                      .arithmetic = true,
                                      .flops = 1e9 / (i + 1),
                                      .bytes = 1e6 * (i + 1),
@@ -93,7 +93,7 @@ static void fit_has_no_negative_terms(void **state)
 static void fit_of_one_size_is_that_size(void **state)
 {
     (void)state;
-    const struct sample sample = {.key = {ATEN_ADD, DTYPE_FP32, DTYPE_FP32, false},
+    const struct sample sample = {.key = {WORK_ADD, DTYPE_FP32, DTYPE_FP32, false},
                                   .bytes = 1e6,
                                   .seconds = 2e-4,
                                   .repeats = 1};
@@ -108,8 +108,8 @@ enum { COLLECTIVE_LATENCY_US = 20, COLLECTIVE_NS_PER_KB = 100 };
 
 static double made_up_seconds(const struct plan *plan, const struct plan_instruction *in)
 {
-    const struct kernel *kernel = &plan->kernels[in->arg];
-    const double bytes = kernel_traffic(plan, kernel, (enum plan_op)in->op);
+    const struct kernel *kernel = plan_kernel(plan, in->arg);
+    const double bytes = kernel_traffic(kernel);
     if (plan_op_is_collective((enum plan_op)in->op))
         return 1e-6 * COLLECTIVE_LATENCY_US + 1e-12 * COLLECTIVE_NS_PER_KB * bytes;
     return true_seconds(kernel_class(kernel) != COST_MEMORY, kernel->flops, bytes);
@@ -143,14 +143,14 @@ static enum err_code made_up_run(void *context, const struct plan *plan, struct 
     return ERR_OK;
 }
 
-static const struct kernel_fit *fit_named(const struct calibration *c, enum aten label,
+static const struct kernel_fit *fit_named(const struct calibration *c, enum work_kind work,
                                           bool backward)
 {
     for (uint32_t i = 0; i < c->fit_count; i++)
-        if (!c->fits[i].any_kind && c->fits[i].key.label == label &&
+        if (!c->fits[i].any_kind && c->fits[i].key.work == work &&
             c->fits[i].key.dtype == DTYPE_FP32 && c->fits[i].key.backward == backward)
             return &c->fits[i];
-    fail_msg("no fit of %s", aten_name(label));
+    fail_msg("no fit of %s", work_name(work));
     return NULL;
 }
 
@@ -173,11 +173,14 @@ static void suite_finds_a_made_up_machine(void **state)
     (void)state;
     struct calibration c;
     made_up_machine(&c);
-    for (int backward = 0; backward < 2; backward++) {
-        assert_near(fit_named(&c, ATEN_MM, backward)->latency_s, latency_s, 0.1);
-        assert_near(fit_named(&c, ATEN_MM, backward)->seconds_per_flop, per_flop_s, 0.2);
-        assert_near(fit_named(&c, ATEN_ADD, backward)->seconds_per_byte, per_byte_s, 0.1);
+    static const enum work_kind products[] = {WORK_MATMUL_NT, WORK_MATMUL_NN, WORK_MATMUL_TN};
+    for (int i = 0; i < 3; i++) {
+        const struct kernel_fit *fit = fit_named(&c, products[i], products[i] != WORK_MATMUL_NT);
+        assert_near(fit->latency_s, latency_s, 0.1);
+        assert_near(fit->seconds_per_flop, per_flop_s, 0.2);
     }
+    for (int backward = 0; backward < 2; backward++)
+        assert_near(fit_named(&c, WORK_ADD, backward)->seconds_per_byte, per_byte_s, 0.1);
     assert_near(c.of[PROFILE_LATENCY].value, 1e-7, 0.01); /* the gap */
     assert_int_equal(c.samples.message_count, 15);
     for (uint32_t i = 0; i < c.samples.message_count; i++)
@@ -206,7 +209,7 @@ static void assert_complete(const struct profile *profile)
     assert_true(profile->kernel_count > 20);
     for (uint32_t i = 0; i < profile->kernel_count; i++)
         if (!profile->kernels[i].source || !strstr(profile->kernels[i].source, "calibrate, "))
-            fail_msg("kernel %s has no source", aten_name(profile->kernels[i].label));
+            fail_msg("kernel %s has no source", work_name(profile->kernels[i].work));
     assert_true(profile->point_count >= 9);
 }
 
@@ -236,7 +239,8 @@ static void profile_gives_the_times_back(void **state)
     uint32_t kernels = 0;
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
-        if (in->op != PLAN_COMPUTE || plan->kernels[in->arg].label != ATEN_MM)
+        if (in->op != PLAN_COMPUTE ||
+            !work_is_matmul((enum work_kind)plan_kernel(plan, in->arg)->work))
             continue;
         assert_near(costs.kernels[in->arg].device_s, made_up_seconds(plan, in), 0.15);
         kernels++;
@@ -251,7 +255,7 @@ static void profile_gives_the_times_back(void **state)
 static void most_specific_kernel_holds(void **state)
 {
     (void)state;
-    static const char text[] = "{\"gpu\": \"h100-sxm\", \"kernels\": {\"mm\": ["
+    static const char text[] = "{\"gpu\": \"h100-sxm\", \"kernels\": {\"add\": ["
                                "{\"dtype\": \"bfloat16\", \"backward\": true, \"latency_s\": 1},"
                                "{\"dtype\": \"bfloat16\", \"latency_s\": 2}, {\"latency_s\": 3}]}}";
     struct profile profile = {.kernels = NULL};
@@ -268,8 +272,8 @@ static void most_specific_kernel_holds(void **state)
         assert_int_equal(costs_of_plan(plan, &profile, 8, &costs, &err), ERR_OK);
         uint32_t seen[2] = {0, 0};
         for (uint32_t i = 0; i < plan->kernel_count; i++) {
-            const struct kernel *kernel = &plan->kernels[i];
-            if (kernel->label != ATEN_MM)
+            const struct kernel *kernel = plan_kernel(plan, i);
+            if (kernel->work != WORK_ADD)
                 continue;
             const bool backward = kernel->backward && !kernel->recomputed;
             assert_near(costs.kernels[i].device_s, fp32 ? 3 : backward ? 1 : 2, 1e-6);
@@ -288,12 +292,13 @@ static void wrong_kernels_are_refused(void **state)
     static const struct {
         const char *text, *says;
     } wrong[] = {
-        {"{\"kernels\": {\"mm\": 3}}", "an object or a list"},
-        {"{\"kernels\": {\"mm\": [3]}}", "an object or a list"},
-        {"{\"kernels\": {\"no_such\": {}}}", "name of an operator"},
-        {"{\"kernels\": {\"mm\": {\"dtype\": \"float7\"}}}", "float32"},
-        {"{\"kernels\": {\"mm\": {\"backward\": 1}}}", "true, false"},
-        {"{\"kernels\": {\"mm\": [{\"latency_s\": -1}]}}", "0 ... 1000"},
+        {"{\"kernels\": {\"matmul_nt\": 3}}", "an object or a list"},
+        {"{\"kernels\": {\"matmul_nt\": [3]}}", "an object or a list"},
+        {"{\"kernels\": {\"mm\": {}}}", "no computation is called \"mm\""},
+        {"{\"kernels\": {\"matmul\": {}}}", "the nearest is matmul_nt"},
+        {"{\"kernels\": {\"matmul_nt\": {\"dtype\": \"float7\"}}}", "float32"},
+        {"{\"kernels\": {\"matmul_nt\": {\"backward\": 1}}}", "true, false"},
+        {"{\"kernels\": {\"matmul_nt\": [{\"latency_s\": -1}]}}", "0 ... 1000"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct profile profile = {.kernels = NULL};

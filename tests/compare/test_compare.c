@@ -4,6 +4,7 @@
  * Memory of the recordings is the replay's own curve; times are made up so that every statistic is
  * known by hand. */
 #include "compare/compare.h"
+#include "tests/support/lanes.h"
 #include "tests/support/recording.h"
 #include "tests/support/small_jobs.h"
 
@@ -144,14 +145,12 @@ static void the_workspaces_of_the_run_are_predicted_too(void **state)
  * The first mm waits for the first gather and the add for the second; nothing holds the last mm up
  * but the host. */
 
-static void add_instruction(struct plan *plan, enum plan_op op, enum stream_id stream, uint32_t arg)
+static void add_instruction(struct plan *plan, enum plan_op op, uint8_t lane, uint32_t arg)
 {
     const struct plan_instruction instruction = {
         .op = (uint8_t)op,
-        .stream = (uint8_t)stream,
+        .lane = lane,
         .group = PLAN_NO_GROUP,
-        .unit = PLAN_NO_UNIT,
-        .outer_unit = PLAN_NO_UNIT,
         .arg = arg,
     };
     plan_add_instruction(plan, &instruction);
@@ -161,25 +160,27 @@ static struct plan *hand_made_plan(void)
 {
     static const char *const labels[] = {"mm", "add"};
     struct plan *plan = plan_new();
+    for (uint32_t lane = COPY_IN_LANE; lane < TEST_LANES; lane++)
+        plan_add_lane(plan, test_lane_infos[lane].name, false);
     plan->labels = labels;
     plan->label_count = 2;
     plan->world = 2;
     plan->event_count = 2;
-    const uint32_t mm = plan_add_kernel(plan, 0, 0, NULL, 0, NULL);
-    const uint32_t add = plan_add_kernel(plan, 1, 0, NULL, 0, NULL);
-    add_instruction(plan, PLAN_MARK, STREAM_COMPUTE, PLAN_MARK_START);
-    add_instruction(plan, PLAN_ALL_GATHER, STREAM_ALL_GATHER, mm); /* 1 */
-    add_instruction(plan, PLAN_RECORD, STREAM_ALL_GATHER, 0);
-    add_instruction(plan, PLAN_WAIT, STREAM_COMPUTE, 0);
-    add_instruction(plan, PLAN_ALL_GATHER, STREAM_ALL_GATHER, mm); /* 4 */
-    add_instruction(plan, PLAN_RECORD, STREAM_ALL_GATHER, 1);
-    add_instruction(plan, PLAN_COMPUTE, STREAM_COMPUTE, mm); /* 6 */
-    add_instruction(plan, PLAN_COMPUTE, STREAM_COMPUTE, mm); /* 7 */
-    add_instruction(plan, PLAN_WAIT, STREAM_COMPUTE, 1);
-    add_instruction(plan, PLAN_COMPUTE, STREAM_COMPUTE, add);              /* 9 */
-    add_instruction(plan, PLAN_COMPUTE, STREAM_COMPUTE, mm);               /* 10 */
-    add_instruction(plan, PLAN_REDUCE_SCATTER, STREAM_REDUCE_SCATTER, mm); /* 11 */
-    add_instruction(plan, PLAN_MARK, STREAM_COMPUTE, PLAN_MARK_END);
+    const uint32_t mm = plan_add_kernel(plan, WORK_MATMUL_NT, 0, 0, NULL, 0, NULL);
+    const uint32_t add = plan_add_kernel(plan, WORK_ADD, 1, 0, NULL, 0, NULL);
+    add_instruction(plan, PLAN_MARK, LANE_COMPUTE, PLAN_MARK_START);
+    add_instruction(plan, PLAN_ALL_GATHER, ALL_GATHER_LANE, mm); /* 1 */
+    add_instruction(plan, PLAN_RECORD, ALL_GATHER_LANE, 0);
+    add_instruction(plan, PLAN_WAIT, LANE_COMPUTE, 0);
+    add_instruction(plan, PLAN_ALL_GATHER, ALL_GATHER_LANE, mm); /* 4 */
+    add_instruction(plan, PLAN_RECORD, ALL_GATHER_LANE, 1);
+    add_instruction(plan, PLAN_COMPUTE, LANE_COMPUTE, mm); /* 6 */
+    add_instruction(plan, PLAN_COMPUTE, LANE_COMPUTE, mm); /* 7 */
+    add_instruction(plan, PLAN_WAIT, LANE_COMPUTE, 1);
+    add_instruction(plan, PLAN_COMPUTE, LANE_COMPUTE, add);              /* 9 */
+    add_instruction(plan, PLAN_COMPUTE, LANE_COMPUTE, mm);               /* 10 */
+    add_instruction(plan, PLAN_REDUCE_SCATTER, REDUCE_SCATTER_LANE, mm); /* 11 */
+    add_instruction(plan, PLAN_MARK, LANE_COMPUTE, PLAN_MARK_END);
     return plan;
 }
 
@@ -190,7 +191,7 @@ static struct trace *hand_made_recording(const struct plan *plan, double start_s
         double begin_ms, end_ms;
     } spans[] = {{1, 0, 10},  {4, 10, 20},  {6, 10, 12}, {7, 12, 16},
                  {9, 20, 21}, {10, 24, 30}, {11, 29, 32}};
-    uint32_t lanes[STREAM_COUNT];
+    uint32_t lanes[LANES_MOST];
     struct recorder r = start_recording(plan, &no_fault, lanes);
     for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++)
         add_span(&r, plan, lanes, spans[i].id, start_s + 1e-3 * spans[i].begin_ms,

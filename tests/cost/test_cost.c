@@ -1,5 +1,6 @@
 /* test_cost.c - single kernels beside what others measured, and what must hold of any. */
 #include "cost/cost.h"
+#include "cost/plan_collectives.h"
 #include "tests/support/small_jobs.h"
 
 #include <math.h>
@@ -87,16 +88,15 @@ static void no_kernel_is_faster_than_the_device(void **state)
             if (!plan_op_is_kernel((enum plan_op)in->op) || in->flags & PLAN_FIRST_STEP)
                 continue;
             const struct cost *cost = &costs.kernels[in->arg];
-            const struct kernel *kernel = &plan->kernels[in->arg];
+            const struct kernel *kernel = plan_kernel(plan, in->arg);
             assert_true(isfinite(cost->device_s) && cost->device_s >= 0);
-            assert_true(cost->host_s > 0 || in->stream == STREAM_HOST);
+            assert_true(cost->host_s > 0 || in->lane == LANE_HOST);
             for (int k = 0; k < RESOURCE_COUNT; k++)
                 assert_true(cost->use[k] >= 0 && cost->use[k] <= 1);
             /* Gathers of rows touch less than their operands hold. */
-            const bool picks = kernel->label == ATEN_EMBEDDING || kernel->label == ATEN_NLL_LOSS ||
-                               kernel->label == ATEN_NLL_LOSS_BACKWARD;
-            const bool fills_a_slice =
-                in->op == PLAN_COPY_IN && kernel->label == ATEN_FOREACH_COPY_;
+            const bool picks = kernel->work == WORK_EMBEDDING || kernel->work == WORK_NLL_LOSS ||
+                               kernel->work == WORK_NLL_LOSS_BACKWARD;
+            const bool fills_a_slice = kernel->work == WORK_COPY_IN;
             if (cost->class == COST_MEMORY && !picks && !fills_a_slice)
                 assert_true(kernel->bytes / cost->device_s < profile_value(&p, PROFILE_MEMORY));
             if (cost->class == COST_GEMM)
@@ -140,6 +140,45 @@ static void model_flops_are_those_that_mfu_is_made_of(void **state)
     profile_free(&p);
 }
 
+/* Seconds of one collective on eight GPUs of a node, whose whole buffer is so many bytes. */
+static double collective_seconds(const struct profile *p, enum plan_op op, enum work_kind work,
+                                 uint32_t bytes)
+{
+    struct plan *plan = plan_new();
+    struct cost cost = {0};
+    struct err err = {0};
+    const uint32_t buffer = plan_add_buffer(
+        plan, &(struct buffer){.bytes = bytes, .dtype = DTYPE_FP32, .shape = SHAPE(bytes / 4)});
+    const struct operand whole = plan_whole_buffer(plan, buffer);
+    plan->world = 8;
+    const struct plan_instruction in = {
+        .op = (uint8_t)op,
+        .group = plan_add_group(plan, "data", GROUP_DATA, 8, 1),
+        .arg = plan_add_kernel(plan, work, ATEN_EMPTY, 1, &whole, 1, &whole),
+    };
+    struct plan_collectives collectives = {.plan = plan, .profile = p, .gpus_per_node = 8};
+    if (plan_collective_cost(&collectives, &in, &cost, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    plan_collectives_free(&collectives);
+    plan_free(plan);
+    return cost.device_s;
+}
+
+/* Every byte reaches every rank once; an all-reduce moves each nearly twice. */
+static void a_broadcast_takes_longer_than_its_bytes_and_less_than_a_sum(void **state)
+{
+    (void)state;
+    struct profile p = find("a100-sxm-80gb"); /* without NVLS, whose switches do the sums */
+    for (uint32_t bytes = 1024; bytes <= 1 << 28; bytes *= 4) {
+        const double all_bytes_s = bytes / profile_value(&p, PROFILE_LINK);
+        const double broadcast = collective_seconds(&p, PLAN_BROADCAST, WORK_BROADCAST, bytes);
+        const double sum = collective_seconds(&p, PLAN_ALL_REDUCE, WORK_ALL_REDUCE_SUM, bytes);
+        assert_true(broadcast > all_bytes_s);
+        assert_true(broadcast < (bytes == 1 << 28 ? 0.6 : 1) * sum);
+    }
+    profile_free(&p);
+}
+
 static void ranks_that_fill_no_node_are_refused(void **state)
 {
     (void)state;
@@ -165,6 +204,7 @@ int main(void)
         cmocka_unit_test(a_larger_gemm_takes_no_less_time),
         cmocka_unit_test(no_kernel_is_faster_than_the_device),
         cmocka_unit_test(model_flops_are_those_that_mfu_is_made_of),
+        cmocka_unit_test(a_broadcast_takes_longer_than_its_bytes_and_less_than_a_sum),
         cmocka_unit_test(ranks_that_fill_no_node_are_refused),
     };
     return cmocka_run_group_tests_name("cost", tests, NULL, NULL);

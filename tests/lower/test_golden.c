@@ -4,6 +4,7 @@
  * w2 (D, 4D) with ReLU and a residual, a head (V, D). Listed is every allocation and free inside
  * FSDP's calls in the second step, in host order; births of gradients and activations are not. */
 #include "graph/ops.h"
+#include "graph/tape.h"
 #include "lower/lower.h"
 
 #include <setjmp.h>
@@ -79,8 +80,7 @@ static bool is_fsdp_event(const struct plan *plan, const struct plan_instruction
     if ((i->op != PLAN_ALLOC && i->op != PLAN_FREE) || i->phase == PLAN_STEP)
         return false;
     const enum category category = (enum category)plan->buffers[i->arg].category;
-    return i->site != SITE_NONE || i->outer != OUTER_NONE || category == CATEGORY_ALL_GATHER ||
-           category == CATEGORY_REDUCE_SCATTER;
+    return i->scope != 0 || category == CATEGORY_ALL_GATHER || category == CATEGORY_REDUCE_SCATTER;
 }
 
 static void check(uint32_t v, uint32_t d, const struct strategy *s, const int64_t *expected,
@@ -91,7 +91,7 @@ static void check(uint32_t v, uint32_t d, const struct strategy *s, const int64_
     const struct tape_options options = {.checkpointing = CHECKPOINTING_NONE};
     struct stream *stream = tape_run(graph, &options);
     struct plan *plan = NULL;
-    assert_int_equal(lower_fsdp2(graph, stream, s, &plan, &err), ERR_OK);
+    assert_int_equal(lower_plan(graph, stream, s, &plan, &err), ERR_OK);
     size_t next = 0;
     for (uint32_t n = 0; n < plan->instruction_count; n++) {
         const struct plan_instruction *i = &plan->instructions[n];

@@ -112,8 +112,8 @@ static void check_sums(const struct memory *m)
     assert_int_equal(m->live[PLAN_MARK_START], m->live[PLAN_MARK_END]);
     assert_true(m->reserved_bytes >= m->allocated.bytes);
     assert_true(m->requested_rounded_bytes >= m->requested.bytes);
-    for (int i = 0; i < SEGMENT_COUNT; i++)
-        assert_true(m->segment_peaks[i] <= m->requested.bytes);
+    for (int i = 0; i < PART_COUNT; i++)
+        assert_true(m->part_peaks[i] <= m->requested.bytes);
 }
 
 static void sums_hold_and_everything_is_freed(void **state)
@@ -127,30 +127,6 @@ static void sums_hold_and_everything_is_freed(void **state)
     }
 }
 
-static void the_tally_equals_the_replay(void **state)
-{
-    (void)state;
-    for (int i = 0; i < JOBS / 4; i++) {
-        struct err err = {0};
-        const struct job job = random_job();
-        struct memory memory;
-        struct tally_result tally;
-        struct graph *graph = NULL;
-        plan_and_replay(&job, &memory);
-        assert_int_equal(model_build(&job.config, &job.model, &graph, &err), ERR_OK);
-        struct stream *stream = tape_run(graph, &job.tape);
-        struct stream_summary *summary = stream_summarize(stream);
-        assert_int_equal(tally_fsdp2(graph, summary, &job.strategy, &tally, &err), ERR_OK);
-        assert_int_equal(tally.requested_bytes, memory.requested.bytes);
-        assert_int_equal(tally.rounded_bytes, memory.requested_rounded_bytes);
-        assert_int_equal(tally.segment_bytes[PLAN_MARK_BACKWARD_BLOCKS],
-                         memory.segment_peaks[SEGMENT_BACKWARD_BLOCKS]);
-        stream_summary_free(summary);
-        stream_free(stream);
-        graph_free(graph);
-    }
-}
-
 static void keeping_parameters_never_takes_less_than_resharding(void **state)
 {
     (void)state;
@@ -161,7 +137,7 @@ static void keeping_parameters_never_takes_less_than_resharding(void **state)
         plan_and_replay(&job, &always);
         job.strategy.reshard = RESHARD_NEVER;
         plan_and_replay(&job, &never);
-        assert_true(never.segment_peaks[SEGMENT_FORWARD] >= always.segment_peaks[SEGMENT_FORWARD]);
+        assert_true(never.part_peaks[PART_FORWARD] >= always.part_peaks[PART_FORWARD]);
         assert_true(never.live[PLAN_MARK_AFTER_FORWARD] >= always.live[PLAN_MARK_AFTER_FORWARD]);
     }
 }
@@ -240,7 +216,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_hold_and_everything_is_freed),
-        cmocka_unit_test(the_tally_equals_the_replay),
         cmocka_unit_test(keeping_parameters_never_takes_less_than_resharding),
         cmocka_unit_test(more_ranks_never_hold_more_at_rest),
         cmocka_unit_test(checkpointing_never_keeps_more_activations),

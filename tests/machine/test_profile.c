@@ -1,4 +1,5 @@
 /* test_profile.c - hardware profiles: what is built in, what files may say, what they may not. */
+#include "machine/builtin.h"
 #include "machine/profile.h"
 #include "tests/support/temp_folder.h"
 
@@ -21,8 +22,8 @@ static struct profile find(const char *name)
 static void every_number_that_is_built_in_has_a_source(void **state)
 {
     (void)state;
-    uint32_t count;
-    const char *const *names = profile_gpus(&count);
+    const uint32_t count = builtin_gpus()->count;
+    const char *const *names = builtin_gpus()->names;
     assert_true(count >= 20);
     for (uint32_t i = 0; i < count; i++) {
         struct profile p = find(names[i]);
@@ -66,8 +67,8 @@ static void node_types_change_links_alone(void **state)
 {
     (void)state;
     struct err err = {0};
-    uint32_t count;
-    const char *const *nodes = profile_nodes(&count);
+    const uint32_t count = builtin_nodes()->count;
+    const char *const *nodes = builtin_nodes()->names;
     assert_true(count >= 10);
     for (uint32_t i = 0; i < count; i++) {
         struct profile plain = find("h100-sxm"), p = find("h100-sxm");
@@ -88,6 +89,81 @@ static enum err_code read(const char *text, struct profile *profile, struct err 
     return profile_read(path_of("a.json"), profile, err);
 }
 
+/* What nvidia-smi and rocm-smi print, and what people write. */
+static void gpus_are_found_by_the_names_people_have_for_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *name;
+    } known[] = {
+        {"NVIDIA H100 80GB HBM3", "h100-sxm"},
+        {"NVIDIA H100 PCIe", "h100-pcie"},
+        {"NVIDIA H100 NVL", "h100-nvl"},
+        {"NVIDIA H200", "h200"},
+        {"NVIDIA GH200 480GB", "gh200"},
+        {"NVIDIA B200", "b200"},
+        {"NVIDIA GB200", "gb200"},
+        {"NVIDIA A100-SXM4-80GB", "a100-sxm-80gb"},
+        {"NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"},
+        {"NVIDIA A100 80GB PCIe", "a100-pcie-80gb"},
+        {"NVIDIA A100-PCIE-40GB", "a100-pcie-40gb"},
+        {"NVIDIA A10", "a10"},
+        {"NVIDIA L40S", "l40s"},
+        {"NVIDIA GeForce RTX 4090", "rtx-4090"},
+        {"Tesla V100-SXM2-16GB", "v100-16gb"},
+        {"Tesla V100-SXM2-32GB", "v100-32gb"},
+        {"AMD Instinct MI300X", "mi300x"},
+        {"h100", "h100-sxm"},
+        {"H100", "h100-sxm"},
+        {"h100-80gb", "h100-sxm"},
+        {"h100_sxm", "h100-sxm"},
+        {"H100 SXM5", "h100-sxm"},
+        {"a100", "a100-sxm-80gb"},
+        {"A100-80GB", "a100-sxm-80gb"},
+        {"a100-40gb", "a100-sxm-40gb"},
+        {"rtx4090", "rtx-4090"},
+        {"MI300X", "mi300x"},
+        {"v100", "v100-16gb"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct profile p = find(known[i].text);
+        if (strcmp(p.name, known[i].name) != 0)
+            fail_msg("%s: %s", known[i].text, p.name);
+        profile_free(&p);
+    }
+    struct profile p = find("h100");
+    struct err err = {0};
+    assert_int_equal(profile_set_node("P5.48xlarge", &p, &err), ERR_OK);
+    assert_int_equal(profile_set_node("p7", &p, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "did you mean p5"));
+    profile_free(&p);
+    err = (struct err){0};
+    assert_int_equal(profile_find("h1000", &p, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "did you mean h100-sxm"));
+}
+
+/* An alias of two would mean whichever file comes first. */
+static void no_alias_stands_for_two(void **state)
+{
+    (void)state;
+    const struct builtins *const lists[] = {builtin_gpus(), builtin_nodes()};
+    uint32_t aliases = 0;
+    for (int l = 0; l < 2; l++)
+        for (uint32_t i = 0; i < lists[l]->count; i++) {
+            json_t *root = json_loads(lists[l]->texts[i], 0, NULL);
+            const json_t *alias;
+            size_t k;
+            json_array_foreach(json_object_get(root, "aliases"), k, alias)
+            {
+                if (builtin_find(lists[l], json_string_value(alias)) != i)
+                    fail_msg("%s is not %s alone", json_string_value(alias), lists[l]->names[i]);
+                aliases++;
+            }
+            json_decref(root);
+        }
+    assert_true(aliases > 40);
+}
+
 static void a_file_goes_on_top(void **state)
 {
     (void)state;
@@ -96,7 +172,7 @@ static void a_file_goes_on_top(void **state)
     assert_int_equal(
         read("{\"name\": \"mine\", \"gemm_efficiency\": {\"value\": 0.5, \"spread\": 0.02, "
              "\"source\": \"seen\"}, \"host_op_s\": 5e-6, \"link\": \"pcie\", \"kernels\": "
-             "{\"mul.Tensor\": {\"latency_s\": 1e-6, \"seconds_per_byte\": 2e-12}}, "
+             "{\"mul\": {\"latency_s\": 1e-6, \"seconds_per_byte\": 2e-12}}, "
              "\"collectives\": [{\"collective\": \"all_gather\", \"ranks\": 8, \"nodes\": 1, "
              "\"bytes\": 1048576, \"seconds\": 4.4e-5}]}",
              &p, &err),
@@ -108,7 +184,7 @@ static void a_file_goes_on_top(void **state)
     assert_true(profile_value(&p, PROFILE_SMS) == 132); /* the H100's, still */
     assert_int_equal(p.link, LINK_PCIE);
     assert_int_equal(p.kernel_count, 1);
-    assert_int_equal(p.kernels[0].label, ATEN_MUL);
+    assert_int_equal(p.kernels[0].work, WORK_MUL);
     assert_int_equal(p.point_count, 1);
     assert_int_equal(p.points[0].bytes, 1048576);
     assert_int_equal(read("{\"gpu\": \"a100-sxm-80gb\"}", &p, &err), ERR_OK);
@@ -135,10 +211,11 @@ static void bad_files_are_refused_by_name_and_leave_the_profile(void **state)
         {"{\"colour\": 3}", "colour"},
         {"{\"colour\": \"red\"}", "no key of a profile"},
         {"{\"generation\": \"kepler\"}", "volta, ampere"},
+        {"{\"aliases\": \"h100\"}", "array of strings"},
         {"{\"link\": 7}", "nvswitch, bridge"},
         {"{\"network\": \"pigeon\"}", "infiniband, roce"},
         {"{\"kernels\": {\"nothing.such\": {}}}", "nothing.such"},
-        {"{\"kernels\": {\"mm\": {\"latency_s\": -1}}}", "latency_s"},
+        {"{\"kernels\": {\"matmul_nt\": {\"latency_s\": -1}}}", "latency_s"},
         {"{\"collectives\": {}}", "expected an array"},
         {"{\"collectives\": [{\"collective\": \"shout\"}]}", "all_gather, reduce_scatter"},
         {"{\"collectives\": [{\"collective\": \"all_gather\", \"ranks\": 8, \"nodes\": 1, "
@@ -174,6 +251,8 @@ int main(void)
         cmocka_unit_test(every_number_that_is_built_in_has_a_source),
         cmocka_unit_test(built_in_profiles_agree_with_datasheets),
         cmocka_unit_test(node_types_change_links_alone),
+        cmocka_unit_test(gpus_are_found_by_the_names_people_have_for_them),
+        cmocka_unit_test(no_alias_stands_for_two),
         cmocka_unit_test(a_file_goes_on_top),
         cmocka_unit_test(bad_files_are_refused_by_name_and_leave_the_profile),
     };

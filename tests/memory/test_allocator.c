@@ -26,6 +26,7 @@ static struct allocator_block *alloc_on(struct allocator *allocator, uint64_t by
     assert_int_equal(allocator_alloc(allocator, bytes, stream, &block, &err), ERR_OK);
     assert_non_null(block);
     assert_string_equal(err.text, "");
+    assert_sound(allocator);
     return block;
 }
 
@@ -46,6 +47,7 @@ static void expect_oom(struct allocator *allocator, uint64_t bytes)
 static void expect(const struct allocator *allocator, uint64_t reserved, uint64_t allocated)
 {
     const struct allocator_stats *stats = allocator_stats(allocator);
+    assert_sound(allocator);
     assert_int_equal(stats->reserved_bytes, reserved);
     assert_int_equal(stats->allocated_bytes, allocated);
 }

@@ -543,6 +543,7 @@ static void compare_with_model(struct allocator_settings settings, uint64_t budg
             ref_merge(ref, live[pick].ref_address);
             live[pick] = live[--count];
         }
+        assert_sound(allocator);
         expect_same_stats(allocator, ref);
         if (i % 64 == 0)
             expect_tiling(allocator);

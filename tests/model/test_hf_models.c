@@ -90,9 +90,10 @@ static void experts_compute_what_their_rows_need(void **state)
     struct graph *graph = build(&mixtral, 2, 16);
     struct stream *stream = tape_run(graph, &(struct tape_options){0});
     double forward = 0.0, backward = 0.0;
-    for (uint32_t i = 0; i < stream->kernel_count; i++)
-        if (stream->kernels[i].label == ATEN_GROUPED_MM)
-            *(stream->kernels[i].backward ? &backward : &forward) += stream->kernels[i].flops;
+    for (uint32_t i = 0; i < stream->kernels->kernel_count; i++)
+        if (stream->kernels->kernels[i].label == ATEN_GROUPED_MM)
+            *(stream->kernels->kernels[i].backward ? &backward : &forward) +=
+                stream->kernels->kernels[i].flops;
     /* 2 · 64 rows · (64 · 192 + 96 · 64): not 8 experts' worth */
     assert_true(forward == 2.0 * 64 * (64 * 192 + 96 * 64));
     assert_true(backward == 2.0 * forward);

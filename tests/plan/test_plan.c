@@ -84,8 +84,8 @@ static void move(struct plan *plan, uint32_t from, uint32_t to)
 static uint32_t some_activation(const struct plan *plan)
 {
     const struct plan_instruction *i = &plan->instructions[find(plan, PLAN_COMPUTE, 4)];
-    const struct kernel *kernel = &plan->kernels[i->arg];
-    return plan_operand_buffer(plan, i, &plan->operands[kernel->first + kernel->ins]);
+    const struct kernel *kernel = plan_kernel(plan, i->arg);
+    return plan_operand_place(plan, i, &kernel->operands[kernel->ins]).buffer;
 }
 
 static void a_missing_alloc_is_found_at_the_first_use(void **state)
@@ -143,7 +143,7 @@ static void parameters_are_read_only_while_they_are_gathered(void **state)
 {
     (void)state;
     struct plan *plan = small_plan();
-    const uint32_t buffer = plan->params[1].unsharded_buffer;
+    const uint32_t buffer = plan_piece(plan, 1, PIECE_GATHERED)->buffer;
     move(plan, find_of(plan, PLAN_FREE, buffer), find_of(plan, PLAN_ALLOC, buffer) + 1);
     expect_error(plan, "not alive");
 }
@@ -161,7 +161,7 @@ static void a_resident_buffer_may_not_be_freed(void **state)
     (void)state;
     struct plan *plan = small_plan();
     struct plan_instruction last = plan->instructions[find(plan, PLAN_FREE, 0)];
-    last.arg = plan->params[0].shard_buffer;
+    last.arg = plan_piece(plan, 0, PIECE_STORE)->buffer;
     insert(plan, plan->instruction_count - 1, last);
     expect_error(plan, "is resident and may not be freed");
 }
@@ -182,7 +182,8 @@ static void the_first_step_is_not_enough(void **state)
     expect_error(plan, "has not been recorded (in a later step)");
 
     plan = small_plan(); /* a state that every step allocates */
-    plan->instructions[find_of(plan, PLAN_ALLOC, plan->params[0].state_buffer[0])].flags = 0;
+    plan->instructions[find_of(plan, PLAN_ALLOC, plan_piece(plan, 0, PIECE_EXP_AVG)->buffer)]
+        .flags = 0;
     expect_error(plan, "is alive already");
 }
 
@@ -242,18 +243,24 @@ static void a_collective_needs_a_group_and_others_have_none(void **state)
     expect_error(plan, "5 ranks with stride 1 do not fit into a world of 4");
 }
 
+static struct operand *first_output(const struct plan *plan, const struct plan_instruction *i)
+{
+    const struct kernel *kernel = plan_kernel(plan, i->arg);
+    return &kernel->operands[kernel->ins];
+}
+
 static void an_operand_lies_within_its_buffer(void **state)
 {
     (void)state;
     struct plan *plan = small_plan();
     const struct plan_instruction *i = &plan->instructions[find(plan, PLAN_COMPUTE, 4)];
-    struct operand *out = &plan->operands[plan->kernels[i->arg].first + plan->kernels[i->arg].ins];
+    struct operand *out = first_output(plan, i);
     out->offset = 1;
     expect_error(plan, "out[0] reaches beyond the");
 
     plan = small_plan();
     i = &plan->instructions[find(plan, PLAN_COMPUTE, 4)];
-    out = &plan->operands[plan->kernels[i->arg].first + plan->kernels[i->arg].ins];
+    out = first_output(plan, i);
     out->pitch = out->shape.dim[out->shape.rank - 1] + 1;
     expect_error(plan, "out[0] reaches beyond the");
 }
@@ -267,21 +274,18 @@ static void every_index_is_checked(void **state)
         struct plan *plan = small_plan();                                                          \
         struct plan_instruction *alloc = &plan->instructions[find(plan, PLAN_ALLOC, 9)];           \
         struct plan_instruction *work = &plan->instructions[find(plan, PLAN_COMPUTE, 4)];          \
-        struct kernel *kernel = &plan->kernels[work->arg];                                         \
-        struct operand *operand = &plan->operands[kernel->first];                                  \
+        struct kernel *kernel = &plan->shared->kernels[work->arg];                                 \
+        struct operand *operand = kernel->operands;                                                \
         (void)alloc, (void)kernel, (void)operand;                                                  \
         change;                                                                                    \
         expect_error(plan, text);                                                                  \
     } while (0)
 
     OUT_OF_RANGE(alloc->op = PLAN_OP_COUNT, "op 15: allowed are 0 ... 14");
-    OUT_OF_RANGE(alloc->stream = STREAM_COUNT, "stream 6: allowed are 0 ... 5");
+    OUT_OF_RANGE(alloc->lane = LANES_MOST, "lane 16: allowed are 0 ... 5");
     OUT_OF_RANGE(alloc->phase = 3, "phase 3: allowed are 0 ... 2");
-    OUT_OF_RANGE(alloc->site = 5, "site 5: allowed are 0 ... 4");
-    OUT_OF_RANGE(alloc->outer = 3, "outer 3: allowed are 0 ... 2");
-    OUT_OF_RANGE((alloc->site = SITE_RESHARD, alloc->unit = 4), "unit 4: allowed are 0 ... 3");
-    OUT_OF_RANGE((alloc->outer = OUTER_PRE_BACKWARD, alloc->outer_unit = PLAN_NO_UNIT),
-                 "outer unit 65535: allowed are 0 ... 3");
+    OUT_OF_RANGE(alloc->scope = plan->scope_count, "scope");
+    OUT_OF_RANGE(plan->scopes[1].unit = 4, "scope 1: unit 4: allowed are 0 ... 3");
     OUT_OF_RANGE(alloc->flags = 2, "flags 2");
     OUT_OF_RANGE(alloc->arg = plan->buffer_count, "buffer");
     OUT_OF_RANGE((alloc->op = PLAN_RECORD, alloc->arg = plan->event_count), "event");
@@ -291,8 +295,6 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(work->base = UINT32_MAX, "allowed are 0 ...");
     OUT_OF_RANGE(kernel->label = (uint16_t)plan->label_count, "label");
     OUT_OF_RANGE(kernel->op = (uint16_t)plan->kind_count, "kind");
-    OUT_OF_RANGE(kernel->first = UINT32_MAX, "operands from place");
-    OUT_OF_RANGE(kernel->ins = UINT16_MAX, "operands from place");
     OUT_OF_RANGE(kernel->flops = (double)NAN, "operations");
     OUT_OF_RANGE(kernel->bytes = -1.0, "operations");
     OUT_OF_RANGE(kernel->attr.p = INFINITY, "p = inf");
@@ -300,24 +302,33 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(operand->place = PLACE_PARAM | plan->param_count, "parameter");
     OUT_OF_RANGE(operand->place = PLACE_INPUT | plan->input_count, "input");
     OUT_OF_RANGE(operand->dtype = DTYPE_COUNT, "dtype 8");
+    OUT_OF_RANGE(operand->local = 9999, "local part of parameter 9998");
+    OUT_OF_RANGE(operand->chunk = 9, "chunk of group 8");
     OUT_OF_RANGE(operand->shape.rank = 6, "shape of 6 dims");
     OUT_OF_RANGE(plan->buffers[3].label = (uint16_t)plan->label_count, "buffer 3: label");
     OUT_OF_RANGE(plan->buffers[3].dtype = DTYPE_COUNT, "buffer 3: dtype");
     OUT_OF_RANGE(plan->buffers[3].category = CATEGORY_COUNT, "buffer 3: category");
-    OUT_OF_RANGE(plan->buffers[3].pool = STREAM_COUNT, "buffer 3: pool");
+    OUT_OF_RANGE(plan->buffers[3].pool = LANES_MOST, "buffer 3: pool");
     OUT_OF_RANGE(plan->buffers[3].bytes = UINT64_MAX, "buffer 3:");
     OUT_OF_RANGE(plan->buffers[3].shape = SHAPE(1U << 31, 1U << 31, 1U << 31), "too many elements");
     OUT_OF_RANGE(plan->params[2].unit = 4, "parameter 2: unit 4");
-    OUT_OF_RANGE(plan->params[2].shard_buffer = PLACE_NONE, "parameter 2: sharded buffer");
-    OUT_OF_RANGE(plan->params[2].unsharded_buffer = PLACE_NONE, "parameter 2: unsharded");
-    OUT_OF_RANGE(plan->params[2].step_buffer = plan->buffer_count, "parameter 2: state");
-    OUT_OF_RANGE(plan->params[2].state_buffer[0] = PLACE_NONE, "a second state without a first");
-    OUT_OF_RANGE(plan->params[2].local.rank = 9, "parameter 2: shape of 9 dims");
+    OUT_OF_RANGE(plan->params[2].shape.rank = 9, "parameter 2: shape of 9 dims");
+    OUT_OF_RANGE(plan->params[2].piece[PIECE_STORE] = PLACE_NONE,
+                 "parameter 2: it is stored nowhere");
+    OUT_OF_RANGE(plan->params[2].piece[PIECE_GATHERED] = 9999, "parameter 2: piece 9999");
+    OUT_OF_RANGE(plan->params[2].piece[PIECE_EXP_AVG] = PLACE_NONE,
+                 "a second state without a first");
+    OUT_OF_RANGE(plan->params[2].step_buffer = plan->buffer_count, "parameter 2: step buffer");
+    OUT_OF_RANGE(plan->pieces[3].buffer = plan->buffer_count, "piece 3: buffer");
+    OUT_OF_RANGE(plan->pieces[3].param = plan->param_count, "piece 3: parameter");
+    OUT_OF_RANGE(plan->pieces[3].role = PIECE_ROLES, "piece 3: role");
+    OUT_OF_RANGE(plan->pieces[3].placement.kind = PLACEMENT_KINDS, "piece 3: placement");
+    OUT_OF_RANGE(plan->pieces[2].group = 7, "piece 2: group 7");
+    OUT_OF_RANGE(plan->pieces[2].offset = UINT64_MAX, "it reaches beyond");
     OUT_OF_RANGE(plan->units[1].params = 99, "unit 1: 99 parameters");
     OUT_OF_RANGE(plan->unit_params[0] = 99, "unit 0: parameter 99");
     OUT_OF_RANGE(plan->input_buffers[0] = PLACE_NONE, "input 0");
     OUT_OF_RANGE(plan->module_buffers[0] = PLACE_NONE, "module buffer 0");
-    OUT_OF_RANGE(plan->group_count = 5, "5 groups");
     OUT_OF_RANGE(plan->rank = plan->world, "rank 4 of 4 ranks");
     OUT_OF_RANGE(plan->event_count = UINT32_MAX, "events");
 #undef OUT_OF_RANGE

@@ -75,31 +75,35 @@ static void assert_same_memory(const struct plan *a, const struct plan *b)
     assert_int_equal(ours.host_bytes, theirs.host_bytes);
     assert_memory_equal(ours.categories, theirs.categories, sizeof ours.categories);
     assert_memory_equal(ours.live, theirs.live, sizeof ours.live);
-    assert_memory_equal(ours.segment_peaks, theirs.segment_peaks, sizeof ours.segment_peaks);
+    assert_memory_equal(ours.part_peaks, theirs.part_peaks, sizeof ours.part_peaks);
 }
 
 static void assert_same_kernel(const struct plan *a, const struct plan_instruction *i,
                                const struct plan *b, const struct plan_instruction *j)
 {
-    const struct kernel *k = &a->kernels[i->arg], *l = &b->kernels[j->arg];
+    const struct kernel *k = plan_kernel(a, i->arg), *l = plan_kernel(b, j->arg);
     assert_string_equal(a->labels[k->label], b->labels[l->label]);
     assert_string_equal(a->kinds[k->op], b->kinds[l->op]);
     assert_int_equal(k->label, l->label); /* known operators keep their numbers */
     assert_true(k->flops == l->flops && k->bytes == l->bytes);
     assert_true(k->attr.p == l->attr.p && k->attr.eps == l->attr.eps);
     assert_int_equal(k->attr.dim, l->attr.dim);
-    assert_int_equal(k->attr.heads, l->attr.heads);
+    assert_int_equal(k->attr.first, l->attr.first);
     assert_int_equal(k->attr.causal, l->attr.causal);
     assert_int_equal(k->backward, l->backward);
     assert_int_equal(k->recomputed, l->recomputed);
-    assert_int_equal(k->matmul, l->matmul);
+    assert_int_equal(k->work, l->work);
     assert_int_equal(k->ins, l->ins);
     assert_int_equal(k->outs, l->outs);
     for (uint32_t n = 0; n < (uint32_t)k->ins + k->outs; n++) {
-        const struct operand *o = &a->operands[k->first + n], *p = &b->operands[l->first + n];
-        assert_int_equal(plan_operand_buffer(a, i, o), plan_operand_buffer(b, j, p));
+        const struct operand *o = &k->operands[n], *p = &l->operands[n];
+        const struct plan_place at = plan_operand_place(a, i, o),
+                                there = plan_operand_place(b, j, p);
+        assert_int_equal(at.buffer, there.buffer);
+        assert_int_equal(at.offset, there.offset);
         assert_int_equal(o->dtype, p->dtype);
-        assert_int_equal(o->offset, p->offset);
+        assert_int_equal(o->local, p->local);
+        assert_int_equal(o->chunk, p->chunk);
         assert_int_equal(o->pitch, p->pitch);
         assert_memory_equal(&o->shape, &p->shape, sizeof o->shape);
     }
@@ -110,13 +114,13 @@ static void assert_same_instructions(const struct plan *a, const struct plan *b)
     assert_int_equal(a->instruction_count, b->instruction_count);
     for (uint32_t id = 0; id < a->instruction_count; id++) {
         const struct plan_instruction *i = &a->instructions[id], *j = &b->instructions[id];
-        char site_a[256], site_b[256];
+        char scope_a[256], scope_b[256];
         assert_int_equal(i->op, j->op);
-        assert_int_equal(i->stream, j->stream);
+        assert_int_equal(i->lane, j->lane);
         assert_int_equal(i->flags, j->flags);
         assert_int_equal(i->group, j->group);
-        assert_string_equal(plan_site_text(a, i, site_a, sizeof site_a),
-                            plan_site_text(b, j, site_b, sizeof site_b));
+        assert_string_equal(plan_scope_text(a, i, scope_a, sizeof scope_a),
+                            plan_scope_text(b, j, scope_b, sizeof scope_b));
         if (plan_op_is_kernel((enum plan_op)i->op))
             assert_same_kernel(a, i, b, j);
         else
@@ -166,12 +170,13 @@ static void settings_memory_and_time_come_back_too(void **state)
     plan_free(again);
 }
 
-static struct kernel *first_kernel(const struct plan *plan)
+static struct kernel *first_kernel(struct plan *plan)
 {
     const struct plan_instruction *i = plan->instructions;
     while (!plan_op_is_kernel((enum plan_op)i->op))
         i++;
-    return &plan->kernels[i->arg];
+    return i->arg < plan->shared_count ? &plan->shared->kernels[i->arg]
+                                       : plan_own_kernel(plan, i->arg);
 }
 
 static void names_are_escaped_and_new_ones_are_kept(void **state)
@@ -245,18 +250,22 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
     static const struct {
         const char *from, *to, *expected;
     } cases[] = {
-        {"{\"version\": 1", "{\"version\": 2", "version: 2: only version 1 can be read"},
-        {"{\"version\": 1", "{\"version\": \"1\"", "version: it is a string"},
-        {"{\"version\": 1,", "{", "version: it is missing"},
-        {"{\"version\": 1", "{\"version\": 1, \"world\": 3", "duplicate"},
-        {"{\"version\": 1", "{\"version\": 1, \"wrld\": 3", "unknown member \"wrld\""},
+        {"{\"version\": 2", "{\"version\": 3", "version: 3: only version 2 can be read"},
+        {"{\"version\": 2", "{\"version\": 1",
+         "version: 1: a plan of an earlier shardplan, which does not say all that version 2 does; "
+         "make it again with `shardplan plan`"},
+        {"{\"version\": 2", "{\"version\": \"2\"", "version: it is a string"},
+        {"{\"version\": 2,", "{", "version: it is missing"},
+        {"{\"version\": 2", "{\"version\": 2, \"world\": 3", "duplicate"},
+        {"{\"version\": 2", "{\"version\": 2, \"wrld\": 3", "unknown member \"wrld\""},
         {"\"settings\": {}", "\"settings\": 3", "settings: it is a number: an object is expected"},
         {"\"world\": 4", "\"world\": -4", "world: -4: allowed are 0 ... "},
         {"\"world\": 4", "\"world\": 4.5", "world: it is a number with a fraction"},
-        {"\"rank\": 0", "\"rank\": 4", "rank 4 of 4 ranks"},
+        {"\"rank\": 0", "\"rank\": 4", "rank: 4: allowed are 0 ... 3"},
         {"\"name\": \"shard\"", "\"name\": 7", "groups[0].name: it is a number"},
         {"\"shape\": [131, 48]", "\"shape\": [131, 48, 1, 1, 1, 1]", "params[0].shape: it has 6"},
-        {"\"unit\": 0", "\"unit\": 4", "params[0].unit: 4: allowed are 0 ... 3"},
+        {"\"unit\": 0, \"pieces\"", "\"unit\": 4, \"pieces\"",
+         "params[0].unit: 4: allowed are 0 ... 3"},
         {"\"trainable\": true", "\"trainable\": 1", "params[0].trainable: it is a number"},
         {"{\"id\": 1, \"bytes\"", "{\"id\": 2, \"bytes\"", "buffers[1].id: 2: it is item 1"},
         {"\"dtype\": \"float32\"", "\"dtype\": \"float31\"",
@@ -270,12 +279,23 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
          "instructions[0].phase: \"forward\": allowed are fwd, bwd, opt"},
         {"\"event\": 0", "\"event\": 999999", "event: 999999: allowed are 0 ..."},
         {"\"event\": 0", "\"evnt\": 0", "event: it is missing"},
-        {"\"event\": 0", "\"event\": 0, \"unit\": 0", "does not go with the others"},
+        {"\"event\": 0", "\"event\": 0, \"buffer\": 0", "does not go with the others"},
         {"\"group\": \"shard\"", "\"group\": \"shrd\"", "group: \"shrd\": allowed are shard"},
+        {"\"role\": \"store\"", "\"role\": \"stone\"",
+         "params[0].pieces[0].role: \"stone\": allowed"},
+        {"\"placement\": \"rows\"", "\"placement\": \"flat\"", "by its placement rank 0 has 0"},
+        {"\"elements\": ", "\"elements\": 1", "by its placement rank 0 has"},
+        {"{\"name\": \"host\"}", "{\"name\": \"hast\"}", "lanes[1].name: \"hast\": lane 1 is"},
+        {"\"scope\": 1", "\"scope\": 99999", "scope: 99999: allowed are 0 ..."},
+        {"\"local\": 0", "\"local\": 99999", "local: 99999: allowed are 0 ..."},
         {"\"kernel\": \"mm\"", "\"kernel\": null", "kernel: it is null: a string is expected"},
+        {"\"work\": \"matmul_nt\"", "\"work\": \"matmul_tt\"",
+         "work: no computation is called \"matmul_tt\"; the nearest is matmul_nt"},
+        {"\"work\": \"matmul_nt\", ", "", "work: it is missing"},
         {"\"out\": [", "\"out\": [1.5, ", "out[0]: it is a number with a fraction"},
         {"\"out\": [", "\"out\": [{\"buffer\": 1, \"shap\": []}, ",
-         "out[0]: unknown member \"shap\": allowed are: buffer dtype shape offset pitch"},
+         "out[0]: unknown member \"shap\": allowed are: buffer dtype shape offset pitch local "
+         "chunk"},
         {"\"out\": [", "\"out\": [{\"buffer\": 1, \"dtype\": \"f\"}, ", "out[0].dtype: \"f\""},
         {"\"out\": [", "\"out\": [{\"buffer\": 99999}, ", "out[0].buffer: 99999: allowed are 0 "},
         {"\"op\": \"free\"", "\"op\": \"alloc\"", "is alive already: allocated by instruction"},
@@ -301,9 +321,9 @@ static void a_file_that_is_no_plan_is_refused(void **state)
         {"", "column"},
         {"[]", "it is a list: an object is expected"},
         {"{}", "version: it is missing: this is not a plan"},
-        {"{\"version\": 1}", "world: it is missing"},
+        {"{\"version\": 2}", "system: it is missing"},
         {"nonsense", ":1: column"},
-        {"{\"version\": 1}}", "end of file expected"},
+        {"{\"version\": 2}}", "end of file expected"},
         {"\xff\xfe", ":1: column"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

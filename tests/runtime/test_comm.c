@@ -134,6 +134,26 @@ static void check_group(struct comm *comm, int id, const struct comm_group *grou
     free(out);
 }
 
+/* Of any dtype, from each rank of the group: bytes that say whose they are. */
+static void check_broadcasts(struct comm *comm, int id, const struct comm_group *group,
+                             uint64_t count, enum dtype dtype)
+{
+    const struct members m = members_of(group, comm_rank(comm));
+    const uint64_t bytes = count * dtype_bytes(dtype);
+    unsigned char *data = xmalloc(bytes + 1);
+    for (uint32_t root = 0; root < m.ranks; root++) {
+        for (uint64_t i = 0; i < bytes; i++)
+            data[i] = (unsigned char)(i * 7 + comm_rank(comm) * 31);
+        data[bytes] = 0xee;
+        REQUIRE_OK(comm_group_broadcast(comm, id, comm_ticket(comm, id), data, count, dtype, root,
+                                        5, &err));
+        for (uint64_t i = 0; i < bytes; i++)
+            REQUIRE(data[i] == (unsigned char)(i * 7 + (m.first + root * m.stride) * 31));
+        REQUIRE(data[bytes] == 0xee);
+    }
+    free(data);
+}
+
 static const enum dtype float_dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
 static void check_sums(const struct comm_group *groups, uint32_t group_count)
@@ -141,9 +161,12 @@ static void check_sums(const struct comm_group *groups, uint32_t group_count)
     static const uint64_t counts[] = {0, 1, 3, 1000, 70001};
     struct comm *comm = open_comm(groups, group_count, 60);
     for (uint32_t g = 0; g < group_count; g++)
-        for (size_t d = 0; d < 3; d++)
-            for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+            for (size_t d = 0; d < 3; d++)
                 check_group(comm, (int)g, &groups[g], counts[c], float_dtypes[d]);
+            for (int d = 0; d < DTYPE_COUNT; d++)
+                check_broadcasts(comm, (int)g, &groups[g], counts[c], (enum dtype)d);
+        }
     check_group(comm, 0, &groups[0], 2500000, DTYPE_BF16); /* more than one piece */
     comm_close(comm);
 }

@@ -122,6 +122,15 @@ static void collect_in_groups(uint32_t rank, uint32_t ranks, uint16_t port)
             REQUIRE(sum[i] == total);
             REQUIRE(slice[i] == scattered / (float)group->ranks);
         }
+        for (uint32_t root = 0; root < group->ranks; root++) {
+            double said[COUNT]; /* as many bytes as a complex number has */
+            for (uint32_t i = 0; i < COUNT; i++)
+                said[i] = (double)number(rank, i);
+            REQUIRE(comm_group_broadcast(comm, g, comm_ticket(comm, g), said, COUNT,
+                                         DTYPE_COMPLEX64, root, 4, NULL) == ERR_OK);
+            for (uint32_t i = 0; i < COUNT; i++)
+                REQUIRE(said[i] == (double)number(member(group, rank, root), i));
+        }
     }
     comm_close(comm);
 }

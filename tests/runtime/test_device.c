@@ -4,6 +4,7 @@
  * integers in fp32, so that every check is equality. Streams are kept busy with fills of random
  * sizes, so that an order that nobody asked for is seldom the order one happens to get. */
 #include "tests/support/backends.h"
+#include "tests/support/lanes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +28,7 @@ enum {
 
 struct fixture {
     struct device *dev;
-    uint64_t cells; /* (CELLS) numbers, then (STREAM_COUNT, BUSY) */
+    uint64_t cells; /* (CELLS) numbers, then (TEST_LANES, BUSY) */
     uint64_t random;
 };
 
@@ -50,9 +51,9 @@ static struct work_operand at(uint64_t address, uint32_t elements)
         .data = (void *)(uintptr_t)address, .shape = SHAPE(elements), .dtype = DTYPE_FP32};
 }
 
-static enum err_code try_launch(struct fixture *f, enum stream_id stream, enum work_kind kind,
-                                uint32_t id, struct work_operand in, struct work_operand out,
-                                float scale, struct err *err)
+static enum err_code try_launch(struct fixture *f, uint8_t stream, enum work_kind kind, uint32_t id,
+                                struct work_operand in, struct work_operand out, float scale,
+                                struct err *err)
 {
     struct work_operand operand[] = {in, out};
     struct work work = {.kind = kind,
@@ -61,8 +62,8 @@ static enum err_code try_launch(struct fixture *f, enum stream_id stream, enum w
                         .outs = 1,
                         .operand = operand,
                         .ranks = 1,
-                        .scale = scale};
-    if (kind == WORK_ONES) {
+                        .attr.p = scale};
+    if (kind == WORK_FILL) {
         work.ins = 0;
         work.operand = &operand[1];
     }
@@ -72,7 +73,7 @@ static enum err_code try_launch(struct fixture *f, enum stream_id stream, enum w
     return rc;
 }
 
-static void launch(struct fixture *f, enum stream_id stream, enum work_kind kind, uint32_t id,
+static void launch(struct fixture *f, uint8_t stream, enum work_kind kind, uint32_t id,
                    struct work_operand in, struct work_operand out, float scale)
 {
     struct err err = {0};
@@ -80,28 +81,28 @@ static void launch(struct fixture *f, enum stream_id stream, enum work_kind kind
         fail_msg("%s", err.text);
 }
 
-static void fill(struct fixture *f, enum stream_id stream, uint32_t to, float value)
+static void fill(struct fixture *f, uint8_t stream, uint32_t to, float value)
 {
-    launch(f, stream, WORK_ONES, 1, at(0, 1), at(cell(f, to), 1), value);
+    launch(f, stream, WORK_FILL, 1, at(0, 1), at(cell(f, to), 1), value);
 }
 
-static void add(struct fixture *f, enum stream_id stream, uint32_t from, uint32_t to)
+static void add(struct fixture *f, uint8_t stream, uint32_t from, uint32_t to)
 {
     launch(f, stream, WORK_ADD_IN_PLACE, 2, at(cell(f, from), 1), at(cell(f, to), 1), 0);
 }
 
-static void keep_busy(struct fixture *f, enum stream_id stream, uint32_t elements)
+static void keep_busy(struct fixture *f, uint8_t stream, uint32_t elements)
 {
     const uint64_t own = cell(f, CELLS) + (uint64_t)stream * BUSY * sizeof(float);
-    launch(f, stream, WORK_ONES, 3, at(0, 1), at(own, elements), 1);
+    launch(f, stream, WORK_FILL, 3, at(0, 1), at(own, elements), 1);
 }
 
-static void record(struct fixture *f, enum stream_id stream, uint32_t event)
+static void record(struct fixture *f, uint8_t stream, uint32_t event)
 {
     assert_int_equal(device_record(f->dev, stream, event, NULL), ERR_OK);
 }
 
-static void wait(struct fixture *f, enum stream_id stream, uint32_t event)
+static void wait(struct fixture *f, uint8_t stream, uint32_t event)
 {
     assert_int_equal(device_wait(f->dev, stream, event, NULL), ERR_OK);
 }
@@ -126,7 +127,7 @@ static void expect_cell(struct fixture *f, uint32_t i, float expected)
 }
 
 /* An ADD_IN_PLACE of operands that do not fit together: it fails when it runs, or at once. */
-static void launch_wrong(struct fixture *f, enum stream_id stream, uint32_t id)
+static void launch_wrong(struct fixture *f, uint8_t stream, uint32_t id)
 {
     const enum err_code rc =
         try_launch(f, stream, WORK_ADD_IN_PLACE, id, at(cell(f, 0), 3), at(cell(f, 4), 2), 0, NULL);
@@ -139,9 +140,9 @@ static int set_up(void **state)
     struct fixture *f = xmalloc(sizeof *f);
     f->random = 1;
     alarm(DEADLOCK_AFTER);
-    assert_int_equal(backend->open(64 * MIB, EVENTS, NULL, &f->dev, NULL), ERR_OK);
+    assert_int_equal(backend->open(64 * MIB, EVENTS, test_lanes, NULL, &f->dev, NULL), ERR_OK);
     f->cells = device_segment_new(f->dev, cell(&(struct fixture){0}, CELLS) +
-                                              (uint64_t)STREAM_COUNT * BUSY * sizeof(float));
+                                              (uint64_t)TEST_LANES * BUSY * sizeof(float));
     assert_true(f->cells != 0);
     *state = f;
     return 0;
@@ -174,11 +175,11 @@ static void reads_and_writes_wait_for_what_was_queued(void **state)
     struct fixture *f = *state;
     for (int i = 1; i < 50; i++) {
         const float value = (float)i;
-        keep_busy(f, STREAM_COPY_IN, BUSY);
-        fill(f, STREAM_COPY_IN, 0, value);
+        keep_busy(f, COPY_IN_LANE, BUSY);
+        fill(f, COPY_IN_LANE, 0, value);
         expect_cell(f, 0, value);
-        keep_busy(f, STREAM_COPY_IN, BUSY);
-        launch(f, STREAM_COPY_IN, WORK_COPY, 4, at(cell(f, 0), 1), at(cell(f, 1), 1), 0);
+        keep_busy(f, COPY_IN_LANE, BUSY);
+        launch(f, COPY_IN_LANE, WORK_COPY, 4, at(cell(f, 0), 1), at(cell(f, 1), 1), 0);
         const float other = -value;
         assert_int_equal(device_write(f->dev, cell(f, 0), &other, sizeof other, NULL), ERR_OK);
         expect_cell(f, 1, value);
@@ -190,7 +191,7 @@ static void segments_do_not_overlap_and_a_full_device_gives_none(void **state)
 {
     const struct backend *backend = *state;
     struct device *dev;
-    assert_int_equal(backend->open(8 * MIB, 1, NULL, &dev, NULL), ERR_OK);
+    assert_int_equal(backend->open(8 * MIB, 1, test_lanes, NULL, &dev, NULL), ERR_OK);
     uint64_t segment[4];
     for (uint32_t i = 0; i < 4; i++) {
         segment[i] = device_segment_new(dev, 2 * MIB - i); /* a part of a granule takes it whole */
@@ -210,7 +211,7 @@ static void dropped_segments_are_used_again(void **state)
 {
     const struct backend *backend = *state;
     struct device *dev;
-    assert_int_equal(backend->open(8 * MIB, 1, NULL, &dev, NULL), ERR_OK);
+    assert_int_equal(backend->open(8 * MIB, 1, test_lanes, NULL, &dev, NULL), ERR_OK);
     for (int round = 0; round < 100; round++) {
         const uint64_t a = device_segment_new(dev, 4 * MIB), b = device_segment_new(dev, 4 * MIB);
         assert_true(a != 0 && b != 0);
@@ -229,7 +230,7 @@ static void a_big_device_opens_at_once(void **state)
     struct device *dev;
     if (strcmp(backend->name, "host") != 0)
         skip(); /* no GPU has to have 80 GiB */
-    assert_int_equal(backend->open(80 * 1024 * MIB, 1, NULL, &dev, NULL), ERR_OK);
+    assert_int_equal(backend->open(80 * 1024 * MIB, 1, test_lanes, NULL, &dev, NULL), ERR_OK);
     uint32_t segments = 0;
     for (uint64_t address; (address = device_segment_new(dev, 20 * MIB)) != 0; segments++)
         if (segments % 512 == 0)
@@ -243,8 +244,8 @@ static void a_big_device_opens_at_once(void **state)
 static void work_on_one_stream_runs_in_order(void **state)
 {
     struct fixture *f = *state;
-    for (uint32_t s = 0; s < STREAM_COUNT; s++) {
-        const enum stream_id stream = (enum stream_id)s;
+    for (uint32_t s = 0; s < TEST_LANES; s++) {
+        const uint8_t stream = (uint8_t)s;
         fill(f, stream, 0, 1);
         fill(f, stream, 1, 0);
         for (uint32_t i = 0; i < 200; i++) { /* 1 <- 1 + 1, 0 <- 2, then 0 <- 1 again, and so on */
@@ -262,14 +263,14 @@ static void a_wait_orders_two_streams(void **state)
     struct fixture *f = *state;
     for (int i = 1; i < 100; i++) {
         const float value = (float)i;
-        keep_busy(f, STREAM_COPY_IN, 1 + below(f, BUSY));
-        fill(f, STREAM_COPY_IN, 0, value);
-        record(f, STREAM_COPY_IN, 0);
-        wait(f, STREAM_ALL_GATHER, 0);
-        launch(f, STREAM_ALL_GATHER, WORK_COPY, 5, at(cell(f, 0), 1), at(cell(f, 1), 1), 0);
-        record(f, STREAM_ALL_GATHER, 1);
-        wait(f, STREAM_HOST, 1);
-        launch(f, STREAM_HOST, WORK_COPY, 6, at(cell(f, 1), 1), at(cell(f, 2), 1), 0);
+        keep_busy(f, COPY_IN_LANE, 1 + below(f, BUSY));
+        fill(f, COPY_IN_LANE, 0, value);
+        record(f, COPY_IN_LANE, 0);
+        wait(f, ALL_GATHER_LANE, 0);
+        launch(f, ALL_GATHER_LANE, WORK_COPY, 5, at(cell(f, 0), 1), at(cell(f, 1), 1), 0);
+        record(f, ALL_GATHER_LANE, 1);
+        wait(f, LANE_HOST, 1);
+        launch(f, LANE_HOST, WORK_COPY, 6, at(cell(f, 1), 1), at(cell(f, 2), 1), 0);
         expect_cell(f, 2, value);
     }
 }
@@ -281,7 +282,7 @@ static void random_waits_give_the_result_of_host_order(void **state)
     float expected[CELLS] = {0};
     assert_int_equal(device_write(f->dev, f->cells, expected, sizeof expected, NULL), ERR_OK);
     for (uint32_t i = 0; i < 4000; i++) {
-        const enum stream_id stream = (enum stream_id)below(f, STREAM_COUNT);
+        const uint8_t stream = (uint8_t)below(f, TEST_LANES);
         const uint32_t a = below(f, CELLS), b = (a + 1 + below(f, CELLS - 1)) % CELLS;
         if (below(f, 4) == 0)
             keep_busy(f, stream, 1 + below(f, 20000));
@@ -307,14 +308,14 @@ static void random_waits_give_the_result_of_host_order(void **state)
 static void a_wait_holds_for_the_record_before_it(void **state)
 {
     struct fixture *f = *state;
-    fill(f, STREAM_COMPUTE, 0, 0);
-    fill(f, STREAM_COMPUTE, 1, 1);
+    fill(f, LANE_COMPUTE, 0, 0);
+    fill(f, LANE_COMPUTE, 1, 1);
     for (uint32_t step = 0; step < 500; step++) {
-        const enum stream_id from = step % 2 ? STREAM_COMPUTE : STREAM_COPY_IN;
-        const enum stream_id to = step % 2 ? STREAM_COPY_IN : STREAM_COMPUTE;
+        const uint8_t from = step % 2 ? LANE_COMPUTE : COPY_IN_LANE;
+        const uint8_t to = step % 2 ? COPY_IN_LANE : LANE_COMPUTE;
         wait(f, from, 7); /* before its first record: holds for nothing */
         keep_busy(f, from, 1 + below(f, 2000));
-        record(f, STREAM_COMPUTE, 9);
+        record(f, LANE_COMPUTE, 9);
         wait(f, from, 9);
         add(f, from, 1, 0);
         record(f, from, 7);
@@ -328,11 +329,11 @@ static void the_host_runs_ahead_by_thousands(void **state)
 {
     struct fixture *f = *state;
     const uint64_t before = f->dev->launches;
-    fill(f, STREAM_COMPUTE, 0, 1);
-    fill(f, STREAM_COMPUTE, 1, 0);
-    keep_busy(f, STREAM_COMPUTE, BUSY);
+    fill(f, LANE_COMPUTE, 0, 1);
+    fill(f, LANE_COMPUTE, 1, 0);
+    keep_busy(f, LANE_COMPUTE, BUSY);
     for (uint32_t i = 0; i < 20000; i++)
-        add(f, STREAM_COMPUTE, 0, 1);
+        add(f, LANE_COMPUTE, 0, 1);
     expect_cell(f, 1, 20000);
     assert_int_equal(f->dev->launches - before, 20003);
 }
@@ -346,9 +347,10 @@ static void collectives_of_one_rank_are_copies(void **state)
     float received[8] = {0};
     const struct work_operand x = at(cell(f, 0), 4), y = at(cell(f, 4), 4);
     assert_int_equal(device_write(f->dev, f->cells, sent, sizeof sent, NULL), ERR_OK);
-    launch(f, STREAM_ALL_GATHER, WORK_ALL_GATHER, 10, x, x, 0);
-    launch(f, STREAM_ALL_GATHER, WORK_REDUCE_SCATTER, 11, x, y, 0);
-    launch(f, STREAM_ALL_GATHER, WORK_ALL_REDUCE, 12, y, y, 0);
+    launch(f, ALL_GATHER_LANE, WORK_ALL_GATHER, 10, x, x, 0);
+    launch(f, ALL_GATHER_LANE, WORK_REDUCE_SCATTER_AVG, 11, x, y, 0);
+    launch(f, ALL_GATHER_LANE, WORK_ALL_REDUCE_AVG, 12, y, y, 0);
+    launch(f, ALL_GATHER_LANE, WORK_BROADCAST, 13, y, y, 0);
     assert_int_equal(device_read(f->dev, received, f->cells, sizeof received, NULL), ERR_OK);
     assert_memory_equal(received, sent, sizeof sent);
     assert_memory_equal(received + 4, sent, sizeof sent);
@@ -358,12 +360,59 @@ static void a_collective_whose_operands_do_not_fit_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
-    enum err_code rc = try_launch(f, STREAM_REDUCE_SCATTER, WORK_REDUCE_SCATTER, 77,
+    enum err_code rc = try_launch(f, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER_AVG, 77,
                                   at(cell(f, 0), 3), at(cell(f, 4), 2), 0, &err);
     if (rc == ERR_OK)
         rc = device_sync(f->dev, &err);
     assert_int_equal(rc, ERR_INVALID);
     assert_non_null(strstr(err.text, "instruction 77"));
+}
+
+/* A broadcast of four numbers as rank 2 of 8, whose peers are absent. */
+static enum err_code try_broadcast(struct fixture *f, uint32_t root, double wait_s, struct err *err)
+{
+    const struct work_operand x[] = {at(f->cells, 4), at(f->cells, 4)};
+    const struct work work = {.kind = WORK_BROADCAST,
+                              .instruction = 78,
+                              .ins = 1,
+                              .outs = 1,
+                              .operand = x,
+                              .rank = 2,
+                              .ranks = 8,
+                              .attr.dim = root,
+                              .wait_s = wait_s};
+    enum err_code rc = device_launch(f->dev, ALL_GATHER_LANE, &work, err);
+    return rc == ERR_OK ? device_sync(f->dev, err) : rc;
+}
+
+static void add_seconds(void *context, uint32_t instruction, uint8_t stream, double begin_s,
+                        double end_s)
+{
+    (void)stream;
+    if (instruction == 78)
+        *(double *)context += end_s - begin_s;
+}
+
+static void a_rehearsed_broadcast_only_takes_time(void **state)
+{
+    struct fixture *f = *state;
+    const float sent[] = {5, 6, 7, 8};
+    float received[4] = {0};
+    double seconds = 0;
+    assert_int_equal(device_write(f->dev, f->cells, sent, sizeof sent, NULL), ERR_OK);
+    assert_int_equal(try_broadcast(f, 7, 0.02, NULL), ERR_OK);
+    f->dev->ops->take_times(f->dev, add_seconds, &seconds);
+    assert_true(seconds >= 0.0199 && seconds < 10); /* a clock of its own says so */
+    assert_int_equal(device_read(f->dev, received, f->cells, sizeof received, NULL), ERR_OK);
+    assert_memory_equal(received, sent, sizeof sent);
+}
+
+static void a_broadcast_is_from_a_rank_of_its_group(void **state)
+{
+    struct fixture *f = *state;
+    struct err err = {0};
+    assert_int_equal(try_broadcast(f, 8, 0, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "instruction 78"));
 }
 
 /* ---- failures ---- */
@@ -372,8 +421,8 @@ static void a_failure_is_reported_with_its_instruction_and_stays(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
-    keep_busy(f, STREAM_COMPUTE, BUSY);
-    launch_wrong(f, STREAM_COMPUTE, 4242);
+    keep_busy(f, LANE_COMPUTE, BUSY);
+    launch_wrong(f, LANE_COMPUTE, 4242);
     assert_int_equal(device_sync(f->dev, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "instruction 4242"));
 
@@ -381,9 +430,9 @@ static void a_failure_is_reported_with_its_instruction_and_stays(void **state)
     float value;
     assert_int_equal(device_read(f->dev, &value, f->cells, sizeof value, &again), ERR_INVALID);
     assert_string_equal(again.text, err.text);
-    assert_int_equal(device_record(f->dev, STREAM_COMPUTE, 0, NULL), ERR_INVALID);
-    assert_int_equal(device_wait(f->dev, STREAM_COMPUTE, 0, NULL), ERR_INVALID);
-    assert_int_equal(try_launch(f, STREAM_HOST, WORK_ONES, 1, at(0, 1), at(f->cells, 1), 1, NULL),
+    assert_int_equal(device_record(f->dev, LANE_COMPUTE, 0, NULL), ERR_INVALID);
+    assert_int_equal(device_wait(f->dev, LANE_COMPUTE, 0, NULL), ERR_INVALID);
+    assert_int_equal(try_launch(f, LANE_HOST, WORK_FILL, 1, at(0, 1), at(f->cells, 1), 1, NULL),
                      ERR_INVALID);
 }
 
@@ -393,8 +442,8 @@ static void a_failure_leaves_nothing_waiting(void **state)
     struct err err = {0};
     enum err_code rc = ERR_OK;
     for (uint32_t i = 0; i < 2000 && rc == ERR_OK; i++) {
-        const enum stream_id from = (enum stream_id)(i % STREAM_COUNT);
-        const enum stream_id to = (enum stream_id)((i + 1) % STREAM_COUNT);
+        const uint8_t from = (uint8_t)(i % TEST_LANES);
+        const uint8_t to = (uint8_t)((i + 1) % TEST_LANES);
         const uint32_t wrong = i == 700 ? 1 : 0; /* one element too many */
         rc = try_launch(f, from, WORK_ADD_IN_PLACE, i, at(cell(f, 0), 2 + wrong), at(cell(f, 4), 2),
                         0, &err);
@@ -414,7 +463,7 @@ static void closing_drops_what_is_pending(void **state)
 {
     struct fixture *f = *state;
     for (uint32_t i = 0; i < 3000; i++) {
-        const enum stream_id stream = (enum stream_id)below(f, STREAM_COUNT);
+        const uint8_t stream = (uint8_t)below(f, TEST_LANES);
         wait(f, stream, below(f, EVENTS));
         keep_busy(f, stream, BUSY);
         record(f, stream, below(f, EVENTS));
@@ -424,11 +473,11 @@ static void closing_drops_what_is_pending(void **state)
 /* ---- times ---- */
 
 struct times {
-    uint32_t count, last[STREAM_COUNT];
-    double end_s[STREAM_COUNT];
+    uint32_t count, last[TEST_LANES];
+    double end_s[TEST_LANES];
 };
 
-static void take_time(void *context, uint32_t instruction, enum stream_id stream, double begin_s,
+static void take_time(void *context, uint32_t instruction, uint8_t stream, double begin_s,
                       double end_s)
 {
     struct times *times = context;
@@ -445,7 +494,7 @@ static void every_piece_of_work_has_its_time_once(void **state)
     struct times times = {0};
     for (uint32_t step = 0; step < 3; step++) {
         for (uint32_t i = 0; i < 300; i++)
-            launch(f, (enum stream_id)(i % 3), WORK_ONES, step * 100 + i / 3 + 1, at(0, 1),
+            launch(f, (uint8_t)(i % 3), WORK_FILL, step * 100 + i / 3 + 1, at(0, 1),
                    at(cell(f, i % 3), 1), 1);
         sync_all(f);
         f->dev->ops->take_times(f->dev, take_time, &times);
@@ -512,6 +561,8 @@ static const struct CMUnitTest suite[] = {
     WITH_DEVICE(the_host_runs_ahead_by_thousands),
     WITH_DEVICE(collectives_of_one_rank_are_copies),
     WITH_DEVICE(a_collective_whose_operands_do_not_fit_is_refused),
+    WITH_DEVICE(a_rehearsed_broadcast_only_takes_time),
+    WITH_DEVICE(a_broadcast_is_from_a_rank_of_its_group),
     WITH_DEVICE(a_failure_is_reported_with_its_instruction_and_stays),
     WITH_DEVICE(a_failure_leaves_nothing_waiting),
     WITH_DEVICE(closing_drops_what_is_pending),

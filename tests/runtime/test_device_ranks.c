@@ -1,6 +1,7 @@
 /* test_device_ranks.c - the host device among several ranks: collectives on streams, and what
  * happens to them when something fails (see ranks.h for how ranks are started). */
 #include "runtime/device/device.h"
+#include "tests/support/lanes.h"
 #include "tests/support/ranks.h"
 
 enum { BUSY = 3 << 20 }; /* elements: a fill of them takes longer than queueing some launches */
@@ -18,14 +19,14 @@ static struct rig open_rig(uint32_t ranks)
 {
     const struct comm_group world = {.ranks = ranks, .stride = 1};
     struct rig rig = {.comm = open_comm(&world, 1, 60), .ranks = ranks};
-    REQUIRE_OK(device_open_host(16 << 20, 8, rig.comm, &rig.dev, &err));
+    REQUIRE_OK(device_open_host(16 << 20, 8, test_lanes, rig.comm, &rig.dev, &err));
     rig.memory = (float *)(uintptr_t)device_segment_new(rig.dev, BUSY * sizeof(float));
     return rig;
 }
 
-static enum err_code collect(struct rig *rig, enum stream_id stream, enum work_kind kind,
-                             uint32_t id, float *in, uint32_t in_count, float *out,
-                             uint32_t out_count, struct err *err)
+static enum err_code collect_from(struct rig *rig, uint8_t stream, enum work_kind kind, uint32_t id,
+                                  float *in, uint32_t in_count, float *out, uint32_t out_count,
+                                  uint32_t root, struct err *err)
 {
     const struct work_operand operand[] = {
         {.data = in, .shape = SHAPE(in_count), .dtype = DTYPE_FP32},
@@ -35,9 +36,17 @@ static enum err_code collect(struct rig *rig, enum stream_id stream, enum work_k
                               .ins = 1,
                               .outs = 1,
                               .operand = operand,
+                              .attr.dim = root,
                               .rank = comm_rank(rig->comm),
                               .ranks = rig->ranks};
     return device_launch(rig->dev, stream, &work, err);
+}
+
+static enum err_code collect(struct rig *rig, uint8_t stream, enum work_kind kind, uint32_t id,
+                             float *in, uint32_t in_count, float *out, uint32_t out_count,
+                             struct err *err)
+{
+    return collect_from(rig, stream, kind, id, in, in_count, out, out_count, 0, err);
 }
 
 /* A step as FSDP2 does it: gather on one stream, reduce on another, the same group. */
@@ -50,34 +59,42 @@ static void rank_device(uint32_t ranks)
     for (uint32_t step = 0; step < 20; step++) {
         for (uint32_t i = 0; i < COUNT; i++)
             gathered[rank * COUNT + i] = (float)(rank + i + step);
-        REQUIRE_OK(collect(&rig, STREAM_ALL_GATHER, WORK_ALL_GATHER, 1, gathered, all, gathered,
-                           all, &err));
-        REQUIRE_OK(device_record(rig.dev, STREAM_ALL_GATHER, 0, &err));
-        REQUIRE_OK(device_wait(rig.dev, STREAM_REDUCE_SCATTER, 0, &err));
-        REQUIRE_OK(collect(&rig, STREAM_REDUCE_SCATTER, WORK_REDUCE_SCATTER, 2, gathered, all,
+        REQUIRE_OK(
+            collect(&rig, ALL_GATHER_LANE, WORK_ALL_GATHER, 1, gathered, all, gathered, all, &err));
+        REQUIRE_OK(device_record(rig.dev, ALL_GATHER_LANE, 0, &err));
+        REQUIRE_OK(device_wait(rig.dev, REDUCE_SCATTER_LANE, 0, &err));
+        REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER_AVG, 2, gathered, all,
                            reduced, COUNT, &err));
-        REQUIRE_OK(collect(&rig, STREAM_REDUCE_SCATTER, WORK_ALL_REDUCE, 3, reduced, COUNT, reduced,
-                           COUNT, &err));
+        REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_ALL_REDUCE_AVG, 3, reduced, COUNT,
+                           reduced, COUNT, &err));
         REQUIRE_OK(device_sync(rig.dev, &err));
         for (uint32_t i = 0, owner = 0; i < all; i++, owner = i / COUNT)
             REQUIRE(gathered[i] == (float)(i % COUNT + step) + (float)owner);
         for (uint32_t i = 0; i < COUNT; i++) /* the average of 0 ... ranks - 1 is (ranks - 1) / 2 */
             REQUIRE(reduced[i] == 0.5F * (float)(ranks - 1) + (float)(i + step));
+        const uint32_t root = step % ranks;
+        for (uint32_t i = 0; i < COUNT; i++)
+            reduced[i] = (float)(1000 * rank + i);
+        REQUIRE_OK(collect_from(&rig, ALL_REDUCE_LANE, WORK_BROADCAST, 4, reduced, COUNT, reduced,
+                                COUNT, root, &err));
+        REQUIRE_OK(device_sync(rig.dev, &err));
+        for (uint32_t i = 0; i < COUNT; i++)
+            REQUIRE(reduced[i] == (float)(1000 * root + i));
     }
     device_close(rig.dev);
     comm_close(rig.comm);
 }
 
-static enum err_code fill(struct rig *rig, enum stream_id stream, uint32_t id, struct err *err)
+static enum err_code fill(struct rig *rig, uint8_t stream, uint32_t id, struct err *err)
 {
     const struct work_operand y = {.data = rig->memory, .shape = SHAPE(BUSY), .dtype = DTYPE_FP32};
     const struct work work = {
-        .kind = WORK_ONES, .instruction = id, .outs = 1, .operand = &y, .scale = 1};
+        .kind = WORK_FILL, .instruction = id, .outs = 1, .operand = &y, .attr.p = 1};
     return device_launch(rig->dev, stream, &work, err);
 }
 
 /* Work that fails when it runs: its two operands do not fit together. */
-static enum err_code add_wrong(struct rig *rig, enum stream_id stream, uint32_t id, struct err *err)
+static enum err_code add_wrong(struct rig *rig, uint8_t stream, uint32_t id, struct err *err)
 {
     const struct work_operand operand[] = {
         {.data = rig->memory, .shape = SHAPE(3), .dtype = DTYPE_FP32},
@@ -94,12 +111,12 @@ static void rank_failure(uint32_t ranks)
     struct rig rig = open_rig(ranks);
     struct err failure = {0};
     float *x = rig.memory + 64;
-    REQUIRE_OK(fill(&rig, STREAM_ALL_GATHER, 19, &err));
-    REQUIRE_OK(add_wrong(&rig, STREAM_ALL_GATHER, 20, &err));
+    REQUIRE_OK(fill(&rig, ALL_GATHER_LANE, 19, &err));
+    REQUIRE_OK(add_wrong(&rig, ALL_GATHER_LANE, 20, &err));
     enum err_code rc = ERR_OK;
     for (uint32_t i = 21; i < 41 && rc == ERR_OK; i++) {
-        const enum stream_id stream = i % 2 ? STREAM_ALL_GATHER : STREAM_REDUCE_SCATTER;
-        rc = collect(&rig, stream, WORK_ALL_REDUCE, i, x, 64, x, 64, &failure);
+        const uint8_t stream = i % 2 ? ALL_GATHER_LANE : REDUCE_SCATTER_LANE;
+        rc = collect(&rig, stream, WORK_ALL_REDUCE_AVG, i, x, 64, x, 64, &failure);
     }
     if (rc == ERR_OK)
         rc = device_sync(rig.dev, &failure);
@@ -114,10 +131,10 @@ static void rank_alone(uint32_t ranks)
     struct rig rig = open_rig(ranks);
     struct err failure = {0};
     if (comm_rank(rig.comm) == ranks - 1)
-        REQUIRE_OK(add_wrong(&rig, STREAM_COMPUTE, 30, &err));
+        REQUIRE_OK(add_wrong(&rig, LANE_COMPUTE, 30, &err));
     else
-        REQUIRE_OK(collect(&rig, STREAM_ALL_REDUCE, WORK_ALL_REDUCE, 31, rig.memory, 4, rig.memory,
-                           4, &err));
+        REQUIRE_OK(collect(&rig, ALL_REDUCE_LANE, WORK_ALL_REDUCE_AVG, 31, rig.memory, 4,
+                           rig.memory, 4, &err));
     REQUIRE(device_sync(rig.dev, &failure) == ERR_INVALID);
     comm_abort(rig.comm, 1, failure.text);
 }

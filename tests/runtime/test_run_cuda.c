@@ -234,8 +234,8 @@ static void a_rehearsal_of_another_world_is_refused(void **state)
     (void)state;
     make_plan(8, "");
     expect(2, "the plan is for 8 ranks", "run %s/plan.json --rehearse 0/4", folder);
-    expect(2, "RANK/WORLD is expected", "run %s/plan.json --rehearse 8/8", folder);
-    expect(2, "RANK/WORLD is expected", "run %s/plan.json --rehearse many", folder);
+    expect(2, "allowed are RANK/WORLD", "run %s/plan.json --rehearse 8/8", folder);
+    expect(2, "allowed are RANK/WORLD", "run %s/plan.json --rehearse many", folder);
     expect(2, "of which a rehearsal has one", "run %s/plan.json -n 8 --rehearse 0/8", folder);
 }
 

@@ -16,142 +16,6 @@
 
 #include <cmocka.h>
 
-/* ---- names ---- */
-
-static void expect_kind(const char *instruction_op, const char *label, const char *op,
-                        bool backward, enum work_kind wanted)
-{
-    enum work_kind kind = WORK_KIND_COUNT;
-    struct err err = {0};
-    assert_int_equal(work_resolve(instruction_op, label, op, backward, false, false, &kind, &err),
-                     ERR_OK);
-    assert_string_equal(work_name(kind), work_name(wanted));
-}
-
-static void names_of_forward_and_backward_resolve(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *label, *op;
-        bool backward;
-        enum work_kind kind;
-    } all[] = {
-        {"arange", "arange", false, WORK_ARANGE},
-        {"embedding", "embedding", false, WORK_EMBEDDING},
-        {"embedding_dense_backward", "embedding", true, WORK_EMBEDDING_BACKWARD},
-        {"mm", "linear", false, WORK_MATMUL_NT},
-        {"addmm", "linear_bias", false, WORK_MATMUL_NT_BIAS},
-        {"add.Tensor", "add", false, WORK_ADD},
-        {"add.Tensor", "linear", true, WORK_ADD},
-        {"add.Tensor", "add_scalar", true, WORK_ADD},
-        {"mul.Tensor", "mul", false, WORK_MUL},
-        {"mul.Tensor", "mul_constant", true, WORK_MUL},
-        {"_to_copy", "to_copy", false, WORK_CAST},
-        {"clone", "repeat", false, WORK_REPEAT},
-        {"clone", "clone", false, WORK_COPY},
-        {"sum.dim_IntList", "repeat", true, WORK_SUM},
-        {"sum.dim_IntList", "linear_bias", true, WORK_SUM},
-        {"cat", "chunk", true, WORK_CAT},
-        {"silu", "silu", false, WORK_SILU},
-        {"silu_backward", "silu", true, WORK_SILU_BACKWARD},
-        {"gelu", "gelu", false, WORK_GELU_TANH},
-        {"gelu_backward", "gelu", true, WORK_GELU_TANH_BACKWARD},
-        {"relu", "relu", false, WORK_RELU},
-        {"threshold_backward", "relu", true, WORK_RELU_BACKWARD},
-        {"_fused_rms_norm", "rms_norm", false, WORK_RMS_NORM},
-        {"_fused_rms_norm_backward", "rms_norm", true, WORK_RMS_NORM_BACKWARD},
-        {"native_layer_norm", "layer_norm", false, WORK_LAYER_NORM},
-        {"native_layer_norm_backward", "layer_norm", true, WORK_LAYER_NORM_BACKWARD},
-        {"_scaled_dot_product_flash_attention", "flash_attention", false, WORK_ATTENTION},
-        {"_scaled_dot_product_flash_attention_backward", "flash_attention", true,
-         WORK_ATTENTION_BACKWARD},
-        {"_log_softmax", "log_softmax", false, WORK_LOG_SOFTMAX},
-        {"_log_softmax_backward_data", "log_softmax", true, WORK_LOG_SOFTMAX_BACKWARD},
-        {"nll_loss_forward", "nll_loss", false, WORK_NLL_LOSS},
-        {"nll_loss_backward", "nll_loss", true, WORK_NLL_LOSS_BACKWARD},
-        {"ones_like", "", true, WORK_ONES},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        expect_kind("compute", all[i].label, all[i].op, all[i].backward, all[i].kind);
-}
-
-static void names_of_sharding_and_optimizer_resolve(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *instruction_op, *label;
-        enum work_kind kind;
-    } all[] = {
-        {"compute", "_foreach_copy_", WORK_PACK},
-        {"copy_in", "_foreach_copy_", WORK_COPY_IN},
-        {"copy_in", "_chunk_cat", WORK_CHUNK_CAT},
-        {"copy_out", "split_with_sizes_copy", WORK_COPY_OUT},
-        {"copy_out", "copy_", WORK_COPY},
-        {"compute", "copy_", WORK_COPY},
-        {"compute", "clone", WORK_COPY},
-        {"compute", "_to_copy", WORK_CAST},
-        {"compute", "add_.Tensor", WORK_ADD_IN_PLACE},
-        {"host_to_device", "copy_", WORK_COPY},
-        {"host_to_device", "_to_copy", WORK_CAST},
-        {"device_to_host", "copy_", WORK_COPY},
-        {"all_gather", "all_gather_into_tensor", WORK_ALL_GATHER},
-        {"reduce_scatter", "reduce_scatter_tensor", WORK_REDUCE_SCATTER},
-        {"all_reduce", "all_reduce", WORK_ALL_REDUCE},
-        {"all_reduce", "_c10d_functional.all_reduce", WORK_ALL_REDUCE},
-        {"compute", "_foreach_norm.Scalar", WORK_NORMS},
-        {"compute", "stack", WORK_STACK},
-        {"compute", "pow.Tensor_Scalar", WORK_SQUARE},
-        {"compute", "sqrt", WORK_SQUARE_ROOT},
-        {"compute", "linalg_vector_norm", WORK_VECTOR_NORM},
-        {"compute", "clamp", WORK_CLIP_COEFFICIENT},
-        {"compute", "_foreach_mul_.Tensor", WORK_SCALE},
-        {"compute", "_foreach_sqrt", WORK_NOTHING},
-        {"optimizer", "adamw", WORK_ADAMW},
-        {"optimizer", "_fused_adamw_", WORK_ADAMW},
-        {"optimizer", "_foreach_add_.List", WORK_SGD},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        expect_kind(all[i].instruction_op, all[i].label, "", false, all[i].kind);
-}
-
-static void the_two_gradients_of_a_matmul_are_told_apart(void **state)
-{
-    (void)state;
-    static const char *const ops[] = {"linear", "linear_bias"};
-    enum work_kind kind;
-    for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(work_resolve("compute", "mm", ops[i], true, true, false, &kind, NULL),
-                         ERR_OK);
-        assert_int_equal(kind, WORK_MATMUL_NN);
-        assert_int_equal(work_resolve("compute", "mm", ops[i], true, false, false, &kind, NULL),
-                         ERR_OK);
-        assert_int_equal(kind, WORK_MATMUL_TN);
-    }
-    assert_int_equal(
-        work_resolve("compute", "clone", "mul_constant", true, false, true, &kind, NULL), ERR_OK);
-    assert_int_equal(kind, WORK_CONJUGATE);
-}
-
-static void a_name_without_a_kernel_is_refused_by_label_and_op(void **state)
-{
-    (void)state;
-    static const char *const all[][3] = {
-        {"compute", "addmm", "conv1d"},          {"compute", "native_dropout", "dropout"},
-        {"compute", "add.Tensor", "add_scalar"}, {"compute", "mul.Tensor", "mul_scalar"},
-        {"compute", "pow.Tensor_Scalar", "pow"}, {"compute", "clone", "sum_groups"},
-        {"broadcast", "broadcast_", "linear"},   {"optimizer", "lamb", "x"},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        enum work_kind kind;
-        struct err err = {0};
-        assert_int_equal(
-            work_resolve(all[i][0], all[i][1], all[i][2], false, false, false, &kind, &err),
-            ERR_UNSUPPORTED);
-        assert_non_null(strstr(err.text, all[i][1]));
-        assert_non_null(strstr(err.text, all[i][2]));
-    }
-}
-
 /* ---- 16-bit numbers ---- */
 
 static void sixteen_bits_are_read_as_they_are(void **state)
@@ -358,7 +222,7 @@ static void constants_fill_what_they_are_given(void **state)
     run_kind(WORK_ARANGE, 0, 1, &x);
     for (int64_t i = 0; i < 5; i++)
         assert_int_equal(ids[i], i);
-    const struct work ones = {.kind = WORK_ONES, .outs = 1, .operand = &y, .scale = 0.25F};
+    const struct work ones = {.kind = WORK_FILL, .outs = 1, .operand = &y, .attr.p = 0.25F};
     assert_int_equal(run_on_backend(&ones, NULL), ERR_OK);
     close_to(&y, 2, 0.25, 0);
     drop_all(1, &y);
@@ -378,6 +242,67 @@ static void squares_and_roots(void **state)
             close_to(&z, i, sqrt(value(&y, i)), 1);
         }
         drop_all(3, (struct work_operand[]){x, y, z});
+    }
+}
+
+/* Elements [first, first + count) of a vector, as an operand of its own. */
+static struct work_operand view(const struct work_operand *of, uint32_t first, uint32_t count)
+{
+    return (struct work_operand){.data =
+                                     (char *)of->data + first * dtype_bytes((enum dtype)of->dtype),
+                                 .shape = SHAPE(count),
+                                 .dtype = of->dtype};
+}
+
+static void multiply(struct work_operand x, struct work_operand y, float factor)
+{
+    const struct work_operand operand[] = {x, y};
+    const struct work work = {
+        .kind = WORK_MUL_NUMBER, .ins = 1, .outs = 1, .operand = operand, .attr.p = factor};
+    run_work(&work);
+}
+
+/* As gradients go into a bucket: from a tensor of any dtype to a place in a vector; or they are
+ * there already. What lies around the place stays. */
+static void a_number_multiplies_into_a_view_or_in_place(void **state)
+{
+    (void)state;
+    enum { N = 1030, FIRST = 3, ALL = FIRST + N + 5 };
+    const float factor = 1.0F / 3;
+    FOR_DTYPES()
+    for (enum dtype to = DTYPE_FP32; to <= DTYPE_FP16; to = (enum dtype)(to + 1)) {
+        struct work_operand x = pitched(dtype, SHAPE(103, 10), 17), bucket = filled(to, SHAPE(ALL));
+        double before[ALL], product[N];
+        for (uint32_t i = 0; i < ALL; i++)
+            before[i] = value(&bucket, i);
+        const struct work_operand place = view(&bucket, FIRST, N);
+        multiply(x, place, factor);
+        for (uint32_t i = 0; i < N; i++) {
+            close_to(&place, i, (double)factor * value(&x, i), 1);
+            product[i] = value(&place, i);
+        }
+        multiply(place, place, -2);
+        for (uint32_t i = 0; i < ALL; i++)
+            close_to(&bucket, i, i < FIRST || i >= FIRST + N ? before[i] : -2 * product[i - FIRST],
+                     0);
+        drop_all(2, (struct work_operand[]){x, bucket});
+    }
+}
+
+static void a_cast_takes_and_gives_views(void **state)
+{
+    (void)state;
+    enum { N = 1030, FIRST = 5 };
+    FOR_DTYPES()
+    for (enum dtype to = DTYPE_FP32; to <= DTYPE_FP16; to = (enum dtype)(to + 1)) {
+        struct work_operand x = filled(dtype, SHAPE(FIRST + N)), y = empty(to, SHAPE(N + 2));
+        const struct work_operand from = view(&x, FIRST, N), place = view(&y, 1, N);
+        run_kind(WORK_CAST, 1, 1, (struct work_operand[]){from, place});
+        run_kind(WORK_CAST, 1, 1, (struct work_operand[]){place, place}); /* in place: the same */
+        for (uint32_t i = 0; i < N; i++)
+            close_to(&place, i, value(&from, i), to == DTYPE_FP32 || to == dtype ? 0 : 1);
+        assert_true(isnan(value(&y, 0)) && isnan(value(&y, N + 1)));
+        drop_all(2, (struct work_operand[]){x, y});
     }
 }
 
@@ -556,10 +481,10 @@ static void norms_stack_and_clip(void **state)
         close_to(&total, 0, wanted, 2);
         const struct work_operand clip[2] = {total, c};
         struct work work = {
-            .kind = WORK_CLIP_COEFFICIENT, .ins = 1, .outs = 1, .operand = clip, .scale = 1e6F};
+            .kind = WORK_CLIP_COEFFICIENT, .ins = 1, .outs = 1, .operand = clip, .attr.p = 1e6F};
         assert_int_equal(run_on_backend(&work, NULL), ERR_OK);
         close_to(&c, 0, 1, 0);
-        work.scale = 0.5F;
+        work.attr.p = 0.5F;
         assert_int_equal(run_on_backend(&work, NULL), ERR_OK);
         close_to(&c, 0, 0.5 / (wanted + 1e-6), 2);
         run_kind(WORK_SCALE, 2, 1, (struct work_operand[]){c, g[0], y});
@@ -660,7 +585,7 @@ static void a_nan_goes_through(void **state)
         const struct work clip = {.kind = WORK_CLIP_COEFFICIENT,
                                   .ins = 1,
                                   .outs = 1,
-                                  .scale = 1,
+                                  .attr.p = 1,
                                   .operand = (struct work_operand[]){norm, norm}};
         assert_int_equal(run_on_backend(&clip, NULL), ERR_OK);
         assert_true(isnan(value(&norm, 0)));
@@ -685,23 +610,21 @@ static void operands_that_do_not_fit_are_refused(void **state)
     expect_refusal(ERR_INVALID, WORK_MATMUL_NT, 1, 1, aby);
     expect_refusal(ERR_INVALID, WORK_COPY, 1, 1, aby);
     expect_refusal(ERR_INVALID, WORK_SUM, 1, 1, aby);
+    expect_refusal(ERR_INVALID, WORK_MUL_NUMBER, 1, 1, aby);
+    expect_refusal(ERR_INVALID, WORK_CAST, 1, 1, aby);
     expect_refusal(ERR_INVALID, WORK_COPY_IN, 2, 1, aby);
     expect_refusal(ERR_INVALID, WORK_ADAMW, 3, 0, aby);
     expect_refusal(ERR_UNSUPPORTED, WORK_ARANGE, 0, 1, aby);
     expect_refusal(ERR_UNSUPPORTED, WORK_MATMUL_NN, 2, 1, iay);
     if (strcmp(backend_in_use->name, "host") == 0) /* collectives are the device's */
         expect_refusal(ERR_INTERNAL, WORK_ALL_GATHER, 1, 1, aby);
-    run_kind(WORK_NOTHING, 1, 1, aby);
+    expect_refusal(ERR_UNSUPPORTED, WORK_POW, 1, 1, aby);
     drop_all(3, aby);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_forward_and_backward_resolve),
-        cmocka_unit_test(names_of_sharding_and_optimizer_resolve),
-        cmocka_unit_test(the_two_gradients_of_a_matmul_are_told_apart),
-        cmocka_unit_test(a_name_without_a_kernel_is_refused_by_label_and_op),
         cmocka_unit_test(sixteen_bits_are_read_as_they_are),
         cmocka_unit_test(stores_round_to_nearest_even),
         cmocka_unit_test(matmuls_are_sums_of_products),
@@ -711,6 +634,8 @@ int main(void)
         cmocka_unit_test(gradients_accumulate_into_another_dtype),
         cmocka_unit_test(constants_fill_what_they_are_given),
         cmocka_unit_test(squares_and_roots),
+        cmocka_unit_test(a_number_multiplies_into_a_view_or_in_place),
+        cmocka_unit_test(a_cast_takes_and_gives_views),
         cmocka_unit_test(repeat_and_sum_undo_each_other),
         cmocka_unit_test(sums_keep_the_dims_of_the_result),
         cmocka_unit_test(cat_joins_the_last_dim),

@@ -35,13 +35,8 @@ struct model {
 static void run(enum work_kind kind, struct kernel_attr attr, uint32_t ins, uint32_t outs,
                 const tensor *operand)
 {
-    const struct work work = {.kind = kind,
-                              .ins = ins,
-                              .outs = outs,
-                              .operand = operand,
-                              .attr = attr,
-                              .ranks = 1,
-                              .scale = 1};
+    const struct work work = {
+        .kind = kind, .ins = ins, .outs = outs, .operand = operand, .attr = attr, .ranks = 1};
     struct err err = {0};
     if (run_on_backend(&work, &err) != ERR_OK)
         fail_msg("%s", err.text);
@@ -306,7 +301,7 @@ static tensor loss_and_gradient(struct model *m, tensor logits, double *loss)
     const tensor mean = make(m, scalar), weight = make(m, scalar), one = make(m, scalar);
     RUN(LOG_SOFTMAX, plain, 1, 1, logits, y);
     RUN(NLL_LOSS, plain, 2, 2, y, m->targets, mean, weight);
-    RUN(ONES, plain, 0, 1, one);
+    RUN(FILL, ((struct kernel_attr){.p = 1}), 0, 1, one);
     RUN(NLL_LOSS_BACKWARD, plain, 2, 1, one, m->targets, dy);
     RUN(LOG_SOFTMAX_BACKWARD, plain, 2, 1, dy, y, dx);
     *loss = (double)*(float *)mean.data;
@@ -386,7 +381,7 @@ static void clip(struct model *m, double norm, float max_norm)
     tensor operand[2 * PARAMS + 2] = {{&total, {.rank = 0}, 0, DTYPE_FP32}};
     operand[1] = make(m, (struct shape){.rank = 0});
     const struct work coefficient = {
-        .kind = WORK_CLIP_COEFFICIENT, .ins = 1, .outs = 1, .operand = operand, .scale = max_norm};
+        .kind = WORK_CLIP_COEFFICIENT, .ins = 1, .outs = 1, .operand = operand, .attr.p = max_norm};
     assert_int_equal(run_on_backend(&coefficient, NULL), ERR_OK);
     for (uint32_t i = 0; i < m->params; i++)
         operand[2 + i] = operand[2 + m->params + i] = m->grad[i];

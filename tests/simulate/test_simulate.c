@@ -3,6 +3,7 @@
 #include "tests/support/small_jobs.h"
 
 #include "compare/compare.h"
+#include "tests/support/lanes.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -28,26 +29,26 @@ struct by_hand {
 static struct by_hand begin_program(void)
 {
     struct by_hand p = {.plan = plan_new()};
-    p.plan->groups[0] = (struct plan_group){"shard", 2, 1};
-    p.plan->groups[1] = (struct plan_group){"replicate", 2, 2};
-    p.plan->group_count = 2;
+    for (uint32_t lane = COPY_IN_LANE; lane < TEST_LANES; lane++)
+        plan_add_lane(p.plan, test_lane_infos[lane].name, false);
+    plan_add_group(p.plan, "shard", GROUP_SHARD, 2, 1);
+    plan_add_group(p.plan, "replicate", GROUP_REPLICATE, 2, 2);
     return p;
 }
 
-static void add(struct by_hand *p, enum plan_op op, enum stream_id stream, uint32_t arg,
-                uint8_t group)
+static void add(struct by_hand *p, enum plan_op op, uint8_t stream, uint32_t arg, uint8_t group)
 {
     const struct plan_instruction instruction = {
-        .op = (uint8_t)op, .stream = (uint8_t)stream, .arg = arg, .group = group};
+        .op = (uint8_t)op, .lane = stream, .arg = arg, .group = group};
     if (op == PLAN_RECORD && arg >= p->plan->event_count)
         p->plan->event_count = arg + 1;
     plan_add_instruction(p->plan, &instruction);
 }
 
-static void add_kernel(struct by_hand *p, enum plan_op op, enum stream_id stream, uint8_t group,
+static void add_kernel(struct by_hand *p, enum plan_op op, uint8_t stream, uint8_t group,
                        struct cost cost)
 {
-    const uint32_t kernel = plan_add_kernel(p->plan, ATEN_MM, 0, NULL, 0, NULL);
+    const uint32_t kernel = plan_add_kernel(p->plan, WORK_MATMUL_NT, ATEN_MM, 0, NULL, 0, NULL);
     assert_true(kernel < KERNELS);
     p->costs[kernel] = cost;
     add(p, op, stream, kernel, group);
@@ -82,8 +83,8 @@ static void kernels_of_a_stream_follow_each_other(void **state)
 {
     (void)state;
     struct by_hand p = begin_program();
-    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(3, 0.5));
-    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(2, 0.5));
+    add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(3, 0.5));
+    add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(2, 0.5));
     struct timeline t = run(&p);
     assert_seconds(t.begin_s[0], 0.5);
     assert_seconds(t.begin_s[1], 3.5);
@@ -98,7 +99,7 @@ static void a_slow_host_starves_the_device(void **state)
     (void)state;
     struct by_hand p = begin_program();
     for (int i = 0; i < 4; i++)
-        add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(1, 2));
+        add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(1, 2));
     struct timeline t = run(&p);
     assert_seconds(t.step_s, 9); /* issued at 2, 4, 6, 8 */
     assert_seconds(t.spent_s[SPENT_HOST], 5);
@@ -109,10 +110,10 @@ static void a_wait_holds_for_its_record_and_what_follows_it(void **state)
 {
     (void)state;
     struct by_hand p = begin_program();
-    add_kernel(&p, PLAN_ALL_GATHER, STREAM_ALL_GATHER, 0, talk(4, 1, 0));
-    add(&p, PLAN_RECORD, STREAM_ALL_GATHER, 0, PLAN_NO_GROUP);
-    add(&p, PLAN_WAIT, STREAM_COMPUTE, 0, PLAN_NO_GROUP);
-    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(3, 0));
+    add_kernel(&p, PLAN_ALL_GATHER, ALL_GATHER_LANE, 0, talk(4, 1, 0));
+    add(&p, PLAN_RECORD, ALL_GATHER_LANE, 0, PLAN_NO_GROUP);
+    add(&p, PLAN_WAIT, LANE_COMPUTE, 0, PLAN_NO_GROUP);
+    add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(3, 0));
     struct timeline t = run(&p);
     assert_seconds(t.begin_s[3], 4);
     assert_seconds(t.step_s, 7);
@@ -125,8 +126,8 @@ static void kernels_that_ask_for_too_much_share(void **state)
 {
     (void)state;
     struct by_hand p = begin_program(); /* 1 and 0.25 of the multiprocessors: 0.8 speed each */
-    add_kernel(&p, PLAN_ALL_GATHER, STREAM_ALL_GATHER, 0, talk(4, 1, 0.25F));
-    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(10, 0));
+    add_kernel(&p, PLAN_ALL_GATHER, ALL_GATHER_LANE, 0, talk(4, 1, 0.25F));
+    add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(10, 0));
     struct timeline t = run(&p);
     assert_seconds(t.end_s[0], 5);
     assert_seconds(t.end_s[1], 5 + (10 - 0.8 * 5));
@@ -136,8 +137,8 @@ static void kernels_that_ask_for_too_much_share(void **state)
     p = begin_program(); /* what is served first runs as alone, the other on what is left */
     struct cost first = talk(4, 1, 0.25F);
     first.first = true;
-    add_kernel(&p, PLAN_ALL_GATHER, STREAM_ALL_GATHER, 0, first);
-    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(10, 0));
+    add_kernel(&p, PLAN_ALL_GATHER, ALL_GATHER_LANE, 0, first);
+    add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(10, 0));
     t = run(&p);
     assert_seconds(t.end_s[0], 4);
     assert_seconds(t.end_s[1], 4 + (10 - 0.75 * 4));
@@ -148,16 +149,16 @@ static void a_communicator_is_one_fifo_and_two_share_the_link(void **state)
 {
     (void)state;
     struct by_hand p = begin_program();
-    add_kernel(&p, PLAN_ALL_GATHER, STREAM_ALL_GATHER, 0, talk(2, 1, 0));
-    add_kernel(&p, PLAN_REDUCE_SCATTER, STREAM_REDUCE_SCATTER, 0, talk(3, 1, 0));
+    add_kernel(&p, PLAN_ALL_GATHER, ALL_GATHER_LANE, 0, talk(2, 1, 0));
+    add_kernel(&p, PLAN_REDUCE_SCATTER, REDUCE_SCATTER_LANE, 0, talk(3, 1, 0));
     struct timeline t = run(&p);
     assert_seconds(t.begin_s[1], 2);
     assert_seconds(t.step_s, 5);
     timeline_free(&t);
 
     p = begin_program();
-    add_kernel(&p, PLAN_ALL_GATHER, STREAM_ALL_GATHER, 0, talk(2, 1, 0));
-    add_kernel(&p, PLAN_ALL_REDUCE, STREAM_ALL_REDUCE, 1, talk(3, 1, 0));
+    add_kernel(&p, PLAN_ALL_GATHER, ALL_GATHER_LANE, 0, talk(2, 1, 0));
+    add_kernel(&p, PLAN_ALL_REDUCE, ALL_REDUCE_LANE, 1, talk(3, 1, 0));
     t = run(&p);
     assert_seconds(t.begin_s[1], 0);
     assert_seconds(t.end_s[0], 4); /* both at half speed */
@@ -169,11 +170,11 @@ static void the_host_blocks_where_the_program_says_so(void **state)
 {
     (void)state;
     struct by_hand p = begin_program();
-    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(3, 1));
-    add(&p, PLAN_RECORD, STREAM_COMPUTE, 0, PLAN_NO_GROUP);
-    add(&p, PLAN_WAIT, STREAM_HOST, 0, PLAN_NO_GROUP);
-    add_kernel(&p, PLAN_OPTIMIZER, STREAM_HOST, PLAN_NO_GROUP, gemm(5, 0));
-    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(1, 1));
+    add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(3, 1));
+    add(&p, PLAN_RECORD, LANE_COMPUTE, 0, PLAN_NO_GROUP);
+    add(&p, PLAN_WAIT, LANE_HOST, 0, PLAN_NO_GROUP);
+    add_kernel(&p, PLAN_OPTIMIZER, LANE_HOST, PLAN_NO_GROUP, gemm(5, 0));
+    add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(1, 1));
     struct timeline t = run(&p);
     assert_seconds(t.begin_s[3], 4);
     assert_seconds(t.end_s[3], 9);
@@ -187,10 +188,10 @@ static void a_stream_waits_for_the_host(void **state)
 {
     (void)state;
     struct by_hand p = begin_program();
-    add_kernel(&p, PLAN_OPTIMIZER, STREAM_HOST, PLAN_NO_GROUP, gemm(5, 0));
-    add(&p, PLAN_RECORD, STREAM_HOST, 0, PLAN_NO_GROUP);
-    add(&p, PLAN_WAIT, STREAM_COPY_IN, 0, PLAN_NO_GROUP);
-    add_kernel(&p, PLAN_COPY_IN, STREAM_COPY_IN, PLAN_NO_GROUP, gemm(1, 0));
+    add_kernel(&p, PLAN_OPTIMIZER, LANE_HOST, PLAN_NO_GROUP, gemm(5, 0));
+    add(&p, PLAN_RECORD, LANE_HOST, 0, PLAN_NO_GROUP);
+    add(&p, PLAN_WAIT, COPY_IN_LANE, 0, PLAN_NO_GROUP);
+    add_kernel(&p, PLAN_COPY_IN, COPY_IN_LANE, PLAN_NO_GROUP, gemm(1, 0));
     struct timeline t = run(&p);
     assert_seconds(t.begin_s[3], 5);
     assert_seconds(t.step_s, 6);
@@ -201,9 +202,9 @@ static void giving_memory_back_waits_for_the_device(void **state)
 {
     (void)state;
     struct by_hand p = begin_program();
-    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(3, 1));
-    add(&p, PLAN_ALLOC, STREAM_COMPUTE, 0, PLAN_NO_GROUP);
-    add_kernel(&p, PLAN_COMPUTE, STREAM_COMPUTE, PLAN_NO_GROUP, gemm(1, 1));
+    add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(3, 1));
+    add(&p, PLAN_ALLOC, LANE_COMPUTE, 0, PLAN_NO_GROUP);
+    add_kernel(&p, PLAN_COMPUTE, LANE_COMPUTE, PLAN_NO_GROUP, gemm(1, 1));
     p.stalls[0] = (struct stall){.instruction = 1, .host_s = 0.5, .idle = true};
     p.stall_count = 1;
     struct timeline t = run(&p);
@@ -222,7 +223,8 @@ struct layer_times { /* of every block; all else takes none */
 
 static bool is_block(const struct plan *plan, const struct plan_instruction *in)
 {
-    return in->site != SITE_NONE && plan->units[in->unit].name[0] != '\0';
+    const uint32_t unit = plan_scope_unit(plan, in);
+    return unit != PLAN_NO_UNIT && plan->units[unit].name[0] != '\0';
 }
 
 /* Gives the first kernel after a block's parameters arrived all of its time. */
@@ -239,8 +241,7 @@ static struct costs block_costs(const struct plan *plan, const struct layer_time
             costs.kernels[in->arg].device_s = !block                      ? 0
                                               : in->op == PLAN_ALL_GATHER ? times->gather
                                                                           : times->scatter;
-        else if (in->op == PLAN_COMPUTE && in->stream == STREAM_COMPUTE && arrived &&
-                 in->site == SITE_NONE) {
+        else if (in->op == PLAN_COMPUTE && in->lane == LANE_COMPUTE && arrived && in->scope == 0) {
             costs.kernels[in->arg].device_s =
                 in->phase == PLAN_FORWARD ? times->forward : times->backward;
             arrived = false;
@@ -271,11 +272,11 @@ static void run_layers(uint32_t layers, const struct layer_times *times, bool ow
     struct timeline t = timeline_new(simulation);
     simulate(simulation, &costs, NULL, &t);
     *forward = 0;
-    for (uint32_t i = 0; i < simulation_items(simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(simulation); i++) {
         const struct plan_instruction *in =
             &plan->instructions[simulation_instruction(simulation, i)];
         if (in->op == PLAN_COMPUTE && in->phase == PLAN_FORWARD && t.end_s[i] > *forward &&
-            in->stream == STREAM_COMPUTE && t.end_s[i] > t.begin_s[i])
+            in->lane == LANE_COMPUTE && t.end_s[i] > t.begin_s[i])
             *forward = t.end_s[i];
     }
     *step = t.step_s;
@@ -317,7 +318,7 @@ static void a_shared_communicator_costs_what_it_must(void **state)
 struct planned {
     struct prediction prediction;
     struct plan *plan; /* the prediction's */
-    struct placement placement;
+    struct machine machine;
     struct step_time time;
 };
 
@@ -335,20 +336,20 @@ static struct job toy(void)
 
 static struct planned plan_on(const struct job *job, const char *gpu)
 {
-    struct planned p = {.placement = {.gpus_per_node = 8}};
+    struct planned p = {.machine = {.gpus_per_node = 8}};
     struct err err = {0};
-    assert_int_equal(profile_find(gpu, &p.placement.profile, &err), ERR_OK);
-    p.placement.profile.of[PROFILE_CAPACITY].value = 1e12; /* memory is not what is looked at */
-    assert_int_equal(predict(job, &p.placement, &p.prediction, &err), ERR_OK);
+    assert_int_equal(profile_find(gpu, &p.machine.profile, &err), ERR_OK);
+    p.machine.profile.of[PROFILE_CAPACITY].value = 1e12; /* memory is not what is looked at */
+    assert_int_equal(predict(job, &p.machine, &p.prediction, &err), ERR_OK);
     p.plan = p.prediction.plan;
-    assert_int_equal(step_time(&p.prediction, job, &p.placement, 0, &p.time, &err), ERR_OK);
+    assert_int_equal(step_time(&p.prediction, job, &p.machine, 0, &p.time, &err), ERR_OK);
     return p;
 }
 
 static void planned_free(struct planned *p)
 {
     step_time_free(&p->time);
-    profile_free(&p->placement.profile);
+    profile_free(&p->machine.profile);
     prediction_free(&p->prediction);
 }
 
@@ -390,8 +391,8 @@ static double step_with(const struct job *job, enum profile_key key, double fact
     struct planned p = plan_on(job, "a100-sxm-80gb");
     struct err err = {0};
     step_time_free(&p.time);
-    p.placement.profile.of[key].value *= factor;
-    assert_int_equal(step_time(&p.prediction, job, &p.placement, 0, &p.time, &err), ERR_OK);
+    p.machine.profile.of[key].value *= factor;
+    assert_int_equal(step_time(&p.prediction, job, &p.machine, 0, &p.time, &err), ERR_OK);
     const double step_s = p.time.timeline.step_s;
     planned_free(&p);
     return step_s;
@@ -423,16 +424,16 @@ static void a_node_sends_no_faster_than_its_ports(void **state)
         job.strategy.replicate = 8;
         struct planned p = plan_on(&job, "a100-sxm-80gb");
         step_time_free(&p.time);
-        assert_int_equal(profile_set_node(nodes[n], &p.placement.profile, &err), ERR_OK);
-        assert_int_equal(step_time(&p.prediction, &job, &p.placement, 0, &p.time, &err), ERR_OK);
-        const double ports = profile_value(&p.placement.profile, PROFILE_NICS) *
-                             profile_value(&p.placement.profile, PROFILE_NIC);
+        assert_int_equal(profile_set_node(nodes[n], &p.machine.profile, &err), ERR_OK);
+        assert_int_equal(step_time(&p.prediction, &job, &p.machine, 0, &p.time, &err), ERR_OK);
+        const double ports = profile_value(&p.machine.profile, PROFILE_NICS) *
+                             profile_value(&p.machine.profile, PROFILE_NIC);
         double sent = 0, took_s = 0;
         for (uint32_t i = 0; i < p.plan->instruction_count; i++) {
             const struct plan_instruction *in = &p.plan->instructions[i];
             if (in->op != PLAN_ALL_REDUCE)
                 continue;
-            const struct operand *o = &p.plan->operands[p.plan->kernels[in->arg].first];
+            const struct operand *o = plan_kernel(p.plan, in->arg)->operands;
             sent += 8 * 2 * 7 / 8.0 * (double)shape_bytes(&o->shape, (enum dtype)o->dtype);
             took_s += p.time.costs.kernels[in->arg].device_s;
         }
@@ -463,7 +464,7 @@ static void a_mesh_of_replicas_gathers_nothing(void **state)
     job.strategy.replicate = job.strategy.world;
     struct planned p = plan_on(&job, "h100-sxm");
     double reduced_s = 0;
-    for (uint32_t i = 0; i < simulation_items(p.time.simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(p.time.simulation); i++) {
         const struct plan_instruction *in =
             &p.plan->instructions[simulation_instruction(p.time.simulation, i)];
         const double took_s = p.time.timeline.end_s[i] - p.time.timeline.begin_s[i];
@@ -479,7 +480,7 @@ static void a_mesh_of_replicas_gathers_nothing(void **state)
 static double class_seconds(const struct planned *p, bool talks)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < simulation_items(p->time.simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(p->time.simulation); i++) {
         const struct plan_instruction *in =
             &p->plan->instructions[simulation_instruction(p->time.simulation, i)];
         if (plan_op_is_kernel((enum plan_op)in->op) &&
@@ -554,7 +555,7 @@ static void overlap_is_what_comparing_would_measure(void **state)
     struct compare_interval *spans = arena_alloc(&arena, p.plan->instruction_count * sizeof *spans);
     for (uint32_t i = 0; i < p.plan->instruction_count; i++)
         spans[i] = (struct compare_interval){NAN, NAN};
-    for (uint32_t i = 0; i < simulation_items(p.time.simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(p.time.simulation); i++) {
         const uint32_t id = simulation_instruction(p.time.simulation, i);
         if (plan_op_is_kernel((enum plan_op)p.plan->instructions[id].op))
             spans[id] =
@@ -578,10 +579,10 @@ static void the_same_plan_has_the_same_time_and_range(void **state)
     struct planned a = plan_on(&job, "h100-sxm");
     struct step_time again;
     step_time_free(&a.time);
-    assert_int_equal(step_time(&a.prediction, &job, &a.placement, 50, &a.time, &err), ERR_OK);
-    assert_int_equal(step_time(&a.prediction, &job, &a.placement, 50, &again, &err), ERR_OK);
-    const uint32_t items = simulation_items(a.time.simulation);
-    assert_memory_equal(a.time.timeline.end_s, again.timeline.end_s, items * sizeof(double));
+    assert_int_equal(step_time(&a.prediction, &job, &a.machine, 50, &a.time, &err), ERR_OK);
+    assert_int_equal(step_time(&a.prediction, &job, &a.machine, 50, &again, &err), ERR_OK);
+    const uint32_t tasks = simulation_tasks(a.time.simulation);
+    assert_memory_equal(a.time.timeline.end_s, again.timeline.end_s, tasks * sizeof(double));
     assert_true(a.time.low_s == again.low_s && a.time.high_s == again.high_s);
     assert_true(a.time.low_s < a.time.timeline.step_s && a.time.timeline.step_s < a.time.high_s);
     step_time_free(&again);

@@ -13,6 +13,7 @@
 #include "runtime/device/device.h"
 #include "runtime/host/host_ops.h"
 #include "runtime/work/operand.h"
+#include "tests/support/lanes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,18 +28,20 @@
 struct backend {
     const char *name;
     const char *missing; /* why it is skipped; NULL: it is there */
-    enum err_code (*open)(uint64_t memory_bytes, uint32_t events, struct comm *comm,
-                          struct device **out, struct err *err);
+    enum err_code (*open)(uint64_t memory_bytes, uint32_t events, struct lane_list lanes,
+                          struct comm *comm, struct device **out, struct err *err);
 };
 
 enum { BACKENDS = 3, MOST_TESTS = 64 };
 
-static inline enum err_code open_cuda(uint64_t memory_bytes, uint32_t events, struct comm *comm,
+static inline enum err_code open_cuda(uint64_t memory_bytes, uint32_t events,
+                                      struct lane_list lanes, struct comm *comm,
                                       struct device **out, struct err *err)
 {
     const struct cuda_settings settings = {
         .memory_bytes = memory_bytes,
         .events = events,
+        .lanes = lanes,
         .comm = comm,
         .ranks = 1,
         .timeout_s = 60,
@@ -48,7 +51,8 @@ static inline enum err_code open_cuda(uint64_t memory_bytes, uint32_t events, st
 }
 
 /* The cuda backend's sources over tests/emulate: where no GPU is, they run all the same. */
-static inline enum err_code open_emulated(uint64_t memory_bytes, uint32_t events, struct comm *comm,
+static inline enum err_code open_emulated(uint64_t memory_bytes, uint32_t events,
+                                          struct lane_list lanes, struct comm *comm,
                                           struct device **out, struct err *err)
 {
     const char *file = getenv("SHARDRUN_EMULATED"), *before = getenv(CUDA_BACKEND_VARIABLE);
@@ -58,7 +62,7 @@ static inline enum err_code open_emulated(uint64_t memory_bytes, uint32_t events
     if (!file)
         return err_set(err, ERR_UNSUPPORTED, "SHARDRUN_EMULATED names no file");
     setenv(CUDA_BACKEND_VARIABLE, file, 1);
-    const enum err_code rc = open_cuda(memory_bytes, events, comm, out, err);
+    const enum err_code rc = open_cuda(memory_bytes, events, lanes, comm, out, err);
     if (before)
         setenv(CUDA_BACKEND_VARIABLE, kept, 1);
     else
@@ -78,7 +82,7 @@ static inline const struct backend *all_backends(void)
     static bool asked;
     for (int b = 1; b < BACKENDS && !asked; b++) {
         struct device *dev = NULL;
-        if (all[b].open(0, 1, NULL, &dev, &err[b]) != ERR_OK)
+        if (all[b].open(0, 1, test_lanes, NULL, &dev, &err[b]) != ERR_OK)
             all[b].missing = err[b].text;
         device_close(dev);
     }
@@ -155,7 +159,7 @@ static inline enum err_code run_on_device(struct device *dev, const struct work 
         moved[i] = work->operand[i];
         moved[i].data = move_pointer(all, count, work->operand[i].data);
     }
-    rc = device_launch(dev, STREAM_COMPUTE, &there, err);
+    rc = device_launch(dev, LANE_COMPUTE, &there, err);
     if (rc == ERR_OK)
         rc = device_sync(dev, err);
     for (uint32_t i = 0; i < count; i++) {
@@ -177,7 +181,7 @@ static inline enum err_code run_on_backend(const struct work *work, struct err *
     struct err own = {0};
     if (!backend_in_use || strcmp(backend_in_use->name, "host") == 0)
         return host_run(work, err);
-    if (!dev && backend_in_use->open(0, 1, NULL, &dev, &own) != ERR_OK)
+    if (!dev && backend_in_use->open(0, 1, test_lanes, NULL, &dev, &own) != ERR_OK)
         fail_msg("%s", own.text);
     const enum err_code rc = run_on_device(dev, work, &own);
     if (rc == ERR_OK)

@@ -25,7 +25,7 @@ static void sample(void *context, const struct plan *plan, const struct memory_p
 }
 
 struct recorder start_recording(const struct plan *plan, const struct fault *fault,
-                                uint32_t lanes[STREAM_COUNT])
+                                uint32_t lanes[LANES_MOST])
 {
     static const char *const series[] = {"instruction", "allocated", "reserved"};
     char name[64];
@@ -36,8 +36,8 @@ struct recorder start_recording(const struct plan *plan, const struct fault *fau
     trace_set_info(r.trace, "workspace_bytes", "0");
     const uint32_t process =
         trace_add_process(r.trace, plan->rank, fault->process ? fault->process : name);
-    for (int s = 0; s < STREAM_COUNT; s++)
-        lanes[s] = trace_add_lane(r.trace, process, stream_name((enum stream_id)s));
+    for (uint32_t s = 0; s < plan->lane_count; s++)
+        lanes[s] = trace_add_lane(r.trace, process, plan->lanes[s].name);
     r.track = trace_add_track(r.trace, process, "memory recorded", 3, series);
     return r;
 }
@@ -49,7 +49,7 @@ void add_span(struct recorder *r, const struct plan *plan, const uint32_t *lanes
     const struct plan_instruction *instruction = &plan->instructions[known];
     const struct trace_event event = {
         .id = id,
-        .lane = lanes[instruction->stream],
+        .lane = lanes[instruction->lane],
         .kind = TRACE_SPAN,
         .name = "work",
         .category =
@@ -62,7 +62,7 @@ void add_span(struct recorder *r, const struct plan *plan, const uint32_t *lanes
 
 struct trace *record(const struct plan *plan, const struct fault *fault)
 {
-    uint32_t lanes[STREAM_COUNT];
+    uint32_t lanes[LANES_MOST];
     int64_t span = 0;
     const struct memory_options options = {0};
     struct memory memory;
@@ -95,7 +95,7 @@ static void sample_step(const struct plan *plan, struct allocator *allocator,
             (!first && (instruction->flags & PLAN_FIRST_STEP)))
             continue;
         const struct buffer *buffer = op == PLAN_MARK ? NULL : &plan->buffers[instruction->arg];
-        if (buffer && buffer->pool != STREAM_HOST && buffer->bytes > 0) {
+        if (buffer && buffer->pool != LANE_HOST && buffer->bytes > 0) {
             struct allocator_block **block = &blocks[instruction->arg];
             if (op == PLAN_FREE)
                 allocator_free_block(allocator, *block);
@@ -114,7 +114,7 @@ static void alloc_residents(const struct plan *plan, struct allocator *allocator
                             struct allocator_block **blocks)
 {
     for (uint32_t b = 0; b < plan->buffer_count; b++) {
-        bool later = !plan->buffers[b].resident || plan->buffers[b].pool == STREAM_HOST;
+        bool later = !plan->buffers[b].resident || plan->buffers[b].pool == LANE_HOST;
         for (uint32_t i = 0; i < plan->instruction_count && !later; i++)
             later = plan->instructions[i].op == PLAN_ALLOC && plan->instructions[i].arg == b;
         if (!later && plan->buffers[b].bytes > 0)
@@ -127,7 +127,7 @@ static void alloc_residents(const struct plan *plan, struct allocator *allocator
 struct trace *record_step(const struct plan *plan, int step)
 {
     static const struct allocator_settings settings;
-    uint32_t lanes[STREAM_COUNT];
+    uint32_t lanes[LANES_MOST];
     char text[16];
     struct fault fault = no_fault;
     snprintf(text, sizeof text, "%d", step);

@@ -25,7 +25,7 @@ struct recorder {
 
 /* A recording without events and samples: a lane for each stream, and the track of memory. */
 struct recorder start_recording(const struct plan *plan, const struct fault *fault,
-                                uint32_t lanes[STREAM_COUNT]);
+                                uint32_t lanes[LANES_MOST]);
 void add_span(struct recorder *r, const struct plan *plan, const uint32_t *lanes, uint32_t id,
               double begin_s, double end_s);
 

@@ -30,3 +30,10 @@ struct allocator *new_on_device(struct allocator_settings settings, struct devic
     settings.context = device;
     return allocator_new(&settings);
 }
+
+void assert_sound(const struct allocator *allocator)
+{
+    struct err err = {0};
+    if (allocator_check(allocator, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+}

@@ -19,4 +19,7 @@ uint64_t device_new(void *context, uint64_t bytes);
  * freed with allocator_free. */
 struct allocator *new_on_device(struct allocator_settings settings, struct device *device);
 
+/* Fails the test with what allocator_check says is broken. */
+void assert_sound(const struct allocator *allocator);
+
 #endif

@@ -488,24 +488,24 @@ static void damaged_files_are_refused_or_harmless(void **state)
 static const struct memory_options OPTIONS = {.workspace_bytes = {1 << 20, 1 << 20}};
 
 struct simulated {
-    struct placement placement;
+    struct machine machine;
     struct step_time time;
 };
 
 static struct simulated simulate_small(struct plan *plan, const struct job *job)
 {
     struct err err = {0};
-    struct simulated s = {.placement = {.gpus_per_node = 8}};
+    struct simulated s = {.machine = {.gpus_per_node = 8}};
     struct prediction prediction = {.plan = plan};
-    assert_int_equal(profile_find("h100-sxm", &s.placement.profile, &err), ERR_OK);
-    assert_int_equal(step_time(&prediction, job, &s.placement, 0, &s.time, &err), ERR_OK);
+    assert_int_equal(profile_find("h100-sxm", &s.machine.profile, &err), ERR_OK);
+    assert_int_equal(step_time(&prediction, job, &s.machine, 0, &s.time, &err), ERR_OK);
     return s;
 }
 
 static void simulated_free(struct simulated *s)
 {
     step_time_free(&s->time);
-    profile_free(&s->placement.profile);
+    profile_free(&s->machine.profile);
 }
 
 static void work_is_on_the_lane_of_its_stream_at_its_time(void **state)
@@ -533,14 +533,13 @@ static void work_is_on_the_lane_of_its_stream_at_its_time(void **state)
             const struct trace_event *event = &trace->events[next++];
             assert_int_equal(event->id, id);
             assert_int_equal(event->kind, is_mark ? TRACE_INSTANT : TRACE_SPAN);
-            assert_string_equal(trace->lanes[event->lane].name,
-                                stream_name((enum stream_id)i->stream));
+            assert_string_equal(trace->lanes[event->lane].name, plan->lanes[i->lane].name);
             assert_string_equal(event->category, plan_op_name((enum plan_op)i->op));
             if (is_mark)
                 continue;
             assert_true(event->begin_s == s.time.timeline.begin_s[item]);
             assert_true(event->end_s == s.time.timeline.end_s[item]);
-            if (i->stream == STREAM_HOST)
+            if (i->lane == LANE_HOST)
                 continue;
             const struct trace_event *issue = &trace->events[next++];
             assert_string_equal(trace->lanes[issue->lane].name, "host issue");

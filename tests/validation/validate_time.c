@@ -29,13 +29,13 @@ static void simulate_job(const struct job *job, struct row *row)
 {
     struct err err = {0};
     struct prediction prediction;
-    struct placement placement = {.gpus_per_node = 8};
+    struct machine machine = {.gpus_per_node = 8};
     struct step_time time;
-    if (profile_find(row->gpu, &placement.profile, &err) != ERR_OK ||
-        predict(job, &placement, &prediction, &err) != ERR_OK ||
-        step_time(&prediction, job, &placement, 0, &time, &err) != ERR_OK)
+    if (profile_find(row->gpu, &machine.profile, &err) != ERR_OK ||
+        predict(job, &machine, &prediction, &err) != ERR_OK ||
+        step_time(&prediction, job, &machine, 0, &time, &err) != ERR_OK)
         fail(&err);
-    for (uint32_t i = 0; i < simulation_items(time.simulation); i++) {
+    for (uint32_t i = 0; i < simulation_tasks(time.simulation); i++) {
         const struct plan_instruction *in =
             &prediction.plan->instructions[simulation_instruction(time.simulation, i)];
         if (!plan_op_is_kernel((enum plan_op)in->op))
@@ -50,7 +50,7 @@ static void simulate_job(const struct job *job, struct row *row)
     for (int i = 0; i < SPENT_COUNT; i++)
         row->spent[i] = time.timeline.spent_s[i] / row->simulated_s;
     step_time_free(&time);
-    profile_free(&placement.profile);
+    profile_free(&machine.profile);
     prediction_free(&prediction);
 }
 

@@ -1,0 +1,83 @@
+/* names.c - see names.h. */
+#include "base/names.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LONGEST = 64 };
+
+static bool is_separator(char c)
+{
+    return c == '-' || c == '_' || c == ' ';
+}
+
+static bool is_digit(char c)
+{
+    return isdigit((unsigned char)c) != 0;
+}
+
+/* The next character that counts, '-' for a separator between digits, '\0' at the end; moves on. */
+static char next_letter(const char **at, bool *after_digit)
+{
+    const char *c = *at;
+    while (is_separator(*c))
+        c++;
+    const bool separates = c != *at && *after_digit && is_digit(*c);
+    *after_digit = !separates && is_digit(*c);
+    if (separates) {
+        *at = c;
+        return '-';
+    }
+    *at = *c ? c + 1 : c;
+    return (char)tolower((unsigned char)*c);
+}
+
+bool names_alike(const char *a, const char *b)
+{
+    bool a_digit = false, b_digit = false;
+    for (;;) {
+        const char x = next_letter(&a, &a_digit), y = next_letter(&b, &b_digit);
+        if (x != y || x == '\0')
+            return x == y;
+    }
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+uint32_t names_distance(const char *a, const char *b)
+{
+    const size_t a_length = strnlen(a, LONGEST), b_length = strnlen(b, LONGEST);
+    uint32_t row[LONGEST + 1];
+    for (uint32_t j = 0; j <= b_length; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = (uint32_t)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            const bool same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+            const uint32_t replaced = diagonal + !same;
+            diagonal = row[j];
+            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[b_length];
+}
+
+bool names_near(const char *text, const char *name)
+{
+    const size_t a = strnlen(text, LONGEST), b = strnlen(name, LONGEST);
+    return 2 * names_distance(text, name) <= (a > b ? a : b);
+}
+
+const char *names_list(const char *const *names, uint32_t count, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", names[i]);
+    return text;
+}

@@ -1,0 +1,25 @@
+/* names.h - names as people write them: alike, nearest, listed. */
+#ifndef SHARDPLAN_NAMES_H
+#define SHARDPLAN_NAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whether two spellings are one name. Letters count in any case. '-', '_' and ' ' count only
+ * between two digits, where one stands for another: "Llama-3.1-8B", "llama3.1_8b" and
+ * "LLAMA 3.1-8b" are one name, "llama-2-7b" and "llama-27b" are two. */
+bool names_alike(const char *a, const char *b);
+
+/* Letters to insert, delete or replace to get from one name to the other (Levenshtein), without
+ * regard to case; names are cut at 64. */
+uint32_t names_distance(const char *a, const char *b);
+
+/* Whether `name` is a likely meaning of a mistyped `text`: at most half of the longer one's letters
+ * differ. */
+bool names_near(const char *text, const char *name);
+
+/* "a, b, c" in text, cut where it is full; returns text. */
+const char *names_list(const char *const *names, uint32_t count, char *text, size_t size);
+
+#endif

@@ -1,0 +1,331 @@
+/* vocabulary.h - the two words for a kernel: its label, for people, and its work, for everything
+ * else. A new operator brings its words here.
+ *
+ * Labels are the names of PyTorch's dispatcher, so that our event lists and traces read like its
+ * own; PyTorch has one ("mm") for three different products. A storage is labelled by the call that
+ * returned it first, which is not always the kernel that fills it: a fused RMSNorm allocates with
+ * empty_like.
+ *
+ * Work is what a kernel computes: one name for each computation, with its operands. Whoever emits a
+ * kernel names it; cost, calibration and execution go by that name and by nothing else. Operands
+ * are row-major; ins -> outs. `attr.` are the members of struct kernel_attr. Arithmetic is in fp32
+ * whatever the storage dtype. Not every backend can run each of them.
+ *
+ * Letters: t tokens, h hidden, o out features, n, m, k any sizes, b sequences, s tokens a sequence,
+ * a heads, d head size, v vocabulary, g groups. */
+#ifndef SHARDPLAN_VOCABULARY_H
+#define SHARDPLAN_VOCABULARY_H
+
+#include <stdbool.h>
+
+/* ---- labels ---- */
+
+/* X(NAME, the dispatcher's name) */
+#define ATEN_MAP(X)                                                                                \
+    X(NONE, "")                                                                                    \
+    X(EMPTY, "empty.memory_format")                                                                \
+    X(EMPTY_LIKE, "empty_like")                                                                    \
+    X(ONES_LIKE, "ones_like")                                                                      \
+    X(ZEROS, "zeros")                                                                              \
+    X(NEW_ZEROS, "new_zeros")                                                                      \
+    X(ARANGE, "arange")                                                                            \
+    X(ONES, "ones")                                                                                \
+    X(CLONE, "clone")                                                                              \
+    X(TO_COPY, "_to_copy")                                                                         \
+    X(COPY_, "copy_")                                                                              \
+    X(CAT, "cat")                                                                                  \
+    X(STACK, "stack")                                                                              \
+    X(EMBEDDING, "embedding")                                                                      \
+    X(EMBEDDING_DENSE_BACKWARD, "embedding_dense_backward")                                        \
+    X(MM, "mm")                                                                                    \
+    X(ADDMM, "addmm")                                                                              \
+    X(BMM, "bmm")                                                                                  \
+    X(ADD, "add.Tensor")                                                                           \
+    X(ADD_, "add_.Tensor")                                                                         \
+    X(SUB, "sub.Tensor")                                                                           \
+    X(MUL, "mul.Tensor")                                                                           \
+    X(MUL_SCALAR, "mul.Scalar")                                                                    \
+    X(DIV, "div.Tensor")                                                                           \
+    X(FLOOR_DIVIDE, "floor_divide")                                                                \
+    X(DIV_SCALAR, "div.Scalar")                                                                    \
+    X(NEG, "neg")                                                                                  \
+    X(POW, "pow.Tensor_Scalar")                                                                    \
+    X(MEAN_DIM, "mean.dim")                                                                        \
+    X(RSQRT, "rsqrt")                                                                              \
+    X(RECIPROCAL, "reciprocal")                                                                    \
+    X(SUM_DIM, "sum.dim_IntList")                                                                  \
+    X(TANH, "tanh")                                                                                \
+    X(TANH_BACKWARD, "tanh_backward")                                                              \
+    X(SILU, "silu")                                                                                \
+    X(SILU_BACKWARD, "silu_backward")                                                              \
+    X(GELU, "gelu")                                                                                \
+    X(GELU_BACKWARD, "gelu_backward")                                                              \
+    X(RELU, "relu")                                                                                \
+    X(THRESHOLD_BACKWARD, "threshold_backward")                                                    \
+    X(NATIVE_DROPOUT, "native_dropout")                                                            \
+    X(NATIVE_DROPOUT_BACKWARD, "native_dropout_backward")                                          \
+    X(NATIVE_LAYER_NORM, "native_layer_norm")                                                      \
+    X(NATIVE_LAYER_NORM_BACKWARD, "native_layer_norm_backward")                                    \
+    X(FUSED_RMS_NORM, "_fused_rms_norm")                                                           \
+    X(FUSED_RMS_NORM_BACKWARD, "_fused_rms_norm_backward")                                         \
+    X(FLASH_ATTENTION, "_scaled_dot_product_flash_attention")                                      \
+    X(FLASH_ATTENTION_BACKWARD, "_scaled_dot_product_flash_attention_backward")                    \
+    X(EFFICIENT_ATTENTION, "_scaled_dot_product_efficient_attention")                              \
+    X(EFFICIENT_ATTENTION_BACKWARD, "_scaled_dot_product_efficient_attention_backward")            \
+    X(SOFTMAX, "_softmax")                                                                         \
+    X(SOFTMAX_BACKWARD, "_softmax_backward_data")                                                  \
+    X(SAFE_SOFTMAX, "_safe_softmax")                                                               \
+    X(TRIL, "tril")                                                                                \
+    X(NEW_ONES, "new_ones")                                                                        \
+    X(ALL, "all")                                                                                  \
+    X(LOG_SOFTMAX, "_log_softmax")                                                                 \
+    X(LOG_SOFTMAX_BACKWARD, "_log_softmax_backward_data")                                          \
+    X(NLL_LOSS, "nll_loss_forward")                                                                \
+    X(NLL_LOSS_BACKWARD, "nll_loss_backward")                                                      \
+    X(SLICE_BACKWARD, "slice_backward")                                                            \
+    X(CONSTANT_PAD, "constant_pad_nd")                                                             \
+    X(SCALAR_TENSOR, "scalar_tensor")                                                              \
+    X(WHERE, "where.self")                                                                         \
+    X(MASKED_FILL, "masked_fill.Scalar")                                                           \
+    X(EQ, "eq.Scalar")                                                                             \
+    X(NE, "ne.Scalar")                                                                             \
+    X(LT, "lt.Scalar")                                                                             \
+    X(GT, "gt.Scalar")                                                                             \
+    X(GT_TENSOR, "gt.Tensor")                                                                      \
+    X(LE, "le.Tensor")                                                                             \
+    X(GE, "ge.Tensor")                                                                             \
+    X(ISINF, "isinf")                                                                              \
+    X(ANY, "any")                                                                                  \
+    X(CLAMP_TENSOR, "clamp.Tensor")                                                                \
+    X(EQ_TENSOR, "eq.Tensor")                                                                      \
+    X(LT_TENSOR, "lt.Tensor")                                                                      \
+    X(LOGICAL_OR, "logical_or")                                                                    \
+    X(LOGICAL_AND, "logical_and")                                                                  \
+    X(BITWISE_AND, "bitwise_and.Tensor")                                                           \
+    X(MINIMUM, "minimum")                                                                          \
+    X(ABS, "abs")                                                                                  \
+    X(LOG, "log")                                                                                  \
+    X(FULL_LIKE, "full_like")                                                                      \
+    X(ZEROS_LIKE, "zeros_like")                                                                    \
+    X(COS, "cos")                                                                                  \
+    X(SIN, "sin")                                                                                  \
+    X(CUMSUM, "cumsum")                                                                            \
+    X(TOPK, "topk")                                                                                \
+    X(SORT, "sort")                                                                                \
+    X(GATHER, "gather")                                                                            \
+    X(SCATTER, "scatter.src")                                                                      \
+    X(INDEX, "index.Tensor")                                                                       \
+    X(INDEX_PUT, "index_put")                                                                      \
+    X(HISTC, "histc")                                                                              \
+    X(GROUPED_MM, "_grouped_mm")                                                                   \
+    X(FOREACH_SQRT, "_foreach_sqrt")                                                               \
+    X(FOREACH_NORM, "_foreach_norm.Scalar")                                                        \
+    X(LINALG_VECTOR_NORM, "linalg_vector_norm")                                                    \
+    X(SQRT, "sqrt")                                                                                \
+    X(CLAMP, "clamp")                                                                              \
+    X(C10D_ALL_REDUCE, "_c10d_functional.all_reduce")                                              \
+    X(C10D_WAIT_TENSOR, "_c10d_functional.wait_tensor")                                            \
+    X(C10D_BROADCAST, "broadcast_")                                                                \
+    X(LIFT_FRESH, "lift_fresh")                                                                    \
+    X(WORKSPACE, "workspace")                                                                      \
+    X(ALL_GATHER_INTO_TENSOR, "all_gather_into_tensor")                                            \
+    X(REDUCE_SCATTER_TENSOR, "reduce_scatter_tensor")                                              \
+    X(ALL_REDUCE, "all_reduce")                                                                    \
+    X(CHUNK_CAT, "_chunk_cat")                                                                     \
+    X(SPLIT_WITH_SIZES_COPY, "split_with_sizes_copy")                                              \
+    X(FOREACH_COPY_, "_foreach_copy_")                                                             \
+    X(ADAMW, "adamw")                                                                              \
+    X(FUSED_ADAMW_, "_fused_adamw_")                                                               \
+    X(FOREACH_ADD_, "_foreach_add_.List")                                                          \
+    X(FOREACH_MUL_, "_foreach_mul_.Tensor")
+
+enum aten {
+#define X(name, text) ATEN_##name,
+    ATEN_MAP(X)
+#undef X
+        ATEN_COUNT
+};
+
+/* The dispatcher's name, for example "add.Tensor". */
+const char *aten_name(enum aten aten);
+
+/* ---- work ---- */
+
+/* X(NAME, name in files, operands and meaning) */
+#define WORK_MAP(X)                                                                                \
+    X(NONE, "none", "no kernel has it: its emitter has not said")                                  \
+    /* ---- out of nothing ---- */                                                                 \
+    X(ARANGE, "arange", "-> ids (n): 0, 1, 2, ...")                                                \
+    X(FILL, "fill", "-> y: every element is attr.p")                                               \
+    X(FILL_LOWEST, "fill_lowest", "-> y: every element is minus infinity")                         \
+    X(SEED, "seed", "-> dloss (): 1 / the micro-batches of a step, whose losses are averaged")     \
+    /* ---- matrices ---- */                                                                       \
+    X(MATMUL_NT, "matmul_nt", "x (t, h), w (o, h) -> y (t, o): x wᵀ")                              \
+    X(MATMUL_NT_BIAS, "matmul_nt_bias", "x (t, h), w (o, h), bias (o) -> y (t, o): x wᵀ + bias")   \
+    X(MATMUL_NN, "matmul_nn", "x (t, o), w (o, h) -> y (t, h): x w")                               \
+    X(MATMUL_NN_BIAS, "matmul_nn_bias", "x (t, h), w (h, o), bias (o) -> y (t, o): x w + bias")    \
+    X(MATMUL_TN, "matmul_tn", "x (t, o), y (t, h) -> w (o, h): xᵀ y")                              \
+    X(BMM_NN, "bmm_nn", "x (n, m, k), y (n, k, o) -> z (n, m, o): each x y")                       \
+    X(BMM_NT, "bmm_nt", "x (n, m, o), y (n, k, o) -> z (n, m, k): each x yᵀ")                      \
+    X(BMM_TN, "bmm_tn", "x (n, m, k), y (n, m, o) -> z (n, k, o): each xᵀ y")                      \
+    X(GROUPED_MM_NT, "grouped_mm_nt",                                                              \
+      "x (t, h), w (g, o, h), ends of groups of rows (g) -> y (t, o): each group x wᵀ")            \
+    X(GROUPED_MM_NN, "grouped_mm_nn",                                                              \
+      "x (t, o), w (g, o, h), ends (g) -> y (t, h): each group x w")                               \
+    X(GROUPED_MM_TN, "grouped_mm_tn",                                                              \
+      "x (t, o), y (t, h), ends (g) -> w (g, o, h): of each group xᵀ y")                           \
+    /* ---- elementwise ---- */                                                                    \
+    X(ADD, "add", "x, y (broadcast to x from the right) -> z: x + y")                              \
+    X(ADD_NUMBER, "add_number", "x -> y: x + attr.p")                                              \
+    X(ADD_IN_PLACE, "add_in_place", "x -> y: y += x")                                              \
+    X(SUB, "sub", "x, y -> z: x - y")                                                              \
+    X(MUL, "mul", "x, y (broadcast to x; complex64: complex product) -> z: x y")                   \
+    X(MUL_NUMBER, "mul_number", "x -> y (may be x): attr.p x")                                     \
+    X(DIV, "div", "x, y (broadcast to x) -> z: x / y")                                             \
+    X(DIV_NUMBER, "div_number", "x -> y: x / attr.p")                                              \
+    X(DIV_IN_PLACE, "div_in_place", "x, y (broadcast to x) -> x / y in x, what was in x")          \
+    X(FLOOR_DIV_NUMBER, "floor_div_number", "x -> y: x / attr.p, rounded down")                    \
+    X(MINIMUM, "minimum", "x, y -> z: the smaller of both")                                        \
+    X(CLAMP, "clamp", "x, least (), most () -> y: x within both")                                  \
+    X(NEG, "neg", "x -> y: -x")                                                                    \
+    X(ABS, "abs", "x -> y: |x|")                                                                   \
+    X(POW, "pow", "x -> y: x to the power attr.p")                                                 \
+    X(SQUARE, "square", "x -> y: x x")                                                             \
+    X(SQUARE_ROOT, "square_root", "x -> y")                                                        \
+    X(RSQRT, "rsqrt", "x -> y: 1 / the square root of x")                                          \
+    X(LOG, "log", "x -> y")                                                                        \
+    X(COS, "cos", "x -> y")                                                                        \
+    X(SIN, "sin", "x -> y")                                                                        \
+    X(TANH, "tanh", "x -> y")                                                                      \
+    X(TANH_BACKWARD, "tanh_backward", "dy, y -> dx: dy (1 - y²)")                                  \
+    X(CAST, "cast", "x -> y: same elements, y's dtype")                                            \
+    X(CONJUGATE, "conjugate", "x complex64 -> y")                                                  \
+    /* ---- true or false ---- */                                                                  \
+    X(EQUAL, "equal", "x, y (broadcast to x) -> z bool: x == y")                                   \
+    X(EQUAL_NUMBER, "equal_number", "x -> y bool: x == attr.p")                                    \
+    X(NOT_EQUAL_NUMBER, "not_equal_number", "x -> y bool: x != attr.p")                            \
+    X(LESS, "less", "x, y (broadcast to x) -> z bool: x < y")                                      \
+    X(LESS_NUMBER, "less_number", "x -> y bool: x < attr.p")                                       \
+    X(LESS_EQUAL, "less_equal", "x, y -> z bool: x <= y")                                          \
+    X(GREATER, "greater", "x, y (broadcast to x) -> z bool: x > y")                                \
+    X(GREATER_NUMBER, "greater_number", "x -> y bool: x > attr.p")                                 \
+    X(GREATER_EQUAL, "greater_equal", "x, y -> z bool: x >= y")                                    \
+    X(AND, "and", "x, y bool -> z")                                                                \
+    X(OR, "or", "x, y bool -> z")                                                                  \
+    X(ALL, "all", "x bool -> y (): whether all are")                                               \
+    X(ANY, "any", "x bool -> y (): whether any is")                                                \
+    X(IS_INFINITE, "is_infinite", "x -> y bool")                                                   \
+    X(WHERE, "where", "condition bool, x, y (each may be a scalar) -> z: x where true, else y")    \
+    X(MASKED_FILL, "masked_fill", "x, mask bool -> y: attr.p where true, else x")                  \
+    X(LOWER_TRIANGLE, "lower_triangle", "x (n, n) -> y: x on and below the diagonal, else 0")      \
+    /* ---- activations ---- */                                                                    \
+    X(SILU, "silu", "x -> y")                                                                      \
+    X(SILU_BACKWARD, "silu_backward", "dy, x -> dx")                                               \
+    X(GELU, "gelu", "x -> y: 0.5x(1 + erf(x / sqrt 2))")                                           \
+    X(GELU_BACKWARD, "gelu_backward", "dy, x -> dx")                                               \
+    X(GELU_TANH, "gelu_tanh", "x -> y: 0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3)))")               \
+    X(GELU_TANH_BACKWARD, "gelu_tanh_backward", "dy, x -> dx")                                     \
+    X(RELU, "relu", "x -> y")                                                                      \
+    X(RELU_BACKWARD, "relu_backward", "dy, y -> dx: dy where y > 0")                               \
+    X(DROPOUT, "dropout", "x -> y: x / (1 - attr.p) where kept, else 0; kept bool")                \
+    X(DROPOUT_BACKWARD, "dropout_backward", "dy, kept bool -> dx")                                 \
+    /* ---- shapes ---- */                                                                         \
+    X(COPY, "copy", "x -> y: same bytes")                                                          \
+    X(REORDER, "reorder", "x -> y: same elements, their dims in another order of memory")          \
+    X(REPEAT, "repeat", "x -> y: repeated along y's dim attr.dim (x has 1 there, or is without)")  \
+    X(SUM, "sum", "x -> y: summed to y's shape (y's dims are x's, or 1, from the right)")          \
+    X(SUM_DIM, "sum_dim", "x -> y: summed over x's dim attr.dim, which y is without")              \
+    X(MEAN, "mean", "x (..., n) -> y (..., 1)")                                                    \
+    X(CUMULATIVE_SUM, "cumulative_sum", "x -> y: along the last dim")                              \
+    X(CAT, "cat", "parts ... -> y: joined along the last dim; one part alone: twice")              \
+    X(PAD, "pad", "x -> y: the last dim filled up with attr.p, or cut, to y's")                    \
+    X(SLICE, "slice", "x -> y: what y has room for in the last dim, from attr.first on")           \
+    X(SLICE_BACKWARD, "slice_backward", "dy -> dx: dy in the last dim from attr.first on, else 0") \
+    /* ---- by index ---- */                                                                       \
+    X(EMBEDDING, "embedding", "ids (...), weight (v, h) -> y (..., h)")                            \
+    X(EMBEDDING_BACKWARD, "embedding_backward",                                                    \
+      "dy (..., h), ids (...) -> dweight (v, h), summed over equal ids")                           \
+    X(INDEX, "index", "x (n, ...), ids (m) -> y (m, ...): rows of x")                              \
+    X(INDEX_PUT, "index_put", "x (n, ...), ids (m), rows (m, ...) -> y: x with rows added to it")  \
+    X(GATHER, "gather", "x (..., n), ids (..., m) -> y (..., m): elements of each row")            \
+    X(SCATTER, "scatter", "x (..., n), ids (..., m), y (..., m) -> z: x with y in those places")   \
+    X(TOPK, "topk", "x (..., n) -> the m largest (..., m), where they are (..., m)")               \
+    X(SORT, "sort", "x (n) -> x in order, the permutation")                                        \
+    X(INVERT_PERMUTATION, "invert_permutation", "ids (n) -> y: y[ids[i]] = i")                     \
+    X(HISTOGRAM, "histogram", "x (n) -> counts (m): how many of x are 0, 1, ...")                  \
+    /* ---- norms, attention, loss ---- */                                                         \
+    X(RMS_NORM, "rms_norm", "x (..., h), weight (h) -> y, rstd (..., 1) fp32; attr.eps")           \
+    X(RMS_NORM_BACKWARD, "rms_norm_backward", "dy, x, weight, rstd -> dx, dweight")                \
+    X(LAYER_NORM, "layer_norm",                                                                    \
+      "x (..., h), weight, bias -> y, mean (..., 1), rstd (..., 1); attr.eps")                     \
+    X(LAYER_NORM_BACKWARD, "layer_norm_backward",                                                  \
+      "dy, x, weight, mean, rstd -> dx, dweight, dbias (as many as given)")                        \
+    X(ATTENTION, "attention",                                                                      \
+      "q, k, v (b, s, a, d) -> o, logsumexp (b, a, s) fp32, two unused rng buffers; attr.causal")  \
+    X(ATTENTION_BACKWARD, "attention_backward", "do, q, k, v, logsumexp, o -> dq, dk, dv")         \
+    X(EFFICIENT_ATTENTION, "efficient_attention",                                                  \
+      "q, k, v (b, s, a, d), perhaps a bias (b, a, s, s) -> as attention's; attr.causal, attr.p")  \
+    X(EFFICIENT_ATTENTION_BACKWARD, "efficient_attention_backward",                                \
+      "do, q, k, v, logsumexp, perhaps the bias -> dq, dk, dv, perhaps dbias")                     \
+    X(SOFTMAX, "softmax", "x (..., n) -> y")                                                       \
+    X(SAFE_SOFTMAX, "safe_softmax", "x (..., n) -> y: zeros where a whole row is minus infinity")  \
+    X(SOFTMAX_BACKWARD, "softmax_backward", "dy, y -> dx")                                         \
+    X(LOG_SOFTMAX, "log_softmax", "x (t, v) -> y")                                                 \
+    X(LOG_SOFTMAX_BACKWARD, "log_softmax_backward", "dy, y -> dx")                                 \
+    X(NLL_LOSS, "nll_loss", "log-probabilities (t, v), targets (t) -> mean loss (), weight ()")    \
+    X(NLL_LOSS_BACKWARD, "nll_loss_backward", "dloss (), targets (t) -> dx (t, v)")                \
+    /* ---- sharding ---- */                                                                       \
+    X(PACK, "pack", "parts ... -> y: flattened one after the other, cast to y's dtype")            \
+    X(COPY_IN, "copy_in", "parts ... -> gather output: packed into slice `rank` of equal slices")  \
+    X(COPY_OUT, "copy_out", "gather output -> parts ...: slice r holds each part's r-th chunk")    \
+    X(CHUNK_CAT, "chunk_cat", "gradients ... -> y: rank-major, each padded to equal chunks")       \
+    X(ALL_GATHER, "all_gather", "y -> y: in place, slice `rank` to all")                           \
+    X(REDUCE_SCATTER_AVG, "reduce_scatter_avg", "x -> y: average over ranks of slice `rank`")      \
+    X(ALL_REDUCE_AVG, "all_reduce_avg", "x -> y (may be x): average over ranks")                   \
+    X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
+    X(BROADCAST, "broadcast", "y -> y: in place, the bytes of the group's rank attr.dim to all")   \
+    /* ---- clipping and the update ---- */                                                        \
+    X(ADAMW, "adamw", "gradients, then parameters, exp_avgs, exp_avg_sqs (n each) -> the same")    \
+    X(ADAMW_FUSED, "adamw_fused", "as adamw, in one pass over its operands")                       \
+    X(SGD, "sgd", "gradients, then parameters (n each) -> the same")                               \
+    X(NORMS, "norms", "gradients ... -> scalars ...: 2-norm of each")                              \
+    X(STACK, "stack", "scalars ... -> y (n)")                                                      \
+    X(VECTOR_NORM, "vector_norm", "x (n) -> y (): 2-norm")                                         \
+    X(CLIP_COEFFICIENT, "clip_coefficient", "norm () -> y (): min(1, attr.p / (norm + 1e-6))")     \
+    X(SCALE, "scale", "coefficient (), gradients ... -> the gradients times it")
+
+enum work_kind {
+#define X(name, text, meaning) WORK_##name,
+    WORK_MAP(X)
+#undef X
+        WORK_KIND_COUNT
+};
+
+/* "matmul_nt"; "?" for a number that is none. */
+const char *work_name(enum work_kind kind);
+/* Its operands and what it computes, as in the list above. */
+const char *work_meaning(enum work_kind kind);
+/* The work of a name; WORK_NONE when there is none. */
+enum work_kind work_named(const char *name);
+/* The one whose name takes the fewest changes to get to. */
+enum work_kind work_nearest(const char *name);
+
+/* Runs in cuBLAS: one product of matrices, or a batch of equal ones. */
+static inline bool work_is_matmul(enum work_kind kind)
+{
+    return kind >= WORK_MATMUL_NT && kind <= WORK_BMM_TN;
+}
+
+/* Needs the other ranks of a group. */
+static inline bool work_is_collective(enum work_kind kind)
+{
+    return kind >= WORK_ALL_GATHER && kind <= WORK_BROADCAST;
+}
+
+/* Products of groups of rows, each with its own matrix. */
+static inline bool work_is_grouped_matmul(enum work_kind kind)
+{
+    return kind >= WORK_GROUPED_MM_NT && kind <= WORK_GROUPED_MM_TN;
+}
+
+#endif

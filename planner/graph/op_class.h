@@ -1,0 +1,171 @@
+/* op_class.h - for the files of operators: what the tape has to know of one, and what constructors,
+ * saved lists and backward functions share.
+ *
+ * An operator is written once, as a few things beside each other in one file:
+ *
+ *     uint32_t op_silu(...)    the constructor, declared in ops.h: births outputs, in the script
+ *     OP_SAVED(silu)           what its node keeps for backward
+ *     OP_BACKWARD(silu)        what the node does: births gradients, runs kernels, gives
+ *     OP_CLASS(silu) = {...}   these two, the forward kernel's label and work
+ *
+ * Labels and the order of births are those that PyTorch 2.14 records (tests/data/truth);
+ * derivatives.yaml names the same lists. */
+#ifndef SHARDPLAN_OP_CLASS_H
+#define SHARDPLAN_OP_CLASS_H
+
+#include "graph/autocast.h"
+#include "graph/ops.h"
+#include "graph/tape_emit.h"
+
+/* torchtitan's selective checkpointing policy: outputs that are kept. mm alternates, counted in
+ * the order of the block's forward; addmm, bmm and attention are always kept. */
+enum op_keep { KEEP_NEVER, KEEP_EVERY_SECOND, KEEP_ALWAYS };
+
+struct op_class {
+    enum aten label;     /* label of its forward kernel; ATEN_NONE: that of what it births */
+    enum work_kind work; /* what that computes; WORK_NONE: it has none, or each op says its own */
+    /* What the node keeps for backward, in the order in which autograd's generated code lists
+     * (and therefore frees) it; only what the needed gradients ask for. Returns the count. NULL:
+     * nothing. */
+    uint32_t (*saved)(const struct graph *graph, const struct graph_op *op, uint32_t *saved);
+    /* Runs the node: births and gives gradients. NULL: not differentiable. */
+    void (*backward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);
+    /* Floating-point operations of the forward kernel; NULL: one per output element. */
+    double (*flops)(const struct graph *graph, const struct graph_op *op);
+    enum op_keep keep;
+    enum autocast_rule autocast;
+};
+
+#define X(KIND, name) extern const struct op_class name##_class;
+OP_MAP(X)
+#undef X
+
+#define OP_CLASS(name) const struct op_class name##_class
+/* `saved` has room for GRAPH_OPERANDS + GRAPH_OUTPUTS tensors. */
+#define OP_SAVED(name)                                                                             \
+    static uint32_t name##_saved(const struct graph *graph, const struct graph_op *op,             \
+                                 uint32_t *saved)
+#define OP_BACKWARD(name)                                                                          \
+    static void name##_backward(struct tape *tape, const struct graph *graph,                      \
+                                const struct graph_op *op)
+
+/* ---- shapes ---- */
+
+static inline const struct shape *shape_of(const struct graph *graph, uint32_t tensor)
+{
+    return &graph->tensors[tensor].shape;
+}
+
+static inline enum dtype dtype_of(const struct graph *graph, uint32_t tensor)
+{
+    return (enum dtype)graph->tensors[tensor].dtype;
+}
+
+/* The dtype of an elementwise result: that of both, or the wider one. */
+static inline enum dtype promoted(const struct graph *graph, uint32_t x, uint32_t y)
+{
+    return dtype_of(graph, x) == dtype_of(graph, y) ? dtype_of(graph, x) : DTYPE_FP32;
+}
+
+static inline uint32_t last_dim(const struct shape *shape)
+{
+    return shape->dim[shape->rank - 1];
+}
+
+/* Rows when the last dim is one row. */
+static inline uint32_t rows_of(const struct shape *shape)
+{
+    return (uint32_t)(shape_elements(shape) / last_dim(shape));
+}
+
+static inline struct shape with_last(struct shape shape, uint32_t last)
+{
+    shape.dim[shape.rank - 1] = last;
+    return shape;
+}
+
+/* ---- constructing ---- */
+
+static inline uint32_t begin(struct graph *graph, enum op_kind kind, uint32_t ins,
+                             const uint32_t *in)
+{
+    const uint32_t op = graph_op_new(graph, (int)kind);
+    for (uint32_t i = 0; i < ins; i++)
+        graph->ops[op].in[i] = in[i];
+    graph->ops[op].ins = (uint8_t)ins;
+    return op;
+}
+
+/* An op with one output of the given birth; the usual case. */
+static inline uint32_t simple(struct graph *graph, enum op_kind kind, uint32_t ins,
+                              const uint32_t *in, enum aten aten, enum dtype dtype,
+                              struct shape shape)
+{
+    const uint32_t op = begin(graph, kind, ins, in);
+    const uint32_t out = graph_op_birth(graph, op, aten, dtype, shape);
+    graph_op_done(graph, op);
+    return out;
+}
+
+/* ---- saving ---- */
+
+static inline bool needs(const struct graph *graph, uint32_t tensor)
+{
+    return tensor != GRAPH_NONE && graph->tensors[tensor].requires_grad;
+}
+
+static inline uint32_t save_input(const struct graph *graph, const struct graph_op *op,
+                                  uint32_t *saved)
+{
+    (void)graph;
+    saved[0] = op->in[0];
+    return 1;
+}
+
+static inline uint32_t save_output(const struct graph *graph, const struct graph_op *op,
+                                   uint32_t *saved)
+{
+    (void)graph;
+    saved[0] = op->out[0];
+    return 1;
+}
+
+/* ---- backward ---- */
+
+/* dx of an elementwise op: one call with the gradient and one other operand (or none). */
+static inline void give_elementwise(struct tape *tape, const struct graph *graph,
+                                    const struct graph_op *op, enum work_kind work, enum aten aten,
+                                    uint32_t other)
+{
+    struct operand in[2] = {tape_grad(tape, op, 0), {.place = PLACE_NONE}};
+    if (other != GRAPH_NONE)
+        in[1] = tape_tensor(tape, other);
+    tape_give(tape, op, 0,
+              tape_call(tape, work, aten, dtype_of(graph, op->in[0]), *shape_of(graph, op->in[0]),
+                        -1.0, 2, in));
+}
+
+/* One or two operands of the same shape into a new tensor. */
+static inline struct operand call1(struct tape *tape, enum work_kind work, enum aten aten,
+                                   struct operand x)
+{
+    return tape_call(tape, work, aten, (enum dtype)x.dtype, x.shape, -1.0, 1, &x);
+}
+
+static inline struct operand call2(struct tape *tape, enum work_kind work, enum aten aten,
+                                   struct operand x, struct operand y)
+{
+    const struct operand in[2] = {x, y};
+    return tape_call(tape, work, aten, (enum dtype)x.dtype, x.shape, -1.0, 2, in);
+}
+
+/* An operand and a number into a new tensor. */
+static inline struct operand call_number(struct tape *tape, enum work_kind work, enum aten aten,
+                                         struct operand x, float number)
+{
+    const struct operand out = call1(tape, work, aten, x);
+    tape_number(tape, number);
+    return out;
+}
+
+#endif

@@ -1,0 +1,320 @@
+/* ops_arithmetic.c - arithmetic of two operands, or of one and a number. */
+#include "graph/op_class.h"
+
+uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y)
+{
+    return simple(graph, OP_ADD, 2, (uint32_t[]){x, y}, ATEN_ADD, promoted(graph, x, y),
+                  *shape_of(graph, x));
+}
+
+/* The gradient of a sum goes to both sides as it is; where y was broadcast it is summed first,
+ * keeping the dims (sum_to_size). */
+OP_BACKWARD(add)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    if (tape_needs(tape, op, 0))
+        tape_give(tape, op, 0, grad);
+    if (!tape_needs(tape, op, 1))
+        return;
+    const struct shape *x = shape_of(graph, op->in[0]), *y = shape_of(graph, op->in[1]);
+    if (x->rank == y->rank && shape_elements(x) == shape_elements(y))
+        tape_give(tape, op, 1, grad);
+    else
+        tape_give_summed(tape, op, 1, grad);
+}
+
+OP_CLASS(add) = {.label = ATEN_ADD, .work = WORK_ADD, .backward = add_backward};
+
+/* The shape of an elementwise result: sizes aligned at the last dim, ones stretched. */
+static struct shape broadcast(const struct shape *x, const struct shape *y)
+{
+    struct shape shape = x->rank >= y->rank ? *x : *y;
+    const struct shape *other = x->rank >= y->rank ? y : x;
+    for (uint32_t i = 0; i < other->rank; i++) {
+        uint32_t *dim = &shape.dim[shape.rank - other->rank + i];
+        *dim = *dim == 1 ? other->dim[i] : *dim;
+    }
+    return shape;
+}
+
+uint32_t op_mul(struct graph *graph, uint32_t x, uint32_t y)
+{
+    return simple(graph, OP_MUL, 2, (uint32_t[]){x, y}, ATEN_MUL, promoted(graph, x, y),
+                  broadcast(shape_of(graph, x), shape_of(graph, y)));
+}
+
+OP_SAVED(mul)
+{
+    uint32_t count = 0;
+    if (needs(graph, op->in[0]))
+        saved[count++] = op->in[1];
+    if (needs(graph, op->in[1]))
+        saved[count++] = op->in[0];
+    return count;
+}
+
+OP_BACKWARD(mul)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!tape_needs(tape, op, i))
+            continue;
+        const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1 - i])};
+        const struct operand product =
+            tape_call(tape, WORK_MUL, ATEN_MUL, dtype_of(graph, op->out[0]),
+                      *shape_of(graph, op->out[0]), -1.0, 2, in);
+        if (shape_elements(&product.shape) == shape_elements(shape_of(graph, op->in[i])))
+            tape_give(tape, op, i, product);
+        else
+            tape_give_summed(tape, op, i, product);
+    }
+}
+
+OP_CLASS(mul) = {.label = ATEN_MUL, .work = WORK_MUL, .saved = mul_saved, .backward = mul_backward};
+
+uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant)
+{
+    return simple(graph, OP_MUL_CONSTANT, 2, (uint32_t[]){x, constant}, ATEN_MUL,
+                  dtype_of(graph, x), *shape_of(graph, x));
+}
+
+OP_SAVED(mul_constant)
+{
+    (void)graph;
+    saved[0] = op->in[1];
+    return 1;
+}
+
+/* A complex factor is conjugated first, and the conjugate is a copy. */
+OP_BACKWARD(mul_constant)
+{
+    struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
+    const bool complex = in[1].dtype == DTYPE_COMPLEX64;
+    if (complex)
+        in[1] = tape_call(tape, WORK_CONJUGATE, ATEN_CLONE, DTYPE_COMPLEX64, in[1].shape, -1.0, 1,
+                          &in[1]);
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_MUL, ATEN_MUL, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->in[0]), -1.0, 2, in));
+    if (complex)
+        tape_death(tape, in[1]);
+}
+
+OP_CLASS(mul_constant) = {
+    .label = ATEN_MUL,
+    .work = WORK_MUL,
+    .saved = mul_constant_saved,
+    .backward = mul_constant_backward,
+};
+
+/* ---- with a number ---- */
+
+uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float number)
+{
+    const enum aten births[] = {
+        [OP_ADD_SCALAR] = ATEN_ADD, [OP_MUL_SCALAR] = ATEN_MUL, [OP_POW] = ATEN_POW};
+    autocast_arguments(graph, kind, 1, &x);
+    const uint32_t op = begin(graph, kind, 1, &x);
+    graph->ops[op].attr.p = number;
+    const uint32_t out =
+        graph_op_birth(graph, op, births[kind], dtype_of(graph, x), *shape_of(graph, x));
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(add_scalar)
+{
+    (void)graph;
+    tape_give(tape, op, 0, tape_grad(tape, op, 0));
+}
+
+OP_CLASS(add_scalar) = {
+    .label = ATEN_ADD,
+    .work = WORK_ADD_NUMBER,
+    .backward = add_scalar_backward,
+};
+
+OP_BACKWARD(mul_scalar)
+{
+    give_elementwise(tape, graph, op, WORK_MUL_NUMBER, ATEN_MUL, GRAPH_NONE);
+}
+
+OP_CLASS(mul_scalar) = {
+    .label = ATEN_MUL,
+    .work = WORK_MUL_NUMBER,
+    .backward = mul_scalar_backward,
+};
+
+/* grad · (n · x^(n-1)), from the inside out. */
+OP_BACKWARD(pow)
+{
+    (void)graph;
+    const float n = op->attr.p;
+    const struct operand x = tape_tensor(tape, op->in[0]);
+    const struct operand power = call_number(tape, WORK_POW, ATEN_POW, x, n - 1);
+    const struct operand scaled = call_number(tape, WORK_MUL_NUMBER, ATEN_MUL_SCALAR, power, n);
+    tape_give(tape, op, 0, call2(tape, WORK_MUL, ATEN_MUL, tape_grad(tape, op, 0), scaled));
+    tape_death(tape, scaled);
+    tape_death(tape, power);
+}
+
+OP_CLASS(pow) = {
+    .label = ATEN_POW,
+    .work = WORK_POW,
+    .saved = save_input,
+    .backward = pow_backward,
+    .autocast = AUTOCAST_FP32,
+};
+
+uint32_t op_scale(struct graph *graph, uint32_t x, float number)
+{
+    const uint32_t op = begin(graph, OP_SCALE, 1, &x);
+    graph->ops[op].attr.p = number;
+    const uint32_t out =
+        graph_op_birth(graph, op, ATEN_MUL_SCALAR, dtype_of(graph, x), *shape_of(graph, x));
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(scale)
+{
+    give_elementwise(tape, graph, op, WORK_MUL_NUMBER, ATEN_MUL_SCALAR, GRAPH_NONE);
+}
+
+OP_CLASS(scale) = {.label = ATEN_MUL_SCALAR, .work = WORK_MUL_NUMBER, .backward = scale_backward};
+
+/* ---- division, and limits ---- */
+
+uint32_t op_div_inplace(struct graph *graph, uint32_t x, uint32_t y)
+{
+    const uint32_t op = begin(graph, OP_DIV_INPLACE, 2, (uint32_t[]){x, y});
+    const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
+    graph->tensors[out].root = out; /* what x was is another value, with another gradient */
+    graph->ops[op].out[graph->ops[op].outs++] = out;
+    graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), *shape_of(graph, x));
+    graph->ops[op].hidden = 1;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_SAVED(div_inplace)
+{
+    (void)graph;
+    saved[0] = op->in[1];
+    saved[1] = op->out[1];
+    return 2;
+}
+
+/* The divisor's gradient comes first: -grad * ((x / y) / y). */
+OP_BACKWARD(div_inplace)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    const struct operand x = tape_tensor(tape, op->out[1]), y = tape_tensor(tape, op->in[1]);
+    const struct operand once = call2(tape, WORK_DIV, ATEN_DIV, x, y);
+    const struct operand twice = call2(tape, WORK_DIV, ATEN_DIV, once, y);
+    const struct operand minus = call1(tape, WORK_NEG, ATEN_NEG, grad);
+    const struct operand divisor = call2(tape, WORK_MUL, ATEN_MUL, minus, twice);
+    tape_death(tape, minus);
+    tape_death(tape, twice);
+    tape_death(tape, once);
+    tape_give(tape, op, 0, call2(tape, WORK_DIV, ATEN_DIV, grad, y));
+    if (last_dim(shape_of(graph, op->in[0])) == 1)
+        tape_give(tape, op, 1, divisor);
+    else
+        tape_give_summed(tape, op, 1, divisor);
+}
+
+OP_CLASS(div_inplace) = {
+    .label = ATEN_DIV,
+    .work = WORK_DIV_IN_PLACE,
+    .saved = div_inplace_saved,
+    .backward = div_inplace_backward,
+};
+
+uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number)
+{
+    const uint32_t other =
+        op_fill(graph, ATEN_SCALAR_TENSOR, dtype_of(graph, x), (struct shape){.rank = 0}, number);
+    const uint32_t out = simple(graph, OP_WHERE, 3, (uint32_t[]){condition, x, other}, ATEN_WHERE,
+                                dtype_of(graph, x), *shape_of(graph, x));
+    graph_drop(graph, other);
+    return out;
+}
+
+OP_BACKWARD(where)
+{
+    const struct operand zero =
+        tape_birth(tape, ATEN_SCALAR_TENSOR, dtype_of(graph, op->in[1]), (struct shape){.rank = 0});
+    tape_kernel(tape, WORK_FILL, ATEN_SCALAR_TENSOR, -1.0, 0, NULL, 1, &zero);
+    const struct operand in[3] = {tape_tensor(tape, op->in[0]), tape_grad(tape, op, 0), zero};
+    tape_give(tape, op, 1,
+              tape_call(tape, WORK_WHERE, ATEN_WHERE, dtype_of(graph, op->in[1]),
+                        *shape_of(graph, op->in[1]), -1.0, 3, in));
+    tape_death(tape, zero);
+}
+
+OP_CLASS(where) = {
+    .label = ATEN_WHERE,
+    .work = WORK_WHERE,
+    .saved = save_input,
+    .backward = where_backward,
+};
+
+uint32_t op_clamp(struct graph *graph, uint32_t x, uint32_t least, uint32_t most)
+{
+    return simple(graph, OP_CLAMP, 3, (uint32_t[]){x, least, most}, ATEN_CLAMP_TENSOR,
+                  dtype_of(graph, x), *shape_of(graph, x));
+}
+
+OP_SAVED(clamp)
+{
+    (void)graph;
+    saved[0] = op->in[2];
+    saved[1] = op->in[1];
+    saved[2] = op->in[0];
+    return 3;
+}
+
+static struct operand ask(struct tape *tape, enum work_kind work, enum aten aten, struct operand x,
+                          struct operand y)
+{
+    const struct operand in[2] = {x, y};
+    return tape_call(tape, work, aten, DTYPE_BOOL, x.shape, -1.0, 2, in);
+}
+
+/* where(x at a limit, and the limits in order, grad / 2, grad), and zero outside the limits. */
+OP_BACKWARD(clamp)
+{
+    (void)graph;
+    const struct operand grad = tape_grad(tape, op, 0), x = tape_tensor(tape, op->in[0]);
+    const struct operand least = tape_tensor(tape, op->in[1]), most = tape_tensor(tape, op->in[2]);
+    const struct operand ordered = ask(tape, WORK_LESS, ATEN_LT_TENSOR, least, most);
+    const struct operand at_least = ask(tape, WORK_EQUAL, ATEN_EQ_TENSOR, x, least);
+    const struct operand at_most = ask(tape, WORK_EQUAL, ATEN_EQ_TENSOR, x, most);
+    const struct operand at_any = ask(tape, WORK_OR, ATEN_LOGICAL_OR, at_least, at_most);
+    const struct operand halved = ask(tape, WORK_AND, ATEN_LOGICAL_AND, at_any, ordered);
+    tape_death(tape, at_any);
+    tape_death(tape, at_most);
+    tape_death(tape, at_least);
+    const struct operand below = ask(tape, WORK_LESS, ATEN_LT_TENSOR, x, least);
+    const struct operand above = ask(tape, WORK_GREATER, ATEN_GT_TENSOR, x, most);
+    const struct operand outside = ask(tape, WORK_OR, ATEN_LOGICAL_OR, below, above);
+    tape_death(tape, above);
+    tape_death(tape, below);
+    const struct operand half = call_number(tape, WORK_DIV_NUMBER, ATEN_DIV_SCALAR, grad, 2.0F);
+    const struct operand choice[3] = {halved, half, grad};
+    const struct operand chosen = tape_call(tape, WORK_WHERE, ATEN_WHERE, (enum dtype)grad.dtype,
+                                            grad.shape, -1.0, 3, choice);
+    tape_give(tape, op, 0, call2(tape, WORK_MASKED_FILL, ATEN_MASKED_FILL, chosen, outside));
+    tape_death(tape, chosen);
+    tape_death(tape, half);
+    tape_death(tape, outside);
+    tape_death(tape, halved);
+    tape_death(tape, ordered);
+}
+
+OP_CLASS(clamp) = {
+    .label = ATEN_CLAMP_TENSOR,
+    .work = WORK_CLAMP,
+    .saved = clamp_saved,
+    .backward = clamp_backward,
+};

@@ -1,0 +1,119 @@
+/* ops_index.c - operators that look up, choose and sort. */
+#include "graph/op_class.h"
+
+#include <assert.h>
+
+uint32_t op_arange(struct graph *graph, uint32_t count)
+{
+    return simple(graph, OP_ARANGE, 0, NULL, ATEN_ARANGE, DTYPE_INT64, SHAPE(count));
+}
+
+OP_CLASS(arange) = {.label = ATEN_ARANGE, .work = WORK_ARANGE};
+
+uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight)
+{
+    struct shape shape = *shape_of(graph, ids);
+    assert(shape.rank < SHAPE_DIMS);
+    shape.dim[shape.rank++] = shape_of(graph, weight)->dim[1];
+    return simple(graph, OP_EMBEDDING, 2, (uint32_t[]){ids, weight}, ATEN_EMBEDDING,
+                  dtype_of(graph, weight), shape);
+}
+
+OP_BACKWARD(embedding)
+{
+    const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0])};
+    if (tape_needs(tape, op, 1))
+        tape_give(tape, op, 1,
+                  tape_call(tape, WORK_EMBEDDING_BACKWARD, ATEN_EMBEDDING_DENSE_BACKWARD,
+                            dtype_of(graph, op->in[1]), *shape_of(graph, op->in[1]), -1.0, 2, in));
+}
+
+OP_CLASS(embedding) = {
+    .label = ATEN_EMBEDDING,
+    .work = WORK_EMBEDDING,
+    .saved = save_input,
+    .backward = embedding_backward,
+};
+
+/* ---- rows to experts and back ---- */
+
+/* The gradient of what was taken from `x` by index, put into zeros of x's shape. */
+static void give_put(struct tape *tape, const struct graph *graph, const struct graph_op *op,
+                     enum work_kind work, enum aten aten, uint32_t indices)
+{
+    const enum dtype dtype = dtype_of(graph, op->in[0]);
+    const struct shape shape = *shape_of(graph, op->in[0]);
+    const struct operand zeros = tape_birth(tape, ATEN_NEW_ZEROS, dtype, shape);
+    tape_kernel(tape, WORK_FILL, ATEN_NEW_ZEROS, -1.0, 0, NULL, 1, &zeros);
+    const struct operand in[3] = {zeros, tape_tensor(tape, indices), tape_grad(tape, op, 0)};
+    tape_give(tape, op, 0, tape_call(tape, work, aten, dtype, shape, -1.0, 3, in));
+    tape_death(tape, zeros);
+}
+
+uint32_t op_topk(struct graph *graph, uint32_t x, uint32_t k, uint32_t *indices)
+{
+    const struct shape shape = with_last(*shape_of(graph, x), k);
+    const uint32_t op = begin(graph, OP_TOPK, 1, &x);
+    const uint32_t values = graph_op_birth(graph, op, ATEN_TOPK, dtype_of(graph, x), shape);
+    *indices = graph_op_birth(graph, op, ATEN_TOPK, DTYPE_INT64, shape);
+    graph_op_done(graph, op);
+    return values;
+}
+
+OP_SAVED(topk)
+{
+    (void)graph;
+    saved[0] = op->out[1];
+    return 1;
+}
+
+OP_BACKWARD(topk)
+{
+    give_put(tape, graph, op, WORK_SCATTER, ATEN_SCATTER, op->out[1]);
+}
+
+OP_CLASS(topk) = {
+    .label = ATEN_TOPK,
+    .work = WORK_TOPK,
+    .saved = topk_saved,
+    .backward = topk_backward,
+};
+
+uint32_t op_index(struct graph *graph, uint32_t x, uint32_t indices)
+{
+    struct shape shape = *shape_of(graph, x);
+    assert(shape_of(graph, indices)->rank == 1);
+    shape.dim[0] = shape_of(graph, indices)->dim[0];
+    return simple(graph, OP_INDEX, 2, (uint32_t[]){x, indices}, ATEN_INDEX, dtype_of(graph, x),
+                  shape);
+}
+
+OP_SAVED(index)
+{
+    (void)graph;
+    saved[0] = op->in[1];
+    return 1;
+}
+
+OP_BACKWARD(index)
+{
+    give_put(tape, graph, op, WORK_INDEX_PUT, ATEN_INDEX_PUT, op->in[1]);
+}
+
+OP_CLASS(index) = {
+    .label = ATEN_INDEX,
+    .work = WORK_INDEX,
+    .saved = index_saved,
+    .backward = index_backward,
+};
+
+uint32_t op_sort(struct graph *graph, uint32_t x, uint32_t *permutation)
+{
+    const uint32_t op = begin(graph, OP_NO_GRAD, 1, &x);
+    graph->ops[op].work = WORK_SORT;
+    const struct shape shape = *shape_of(graph, x);
+    const uint32_t sorted = graph_op_birth(graph, op, ATEN_SORT, dtype_of(graph, x), shape);
+    *permutation = graph_op_birth(graph, op, ATEN_SORT, DTYPE_INT64, shape);
+    graph_op_done(graph, op);
+    return sorted;
+}

@@ -1,0 +1,98 @@
+/* ops_loss.c - softmax and the loss. */
+#include "graph/op_class.h"
+
+uint32_t op_softmax(struct graph *graph, uint32_t x)
+{
+    autocast_arguments(graph, OP_SOFTMAX, 1, &x);
+    return simple(graph, OP_SOFTMAX, 1, &x, ATEN_SOFTMAX, dtype_of(graph, x), *shape_of(graph, x));
+}
+
+OP_BACKWARD(softmax)
+{
+    give_elementwise(tape, graph, op, WORK_SOFTMAX_BACKWARD, ATEN_SOFTMAX_BACKWARD, op->out[0]);
+}
+
+OP_CLASS(softmax) = {
+    .label = ATEN_SOFTMAX,
+    .work = WORK_SOFTMAX,
+    .saved = save_output,
+    .backward = softmax_backward,
+    .autocast = AUTOCAST_FP32,
+};
+
+uint32_t op_safe_softmax(struct graph *graph, uint32_t x)
+{
+    autocast_arguments(graph, OP_SAFE_SOFTMAX, 1, &x);
+    return simple(graph, OP_SAFE_SOFTMAX, 1, &x, ATEN_SAFE_SOFTMAX, dtype_of(graph, x),
+                  *shape_of(graph, x));
+}
+
+OP_BACKWARD(safe_softmax)
+{
+    give_elementwise(tape, graph, op, WORK_SOFTMAX_BACKWARD, ATEN_SOFTMAX_BACKWARD, op->out[0]);
+}
+
+OP_CLASS(safe_softmax) = {
+    .label = ATEN_SAFE_SOFTMAX,
+    .work = WORK_SAFE_SOFTMAX,
+    .saved = save_output,
+    .backward = safe_softmax_backward,
+};
+
+/* ---- mean cross-entropy ---- */
+
+uint32_t op_log_softmax(struct graph *graph, uint32_t logits)
+{
+    autocast_arguments(graph, OP_LOG_SOFTMAX, 1, &logits);
+    return simple(graph, OP_LOG_SOFTMAX, 1, &logits, ATEN_LOG_SOFTMAX, dtype_of(graph, logits),
+                  *shape_of(graph, logits));
+}
+
+OP_BACKWARD(log_softmax)
+{
+    give_elementwise(tape, graph, op, WORK_LOG_SOFTMAX_BACKWARD, ATEN_LOG_SOFTMAX_BACKWARD,
+                     op->out[0]);
+}
+
+OP_CLASS(log_softmax) = {
+    .label = ATEN_LOG_SOFTMAX,
+    .work = WORK_LOG_SOFTMAX,
+    .saved = save_output,
+    .backward = log_softmax_backward,
+    .autocast = AUTOCAST_FP32,
+};
+
+uint32_t op_nll_loss(struct graph *graph, uint32_t log_probabilities, uint32_t targets)
+{
+    const struct shape scalar = {.rank = 0};
+    autocast_arguments(graph, OP_NLL_LOSS, 1, &log_probabilities);
+    const uint32_t op = begin(graph, OP_NLL_LOSS, 2, (uint32_t[]){log_probabilities, targets});
+    const enum dtype dtype = dtype_of(graph, log_probabilities);
+    const uint32_t loss = graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, scalar);
+    graph_op_birth(graph, op, ATEN_NLL_LOSS, dtype, scalar); /* total weight */
+    graph->ops[op].hidden = 1;
+    graph_op_done(graph, op);
+    return loss;
+}
+
+OP_SAVED(nll_loss)
+{
+    (void)graph;
+    saved[0] = op->in[0];
+    saved[1] = op->in[1];
+    saved[2] = op->out[1];
+    return 3;
+}
+
+OP_BACKWARD(nll_loss)
+{
+    give_elementwise(tape, graph, op, WORK_NLL_LOSS_BACKWARD, ATEN_NLL_LOSS_BACKWARD, op->in[1]);
+}
+
+OP_CLASS(nll_loss) = {
+    .label = ATEN_NLL_LOSS,
+    .work = WORK_NLL_LOSS,
+    .saved = nll_loss_saved,
+    .backward = nll_loss_backward,
+    .autocast = AUTOCAST_FP32,
+};

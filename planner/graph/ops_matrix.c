@@ -1,0 +1,281 @@
+/* ops_matrix.c - products of matrices. */
+#include "graph/op_class.h"
+
+#include <assert.h>
+
+/* ---- linear ---- */
+
+uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias)
+{
+    const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
+    assert(last_dim(&in) == w.dim[1]);
+    const bool biased = bias != GRAPH_NONE;
+    const enum op_kind kind = biased ? OP_LINEAR_BIAS : OP_LINEAR;
+    uint32_t operands[3] = {x, weight, bias};
+    autocast_arguments(graph, kind, 3, operands);
+    const uint32_t out =
+        simple(graph, kind, biased ? 3 : 2, operands, biased ? ATEN_ADDMM : ATEN_MM,
+               dtype_of(graph, operands[0]), SHAPE(rows_of(&in), w.dim[0]));
+    return graph_view(graph, out, with_last(in, w.dim[0]));
+}
+
+OP_SAVED(linear)
+{
+    uint32_t count = 0;
+    if (needs(graph, op->in[0]))
+        saved[count++] = op->in[1];
+    if (needs(graph, op->in[1]))
+        saved[count++] = op->in[0];
+    return count;
+}
+
+static double linear_flops(const struct graph *graph, const struct graph_op *op)
+{
+    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
+           shape_of(graph, op->in[1])->dim[0];
+}
+
+static struct operand linear_grad_input(struct tape *tape, const struct graph *graph,
+                                        const struct graph_op *op)
+{
+    const struct shape *w = shape_of(graph, op->in[1]);
+    const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
+    return tape_call(tape, WORK_MATMUL_NN, ATEN_MM, dtype_of(graph, op->in[0]),
+                     SHAPE(rows_of(shape_of(graph, op->in[0])), w->dim[1]), linear_flops(graph, op),
+                     2, in);
+}
+
+static struct operand linear_grad_weight(struct tape *tape, const struct graph *graph,
+                                         const struct graph_op *op)
+{
+    const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0])};
+    return tape_call(tape, WORK_MATMUL_TN, ATEN_MM, dtype_of(graph, op->in[1]),
+                     *shape_of(graph, op->in[1]), linear_flops(graph, op), 2, in);
+}
+
+/* mm computes the weight's gradient first, addmm the input's. Gradients arrive in another order:
+ * the bias is a leaf and goes at once; the input passes the view's node, which was created after
+ * the weight's t() and therefore runs before it. */
+
+OP_BACKWARD(linear)
+{
+    const struct operand none = {.place = PLACE_NONE};
+    const struct operand weight =
+        tape_needs(tape, op, 1) ? linear_grad_weight(tape, graph, op) : none;
+    if (tape_needs(tape, op, 0))
+        tape_give(tape, op, 0, linear_grad_input(tape, graph, op));
+    if (tape_needs(tape, op, 1))
+        tape_give(tape, op, 1, weight);
+}
+
+OP_CLASS(linear) = {
+    .label = ATEN_MM,
+    .work = WORK_MATMUL_NT,
+    .saved = linear_saved,
+    .backward = linear_backward,
+    .flops = linear_flops,
+    .keep = KEEP_EVERY_SECOND,
+    .autocast = AUTOCAST_LOWER,
+};
+
+OP_BACKWARD(linear_bias)
+{
+    const struct operand none = {.place = PLACE_NONE};
+    const struct operand input =
+        tape_needs(tape, op, 0) ? linear_grad_input(tape, graph, op) : none;
+    const struct operand weight =
+        tape_needs(tape, op, 1) ? linear_grad_weight(tape, graph, op) : none;
+    if (tape_needs(tape, op, 2))
+        tape_give_summed(tape, op, 2, tape_grad(tape, op, 0));
+    if (tape_needs(tape, op, 0))
+        tape_give(tape, op, 0, input);
+    if (tape_needs(tape, op, 1))
+        tape_give(tape, op, 1, weight);
+}
+
+/* addmm's generated node names what it saves by its own arguments (mat1, mat2), mm's (self, mat2):
+ * both let go in the alphabet's order. */
+OP_SAVED(linear_bias)
+{
+    uint32_t count = 0;
+    if (needs(graph, op->in[1]))
+        saved[count++] = op->in[0];
+    if (needs(graph, op->in[0]))
+        saved[count++] = op->in[1];
+    return count;
+}
+
+OP_CLASS(linear_bias) = {
+    .label = ATEN_ADDMM,
+    .work = WORK_MATMUL_NT_BIAS,
+    .saved = linear_bias_saved,
+    .backward = linear_bias_backward,
+    .flops = linear_flops,
+    .keep = KEEP_ALWAYS,
+    .autocast = AUTOCAST_LOWER,
+};
+
+/* ---- Conv1D: a Linear whose weight is (in, out) ---- */
+
+uint32_t op_conv1d(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias)
+{
+    const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
+    assert(last_dim(&in) == w.dim[0]);
+    uint32_t operands[3] = {x, weight, bias};
+    autocast_arguments(graph, OP_CONV1D, 3, operands);
+    const uint32_t out = simple(graph, OP_CONV1D, 3, operands, ATEN_ADDMM,
+                                dtype_of(graph, operands[0]), SHAPE(rows_of(&in), w.dim[1]));
+    return graph_view(graph, out, with_last(in, w.dim[1]));
+}
+
+OP_SAVED(conv1d)
+{
+    uint32_t count = 0;
+    if (needs(graph, op->in[1]))
+        saved[count++] = op->in[0];
+    if (needs(graph, op->in[0]))
+        saved[count++] = op->in[1];
+    return count;
+}
+
+static double conv1d_flops(const struct graph *graph, const struct graph_op *op)
+{
+    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
+           shape_of(graph, op->in[1])->dim[1];
+}
+
+/* As a Linear with bias; the weight is the leaf itself, so its gradient is complete at once. */
+OP_BACKWARD(conv1d)
+{
+    const struct shape *x = shape_of(graph, op->in[0]);
+    const struct operand grad = tape_grad(tape, op, 0);
+    struct operand input = {.place = PLACE_NONE}, weight = {.place = PLACE_NONE};
+    if (tape_needs(tape, op, 0))
+        input = tape_call(tape, WORK_MATMUL_NT, ATEN_MM, dtype_of(graph, op->in[0]),
+                          SHAPE(rows_of(x), last_dim(x)), conv1d_flops(graph, op), 2,
+                          (struct operand[]){grad, tape_tensor(tape, op->in[1])});
+    if (tape_needs(tape, op, 1))
+        weight = tape_call(tape, WORK_MATMUL_TN, ATEN_MM, dtype_of(graph, op->in[1]),
+                           *shape_of(graph, op->in[1]), conv1d_flops(graph, op), 2,
+                           (struct operand[]){tape_tensor(tape, op->in[0]), grad});
+    if (tape_needs(tape, op, 2))
+        tape_give_summed(tape, op, 2, grad);
+    if (tape_needs(tape, op, 1))
+        tape_give(tape, op, 1, weight);
+    if (tape_needs(tape, op, 0))
+        tape_give(tape, op, 0, input);
+}
+
+OP_CLASS(conv1d) = {
+    .label = ATEN_ADDMM,
+    .work = WORK_MATMUL_NN_BIAS,
+    .saved = conv1d_saved,
+    .backward = conv1d_backward,
+    .flops = conv1d_flops,
+    .keep = KEEP_ALWAYS,
+    .autocast = AUTOCAST_LOWER,
+};
+
+/* ---- batches, and groups of rows ---- */
+
+uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y)
+{
+    const struct shape a = *shape_of(graph, x), b = *shape_of(graph, y);
+    assert(a.rank == 3 && b.rank == 3 && a.dim[2] == b.dim[1]);
+    uint32_t operands[2] = {x, y};
+    autocast_arguments(graph, OP_BMM, 2, operands);
+    return simple(graph, OP_BMM, 2, operands, ATEN_BMM, dtype_of(graph, operands[0]),
+                  SHAPE(a.dim[0], a.dim[1], b.dim[2]));
+}
+
+OP_SAVED(bmm)
+{
+    uint32_t count = 0;
+    if (needs(graph, op->in[0]))
+        saved[count++] = op->in[1];
+    if (needs(graph, op->in[1]))
+        saved[count++] = op->in[0];
+    return count;
+}
+
+static double bmm_flops(const struct graph *graph, const struct graph_op *op)
+{
+    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
+           shape_of(graph, op->in[1])->dim[2];
+}
+
+/* The second operand's gradient is computed first, as mm does. */
+OP_BACKWARD(bmm)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    struct operand made[2] = {{.place = PLACE_NONE}, {.place = PLACE_NONE}};
+    for (uint32_t i = 2; i-- > 0;) {
+        const struct operand other = tape_tensor(tape, op->in[1 - i]);
+        if (tape_needs(tape, op, i))
+            made[i] = tape_call(
+                tape, i == 0 ? WORK_BMM_NT : WORK_BMM_TN, ATEN_BMM, dtype_of(graph, op->in[i]),
+                *shape_of(graph, op->in[i]), bmm_flops(graph, op), 2,
+                i == 0 ? (struct operand[]){grad, other} : (struct operand[]){other, grad});
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, made[i]);
+}
+
+OP_CLASS(bmm) = {
+    .label = ATEN_BMM,
+    .work = WORK_BMM_NN,
+    .saved = bmm_saved,
+    .backward = bmm_backward,
+    .flops = bmm_flops,
+    .keep = KEEP_ALWAYS,
+    .autocast = AUTOCAST_LOWER,
+};
+
+uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets)
+{
+    const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
+    assert(in.rank == 2 && w.rank == 3 && in.dim[1] == w.dim[2]);
+    return simple(graph, OP_GROUPED_MM, 3, (uint32_t[]){x, weight, offsets}, ATEN_GROUPED_MM,
+                  dtype_of(graph, x), SHAPE(in.dim[0], w.dim[1]));
+}
+
+OP_SAVED(grouped_mm)
+{
+    uint32_t count = 0;
+    if (needs(graph, op->in[0]))
+        saved[count++] = op->in[1];
+    saved[count++] = op->in[2];
+    if (needs(graph, op->in[1]))
+        saved[count++] = op->in[0];
+    return count;
+}
+
+static double grouped_mm_flops(const struct graph *graph, const struct graph_op *op)
+{
+    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
+           shape_of(graph, op->in[1])->dim[1];
+}
+
+/* As mm: the weight's gradient first. */
+OP_BACKWARD(grouped_mm)
+{
+    const struct operand grad = tape_grad(tape, op, 0), offsets = tape_tensor(tape, op->in[2]);
+    for (uint32_t i = 2; i-- > 0;) {
+        if (!tape_needs(tape, op, i))
+            continue;
+        const struct operand in[3] = {grad, tape_tensor(tape, op->in[1 - i]), offsets};
+        tape_give(tape, op, i,
+                  tape_call(tape, i == 0 ? WORK_GROUPED_MM_NN : WORK_GROUPED_MM_TN, ATEN_GROUPED_MM,
+                            dtype_of(graph, op->in[i]), *shape_of(graph, op->in[i]),
+                            grouped_mm_flops(graph, op), 3, in));
+    }
+}
+
+OP_CLASS(grouped_mm) = {
+    .label = ATEN_GROUPED_MM,
+    .work = WORK_GROUPED_MM_NT,
+    .saved = grouped_mm_saved,
+    .backward = grouped_mm_backward,
+    .flops = grouped_mm_flops,
+};

@@ -1,0 +1,47 @@
+/* ops_no_grad.c - calls outside autograd: births, but no node. */
+#include "graph/op_class.h"
+
+#include <math.h>
+
+static uint32_t outside_autograd(struct graph *graph, enum work_kind work, enum aten aten,
+                                 enum dtype dtype, struct shape shape, uint32_t ins,
+                                 const uint32_t *in, struct kernel_attr attr)
+{
+    const uint32_t op = begin(graph, OP_NO_GRAD, ins, in);
+    const uint32_t out = graph_op_birth(graph, op, aten, dtype, shape);
+    graph->ops[op].work = (uint8_t)work;
+    graph->ops[op].attr = attr;
+    graph_op_done(graph, op);
+    graph->ops[op].requires_grad = false;
+    graph->tensors[out].requires_grad = false;
+    return out;
+}
+
+uint32_t op_no_grad(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                    struct shape shape, uint32_t ins, const uint32_t *in)
+{
+    return outside_autograd(graph, work, aten, dtype, shape, ins, in, (struct kernel_attr){0});
+}
+
+uint32_t op_number(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                   struct shape shape, uint32_t x, float number)
+{
+    return outside_autograd(graph, work, aten, dtype, shape, 1, &x,
+                            (struct kernel_attr){.p = number});
+}
+
+uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
+                 float number)
+{
+    const enum work_kind work = isinf(number) ? WORK_FILL_LOWEST : WORK_FILL;
+    const float p = isinf(number) ? 0 : number;
+    return outside_autograd(graph, work, aten, dtype, shape, 0, NULL, (struct kernel_attr){.p = p});
+}
+
+uint32_t op_slice_copied(struct graph *graph, uint32_t x, struct shape shape, uint32_t first)
+{
+    return outside_autograd(graph, WORK_SLICE, ATEN_CLONE, dtype_of(graph, x), shape, 1, &x,
+                            (struct kernel_attr){.first = first});
+}
+
+OP_CLASS(no_grad) = {.label = ATEN_NONE}; /* each says its own */

@@ -1,0 +1,93 @@
+/* ops_norm.c - layer norm and RMS norm, fused. */
+#include "graph/op_class.h"
+
+/* Mean and rstd are in the input's dtype, as recorded; the CUDA kernel keeps them in fp32, which
+ * is 2 bytes a token more for 16-bit inputs. */
+uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias)
+{
+    const struct shape shape = *shape_of(graph, x), row = with_last(shape, 1);
+    uint32_t in[3] = {x, weight, bias};
+    autocast_arguments(graph, OP_LAYER_NORM, 3, in);
+    const enum dtype dtype = dtype_of(graph, in[0]);
+    const uint32_t op = begin(graph, OP_LAYER_NORM, 3, in);
+    const uint32_t out = graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, shape);
+    graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
+    graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
+    graph->ops[op].hidden = 2;
+    graph->ops[op].attr.eps = 1e-5F;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_SAVED(norm)
+{
+    (void)graph;
+    saved[0] = op->in[0];
+    for (uint32_t i = 1; i < op->outs; i++)
+        saved[i] = op->out[i];
+    return op->outs;
+}
+
+OP_BACKWARD(layer_norm)
+{
+    struct operand in[5] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0]),
+                            tape_tensor(tape, op->in[1]), tape_tensor(tape, op->out[1]),
+                            tape_tensor(tape, op->out[2])};
+    struct operand out[3];
+    uint32_t outs = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (!tape_needs(tape, op, i))
+            continue;
+        out[outs] = tape_birth(tape, ATEN_NATIVE_LAYER_NORM_BACKWARD, dtype_of(graph, op->in[i]),
+                               *shape_of(graph, op->in[i]));
+        tape_give(tape, op, i, out[outs++]);
+    }
+    tape_kernel(tape, WORK_LAYER_NORM_BACKWARD, ATEN_NATIVE_LAYER_NORM_BACKWARD, -1.0, 5, in, outs,
+                out);
+}
+
+OP_CLASS(layer_norm) = {
+    .label = ATEN_NATIVE_LAYER_NORM,
+    .work = WORK_LAYER_NORM,
+    .saved = norm_saved,
+    .backward = layer_norm_backward,
+    .autocast = AUTOCAST_FP32,
+};
+
+uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight)
+{
+    const struct shape shape = *shape_of(graph, x);
+    uint32_t in[2] = {x, weight};
+    autocast_arguments(graph, OP_RMS_NORM, 2, in);
+    const uint32_t op = begin(graph, OP_RMS_NORM, 2, in);
+    const uint32_t out = graph_op_birth(graph, op, ATEN_EMPTY_LIKE, dtype_of(graph, in[0]), shape);
+    graph_op_birth(graph, op, ATEN_EMPTY, DTYPE_FP32, with_last(shape, 1));
+    graph->ops[op].hidden = 1;
+    graph->ops[op].attr.eps = 1e-5F;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(rms_norm)
+{
+    const struct operand in[4] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0]),
+                                  tape_tensor(tape, op->in[1]), tape_tensor(tape, op->out[1])};
+    struct operand out[2];
+    uint32_t outs = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!tape_needs(tape, op, i))
+            continue;
+        out[outs] = tape_birth(tape, ATEN_EMPTY_LIKE, dtype_of(graph, op->in[i]),
+                               *shape_of(graph, op->in[i]));
+        tape_give(tape, op, i, out[outs++]);
+    }
+    tape_kernel(tape, WORK_RMS_NORM_BACKWARD, ATEN_FUSED_RMS_NORM_BACKWARD, -1.0, 4, in, outs, out);
+}
+
+OP_CLASS(rms_norm) = {
+    .label = ATEN_FUSED_RMS_NORM,
+    .work = WORK_RMS_NORM,
+    .saved = norm_saved,
+    .backward = rms_norm_backward,
+    .autocast = AUTOCAST_FP32,
+};

@@ -1,0 +1,243 @@
+/* ops_shape.c - views that are nodes, copies in other shapes, sums over dims. */
+#include "graph/op_class.h"
+
+/* ---- views ---- */
+
+void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
+{
+    const struct graph_tensor base = graph->tensors[x];
+    const uint32_t width = last_dim(&base.shape) / count;
+    const uint32_t op = begin(graph, OP_CHUNK, 1, &x);
+    for (uint32_t i = 0; i < count; i++) {
+        out[i] = graph_view(graph, x, with_last(base.shape, width));
+        struct graph_tensor *t = &graph->tensors[out[i]];
+        t->root = out[i]; /* its gradient is its own: cat joins them */
+        t->offset = base.offset + i * width;
+        t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
+        graph->ops[op].out[graph->ops[op].outs++] = out[i];
+    }
+    graph_op_done(graph, op);
+}
+
+OP_BACKWARD(chunk)
+{
+    struct operand in[GRAPH_OUTPUTS];
+    for (uint32_t i = 0; i < op->outs; i++)
+        in[i] = tape_grad(tape, op, i);
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_CAT, ATEN_CAT, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->in[0]), 0.0, op->outs, in));
+}
+
+OP_CLASS(chunk) = {.backward = chunk_backward};
+
+uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t count)
+{
+    const struct graph_tensor base = graph->tensors[x];
+    const uint32_t op = begin(graph, OP_SLICE, 1, &x);
+    const uint32_t out = graph_view(graph, x, with_last(base.shape, count));
+    struct graph_tensor *t = &graph->tensors[out];
+    t->root = out; /* its gradient is its own: put into zeros of x's shape */
+    t->offset = base.offset + first;
+    t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
+    graph->ops[op].attr.first = first;
+    graph->ops[op].out[graph->ops[op].outs++] = out;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(slice)
+{
+    give_elementwise(tape, graph, op, WORK_SLICE_BACKWARD, ATEN_SLICE_BACKWARD, GRAPH_NONE);
+}
+
+OP_CLASS(slice) = {.backward = slice_backward};
+
+uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape)
+{
+    if (shape_elements(&shape) == shape_elements(shape_of(graph, x)))
+        return graph_view(graph, x, shape);
+    const uint32_t op = begin(graph, OP_EXPAND, 1, &x);
+    const uint32_t out = graph_view(graph, x, shape);
+    graph->tensors[out].root = out; /* its gradient is summed */
+    graph->ops[op].out[graph->ops[op].outs++] = out;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(expand)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_SUM, ATEN_SUM_DIM, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->in[0]), (double)shape_elements(&grad.shape), 1,
+                        &grad));
+}
+
+OP_CLASS(expand) = {.backward = expand_backward};
+
+uint32_t op_alias(struct graph *graph, uint32_t x)
+{
+    const uint32_t op = begin(graph, OP_ALIAS, 1, &x);
+    const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
+    graph->tensors[out].root = out;
+    graph->ops[op].out[graph->ops[op].outs++] = out;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(alias)
+{
+    (void)graph;
+    tape_give(tape, op, 0, tape_grad(tape, op, 0));
+}
+
+OP_CLASS(alias) = {.backward = alias_backward};
+
+uint32_t op_view_copied(struct graph *graph, uint32_t x, struct shape shape)
+{
+    const uint32_t op = begin(graph, OP_VIEW, 1, &x);
+    const uint32_t out = graph_view(graph, x, shape);
+    graph->tensors[out].root = out;
+    graph->ops[op].out[graph->ops[op].outs++] = out;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(view)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_REORDER, ATEN_CLONE, dtype_of(graph, op->in[0]),
+                        *shape_of(graph, op->out[0]), -1.0, 1, &grad));
+}
+
+OP_CLASS(view) = {.backward = view_backward};
+
+/* ---- copies ---- */
+
+uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim)
+{
+    const uint32_t op = begin(graph, OP_REPEAT, 1, &x);
+    graph->ops[op].attr.dim = dim;
+    if (repeated.dim[dim - 1] == 1) { /* one head: the expanded tensor reshapes without a copy */
+        const uint32_t view = graph_view(graph, x, repeated);
+        graph->tensors[view].root = view;
+        graph->ops[op].out[graph->ops[op].outs++] = view;
+        graph_op_done(graph, op);
+        return view;
+    }
+    const uint32_t out = graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), repeated);
+    graph_op_done(graph, op);
+    return out;
+}
+
+uint32_t op_repeat_copied(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim)
+{
+    const uint32_t op = begin(graph, OP_REPEAT, 1, &x);
+    graph->ops[op].attr.dim = dim;
+    const uint32_t out = graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), repeated);
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(repeat)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    struct shape summed = *shape_of(graph, op->out[0]);
+    summed.dim[op->attr.dim] = 1;
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_SUM, ATEN_SUM_DIM, (enum dtype)grad.dtype, summed,
+                        (double)shape_elements(&grad.shape), 1, &grad));
+}
+
+OP_CLASS(repeat) = {.label = ATEN_CLONE, .work = WORK_REPEAT, .backward = repeat_backward};
+
+uint32_t op_cat_last(struct graph *graph, uint32_t x, uint32_t y)
+{
+    const struct shape shape = *shape_of(graph, x);
+    return simple(graph, OP_CAT, 2, (uint32_t[]){x, y}, ATEN_CAT, dtype_of(graph, x),
+                  with_last(shape, last_dim(&shape) + last_dim(shape_of(graph, y))));
+}
+
+/* Each side gets a narrow view of the gradient: no births. */
+OP_BACKWARD(cat)
+{
+    (void)graph;
+    for (uint32_t i = 0; i < 2; i++)
+        if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, tape_grad(tape, op, 0));
+}
+
+OP_CLASS(cat) = {.label = ATEN_CAT, .work = WORK_CAT, .backward = cat_backward};
+
+uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last)
+{
+    return simple(graph, OP_PAD_LAST, 1, &x, ATEN_CONSTANT_PAD, dtype_of(graph, x),
+                  with_last(*shape_of(graph, x), last));
+}
+
+OP_BACKWARD(pad_last) /* a pad by a negative number */
+{
+    give_elementwise(tape, graph, op, WORK_PAD, ATEN_CONSTANT_PAD, GRAPH_NONE);
+}
+
+OP_CLASS(pad_last) = {.label = ATEN_CONSTANT_PAD, .work = WORK_PAD, .backward = pad_last_backward};
+
+/* ---- sums ---- */
+
+uint32_t op_mean_last(struct graph *graph, uint32_t x)
+{
+    return simple(graph, OP_MEAN_LAST, 1, &x, ATEN_MEAN_DIM, dtype_of(graph, x),
+                  with_last(*shape_of(graph, x), 1));
+}
+
+OP_BACKWARD(mean_last)
+{
+    give_elementwise(tape, graph, op, WORK_DIV_NUMBER, ATEN_DIV_SCALAR, GRAPH_NONE);
+    tape_number(tape, (float)last_dim(shape_of(graph, op->in[0])));
+}
+
+OP_CLASS(mean_last) = {.label = ATEN_MEAN_DIM, .work = WORK_MEAN, .backward = mean_last_backward};
+
+uint32_t op_sum_last(struct graph *graph, uint32_t x)
+{
+    return simple(graph, OP_SUM_LAST, 1, &x, ATEN_SUM_DIM, dtype_of(graph, x),
+                  with_last(*shape_of(graph, x), 1));
+}
+
+OP_BACKWARD(sum_last) /* expanded: a view */
+{
+    (void)graph;
+    tape_give(tape, op, 0, tape_grad(tape, op, 0));
+}
+
+OP_CLASS(sum_last) = {.label = ATEN_SUM_DIM, .work = WORK_SUM, .backward = sum_last_backward};
+
+uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group)
+{
+    const struct shape shape = *shape_of(graph, x);
+    const uint32_t rows = shape.dim[0] / group, h = shape.dim[1];
+    const uint32_t groups = graph_view(graph, x, SHAPE(rows, group, h));
+    const uint32_t op = begin(graph, OP_SUM_GROUPS, 1, &groups);
+    graph->ops[op].attr.dim = 1;
+    const uint32_t out =
+        graph_op_birth(graph, op, ATEN_SUM_DIM, dtype_of(graph, x), SHAPE(rows, h));
+    graph_op_done(graph, op);
+    return out;
+}
+
+/* The gradient is expanded over each group, and the view (rows · group, h) of that is a copy. */
+OP_BACKWARD(sum_groups)
+{
+    if (shape_of(graph, op->in[0])->dim[1] == 1)
+        tape_give(tape, op, 0, tape_grad(tape, op, 0));
+    else
+        give_elementwise(tape, graph, op, WORK_REPEAT, ATEN_CLONE, GRAPH_NONE);
+}
+
+OP_CLASS(sum_groups) = {
+    .label = ATEN_SUM_DIM,
+    .work = WORK_SUM_DIM,
+    .backward = sum_groups_backward,
+};

@@ -1,0 +1,163 @@
+/* ops_unary.c - elementwise operators of one operand; dropout. */
+#include "graph/op_class.h"
+
+#include <assert.h>
+
+uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x)
+{
+    static const enum aten births[OP_KIND_COUNT] = {
+        [OP_SILU] = ATEN_SILU,   [OP_GELU] = ATEN_GELU,   [OP_GELU_TANH] = ATEN_GELU,
+        [OP_RELU] = ATEN_RELU,   [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,
+        [OP_RSQRT] = ATEN_RSQRT, [OP_CLONE] = ATEN_CLONE,
+    };
+    assert(births[kind] != ATEN_NONE);
+    autocast_arguments(graph, kind, 1, &x);
+    return simple(graph, kind, 1, &x, births[kind], dtype_of(graph, x), *shape_of(graph, x));
+}
+
+OP_BACKWARD(neg)
+{
+    give_elementwise(tape, graph, op, WORK_NEG, ATEN_NEG, GRAPH_NONE);
+}
+
+OP_CLASS(neg) = {.label = ATEN_NEG, .work = WORK_NEG, .backward = neg_backward};
+
+/* (-0.5 · grad) · result^3: the power first. */
+OP_BACKWARD(rsqrt)
+{
+    (void)graph;
+    const struct operand y = tape_tensor(tape, op->out[0]), grad = tape_grad(tape, op, 0);
+    const struct operand power = call_number(tape, WORK_POW, ATEN_POW, y, 3.0F);
+    const struct operand scaled = call_number(tape, WORK_MUL_NUMBER, ATEN_MUL_SCALAR, grad, -0.5F);
+    tape_give(tape, op, 0, call2(tape, WORK_MUL, ATEN_MUL, scaled, power));
+    tape_death(tape, scaled);
+    tape_death(tape, power);
+}
+
+OP_CLASS(rsqrt) = {
+    .label = ATEN_RSQRT,
+    .work = WORK_RSQRT,
+    .saved = save_output,
+    .backward = rsqrt_backward,
+    .autocast = AUTOCAST_FP32,
+};
+
+OP_BACKWARD(tanh)
+{
+    give_elementwise(tape, graph, op, WORK_TANH_BACKWARD, ATEN_TANH_BACKWARD, op->out[0]);
+}
+
+OP_CLASS(tanh) = {
+    .label = ATEN_TANH,
+    .work = WORK_TANH,
+    .saved = save_output,
+    .backward = tanh_backward,
+};
+
+OP_BACKWARD(silu)
+{
+    give_elementwise(tape, graph, op, WORK_SILU_BACKWARD, ATEN_SILU_BACKWARD, op->in[0]);
+}
+
+OP_CLASS(silu) = {
+    .label = ATEN_SILU,
+    .work = WORK_SILU,
+    .saved = save_input,
+    .backward = silu_backward,
+};
+
+OP_BACKWARD(gelu)
+{
+    give_elementwise(tape, graph, op, WORK_GELU_BACKWARD, ATEN_GELU_BACKWARD, op->in[0]);
+}
+
+OP_CLASS(gelu) = {
+    .label = ATEN_GELU,
+    .work = WORK_GELU,
+    .saved = save_input,
+    .backward = gelu_backward,
+};
+
+OP_BACKWARD(gelu_tanh)
+{
+    give_elementwise(tape, graph, op, WORK_GELU_TANH_BACKWARD, ATEN_GELU_BACKWARD, op->in[0]);
+}
+
+OP_CLASS(gelu_tanh) = {
+    .label = ATEN_GELU,
+    .work = WORK_GELU_TANH,
+    .saved = save_input,
+    .backward = gelu_tanh_backward,
+};
+
+OP_BACKWARD(relu)
+{
+    give_elementwise(tape, graph, op, WORK_RELU_BACKWARD, ATEN_THRESHOLD_BACKWARD, op->out[0]);
+}
+
+OP_CLASS(relu) = {
+    .label = ATEN_RELU,
+    .work = WORK_RELU,
+    .saved = save_output,
+    .backward = relu_backward,
+};
+
+OP_BACKWARD(clone)
+{
+    (void)graph;
+    tape_give(tape, op, 0, tape_grad(tape, op, 0));
+}
+
+OP_CLASS(clone) = {.label = ATEN_CLONE, .work = WORK_REORDER, .backward = clone_backward};
+
+/* ---- to another dtype ---- */
+
+uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype)
+{
+    if (dtype_of(graph, x) == dtype)
+        return x;
+    return simple(graph, OP_TO_COPY, 1, &x, ATEN_TO_COPY, dtype, *shape_of(graph, x));
+}
+
+OP_BACKWARD(to_copy)
+{
+    give_elementwise(tape, graph, op, WORK_CAST, ATEN_TO_COPY, GRAPH_NONE);
+}
+
+OP_CLASS(to_copy) = {.label = ATEN_TO_COPY, .work = WORK_CAST, .backward = to_copy_backward};
+
+/* ---- dropout ---- */
+
+uint32_t op_dropout(struct graph *graph, uint32_t x, float p)
+{
+    if (p <= 0.0F)
+        return x;
+    const uint32_t op = begin(graph, OP_DROPOUT, 1, &x);
+    graph->ops[op].attr.p = p;
+    const struct shape shape = *shape_of(graph, x);
+    const uint32_t out = graph_op_birth(graph, op, ATEN_NATIVE_DROPOUT, dtype_of(graph, x), shape);
+    graph_op_birth(graph, op, ATEN_NATIVE_DROPOUT, DTYPE_BOOL, shape);
+    graph->ops[op].hidden = 1;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_SAVED(dropout)
+{
+    (void)graph;
+    saved[0] = op->out[1];
+    return 1;
+}
+
+OP_BACKWARD(dropout)
+{
+    give_elementwise(tape, graph, op, WORK_DROPOUT_BACKWARD, ATEN_NATIVE_DROPOUT_BACKWARD,
+                     op->out[1]);
+}
+
+OP_CLASS(dropout) = {
+    .label = ATEN_NATIVE_DROPOUT,
+    .work = WORK_DROPOUT,
+    .saved = dropout_saved,
+    .backward = dropout_backward,
+};

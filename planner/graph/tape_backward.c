@@ -1,0 +1,193 @@
+/* tape_backward.c - autograd's engine (see tape.h, tape_state.h): nodes run in reverse order of
+ * creation, gradients are added up where they arrive. */
+#include "graph/op_table.h"
+#include "graph/tape_state.h"
+
+#include <assert.h>
+
+/* ---- where gradients arrive ---- */
+
+/* A parameter's gradient is complete with the last use of the parameter. */
+static void give_out(struct tape *tape, uint32_t param, uint32_t *slot)
+{
+    struct stream *s = tape->stream;
+    ARRAY_GROW(s->grads, s->grad_count, s->grad_cap);
+    s->grads[s->grad_count] = (struct stream_grad){param, *slot};
+    tape_step(tape, STEP_GRAD, s->grad_count++);
+    *slot = NO_BUFFER; /* now .grad: the strategy's */
+}
+
+static void accumulate(struct tape *tape, uint32_t tensor, uint32_t buffer)
+{
+    const struct graph *graph = tape->graph;
+    const uint32_t root = graph->tensors[tensor].root;
+    uint32_t *slot = &tape->slot[root];
+    if (*slot == NO_BUFFER) {
+        *slot = buffer;
+    } else { /* out of place: another node may still have one of the two */
+        const struct graph_tensor *t = &graph->tensors[tensor];
+        const struct operand in[2] = {
+            {.place = *slot, .dtype = t->dtype, .shape = t->shape},
+            {.place = buffer, .dtype = t->dtype, .shape = t->shape},
+        };
+        const struct operand sum =
+            tape_call(tape, WORK_ADD, ATEN_ADD, (enum dtype)t->dtype, t->shape, -1.0, 2, in);
+        tape_release(tape, *slot);
+        tape_release(tape, buffer);
+        *slot = sum.place;
+    }
+    const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
+    if (storage->kind == STORAGE_PARAM && --tape->param_uses[storage->index] == 0)
+        give_out(tape, storage->index, slot);
+}
+
+/* ---- one node ---- */
+
+static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved, uint32_t count,
+                          bool reversed)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t tensor = saved[reversed ? count - 1 - i : i];
+        if (tape_is_activation(tape, tensor))
+            tape_release(tape, tape_buffer(tape, tensor));
+    }
+    tape->node_holds[op] = false;
+}
+
+/* The shape that sum_to_size gives before its last view: as the gradient, with ones. */
+static struct shape sum_shape(const struct shape *gradient, const struct shape *target)
+{
+    struct shape summed = *gradient;
+    for (uint32_t i = 0; i < gradient->rank; i++)
+        if (i + target->rank < gradient->rank ||
+            target->dim[i + target->rank - gradient->rank] == 1)
+            summed.dim[i] = 1;
+    return summed;
+}
+
+/* validate_outputs() in the engine, after the node's function has returned: gradients of broadcast
+ * inputs are summed to their shape, then cast to their dtype. */
+static void validate_pending(struct tape *tape)
+{
+    for (uint32_t i = 0; i < tape->pending_count; i++) {
+        struct pending *pending = &tape->pending[i];
+        const struct graph_tensor *t = &tape->graph->tensors[pending->tensor];
+        struct operand grad = pending->gradient;
+        if (pending->broadcast) {
+            pending->gradient = tape_call(tape, WORK_SUM, ATEN_SUM_DIM, (enum dtype)grad.dtype,
+                                          sum_shape(&grad.shape, &t->shape),
+                                          (double)shape_elements(&grad.shape), 1, &grad);
+            tape_release(tape, grad.place);
+            grad = pending->gradient;
+        }
+        if (grad.dtype != t->dtype) {
+            pending->gradient = tape_call(tape, WORK_CAST, ATEN_TO_COPY, (enum dtype)t->dtype,
+                                          grad.shape, -1.0, 1, &grad);
+            tape_release(tape, grad.place);
+        }
+    }
+}
+
+/* The outputs of an op whose gradients have arrived; returns how many. */
+static uint32_t gradients_given(const struct tape *tape, const struct graph_op *op,
+                                uint32_t given[GRAPH_OUTPUTS])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < op->outs; i++)
+        if (tape->slot[tape->graph->tensors[op->out[i]].root] != NO_BUFFER)
+            given[count++] = op->out[i];
+    return count;
+}
+
+/* A gradient that the node handed on as it was has one more holder: the slot that it goes to. */
+static void hold_passed_on(struct tape *tape, const uint32_t *given, uint32_t count)
+{
+    for (uint32_t i = 0; i < tape->pending_count; i++)
+        for (uint32_t o = 0; o < count; o++)
+            if (tape->pending[i].gradient.place == tape->slot[tape->graph->tensors[given[o]].root])
+                tape_hold(tape, tape->pending[i].gradient.place);
+}
+
+void tape_node(struct tape *tape, uint32_t index)
+{
+    const struct graph *graph = tape->graph;
+    const struct graph_op *op = &graph->ops[index];
+    uint32_t given[GRAPH_OUTPUTS], saved[SAVED_MOST];
+    const uint32_t given_count = gradients_given(tape, op, given);
+    if (!op->requires_grad || given_count == 0)
+        return;
+
+    tape->current_op = index;
+    const uint32_t saved_count = tape_saved(tape, op, saved);
+    struct region *region =
+        tape->op_region[index] == GRAPH_NONE ? NULL : &tape->regions[tape->op_region[index]];
+    if (region && saved_count && !region->recomputed)
+        tape_recompute(tape, region);
+    assert(tape->node_holds[index] == (saved_count > 0));
+
+    tape->pending_count = 0;
+    op_class(op)->backward(tape, graph, op);
+    hold_passed_on(tape, given, given_count);
+
+    /* Checkpointed nodes unpack into locals of the backward function, which die first and in
+     * reverse; otherwise the gradients given die first, then release_variables() runs. */
+    if (region)
+        release_saved(tape, index, saved, saved_count, true);
+    validate_pending(tape);
+    for (uint32_t o = 0; o < given_count; o++) {
+        uint32_t *slot = &tape->slot[graph->tensors[given[o]].root];
+        const uint32_t buffer = *slot;
+        *slot = NO_BUFFER;
+        tape_release(tape, buffer);
+    }
+    if (!region)
+        release_saved(tape, index, saved, saved_count, false);
+    else if (saved_count && --region->holders == 0)
+        tape_end_region(tape, region);
+
+    /* Only now do gradients reach their inputs: what the node held is gone before they are added
+     * to others. */
+    for (uint32_t i = 0; i < tape->pending_count; i++)
+        accumulate(tape, tape->pending[i].tensor, tape->pending[i].gradient.place);
+}
+
+/* ---- the whole pass ---- */
+
+static void count_param_uses(struct tape *tape)
+{
+    const struct graph *graph = tape->graph;
+    for (uint32_t i = 0; i < graph->op_count; i++) {
+        const struct graph_op *op = &graph->ops[i];
+        for (uint32_t in = 0; in < op->ins; in++) {
+            if (!tape_needs(tape, op, in) || !op->requires_grad)
+                continue;
+            const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
+            if (s->kind == STORAGE_PARAM)
+                tape->param_uses[s->index]++;
+        }
+    }
+}
+
+void tape_begin_backward(struct tape *tape)
+{
+    const struct graph_tensor *loss = &tape->graph->tensors[tape->graph->loss];
+    count_param_uses(tape);
+    tape->backward = true;
+    tape->current_op = GRAPH_NONE;
+    tape->seed = tape_call(tape, WORK_SEED, ATEN_ONES_LIKE, (enum dtype)loss->dtype, loss->shape,
+                           -1.0, 0, NULL)
+                     .place;
+    tape_hold(tape, tape->seed); /* backward()'s own list of root gradients, beside the slot */
+    tape->slot[loss->root] = tape->seed;
+}
+
+void tape_end_backward(struct tape *tape)
+{
+    const struct graph *graph = tape->graph;
+    tape->stream->final_step = tape->stream->step_count;
+    tape_step(tape, STEP_FINAL, 0);
+    tape_release(tape, tape->seed);
+    tape->seed = NO_BUFFER;
+    tape_drop(tape, graph->tensors[graph->loss].storage);
+    tape_step(tape, STEP_MARK, STREAM_AFTER_BACKWARD);
+}

@@ -1,0 +1,46 @@
+/* tape_emit.h - what a backward function may do: find operands, birth buffers, run kernels, hand
+ * gradients on. Each call is written down at once, in the order in which eager PyTorch would make
+ * it. Nothing here knows an operator. */
+#ifndef SHARDPLAN_TAPE_EMIT_H
+#define SHARDPLAN_TAPE_EMIT_H
+
+#include "graph/stream.h"
+
+struct tape;
+
+/* Whether input i of the op wants a gradient. */
+bool tape_needs(const struct tape *tape, const struct graph_op *op, uint32_t i);
+
+/* An operand for a tensor of the graph, where it is now. */
+struct operand tape_tensor(const struct tape *tape, uint32_t tensor);
+/* An operand for the gradient of output i; place is GRAPH_NONE when none arrived. */
+struct operand tape_grad(const struct tape *tape, const struct graph_op *op, uint32_t i);
+
+/* Births a buffer and runs a kernel that fills it from `ins` operands (PLACE_NONE places are
+ * left out). Returns it as an operand. flops < 0: elementwise, one per element. */
+struct operand tape_call(struct tape *tape, enum work_kind work, enum aten aten, enum dtype dtype,
+                         struct shape shape, double flops, uint32_t ins, const struct operand *in);
+/* The two halves of tape_call, for kernels with more results or a birth of another name. */
+struct operand tape_birth(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape);
+/* As tape_birth, with rows `pitch` elements apart (and no gap after the last). */
+struct operand tape_birth_pitched(struct tape *tape, enum aten aten, enum dtype dtype,
+                                  struct shape shape, uint32_t pitch);
+void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double flops, uint32_t ins,
+                 const struct operand *in, uint32_t outs, const struct operand *out);
+/* The last kernel's attr.p is `number`, and not that of its op. */
+void tape_number(struct tape *tape, float number);
+/* Ends a transient that tape_call or tape_birth made. */
+void tape_death(struct tape *tape, struct operand transient);
+/* A kernel's own workspace of `bytes`, alive until tape_death. */
+struct operand tape_scratch(struct tape *tape, uint64_t bytes);
+
+/* Hands a gradient (made by tape_call, or the one from tape_grad passed on) to input i. */
+void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct operand gradient);
+
+/* As tape_give, for an input that was broadcast: the engine sums the gradient to the input's shape
+ * when it checks a node's results, after the node's own function has returned. (There it also
+ * casts what is not of the input's dtype; that goes for tape_give too.) */
+void tape_give_summed(struct tape *tape, const struct graph_op *op, uint32_t i,
+                      struct operand gradient);
+
+#endif

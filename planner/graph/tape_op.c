@@ -1,0 +1,99 @@
+/* tape_op.c - one op of the script, run as eager PyTorch runs it: births, its kernel, what autograd
+ * saves, what nobody but autograd ever has (see tape_state.h). */
+#include "graph/op_table.h"
+#include "graph/tape_state.h"
+
+uint32_t tape_saved(const struct tape *tape, const struct graph_op *op, uint32_t saved[SAVED_MOST])
+{
+    const struct op_class *class = op_class(op);
+    return op->requires_grad && class->saved ? class->saved(tape->graph, op, saved) : 0;
+}
+
+void tape_save(struct tape *tape, uint32_t op)
+{
+    uint32_t saved[SAVED_MOST];
+    const uint32_t count = tape_saved(tape, &tape->graph->ops[op], saved);
+    for (uint32_t i = 0; i < count; i++)
+        if (tape_is_activation(tape, saved[i]))
+            tape_hold(tape, tape_buffer(tape, saved[i]));
+    tape->node_holds[op] = count > 0;
+}
+
+/* Whether the selective policy keeps the op's outputs. It is asked in the same order when the
+ * region runs again, and so gives the same answers. */
+static bool policy_keeps(struct tape *tape, const struct op_class *class)
+{
+    if (tape->options->checkpointing != CHECKPOINTING_SELECTIVE)
+        return false;
+    if (class->keep == KEEP_EVERY_SECOND)
+        return ++tape->matmuls % 2 == 1;
+    return class->keep == KEEP_ALWAYS;
+}
+
+/* Births what the op returns anew. Returns whether there was any: views need no kernel, nor does an
+ * output that the selective policy has kept. */
+static bool birth_outputs(struct tape *tape, uint32_t index, bool kept)
+{
+    const struct graph *graph = tape->graph;
+    const struct graph_op *op = &graph->ops[index];
+    bool births = false;
+    for (uint32_t i = 0; i < op->outs; i++) {
+        const uint32_t storage = graph->tensors[op->out[i]].storage;
+        const struct graph_storage *s = &graph->storages[storage];
+        if (s->kind != STORAGE_ACTIVATION || s->index != index)
+            continue; /* a view */
+        if (tape->recomputing && kept && tape->cached[storage]) {
+            tape->cached[storage] = 0; /* the cache's reference becomes Python's */
+        } else {
+            tape->where[storage] =
+                tape_new_buffer(tape, (enum aten)s->aten, (enum dtype)s->dtype, s->shape, s->bytes);
+            births = true;
+        }
+        tape->python[storage] = 1;
+    }
+    return births;
+}
+
+static void run_kernel(struct tape *tape, const struct graph_op *op)
+{
+    const struct graph *graph = tape->graph;
+    const struct op_class *class = op_class(op);
+    struct operand in[GRAPH_OPERANDS] = {{0}}, out[GRAPH_OUTPUTS] = {{0}};
+    for (uint32_t i = 0; i < op->ins; i++) {
+        in[i] = (struct operand){.place = PLACE_NONE};
+        if (op->in[i] != GRAPH_NONE)
+            in[i] = tape_tensor(tape, op->in[i]);
+    }
+    for (uint32_t i = 0; i < op->outs; i++)
+        out[i] = tape_tensor(tape, op->out[i]);
+    const enum aten label =
+        class->label != ATEN_NONE
+            ? class->label
+            : (enum aten)graph->storages[graph->tensors[op->out[0]].storage].aten;
+    const enum work_kind work = op->work ? (enum work_kind)op->work : class->work;
+    tape_kernel(tape, work, label, class->flops ? class->flops(graph, op) : -1.0, op->ins, in,
+                op->outs, out);
+}
+
+void tape_op(struct tape *tape, uint32_t index, bool holding)
+{
+    const struct graph *graph = tape->graph;
+    const struct graph_op *op = &graph->ops[index];
+    const bool in_region = tape->entered != GRAPH_NONE || tape->recomputing;
+    tape->current_op = index;
+    const bool kept = in_region && policy_keeps(tape, op_class(op));
+    if (birth_outputs(tape, index, kept))
+        run_kernel(tape, op);
+    if (holding)
+        tape_save(tape, index);
+    if (kept && !tape->recomputing) {
+        for (uint32_t i = 0; i < op->outs; i++) {
+            const uint32_t storage = graph->tensors[op->out[i]].storage;
+            tape_hold(tape, tape->where[storage]);
+            tape->cached[storage] = 1;
+        }
+    }
+    /* Python's function has returned: what it did not hand out is autograd's alone. */
+    for (uint32_t i = op->outs; i-- > (uint32_t)(op->outs - op->hidden);)
+        tape_drop(tape, graph->tensors[op->out[i]].storage);
+}

@@ -1,0 +1,18 @@
+/* tape_options.h - what a user may ask of a tape. */
+#ifndef SHARDPLAN_TAPE_OPTIONS_H
+#define SHARDPLAN_TAPE_OPTIONS_H
+
+#include <stdbool.h>
+
+enum checkpointing {
+    CHECKPOINTING_NONE,
+    CHECKPOINTING_FULL,      /* torch.utils.checkpoint around each block */
+    CHECKPOINTING_SELECTIVE, /* torchtitan's op policy: SDPA and every second matmul are kept */
+};
+
+struct tape_options {
+    enum checkpointing checkpointing;
+    bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
+};
+
+#endif

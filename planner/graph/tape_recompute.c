@@ -1,0 +1,168 @@
+/* tape_recompute.c - checkpointed regions (see tape_state.h).
+ *
+ * A checkpointed block, in time:
+ *
+ *     forward   births ... each dies with Python's reference; the block's inputs are held
+ *     backward  first node that needs something saved -> the script runs again, now holding what
+ *               nodes save, and stops early where the last saved tensor would be packed
+ *               nodes run; the inputs are let go with the last node that saved anything */
+#include "graph/tape_state.h"
+
+bool tape_is_checkpointed(const struct tape *tape, uint32_t module)
+{
+    return tape->options->checkpointing != CHECKPOINTING_NONE &&
+           tape->graph->modules[module].role == ROLE_BLOCK;
+}
+
+void tape_find_regions(struct tape *tape)
+{
+    const struct graph *graph = tape->graph;
+    tape->regions = xmalloc((graph->module_count + 1) * sizeof *tape->regions);
+    uint32_t region = GRAPH_NONE;
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct graph_item item = graph->items[i];
+        if (item.kind == ITEM_ENTER && tape_is_checkpointed(tape, item.arg)) {
+            region = tape->region_count++;
+            tape->regions[region] = (struct region){.first = i, .stop = i};
+        } else if (item.kind == ITEM_EXIT && region != GRAPH_NONE &&
+                   tape_is_checkpointed(tape, item.arg)) {
+            tape->regions[region].last = i;
+            region = GRAPH_NONE;
+        } else if (item.kind == ITEM_OP) {
+            uint32_t saved[SAVED_MOST];
+            tape->op_region[item.arg] = region;
+            if (region != GRAPH_NONE && tape_saved(tape, &graph->ops[item.arg], saved)) {
+                tape->regions[region].stop = i;
+                tape->regions[region].holders++;
+            }
+        }
+    }
+}
+
+/* ---- a region's inputs ---- */
+
+static const struct graph_module *module_of(const struct tape *tape, const struct region *region)
+{
+    return &tape->graph->modules[tape->graph->items[region->first].arg];
+}
+
+void tape_enter_region(struct tape *tape)
+{
+    struct region *region = &tape->regions[tape->next_region];
+    const struct graph_module *module = module_of(tape, region);
+    for (uint32_t i = 0; i < module->inputs; i++)
+        if (tape_is_activation(tape, module->input[i]))
+            tape_hold(tape, tape_buffer(tape, module->input[i]));
+    region->holds_inputs = true;
+    tape->entered = tape->next_region++;
+    tape->matmuls = 0;
+}
+
+/* Arguments die last to first. */
+static void release_inputs(struct tape *tape, struct region *region)
+{
+    const struct graph_module *module = module_of(tape, region);
+    for (uint32_t i = module->inputs; i-- > 0;)
+        if (tape_is_activation(tape, module->input[i]))
+            tape_release(tape, tape_buffer(tape, module->input[i]));
+    region->holds_inputs = false;
+}
+
+/* ---- running it again ---- */
+
+/* A name goes out of scope: what it means dies, and that may still be its earlier value. */
+static void drop_name(struct tape *tape, uint32_t storage)
+{
+    const struct graph_storage *s = &tape->graph->storages[storage];
+    if (s->renamed)
+        return; /* the name is its successor's */
+    for (uint32_t before = s->before; before != GRAPH_NONE;
+         before = tape->graph->storages[before].before)
+        tape_drop(tape, before);
+    tape_drop(tape, storage);
+}
+
+static void drop_outputs(struct tape *tape, uint32_t op)
+{
+    for (uint32_t i = 0; i < tape->graph->ops[op].outs; i++)
+        tape_drop(tape, tape->graph->tensors[tape->graph->ops[op].out[i]].storage);
+}
+
+/* Whether the node of an op saves only what was there before: then packing raises before the
+ * kernel runs. */
+static bool saves_inputs_only(const struct tape *tape, uint32_t index)
+{
+    const struct graph_op *op = &tape->graph->ops[index];
+    uint32_t saved[SAVED_MOST];
+    const uint32_t count = tape_saved(tape, op, saved);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t o = 0; o < op->outs; o++)
+            if (saved[i] == op->out[o])
+                return false;
+    return true;
+}
+
+static void run_items(struct tape *tape, const struct region *region, uint32_t end, bool early)
+{
+    for (uint32_t i = region->first + 1; i <= end; i++) {
+        const struct graph_item item = tape->graph->items[i];
+        if (item.kind == ITEM_DROP)
+            tape_drop(tape, tape->graph->tensors[item.arg].storage);
+        if (item.kind != ITEM_OP)
+            continue;
+        if (early && i == region->stop && saves_inputs_only(tape, item.arg))
+            tape_save(tape, item.arg);
+        else
+            tape_op(tape, item.arg, true);
+    }
+}
+
+/* The exception of an early stop unwinds: what only the frames held dies. */
+static void unwind(struct tape *tape, const struct region *region, uint32_t end, bool early)
+{
+    const struct graph *graph = tape->graph;
+    /* First the call that raised, whose outputs Python never got. */
+    if (early && graph->items[region->stop].kind == ITEM_OP)
+        drop_outputs(tape, graph->items[region->stop].arg);
+    /* Then the block's frames, inner ones before outer ones: that is the order in which the rest of
+     * the script would have let go of its names. */
+    for (uint32_t i = end + 1; i < region->last; i++)
+        if (graph->items[i].kind == ITEM_DROP)
+            drop_name(tape, graph->tensors[graph->items[i].arg].storage);
+    /* What no drop of the script names, such as the block's result, goes with its frame, too. */
+    for (uint32_t i = region->first + 1; i <= end; i++)
+        if (graph->items[i].kind == ITEM_OP)
+            drop_outputs(tape, graph->items[i].arg);
+}
+
+void tape_recompute(struct tape *tape, struct region *region)
+{
+    const bool early = !tape->options->no_early_stop;
+    const uint32_t op_now = tape->current_op, end = early ? region->stop : region->last - 1;
+    region->recomputed = true;
+    tape->recomputing = true;
+    tape->matmuls = 0;
+    run_items(tape, region, end, early);
+    unwind(tape, region, end, early);
+    tape->recomputing = false;
+    tape->current_op = op_now;
+}
+
+/* The last node lets go of the region's frame: outputs that the selective policy kept and an early
+ * stop left unused, and the inputs. */
+void tape_end_region(struct tape *tape, struct region *region)
+{
+    const struct graph *graph = tape->graph;
+    for (uint32_t i = region->first; i < region->last; i++) {
+        if (graph->items[i].kind != ITEM_OP)
+            continue;
+        const struct graph_op *op = &graph->ops[graph->items[i].arg];
+        for (uint32_t o = 0; o < op->outs; o++) {
+            const uint32_t storage = graph->tensors[op->out[o]].storage;
+            if (tape->cached[storage])
+                tape_release(tape, tape->where[storage]);
+            tape->cached[storage] = 0;
+        }
+    }
+    release_inputs(tape, region);
+}

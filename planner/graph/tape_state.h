@@ -1,0 +1,140 @@
+/* tape_state.h - for the files tape*.c only: a tape while it runs.
+ *
+ *     tape.c              walks the script forward, then backward
+ *     tape_backward.c     runs a node: gradients in, gradients out
+ *     tape_recompute.c    checkpointed regions: what they hold, and running them again
+ *     tape_op.c           runs an op of the script
+ *     (op_table.c, ops_*.c: what each op saves and does)
+ *     tape_emit.c         births, kernels, deaths
+ *     tape_check.c        what is always true between two items of the script
+ *
+ * `holds` counts the holders of each buffer, and a buffer dies with its last holder:
+ *
+ *     Python              `python`, one for each storage that a name refers to
+ *     a node              `node_holds`: what its op saves, from when it ran until its node has
+ *     a gradient slot     `slot`, by the root tensor; a buffer passed on is in several
+ *     the selective cache `cached`, from forward until recomputation takes it over
+ *     a region            its module's inputs, from entering it until its last node has run
+ *     backward()          `seed`, its own list of root gradients
+ *     .grad               what a STEP_GRAD gave out: the strategy's, for good
+ *
+ * `where[storage]` is the buffer a storage lives in now; recomputation gives a storage a second
+ * buffer in its block's backward. */
+#ifndef SHARDPLAN_TAPE_STATE_H
+#define SHARDPLAN_TAPE_STATE_H
+
+#include "base/err.h"
+#include "graph/stream.h"
+#include "graph/tape_options.h"
+
+#define NO_BUFFER GRAPH_NONE
+
+enum { SAVED_MOST = GRAPH_OPERANDS + GRAPH_OUTPUTS }; /* tensors that a node can hold */
+
+struct region {           /* one checkpointed module */
+    uint32_t first, last; /* items between its ENTER and EXIT */
+    uint32_t stop;        /* item whose packing ends the recomputation early */
+    uint32_t holders;     /* nodes that still have saved tensors */
+    bool holds_inputs;
+    bool recomputed;
+};
+
+struct pending { /* a gradient on its way to an input */
+    uint32_t tensor;
+    struct operand gradient;
+    bool broadcast; /* to be summed to the tensor's shape first */
+};
+
+struct tape {
+    const struct graph *graph;
+    const struct tape_options *options; /* lent */
+    struct stream *stream;
+    uint16_t *holds; /* (buffers) holders */
+    uint32_t holds_cap;
+    uint32_t *where;      /* (storages) buffer of each activation, NO_BUFFER */
+    uint8_t *python;      /* (storages) whether Python refers to it */
+    uint8_t *cached;      /* (storages) kept by the selective policy until recomputation */
+    uint32_t *slot;       /* (tensors) buffer of the gradient so far, by root */
+    uint16_t *param_uses; /* (params) gradients still to come */
+    uint8_t *node_holds;  /* (ops) whether its node holds what it saves */
+    uint32_t *op_region;  /* (ops) region of each op, GRAPH_NONE outside */
+    struct region *regions;
+    uint32_t region_count;
+    struct pending pending[GRAPH_OPERANDS]; /* of the node that runs */
+    uint32_t pending_count;
+    uint32_t current_op;           /* GRAPH_NONE: none */
+    uint32_t next_region, entered; /* forward: to come; that we are in, GRAPH_NONE outside */
+    uint32_t matmuls;              /* counted by the selective policy, per region */
+    uint32_t seed; /* the gradient of the loss, while backward() has it; NO_BUFFER */
+    bool backward, recomputing;
+    bool in_blocks; /* backward has reached the blocks */
+};
+
+static inline bool tape_is_activation(const struct tape *tape, uint32_t tensor)
+{
+    return tape->graph->storages[tape->graph->tensors[tensor].storage].kind == STORAGE_ACTIVATION;
+}
+
+/* The buffer of an activation now. */
+static inline uint32_t tape_buffer(const struct tape *tape, uint32_t tensor)
+{
+    return tape->where[tape->graph->tensors[tensor].storage];
+}
+
+/* ---- tape_emit.c ---- */
+
+void tape_step(struct tape *tape, enum step_kind kind, uint32_t arg);
+/* A new buffer with one holder: the caller. */
+uint32_t tape_new_buffer(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape,
+                         uint64_t bytes);
+void tape_hold(struct tape *tape, uint32_t buffer);
+void tape_release(struct tape *tape, uint32_t buffer);
+/* Python's last name of a storage goes away, if it has one. */
+void tape_drop(struct tape *tape, uint32_t storage);
+
+/* ---- tape_op.c ---- */
+
+/* The tensors that the node of an op holds; returns their number, 0 when it is no node. */
+uint32_t tape_saved(const struct tape *tape, const struct graph_op *op, uint32_t saved[SAVED_MOST]);
+/* The op's node now holds them. */
+void tape_save(struct tape *tape, uint32_t op);
+/* Runs an op. `holding`: whether autograd keeps what the node saves; in a checkpointed region it
+ * does so only when the region runs again. */
+void tape_op(struct tape *tape, uint32_t op, bool holding);
+
+/* ---- tape_recompute.c ---- */
+
+/* Finds the checkpointed regions and where each recomputation may stop. */
+void tape_find_regions(struct tape *tape);
+bool tape_is_checkpointed(const struct tape *tape, uint32_t module);
+/* Forward comes to the next region, which holds its inputs from now on. */
+void tape_enter_region(struct tape *tape);
+/* Runs a region's script again, now holding what nodes save. */
+void tape_recompute(struct tape *tape, struct region *region);
+/* The last node of a region has run. */
+void tape_end_region(struct tape *tape, struct region *region);
+
+/* ---- tape_backward.c ---- */
+
+void tape_begin_backward(struct tape *tape);
+/* Runs the node of an op, if a gradient has reached it. */
+void tape_node(struct tape *tape, uint32_t op);
+void tape_end_backward(struct tape *tape);
+
+/* ---- tape.c: tape_run in steps, for tests ---- */
+
+/* `graph` and `options` are lent until tape_close. */
+void tape_open(struct tape *tape, const struct graph *graph, const struct tape_options *options);
+void tape_forward_item(struct tape *tape, struct graph_item item);
+void tape_backward_item(struct tape *tape, struct graph_item item);
+/* Frees all but the stream, which the caller owns. */
+struct stream *tape_close(struct tape *tape);
+
+/* ---- tape_check.c ---- */
+
+/* Between two items of the script: every buffer has exactly the holders that the rest of the state
+ * says, names and slots mean living buffers, and after backward nothing lives but the gradients
+ * given out. ERR_INTERNAL names the first buffer that is wrong. */
+enum err_code tape_check(const struct tape *tape, struct err *err);
+
+#endif

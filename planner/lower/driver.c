@@ -1,0 +1,269 @@
+/* driver.c - one step of any system: see lowering.h.
+ *
+ * What every system shares: the parameters and inputs of the model, micro-batches, the stream's own
+ * births, deaths and kernels, AccumulateGrad, and the order of a step. What happens at the hooks is
+ * the system's. */
+#include "graph/op_table.h"
+#include "lower/lowering.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is there before the first step ---- */
+
+/* The names that the numbers in kernels and buffers stand for. */
+static void name_numbers(struct plan *plan)
+{
+    static const char *const labels[] = {
+#define X(name, text) text,
+        ATEN_MAP(X)
+#undef X
+    };
+    const char **kinds = arena_alloc(&plan->arena, OP_KIND_COUNT * sizeof *kinds);
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        kinds[kind] = op_name((enum op_kind)kind);
+    plan->labels = labels;
+    plan->label_count = ATEN_COUNT;
+    plan->kinds = kinds;
+    plan->kind_count = OP_KIND_COUNT;
+}
+
+static void declare_params(struct lowering *low)
+{
+    const struct graph *graph = low->graph;
+    struct plan *plan = low->plan;
+    plan->param_count = graph->param_count;
+    plan->params = arena_alloc(&plan->arena, graph->param_count * sizeof *plan->params);
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        struct plan_param *param = &plan->params[p];
+        param->name = arena_strdup(&plan->arena, graph->params[p].name);
+        param->shape = graph->params[p].shape;
+        param->trainable = graph->params[p].trainable;
+        memset(param->piece, 0xff, sizeof param->piece);
+        param->step_buffer = NONE;
+    }
+}
+
+/* Module buffers and the batch: there from the start. Micro-batches reuse one batch. */
+static void declare_inputs(struct lowering *low)
+{
+    const struct graph *graph = low->graph;
+    struct plan *plan = low->plan;
+    plan->input_buffers = arena_alloc(&plan->arena, graph->input_count * sizeof(uint32_t));
+    plan->module_buffers = arena_alloc(&plan->arena, graph->buffer_count * sizeof(uint32_t));
+    plan->input_count = graph->input_count;
+    plan->module_buffer_count = graph->buffer_count;
+    for (uint32_t i = 0; i < graph->storage_count; i++) {
+        const struct graph_storage *storage = &graph->storages[i];
+        if (storage->kind != STORAGE_INPUT && storage->kind != STORAGE_BUFFER)
+            continue;
+        const bool is_input = storage->kind == STORAGE_INPUT;
+        const uint32_t buffer =
+            new_resident(low, is_input ? CATEGORY_INPUT : CATEGORY_BUFFER, LANE_COMPUTE, ATEN_EMPTY,
+                         (enum dtype)storage->dtype, storage->shape);
+        (is_input ? plan->input_buffers : plan->module_buffers)[storage->index] = buffer;
+    }
+}
+
+/* ---- one micro-batch ---- */
+
+/* AccumulateGrad: the first gradient is kept as it is, later ones are added in place. The engine
+ * lets go of the gradient that came when the system's hook is done. */
+static void take_gradient(struct lowering *low, const struct stream_grad *grad)
+{
+    const uint32_t p = grad->param;
+    struct operand gradient = plan_whole_buffer(low->plan, low->base + grad->buffer);
+    gradient.shape = low->plan->params[p].shape;
+    low->incoming = gradient.place;
+    if (low->grad[p].place == NONE)
+        low->grad[p] = gradient;
+    else
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP,
+                     1, &gradient, 1, &low->grad[p]);
+    if (low->system->gradient)
+        low->system->gradient(low, p);
+    if (gradient.place != low->grad[p].place)
+        emit_free(low, gradient.place);
+    low->incoming = NONE;
+}
+
+void move_gradient(struct lowering *low, uint32_t param, struct operand to)
+{
+    const uint32_t from = low->grad[param].place;
+    if (from != to.place && from != low->incoming && !low->plan->buffers[from].resident)
+        emit_free(low, from);
+    low->grad[param] = to;
+}
+
+static void emit_kernel(struct lowering *low, uint32_t kernel)
+{
+    struct plan_instruction instruction = low->here;
+    instruction.op = PLAN_COMPUTE;
+    instruction.lane = LANE_COMPUTE;
+    instruction.group = PLAN_NO_GROUP;
+    instruction.arg = kernel;
+    instruction.base = low->base;
+    plan_add_instruction(low->plan, &instruction);
+}
+
+static void pass_mark(struct lowering *low, enum stream_mark mark)
+{
+    static const enum plan_mark marks[] = {
+        [STREAM_AFTER_LOGITS] = PLAN_MARK_AFTER_LOGITS,
+        [STREAM_AFTER_FORWARD] = PLAN_MARK_AFTER_FORWARD,
+        [STREAM_BACKWARD_BLOCKS] = PLAN_MARK_BACKWARD_BLOCKS,
+        [STREAM_AFTER_BACKWARD] = PLAN_MARK_AFTER_BACKWARD,
+    };
+    emit_mark(low, marks[mark]);
+    if (mark == STREAM_AFTER_FORWARD)
+        low->here.phase = PLAN_BACKWARD;
+}
+
+static void call(struct lowering *low, void (*hook)(struct lowering *low))
+{
+    if (hook)
+        hook(low);
+}
+
+static void call_for(struct lowering *low, void (*hook)(struct lowering *low, uint32_t module),
+                     uint32_t module)
+{
+    if (hook)
+        hook(low, module);
+}
+
+static void run_step(struct lowering *low, struct stream_step step)
+{
+    const struct system *system = low->system;
+    switch (step.kind) {
+    case STEP_BIRTH:
+        emit_alloc(low, low->base + step.arg);
+        break;
+    case STEP_DEATH:
+        emit_free(low, low->base + step.arg);
+        break;
+    case STEP_KERNEL:
+        emit_kernel(low, step.arg);
+        break;
+    case STEP_GRAD:
+        take_gradient(low, &low->stream->grads[step.arg]);
+        break;
+    case STEP_PRE_FORWARD:
+        call_for(low, system->pre_forward, step.arg);
+        break;
+    case STEP_POST_FORWARD:
+        call_for(low, system->post_forward, step.arg);
+        break;
+    case STEP_PRE_BACKWARD:
+        call_for(low, system->pre_backward, step.arg);
+        break;
+    case STEP_POST_BACKWARD:
+        call_for(low, system->post_backward, step.arg);
+        break;
+    case STEP_FINAL:
+        call(low, system->final);
+        break;
+    default:
+        pass_mark(low, (enum stream_mark)step.arg);
+        break;
+    }
+}
+
+/* The stream's buffers, once a micro-batch. */
+static void append_stream_buffers(struct lowering *low)
+{
+    struct plan *plan = low->plan;
+    const uint32_t count = low->stream->buffer_count;
+    low->base = plan->buffer_count;
+    plan_reserve_buffers(plan, count);
+    plan_reserve_instructions(plan, low->stream->step_count + 12 * plan->param_count);
+    memcpy(plan->buffers + plan->buffer_count, low->stream->buffers, count * sizeof *plan->buffers);
+    plan->buffer_count += count;
+}
+
+static void run_micro_batch(struct lowering *low)
+{
+    append_stream_buffers(low);
+    low->here.phase = PLAN_FORWARD;
+    emit_mark(low, PLAN_MARK_MICRO_BATCH);
+    call(low, low->system->begin);
+    for (uint32_t i = 0; i < low->stream->step_count; i++)
+        run_step(low, low->stream->steps[i]);
+}
+
+/* ---- the step ---- */
+
+static void run(struct lowering *low)
+{
+    const struct strategy *strategy = low->strategy;
+    emit_mark(low, PLAN_MARK_START);
+    for (uint32_t i = 0; i < strategy->accumulate; i++) {
+        low->micro_batch = i;
+        low->sync = strategy->accumulate_sync || i + 1 == strategy->accumulate;
+        run_micro_batch(low);
+    }
+    low->here.phase = PLAN_STEP;
+    emit_mark(low, PLAN_MARK_OPTIMIZER);
+    call(low, low->system->before_step);
+    if (strategy->max_norm > 0)
+        emit_clip(low);
+    emit_optimizer(low);
+    call(low, low->system->after_step);
+    emit_mark(low, PLAN_MARK_AFTER_STEP);
+    call(low, low->system->close);
+    emit_mark(low, PLAN_MARK_END);
+}
+
+/* Six a parameter (shard, unsharded, gradient, states), about eight a unit and micro-batch, and the
+ * stream's own. */
+static uint32_t buffers_expected(const struct lowering *low)
+{
+    return 6 * low->graph->param_count + 64 +
+           low->strategy->accumulate *
+               (low->stream->buffer_count + 8 * (low->graph->module_count + 1));
+}
+
+static enum err_code check(const struct system *system, const struct graph *graph,
+                           const struct strategy *s, struct err *err)
+{
+    if (s->rank >= s->world)
+        return err_set(err, ERR_INVALID, "--rank %u: allowed are 0 ... %u", s->rank, s->world - 1);
+    return system->check ? system->check(s, graph, err) : ERR_OK;
+}
+
+enum err_code lower_with(const struct system *system, const struct graph *graph,
+                         const struct stream *stream, const struct strategy *strategy,
+                         struct plan **out, struct err *err)
+{
+    *out = NULL;
+    TRY(check(system, graph, strategy, err));
+    struct lowering low = {
+        .plan = plan_new(),
+        .system = system,
+        .graph = graph,
+        .stream = stream,
+        .strategy = strategy,
+        .here = {.group = PLAN_NO_GROUP},
+        .norm_group = PLAN_NO_GROUP,
+        .incoming = NONE,
+    };
+    low.state = arena_alloc(&low.scratch, system->state_bytes);
+    low.grad = arena_alloc(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        low.grad[p] = no_operand();
+    low.plan->system = system->name;
+    low.plan->world = strategy->world;
+    low.plan->rank = strategy->rank;
+    plan_share_kernels(low.plan, stream->kernels);
+    plan_reserve_buffers(low.plan, buffers_expected(&low));
+    name_numbers(low.plan);
+    declare_params(&low);
+    system->set_up(&low);
+    declare_inputs(&low);
+    if (!low.optimized)
+        optimize_params(&low, NULL, graph->param_count);
+    run(&low);
+    arena_free(&low.scratch);
+    *out = low.plan;
+    return ERR_OK;
+}

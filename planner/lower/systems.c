@@ -1,0 +1,37 @@
+/* systems.c - the sharding systems: their names, and the lowering of those that have one. */
+#include "lower/lowering.h"
+
+const char *system_name(enum system_kind kind)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        SYSTEM_MAP(X)
+#undef X
+    };
+    return names[kind];
+}
+
+static const struct system *system_of(enum system_kind kind)
+{
+    static const struct system *const systems[SYSTEM_COUNT] = {
+        [SYSTEM_FSDP2] = &system_fsdp2,
+        [SYSTEM_DDP] = &system_ddp,
+    };
+    return systems[kind];
+}
+
+bool system_is_planned(enum system_kind kind)
+{
+    return system_of(kind) != NULL;
+}
+
+enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
+                         const struct strategy *strategy, struct plan **out, struct err *err)
+{
+    const struct system *system = system_of(strategy->system);
+    *out = NULL;
+    if (!system)
+        return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
+                       system_name(strategy->system));
+    return lower_with(system, graph, stream, strategy, out, err);
+}

@@ -1,0 +1,77 @@
+/* families.c - the list of families, and the builder that a job asks for: see model.h and family.h.
+ */
+#include "model/model.h"
+
+#include "model/family.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+const struct family *family_of(enum arch arch)
+{
+    static const struct family *const families[ARCH_COUNT] = {
+#define X(arch, file) [ARCH_##arch] = &family_##file,
+        ARCH_MAP(X)
+#undef X
+    };
+    assert((unsigned)arch < ARCH_COUNT);
+    return families[arch];
+}
+
+const struct model_preset *model_preset_at(uint32_t index)
+{
+    for (enum arch arch = 0; arch < ARCH_COUNT; arch++) {
+        const struct family *family = family_of(arch);
+        if (index < family->preset_count)
+            return &family->presets[index];
+        index -= family->preset_count;
+    }
+    return NULL;
+}
+
+enum code model_default_code(enum arch arch)
+{
+    return family_of(arch)->code;
+}
+
+const char *arch_name(enum arch arch)
+{
+    return family_of(arch)->name;
+}
+
+const char *code_name(enum code code)
+{
+    static const char *const names[] = {"torchtitan", "nanogpt", "hf"};
+    return names[code];
+}
+
+static enum err_code no_builder(const struct family *family, enum code code, struct err *err)
+{
+    char written[64] = "";
+    size_t used = 0;
+    for (int c = 0; c < CODE_COUNT && used < sizeof written; c++)
+        if (family->builder[c])
+            used += (size_t)snprintf(written + used, sizeof written - used, "%s%s",
+                                     used ? " or " : "", code_name((enum code)c));
+    return err_set(err, ERR_INVALID, "--code %s: %s is planned as %s", code_name(code),
+                   family->name, written);
+}
+
+enum err_code model_build(const struct model_config *config, const struct model_job *job,
+                          struct graph **out, struct err *err)
+{
+    const struct family *family = family_of(config->arch);
+    *out = NULL;
+    if (family->learned_positions && config->max_positions && job->seq > config->max_positions)
+        return err_set(err, ERR_INVALID, "--seq %u is longer than the model's %u learned positions",
+                       job->seq, config->max_positions);
+    if (!family->builder[job->code])
+        return no_builder(family, job->code, err);
+    struct graph *graph = graph_new(job->compute, job->frozen);
+    if (job->autocast)
+        graph_autocast(graph, DTYPE_BF16);
+    family->builder[job->code](graph, config, job);
+    graph_list_groups(graph);
+    *out = graph;
+    return ERR_OK;
+}

@@ -1,0 +1,59 @@
+/* family.h - a model family is a row: for the files of this folder only.
+ *
+ * A family (a model_type of config.json) is one file, family_NAME.c, with one row of this struct:
+ * its keys, the presets, the closed formula of its parameters, and a builder for each op sequence
+ * that is written for it. The list of rows is ARCH_MAP in model.h. */
+#ifndef SHARDPLAN_FAMILY_H
+#define SHARDPLAN_FAMILY_H
+
+#include "model/keys.h"
+
+/* Declares the graph's parameters in the order of model.parameters() and runs one forward pass. */
+typedef void family_builder(struct graph *graph, const struct model_config *config,
+                            const struct model_job *job);
+
+struct preset_alias {
+    const char *alias, *name;
+};
+
+struct family {
+    const char *name; /* model_type */
+    struct key_table keys;
+
+    /* Each preset is the config.json that its authors published on Hugging Face; its count is
+     * transformers' for the class named beside it (5.23, built on the meta device), each parameter
+     * once: a head tied to the embedding adds nothing. The same count comes from three sides, and
+     * tests hold them together: that number, `parameters`, and the graph of the builder. */
+    const struct model_preset *presets;
+    uint32_t preset_count;
+
+    /* Names on Hugging Face that are not a preset's in another spelling, though their config.json
+     * says the same. */
+    const struct preset_alias *aliases;
+    uint32_t alias_count;
+
+    bool heads_divide_hidden; /* even where head_dim is given: the config class insists */
+    bool rope;                /* on whole heads */
+    bool learned_positions;   /* a sequence may not be longer than max_positions */
+
+    /* Parameters, shared ones counted once, as transformers' modeling_*.py has them. In double:
+     * the product of limits that are each sane does not fit 64 bits. */
+    double (*parameters)(const struct model_config *config);
+
+    /* What must hold beyond the limits of single keys; NULL: nothing. */
+    enum err_code (*check)(const struct model_config *config, const char *where, struct err *err);
+
+    enum code code;                      /* by default; its builder is there */
+    family_builder *builder[CODE_COUNT]; /* NULL: not written */
+};
+#define ALIASES(rows) .aliases = (rows), .alias_count = sizeof(rows) / sizeof *(rows)
+#define PRESETS(rows) .presets = (rows), .preset_count = sizeof(rows) / sizeof *(rows)
+
+#define X(arch, file) extern const struct family family_##file;
+ARCH_MAP(X)
+#undef X
+
+/* The row of an architecture: lent. */
+const struct family *family_of(enum arch arch);
+
+#endif

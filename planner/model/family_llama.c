@@ -1,0 +1,82 @@
+/* family_llama.c - Llama 2 and 3. */
+#include "model/family_llama.h"
+#include "model/count.h"
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    {DERIVED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},
+    HEAD_DIM_KEY,
+    LLAMA_KEYS(2048, 1e-6, 1e4),
+    {NUMBER("attention_dropout", attention_dropout, 0, 0, 1), .null = RULE_VALUE},
+    {FLAG("attention_bias", attention_bias, false)},
+    {FLAG("attention_bias", output_bias, false)},
+    {FLAG("mlp_bias", mlp_bias, false)},
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* Llama 2, 3, 3.1, 3.2, 3.3: meta-llama/Llama-2-7b-hf, Meta-Llama-3-8B, Llama-3.1-8B, ...
+ * LlamaForCausalLM. The 405B is the later upload with 8 key/value heads. */
+#define LLAMA2(title, count, h, l, a, k, f)                                                        \
+    {title, count, {GATED(ARCH_LLAMA, h, l, a, k, 128, f, 32000, 4096, 1e-5F, 1e4F)}}
+#define LLAMA3(title, count, h, l, a, d, f, positions, shared)                                     \
+    {title, count,                                                                                 \
+     {GATED(ARCH_LLAMA, h, l, a, 8, d, f, 128256, positions, 1e-5F, 5e5F), .tied = shared}}
+
+static const struct model_preset presets[] = {
+    LLAMA2("llama-2-7b",  6738415616,  4096, 32, 32, 32, 11008),
+    LLAMA2("llama-2-13b", 13015864320, 5120, 40, 40, 40, 13824),
+    LLAMA2("llama-2-70b", 68976648192, 8192, 80, 64, 8,  28672),
+    LLAMA3("llama-3-8b",     8030261248,   4096,  32,  32,  128, 14336, 8192,   false),
+    LLAMA3("llama-3-70b",    70553706496,  8192,  80,  64,  128, 28672, 8192,   false),
+    LLAMA3("llama-3.1-8b",   8030261248,   4096,  32,  32,  128, 14336, 131072, false),
+    LLAMA3("llama-3.1-70b",  70553706496,  8192,  80,  64,  128, 28672, 131072, false),
+    LLAMA3("llama-3.1-405b", 405853388800, 16384, 126, 128, 128, 53248, 131072, false),
+    LLAMA3("llama-3.2-1b",   1235814400,   2048,  16,  32,  64,  8192,  131072, true),
+    LLAMA3("llama-3.2-3b",   3212749824,   3072,  28,  24,  128, 8192,  131072, true),
+    LLAMA3("llama-3.3-70b",  70553706496,  8192,  80,  64,  128, 28672, 131072, false),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"llama-2-7b-hf", "llama-2-7b"},
+    {"llama-2-13b-hf", "llama-2-13b"},
+    {"llama-2-70b-hf", "llama-2-70b"},
+    {"llama-2-7b-chat-hf", "llama-2-7b"},
+    {"llama-2-13b-chat-hf", "llama-2-13b"},
+    {"llama-2-70b-chat-hf", "llama-2-70b"},
+    {"meta-llama-3-8b", "llama-3-8b"},
+    {"meta-llama-3-70b", "llama-3-70b"},
+    {"meta-llama-3-8b-instruct", "llama-3-8b"},
+    {"meta-llama-3-70b-instruct", "llama-3-70b"},
+    {"meta-llama-3.1-8b", "llama-3.1-8b"},
+    {"meta-llama-3.1-70b", "llama-3.1-70b"},
+    {"meta-llama-3.1-405b", "llama-3.1-405b"},
+    {"llama-3.1-8b-instruct", "llama-3.1-8b"},
+    {"llama-3.1-70b-instruct", "llama-3.1-70b"},
+    {"llama-3.1-405b-instruct", "llama-3.1-405b"},
+    {"llama-3.2-1b-instruct", "llama-3.2-1b"},
+    {"llama-3.2-3b-instruct", "llama-3.2-3b"},
+    {"llama-3.3-70b-instruct", "llama-3.3-70b"},
+};
+
+static void build_hf(struct graph *graph, const struct model_config *config,
+                     const struct model_job *job)
+{
+    build_hf_llama(graph, config, job, (struct hf_llama_way){.positions_first = false});
+}
+
+const struct family family_llama = {
+    .name = "llama",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
+    .heads_divide_hidden = true,
+    .rope = true,
+    .parameters = count_llama,
+    .code = CODE_TORCHTITAN,
+    .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf},
+};

@@ -1,0 +1,52 @@
+/* family_llama.h - what Llama, Mistral, Qwen and Mixtral have in common: for the files of this
+ * folder only. */
+#ifndef SHARDPLAN_FAMILY_LLAMA_H
+#define SHARDPLAN_FAMILY_LLAMA_H
+
+#include "model/family.h"
+
+/* torchtitan's op sequence. */
+family_builder build_llama;
+
+/* transformers'. Calls and locals differ by model file, and with them the order of what dies. */
+struct hf_llama_way {
+    bool masks_by_layer; /* Qwen: a mask for each type of layer, asked for where any has a window */
+    bool positions_first; /* Mistral: position_ids come before the tables in the call of a block */
+};
+void build_hf_llama(struct graph *graph, const struct model_config *config,
+                    const struct model_job *job, struct hf_llama_way way);
+
+/* ---- rows of keys ---- */
+
+/* clang-format off */
+#define WINDOW(rule)                                                                               \
+    .name = "sliding_window", .type = KEY_INT, .max = POSITIONS_MAX, AT(sliding_window),           \
+    .absent = (rule), .null = RULE_NONE, .value = 4096
+#define HEAD_DIM_KEY {DERIVED("head_dim", head_dim, RULE_HEAD_SIZE, HEAD_DIM_MAX)}
+/* Absent, it is a number that the class has; null means heads. */
+#define KV_HEADS(number)                                                                           \
+    {COUNT("num_key_value_heads", kv_heads, number, HEADS_MAX), .null = RULE_HEADS}
+#define LLAMA_KEYS(positions, eps, theta)                                                          \
+    {POSITIONS("max_position_embeddings", positions)},                                             \
+    EPS("rms_norm_eps", eps),                                                                      \
+    THETA("rope_theta", theta),                                                                    \
+    TIED(false),                                                                                   \
+    {CHOICE("hidden_act", gated, "silu", key_silu_only)}
+#define QWEN_WINDOW                                                                                \
+    {WINDOW(RULE_VALUE)},                                                                          \
+    {.name = "max_window_layers", .type = KEY_INT, .max = LAYERS_MAX, AT(full_layers),             \
+     .absent = RULE_VALUE, .value = 28},                                                           \
+    {BOOL("use_sliding_window", KEY_GATE, false), AT(sliding_window)},                             \
+    {BOOL("use_sliding_window", KEY_GATE, false), AT(full_layers)}
+
+/* ---- fields of presets ---- */
+
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+#define GATED(kind, h, l, a, k, d, f, v, positions, eps, theta)                                    \
+    .arch = kind, .hidden = h, .layers = l, .heads = a, .kv_heads = k, .head_dim = d, .ffn = f,    \
+    .vocab = v, .max_positions = positions, .norm_eps = eps, .rope_theta = theta,                  \
+    .activation = "silu"
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+#endif

@@ -1,0 +1,50 @@
+/* family_mistral.c - Mistral: Llama with a window. */
+#include "model/count.h"
+#include "model/family_llama.h"
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    KV_HEADS(8),
+    HEAD_DIM_KEY,
+    LLAMA_KEYS(131072, 1e-6, 1e4),
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {WINDOW(RULE_VALUE)},
+};
+
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* Mistral: mistralai/Mistral-7B-v0.1 and -v0.3. MistralForCausalLM. */
+#define MISTRAL(title, count, v, theta, window)                                                    \
+    {title, count,                                                                                 \
+     {GATED(ARCH_MISTRAL, 4096, 32, 32, 8, 128, 14336, v, 32768, 1e-5F, theta),                    \
+      .sliding_window = window}}
+
+static const struct model_preset presets[] = {
+    MISTRAL("mistral-7b",      7241732096, 32000, 1e4F, 4096),
+    MISTRAL("mistral-7b-v0.3", 7248023552, 32768, 1e6F, 0),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"mistral-7b-v0.1", "mistral-7b"},
+};
+
+static void build_hf(struct graph *graph, const struct model_config *config,
+                     const struct model_job *job)
+{
+    build_hf_llama(graph, config, job, (struct hf_llama_way){.positions_first = true});
+}
+
+const struct family family_mistral = {
+    .name = "mistral",
+    .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
+    .rope = true,
+    .parameters = count_llama,
+    .code = CODE_TORCHTITAN,
+    .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf},
+};

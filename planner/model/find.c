@@ -1,0 +1,97 @@
+/* find.c - which model a text means: a preset by any of its names, or a file. */
+#include "base/names.h"
+#include "model/family.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { NEAREST = 3 };
+
+/* "meta-llama/Llama-3.1-8B" is a name many people have at hand. A path has other slashes. */
+static const char *without_owner(const char *name)
+{
+    const char *slash = strchr(name, '/');
+    const bool owned = slash && slash != name && name[0] != '.' && !strchr(slash + 1, '/');
+    return owned ? slash + 1 : name;
+}
+
+struct nearest { /* "llama-3-8b, llama-3-70b and llama-2-7b" */
+    char text[192];
+};
+
+/* The presets nearest to `name`; ties go to the order of the list. */
+static struct nearest nearest_presets(const char *name)
+{
+    const struct model_preset *nearest[NEAREST + 1] = {NULL}, *preset; /* one place to fall off */
+    uint32_t distance[NEAREST + 1] = {0}, found = 0;
+    for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++) {
+        const uint32_t d = names_distance(without_owner(name), preset->name);
+        uint32_t at = found;
+        for (; at > 0 && d < distance[at - 1]; at--) {
+            distance[at] = distance[at - 1];
+            nearest[at] = nearest[at - 1];
+        }
+        distance[at] = d;
+        nearest[at] = preset;
+        found += found < NEAREST;
+    }
+    struct nearest out = {""};
+    for (uint32_t i = 0, used = 0; i < found && nearest[i] && used < sizeof out.text; i++) {
+        const char *join = i == 0 ? "" : i + 1 == found ? " and " : ", ";
+        used += (uint32_t)snprintf(out.text + used, sizeof out.text - used, "%s%s", join,
+                                   nearest[i]->name);
+    }
+    return out;
+}
+
+/* The name of the preset that goes by an alias, else the text itself. */
+static const char *without_alias(const char *text)
+{
+    for (enum arch arch = 0; arch < ARCH_COUNT; arch++) {
+        const struct family *family = family_of(arch);
+        for (uint32_t i = 0; i < family->alias_count; i++)
+            if (names_alike(text, family->aliases[i].alias))
+                return family->aliases[i].name;
+    }
+    return text;
+}
+
+const struct model_preset *model_preset_of(const char *name)
+{
+    const char *text = without_alias(without_owner(name));
+    const struct model_preset *preset;
+    for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++)
+        if (names_alike(text, preset->name))
+            return preset;
+    return NULL;
+}
+
+enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err)
+{
+    const struct model_preset *preset = model_preset_of(name);
+    *out = preset ? preset->config : (struct model_config){.layers = 0};
+    if (preset)
+        return ERR_OK;
+    return err_set(err, ERR_INVALID, "no preset is called \"%.200s\"; the nearest are %s", name,
+                   nearest_presets(name).text);
+}
+
+enum err_code model_find(const char *text, struct model_config *out, struct err *err)
+{
+    struct stat status;
+    const struct model_preset *preset = model_preset_of(text);
+    const bool exact = preset && strcmp(preset->name, text) == 0;
+    errno = 0;
+    if (!exact && (!*text || stat(text, &status) == 0))
+        return model_config_read(text, out, err);
+    if (preset)
+        return model_preset_find(text, out, err);
+
+    const int reason = errno;
+    *out = (struct model_config){.layers = 0};
+    return err_set(err, ERR_INVALID,
+                   "\"%.200s\" is no file or folder (%s) and no preset; the nearest presets are %s",
+                   text, strerror(reason), nearest_presets(text).text);
+}

@@ -1,0 +1,297 @@
+/* keys.c - see keys.h. */
+#include "model/keys.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct choice key_activations[] = {
+    {"relu", "relu", false},
+    {"gelu", "gelu", false},
+    {"gelu_pytorch_tanh", "gelu_tanh", false},
+    {"gelu_new", "gelu_new", false},
+    {"gelu_fast", "gelu_fast", false},
+    {"silu", "silu", false},
+    {"swish", "silu", false},
+    {NULL, NULL, false},
+};
+
+const struct choice key_silu_only[] = {
+    {"silu", "silu", false}, {"swish", "silu", false}, {NULL, NULL, false}};
+
+/* Messages */
+
+struct shown key_show(const json_t *value)
+{
+    struct shown shown = {"nothing"};
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+    if (text)
+        snprintf(shown.text, sizeof shown.text, strlen(text) > 40 ? "%.40s..." : "%.40s", text);
+    free(text);
+    return shown;
+}
+
+struct allowed { /* "an integer 1 ... 16777216 or null" */
+    char text[192];
+};
+
+static struct allowed show_choices(const struct choice *choices)
+{
+    struct allowed allowed = {""};
+    size_t used = 0;
+    for (const struct choice *c = choices; c->text && used < sizeof allowed.text; c++) {
+        const char *join = c == choices ? "" : c[1].text ? ", " : " or ";
+        used += (size_t)snprintf(allowed.text + used, sizeof allowed.text - used, "%s\"%s\"", join,
+                                 c->text);
+    }
+    return allowed;
+}
+
+static struct allowed show_allowed(const struct key *key)
+{
+    struct allowed allowed = {""};
+    const char *or_null = key->null == RULE_REFUSED ? "" : " or null";
+    switch (key->type) {
+    case KEY_INT:
+        snprintf(allowed.text, sizeof allowed.text, "an integer %.0f ... %.0f%s", key->min,
+                 key->max, or_null);
+        break;
+    case KEY_NUMBER:
+    case KEY_SHARE:
+        snprintf(allowed.text, sizeof allowed.text, "a number %g ... %g%s", key->min, key->max,
+                 or_null);
+        break;
+    case KEY_BOOL:
+    case KEY_NOT:
+    case KEY_GATE:
+        snprintf(allowed.text, sizeof allowed.text, "true or false");
+        break;
+    case KEY_CHOICE:
+        return show_choices(key->choices);
+    case KEY_ONLY:
+        snprintf(allowed.text, sizeof allowed.text, "%s (nothing else is planned for)",
+                 key->value != 0 ? "true" : "false");
+        break;
+    }
+    return allowed;
+}
+
+struct reader { /* what every step below needs */
+    const struct key_table *table;
+    const json_t *root;
+    const char *where;
+    struct model_config *config;
+    struct err *err;
+};
+
+static enum err_code unexpected(const struct reader *r, const struct key *key, const char *name,
+                                const json_t *value)
+{
+    return err_set(r->err, ERR_INVALID, "%s: \"%s\": expected %s, got %s", r->where, name,
+                   show_allowed(key).text, key_show(value).text);
+}
+
+enum err_code key_does_not_divide(const char *where, const char *name, uint32_t value,
+                                  const char *of, uint32_t whole, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "%s: \"%s\": %u does not divide \"%s\": %u", where, name,
+                   value, of, whole);
+}
+
+const char *key_name(const struct key_table *table, size_t field)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (table->keys[i].field == field && table->keys[i].type != KEY_ONLY)
+            return table->keys[i].name;
+    return "?";
+}
+
+static const struct choice *find_choice(const struct choice *choices, const char *text)
+{
+    for (; choices->text; choices++)
+        if (strcmp(choices->text, text) == 0)
+            return choices;
+    return NULL;
+}
+
+static bool leads_to(const struct choice *choices, const char *activation)
+{
+    for (; choices->text; choices++)
+        if (!choices->activation || (activation && strcmp(choices->activation, activation) == 0))
+            return true;
+    return false;
+}
+
+/* Stores a number that is within the key's limits. */
+static void store_number(struct model_config *config, const struct key *key, double value)
+{
+    void *field = (char *)config + key->field;
+    if (key->type == KEY_INT)
+        *(uint32_t *)field = (uint32_t)value;
+    else if (key->type == KEY_NUMBER)
+        *(float *)field = (float)value;
+    else if (key->type == KEY_SHARE)
+        *(uint32_t *)field = (uint32_t)(config->head_dim * value);
+    else if (key->type == KEY_BOOL || key->type == KEY_NOT)
+        *(bool *)field = (value != 0) == (key->type == KEY_BOOL);
+    else if (key->type == KEY_GATE && value == 0)
+        *(uint32_t *)field = 0;
+}
+
+static void store_choice(struct model_config *config, const struct key *key, const char *text)
+{
+    const struct choice *choice = find_choice(key->choices, text);
+    *(bool *)((char *)config + key->field) = choice->flag;
+    if (choice->activation)
+        config->activation = choice->activation;
+}
+
+/* One key: find it, then take its value or its default */
+
+static double derive(const struct model_config *c, const struct key *key, enum rule rule)
+{
+    switch (rule) {
+    case RULE_HEADS:
+        return c->heads;
+    case RULE_HIDDEN:
+        return c->hidden;
+    case RULE_LAYERS:
+        return c->layers;
+    case RULE_HEAD_SIZE:
+        return (double)c->hidden / c->heads;
+    case RULE_FOUR_HIDDEN:
+        return 4.0 * c->hidden;
+    case RULE_NONE:
+        return 0;
+    default:
+        return key->value;
+    }
+}
+
+static enum err_code apply_rule(const struct reader *r, const struct key *key, enum rule rule)
+{
+    struct model_config *c = r->config;
+    if (rule == RULE_REFUSED)
+        return err_set(r->err, ERR_INVALID, "%s: \"%s\" is missing: %s", r->where, key->name,
+                       show_allowed(key).text);
+    assert(rule != RULE_HEAD_SIZE || c->heads > 0); /* an earlier row's, so within its limits */
+    if (rule == RULE_HEAD_SIZE && c->hidden % c->heads != 0)
+        return key_does_not_divide(r->where, NAME_OF(r->table, heads), c->heads,
+                                   NAME_OF(r->table, hidden), c->hidden, r->err);
+    if (key->type == KEY_CHOICE)
+        store_choice(c, key, key->text);
+    else
+        store_number(c, key, derive(c, key, rule));
+    return ERR_OK;
+}
+
+static enum err_code take_value(const struct reader *r, const struct key *key, const char *name,
+                                const json_t *value)
+{
+    if (key->type == KEY_CHOICE) {
+        if (!json_is_string(value) || !find_choice(key->choices, json_string_value(value)))
+            return unexpected(r, key, name, value);
+        store_choice(r->config, key, json_string_value(value));
+        return ERR_OK;
+    }
+    bool fits;
+    double number;
+    if (key->type == KEY_INT) {
+        number = (double)json_integer_value(value);
+        fits = json_is_integer(value);
+    } else if (key->type == KEY_NUMBER || key->type == KEY_SHARE) {
+        number = json_number_value(value);
+        fits = json_is_number(value);
+    } else {
+        number = json_is_true(value);
+        fits = json_is_boolean(value) && (key->type != KEY_ONLY || number == key->value);
+    }
+    if (!fits || number < key->min || number > key->max)
+        return unexpected(r, key, name, value);
+    store_number(r->config, key, number);
+    return ERR_OK;
+}
+
+/* "a.b" is key b of object a; *value is NULL when it is absent. */
+static enum err_code look_up(const struct reader *r, const char *name, const json_t **value)
+{
+    *value = NULL;
+    const char *dot = name ? strchr(name, '.') : NULL;
+    if (!dot) {
+        *value = name ? json_object_get(r->root, name) : NULL;
+        return ERR_OK;
+    }
+    const json_t *object = json_object_getn(r->root, name, (size_t)(dot - name));
+    if (object && !json_is_object(object) && !json_is_null(object))
+        return err_set(r->err, ERR_INVALID, "%s: \"%.*s\": expected an object or null, got %s",
+                       r->where, (int)(dot - name), name, key_show(object).text);
+    *value = json_object_get(object, dot + 1);
+    return ERR_OK;
+}
+
+static bool same(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b)) /* 10000 and 10000.0 */
+        return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b);
+}
+
+static enum err_code read_key(const struct reader *r, const struct key *key)
+{
+    const json_t *value = NULL, *again = NULL;
+    const char *name = key->name;
+    if (!key->fixed) {
+        TRY(look_up(r, key->name, &value));
+        TRY(look_up(r, key->other, &again));
+    }
+    if (value && again && !same(value, again))
+        return err_set(r->err, ERR_INVALID, "%s: \"%s\": %s and \"%s\": %s are the same setting",
+                       r->where, key->name, key_show(value).text, key->other, key_show(again).text);
+    if (!value && again) {
+        value = again;
+        name = key->other;
+    }
+    if (!value)
+        return apply_rule(r, key, key->absent);
+    if (json_is_null(value) && key->null != RULE_REFUSED)
+        return apply_rule(r, key, key->null);
+    return take_value(r, key, name, value);
+}
+
+static enum err_code check_field(const struct model_config *config, const struct key *key,
+                                 const char *where, struct err *err)
+{
+    const void *field = (const char *)config + key->field;
+    double value = key->max;
+    if (key->type == KEY_INT)
+        value = *(const uint32_t *)field;
+    else if (key->type == KEY_NUMBER)
+        value = (double)*(const float *)field;
+    else if (key->type == KEY_CHOICE && !leads_to(key->choices, config->activation))
+        return err_set(err, ERR_INVALID, "%s: \"%s\": expected %s", where, key->name,
+                       show_allowed(key).text);
+    /* a float may be a rounding error beyond a limit that its double kept */
+    const double slack = key->type == KEY_NUMBER ? 1e-6 * key->max : 0;
+    if (value >= key->min - slack && value <= key->max + slack)
+        return ERR_OK;
+    return err_set(err, ERR_INVALID, "%s: \"%s\": expected %s, got %g", where, key->name,
+                   show_allowed(key).text, value);
+}
+
+enum err_code keys_read(const struct key_table *table, const json_t *root, const char *where,
+                        struct model_config *out, struct err *err)
+{
+    const struct reader reader = {table, root, where, out, err};
+    for (size_t i = 0; i < table->count; i++)
+        TRY(read_key(&reader, &table->keys[i]));
+    return ERR_OK;
+}
+
+enum err_code keys_check(const struct key_table *table, const struct model_config *config,
+                         const char *where, struct err *err)
+{
+    for (size_t i = 0; i < table->count; i++)
+        TRY(check_field(config, &table->keys[i], where, err));
+    return ERR_OK;
+}

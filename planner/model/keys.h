@@ -1,0 +1,154 @@
+/* keys.h - the keys of a config.json as a table: for the families of this folder only.
+ *
+ * One row says everything about a key: name, other spelling, type, what holds when it is absent or
+ * null, limits, and the field of struct model_config it goes to. Reading, the limits, and the text
+ * of every message come from the row, so the keys of a family are a table and no code:
+ *
+ *     "num_key_value_heads": 7  --row--> type, limits --> config.kv_heads
+ *
+ * Names and defaults are those of transformers' config classes (configuration_*.py of 5.23),
+ * with one difference: what gives a model its size has no default here. There, a Llama without
+ * "hidden_size" is a 7B; here it is more likely a mistake. Keys without a row are ignored, as they
+ * are there, because published files are full of them.
+ *
+ * Rows are in the order in which defaults depend on each other: hidden and heads come before
+ * whatever is derived from them. A key that feeds two fields has two rows. */
+#ifndef SHARDPLAN_KEYS_H
+#define SHARDPLAN_KEYS_H
+
+#include "model/model.h"
+
+#include <jansson.h>
+
+enum {
+    VOCAB_MAX = 1 << 24,
+    HIDDEN_MAX = 1 << 20,
+    FFN_MAX = 1 << 24,
+    LAYERS_MAX = 4096,
+    HEADS_MAX = 16384,
+    HEAD_DIM_MAX = 65536, /* times HEADS_MAX times 3, a fused q, k, v, is below 2^32 */
+    POSITIONS_MAX = 1 << 24,
+    BUCKETS_MAX = 65536,
+    EXPERTS_MAX = 1024,
+};
+
+enum key_type {
+    KEY_INT,    /* uint32_t */
+    KEY_NUMBER, /* float */
+    KEY_SHARE,  /* a number: this share of head_dim, rounded down, is the uint32_t stored */
+    KEY_BOOL,   /* bool */
+    KEY_NOT,    /* bool, stored the other way round */
+    KEY_GATE,   /* a bool: when false, the uint32_t read before is 0 */
+    KEY_CHOICE, /* one of `choices`: its flag, a bool, and its activation if it has one */
+    KEY_ONLY,   /* a bool that changes the model so that only `value` is planned for */
+};
+
+/* What holds when a key is absent, or null. */
+enum rule {
+    RULE_REFUSED,
+    RULE_VALUE, /* `value`, or for a choice `text` */
+    RULE_HEADS,
+    RULE_HIDDEN,
+    RULE_LAYERS,
+    RULE_HEAD_SIZE,   /* hidden / heads */
+    RULE_FOUR_HIDDEN, /* 4 · hidden */
+    RULE_NONE,        /* 0, as no such thing */
+};
+
+struct choice {
+    const char *text, *activation;
+    bool flag;
+};
+
+struct key {
+    const char *name, *other; /* "a.b" is key b of object a */
+    enum key_type type;
+    bool fixed; /* not a key of the file: what the class does always */
+    enum rule absent, null;
+    double value, min, max;
+    size_t field;
+    const struct choice *choices; /* ends with a row of NULL */
+    const char *text;
+};
+
+struct key_table {
+    const struct key *keys;
+    size_t count;
+};
+#define KEY_TABLE(rows)                                                                            \
+    {                                                                                              \
+        rows, sizeof(rows) / sizeof *(rows)                                                        \
+    }
+
+/* Reads every key of the table from `root` (lent) into `out`. `where` goes in front of messages. */
+enum err_code keys_read(const struct key_table *table, const json_t *root, const char *where,
+                        struct model_config *out, struct err *err);
+
+/* Holds every field that a key feeds to the limits of its row. */
+enum err_code keys_check(const struct key_table *table, const struct model_config *config,
+                         const char *where, struct err *err);
+
+/* What the file calls the field at this offset; "?" where no key feeds it. */
+const char *key_name(const struct key_table *table, size_t field);
+#define NAME_OF(table, member) key_name((table), offsetof(struct model_config, member))
+
+/* ERR_INVALID: "name": value does not divide "of": whole. */
+enum err_code key_does_not_divide(const char *where, const char *name, uint32_t value,
+                                  const char *of, uint32_t whole, struct err *err);
+
+struct shown { /* a value as it stands in the file, cut to a length that fits a message */
+    char text[48];
+};
+struct shown key_show(const json_t *value);
+
+/* ---- parts of rows: {PART(...), .null = RULE_...} ---- */
+
+#define AT(member) .field = offsetof(struct model_config, member)
+#define SIZE(key, member, most) .name = (key), .type = KEY_INT, .min = 1, .max = (most), AT(member)
+#define COUNT(key, member, number, most)                                                           \
+    SIZE(key, member, most), .absent = RULE_VALUE, .value = (number)
+#define DERIVED(key, member, rule, most) SIZE(key, member, most), .absent = (rule), .null = (rule)
+#define FIXED(key, member, rule, most)                                                             \
+    SIZE(key, member, most), .fixed = true, .absent = (rule), .value = 1
+#define REAL(key, kind, member, number, least, most)                                               \
+    .name = (key), .type = (kind), AT(member), .absent = RULE_VALUE, .value = (number),            \
+    .min = (least), .max = (most)
+#define NUMBER(key, member, number, least, most) REAL(key, KEY_NUMBER, member, number, least, most)
+#define BOOL(key, kind, number)                                                                    \
+    .name = (key), .type = (kind), .absent = RULE_VALUE, .value = (number), .max = 1
+#define FLAG(key, member, number) BOOL(key, KEY_BOOL, number), AT(member)
+#define ALWAYS(key, member) BOOL(key, KEY_BOOL, true), AT(member), .fixed = true
+#define ONLY(key, number) BOOL(key, KEY_ONLY, number)
+#define CHOICE(key, member, otherwise, list)                                                       \
+    .name = (key), .type = KEY_CHOICE, AT(member), .absent = RULE_VALUE, .text = (otherwise),      \
+    .choices = (list)
+#define POSITIONS(name, value) COUNT(name, max_positions, value, POSITIONS_MAX)
+
+/* "gelu" and "gelu_tanh" are one op each; the others are as many as Python writes. */
+extern const struct choice key_activations[], key_silu_only[];
+
+/* ---- rows that many families have ---- */
+
+/* clang-format off */
+/* Each head has its own keys and values, and heads share out the hidden size. */
+#define PLAIN_HEADS                                                                                \
+    {FIXED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},                               \
+    {FIXED("head_dim", head_dim, RULE_HEAD_SIZE, HIDDEN_MAX)}
+#define TIED(value) {FLAG("tie_word_embeddings", tied, value)}
+#define EPS(name, value) {NUMBER(name, norm_eps, value, 0, 1)}
+#define DROPOUT(name, member, value) {NUMBER(name, member, value, 0, 1)}
+#define THETA(name, value)                                                                         \
+    {NUMBER(name, rope_theta, value, 1, 1e12), .other = "rope_parameters.rope_theta"}
+/* nn.LayerNorm's own, where the config class has no say. */
+#define TORCH_EPS {NUMBER("layer_norm_eps", norm_eps, 1e-5, 0, 1), .fixed = true}
+#define SHAPE_KEYS                                                                                 \
+    {SIZE("vocab_size", vocab, VOCAB_MAX)},                                                        \
+    {SIZE("hidden_size", hidden, HIDDEN_MAX)},                                                     \
+    {SIZE("num_hidden_layers", layers, LAYERS_MAX)}
+#define SIZE_KEYS                                                                                  \
+    SHAPE_KEYS,                                                                                    \
+    {SIZE("num_attention_heads", heads, HEADS_MAX)},                                               \
+    {SIZE("intermediate_size", ffn, FFN_MAX)}
+/* clang-format on */
+
+#endif

@@ -1,0 +1,27 @@
+/* command.h - the commands of shardplan, and shardrun: what they are called and what they do. */
+#ifndef SHARDPLAN_COMMAND_H
+#define SHARDPLAN_COMMAND_H
+
+enum command {
+    COMMAND_FIT,
+    COMMAND_PLAN,
+    COMMAND_RUN,
+    COMMAND_COMPARE,
+    COMMAND_CALIBRATE,
+    COMMAND_MODELS,
+    COMMAND_GPUS,
+    COMMAND_RANK, /* shardrun: one rank of a run, a program of its own */
+    COMMAND_COUNT
+};
+
+struct command_about {
+    const char *name;    /* "fit" */
+    const char *title;   /* "shardplan fit": what usage and errors call it */
+    const char *summary; /* half a line */
+    const char *doc;     /* a paragraph */
+};
+
+/* Lent, for ever. */
+const struct command_about *command_about(enum command command);
+
+#endif

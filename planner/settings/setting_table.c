@@ -1,0 +1,399 @@
+/* setting_table.c - every setting of every command, once.
+ *
+ * A new setting is a row here, and the field that its reader reads. Rows of one name stand for
+ * different commands or systems. A default may be a word, a number, or left to the model. */
+#include "machine/builtin.h"
+#include "settings/settings.h"
+
+/* Rows take a few lines each; what the macros hold are initialisers. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+#define FIELD(member) {offsetof(struct settings, member), sizeof(((struct settings *)0)->member)}
+#define WORDS(...) (const struct setting_word[]){__VA_ARGS__, {NULL, 0, false}}
+#define WORD(text, value) {text, value, false}
+#define ALSO(text, value) {text, value, true} /* another spelling of the word with this value */
+#define OFF_ON WORDS(WORD("off", false), WORD("on", true))
+#define INTEGER(member, from, to) {NUMBER_INTEGER, from, to, NULL, FIELD(member), 0, 0}
+#define REAL(member, from, to) {NUMBER_REAL, from, to, NULL, FIELD(member), 0, 0}
+#define SIZE(member, from, to) {NUMBER_SIZE, from, to, NULL, FIELD(member), 0, 0}
+/* "same" is DTYPE_COUNT until the job is made: no cast, whatever the other dtype is. */
+#define STORED_DTYPES                                                                              \
+    WORD("bf16", DTYPE_BF16), WORD("fp32", DTYPE_FP32), WORD("fp16", DTYPE_FP16),                  \
+    ALSO("bfloat16", DTYPE_BF16), ALSO("float32", DTYPE_FP32), ALSO("float16", DTYPE_FP16)
+#define DTYPES STORED_DTYPES, WORD("same", DTYPE_COUNT), ALSO("none", DTYPE_COUNT)
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+#define COMMAND(name) (1U << COMMAND_##name)
+#define SYSTEM(name) (1U << SYSTEM_##name)
+enum {
+    FOR_JOB = COMMAND(FIT) | COMMAND(PLAN),
+    FOR_RUN = COMMAND(RUN) | COMMAND(RANK),
+    FOR_ANY = (1U << COMMAND_COUNT) - 1,
+    ZERO12 = SYSTEM(ZERO1) | SYSTEM(ZERO2),
+    ZERO = ZERO12 | SYSTEM(ZERO3),
+    FSDP = SYSTEM(FSDP1) | SYSTEM(FSDP2),
+};
+
+/* ---- names that are built in ---- */
+
+static const char *name_at(const struct builtins *list, uint32_t i)
+{
+    return i < list->count ? list->names[i] : NULL;
+}
+
+static const char *gpu_at(uint32_t i)
+{
+    return name_at(builtin_gpus(), i);
+}
+
+static const char *gpu_find(const char *text)
+{
+    return gpu_at(builtin_find(builtin_gpus(), text));
+}
+
+static const char *gpu_nearest(const char *text)
+{
+    return gpu_at(builtin_nearest(builtin_gpus(), text));
+}
+
+static const char *node_at(uint32_t i)
+{
+    return name_at(builtin_nodes(), i);
+}
+
+static const char *node_find(const char *text)
+{
+    return node_at(builtin_find(builtin_nodes(), text));
+}
+
+static const char *node_nearest(const char *text)
+{
+    return node_at(builtin_nearest(builtin_nodes(), text));
+}
+
+static const char *model_at(uint32_t i)
+{
+    const struct model_preset *preset = model_preset_at(i);
+    return preset ? preset->name : NULL;
+}
+
+static const struct setting_names gpus = {gpu_at, gpu_find, gpu_nearest};
+static const struct setting_names nodes = {node_at, node_find, node_nearest};
+static const struct setting_names models = {model_at, NULL, NULL}; /* a file is a model, too */
+
+static bool is_planned(int system)
+{
+    return system_is_planned((enum system_kind)system);
+}
+
+static const struct setting_word system_words[] = {
+#define X(name, text) WORD(text, SYSTEM_##name),
+    SYSTEM_MAP(X)
+#undef X
+        {NULL, 0, false},
+};
+
+/* ---- the table: a row that names no systems is for all ---- */
+
+/* clang-format off */
+static const struct setting rows[] = {
+    {.name = "model", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL,
+     .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder",
+     .field = FIELD(model), .names = &models, .commands = FOR_JOB, .numerics = true},
+    /* the system comes before what belongs to a system: settings_arguments keeps this order */
+    {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
+     .initial = "fsdp2", .field = FIELD(job.strategy.system), .words = system_words,
+     .offers = is_planned, .commands = FOR_JOB, .axis = AXIS_WORDS},
+    {.name = "code", .group = GROUP_MODEL, .arg = "NAME",
+     .help = "Whose op sequence runs (default: torchtitan for the Llama family, nanogpt for gpt2, "
+             "hf for the rest)",
+     .unset = CODE_COUNT, .field = FIELD(job.model.code),
+     .words = WORDS(WORD("torchtitan", CODE_TORCHTITAN), WORD("nanogpt", CODE_NANOGPT),
+                    WORD("hf", CODE_HF)),
+     .commands = FOR_JOB},
+
+    /* ---- job ---- */
+    {.name = "gpus", .group = GROUP_JOB, .arg = "N", .help = "World size", .initial = "8",
+     .numbers = {INTEGER(job.strategy.world, 1, 1000000)}, .commands = FOR_JOB, .numerics = true},
+    {.name = "rank", .group = GROUP_JOB, .arg = "R", .help = "Whose memory", .initial = "0",
+     .numbers = {INTEGER(job.strategy.rank, 0, 999999)}, .commands = FOR_JOB},
+    {.name = "seq", .group = GROUP_JOB, .arg = "T",
+     .help = "Tokens a sequence (default: 2048, or the model's positions if fewer)",
+     .numbers = {INTEGER(job.model.seq, 1, 16777216)}, .commands = FOR_JOB, .numerics = true},
+    {.name = "micro-batch", .group = GROUP_JOB, .arg = "B", .help = "Sequences a GPU",
+     .initial = "1", .numbers = {INTEGER(job.model.batch, 1, 1048576)}, .commands = FOR_JOB,
+     .numerics = true, .axis = "1,2,4,8,16,32,64"},
+    {.name = "accumulate", .group = GROUP_JOB, .arg = "A", .help = "Micro-batches a step",
+     .initial = "1", .numbers = {INTEGER(job.strategy.accumulate, 1, 4096)}, .commands = FOR_JOB,
+     .numerics = true, .axis = "1,2,4,8,16,32,64"},
+    {.name = "accumulate-sync", .group = GROUP_JOB, .arg = "WHEN",
+     .help = "When gradients are reduced", .initial = "last",
+     .field = FIELD(job.strategy.accumulate_sync),
+     .words = WORDS(WORD("last", false), WORD("each", true)), .commands = FOR_JOB,
+     .systems = FSDP | SYSTEM(DDP), .axis = AXIS_WORDS},
+
+    /* ---- cluster ---- */
+    {.name = "gpu", .kind = SETTING_NAME, .group = GROUP_CLUSTER, .arg = "NAME",
+     .help = "A GPU of `shardplan gpus`", .initial = "h100-sxm", .field = FIELD(gpu),
+     .names = &gpus, .commands = FOR_JOB},
+    {.name = "gpus-per-node", .group = GROUP_CLUSTER, .arg = "N", .help = "GPUs a node",
+     .initial = "8", .numbers = {INTEGER(gpus_per_node, 1, 1024)}, .commands = FOR_JOB},
+    {.name = "node", .kind = SETTING_NAME, .group = GROUP_CLUSTER, .arg = "NAME",
+     .help = "A node type of `shardplan gpus`: links and NICs (default: the GPU's usual one)",
+     .field = FIELD(node), .names = &nodes, .commands = FOR_JOB},
+    {.name = "profile", .kind = SETTING_TEXT, .group = GROUP_CLUSTER, .arg = "FILE",
+     .help = "A hardware profile, from `shardplan calibrate` or by hand, on top of --gpu and "
+             "--node",
+     .field = FIELD(profile), .commands = FOR_JOB},
+    {.name = "expandable-segments", .group = GROUP_CLUSTER, .arg = "WHETHER",
+     .help = "PYTORCH_ALLOC_CONF=expandable_segments:True", .initial = "off",
+     .field = FIELD(expandable_segments), .words = OFF_ON, .commands = FOR_JOB,
+     .axis = AXIS_WORDS},
+
+    /* ---- strategy ---- */
+    {.name = "replicate", .group = GROUP_STRATEGY, .arg = "R",
+     .help = "HSDP replicas: the mesh is R x N/R", .initial = "1",
+     .numbers = {INTEGER(job.strategy.replicate, 1, 1000000)}, .commands = FOR_JOB,
+     .systems = FSDP, .lacks = "shards nothing", .lacking = SYSTEM(DDP),
+     .axis = "1,2,4,8,16,32,64,128,256,512"},
+    {.name = "units", .group = GROUP_STRATEGY, .arg = "UNITS",
+     .help = "What is gathered at once: each block and the rest, as torchtitan wraps, so many "
+             "blocks, or blocks until they hold a size",
+     .initial = "blocks", .field = FIELD(job.strategy.units),
+     .words = WORDS(WORD("blocks", UNITS_BLOCKS), WORD("torchtitan", UNITS_TORCHTITAN)),
+     .numbers = {{NUMBER_INTEGER, 1, 1e9, "numbers of blocks", FIELD(job.strategy.per_unit),
+                  .word = UNITS_BLOCKS, .rest = 1},
+                 {NUMBER_SIZE, 1, 1e15, "sizes such as 500MB,", FIELD(job.strategy.unit_bytes),
+                  .word = UNITS_BYTES}},
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "has no units",
+     .lacking = SYSTEM(DDP) | ZERO, .axis = "blocks,2,4,8,torchtitan"},
+    {.name = "reshard", .group = GROUP_STRATEGY, .arg = "WHEN",
+     .help = "reshard_after_forward: None, True, False, or that many ranks",
+     .initial = "default", .field = FIELD(job.strategy.reshard),
+     .words = WORDS(WORD("default", RESHARD_DEFAULT), WORD("always", RESHARD_ALWAYS),
+                    WORD("never", RESHARD_NEVER)),
+     .numbers = {{NUMBER_INTEGER, 1, 1e6, "numbers of ranks", FIELD(job.strategy.reshard_ranks),
+                  .word = RESHARD_INT}},
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "shards no parameters",
+     .lacking = SYSTEM(DDP) | ZERO12, .axis = "default,always,never,8"},
+    {.name = "forward-prefetch", .group = GROUP_STRATEGY, .arg = "N",
+     .help = "Units to prefetch explicitly in forward; 0: implicit", .initial = "0",
+     .words = WORDS(ALSO("implicit", 0)),
+     .numbers = {INTEGER(job.strategy.forward_prefetch, 0, 16)}, .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2), .lacks = "gathers no parameters", .lacking = SYSTEM(DDP) | ZERO12,
+     .axis = "0,1,2,3"},
+    {.name = "backward-prefetch", .group = GROUP_STRATEGY, .arg = "N",
+     .help = "Units to prefetch explicitly in backward; 0: implicit, one ahead", .initial = "0",
+     .words = WORDS(ALSO("implicit", 0)),
+     .numbers = {INTEGER(job.strategy.backward_prefetch, 0, 16)}, .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2), .lacks = "gathers no parameters", .lacking = SYSTEM(DDP) | ZERO12,
+     .axis = "0,1,2,3"},
+    {.name = "param-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
+     .help = "MixedPrecisionPolicy.param_dtype; same: no cast", .initial = "bf16",
+     .field = FIELD(job.strategy.compute), .words = WORDS(DTYPES), .commands = FOR_JOB,
+     .systems = FSDP | ZERO, .lacks = "computes in the stored dtype", .lacking = SYSTEM(DDP),
+     .numerics = true, .axis = "bf16,fp32"},
+    {.name = "reduce-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
+     .help = "MixedPrecisionPolicy.reduce_dtype; same: the gradients' own", .initial = "fp32",
+     .field = FIELD(job.strategy.reduce), .words = WORDS(DTYPES), .commands = FOR_JOB,
+     .systems = FSDP, .lacks = "reduces gradients in their own dtype", .lacking = SYSTEM(DDP),
+     .numerics = true, .axis = "bf16,fp32"},
+    {.name = "store-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
+     .help = "Dtype of stored parameters and optimizer states", .initial = "fp32",
+     .field = FIELD(job.strategy.store), .words = WORDS(STORED_DTYPES), .commands = FOR_JOB,
+     .systems = FSDP | SYSTEM(DDP), .lacks = "keeps a copy in fp32", .lacking = ZERO,
+     .numerics = true, .axis = "bf16,fp32"},
+    {.name = "checkpointing", .group = GROUP_STRATEGY, .arg = "WHAT",
+     .help = "Activation checkpointing of each block", .initial = "none",
+     .field = FIELD(job.tape.checkpointing),
+     .words = WORDS(WORD("none", CHECKPOINTING_NONE), WORD("full", CHECKPOINTING_FULL),
+                    WORD("selective", CHECKPOINTING_SELECTIVE)),
+     .commands = FOR_JOB, .axis = AXIS_WORDS},
+    {.name = "optimizer", .group = GROUP_STRATEGY, .arg = "NAME", .help = "Optimizer",
+     .initial = "adamw", .field = FIELD(job.strategy.optimizer),
+     .words = WORDS(WORD("adamw", OPTIMIZER_ADAMW), WORD("sgd", OPTIMIZER_SGD)),
+     .commands = FOR_JOB, .numerics = true},
+    {.name = "optimizer-impl", .group = GROUP_STRATEGY, .arg = "NAME",
+     .help = "Its implementation", .initial = "foreach", .field = FIELD(job.strategy.impl),
+     .words = WORDS(WORD("foreach", IMPL_FOREACH), WORD("fused", IMPL_FUSED),
+                    WORD("loop", IMPL_LOOP)),
+     .commands = FOR_JOB, .axis = AXIS_WORDS},
+    {.name = "clip", .group = GROUP_STRATEGY, .arg = "MAXNORM",
+     .help = "clip_grad_norm_ to this norm", .initial = "off", .words = WORDS(WORD("off", 0)),
+     .numbers = {{NUMBER_REAL, 1e-9, 1e9, "norms", FIELD(job.strategy.max_norm), 0, 0}},
+     .commands = FOR_JOB, .numerics = true},
+    {.name = "offload", .group = GROUP_STRATEGY, .arg = "WHERE", .help = "CPUOffloadPolicy",
+     .initial = "none", .field = FIELD(job.strategy.offload),
+     .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
+     .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP), .axis = AXIS_WORDS},
+    {.name = "freeze", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
+     .help = "Comma-separated globs of parameter names that are not trained",
+     .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},
+    {.name = "autocast", .group = GROUP_STRATEGY, .arg = "DTYPE",
+     .help = "torch.autocast around the forward pass", .initial = "none",
+     .field = FIELD(job.model.autocast),
+     .words = WORDS(WORD("none", false), WORD("bf16", true), ALSO("bfloat16", true)),
+     .commands = FOR_JOB, .systems = SYSTEM(DDP) | SYSTEM(FSDP1),
+     .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2), .numerics = true,
+     .axis = AXIS_WORDS},
+
+    /* ---- DistributedDataParallel ---- */
+    {.name = "bucket-cap-mb", .group = GROUP_DDP, .arg = "MIB",
+     .help = "bucket_cap_mb (default 25, and 1 for the first bucket; a value that is given holds "
+             "for the first, too)",
+     .shown = "25", .numbers = {REAL(job.strategy.bucket_cap_mb, 0.001, 1048576)},
+     .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "has no buckets", .lacking = FSDP,
+     .axis = "1,5,25,50,100,200"},
+    {.name = "gradient-as-bucket-view", .group = GROUP_DDP, .arg = "WHETHER",
+     .help = "gradient_as_bucket_view", .initial = "off", .field = FIELD(job.strategy.bucket_view),
+     .words = OFF_ON, .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "has no buckets",
+     .lacking = FSDP, .axis = AXIS_WORDS},
+    {.name = "static-graph", .group = GROUP_DDP, .arg = "WHETHER", .help = "static_graph",
+     .initial = "off", .field = FIELD(job.strategy.static_graph), .words = OFF_ON,
+     .commands = FOR_JOB, .systems = SYSTEM(DDP), .axis = AXIS_WORDS},
+    {.name = "comm-hook", .group = GROUP_DDP, .arg = "NAME",
+     .help = "What register_comm_hook is given", .initial = "none",
+     .field = FIELD(job.strategy.comm_hook),
+     .words = WORDS(WORD("none", COMM_HOOK_NONE), WORD("bf16_compress", COMM_HOOK_BF16)),
+     .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "has --reduce-dtype for that",
+     .lacking = FSDP, .numerics = true, .axis = AXIS_WORDS},
+
+    /* ---- running a plan ---- */
+    {.name = "plan", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,
+     .arg = "PLAN.json", .help = "what `shardplan plan` wrote", .field = FIELD(plan),
+     .commands = FOR_RUN | COMMAND(COMPARE)},
+    {.name = "trace", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,
+     .arg = "TRACE.json", .help = "what `shardplan run` wrote", .field = FIELD(trace),
+     .commands = COMMAND(COMPARE)},
+    {.name = "ranks", .key = 'n', .group = GROUP_RUN, .arg = "RANKS",
+     .help = "Ranks to start (default: as many as the plan is for, one for a rehearsal)",
+     .numbers = {INTEGER(run.ranks, 1, 4096)}, .commands = COMMAND(RUN)},
+    {.name = "device", .group = GROUP_RUN, .arg = "NAME", .help = "Where ranks run",
+     .initial = "host", .field = FIELD(cuda),
+     .words = WORDS(WORD("host", false), WORD("cuda", true)),
+     .commands = FOR_RUN | COMMAND(CALIBRATE)},
+    {.name = "steps", .group = GROUP_RUN, .arg = "N", .help = "Training steps", .initial = "3",
+     .numbers = {INTEGER(run.steps, 1, 1000000000)}, .commands = FOR_RUN},
+    {.name = "data", .kind = SETTING_TEXT, .group = GROUP_RUN, .arg = "FILE",
+     .help = "Tokens to train on (default: a generator)", .field = FIELD(run.data),
+     .commands = FOR_RUN},
+    {.name = "tokens", .group = GROUP_RUN, .arg = "KIND", .help = "What a token is in that file",
+     .initial = "bytes", .field = FIELD(run.token_bytes),
+     .words = WORDS(WORD("bytes", 1), WORD("uint16", 2), WORD("uint32", 4)), .commands = FOR_RUN},
+    {.name = "memory", .group = GROUP_RUN, .arg = "SIZE",
+     .help = "Device memory of a rank, such as 4GiB (default: 64GiB on the host, on a GPU what it "
+             "has)",
+     .numbers = {SIZE(run.memory_bytes, 1, 0x1p50)}, .commands = FOR_RUN},
+    {.name = "timeout", .group = GROUP_RUN, .arg = "SECONDS",
+     .help = "Longest collective before the run is ended", .initial = "60",
+     .numbers = {REAL(run.timeout_s, 0, 1e7)}, .commands = FOR_RUN},
+    {.name = "lr", .group = GROUP_OPTIMIZER, .arg = "X", .help = "Learning rate",
+     .initial = "0.001", .numbers = {REAL(run.lr, 0, 1e38)}, .commands = FOR_RUN, .numerics = true},
+    {.name = "beta1", .group = GROUP_OPTIMIZER, .arg = "X", .help = "AdamW", .initial = "0.9",
+     .numbers = {REAL(run.beta1, 0, 0.9999999)}, .commands = FOR_RUN, .numerics = true},
+    {.name = "beta2", .group = GROUP_OPTIMIZER, .arg = "X", .help = "AdamW", .initial = "0.95",
+     .numbers = {REAL(run.beta2, 0, 0.9999999)}, .commands = FOR_RUN, .numerics = true},
+    {.name = "eps", .group = GROUP_OPTIMIZER, .arg = "X", .help = "AdamW", .initial = "1e-08",
+     .numbers = {REAL(run.eps, 0, 1)}, .commands = FOR_RUN, .numerics = true},
+    {.name = "weight-decay", .group = GROUP_OPTIMIZER, .arg = "X", .help = "AdamW and SGD",
+     .initial = "0.1", .numbers = {REAL(run.weight_decay, 0, 1e6)}, .commands = FOR_RUN,
+     .numerics = true},
+    {.name = "rope-theta", .group = GROUP_OPTIMIZER, .arg = "X", .help = "RoPE base",
+     .initial = "10000", .numbers = {REAL(run.rope_theta, 1, 1e12)}, .commands = FOR_RUN,
+     .numerics = true},
+    {.name = "load", .kind = SETTING_TEXT, .group = GROUP_CHECKPOINT, .arg = "DIR",
+     .help = "Continue from a sharded checkpoint", .field = FIELD(run.load), .commands = FOR_RUN},
+    {.name = "save", .kind = SETTING_TEXT, .group = GROUP_CHECKPOINT, .arg = "DIR",
+     .help = "Write a sharded checkpoint after the last step", .field = FIELD(run.save),
+     .commands = FOR_RUN},
+    {.name = "load-full", .kind = SETTING_TEXT, .group = GROUP_CHECKPOINT, .arg = "FILE",
+     .help = "Initial parameters from a safetensors file", .field = FIELD(run.load_full),
+     .commands = FOR_RUN},
+    {.name = "save-full", .kind = SETTING_TEXT, .group = GROUP_CHECKPOINT, .arg = "FILE",
+     .help = "Write all parameters to one safetensors file", .field = FIELD(run.save_full),
+     .commands = FOR_RUN},
+    {.name = "rehearse", .kind = SETTING_PART, .group = GROUP_REHEARSAL, .arg = "RANK/WORLD",
+     .help = "One process plays one rank of a plan for WORLD: absent peers' collectives are local "
+             "copies that take the predicted time",
+     .field = FIELD(run.rehearse_rank), .numbers = {INTEGER(run.rehearse_world, 1, 1000000)},
+     .commands = FOR_RUN},
+    {.name = "predicted", .kind = SETTING_TEXT, .group = GROUP_REHEARSAL, .arg = "FILE",
+     .help = "Trace with a rehearsal's times (default: trace.json beside the plan)",
+     .field = FIELD(run.predicted), .commands = FOR_RUN},
+    {.name = "share-gpu", .kind = SETTING_FLAG, .group = GROUP_CUDA,
+     .help = "Several ranks may have one GPU: for correctness only, its times mean nothing",
+     .field = FIELD(run.share_gpu), .commands = FOR_RUN},
+    {.name = "register-buffers", .kind = SETTING_FLAG, .group = GROUP_CUDA,
+     .help = "Memory that NCCL may use without copies of its own (ncclMemAlloc, ncclCommRegister)",
+     .field = FIELD(run.register_buffers), .commands = FOR_RUN},
+    {.name = "deterministic", .kind = SETTING_FLAG, .group = GROUP_CUDA,
+     .help = "The same bits every time, with a slow attention", .field = FIELD(run.deterministic),
+     .commands = FOR_RUN},
+
+    /* ---- measuring and comparing ---- */
+    {.name = "ranks", .key = 'n', .group = GROUP_MEASURE, .arg = "RANKS",
+     .help = "Ranks that run together (default 2); with --from-nccl-tests, those of files that do "
+             "not say",
+     .numbers = {INTEGER(calibrate.ranks, 1, 64)}, .commands = COMMAND(CALIBRATE)},
+    {.name = "gpu", .kind = SETTING_NAME, .group = GROUP_MEASURE, .arg = "NAME",
+     .help = "The built-in GPU for what is not measured (cuda needs it; host writes every number)",
+     .field = FIELD(gpu), .names = &gpus, .commands = COMMAND(CALIBRATE)},
+    {.name = "largest", .group = GROUP_MEASURE, .arg = "MIB",
+     .help = "Largest collective (default: 64 on host, 1024 on cuda, 1 with --quick)",
+     .numbers = {INTEGER(calibrate.largest_mib, 1, 65536)}, .commands = COMMAND(CALIBRATE)},
+    {.name = "quick", .kind = SETTING_FLAG, .group = GROUP_MEASURE,
+     .help = "A few small sizes only: seconds, and less true", .field = FIELD(calibrate.quick),
+     .commands = COMMAND(CALIBRATE)},
+    {.name = "from-nccl-tests", .kind = SETTING_LIST, .group = GROUP_MEASURE, .arg = "FILE",
+     .help = "Measure nothing: take collectives from what nccl-tests printed or wrote as JSON (up "
+             "to 16 files)",
+     .field = FIELD(calibrate.nccl), .commands = COMMAND(CALIBRATE)},
+    {.name = "profile", .kind = SETTING_TEXT, .group = GROUP_MEASURE, .arg = "FILE",
+     .help = "The profile that they are put into (default: a new one)", .field = FIELD(profile),
+     .commands = COMMAND(CALIBRATE)},
+    {.name = "tolerance", .group = GROUP_MEASURE, .arg = "PERCENT",
+     .help = "Fail when the predicted step time is off by more (default: time is not checked)",
+     .numbers = {{NUMBER_REAL, 0, 1e6, "percentages", FIELD(tolerance_percent), 0, 0}},
+     .commands = COMMAND(COMPARE)},
+
+    /* ---- output ---- */
+    {.name = "events", .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
+     .help = "Write every allocation and free, one JSON array a line", .field = FIELD(events),
+     .commands = COMMAND(FIT)},
+    {.name = "goodput", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
+     .help = "Also a long run: the slowest rank, failures, the best checkpoint interval and what "
+             "is left",
+     .field = FIELD(goodput), .commands = COMMAND(PLAN)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
+     .help = "Folder for plan.json, trace.json, snapshot.pickle, report.html, *.svg",
+     .initial = "plan", .field = FIELD(output), .commands = COMMAND(PLAN)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
+     .help = "Folder for trace.json (rank 0) and trace-R.json", .field = FIELD(output),
+     .commands = FOR_RUN},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
+     .help = "Folder for compare.json, compare.html, memory-compare.svg and timeline.svg",
+     .field = FIELD(output), .commands = COMMAND(COMPARE)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
+     .help = "The profile; calibration.html and .svg are put beside it", .initial = "profile.json",
+     .field = FIELD(output), .commands = COMMAND(CALIBRATE)},
+    {.name = "param-norms", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
+     .help = "Print each parameter's gradient norm of the first step",
+     .field = FIELD(run.param_norms), .commands = FOR_RUN},
+    {.name = "json", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
+     .help = "One JSON object on standard output and nothing else", .field = FIELD(json),
+     .commands = (unsigned)FOR_ANY & ~(unsigned)FOR_RUN},
+    {.name = "json", .kind = SETTING_FLAG, .group = GROUP_OUTPUT, .help = "One JSON object a step",
+     .field = FIELD(json), .commands = FOR_RUN},
+    {.name = "quiet", .key = 'q', .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
+     .help = "Print nothing but errors", .field = FIELD(quiet), .commands = FOR_ANY},
+};
+/* clang-format on */
+#define ROWS (sizeof rows / sizeof rows[0])
+_Static_assert(ROWS <= SETTINGS_MOST_ROWS, "struct settings has a bit for each row");
+
+const struct setting *setting_rows(uint32_t *count)
+{
+    *count = ROWS;
+    return rows;
+}

@@ -1,0 +1,201 @@
+/* settings.c - settings by name; see settings.h. */
+#include "settings/settings.h"
+
+#include "base/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint32_t index_of(const struct setting *row)
+{
+    uint32_t count;
+    return (uint32_t)(row - setting_rows(&count));
+}
+
+static void mark_given(struct settings *settings, const struct setting *row)
+{
+    settings->given[index_of(row) / 64] |= (uint64_t)1 << index_of(row) % 64;
+}
+
+bool settings_is_given(const struct settings *settings, const struct setting *row)
+{
+    return settings->given[index_of(row) / 64] >> index_of(row) % 64 & 1;
+}
+
+void settings_defaults(struct settings *settings, enum command command)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    *settings = (struct settings){.command = command};
+    for (uint32_t i = 0; i < count; i++)
+        if (setting_is_of(&rows[i], command))
+            setting_reset(&rows[i], settings);
+}
+
+/* ---- names ---- */
+
+static bool is_called(const struct setting *row, const char *name)
+{
+    const char *own = row->name;
+    for (; *own && *name; own++, name++)
+        if (*own != *name && !(*own == '-' && *name == '_'))
+            return false;
+    return *own == *name;
+}
+
+static const struct setting *nearest_row(enum command command, const char *name)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count), *nearest = NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (setting_is_of(&rows[i], command) && setting_is_offered(&rows[i]) &&
+            names_near(name, rows[i].name) &&
+            (!nearest || names_distance(name, rows[i].name) < names_distance(name, nearest->name)))
+            nearest = &rows[i];
+    return nearest;
+}
+
+/* No row of the command has the name: another command's, or none's. */
+static void refuse_name(enum command command, const char *name, struct err *err)
+{
+    uint32_t count;
+    const char *title = command_about(command)->title;
+    const struct setting *rows = setting_rows(&count), *nearest = nearest_row(command, name);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t other = 0; is_called(&rows[i], name) && other < COMMAND_COUNT; other++)
+            if (setting_is_of(&rows[i], (enum command)other)) {
+                err_set(err, ERR_INVALID, "--%s: `%s` does not have it; it belongs to `%s`", name,
+                        title, command_about((enum command)other)->title);
+                return;
+            }
+    err_set(err, ERR_INVALID, "--%.100s: `%s` does not have it%s%s%s", name, title,
+            nearest ? "; did you mean --" : "", nearest ? nearest->name : "", nearest ? "?" : "");
+}
+
+/* "--reshard: ddp shards no parameters; it belongs to fsdp2". */
+static void refuse_system(const struct setting *row, enum system_kind system, struct err *err)
+{
+    char owners[128] = "";
+    size_t used = 0;
+    const bool offered = setting_is_offered(row);
+    for (uint32_t i = 0; i < SYSTEM_COUNT; i++)
+        if (setting_suits(row, i) && (!offered || system_is_planned((enum system_kind)i)))
+            used += (size_t)snprintf(owners + used, sizeof owners - used, "%s%s", used ? ", " : "",
+                                     system_name((enum system_kind)i));
+    err_set(err, ERR_INVALID, "--%s: %s %s; it belongs to %s%s", row->name, system_name(system),
+            row->lacks && (row->lacking >> system & 1U) ? row->lacks : "does not have it", owners,
+            offered ? "" : ", which this version does not plan");
+}
+
+static const struct setting *find(const struct settings *settings, const char *name,
+                                  const struct setting **unsuited)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    *unsuited = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!setting_is_of(&rows[i], settings->command) || !is_called(&rows[i], name))
+            continue;
+        if (setting_suits(&rows[i], settings->job.strategy.system))
+            return &rows[i];
+        *unsuited = &rows[i];
+    }
+    return NULL;
+}
+
+const struct setting *settings_find(const struct settings *settings, const char *name,
+                                    struct err *err)
+{
+    const struct setting *unsuited;
+    name += strncmp(name, "--", 2) == 0 ? 2 : 0;
+    const struct setting *row = find(settings, name, &unsuited);
+    if (!row && unsuited)
+        refuse_system(unsuited, settings->job.strategy.system, err);
+    else if (!row)
+        refuse_name(settings->command, name, err);
+    return row;
+}
+
+enum err_code settings_set(struct settings *settings, const char *name, const char *text,
+                           struct err *err)
+{
+    const struct setting *row = settings_find(settings, name, err);
+    if (!row)
+        return err ? err->code : ERR_INVALID;
+    TRY(setting_write(row, settings, text, err));
+    mark_given(settings, row);
+    return ERR_OK;
+}
+
+const char *settings_get(const struct settings *settings, const char *name,
+                         char buffer[NUMBER_TEXT])
+{
+    const struct setting *row = settings_find(settings, name, NULL);
+    return row ? setting_read(row, settings, buffer) : NULL;
+}
+
+/* ---- all of them ---- */
+
+json_t *settings_echo(const struct settings *settings)
+{
+    uint32_t count;
+    char name[64];
+    const struct setting *rows = setting_rows(&count);
+    json_t *echo = json_object();
+    for (uint32_t i = 0; i < count; i++) {
+        if (rows[i].group == GROUP_OUTPUT || !setting_is_of(&rows[i], settings->command) ||
+            !setting_suits(&rows[i], settings->job.strategy.system))
+            continue;
+        snprintf(name, sizeof name, "%s", rows[i].name);
+        for (char *c = name; *c; c++)
+            if (*c == '-')
+                *c = '_';
+        json_object_set_new(echo, name, setting_json(&rows[i], settings));
+    }
+    return echo;
+}
+
+const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
+                                size_t size)
+{
+    uint32_t count;
+    size_t used = 0;
+    const struct setting *rows = setting_rows(&count);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count && used < size; i++) {
+        char before[NUMBER_TEXT], after[NUMBER_TEXT];
+        if (!setting_is_of(&rows[i], to->command) ||
+            !setting_suits(&rows[i], to->job.strategy.system))
+            continue;
+        const char *old = setting_read(&rows[i], from, before);
+        const char *new = setting_read(&rows[i], to, after);
+        if (new && (!old || strcmp(old, new) != 0))
+            used += (size_t)snprintf(text + used, size - used, "%s--%s %s", used ? " " : "",
+                                     rows[i].name, new);
+    }
+    return text;
+}
+
+const char **settings_arguments(const struct settings *settings, enum command command,
+                                struct arena *arena, uint32_t *count)
+{
+    uint32_t row_count, used = 0;
+    const struct setting *rows = setting_rows(&row_count);
+    const char **arguments = arena_alloc(arena, 2 * (size_t)row_count * sizeof *arguments);
+    for (uint32_t i = 0; i < row_count; i++) {
+        char buffer[NUMBER_TEXT];
+        if (!settings_is_given(settings, &rows[i]) || !setting_is_of(&rows[i], command) ||
+            !setting_suits(&rows[i], settings->job.strategy.system))
+            continue;
+        const char *value = setting_read(&rows[i], settings, buffer);
+        const bool flag = rows[i].kind == SETTING_FLAG;
+        if (!value || (flag && strcmp(value, "on") != 0))
+            continue;
+        if (!rows[i].positional)
+            arguments[used++] = arena_printf(arena, "--%s", rows[i].name);
+        if (!flag)
+            arguments[used++] = arena_strdup(arena, value);
+    }
+    *count = used;
+    return arguments;
+}

@@ -1,0 +1,94 @@
+/* settings.h - what a user chose, for any command, and its settings by name.
+ *
+ *     text --settings_set--> struct settings --settings_resolve--> job and machine
+ *
+ * Fields are those of the parts that read them, where there is one: `job` is the job as asked,
+ * without a model's config. So a setting is one row of the table, and the field it sets. */
+#ifndef SHARDPLAN_SETTINGS_H
+#define SHARDPLAN_SETTINGS_H
+
+#include "base/arena.h"
+#include "job/job.h"
+#include "settings/setting.h"
+
+enum { SETTINGS_MOST_FILES = 16, SETTINGS_MOST_ROWS = 128 };
+
+struct text_list {
+    const char *at[SETTINGS_MOST_FILES];
+    uint32_t count;
+};
+
+struct run_options { /* of `run`, and of shardrun */
+    uint32_t ranks;  /* 0: as the plan says */
+    uint32_t steps;
+    const char *data;      /* NULL: the reference generator */
+    uint32_t token_bytes;  /* of a token in the file */
+    uint64_t memory_bytes; /* 0: the device's default */
+    double timeout_s;
+    float lr, beta1, beta2, eps, weight_decay, rope_theta;
+    const char *load, *save, *load_full, *save_full;
+    bool param_norms, share_gpu, register_buffers, deterministic;
+    uint32_t rehearse_rank, rehearse_world; /* world 0: no rehearsal */
+    const char *predicted; /* trace whose collectives a rehearsal waits for; NULL: the
+                              trace.json beside the plan, if it has times */
+};
+
+struct calibrate_settings {
+    uint32_t ranks;       /* 0: 2, or as nccl-tests' files say */
+    uint32_t largest_mib; /* 0: by device */
+    bool quick;
+    struct text_list nccl; /* what nccl-tests wrote: then nothing is run */
+};
+
+struct settings { /* copied freely: it owns nothing, texts are lent */
+    enum command command;
+    uint64_t given[SETTINGS_MOST_ROWS / 64]; /* a bit a row: set by other than its default */
+    const char *model;
+    struct job job; /* `config` is empty; batch, seq, code, dtypes as asked */
+    const char *gpu, *node, *profile;
+    uint32_t gpus_per_node;
+    bool expandable_segments;
+    const char *plan, *trace; /* of `run`, `compare` */
+    bool cuda;                /* of `run`, `calibrate`: the device; else the host */
+    struct run_options run;
+    struct calibrate_settings calibrate;
+    double tolerance_percent; /* of `compare`; NAN: time is not checked */
+    const char *events, *output;
+    bool goodput, json, quiet;
+};
+
+/* Every setting of a command at its default. */
+void settings_defaults(struct settings *settings, enum command command);
+
+/* The row of a name ("micro-batch", "micro_batch", "--micro-batch") that the command and the chosen
+ * system have; NULL with ERR_INVALID: it names the nearest, or whose it is. */
+const struct setting *settings_find(const struct settings *settings, const char *name,
+                                    struct err *err);
+
+/* Sets a setting by name, from text that the caller keeps. Errors are those of settings_find and
+ * setting_write. The system (`strategy`) is to be set before what belongs to it. */
+enum err_code settings_set(struct settings *settings, const char *name, const char *text,
+                           struct err *err);
+
+/* Its value as text, lent or in `buffer`; NULL: there is no such setting here, or it has none. */
+const char *settings_get(const struct settings *settings, const char *name,
+                         char buffer[NUMBER_TEXT]);
+
+/* Whether a row was set by other than its default. */
+bool settings_is_given(const struct settings *settings, const struct setting *row);
+
+/* Every setting of the command that the system has, but for what is printed and where, under its
+ * own name with '-' as '_'. The caller owns the object. */
+json_t *settings_echo(const struct settings *settings);
+
+/* What makes `to` of `from`, as options: "--gpus 16 --checkpointing full", cut where `text` is
+ * full; returns text. Empty: nothing. Both are of one command. */
+const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
+                                size_t size);
+
+/* What was given, of what `command` has too, as its arguments: "--steps", "20". They are in the
+ * arena or lent; *count of them. */
+const char **settings_arguments(const struct settings *settings, enum command command,
+                                struct arena *arena, uint32_t *count);
+
+#endif

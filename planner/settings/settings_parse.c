@@ -1,0 +1,263 @@
+/* settings_parse.c - see settings_parse.h.
+ *
+ * Options are collected first and set afterwards, the system before all others: which settings
+ * there are depends on it, and people write options in any order. */
+#include "settings/settings_parse.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_KEY = 1000, HELP_KEY = 'h', MOST_GIVEN = 256, MOST_POSITIONAL = 4 };
+
+static const char SYSTEM_SETTING[] = "strategy";
+
+struct parse {
+    struct settings *settings;
+    struct {
+        const char *name, *text;
+    } given[MOST_GIVEN];
+    uint32_t given_count;
+    const struct setting *positional[MOST_POSITIONAL];
+    uint32_t positional_count, positional_given;
+};
+
+/* The first row of the command with that row's name: rows of one name are one option to argp. */
+static uint32_t first_of_name(enum command command, uint32_t i)
+{
+    uint32_t count, first = 0;
+    const struct setting *rows = setting_rows(&count);
+    while (!setting_is_of(&rows[first], command) || strcmp(rows[first].name, rows[i].name) != 0)
+        first++;
+    return first;
+}
+
+static int key_of(enum command command, uint32_t i)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    return rows[i].key ? rows[i].key : (int)(FIRST_KEY + first_of_name(command, i));
+}
+
+static const struct setting *row_of_key(enum command command, int key)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (setting_is_of(&rows[i], command) && !rows[i].positional && key == key_of(command, i))
+            return &rows[i];
+    return NULL;
+}
+
+/* ---- names that argp would call unrecognized ---- */
+
+/* Whether an option may be written so: getopt takes any beginning of a name. *takes_value: of the
+ * first that fits. */
+static bool is_option(enum command command, const char *name, size_t length, bool *takes_value)
+{
+    static const char *const own[] = {"help", "usage", "version"};
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    *takes_value = false;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (strncmp(own[i], name, length) == 0)
+            return true;
+    for (uint32_t i = 0; i < count; i++)
+        if (setting_is_of(&rows[i], command) && !rows[i].positional &&
+            strncmp(rows[i].name, name, length) == 0) {
+            *takes_value = rows[i].arg != NULL;
+            return true;
+        }
+    return false;
+}
+
+/* Whether the next argument belongs to these short options: "-qo DIR" does, "-oDIR" does not. */
+static bool wants_next(enum command command, const char *letters)
+{
+    for (; *letters; letters++) {
+        const struct setting *row = row_of_key(command, *letters);
+        if (row && row->arg)
+            return letters[1] == '\0';
+    }
+    return false;
+}
+
+/* argp says "unrecognized option" and no more; here the message names what was meant. */
+static void check_names(const struct argp_state *state, enum command command)
+{
+    struct settings settings = {.command = command};
+    for (int i = 1; i < state->argc && strcmp(state->argv[i], "--") != 0; i++) {
+        const char *arg = state->argv[i];
+        const size_t length = strcspn(arg, "=");
+        bool takes_value = false;
+        char name[128];
+        struct err err = {0};
+        if (arg[0] != '-')
+            continue;
+        if (arg[1] != '-') {
+            i += wants_next(command, arg + 1);
+            continue;
+        }
+        if (is_option(command, arg + 2, length - 2, &takes_value)) {
+            i += takes_value && !arg[length];
+            continue;
+        }
+        snprintf(name, sizeof name, "%.*s", (int)length, arg);
+        settings_find(&settings, name, &err);
+        argp_error(state, "unrecognized option: %s", err.text);
+    }
+}
+
+/* ---- argp's calls ---- */
+
+static void take(struct parse *parse, const char *name, const char *text)
+{
+    if (parse->given_count == MOST_GIVEN)
+        return; /* an argument list of that length repeats itself */
+    parse->given[parse->given_count].name = name;
+    parse->given[parse->given_count++].text = text;
+}
+
+/* "one PLAN.json and one TRACE.json": what there must be, each after `word`. */
+static const char *list_positional(const struct parse *parse, const char *word, const char *between,
+                                   char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < parse->positional_count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s", i ? between : "", word,
+                                 parse->positional[i]->arg);
+    return text;
+}
+
+static void take_positional(struct parse *parse, const char *arg, struct argp_state *state)
+{
+    char names[256];
+    if (parse->positional_count == 0)
+        argp_error(state, "\"%s\": it takes no arguments but options", arg);
+    if (parse->positional_given == parse->positional_count)
+        argp_error(state, "%s only: \"%s\" is too much",
+                   list_positional(parse, "one ", " and ", names, sizeof names), arg);
+    take(parse, parse->positional[parse->positional_given++]->name, arg);
+}
+
+static void require_positional(const struct parse *parse, struct argp_state *state)
+{
+    char names[256];
+    if (parse->positional_given == parse->positional_count)
+        return;
+    if (parse->positional_count == 1)
+        argp_error(state, "%s is missing: %s", parse->positional[0]->arg,
+                   parse->positional[0]->help);
+    argp_error(state, "%s are needed", list_positional(parse, "", " and ", names, sizeof names));
+}
+
+static void set_all(struct parse *parse, struct argp_state *state)
+{
+    struct err err = {0};
+    for (int system_first = 1; system_first >= 0; system_first--)
+        for (uint32_t i = 0; i < parse->given_count; i++)
+            if ((strcmp(parse->given[i].name, SYSTEM_SETTING) == 0) == system_first &&
+                settings_set(parse->settings, parse->given[i].name, parse->given[i].text, &err) !=
+                    ERR_OK)
+                argp_error(state, "%s", err.text);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct parse *parse = state->input;
+    const enum command command = parse->settings->command;
+    const struct setting *row;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->name = (char *)(uintptr_t)command_about(command)->title; /* argp sets it later */
+        check_names(state, command);
+        return 0;
+    case ARGP_KEY_ARG:
+        take_positional(parse, arg, state);
+        return 0;
+    case ARGP_KEY_END:
+        require_positional(parse, state);
+        set_all(parse, state);
+        return 0;
+    case HELP_KEY:
+        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+        return 0;
+    default:
+        row = row_of_key(command, key);
+        if (!row)
+            return ARGP_ERR_UNKNOWN;
+        take(parse, row->name, arg ? arg : "on");
+        return 0;
+    }
+}
+
+/* ---- help ---- */
+
+/* "What it is: word, integers 1 ... 8 (default word)" */
+static char *help_text(const struct setting *row, struct arena *arena)
+{
+    char allowed[800];
+    const bool values = row->kind == SETTING_VALUE;
+    return arena_printf(arena, "%s%s%s%s%s%s", row->help, values ? ": " : "",
+                        values ? setting_allowed(row, allowed, sizeof allowed) : "",
+                        row->initial ? " (default " : "", row->initial ? row->initial : "",
+                        row->initial ? ")" : "");
+}
+
+static void list_options(struct parse *parse, struct arena *arena, struct argp_option *options)
+{
+    const enum command command = parse->settings->command;
+    uint32_t count, used = 0;
+    const struct setting *rows = setting_rows(&count);
+    bool titled[GROUP_COUNT] = {false};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct setting *row = &rows[i];
+        const int group = (int)row->group + 1;
+        if (!setting_is_of(row, command))
+            continue;
+        if (row->positional) {
+            if (parse->positional_count < MOST_POSITIONAL)
+                parse->positional[parse->positional_count++] = row;
+            continue;
+        }
+        const bool offered = setting_is_offered(row);
+        if (offered && !titled[row->group])
+            options[used++] = (struct argp_option){
+                .doc = arena_printf(arena, "%s:", setting_group_title(row->group)), .group = group};
+        titled[row->group] = titled[row->group] || offered;
+        options[used++] = (struct argp_option){
+            .name = row->name,
+            .key = key_of(command, i),
+            .arg = row->arg,
+            .flags = offered ? 0 : OPTION_HIDDEN,
+            .doc = help_text(row, arena),
+            .group = group,
+        };
+    }
+    options[used] = (struct argp_option){.key = HELP_KEY, .flags = OPTION_HIDDEN, .group = -1};
+}
+
+void settings_parse(enum command command, int argc, char **argv, struct settings *out)
+{
+    struct argp_option options[SETTINGS_MOST_ROWS + GROUP_COUNT + 2] = {{0}};
+    struct arena arena = {0};
+    char names[256];
+    const struct command_about *about = command_about(command);
+    struct parse parse = {.settings = out};
+    settings_defaults(out, command);
+    list_options(&parse, &arena, options);
+    const struct argp argp = {
+        .options = options,
+        .parser = parse_option,
+        .args_doc = list_positional(&parse, "", " ", names, sizeof names),
+        .doc = about->doc,
+    };
+    argv[0] = (char *)(uintptr_t)about->title; /* what usage and errors call this program */
+    argp_program_version =
+        command == COMMAND_RANK ? "shardrun " SHARDPLAN_VERSION : "shardplan " SHARDPLAN_VERSION;
+    argp_err_exit_status = 2;
+    argp_parse(&argp, argc, argv, 0, NULL, &parse);
+    arena_free(&arena);
+}

@@ -1,0 +1,74 @@
+/* settings_resolve.c - see settings_resolve.h. */
+#include "settings/settings_resolve.h"
+
+#include <inttypes.h>
+
+enum { DEFAULT_SEQ = 2048, MOST_TOKENS = 1 << 28 }; /* a micro-batch's: sizes stay below 2^63 */
+
+/* Whether the chosen system has a setting: one that it has not is at no default of its own. */
+static bool has(const struct settings *settings, const char *name)
+{
+    return settings_find(settings, name, NULL) != NULL;
+}
+
+static void resolve_dtypes(const struct settings *settings, struct job *job)
+{
+    const enum dtype same = DTYPE_COUNT;
+    struct strategy *s = &job->strategy;
+    if (!has(settings, "store-dtype"))
+        s->store = DTYPE_FP32;
+    if (s->compute == same || !has(settings, "param-dtype"))
+        s->compute = s->store;
+    if (s->reduce == same || !has(settings, "reduce-dtype"))
+        s->reduce = s->compute;
+    job->model.compute = s->compute;
+}
+
+enum err_code settings_job(const struct settings *settings, const struct model_config *config,
+                           struct job *out, struct err *err)
+{
+    *out = settings->job;
+    out->config = *config;
+    if (out->model.code == CODE_COUNT)
+        out->model.code = model_default_code(config->arch);
+    if (out->model.seq == 0)
+        out->model.seq = config->max_positions && config->max_positions < DEFAULT_SEQ
+                             ? config->max_positions
+                             : DEFAULT_SEQ;
+    if ((uint64_t)out->model.batch * out->model.seq > MOST_TOKENS)
+        return err_set(err, ERR_INVALID,
+                       "--micro-batch %" PRIu32 " x --seq %" PRIu32
+                       " is over 2^28 tokens a micro-batch",
+                       out->model.batch, out->model.seq);
+    resolve_dtypes(settings, out);
+    return ERR_OK;
+}
+
+enum err_code settings_machine(const struct settings *settings, struct machine *out,
+                               struct err *err)
+{
+    enum err_code rc = ERR_OK;
+    *out = (struct machine){
+        .gpus_per_node = settings->gpus_per_node,
+        .expandable_segments = settings->expandable_segments,
+    };
+    TRY(profile_find(settings->gpu, &out->profile, err));
+    if (settings->node)
+        rc = profile_set_node(settings->node, &out->profile, err);
+    if (rc == ERR_OK && settings->profile)
+        rc = profile_read(settings->profile, &out->profile, err);
+    if (rc != ERR_OK)
+        profile_free(&out->profile);
+    return rc;
+}
+
+enum err_code settings_resolve(struct settings *settings, struct job *job, struct machine *machine,
+                               struct err *err)
+{
+    struct model_config config;
+    TRY(model_find(settings->model, &config, err));
+    TRY(settings_job(settings, &config, job, err));
+    settings->job.model.code = job->model.code;
+    settings->job.model.seq = job->model.seq;
+    return settings_machine(settings, machine, err);
+}

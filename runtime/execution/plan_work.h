@@ -1,0 +1,19 @@
+/* plan_work.h - the work that an instruction of a plan asks of a device, and whether a device has
+ * kernels for all of it. */
+#ifndef SHARDPLAN_PLAN_WORK_H
+#define SHARDPLAN_PLAN_WORK_H
+
+#include "plan/plan.h"
+#include "runtime/work/work.h"
+
+/* The work of instruction `id`, which is a kernel, on the plan's rank: everything but addresses
+ * and what a run chooses. `operand` has room for the kernel's ins and outs and is lent to the
+ * result; its shapes, pitches and dtypes are filled, `data` is NULL. */
+struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand *operand);
+
+/* Before anything runs: every kernel has a backend's kernel, its operands fit it and are bytes
+ * that exist. ERR_UNSUPPORTED lists the computations that nobody can run, each once with how often
+ * the plan has it; or names the instruction whose operands no kernel takes. */
+enum err_code plan_check_runnable(const struct plan *plan, struct err *err);
+
+#endif

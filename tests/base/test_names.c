@@ -1,0 +1,71 @@
+/* test_names.c - one name in many spellings; distances known from the literature. */
+#include "base/names.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void case_and_separators_make_no_other_name(void **state)
+{
+    (void)state;
+    static const char *const alike[][2] = {
+        {"llama-3.1-8b", "Llama-3.1-8B"},
+        {"llama-3.1-8b", "llama3.1-8b"},
+        {"llama-3.1-8b", "LLAMA 3.1_8b"},
+        {"rtx-4090", "RTX 4090"},
+        {"a100-sxm-80gb", "A100_SXM_80GB"},
+        {"gpt2", "gpt-2"},
+        {"", "-"},
+    };
+    static const char *const other[][2] = {
+        {"llama-2-7b", "llama-27b"},
+        {"opt-13b", "opt-1-3b"},
+        {"opt-1.3b", "opt-13b"},
+        {"qwen2.5-7b", "qwen2-57b"},
+        {"h100", "h1000"},
+        {"h100", "h10"},
+        {"llama-3.1-8b", "llama3.18b"},
+        {"gpt2", ""},
+    };
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
+        if (!names_alike(alike[i][0], alike[i][1]) || !names_alike(alike[i][1], alike[i][0]))
+            fail_msg("%s and %s are one name", alike[i][0], alike[i][1]);
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (names_alike(other[i][0], other[i][1]) || names_alike(other[i][1], other[i][0]))
+            fail_msg("%s and %s are two names", other[i][0], other[i][1]);
+}
+
+/* The textbook pairs: kitten/sitting, Saturday/Sunday. */
+static void distances_are_levenshteins(void **state)
+{
+    (void)state;
+    assert_int_equal(names_distance("kitten", "sitting"), 3);
+    assert_int_equal(names_distance("Saturday", "sunday"), 3);
+    assert_int_equal(names_distance("", "abc"), 3);
+    assert_int_equal(names_distance("same", "SAME"), 0);
+    assert_true(names_near("nevr", "never"));
+    assert_false(names_near("foo", "never"));
+}
+
+static void a_list_is_cut_where_it_is_full(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"one", "two", "three"};
+    char text[64];
+    assert_string_equal(names_list(names, 3, text, sizeof text), "one, two, three");
+    assert_string_equal(names_list(names, 0, text, sizeof text), "");
+    assert_string_equal(names_list(names, 3, text, 6), "one, ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(case_and_separators_make_no_other_name),
+        cmocka_unit_test(distances_are_levenshteins),
+        cmocka_unit_test(a_list_is_cut_where_it_is_full),
+    };
+    return cmocka_run_group_tests_name("names", tests, NULL, NULL);
+}

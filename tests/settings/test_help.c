@@ -1,0 +1,313 @@
+/* test_help.c - what the programs say of their options: --help, the manual page and bash's
+ * completion name the same ones, and the parser takes just these. */
+#include "lower/lower.h"
+#include "settings/settings.h"
+
+#include <ctype.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+enum { MOST = 128 };
+
+static char output[1 << 20];
+
+/* Runs a command of the shell in which ^ is the folder of the programs; returns its exit status. */
+static int run(const char *fmt, ...)
+{
+    char programs[512], line[4096], command[4096];
+    const char *shardplan = getenv("SHARDPLAN");
+    size_t used = 0;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    snprintf(programs, sizeof programs, "%s", shardplan ? shardplan : "build/shardplan");
+    *strrchr(programs, '/') = '\0';
+    for (const char *c = line; *c && used < sizeof command - 1; c++)
+        used += (size_t)(*c == '^' ? snprintf(command + used, sizeof command - used, "%s", programs)
+                                   : snprintf(command + used, sizeof command - used, "%c", *c));
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    const int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+struct names {
+    char at[MOST][48];
+    int count;
+};
+
+static bool has(const struct names *names, const char *name)
+{
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->at[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* "--micro-batch" wherever it stands in the output of the last run. */
+static struct names options_in_output(void)
+{
+    struct names names = {.count = 0};
+    for (const char *c = output; (c = strstr(c, "--")); c += 2) {
+        const size_t length = strspn(c + 2, "abcdefghijklmnopqrstuvwxyz0123456789-");
+        char name[48];
+        if (length == 0 || length >= sizeof name || (c > output && isalnum((unsigned char)c[-1])))
+            continue;
+        memcpy(name, c + 2, length);
+        name[length] = '\0';
+        if (!has(&names, name) && names.count < MOST)
+            memcpy(names.at[names.count++], name, length + 1);
+    }
+    return names;
+}
+
+/* The options that begin a line of --help, without argp's own. */
+static struct names options_of_help(enum command command)
+{
+    struct names names = {.count = 0};
+    char *rest;
+    if (command == COMMAND_RANK)
+        assert_int_equal(run("^/shardrun --help"), 0);
+    else
+        assert_int_equal(run("^/shardplan %s --help", command_about(command)->name), 0);
+    for (char *line = strtok_r(output, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *option = strstr(line, "--");
+        if (!option ||
+            strspn(line, " -?Vabcdefghijklmnopqrstuvwxyz,=ABCDEFGHIJKLMNOPQRSTUVWXYZ") <
+                (size_t)(option - line) ||
+            option - line > 8)
+            continue;
+        option += 2;
+        option[strcspn(option, "= ")] = '\0';
+        if (strcmp(option, "help") != 0 && strcmp(option, "usage") != 0 &&
+            strcmp(option, "version") != 0)
+            snprintf(names.at[names.count++], sizeof names.at[0], "%s", option);
+    }
+    return names;
+}
+
+static void help_lists_exactly_what_is_parsed(void **state)
+{
+    (void)state;
+    for (int command = 0; command < COMMAND_COUNT; command++) {
+        const struct names shown = options_of_help((enum command)command);
+        uint32_t count;
+        int offered = 0;
+        const struct setting *rows = setting_rows(&count);
+        for (uint32_t i = 0; i < count; i++) {
+            if (!setting_is_of(&rows[i], (enum command)command) || rows[i].positional)
+                continue;
+            if (has(&shown, rows[i].name) != setting_is_offered(&rows[i]))
+                fail_msg("%s --help: --%s", command_about((enum command)command)->name,
+                         rows[i].name);
+            offered += setting_is_offered(&rows[i]);
+        }
+        assert_int_equal(offered, shown.count);
+        assert_true(shown.count >= 2);
+        /* the parser itself: an option that it does not know is "unrecognized" */
+        for (uint32_t i = 0; i < count; i++) {
+            const struct setting *row = &rows[i];
+            if (!setting_is_of(row, (enum command)command) || row->positional)
+                continue;
+            if (command == COMMAND_RANK)
+                run("^/shardrun --%s%s --help 2>&1", row->name, row->arg ? "=?" : "");
+            else
+                run("^/shardplan %s --%s%s --help 2>&1", command_about((enum command)command)->name,
+                    row->name, row->arg ? "=?" : "");
+            if (!strstr(output, "Usage: shard"))
+                fail_msg("--%s: %s", row->name, output);
+        }
+    }
+}
+
+/* A strategy is in --help if and only if it can be planned. */
+static void help_offers_only_systems_that_work(void **state)
+{
+    (void)state;
+    int planned = 0;
+    for (int i = 0; i < SYSTEM_COUNT; i++) {
+        const char *name = system_name((enum system_kind)i);
+        const int status = run("^/shardplan fit tests/data/configs/toy-llama --seq 128 --strategy "
+                               "%s --quiet 2>&1",
+                               name);
+        assert_int_equal(run("^/shardplan fit --help | tr -s ' \n' ' ' | grep -o 'The sharding "
+                             "system: [a-z0-9, ]*'"),
+                         0);
+        char *listed = strstr(output + strlen("The sharding system: "), name);
+        assert_true(listed ? status == 0 : status == 2);
+        planned += status == 0;
+    }
+    assert_true(planned >= 1);
+}
+
+static void the_manual_has_every_option_of_every_help(void **state)
+{
+    (void)state;
+    if (run("groff --version >/dev/null 2>&1") != 0)
+        skip();
+    assert_int_equal(run("^/shardplan --man | groff -ww -man -Tutf8 2>&1 >/dev/null"), 0);
+    assert_string_equal(output, ""); /* no warnings */
+    assert_int_equal(run("^/shardplan --man | groff -man -Tascii -P-cbou -rLL=200n 2>&1"), 0);
+    const struct names in_manual = options_in_output();
+    for (int command = 0; command < COMMAND_COUNT; command++) {
+        const char *name = command_about((enum command)command)->title;
+        assert_int_equal(run("^/shardplan --man | groff -man -Tascii -P-cbou -rLL=200n | "
+                             "grep -q '%s'",
+                             name),
+                         0);
+        const struct names shown = options_of_help((enum command)command);
+        for (int i = 0; i < shown.count; i++)
+            if (!has(&in_manual, shown.at[i]))
+                fail_msg("--%s of %s is not in the manual", shown.at[i], name);
+    }
+}
+
+/* What bash would offer after the words, the last of which is being typed. */
+static void complete(const char *words)
+{
+    assert_int_equal(run("bash -c 'source <(^/shardplan --completion) || exit 9; COMP_WORDS=(%s); "
+                         "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shardplan || true; "
+                         "printf \"%%s\\n\" \"${COMPREPLY[@]}\"' 2>&1",
+                         words),
+                     0);
+}
+
+static bool is_offered(const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *c = output; (c = strstr(c, word)); c++)
+        if ((c == output || c[-1] == '\n') && (c[length] == '\n' || c[length] == '\0'))
+            return true;
+    return false;
+}
+
+static void bash_completes_options_values_names_and_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words, *offered, *not_offered;
+    } cases[] = {
+        {"shardplan \"\"", "compare", "shardrun"},
+        {"shardplan f", "fit", "plan"},
+        {"shardplan fit --resh", "--reshard", "--gpus"},
+        {"shardplan fit --reshard \"\"", "never", "README.md"},
+        {"shardplan plan --checkpointing s", "selective", "none"},
+        {"shardplan fit --gpu h1", "h100-sxm", "a100-sxm-80gb"},
+        {"shardplan fit --gpu = h1", "h100-sxm", "h200"}, /* as bash cuts --gpu=h1 */
+        {"shardplan fit llama-3.1", "llama-3.1-8b", "gpt2"},
+        {"shardplan fit READ", "README.md", "llama-3.1-8b"},
+        {"shardplan plan -o plan", "planner", "README.md"},
+        {"shardplan run READ", "README.md", "planner"},
+        {"shardplan fit --micro-batch \"\"", "", "README.md"},
+        {"shardrun --dev", "--device", "--ranks"},
+        {"build/shardrun --device \"\"", "cuda", "README.md"},
+    };
+    if (run("bash --version >/dev/null 2>&1") != 0)
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        complete(cases[i].words);
+        if (!is_offered(cases[i].offered) || is_offered(cases[i].not_offered))
+            fail_msg("%s: %s", cases[i].words, output);
+    }
+    for (int command = 0; command < COMMAND_COUNT; command++) {
+        char words[64];
+        const struct names shown = options_of_help((enum command)command);
+        snprintf(words, sizeof words, "%s --", command_about((enum command)command)->title);
+        complete(words);
+        const struct names offered = options_in_output();
+        assert_int_equal(offered.count, shown.count + 3); /* and argp's own */
+        for (int i = 0; i < shown.count; i++)
+            assert_true(has(&offered, shown.at[i]));
+    }
+}
+
+static void every_command_has_version_json_and_quiet(void **state)
+{
+    (void)state;
+    for (int command = 0; command < COMMAND_COUNT; command++) {
+        const bool rank = command == COMMAND_RANK;
+        const char *name = rank ? "" : command_about((enum command)command)->name;
+        assert_int_equal(run("^/%s %s --version", rank ? "shardrun" : "shardplan", name), 0);
+        assert_string_equal(output, rank ? "shardrun " SHARDPLAN_VERSION "\n"
+                                         : "shardplan " SHARDPLAN_VERSION "\n");
+        const struct names shown = options_of_help((enum command)command);
+        assert_true(has(&shown, "json") && has(&shown, "quiet"));
+    }
+    assert_int_equal(run("^/shardplan gpus --quiet 2>&1"), 0);
+    assert_string_equal(output, "");
+    assert_int_equal(run("^/shardplan models -q 2>&1"), 0);
+    assert_string_equal(output, "");
+}
+
+static void mistakes_are_answered_with_the_nearest(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *says;
+    } cases[] = {
+        {"fit gpt2 --mirco-batch 2", "did you mean --micro-batch?"},
+        {"fit gpt2 --goodput", "it belongs to `shardplan plan`"},
+        {"fit gpt2 --steps 3", "it belongs to `shardplan run`"},
+        {"run plan.json --step 3 --stps=4", "did you mean --steps?"},
+        {"fit gpt2 --gpu h1000", "did you mean h100-sxm?"},
+        {"fit gpt2 --node dgx-h1000", "did you mean dgx-h100?"},
+        {"fit gpt2 --bucket-cap-mb 25 --strategy fsdp2", "fsdp2 has no buckets; it belongs to ddp"},
+        {"fit gpt2 --gpus 4294967297", "allowed are integers 1 ... 1000000"},
+        {"calibrate --gpu h1000", "did you mean h100-sxm?"},
+        {"calibrate --device cuda", "needs --gpu"},
+        {"calibrate --profile x.json", "goes with --from-nccl-tests"},
+        {"calibrate something", "no arguments but options"},
+        {"run plan.json --steps 4294967297", "allowed are integers"},
+        {"run plan.json --rehearse 8/8", "allowed are RANK/WORLD, such as 0/64"},
+        {"run plan.json --device gpu", "allowed are host, cuda"},
+        {"compare a b --tolerance nan", "percentages"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int status = run("^/shardplan %s 2>&1", cases[i].arguments);
+        if (status != 2 || !strstr(output, cases[i].says))
+            fail_msg("shardplan %s: exit %d: %s", cases[i].arguments, status, output);
+    }
+    assert_int_equal(run("^/shardrun plan.json --timeout inf 2>&1"), 2);
+    assert_non_null(strstr(output, "shardrun: --timeout inf: allowed are numbers 0 ... 1e+07"));
+}
+
+/* One GPU, however spelled, and one model: the same prediction and the same echo but for the name.
+ */
+static void other_spellings_are_the_same_job(void **state)
+{
+    (void)state;
+    static const char *const gpus[] = {"h100-sxm", "h100", "H100", "h100-80gb", "H100_SXM5"};
+    static char expected[sizeof output];
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        assert_int_equal(run("^/shardplan fit gpt2 --seq 128 --gpu %s --json 2>&1", gpus[i]), 0);
+        assert_non_null(strstr(output, "\"gpu\": \"h100-sxm\""));
+        if (i == 0)
+            memcpy(expected, output, sizeof expected);
+        assert_string_equal(output, expected);
+    }
+    assert_int_equal(run("^/shardplan fit openai-community/gpt2 --seq 128 --json 2>&1"), 0);
+    assert_string_equal(strstr(output, "\"fits\""), strstr(expected, "\"fits\""));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_lists_exactly_what_is_parsed),
+        cmocka_unit_test(help_offers_only_systems_that_work),
+        cmocka_unit_test(the_manual_has_every_option_of_every_help),
+        cmocka_unit_test(bash_completes_options_values_names_and_files),
+        cmocka_unit_test(every_command_has_version_json_and_quiet),
+        cmocka_unit_test(mistakes_are_answered_with_the_nearest),
+        cmocka_unit_test(other_spellings_are_the_same_job),
+    };
+    return cmocka_run_group_tests_name("help", tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+/* folder.c - see folder.h. */
+#include "tests/support/folder.h"
+
+#include "base/arena.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+const char *file_in(const char *folder, const char *name)
+{
+    static char path[4][1024];
+    static unsigned turn;
+    char *lent = path[turn++ % 4];
+    snprintf(lent, sizeof path[0], "%s/%s", folder, name);
+    return lent;
+}
+
+char *folder_new(const char *name)
+{
+    char *folder = xmalloc(64);
+    snprintf(folder, 64, "/tmp/test_%s.XXXXXX", name);
+    assert_non_null(mkdtemp(folder));
+    return folder;
+}
+
+void folder_drop(char *folder)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
+        if (entry->d_name[0] != '.')
+            unlink(file_in(folder, entry->d_name));
+    closedir(dir);
+    rmdir(folder);
+    free(folder);
+}
+
+bool file_exists(const char *folder, const char *name)
+{
+    return access(file_in(folder, name), F_OK) == 0;
+}
+
+uint32_t files_in(const char *folder)
+{
+    uint32_t files = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
+        files += entry->d_name[0] != '.';
+    closedir(dir);
+    return files;
+}
+
+char *file_text(const char *path, size_t *length)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    char *text = xmalloc(1 << 16);
+    *length = fread(text, 1, (1 << 16) - 1, file);
+    text[*length] = '\0';
+    fclose(file);
+    return text;
+}
+
+void file_write(const char *path, const void *bytes, size_t length)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, length, file), length);
+    fclose(file);
+}
+
+void file_replace(const char *folder, const char *name, const char *from, const char *to)
+{
+    size_t length = 0;
+    char *text = file_text(file_in(folder, name), &length);
+    char *at = memmem(text, length, from, strlen(from));
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    for (; *to; to++)
+        *at++ = *to;
+    file_write(file_in(folder, name), text, length);
+    free(text);
+}

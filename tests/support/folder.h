@@ -1,0 +1,29 @@
+/* folder.h - folders that a test makes, looks into and takes away with all there is. */
+#ifndef SHARDPLAN_FOLDER_H
+#define SHARDPLAN_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* "/tmp/test_NAME.XXXXXX", made; the caller gives it to folder_drop, which removes its files too.
+ */
+char *folder_new(const char *name);
+void folder_drop(char *folder);
+
+/* "FOLDER/NAME", good for the next three calls as well. */
+const char *file_in(const char *folder, const char *name);
+
+bool file_exists(const char *folder, const char *name);
+uint32_t files_in(const char *folder);
+
+/* The file's bytes, at most 65,535, ended by '\0', to be freed; *length without that. */
+char *file_text(const char *path, size_t *length);
+
+/* Writes the file anew. */
+void file_write(const char *path, const void *bytes, size_t length);
+
+/* Puts `to` where `from`, of the same length, stands first in the file. */
+void file_replace(const char *folder, const char *name, const char *from, const char *to);
+
+#endif

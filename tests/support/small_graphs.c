@@ -1,0 +1,48 @@
+/* small_graphs.c - see small_graphs.h. */
+#include "tests/support/small_graphs.h"
+
+#include "model/model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static const struct {
+    const char *folder; /* under tests/data/configs */
+    enum code code;
+} models[] = {
+    {"toy-llama", CODE_TORCHTITAN}, {"gpt2", CODE_NANOGPT},
+    {"toy-llama", CODE_HF},         {"gpt2", CODE_HF},
+    {"qwen3-8b", CODE_HF},          {"qwen2.5-7b", CODE_HF},
+    {"mistral-7b", CODE_HF},        {"opt-1.3b", CODE_HF},
+    {"gpt-neox-20b", CODE_HF},      {"bert-base", CODE_HF},
+    {"t5-small", CODE_HF},          {"mixtral-8x7b", CODE_HF},
+    {"fsdp2-tutorial", CODE_TORCHTITAN},
+};
+static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_FP32};
+
+struct graph *small_graph(int i, char *name, size_t size)
+{
+    struct err err = {0};
+    char path[128];
+    struct model_config config;
+    struct graph *graph = NULL;
+    const char *folder = models[i / 3].folder;
+    const enum dtype dtype = dtypes[i % 3];
+    assert_true((size_t)i < 3 * sizeof models / sizeof models[0]);
+    snprintf(path, sizeof path, "tests/data/configs/%s", folder);
+    snprintf(name, size, "%s, %s, %s", folder, code_name(models[i / 3].code), dtype_name(dtype));
+    if (model_config_read(path, &config, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    config.layers = 3;
+    /* 37 tokens: no multiple of what kernels round to */
+    const struct model_job job = {
+        .batch = 2, .seq = 37, .code = models[i / 3].code, .compute = dtype};
+    if (model_build(&config, &job, &graph, &err) != ERR_OK)
+        fail_msg("%s: %s", name, err.text);
+    return graph;
+}

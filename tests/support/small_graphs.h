@@ -1,0 +1,14 @@
+/* small_graphs.h - for the tests of graph/: every architecture in each code that it has, in each
+ * dtype that changes which operators run, with a few blocks. */
+#ifndef SHARDPLAN_SMALL_GRAPHS_H
+#define SHARDPLAN_SMALL_GRAPHS_H
+
+#include "graph/graph.h"
+
+enum { SMALL_GRAPHS = 39 };
+
+/* The graph number `i`, and what it is: "mixtral-8x7b, hf, float32". The caller owns it:
+ * graph_free. Fails the test when there is none. */
+struct graph *small_graph(int i, char *name, size_t size);
+
+#endif
