@@ -111,6 +111,7 @@ static inline struct allocator_block *split_front(struct allocator *allocator, s
                                                   struct allocator_block *block,
                                                   const struct request *request)
 {
+    assert(block->bytes > request->rounded); /* the rest is kept */
     struct allocator_block *front = block_new(&allocator->store, request->pool, request->stream,
                                               block->address, request->rounded);
     front->range = block->range;
@@ -134,6 +135,7 @@ static inline struct allocator_block *hand_out(struct allocator *allocator, stru
     struct allocator_stats *stats = &allocator->stats;
     const bool was_split = block_is_split(block);
     const bool counted = !block->range; /* pages of a range can be returned, so are never stuck */
+    assert(block->bytes >= request->rounded && block->mapped);
     const uint64_t rest = block->bytes - request->rounded;
 
     if (rest >= allocator->least_rest[request->pool] && request->rounded < allocator->split_below) {
@@ -192,6 +194,7 @@ enum err_code allocator_alloc(struct allocator *allocator, uint64_t bytes, int s
 /* The first half of a free. */
 static inline void request_free(struct allocator *allocator, struct allocator_block *block)
 {
+    /* handed out, and not taken back before */
     assert(block->allocated && !block->pending && block->bytes > 0);
     record(allocator, ALLOCATOR_FREE_REQUESTED, block->address, block->requested_bytes,
            block->stream);

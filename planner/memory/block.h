@@ -4,6 +4,8 @@
 
 #include "memory/allocator.h"
 
+#include <assert.h>
+
 #define MIN_BLOCK_BYTES ((uint64_t)512) /* and what every size is a multiple of */
 
 enum pool_kind { POOL_LARGE, POOL_SMALL, POOL_COUNT }; /* in the order they are released */
@@ -61,6 +63,7 @@ static inline struct allocator_block *block_new(struct block_store *store, enum 
 
 static inline void block_drop(struct block_store *store, struct allocator_block *block)
 {
+    assert(block->bytes > 0 && !block->allocated);
     block->bytes = 0;
     block->next = store->unused;
     store->unused = block;

@@ -3,6 +3,7 @@
 
 #include "memory/deferred.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,7 @@ static uint64_t rounded(const struct buffer *buffer)
 static enum err_code alloc_buffer(struct replay *r, uint32_t index)
 {
     const struct buffer *buffer = &r->plan->buffers[index];
+    assert(!r->blocks[index]); /* plan_verify: nothing is born twice before it dies */
     if (!buffer->scratch) {
         r->requested += buffer->bytes;
         r->rounded += rounded(buffer);
@@ -89,6 +91,7 @@ static void free_buffer(struct replay *r, bool first)
     const uint32_t index = instruction->arg;
     const struct buffer *buffer = &r->plan->buffers[index];
     if (!buffer->scratch) {
+        assert(r->requested >= buffer->bytes); /* nothing dies unborn */
         r->requested -= buffer->bytes;
         r->rounded -= rounded(buffer);
         r->categories[buffer->category] -= buffer->bytes;
