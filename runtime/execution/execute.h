@@ -8,6 +8,7 @@
 
 #include "memory/allocator.h"
 #include "plan/plan.h"
+#include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/execution/data.h"
 
