@@ -85,7 +85,7 @@ static enum err_code settings_of(const struct trace *trace, struct memory_option
     return ERR_OK;
 }
 
-/* Which step was recorded, from 1 on; 1 where the trace does not tell. */
+/* Which step was recorded, counted from 0; 1 where the trace does not tell. */
 static uint32_t recorded_step(const struct trace *trace)
 {
     const char *text = trace_get_info(trace, "step");
@@ -110,7 +110,7 @@ enum err_code compare_memory(const struct join *join, struct compare_memory *out
     for (int q = 0; q < COMPARE_QUANTITIES; q++)
         out->of[q].first = out->of[q].largest = COMPARE_NONE;
     TRY(settings_of(join->trace, &options, err));
-    options.step = recorded_step(join->trace);
+    options.steps_before = recorded_step(join->trace);
     struct memory memory;
     return memory_replay(join->plan, &options, add_point, &curves, &memory, err);
 }

@@ -8,6 +8,7 @@
 
 #include "memory/allocator.h"
 #include "plan/plan.h"
+#include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/execution/data.h"
 
@@ -56,8 +57,11 @@ uint32_t execution_micro_batches(const struct execution *execution);
 /* 2-norms of the parameters' gradients in the last step, before clipping: (param_count), lent. */
 const double *execution_param_norms(const struct execution *execution);
 
-/* The piece that holds parameter p (`state` -1) or one of its states (0 exp_avg, 1 exp_avg_sq).
- * NULL: there is no such state. */
+enum { EXECUTION_STORE = -2, EXECUTION_PARAM, EXECUTION_EXP_AVG, EXECUTION_EXP_AVG_SQ };
+
+/* The piece that holds parameter p as the optimizer updates it (`state` EXECUTION_PARAM), one of
+ * its states, or the parameter as it is stored, which may be another. NULL: there is no such
+ * state. */
 const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state);
 
 /* The elements of that piece on this rank, as fp32: copies the part's elements out of (read) or

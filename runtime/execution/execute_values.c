@@ -203,9 +203,16 @@ static enum err_code move_values(struct execution *e, const struct operand *at, 
 
 const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state)
 {
-    return state < 0    ? plan_updated_piece(plan, p)
-           : state == 0 ? plan_piece(plan, p, PIECE_EXP_AVG)
-                        : plan_piece(plan, p, PIECE_EXP_AVG_SQ);
+    switch (state) {
+    case EXECUTION_STORE:
+        return plan_piece(plan, p, PIECE_STORE);
+    case EXECUTION_PARAM:
+        return plan_updated_piece(plan, p);
+    case EXECUTION_EXP_AVG:
+        return plan_piece(plan, p, PIECE_EXP_AVG);
+    default:
+        return plan_piece(plan, p, PIECE_EXP_AVG_SQ);
+    }
 }
 
 /* Where a parameter's values, or those of a state, are; *at has no elements when this rank has none

@@ -7,6 +7,7 @@
  * Had c the memory of b, side would write ones into it. */
 #include "memory/replay.h"
 #include "runtime/execution/execute.h"
+#include "runtime/host/host_device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
