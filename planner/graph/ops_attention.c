@@ -22,7 +22,8 @@ void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t cou
     }
 }
 
-uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal)
+uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
+                      float dropout)
 {
     const struct shape shape = *shape_of(graph, q);
     uint32_t in[3] = {q, k, v};
@@ -36,6 +37,7 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, (struct shape){.rank = 0});
     graph->ops[op].hidden = 3;
     graph->ops[op].attr.causal = causal;
+    graph->ops[op].attr.p = dropout;
     graph_op_done(graph, op);
     /* It is born (b, a, s, d) with the memory of (b, s, a, d): transposing back is free. */
     graph->tensors[born].shape = shape;
