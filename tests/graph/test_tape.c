@@ -26,21 +26,23 @@ static void assert_sound(const struct tape *tape, const char *name, uint32_t ite
                  err.text);
 }
 
+/* tape_run in steps. What is wrong at the end shows there; where it began, with `always`. */
 static struct stream *run_checked(const struct graph *graph, const struct tape_options *options,
-                                  const char *name)
+                                  const char *name, bool always)
 {
     struct tape tape;
     tape_open(&tape, graph, options);
-    assert_sound(&tape, name, 0);
     for (uint32_t i = 0; i < graph->item_count; i++) {
         tape_forward_item(&tape, graph->items[i]);
-        assert_sound(&tape, name, i);
+        if (always)
+            assert_sound(&tape, name, i);
     }
     tape_begin_backward(&tape);
     assert_sound(&tape, name, graph->item_count);
     for (uint32_t i = graph->item_count; i-- > 0;) {
         tape_backward_item(&tape, graph->items[i]);
-        assert_sound(&tape, name, i);
+        if (always)
+            assert_sound(&tape, name, i);
     }
     tape_end_backward(&tape);
     assert_sound(&tape, name, 0);
@@ -61,7 +63,7 @@ static void every_item_leaves_each_buffer_its_holders(void **state)
         char name[NAME];
         struct graph *graph = small_graph(i, name, sizeof name);
         for (size_t o = 0; o < sizeof options / sizeof options[0]; o++)
-            stream_free(run_checked(graph, &options[o], name));
+            stream_free(run_checked(graph, &options[o], name, true));
         graph_free(graph);
     }
 }
@@ -122,7 +124,7 @@ static void train(int i, const char *frozen, uint32_t gradients)
     char name[NAME];
     struct graph *graph = small_graph_frozen(i, frozen, name, sizeof name);
     for (size_t o = 0; o < sizeof options / sizeof options[0]; o++) {
-        struct stream *stream = run_checked(graph, &options[o], name);
+        struct stream *stream = run_checked(graph, &options[o], name, false);
         assert_int_equal(stream->grad_count, gradients);
         stream_free(stream);
     }
