@@ -399,6 +399,8 @@ static bool release_oversize(struct allocator *allocator, const struct request *
 
 void allocator_empty_cache(struct allocator *allocator)
 {
+    if (allocator->settings.complete_frees)
+        allocator->settings.complete_frees(allocator->settings.free_context);
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         for (int stream = 0; stream < ALLOCATOR_STREAMS; stream++) {
             size_t count;

@@ -20,7 +20,8 @@ struct allocator_block { /* one cache line; 0 bytes: unused slot of a slab */
     uint64_t free_since;                 /* the pool's search count when it became free */
     uint8_t stream, pool;
     bool allocated;
-    bool mapped; /* has memory behind it; false only inside expandable ranges */
+    bool pending; /* allocated still, and not counted so: its free was requested */
+    bool mapped;  /* has memory behind it; false only inside expandable ranges */
 };
 
 struct block_slab {

@@ -89,6 +89,16 @@ static void request_beyond_its_block(struct scene *s)
     s->whole->requested_bytes ^= 64 * MIB;
 }
 
+static void a_free_block_that_waits(struct scene *s)
+{
+    s->first->next->pending ^= true;
+}
+
+static void an_allocated_block_that_waits(struct scene *s)
+{
+    s->second->pending ^= true;
+}
+
 static void previous_of_a_block(struct scene *s)
 {
     s->whole->prev = s->whole->prev ? NULL : s->second;
@@ -241,6 +251,8 @@ static const struct {
     {memory_of_a_segment, "of a segment is not mapped"},
     {request_of_a_free_block, "8 bytes requested of 3145728, free"},
     {request_beyond_its_block, "bytes requested of 25165824, allocated"},
+    {a_free_block_that_waits, "is free, and its free waits"},
+    {an_allocated_block_that_waits, "allocated_bytes is"},
     {previous_of_a_block, "is not the next of its previous"},
     {address_of_a_block, "of 3145728 bytes is followed by"},
     {pool_of_a_neighbour, "are neighbours of different kinds"},
