@@ -75,7 +75,7 @@ static struct job job_of(const struct variant *v, const struct size *size, uint3
         .max_positions = size->seq,
         .tied = v->arch == ARCH_GPT2,
         .norm_eps = 1e-5F,
-        .rope_theta = 10000,
+        .rope = {.theta = 1e4F, .attention_factor = 1},
         .activation = v->arch == ARCH_LLAMA ? "silu" : "gelu_new",
     };
     struct job job;

@@ -109,15 +109,17 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
 /* Chunk `index` of `count` equal parts of the last dim: a view; out[count] receives all. */
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out);
-/* weight, bias (h); saves input, mean and rstd. */
-uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
-/* Fused RMSNorm: saves input and fp32 rstd. */
-uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight);
+/* weight, bias (h); saves input, mean and rstd. `eps` is added to the variance. */
+uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps);
+/* Fused RMSNorm: saves input and fp32 rstd. `eps` is added to the mean square. */
+uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
 /* What scaled_dot_product_attention does first under autocast: casts of q, k, v (b, s, a, d) and of
  * a bias, if there is one; `kind` is the attention that they are for. */
 void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in);
-/* Flash attention. q (b, s, a, d), k and v (b, s_k, a, d): (b, s, a, d), born (b, a, s, d). */
-uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal);
+/* Flash attention. q (b, s, a, d), k and v (b, s_k, a, d): (b, s, a, d), born (b, a, s, d). Scores
+ * are divided by the root of d. */
+uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
+                      float dropout);
 /* Memory-efficient attention, likewise; an additive bias (b, a, s, s_k) or GRAPH_NONE. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout);

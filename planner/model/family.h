@@ -33,7 +33,7 @@ struct family {
     uint32_t alias_count;
 
     bool heads_divide_hidden; /* even where head_dim is given: the config class insists */
-    bool rope;                /* on whole heads */
+    bool rope;                /* on whole heads; where on part of them, rotary_dim says it */
     bool learned_positions;   /* a sequence may not be longer than max_positions */
 
     /* Parameters, shared ones counted once, as transformers' modeling_*.py has them. In double:

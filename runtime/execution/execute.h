@@ -13,7 +13,6 @@
 
 struct run_settings {
     float lr, beta1, beta2, eps, weight_decay;
-    float rope_theta;
     struct allocator_settings allocator; /* its segment functions are filled in here */
     const double *wait_s; /* (instructions) a rehearsal: what each collective is to take, seconds,
                              lent until execution_close; NULL: nothing */

@@ -105,6 +105,8 @@ bool truth_read_written(const json_t *row, struct model_config *c, struct model_
         .vocab = truth_number(m, "vocab", 0),
         .max_positions = truth_number(m, "seq", 0),
         .tied = truth_bool(m, "tied", true),
+        .norm_eps = 1e-5F,
+        .rope = {.theta = 1e4F, .attention_factor = 1},
     };
     c->kv_heads = truth_number(m, "kv_heads", c->heads);
     c->ffn = truth_number(m, "ffn", 4 * c->hidden);
@@ -112,6 +114,7 @@ bool truth_read_written(const json_t *row, struct model_config *c, struct model_
     c->arch = strcmp(kind, "gpt2") == 0    ? ARCH_GPT2
               : strcmp(kind, "guide") == 0 ? ARCH_FSDP2_TUTORIAL
                                            : ARCH_LLAMA;
+    c->activation = c->arch == ARCH_GPT2 ? "gelu_new" : c->arch == ARCH_LLAMA ? "silu" : "relu";
     if (c->arch == ARCH_LLAMA)
         c->tied = false;
     job->code = model_default_code(c->arch);
@@ -146,7 +149,8 @@ static void add_buffers(const json_t *buffers, struct graph *graph)
             shape.dim[d] = (uint32_t)json_integer_value(json_array_get(dims, d));
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             if (strcmp(dtype_name((enum dtype)dtype), name) == 0)
-                graph_buffer(graph, (enum dtype)dtype, shape);
+                graph_buffer(graph, (enum dtype)dtype, shape,
+                             &(struct buffer_values){.kind = VALUES_ZEROS});
     }
 }
 
@@ -313,9 +317,7 @@ enum { TRUTH_NO_PLAN = 1U << 30 };
 
 /* Whether a row is of what this version plans. What is left out: other systems; unused parameters,
  * hooks other than bf16_compress, parameters_as_bucket_view and parameters of two dtypes under DDP;
- * steps that are not the steady state. d-gpt2-ac-view and d-gpt2-autocast-ac: without autograd's
- * references, the order of two deaths in a row is that of the recorder's Python (a `del`), and
- * FSDP2's recordings have the other. */
+ * steps that are not the steady state. */
 static bool is_planned(const json_t *row)
 {
     const json_t *s = json_object_get(row, "strategy");
@@ -328,9 +330,7 @@ static bool is_planned(const json_t *row)
            strcmp(truth_text(s, "autocast", "bf16"), "bf16") == 0 &&
            truth_number(row, "step", 3) >= 3 &&
            strcmp(truth_text(s, "zero_redundancy", "plain"), "plain") == 0 &&
-           strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0 && /* has float64 */
-           strcmp(truth_text(row, "name", ""), "d-gpt2-ac-view") != 0 &&
-           strcmp(truth_text(row, "name", ""), "d-gpt2-autocast-ac") != 0;
+           strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0; /* has float64 */
 }
 
 bool truth_each(const char *path, bool events, truth_read_model read,
