@@ -227,9 +227,10 @@ static enum err_code run(struct replay *r, memory_visitor *visit, void *context)
         r->out->first_step_reserved_bytes = allocator_stats(r->allocator)->reserved_peak;
         allocator_reset_peaks(r->allocator);
     }
+    for (uint32_t step = 1; step < r->options->step; step++)
+        TRY(run_step(r, false, NULL, NULL));
     r->measuring = true;
-    TRY(run_step(r, false, visit, context));
-    return ERR_OK;
+    return run_step(r, false, visit, context);
 }
 
 enum err_code memory_replay(const struct plan *plan, const struct memory_options *options,

@@ -50,6 +50,9 @@ struct memory_options {
     uint64_t workspace_bytes[2]; /* cuBLAS workspaces, of the forward and of the backward thread:
                                     allocated at their first matmul, never freed; 0: none */
     bool without_allocator;      /* requested bytes only: allocated and reserved stay 0 */
+    uint32_t step; /* the one that is measured, from 1 on: 0 is the first step, of which
+                      the states are born; 0: step 1, which is steady unless segments
+                      are still cut up unluckily */
 
     /* For memory snapshots; each may be NULL. Before every instruction of every step, and with
      * the allocator as it is after the last one. */

@@ -235,6 +235,28 @@ static void trajectories_are_pytorchs_under_every_strategy(void **state)
     check_all(variations, COUNT(variations), FP32, 1e-5);
 }
 
+static void trajectories_are_pytorchs_under_ddp(void **state)
+{
+    (void)state;
+    static const struct variation exact[] = {
+        {1, 8, "--strategy ddp"},
+        {4, 2, "--strategy ddp --bucket-cap-mb 0.02"},
+        {2, 4,
+         "--strategy ddp --gradient-as-bucket-view on --bucket-cap-mb 0.05 --checkpointing full"},
+        {4, 1, "--strategy ddp --accumulate 2 --optimizer-impl fused"},
+        {2, 2, "--strategy ddp --accumulate 2 --accumulate-sync each --gradient-as-bucket-view on"},
+        {2, 4,
+         "--strategy ddp --static-graph on --gradient-as-bucket-view on --optimizer-impl loop"},
+    };
+    static const struct variation rounded[] = {
+        {4, 2, "--strategy ddp --comm-hook bf16_compress"},
+        {2, 4, "--strategy ddp --autocast bf16"},
+        {2, 4, "--strategy ddp --autocast bf16 --checkpointing full --gradient-as-bucket-view on"},
+    };
+    check_all(exact, COUNT(exact), "", 1e-5);
+    check_all(rounded, COUNT(rounded), "", 2e-2);
+}
+
 static void mixed_precision_follows_the_same_trend(void **state)
 {
     (void)state;
@@ -486,6 +508,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trajectories_are_pytorchs_on_any_number_of_ranks),
         cmocka_unit_test(trajectories_are_pytorchs_under_every_strategy),
+        cmocka_unit_test(trajectories_are_pytorchs_under_ddp),
         cmocka_unit_test(mixed_precision_follows_the_same_trend),
         cmocka_unit_test(three_ranks_agree_with_one),
         cmocka_unit_test(first_gradients_are_pytorchs_parameter_by_parameter),
