@@ -5,11 +5,6 @@
 #include "graph/ops.h"
 #include "model/model.h"
 
-/* Whether the job's code can be this model. ERR_UNSUPPORTED: the config asks for something that
- * this code does not compute, named with a way out. */
-enum err_code build_check(const struct model_config *config, const struct model_job *job,
-                          struct err *err);
-
 /* An input of token ids. */
 uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
                      struct shape shape);

@@ -3,7 +3,6 @@
  * Each code honours what its source does. Dropout is config.json's in hf; torchtitan has none, and
  * nanoGPT's is a setting of its train.py, 0 unless one fine-tunes, whatever config.json says of
  * Hugging Face's. Sliding windows are masks in hf; the other two attend to all tokens before. */
-#include "model/build.h"
 #include "model/family.h"
 
 static enum err_code check_torchtitan(const struct model_config *c, const struct model_job *job,
@@ -25,10 +24,11 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
 
 /* Those two ask the positions in every forward pass how long the sequence is, and may make their
  * frequencies anew. */
-static enum err_code check_hf(const struct model_config *c, struct err *err)
+static enum err_code check_hf(const struct family *family, const struct model_config *c,
+                              struct err *err)
 {
     const enum rope_scaling scaling = (enum rope_scaling)c->rope.scaling;
-    const bool other_code = family_of(c->arch)->builder[CODE_TORCHTITAN] != NULL;
+    const bool other_code = family->builder[CODE_TORCHTITAN] != NULL;
     if (scaling == ROPE_DYNAMIC || scaling == ROPE_LONGROPE)
         return err_set(err, ERR_UNSUPPORTED,
                        "RoPE scaling \"%s\" changes frequencies in the forward pass of "
@@ -37,14 +37,14 @@ static enum err_code check_hf(const struct model_config *c, struct err *err)
     return ERR_OK;
 }
 
-enum err_code build_check(const struct model_config *config, const struct model_job *job,
-                          struct err *err)
+enum err_code build_check(const struct family *family, const struct model_config *config,
+                          const struct model_job *job, struct err *err)
 {
     switch (job->code) {
     case CODE_TORCHTITAN:
         return check_torchtitan(config, job, err);
     case CODE_HF:
-        return check_hf(config, err);
+        return check_hf(family, config, err);
     default:
         return ERR_OK;
     }

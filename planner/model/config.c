@@ -3,6 +3,8 @@
 #include "model/config.h"
 
 #include "model/family.h"
+#include "model/keys_rope.h"
+#include "model/shown.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -94,7 +96,7 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
         return err_set(err, ERR_INVALID, "%s: \"model_type\" is missing; known are %s", where,
                        known);
     return err_set(err, ERR_INVALID, "%s: \"model_type\": %s is not known; known are %s", where,
-                   key_show(type).text, known);
+                   shown_of(type).text, known);
 }
 
 enum err_code model_config_from_json(const json_t *root, const char *where,
@@ -103,7 +105,7 @@ enum err_code model_config_from_json(const json_t *root, const char *where,
     *out = (struct model_config){.layers = 0};
     if (!json_is_object(root))
         return err_set(err, ERR_INVALID, "%s: expected a JSON object, got %s", where,
-                       key_show(root).text);
+                       shown_of(root).text);
     struct model_config config = {.layers = 0};
     TRY(find_arch(root, where, &config.arch, err));
     const struct family *family = family_of(config.arch);

@@ -68,7 +68,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
                        job->seq, config->max_positions);
     if (!family->builder[job->code])
         return no_builder(family, job->code, err);
-    TRY(build_check(config, job, err));
+    TRY(build_check(family, config, job, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
     graph->own_init = job->own_init;
     if (job->autocast)

@@ -56,4 +56,9 @@ ARCH_MAP(X)
 /* The row of an architecture: lent. */
 const struct family *family_of(enum arch arch);
 
+/* Whether the job's code can be this model. ERR_UNSUPPORTED: the config asks for something that
+ * this code does not compute, named with a way out. */
+enum err_code build_check(const struct family *family, const struct model_config *config,
+                          const struct model_job *job, struct err *err);
+
 #endif

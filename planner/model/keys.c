@@ -1,6 +1,9 @@
 /* keys.c - see keys.h. */
 #include "model/keys.h"
 
+#include "model/keys_rope.h"
+#include "model/shown.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,16 +42,6 @@ static const struct key foreign[] = {
 const struct key_table key_foreign = KEY_TABLE(foreign);
 
 /* Messages */
-
-struct shown key_show(const json_t *value)
-{
-    struct shown shown = {"nothing"};
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
-    if (text)
-        snprintf(shown.text, sizeof shown.text, strlen(text) > 40 ? "%.40s..." : "%.40s", text);
-    free(text);
-    return shown;
-}
 
 struct allowed { /* "an integer 1 ... 16777216 or null" */
     char text[192];
@@ -118,7 +111,7 @@ static enum err_code unexpected(const struct reader *r, const struct key *key, c
                                 const json_t *value)
 {
     return err_set(r->err, ERR_INVALID, "%s: \"%s\": expected %s, got %s", r->where, name,
-                   show_allowed(key).text, key_show(value).text);
+                   show_allowed(key).text, shown_of(value).text);
 }
 
 enum err_code key_does_not_divide(const char *where, const char *name, uint32_t value,
@@ -299,7 +292,7 @@ static enum err_code read_key(const struct reader *r, const struct key *key)
     }
     if (value && again && !same(value, again))
         return err_set(r->err, ERR_INVALID, "%s: \"%s\": %s and \"%s\": %s are the same setting",
-                       r->where, key->name, key_show(value).text, key->other, key_show(again).text);
+                       r->where, key->name, shown_of(value).text, key->other, shown_of(again).text);
     if (!value && again) {
         value = again;
         name = key->other;

@@ -16,21 +16,10 @@
 #ifndef SHARDPLAN_KEYS_H
 #define SHARDPLAN_KEYS_H
 
+#include "model/config_limits.h"
 #include "model/model.h"
 
 #include <jansson.h>
-
-enum {
-    VOCAB_MAX = 1 << 24,
-    HIDDEN_MAX = 1 << 20,
-    FFN_MAX = 1 << 24,
-    LAYERS_MAX = 4096,
-    HEADS_MAX = 16384,
-    HEAD_DIM_MAX = 65536, /* times HEADS_MAX times 3, a fused q, k, v, is below 2^32 */
-    POSITIONS_MAX = 1 << 24,
-    BUCKETS_MAX = 65536,
-    EXPERTS_MAX = 1024,
-};
 
 enum key_type {
     KEY_INT,     /* uint32_t */
@@ -101,23 +90,6 @@ const char *key_name(const struct key_table *table, size_t field);
 /* ERR_INVALID: "name": value does not divide "of": whole. */
 enum err_code key_does_not_divide(const char *where, const char *name, uint32_t value,
                                   const char *of, uint32_t whole, struct err *err);
-
-/* ---- RoPE's object: keys_rope.c ---- */
-
-/* "rope_scaling", or "rope_parameters" as transformers 5 calls it: the object (lent), and in *name
- * what this file calls it. NULL: neither is there. ERR_INVALID: no object, or two that differ. */
-enum err_code rope_find(const json_t *root, const char *where, const json_t **object,
-                        const char **name, struct err *err);
-/* Reads its scaling into out->rope, for `dim` numbers of a head; theta has been read. */
-enum err_code rope_read(const json_t *root, const char *where, uint32_t dim,
-                        struct model_config *out, struct err *err);
-/* Whether the numbers of a RoPE go with its kind. */
-enum err_code rope_check(const struct rope *rope, uint32_t dim, const char *where, struct err *err);
-
-struct shown { /* a value as it stands in the file, cut to a length that fits a message */
-    char text[48];
-};
-struct shown key_show(const json_t *value);
 
 /* ---- parts of rows: {PART(...), .null = RULE_...} ---- */
 

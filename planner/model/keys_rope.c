@@ -3,7 +3,10 @@
  * Its names, which kinds have which numbers, and what holds when one is absent are transformers'
  * (modeling_rope_utils.py of 5.23). Older files call the object "rope_scaling" and the kind "type".
  * What a kind does not read is ignored, as it is there. */
-#include "model/keys.h"
+#include "model/keys_rope.h"
+
+#include "model/config_limits.h"
+#include "model/shown.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,12 +25,12 @@ enum err_code rope_find(const json_t *root, const char *where, const json_t **ob
             continue;
         if (!json_is_object(found))
             return err_set(err, ERR_INVALID, "%s: \"%s\": expected an object or null, got %s",
-                           where, names[i], key_show(found).text);
+                           where, names[i], shown_of(found).text);
         if (*object && !json_equal(*object, found))
             return err_set(err, ERR_INVALID,
                            "%s: \"rope_scaling\": %s and \"rope_parameters\": %s are the same "
                            "setting",
-                           where, key_show(*object).text, key_show(found).text);
+                           where, shown_of(*object).text, shown_of(found).text);
         if (!*object)
             *name = names[i];
         *object = found;
@@ -51,7 +54,7 @@ static enum err_code unexpected(const struct rope_reader *o, const char *key, co
         return err_set(o->err, ERR_INVALID, "%s: \"%s.%s\" is missing: %s", o->where, o->name, key,
                        expected);
     return err_set(o->err, ERR_INVALID, "%s: \"%s.%s\": expected %s, got %s", o->where, o->name,
-                   key, expected, key_show(value).text);
+                   key, expected, shown_of(value).text);
 }
 
 /* A number of at least `least`; `otherwise` when it is absent or null, or an error when that is
@@ -106,7 +109,7 @@ static enum err_code take_scaling(const struct rope_reader *o, struct rope *rope
     if (type && older && !json_equal(type, older))
         return err_set(o->err, ERR_INVALID,
                        "%s: \"%s.rope_type\": %s and \"%s.type\": %s are the same setting",
-                       o->where, o->name, key_show(type).text, o->name, key_show(older).text);
+                       o->where, o->name, shown_of(type).text, o->name, shown_of(older).text);
     const char *key = type ? "rope_type" : "type";
     const json_t *value = type ? type : older;
     for (int i = 0; i < ROPE_SCALING_COUNT; i++) {
@@ -128,7 +131,7 @@ static enum err_code take_original(const struct rope_reader *o, struct rope *rop
     const json_t *inner = json_object_get(o->object, key);
     if (outer && inner && !json_equal(outer, inner))
         return err_set(o->err, ERR_INVALID, "%s: \"%s\": %s and \"%s.%s\": %s are the same setting",
-                       o->where, key, key_show(outer).text, o->name, key, key_show(inner).text);
+                       o->where, key, shown_of(outer).text, o->name, key, shown_of(inner).text);
     const json_t *value = outer ? outer : inner;
     rope->original_positions = o->max_positions;
     if (!value)
