@@ -60,6 +60,7 @@ struct graph_op {
     uint8_t ins, outs;
     uint8_t hidden;     /* the last `hidden` outputs are never Python's: saved or gone at once */
     bool requires_grad; /* becomes a node of the autograd graph */
+    bool of_hook;       /* under tape_options.input_nodes only: otherwise it is not there */
     uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
     uint32_t out[GRAPH_OUTPUTS];
     struct kernel_attr attr;

@@ -147,11 +147,14 @@ uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y);
 uint32_t op_safe_softmax(struct graph *graph, uint32_t x);
 /* Ones of the first dims stretched to `shape`: a view; the gradient is summed to x's shape. */
 uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape);
-/* x on its way into a sharded module: the same bytes, with a gradient of its own that is complete
- * before it is added to that of x's other users. FSDP passes a module's inputs through a node that
- * runs its post-backward, so inputs that several blocks share are summed block by block. (Where
- * a unit is several blocks only its first has that node; then two sums come in another order.) */
+/* A view that is a node: the same bytes, with a gradient of its own that is complete before it is
+ * added to that of x's other users. */
 uint32_t op_alias(struct graph *graph, uint32_t x);
+/* x as a module is called with it. That is x itself, unless a sharding system's hook passes a
+ * module's inputs through a node, as FSDP's does, which runs its post-backward there: then inputs
+ * that several modules share are summed module by module. (Where a unit is several blocks only its
+ * first has that node; then two sums come in another order.) */
+uint32_t op_module_input(struct graph *graph, uint32_t x);
 /* x between two scalar tensors, which need no gradient. */
 uint32_t op_clamp(struct graph *graph, uint32_t x, uint32_t least, uint32_t most);
 /* Softmax over the last dim. */

@@ -87,10 +87,11 @@ struct operand tape_tensor(const struct tape *tape, uint32_t tensor)
 struct operand tape_grad(const struct tape *tape, const struct graph_op *op, uint32_t i)
 {
     const struct graph_tensor *t = &tape->graph->tensors[op->out[i]];
+    const uint32_t root = tape->root[op->out[i]];
     return (struct operand){
-        .place = tape->slot[t->root],
-        .offset = tape->part[t->root].offset,
-        .pitch = tape->part[t->root].pitch,
+        .place = tape->slot[root],
+        .offset = tape->part[root].offset,
+        .pitch = tape->part[root].pitch,
         .dtype = t->dtype,
         .shape = t->shape,
     };

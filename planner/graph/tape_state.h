@@ -58,6 +58,7 @@ struct tape {
     uint32_t *where;      /* (storages) buffer of each activation, NO_BUFFER */
     uint8_t *python;      /* (storages) whether Python refers to it */
     uint8_t *cached;      /* (storages) kept by the selective policy until recomputation */
+    uint32_t *root;       /* (tensors) the tensor whose gradient is this one's */
     uint32_t *slot;       /* (tensors) buffer of the gradient so far, by root */
     struct part *part;    /* (tensors) where in that buffer it is */
     uint16_t *param_uses; /* (params) gradients still to come */
@@ -76,6 +77,12 @@ struct tape {
     bool backward, recomputing;
     bool in_blocks; /* backward has reached the blocks */
 };
+
+/* Whether an op is there at all under this tape's options. */
+static inline bool tape_has(const struct tape *tape, const struct graph_op *op)
+{
+    return !op->of_hook || tape->options->input_nodes;
+}
 
 static inline bool tape_is_activation(const struct tape *tape, uint32_t tensor)
 {

@@ -273,11 +273,10 @@ static uint32_t run_stack(struct graph *graph, const struct model_config *c, str
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "%s.block.%u", stack->name, i);
         const struct t5_block block =
             declare_block(graph, c, stack, graph->modules[module].name, i == 0);
-        /* Inputs that need a gradient and that blocks share: their gradients are summed inside
-         * each block first. */
-        const uint32_t encoded = stack->decoder ? op_alias(graph, stack->encoded) : GRAPH_NONE;
+        const uint32_t encoded =
+            stack->decoder ? op_module_input(graph, stack->encoded) : GRAPH_NONE;
         if (i > 0)
-            stack->bias = op_alias(graph, stack->bias);
+            stack->bias = op_module_input(graph, stack->bias);
         graph_enter(graph, module, x);
         if (i > 0)
             graph_also_input(graph, module, stack->bias);

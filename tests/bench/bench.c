@@ -106,7 +106,8 @@ static void bench_strategy(enum depth depth, const char *what, double goal)
     struct graph *graph;
     profile_find("h100-sxm", &machine.profile, &err);
     model_build(&job.config, &job.model, &graph, &err);
-    struct stream *stream = tape_run(graph, &job.tape);
+    const struct tape_options options = job_tape(&job);
+    struct stream *stream = tape_run(graph, &options);
     for (int i = 0; i < RUNS; i++) {
         job.strategy.world = 8U << (i % 8);
         const double start = now();

@@ -175,7 +175,8 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     }
     add_buffers(json_object_get(json_object_get(row, "model"), "buffers"), graph);
     const uint64_t parameters = graph_parameter_elements(graph);
-    struct stream *stream = tape_run(graph, &job.tape);
+    const struct tape_options options = job_tape(&job);
+    struct stream *stream = tape_run(graph, &options);
     const enum err_code rc = lower_plan(graph, stream, &job.strategy, &plan, &err);
     stream_free(stream);
     graph_free(graph);
