@@ -1,8 +1,6 @@
 /* graph.c - see graph.h. */
 #include "graph/graph.h"
 
-#include "graph/autocast.h"
-
 #include <assert.h>
 #include <fnmatch.h>
 #include <stdarg.h>
@@ -37,6 +35,7 @@ void graph_free(struct graph *graph)
     free(graph->items);
     free(graph->params);
     free(graph->modules);
+    free(graph->autocast.kept);
     free(graph->inputs);
     free(graph->buffers);
     arena_free(&graph->arena);
@@ -184,6 +183,28 @@ static bool is_differentiable(enum dtype dtype)
            dtype == DTYPE_COMPLEX64;
 }
 
+/* An operator of `kind` is done, and with it, if it is the one that autocast made them for, casts
+ * that were arguments of the call alone. */
+static void end_call(struct graph *graph, int kind)
+{
+    struct graph_autocast *autocast = &graph->autocast;
+    if (autocast->kind != kind)
+        return;
+    for (uint32_t i = 0; i < autocast->passing_count; i++)
+        graph_drop(graph, autocast->passing[i]);
+    autocast->passing_count = 0;
+}
+
+/* The `with` block ends: its cache lets go of the casts of parameters. The cache is a hash table of
+ * pointers, so the true order differs from run to run; recorded was that of birth. */
+static void end_autocast(struct graph *graph)
+{
+    for (uint32_t i = 0; i < graph->autocast.kept_count; i++)
+        graph_drop(graph, graph->autocast.kept[i]);
+    graph->autocast.kept_count = 0;
+    graph->autocast.on = false;
+}
+
 void graph_op_done(struct graph *graph, uint32_t op)
 {
     struct graph_op *o = &graph->ops[op];
@@ -197,7 +218,7 @@ void graph_op_done(struct graph *graph, uint32_t op)
         out->requires_grad = i + o->hidden < o->outs && is_differentiable((enum dtype)out->dtype);
     }
     add_item(graph, ITEM_OP, op);
-    autocast_end_call(graph, o->kind);
+    end_call(graph, o->kind);
 }
 
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)
@@ -272,7 +293,7 @@ void graph_exit(struct graph *graph, uint32_t module, uint32_t output)
 void graph_mark(struct graph *graph, enum graph_mark mark)
 {
     if (mark == MARK_ROOT_EXIT)
-        autocast_end_region(graph);
+        end_autocast(graph);
     add_item(graph, ITEM_MARK, mark);
 }
 

@@ -107,6 +107,8 @@ struct graph_autocast {
     enum dtype dtype;                 /* of products */
     uint32_t passing[GRAPH_OPERANDS]; /* casts that go with the next operator of `kind` */
     uint32_t passing_count;
+    uint32_t *kept; /* casts of parameters, which go with the region, by birth */
+    uint32_t kept_count, kept_cap;
     int kind;
 };
 

@@ -13,7 +13,6 @@
 #ifndef SHARDPLAN_OP_CLASS_H
 #define SHARDPLAN_OP_CLASS_H
 
-#include "graph/autocast.h"
 #include "graph/ops.h"
 #include "graph/tape_emit.h"
 
@@ -33,10 +32,9 @@ struct op_class {
     /* Floating-point operations of the forward kernel; NULL: one per output element. */
     double (*flops)(const struct graph *graph, const struct graph_op *op);
     enum op_keep keep;
-    enum autocast_rule autocast;
 };
 
-#define X(KIND, name) extern const struct op_class name##_class;
+#define X(KIND, name, autocast) extern const struct op_class name##_class;
 OP_MAP(X)
 #undef X
 

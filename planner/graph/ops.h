@@ -7,61 +7,62 @@
 
 #include "graph/graph.h"
 
-/* X(KIND, name): every operator. Its class is <name>_class, in one of the files ops_*.c. */
+/* X(KIND, name, autocast): every operator. Its class is <name>_class, in one of the files ops_*.c;
+ * in what precision it computes under autocast says autocast.h: NONE, LOWER or FP32. */
 #define OP_MAP(X)                                                                                  \
-    X(ARANGE, arange)                                                                              \
-    X(EMBEDDING, embedding)                                                                        \
-    X(LINEAR, linear)                                                                              \
-    X(LINEAR_BIAS, linear_bias)                                                                    \
-    X(CONV1D, conv1d)                                                                              \
-    X(ADD, add)                                                                                    \
-    X(ADD_SCALAR, add_scalar)                                                                      \
-    X(MUL, mul)                                                                                    \
-    X(MUL_SCALAR, mul_scalar)                                                                      \
-    X(MUL_CONSTANT, mul_constant)                                                                  \
-    X(TO_COPY, to_copy)                                                                            \
-    X(CLONE, clone)                                                                                \
-    X(REPEAT, repeat)                                                                              \
-    X(CHUNK, chunk)                                                                                \
-    X(SLICE, slice)                                                                                \
-    X(CAT, cat)                                                                                    \
-    X(VIEW, view)                                                                                  \
-    X(SCALE, scale)                                                                                \
-    X(NEG, neg)                                                                                    \
-    X(POW, pow)                                                                                    \
-    X(MEAN_LAST, mean_last)                                                                        \
-    X(RSQRT, rsqrt)                                                                                \
-    X(TANH, tanh)                                                                                  \
-    X(SILU, silu)                                                                                  \
-    X(GELU, gelu)                                                                                  \
-    X(GELU_TANH, gelu_tanh)                                                                        \
-    X(RELU, relu)                                                                                  \
-    X(DROPOUT, dropout)                                                                            \
-    X(LAYER_NORM, layer_norm)                                                                      \
-    X(RMS_NORM, rms_norm)                                                                          \
-    X(FLASH_ATTENTION, flash_attention)                                                            \
-    X(EFFICIENT_ATTENTION, efficient_attention)                                                    \
-    X(WHERE, where)                                                                                \
-    X(PAD_LAST, pad_last)                                                                          \
-    X(EXPAND, expand)                                                                              \
-    X(ALIAS, alias)                                                                                \
-    X(CLAMP, clamp)                                                                                \
-    X(TOPK, topk)                                                                                  \
-    X(SUM_LAST, sum_last)                                                                          \
-    X(DIV_INPLACE, div_inplace)                                                                    \
-    X(INDEX, index)                                                                                \
-    X(SUM_GROUPS, sum_groups)                                                                      \
-    X(GROUPED_MM, grouped_mm)                                                                      \
-    X(BMM, bmm)                                                                                    \
-    X(SOFTMAX, softmax)                                                                            \
-    X(SAFE_SOFTMAX, safe_softmax)                                                                  \
-    X(LOG_SOFTMAX, log_softmax)                                                                    \
-    X(NLL_LOSS, nll_loss)                                                                          \
-    X(NO_GRAD, no_grad)
+    X(ARANGE, arange, NONE)                                                                        \
+    X(EMBEDDING, embedding, NONE)                                                                  \
+    X(LINEAR, linear, LOWER)                                                                       \
+    X(LINEAR_BIAS, linear_bias, LOWER)                                                             \
+    X(CONV1D, conv1d, LOWER)                                                                       \
+    X(ADD, add, NONE)                                                                              \
+    X(ADD_SCALAR, add_scalar, NONE)                                                                \
+    X(MUL, mul, NONE)                                                                              \
+    X(MUL_SCALAR, mul_scalar, NONE)                                                                \
+    X(MUL_CONSTANT, mul_constant, NONE)                                                            \
+    X(TO_COPY, to_copy, NONE)                                                                      \
+    X(CLONE, clone, NONE)                                                                          \
+    X(REPEAT, repeat, NONE)                                                                        \
+    X(CHUNK, chunk, NONE)                                                                          \
+    X(SLICE, slice, NONE)                                                                          \
+    X(CAT, cat, NONE)                                                                              \
+    X(VIEW, view, NONE)                                                                            \
+    X(SCALE, scale, NONE)                                                                          \
+    X(NEG, neg, NONE)                                                                              \
+    X(POW, pow, FP32)                                                                              \
+    X(MEAN_LAST, mean_last, NONE)                                                                  \
+    X(RSQRT, rsqrt, FP32)                                                                          \
+    X(TANH, tanh, NONE)                                                                            \
+    X(SILU, silu, NONE)                                                                            \
+    X(GELU, gelu, NONE)                                                                            \
+    X(GELU_TANH, gelu_tanh, NONE)                                                                  \
+    X(RELU, relu, NONE)                                                                            \
+    X(DROPOUT, dropout, NONE)                                                                      \
+    X(LAYER_NORM, layer_norm, FP32)                                                                \
+    X(RMS_NORM, rms_norm, FP32)                                                                    \
+    X(FLASH_ATTENTION, flash_attention, LOWER)                                                     \
+    X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
+    X(WHERE, where, NONE)                                                                          \
+    X(PAD_LAST, pad_last, NONE)                                                                    \
+    X(EXPAND, expand, NONE)                                                                        \
+    X(ALIAS, alias, NONE)                                                                          \
+    X(CLAMP, clamp, NONE)                                                                          \
+    X(TOPK, topk, NONE)                                                                            \
+    X(SUM_LAST, sum_last, NONE)                                                                    \
+    X(DIV_INPLACE, div_inplace, NONE)                                                              \
+    X(INDEX, index, NONE)                                                                          \
+    X(SUM_GROUPS, sum_groups, NONE)                                                                \
+    X(GROUPED_MM, grouped_mm, NONE)                                                                \
+    X(BMM, bmm, LOWER)                                                                             \
+    X(SOFTMAX, softmax, FP32)                                                                      \
+    X(SAFE_SOFTMAX, safe_softmax, NONE)                                                            \
+    X(LOG_SOFTMAX, log_softmax, NONE)                                                              \
+    X(NLL_LOSS, nll_loss, FP32)                                                                    \
+    X(NO_GRAD, no_grad, NONE)
 
 enum op_kind {
     OP_NONE,
-#define X(KIND, name) OP_##KIND,
+#define X(KIND, name, autocast) OP_##KIND,
     OP_MAP(X)
 #undef X
         OP_KIND_COUNT

@@ -4,6 +4,7 @@
  * bias or mask on the scores. A bias (1, a, s, s_k) is padded to rows of a multiple of 8, sliced
  * back (so that the kernel sees aligned strides) and expanded over the batch; when it needs a
  * gradient the kernel writes one for the whole batch, which is then summed. */
+#include "graph/autocast.h"
 #include "graph/op_class.h"
 
 static struct shape heads_first(const struct shape *s) /* (b, s, a, d) -> (b, a, s, d) */
@@ -98,7 +99,6 @@ OP_CLASS(flash_attention) = {
     .backward = flash_attention_backward,
     .flops = attention_flops,
     .keep = KEEP_ALWAYS,
-    .autocast = AUTOCAST_LOWER,
 };
 
 /* ---- memory-efficient ---- */
@@ -176,5 +176,4 @@ OP_CLASS(efficient_attention) = {
     .backward = efficient_attention_backward,
     .flops = attention_flops,
     .keep = KEEP_ALWAYS,
-    .autocast = AUTOCAST_LOWER,
 };

@@ -1,4 +1,5 @@
 /* ops_norm.c - layer norm and RMS norm, fused. */
+#include "graph/autocast.h"
 #include "graph/op_class.h"
 
 /* Mean and rstd are in the input's dtype, as recorded; the CUDA kernel keeps them in fp32, which
@@ -51,7 +52,6 @@ OP_CLASS(layer_norm) = {
     .work = WORK_LAYER_NORM,
     .saved = norm_saved,
     .backward = layer_norm_backward,
-    .autocast = AUTOCAST_FP32,
 };
 
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
@@ -89,5 +89,4 @@ OP_CLASS(rms_norm) = {
     .work = WORK_RMS_NORM,
     .saved = norm_saved,
     .backward = rms_norm_backward,
-    .autocast = AUTOCAST_FP32,
 };
