@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -61,6 +62,7 @@ const char *trace_intern(struct trace *trace, const char *text, size_t length)
     struct trace_names *names = trace->names;
     if (2 * names->count >= names->slot_count)
         grow_names(names);
+    assert(2 * names->count < names->slot_count); /* a search for what is not there ends */
     const char **slot = find_slot(names, text, length);
     if (!*slot) {
         *slot = memcpy(arena_alloc(&trace->arena, length + 1), text, length);
@@ -111,6 +113,7 @@ uint32_t trace_add_process(struct trace *trace, int64_t pid, const char *name)
 
 uint32_t trace_add_lane(struct trace *trace, uint32_t process, const char *name)
 {
+    assert(process < trace->process_count);
     int32_t place = 1;
     for (uint32_t i = 0; i < trace->lane_count; i++)
         place += trace->lanes[i].process == process;
@@ -127,6 +130,7 @@ uint32_t trace_add_lane(struct trace *trace, uint32_t process, const char *name)
 uint32_t trace_add_track(struct trace *trace, uint32_t process, const char *name,
                          uint32_t series_count, const char *const *series)
 {
+    assert(process < trace->process_count);
     const char **copies = arena_alloc(&trace->arena, series_count * sizeof *copies);
     for (uint32_t i = 0; i < series_count; i++)
         copies[i] = copy(trace, series[i]);
@@ -142,6 +146,7 @@ uint32_t trace_add_track(struct trace *trace, uint32_t process, const char *name
 
 void trace_add_event(struct trace *trace, const struct trace_event *event)
 {
+    assert(event->lane < trace->lane_count && event->name);
     ARRAY_GROW(trace->events, trace->event_count, trace->event_cap);
     struct trace_event *added = &trace->events[trace->event_count++];
     *added = *event;
@@ -151,6 +156,7 @@ void trace_add_event(struct trace *trace, const struct trace_event *event)
 
 void trace_add_counter(struct trace *trace, uint32_t track, double time_s, const double *values)
 {
+    assert(track < trace->track_count);
     ARRAY_GROW(trace->samples, trace->sample_count, trace->sample_cap);
     trace->samples[trace->sample_count++] =
         (struct trace_sample){.time_s = time_s, .track = track, .first = trace->value_count};

@@ -269,6 +269,8 @@ static enum err_code make_collectives(const struct suite_options *options, struc
 
 /* ---- collectives beside compute ---- */
 
+/* In each repetition products alone, collectives alone, then both: what each loses shows in the
+ * difference. Kernels of their own tell the two apart in the trace. */
 static enum err_code make_overlap(const struct suite_options *options, struct suite_item *out,
                                   struct err *err)
 {

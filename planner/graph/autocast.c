@@ -49,14 +49,19 @@ void autocast_arguments(struct graph *graph, int kind, uint32_t count, uint32_t 
             in[i] = cast(graph, in[i], dtype, &passing[i]);
     }
     /* Arguments die first to last: the reverse of the order in which they were evaluated. */
-    for (uint32_t i = 0; i < count; i++)
-        if (passing[i])
+    for (uint32_t i = 0; i < count; i++) {
+        if (passing[i]) {
+            graph->autocast.kind = kind;
             graph->autocast.passing[graph->autocast.passing_count++] = in[i];
+        }
+    }
 }
 
-void autocast_end_call(struct graph *graph)
+void autocast_end_call(struct graph *graph, int kind)
 {
     struct graph_autocast *autocast = &graph->autocast;
+    if (autocast->kind != kind)
+        return;
     for (uint32_t i = 0; i < autocast->passing_count; i++)
         graph_drop(graph, autocast->passing[i]);
     autocast->passing_count = 0;

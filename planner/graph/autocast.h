@@ -26,11 +26,12 @@ enum autocast_rule {
 /* Casts those of in[0 .. count) that an operator of `kind` (enum op_kind) would not take as they
  * are, and replaces them by their casts: the last argument first. The cast of a leaf parameter that
  * needs a gradient is made once and kept to the end of the region; any other is let go with the
- * call, that is by the next graph_op_done. */
+ * call, that is when the next operator of `kind` is done. */
 void autocast_arguments(struct graph *graph, int kind, uint32_t count, uint32_t *in);
 
-/* For graph_op_done: the call that the last autocast_arguments was for is over. */
-void autocast_end_call(struct graph *graph);
+/* For graph_op_done: an operator of `kind` is done, and with it, if it is the one that the last
+ * autocast_arguments was for, the call. */
+void autocast_end_call(struct graph *graph, int kind);
 
 /* The `with` block ends: its cache lets go of the casts of parameters. */
 void autocast_end_region(struct graph *graph);

@@ -197,7 +197,7 @@ void graph_op_done(struct graph *graph, uint32_t op)
         out->requires_grad = i + o->hidden < o->outs && is_differentiable((enum dtype)out->dtype);
     }
     add_item(graph, ITEM_OP, op);
-    autocast_end_call(graph);
+    autocast_end_call(graph, o->kind);
 }
 
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)

@@ -104,8 +104,9 @@ struct graph_module {
 struct graph_autocast {
     bool on;
     enum dtype dtype;                 /* of products */
-    uint32_t passing[GRAPH_OPERANDS]; /* casts that go with the call being built */
+    uint32_t passing[GRAPH_OPERANDS]; /* casts that go with the next operator of `kind` */
     uint32_t passing_count;
+    int kind;
 };
 
 struct graph {

@@ -113,6 +113,9 @@ void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out);
 uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps);
 /* Fused RMSNorm: saves input and fp32 rstd. `eps` is added to the mean square. */
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
+/* What scaled_dot_product_attention does first under autocast: casts of q, k, v (b, s, a, d) and of
+ * a bias, if there is one; `kind` is the attention that they are for. */
+void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in);
 /* Flash attention. q (b, s, a, d), k and v (b, s_k, a, d): (b, s, a, d), born (b, a, s, d). Scores
  * are divided by the root of d. */
 uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,

@@ -11,12 +11,23 @@ static struct shape heads_first(const struct shape *s) /* (b, s, a, d) -> (b, a,
     return SHAPE(s->dim[0], s->dim[2], s->dim[1], s->dim[3]);
 }
 
+void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in)
+{
+    const uint32_t first = graph->storage_count;
+    autocast_arguments(graph, kind, count, in);
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint32_t storage = graph->tensors[in[i]].storage;
+        if (storage >= first)
+            graph->storages[storage].shape = heads_first(shape_of(graph, in[i]));
+    }
+}
+
 uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
                       float dropout)
 {
     const struct shape shape = *shape_of(graph, q);
     uint32_t in[3] = {q, k, v};
-    autocast_arguments(graph, OP_FLASH_ATTENTION, 3, in);
+    op_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
     const uint32_t op = begin(graph, OP_FLASH_ATTENTION, 3, in);
     const uint32_t born = graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, dtype_of(graph, in[0]),
                                          heads_first(&shape));
@@ -95,7 +106,7 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
 {
     const struct shape shape = *shape_of(graph, q), scalar = {.rank = 0};
     uint32_t in[4] = {q, k, v, bias};
-    autocast_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
+    op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
     const uint32_t op = begin(graph, OP_EFFICIENT_ATTENTION, 4, in);
     const uint32_t born = graph_op_birth(graph, op, ATEN_EFFICIENT_ATTENTION,
                                          dtype_of(graph, in[0]), heads_first(&shape));

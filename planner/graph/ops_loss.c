@@ -41,9 +41,11 @@ OP_CLASS(safe_softmax) = {
 
 /* ---- mean cross-entropy ---- */
 
+/* cross_entropy_loss names the dtype of its argument to log_softmax, so that autocast, which would
+ * choose fp32, leaves it alone; nll_loss then casts (pytorch LossNLL.cpp). */
+
 uint32_t op_log_softmax(struct graph *graph, uint32_t logits)
 {
-    autocast_arguments(graph, OP_LOG_SOFTMAX, 1, &logits);
     return simple(graph, OP_LOG_SOFTMAX, 1, &logits, ATEN_LOG_SOFTMAX, dtype_of(graph, logits),
                   *shape_of(graph, logits));
 }
@@ -59,7 +61,6 @@ OP_CLASS(log_softmax) = {
     .work = WORK_LOG_SOFTMAX,
     .saved = save_output,
     .backward = log_softmax_backward,
-    .autocast = AUTOCAST_FP32,
 };
 
 uint32_t op_nll_loss(struct graph *graph, uint32_t log_probabilities, uint32_t targets)

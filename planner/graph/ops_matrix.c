@@ -53,9 +53,10 @@ static struct operand linear_grad_weight(struct tape *tape, const struct graph *
                      *shape_of(graph, op->in[1]), linear_flops(graph, op), 2, in);
 }
 
-/* mm computes the weight's gradient first, addmm the input's. Gradients arrive in another order:
- * the bias is a leaf and goes at once; the input passes the view's node, which was created after
- * the weight's t() and therefore runs before it. */
+/* mm computes the weight's gradient first, addmm the input's. Gradients arrive by the ages of the
+ * nodes in between, younger ones first: with a bias the input is flattened before the weight is
+ * transposed (_flatten_nd_linear), without one after it (matmul). The bias is a leaf and goes at
+ * once. */
 
 OP_BACKWARD(linear)
 {
@@ -87,10 +88,10 @@ OP_BACKWARD(linear_bias)
         tape_needs(tape, op, 1) ? linear_grad_weight(tape, graph, op) : none;
     if (tape_needs(tape, op, 2))
         tape_give_summed(tape, op, 2, tape_grad(tape, op, 0));
-    if (tape_needs(tape, op, 0))
-        tape_give(tape, op, 0, input);
     if (tape_needs(tape, op, 1))
         tape_give(tape, op, 1, weight);
+    if (tape_needs(tape, op, 0))
+        tape_give(tape, op, 0, input);
 }
 
 /* addmm's generated node names what it saves by its own arguments (mat1, mat2), mm's (self, mat2):
@@ -121,8 +122,10 @@ uint32_t op_conv1d(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bi
 {
     const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
     assert(last_dim(&in) == w.dim[0]);
-    uint32_t operands[3] = {x, weight, bias};
-    autocast_arguments(graph, OP_CONV1D, 3, operands);
+    /* torch.addmm(bias, x.view(-1, i), weight) */
+    uint32_t called[3] = {bias, graph_view(graph, x, SHAPE(rows_of(&in), w.dim[0])), weight};
+    autocast_arguments(graph, OP_CONV1D, 3, called);
+    const uint32_t operands[3] = {called[1], called[2], called[0]};
     const uint32_t out = simple(graph, OP_CONV1D, 3, operands, ATEN_ADDMM,
                                 dtype_of(graph, operands[0]), SHAPE(rows_of(&in), w.dim[1]));
     return graph_view(graph, out, with_last(in, w.dim[1]));

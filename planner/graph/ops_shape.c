@@ -156,17 +156,24 @@ OP_CLASS(repeat) = {.label = ATEN_CLONE, .work = WORK_REPEAT, .backward = repeat
 uint32_t op_cat_last(struct graph *graph, uint32_t x, uint32_t y)
 {
     const struct shape shape = *shape_of(graph, x);
-    return simple(graph, OP_CAT, 2, (uint32_t[]){x, y}, ATEN_CAT, dtype_of(graph, x),
+    return simple(graph, OP_CAT, 2, (uint32_t[]){x, y}, ATEN_CAT, promoted(graph, x, y),
                   with_last(shape, last_dim(&shape) + last_dim(shape_of(graph, y))));
 }
 
 /* Each side gets a narrow view of the gradient: no births. */
 OP_BACKWARD(cat)
 {
-    (void)graph;
-    for (uint32_t i = 0; i < 2; i++)
+    const uint32_t width = last_dim(shape_of(graph, op->out[0]));
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct operand grad = tape_grad(tape, op, 0);
+        grad.offset += first;
+        grad.pitch = grad.pitch ? grad.pitch : width;
+        grad.shape = *shape_of(graph, op->in[i]);
+        first += last_dim(&grad.shape);
         if (tape_needs(tape, op, i))
-            tape_give(tape, op, i, tape_grad(tape, op, 0));
+            tape_give(tape, op, i, grad);
+    }
 }
 
 OP_CLASS(cat) = {.label = ATEN_CAT, .work = WORK_CAT, .backward = cat_backward};

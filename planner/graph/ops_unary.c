@@ -119,9 +119,15 @@ uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype)
     return simple(graph, OP_TO_COPY, 1, &x, ATEN_TO_COPY, dtype, *shape_of(graph, x));
 }
 
+/* Born with the shape that the copy was born with: of heads that is PyTorch's (b, a, s, d). */
 OP_BACKWARD(to_copy)
 {
-    give_elementwise(tape, graph, op, WORK_CAST, ATEN_TO_COPY, GRAPH_NONE);
+    const struct operand grad = tape_grad(tape, op, 0);
+    const struct shape *born = &graph->storages[graph->tensors[op->out[0]].storage].shape;
+    struct operand out = tape_birth(tape, ATEN_TO_COPY, dtype_of(graph, op->in[0]), *born);
+    out.shape = *shape_of(graph, op->in[0]);
+    tape_kernel(tape, WORK_CAST, ATEN_TO_COPY, -1.0, 1, &grad, 1, &out);
+    tape_give(tape, op, 0, out);
 }
 
 OP_CLASS(to_copy) = {.label = ATEN_TO_COPY, .work = WORK_CAST, .backward = to_copy_backward};

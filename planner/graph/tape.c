@@ -116,6 +116,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .python = calloc(graph->storage_count + 1, 1),
         .cached = calloc(graph->storage_count + 1, 1),
         .slot = none_array(graph->tensor_count),
+        .part = calloc(graph->tensor_count + 1, sizeof(struct part)),
         .param_uses = calloc(graph->param_count + 1, sizeof(uint16_t)),
         .node_holds = calloc(graph->op_count + 1, 1),
         .op_region = none_array(graph->op_count),
@@ -137,6 +138,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->python);
     free(tape->cached);
     free(tape->slot);
+    free(tape->part);
     free(tape->param_uses);
     free(tape->node_holds);
     free(tape->op_region);

@@ -17,24 +17,29 @@ static void give_out(struct tape *tape, uint32_t param, uint32_t *slot)
     *slot = NO_BUFFER; /* now .grad: the strategy's */
 }
 
-static void accumulate(struct tape *tape, uint32_t tensor, uint32_t buffer)
+static void accumulate(struct tape *tape, uint32_t tensor, const struct operand *gradient)
 {
     const struct graph *graph = tape->graph;
     const uint32_t root = graph->tensors[tensor].root;
     uint32_t *slot = &tape->slot[root];
+    struct part *part = &tape->part[root];
+    const struct part arriving = {(uint32_t)gradient->offset, gradient->pitch};
     if (*slot == NO_BUFFER) {
-        *slot = buffer;
+        *slot = gradient->place;
+        *part = arriving;
     } else { /* out of place: another node may still have one of the two */
         const struct graph_tensor *t = &graph->tensors[tensor];
-        const struct operand in[2] = {
-            {.place = *slot, .dtype = t->dtype, .shape = t->shape},
-            {.place = buffer, .dtype = t->dtype, .shape = t->shape},
-        };
+        struct operand in[2] = {*gradient, *gradient};
+        in[0].place = *slot;
+        in[0].offset = part->offset;
+        in[0].pitch = part->pitch;
+        in[0].shape = in[1].shape = t->shape;
         const struct operand sum =
             tape_call(tape, WORK_ADD, ATEN_ADD, (enum dtype)t->dtype, t->shape, -1.0, 2, in);
         tape_release(tape, *slot);
-        tape_release(tape, buffer);
+        tape_release(tape, gradient->place);
         *slot = sum.place;
+        *part = (struct part){0};
     }
     const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
     if (storage->kind == STORAGE_PARAM && --tape->param_uses[storage->index] == 0)
@@ -148,7 +153,7 @@ void tape_node(struct tape *tape, uint32_t index)
     /* Only now do gradients reach their inputs: what the node held is gone before they are added
      * to others. */
     for (uint32_t i = 0; i < tape->pending_count; i++)
-        accumulate(tape, tape->pending[i].tensor, tape->pending[i].gradient.place);
+        accumulate(tape, tape->pending[i].tensor, &tape->pending[i].gradient);
 }
 
 /* ---- the whole pass ---- */
@@ -179,6 +184,7 @@ void tape_begin_backward(struct tape *tape)
                      .place;
     tape_hold(tape, tape->seed); /* backward()'s own list of root gradients, beside the slot */
     tape->slot[loss->root] = tape->seed;
+    tape->part[loss->root] = (struct part){0};
 }
 
 void tape_end_backward(struct tape *tape)

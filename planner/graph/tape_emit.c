@@ -87,6 +87,8 @@ struct operand tape_grad(const struct tape *tape, const struct graph_op *op, uin
     const struct graph_tensor *t = &tape->graph->tensors[op->out[i]];
     return (struct operand){
         .place = tape->slot[t->root],
+        .offset = tape->part[t->root].offset,
+        .pitch = tape->part[t->root].pitch,
         .dtype = t->dtype,
         .shape = t->shape,
     };

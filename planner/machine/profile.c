@@ -96,17 +96,31 @@ static enum err_code read_quantity(const char *where, enum profile_key key, cons
                        keys[key].most, &out->value, err);
 }
 
-/* One line of costs of the work `name`. */
-static enum err_code read_kernel(const char *where, const char *name, const json_t *value,
-                                 struct profile_kernel *out, struct err *err)
+/* A data type by its name; absent, any. */
+static enum err_code read_dtype(const char *where, const char *key, const json_t *object,
+                                int8_t *out, struct err *err)
 {
     static const char *const dtypes[] = {
 #define X(dtype, text, bytes, brief) text,
         DTYPE_MAP(X)
 #undef X
     };
-    const enum work_kind work = work_named(name);
-    if (work == WORK_NONE)
+    const json_t *value = json_object_get(object, key);
+    uint32_t index = 0;
+    *out = PROFILE_ANY;
+    if (value) {
+        TRY(read_name(where, key, value, dtypes, DTYPE_COUNT, &index, err));
+        *out = (int8_t)index;
+    }
+    return ERR_OK;
+}
+
+/* One line of costs of the work `name`. */
+static enum err_code read_kernel(const char *where, const char *name, const json_t *value,
+                                 struct profile_kernel *out, struct err *err)
+{
+    *out = (struct profile_kernel){.work = work_named(name), .backward = PROFILE_ANY};
+    if (out->work == WORK_NONE)
         return err_set(err, ERR_INVALID,
                        "%s: \"kernels\": no computation is called \"%s\"; the nearest is %s", where,
                        name, work_name(work_nearest(name)));
@@ -114,8 +128,6 @@ static enum err_code read_kernel(const char *where, const char *name, const json
         return err_set(err, ERR_INVALID,
                        "%s: \"kernels\": \"%s\": expected an object or a list of objects", where,
                        name);
-    *out = (struct profile_kernel){
-        .work = work, .backward = PROFILE_ANY, .dtype = PROFILE_ANY, .to = PROFILE_ANY};
     const struct {
         const char *key;
         double *to;
@@ -127,18 +139,9 @@ static enum err_code read_kernel(const char *where, const char *name, const json
         if (json_object_get(value, parts[i].key))
             TRY(read_number(where, parts[i].key, json_object_get(value, parts[i].key), 0, 1e3,
                             parts[i].to, err));
-    const json_t *dtype = json_object_get(value, "dtype");
-    const json_t *to = json_object_get(value, "to");
+    TRY(read_dtype(where, "dtype", value, &out->dtype, err));
+    TRY(read_dtype(where, "to", value, &out->to, err));
     const json_t *backward = json_object_get(value, "backward");
-    uint32_t index = 0;
-    if (dtype) {
-        TRY(read_name(where, "dtype", dtype, dtypes, DTYPE_COUNT, &index, err));
-        out->dtype = (int8_t)index;
-    }
-    if (to) {
-        TRY(read_name(where, "to", to, dtypes, DTYPE_COUNT, &index, err));
-        out->to = (int8_t)index;
-    }
     if (backward && !json_is_boolean(backward))
         return err_set(err, ERR_INVALID, "%s: \"backward\": allowed are true, false", where);
     if (backward)
@@ -230,34 +233,38 @@ static enum err_code read_aliases(const char *where, const json_t *value, struct
                 : err_set(err, ERR_INVALID, "%s: \"aliases\": expected an array of strings", where);
 }
 
-static enum err_code read_member(const char *where, const char *member, const json_t *value,
-                                 struct profile *out, struct err *err)
+/* "generation", "link" and "network" name one of a list each. Returns false for other members. */
+static bool read_pick(const char *where, const char *member, const json_t *value,
+                      struct profile *out, enum err_code *rc, struct err *err)
 {
-    uint32_t index = 0;
-    for (int key = 0; key < PROFILE_KEYS; key++)
-        if (strcmp(member, keys[key].name) == 0)
-            return read_quantity(where, (enum profile_key)key, value, &out->of[key], err);
-    if (strcmp(member, "kernels") == 0)
-        return read_kernels(where, value, out, err);
-    if (strcmp(member, "collectives") == 0)
-        return read_points(where, value, out, err);
-    if (strcmp(member, "generation") == 0) {
-        TRY(read_name(where, member, value, generations, COUNT(generations), &index, err));
+    const struct {
+        const char *member;
+        const char *const *names;
+        uint32_t count;
+    } lists[] = {{"generation", generations, COUNT(generations)},
+                 {"link", links, COUNT(links)},
+                 {"network", networks, COUNT(networks)}};
+    uint32_t index;
+    size_t i = 0;
+    while (i < COUNT(lists) && strcmp(member, lists[i].member) != 0)
+        i++;
+    if (i == COUNT(lists))
+        return false;
+    *rc = read_name(where, member, value, lists[i].names, lists[i].count, &index, err);
+    if (*rc != ERR_OK)
+        return true;
+    if (i == 0)
         out->generation = (enum gpu_generation)index;
-        return ERR_OK;
-    }
-    if (strcmp(member, "link") == 0) {
-        TRY(read_name(where, member, value, links, COUNT(links), &index, err));
+    else if (i == 1)
         out->link = (enum fabric_link)index;
-        return ERR_OK;
-    }
-    if (strcmp(member, "network") == 0) {
-        TRY(read_name(where, member, value, networks, COUNT(networks), &index, err));
+    else
         out->network = (enum fabric_network)index;
-        return ERR_OK;
-    }
-    if (strcmp(member, "aliases") == 0)
-        return read_aliases(where, value, err);
+    return true;
+}
+
+static enum err_code read_text(const char *where, const char *member, const json_t *value,
+                               struct profile *out, struct err *err)
+{
     if (!json_is_string(value))
         return err_set(err, ERR_INVALID, "%s: \"%s\": expected a string", where, member);
     if (strcmp(member, "name") == 0)
@@ -272,6 +279,24 @@ static enum err_code read_member(const char *where, const char *member, const js
             "gpus --json` shows",
             where, member);
     return ERR_OK;
+}
+
+static enum err_code read_member(const char *where, const char *member, const json_t *value,
+                                 struct profile *out, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+    for (int key = 0; key < PROFILE_KEYS; key++)
+        if (strcmp(member, keys[key].name) == 0)
+            return read_quantity(where, (enum profile_key)key, value, &out->of[key], err);
+    if (strcmp(member, "kernels") == 0)
+        return read_kernels(where, value, out, err);
+    if (strcmp(member, "collectives") == 0)
+        return read_points(where, value, out, err);
+    if (strcmp(member, "aliases") == 0)
+        return read_aliases(where, value, err);
+    if (read_pick(where, member, value, out, &rc, err))
+        return rc;
+    return read_text(where, member, value, out, err);
 }
 
 /* ---- whole profiles ---- */

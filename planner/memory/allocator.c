@@ -111,6 +111,7 @@ static inline struct allocator_block *split_front(struct allocator *allocator, s
                                                   struct allocator_block *block,
                                                   const struct request *request)
 {
+    assert(block->bytes > request->rounded); /* the rest is kept */
     struct allocator_block *front = block_new(&allocator->store, request->pool, request->stream,
                                               block->address, request->rounded);
     front->range = block->range;
@@ -134,6 +135,7 @@ static inline struct allocator_block *hand_out(struct allocator *allocator, stru
     struct allocator_stats *stats = &allocator->stats;
     const bool was_split = block_is_split(block);
     const bool counted = !block->range; /* pages of a range can be returned, so are never stuck */
+    assert(block->bytes >= request->rounded && block->mapped);
     const uint64_t rest = block->bytes - request->rounded;
 
     if (rest >= allocator->least_rest[request->pool] && request->rounded < allocator->split_below) {
@@ -189,16 +191,23 @@ enum err_code allocator_alloc(struct allocator *allocator, uint64_t bytes, int s
     return ERR_OK;
 }
 
-void allocator_free_block(struct allocator *allocator, struct allocator_block *block)
+/* The first half of a free. */
+static inline void request_free(struct allocator *allocator, struct allocator_block *block)
 {
-    assert(block->allocated && block->bytes > 0);
-    struct allocator_stats *stats = &allocator->stats;
-    struct free_set *set = allocator->sets[block->pool][block->stream];
+    /* handed out, and not taken back before */
+    assert(block->allocated && !block->pending && block->bytes > 0);
     record(allocator, ALLOCATOR_FREE_REQUESTED, block->address, block->requested_bytes,
            block->stream);
+    allocator->stats.allocated_bytes -= block->bytes;
+}
+
+/* And the second. */
+static inline void complete_free(struct allocator *allocator, struct allocator_block *block)
+{
+    struct allocator_stats *stats = &allocator->stats;
+    struct free_set *set = allocator->sets[block->pool][block->stream];
     record(allocator, ALLOCATOR_FREE_COMPLETED, block->address, block->requested_bytes,
            block->stream);
-    stats->allocated_bytes -= block->bytes;
     stats->requested_bytes -= block->requested_bytes;
     block->allocated = false;
     block->requested_bytes = 0;
@@ -214,6 +223,26 @@ void allocator_free_block(struct allocator *allocator, struct allocator_block *b
         stats->inactive_split_bytes -= before + after;
     }
     CHECKED(allocator_check, allocator);
+}
+
+void allocator_free_block(struct allocator *allocator, struct allocator_block *block)
+{
+    request_free(allocator, block);
+    complete_free(allocator, block);
+}
+
+void allocator_request_free(struct allocator *allocator, struct allocator_block *block)
+{
+    request_free(allocator, block);
+    block->pending = true;
+    CHECKED(allocator_check, allocator);
+}
+
+void allocator_complete_free(struct allocator *allocator, struct allocator_block *block)
+{
+    assert(block->pending);
+    block->pending = false;
+    complete_free(allocator, block);
 }
 
 /* ---- the rest of the interface ---- */
@@ -306,6 +335,7 @@ visit_run(const struct allocator_block *block,
         span.small_pool = block->pool == POOL_SMALL;
         span.expandable = block->range != NULL;
         span.allocated = block->allocated;
+        span.pending = block->pending;
         visit(context, &span);
     }
     return block;

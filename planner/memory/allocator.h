@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 struct allocator;       /* opaque; fields in allocator.c */
-struct allocator_block; /* opaque: one block handed out, valid until allocator_free_block */
+struct allocator_block; /* opaque: one block handed out, valid until its free is complete */
 
 enum { ALLOCATOR_STREAMS = 8 }; /* stream numbers are 0 ... ALLOCATOR_STREAMS - 1 */
 
@@ -52,6 +52,12 @@ struct allocator_settings { /* zero means PyTorch's default everywhere */
     void (*segment_drop)(void *context, uint64_t address, uint64_t bytes);
     void *context;
 
+    /* Called before everything cached is given back (out of memory, allocator_empty_cache):
+     * waits for the streams and completes the frees that were requested, as PyTorch's
+     * synchronize_and_free_events. NULL: none waits. */
+    void (*complete_frees)(void *context);
+    void *free_context;
+
     /* Called after each action with the requested bytes of allocs and frees, and the segment's
      * bytes of segment actions. ALLOCATOR_OOM comes with the rounded request and, as address,
      * the bytes left under capacity_bytes. May be NULL. Used to write memory snapshots. */
@@ -81,6 +87,12 @@ enum err_code allocator_alloc(struct allocator *allocator, uint64_t bytes, int s
 /* Takes the block back; it is free for its stream at once (no record_stream). */
 void allocator_free_block(struct allocator *allocator, struct allocator_block *block);
 
+/* The same in two parts, for a block that other streams may still use: from the request on it is
+ * not counted as allocated, but nobody gets its memory, and its requested bytes stay counted, until
+ * the free is completed. Whoever requests it knows when (deferred.h). */
+void allocator_request_free(struct allocator *allocator, struct allocator_block *block);
+void allocator_complete_free(struct allocator *allocator, struct allocator_block *block);
+
 /* The device address of a block. */
 uint64_t allocator_block_address(const struct allocator_block *block);
 
@@ -101,7 +113,9 @@ struct allocator_span {
     uint64_t segment_address, segment_bytes;
     uint64_t address, bytes, requested_bytes;
     int stream;
-    bool small_pool, expandable, allocated;
+    bool small_pool, expandable;
+    bool allocated; /* handed out, or not yet back */
+    bool pending;   /* not yet back: its free was requested */
 };
 
 /* Calls visit for every block in address order within each segment, segments by address. */

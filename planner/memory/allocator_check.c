@@ -33,6 +33,8 @@ static enum err_code check_block(const struct allocator_block *b, struct err *er
                       b->stream);
     if (b->allocated && !b->mapped)
         return BROKEN("block %#" PRIx64 " is allocated without memory behind it", b->address);
+    if (b->pending && !b->allocated)
+        return BROKEN("block %#" PRIx64 " is free, and its free waits", b->address);
     if (!b->mapped && !b->range)
         return BROKEN("block %#" PRIx64 " of a segment is not mapped", b->address);
     if (b->allocated ? b->requested_bytes == 0 || b->requested_bytes > b->bytes
@@ -66,7 +68,7 @@ static enum err_code check_neighbours(const struct allocator_block *b, struct er
 static void add_block(const struct allocator_block *b, struct sums *sums)
 {
     sums->stats.reserved_bytes += b->mapped ? b->bytes : 0;
-    sums->stats.allocated_bytes += b->allocated ? b->bytes : 0;
+    sums->stats.allocated_bytes += b->allocated && !b->pending ? b->bytes : 0;
     sums->stats.requested_bytes += b->requested_bytes;
     sums->cached[b->pool][b->stream] += !b->allocated && b->mapped;
     sums->unmapped[b->pool][b->stream] += !b->mapped;

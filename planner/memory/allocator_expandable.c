@@ -79,8 +79,9 @@ static void unmapped_insert(struct free_set *set, struct allocator_block *block)
 static void unmapped_remove(struct free_set *set, const struct allocator_block *block)
 {
     size_t at = 0;
-    while (set->unmapped[at] != block)
+    while (at < set->unmapped_count && set->unmapped[at] != block)
         at++;
+    assert(at < set->unmapped_count);
     set->unmapped_count--;
     memmove(set->unmapped + at, set->unmapped + at + 1,
             (set->unmapped_count - at) * sizeof(struct allocator_block *));
@@ -212,6 +213,7 @@ static struct allocator_block *expandable_grow(struct allocator *allocator,
             return NULL;
         block = next;
     }
+    assert(block->mapped && block->bytes >= wanted);
     free_set_remove(set, block);
     return block;
 }
@@ -223,10 +225,12 @@ static void expandable_shrink(struct allocator *allocator, struct allocator_bloc
     struct expandable_range *range = block->range;
     const uint64_t page = range->page_bytes, start = block->address - range->address;
     const uint64_t first = (start + page - 1) / page, end = (start + block->bytes) / page;
+    assert(block->mapped && !block->allocated && block->address >= range->address);
     if (first >= end)
         return;
     const uint64_t address = range->address + first * page, bytes = (end - first) * page;
     const uint64_t before = address - block->address, after = block->bytes - before - bytes;
+    assert(before < page && after < page); /* what is left of a page at each end */
 
     pages_drop(allocator, range, first, end);
     free_set_remove(set, block);
@@ -272,6 +276,7 @@ static struct allocator_block *segment_new(struct allocator *allocator,
                                            const struct request *request)
 {
     const uint64_t bytes = segment_bytes_for(request->rounded);
+    assert(bytes >= request->rounded);
     const struct allocator_settings *settings = &allocator->settings;
     if (settings->capacity_bytes &&
         allocator->stats.reserved_bytes + bytes > settings->capacity_bytes)
@@ -394,6 +399,8 @@ static bool release_oversize(struct allocator *allocator, const struct request *
 
 void allocator_empty_cache(struct allocator *allocator)
 {
+    if (allocator->settings.complete_frees)
+        allocator->settings.complete_frees(allocator->settings.free_context);
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         for (int stream = 0; stream < ALLOCATOR_STREAMS; stream++) {
             size_t count;

@@ -4,6 +4,8 @@
 
 #include "memory/allocator.h"
 
+#include <assert.h>
+
 #define MIN_BLOCK_BYTES ((uint64_t)512) /* and what every size is a multiple of */
 
 enum pool_kind { POOL_LARGE, POOL_SMALL, POOL_COUNT }; /* in the order they are released */
@@ -18,7 +20,8 @@ struct allocator_block { /* one cache line; 0 bytes: unused slot of a slab */
     uint64_t free_since;                 /* the pool's search count when it became free */
     uint8_t stream, pool;
     bool allocated;
-    bool mapped; /* has memory behind it; false only inside expandable ranges */
+    bool pending; /* allocated still, and not counted so: its free was requested */
+    bool mapped;  /* has memory behind it; false only inside expandable ranges */
 };
 
 struct block_slab {
@@ -60,6 +63,7 @@ static inline struct allocator_block *block_new(struct block_store *store, enum 
 
 static inline void block_drop(struct block_store *store, struct allocator_block *block)
 {
+    assert(block->bytes > 0 && !block->allocated);
     block->bytes = 0;
     block->next = store->unused;
     store->unused = block;

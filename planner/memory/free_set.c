@@ -98,6 +98,7 @@ static void bin_split_leaf(struct free_bin *bin, uint32_t index)
         bin->list = xrealloc(bin->list, bin->list_capacity * sizeof(struct free_leaf *));
     }
     struct free_leaf *full = bin->list[index];
+    assert(full->count == LEAF_MAX && index < bin->leaf_count);
     struct free_leaf *lower = leaf_resize(NULL, LEAF_MAX);
     full->count = LEAF_MAX / 2;
     lower->count = LEAF_MAX - full->count;
@@ -129,6 +130,7 @@ struct free_leaf *bin_make_room(struct free_bin *bin, uint64_t key)
 
 void bin_drop_leaf(struct free_bin *bin, uint32_t leaf_index)
 {
+    assert(bin->leaf_count > 1 && bin->list[leaf_index]->count == 0);
     free(bin->list[leaf_index]);
     bin->leaf_count--;
     memmove(bin->list + leaf_index, bin->list + leaf_index + 1,

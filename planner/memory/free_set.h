@@ -185,6 +185,7 @@ static inline struct allocator_block *spot_block(struct free_spot spot)
 /* Takes in a block that is free, mapped and in no set. */
 static inline void free_set_insert(struct free_set *set, struct allocator_block *block)
 {
+    assert(!block->allocated && block->mapped && block->bytes >= MIN_BLOCK_BYTES);
     const uint64_t key = key_of(block->bytes, block->address);
     const uint32_t index = bin_of(block->bytes);
     struct free_bin *bin = &set->bins[index];

@@ -1,6 +1,9 @@
 /* replay.c - see replay.h. */
 #include "memory/replay.h"
 
+#include "memory/deferred.h"
+
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +11,7 @@ struct replay {
     const struct plan *plan;
     const struct memory_options *options;
     struct allocator *allocator;     /* NULL: without */
+    struct deferred *deferred;       /* with it */
     struct allocator_block **blocks; /* (buffers) */
     struct allocator_block *workspaces[2];
     uint64_t requested, rounded;
@@ -67,6 +71,7 @@ static uint64_t rounded(const struct buffer *buffer)
 static enum err_code alloc_buffer(struct replay *r, uint32_t index)
 {
     const struct buffer *buffer = &r->plan->buffers[index];
+    assert(!r->blocks[index]); /* plan_verify: nothing is born twice before it dies */
     if (!buffer->scratch) {
         r->requested += buffer->bytes;
         r->rounded += rounded(buffer);
@@ -80,10 +85,13 @@ static enum err_code alloc_buffer(struct replay *r, uint32_t index)
     return ERR_OK;
 }
 
-static void free_buffer(struct replay *r, uint32_t index)
+static void free_buffer(struct replay *r, bool first)
 {
+    const struct plan_instruction *instruction = &r->plan->instructions[r->instruction];
+    const uint32_t index = instruction->arg;
     const struct buffer *buffer = &r->plan->buffers[index];
     if (!buffer->scratch) {
+        assert(r->requested >= buffer->bytes); /* nothing dies unborn */
         r->requested -= buffer->bytes;
         r->rounded -= rounded(buffer);
         r->categories[buffer->category] -= buffer->bytes;
@@ -92,7 +100,10 @@ static void free_buffer(struct replay *r, uint32_t index)
     if (buffer->pool == LANE_HOST) {
         r->host -= buffer->bytes;
     } else if (r->blocks[index]) {
-        allocator_free_block(r->allocator, r->blocks[index]);
+        if (plan_free_is_deferred(r->plan, instruction))
+            deferred_free(r->deferred, r->instruction, first, r->blocks[index]);
+        else
+            allocator_free_block(r->allocator, r->blocks[index]);
         r->blocks[index] = NULL;
     }
 }
@@ -164,7 +175,7 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
             TRY(alloc_buffer(r, instruction->arg));
             break;
         case PLAN_FREE:
-            free_buffer(r, instruction->arg);
+            free_buffer(r, first);
             break;
         case PLAN_COMPUTE:
             TRY(run_kernel(r, instruction));
@@ -172,13 +183,23 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
         case PLAN_MARK:
             pass_mark(r, (enum plan_mark)instruction->arg);
             break;
-        default:
+        default: /* with cases for events, all the others would go through a jump table */
+            if (r->allocator && (instruction->op == PLAN_RECORD || instruction->op == PLAN_WAIT))
+                deferred_pass(r->deferred, i);
             continue;
         }
         if (visit && r->measuring)
             visit_point(r, visit, context);
     }
+    if (r->allocator)
+        deferred_end_step(r->deferred);
     return ERR_OK;
+}
+
+/* For the allocator: nothing has to be waited for. */
+static void complete_frees(void *context)
+{
+    deferred_complete(((struct replay *)context)->deferred);
 }
 
 /* What is there before the first step: resident buffers that no instruction allocates. */
@@ -219,7 +240,11 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
     *out = (struct memory){0};
     struct replay r = {.plan = plan, .options = options, .out = out};
     if (!options->without_allocator) {
-        r.allocator = allocator_new(&options->allocator);
+        struct allocator_settings settings = options->allocator;
+        settings.complete_frees = complete_frees;
+        settings.free_context = &r;
+        r.allocator = allocator_new(&settings);
+        r.deferred = deferred_new(plan, r.allocator);
     }
     r.blocks = calloc(plan->buffer_count + 1, sizeof(struct allocator_block *));
     const enum err_code rc = run(&r, visit, context);
@@ -230,6 +255,7 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
         if (options->at_end)
             options->at_end(options->hook_context, r.allocator);
     }
+    deferred_close(r.deferred);
     allocator_free(r.allocator);
     free(r.blocks);
     return rc == ERR_NOMEM ? ERR_OK : rc;

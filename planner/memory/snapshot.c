@@ -101,6 +101,7 @@ void snapshot_on_action(void *context, enum allocator_action action, uint64_t ad
     X(OOM, "oom")                                                                                  \
     X(ACTION, "action")                                                                            \
     X(ACTIVE_ALLOCATED, "active_allocated")                                                        \
+    X(ACTIVE_PENDING_FREE, "active_pending_free")                                                  \
     X(ACTIVE_SIZE, "active_size")                                                                  \
     X(ADDR, "addr")                                                                                \
     X(ADDRESS, "address")                                                                          \
@@ -429,13 +430,20 @@ static void find_origins(const struct snapshot *snapshot, struct span_list *list
     }
 }
 
+static enum word state_of(const struct allocator_span *span)
+{
+    if (span->pending)
+        return WORD_ACTIVE_PENDING_FREE;
+    return span->allocated ? WORD_ACTIVE_ALLOCATED : WORD_INACTIVE;
+}
+
 static void put_block(struct writer *w, const struct span *span)
 {
     begin_dict(w);
     item_int(w, WORD_ADDRESS, span->is.address);
     item_int(w, WORD_SIZE, span->is.bytes);
     item_int(w, WORD_REQUESTED_SIZE, span->is.requested_bytes);
-    item_word(w, WORD_STATE, span->is.allocated ? WORD_ACTIVE_ALLOCATED : WORD_INACTIVE);
+    item_word(w, WORD_STATE, state_of(&span->is));
     item_frames(w, span->allocated_at);
     end_dict(w);
 }
@@ -444,17 +452,18 @@ static void put_block(struct writer *w, const struct span *span)
 static size_t put_segment(struct writer *w, const struct span *spans, size_t left)
 {
     const struct allocator_span *first = &spans->is;
-    uint64_t active = 0, requested = 0;
+    uint64_t active = 0, pending = 0, requested = 0;
     size_t count = 0;
     for (; count < left && spans[count].is.segment_address == first->segment_address; count++) {
         active += spans[count].is.allocated ? spans[count].is.bytes : 0;
+        pending += spans[count].is.pending ? spans[count].is.bytes : 0;
         requested += spans[count].is.requested_bytes;
     }
     begin_dict(w);
     item_int(w, WORD_DEVICE, 0);
     item_int(w, WORD_ADDRESS, first->segment_address);
     item_int(w, WORD_TOTAL_SIZE, first->segment_bytes);
-    item_int(w, WORD_ALLOCATED_SIZE, active);
+    item_int(w, WORD_ALLOCATED_SIZE, active - pending);
     item_int(w, WORD_ACTIVE_SIZE, active);
     item_int(w, WORD_REQUESTED_SIZE, requested);
     item_int(w, WORD_STREAM, (uint64_t)first->stream);

@@ -209,7 +209,7 @@ uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
     return out;
 }
 
-void hf_loss(struct graph *graph, uint32_t logits, uint32_t labels)
+void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels)
 {
     const struct shape shape = graph->tensors[logits].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], v = shape.dim[2];
@@ -228,6 +228,7 @@ void hf_loss(struct graph *graph, uint32_t logits, uint32_t labels)
     graph_drop(graph, padded);
     if (graph->tensors[shifted].storage != graph->tensors[padded].storage)
         graph_drop(graph, shifted);
+    graph_drop(graph, hidden);
     graph_mark(graph, MARK_ROOT_EXIT);
     graph_drop(graph, logits);
     graph_mark(graph, MARK_LOSS);

@@ -71,7 +71,8 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *config, const st
                 uint32_t y);
 
 /* ForCausalLMLoss of logits (b, s, v) with labels (b, s): upcast, labels shifted by padding, and
- * the mean over all b·s rows. Then the root module returns, and the logits go with its output. */
-void hf_loss(struct graph *graph, uint32_t logits, uint32_t labels);
+ * the mean over all b·s rows. Then the root module returns: what the head was given (`hidden`) goes
+ * with its frame, and the logits with its output. */
+void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels);
 
 #endif

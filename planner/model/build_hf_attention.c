@@ -46,6 +46,7 @@ static uint32_t flash(struct graph *graph, const struct hf_attention *a)
     const struct shape s = shape4(graph, a->q);
     const uint32_t d = s.dim[3], padded = (d + 7) & ~7U;
     uint32_t in[3] = {a->q, a->k, a->v};
+    op_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
     for (uint32_t i = 0; i < 3 && padded != d; i++)
         in[i] = transpose(graph, op_pad_last(graph, transpose(graph, in[i]), padded));
     uint32_t out = op_attention(graph, in[0], in[1], in[2], true, a->dropout);
@@ -76,7 +77,8 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
     const uint32_t k = repeat_heads(graph, a->k, s.dim[2]), v = repeat_heads(graph, a->v, s.dim[2]);
-    uint32_t bias = GRAPH_NONE;
+    uint32_t in[3] = {a->q, transpose(graph, k), transpose(graph, v)}, bias = GRAPH_NONE;
+    op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 3, in);
     if (a->mask != GRAPH_NONE) { /* where(mask, 0, -inf) */
         const struct shape scalar = {.rank = 0}, shape = shape4(graph, a->mask);
         const uint32_t minus =
@@ -97,8 +99,7 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
         }
     }
     const uint32_t out =
-        op_efficient_attention(graph, a->q, transpose(graph, k), transpose(graph, v), bias,
-                               bias == GRAPH_NONE, a->dropout);
+        op_efficient_attention(graph, in[0], in[1], in[2], bias, bias == GRAPH_NONE, a->dropout);
     if (bias != GRAPH_NONE)
         graph_drop(graph, bias);
     if (graph->tensors[k].storage != graph->tensors[a->k].storage) {

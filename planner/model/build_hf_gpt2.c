@@ -127,6 +127,5 @@ void build_hf_gpt2(struct graph *graph, const struct model_config *c, const stru
                                    ? (struct linear){wte, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
     const uint32_t logits = apply_linear(graph, normed, head);
-    graph_drop(graph, normed);
-    hf_loss(graph, logits, labels);
+    hf_loss(graph, normed, logits, labels);
 }

@@ -208,6 +208,5 @@ void build_hf_llama(struct graph *graph, const struct model_config *c, const str
                                    ? (struct linear){table, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
     const uint32_t logits = apply_linear(graph, normed, head);
-    graph_drop(graph, normed);
-    hf_loss(graph, logits, labels);
+    hf_loss(graph, normed, logits, labels);
 }

@@ -35,7 +35,9 @@ static struct routing route(struct graph *graph, const struct model_config *c, u
                             uint32_t router)
 {
     struct routing r;
-    r.logits = op_linear(graph, rows, router, GRAPH_NONE);
+    /* The router flattens its input once more: a node between the product's and the sum of the
+     * gradients of `rows`. */
+    r.logits = op_linear(graph, op_alias(graph, rows), router, GRAPH_NONE);
     const uint32_t upcast = op_to(graph, r.logits, DTYPE_FP32);
     const uint32_t probabilities = op_softmax(graph, upcast);
     if (upcast != r.logits)

@@ -166,8 +166,8 @@ static void build_bert(struct graph *graph, const struct model_config *c,
     const uint32_t log_probabilities = op_log_softmax(graph, flat);
     graph->loss = op_nll_loss(graph, log_probabilities, labels);
     graph_drop(graph, log_probabilities);
-    graph_mark(graph, MARK_ROOT_EXIT);
     graph_drop(graph, x);
+    graph_mark(graph, MARK_ROOT_EXIT);
     graph_drop(graph, logits);
     graph_mark(graph, MARK_LOSS);
 }

@@ -166,8 +166,7 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
                                    ? (struct linear){table, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
     const uint32_t logits = apply_linear(graph, normed, head);
-    graph_drop(graph, normed);
-    hf_loss(graph, logits, labels);
+    hf_loss(graph, normed, logits, labels);
 }
 
 static const struct key keys[] = {

@@ -182,8 +182,7 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     if (!c->tied)
         head = build_linear(graph, "", "lm_head", c->vocab, c->word_embed, false);
     const uint32_t logits = apply_linear(graph, x, head);
-    graph_drop(graph, x);
-    hf_loss(graph, logits, labels);
+    hf_loss(graph, x, logits, labels);
 }
 
 static const struct key keys[] = {

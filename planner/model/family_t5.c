@@ -131,14 +131,16 @@ static uint32_t biased_attention(struct graph *graph, const struct model_config 
 {
     struct shape shape = graph->tensors[bias].shape;
     const uint32_t columns = shape.dim[3], padded = (columns + 7U) & ~7U;
-    uint32_t padding = GRAPH_NONE, mask = bias;
+    uint32_t in[4] = {q, k, v, bias};
+    op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
+    uint32_t padding = GRAPH_NONE, mask = in[3];
     if (padded != columns) {
-        padding = op_pad_last(graph, bias, padded);
+        padding = op_pad_last(graph, mask, padded);
         mask = op_slice_last(graph, padding, 0, columns);
     }
     shape.dim[0] = graph->tensors[q].shape.dim[0];
     mask = op_expand(graph, mask, shape);
-    const uint32_t o = op_efficient_attention(graph, q, k, v, mask, false, c->dropout);
+    const uint32_t o = op_efficient_attention(graph, in[0], in[1], in[2], mask, false, c->dropout);
     if (padding != GRAPH_NONE)
         graph_drop(graph, padding);
     return o;
@@ -160,7 +162,8 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
     const uint32_t v = graph_view(graph, apply_linear(graph, from, a->v), heads);
     uint32_t *shared = cross ? &stack->cross_bias : &stack->bias;
     if (*shared == GRAPH_NONE)
-        *shared = cross ? op_fill(graph, ATEN_ZEROS, graph->compute, SHAPE(1, c->heads, s, s), 0.0F)
+        *shared = cross ? op_fill(graph, ATEN_ZEROS, (enum dtype)graph->tensors[q].dtype,
+                                  SHAPE(1, c->heads, s, s), 0.0F)
                         : t5_position_bias(graph, s, a->buckets, stack->decoder);
     const uint32_t bias = cross ? *shared : t5_own_bias(graph, *shared, stack->decoder);
     const uint32_t o = biased_attention(graph, c, q, k, v, bias);
@@ -195,8 +198,11 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
     const uint32_t dropped = op_dropout(graph, active, c->dropout);
     if (dropped != active)
         graph_drop(graph, active);
-    const uint32_t projected = apply_linear(graph, dropped, block->wo);
-    graph_drop(graph, dropped);
+    const uint32_t stored = op_to(graph, dropped, graph->compute); /* .to(wo.weight.dtype) */
+    if (stored != dropped)
+        graph_drop(graph, dropped);
+    const uint32_t projected = apply_linear(graph, stored, block->wo);
+    graph_drop(graph, stored);
     if (c->gated) {
         graph_drop(graph, gate);
         graph_drop(graph, linear);
@@ -348,8 +354,8 @@ static void build_t5(struct graph *graph, const struct model_config *c, const st
     graph_drop(graph, scaled);
     graph_drop(graph, decoded);
     graph_mark(graph, MARK_ROOT_EXIT);
+    graph_drop(graph, logits); /* the output's fields, in order */
     graph_drop(graph, encoded);
-    graph_drop(graph, logits);
     graph_mark(graph, MARK_LOSS);
 }
 

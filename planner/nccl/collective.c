@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "stats/fit.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -163,6 +164,7 @@ static double wall_seconds(const struct collective_model *m, enum nccl_algorithm
                            enum nccl_protocol p, double bytes)
 {
     const struct collective_way *way = &m->way[a][p];
+    assert(way->bytes_per_s > 0 && way->latency_s >= 0); /* a way that is open */
     double transfer = bytes / way->bytes_per_s;
     if (a == NCCL_TREE)
         transfer /= nccl_tree_correction(p, bytes);
@@ -189,6 +191,7 @@ static void add_stretch(struct collective_model *m, uint64_t bytes)
         const struct collective_stretch *last = &m->stretch[m->stretches - 1];
         if (last->algorithm == next.algorithm && last->protocol == next.protocol)
             return;
+        assert(bytes > last->from_bytes);
         const double before = wall_seconds(m, last->algorithm, last->protocol, (double)bytes);
         next.least_s = fmax(last->least_s, before);
     }
@@ -314,6 +317,7 @@ struct collective_cost collective_cost(const struct collective_model *m, uint64_
     uint32_t i = 0;
     while (i + 1 < m->stretches && bytes >= m->stretch[i + 1].from_bytes)
         i++;
+    assert(m->stretches > 0 && bytes >= m->stretch[i].from_bytes);
     const struct collective_stretch *s = &m->stretch[i];
     const struct collective_way *way = &m->way[s->algorithm][s->protocol];
     cost.algorithm = s->algorithm;

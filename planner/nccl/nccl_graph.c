@@ -1,6 +1,7 @@
 /* nccl_graph.c - see nccl_graph.h. */
 #include "nccl/nccl_graph.h"
 
+#include <assert.h>
 #include <math.h>
 
 #define MAX_CHANNELS 64U /* NCCL's MAXCHANNELS; the search stops at half, as Postset doubles */
@@ -105,47 +106,63 @@ static void raise_tree(struct nccl_graph *tree, const double *speeds, double lin
         }
 }
 
+/* What a GPU sends to others of its node. */
+static void find_link(const struct fabric *f, uint32_t ranks_per_node, struct nccl_graphs *g)
+{
+    g->nvlink = f->link == LINK_NVSWITCH || f->link == LINK_MESH ||
+                (f->link == LINK_BRIDGE && ranks_per_node <= 2) || ranks_per_node == 1;
+    if (ranks_per_node == 1)
+        g->link_gbs = INFINITY;
+    else if (g->nvlink)
+        g->link_gbs = f->link_bytes_per_s * 1e-9 * link_factor(f->generation);
+    else
+        g->link_gbs = pcie_gbs(f);
+}
+
+static void search_node(const struct fabric *f, struct nccl_graphs *g)
+{
+    /* Without NVLink one channel takes the slot whole. */
+    g->ring = best_speed(intra_speeds[speed_row(f->generation)], g->link_gbs, 0, 0,
+                         g->nvlink ? MAX_CHANNELS / 2 : 1);
+    if (g->ring.channels == 0) /* slower than the slowest candidate: NCCL's fallback order */
+        g->ring = (struct nccl_graph){1, g->link_gbs, g->link_gbs};
+    duplicate(&g->ring, f->generation);
+    g->tree = g->ring;
+}
+
+static void search_nodes(const struct fabric *f, uint32_t ranks_per_node, struct nccl_graphs *g)
+{
+    const double *speeds = inter_speeds[speed_row(f->generation)];
+    /* Several slow cards of one GPU are one to NCCL (EFA's plugin, NIC fusion). A group that uses
+     * some of a node's GPUs uses their cards only. */
+    const double cards = fmin(f->nics_per_node, f->gpus_per_node);
+    const double total = f->nics_per_node * f->nic_bytes_per_s * 1e-9;
+    const double used = fmax(1, floor(cards * ranks_per_node / f->gpus_per_node));
+    g->nics_gbs = total / cards * used;
+    double card = total / cards;
+    if (f->pcie_bytes_per_s > 0)
+        card = fmin(card, pcie_gbs(f));
+    /* A ring leaves each node once: one of its GPUs needs no link for that channel. */
+    const double link = g->link_gbs * ranks_per_node / fmax(1, ranks_per_node - 1.0);
+    g->ring = best_speed(speeds, link, used, card, MAX_CHANNELS / 2);
+    if (g->ring.channels == 0)
+        g->ring = (struct nccl_graph){1, fmin(card, link), fmin(card, link)};
+    duplicate(&g->ring, f->generation);
+    g->tree = g->ring;
+    if (ranks_per_node > 1)
+        raise_tree(&g->tree, speeds, g->link_gbs, ranks_per_node);
+}
+
 struct nccl_graphs nccl_graph_search(const struct fabric *f, uint32_t ranks_per_node,
                                      uint32_t nodes)
 {
     struct nccl_graphs g = {0};
     const int row = speed_row(f->generation);
-    g.nvlink = f->link == LINK_NVSWITCH || f->link == LINK_MESH ||
-               (f->link == LINK_BRIDGE && ranks_per_node <= 2) || ranks_per_node == 1;
-    if (ranks_per_node == 1)
-        g.link_gbs = INFINITY;
-    else if (g.nvlink)
-        g.link_gbs = f->link_bytes_per_s * 1e-9 * link_factor(f->generation);
+    find_link(f, ranks_per_node, &g);
+    if (nodes == 1)
+        search_node(f, &g);
     else
-        g.link_gbs = pcie_gbs(f);
-
-    if (nodes == 1) {
-        /* Without NVLink one channel takes the slot whole. */
-        g.ring = best_speed(intra_speeds[row], g.link_gbs, 0, 0, g.nvlink ? MAX_CHANNELS / 2 : 1);
-        if (g.ring.channels == 0) /* slower than the slowest candidate: NCCL's fallback order */
-            g.ring = (struct nccl_graph){1, g.link_gbs, g.link_gbs};
-        duplicate(&g.ring, f->generation);
-        g.tree = g.ring;
-    } else {
-        /* Several slow cards of one GPU are one to NCCL (EFA's plugin, NIC fusion). A group that
-         * uses some of a node's GPUs uses their cards only. */
-        const double cards = fmin(f->nics_per_node, f->gpus_per_node);
-        const double total = f->nics_per_node * f->nic_bytes_per_s * 1e-9;
-        const double used = fmax(1, floor(cards * ranks_per_node / f->gpus_per_node));
-        g.nics_gbs = total / cards * used;
-        double card = total / cards;
-        if (f->pcie_bytes_per_s > 0)
-            card = fmin(card, pcie_gbs(f));
-        /* A ring leaves each node once: one of its GPUs needs no link for that channel. */
-        const double link = g.link_gbs * ranks_per_node / fmax(1, ranks_per_node - 1.0);
-        g.ring = best_speed(inter_speeds[row], link, used, card, MAX_CHANNELS / 2);
-        if (g.ring.channels == 0)
-            g.ring = (struct nccl_graph){1, fmin(card, link), fmin(card, link)};
-        duplicate(&g.ring, f->generation);
-        g.tree = g.ring;
-        if (ranks_per_node > 1)
-            raise_tree(&g.tree, inter_speeds[row], g.link_gbs, ranks_per_node);
-    }
+        search_nodes(f, ranks_per_node, &g);
     g.nvls = search_nvls(f, g.link_gbs, ranks_per_node, nodes, g.nics_gbs);
 
     /* ncclTopoPostset */
@@ -156,5 +173,6 @@ struct nccl_graphs nccl_graph_search(const struct fabric *f, uint32_t ranks_per_
     g.nvls_channels = row == 2 ? (nodes > 1 ? 32 : 24) : 16;
     /* tuning.cc: NVLink inside, and a card not further than a PCIe switch or a peer GPU away */
     g.ll128 = g.nvlink && (nodes == 1 || f->network != NETWORK_SOCKET);
+    assert(g.ring.channels > 0 && g.ring.channels <= MAX_CHANNELS);
     return g;
 }

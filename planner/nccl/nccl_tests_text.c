@@ -197,6 +197,20 @@ static void remember_kind(struct run *run, char *token[])
         run->ratio = busbw / algbw;
 }
 
+/* The point that a row of these many bytes is; what the file does not say, the caller knows. */
+static struct collective_point point_of(const struct text *t, uint64_t bytes, double seconds)
+{
+    const struct run *run = &t->run;
+    const struct nccl_tests_known *known = &t->builder->known;
+    return (struct collective_point){
+        .collective = run->collective,
+        .ranks = run->ranks ? run->ranks : known->ranks,
+        .nodes = run->hosts.count ? run->hosts.count : known->nodes,
+        .bytes = bytes,
+        .seconds = seconds,
+    };
+}
+
 static enum err_code row_line(struct text *t, char *line, struct err *err)
 {
     struct run *run = &t->run;
@@ -221,14 +235,7 @@ static enum err_code row_line(struct text *t, char *line, struct err *err)
         TRY(time_of(t, token, 1, &us[1], err));
     const bool in_place = us[1] > 0;
     const double seconds = 1e-6 * (in_place ? us[1] : us[0]);
-    const struct nccl_tests_known *known = &t->builder->known;
-    struct collective_point point = {
-        .collective = run->collective,
-        .ranks = run->ranks ? run->ranks : known->ranks,
-        .nodes = run->hosts.count ? run->hosts.count : known->nodes,
-        .bytes = bytes,
-        .seconds = seconds,
-    };
+    const struct collective_point point = point_of(t, bytes, seconds);
     if (run->program == PROGRAM_OTHER || bytes == 0 || !(seconds > 0)) {
         t->builder->out->left_out++;
         return ERR_OK;

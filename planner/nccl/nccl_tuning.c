@@ -1,6 +1,7 @@
 /* nccl_tuning.c - see nccl_tuning.h. Names of the tables are those of tuning.cc. */
 #include "nccl/nccl_tuning.h"
 
+#include <assert.h>
 #include <math.h>
 
 enum { HW_NVLINK, HW_PCI, HW_NET };
@@ -247,6 +248,7 @@ struct nccl_tuning_model nccl_tuning_build(const struct fabric *fabric, enum col
                 model.ways[a][p].gbs = to_algorithm(&b, a, bus_bandwidth(&b, a, p));
                 latency(&b, a, p, &model.ways[a][p]);
             }
+    assert(model.ways[NCCL_RING][NCCL_SIMPLE].gbs > 0); /* there is always one way */
     return model;
 }
 
@@ -282,6 +284,7 @@ void nccl_tuning_choose(const struct nccl_tuning_model *model, uint64_t bytes,
                 *protocol = p;
             }
         }
+    assert(least >= 0 && isfinite(least));
 }
 
 uint32_t nccl_tuning_channels(const struct nccl_tuning_model *model, enum nccl_algorithm algorithm,

@@ -10,6 +10,11 @@
  *     compute mm(b30 <- b21, wq) ; ...
  *     optimizer ; free ... ; mark "end"
  *
+ * A free is issued where the host drops the last reference. Its lane is the buffer's pool; another
+ * one is a lane whose work still uses the memory (PyTorch's record_stream): the buffer is gone, and
+ * may be allocated again, as another block, but its block comes back to the pool only when that
+ * lane is done with it (memory/deferred.h).
+ *
  * The program is one step that can be repeated. `resident` buffers (sharded parameters, optimizer
  * states, inputs) are allocated once: before the first step, or by instructions flagged
  * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. Everything else is freed by the step's end.
@@ -292,6 +297,13 @@ static inline bool plan_op_is_kernel(enum plan_op op)
 {
     return op != PLAN_ALLOC && op != PLAN_FREE && op != PLAN_RECORD && op != PLAN_WAIT &&
            op != PLAN_MARK;
+}
+
+/* Of a free: whether another lane than the pool's still uses the memory. */
+static inline bool plan_free_is_deferred(const struct plan *plan,
+                                         const struct plan_instruction *instruction)
+{
+    return instruction->lane != plan->buffers[instruction->arg].pool;
 }
 
 /* Whether it needs a group. */

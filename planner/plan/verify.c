@@ -460,6 +460,11 @@ static enum err_code run_free(struct check *c, uint32_t id, uint32_t buffer)
                      since_text(c, buffer, since));
     if (c->plan->buffers[buffer].resident)
         return wrong(c, id, "%s is resident and may not be freed", buffer_text(c, buffer, what));
+    if (plan_free_is_deferred(c->plan, &c->plan->instructions[id]) &&
+        c->plan->buffers[buffer].pool == LANE_HOST)
+        return wrong(c, id, "%s is host memory, which no stream keeps: it is freed on \"%s\"",
+                     buffer_text(c, buffer, what),
+                     c->plan->lanes[c->plan->instructions[id].lane].name);
     c->alive[buffer] = false;
     c->changed[buffer] = id + 1;
     return ERR_OK;

@@ -79,8 +79,8 @@ static void name_frame(void *context, const struct plan *plan, uint32_t instruct
     struct snapshot_run *run = context;
     char what[512];
     (void)first_step;
-    if (plan->instructions[instruction].op != PLAN_ALLOC &&
-        plan->instructions[instruction].op != PLAN_FREE)
+    const enum plan_op op = (enum plan_op)plan->instructions[instruction].op;
+    if (op != PLAN_ALLOC && op != PLAN_FREE && op != PLAN_WAIT) /* a wait may complete frees */
         return;
     snapshot_set_frame(run->snapshot,
                        arena_strdup(&run->arena, result_what(plan, instruction, what, sizeof what)),

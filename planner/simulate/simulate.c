@@ -341,9 +341,9 @@ static void begin(struct run *r)
 {
     for (uint32_t index = 0; index < r->s->lane_count; index++)
         r->lanes[index] = (struct lane){.at = r->s->first[index],
-                                         .issued = r->s->first[index],
-                                         .task = NEVER,
-                                         .moment = INFINITY};
+                                        .issued = r->s->first[index],
+                                        .task = NEVER,
+                                        .moment = INFINITY};
     r->out->communication_s = r->out->host_s = 0;
     memset(r->out->spent_s, 0, sizeof r->out->spent_s);
 }

@@ -2,6 +2,7 @@
  * each must wait for already found. */
 #include "simulate/simulation.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,47 +12,66 @@ static bool is_task(const struct plan_instruction *instruction)
            instruction->op != PLAN_FREE && instruction->op != PLAN_MARK;
 }
 
+struct found {               /* tasks that later ones wait for; NEVER: none yet */
+    uint32_t *recorded;      /* (events) */
+    uint32_t *last_of_group; /* (groups) a communicator is one FIFO */
+};
+
+static uint32_t *nothing_yet(uint32_t count)
+{
+    uint32_t *tasks = xmalloc((count + 1) * sizeof *tasks);
+    memset(tasks, 0xff, (count + 1) * sizeof *tasks);
+    return tasks;
+}
+
+static void add_stall(const struct stall *stall, struct simulation *s)
+{
+    s->tasks[s->count++] = (struct task){.id = stall->instruction,
+                                         .kind = TASK_STALL,
+                                         .lane = LANE_HOST,
+                                         .after = NEVER,
+                                         .stall_s = (float)stall->host_s,
+                                         .idle = stall->idle};
+}
+
+static void add_task(const struct plan_instruction *in, uint32_t id, struct found *found,
+                     struct simulation *s)
+{
+    struct task task = {.id = id, .lane = in->lane, .after = NEVER};
+    if (in->op == PLAN_RECORD) {
+        task.kind = TASK_RECORD;
+        found->recorded[in->arg] = s->count;
+    } else if (in->op == PLAN_WAIT) {
+        task.kind = TASK_WAIT;
+        task.after = found->recorded[in->arg];
+        assert(task.after != NEVER); /* plan_verify: no wait comes before its record */
+    } else {
+        task.kind = TASK_RUN;
+        task.kernel = in->arg;
+        task.collective = plan_op_is_collective((enum plan_op)in->op);
+        if (task.collective) {
+            task.after = found->last_of_group[in->group];
+            found->last_of_group[in->group] = s->count;
+        }
+    }
+    s->tasks[s->count++] = task;
+}
+
 static void add_tasks(const struct plan *plan, const struct stall *stalls, uint32_t stall_count,
                       struct simulation *s)
 {
-    uint32_t *recorded = xmalloc((plan->event_count + 1) * sizeof *recorded);
-    uint32_t *last_of_group = xmalloc((plan->group_count + 1) * sizeof *last_of_group);
-    memset(last_of_group, 0xff, (plan->group_count + 1) * sizeof *last_of_group);
-    memset(recorded, 0xff, (plan->event_count + 1) * sizeof *recorded);
+    struct found found = {nothing_yet(plan->event_count), nothing_yet(plan->group_count)};
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
-        const struct plan_instruction *in = &plan->instructions[i];
         if (stall_count && stalls->instruction == i) {
-            s->tasks[s->count++] = (struct task){.id = i,
-                                                 .kind = TASK_STALL,
-                                                 .lane = LANE_HOST,
-                                                 .after = NEVER,
-                                                 .stall_s = (float)stalls->host_s,
-                                                 .idle = stalls->idle};
-            stalls++;
+            add_stall(stalls++, s);
             stall_count--;
         }
-        if (!is_task(in))
-            continue;
-        struct task task = {.id = i, .lane = in->lane, .after = NEVER};
-        if (in->op == PLAN_RECORD) {
-            task.kind = TASK_RECORD;
-            recorded[in->arg] = s->count;
-        } else if (in->op == PLAN_WAIT) {
-            task.kind = TASK_WAIT;
-            task.after = recorded[in->arg];
-        } else {
-            task.kind = TASK_RUN;
-            task.kernel = in->arg;
-            task.collective = plan_op_is_collective((enum plan_op)in->op);
-            if (task.collective) {
-                task.after = last_of_group[in->group];
-                last_of_group[in->group] = s->count;
-            }
-        }
-        s->tasks[s->count++] = task;
+        if (is_task(&plan->instructions[i]))
+            add_task(&plan->instructions[i], i, &found, s);
     }
-    free(recorded);
-    free(last_of_group);
+    assert(stall_count == 0); /* they are in order of instructions, which there are */
+    free(found.recorded);
+    free(found.last_of_group);
 }
 
 struct simulation *simulation_new(const struct plan *plan, const struct stall *stalls,

@@ -11,6 +11,7 @@
  * loss and the gradient norms are copied to a few scalars that are read when the step is done. */
 #include "runtime/execution/execute.h"
 
+#include "memory/deferred.h"
 #include "runtime/device/clock.h"
 #include "runtime/execution/execute_parts.h"
 #include "runtime/execution/plan_work.h"
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- memory ---- */
 
@@ -87,11 +87,23 @@ enum err_code execution_alloc(struct execution *e, uint32_t index, uint32_t inst
     return rc == ERR_NOMEM ? out_of_memory(e, index, instruction, err) : rc;
 }
 
-static void free_buffer(struct execution *e, uint32_t index)
+/* For the allocator, when it is about to give up: what streams still use is theirs no more. */
+static void complete_frees(void *context)
 {
+    struct execution *e = context;
+    device_sync(e->device, NULL); /* a failure is for the next call that can fail */
+    deferred_complete(e->deferred);
+}
+
+static void free_buffer(struct execution *e, uint32_t id)
+{
+    const struct plan_instruction *instruction = &e->plan->instructions[id];
+    const uint32_t index = instruction->arg;
     /* Host memory is kept for the next step: work that reads it may still be queued, and malloc
      * knows nothing of streams. */
-    if (e->block[index])
+    if (e->block[index] && plan_free_is_deferred(e->plan, instruction))
+        deferred_free(e->deferred, id, e->first_step, e->block[index]);
+    else if (e->block[index])
         allocator_free_block(e->allocator, e->block[index]);
     e->block[index] = NULL;
 }
@@ -238,11 +250,13 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
     case PLAN_FREE:
         if (e->scratch == instruction->arg)
             e->scratch = PLACE_NONE;
-        free_buffer(e, instruction->arg);
+        free_buffer(e, id);
         return ERR_OK;
     case PLAN_RECORD:
+        deferred_pass(e->deferred, id);
         return device_record(e->device, lane, instruction->arg, err);
     case PLAN_WAIT:
+        deferred_pass(e->deferred, id);
         return device_wait(e->device, lane, instruction->arg, err);
     case PLAN_MARK:
         return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
@@ -378,6 +392,7 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
         record_memory(e, id);
     }
     TRY(device_sync(e->device, err));
+    deferred_end_step(e->deferred);
     e->device->ops->take_times(e->device, take_time, e);
     result->seconds = clock_now_s() - start;
     e->first_step = false;
@@ -465,7 +480,10 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
     e->settings.allocator.segment_new = new_segment;
     e->settings.allocator.segment_drop = drop_segment;
     e->settings.allocator.context = e;
+    e->settings.allocator.complete_frees = complete_frees;
+    e->settings.allocator.free_context = e;
     e->allocator = allocator_new(&e->settings.allocator);
+    e->deferred = deferred_new(plan, e->allocator);
     enum err_code rc = prepare(e, err);
     if (rc == ERR_OK) {
         e->scalars = device_segment_new(device, SEGMENT_BYTES);
@@ -494,6 +512,7 @@ void execution_close(struct execution *e)
     execution_close_batches(e);
     for (uint32_t b = 0; b < e->plan->buffer_count; b++)
         device_host_drop(e->device, e->host[b], e->plan->buffers[b].bytes);
+    deferred_close(e->deferred);
     allocator_free(e->allocator);
     free(e->block);
     free(e->host);

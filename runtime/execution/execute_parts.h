@@ -12,6 +12,7 @@ struct execution {
     struct data *data;
     struct run_settings settings;
     struct allocator *allocator;
+    struct deferred *deferred;
     struct allocator_block **block;       /* (buffers) */
     void **host;                          /* (buffers) of the host's pool */
     struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */

@@ -64,7 +64,8 @@ static enum err_code check_operands(const struct plan *plan, uint32_t id,
         const struct operand *of = &kernel->operands[i];
         const struct plan_place place = plan_operand_place(plan, instruction, of);
         const uint64_t end = place.offset + shape_elements(&of->shape);
-        if (!of->pitch && end * dtype_bytes((enum dtype)of->dtype) > plan->buffers[place.buffer].bytes)
+        if (!of->pitch &&
+            end * dtype_bytes((enum dtype)of->dtype) > plan->buffers[place.buffer].bytes)
             return err_set(err, ERR_UNSUPPORTED,
                            "instruction %u, %s: an expanded view (one key/value head) cannot be "
                            "executed yet",

@@ -58,8 +58,18 @@ def kernel(op, policy):
     return call
 
 
+def of_the_cpu_alone():
+    """Operators that autocast of CPU tensors treats and CUDA's leaves alone (cat, cross_entropy_loss, ...)."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("aten::") and has(name, "AutocastCPU") and not has(name, "AutocastCUDA"):
+            yield name
+
+
 def install():
     library = torch.library.Library("aten", "IMPL", "AutocastCPU")
+    for name in of_the_cpu_alone():
+        library.impl(name, torch.library.fallthrough_kernel, allow_override=True)
     for name, policy in (("AT_FORALL_FP32", in_float32), ("AT_FORALL_FP32_SET_OPT_DTYPE", into_float32)):
         for op in listed(name):
             library.impl(op, kernel(op, policy), allow_override=True)

@@ -256,7 +256,8 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     """
     aten = torch.ops.aten
     if torch.is_autocast_enabled("cpu"):
-        query, key, value, attn_mask = (lowered(t) for t in (query, key, value, attn_mask))
+        # as a C++ call evaluates its arguments: from the last one
+        attn_mask, value, key, query = (lowered(t) for t in (attn_mask, value, key, query))
     half = query.dtype in (torch.bfloat16, torch.float16)
     grouped = enable_gqa and query.size(1) != key.size(1)
     head = query.size(-1)

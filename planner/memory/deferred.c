@@ -1,0 +1,160 @@
+/* deferred.c - see deferred.h.
+ *
+ * A lane is behind what it has waited for, and so behind what those lanes were behind when they
+ * recorded the events. So each lane and each event has a row: for every lane, the last record on it
+ * that it is behind. A record copies its lane's row, a wait takes the larger of both.
+ *
+ *                        compute  gather  reduce
+ *     record e1, gather                             e1      (-, 7, -)
+ *     wait e1, compute                              compute (-, 7, -)
+ *     record e2, compute                            e2      (9, 7, -)
+ *     wait e2, reduce                               reduce  (9, 7, -): behind gather, too
+ *
+ * Rows are kept from the first deferred free of a step on; what came before it is looked up then.
+ * So is the last kernel that a lane had before a free. */
+#include "memory/deferred.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct row {
+    uint32_t of[LANES_MOST]; /* id of the record + 1; 0: none */
+};
+
+struct pending {
+    struct allocator_block *block;
+    uint32_t after; /* a record on `lane` from this id on is behind the lane's use of the block */
+    uint8_t pool, lane;
+};
+
+struct deferred {
+    const struct plan *plan;
+    struct allocator *allocator;
+    struct pending *pending; /* in the order of their frees */
+    uint32_t count, cap;
+    bool following;              /* rows are those of this step */
+    struct row lane[LANES_MOST]; /* what each lane is behind */
+    struct row *event;           /* (events) NULL: never needed */
+};
+
+struct deferred *deferred_new(const struct plan *plan, struct allocator *allocator)
+{
+    struct deferred *d = xmalloc(sizeof *d);
+    *d = (struct deferred){.plan = plan, .allocator = allocator};
+    return d;
+}
+
+void deferred_close(struct deferred *d)
+{
+    if (!d)
+        return;
+    free(d->event);
+    free(d->pending);
+    free(d);
+}
+
+/* ---- which lane is behind which ---- */
+
+static bool is_run(const struct plan_instruction *in, bool first_step)
+{
+    return first_step || !(in->flags & PLAN_FIRST_STEP);
+}
+
+static void follow(struct deferred *d, uint32_t id)
+{
+    const struct plan_instruction *in = &d->plan->instructions[id];
+    struct row *lane = &d->lane[in->lane], *event = &d->event[in->arg];
+    if (in->op == PLAN_RECORD) {
+        *event = *lane;
+        event->of[in->lane] = id + 1;
+    } else if (in->op == PLAN_WAIT) {
+        for (int l = 0; l < LANES_MOST; l++)
+            lane->of[l] = lane->of[l] > event->of[l] ? lane->of[l] : event->of[l];
+    }
+}
+
+/* Rows of the step so far, in which `id` is the next instruction. */
+static void follow_to(struct deferred *d, uint32_t id, bool first_step)
+{
+    if (!d->event)
+        d->event = xmalloc((d->plan->event_count + 1U) * sizeof *d->event);
+    memset(d->event, 0, (d->plan->event_count + 1U) * sizeof *d->event);
+    memset(d->lane, 0, sizeof d->lane);
+    d->following = true;
+    for (uint32_t i = 0; i < id; i++) {
+        const struct plan_instruction *in = &d->plan->instructions[i];
+        if ((in->op == PLAN_RECORD || in->op == PLAN_WAIT) && is_run(in, first_step))
+            follow(d, i);
+    }
+}
+
+/* A lane that has had no kernel in this step is done with everything. */
+static bool is_over(const struct deferred *d, const struct pending *p)
+{
+    return p->after == 0 || d->lane[p->pool].of[p->lane] > p->after;
+}
+
+/* ---- frees ---- */
+
+/* One more than the last kernel on the lane before instruction `id`; 0: none. */
+static uint32_t after_last_kernel(const struct plan *plan, uint8_t lane, uint32_t id,
+                                  bool first_step)
+{
+    for (; id > 0; id--) {
+        const struct plan_instruction *in = &plan->instructions[id - 1];
+        if (in->lane == lane && plan_op_is_kernel((enum plan_op)in->op) && is_run(in, first_step))
+            break;
+    }
+    return id;
+}
+
+void deferred_free(struct deferred *d, uint32_t id, bool first_step, struct allocator_block *block)
+{
+    const struct plan_instruction *in = &d->plan->instructions[id];
+    if (!d->following)
+        follow_to(d, id, first_step);
+    const struct pending pending = {
+        .block = block,
+        .after = after_last_kernel(d->plan, in->lane, id, first_step),
+        .pool = d->plan->buffers[in->arg].pool,
+        .lane = in->lane,
+    };
+    allocator_request_free(d->allocator, block);
+    if (is_over(d, &pending)) {
+        allocator_complete_free(d->allocator, block);
+        return;
+    }
+    ARRAY_GROW(d->pending, d->count, d->cap);
+    d->pending[d->count++] = pending;
+}
+
+void deferred_pass(struct deferred *d, uint32_t id)
+{
+    uint32_t kept = 0;
+    if (!d->following)
+        return;
+    follow(d, id);
+    for (uint32_t i = 0; i < d->count; i++) { /* of a record: all stay */
+        const struct pending pending = d->pending[i];
+        if (is_over(d, &pending))
+            allocator_complete_free(d->allocator, pending.block);
+        else
+            d->pending[kept++] = pending;
+    }
+    d->count = kept;
+}
+
+void deferred_complete(struct deferred *d)
+{
+    for (uint32_t i = 0; i < d->count; i++)
+        allocator_complete_free(d->allocator, d->pending[i].block);
+    d->count = 0;
+}
+
+void deferred_end_step(struct deferred *d)
+{
+    deferred_complete(d);
+    d->following = false;
+}
