@@ -158,7 +158,7 @@ uint32_t graph_input(struct graph *graph, struct shape shape, struct input_value
 uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
                       const struct buffer_values *values);
 
-/* Adds an op with no operands yet; returns its index. Used by the constructors in ops.c. */
+/* Adds an op with no operands yet; returns its index. Used by the constructors in ops_*.c. */
 uint32_t graph_op_new(struct graph *graph, int kind);
 /* A new storage born by `op`, as its next output; returns its tensor. */
 uint32_t graph_op_birth(struct graph *graph, uint32_t op, enum aten aten, enum dtype dtype,

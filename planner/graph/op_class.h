@@ -145,6 +145,16 @@ static inline void give_elementwise(struct tape *tape, const struct graph *graph
                         -1.0, 2, in));
 }
 
+/* A kernel that writes the gradients of inputs 0 .. count - 1, asked for or not, has run: what was
+ * not asked for dies with the node's function. */
+static inline void drop_unneeded(struct tape *tape, const struct graph_op *op, uint32_t count,
+                                 const struct operand *gradient)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!tape_needs(tape, op, i))
+            tape_death(tape, gradient[i]);
+}
+
 /* One or two operands of the same shape into a new tensor. */
 static inline struct operand call1(struct tape *tape, enum work_kind work, enum aten aten,
                                    struct operand x)

@@ -79,7 +79,8 @@ OP_BACKWARD(flash_attention)
     for (uint32_t i = 0; i < 3; i++) {
         out[i] = tape_birth(tape, ATEN_FLASH_ATTENTION_BACKWARD, dtype_of(graph, op->in[i]),
                             heads_first(shape_of(graph, op->in[i])));
-        tape_give(tape, op, i, out[i]);
+        if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, out[i]);
         out[i].shape = *shape_of(graph, op->in[i]); /* the memory is (b, s, a, d) */
     }
     const struct operand scratch =
@@ -87,6 +88,7 @@ OP_BACKWARD(flash_attention)
     tape_kernel(tape, WORK_ATTENTION_BACKWARD, ATEN_FLASH_ATTENTION_BACKWARD,
                 2.5 * attention_flops(graph, op), 6, in, 3, out);
     tape_death(tape, scratch);
+    drop_unneeded(tape, op, 3, out);
 }
 
 OP_CLASS(flash_attention) = {
@@ -158,10 +160,13 @@ OP_BACKWARD(efficient_attention)
                                heads_first(s))
                   : tape_birth_pitched(tape, ATEN_EFFICIENT_ATTENTION_BACKWARD,
                                        dtype_of(graph, op->in[i]), *s, (last_dim(s) + 15U) & ~15U);
-        tape_give(tape, op, i, out[outs++]);
+        if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, out[outs]);
+        outs++;
     }
     tape_kernel(tape, WORK_EFFICIENT_ATTENTION_BACKWARD, ATEN_EFFICIENT_ATTENTION_BACKWARD,
                 2.5 * attention_flops(graph, op), 6, in, outs, out);
+    drop_unneeded(tape, op, 3, out);
 }
 
 OP_CLASS(efficient_attention) = {

@@ -32,7 +32,7 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
     case ITEM_EXIT:
         tape_step(tape, STEP_POST_FORWARD, item.arg);
         if (tape_is_checkpointed(tape, item.arg))
-            tape->entered = GRAPH_NONE;
+            tape_leave_region(tape);
         break;
     default:
         if (item.arg == MARK_ROOT_EXIT)

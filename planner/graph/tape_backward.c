@@ -42,6 +42,7 @@ static void accumulate(struct tape *tape, uint32_t tensor, const struct operand 
         *part = (struct part){0};
     }
     const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
+    assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);
     if (storage->kind == STORAGE_PARAM && --tape->param_uses[storage->index] == 0)
         give_out(tape, storage->index, slot);
 }
@@ -131,7 +132,9 @@ void tape_node(struct tape *tape, uint32_t index)
     assert(tape->node_holds[index] == (saved_count > 0));
 
     tape->pending_count = 0;
+    tape->in_op = true;
     op_class(op)->backward(tape, graph, op);
+    tape->in_op = false;
     hold_passed_on(tape, given, given_count);
 
     /* Checkpointed nodes unpack into locals of the backward function, which die first and in

@@ -68,6 +68,8 @@ struct tape {
     struct pending pending[GRAPH_OPERANDS]; /* of the node that runs */
     uint32_t pending_count;
     uint32_t current_op;           /* GRAPH_NONE: none */
+    bool in_op;                    /* its own function runs: kernels have its numbers. The engine's,
+                                      which add gradients up and cast them, have none */
     uint32_t next_region, entered; /* forward: to come; that we are in, GRAPH_NONE outside */
     uint32_t matmuls;              /* counted by the selective policy, per region */
     uint32_t seed; /* the gradient of the loss, while backward() has it; NO_BUFFER */
@@ -114,6 +116,7 @@ void tape_find_regions(struct tape *tape);
 bool tape_is_checkpointed(const struct tape *tape, uint32_t module);
 /* Forward comes to the next region, which holds its inputs from now on. */
 void tape_enter_region(struct tape *tape);
+void tape_leave_region(struct tape *tape);
 /* Runs a region's script again, now holding what nodes save. */
 void tape_recompute(struct tape *tape, struct region *region);
 /* The last node of a region has run. */

@@ -38,9 +38,9 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                      graph_view(graph, part[2], heads), true, 0);
     const uint32_t out = apply_linear(
         graph, graph_view(graph, o, SHAPE(job->batch, job->seq, c->hidden)), block->c_proj);
-    graph_drop(graph, y);
-    graph_drop(graph, qkv);
     graph_drop(graph, o);
+    graph_drop(graph, qkv);
+    graph_drop(graph, y);
     return out;
 }
 

@@ -36,7 +36,7 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
 static enum err_code refuse_unknown(const struct plan *plan, struct err *err)
 {
     uint32_t times[WORK_KIND_COUNT] = {0};
-    char list[400] = "";
+    char list[900] = "";
     size_t used = 0;
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];

@@ -99,6 +99,53 @@ static void only_gradients_outlive_the_step(void **state)
     }
 }
 
+/* The names of all parameters but `stays`, as patterns. The caller frees it. */
+static char *patterns_but(const struct graph *graph, uint32_t stays)
+{
+    size_t size = 1, used = 0;
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        size += strlen(graph->params[p].name) + 1;
+    char *text = calloc(size, 1);
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (p != stays)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? "," : "",
+                                     graph->params[p].name);
+    return text;
+}
+
+static void train(int i, const char *frozen, uint32_t gradients)
+{
+    static const struct tape_options options[] = {
+        {.checkpointing = CHECKPOINTING_NONE},
+        {.checkpointing = CHECKPOINTING_FULL},
+    };
+    char name[NAME];
+    struct graph *graph = small_graph_frozen(i, frozen, name, sizeof name);
+    for (size_t o = 0; o < sizeof options / sizeof options[0]; o++) {
+        struct stream *stream = run_checked(graph, &options[o], name);
+        assert_int_equal(stream->grad_count, gradients);
+        stream_free(stream);
+    }
+    graph_free(graph);
+}
+
+/* One parameter alone is trained, and each one alone is not. */
+static void frozen_parameters_get_no_gradient_and_leave_nothing_behind(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SMALL_GRAPHS; i++) {
+        char name[NAME];
+        struct graph *graph = small_graph(i, name, sizeof name);
+        for (uint32_t p = 0; p < graph->param_count; p++) {
+            char *others = patterns_but(graph, p);
+            train(i, others, 1);
+            train(i, graph->params[p].name, graph->param_count - 1);
+            free(others);
+        }
+        graph_free(graph);
+    }
+}
+
 /* ---- the checker sees ---- */
 
 static void expect_broken(const struct tape *tape, const char *expected)
@@ -237,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_leaves_each_buffer_its_holders),
         cmocka_unit_test(only_gradients_outlive_the_step),
+        cmocka_unit_test(frozen_parameters_get_no_gradient_and_leave_nothing_behind),
         cmocka_unit_test(a_tape_that_forgets_or_invents_a_holder_is_found_out),
         cmocka_unit_test(a_node_that_lets_go_too_early_is_found_out),
         cmocka_unit_test(what_is_left_at_the_end_is_named),

@@ -87,8 +87,10 @@ static void add_model(struct plan *plan)
     plan->unit_count = 1;
     plan->inputs = arena_alloc(&plan->arena, 2 * sizeof *plan->inputs);
     for (uint32_t i = 0; i < 2; i++)
-        plan->inputs[i] = (struct plan_input){buffer_of(plan, DTYPE_INT64, SHAPE(1, 4), true),
-                                              {i ? INPUT_TARGETS : INPUT_TOKENS, 8}};
+        plan->inputs[i] = (struct plan_input){
+            .buffer = buffer_of(plan, DTYPE_INT64, SHAPE(1, 4), true),
+            .values = {.kind = i == 0 ? INPUT_TOKENS : INPUT_TARGETS, .vocab = 4},
+        };
     plan->input_count = 2;
 }
 

@@ -317,9 +317,7 @@ enum { TRUTH_NO_PLAN = 1U << 30 };
 
 /* Whether a row is of what this version plans. What is left out: other systems; unused parameters,
  * hooks other than bf16_compress, parameters_as_bucket_view and parameters of two dtypes under DDP;
- * steps that are not the steady state. d-gpt2-ac-view and d-gpt2-autocast-ac: without autograd's
- * references, the order of two deaths in a row is that of the recorder's Python (a `del`), and
- * FSDP2's recordings have the other. */
+ * steps that are not the steady state. */
 static bool is_planned(const json_t *row)
 {
     const json_t *s = json_object_get(row, "strategy");
@@ -332,9 +330,7 @@ static bool is_planned(const json_t *row)
            strcmp(truth_text(s, "autocast", "bf16"), "bf16") == 0 &&
            truth_number(row, "step", 3) >= 3 &&
            strcmp(truth_text(s, "zero_redundancy", "plain"), "plain") == 0 &&
-           strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0 && /* has float64 */
-           strcmp(truth_text(row, "name", ""), "d-gpt2-ac-view") != 0 &&
-           strcmp(truth_text(row, "name", ""), "d-gpt2-autocast-ac") != 0;
+           strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0; /* has float64 */
 }
 
 bool truth_each(const char *path, bool events, truth_read_model read,

@@ -1,14 +1,16 @@
 """Autocast with CUDA's lists of operators, on CPU tensors.
 
 Autocast of CPU tensors knows other operators than CUDA's does (it leaves pow, softmax and layer_norm
-alone).  CUDA's lists are read from torch's own header and put in place of the CPU's; the operators
-of lower precision that the CPU also has keep their C++ kernels, which alone know the cache of weights.
+alone, and casts for cat).  CUDA's lists are read from torch's own header and put in place of the
+CPU's; the operators of lower precision that the CPU also has keep their C++ kernels, which alone know
+the cache of weights.
 """
 import contextlib
 import os
 import re
 
 import torch
+from torch.utils._pytree import tree_flatten
 
 import recorder
 
@@ -31,13 +33,19 @@ def floating(x):
 
 
 def cast_all(x, dtype):
+    """Last argument first, as gcc evaluates the arguments of the C++ kernels."""
     if isinstance(x, (list, tuple)):
-        return type(x)(cast_all(y, dtype) for y in x)
+        return type(x)([cast_all(y, dtype) for y in reversed(x)][::-1])
     return x.to(dtype) if floating(x) else x
 
 
+def cast_call(op, args, kwargs, dtype):
+    kwargs = {k: cast_all(kwargs[k], dtype) for k in reversed(kwargs)}
+    return op(*cast_all(args, dtype), **kwargs)
+
+
 def in_float32(op, args, kwargs):
-    return op(*cast_all(args, torch.float32), **cast_all(kwargs, torch.float32))
+    return cast_call(op, args, kwargs, torch.float32)
 
 
 def into_float32(op, args, kwargs):
@@ -47,8 +55,13 @@ def into_float32(op, args, kwargs):
 
 
 def in_lower_precision(op, args, kwargs):
-    dtype = torch.get_autocast_dtype("cpu")
-    return op(*cast_all(args, dtype), **cast_all(kwargs, dtype))
+    return cast_call(op, args, kwargs, torch.get_autocast_dtype("cpu"))
+
+
+def in_widest(op, args, kwargs):
+    tensors = [x for x in tree_flatten((args, kwargs))[0] if floating(x)]
+    wide = any(t.dtype == torch.float32 for t in tensors)
+    return cast_call(op, args, kwargs, torch.float32) if wide else op(*args, **kwargs)
 
 
 def kernel(op, policy):
@@ -58,23 +71,23 @@ def kernel(op, policy):
     return call
 
 
-def of_the_cpu_alone():
-    """Operators that autocast of CPU tensors treats and CUDA's leaves alone (cat, cross_entropy_loss, ...)."""
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    for name in torch._C._dispatch_get_all_op_names():
-        if name.startswith("aten::") and has(name, "AutocastCPU") and not has(name, "AutocastCUDA"):
-            yield name
-
-
 def install():
+    """The CPU's operators that CUDA does not cast are let through, CUDA's others get their policy.
+
+    Those of lower precision that the CPU has too keep their kernels (none of the rest is called on
+    a parameter by the models here, so none needs the cache).
+    """
     library = torch.library.Library("aten", "IMPL", "AutocastCPU")
-    for name in of_the_cpu_alone():
-        library.impl(name, torch.library.fallthrough_kernel, allow_override=True)
-    for name, policy in (("AT_FORALL_FP32", in_float32), ("AT_FORALL_FP32_SET_OPT_DTYPE", into_float32)):
+    cpu, cuda = (set(torch._C._dispatch_get_registrations_for_dispatch_key(k))
+                 for k in ("AutocastCPU", "AutocastCUDA"))
+    for name in cpu - cuda:
+        library.impl(name.removeprefix("aten::"), torch.library.fallthrough_kernel, allow_override=True)
+    for name, policy in (("AT_FORALL_FP32", in_float32), ("AT_FORALL_FP32_SET_OPT_DTYPE", into_float32),
+                         ("AT_FORALL_PROMOTE", in_widest), ("AT_FORALL_LOWER_PRECISION_FP", in_lower_precision)):
         for op in listed(name):
-            library.impl(op, kernel(op, policy), allow_override=True)
-    flash = torch.ops.aten._scaled_dot_product_flash_attention.default
-    library.impl(flash, kernel(flash, in_lower_precision))
+            registered = op.name().removesuffix(".default")
+            if registered in cuda and (policy is not in_lower_precision or registered not in cpu):
+                library.impl(op, kernel(op, policy), allow_override=True)
     return library
 
 

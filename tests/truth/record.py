@@ -21,7 +21,10 @@ batch, seq).
 strategy: world, rank, replicate, units (blocks+root | torchtitan), blocks_per_unit,
 reshard (default | always | never | int), forward_prefetch, backward_prefetch, param_dtype,
 reduce_dtype, store_dtype, ac (full | selective), ac_early_stop (default true), accumulate, no_sync, clip,
-optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), code (hf).
+optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), code (hf), freeze (comma-separated glob patterns of
+parameter names), reshard_units ({module: true | false | int}, instead of reshard), shard_dim (1: matrices by
+columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among is_last_backward, requires_all_reduce,
+reshard_after_backward: set_... is true for the last micro-batch only), offload (cpu: with a pinned host).
 
 Deviations from a GPU run, on purpose: tensors live on the fake device "cpu" (FSDP needs no
 streams there).
@@ -32,17 +35,18 @@ import sys
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp._fully_shard import _fsdp_init as fsdp_init
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as fsdp_group
 from torch.distributed.fsdp._fully_shard import _fully_shard as fsdp_api
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
 from torch.utils._python_dispatch import _disable_current_modes
 
 import recorder
 from models import DTYPES
 from recorder import Log, placed
 
+RESHARD = {"default": None, "always": True, "never": False}
 TAIL = [None]       # label of the group that torchtitan makes of norm and output
 
 
@@ -88,29 +92,45 @@ class Fsdp2(recorder.System):
     places = (("post_backward", "reduce_scatter"), ("wait_for_unshard", "unsharded_param"),
               ("unshard", "all_gather"))
 
+    births = recorder.Births
+
     @contextlib.contextmanager
     def tensors(self):
-        with FakeTensorMode(allow_non_fake_inputs=True), recorder.Births():
+        with FakeTensorMode(allow_non_fake_inputs=True), self.births():
             yield
 
-    def shard(self, model, blocks):
+    def keywords(self):
         s = self.s
         with _disable_current_modes():      # a mesh reads its own rank tensor
             mesh = make_mesh(s["world"], s.get("replicate", 1))
         how = s.get("reshard", "default")
-        how = {"default": None, "always": True, "never": False}.get(how, how)
-        kw = {"mesh": mesh, "reshard_after_forward": how}
+        kw = {"mesh": mesh, "reshard_after_forward": RESHARD.get(how, how)}
         if s.get("param_dtype") or s.get("reduce_dtype"):
             kw["mp_policy"] = MixedPrecisionPolicy(param_dtype=DTYPES[s.get("param_dtype")],
                                                    reduce_dtype=DTYPES[s.get("reduce_dtype")])
+        if s.get("shard_dim"):
+            kw["shard_placement_fn"] = lambda p: Shard(1 if p.ndim > 1 else 0)
+        if s.get("offload"):
+            kw["offload_policy"] = CPUOffloadPolicy()
+        return kw
+
+    def shard(self, model, blocks):
+        s = self.s
+        for p in recorder.matching(model, s.get("freeze")):
+            p.requires_grad_(False)
+        kw = self.keywords()
+        how = kw["reshard_after_forward"]
+        own = {model.get_submodule(name): {"reshard_after_forward": value}
+               for name, value in s.get("reshard_units", {}).items()}
         TAIL[0] = None
         per = s.get("blocks_per_unit", 1)
         if s.get("units") == "torchtitan":
-            fully_shard(model.tok_embeddings if hasattr(model, "tok_embeddings") else model.embedding, **kw)
+            embedding = model.tok_embeddings if hasattr(model, "tok_embeddings") else model.embedding
+            fully_shard(embedding, **{**kw, **own.get(embedding, {})})
         units = []
         for i in range(0, len(blocks), per):
             unit = blocks[i:i + per]
-            fully_shard(unit if len(unit) > 1 else unit[0], **kw)
+            fully_shard(unit if len(unit) > 1 else unit[0], **{**kw, **own.get(unit[0], {})})
             units.append(unit[0])
         if s.get("units") == "torchtitan":
             tail = dict(kw)
@@ -119,6 +139,10 @@ class Fsdp2(recorder.System):
             fully_shard([model.norm, model.output], **tail)
             TAIL[0] = "norm, output"
         fully_shard(model, **kw)
+        if s.get("max_input_buffers"):
+            model.set_reduce_scatter_max_input_buffers(s["max_input_buffers"])
+        for name in s.get("unshard_in_backward_off", []):
+            model.get_submodule(name).set_unshard_in_backward(False)
         n = s.get("forward_prefetch", 0)
         for i, unit in enumerate(units):
             if n and units[i + 1:i + 1 + n]:
@@ -129,9 +153,11 @@ class Fsdp2(recorder.System):
                 unit.set_modules_to_backward_prefetch(units[max(0, i - n):i][::-1])
         return model
 
-    def synced(self, model, last):
+    def synced(self, model, last, sync):
         if self.s.get("accumulate", 1) > 1 and self.s.get("no_sync", True):
             model.set_requires_gradient_sync(last)
+        for flag in self.s.get("last_only", []):
+            getattr(model, "set_" + flag)(last)
         return contextlib.nullcontext()
 
     def settle(self, log, model, optimizer):

@@ -32,7 +32,6 @@ Fields of a row beside record.py's
     collectives          [op, bytes of each tensor, where the host is]
 """
 import contextlib
-import fnmatch
 import functools
 import sys
 
@@ -58,12 +57,6 @@ DistributedDataParallel._pre_forward = placed(DistributedDataParallel._pre_forwa
 DistributedDataParallel.__init__ = placed(DistributedDataParallel.__init__, lambda *_, **__: "ddp_init")
 
 
-def matching(model, patterns):
-    """The parameters whose name fits one of comma-separated glob patterns."""
-    return [p for name, p in model.named_parameters()
-            if any(fnmatch.fnmatchcase(name, g) for g in (patterns or "").split(","))]
-
-
 def tensors_of(output):
     if isinstance(output, torch.Tensor):
         return [output]
@@ -85,15 +78,15 @@ class Steady(recorder.System):
         with cuda_autocast(DTYPES[dtype]) if dtype else contextlib.nullcontext():
             return super().forward(model, inputs)
 
-    def synced(self, model, last):
-        return contextlib.nullcontext() if last else model.no_sync()
+    def synced(self, model, last, sync):
+        return contextlib.nullcontext() if sync else model.no_sync()
 
     def prepare(self, model):
         for i, (dtype, shape) in enumerate(self.m.get("buffers", [])):
             model.register_buffer(f"buffer_{i}", torch.empty(shape, dtype=getattr(torch, dtype)))
-        for p in matching(model, self.s.get("freeze")):
+        for p in recorder.matching(model, self.s.get("freeze")):
             p.requires_grad_(False)
-        for p in matching(model, self.s.get("store_fp32")):
+        for p in recorder.matching(model, self.s.get("store_fp32")):
             p.data = p.data.float()
 
     def settle(self, log, model, optimizer):

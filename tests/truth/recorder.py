@@ -14,6 +14,7 @@ An output row has the fields of the configuration and
 import argparse
 import collections
 import contextlib
+import fnmatch
 import gc
 import json
 import sys
@@ -227,12 +228,15 @@ class System:
     def optimizer(self, model):
         return models.make_optimizer(model, self.s)
 
-    def synced(self, model, last):
-        """The context of one micro-batch; `last` is the one that synchronises."""
+    def synced(self, model, last, sync):
+        """The context of one micro-batch: is it the last one, and does it synchronise gradients."""
         return contextlib.nullcontext()
 
     def forward(self, model, inputs):
         return model(**inputs) if isinstance(inputs, dict) else model(inputs[0])
+
+    def after(self, phase):
+        """Called behind loss.backward() ("bwd") and optimizer.step() ("opt")."""
 
     def clip(self, model):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -243,6 +247,12 @@ class System:
 
     def finish(self, model, optimizer):
         """Sets the attributes that `extra` names, after the recording."""
+
+
+def matching(model, patterns):
+    """The parameters whose name fits one of comma-separated glob patterns."""
+    return [p for name, p in model.named_parameters()
+            if any(fnmatch.fnmatchcase(name, g) for g in (patterns or "").split(","))]
 
 
 def record(config, kind):
@@ -271,7 +281,7 @@ def one_step(system, log, model, optimizer, inputs, live):
     steps = s.get("accumulate", 1)
     for i in range(steps):
         last = i == steps - 1
-        with system.synced(model, last or not s.get("no_sync", True)):
+        with system.synced(model, last, last or not s.get("no_sync", True)):
             log.place = ["fwd"]
             log.segment = "forward"
             if isinstance(inputs, dict):
@@ -287,6 +297,7 @@ def one_step(system, log, model, optimizer, inputs, live):
             log.place = ["bwd"]
             log.segment = "backward_head"
             loss.backward()
+            system.after("bwd")
             del loss
             live["after_backward"] = log.live
     log.place = ["opt"]
@@ -294,6 +305,7 @@ def one_step(system, log, model, optimizer, inputs, live):
     if s.get("clip"):
         system.clip(model)
     optimizer.step()
+    system.after("opt")
     live["after_step"] = log.live
     optimizer.zero_grad(set_to_none=True)
     live["end"] = log.live
