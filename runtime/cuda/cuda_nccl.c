@@ -21,7 +21,7 @@
 
 struct registered {
     uint64_t address;
-    void *handle[5]; /* of each communicator */
+    void **handle; /* of each communicator */
 };
 
 struct flight { /* a collective that was queued, and the events before and behind it */
@@ -32,8 +32,8 @@ struct flight { /* a collective that was queued, and the events before and behin
 struct cuda_nccl {
     uint32_t rank, ranks;
     double timeout_s;
-    ncclComm_t comm[5]; /* the groups, then the world; a group of all ranks has none of its own */
-    uint32_t count;     /* groups + 1 */
+    ncclComm_t *comm; /* the groups, then the world; a group of all ranks has none of its own */
+    uint32_t count;   /* groups + 1 */
     struct registered *memory;
     uint32_t memory_count, memory_cap;
     struct flight *flights; /* the first flight_made have events; from flight_first to
@@ -121,6 +121,7 @@ enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_n
                                .ranks = settings->ranks,
                                .timeout_s = settings->timeout_s,
                                .count = settings->group_count + 1};
+    nccl->comm = calloc(nccl->count, sizeof(ncclComm_t));
     if (settings->share_gpu) {
         /* NCCL refuses two ranks on one GPU of one host; so each rank calls itself another host,
          * and they talk through sockets. */
@@ -169,6 +170,7 @@ void cuda_nccl_close(struct cuda_nccl *nccl, bool failed)
         drop_events(&nccl->flights[i]);
     free(nccl->flights);
     free(nccl->memory);
+    free(nccl->comm);
     free(nccl);
 }
 
@@ -311,7 +313,8 @@ uint64_t cuda_nccl_memory_new(struct cuda_nccl *nccl, uint64_t bytes)
     void *memory = NULL;
     if (ncclMemAlloc(&memory, bytes) != ncclSuccess)
         return 0;
-    struct registered entry = {.address = (uint64_t)(uintptr_t)memory};
+    struct registered entry = {.address = (uint64_t)(uintptr_t)memory,
+                               .handle = calloc(nccl->count, sizeof(void *))};
     for (uint32_t i = 0; i < nccl->count; i++) /* without it, NCCL copies: slower, not wrong */
         if (nccl->comm[i] &&
             ncclCommRegister(nccl->comm[i], memory, bytes, &entry.handle[i]) != ncclSuccess)
@@ -330,6 +333,7 @@ void cuda_nccl_memory_drop(struct cuda_nccl *nccl, uint64_t address)
         for (uint32_t i = 0; i < nccl->count; i++)
             if (entry->handle[i])
                 ncclCommDeregister(nccl->comm[i], entry->handle[i]);
+        free(entry->handle);
         ncclMemFree((void *)(uintptr_t)address);
         *entry = nccl->memory[--nccl->memory_count];
         return;
