@@ -2,7 +2,7 @@
 #
 # The program writes in front of this: data, out, title, messages. Blocks of data: kernels that
 # compute (measured and fitted us), kernels that move bytes (likewise), all-gather, reduce-scatter,
-# all-reduce (bytes, us). Each begins with a line of zeros, so that none is empty.
+# all-reduce, broadcast (bytes, us). Each begins with a line of zeros, so that none is empty.
 set output out
 set border 3 lc rgb '#666666'
 set tics nomirror
@@ -26,6 +26,7 @@ set format x '10^{%T}'
 if (messages > 0) {
     plot data index 2 using (positive($1)):(positive($2)) with linespoints pt 7 ps 0.6 lc rgb '#55a868' title 'all-gather', \
          data index 3 using (positive($1)):(positive($2)) with linespoints pt 7 ps 0.6 lc rgb '#c44e52' title 'reduce-scatter', \
-         data index 4 using (positive($1)):(positive($2)) with linespoints pt 7 ps 0.6 lc rgb '#8172b3' title 'all-reduce'
+         data index 4 using (positive($1)):(positive($2)) with linespoints pt 7 ps 0.6 lc rgb '#8172b3' title 'all-reduce', \
+         data index 5 using (positive($1)):(positive($2)) with linespoints pt 7 ps 0.6 lc rgb '#dd8452' title 'broadcast'
 }
 unset multiplot

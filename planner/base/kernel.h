@@ -33,24 +33,24 @@ static inline uint64_t shape_bytes(const struct shape *shape, enum dtype dtype)
     return shape_elements(shape) * dtype_bytes(dtype);
 }
 
-/* What a buffer is for. The first eight follow the recordings in tests/data/truth, where a
+/* What a buffer is for. They follow the recordings in tests/data/truth, where a
  * category is told by the place of birth; gradients of sharded parameters are therefore under
  * reduce_scatter there, and `gradient` is for systems that keep gradients of their own. */
 #define CATEGORY_MAP(X)                                                                            \
+    X(PARAM, "param") /* whole parameters, where nothing is sharded */                             \
     X(SHARDED_PARAM, "sharded_param")                                                              \
     X(UNSHARDED_PARAM, "unsharded_param")                                                          \
     X(ALL_GATHER, "all_gather")                                                                    \
     X(REDUCE_SCATTER, "reduce_scatter")                                                            \
+    X(BUCKET, "bucket") /* DDP's, and its flat copies of module buffers */                         \
     X(ACTIVATION, "activation")                                                                    \
     X(BACKWARD, "backward")                                                                        \
     X(GRADIENT, "gradient")                                                                        \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(INPUT, "input")                                                                              \
     X(BUFFER, "buffer")                                                                            \
-    X(WORKSPACE, "workspace")                                                                      \
-    X(PARAM, "param")           /* whole parameters, where nothing is sharded */                   \
-    X(BUCKET, "bucket")         /* DDP's, and its flat copies of module buffers */                 \
     X(PERSISTENT, "persistent") /* what a system keeps for itself */                               \
+    X(WORKSPACE, "workspace")   /* from here on: no tensors */                                     \
     X(OUTSIDE_ALLOCATOR, "outside_allocator")
 
 enum category {

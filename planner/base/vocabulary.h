@@ -227,7 +227,7 @@ const char *aten_name(enum aten aten);
     X(GELU_TANH_BACKWARD, "gelu_tanh_backward", "dy, x -> dx")                                     \
     X(RELU, "relu", "x -> y")                                                                      \
     X(RELU_BACKWARD, "relu_backward", "dy, y -> dx: dy where y > 0")                               \
-    X(DROPOUT, "dropout", "x -> y: x / (1 - attr.p) where kept, else 0; kept bool")                \
+    X(DROPOUT, "dropout", "x -> y, kept bool: x / (1 - attr.p) where kept, else 0")                \
     X(DROPOUT_BACKWARD, "dropout_backward", "dy, kept bool -> dx")                                 \
     /* ---- shapes ---- */                                                                         \
     X(COPY, "copy", "x -> y: same bytes")                                                          \
@@ -244,7 +244,7 @@ const char *aten_name(enum aten aten);
     /* ---- by index ---- */                                                                       \
     X(EMBEDDING, "embedding", "ids (...), weight (v, h) -> y (..., h)")                            \
     X(EMBEDDING_BACKWARD, "embedding_backward",                                                    \
-      "dy (..., h), ids (...) -> dweight (v, h), summed over equal ids")                           \
+      "dy (..., h), ids (...) -> dweight (v, h): summed over equal ids")                           \
     X(INDEX, "index", "x (n, ...), ids (m) -> y (m, ...): rows of x")                              \
     X(INDEX_PUT, "index_put", "x (n, ...), ids (m), rows (m, ...) -> y: x with rows added to it")  \
     X(GATHER, "gather", "x (..., n), ids (..., m) -> y (..., m): elements of each row")            \
@@ -255,16 +255,17 @@ const char *aten_name(enum aten aten);
     X(HISTOGRAM, "histogram", "x (n) -> counts (m): how many of x are 0, 1, ...")                  \
     /* ---- norms, attention, loss ---- */                                                         \
     X(RMS_NORM, "rms_norm", "x (..., h), weight (h) -> y, rstd (..., 1) fp32; attr.eps")           \
-    X(RMS_NORM_BACKWARD, "rms_norm_backward", "dy, x, weight, rstd -> dx, dweight")                \
+    X(RMS_NORM_BACKWARD, "rms_norm_backward",                                                      \
+      "dy, x, weight, rstd -> perhaps dx, perhaps dweight")                                        \
     X(LAYER_NORM, "layer_norm",                                                                    \
       "x (..., h), weight, bias -> y, mean (..., 1), rstd (..., 1); attr.eps")                     \
     X(LAYER_NORM_BACKWARD, "layer_norm_backward",                                                  \
-      "dy, x, weight, mean, rstd -> dx, dweight, dbias (as many as given)")                        \
+      "dy, x, weight, mean, rstd -> perhaps dx, perhaps dweight, perhaps dbias")                   \
     X(ATTENTION, "attention",                                                                      \
-      "q, k, v (b, s, a, d) -> o, logsumexp (b, a, s) fp32, two unused rng buffers; attr.causal")  \
+      "q, k, v (b, s, a, d) -> o, logsumexp (b, a, s) fp32, rng seed, rng offset; attr.causal")    \
     X(ATTENTION_BACKWARD, "attention_backward", "do, q, k, v, logsumexp, o -> dq, dk, dv")         \
     X(EFFICIENT_ATTENTION, "efficient_attention",                                                  \
-      "q, k, v (b, s, a, d), perhaps a bias (b, a, s, s) -> as attention's; attr.causal, attr.p")  \
+      "q, k, v, perhaps a bias (b, a, s, s) -> as attention, with rows of logsumexp rounded up")   \
     X(EFFICIENT_ATTENTION_BACKWARD, "efficient_attention_backward",                                \
       "do, q, k, v, logsumexp, perhaps the bias -> dq, dk, dv, perhaps dbias")                     \
     X(SOFTMAX, "softmax", "x (..., n) -> y")                                                       \
@@ -285,14 +286,15 @@ const char *aten_name(enum aten aten);
     X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
     X(BROADCAST, "broadcast", "y -> y: in place, the bytes of the group's rank attr.dim to all")   \
     /* ---- clipping and the update ---- */                                                        \
-    X(ADAMW, "adamw", "gradients, then parameters, exp_avgs, exp_avg_sqs (n each) -> the same")    \
+    X(ADAMW, "adamw",                                                                              \
+      "gradients ..., parameters ..., exp_avgs ..., exp_avg_sqs ... -> all but the gradients ...") \
     X(ADAMW_FUSED, "adamw_fused", "as adamw, in one pass over its operands")                       \
-    X(SGD, "sgd", "gradients, then parameters (n each) -> the same")                               \
+    X(SGD, "sgd", "gradients ..., parameters ... -> parameters ...")                               \
     X(NORMS, "norms", "gradients ... -> scalars ...: 2-norm of each")                              \
     X(STACK, "stack", "scalars ... -> y (n)")                                                      \
     X(VECTOR_NORM, "vector_norm", "x (n) -> y (): 2-norm")                                         \
     X(CLIP_COEFFICIENT, "clip_coefficient", "norm () -> y (): min(1, attr.p / (norm + 1e-6))")     \
-    X(SCALE, "scale", "coefficient (), gradients ... -> the gradients times it")
+    X(SCALE, "scale", "coefficient (), gradients ... -> gradients ...: times it")
 
 enum work_kind {
 #define X(name, text, meaning) WORK_##name,

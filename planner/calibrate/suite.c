@@ -75,7 +75,7 @@ static struct job job_of(const struct variant *v, const struct size *size, uint3
         .max_positions = size->seq,
         .tied = v->arch == ARCH_GPT2,
         .norm_eps = 1e-5F,
-        .rope_theta = 10000,
+        .rope = {.theta = 1e4F, .attention_factor = 1},
         .activation = v->arch == ARCH_LLAMA ? "silu" : "gelu_new",
     };
     struct job job;
@@ -219,6 +219,9 @@ static struct message_kernel message_open(struct head *h, enum plan_op op, uint6
         m.lane = h->reduce_scatter;
         work = WORK_REDUCE_SCATTER_AVG;
         label = ATEN_REDUCE_SCATTER_TENSOR;
+    } else if (op == PLAN_BROADCAST) {
+        work = WORK_BROADCAST;
+        label = ATEN_C10D_BROADCAST;
     }
     m.whole = head_buffer(h, m.lane, part * ranks);
     if (op == PLAN_REDUCE_SCATTER)
@@ -226,6 +229,8 @@ static struct message_kernel message_open(struct head *h, enum plan_op op, uint6
     const struct operand in = plan_whole_buffer(h->plan, m.whole);
     const struct operand out = m.slice == PLACE_NONE ? in : plan_whole_buffer(h->plan, m.slice);
     m.kernel = plan_add_kernel(h->plan, work, label, 1, &in, 1, &out);
+    if (op == PLAN_BROADCAST) /* rank 0 is recorded: it shall be one that receives */
+        plan_own_kernel(h->plan, m.kernel)->attr.dim = ranks - 1;
     return m;
 }
 
@@ -241,14 +246,15 @@ static void message_close(struct head *h, const struct message_kernel *m)
 static enum err_code make_collectives(const struct suite_options *options, struct suite_item *out,
                                       struct err *err)
 {
-    static const enum plan_op ops[] = {PLAN_ALL_GATHER, PLAN_REDUCE_SCATTER, PLAN_ALL_REDUCE};
+    static const enum plan_op ops[] = {PLAN_ALL_GATHER, PLAN_REDUCE_SCATTER, PLAN_ALL_REDUCE,
+                                       PLAN_BROADCAST};
     struct head h;
     TRY(head_open(options->ranks, &h, err));
     const uint32_t x = head_buffer(&h, LANE_COMPUTE, 256 * 256);
     const uint32_t y = head_buffer(&h, LANE_COMPUTE, 256 * 256);
     const uint32_t product = add_product(&h, x, y);
     for (uint64_t bytes = 4096; bytes <= options->largest_bytes; bytes *= 4)
-        for (int op = 0; op < 3; op++) {
+        for (int op = 0; op < 4; op++) {
             const struct message_kernel m = message_open(&h, ops[op], bytes);
             for (int i = 0; i < SUITE_REPEATS; i++) {
                 add(&h, PLAN_COMPUTE, LANE_COMPUTE, product);

@@ -19,7 +19,6 @@ enum { STEPS_REPLAYED = 32 }; /* of longer runs: by then the segments have long 
 
 struct curves {
     const struct join *join;
-    uint32_t copy; /* of the step within the program that is replayed: the recorded one */
     struct compare_point *points;
     struct compare_memory *out;
 };
@@ -48,13 +47,10 @@ static void note_peaks(struct compare_difference *d, const struct compare_point 
 static void add_point(void *context, const struct plan *plan, const struct memory_point *point)
 {
     const struct curves *curves = context;
-    const uint32_t step_length = curves->join->plan->instruction_count;
-    const uint32_t id = point->instruction % step_length;
+    const uint32_t id = point->instruction;
     const struct compare_sample *sample = &curves->join->samples[id];
     struct compare_memory *out = curves->out;
     (void)plan;
-    if (point->instruction / step_length != curves->copy)
-        return;
     struct compare_point *added = &curves->points[out->point_count++];
     *added = (struct compare_point){
         .instruction = id,
@@ -89,7 +85,7 @@ static enum err_code settings_of(const struct trace *trace, struct memory_option
     return ERR_OK;
 }
 
-/* Which step was recorded, from 1 on; 1 where the trace does not tell. */
+/* Which step was recorded, counted from 0; 1 where the trace does not tell. */
 static uint32_t recorded_step(const struct trace *trace)
 {
     const char *text = trace_get_info(trace, "step");
@@ -97,37 +93,6 @@ static uint32_t recorded_step(const struct trace *trace)
     if (text && !number_integer(text, &step))
         step = 1;
     return step < 1 ? 1 : step > STEPS_REPLAYED ? STEPS_REPLAYED : (uint32_t)step;
-}
-
-/* The program `copies` times over, with buffers and kernels lent by the plan. The replay runs it
- * twice: first steps 0 ... copies - 1, then, measured, the next as many. What is done in the very
- * first step only becomes a record, which the replay passes over, in all copies but one. */
-static struct plan repeat(const struct plan *plan, uint32_t copies, struct arena *arena)
-{
-    const uint32_t count = plan->instruction_count;
-    struct plan longer = *plan;
-    longer.instruction_count = count * copies;
-    longer.instructions =
-        arena_alloc(arena, (size_t)longer.instruction_count * sizeof *longer.instructions);
-    for (uint32_t i = 0; i < longer.instruction_count; i++) {
-        longer.instructions[i] = plan->instructions[i % count];
-        if (i >= count && !compare_runs(plan, i % count))
-            longer.instructions[i].op = PLAN_RECORD;
-    }
-    return longer;
-}
-
-static enum err_code replay(struct curves *curves, const struct memory_options *options,
-                            struct err *err)
-{
-    struct arena arena = {0};
-    struct memory memory;
-    const uint32_t step = recorded_step(curves->join->trace), copies = step / 2 + 1;
-    const struct plan longer = repeat(curves->join->plan, copies, &arena);
-    curves->copy = step - copies;
-    const enum err_code rc = memory_replay(&longer, options, add_point, curves, &memory, err);
-    arena_free(&arena);
-    return rc;
 }
 
 enum err_code compare_memory(const struct join *join, struct compare_memory *out, struct err *err)
@@ -145,5 +110,7 @@ enum err_code compare_memory(const struct join *join, struct compare_memory *out
     for (int q = 0; q < COMPARE_QUANTITIES; q++)
         out->of[q].first = out->of[q].largest = COMPARE_NONE;
     TRY(settings_of(join->trace, &options, err));
-    return replay(&curves, &options, err);
+    options.steps_before = recorded_step(join->trace);
+    struct memory memory;
+    return memory_replay(join->plan, &options, add_point, &curves, &memory, err);
 }

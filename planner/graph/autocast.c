@@ -1,7 +1,14 @@
 /* autocast.c - see autocast.h. */
 #include "graph/autocast.h"
 
-#include "graph/op_table.h"
+#include "graph/op_class.h"
+
+/* What autocast does with the floating arguments of an operator. */
+enum autocast_rule {
+    AUTOCAST_NONE, /* they are taken as they come */
+    AUTOCAST_LOWER,
+    AUTOCAST_FP32,
+};
 
 static bool is_floating(enum dtype dtype)
 {
@@ -25,21 +32,27 @@ static uint32_t cast(struct graph *graph, uint32_t tensor, enum dtype dtype, boo
     uint32_t *kept = dtype == graph->autocast.dtype ? kept_cast(graph, tensor) : NULL;
     if (kept && *kept != GRAPH_NONE)
         return *kept;
-    const uint32_t made = op_to(graph, tensor, dtype);
-    if (kept)
-        *kept = made;
+    const uint32_t made =
+        simple(graph, OP_TO_COPY, 1, &tensor, ATEN_TO_COPY, dtype, *shape_of(graph, tensor));
     *passing = !kept;
+    if (kept) {
+        struct graph_autocast *region = &graph->autocast;
+        ARRAY_GROW(region->kept, region->kept_count, region->kept_cap);
+        region->kept[region->kept_count++] = *kept = made;
+    }
     return made;
 }
 
-void autocast_arguments(struct graph *graph, int kind, uint32_t count, uint32_t *in)
+void autocast_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in)
 {
-    if (!graph->autocast.on)
+    static const enum autocast_rule rules[OP_KIND_COUNT] = {
+#define X(KIND, name, autocast) [OP_##KIND] = AUTOCAST_##autocast,
+        OP_MAP(X)
+#undef X
+    };
+    if (!graph->autocast.on || rules[kind] == AUTOCAST_NONE)
         return;
-    const enum autocast_rule rule = op_class(&(struct graph_op){.kind = (uint16_t)kind})->autocast;
-    if (rule == AUTOCAST_NONE)
-        return;
-    const enum dtype dtype = rule == AUTOCAST_LOWER ? graph->autocast.dtype : DTYPE_FP32;
+    const enum dtype dtype = rules[kind] == AUTOCAST_LOWER ? graph->autocast.dtype : DTYPE_FP32;
     bool passing[GRAPH_OPERANDS] = {false};
     for (uint32_t i = count; i-- > 0;) {
         if (in[i] == GRAPH_NONE)
@@ -51,36 +64,10 @@ void autocast_arguments(struct graph *graph, int kind, uint32_t count, uint32_t 
     /* Arguments die first to last: the reverse of the order in which they were evaluated. */
     for (uint32_t i = 0; i < count; i++) {
         if (passing[i]) {
-            graph->autocast.kind = kind;
+            graph->autocast.kind = (int)kind;
             graph->autocast.passing[graph->autocast.passing_count++] = in[i];
         }
     }
-}
-
-void autocast_end_call(struct graph *graph, int kind)
-{
-    struct graph_autocast *autocast = &graph->autocast;
-    if (autocast->kind != kind)
-        return;
-    for (uint32_t i = 0; i < autocast->passing_count; i++)
-        graph_drop(graph, autocast->passing[i]);
-    autocast->passing_count = 0;
-}
-
-/* The cache is a hash table of pointers, so the true order differs from run to run; recorded was
- * that of birth, which is that of tensors. */
-void autocast_end_region(struct graph *graph)
-{
-    if (!graph->autocast.on)
-        return;
-    for (uint32_t op = 0; op < graph->op_count; op++) {
-        if (graph->ops[op].kind != OP_TO_COPY)
-            continue;
-        const uint32_t *kept = kept_cast(graph, graph->ops[op].in[0]);
-        if (kept && *kept == graph->ops[op].out[0])
-            graph_drop(graph, *kept);
-    }
-    graph->autocast.on = false;
 }
 
 enum dtype autocast_product(const struct graph *graph)

@@ -1,8 +1,7 @@
 /* graph.c - see graph.h. */
 #include "graph/graph.h"
 
-#include "graph/autocast.h"
-
+#include <assert.h>
 #include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,6 +35,9 @@ void graph_free(struct graph *graph)
     free(graph->items);
     free(graph->params);
     free(graph->modules);
+    free(graph->autocast.kept);
+    free(graph->inputs);
+    free(graph->buffers);
     arena_free(&graph->arena);
     free(graph);
 }
@@ -89,7 +91,18 @@ static bool is_frozen(const char *patterns, const char *name)
     return false;
 }
 
-uint32_t graph_param(struct graph *graph, struct shape shape, const char *fmt, ...)
+static struct param_init first_values(const struct graph *graph, enum param_role role)
+{
+    static const struct param_init inits[PARAM_ROLES] = {
+        [PARAM_WEIGHT] = {.kind = INIT_UNIFORM, .spread = 0.1},
+        [PARAM_BIAS] = {.kind = INIT_ZEROS},
+        [PARAM_NORM] = {.kind = INIT_ONES},
+    };
+    return role == PARAM_WEIGHT && graph->own_init ? graph->weights : inits[role];
+}
+
+uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
+                     ...)
 {
     char name[160];
     va_list args;
@@ -110,19 +123,38 @@ uint32_t graph_param(struct graph *graph, struct shape shape, const char *fmt, .
         .module = graph->current_module,
         .cast = GRAPH_NONE,
         .trainable = trainable,
+        .init = first_values(graph, role),
     };
     return tensor;
 }
 
-uint32_t graph_input(struct graph *graph, enum dtype dtype, struct shape shape)
+void graph_init_weights(struct graph *graph, struct param_init init)
 {
-    const uint32_t storage =
-        add_storage(graph, STORAGE_INPUT, graph->input_count++, ATEN_NONE, dtype, shape);
-    return add_tensor(graph, storage, dtype, shape);
+    graph->weights = init;
 }
 
-uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape)
+void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init init)
 {
+    const struct graph_storage *storage = &graph->storages[graph->tensors[tensor].storage];
+    assert(storage->kind == STORAGE_PARAM);
+    if (graph->own_init)
+        graph->params[storage->index].init = init;
+}
+
+uint32_t graph_input(struct graph *graph, struct shape shape, struct input_values values)
+{
+    ARRAY_GROW(graph->inputs, graph->input_count, graph->input_cap);
+    graph->inputs[graph->input_count] = values;
+    const uint32_t storage =
+        add_storage(graph, STORAGE_INPUT, graph->input_count++, ATEN_NONE, DTYPE_INT64, shape);
+    return add_tensor(graph, storage, DTYPE_INT64, shape);
+}
+
+uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
+                      const struct buffer_values *values)
+{
+    ARRAY_GROW(graph->buffers, graph->buffer_count, graph->buffer_cap);
+    graph->buffers[graph->buffer_count] = *values;
     const uint32_t storage =
         add_storage(graph, STORAGE_BUFFER, graph->buffer_count++, ATEN_NONE, dtype, shape);
     return add_tensor(graph, storage, dtype, shape);
@@ -151,6 +183,28 @@ static bool is_differentiable(enum dtype dtype)
            dtype == DTYPE_COMPLEX64;
 }
 
+/* An operator of `kind` is done, and with it, if it is the one that autocast made them for, casts
+ * that were arguments of the call alone. */
+static void end_call(struct graph *graph, int kind)
+{
+    struct graph_autocast *autocast = &graph->autocast;
+    if (autocast->kind != kind)
+        return;
+    for (uint32_t i = 0; i < autocast->passing_count; i++)
+        graph_drop(graph, autocast->passing[i]);
+    autocast->passing_count = 0;
+}
+
+/* The `with` block ends: its cache lets go of the casts of parameters. The cache is a hash table of
+ * pointers, so the true order differs from run to run; recorded was that of birth. */
+static void end_autocast(struct graph *graph)
+{
+    for (uint32_t i = 0; i < graph->autocast.kept_count; i++)
+        graph_drop(graph, graph->autocast.kept[i]);
+    graph->autocast.kept_count = 0;
+    graph->autocast.on = false;
+}
+
 void graph_op_done(struct graph *graph, uint32_t op)
 {
     struct graph_op *o = &graph->ops[op];
@@ -164,7 +218,7 @@ void graph_op_done(struct graph *graph, uint32_t op)
         out->requires_grad = i + o->hidden < o->outs && is_differentiable((enum dtype)out->dtype);
     }
     add_item(graph, ITEM_OP, op);
-    autocast_end_call(graph, o->kind);
+    end_call(graph, o->kind);
 }
 
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)
@@ -239,7 +293,7 @@ void graph_exit(struct graph *graph, uint32_t module, uint32_t output)
 void graph_mark(struct graph *graph, enum graph_mark mark)
 {
     if (mark == MARK_ROOT_EXIT)
-        autocast_end_region(graph);
+        end_autocast(graph);
     add_item(graph, ITEM_MARK, mark);
 }
 

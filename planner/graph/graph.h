@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/kernel.h"
+#include "base/values.h"
 #include "base/vocabulary.h"
 
 #include <stdbool.h>
@@ -59,6 +60,7 @@ struct graph_op {
     uint8_t ins, outs;
     uint8_t hidden;     /* the last `hidden` outputs are never Python's: saved or gone at once */
     bool requires_grad; /* becomes a node of the autograd graph */
+    bool of_hook;       /* under tape_options.input_nodes only: otherwise it is not there */
     uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
     uint32_t out[GRAPH_OUTPUTS];
     struct kernel_attr attr;
@@ -83,7 +85,11 @@ struct graph_param {
     uint32_t module; /* innermost module of `modules` that holds it, or GRAPH_NONE: the root's */
     uint32_t cast;   /* autocast's copy of it; GRAPH_NONE: none (yet) */
     bool trainable;
+    struct param_init init;
 };
+
+/* What a parameter is for: decides what it holds at first. */
+enum param_role { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM, PARAM_ROLES };
 
 /* Modules that a sharding strategy may wrap: embeddings, blocks, final norm, head. */
 enum module_role { ROLE_EMBEDDING, ROLE_BLOCK, ROLE_NORM, ROLE_HEAD, ROLE_OTHER };
@@ -101,6 +107,8 @@ struct graph_autocast {
     enum dtype dtype;                 /* of products */
     uint32_t passing[GRAPH_OPERANDS]; /* casts that go with the next operator of `kind` */
     uint32_t passing_count;
+    uint32_t *kept; /* casts of parameters, which go with the region, by birth */
+    uint32_t kept_count, kept_cap;
     int kind;
 };
 
@@ -112,9 +120,11 @@ struct graph {
     struct graph_item *items;
     struct graph_param *params;
     struct graph_module *modules;
+    struct input_values *inputs;   /* (input_count) */
+    struct buffer_values *buffers; /* (buffer_count) */
     uint32_t storage_count, tensor_count, op_count, item_count, param_count, module_count;
     uint32_t storage_cap, tensor_cap, op_cap, item_cap, param_cap, module_cap;
-    uint32_t input_count, buffer_count;
+    uint32_t input_count, buffer_count, input_cap, buffer_cap;
     /* (params) their indices in the order in which fully_shard lists them: by modules, children
      * before the module's own. `params` is in the order of named_parameters(), where a module's own
      * come first; that differs where a module has both. NULL before graph_list_groups. */
@@ -124,6 +134,8 @@ struct graph {
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;
+    bool own_init;             /* parameters start as their code draws them, not with test values */
+    struct param_init weights; /* with own_init: what weights hold that are declared next */
 };
 
 /* An empty graph. `frozen` is a comma-separated list of glob patterns (fnmatch): parameters whose
@@ -133,15 +145,23 @@ struct graph *graph_new(enum dtype compute, const char *frozen);
 void graph_autocast(struct graph *graph, enum dtype dtype);
 void graph_free(struct graph *graph); /* NULL is allowed */
 
-/* A parameter of the current module, in registration order; returns its tensor. */
-uint32_t graph_param(struct graph *graph, struct shape shape, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+/* A parameter of the current module, in registration order; returns its tensor. At first, norms'
+ * factors are 1, biases 0, and weights what tests/data/numerics/README.md says: test values. */
+uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
+                     ...) __attribute__((format(printf, 4, 5)));
 
-/* A batch input or a module buffer that exists before the step; returns its tensor. */
-uint32_t graph_input(struct graph *graph, enum dtype dtype, struct shape shape);
-uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape);
+/* How the model's own code initialises it: weights declared from here on; one parameter. Both count
+ * only where own_init is set, which is done before anything is declared. */
+void graph_init_weights(struct graph *graph, struct param_init init);
+void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init init);
 
-/* Adds an op with no operands yet; returns its index. Used by the constructors in ops.c. */
+/* A batch input (int64 token ids) or a module buffer that exists before the step; returns its
+ * tensor. `values` is copied. */
+uint32_t graph_input(struct graph *graph, struct shape shape, struct input_values values);
+uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
+                      const struct buffer_values *values);
+
+/* Adds an op with no operands yet; returns its index. Used by the constructors in ops_*.c. */
 uint32_t graph_op_new(struct graph *graph, int kind);
 /* A new storage born by `op`, as its next output; returns its tensor. */
 uint32_t graph_op_birth(struct graph *graph, uint32_t op, enum aten aten, enum dtype dtype,

@@ -13,7 +13,6 @@
 #ifndef SHARDPLAN_OP_CLASS_H
 #define SHARDPLAN_OP_CLASS_H
 
-#include "graph/autocast.h"
 #include "graph/ops.h"
 #include "graph/tape_emit.h"
 
@@ -33,10 +32,9 @@ struct op_class {
     /* Floating-point operations of the forward kernel; NULL: one per output element. */
     double (*flops)(const struct graph *graph, const struct graph_op *op);
     enum op_keep keep;
-    enum autocast_rule autocast;
 };
 
-#define X(KIND, name) extern const struct op_class name##_class;
+#define X(KIND, name, autocast) extern const struct op_class name##_class;
 OP_MAP(X)
 #undef X
 
@@ -143,6 +141,16 @@ static inline void give_elementwise(struct tape *tape, const struct graph *graph
     tape_give(tape, op, 0,
               tape_call(tape, work, aten, dtype_of(graph, op->in[0]), *shape_of(graph, op->in[0]),
                         -1.0, 2, in));
+}
+
+/* A kernel that writes the gradients of inputs 0 .. count - 1, asked for or not, has run: what was
+ * not asked for dies with the node's function. */
+static inline void drop_unneeded(struct tape *tape, const struct graph_op *op, uint32_t count,
+                                 const struct operand *gradient)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!tape_needs(tape, op, i))
+            tape_death(tape, gradient[i]);
 }
 
 /* One or two operands of the same shape into a new tensor. */

@@ -4,7 +4,7 @@
 const struct op_class *op_class(const struct graph_op *op)
 {
     static const struct op_class *const classes[OP_KIND_COUNT] = {
-#define X(KIND, name) [OP_##KIND] = &name##_class,
+#define X(KIND, name, autocast) [OP_##KIND] = &name##_class,
         OP_MAP(X)
 #undef X
     };
@@ -14,7 +14,7 @@ const struct op_class *op_class(const struct graph_op *op)
 const char *op_name(enum op_kind kind)
 {
     static const char *const names[OP_KIND_COUNT] = {[OP_NONE] = "",
-#define X(KIND, name) [OP_##KIND] = #name,
+#define X(KIND, name, autocast) [OP_##KIND] = #name,
                                                      OP_MAP(X)
 #undef X
     };

@@ -7,61 +7,62 @@
 
 #include "graph/graph.h"
 
-/* X(KIND, name): every operator. Its class is <name>_class, in one of the files ops_*.c. */
+/* X(KIND, name, autocast): every operator. Its class is <name>_class, in one of the files ops_*.c;
+ * in what precision it computes under autocast says autocast.h: NONE, LOWER or FP32. */
 #define OP_MAP(X)                                                                                  \
-    X(ARANGE, arange)                                                                              \
-    X(EMBEDDING, embedding)                                                                        \
-    X(LINEAR, linear)                                                                              \
-    X(LINEAR_BIAS, linear_bias)                                                                    \
-    X(CONV1D, conv1d)                                                                              \
-    X(ADD, add)                                                                                    \
-    X(ADD_SCALAR, add_scalar)                                                                      \
-    X(MUL, mul)                                                                                    \
-    X(MUL_SCALAR, mul_scalar)                                                                      \
-    X(MUL_CONSTANT, mul_constant)                                                                  \
-    X(TO_COPY, to_copy)                                                                            \
-    X(CLONE, clone)                                                                                \
-    X(REPEAT, repeat)                                                                              \
-    X(CHUNK, chunk)                                                                                \
-    X(SLICE, slice)                                                                                \
-    X(CAT, cat)                                                                                    \
-    X(VIEW, view)                                                                                  \
-    X(SCALE, scale)                                                                                \
-    X(NEG, neg)                                                                                    \
-    X(POW, pow)                                                                                    \
-    X(MEAN_LAST, mean_last)                                                                        \
-    X(RSQRT, rsqrt)                                                                                \
-    X(TANH, tanh)                                                                                  \
-    X(SILU, silu)                                                                                  \
-    X(GELU, gelu)                                                                                  \
-    X(GELU_TANH, gelu_tanh)                                                                        \
-    X(RELU, relu)                                                                                  \
-    X(DROPOUT, dropout)                                                                            \
-    X(LAYER_NORM, layer_norm)                                                                      \
-    X(RMS_NORM, rms_norm)                                                                          \
-    X(FLASH_ATTENTION, flash_attention)                                                            \
-    X(EFFICIENT_ATTENTION, efficient_attention)                                                    \
-    X(WHERE, where)                                                                                \
-    X(PAD_LAST, pad_last)                                                                          \
-    X(EXPAND, expand)                                                                              \
-    X(ALIAS, alias)                                                                                \
-    X(CLAMP, clamp)                                                                                \
-    X(TOPK, topk)                                                                                  \
-    X(SUM_LAST, sum_last)                                                                          \
-    X(DIV_INPLACE, div_inplace)                                                                    \
-    X(INDEX, index)                                                                                \
-    X(SUM_GROUPS, sum_groups)                                                                      \
-    X(GROUPED_MM, grouped_mm)                                                                      \
-    X(BMM, bmm)                                                                                    \
-    X(SOFTMAX, softmax)                                                                            \
-    X(SAFE_SOFTMAX, safe_softmax)                                                                  \
-    X(LOG_SOFTMAX, log_softmax)                                                                    \
-    X(NLL_LOSS, nll_loss)                                                                          \
-    X(NO_GRAD, no_grad)
+    X(ARANGE, arange, NONE)                                                                        \
+    X(EMBEDDING, embedding, NONE)                                                                  \
+    X(LINEAR, linear, LOWER)                                                                       \
+    X(LINEAR_BIAS, linear_bias, LOWER)                                                             \
+    X(CONV1D, conv1d, LOWER)                                                                       \
+    X(ADD, add, NONE)                                                                              \
+    X(ADD_SCALAR, add_scalar, NONE)                                                                \
+    X(MUL, mul, NONE)                                                                              \
+    X(MUL_SCALAR, mul_scalar, NONE)                                                                \
+    X(MUL_CONSTANT, mul_constant, NONE)                                                            \
+    X(TO_COPY, to_copy, NONE)                                                                      \
+    X(CLONE, clone, NONE)                                                                          \
+    X(REPEAT, repeat, NONE)                                                                        \
+    X(CHUNK, chunk, NONE)                                                                          \
+    X(SLICE, slice, NONE)                                                                          \
+    X(CAT, cat, NONE)                                                                              \
+    X(VIEW, view, NONE)                                                                            \
+    X(SCALE, scale, NONE)                                                                          \
+    X(NEG, neg, NONE)                                                                              \
+    X(POW, pow, FP32)                                                                              \
+    X(MEAN_LAST, mean_last, NONE)                                                                  \
+    X(RSQRT, rsqrt, FP32)                                                                          \
+    X(TANH, tanh, NONE)                                                                            \
+    X(SILU, silu, NONE)                                                                            \
+    X(GELU, gelu, NONE)                                                                            \
+    X(GELU_TANH, gelu_tanh, NONE)                                                                  \
+    X(RELU, relu, NONE)                                                                            \
+    X(DROPOUT, dropout, NONE)                                                                      \
+    X(LAYER_NORM, layer_norm, FP32)                                                                \
+    X(RMS_NORM, rms_norm, FP32)                                                                    \
+    X(FLASH_ATTENTION, flash_attention, LOWER)                                                     \
+    X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
+    X(WHERE, where, NONE)                                                                          \
+    X(PAD_LAST, pad_last, NONE)                                                                    \
+    X(EXPAND, expand, NONE)                                                                        \
+    X(ALIAS, alias, NONE)                                                                          \
+    X(CLAMP, clamp, NONE)                                                                          \
+    X(TOPK, topk, NONE)                                                                            \
+    X(SUM_LAST, sum_last, NONE)                                                                    \
+    X(DIV_INPLACE, div_inplace, NONE)                                                              \
+    X(INDEX, index, NONE)                                                                          \
+    X(SUM_GROUPS, sum_groups, NONE)                                                                \
+    X(GROUPED_MM, grouped_mm, NONE)                                                                \
+    X(BMM, bmm, LOWER)                                                                             \
+    X(SOFTMAX, softmax, FP32)                                                                      \
+    X(SAFE_SOFTMAX, safe_softmax, NONE)                                                            \
+    X(LOG_SOFTMAX, log_softmax, NONE)                                                              \
+    X(NLL_LOSS, nll_loss, FP32)                                                                    \
+    X(NO_GRAD, no_grad, NONE)
 
 enum op_kind {
     OP_NONE,
-#define X(KIND, name) OP_##KIND,
+#define X(KIND, name, autocast) OP_##KIND,
     OP_MAP(X)
 #undef X
         OP_KIND_COUNT
@@ -109,15 +110,17 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
 /* Chunk `index` of `count` equal parts of the last dim: a view; out[count] receives all. */
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out);
-/* weight, bias (h); saves input, mean and rstd. */
-uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
-/* Fused RMSNorm: saves input and fp32 rstd. */
-uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight);
+/* weight, bias (h); saves input, mean and rstd. `eps` is added to the variance. */
+uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps);
+/* Fused RMSNorm: saves input and fp32 rstd. `eps` is added to the mean square. */
+uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
 /* What scaled_dot_product_attention does first under autocast: casts of q, k, v (b, s, a, d) and of
  * a bias, if there is one; `kind` is the attention that they are for. */
 void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in);
-/* Flash attention. q (b, s, a, d), k and v (b, s_k, a, d): (b, s, a, d), born (b, a, s, d). */
-uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal);
+/* Flash attention. q (b, s, a, d), k and v (b, s_k, a, d): (b, s, a, d), born (b, a, s, d). Scores
+ * are divided by the root of d. */
+uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
+                      float dropout);
 /* Memory-efficient attention, likewise; an additive bias (b, a, s, s_k) or GRAPH_NONE. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout);
@@ -145,11 +148,14 @@ uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y);
 uint32_t op_safe_softmax(struct graph *graph, uint32_t x);
 /* Ones of the first dims stretched to `shape`: a view; the gradient is summed to x's shape. */
 uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape);
-/* x on its way into a sharded module: the same bytes, with a gradient of its own that is complete
- * before it is added to that of x's other users. FSDP passes a module's inputs through a node that
- * runs its post-backward, so inputs that several blocks share are summed block by block. (Where
- * a unit is several blocks only its first has that node; then two sums come in another order.) */
+/* A view that is a node: the same bytes, with a gradient of its own that is complete before it is
+ * added to that of x's other users. */
 uint32_t op_alias(struct graph *graph, uint32_t x);
+/* x as a module is called with it. That is x itself, unless a sharding system's hook passes a
+ * module's inputs through a node, as FSDP's does, which runs its post-backward there: then inputs
+ * that several modules share are summed module by module. (Where a unit is several blocks only its
+ * first has that node; then two sums come in another order.) */
+uint32_t op_module_input(struct graph *graph, uint32_t x);
 /* x between two scalar tensors, which need no gradient. */
 uint32_t op_clamp(struct graph *graph, uint32_t x, uint32_t least, uint32_t most);
 /* Softmax over the last dim. */

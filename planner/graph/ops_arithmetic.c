@@ -1,4 +1,5 @@
 /* ops_arithmetic.c - arithmetic of two operands, or of one and a number. */
+#include "graph/autocast.h"
 #include "graph/op_class.h"
 
 uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y)
@@ -162,7 +163,6 @@ OP_CLASS(pow) = {
     .work = WORK_POW,
     .saved = save_input,
     .backward = pow_backward,
-    .autocast = AUTOCAST_FP32,
 };
 
 uint32_t op_scale(struct graph *graph, uint32_t x, float number)

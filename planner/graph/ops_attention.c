@@ -4,6 +4,7 @@
  * bias or mask on the scores. A bias (1, a, s, s_k) is padded to rows of a multiple of 8, sliced
  * back (so that the kernel sees aligned strides) and expanded over the batch; when it needs a
  * gradient the kernel writes one for the whole batch, which is then summed. */
+#include "graph/autocast.h"
 #include "graph/op_class.h"
 
 static struct shape heads_first(const struct shape *s) /* (b, s, a, d) -> (b, a, s, d) */
@@ -22,7 +23,8 @@ void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t cou
     }
 }
 
-uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal)
+uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
+                      float dropout)
 {
     const struct shape shape = *shape_of(graph, q);
     uint32_t in[3] = {q, k, v};
@@ -36,6 +38,7 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, (struct shape){.rank = 0});
     graph->ops[op].hidden = 3;
     graph->ops[op].attr.causal = causal;
+    graph->ops[op].attr.p = dropout;
     graph_op_done(graph, op);
     /* It is born (b, a, s, d) with the memory of (b, s, a, d): transposing back is free. */
     graph->tensors[born].shape = shape;
@@ -77,7 +80,8 @@ OP_BACKWARD(flash_attention)
     for (uint32_t i = 0; i < 3; i++) {
         out[i] = tape_birth(tape, ATEN_FLASH_ATTENTION_BACKWARD, dtype_of(graph, op->in[i]),
                             heads_first(shape_of(graph, op->in[i])));
-        tape_give(tape, op, i, out[i]);
+        if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, out[i]);
         out[i].shape = *shape_of(graph, op->in[i]); /* the memory is (b, s, a, d) */
     }
     const struct operand scratch =
@@ -85,6 +89,7 @@ OP_BACKWARD(flash_attention)
     tape_kernel(tape, WORK_ATTENTION_BACKWARD, ATEN_FLASH_ATTENTION_BACKWARD,
                 2.5 * attention_flops(graph, op), 6, in, 3, out);
     tape_death(tape, scratch);
+    drop_unneeded(tape, op, 3, out);
 }
 
 OP_CLASS(flash_attention) = {
@@ -94,7 +99,6 @@ OP_CLASS(flash_attention) = {
     .backward = flash_attention_backward,
     .flops = attention_flops,
     .keep = KEEP_ALWAYS,
-    .autocast = AUTOCAST_LOWER,
 };
 
 /* ---- memory-efficient ---- */
@@ -156,10 +160,13 @@ OP_BACKWARD(efficient_attention)
                                heads_first(s))
                   : tape_birth_pitched(tape, ATEN_EFFICIENT_ATTENTION_BACKWARD,
                                        dtype_of(graph, op->in[i]), *s, (last_dim(s) + 15U) & ~15U);
-        tape_give(tape, op, i, out[outs++]);
+        if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, out[outs]);
+        outs++;
     }
     tape_kernel(tape, WORK_EFFICIENT_ATTENTION_BACKWARD, ATEN_EFFICIENT_ATTENTION_BACKWARD,
                 2.5 * attention_flops(graph, op), 6, in, outs, out);
+    drop_unneeded(tape, op, 3, out);
 }
 
 OP_CLASS(efficient_attention) = {
@@ -169,5 +176,4 @@ OP_CLASS(efficient_attention) = {
     .backward = efficient_attention_backward,
     .flops = attention_flops,
     .keep = KEEP_ALWAYS,
-    .autocast = AUTOCAST_LOWER,
 };

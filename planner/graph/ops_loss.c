@@ -1,4 +1,5 @@
 /* ops_loss.c - softmax and the loss. */
+#include "graph/autocast.h"
 #include "graph/op_class.h"
 
 uint32_t op_softmax(struct graph *graph, uint32_t x)
@@ -17,7 +18,6 @@ OP_CLASS(softmax) = {
     .work = WORK_SOFTMAX,
     .saved = save_output,
     .backward = softmax_backward,
-    .autocast = AUTOCAST_FP32,
 };
 
 uint32_t op_safe_softmax(struct graph *graph, uint32_t x)
@@ -95,5 +95,4 @@ OP_CLASS(nll_loss) = {
     .work = WORK_NLL_LOSS,
     .saved = nll_loss_saved,
     .backward = nll_loss_backward,
-    .autocast = AUTOCAST_FP32,
 };

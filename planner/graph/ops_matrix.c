@@ -1,4 +1,5 @@
 /* ops_matrix.c - products of matrices. */
+#include "graph/autocast.h"
 #include "graph/op_class.h"
 
 #include <assert.h>
@@ -76,7 +77,6 @@ OP_CLASS(linear) = {
     .backward = linear_backward,
     .flops = linear_flops,
     .keep = KEEP_EVERY_SECOND,
-    .autocast = AUTOCAST_LOWER,
 };
 
 OP_BACKWARD(linear_bias)
@@ -113,7 +113,6 @@ OP_CLASS(linear_bias) = {
     .backward = linear_bias_backward,
     .flops = linear_flops,
     .keep = KEEP_ALWAYS,
-    .autocast = AUTOCAST_LOWER,
 };
 
 /* ---- Conv1D: a Linear whose weight is (in, out) ---- */
@@ -176,7 +175,6 @@ OP_CLASS(conv1d) = {
     .backward = conv1d_backward,
     .flops = conv1d_flops,
     .keep = KEEP_ALWAYS,
-    .autocast = AUTOCAST_LOWER,
 };
 
 /* ---- batches, and groups of rows ---- */
@@ -232,7 +230,6 @@ OP_CLASS(bmm) = {
     .backward = bmm_backward,
     .flops = bmm_flops,
     .keep = KEEP_ALWAYS,
-    .autocast = AUTOCAST_LOWER,
 };
 
 uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets)

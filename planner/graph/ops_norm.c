@@ -1,9 +1,10 @@
 /* ops_norm.c - layer norm and RMS norm, fused. */
+#include "graph/autocast.h"
 #include "graph/op_class.h"
 
 /* Mean and rstd are in the input's dtype, as recorded; the CUDA kernel keeps them in fp32, which
  * is 2 bytes a token more for 16-bit inputs. */
-uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias)
+uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps)
 {
     const struct shape shape = *shape_of(graph, x), row = with_last(shape, 1);
     uint32_t in[3] = {x, weight, bias};
@@ -14,7 +15,7 @@ uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_
     graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
     graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
     graph->ops[op].hidden = 2;
-    graph->ops[op].attr.eps = 1e-5F;
+    graph->ops[op].attr.eps = eps;
     graph_op_done(graph, op);
     return out;
 }
@@ -51,10 +52,9 @@ OP_CLASS(layer_norm) = {
     .work = WORK_LAYER_NORM,
     .saved = norm_saved,
     .backward = layer_norm_backward,
-    .autocast = AUTOCAST_FP32,
 };
 
-uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight)
+uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
 {
     const struct shape shape = *shape_of(graph, x);
     uint32_t in[2] = {x, weight};
@@ -63,7 +63,7 @@ uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight)
     const uint32_t out = graph_op_birth(graph, op, ATEN_EMPTY_LIKE, dtype_of(graph, in[0]), shape);
     graph_op_birth(graph, op, ATEN_EMPTY, DTYPE_FP32, with_last(shape, 1));
     graph->ops[op].hidden = 1;
-    graph->ops[op].attr.eps = 1e-5F;
+    graph->ops[op].attr.eps = eps;
     graph_op_done(graph, op);
     return out;
 }
@@ -89,5 +89,4 @@ OP_CLASS(rms_norm) = {
     .work = WORK_RMS_NORM,
     .saved = norm_saved,
     .backward = rms_norm_backward,
-    .autocast = AUTOCAST_FP32,
 };

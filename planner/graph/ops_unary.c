@@ -1,4 +1,5 @@
 /* ops_unary.c - elementwise operators of one operand; dropout. */
+#include "graph/autocast.h"
 #include "graph/op_class.h"
 
 #include <assert.h>
@@ -39,7 +40,6 @@ OP_CLASS(rsqrt) = {
     .work = WORK_RSQRT,
     .saved = save_output,
     .backward = rsqrt_backward,
-    .autocast = AUTOCAST_FP32,
 };
 
 OP_BACKWARD(tanh)

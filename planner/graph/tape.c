@@ -32,7 +32,7 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
     case ITEM_EXIT:
         tape_step(tape, STEP_POST_FORWARD, item.arg);
         if (tape_is_checkpointed(tape, item.arg))
-            tape->entered = GRAPH_NONE;
+            tape_leave_region(tape);
         break;
     default:
         if (item.arg == MARK_ROOT_EXIT)
@@ -106,6 +106,21 @@ static uint32_t *none_array(uint32_t count)
     return array;
 }
 
+/* As the graph has them; what an absent op would have given is what it would have been given. */
+static void find_roots(struct tape *tape)
+{
+    const struct graph *graph = tape->graph;
+    for (uint32_t t = 0; t < graph->tensor_count; t++)
+        tape->root[t] = graph->tensors[t].root;
+    for (uint32_t i = 0; i < graph->op_count; i++) {
+        const struct graph_op *op = &graph->ops[i];
+        if (!tape_has(tape, op))
+            tape->root[op->out[0]] = tape->root[graph->tensors[op->in[0]].root];
+    }
+    for (uint32_t t = 0; t < graph->tensor_count; t++)
+        tape->root[t] = tape->root[graph->tensors[t].root];
+}
+
 void tape_open(struct tape *tape, const struct graph *graph, const struct tape_options *options)
 {
     *tape = (struct tape){
@@ -115,6 +130,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .where = none_array(graph->storage_count),
         .python = calloc(graph->storage_count + 1, 1),
         .cached = calloc(graph->storage_count + 1, 1),
+        .root = none_array(graph->tensor_count),
         .slot = none_array(graph->tensor_count),
         .part = calloc(graph->tensor_count + 1, sizeof(struct part)),
         .param_uses = calloc(graph->param_count + 1, sizeof(uint16_t)),
@@ -126,6 +142,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
     };
     *tape->stream = (struct stream){0};
     reserve(tape);
+    find_roots(tape);
     tape_find_regions(tape);
     tape_step(tape, STEP_PRE_FORWARD, MODULE_ROOT);
 }
@@ -137,6 +154,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->where);
     free(tape->python);
     free(tape->cached);
+    free(tape->root);
     free(tape->slot);
     free(tape->part);
     free(tape->param_uses);

@@ -20,7 +20,7 @@ static void give_out(struct tape *tape, uint32_t param, uint32_t *slot)
 static void accumulate(struct tape *tape, uint32_t tensor, const struct operand *gradient)
 {
     const struct graph *graph = tape->graph;
-    const uint32_t root = graph->tensors[tensor].root;
+    const uint32_t root = tape->root[tensor];
     uint32_t *slot = &tape->slot[root];
     struct part *part = &tape->part[root];
     const struct part arriving = {(uint32_t)gradient->offset, gradient->pitch};
@@ -42,6 +42,7 @@ static void accumulate(struct tape *tape, uint32_t tensor, const struct operand 
         *part = (struct part){0};
     }
     const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
+    assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);
     if (storage->kind == STORAGE_PARAM && --tape->param_uses[storage->index] == 0)
         give_out(tape, storage->index, slot);
 }
@@ -99,7 +100,7 @@ static uint32_t gradients_given(const struct tape *tape, const struct graph_op *
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < op->outs; i++)
-        if (tape->slot[tape->graph->tensors[op->out[i]].root] != NO_BUFFER)
+        if (tape->slot[tape->root[op->out[i]]] != NO_BUFFER)
             given[count++] = op->out[i];
     return count;
 }
@@ -109,7 +110,7 @@ static void hold_passed_on(struct tape *tape, const uint32_t *given, uint32_t co
 {
     for (uint32_t i = 0; i < tape->pending_count; i++)
         for (uint32_t o = 0; o < count; o++)
-            if (tape->pending[i].gradient.place == tape->slot[tape->graph->tensors[given[o]].root])
+            if (tape->pending[i].gradient.place == tape->slot[tape->root[given[o]]])
                 tape_hold(tape, tape->pending[i].gradient.place);
 }
 
@@ -119,7 +120,7 @@ void tape_node(struct tape *tape, uint32_t index)
     const struct graph_op *op = &graph->ops[index];
     uint32_t given[GRAPH_OUTPUTS], saved[SAVED_MOST];
     const uint32_t given_count = gradients_given(tape, op, given);
-    if (!op->requires_grad || given_count == 0)
+    if (!op->requires_grad || given_count == 0 || !tape_has(tape, op))
         return;
 
     tape->current_op = index;
@@ -131,7 +132,9 @@ void tape_node(struct tape *tape, uint32_t index)
     assert(tape->node_holds[index] == (saved_count > 0));
 
     tape->pending_count = 0;
+    tape->in_op = true;
     op_class(op)->backward(tape, graph, op);
+    tape->in_op = false;
     hold_passed_on(tape, given, given_count);
 
     /* Checkpointed nodes unpack into locals of the backward function, which die first and in
@@ -140,7 +143,7 @@ void tape_node(struct tape *tape, uint32_t index)
         release_saved(tape, index, saved, saved_count, true);
     validate_pending(tape);
     for (uint32_t o = 0; o < given_count; o++) {
-        uint32_t *slot = &tape->slot[graph->tensors[given[o]].root];
+        uint32_t *slot = &tape->slot[tape->root[given[o]]];
         const uint32_t buffer = *slot;
         *slot = NO_BUFFER;
         tape_release(tape, buffer);
@@ -183,8 +186,8 @@ void tape_begin_backward(struct tape *tape)
                            -1.0, 0, NULL)
                      .place;
     tape_hold(tape, tape->seed); /* backward()'s own list of root gradients, beside the slot */
-    tape->slot[loss->root] = tape->seed;
-    tape->part[loss->root] = (struct part){0};
+    tape->slot[tape->root[tape->graph->loss]] = tape->seed;
+    tape->part[tape->root[tape->graph->loss]] = (struct part){0};
 }
 
 void tape_end_backward(struct tape *tape)

@@ -36,13 +36,14 @@ uint32_t tape_new_buffer(struct tape *tape, enum aten aten, enum dtype dtype, st
 
 void tape_hold(struct tape *tape, uint32_t buffer)
 {
-    assert(tape->holds);
+    assert(buffer < tape->stream->buffer_count && tape->holds[buffer] > 0);
+    assert(tape->holds[buffer] < UINT16_MAX);
     tape->holds[buffer]++;
 }
 
 void tape_release(struct tape *tape, uint32_t buffer)
 {
-    assert(tape->holds && tape->holds[buffer] > 0);
+    assert(buffer < tape->stream->buffer_count && tape->holds[buffer] > 0);
     if (--tape->holds[buffer] == 0)
         tape_step(tape, STEP_DEATH, buffer);
 }
@@ -50,6 +51,7 @@ void tape_release(struct tape *tape, uint32_t buffer)
 void tape_drop(struct tape *tape, uint32_t storage)
 {
     if (tape->python[storage]) {
+        assert(tape->where[storage] != NO_BUFFER);
         tape->python[storage] = 0;
         tape_release(tape, tape->where[storage]);
     }
@@ -85,10 +87,11 @@ struct operand tape_tensor(const struct tape *tape, uint32_t tensor)
 struct operand tape_grad(const struct tape *tape, const struct graph_op *op, uint32_t i)
 {
     const struct graph_tensor *t = &tape->graph->tensors[op->out[i]];
+    const uint32_t root = tape->root[op->out[i]];
     return (struct operand){
-        .place = tape->slot[t->root],
-        .offset = tape->part[t->root].offset,
-        .pitch = tape->part[t->root].pitch,
+        .place = tape->slot[root],
+        .offset = tape->part[root].offset,
+        .pitch = tape->part[root].pitch,
         .dtype = t->dtype,
         .shape = t->shape,
     };
@@ -118,6 +121,14 @@ struct operand tape_birth_pitched(struct tape *tape, enum aten aten, enum dtype 
 
 /* ---- kernels ---- */
 
+/* What is not this pass's own (parameters, inputs) is there for as long as it runs. */
+static bool is_alive(const struct tape *tape, const struct operand *operand)
+{
+    const uint32_t index = operand->place & ~PLACE_MASK;
+    return (operand->place & PLACE_MASK) != PLACE_BUFFER ||
+           (index < tape->stream->buffer_count && tape->holds[index] > 0);
+}
+
 static double operand_bytes(const struct operand *operand)
 {
     return (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
@@ -136,17 +147,20 @@ void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double 
         .flops = flops,
     };
     if (tape->current_op != GRAPH_NONE) {
-        kernel.op = tape->graph->ops[tape->current_op].kind;
-        kernel.attr = tape->graph->ops[tape->current_op].attr;
+        const struct graph_op *op = &tape->graph->ops[tape->current_op];
+        kernel.op = op->kind;
+        kernel.attr = tape->in_op ? op->attr : (struct kernel_attr){0};
     }
     for (uint32_t i = 0; i < ins; i++) {
         if (in[i].place == GRAPH_NONE)
             continue;
+        assert(is_alive(tape, &in[i]));
         kernel_table_operand(table, &in[i]);
         kernel.bytes += operand_bytes(&in[i]);
         kernel.ins++;
     }
     for (uint32_t i = 0; i < outs; i++) {
+        assert(is_alive(tape, &out[i]));
         kernel_table_operand(table, &out[i]);
         kernel.bytes += operand_bytes(&out[i]);
         kernel.outs++;
@@ -159,6 +173,7 @@ void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double 
 void tape_number(struct tape *tape, float number)
 {
     struct kernel_table *table = tape->stream->kernels;
+    assert(table->kernel_count > 0);
     table->kernels[table->kernel_count - 1].attr.p = number;
 }
 
@@ -189,6 +204,7 @@ struct operand tape_scratch(struct tape *tape, uint64_t bytes)
 void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct operand gradient)
 {
     assert(tape->pending_count < GRAPH_OPERANDS);
+    assert(tape_needs(tape, op, i) && is_alive(tape, &gradient));
     tape->pending[tape->pending_count++] =
         (struct pending){.tensor = op->in[i], .gradient = gradient};
 }

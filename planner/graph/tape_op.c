@@ -3,6 +3,8 @@
 #include "graph/op_table.h"
 #include "graph/tape_state.h"
 
+#include <assert.h>
+
 uint32_t tape_saved(const struct tape *tape, const struct graph_op *op, uint32_t saved[SAVED_MOST])
 {
     const struct op_class *class = op_class(op);
@@ -45,6 +47,7 @@ static bool birth_outputs(struct tape *tape, uint32_t index, bool kept)
         if (tape->recomputing && kept && tape->cached[storage]) {
             tape->cached[storage] = 0; /* the cache's reference becomes Python's */
         } else {
+            assert(!tape->python[storage]);
             tape->where[storage] =
                 tape_new_buffer(tape, (enum aten)s->aten, (enum dtype)s->dtype, s->shape, s->bytes);
             births = true;
@@ -82,8 +85,10 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     const bool in_region = tape->entered != GRAPH_NONE || tape->recomputing;
     tape->current_op = index;
     const bool kept = in_region && policy_keeps(tape, op_class(op));
+    tape->in_op = true;
     if (birth_outputs(tape, index, kept))
         run_kernel(tape, op);
+    tape->in_op = false;
     if (holding)
         tape_save(tape, index);
     if (kept && !tape->recomputing) {

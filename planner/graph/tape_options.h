@@ -12,6 +12,8 @@ enum checkpointing {
 
 struct tape_options {
     enum checkpointing checkpointing;
+    bool input_nodes;   /* the sharding system passes what modules are called with through nodes of
+                           its own (op_module_input) */
     bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
 };
 

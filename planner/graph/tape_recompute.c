@@ -8,6 +8,8 @@
  *               nodes run; the inputs are let go with the last node that saved anything */
 #include "graph/tape_state.h"
 
+#include <assert.h>
+
 bool tape_is_checkpointed(const struct tape *tape, uint32_t module)
 {
     return tape->options->checkpointing != CHECKPOINTING_NONE &&
@@ -49,6 +51,7 @@ static const struct graph_module *module_of(const struct tape *tape, const struc
 void tape_enter_region(struct tape *tape)
 {
     struct region *region = &tape->regions[tape->next_region];
+    assert(tape->next_region < tape->region_count && tape->entered == GRAPH_NONE);
     const struct graph_module *module = module_of(tape, region);
     for (uint32_t i = 0; i < module->inputs; i++)
         if (tape_is_activation(tape, module->input[i]))
@@ -56,6 +59,14 @@ void tape_enter_region(struct tape *tape)
     region->holds_inputs = true;
     tape->entered = tape->next_region++;
     tape->matmuls = 0;
+}
+
+void tape_leave_region(struct tape *tape)
+{
+    struct region *region = &tape->regions[tape->entered];
+    tape->entered = GRAPH_NONE;
+    if (region->holders == 0) /* nothing in it is trained: no node will ask for it again */
+        tape_end_region(tape, region);
 }
 
 /* Arguments die last to first. */
@@ -139,6 +150,7 @@ void tape_recompute(struct tape *tape, struct region *region)
 {
     const bool early = !tape->options->no_early_stop;
     const uint32_t op_now = tape->current_op, end = early ? region->stop : region->last - 1;
+    assert(!region->recomputed && !tape->recomputing && tape->backward);
     region->recomputed = true;
     tape->recomputing = true;
     tape->matmuls = 0;

@@ -58,6 +58,7 @@ struct tape {
     uint32_t *where;      /* (storages) buffer of each activation, NO_BUFFER */
     uint8_t *python;      /* (storages) whether Python refers to it */
     uint8_t *cached;      /* (storages) kept by the selective policy until recomputation */
+    uint32_t *root;       /* (tensors) the tensor whose gradient is this one's */
     uint32_t *slot;       /* (tensors) buffer of the gradient so far, by root */
     struct part *part;    /* (tensors) where in that buffer it is */
     uint16_t *param_uses; /* (params) gradients still to come */
@@ -68,12 +69,20 @@ struct tape {
     struct pending pending[GRAPH_OPERANDS]; /* of the node that runs */
     uint32_t pending_count;
     uint32_t current_op;           /* GRAPH_NONE: none */
+    bool in_op;                    /* its own function runs: kernels have its numbers. The engine's,
+                                      which add gradients up and cast them, have none */
     uint32_t next_region, entered; /* forward: to come; that we are in, GRAPH_NONE outside */
     uint32_t matmuls;              /* counted by the selective policy, per region */
     uint32_t seed; /* the gradient of the loss, while backward() has it; NO_BUFFER */
     bool backward, recomputing;
     bool in_blocks; /* backward has reached the blocks */
 };
+
+/* Whether an op is there at all under this tape's options. */
+static inline bool tape_has(const struct tape *tape, const struct graph_op *op)
+{
+    return !op->of_hook || tape->options->input_nodes;
+}
 
 static inline bool tape_is_activation(const struct tape *tape, uint32_t tensor)
 {
@@ -114,6 +123,7 @@ void tape_find_regions(struct tape *tape);
 bool tape_is_checkpointed(const struct tape *tape, uint32_t module);
 /* Forward comes to the next region, which holds its inputs from now on. */
 void tape_enter_region(struct tape *tape);
+void tape_leave_region(struct tape *tape);
 /* Runs a region's script again, now holding what nodes save. */
 void tape_recompute(struct tape *tape, struct region *region);
 /* The last node of a region has run. */

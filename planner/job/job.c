@@ -19,6 +19,13 @@ void job_defaults(struct job *job, const struct model_config *config)
     };
 }
 
+struct tape_options job_tape(const struct job *job)
+{
+    struct tape_options options = job->tape;
+    options.input_nodes = system_has_input_nodes(job->strategy.system);
+    return options;
+}
+
 enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *parameters,
                        struct err *err)
 {
@@ -30,7 +37,8 @@ enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *param
     TRY(model_build(&job->config, &job->model, &graph, err));
     if (parameters)
         *parameters = graph_parameter_elements(graph);
-    struct stream *stream = tape_run(graph, &job->tape);
+    const struct tape_options options = job_tape(job);
+    struct stream *stream = tape_run(graph, &options);
     const enum err_code rc = lower_plan(graph, stream, &job->strategy, out, err);
     stream_free(stream);
     graph_free(graph);

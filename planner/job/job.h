@@ -20,6 +20,9 @@ struct job {
  * AdamW foreach, one micro-batch, fully_shard on blocks and root. */
 void job_defaults(struct job *job, const struct model_config *config);
 
+/* The options of a job's tape: what the user chose, and what the strategy's system does to it. */
+struct tape_options job_tape(const struct job *job);
+
 /* Builds the program of one step. `parameters`, if not NULL, receives the element count of all
  * parameters. ERR_UNSUPPORTED: no lowering for the strategy's system. The caller owns *out:
  * plan_free. */

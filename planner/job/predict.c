@@ -76,8 +76,19 @@ static void count_call(void *context, enum allocator_action action, uint64_t add
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err)
 {
+    struct plan *plan;
+    uint64_t parameters;
     *out = (struct prediction){0};
-    TRY(job_plan(job, &out->plan, &out->parameters, err));
+    TRY(job_plan(job, &plan, &parameters, err));
+    const enum err_code rc = predict_plan(plan, machine, out, err);
+    out->parameters = parameters;
+    return rc;
+}
+
+enum err_code predict_plan(struct plan *plan, const struct machine *machine, struct prediction *out,
+                           struct err *err)
+{
+    *out = (struct prediction){.plan = plan};
     struct memory_options options = machine_memory(machine);
     enum err_code rc = memory_replay(out->plan, &options, NULL, NULL, &out->memory, err);
     if (rc != ERR_OK) {

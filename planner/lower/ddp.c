@@ -317,11 +317,11 @@ static uint32_t take_buffers(const struct lowering *low, bool *gone, uint32_t *o
     uint32_t count = 0;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->module_buffer_count && bytes < BROADCAST_BYTES; i++) {
-        const struct buffer *buffer = &plan->buffers[plan->module_buffers[i]];
+        const struct buffer *buffer = &plan->buffers[plan->module_buffers[i].buffer];
         if (gone[i] || (count && plan->buffers[out[0]].dtype != buffer->dtype))
             continue;
         gone[i] = true;
-        out[count++] = plan->module_buffers[i];
+        out[count++] = plan->module_buffers[i].buffer;
         bytes += buffer->bytes;
     }
     return count;

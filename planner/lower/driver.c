@@ -39,6 +39,7 @@ static void declare_params(struct lowering *low)
         param->name = arena_strdup(&plan->arena, graph->params[p].name);
         param->shape = graph->params[p].shape;
         param->trainable = graph->params[p].trainable;
+        param->init = graph->params[p].init;
         memset(param->piece, 0xff, sizeof param->piece);
         param->step_buffer = NONE;
     }
@@ -49,8 +50,9 @@ static void declare_inputs(struct lowering *low)
 {
     const struct graph *graph = low->graph;
     struct plan *plan = low->plan;
-    plan->input_buffers = arena_alloc(&plan->arena, graph->input_count * sizeof(uint32_t));
-    plan->module_buffers = arena_alloc(&plan->arena, graph->buffer_count * sizeof(uint32_t));
+    plan->inputs = arena_alloc(&plan->arena, graph->input_count * sizeof *plan->inputs);
+    plan->module_buffers =
+        arena_alloc(&plan->arena, graph->buffer_count * sizeof *plan->module_buffers);
     plan->input_count = graph->input_count;
     plan->module_buffer_count = graph->buffer_count;
     for (uint32_t i = 0; i < graph->storage_count; i++) {
@@ -61,7 +63,12 @@ static void declare_inputs(struct lowering *low)
         const uint32_t buffer =
             new_resident(low, is_input ? CATEGORY_INPUT : CATEGORY_BUFFER, LANE_COMPUTE, ATEN_EMPTY,
                          (enum dtype)storage->dtype, storage->shape);
-        (is_input ? plan->input_buffers : plan->module_buffers)[storage->index] = buffer;
+        if (is_input)
+            plan->inputs[storage->index] =
+                (struct plan_input){buffer, graph->inputs[storage->index]};
+        else
+            plan->module_buffers[storage->index] =
+                (struct plan_module_buffer){buffer, graph->buffers[storage->index]};
     }
 }
 

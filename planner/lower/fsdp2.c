@@ -145,6 +145,7 @@ const struct system system_fsdp2 = {
     .name = "fsdp2",
     .state_bytes = sizeof(struct fsdp2),
     .dtensors = true,
+    .input_nodes = true,
     .check = fsdp2_check,
     .set_up = fsdp2_set_up,
     .begin = begin,

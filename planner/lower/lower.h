@@ -81,6 +81,10 @@ struct strategy {
 enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
                          const struct strategy *strategy, struct plan **out, struct err *err);
 
+/* Whether a system passes modules' inputs through nodes of its own: tape_options.input_nodes of the
+ * streams that it is given. */
+bool system_has_input_nodes(enum system_kind kind);
+
 struct system; /* lowering.h */
 
 /* The same under a system of one's own, whatever strategy->system says. */

@@ -29,6 +29,7 @@ struct system {
     const char *name;
     size_t state_bytes; /* of lowering.state, zeroed */
     bool dtensors;      /* parameters are DTensors: clipping handles them as such */
+    bool input_nodes;   /* its hooks pass modules' inputs through nodes (tape_options.h) */
     /* Whether the strategy goes with the mesh. ERR_INVALID, with a sentence. */
     enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
                            struct err *err);

@@ -80,9 +80,10 @@ void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_
                   bool whole)
 {
     const struct plan_piece updated = *plan_updated_piece(low->plan, param);
-    new_piece(low, param, PIECE_GRADIENT, buffer, offset,
-              whole ? (struct placement){.kind = PLACEMENT_WHOLE} : updated.placement,
-              updated.group);
+    struct placement placement = updated.placement;
+    if (whole)
+        placement = (struct placement){.kind = PLACEMENT_WHOLE};
+    new_piece(low, param, PIECE_GRADIENT, buffer, offset, placement, updated.group);
 }
 
 /* ---- clipping ---- */

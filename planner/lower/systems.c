@@ -20,6 +20,11 @@ static const struct system *system_of(enum system_kind kind)
     return systems[kind];
 }
 
+bool system_has_input_nodes(enum system_kind kind)
+{
+    return system_of(kind) && system_of(kind)->input_nodes;
+}
+
 bool system_is_planned(enum system_kind kind)
 {
     return system_of(kind) != NULL;

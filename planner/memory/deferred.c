@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,7 @@ static void follow(struct deferred *d, uint32_t id)
 {
     const struct plan_instruction *in = &d->plan->instructions[id];
     struct row *lane = &d->lane[in->lane], *event = &d->event[in->arg];
+    assert(in->arg < d->plan->event_count);
     if (in->op == PLAN_RECORD) {
         *event = *lane;
         event->of[in->lane] = id + 1;

@@ -222,14 +222,15 @@ static enum err_code run(struct replay *r, memory_visitor *visit, void *context)
 {
     TRY(alloc_residents(r));
     TRY(run_step(r, true, NULL, NULL));
+    for (uint32_t step = 1; step < r->options->steps_before; step++)
+        TRY(run_step(r, false, NULL, NULL));
     r->out->host_bytes = r->host;
     if (r->allocator) {
         r->out->first_step_reserved_bytes = allocator_stats(r->allocator)->reserved_peak;
         allocator_reset_peaks(r->allocator);
     }
     r->measuring = true;
-    TRY(run_step(r, false, visit, context));
-    return ERR_OK;
+    return run_step(r, false, visit, context);
 }
 
 enum err_code memory_replay(const struct plan *plan, const struct memory_options *options,

@@ -1,23 +1,44 @@
 /* build.c - see build.h. */
 #include "model/build.h"
 
+#include <assert.h>
+#include <string.h>
+
+uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
+                     struct shape shape)
+{
+    return graph_input(graph, shape, (struct input_values){(uint8_t)kind, config->vocab});
+}
+
+uint32_t build_rope(struct graph *graph, const struct model_config *config,
+                    const struct model_job *job, enum rope_layout layout, uint32_t dim)
+{
+    struct buffer_values values = {
+        .kind = VALUES_ROPE, .layout = (uint8_t)layout, .rope = config->rope};
+    values.rope.dim = dim;
+    values.rope.positions = job->seq;
+    return layout == ROPE_COMPLEX
+               ? graph_buffer(graph, DTYPE_COMPLEX64, SHAPE(1, job->seq, 1, dim / 2), &values)
+               : graph_buffer(graph, DTYPE_FP32, SHAPE(dim / 2), &values);
+}
+
 struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                            uint32_t in, bool biased)
 {
     struct linear linear = {.bias = GRAPH_NONE};
-    linear.weight = graph_param(graph, SHAPE(out, in), "%s%s.weight", prefix, name);
+    linear.weight = graph_param(graph, PARAM_WEIGHT, SHAPE(out, in), "%s%s.weight", prefix, name);
     if (biased)
-        linear.bias = graph_param(graph, SHAPE(out), "%s%s.bias", prefix, name);
+        linear.bias = graph_param(graph, PARAM_BIAS, SHAPE(out), "%s%s.bias", prefix, name);
     return linear;
 }
 
 struct norm build_norm(struct graph *graph, const char *prefix, const char *name, uint32_t h,
-                       bool biased)
+                       bool biased, float eps)
 {
-    struct norm norm = {.bias = GRAPH_NONE};
-    norm.weight = graph_param(graph, SHAPE(h), "%s%s.weight", prefix, name);
+    struct norm norm = {.bias = GRAPH_NONE, .eps = eps};
+    norm.weight = graph_param(graph, PARAM_NORM, SHAPE(h), "%s%s.weight", prefix, name);
     if (biased)
-        norm.bias = graph_param(graph, SHAPE(h), "%s%s.bias", prefix, name);
+        norm.bias = graph_param(graph, PARAM_BIAS, SHAPE(h), "%s%s.bias", prefix, name);
     return norm;
 }
 
@@ -26,10 +47,27 @@ uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
     return op_linear(graph, x, linear.weight, linear.bias);
 }
 
+uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x)
+{
+    static const struct {
+        const char *name;
+        enum op_kind kind;
+    } activations[] = {
+        {"silu", OP_SILU},           {"relu", OP_RELU},          {"gelu", OP_GELU},
+        {"gelu_tanh", OP_GELU_TANH}, {"gelu_new", OP_GELU_TANH}, {"gelu_fast", OP_GELU_TANH},
+    };
+    const size_t count = sizeof activations / sizeof *activations;
+    size_t i = 0;
+    while (i < count && strcmp(activations[i].name, name) != 0)
+        i++;
+    assert(i < count); /* config.c lets no other name through */
+    return op_unary(graph, activations[i].kind, x);
+}
+
 uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm)
 {
-    return norm.bias == GRAPH_NONE ? op_rms_norm(graph, x, norm.weight)
-                                   : op_layer_norm(graph, x, norm.weight, norm.bias);
+    return norm.bias == GRAPH_NONE ? op_rms_norm(graph, x, norm.weight, norm.eps)
+                                   : op_layer_norm(graph, x, norm.weight, norm.bias, norm.eps);
 }
 
 void build_loss(struct graph *graph, uint32_t logits, uint32_t targets)

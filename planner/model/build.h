@@ -5,6 +5,15 @@
 #include "graph/ops.h"
 #include "model/model.h"
 
+/* An input of token ids. */
+uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
+                     struct shape shape);
+
+/* A buffer with what RoPE on the first `dim` numbers of a head needs: a table (1, s, 1, dim/2) or
+ * frequencies (dim/2), by `layout`. */
+uint32_t build_rope(struct graph *graph, const struct model_config *config,
+                    const struct model_job *job, enum rope_layout layout, uint32_t dim);
+
 /* A Linear's parameters "<prefix>.weight" (out, in) and, if biased, "<prefix>.bias" (out). */
 struct linear {
     uint32_t weight, bias;
@@ -12,14 +21,19 @@ struct linear {
 struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                            uint32_t in, bool biased);
 
-/* A norm's parameters "<prefix>.weight" and, if biased, "<prefix>.bias", both (h). */
+/* A norm's parameters "<prefix>.weight" and, if biased, "<prefix>.bias", both (h), and what it adds
+ * to the variance. */
 struct norm {
     uint32_t weight, bias;
+    float eps;
 };
 struct norm build_norm(struct graph *graph, const char *prefix, const char *name, uint32_t h,
-                       bool biased);
+                       bool biased, float eps);
 
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear);
+/* An activation by its name in config.json, as one operator. The three approximations of GELU by
+ * tanh, one function written in three ways, are one operator. */
+uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x);
 uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm);
 
 /* Cross-entropy over all tokens outside the model, as torchtitan and nanoGPT train: upcasts the

@@ -1,9 +1,9 @@
-/* build_gpt2.c - GPT-2 as nanoGPT writes it, without dropout: learned positions, one c_attn, tanh
- * GELU as one op, biases everywhere but in the head, the head usually tied. */
+/* build_gpt2.c - GPT-2 as nanoGPT writes it, without dropout: learned positions, one c_attn, the
+ * activation as one op, biases everywhere but in the head, the head usually tied. */
 #include "model/build_gpt2.h"
 #include "model/build.h"
 
-#include <stdio.h>
+#include <math.h>
 
 struct gpt2_block {
     struct norm ln_1, ln_2;
@@ -14,12 +14,15 @@ static struct gpt2_block declare_block(struct graph *graph, const struct model_c
                                        const char *prefix)
 {
     struct gpt2_block block;
-    block.ln_1 = build_norm(graph, prefix, ".ln_1", c->hidden, true);
-    block.ln_2 = build_norm(graph, prefix, ".ln_2", c->hidden, true);
+    block.ln_1 = build_norm(graph, prefix, ".ln_1", c->hidden, true, c->norm_eps);
+    block.ln_2 = build_norm(graph, prefix, ".ln_2", c->hidden, true, c->norm_eps);
     block.c_attn = build_linear(graph, prefix, ".attn.c_attn", 3 * c->hidden, c->hidden, true);
     block.c_proj = build_linear(graph, prefix, ".attn.c_proj", c->hidden, c->hidden, true);
     block.c_fc = build_linear(graph, prefix, ".mlp.c_fc", c->ffn, c->hidden, true);
     block.m_proj = build_linear(graph, prefix, ".mlp.c_proj", c->hidden, c->ffn, true);
+    const struct param_init last = init_normal(0.02 / sqrt(2.0 * c->layers), 0);
+    graph_init_param(graph, block.c_proj.weight, last);
+    graph_init_param(graph, block.m_proj.weight, last);
     return block;
 }
 
@@ -32,7 +35,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     op_chunk(graph, qkv, 3, part);
     const uint32_t o =
         op_attention(graph, graph_view(graph, part[0], heads), graph_view(graph, part[1], heads),
-                     graph_view(graph, part[2], heads), true);
+                     graph_view(graph, part[2], heads), true, 0);
     const uint32_t out = apply_linear(
         graph, graph_view(graph, o, SHAPE(job->batch, job->seq, c->hidden)), block->c_proj);
     graph_drop(graph, o);
@@ -52,10 +55,10 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t y2 = apply_norm(graph, h, block->ln_2);
     const uint32_t fc = apply_linear(graph, y2, block->c_fc);
     graph_drop(graph, y2);
-    const uint32_t gelu = op_unary(graph, OP_GELU_TANH, fc);
+    const uint32_t active = apply_activation(graph, c->activation, fc);
     graph_drop(graph, fc);
-    const uint32_t fed = apply_linear(graph, gelu, block->m_proj);
-    graph_drop(graph, gelu);
+    const uint32_t fed = apply_linear(graph, active, block->m_proj);
+    graph_drop(graph, active);
     const uint32_t z = op_add(graph, h, fed);
     graph_drop(graph, fed);
     graph_drop(graph, h);
@@ -64,10 +67,12 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 
 void build_gpt2(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t targets = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
-    const uint32_t wte = graph_param(graph, SHAPE(c->vocab, c->hidden), "wte.weight");
-    const uint32_t wpe = graph_param(graph, SHAPE(c->max_positions, c->hidden), "wpe.weight");
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t targets = build_input(graph, c, INPUT_TARGETS, SHAPE(job->batch * job->seq));
+    graph_init_weights(graph, init_normal(0.02, 0));
+    const uint32_t wte = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "wte.weight");
+    const uint32_t wpe =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden), "wpe.weight");
 
     const uint32_t token = op_embedding(graph, tokens, wte);
     const uint32_t positions = op_arange(graph, job->seq);
@@ -87,7 +92,7 @@ void build_gpt2(struct graph *graph, const struct model_config *c, const struct 
         x = z;
     }
 
-    const struct norm final = build_norm(graph, "", "ln_f", c->hidden, true);
+    const struct norm final = build_norm(graph, "", "ln_f", c->hidden, true, c->norm_eps);
     const uint32_t normed = apply_norm(graph, x, final);
     struct linear head = {wte, GRAPH_NONE};
     if (!c->tied)

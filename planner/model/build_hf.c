@@ -72,19 +72,20 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
     return graph_view(graph, mask, square);
 }
 
-/* (cos or sin of the angles) · scaling, before the cast. */
+/* (cos or sin of the angles) · attention_factor, before the cast. */
 static uint32_t rope_table(struct graph *graph, enum work_kind work, enum aten aten,
-                           uint32_t angles)
+                           uint32_t angles, float factor)
 {
     const struct shape shape = graph->tensors[angles].shape;
     const uint32_t table = free_op(graph, work, aten, DTYPE_FP32, shape, angles);
     const uint32_t scaled =
-        op_number(graph, WORK_MUL_NUMBER, ATEN_MUL, DTYPE_FP32, shape, table, 1.0F);
+        op_number(graph, WORK_MUL_NUMBER, ATEN_MUL, DTYPE_FP32, shape, table, factor);
     graph_drop(graph, table);
     return scaled;
 }
 
-struct hf_rope hf_rope_tables(struct graph *graph, const struct model_job *job, uint32_t d)
+struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *c,
+                              const struct model_job *job, uint32_t d)
 {
     const uint32_t s = job->seq;
     const uint32_t column =
@@ -93,8 +94,8 @@ struct hf_rope hf_rope_tables(struct graph *graph, const struct model_job *job, 
         free_op(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, SHAPE(1, s, d / 2), column);
     graph_drop(graph, column);
     const uint32_t angles = free_op(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, SHAPE(1, s, d), half);
-    const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles);
-    const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles);
+    const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles, c->rope.attention_factor);
+    const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles, c->rope.attention_factor);
     const struct hf_rope rope = {op_to(graph, cos, graph->compute),
                                  op_to(graph, sin, graph->compute)};
     graph_drop(graph, half);
@@ -125,14 +126,14 @@ uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
     return out;
 }
 
-uint32_t hf_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
+uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm)
 {
     const enum dtype dtype = (enum dtype)graph->tensors[x].dtype;
     const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
     const uint32_t square = op_scalar(graph, OP_POW, upcast, 2.0F);
     const uint32_t variance = op_mean_last(graph, square);
     graph_drop(graph, square);
-    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, variance, eps);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, variance, norm.eps);
     const uint32_t rstd = op_unary(graph, OP_RSQRT, shifted);
     graph_drop(graph, shifted);
     const uint32_t normed = op_mul(graph, upcast, rstd);
@@ -140,7 +141,7 @@ uint32_t hf_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps
     if (upcast != x)
         graph_drop(graph, upcast);
     const uint32_t cast = op_to(graph, normed, dtype);
-    const uint32_t out = op_mul(graph, weight, cast);
+    const uint32_t out = op_mul(graph, norm.weight, cast);
     if (cast != normed)
         graph_drop(graph, cast);
     graph_drop(graph, normed);
@@ -197,14 +198,7 @@ uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x)
         return gelu_new(graph, x);
     if (strcmp(name, "gelu_fast") == 0)
         return gelu_fast(graph, x);
-    const struct {
-        const char *name;
-        enum op_kind kind;
-    } single[] = {{"relu", OP_RELU}, {"silu", OP_SILU}, {"gelu_tanh", OP_GELU_TANH}};
-    for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
-        if (strcmp(name, single[i].name) == 0)
-            return op_unary(graph, single[i].kind, x);
-    return op_unary(graph, OP_GELU, x);
+    return apply_activation(graph, name, x);
 }
 
 uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)

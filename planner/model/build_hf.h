@@ -22,13 +22,14 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
 struct hf_rope {
     uint32_t cos, sin;
 };
-struct hf_rope hf_rope_tables(struct graph *graph, const struct model_job *job, uint32_t d);
+struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *config,
+                              const struct model_job *job, uint32_t d);
 
 /* x cos + rotate_half(x) sin; x (b, a, s, d). */
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope);
 
 /* RMSNorm as Python writes it, in fp32 but for the last product. */
-uint32_t hf_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
+uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm);
 
 /* An activation by its name in config.json: some are one op, some several. */
 uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x);

@@ -49,7 +49,7 @@ static uint32_t flash(struct graph *graph, const struct hf_attention *a)
     op_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
     for (uint32_t i = 0; i < 3 && padded != d; i++)
         in[i] = transpose(graph, op_pad_last(graph, transpose(graph, in[i]), padded));
-    uint32_t out = op_attention(graph, in[0], in[1], in[2], true);
+    uint32_t out = op_attention(graph, in[0], in[1], in[2], true, a->dropout);
     for (uint32_t i = 0; i < 3 && padded != d; i++)
         graph_drop(graph, in[i]);
     if (padded == d && !(a->q_contiguous && s.dim[1] > 1 && s.dim[2] > 1))

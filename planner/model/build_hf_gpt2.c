@@ -4,7 +4,7 @@
 #include "model/build_gpt2.h"
 #include "model/build_hf.h"
 
-#include <stdio.h>
+#include <math.h>
 
 struct block {
     struct norm ln_1, ln_2;
@@ -14,9 +14,9 @@ struct block {
 static struct linear declare_conv1d(struct graph *graph, const char *prefix, const char *name,
                                     uint32_t in, uint32_t out)
 {
-    struct linear conv = {.weight =
-                              graph_param(graph, SHAPE(in, out), "%s%s.weight", prefix, name)};
-    conv.bias = graph_param(graph, SHAPE(out), "%s%s.bias", prefix, name);
+    struct linear conv = {
+        .weight = graph_param(graph, PARAM_WEIGHT, SHAPE(in, out), "%s%s.weight", prefix, name)};
+    conv.bias = graph_param(graph, PARAM_BIAS, SHAPE(out), "%s%s.bias", prefix, name);
     return conv;
 }
 
@@ -24,12 +24,15 @@ static struct block declare_block(struct graph *graph, const struct model_config
                                   const char *prefix)
 {
     const uint32_t h = c->hidden;
-    struct block block = {.ln_1 = build_norm(graph, prefix, ".ln_1", h, true)};
+    struct block block = {.ln_1 = build_norm(graph, prefix, ".ln_1", h, true, c->norm_eps)};
     block.c_attn = declare_conv1d(graph, prefix, ".attn.c_attn", h, 3 * h);
     block.c_proj = declare_conv1d(graph, prefix, ".attn.c_proj", h, h);
-    block.ln_2 = build_norm(graph, prefix, ".ln_2", h, true);
+    block.ln_2 = build_norm(graph, prefix, ".ln_2", h, true, c->norm_eps);
     block.c_fc = declare_conv1d(graph, prefix, ".mlp.c_fc", h, c->ffn);
     block.m_proj = declare_conv1d(graph, prefix, ".mlp.c_proj", c->ffn, h);
+    const struct param_init last = init_normal((double)c->init_std / sqrt(2.0 * c->layers), 0);
+    graph_init_param(graph, block.c_proj.weight, last);
+    graph_init_param(graph, block.m_proj.weight, last);
     return block;
 }
 
@@ -87,11 +90,13 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 
 void build_hf_gpt2(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t wte = graph_param(graph, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
-    const uint32_t wpe =
-        graph_param(graph, SHAPE(c->max_positions, c->hidden), "transformer.wpe.weight");
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
+    const uint32_t wte =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
+    const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
+                                     "transformer.wpe.weight");
 
     const uint32_t token = op_embedding(graph, tokens, wte);
     const uint32_t positions = hf_positions(graph, job);
@@ -111,7 +116,8 @@ void build_hf_gpt2(struct graph *graph, const struct model_config *c, const stru
         graph_drop(graph, x);
         x = z;
     }
-    const struct norm final = build_norm(graph, "transformer.", "ln_f", c->hidden, true);
+    const struct norm final =
+        build_norm(graph, "transformer.", "ln_f", c->hidden, true, c->norm_eps);
     const uint32_t normed = apply_norm(graph, x, final);
     graph_drop(graph, x);
     graph_drop(graph, positions);

@@ -36,8 +36,8 @@ static struct block declare_block(struct graph *graph, const struct model_config
     block.v = build_linear(graph, attention, "v_proj", h_kv, h, c->attention_bias);
     block.o = build_linear(graph, attention, "o_proj", h, h_q, c->output_bias);
     if (c->qk_norm) {
-        block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false);
-        block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false);
+        block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false, c->norm_eps);
+        block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false, c->norm_eps);
     }
     if (c->experts > 0) {
         block.moe = hf_moe_declare(graph, c, mlp);
@@ -46,14 +46,14 @@ static struct block declare_block(struct graph *graph, const struct model_config
         block.up = build_linear(graph, mlp, "up_proj", c->ffn, h, c->mlp_bias);
         block.down = build_linear(graph, mlp, "down_proj", h, c->ffn, c->mlp_bias);
     }
-    block.input_norm = build_norm(graph, prefix, ".input_layernorm", h, false);
-    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, false);
+    block.input_norm = build_norm(graph, prefix, ".input_layernorm", h, false, c->norm_eps);
+    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, false, c->norm_eps);
     return block;
 }
 
-static uint32_t normed_heads(struct graph *graph, uint32_t x, struct norm norm, float eps)
+static uint32_t normed_heads(struct graph *graph, uint32_t x, struct norm norm)
 {
-    const uint32_t out = hf_rms_norm(graph, x, norm.weight, eps);
+    const uint32_t out = hf_rms_norm(graph, x, norm);
     graph_drop(graph, x);
     return out;
 }
@@ -76,10 +76,10 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     /* RoPE's cat and slices leave the gradients of q and k in the order (b, a, s, d) */
     uint32_t q0 = hf_heads(graph, apply_linear(graph, y, block->q), q_shape, true);
     if (c->qk_norm)
-        q0 = normed_heads(graph, q0, block->q_norm, c->norm_eps);
+        q0 = normed_heads(graph, q0, block->q_norm);
     uint32_t k0 = hf_heads(graph, apply_linear(graph, y, block->k), kv_shape, true);
     if (c->qk_norm)
-        k0 = normed_heads(graph, k0, block->k_norm, c->norm_eps);
+        k0 = normed_heads(graph, k0, block->k_norm);
     const uint32_t v = hf_heads(graph, apply_linear(graph, y, block->v), kv_shape, copied);
     const uint32_t q = rotated(graph, q0, rope), k = rotated(graph, k0, rope);
     graph_drop(graph, q0);
@@ -120,12 +120,12 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct block *block, uint32_t x,
                           uint32_t mask, struct hf_rope rope)
 {
-    const uint32_t y1 = hf_rms_norm(graph, x, block->input_norm.weight, c->norm_eps);
+    const uint32_t y1 = hf_rms_norm(graph, x, block->input_norm);
     const uint32_t attended = attention(graph, c, job, block, y1, mask, rope);
     graph_drop(graph, y1);
     const uint32_t h = op_add(graph, x, attended);
     graph_drop(graph, attended);
-    const uint32_t y2 = hf_rms_norm(graph, h, block->post_norm.weight, c->norm_eps);
+    const uint32_t y2 = hf_rms_norm(graph, h, block->post_norm);
     const uint32_t fed = feed_forward(graph, c, block, y2);
     graph_drop(graph, y2);
     const uint32_t z = op_add(graph, h, fed);
@@ -146,7 +146,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
         hf_packed_test(graph, job, in.positions);
     if (windows && job->seq >= c->sliding_window)
         in.window_mask = hf_window_mask(graph, job, c->sliding_window);
-    in.rope = hf_rope_tables(graph, job, c->head_dim);
+    in.rope = hf_rope_tables(graph, c, job, c->head_dim);
     return in;
 }
 
@@ -174,13 +174,14 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
 void build_hf_llama(struct graph *graph, const struct model_config *c, const struct model_job *job,
                     struct hf_llama_way way)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    graph_buffer(graph, DTYPE_FP32, SHAPE(c->head_dim / 2)); /* inv_freq */
-    graph_buffer(graph, DTYPE_FP32, SHAPE(c->head_dim / 2)); /* original_inv_freq */
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    build_rope(graph, c, job, ROPE_FREQUENCIES, c->head_dim); /* inv_freq */
+    build_rope(graph, c, job, ROPE_FREQUENCIES, c->head_dim); /* original_inv_freq */
 
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t table =
-        graph_param(graph, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
     const uint32_t embedded = op_embedding(graph, tokens, table);
     const struct inputs in = make_inputs(graph, c, job, way);
     uint32_t x = embedded;
@@ -190,8 +191,8 @@ void build_hf_llama(struct graph *graph, const struct model_config *c, const str
             graph_drop(graph, x); /* the first one is inputs_embeds too */
         x = z;
     }
-    const struct norm norm = build_norm(graph, "model.", "norm", c->hidden, false);
-    const uint32_t normed = hf_rms_norm(graph, x, norm.weight, c->norm_eps);
+    const struct norm norm = build_norm(graph, "model.", "norm", c->hidden, false, c->norm_eps);
+    const uint32_t normed = hf_rms_norm(graph, x, norm);
     graph_drop(graph, x);
     /* Where masks go by layer, the arguments of the functions that make them (inputs_embeds,
      * position_ids, ...) are also in a dict, which lets go last. */

@@ -16,11 +16,12 @@
 struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c, const char *prefix)
 {
     struct hf_moe moe;
-    moe.router = graph_param(graph, SHAPE(c->experts, c->hidden), "%sgate.weight", prefix);
-    moe.gate_up = graph_param(graph, SHAPE(c->experts, 2 * c->ffn, c->hidden),
+    moe.router =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->experts, c->hidden), "%sgate.weight", prefix);
+    moe.gate_up = graph_param(graph, PARAM_WEIGHT, SHAPE(c->experts, 2 * c->ffn, c->hidden),
                               "%sexperts.gate_up_proj", prefix);
-    moe.down =
-        graph_param(graph, SHAPE(c->experts, c->hidden, c->ffn), "%sexperts.down_proj", prefix);
+    moe.down = graph_param(graph, PARAM_WEIGHT, SHAPE(c->experts, c->hidden, c->ffn),
+                           "%sexperts.down_proj", prefix);
     return moe;
 }
 

@@ -9,6 +9,7 @@
 #include "model/build.h"
 #include "model/family_llama.h"
 
+#include <math.h>
 #include <stdio.h>
 
 struct llama_block {
@@ -16,8 +17,14 @@ struct llama_block {
     struct norm q_norm, k_norm, attention_norm, ffn_norm;
 };
 
+/* torchtitan's init_weights cuts its draws at 2, and those of the head at three deviations. */
+static struct param_init drawn(double std)
+{
+    return init_normal(std, 2);
+}
+
 static struct llama_block declare_block(struct graph *graph, const struct model_config *c,
-                                        const char *prefix)
+                                        const char *prefix, uint32_t index)
 {
     char attention[96], feed_forward[96];
     snprintf(attention, sizeof attention, "%s.attention.", prefix);
@@ -29,14 +36,19 @@ static struct llama_block declare_block(struct graph *graph, const struct model_
     block.wv = build_linear(graph, attention, "wv", h_kv, c->hidden, c->attention_bias);
     block.wo = build_linear(graph, attention, "wo", c->hidden, h_q, c->output_bias);
     if (c->qk_norm) {
-        block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false);
-        block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false);
+        block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false, c->norm_eps);
+        block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false, c->norm_eps);
     }
     block.w1 = build_linear(graph, feed_forward, "w1", c->ffn, c->hidden, c->mlp_bias);
     block.w2 = build_linear(graph, feed_forward, "w2", c->hidden, c->ffn, c->mlp_bias);
     block.w3 = build_linear(graph, feed_forward, "w3", c->ffn, c->hidden, c->mlp_bias);
-    block.attention_norm = build_norm(graph, prefix, ".attention_norm", c->hidden, false);
-    block.ffn_norm = build_norm(graph, prefix, ".ffn_norm", c->hidden, false);
+    block.attention_norm =
+        build_norm(graph, prefix, ".attention_norm", c->hidden, false, c->norm_eps);
+    const struct param_init last = drawn(0.02 / sqrt(2.0 * (index + 1)));
+    graph_init_param(graph, block.wo.weight, last);
+    graph_init_param(graph, block.w2.weight, last);
+    graph_init_param(graph, block.w3.weight, last);
+    block.ffn_norm = build_norm(graph, prefix, ".ffn_norm", c->hidden, false, c->norm_eps);
     return block;
 }
 
@@ -96,7 +108,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         graph_drop(graph, k1);
         graph_drop(graph, v0);
     }
-    const uint32_t o = op_attention(graph, q, k, v, true);
+    const uint32_t o = op_attention(graph, q, k, v, true, 0);
     const uint32_t out = apply_linear(
         graph, graph_view(graph, o, SHAPE(job->batch, job->seq, c->heads * c->head_dim)),
         block->wo);
@@ -107,14 +119,15 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     return out;
 }
 
-static uint32_t feed_forward(struct graph *graph, const struct llama_block *block, uint32_t y)
+static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
+                             const struct llama_block *block, uint32_t y)
 {
     const uint32_t gate = apply_linear(graph, y, block->w1);
-    const uint32_t silu = op_unary(graph, OP_SILU, gate);
+    const uint32_t active = apply_activation(graph, c->activation, gate);
     graph_drop(graph, gate);
     const uint32_t up = apply_linear(graph, y, block->w3);
-    const uint32_t product = op_mul(graph, silu, up);
-    graph_drop(graph, silu);
+    const uint32_t product = op_mul(graph, active, up);
+    graph_drop(graph, active);
     graph_drop(graph, up);
     const uint32_t out = apply_linear(graph, product, block->w2);
     graph_drop(graph, product);
@@ -131,7 +144,7 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t h = op_add(graph, x, attended);
     graph_drop(graph, attended);
     const uint32_t y = apply_norm(graph, h, block->ffn_norm);
-    const uint32_t fed = feed_forward(graph, block, y);
+    const uint32_t fed = feed_forward(graph, c, block, y);
     const uint32_t z = op_add(graph, h, fed);
     graph_drop(graph, fed);
     graph_drop(graph, y);
@@ -141,20 +154,22 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 
 void build_llama(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t targets = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
-    const uint32_t freqs =
-        graph_buffer(graph, DTYPE_COMPLEX64, SHAPE(1, job->seq, 1, c->head_dim / 2));
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t targets = build_input(graph, c, INPUT_TARGETS, SHAPE(job->batch * job->seq));
+    const uint32_t freqs = build_rope(graph, c, job, ROPE_COMPLEX, c->head_dim);
 
     const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "tok_embeddings");
-    const uint32_t table = graph_param(graph, SHAPE(c->vocab, c->hidden), "tok_embeddings.weight");
+    const uint32_t table =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "tok_embeddings.weight");
+    graph_init_param(graph, table, init_normal(1, 0));
+    graph_init_weights(graph, drawn(0.02));
     graph_enter(graph, embeddings, tokens);
     uint32_t x = op_embedding(graph, tokens, table);
     graph_exit(graph, embeddings, x);
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "layers.%u", i);
-        const struct llama_block block = declare_block(graph, c, graph->modules[module].name);
+        const struct llama_block block = declare_block(graph, c, graph->modules[module].name, i);
         graph_enter(graph, module, x);
         const uint32_t z = run_block(graph, c, job, &block, x, freqs);
         graph_exit(graph, module, z);
@@ -163,7 +178,7 @@ void build_llama(struct graph *graph, const struct model_config *c, const struct
     }
 
     const uint32_t norm = graph_module(graph, ROLE_NORM, "norm");
-    const struct norm final = build_norm(graph, "", "norm", c->hidden, false);
+    const struct norm final = build_norm(graph, "", "norm", c->hidden, false, c->norm_eps);
     graph_enter(graph, norm, x);
     const uint32_t normed = apply_norm(graph, x, final);
     graph_exit(graph, norm, normed);
@@ -172,6 +187,8 @@ void build_llama(struct graph *graph, const struct model_config *c, const struct
     struct linear output = {table, GRAPH_NONE};
     if (!c->tied)
         output = build_linear(graph, "", "output", c->vocab, c->hidden, false);
+    const double std = 1 / sqrt(c->hidden);
+    graph_init_param(graph, output.weight, init_normal(std, 3 * std));
     graph_enter(graph, head, normed);
     const uint32_t logits = apply_linear(graph, normed, output);
     graph_exit(graph, head, logits);

@@ -35,7 +35,8 @@ static uint32_t large_bucket(struct graph *graph, uint32_t distance, uint32_t bu
 {
     const struct shape square = graph->tensors[distance].shape;
     const enum dtype f32 = DTYPE_FP32, i64 = DTYPE_INT64;
-    const float exact = (float)(buckets / 2), rest = (float)buckets - exact;
+    const uint32_t half = buckets / 2;
+    const float exact = (float)half, rest = (float)(buckets - half);
     uint32_t x = t5_step(graph, WORK_CAST, ATEN_TO_COPY, f32, square, distance, GRAPH_NONE);
     x = t5_number(graph, WORK_DIV_NUMBER, ATEN_DIV, f32, x, exact);
     x = t5_step(graph, WORK_LOG, ATEN_LOG, f32, square, x, x);
@@ -71,8 +72,9 @@ static uint32_t bucket_of(struct graph *graph, uint32_t relative, uint32_t bucke
         side = t5_number(graph, WORK_ADD_NUMBER, ATEN_ADD, i64, side, 0.0F);
         distance = t5_step(graph, WORK_ABS, ATEN_ABS, i64, square, relative, GRAPH_NONE);
     }
-    const uint32_t small = op_number(graph, WORK_LESS_NUMBER, ATEN_LT, DTYPE_BOOL, square, distance,
-                                     (float)(buckets / 2));
+    const uint32_t half = buckets / 2;
+    const uint32_t small =
+        op_number(graph, WORK_LESS_NUMBER, ATEN_LT, DTYPE_BOOL, square, distance, (float)half);
     const uint32_t large = large_bucket(graph, distance, buckets);
     const uint32_t chosen = op_no_grad(graph, WORK_WHERE, ATEN_WHERE, i64, square, 3,
                                        (uint32_t[]){small, distance, large});

@@ -3,6 +3,8 @@
 #include "model/config.h"
 
 #include "model/family.h"
+#include "model/keys_rope.h"
+#include "model/shown.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -36,6 +38,20 @@ static enum err_code check_attention(const struct family *family, const struct m
     return ERR_OK;
 }
 
+static bool has_rope(const struct family *family)
+{
+    for (size_t i = 0; i < family->keys.count; i++)
+        if (family->keys.keys[i].field == offsetof(struct model_config, rope.theta))
+            return true;
+    return false;
+}
+
+/* How many of a head's numbers turn. */
+static uint32_t rotary_dim(const struct family *family, const struct model_config *c)
+{
+    return family->rope ? c->head_dim : c->rotary_dim;
+}
+
 enum err_code model_config_check(const struct model_config *config, const char *where,
                                  struct err *err)
 {
@@ -46,6 +62,8 @@ enum err_code model_config_check(const struct model_config *config, const char *
     TRY(check_attention(family, config, where, err));
     if (family->check)
         TRY(family->check(config, where, err));
+    if (has_rope(family))
+        TRY(rope_check(&config->rope, rotary_dim(family, config), where, err));
     const double parameters = family->parameters(config);
     if (parameters > PARAMETERS_MAX)
         return err_set(err, ERR_INVALID, "%s: %.3g parameters; at most 10^15 can be planned", where,
@@ -78,7 +96,7 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
         return err_set(err, ERR_INVALID, "%s: \"model_type\" is missing; known are %s", where,
                        known);
     return err_set(err, ERR_INVALID, "%s: \"model_type\": %s is not known; known are %s", where,
-                   key_show(type).text, known);
+                   shown_of(type).text, known);
 }
 
 enum err_code model_config_from_json(const json_t *root, const char *where,
@@ -87,10 +105,14 @@ enum err_code model_config_from_json(const json_t *root, const char *where,
     *out = (struct model_config){.layers = 0};
     if (!json_is_object(root))
         return err_set(err, ERR_INVALID, "%s: expected a JSON object, got %s", where,
-                       key_show(root).text);
+                       shown_of(root).text);
     struct model_config config = {.layers = 0};
     TRY(find_arch(root, where, &config.arch, err));
-    TRY(keys_read(&family_of(config.arch)->keys, root, where, &config, err));
+    const struct family *family = family_of(config.arch);
+    TRY(keys_read(&family->keys, root, where, &config, err));
+    TRY(keys_read(&key_foreign, root, where, &config, err));
+    if (has_rope(family))
+        TRY(rope_read(root, where, rotary_dim(family, &config), &config, err));
     TRY(model_config_check(&config, where, err));
     *out = config;
     return ERR_OK;

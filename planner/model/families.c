@@ -2,6 +2,7 @@
  */
 #include "model/model.h"
 
+#include "model/build.h"
 #include "model/family.h"
 
 #include <assert.h>
@@ -67,7 +68,9 @@ enum err_code model_build(const struct model_config *config, const struct model_
                        job->seq, config->max_positions);
     if (!family->builder[job->code])
         return no_builder(family, job->code, err);
+    TRY(build_check(family, config, job, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
+    graph->own_init = job->own_init;
     if (job->autocast)
         graph_autocast(graph, DTYPE_BF16);
     family->builder[job->code](graph, config, job);

@@ -33,7 +33,7 @@ struct family {
     uint32_t alias_count;
 
     bool heads_divide_hidden; /* even where head_dim is given: the config class insists */
-    bool rope;                /* on whole heads */
+    bool rope;                /* on whole heads; where on part of them, rotary_dim says it */
     bool learned_positions;   /* a sequence may not be longer than max_positions */
 
     /* Parameters, shared ones counted once, as transformers' modeling_*.py has them. In double:
@@ -55,5 +55,10 @@ ARCH_MAP(X)
 
 /* The row of an architecture: lent. */
 const struct family *family_of(enum arch arch);
+
+/* Whether the job's code can be this model. ERR_UNSUPPORTED: the config asks for something that
+ * this code does not compute, named with a way out. */
+enum err_code build_check(const struct family *family, const struct model_config *config,
+                          const struct model_job *job, struct err *err);
 
 #endif

@@ -30,10 +30,11 @@ static struct bert_block declare_block(struct graph *graph, const struct model_c
     block.key = build_linear(graph, prefix, ".attention.self.key", h, h, true);
     block.value = build_linear(graph, prefix, ".attention.self.value", h, h, true);
     block.dense = build_linear(graph, prefix, ".attention.output.dense", h, h, true);
-    block.attention_norm = build_norm(graph, prefix, ".attention.output.LayerNorm", h, true);
+    block.attention_norm =
+        build_norm(graph, prefix, ".attention.output.LayerNorm", h, true, c->norm_eps);
     block.intermediate = build_linear(graph, prefix, ".intermediate.dense", c->ffn, h, true);
     block.output = build_linear(graph, prefix, ".output.dense", h, c->ffn, true);
-    block.output_norm = build_norm(graph, prefix, ".output.LayerNorm", h, true);
+    block.output_norm = build_norm(graph, prefix, ".output.LayerNorm", h, true, c->norm_eps);
     return block;
 }
 
@@ -41,13 +42,16 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
                       const struct model_job *job, uint32_t tokens, uint32_t words)
 {
     const uint32_t b = job->batch, s = job->seq;
-    const uint32_t position_ids = graph_buffer(graph, DTYPE_INT64, SHAPE(1, c->max_positions));
-    const uint32_t type_ids = graph_buffer(graph, DTYPE_INT64, SHAPE(1, c->max_positions));
-    const uint32_t positions = graph_param(graph, SHAPE(c->max_positions, c->hidden),
+    const struct shape ids_shape = SHAPE(1, c->max_positions);
+    const struct buffer_values range = {.kind = VALUES_RANGE}, zeros = {.kind = VALUES_ZEROS};
+    const uint32_t position_ids = graph_buffer(graph, DTYPE_INT64, ids_shape, &range);
+    const uint32_t type_ids = graph_buffer(graph, DTYPE_INT64, ids_shape, &zeros);
+    const uint32_t positions = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
                                            "bert.embeddings.position_embeddings.weight");
-    const uint32_t types = graph_param(graph, SHAPE(c->type_vocab, c->hidden),
+    const uint32_t types = graph_param(graph, PARAM_WEIGHT, SHAPE(c->type_vocab, c->hidden),
                                        "bert.embeddings.token_type_embeddings.weight");
-    const struct norm norm = build_norm(graph, "bert.embeddings.", "LayerNorm", c->hidden, true);
+    const struct norm norm =
+        build_norm(graph, "bert.embeddings.", "LayerNorm", c->hidden, true, c->norm_eps);
 
     const uint32_t ids = graph_view(graph, position_ids, SHAPE(1, s));
     const uint32_t type = op_no_grad(graph, WORK_GATHER, ATEN_GATHER, DTYPE_INT64, SHAPE(1, s), 2,
@@ -95,7 +99,7 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t o =
         autocast_product(graph) == DTYPE_FP32
             ? op_efficient_attention(graph, q, k, v, GRAPH_NONE, false, c->attention_dropout)
-            : op_attention(graph, q, k, v, false);
+            : op_attention(graph, q, k, v, false, c->attention_dropout);
     graph_drop(graph, v);
     graph_drop(graph, k);
     graph_drop(graph, q);
@@ -117,10 +121,11 @@ static uint32_t head(struct graph *graph, const struct model_config *c, uint32_t
     const char *const prefix = "cls.predictions.";
     const uint32_t bias = graph->param_count;
     struct linear decoder = {words, GRAPH_NONE};
-    decoder.bias = graph_param(graph, SHAPE(c->vocab), "%sbias", prefix);
+    decoder.bias = graph_param(graph, PARAM_BIAS, SHAPE(c->vocab), "%sbias", prefix);
     const struct linear dense =
         build_linear(graph, prefix, "transform.dense", c->hidden, c->hidden, true);
-    const struct norm norm = build_norm(graph, prefix, "transform.LayerNorm", c->hidden, true);
+    const struct norm norm =
+        build_norm(graph, prefix, "transform.LayerNorm", c->hidden, true, c->norm_eps);
     if (!c->tied) { /* of its own; nobody uses the bias above, so it gets no gradient */
         graph->tensors[decoder.bias].requires_grad = false;
         graph->params[bias].trainable = false;
@@ -140,10 +145,12 @@ static uint32_t head(struct graph *graph, const struct model_config *c, uint32_t
 static void build_bert(struct graph *graph, const struct model_config *c,
                        const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
-    const uint32_t words =
-        graph_param(graph, SHAPE(c->vocab, c->hidden), "bert.embeddings.word_embeddings.weight");
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels =
+        build_input(graph, c, INPUT_MASKED_TARGETS, SHAPE(job->batch * job->seq));
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
+    const uint32_t words = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden),
+                                       "bert.embeddings.word_embeddings.weight");
     uint32_t x = embed(graph, c, job, tokens, words);
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "bert.encoder.layer.%u", i);
@@ -173,6 +180,7 @@ static const struct key keys[] = {
     {POSITIONS("max_position_embeddings", 512)},
     {COUNT("type_vocab_size", type_vocab, 2, BUCKETS_MAX)},
     EPS("layer_norm_eps", 1e-12),
+    STD("initializer_range", 0.02),
     TIED(true),
     {CHOICE("hidden_act", gated, "gelu", key_activations)},
     DROPOUT("hidden_dropout_prob", dropout, 0.1),
@@ -181,6 +189,8 @@ static const struct key keys[] = {
     {ALWAYS("mlp_bias", mlp_bias)},
     {CHOICE("position_embedding_type", gated, "absolute", absolute_only)},
     {ONLY("add_cross_attention", false)},
+    {ONLY("is_decoder", false)},
+    NEUTRAL("chunk_size_feed_forward", 0),
 };
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */
@@ -193,7 +203,7 @@ static const struct key keys[] = {
      {.arch = ARCH_BERT, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,   \
       .ffn = 4 * h, .vocab = 30522, .max_positions = 512, .type_vocab = 2, .tied = true,           \
       .attention_bias = true, .mlp_bias = true, .activation = "gelu", .dropout = 0.1F,             \
-      .attention_dropout = 0.1F, .norm_eps = 1e-12F}}
+      .attention_dropout = 0.1F, .norm_eps = 1e-12F, .init_std = 0.02F}}
 
 static const struct model_preset presets[] = {
     BERT("bert-base",  109514298, 768,  12, 12),

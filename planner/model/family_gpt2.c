@@ -11,6 +11,7 @@ static const struct key keys[] = {
     {POSITIONS("n_positions", 1024), .other = "max_position_embeddings"},
     PLAIN_HEADS,
     EPS("layer_norm_epsilon", 1e-5),
+    STD("initializer_range", 0.02),
     TIED(true),
     {CHOICE("activation_function", gated, "gelu_new", key_activations)},
     DROPOUT("resid_pdrop", dropout, 0.1),
@@ -19,6 +20,9 @@ static const struct key keys[] = {
     {ALWAYS("attention_bias", attention_bias)},
     {ALWAYS("mlp_bias", mlp_bias)},
     {ONLY("add_cross_attention", false)},
+    {ONLY("scale_attn_weights", true)},
+    {ONLY("scale_attn_by_inverse_layer_idx", false)},
+    {ONLY("reorder_and_upcast_attn", false)},
 };
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */
@@ -31,7 +35,7 @@ static const struct key keys[] = {
      {.arch = ARCH_GPT2, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,   \
       .ffn = 4 * h, .vocab = 50257, .max_positions = 1024, .tied = true, .attention_bias = true,   \
       .mlp_bias = true, .activation = "gelu_new", .dropout = 0.1F, .embedding_dropout = 0.1F,      \
-      .attention_dropout = 0.1F, .norm_eps = 1e-5F}}
+      .attention_dropout = 0.1F, .norm_eps = 1e-5F, .init_std = 0.02F}}
 
 static const struct model_preset presets[] = {
     GPT2("gpt2",        124439808,   768, 12, 12),

@@ -22,8 +22,9 @@ static struct block declare_block(struct graph *graph, const struct model_config
 {
     const uint32_t h = c->hidden;
     const bool biased = c->attention_bias;
-    struct block block = {.input_norm = build_norm(graph, prefix, ".input_layernorm", h, true)};
-    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, true);
+    struct block block = {.input_norm =
+                              build_norm(graph, prefix, ".input_layernorm", h, true, c->norm_eps)};
+    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, true, c->norm_eps);
     block.qkv = build_linear(graph, prefix, ".attention.query_key_value", 3 * h, h, biased);
     block.dense = build_linear(graph, prefix, ".attention.dense", h, h, biased);
     block.up = build_linear(graph, prefix, ".mlp.dense_h_to_4h", c->ffn, h, true);
@@ -125,19 +126,20 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
                               const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    graph_buffer(graph, DTYPE_FP32, SHAPE(c->rotary_dim / 2)); /* inv_freq */
-    graph_buffer(graph, DTYPE_FP32, SHAPE(c->rotary_dim / 2)); /* original_inv_freq */
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    build_rope(graph, c, job, ROPE_FREQUENCIES, c->rotary_dim); /* inv_freq */
+    build_rope(graph, c, job, ROPE_FREQUENCIES, c->rotary_dim); /* original_inv_freq */
 
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t table =
-        graph_param(graph, SHAPE(c->vocab, c->hidden), "gpt_neox.embed_in.weight");
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "gpt_neox.embed_in.weight");
     const uint32_t embedded = op_embedding(graph, tokens, table);
     const uint32_t positions = hf_positions(graph, job);
     hf_packed_test(graph, job, positions);
     uint32_t x = op_dropout(graph, embedded, c->dropout);
     const bool aliased = x == embedded;
-    const struct hf_rope rope = hf_rope_tables(graph, job, c->rotary_dim);
+    const struct hf_rope rope = hf_rope_tables(graph, c, job, c->rotary_dim);
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "gpt_neox.layers.%u", i);
@@ -152,7 +154,8 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
             graph_drop(graph, x); /* the first one may be inputs_embeds too */
         x = z;
     }
-    const struct norm final = build_norm(graph, "gpt_neox.", "final_layer_norm", c->hidden, true);
+    const struct norm final =
+        build_norm(graph, "gpt_neox.", "final_layer_norm", c->hidden, true, c->norm_eps);
     const uint32_t normed = apply_norm(graph, x, final);
     graph_drop(graph, x);
     graph_drop(graph, positions);
@@ -171,6 +174,7 @@ static const struct key keys[] = {
     PLAIN_HEADS,
     {POSITIONS("max_position_embeddings", 2048)},
     EPS("layer_norm_eps", 1e-5),
+    STD("initializer_range", 0.02),
     THETA("rotary_emb_base", 1e4),
     {REAL("rotary_pct", KEY_SHARE, rotary_dim, 0.25, 0.001, 1),
      .other = "rope_parameters.partial_rotary_factor"},
@@ -193,7 +197,8 @@ static const struct key keys[] = {
      {.arch = ARCH_GPT_NEOX, .hidden = h, .layers = l, .heads = a, .kv_heads = a,                  \
       .head_dim = h / a, .ffn = 4 * h, .vocab = v, .max_positions = 2048, .attention_bias = true,  \
       .mlp_bias = true, .parallel_residual = true, .activation = act, .norm_eps = 1e-5F,           \
-      .rope_theta = 1e4F, .rotary_dim = h / a / 4}}
+      .init_std = 0.02F, .rope.theta = 1e4F, .rope.attention_factor = 1,                           \
+      .rotary_dim = h / a / 4}}
 
 static const struct model_preset presets[] = {
     NEOX("gpt-neox-20b", 20554567680, 6144, 44, 64, 50432, "gelu_fast"),

@@ -21,22 +21,27 @@ static const struct key keys[] = {
  * LlamaForCausalLM. The 405B is the later upload with 8 key/value heads. */
 #define LLAMA2(title, count, h, l, a, k, f)                                                        \
     {title, count, {GATED(ARCH_LLAMA, h, l, a, k, 128, f, 32000, 4096, 1e-5F, 1e4F)}}
-#define LLAMA3(title, count, h, l, a, d, f, positions, shared)                                     \
+#define LLAMA3(title, count, h, l, a, f)                                                           \
+    {title, count, {GATED(ARCH_LLAMA, h, l, a, 8, 128, f, 128256, 8192, 1e-5F, 5e5F)}}
+/* From 3.1 on, made for 8,192 positions and stretched. */
+#define LLAMA31(title, count, h, l, a, d, f, shared, by)                                           \
     {title, count,                                                                                 \
-     {GATED(ARCH_LLAMA, h, l, a, 8, d, f, 128256, positions, 1e-5F, 5e5F), .tied = shared}}
+     {GATED(ARCH_LLAMA, h, l, a, 8, d, f, 128256, 131072, 1e-5F, 5e5F), .tied = shared,            \
+      .rope.scaling = ROPE_LLAMA3, .rope.factor = by, .rope.original_positions = 8192,             \
+      .rope.low_freq_factor = 1, .rope.high_freq_factor = 4}}
 
 static const struct model_preset presets[] = {
     LLAMA2("llama-2-7b",  6738415616,  4096, 32, 32, 32, 11008),
     LLAMA2("llama-2-13b", 13015864320, 5120, 40, 40, 40, 13824),
     LLAMA2("llama-2-70b", 68976648192, 8192, 80, 64, 8,  28672),
-    LLAMA3("llama-3-8b",     8030261248,   4096,  32,  32,  128, 14336, 8192,   false),
-    LLAMA3("llama-3-70b",    70553706496,  8192,  80,  64,  128, 28672, 8192,   false),
-    LLAMA3("llama-3.1-8b",   8030261248,   4096,  32,  32,  128, 14336, 131072, false),
-    LLAMA3("llama-3.1-70b",  70553706496,  8192,  80,  64,  128, 28672, 131072, false),
-    LLAMA3("llama-3.1-405b", 405853388800, 16384, 126, 128, 128, 53248, 131072, false),
-    LLAMA3("llama-3.2-1b",   1235814400,   2048,  16,  32,  64,  8192,  131072, true),
-    LLAMA3("llama-3.2-3b",   3212749824,   3072,  28,  24,  128, 8192,  131072, true),
-    LLAMA3("llama-3.3-70b",  70553706496,  8192,  80,  64,  128, 28672, 131072, false),
+    LLAMA3("llama-3-8b",      8030261248,   4096,  32,  32,  14336),
+    LLAMA3("llama-3-70b",     70553706496,  8192,  80,  64,  28672),
+    LLAMA31("llama-3.1-8b",   8030261248,   4096,  32,  32,  128, 14336, false, 8),
+    LLAMA31("llama-3.1-70b",  70553706496,  8192,  80,  64,  128, 28672, false, 8),
+    LLAMA31("llama-3.1-405b", 405853388800, 16384, 126, 128, 128, 53248, false, 8),
+    LLAMA31("llama-3.2-1b",   1235814400,   2048,  16,  32,  64,  8192,  true,  32),
+    LLAMA31("llama-3.2-3b",   3212749824,   3072,  28,  24,  128, 8192,  true,  32),
+    LLAMA31("llama-3.3-70b",  70553706496,  8192,  80,  64,  128, 28672, false, 8),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

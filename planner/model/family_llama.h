@@ -29,6 +29,7 @@ void build_hf_llama(struct graph *graph, const struct model_config *config,
 #define LLAMA_KEYS(positions, eps, theta)                                                          \
     {POSITIONS("max_position_embeddings", positions)},                                             \
     EPS("rms_norm_eps", eps),                                                                      \
+    STD("initializer_range", 0.02),                                                                \
     THETA("rope_theta", theta),                                                                    \
     TIED(false),                                                                                   \
     {CHOICE("hidden_act", gated, "silu", key_silu_only)}
@@ -37,15 +38,16 @@ void build_hf_llama(struct graph *graph, const struct model_config *config,
     {.name = "max_window_layers", .type = KEY_INT, .max = LAYERS_MAX, AT(full_layers),             \
      .absent = RULE_VALUE, .value = 28},                                                           \
     {BOOL("use_sliding_window", KEY_GATE, false), AT(sliding_window)},                             \
-    {BOOL("use_sliding_window", KEY_GATE, false), AT(full_layers)}
+    {BOOL("use_sliding_window", KEY_GATE, false), AT(full_layers)},                                \
+    LAYER_TYPES
 
 /* ---- fields of presets ---- */
 
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
-#define GATED(kind, h, l, a, k, d, f, v, positions, eps, theta)                                    \
+#define GATED(kind, h, l, a, k, d, f, v, positions, eps, base)                                     \
     .arch = kind, .hidden = h, .layers = l, .heads = a, .kv_heads = k, .head_dim = d, .ffn = f,    \
-    .vocab = v, .max_positions = positions, .norm_eps = eps, .rope_theta = theta,                  \
-    .activation = "silu"
+    .vocab = v, .max_positions = positions, .norm_eps = eps, .activation = "silu",                 \
+    .init_std = 0.02F, .rope.theta = base, .rope.attention_factor = 1
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 

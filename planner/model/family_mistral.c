@@ -9,6 +9,7 @@ static const struct key keys[] = {
     LLAMA_KEYS(131072, 1e-6, 1e4),
     DROPOUT("attention_dropout", attention_dropout, 0),
     {WINDOW(RULE_VALUE)},
+    LAYER_TYPES,
 };
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */

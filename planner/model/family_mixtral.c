@@ -15,6 +15,8 @@ static const struct key keys[] = {
     {COUNT("num_local_experts", experts, 8, EXPERTS_MAX), .other = "num_experts"},
     {COUNT("num_experts_per_tok", experts_per_token, 2, EXPERTS_MAX)},
     {CHOICE("experts_implementation", batched_experts, "grouped_mm", experts_ways)},
+    NEUTRAL("router_jitter_noise", 0),
+    {ONLY("output_router_logits", false)},
 };
 
 /* mistralai/Mixtral-8x7B-v0.1. MixtralForCausalLM. */

@@ -29,10 +29,10 @@ static struct block declare_block(struct graph *graph, const struct model_config
     block.v = build_linear(graph, attention, "v_proj", h, h, biased);
     block.q = build_linear(graph, attention, "q_proj", h, h, biased);
     block.out = build_linear(graph, attention, "out_proj", h, h, biased);
-    block.attention_norm = build_norm(graph, prefix, ".self_attn_layer_norm", h, true);
+    block.attention_norm = build_norm(graph, prefix, ".self_attn_layer_norm", h, true, c->norm_eps);
     block.fc1 = build_linear(graph, prefix, ".fc1", c->ffn, h, c->mlp_bias);
     block.fc2 = build_linear(graph, prefix, ".fc2", h, c->ffn, c->mlp_bias);
-    block.final_norm = build_norm(graph, prefix, ".final_layer_norm", h, true);
+    block.final_norm = build_norm(graph, prefix, ".final_layer_norm", h, true, c->norm_eps);
     return block;
 }
 
@@ -123,22 +123,23 @@ static struct positions make_positions(struct graph *graph, const struct model_j
 static void build_hf_opt(struct graph *graph, const struct model_config *c,
                          const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
     const bool projected = c->word_embed != c->hidden;
     const char *prefix = "model.decoder.";
-    const uint32_t table =
-        graph_param(graph, SHAPE(c->vocab, c->word_embed), "%sembed_tokens.weight", prefix);
-    const uint32_t rows = graph_param(graph, SHAPE(c->max_positions + 2, c->hidden),
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
+    const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->word_embed),
+                                       "%sembed_tokens.weight", prefix);
+    const uint32_t rows = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions + 2, c->hidden),
                                       "%sembed_positions.weight", prefix);
     struct linear out = {GRAPH_NONE, GRAPH_NONE}, in = {GRAPH_NONE, GRAPH_NONE};
     if (projected) {
         out = build_linear(graph, prefix, "project_out", c->word_embed, c->hidden, false);
         in = build_linear(graph, prefix, "project_in", c->hidden, c->word_embed, false);
     }
-    struct norm final = {GRAPH_NONE, GRAPH_NONE};
+    struct norm final = {GRAPH_NONE, GRAPH_NONE, 0};
     if (!c->post_norm)
-        final = build_norm(graph, prefix, "final_layer_norm", c->hidden, true);
+        final = build_norm(graph, prefix, "final_layer_norm", c->hidden, true, c->norm_eps);
 
     uint32_t embedded = op_embedding(graph, tokens, table);
     const struct positions positions = make_positions(graph, job);
@@ -192,6 +193,7 @@ static const struct key keys[] = {
     {DERIVED("word_embed_proj_dim", word_embed, RULE_HIDDEN, HIDDEN_MAX)},
     {POSITIONS("max_position_embeddings", 2048)},
     TORCH_EPS,
+    STD("init_std", 0.02),
     TIED(true),
     {CHOICE("activation_function", gated, "relu", key_activations)},
     DROPOUT("dropout", dropout, 0.1),
@@ -201,6 +203,7 @@ static const struct key keys[] = {
     {BOOL("do_layer_norm_before", KEY_NOT, true), AT(post_norm)},
     {ONLY("layer_norm_elementwise_affine", true)},
     {ONLY("_remove_final_layer_norm", false)},
+    NEUTRAL("layerdrop", 0),
 };
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */
@@ -215,7 +218,7 @@ static const struct key keys[] = {
      {.arch = ARCH_OPT, .hidden = h, .layers = l, .heads = a, .kv_heads = a, .head_dim = h / a,    \
       .ffn = 4 * h, .vocab = 50272, .max_positions = 2048, .word_embed = width, .tied = true,      \
       .attention_bias = true, .mlp_bias = true, .post_norm = post, .activation = "relu",           \
-      .dropout = 0.1F, .norm_eps = 1e-5F}}
+      .dropout = 0.1F, .norm_eps = 1e-5F, .init_std = 0.02F}}
 
 static const struct model_preset presets[] = {
     OPT("opt-125m", 125239296,    768,   12, 12, 768,   false),

@@ -23,13 +23,13 @@
 struct t5_attention {
     struct linear q, k, v, o;
     uint32_t buckets; /* relative_attention_bias (buckets, a), or GRAPH_NONE */
-    uint32_t norm;
+    struct norm norm;
 };
 
 struct t5_block {
     struct t5_attention self, cross;
     struct linear wi, wi_1, wo; /* wi_1: where gated */
-    uint32_t norm;
+    struct norm norm;
 };
 
 struct t5_stack { /* what blocks of a stack share */
@@ -41,6 +41,12 @@ struct t5_stack { /* what blocks of a stack share */
 };
 
 /* ---- parameters ---- */
+
+/* T5PreTrainedModel._init_weights: deviations by the sizes that a matrix is between. */
+static void draw(struct graph *graph, uint32_t weight, double size)
+{
+    graph_init_param(graph, weight, init_normal(1 / sqrt(size), 0));
+}
 
 static struct t5_attention declare_attention(struct graph *graph, const struct model_config *c,
                                              const char *block, const char *name, bool relative)
@@ -54,9 +60,12 @@ static struct t5_attention declare_attention(struct graph *graph, const struct m
     a.v = build_linear(graph, prefix, "v", inner, c->hidden, false);
     a.o = build_linear(graph, prefix, "o", c->hidden, inner, false);
     if (relative)
-        a.buckets = graph_param(graph, SHAPE(c->relative_buckets, c->heads),
+        a.buckets = graph_param(graph, PARAM_WEIGHT, SHAPE(c->relative_buckets, c->heads),
                                 "%srelative_attention_bias.weight", prefix);
-    a.norm = graph_param(graph, SHAPE(c->hidden), "%s.layer.%c.layer_norm.weight", block, name[0]);
+    draw(graph, a.q.weight, (double)c->hidden * c->head_dim);
+    draw(graph, a.o.weight, inner);
+    snprintf(prefix, sizeof prefix, "%s.layer.%c.", block, name[0]);
+    a.norm = build_norm(graph, prefix, "layer_norm", c->hidden, false, c->norm_eps);
     return a;
 }
 
@@ -65,7 +74,7 @@ static struct t5_block declare_block(struct graph *graph, const struct model_con
 {
     const char layer = stack->decoder ? '2' : '1';
     char prefix[96];
-    struct t5_block block = {.norm = GRAPH_NONE};
+    struct t5_block block = {.wi = {0, 0}};
     block.self = declare_attention(graph, c, name, "0.SelfAttention", first);
     if (stack->decoder)
         block.cross = declare_attention(graph, c, name, "1.EncDecAttention", false);
@@ -74,13 +83,15 @@ static struct t5_block declare_block(struct graph *graph, const struct model_con
     if (c->gated)
         block.wi_1 = build_linear(graph, prefix, "wi_1", c->ffn, c->hidden, false);
     block.wo = build_linear(graph, prefix, "wo", c->hidden, c->ffn, false);
-    block.norm = graph_param(graph, SHAPE(c->hidden), "%s.layer.%c.layer_norm.weight", name, layer);
+    draw(graph, block.wo.weight, c->ffn);
+    snprintf(prefix, sizeof prefix, "%s.layer.%c.", name, layer);
+    block.norm = build_norm(graph, prefix, "layer_norm", c->hidden, false, c->norm_eps);
     return block;
 }
 
 /* ---- pieces ---- */
 
-static uint32_t t5_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
+static uint32_t t5_norm(struct graph *graph, uint32_t x, struct norm norm)
 {
     const enum dtype dtype = (enum dtype)graph->tensors[x].dtype;
     const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
@@ -89,7 +100,7 @@ static uint32_t t5_norm(struct graph *graph, uint32_t x, uint32_t weight, float 
         graph_drop(graph, upcast);
     const uint32_t variance = op_mean_last(graph, square);
     graph_drop(graph, square);
-    const uint32_t sum = op_scalar(graph, OP_ADD_SCALAR, variance, eps);
+    const uint32_t sum = op_scalar(graph, OP_ADD_SCALAR, variance, norm.eps);
     const uint32_t rsqrt = op_unary(graph, OP_RSQRT, sum);
     graph_drop(graph, sum);
     const uint32_t product = op_mul(graph, x, rsqrt); /* in fp32: x itself, not its upcast */
@@ -97,7 +108,7 @@ static uint32_t t5_norm(struct graph *graph, uint32_t x, uint32_t weight, float 
     const uint32_t normed = op_to(graph, product, dtype);
     if (normed != product)
         graph_drop(graph, product);
-    const uint32_t out = op_mul(graph, weight, normed);
+    const uint32_t out = op_mul(graph, norm.weight, normed);
     graph_drop(graph, normed);
     graph_drop(graph, variance);
     return out;
@@ -144,7 +155,7 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
     const uint32_t b = in.dim[0], s = in.dim[1];
     const struct shape heads = SHAPE(b, s, c->heads, c->head_dim);
     const bool cross = source != GRAPH_NONE;
-    const uint32_t normed = t5_norm(graph, x, a->norm, c->norm_eps);
+    const uint32_t normed = t5_norm(graph, x, a->norm);
     const uint32_t from = cross ? source : normed;
     const uint32_t q = graph_view(graph, apply_linear(graph, normed, a->q), heads);
     const uint32_t k = graph_view(graph, apply_linear(graph, from, a->k), heads);
@@ -174,7 +185,7 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
 static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
                              const struct t5_block *block, uint32_t x)
 {
-    const uint32_t normed = t5_norm(graph, x, block->norm, c->norm_eps);
+    const uint32_t normed = t5_norm(graph, x, block->norm);
     const uint32_t wide = apply_linear(graph, normed, block->wi);
     uint32_t active = hf_activation(graph, c->activation, wide);
     graph_drop(graph, wide);
@@ -262,11 +273,10 @@ static uint32_t run_stack(struct graph *graph, const struct model_config *c, str
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "%s.block.%u", stack->name, i);
         const struct t5_block block =
             declare_block(graph, c, stack, graph->modules[module].name, i == 0);
-        /* Inputs that need a gradient and that blocks share: their gradients are summed inside
-         * each block first. */
-        const uint32_t encoded = stack->decoder ? op_alias(graph, stack->encoded) : GRAPH_NONE;
+        const uint32_t encoded =
+            stack->decoder ? op_module_input(graph, stack->encoded) : GRAPH_NONE;
         if (i > 0)
-            stack->bias = op_alias(graph, stack->bias);
+            stack->bias = op_module_input(graph, stack->bias);
         graph_enter(graph, module, x);
         if (i > 0)
             graph_also_input(graph, module, stack->bias);
@@ -280,9 +290,11 @@ static uint32_t run_stack(struct graph *graph, const struct model_config *c, str
             graph_drop(graph, x);
         x = z;
     }
-    const uint32_t norm =
-        graph_param(graph, SHAPE(c->hidden), "%s.final_layer_norm.weight", stack->name);
-    const uint32_t normed = t5_norm(graph, x, norm, c->norm_eps);
+    char prefix[16];
+    snprintf(prefix, sizeof prefix, "%s.", stack->name);
+    const struct norm norm =
+        build_norm(graph, prefix, "final_layer_norm", c->hidden, false, c->norm_eps);
+    const uint32_t normed = t5_norm(graph, x, norm);
     graph_drop(graph, x);
     const uint32_t out = op_dropout(graph, normed, c->dropout);
     if (out != normed)
@@ -313,9 +325,12 @@ static uint32_t shift_right(struct graph *graph, const struct model_job *job, ui
 
 static void build_t5(struct graph *graph, const struct model_config *c, const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t labels = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
-    const uint32_t table = graph_param(graph, SHAPE(c->vocab, c->hidden), "shared.weight");
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_REPLIES, SHAPE(job->batch * job->seq));
+    const uint32_t table =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "shared.weight");
+    graph_init_param(graph, table, init_normal(1, 0));
+    graph_init_weights(graph, init_normal(1 / sqrt(c->hidden), 0));
 
     struct t5_stack encoder = {"encoder", false, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE};
     const uint32_t encoded =
@@ -366,6 +381,7 @@ static const struct key keys[] = {
     {DERIVED("num_decoder_layers", decoder_layers, RULE_LAYERS, LAYERS_MAX)},
     {COUNT("relative_attention_num_buckets", relative_buckets, 32, BUCKETS_MAX)},
     EPS("layer_norm_epsilon", 1e-6),
+    NEUTRAL("initializer_factor", 1),
     TIED(true),
     {CHOICE("feed_forward_proj", gated, "relu", feed_forwards)},
     DROPOUT("dropout_rate", dropout, 0.1),

@@ -4,13 +4,28 @@
 #include "model/count.h"
 #include "model/family.h"
 
+#include <math.h>
+
+/* torch.nn.Linear's own: everything uniform. */
+static struct linear declare_linear(struct graph *graph, const char *prefix, const char *name,
+                                    uint32_t out, uint32_t in)
+{
+    const struct linear linear = build_linear(graph, prefix, name, out, in, true);
+    const struct param_init init = init_uniform(1 / sqrt(in));
+    graph_init_param(graph, linear.weight, init);
+    graph_init_param(graph, linear.bias, init);
+    return linear;
+}
+
 static void build_tutorial(struct graph *graph, const struct model_config *c,
                            const struct model_job *job)
 {
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(job->batch, job->seq));
-    const uint32_t targets = graph_input(graph, DTYPE_INT64, SHAPE(job->batch * job->seq));
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t targets = build_input(graph, c, INPUT_TARGETS, SHAPE(job->batch * job->seq));
     const uint32_t embedding = graph_module(graph, ROLE_EMBEDDING, "embedding");
-    const uint32_t table = graph_param(graph, SHAPE(c->vocab, c->hidden), "embedding.weight");
+    const uint32_t table =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "embedding.weight");
+    graph_init_param(graph, table, init_normal(1, 0));
     graph_enter(graph, embedding, tokens);
     uint32_t x = op_embedding(graph, tokens, table);
     graph_exit(graph, embedding, x);
@@ -19,11 +34,11 @@ static void build_tutorial(struct graph *graph, const struct model_config *c,
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "layers.%u", i);
         const char *name = graph->modules[module].name;
         const struct linear attention =
-            build_linear(graph, name, ".attention", c->hidden, c->hidden, true);
-        const struct linear up = build_linear(graph, name, ".mlp.0", c->ffn, c->hidden, true);
-        const struct linear down = build_linear(graph, name, ".mlp.2", c->hidden, c->ffn, true);
-        const struct norm norm1 = build_norm(graph, name, ".norm1", c->hidden, true);
-        const struct norm norm2 = build_norm(graph, name, ".norm2", c->hidden, true);
+            declare_linear(graph, name, ".attention", c->hidden, c->hidden);
+        const struct linear up = declare_linear(graph, name, ".mlp.0", c->ffn, c->hidden);
+        const struct linear down = declare_linear(graph, name, ".mlp.2", c->hidden, c->ffn);
+        const struct norm norm1 = build_norm(graph, name, ".norm1", c->hidden, true, c->norm_eps);
+        const struct norm norm2 = build_norm(graph, name, ".norm2", c->hidden, true, c->norm_eps);
 
         graph_enter(graph, module, x);
         const uint32_t y1 = apply_norm(graph, x, norm1);
@@ -47,7 +62,7 @@ static void build_tutorial(struct graph *graph, const struct model_config *c,
     }
 
     const uint32_t head = graph_module(graph, ROLE_HEAD, "output");
-    const struct linear output = build_linear(graph, "", "output", c->vocab, c->hidden, true);
+    const struct linear output = declare_linear(graph, "", "output", c->vocab, c->hidden);
     graph_enter(graph, head, x);
     const uint32_t logits = apply_linear(graph, x, output);
     graph_exit(graph, head, logits);

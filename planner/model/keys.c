@@ -1,6 +1,9 @@
 /* keys.c - see keys.h. */
 #include "model/keys.h"
 
+#include "model/keys_rope.h"
+#include "model/shown.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,17 +23,25 @@ const struct choice key_activations[] = {
 const struct choice key_silu_only[] = {
     {"silu", "silu", false}, {"swish", "silu", false}, {NULL, NULL, false}};
 
-/* Messages */
+static const struct key foreign[] = {
+    NEUTRAL("attn_logit_softcapping", NO_NUMBER),
+    NEUTRAL("final_logit_softcapping", NO_NUMBER),
+    NEUTRAL("query_pre_attn_scalar", NO_NUMBER),
+    NEUTRAL("attention_multiplier", NO_NUMBER),
+    NEUTRAL("residual_multiplier", 1),
+    NEUTRAL("embedding_multiplier", 1),
+    NEUTRAL("logits_scaling", 1),
+    NEUTRAL("logit_scale", 1),
+    NEUTRAL("clip_qkv", NO_NUMBER),
+    NEUTRAL("attention_chunk_size", NO_NUMBER),
+    NEUTRAL("partial_rotary_factor", 1),
+    NEUTRAL("alibi", NO_NUMBER),
+    NEUTRAL("use_mrope", NO_NUMBER),
+};
 
-struct shown key_show(const json_t *value)
-{
-    struct shown shown = {"nothing"};
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
-    if (text)
-        snprintf(shown.text, sizeof shown.text, strlen(text) > 40 ? "%.40s..." : "%.40s", text);
-    free(text);
-    return shown;
-}
+const struct key_table key_foreign = KEY_TABLE(foreign);
+
+/* Messages */
 
 struct allowed { /* "an integer 1 ... 16777216 or null" */
     char text[192];
@@ -69,6 +80,17 @@ static struct allowed show_allowed(const struct key *key)
         break;
     case KEY_CHOICE:
         return show_choices(key->choices);
+    case KEY_NEUTRAL:
+        snprintf(allowed.text, sizeof allowed.text, "null, false%s (nothing else is planned for)",
+                 key->value < 0   ? ""
+                 : key->value > 0 ? " or 1"
+                                  : " or 0");
+        break;
+    case KEY_LAYERS:
+        snprintf(allowed.text, sizeof allowed.text,
+                 "null, or for each layer \"sliding_attention\" or \"full_attention\" as "
+                 "\"sliding_window\" says it (nothing else is planned for)");
+        break;
     case KEY_ONLY:
         snprintf(allowed.text, sizeof allowed.text, "%s (nothing else is planned for)",
                  key->value != 0 ? "true" : "false");
@@ -89,7 +111,7 @@ static enum err_code unexpected(const struct reader *r, const struct key *key, c
                                 const json_t *value)
 {
     return err_set(r->err, ERR_INVALID, "%s: \"%s\": expected %s, got %s", r->where, name,
-                   show_allowed(key).text, key_show(value).text);
+                   show_allowed(key).text, shown_of(value).text);
 }
 
 enum err_code key_does_not_divide(const char *where, const char *name, uint32_t value,
@@ -186,9 +208,34 @@ static enum err_code apply_rule(const struct reader *r, const struct key *key, e
     return ERR_OK;
 }
 
+/* Whether a list says of each layer what the keys of windows say. */
+static bool layers_agree(const struct model_config *c, const json_t *list)
+{
+    if (json_array_size(list) != c->layers)
+        return false;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const bool window = c->sliding_window && i >= c->full_layers;
+        const char *text = json_string_value(json_array_get(list, i));
+        if (!text || strcmp(text, window ? "sliding_attention" : "full_attention") != 0)
+            return false;
+    }
+    return true;
+}
+
+/* What a key that is only checked may be. */
+static bool is_allowed(const struct reader *r, const struct key *key, const json_t *value)
+{
+    if (key->type == KEY_LAYERS)
+        return layers_agree(r->config, value);
+    return json_is_false(value) ||
+           (key->value >= 0 && json_is_number(value) && json_number_value(value) == key->value);
+}
+
 static enum err_code take_value(const struct reader *r, const struct key *key, const char *name,
                                 const json_t *value)
 {
+    if (key->type == KEY_NEUTRAL || key->type == KEY_LAYERS)
+        return is_allowed(r, key, value) ? ERR_OK : unexpected(r, key, name, value);
     if (key->type == KEY_CHOICE) {
         if (!json_is_string(value) || !find_choice(key->choices, json_string_value(value)))
             return unexpected(r, key, name, value);
@@ -213,20 +260,18 @@ static enum err_code take_value(const struct reader *r, const struct key *key, c
     return ERR_OK;
 }
 
-/* "a.b" is key b of object a; *value is NULL when it is absent. */
+/* "rope_parameters.b" is key b of the object that RoPE has, under either of its names; *value is
+ * NULL when it is absent. */
 static enum err_code look_up(const struct reader *r, const char *name, const json_t **value)
 {
-    *value = NULL;
-    const char *dot = name ? strchr(name, '.') : NULL;
-    if (!dot) {
-        *value = name ? json_object_get(r->root, name) : NULL;
-        return ERR_OK;
+    static const char rope[] = "rope_parameters.";
+    const json_t *object = r->root;
+    const char *spelled;
+    if (name && strncmp(name, rope, sizeof rope - 1) == 0) {
+        TRY(rope_find(r->root, r->where, &object, &spelled, r->err));
+        name += sizeof rope - 1;
     }
-    const json_t *object = json_object_getn(r->root, name, (size_t)(dot - name));
-    if (object && !json_is_object(object) && !json_is_null(object))
-        return err_set(r->err, ERR_INVALID, "%s: \"%.*s\": expected an object or null, got %s",
-                       r->where, (int)(dot - name), name, key_show(object).text);
-    *value = json_object_get(object, dot + 1);
+    *value = name ? json_object_get(object, name) : NULL;
     return ERR_OK;
 }
 
@@ -247,7 +292,7 @@ static enum err_code read_key(const struct reader *r, const struct key *key)
     }
     if (value && again && !same(value, again))
         return err_set(r->err, ERR_INVALID, "%s: \"%s\": %s and \"%s\": %s are the same setting",
-                       r->where, key->name, key_show(value).text, key->other, key_show(again).text);
+                       r->where, key->name, shown_of(value).text, key->other, shown_of(again).text);
     if (!value && again) {
         value = again;
         name = key->other;

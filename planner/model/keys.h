@@ -9,38 +9,29 @@
  * Names and defaults are those of transformers' config classes (configuration_*.py of 5.23),
  * with one difference: what gives a model its size has no default here. There, a Llama without
  * "hidden_size" is a 7B; here it is more likely a mistake. Keys without a row are ignored, as they
- * are there, because published files are full of them.
+ * are there, because published files are full of them; but not those of key_foreign.
  *
  * Rows are in the order in which defaults depend on each other: hidden and heads come before
  * whatever is derived from them. A key that feeds two fields has two rows. */
 #ifndef SHARDPLAN_KEYS_H
 #define SHARDPLAN_KEYS_H
 
+#include "model/config_limits.h"
 #include "model/model.h"
 
 #include <jansson.h>
 
-enum {
-    VOCAB_MAX = 1 << 24,
-    HIDDEN_MAX = 1 << 20,
-    FFN_MAX = 1 << 24,
-    LAYERS_MAX = 4096,
-    HEADS_MAX = 16384,
-    HEAD_DIM_MAX = 65536, /* times HEADS_MAX times 3, a fused q, k, v, is below 2^32 */
-    POSITIONS_MAX = 1 << 24,
-    BUCKETS_MAX = 65536,
-    EXPERTS_MAX = 1024,
-};
-
 enum key_type {
-    KEY_INT,    /* uint32_t */
-    KEY_NUMBER, /* float */
-    KEY_SHARE,  /* a number: this share of head_dim, rounded down, is the uint32_t stored */
-    KEY_BOOL,   /* bool */
-    KEY_NOT,    /* bool, stored the other way round */
-    KEY_GATE,   /* a bool: when false, the uint32_t read before is 0 */
-    KEY_CHOICE, /* one of `choices`: its flag, a bool, and its activation if it has one */
-    KEY_ONLY,   /* a bool that changes the model so that only `value` is planned for */
+    KEY_INT,     /* uint32_t */
+    KEY_NUMBER,  /* float */
+    KEY_SHARE,   /* a number: this share of head_dim, rounded down, is the uint32_t stored */
+    KEY_BOOL,    /* bool */
+    KEY_NOT,     /* bool, stored the other way round */
+    KEY_GATE,    /* a bool: when false, the uint32_t read before is 0 */
+    KEY_CHOICE,  /* one of `choices`: its flag, a bool, and its activation if it has one */
+    KEY_ONLY,    /* a bool that changes the model so that only `value` is planned for */
+    KEY_NEUTRAL, /* as KEY_ONLY, of any type: null, false, or the number `value` */
+    KEY_LAYERS,  /* a list that says of each layer whether it has a window: as the other keys do */
 };
 
 /* What holds when a key is absent, or null. */
@@ -61,7 +52,7 @@ struct choice {
 };
 
 struct key {
-    const char *name, *other; /* "a.b" is key b of object a */
+    const char *name, *other; /* "rope_parameters.b": key b of the object that RoPE has */
     enum key_type type;
     bool fixed; /* not a key of the file: what the class does always */
     enum rule absent, null;
@@ -84,6 +75,10 @@ struct key_table {
 enum err_code keys_read(const struct key_table *table, const json_t *root, const char *where,
                         struct model_config *out, struct err *err);
 
+/* Keys by which other families' classes change what is computed: a file that has them under one of
+ * our model_types wants another model, though the class named there would not look. */
+extern const struct key_table key_foreign;
+
 /* Holds every field that a key feeds to the limits of its row. */
 enum err_code keys_check(const struct key_table *table, const struct model_config *config,
                          const char *where, struct err *err);
@@ -95,11 +90,6 @@ const char *key_name(const struct key_table *table, size_t field);
 /* ERR_INVALID: "name": value does not divide "of": whole. */
 enum err_code key_does_not_divide(const char *where, const char *name, uint32_t value,
                                   const char *of, uint32_t whole, struct err *err);
-
-struct shown { /* a value as it stands in the file, cut to a length that fits a message */
-    char text[48];
-};
-struct shown key_show(const json_t *value);
 
 /* ---- parts of rows: {PART(...), .null = RULE_...} ---- */
 
@@ -138,7 +128,14 @@ extern const struct choice key_activations[], key_silu_only[];
 #define EPS(name, value) {NUMBER(name, norm_eps, value, 0, 1)}
 #define DROPOUT(name, member, value) {NUMBER(name, member, value, 0, 1)}
 #define THETA(name, value)                                                                         \
-    {NUMBER(name, rope_theta, value, 1, 1e12), .other = "rope_parameters.rope_theta"}
+    {NUMBER(name, rope.theta, value, 1, 1e12), .other = "rope_parameters.rope_theta"}
+#define STD(name, value) {NUMBER(name, init_std, value, 1e-9, 100)}
+#define NEUTRAL(key, number)                                                                       \
+    {.name = (key), .type = KEY_NEUTRAL, .absent = RULE_VALUE, .null = RULE_VALUE,                 \
+     .value = (number), .max = 1}
+#define NO_NUMBER (-1.0) /* is neutral */
+#define LAYER_TYPES                                                                                \
+    {.name = "layer_types", .type = KEY_LAYERS, .absent = RULE_VALUE, .null = RULE_VALUE, .max = 1}
 /* nn.LayerNorm's own, where the config class has no say. */
 #define TORCH_EPS {NUMBER("layer_norm_eps", norm_eps, 1e-5, 0, 1), .fixed = true}
 #define SHAPE_KEYS                                                                                 \

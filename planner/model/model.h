@@ -54,9 +54,12 @@ struct model_config {
     bool gated;             /* T5: gated feed-forward */
     bool parallel_residual; /* GPT-NeoX */
     bool post_norm;         /* OPT-350m: norms after the residual */
-    const char *activation; /* "silu", "gelu", "gelu_new", "gelu_fast", "relu": lent, static */
+    const char *activation; /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
+                               "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
-    float norm_eps, rope_theta;
+    float norm_eps;
+    float init_std;          /* of weights that transformers' code draws */
+    struct rope rope;        /* dim and positions are the builder's */
     float embedding_dropout; /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */
     uint32_t rotary_dim;     /* GPT-NeoX: how many of a head's d numbers RoPE turns */
     uint32_t sliding_window; /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */
@@ -69,6 +72,7 @@ struct model_job {
     enum dtype compute; /* of unsharded parameters and activations */
     bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
+    bool own_init;      /* parameters start as the code draws them; else with test values */
 };
 
 /* Reads a config.json, or a folder that holds one. Errors name file and line or key, and the

@@ -149,9 +149,9 @@ struct plan_place plan_operand_place(const struct plan *plan,
         piece = piece ? piece : plan_piece(plan, index, PIECE_STORE);
         return (struct plan_place){piece->buffer, piece->offset + operand->offset};
     case PLACE_INPUT:
-        return (struct plan_place){plan->input_buffers[index], operand->offset};
+        return (struct plan_place){plan->inputs[index].buffer, operand->offset};
     case PLACE_MODULE_BUFFER:
-        return (struct plan_place){plan->module_buffers[index], operand->offset};
+        return (struct plan_place){plan->module_buffers[index].buffer, operand->offset};
     default:
         return (struct plan_place){instruction->base + index, operand->offset};
     }
@@ -232,6 +232,14 @@ uint32_t plan_lane_named(const struct plan *plan, const char *name)
 }
 
 /* ---- names ---- */
+
+const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind)
+{
+    for (uint32_t i = 0; i < plan->input_count; i++)
+        if (plan->inputs[i].values.kind == kind)
+            return &plan->inputs[i];
+    return NULL;
+}
 
 const char *plan_op_name(enum plan_op op)
 {

@@ -27,6 +27,7 @@
 #include "base/err.h"
 #include "base/kernel_table.h"
 #include "base/placement.h"
+#include "base/values.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -128,6 +129,17 @@ struct plan_param { /* in the order of model.parameters() */
     uint32_t unit;
     uint32_t piece[PIECE_ROLES]; /* by role: index into pieces, PLACE_NONE: it has none */
     uint32_t step_buffer;        /* the optimizer's step counter; PLACE_NONE likewise */
+    struct param_init init;
+};
+
+struct plan_input { /* int64 token ids: (b, s), or as one row */
+    uint32_t buffer;
+    struct input_values values;
+};
+
+struct plan_module_buffer {
+    uint32_t buffer;
+    struct buffer_values values;
 };
 
 struct plan_unit {                /* parameters gathered and reduced together */
@@ -179,7 +191,8 @@ struct plan {
     uint32_t buffer_cap, instruction_cap, kernel_cap, piece_cap, group_cap, scope_count, scope_cap;
     uint32_t shared_count; /* kernels that are not its own */
     uint32_t param_count, unit_count, event_count;
-    uint32_t *input_buffers, *module_buffers; /* where PLACE_INPUT and PLACE_MODULE_BUFFER are */
+    struct plan_input *inputs;                 /* PLACE_INPUT */
+    struct plan_module_buffer *module_buffers; /* PLACE_MODULE_BUFFER */
     uint32_t input_count, module_buffer_count;
     const char *const *labels; /* names of kernel.label and buffer.label, by number */
     const char *const *kinds;  /* names of kernel.op; kinds[0] is "" */
@@ -267,6 +280,9 @@ uint32_t plan_group_rank(const struct plan *plan, uint8_t group, uint32_t rank);
 uint8_t plan_group_of_role(const struct plan *plan, enum group_role role);
 /* A lane by name; LANES_MOST: none. */
 uint32_t plan_lane_named(const struct plan *plan, const char *name);
+
+/* The first input of that kind; NULL: there is none. */
+const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind);
 
 /* ---- names ---- */
 

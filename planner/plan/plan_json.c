@@ -120,6 +120,12 @@ static void member_nonzero(struct writer *w, const char *key, uint64_t value)
         member_uint(w, key, value);
 }
 
+static void member_real(struct writer *w, const char *key, double value, bool single)
+{
+    put_key(w, key);
+    put_real(w, value, single);
+}
+
 static void member_string(struct writer *w, const char *key, const char *text)
 {
     put_key(w, key);
@@ -263,6 +269,90 @@ static void member_pieces(struct writer *w, const struct plan_param *param)
     put(w, "]");
 }
 
+/* ---- what memory holds at first: base/values.h ---- */
+
+static void put_param_init(struct writer *w, const struct param_init *init)
+{
+    put(w, "{\"kind\": ");
+    put_string(w, init_name((enum init_kind)init->kind));
+    if (init->kind == INIT_UNIFORM)
+        member_real(w, "bound", init->spread, false);
+    if (init->kind == INIT_NORMAL)
+        member_real(w, "std", init->spread, false);
+    if (init->kind == INIT_NORMAL && init->limit > 0)
+        member_real(w, "limit", init->limit, false);
+    put(w, "}");
+}
+
+static void member_reals(struct writer *w, const char *key, const float *values, uint32_t count)
+{
+    put_key(w, key);
+    put(w, "[");
+    for (uint32_t i = 0; i < count; i++) {
+        put(w, i ? ", " : "");
+        put_real(w, (double)values[i], true);
+    }
+    put(w, "]");
+}
+
+static void member_rope(struct writer *w, const struct rope *rope)
+{
+    uint32_t count;
+    const struct rope_number *numbers = rope_numbers(&count);
+    member_uint(w, "dim", rope->dim);
+    member_real(w, "theta", (double)rope->theta, true);
+    member_string(w, "scaling", rope_scaling_name((enum rope_scaling)rope->scaling));
+    for (uint32_t i = 0; i < count; i++) {
+        const void *field = (const char *)rope + numbers[i].field;
+        if (!(numbers[i].kinds & 1U << rope->scaling))
+            continue;
+        if (numbers[i].whole)
+            member_uint(w, numbers[i].name, *(const uint32_t *)field);
+        else
+            member_real(w, numbers[i].name, (double)*(const float *)field, true);
+    }
+    if (rope->scaling == ROPE_YARN)
+        member_true(w, "truncate", rope->truncate);
+    if (rope->scaling == ROPE_LONGROPE) {
+        member_reals(w, "short_factor", rope->short_factor, rope->dim / 2);
+        member_reals(w, "long_factor", rope->long_factor, rope->dim / 2);
+    }
+}
+
+static void put_inputs(struct writer *w)
+{
+    put_list(w, "inputs");
+    for (uint32_t i = 0; i < w->plan->input_count; i++) {
+        const struct plan_input *input = &w->plan->inputs[i];
+        put_item(w, i, "buffer");
+        put_uint(w, input->buffer);
+        member_string(w, "what", input_name((enum input_kind)input->values.kind));
+        member_uint(w, "vocab", input->values.vocab);
+        put(w, "}");
+    }
+    put(w, "]");
+}
+
+static void put_module_buffers(struct writer *w)
+{
+    put_list(w, "module_buffers");
+    for (uint32_t i = 0; i < w->plan->module_buffer_count; i++) {
+        const struct plan_module_buffer *row = &w->plan->module_buffers[i];
+        put_item(w, i, "buffer");
+        put_uint(w, row->buffer);
+        put(w, ", \"init\": {\"kind\": ");
+        put_string(w, buffer_values_name((enum buffer_values_kind)row->values.kind));
+        if (row->values.kind == VALUES_ROPE) {
+            member_string(w, "layout", rope_layout_name((enum rope_layout)row->values.layout));
+            member_rope(w, &row->values.rope);
+        }
+        put(w, "}}");
+    }
+    put(w, "]");
+}
+
+/* ---- parameters and buffers ---- */
+
 static void put_params(struct writer *w)
 {
     put_list(w, "params");
@@ -276,6 +366,8 @@ static void put_params(struct writer *w)
         member_pieces(w, param);
         if (param->step_buffer != PLACE_NONE)
             member_uint(w, "step", param->step_buffer);
+        put_key(w, "init");
+        put_param_init(w, &param->init);
         put(w, "}");
     }
     put(w, "]");
@@ -463,10 +555,8 @@ static enum err_code put_plan(struct writer *w, const struct plan_json_extra *ex
     put_units(w);
     put_scopes(w);
     put_params(w);
-    put_table(w, "inputs");
-    put_uints(w, plan->input_buffers, plan->input_count);
-    put_table(w, "module_buffers");
-    put_uints(w, plan->module_buffers, plan->module_buffer_count);
+    put_inputs(w);
+    put_module_buffers(w);
     put_buffers(w);
     put_instructions(w);
     put(w, "}\n");

@@ -9,8 +9,10 @@
  *      "params": [{"name", "shape", "trainable", "unit",
  *                  "pieces": [{"role": "store", "buffer": 3, "placement": "rows",
  *                              "group": "shard", "first": 0, "elements": 32768}],
- *                  "step"}],
- *      "inputs": [buffers], "module_buffers": [buffers],
+ *                  "step", "init": {"kind": "uniform", "bound": 0.1}}],
+ *      "inputs": [{"buffer": 14, "what": "tokens", "vocab": 256}],
+ *      "module_buffers": [{"buffer": 16, "init": {"kind": "rope", "layout": "complex", "dim": 64,
+ *                                                 "theta": 10000, "scaling": "default"}}],
  *      "buffers": [{"id", "bytes", "dtype", "shape", "category", "pool", "what", "resident",
  *                   "scratch", "local"}],
  *      "instructions": [
@@ -26,8 +28,9 @@
  * another lane still uses the memory; "scope" an index into scopes, where the host is;
  * "first_step": done only then; "group" names the ranks of a collective and of the copies around
  * it. An operand is a buffer, or an object with what differs from that buffer: "dtype", "shape",
- * "offset", "pitch" (in elements). Members that would be false, zero or none are left out. One item
- * a line; the same plan gives the same bytes.
+ * "offset", "pitch" (in elements). "init" and "what" are base/values.h's, with the numbers that the
+ * kind has ("bound"; "std", "limit"; base/rope.h's). Members that would be false, zero or none are
+ * left out. One item a line; the same plan gives the same bytes.
  *
  * Other ranks' programs follow from this one (plan_rank.h). What is not alike on all of them says
  * so: a buffer or operand with "local" has the shape of that parameter's part on the rank, and an

@@ -10,6 +10,7 @@
  * because a program that frees in the first step what it allocates in all of them is right once
  * and wrong afterwards. A later step ends as it began, so one of them stands for all. */
 #include "plan/plan.h"
+#include "plan/verify_values.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -242,16 +243,6 @@ static enum err_code check_groups(const struct check *c)
     return ERR_OK;
 }
 
-static enum err_code check_places(const struct check *c)
-{
-    const struct plan *plan = c->plan;
-    for (uint32_t i = 0; i < plan->input_count; i++)
-        CHECK_INDEX("input", i, "buffer", plan->input_buffers[i], plan->buffer_count);
-    for (uint32_t i = 0; i < plan->module_buffer_count; i++)
-        CHECK_INDEX("module buffer", i, "buffer", plan->module_buffers[i], plan->buffer_count);
-    return ERR_OK;
-}
-
 static enum err_code check_operands(const struct check *c, uint32_t i)
 {
     const struct plan *plan = c->plan;
@@ -438,7 +429,7 @@ static enum err_code check_tables(const struct check *c)
     TRY(check_buffers(c));
     TRY(check_params(c));
     TRY(check_units(c));
-    TRY(check_places(c));
+    TRY(verify_values(c->plan, c->err));
     TRY(check_kernels(c));
     if (c->plan->event_count > c->plan->instruction_count)
         return err_set(c->err, ERR_INTERNAL, "%u events, but only %u instructions to record them",

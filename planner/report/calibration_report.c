@@ -52,7 +52,7 @@ static void print_messages(FILE *file, const struct style *s, const struct calib
         return;
     fprintf(file, "\n  %s%-16s %5s %16s %10s %8s%s\n", s->bold, "collective", "ranks", "bytes",
             "seconds", "GB/s", s->off);
-    for (int op = PLAN_ALL_GATHER; op <= PLAN_ALL_REDUCE; op++)
+    for (int op = PLAN_ALL_GATHER; op <= PLAN_BROADCAST; op++)
         for (uint32_t i = 0; i < c->samples.message_count; i++) {
             const struct message *m = &c->samples.messages[i];
             char bytes[32], seconds[32];
@@ -161,8 +161,9 @@ static void write_data(FILE *file, const void *context)
         }
         fprintf(file, "\n\n");
     }
-    static const enum plan_op ops[] = {PLAN_ALL_GATHER, PLAN_REDUCE_SCATTER, PLAN_ALL_REDUCE};
-    for (int op = 0; op < 3; op++) {
+    static const enum plan_op ops[] = {PLAN_ALL_GATHER, PLAN_REDUCE_SCATTER, PLAN_ALL_REDUCE,
+                                       PLAN_BROADCAST};
+    for (int op = 0; op < 4; op++) {
         fprintf(file, "# bytes, us\n0 0\n");
         for (uint32_t i = 0; i < c->samples.message_count; i++)
             if (c->samples.messages[i].op == ops[op])

@@ -160,23 +160,27 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     fprintf(file, "micro-batch %u x %u tokens", job->model.batch, job->model.seq);
     if (t->accumulate > 1)
         fprintf(file, " x %u", t->accumulate);
-    fprintf(file, ", %s compute, %s reduce, %s stored\n\n", dtype_brief(t->compute),
-            dtype_brief(t->reduce), dtype_brief(t->store));
+    fprintf(file, ", %s compute, %s reduce, %s stored%s\n\n", dtype_brief(t->compute),
+            dtype_brief(t->reduce), dtype_brief(t->store),
+            job->model.autocast ? ", forward under autocast (bf16)" : "");
 }
 
 static void print_categories(FILE *file, const struct style *s, const struct prediction *p)
 {
     static const char *const titles[CATEGORY_COUNT] = {
+        [CATEGORY_PARAM] = "parameters",
         [CATEGORY_SHARDED_PARAM] = "sharded parameters",
         [CATEGORY_UNSHARDED_PARAM] = "unsharded parameters",
         [CATEGORY_ALL_GATHER] = "all-gather buffers",
         [CATEGORY_REDUCE_SCATTER] = "reduce-scatter, gradients",
+        [CATEGORY_BUCKET] = "gradient buckets",
         [CATEGORY_ACTIVATION] = "activations",
         [CATEGORY_BACKWARD] = "backward",
         [CATEGORY_GRADIENT] = "gradients",
         [CATEGORY_OPTIMIZER] = "optimizer",
         [CATEGORY_INPUT] = "input",
         [CATEGORY_BUFFER] = "buffers",
+        [CATEGORY_PERSISTENT] = "kept by the system",
     };
     const struct memory *m = &p->memory;
     fprintf(file, "  %sat the peak                   GiB%s\n", s->dim, s->off);

@@ -112,6 +112,11 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("torchtitan", CODE_TORCHTITAN), WORD("nanogpt", CODE_NANOGPT),
                     WORD("hf", CODE_HF)),
      .commands = FOR_JOB},
+    {.name = "init", .group = GROUP_MODEL, .arg = "NAME",
+     .help = "What parameters hold at first: test values, or drawn as that code draws them",
+     .initial = "test", .field = FIELD(job.model.own_init),
+     .words = WORDS(WORD("test", false), WORD("model", true)), .commands = COMMAND(PLAN),
+     .numerics = true},
 
     /* ---- job ---- */
     {.name = "gpus", .group = GROUP_JOB, .arg = "N", .help = "World size", .initial = "8",
@@ -298,9 +303,6 @@ static const struct setting rows[] = {
      .numbers = {REAL(run.eps, 0, 1)}, .commands = FOR_RUN, .numerics = true},
     {.name = "weight-decay", .group = GROUP_OPTIMIZER, .arg = "X", .help = "AdamW and SGD",
      .initial = "0.1", .numbers = {REAL(run.weight_decay, 0, 1e6)}, .commands = FOR_RUN,
-     .numerics = true},
-    {.name = "rope-theta", .group = GROUP_OPTIMIZER, .arg = "X", .help = "RoPE base",
-     .initial = "10000", .numbers = {REAL(run.rope_theta, 1, 1e12)}, .commands = FOR_RUN,
      .numerics = true},
     {.name = "load", .kind = SETTING_TEXT, .group = GROUP_CHECKPOINT, .arg = "DIR",
      .help = "Continue from a sharded checkpoint", .field = FIELD(run.load), .commands = FOR_RUN},

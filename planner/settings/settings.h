@@ -25,7 +25,7 @@ struct run_options { /* of `run`, and of shardrun */
     uint32_t token_bytes;  /* of a token in the file */
     uint64_t memory_bytes; /* 0: the device's default */
     double timeout_s;
-    float lr, beta1, beta2, eps, weight_decay, rope_theta;
+    float lr, beta1, beta2, eps, weight_decay;
     const char *load, *save, *load_full, *save_full;
     bool param_norms, share_gpu, register_buffers, deterministic;
     uint32_t rehearse_rank, rehearse_world; /* world 0: no rehearsal */

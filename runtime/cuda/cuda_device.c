@@ -135,7 +135,7 @@ static enum err_code sync_all(struct device *dev, struct err *err)
     struct err own = {0};
     enum err_code rc = failure(cuda, &own);
     for (uint32_t s = 0; s < cuda->settings.lanes.count && rc == ERR_OK; s++)
-        rc = await_stream(cuda, s, &own);
+        rc = await_stream(cuda, (uint8_t)s, &own);
     uint32_t oldest;
     if (rc == ERR_OK && cuda->nccl) /* also forgets the collectives that have ended */
         rc = cuda_nccl_watch(cuda->nccl, &oldest, &own);

@@ -15,6 +15,7 @@
 #define SHARDPLAN_CUDA_DEVICE_H
 
 #include "base/arena.h"
+#include "runtime/cuda/backend.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/device/device.h"
 

@@ -253,12 +253,17 @@ static enum err_code norms(const struct work *work, struct kernel_scratch scratc
 static cudaError_t launch_simple(const struct work *work, cudaStream_t stream)
 {
     static const enum kernel_unary_op unary[WORK_KIND_COUNT] = {
-        [WORK_CAST] = KERNEL_CAST,           [WORK_SILU] = KERNEL_SILU,
-        [WORK_GELU_TANH] = KERNEL_GELU_TANH, [WORK_RELU] = KERNEL_RELU,
-        [WORK_SQUARE] = KERNEL_SQUARE,       [WORK_SQUARE_ROOT] = KERNEL_SQUARE_ROOT,
+        [WORK_CAST] = KERNEL_CAST,
+        [WORK_SILU] = KERNEL_SILU,
+        [WORK_GELU] = KERNEL_GELU,
+        [WORK_GELU_TANH] = KERNEL_GELU_TANH,
+        [WORK_RELU] = KERNEL_RELU,
+        [WORK_SQUARE] = KERNEL_SQUARE,
+        [WORK_SQUARE_ROOT] = KERNEL_SQUARE_ROOT,
     };
     static const enum kernel_slope_op slope[WORK_KIND_COUNT] = {
         [WORK_SILU_BACKWARD] = KERNEL_SILU_SLOPE,
+        [WORK_GELU_BACKWARD] = KERNEL_GELU_SLOPE,
         [WORK_GELU_TANH_BACKWARD] = KERNEL_GELU_TANH_SLOPE,
         [WORK_RELU_BACKWARD] = KERNEL_RELU_SLOPE,
     };
@@ -277,6 +282,7 @@ static cudaError_t launch_simple(const struct work *work, cudaStream_t stream)
     case WORK_CLIP_COEFFICIENT:
         return kernel_clip_coefficient(in(work, 0), out(work, 0), work->attr.p, stream);
     case WORK_SILU_BACKWARD:
+    case WORK_GELU_BACKWARD:
     case WORK_GELU_TANH_BACKWARD:
     case WORK_RELU_BACKWARD:
         return kernel_slope(slope[work->kind], in(work, 0), in(work, 1), out(work, 0), stream);

@@ -11,6 +11,9 @@ static __device__ __forceinline__ float sigmoid(float x)
     return 1.0F / (1.0F + expf(-x));
 }
 
+#define ROOT_HALF 0.7071067812F
+#define ROOT_TWO_PI 2.506628275F
+
 /* 0.5x(1 + tanh(u)), u = sqrt(2/pi)(x + 0.044715x^3) */
 #define GELU_ROOT 0.7978845608F
 #define GELU_CUBE 0.044715F
@@ -20,6 +23,8 @@ template <enum kernel_unary_op F> static __device__ __forceinline__ float value_
     switch (F) {
     case KERNEL_SILU:
         return x / (1.0F + expf(-x));
+    case KERNEL_GELU:
+        return 0.5F * x * (1.0F + erff(x * ROOT_HALF));
     case KERNEL_GELU_TANH:
         return 0.5F * x * (1.0F + tanhf(GELU_ROOT * (x + GELU_CUBE * x * x * x)));
     case KERNEL_RELU:
@@ -69,6 +74,8 @@ static __device__ __forceinline__ float slope_of(float dy, float x)
         const float s = sigmoid(x);
         return dy * (s * (1.0F + x * (1.0F - s)));
     }
+    if (F == KERNEL_GELU_SLOPE)
+        return dy * (0.5F * (1.0F + erff(x * ROOT_HALF)) + x * expf(-0.5F * x * x) / ROOT_TWO_PI);
     if (F == KERNEL_GELU_TANH_SLOPE) {
         const float squared = x * x;
         const float tanh_u = tanhf(GELU_ROOT * (x + GELU_CUBE * squared * x));
@@ -122,6 +129,8 @@ cudaError_t kernel_unary(enum kernel_unary_op f, struct kernel_tensor x, struct 
     switch (f) {
     case KERNEL_SILU:
         return KERNEL_LAUNCH(unary<KERNEL_SILU>, blocks, THREADS, stream, x, y);
+    case KERNEL_GELU:
+        return KERNEL_LAUNCH(unary<KERNEL_GELU>, blocks, THREADS, stream, x, y);
     case KERNEL_GELU_TANH:
         return KERNEL_LAUNCH(unary<KERNEL_GELU_TANH>, blocks, THREADS, stream, x, y);
     case KERNEL_RELU:
@@ -148,6 +157,8 @@ cudaError_t kernel_slope(enum kernel_slope_op f, struct kernel_tensor dy, struct
     switch (f) {
     case KERNEL_SILU_SLOPE:
         return KERNEL_LAUNCH(slope<KERNEL_SILU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
+    case KERNEL_GELU_SLOPE:
+        return KERNEL_LAUNCH(slope<KERNEL_GELU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
     case KERNEL_GELU_TANH_SLOPE:
         return KERNEL_LAUNCH(slope<KERNEL_GELU_TANH_SLOPE>, blocks, THREADS, stream, dy, x, dx);
     default:

@@ -66,12 +66,18 @@ cudaError_t kernel_fill(struct kernel_tensor y, float value, cudaStream_t stream
 enum kernel_unary_op {
     KERNEL_CAST,
     KERNEL_SILU,
+    KERNEL_GELU,
     KERNEL_GELU_TANH,
     KERNEL_RELU,
     KERNEL_SQUARE,
     KERNEL_SQUARE_ROOT
 };
-enum kernel_slope_op { KERNEL_SILU_SLOPE, KERNEL_GELU_TANH_SLOPE, KERNEL_RELU_SLOPE };
+enum kernel_slope_op {
+    KERNEL_SILU_SLOPE,
+    KERNEL_GELU_SLOPE,
+    KERNEL_GELU_TANH_SLOPE,
+    KERNEL_RELU_SLOPE
+};
 
 /* y = f(x); y = factor x; dx = dy f'(x), of relu: x is y; y += x. Counts are equal. What is written
  * may be what is read, element for element. */

@@ -1,8 +1,11 @@
 /* device.h - one interface over every place a plan can run.
  *
- *     host/   streams are threads, memory is an arena, GEMM is OpenBLAS, collectives are MPI
+ *     host/   streams are threads, memory is an arena, GEMM is OpenBLAS, collectives are MPI;
+ *             opened by host/host_device.h
  *     cuda/   CUDA streams, cuBLAS, cuDNN, kernels of our own, NCCL; a shared object that is
- *             loaded only when it is asked for
+ *             loaded only when it is asked for, by loader/cuda_load.h
+ *
+ * This header knows neither. What a backend opens, its caller owns: device_close.
  *
  * For all members: pointers are not NULL, sizes > 0. Work is queued on a stream and runs in that
  * stream's order; its operands are lent until the stream has passed it. `record` and `wait` order
@@ -16,8 +19,6 @@
 #define SHARDPLAN_DEVICE_H
 
 #include "base/err.h"
-#include "runtime/comm/comm.h"
-#include "runtime/cuda/backend.h"
 #include "runtime/work/work.h"
 
 #include <stdint.h>
@@ -63,21 +64,6 @@ struct device { /* first member of each backend's own struct */
     const char *attention;    /* where attention has run so far, for the trace: "cuDNN 91002", "own
                                  kernels: ..." and why; empty or NULL: nothing to say */
 };
-
-/* Opens the host backend: an arena of `memory_bytes`, events numbered below `events`, a thread for
- * each of `lanes`, collectives
- * through `comm` (lent until close). Without comm (NULL) there is a single rank, or one that
- * rehearses: a collective copies this rank's own part wherever a peer's would come, and takes
- * work.wait_s. The caller owns *out: device_close. */
-enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct lane_list lanes,
-                               struct comm *comm, struct device **out, struct err *err);
-
-/* Opens the cuda backend: loads the shared object, from the file that SHARDRUN_CUDA names or from
- * where the program was built or installed, and hands it the settings (lent for the call; `comm`,
- * `host` and what they point to until close). ERR_UNSUPPORTED: it is not there, or is of another
- * version; ERR_DEVICE: no driver, no GPU, or one that fails. The caller owns *out: device_close. */
-enum err_code device_open_cuda(const struct cuda_settings *settings, struct device **out,
-                               struct err *err);
 
 /* Stops all streams (work not begun is dropped) and frees everything. NULL is allowed. */
 void device_close(struct device *dev);

@@ -13,41 +13,13 @@
 
 #include "memory/deferred.h"
 #include "runtime/device/clock.h"
+#include "runtime/execution/execute_parts.h"
 #include "runtime/execution/plan_work.h"
-#include "runtime/program/status.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct execution {
-    const struct plan *plan;
-    struct device *device;
-    struct comm *comm;
-    struct data *data;
-    struct run_settings settings;
-    struct allocator *allocator;
-    struct deferred *deferred;
-    struct allocator_block **block;       /* (buffers) */
-    void **host;                          /* (buffers) of the host's pool */
-    struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */
-    uint32_t scratch; /* the buffer that is a kernel's own workspace now; PLACE_NONE: none */
-    struct work_operand *operands; /* scratch: as many as the widest kernel has */
-    struct step_record *record;    /* (instructions) */
-    double *param_norm;            /* (params) */
-    char *batches[2];              /* host memory of each input, for all micro-batches */
-    uint64_t scalars;              /* device address of our own fp32 scalars: losses, then norms */
-    uint32_t micro_batches, micro_batch, step;
-    uint32_t optimizer; /* the optimizer instruction */
-    uint32_t *normed; /* (normed_count) parameters of which this rank has a part of the gradient */
-    uint32_t normed_count;
-    volatile struct rank_status *status;
-    struct rank_status own_status;
-    bool first_step;
-};
-
-enum { SCALAR_BYTES = 1 << 21 };
 
 /* ---- memory ---- */
 
@@ -99,8 +71,8 @@ static enum err_code out_of_memory(struct execution *e, uint32_t buffer, uint32_
                    (unsigned long long)stats->reserved_bytes, holders);
 }
 
-static enum err_code alloc_buffer(struct execution *e, uint32_t index, uint32_t instruction,
-                                  struct err *err)
+enum err_code execution_alloc(struct execution *e, uint32_t index, uint32_t instruction,
+                              struct err *err)
 {
     const struct buffer *buffer = &e->plan->buffers[index];
     if (buffer->bytes == 0)
@@ -136,7 +108,7 @@ static void free_buffer(struct execution *e, uint32_t id)
     e->block[index] = NULL;
 }
 
-static void *address_of(const struct execution *e, uint32_t buffer)
+void *execution_address(const struct execution *e, uint32_t buffer)
 {
     if (e->host[buffer])
         return e->host[buffer];
@@ -152,7 +124,7 @@ static struct work_operand operand_at(const struct execution *e,
                                       const struct operand *operand)
 {
     const struct plan_place place = plan_operand_place(e->plan, instruction, operand);
-    char *base = address_of(e, place.buffer);
+    char *base = execution_address(e, place.buffer);
     return (struct work_operand){
         .data = base ? base + place.offset * dtype_bytes((enum dtype)operand->dtype) : NULL,
         .shape = operand->shape,
@@ -169,7 +141,7 @@ static enum err_code give_workspace(struct execution *e, const struct plan_instr
     const uint64_t bytes = e->device->workspace_bytes;
     struct allocator_block **own = &e->workspace[instruction->phase == PLAN_BACKWARD];
     if (e->scratch != PLACE_NONE) {
-        work->workspace = address_of(e, e->scratch);
+        work->workspace = execution_address(e, e->scratch);
         work->workspace_bytes = e->plan->buffers[e->scratch].bytes;
     }
     if (bytes == 0 || instruction->op != PLAN_COMPUTE ||
@@ -252,75 +224,11 @@ static enum err_code launch_norms(struct execution *e, struct err *err)
 
 /* ---- instructions ---- */
 
-/* Copies one input of this micro-batch in, in the compute stream's order: who still reads the last
- * one's has passed by then. The host memory it comes from is this micro-batch's own, and free again
- * when the step has ended. */
-static enum err_code send_input(struct execution *e, uint32_t i, const void *values,
-                                uint32_t instruction, struct err *err)
-{
-    const uint32_t index = e->plan->input_buffers[i];
-    const struct buffer *buffer = &e->plan->buffers[index];
-    char *staged = e->batches[i] + e->micro_batch * buffer->bytes;
-    struct work_operand operand[2] = {
-        {.data = staged, .shape = buffer->shape, .dtype = buffer->dtype},
-        {.data = address_of(e, index), .shape = buffer->shape, .dtype = buffer->dtype},
-    };
-    const struct work work = {.kind = WORK_COPY,
-                              .instruction = instruction,
-                              .ins = 1,
-                              .outs = 1,
-                              .operand = operand,
-                              .group = -1,
-                              .label = "batch"};
-    memcpy(staged, values, buffer->bytes);
-    return device_launch(e->device, LANE_COMPUTE, &work, err);
-}
-
-static enum err_code write_batch(struct execution *e, uint32_t instruction, struct err *err)
-{
-    const struct plan *plan = e->plan;
-    const struct buffer *tokens = &plan->buffers[plan->input_buffers[0]];
-    const uint32_t batch = tokens->shape.dim[0], seq = tokens->shape.dim[1];
-    const uint32_t rows = plan->world * e->micro_batches * batch;
-    const uint32_t first = (plan->rank * e->micro_batches + e->micro_batch) * batch;
-    int64_t *row = xmalloc((seq + 1) * sizeof *row);
-    int64_t *inputs = xmalloc((size_t)batch * seq * sizeof *inputs);
-    int64_t *targets = xmalloc((size_t)batch * seq * sizeof *targets);
-    enum err_code rc = ERR_OK;
-    for (uint32_t b = 0; b < batch && rc == ERR_OK; b++) {
-        rc = data_row(e->data, e->step, first + b, rows, seq, row, err);
-        memcpy(inputs + (size_t)b * seq, row, seq * sizeof *row);
-        memcpy(targets + (size_t)b * seq, row + 1, seq * sizeof *row);
-    }
-    const void *const from[] = {inputs, targets};
-    for (uint32_t i = 0; i < plan->input_count && i < 2 && rc == ERR_OK; i++)
-        rc = send_input(e, i, from[i], instruction, err);
-    free(row);
-    free(inputs);
-    free(targets);
-    return rc;
-}
-
-/* New optimizer states are zero (torch.zeros_like), and so are shards before they are filled
- * (FSDPParam's new_zeros). */
-static enum err_code zero_buffer(struct execution *e, uint32_t index, uint32_t instruction,
-                                 struct err *err)
-{
-    const struct buffer *buffer = &e->plan->buffers[index];
-    struct work_operand operand = {
-        .data = address_of(e, index), .shape = buffer->shape, .dtype = buffer->dtype};
-    const struct work work = {
-        .kind = WORK_FILL, .instruction = instruction, .outs = 1, .operand = &operand, .group = -1};
-    if (!operand.data || buffer->pool == LANE_HOST)
-        return ERR_OK;
-    return device_launch(e->device, buffer->pool, &work, err);
-}
-
 static enum err_code pass_mark(struct execution *e, enum plan_mark mark, uint32_t instruction,
                                struct err *err)
 {
     if (mark == PLAN_MARK_MICRO_BATCH) {
-        TRY(write_batch(e, instruction, err));
+        TRY(execution_write_batch(e, instruction, err));
         e->micro_batch++;
     }
     return mark == PLAN_MARK_OPTIMIZER ? launch_norms(e, err) : ERR_OK;
@@ -332,12 +240,12 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
     const uint8_t lane = instruction->lane;
     switch (instruction->op) {
     case PLAN_ALLOC:
-        if ((instruction->flags & PLAN_FIRST_STEP) && address_of(e, instruction->arg))
+        if ((instruction->flags & PLAN_FIRST_STEP) && execution_address(e, instruction->arg))
             return ERR_OK; /* a state that a checkpoint brought */
-        TRY(alloc_buffer(e, instruction->arg, id, err));
+        TRY(execution_alloc(e, instruction->arg, id, err));
         if (e->plan->buffers[instruction->arg].scratch)
             e->scratch = instruction->arg;
-        return instruction->flags & PLAN_FIRST_STEP ? zero_buffer(e, instruction->arg, id, err)
+        return instruction->flags & PLAN_FIRST_STEP ? execution_zero(e, instruction->arg, id, err)
                                                     : ERR_OK;
     case PLAN_FREE:
         if (e->scratch == instruction->arg)
@@ -491,93 +399,6 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
     return collect(e, result, err);
 }
 
-/* ---- values of parameters and states ---- */
-
-/* Copies values between fp32 host memory and a run of a buffer of any dtype, by way of a cast on
- * the device where dtypes differ. */
-static enum err_code move_values(struct execution *e, const struct operand *at, float *values,
-                                 bool to_device, struct err *err)
-{
-    const struct shape shape = at->shape;
-    const uint64_t bytes = 4 * shape_elements(&shape);
-    const enum dtype dtype = (enum dtype)at->dtype;
-    const uint64_t base = (uint64_t)(uintptr_t)address_of(e, at->place);
-    const uint64_t address = base + at->offset * dtype_bytes(dtype);
-    if (bytes == 0)
-        return ERR_OK;
-    if (!base)
-        return err_set(err, ERR_INVALID, "this state does not exist yet");
-    if (dtype == DTYPE_FP32)
-        return to_device ? device_write(e->device, address, values, bytes, err)
-                         : device_read(e->device, values, address, bytes, err);
-    const uint64_t segment = (bytes + SCALAR_BYTES - 1) / SCALAR_BYTES * SCALAR_BYTES;
-    const uint64_t staging = device_segment_new(e->device, segment);
-    if (!staging)
-        return err_set(err, ERR_NOMEM, "no memory to cast %llu bytes", (unsigned long long)bytes);
-    struct work_operand operand[2] = {
-        {.data = (void *)(uintptr_t)staging, .shape = shape, .dtype = DTYPE_FP32},
-        {.data = (void *)(uintptr_t)address, .shape = shape, .dtype = (uint8_t)dtype},
-    };
-    if (!to_device) {
-        const struct work_operand first = operand[0];
-        operand[0] = operand[1];
-        operand[1] = first;
-    }
-    const struct work cast = {
-        .kind = WORK_CAST, .ins = 1, .outs = 1, .operand = operand, .group = -1};
-    enum err_code rc = to_device ? device_write(e->device, staging, values, bytes, err) : ERR_OK;
-    if (rc == ERR_OK)
-        rc = device_launch(e->device, LANE_COMPUTE, &cast, err);
-    if (rc == ERR_OK)
-        rc = device_sync(e->device, err);
-    if (rc == ERR_OK && !to_device)
-        rc = device_read(e->device, values, staging, bytes, err);
-    device_segment_drop(e->device, staging, segment);
-    return rc;
-}
-
-const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state)
-{
-    return state < 0    ? plan_updated_piece(plan, p)
-           : state == 0 ? plan_piece(plan, p, PIECE_EXP_AVG)
-                        : plan_piece(plan, p, PIECE_EXP_AVG_SQ);
-}
-
-/* Where a parameter's values, or those of a state, are; *at has no elements when this rank has none
- * of it. */
-static enum err_code find_values(const struct execution *e, uint32_t p, int state,
-                                 struct operand *at, struct err *err)
-{
-    const struct plan_piece *piece = execution_piece(e->plan, p, state);
-    const struct part part = plan_part(e->plan, plan_updated_piece(e->plan, p), e->plan->rank);
-    *at = (struct operand){.shape = SHAPE(0)};
-    if (piece)
-        *at = plan_piece_operand(e->plan, piece);
-    else if (part_elements(&part))
-        return err_set(err, ERR_INVALID, "%s has no such state", e->plan->params[p].name);
-    return ERR_OK;
-}
-
-enum err_code execution_read(struct execution *e, uint32_t p, int state, float *values,
-                             struct err *err)
-{
-    struct operand at;
-    TRY(find_values(e, p, state, &at, err));
-    return move_values(e, &at, values, false, err);
-}
-
-enum err_code execution_write(struct execution *e, uint32_t p, int state, const float *values,
-                              struct err *err)
-{
-    struct operand at;
-    TRY(find_values(e, p, state, &at, err));
-    if (shape_elements(&at.shape) == 0)
-        return ERR_OK;
-    if (state >= 0 && !address_of(e, at.place)) /* before the first step, which would make it */
-        TRY(alloc_buffer(e, at.place, e->optimizer, err));
-    return move_values(e, &at, (float *)(uintptr_t)values, true, err);
-}
-
 /* ---- opening ---- */
 
 /* The parameters of whose gradient this rank has a part. */
@@ -615,26 +436,9 @@ static enum err_code prepare(struct execution *e, struct err *err)
     }
     widest = widest < 2 * plan->param_count ? 2 * plan->param_count : widest; /* norms */
     e->operands = xmalloc(widest * sizeof *e->operands);
-    if (e->optimizer == PLACE_NONE || plan->input_count < 2)
-        return err_set(err, ERR_UNSUPPORTED, "the plan has no optimizer step or no batch");
+    if (e->optimizer == PLACE_NONE)
+        return err_set(err, ERR_UNSUPPORTED, "the plan has no optimizer step");
     list_normed(e);
-    return ERR_OK;
-}
-
-static uint64_t batches_bytes(const struct execution *e, uint32_t i)
-{
-    return e->micro_batches * e->plan->buffers[e->plan->input_buffers[i]].bytes;
-}
-
-static enum err_code alloc_batches(struct execution *e, struct err *err)
-{
-    for (uint32_t i = 0; i < e->plan->input_count && i < 2; i++) {
-        const uint64_t bytes = batches_bytes(e, i);
-        e->batches[i] = bytes ? device_host_new(e->device, bytes) : NULL;
-        if (bytes && !e->batches[i])
-            return err_set(err, ERR_NOMEM, "no host memory for %llu bytes of batches",
-                           (unsigned long long)bytes);
-    }
     return ERR_OK;
 }
 
@@ -648,79 +452,9 @@ static enum err_code alloc_residents(struct execution *e, struct err *err)
     enum err_code rc = ERR_OK;
     for (uint32_t b = 0; b < plan->buffer_count && rc == ERR_OK; b++)
         if (plan->buffers[b].resident && !later[b])
-            rc = alloc_buffer(e, b, 0, err);
+            rc = execution_alloc(e, b, 0, err);
     free(later);
     return rc;
-}
-
-/* The values of tests/data/numerics/README.md: norm weights 1, biases 0, the rest from a hash of
- * the parameter's index and the element's. */
-static float initial_value(const struct plan_param *param, uint32_t p, uint64_t element)
-{
-    const size_t length = strlen(param->name);
-    if (length > 4 && strcmp(param->name + length - 4, "bias") == 0)
-        return 0.0F;
-    if (param->shape.rank == 1)
-        return 1.0F;
-    uint32_t x = (uint32_t)(element * 2654435761U + (uint64_t)(p + 1) * 40503U * 65537U + 12345U);
-    x = (x ^ (x >> 16)) * 2246822519U;
-    return (float)(((double)x / 4294967296.0 - 0.5) * 0.2);
-}
-
-static enum err_code fill_piece(struct execution *e, const struct plan_piece *piece,
-                                struct err *err)
-{
-    const struct plan *plan = e->plan;
-    const struct part part = plan_part(plan, piece, plan->rank);
-    const struct operand at = plan_piece_operand(plan, piece);
-    float *values = xmalloc((part_elements(&part) + 1) * sizeof *values), *next = values;
-    for (uint64_t run = 0; run < part.runs; run++)
-        for (uint64_t i = 0; i < part.width; i++)
-            *next++ = initial_value(&plan->params[piece->param], piece->param,
-                                    part.first + run * part.pitch + i);
-    const enum err_code rc = move_values(e, &at, values, true, err);
-    free(values);
-    return rc;
-}
-
-/* All of what is stored, padding included, is zero before values are put there. */
-static enum err_code fill_params(struct execution *e, struct err *err)
-{
-    static const enum piece_role roles[] = {PIECE_STORE, PIECE_MASTER};
-    const struct plan *plan = e->plan;
-    for (int fill = 0; fill < 2; fill++)
-        for (uint32_t i = 0; i < plan->piece_count; i++) {
-            const struct plan_piece *piece = &plan->pieces[i];
-            if (piece->role != roles[0] && piece->role != roles[1])
-                continue;
-            TRY(fill ? fill_piece(e, piece, err) : zero_buffer(e, piece->buffer, 0, err));
-        }
-    return ERR_OK;
-}
-
-/* torchtitan's freqs_cis: (1, s, 1, d/2) complex numbers exp(i·t·theta^(-2j/d)). */
-static enum err_code fill_module_buffers(struct execution *e, struct err *err)
-{
-    const struct plan *plan = e->plan;
-    for (uint32_t i = 0; i < plan->module_buffer_count; i++) {
-        const uint32_t index = plan->module_buffers[i];
-        const struct buffer *buffer = &plan->buffers[index];
-        if (buffer->dtype != DTYPE_COMPLEX64 || buffer->shape.rank != 4)
-            return err_set(err, ERR_UNSUPPORTED, "a module buffer that is no RoPE table");
-        const uint32_t seq = buffer->shape.dim[1], half = buffer->shape.dim[3];
-        float *values = xmalloc(buffer->bytes);
-        for (uint32_t t = 0; t < seq; t++)
-            for (uint32_t j = 0; j < half; j++) {
-                const double angle = t * pow((double)e->settings.rope_theta, -(double)j / half);
-                values[2 * ((size_t)t * half + j)] = (float)cos(angle);
-                values[2 * ((size_t)t * half + j) + 1] = (float)sin(angle);
-            }
-        const enum err_code rc = device_write(e->device, (uint64_t)(uintptr_t)address_of(e, index),
-                                              values, buffer->bytes, err);
-        free(values);
-        TRY(rc);
-    }
-    return ERR_OK;
 }
 
 enum err_code execution_open(const struct plan *plan, struct device *device, struct comm *comm,
@@ -752,18 +486,16 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
     e->deferred = deferred_new(plan, e->allocator);
     enum err_code rc = prepare(e, err);
     if (rc == ERR_OK) {
-        e->scalars = device_segment_new(device, SCALAR_BYTES);
+        e->scalars = device_segment_new(device, SEGMENT_BYTES);
         if (!e->scalars)
             rc = err_set(err, ERR_NOMEM, "the device has no memory at all");
     }
     if (rc == ERR_OK)
-        rc = alloc_batches(e, err);
+        rc = execution_open_batches(e, err);
     if (rc == ERR_OK)
         rc = alloc_residents(e, err);
     if (rc == ERR_OK)
-        rc = fill_params(e, err);
-    if (rc == ERR_OK)
-        rc = fill_module_buffers(e, err);
+        rc = execution_fill(e, err);
     if (rc != ERR_OK) {
         execution_close(e);
         *out = NULL;
@@ -776,9 +508,8 @@ void execution_close(struct execution *e)
     if (!e)
         return;
     if (e->scalars)
-        device_segment_drop(e->device, e->scalars, SCALAR_BYTES);
-    for (uint32_t i = 0; i < e->plan->input_count && i < 2; i++)
-        device_host_drop(e->device, e->batches[i], batches_bytes(e, i));
+        device_segment_drop(e->device, e->scalars, SEGMENT_BYTES);
+    execution_close_batches(e);
     for (uint32_t b = 0; b < e->plan->buffer_count; b++)
         device_host_drop(e->device, e->host[b], e->plan->buffers[b].bytes);
     deferred_close(e->deferred);

@@ -8,12 +8,12 @@
 
 #include "memory/allocator.h"
 #include "plan/plan.h"
+#include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/execution/data.h"
 
 struct run_settings {
     float lr, beta1, beta2, eps, weight_decay;
-    float rope_theta;
     struct allocator_settings allocator; /* its segment functions are filled in here */
     const double *wait_s; /* (instructions) a rehearsal: what each collective is to take, seconds,
                              lent until execution_close; NULL: nothing */
@@ -57,8 +57,11 @@ uint32_t execution_micro_batches(const struct execution *execution);
 /* 2-norms of the parameters' gradients in the last step, before clipping: (param_count), lent. */
 const double *execution_param_norms(const struct execution *execution);
 
-/* The piece that holds parameter p (`state` -1) or one of its states (0 exp_avg, 1 exp_avg_sq).
- * NULL: there is no such state. */
+enum { EXECUTION_STORE = -2, EXECUTION_PARAM, EXECUTION_EXP_AVG, EXECUTION_EXP_AVG_SQ };
+
+/* The piece that holds parameter p as the optimizer updates it (`state` EXECUTION_PARAM), one of
+ * its states, or the parameter as it is stored, which may be another. NULL: there is no such
+ * state. */
 const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state);
 
 /* The elements of that piece on this rank, as fp32: copies the part's elements out of (read) or

@@ -36,7 +36,7 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
 static enum err_code refuse_unknown(const struct plan *plan, struct err *err)
 {
     uint32_t times[WORK_KIND_COUNT] = {0};
-    char list[400] = "";
+    char list[900] = "";
     size_t used = 0;
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
@@ -64,7 +64,8 @@ static enum err_code check_operands(const struct plan *plan, uint32_t id,
         const struct operand *of = &kernel->operands[i];
         const struct plan_place place = plan_operand_place(plan, instruction, of);
         const uint64_t end = place.offset + shape_elements(&of->shape);
-        if (!of->pitch && end * dtype_bytes((enum dtype)of->dtype) > plan->buffers[place.buffer].bytes)
+        if (!of->pitch &&
+            end * dtype_bytes((enum dtype)of->dtype) > plan->buffers[place.buffer].bytes)
             return err_set(err, ERR_UNSUPPORTED,
                            "instruction %u, %s: an expanded view (one key/value head) cannot be "
                            "executed yet",

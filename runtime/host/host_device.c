@@ -21,9 +21,10 @@
  * A collective takes its turn on its group when it is launched. Whatever happens later, its thread
  * uses up that turn, with comm_skip when the work is skipped; otherwise collectives of the same
  * group on other streams would wait for it for ever. */
+#include "runtime/host/host_device.h"
+
 #include "base/arena.h"
 #include "runtime/device/clock.h"
-#include "runtime/device/device.h"
 #include "runtime/host/host_ops.h"
 #include "runtime/host/host_stream.h"
 #include "runtime/work/operand.h"

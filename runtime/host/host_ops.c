@@ -26,6 +26,8 @@ static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
     [WORK_CAT] = {.run = host_cat},
     [WORK_SILU] = {.run = host_unary},
     [WORK_SILU_BACKWARD] = {.run = host_slope},
+    [WORK_GELU] = {.run = host_unary},
+    [WORK_GELU_BACKWARD] = {.run = host_slope},
     [WORK_GELU_TANH] = {.run = host_unary},
     [WORK_GELU_TANH_BACKWARD] = {.run = host_slope},
     [WORK_RELU] = {.run = host_unary},

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+static const float root_half = 0.7071067812F, root_two_pi = 2.506628275F;
+
 /* ---- y = f(x) ---- */
 
 static void same(uint64_t n, const float *x, float *y)
@@ -18,6 +20,13 @@ static void silu(uint64_t n, const float *x, float *y)
 {
     for (uint64_t i = 0; i < n; i++)
         y[i] = x[i] / (1 + expf(-x[i]));
+}
+
+/* x times the share of a normal distribution that is below x */
+static void gelu(uint64_t n, const float *x, float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = 0.5F * x[i] * (1 + erff(x[i] * root_half));
 }
 
 /* 0.5x(1 + tanh(u)), u = sqrt(2/pi)(x + 0.044715x^3) */
@@ -50,8 +59,13 @@ static void square_root(uint64_t n, const float *x, float *y)
 void host_unary(const struct work *work)
 {
     static void (*const functions[WORK_KIND_COUNT])(uint64_t, const float *, float *) = {
-        [WORK_CAST] = same, [WORK_SILU] = silu,     [WORK_GELU_TANH] = gelu_tanh,
-        [WORK_RELU] = relu, [WORK_SQUARE] = square, [WORK_SQUARE_ROOT] = square_root,
+        [WORK_CAST] = same,
+        [WORK_SILU] = silu,
+        [WORK_GELU] = gelu,
+        [WORK_GELU_TANH] = gelu_tanh,
+        [WORK_RELU] = relu,
+        [WORK_SQUARE] = square,
+        [WORK_SQUARE_ROOT] = square_root,
     };
     const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
     const uint64_t count = operand_count(y);
@@ -88,6 +102,14 @@ static void silu_slope(uint64_t n, float *dy, const float *x)
     }
 }
 
+static void gelu_slope(uint64_t n, float *dy, const float *x)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        const float share = 0.5F * (1 + erff(x[i] * root_half));
+        dy[i] *= share + x[i] * expf(-0.5F * x[i] * x[i]) / root_two_pi;
+    }
+}
+
 static void gelu_tanh_slope(uint64_t n, float *dy, const float *x)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -108,6 +130,7 @@ void host_slope(const struct work *work)
 {
     static void (*const functions[WORK_KIND_COUNT])(uint64_t, float *, const float *) = {
         [WORK_SILU_BACKWARD] = silu_slope,
+        [WORK_GELU_BACKWARD] = gelu_slope,
         [WORK_GELU_TANH_BACKWARD] = gelu_tanh_slope,
         [WORK_RELU_BACKWARD] = relu_slope,
     };

@@ -6,6 +6,8 @@
 #include "plan/plan_rank.h"
 #include "runtime/device/clock.h"
 #include "runtime/execution/record.h"
+#include "runtime/host/host_device.h"
+#include "runtime/loader/cuda_load.h"
 #include "runtime/program/launch.h"
 #include "runtime/program/rehearsal.h"
 #include "runtime/program/status.h"
@@ -98,9 +100,11 @@ static enum err_code open_comm(struct run *run, struct err *err)
     return plan_for_rank(run->plan, comm_rank(run->comm), err);
 }
 
+/* 1 where no input is tokens: execution_open then says so. */
 static uint32_t vocabulary(const struct plan *plan)
 {
-    return plan->params[0].shape.dim[0]; /* the token embedding comes first in every model we run */
+    const struct plan_input *tokens = plan_input_of(plan, INPUT_TOKENS);
+    return tokens ? tokens->values.vocab : 1;
 }
 
 static enum data_kind token_kind(uint32_t bytes)
@@ -154,7 +158,6 @@ static enum err_code open_all(struct run *run, struct err *err)
         .beta2 = o->beta2,
         .eps = o->eps,
         .weight_decay = o->weight_decay,
-        .rope_theta = o->rope_theta,
         .wait_s = run->wait_s,
     };
     TRY(execution_open(run->plan, run->device, run->comm, run->data, &settings, &run->execution,
@@ -185,7 +188,8 @@ static void announce(const struct run *run)
 
 static void print_step(const struct run *run, uint32_t step, const struct step_result *result)
 {
-    const struct buffer *tokens = &run->plan->buffers[run->plan->input_buffers[0]];
+    const struct plan *plan = run->plan;
+    const struct buffer *tokens = &plan->buffers[plan_input_of(plan, INPUT_TOKENS)->buffer];
     const double count = (double)shape_elements(&tokens->shape) * run->plan->world *
                          execution_micro_batches(run->execution);
     if (!is_speaker(run) || run->settings.quiet)

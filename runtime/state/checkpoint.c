@@ -38,7 +38,7 @@ static enum err_code write_text(const char *path, const char *text, struct err *
 /* Whether this rank writes: others have the same parts as it. */
 static bool first_replica(const struct transfer *t)
 {
-    return t->plan->rank < t->ranks;
+    return t->plan->rank == t->rank * t->stride;
 }
 
 /* Whether the optimizer has made its states: a first step makes all of them. */
@@ -53,7 +53,8 @@ static enum err_code probe(struct transfer *t, struct err *err)
             continue;
         float *values = part_room(&part);
         struct err reason = {0};
-        const enum err_code rc = execution_read(t->execution, p, 0, values, &reason);
+        const enum err_code rc =
+            execution_read(t->execution, p, EXECUTION_EXP_AVG, values, &reason);
         free(values);
         t->states = rc == ERR_OK;
         return rc == ERR_OK || rc == ERR_INVALID ? ERR_OK : err_set(err, rc, "%s", reason.text);
@@ -72,7 +73,7 @@ static enum err_code create_shard(struct transfer *t, struct safetensors_writer 
     for (uint32_t p = 0; p < params; p++) {
         const struct plan_param *param = &t->plan->params[p];
         const struct part part = transfer_own_part(t, p);
-        for (int state = -1; state < transfer_states_end(t, param); state++)
+        for (int state = EXECUTION_PARAM; state < transfer_states_end(t, param); state++)
             tensors[count++] = transfer_tensor(transfer_tensor_name(t, param, state), &part.shape);
         notes[p].key = arena_printf(&t->arena, "first/%s", param->name);
         notes[p].text = arena_printf(&t->arena, "%" PRIu64, part.first);
@@ -90,7 +91,8 @@ static enum err_code write_param(struct transfer *t, struct safetensors_writer *
     const uint64_t count = part_elements(&part);
     float *values = part_room(&part);
     enum err_code rc = ERR_OK;
-    for (int state = -1; state < transfer_states_end(t, param) && rc == ERR_OK; state++) {
+    for (int state = EXECUTION_PARAM; state < transfer_states_end(t, param) && rc == ERR_OK;
+         state++) {
         if (count > 0)
             rc = execution_read(t->execution, p, state, values, err);
         if (rc == ERR_OK)

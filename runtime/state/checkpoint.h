@@ -3,6 +3,9 @@
  *     DIR/index.json                              rank 0, last: what there is, and that it is whole
  *     DIR/shard-RRRRR-of-NNNNN.safetensors        rank R of the first replica: its parts
  *
+ * The first replica is rank 0's group of those that parameters are spread over, as they are
+ * updated; where every rank has all of them (DDP) it is rank 0 alone.
+ *
  * A shard file has for each parameter the tensors NAME, NAME/exp_avg and NAME/exp_avg_sq (frozen
  * parameters have no states), and in its metadata the step and the first element of its part of
  * each parameter ("first/NAME"). Tensors are F32.
@@ -25,7 +28,8 @@
 enum err_code checkpoint_save(struct execution *execution, const struct plan *plan,
                               struct comm *comm, uint64_t step, const char *dir, struct err *err);
 
-/* Loads from `dir` whatever mesh or strategy it was saved from. All is checked before anything is
+/* Loads from `dir` whatever mesh or strategy it was saved from; a parameter that is stored beside
+ * what is updated is loaded in both places. All is checked before anything is
  * written; only a failure to read or write values after that leaves the execution half loaded.
  * States are needed where the plan has them, unless *step is 0: then they become zeros.
  * ERR_INVALID: torn, truncated or foreign (names the first parameter that differs), states that

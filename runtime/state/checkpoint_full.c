@@ -51,8 +51,8 @@ static enum err_code write_pieces(struct transfer *t, uint32_t p, uint64_t at, u
         const struct part part = transfer_part_of(t, p, r);
         const uint64_t all = part_elements(&part);
         if (all > at)
-            TRY(write_stretch(t, p, &part, at, all - at < most ? all - at : most, pieces + r * most,
-                              err));
+            TRY(write_stretch(t, p, &part, at, all - at < most ? all - at : most,
+                              pieces + (uint64_t)r * t->stride * most, err));
     }
     return ERR_OK;
 }
@@ -88,8 +88,9 @@ static enum err_code gather_param(struct transfer *t, uint32_t p, struct err *er
     const uint64_t room = total + PIECE_ELEMENTS / t->plan->world + 1;
     float *own = xmalloc(room * sizeof *own);
     memset(own, 0, room * sizeof *own);
-    enum err_code rc =
-        part_elements(&mine) > 0 ? execution_read(t->execution, p, -1, own, err) : ERR_OK;
+    enum err_code rc = part_elements(&mine) > 0
+                           ? execution_read(t->execution, p, EXECUTION_PARAM, own, err)
+                           : ERR_OK;
     rc = transfer_agree(t->comm, rc, &t->states, err);
     if (rc == ERR_OK)
         rc = transfer_agree(t->comm, gather_pieces(t, p, own, total, err), &t->states, err);

@@ -11,6 +11,12 @@ enum { RANKS_MOST = 99999 };
 
 /* ---- the index, read ---- */
 
+/* The part that lies in file f of those to be loaded. */
+static struct part filed_part(const struct transfer *t, uint32_t p, uint32_t f)
+{
+    return placement_part(t->placed[p], &t->plan->params[p].shape, t->file_ranks, f);
+}
+
 /* How a parameter was spread over the files. */
 static enum err_code take_placement(struct transfer *t, uint32_t p, const json_t *entry,
                                     struct err *err)
@@ -47,6 +53,23 @@ static enum err_code check_param(struct transfer *t, uint32_t p, const json_t *e
                           t->dir, name);
 }
 
+/* Together the files have every element of a parameter. */
+static enum err_code check_whole(struct transfer *t, uint32_t p, struct err *err)
+{
+    uint64_t there = 0;
+    const struct plan_param *param = &t->plan->params[p];
+    for (uint32_t f = 0; f < (t->placed[p].kind == PLACEMENT_WHOLE ? 1 : t->file_ranks); f++) {
+        const struct part part = filed_part(t, p, f);
+        there += part_elements(&part);
+    }
+    if (there == shape_elements(&param->shape))
+        return ERR_OK;
+    return err_set(err, ERR_INVALID,
+                   "%s/index.json: as it is placed, %s has %" PRIu64 " elements in %u files, "
+                   "instead of %" PRIu64,
+                   t->dir, param->name, there, t->file_ranks, shape_elements(&param->shape));
+}
+
 static enum err_code check_params(struct transfer *t, const json_t *params, struct err *err)
 {
     const size_t there = json_array_size(params), here = t->plan->param_count;
@@ -58,6 +81,8 @@ static enum err_code check_params(struct transfer *t, const json_t *params, stru
                        "%s is of another model: it has %zu parameters, the plan %zu%s%s", t->dir,
                        there, here, there < here ? "; it lacks " : "",
                        there < here ? t->plan->params[there].name : "");
+    for (uint32_t p = 0; p < here; p++)
+        TRY(check_whole(t, p, err));
     return ERR_OK;
 }
 
@@ -82,6 +107,7 @@ static enum err_code take_index(struct transfer *t, const json_t *index, struct 
     if (!json_is_integer(step) || json_integer_value(step) < 0 || ranks < 1 || ranks > RANKS_MOST)
         return err_set(err, ERR_INVALID, "%s/index.json: no valid step or ranks", t->dir);
     t->step = (uint64_t)json_integer_value(step);
+    t->file_ranks = (uint32_t)ranks;
     TRY(check_params(t, json_object_get(index, "parameters"), err));
     const bool saved = json_array_size(json_object_get(index, "states")) == CHECKPOINT_STATES;
     if (plan_has_states(t->plan) && !saved && t->step > 0)
@@ -90,7 +116,6 @@ static enum err_code take_index(struct transfer *t, const json_t *index, struct 
                        "; it can be continued by SGD only",
                        t->dir, t->step);
     t->states = plan_has_states(t->plan) && saved;
-    t->file_ranks = (uint32_t)ranks;
     t->files = arena_alloc(&t->arena, t->file_ranks * sizeof(struct safetensors *));
     return ERR_OK;
 }
@@ -112,12 +137,6 @@ static enum err_code read_index(struct transfer *t, struct err *err)
 
 /* ---- the shard files, read ---- */
 
-/* The part that lies in file f of those to be loaded. */
-static struct part filed_part(const struct transfer *t, uint32_t p, uint32_t f)
-{
-    return placement_part(t->placed[p], &t->plan->params[p].shape, t->file_ranks, f);
-}
-
 /* The tensors of one parameter are those that index.json promises of this file. */
 static enum err_code check_shard_param(struct transfer *t, uint32_t f, uint32_t p, struct err *err)
 {
@@ -128,7 +147,7 @@ static enum err_code check_shard_param(struct transfer *t, uint32_t f, uint32_t 
     if (!first || strcmp(first, arena_printf(&t->arena, "%" PRIu64, part.first)) != 0)
         return err_set(err, ERR_INVALID, "%s: %s does not begin at element %" PRIu64,
                        transfer_shard_path(t, f, t->file_ranks), param->name, part.first);
-    for (int state = -1; state < transfer_states_end(t, param); state++) {
+    for (int state = EXECUTION_PARAM; state < transfer_states_end(t, param); state++) {
         const char *name = transfer_tensor_name(t, param, state);
         const struct safetensor wanted = transfer_tensor(name, &part.shape);
         const struct safetensor *tensor = safetensors_find(t->files[f], name);
@@ -186,14 +205,25 @@ static enum err_code note_overlap(void *context, uint64_t mine, uint64_t theirs,
     return ERR_OK;
 }
 
+/* This rank's part of a parameter as it is stored, or as it is updated. */
+static struct part wanted_part(const struct transfer *t, uint32_t p, int state)
+{
+    return state == EXECUTION_STORE
+               ? plan_part(t->plan, plan_piece(t->plan, p, PIECE_STORE), t->plan->rank)
+               : transfer_own_part(t, p);
+}
+
 /* A rank opens the files that hold what it needs, and a share of all so that each is opened by
  * some. */
 static bool needs_shard(const struct transfer *t, uint32_t f)
 {
     bool needs = f % t->plan->world == t->plan->rank;
     for (uint32_t p = 0; p < t->plan->param_count && !needs; p++) {
-        const struct part mine = transfer_own_part(t, p), theirs = filed_part(t, p, f);
-        each_overlap(&mine, &theirs, note_overlap, &needs, NULL);
+        const struct part theirs = filed_part(t, p, f);
+        for (int state = EXECUTION_STORE; state <= EXECUTION_PARAM; state++) {
+            const struct part mine = wanted_part(t, p, state);
+            each_overlap(&mine, &theirs, note_overlap, &needs, NULL);
+        }
     }
     return needs;
 }
@@ -219,11 +249,11 @@ static enum err_code read_stretch(void *context, uint64_t mine, uint64_t theirs,
     return safetensors_read(r->file, r->tensor, theirs, count, r->values + mine, err);
 }
 
-static enum err_code read_part(struct transfer *t, uint32_t p, int state, float *values,
-                               struct err *err)
+/* The elements of `mine` of a parameter or a state. */
+static enum err_code read_part(struct transfer *t, uint32_t p, int state, const struct part *mine,
+                               float *values, struct err *err)
 {
     const struct plan_param *param = &t->plan->params[p];
-    const struct part mine = transfer_own_part(t, p);
     const char *name = transfer_tensor_name(t, param, state);
     for (uint32_t f = 0; f < (t->full ? 1 : t->file_ranks); f++) {
         const struct part theirs =
@@ -234,34 +264,38 @@ static enum err_code read_part(struct transfer *t, uint32_t p, int state, float 
         if (!file)
             continue; /* it holds nothing of this rank's */
         struct reading reading = {file, safetensors_find(file, name), values};
-        TRY(each_overlap(&mine, &theirs, read_stretch, &reading, err));
+        TRY(each_overlap(mine, &theirs, read_stretch, &reading, err));
         if (t->full || t->placed[p].kind == PLACEMENT_WHOLE)
             break; /* every file has all of it */
     }
     return ERR_OK;
 }
 
-static enum err_code restore_param(struct transfer *t, uint32_t p, float *values, struct err *err)
+/* Reads tensor `state` of a parameter into the piece `to` of it. */
+static enum err_code restore_piece(struct transfer *t, uint32_t p, int state, int to,
+                                   struct err *err)
 {
-    const struct plan_param *param = &t->plan->params[p];
-    for (int state = -1; state < transfer_states_end(t, param); state++) {
-        TRY(read_part(t, p, state, values, err));
-        if (execution_write(t->execution, p, state, values, err) != ERR_OK)
-            return err_context(err, "restore %s", transfer_tensor_name(t, param, state));
-    }
-    return ERR_OK;
+    const struct part part = wanted_part(t, p, to);
+    if (part_elements(&part) == 0)
+        return ERR_OK;
+    float *values = part_room(&part);
+    enum err_code rc = read_part(t, p, state, &part, values, err);
+    if (rc == ERR_OK && execution_write(t->execution, p, to, values, err) != ERR_OK)
+        rc = err_context(err, "restore %s", transfer_tensor_name(t, &t->plan->params[p], state));
+    free(values);
+    return rc;
 }
 
+/* A parameter that is stored beside what is updated (another rank's, or of another dtype) is what
+ * it would be after a step. */
 enum err_code transfer_restore(struct transfer *t, struct err *err)
 {
     for (uint32_t p = 0; p < t->plan->param_count; p++) {
-        const struct part part = transfer_own_part(t, p);
-        if (part_elements(&part) == 0)
-            continue;
-        float *values = part_room(&part);
-        const enum err_code rc = restore_param(t, p, values, err);
-        free(values);
-        TRY(rc);
+        const int end = transfer_states_end(t, &t->plan->params[p]);
+        for (int state = EXECUTION_PARAM; state < end; state++)
+            TRY(restore_piece(t, p, state, state, err));
+        if (plan_piece(t->plan, p, PIECE_MASTER))
+            TRY(restore_piece(t, p, EXECUTION_PARAM, EXECUTION_STORE, err));
     }
     return ERR_OK;
 }

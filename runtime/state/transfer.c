@@ -10,14 +10,31 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Over which a parameter's values and states are spread; PLAN_NO_GROUP: each rank has all. */
+static uint8_t group_of(const struct plan *plan, uint32_t p)
+{
+    const struct plan_piece *piece = plan_updated_piece(plan, p);
+    return piece->placement.kind == PLACEMENT_WHOLE ? PLAN_NO_GROUP : piece->group;
+}
+
+/* The ranks of the first replica save: those of the group that parameters are spread over, or,
+ * where all have everything (DDP), the first one. */
+static uint8_t saving_group(const struct plan *plan)
+{
+    uint8_t group = PLAN_NO_GROUP;
+    for (uint32_t p = 0; p < plan->param_count && group == PLAN_NO_GROUP; p++)
+        group = group_of(plan, p);
+    return group;
+}
+
 struct transfer transfer_begin(struct execution *execution, const struct plan *plan,
                                struct comm *comm, const char *dir)
 {
-    struct transfer t = {
-        .execution = execution, .plan = plan, .comm = comm, .dir = dir, .ranks = 1};
-    const uint8_t shard = plan_group_of_role(plan, GROUP_SHARD);
-    t.ranks = plan_group_ranks(plan, shard);
-    t.rank = plan_group_rank(plan, shard, plan->rank);
+    struct transfer t = {.execution = execution, .plan = plan, .comm = comm, .dir = dir};
+    const uint8_t group = saving_group(plan);
+    t.ranks = plan_group_ranks(plan, group);
+    t.rank = plan_group_rank(plan, group, plan->rank);
+    t.stride = group == PLAN_NO_GROUP ? 1 : plan->groups[group].stride;
     return t;
 }
 
@@ -37,7 +54,7 @@ struct part transfer_own_part(const struct transfer *t, uint32_t p)
 
 struct part transfer_part_of(const struct transfer *t, uint32_t p, uint32_t r)
 {
-    return plan_part(t->plan, plan_updated_piece(t->plan, p), r);
+    return plan_part(t->plan, plan_updated_piece(t->plan, p), r * t->stride);
 }
 
 enum err_code transfer_check_world(const struct transfer *t, struct err *err)
@@ -46,6 +63,16 @@ enum err_code transfer_check_world(const struct transfer *t, struct err *err)
     if (t->plan->world != ranks)
         return err_set(err, ERR_INVALID, "a plan for %u ranks, run by %u", t->plan->world, ranks);
     assert(!t->comm || comm_rank(t->comm) == t->plan->rank);
+    const uint8_t all = saving_group(t->plan);
+    for (uint32_t p = 0; p < t->plan->param_count; p++) {
+        const uint8_t group = group_of(t->plan, p);
+        if (group != PLAN_NO_GROUP && group != all)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "%s is spread over group %s, others over group %s: no checkpoint holds "
+                           "both",
+                           t->plan->params[p].name, t->plan->groups[group].name,
+                           t->plan->groups[all].name);
+    }
     return ERR_OK;
 }
 

@@ -19,7 +19,8 @@ struct transfer { /* one call of checkpoint.h */
     struct comm *comm;
     const char *dir;      /* or the full file's path */
     struct arena arena;   /* texts */
-    uint32_t rank, ranks; /* of the shard group */
+    uint32_t rank, ranks; /* of the group that updated pieces are spread over: those that save */
+    uint32_t stride;      /* between them in the world */
     uint64_t step;
     bool states;                 /* saved, or to be loaded */
     const char *temporary;       /* of this rank's file */
@@ -44,17 +45,19 @@ enum err_code transfer_run(struct transfer *t, transfer_stage *const *stages, st
  * any rank. Nobody returns before everybody has called. */
 enum err_code transfer_agree(struct comm *comm, enum err_code rc, bool *flag, struct err *err);
 
-/* ERR_INVALID: the plan is for other ranks than these. */
+/* ERR_INVALID: the plan is for other ranks than these. ERR_UNSUPPORTED: its parameters are spread
+ * over more groups than one. */
 enum err_code transfer_check_world(const struct transfer *t, struct err *err);
 
-/* This rank's part of a parameter, and of its states; that of rank r of those that save. */
+/* This rank's part of a parameter as it is updated, and of its states; that of rank r of those that
+ * save. */
 struct part transfer_own_part(const struct transfer *t, uint32_t p);
 struct part transfer_part_of(const struct transfer *t, uint32_t p, uint32_t r);
 
 /* Room for the elements of a part, and one more: the caller frees it. */
 float *part_room(const struct part *part);
 
-/* Which states of a parameter are saved or loaded: from -1, the parameter itself, to below this. */
+/* What is saved or loaded of a parameter: from EXECUTION_PARAM to below this. */
 int transfer_states_end(const struct transfer *t, const struct plan_param *param);
 
 /* Texts of the transfer's arena. */

@@ -1,6 +1,8 @@
 /* operand.c - see operand.h; work_check is in work_check.c. */
 #include "runtime/work/operand.h"
 
+#include "base/placement.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,7 +59,7 @@ bool shape_spread(const struct shape *y, const struct shape *z, uint64_t stride[
 uint64_t operand_chunk(const struct work_operand *x, uint32_t ranks)
 {
     const uint64_t rows = x->shape.rank ? x->shape.dim[0] : 1;
-    return rows ? (rows + ranks - 1) / ranks * (operand_count(x) / rows) : 0;
+    return rows ? placement_chunk(rows, ranks) * (operand_count(x) / rows) : 0;
 }
 
 struct norm_gradients work_norm_gradients(const struct work *work)

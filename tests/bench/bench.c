@@ -1,5 +1,6 @@
 /* bench.c - how long planning takes, inside the process. Medians; nothing is asserted. */
 #include "job/step_time.h"
+#include "lower/lower.h"
 #include "traces/trace.h"
 
 #include <malloc.h>
@@ -70,26 +71,53 @@ static void bench_405b(void)
     report("405B on 16,384 GPUs: program and memory", seconds, 1e-3, "ms", 5);
 }
 
-static void bench_tally(void)
+/* One more strategy for a model whose stream is there: what a search does for every candidate. */
+enum depth { REQUESTED, RESERVED, STEP };
+
+static void try_strategy(const struct graph *graph, const struct stream *stream,
+                         const struct job *job, const struct machine *machine, enum depth depth)
+{
+    struct err err = {0};
+    struct plan *plan;
+    struct memory memory;
+    struct prediction prediction;
+    struct step_time time;
+    const struct memory_options options = {.without_allocator = true};
+    lower_plan(graph, stream, &job->strategy, &plan, &err);
+    if (depth == REQUESTED) {
+        memory_replay(plan, &options, NULL, NULL, &memory, &err);
+        plan_free(plan);
+        return;
+    }
+    predict_plan(plan, machine, &prediction, &err);
+    if (depth == STEP) {
+        step_time(&prediction, job, machine, 0, &time, &err);
+        step_time_free(&time);
+    }
+    prediction_free(&prediction);
+}
+
+static void bench_strategy(enum depth depth, const char *what, double goal)
 {
     struct job job = job_of("llama-3.1-8b", 8);
+    struct machine machine = {.gpus_per_node = 8};
     double seconds[RUNS];
     struct err err = {0};
     struct graph *graph;
+    profile_find("h100-sxm", &machine.profile, &err);
     model_build(&job.config, &job.model, &graph, &err);
-    struct stream *stream = tape_run(graph, &job.tape);
-    struct stream_summary *summary = stream_summarize(stream);
+    const struct tape_options options = job_tape(&job);
+    struct stream *stream = tape_run(graph, &options);
     for (int i = 0; i < RUNS; i++) {
-        struct tally_result result;
         job.strategy.world = 8U << (i % 8);
         const double start = now();
-        tally_fsdp2(graph, summary, &job.strategy, &result, &err);
+        try_strategy(graph, stream, &job, &machine, depth);
         seconds[i] = now() - start;
     }
-    report("8B: peaks of one more strategy", seconds, 1e-6, "us", 50);
-    stream_summary_free(summary);
+    report(what, seconds, 1e-6, "us", goal);
     stream_free(stream);
     graph_free(graph);
+    profile_free(&machine.profile);
 }
 
 /* The timeline of a plan whose costs are known: what a search does again and again. */
@@ -173,7 +201,9 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     bench_405b();
-    bench_tally();
+    bench_strategy(REQUESTED, "8B: one more strategy, bytes requested", 50);
+    bench_strategy(RESERVED, "8B: one more strategy, bytes reserved", 100);
+    bench_strategy(STEP, "8B: one more strategy, memory and step", 150);
     bench_timeline("llama-3.1-8b", 8, "8B: timeline of one step", 1e-6, "us", 50);
     bench_timeline("llama-3.1-405b", 16384, "405B on 16,384 GPUs: timeline", 1e-3, "ms", 5);
     bench_trace();

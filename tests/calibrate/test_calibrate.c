@@ -182,7 +182,7 @@ static void suite_finds_a_made_up_machine(void **state)
     for (int backward = 0; backward < 2; backward++)
         assert_near(fit_named(&c, WORK_ADD, backward)->seconds_per_byte, per_byte_s, 0.1);
     assert_near(c.of[PROFILE_LATENCY].value, 1e-7, 0.01); /* the gap */
-    assert_int_equal(c.samples.message_count, 15);
+    assert_int_equal(c.samples.message_count, 20);
     for (uint32_t i = 0; i < c.samples.message_count; i++)
         assert_near(c.samples.messages[i].seconds,
                     1e-6 * COLLECTIVE_LATENCY_US +

@@ -21,8 +21,8 @@ enum { BATCH = 2, SEQ = 8, BLOCKS = 3 };
 static uint32_t add_block(struct graph *graph, uint32_t index, uint32_t d, uint32_t x)
 {
     const uint32_t module = graph_module(graph, ROLE_BLOCK, "layers.%u", index);
-    const uint32_t w1 = graph_param(graph, SHAPE(4 * d, d), "layers.%u.w1", index);
-    const uint32_t w2 = graph_param(graph, SHAPE(d, 4 * d), "layers.%u.w2", index);
+    const uint32_t w1 = graph_param(graph, PARAM_WEIGHT, SHAPE(4 * d, d), "layers.%u.w1", index);
+    const uint32_t w2 = graph_param(graph, PARAM_WEIGHT, SHAPE(d, 4 * d), "layers.%u.w2", index);
     graph_enter(graph, module, x);
     const uint32_t wide = op_linear(graph, x, w1, GRAPH_NONE);
     const uint32_t relu = op_unary(graph, OP_RELU, wide);
@@ -39,13 +39,15 @@ static uint32_t add_block(struct graph *graph, uint32_t index, uint32_t d, uint3
 static struct graph *toy(uint32_t v, uint32_t d)
 {
     struct graph *graph = graph_new(DTYPE_BF16, NULL);
-    const uint32_t tokens = graph_input(graph, DTYPE_INT64, SHAPE(BATCH, SEQ));
-    const uint32_t targets = graph_input(graph, DTYPE_INT64, SHAPE(BATCH * SEQ));
-    const uint32_t table = graph_param(graph, SHAPE(v, d), "embedding");
+    const uint32_t tokens =
+        graph_input(graph, SHAPE(BATCH, SEQ), (struct input_values){INPUT_TOKENS, v});
+    const uint32_t targets =
+        graph_input(graph, SHAPE(BATCH * SEQ), (struct input_values){INPUT_TARGETS, v});
+    const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(v, d), "embedding");
     uint32_t x = op_embedding(graph, tokens, table);
     for (uint32_t i = 0; i < BLOCKS; i++)
         x = add_block(graph, i, d, x);
-    const uint32_t head = graph_param(graph, SHAPE(v, d), "head");
+    const uint32_t head = graph_param(graph, PARAM_WEIGHT, SHAPE(v, d), "head");
     const uint32_t logits = op_linear(graph, x, head, GRAPH_NONE);
     graph_drop(graph, x);
     graph_mark(graph, MARK_ROOT_EXIT);

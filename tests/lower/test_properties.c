@@ -31,7 +31,14 @@ static uint32_t one_of(uint32_t count, const uint32_t *values)
 static void random_model(struct model_config *c)
 {
     static const enum arch archs[] = {ARCH_LLAMA, ARCH_GPT2, ARCH_FSDP2_TUTORIAL};
-    *c = (struct model_config){.arch = archs[below(3)]};
+    static const char *const activations[] = {"silu", "gelu_new", "relu"};
+    const uint32_t kind = below(3);
+    *c = (struct model_config){
+        .arch = archs[kind],
+        .activation = activations[kind],
+        .norm_eps = 1e-5F,
+        .rope = {.theta = 1e4F, .attention_factor = 1},
+    };
     c->layers = 1 + below(5);
     c->kv_heads = 1 + below(3);
     c->heads = c->kv_heads * (1 + below(3));

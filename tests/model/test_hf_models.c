@@ -54,6 +54,8 @@ static const struct model_config mixtral = {
     .experts = 8,
     .experts_per_token = 2,
     .activation = "silu",
+    .norm_eps = 1e-5F,
+    .rope = {.theta = 1e4F, .attention_factor = 1},
 };
 
 /* Bytes born in forward by calls of that name. */

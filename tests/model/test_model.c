@@ -75,7 +75,14 @@ static void assert_same_config(const struct model_config *a, const struct model_
     SAME_FLOAT(attention_dropout);
     SAME_FLOAT(embedding_dropout);
     SAME_FLOAT(norm_eps);
-    SAME_FLOAT(rope_theta);
+    SAME_FLOAT(init_std);
+    SAME(rope.scaling);
+    SAME(rope.original_positions);
+    SAME_FLOAT(rope.theta);
+    SAME_FLOAT(rope.factor);
+    SAME_FLOAT(rope.attention_factor);
+    SAME_FLOAT(rope.low_freq_factor);
+    SAME_FLOAT(rope.high_freq_factor);
 }
 
 /* Good files */
@@ -114,8 +121,11 @@ static void llama_3_1_8b_is_read_as_meta_publishes_it(void **state)
     assert_int_equal(c.vocab, 128256);
     assert_false(c.tied);
     assert_string_equal(c.activation, "silu");
-    assert_true(c.rope_theta == 500000.0F);
+    assert_true(c.rope.theta == 500000.0F);
     assert_true(c.norm_eps == 1e-5F);
+    assert_int_equal(c.rope.scaling, ROPE_LLAMA3);
+    assert_int_equal(c.rope.original_positions, 8192);
+    assert_true(c.rope.factor == 8 && c.rope.low_freq_factor == 1 && c.rope.high_freq_factor == 4);
 }
 
 static void a_folder_stands_for_the_config_in_it(void **state)
@@ -141,7 +151,7 @@ static void absent_keys_have_the_defaults_of_the_config_class(void **state)
     assert_int_equal(llama.head_dim, 16);
     assert_int_equal(llama.max_positions, 2048);
     assert_true(llama.norm_eps == 1e-6F);
-    assert_true(llama.rope_theta == 10000.0F);
+    assert_true(llama.rope.theta == 10000.0F);
     assert_false(llama.tied || llama.attention_bias || llama.mlp_bias);
 
     const struct model_config gpt2 =
@@ -178,7 +188,7 @@ static void null_means_what_the_config_class_makes_of_it(void **state)
                   "\"rope_parameters\": null, \"attention_dropout\": null}");
     assert_int_equal(llama.kv_heads, 4);
     assert_int_equal(llama.head_dim, 16);
-    assert_true(llama.rope_theta == 10000.0F);
+    assert_true(llama.rope.theta == 10000.0F);
     const struct model_config mistral = from_text(
         "{\"model_type\": \"mistral\", \"vocab_size\": 100, \"hidden_size\": 64, "
         "\"num_hidden_layers\": 2, \"num_attention_heads\": 8, \"intermediate_size\": 128, "
@@ -193,13 +203,57 @@ static void newer_files_keep_rope_in_an_object(void **state)
     const struct model_config llama =
         from_text("{" LLAMA_SIZES ", \"rope_parameters\": {\"rope_type\": \"default\", "
                   "\"rope_theta\": 500000.0}}");
-    assert_true(llama.rope_theta == 500000.0F);
+    assert_true(llama.rope.theta == 500000.0F);
     const struct model_config neox = from_text(
         "{\"model_type\": \"gpt_neox\", \"vocab_size\": 100, \"hidden_size\": 64, "
         "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 256, "
         "\"rope_parameters\": {\"rope_theta\": 777, \"partial_rotary_factor\": 0.5}}");
-    assert_true(neox.rope_theta == 777.0F);
+    assert_true(neox.rope.theta == 777.0F);
     assert_int_equal(neox.rotary_dim, 8);
+}
+
+/* Numbers of published files, and what transformers makes of those that they leave out. */
+static void rope_scaling_is_read_under_both_names(void **state)
+{
+    (void)state;
+    const struct model_config linear =
+        from_text("{" LLAMA_SIZES ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}}");
+    assert_int_equal(linear.rope.scaling, ROPE_LINEAR);
+    assert_true(linear.rope.factor == 4 && linear.rope.attention_factor == 1);
+    assert_true(linear.rope.theta == 10000);
+
+    const struct model_config dynamic =
+        from_text("{" LLAMA_SIZES ", \"max_position_embeddings\": 512, \"rope_parameters\": "
+                  "{\"rope_type\": \"dynamic\", \"factor\": 2.0, \"rope_theta\": 777}}");
+    assert_int_equal(dynamic.rope.scaling, ROPE_DYNAMIC);
+    assert_int_equal(dynamic.rope.original_positions, 512);
+    assert_true(dynamic.rope.factor == 2 && dynamic.rope.theta == 777);
+
+    const struct model_config yarn = from_text(
+        "{" LLAMA_SIZES ", \"max_position_embeddings\": 32768, \"rope_scaling\": {\"factor\": 4.0, "
+        "\"original_max_position_embeddings\": 32768, \"type\": \"yarn\", \"finetuned\": true}}");
+    assert_int_equal(yarn.rope.scaling, ROPE_YARN);
+    assert_int_equal(yarn.rope.original_positions, 32768);
+    assert_true(yarn.rope.beta_fast == 32 && yarn.rope.beta_slow == 1 && yarn.rope.truncate);
+    assert_true(yarn.rope.attention_factor == 1.13862944F); /* 0.1 ln 4 + 1 */
+
+    const struct model_config derived =
+        from_text("{" LLAMA_SIZES
+                  ", \"max_position_embeddings\": 4096, \"original_max_position_embeddings\": "
+                  "1024, \"rope_parameters\": {\"factor\": null, \"rope_type\": \"yarn\", "
+                  "\"truncate\": false, "
+                  "\"mscale\": 1, \"mscale_all_dim\": 1}}");
+    assert_true(derived.rope.factor == 4 && derived.rope.attention_factor == 1);
+    assert_false(derived.rope.truncate);
+
+    const struct model_config longrope = from_text(
+        "{" LLAMA_SIZES ", \"head_dim\": 4, \"max_position_embeddings\": 131072, "
+        "\"rope_scaling\": {\"type\": \"longrope\", \"original_max_position_embeddings\": 4096, "
+        "\"short_factor\": [1, 1.25], \"long_factor\": [1.5, 60]}}");
+    assert_int_equal(longrope.rope.original_positions, 4096);
+    assert_true(longrope.rope.short_factor[1] == 1.25F && longrope.rope.long_factor[1] == 60);
+    assert_true(longrope.rope.attention_factor == 1.19023807F); /* sqrt(1 + ln 32 / ln 4096) */
+    assert_true(from_text("{" LLAMA_SIZES ", \"rope_scaling\": null}").rope.attention_factor == 1);
 }
 
 static void a_setting_may_be_spelled_either_way(void **state)
@@ -223,6 +277,11 @@ static void qwen_has_a_window_only_when_it_uses_it(void **state)
     const struct model_config used = from_text(QWEN ", \"use_sliding_window\": true}");
     assert_int_equal(used.sliding_window, 512);
     assert_int_equal(used.full_layers, 2);
+    /* newer files say of each layer what follows from the rest */
+    const struct model_config listed =
+        from_text(QWEN ", \"use_sliding_window\": true, \"layer_types\": [\"full_attention\", "
+                       "\"full_attention\", \"sliding_attention\", \"sliding_attention\"]}");
+    assert_same_config(&listed, &used);
 }
 
 static void biases_and_gates_follow_their_keys(void **state)
@@ -514,6 +573,48 @@ static bool head_can_be_either(enum arch arch)
     return arch != ARCH_T5 && arch != ARCH_FSDP2_TUTORIAL && arch != ARCH_BERT;
 }
 
+/* NULL: it is built. */
+static void expect_code(const struct model_config *config, enum code code, uint32_t seq,
+                        const char *refusal)
+{
+    const struct model_job job = {.batch = 1, .seq = seq, .code = code, .compute = DTYPE_BF16};
+    struct graph *graph = NULL;
+    struct err err = {0};
+    const enum err_code rc = model_build(config, &job, &graph, &err);
+    if (!refusal && rc != ERR_OK)
+        fail_msg("%s", err.text);
+    if (refusal && (rc != ERR_UNSUPPORTED || !strstr(err.text, refusal)))
+        fail_msg("expected \"%s\", got %s: %s", refusal, err_name(rc), err.text);
+    graph_free(graph);
+}
+
+static void what_a_code_does_not_compute_is_refused(void **state)
+{
+    (void)state;
+    struct model_config c = preset("mistral-7b"); /* a window of 4,096 */
+    expect_code(&c, CODE_TORCHTITAN, 4096, NULL);
+    expect_code(&c, CODE_TORCHTITAN, 4097, "--seq 4097 is longer than the model's sliding window");
+    expect_code(&c, CODE_HF, 4097, NULL);
+    c = preset("qwen2.5-0.5b");
+    c.sliding_window = 64;
+    c.full_layers = c.layers; /* no layer has it */
+    expect_code(&c, CODE_TORCHTITAN, 128, NULL);
+
+    c = preset("llama-3.2-1b");
+    c.attention_dropout = 0.1F;
+    expect_code(&c, CODE_TORCHTITAN, 16, "asks for attention dropout 0.1, which torchtitan's code");
+    expect_code(&c, CODE_HF, 16, NULL);
+
+    c = preset("llama-3.2-1b");
+    c.rope.scaling = ROPE_DYNAMIC;
+    expect_code(&c, CODE_TORCHTITAN, 16, NULL);
+    expect_code(&c, CODE_HF, 16, "\"dynamic\" changes frequencies in the forward pass");
+    expect_code(&c, CODE_HF, 16, "use --code torchtitan");
+    c = preset("pythia-70m");
+    c.rope.scaling = ROPE_LONGROPE;
+    expect_code(&c, CODE_HF, 16, "which is not planned");
+}
+
 static void a_tied_head_saves_vocabulary_times_width(void **state)
 {
     (void)state;
@@ -666,6 +767,7 @@ int main(void)
         cmocka_unit_test(absent_keys_have_the_defaults_of_the_config_class),
         cmocka_unit_test(null_means_what_the_config_class_makes_of_it),
         cmocka_unit_test(newer_files_keep_rope_in_an_object),
+        cmocka_unit_test(rope_scaling_is_read_under_both_names),
         cmocka_unit_test(a_setting_may_be_spelled_either_way),
         cmocka_unit_test(qwen_has_a_window_only_when_it_uses_it),
         cmocka_unit_test(biases_and_gates_follow_their_keys),
@@ -681,6 +783,7 @@ int main(void)
         cmocka_unit_test(a_tied_head_saves_vocabulary_times_width),
         cmocka_unit_test(builders_follow_every_switch_that_adds_parameters),
         cmocka_unit_test(a_code_that_nobody_wrote_a_model_in_is_refused),
+        cmocka_unit_test(what_a_code_does_not_compute_is_refused),
         cmocka_unit_test(an_unknown_preset_is_answered_with_the_nearest),
         cmocka_unit_test(a_preset_is_found_by_the_names_people_have_for_it),
         cmocka_unit_test(what_is_neither_preset_nor_path_is_told_both),

@@ -327,8 +327,17 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(plan->pieces[2].offset = UINT64_MAX, "it reaches beyond");
     OUT_OF_RANGE(plan->units[1].params = 99, "unit 1: 99 parameters");
     OUT_OF_RANGE(plan->unit_params[0] = 99, "unit 0: parameter 99");
-    OUT_OF_RANGE(plan->input_buffers[0] = PLACE_NONE, "input 0");
-    OUT_OF_RANGE(plan->module_buffers[0] = PLACE_NONE, "module buffer 0");
+    OUT_OF_RANGE(plan->inputs[0].buffer = PLACE_NONE, "input 0");
+    OUT_OF_RANGE(plan->module_buffers[0].buffer = PLACE_NONE, "module buffer 0");
+    OUT_OF_RANGE(plan->inputs[1].values.kind = INPUT_COUNT, "input 1: kind 5");
+    OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_COUNT, "module buffer 0: kind 3");
+    OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_RANGE, "a range is int64");
+    OUT_OF_RANGE(plan->module_buffers[0].values.layout = 2, "RoPE of layout 2, scaling 0");
+    OUT_OF_RANGE(plan->module_buffers[0].values.rope.scaling = 6, "RoPE of layout 0, scaling 6");
+    OUT_OF_RANGE(plan->params[2].init.kind = INIT_COUNT, "parameter 2: init 4");
+    OUT_OF_RANGE(plan->params[0].init.spread = (double)NAN, "parameter 0: init spreads over nan");
+    OUT_OF_RANGE((plan->params[2].init = (struct param_init){INIT_NORMAL, 1, 0.05}),
+                 "parameter 2: init of std 1 is cut at 0.05");
     OUT_OF_RANGE(plan->rank = plan->world, "rank 4 of 4 ranks");
     OUT_OF_RANGE(plan->event_count = UINT32_MAX, "events");
 #undef OUT_OF_RANGE

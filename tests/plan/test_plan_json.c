@@ -128,6 +128,32 @@ static void assert_same_instructions(const struct plan *a, const struct plan *b)
     }
 }
 
+static void assert_same_values(const struct plan *a, const struct plan *b)
+{
+    assert_int_equal(a->param_count, b->param_count);
+    for (uint32_t p = 0; p < a->param_count; p++) {
+        const struct param_init *x = &a->params[p].init, *y = &b->params[p].init;
+        assert_int_equal(x->kind, y->kind);
+        assert_true(x->spread == y->spread && x->limit == y->limit);
+    }
+    assert_int_equal(a->input_count, b->input_count);
+    for (uint32_t i = 0; i < a->input_count; i++) {
+        assert_int_equal(a->inputs[i].buffer, b->inputs[i].buffer);
+        assert_int_equal(a->inputs[i].values.kind, b->inputs[i].values.kind);
+        assert_int_equal(a->inputs[i].values.vocab, b->inputs[i].values.vocab);
+    }
+    assert_int_equal(a->module_buffer_count, b->module_buffer_count);
+    for (uint32_t i = 0; i < a->module_buffer_count; i++) {
+        const struct plan_module_buffer *x = &a->module_buffers[i], *y = &b->module_buffers[i];
+        assert_int_equal(x->buffer, y->buffer);
+        assert_int_equal(x->values.kind, y->values.kind);
+        assert_int_equal(x->values.layout, y->values.layout);
+        assert_int_equal(x->values.rope.scaling, y->values.rope.scaling);
+        assert_int_equal(x->values.rope.dim, y->values.rope.dim);
+        assert_true(x->values.rope.theta == y->values.rope.theta);
+    }
+}
+
 static void a_plan_comes_back_from_its_file(void **state)
 {
     (void)state;
@@ -140,6 +166,7 @@ static void a_plan_comes_back_from_its_file(void **state)
         assert_int_equal(plan_verify(again, &err), ERR_OK);
         assert_same_instructions(plan, again);
         assert_same_memory(plan, again);
+        assert_same_values(plan, again);
         write_plan(again, NULL, "b.json");
         assert_same_files();
         plan_free(plan);
@@ -220,6 +247,58 @@ static void numbers_come_back_exactly(void **state)
     plan_free(again);
 }
 
+/* What a kind of scaling has comes back as it was; what it does not have is not in the file. */
+static void every_kind_of_rope_comes_back(void **state)
+{
+    (void)state;
+    static const char *const members[ROPE_SCALING_COUNT] = {
+        [ROPE_LINEAR] = "\"scaling\": \"linear\", \"factor\": 2.5}",
+        [ROPE_DYNAMIC] = "\"factor\": 2.5, \"original_max_position_embeddings\": 7, "
+                         "\"positions\": 20}",
+        [ROPE_YARN] = "\"factor\": 2.5, \"original_max_position_embeddings\": 7, "
+                      "\"attention_factor\": 1.25, \"beta_fast\": 32.5, \"beta_slow\": 0.75, "
+                      "\"truncate\": true}",
+        [ROPE_LONGROPE] = "\"original_max_position_embeddings\": 7, \"positions\": 20, "
+                          "\"attention_factor\": 1.25, \"short_factor\": [1, 1.5, 2, 0, 0, 0], "
+                          "\"long_factor\": [0.1, 0, 0, 0, 0, 3]}",
+        [ROPE_LLAMA3] = "\"factor\": 2.5, \"original_max_position_embeddings\": 7, "
+                        "\"low_freq_factor\": 1.5, \"high_freq_factor\": 3.5}",
+    };
+    for (int kind = ROPE_LINEAR; kind < ROPE_SCALING_COUNT; kind++) {
+        struct plan *plan = small_plan();
+        struct rope *rope = &plan->module_buffers[0].values.rope;
+        size_t length;
+        assert_int_equal(rope->dim, 12);
+        *rope = (struct rope){
+            .scaling = (uint8_t)kind,
+            .dim = 12,
+            .theta = 777.5F,
+            .attention_factor = 1.25F,
+            .factor = 2.5F,
+            .positions = 20,
+            .original_positions = 7,
+            .beta_fast = 32.5F,
+            .beta_slow = 0.75F,
+            .truncate = true,
+            .low_freq_factor = 1.5F,
+            .high_freq_factor = 3.5F,
+            .short_factor = {1, 1.5F, 2},
+            .long_factor = {0.1F, [5] = 3},
+        };
+        write_plan(plan, NULL, "a.json");
+        char *text = text_of("a.json", &length);
+        if (!strstr(text, members[kind]))
+            fail_msg("\"%s\" is not in the file", members[kind]);
+        free(text);
+        struct plan *again = read_plan("a.json");
+        assert_same_values(plan, again);
+        write_plan(again, NULL, "b.json");
+        assert_same_files();
+        plan_free(plan);
+        plan_free(again);
+    }
+}
+
 /* ---- files that are wrong ---- */
 
 static void expect_unreadable(const char *name, enum err_code code, const char *text)
@@ -266,12 +345,27 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
         {"\"shape\": [131, 48]", "\"shape\": [131, 48, 1, 1, 1, 1]", "params[0].shape: it has 6"},
         {"\"unit\": 0, \"pieces\"", "\"unit\": 4, \"pieces\"",
          "params[0].unit: 4: allowed are 0 ... 3"},
+        {"\"kind\": \"uniform\"", "\"kind\": \"unifrom\"",
+         "params[0].init.kind: \"unifrom\": allowed are zeros, ones, uniform, normal"},
+        {"\"bound\": 0.1", "\"bound\": -1", "params[0].init.bound: -1: it must be positive"},
+        {"\"bound\": 0.1", "\"bnd\": 0.1", "params[0].init.bound: it is missing"},
+        {"\"bound\": 0.1", "\"bound\": 0.1, \"x\": 1", "params[0].init: unknown member \"x\""},
+        {"\"what\": \"tokens\"", "\"what\": \"token\"",
+         "inputs[0].what: \"token\": allowed are tokens, targets"},
+        {"\"vocab\": 131", "\"vocab\": 0", "input 0: kind 0 of 0 tokens"},
+        {"\"theta\": 10000", "\"theta\": 0", "module buffer 0: RoPE of theta 0 on 12 numbers"},
+        {"\"dim\": 12", "\"dim\": 14", "module buffer 0: RoPE on 14 numbers does not fill it"},
+        {"\"scaling\": \"default\"", "\"scaling\": \"linear\"",
+         "module_buffers[0].init.factor: it is missing"},
+        {"\"scaling\": \"default\"", "\"scaling\": \"linear\", \"factor\": 0.5",
+         "module buffer 0: factor 0.5: allowed are 1 ... "},
         {"\"trainable\": true", "\"trainable\": 1", "params[0].trainable: it is a number"},
         {"{\"id\": 1, \"bytes\"", "{\"id\": 2, \"bytes\"", "buffers[1].id: 2: it is item 1"},
         {"\"dtype\": \"float32\"", "\"dtype\": \"float31\"",
          "buffers[0].dtype: \"float31\": allowed are float32, bfloat16"},
         {"\"pool\": \"compute\"", "\"pool\": null", "buffers[0].pool: it is null"},
-        {"\"category\": \"sharded_param\"", "\"category\": \"\"", "allowed are sharded_param, "},
+        {"\"category\": \"sharded_param\"", "\"category\": \"\"",
+         "allowed are param, sharded_param, "},
         {"{\"id\": 0, \"op\": \"mark\"", "{\"id\": 0, \"op\": \"mork\"",
          "instructions[0].op: \"mork\": allowed are alloc, free, compute"},
         {"\"mark\": \"start\"", "\"mark\": \"end\"", "instruction 0, mark in fwd: mark \"end\""},
@@ -445,6 +539,7 @@ int main(void)
         cmocka_unit_test(settings_memory_and_time_come_back_too),
         cmocka_unit_test(names_are_escaped_and_new_ones_are_kept),
         cmocka_unit_test(numbers_come_back_exactly),
+        cmocka_unit_test(every_kind_of_rope_comes_back),
         cmocka_unit_test(errors_name_the_member_and_what_is_allowed),
         cmocka_unit_test(a_file_that_is_no_plan_is_refused),
         cmocka_unit_test(a_truncated_file_is_refused),

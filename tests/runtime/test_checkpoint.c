@@ -1,12 +1,9 @@
 /* test_checkpoint.c - what is saved by one mesh is loaded by another, bit for bit, or refused.
  *
- * The execution is three arrays a parameter. Every element has bits of its own, a hash of the
- * parameter, the state and the element's place in the whole, so that a row that ends up anywhere
- * else shows; many are NaNs. Saving by several ranks runs under mpirun: a copy of this program that
- * finds its check in the environment is a rank. Loading by several ranks needs no
+ * The execution is that of fake_execution.h. Saving by several ranks runs under mpirun: a copy of
+ * this program that finds its check in the environment is a rank. Loading by several ranks needs no
  * messages, so here one process plays them in turn, and one test runs it under mpirun as well. */
-#include "base/arena.h"
-#include "runtime/state/checkpoint.h"
+#include "tests/support/fake_execution.h"
 #include "tests/support/folder.h"
 #include "tests/support/ranks.h"
 
@@ -15,162 +12,12 @@
 #include <sys/stat.h>
 
 #define FOLDER_VARIABLE "SHARDPLAN_CHECKPOINT_FOLDER" /* where a rank works */
+#define LAYOUT_VARIABLE "SHARDPLAN_CHECKPOINT_LAYOUT" /* and how it keeps its model */
 
-/* ---- a model and its mesh ---- */
-
-enum { PARAMS = 6, FROZEN = 3, ADAMW = 1, SGD = 0 };
-
-static const struct {
-    const char *name;
-    struct shape shape;
-} model[PARAMS] = {
-    {"embed.weight", {{10, 3}, 2}}, {"norm.weight", {{7}, 1}}, {"conv.weight", {{5, 2, 2}, 3}},
-    {"frozen.weight", {{6, 2}, 2}}, {"tiny.bias", {{1}, 1}},   {"head.weight", {{9, 4}, 2}},
-};
-
-static struct shape rows_of_rank(struct shape shape, uint32_t ranks, uint32_t rank, uint32_t *first)
-{
-    const uint32_t rows = shape.dim[0], chunk = (rows + ranks - 1) / ranks;
-    *first = chunk * rank < rows ? chunk * rank : rows;
-    shape.dim[0] = rows - *first < chunk ? rows - *first : chunk;
-    return shape;
-}
-
-/* Where this rank's rows begin in the whole, in elements, and how many elements they have. */
-static uint64_t offset_of(const struct plan *plan, uint32_t p)
-{
-    const struct plan_param *param = &plan->params[p];
-    const uint32_t ranks = plan->group_count ? plan->groups[0].ranks : 1;
-    uint32_t first = 0;
-    rows_of_rank(param->shape, ranks, plan->rank % ranks, &first);
-    return first * (shape_elements(&param->shape) / param->shape.dim[0]);
-}
-
-static uint64_t local_elements(const struct plan *plan, uint32_t p)
-{
-    const uint32_t ranks = plan->group_count ? plan->groups[0].ranks : 1;
-    uint32_t first = 0;
-    const struct shape local =
-        rows_of_rank(plan->params[p].shape, ranks, plan->rank % ranks, &first);
-    return shape_elements(&local);
-}
-
-/* Rank `rank` of world = replicas x ranks. */
+/* Rank `rank` of world = replicas x ranks, FSDP2's rows. */
 static struct plan *make_plan(uint32_t ranks, uint32_t replicas, uint32_t rank, int optimizer)
 {
-    struct plan *plan = plan_new();
-    plan->world = ranks * replicas;
-    plan->rank = rank;
-    const uint8_t shard =
-        plan->world > 1 ? plan_add_group(plan, "shard", GROUP_SHARD, ranks, 1) : PLAN_NO_GROUP;
-    plan->param_count = PARAMS;
-    plan->params = arena_alloc(&plan->arena, PARAMS * sizeof *plan->params);
-    for (uint32_t p = 0; p < PARAMS; p++) {
-        struct plan_param *param = &plan->params[p];
-        struct plan_piece piece = {
-            .param = p, .group = shard, .placement = {.kind = PLACEMENT_ROWS}};
-        param->name = model[p].name;
-        param->shape = model[p].shape;
-        param->trainable = p != FROZEN;
-        memset(param->piece, 0xff, sizeof param->piece);
-        plan_add_piece(plan, &piece);
-        for (int role = PIECE_EXP_AVG; role <= PIECE_EXP_AVG_SQ; role++)
-            if (optimizer == ADAMW && param->trainable && local_elements(plan, p) > 0) {
-                piece.role = (uint8_t)role;
-                plan_add_piece(plan, &piece);
-            }
-    }
-    return plan;
-}
-
-/* ---- the execution ---- */
-
-struct execution {
-    const struct plan *plan;
-    bool stepped; /* states exist */
-    uint32_t writes;
-    float *values[PARAMS][3];
-};
-
-static uint32_t bits_of(uint32_t p, int state, uint64_t element)
-{
-    uint32_t x = (uint32_t)element * 2654435761U + p * 40503U + (uint32_t)(state + 2) * 97U;
-    x = (x ^ x >> 15) * 2246822519U;
-    return element % 3 == 0 ? 0x7f800000U | x >> 9 : x;
-}
-
-static struct execution *make_execution(const struct plan *plan, bool stepped, bool filled)
-{
-    struct execution *e = xmalloc(sizeof *e);
-    *e = (struct execution){.plan = plan, .stepped = stepped};
-    for (uint32_t p = 0; p < PARAMS; p++)
-        for (int s = 0; s < 3; s++) {
-            const uint64_t count = local_elements(plan, p);
-            e->values[p][s] = xmalloc(count * sizeof(float)); /* exact: sanitizers see overruns */
-            for (uint64_t i = 0; i < count; i++) {
-                const uint32_t bits =
-                    filled ? bits_of(p, s - 1, offset_of(plan, p) + i) : 0xdeadbeef;
-                memcpy(&e->values[p][s][i], &bits, sizeof bits);
-            }
-        }
-    return e;
-}
-
-static void free_execution(struct execution *e)
-{
-    for (uint32_t p = 0; p < PARAMS; p++)
-        for (int s = 0; s < 3; s++)
-            free(e->values[p][s]);
-    free(e);
-}
-
-const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state)
-{
-    return plan_piece(plan, p,
-                      state < 0    ? PIECE_STORE
-                      : state == 0 ? PIECE_EXP_AVG
-                                   : PIECE_EXP_AVG_SQ);
-}
-
-static enum err_code find_values(struct execution *e, uint32_t p, int state, struct err *err)
-{
-    if (state >= 0 && (!e->stepped || !execution_piece(e->plan, p, state)))
-        return err_set(err, ERR_INVALID, "no such state");
-    return ERR_OK;
-}
-
-enum err_code execution_read(struct execution *e, uint32_t p, int state, float *values,
-                             struct err *err)
-{
-    TRY(find_values(e, p, state, err));
-    memcpy(values, e->values[p][state + 1], local_elements(e->plan, p) * sizeof *values);
-    return ERR_OK;
-}
-
-/* Makes states that do not exist, as the executor does. */
-enum err_code execution_write(struct execution *e, uint32_t p, int state, const float *values,
-                              struct err *err)
-{
-    e->stepped |= state >= 0;
-    TRY(find_values(e, p, state, err));
-    memcpy(e->values[p][state + 1], values, local_elements(e->plan, p) * sizeof *values);
-    e->writes++;
-    return ERR_OK;
-}
-
-/* Whether parameters (last_state -1) or states too are what bits_of says. */
-static bool is_restored(const struct execution *e, int last_state)
-{
-    for (uint32_t p = 0; p < PARAMS; p++)
-        for (int s = -1; s <= (p == FROZEN ? -1 : last_state); s++)
-            for (uint64_t i = 0; i < local_elements(e->plan, p); i++) {
-                const uint32_t wanted = bits_of(p, s, offset_of(e->plan, p) + i);
-                uint32_t bits = 0;
-                memcpy(&bits, &e->values[p][s + 1][i], sizeof bits);
-                if (bits != wanted)
-                    return false;
-            }
-    return true;
+    return mesh_plan((struct mesh){ROWS, ranks, replicas}, rank, optimizer);
 }
 
 /* ---- a rank ---- */
@@ -181,13 +28,18 @@ struct rig {
     struct comm *comm;
 };
 
-static struct rig open_rig(uint32_t ranks, uint32_t replicas, bool stepped, bool filled)
+static struct rig open_rig_of(struct mesh mesh, bool stepped, bool filled)
 {
     const struct comm_group none = {.ranks = 1, .stride = 1};
     struct rig rig = {.comm = open_comm(&none, 1, 60)};
-    rig.plan = make_plan(ranks, replicas, comm_rank(rig.comm), ADAMW);
+    rig.plan = mesh_plan(mesh, comm_rank(rig.comm), ADAMW);
     rig.execution = make_execution(rig.plan, stepped, filled);
     return rig;
+}
+
+static struct rig open_rig(uint32_t ranks, uint32_t replicas, bool stepped, bool filled)
+{
+    return open_rig_of((struct mesh){ROWS, ranks, replicas}, stepped, filled);
 }
 
 static void close_rig(struct rig *rig)
@@ -215,6 +67,19 @@ static void rank_save_replicated(uint32_t ranks)
     close_rig(&rig);
 }
 
+static void rank_save_layout(uint32_t ranks)
+{
+    const char *folder = getenv(FOLDER_VARIABLE);
+    const char *layout = getenv(LAYOUT_VARIABLE);
+    REQUIRE(layout);
+    const struct mesh mesh = {(enum layout)atoi(layout), ranks, 1};
+    struct rig rig = open_rig_of(mesh, true, true);
+    REQUIRE_OK(checkpoint_save(rig.execution, rig.plan, rig.comm, 7, folder, &err));
+    REQUIRE_OK(
+        checkpoint_save_full(rig.execution, rig.plan, rig.comm, file_in(folder, "full"), &err));
+    close_rig(&rig);
+}
+
 static void rank_save_unstepped(uint32_t ranks)
 {
     const char *folder = getenv(FOLDER_VARIABLE);
@@ -229,7 +94,7 @@ static void rank_load(uint32_t ranks)
     struct rig rig = open_rig(ranks, 1, true, false);
     uint64_t step = 0;
     REQUIRE_OK(checkpoint_load(rig.execution, rig.plan, rig.comm, folder, &step, &err));
-    REQUIRE(step == 7 && is_restored(rig.execution, 1));
+    REQUIRE(step == 7 && is_restored(rig.execution, EXECUTION_EXP_AVG_SQ));
     close_rig(&rig);
 }
 
@@ -275,23 +140,26 @@ static void rank_large(uint32_t ranks)
     const char *folder = getenv(FOLDER_VARIABLE);
     struct rig rig = open_rig(ranks, 1, false, false);
     const struct shape whole = {{5, 1 << 20}, 2};
+    struct execution *e = rig.execution;
     rig.plan->params[0].shape = whole;
-    const uint64_t count = local_elements(rig.plan, 0), begin = offset_of(rig.plan, 0);
-    rig.execution->values[0][0] = xrealloc(rig.execution->values[0][0], count * sizeof(float));
+    for (int state = EXECUTION_STORE; state <= EXECUTION_PARAM; state++)
+        list_elements(e, 0, state);
+    const uint64_t count = e->count[0][1], *element = e->element[0][1];
     for (uint64_t i = 0; i < count; i++)
-        rig.execution->values[0][0][i] = (float)(begin + i);
+        e->values[0][1][i] = (float)element[i];
     const char *path = file_in(folder, "large");
-    REQUIRE_OK(checkpoint_save_full(rig.execution, rig.plan, rig.comm, path, &err));
-    memset(rig.execution->values[0][0], 0, count * sizeof(float));
-    REQUIRE_OK(checkpoint_load_full(rig.execution, rig.plan, rig.comm, path, &err));
+    REQUIRE_OK(checkpoint_save_full(e, rig.plan, rig.comm, path, &err));
+    memset(e->values[0][1], 0, count * sizeof(float));
+    REQUIRE_OK(checkpoint_load_full(e, rig.plan, rig.comm, path, &err));
     for (uint64_t i = 0; i < count; i++)
-        REQUIRE(rig.execution->values[0][0][i] == (float)(begin + i));
+        REQUIRE(e->values[0][1][i] == (float)element[i]);
     close_rig(&rig);
 }
 
 static const struct rank_check checks[] = {
     {"save", rank_save},
     {"save_replicated", rank_save_replicated},
+    {"save_layout", rank_save_layout},
     {"save_unstepped", rank_save_unstepped},
     {"load", rank_load},
     {"full_disk", rank_full_disk},
@@ -357,9 +225,9 @@ static struct outcome load_as(const struct plan *plan, const char *folder, const
     outcome.rc = full ? checkpoint_load_full(e, plan, NULL, file_in(folder, full), &outcome.err)
                       : checkpoint_load(e, plan, NULL, folder, &outcome.step, &outcome.err);
     outcome.writes = e->writes;
-    outcome.params = is_restored(e, -1);
-    outcome.states = is_restored(e, 1);
-    outcome.zeros = local_elements(plan, 4) && e->values[4][1][0] == 0 && e->values[4][2][0] == 0;
+    outcome.params = is_restored(e, EXECUTION_PARAM);
+    outcome.states = is_restored(e, EXECUTION_EXP_AVG_SQ);
+    outcome.zeros = e->count[4][2] && e->values[4][2][0] == 0 && e->values[4][3][0] == 0;
     free_execution(e);
     return outcome;
 }
@@ -414,6 +282,71 @@ static void ranks_that_talk_load_too(void **state)
     (void)state;
     char *folder = saved_by(4, "save");
     among_in(folder, 3, "load");
+    folder_drop(folder);
+}
+
+static char *saved_as(enum layout layout, int ranks)
+{
+    char *folder = folder_new("checkpoint"), number[8];
+    snprintf(number, sizeof number, "%d", (int)layout);
+    setenv(LAYOUT_VARIABLE, number, 1);
+    among_in(folder, ranks, "save_layout");
+    return folder;
+}
+
+static void expect_all_restored(const char *folder, struct mesh mesh)
+{
+    for (uint32_t rank = 0; rank < mesh.ranks; rank++) {
+        struct plan *plan = mesh_plan(mesh, rank, ADAMW);
+        const struct outcome outcome = load_as(plan, folder, NULL);
+        const struct outcome full = load_as(plan, folder, "full");
+        if (!outcome.states || outcome.step != 7 || !full.params)
+            fail_msg("layout %d, rank %u of %u: %s%s", (int)mesh.layout, rank, mesh.ranks,
+                     outcome.err.text, full.err.text);
+        plan_free(plan);
+    }
+}
+
+/* FSDP2's ranks, DDP's, ZeRO's: each loads what each of them saved. */
+static void what_one_system_saves_another_loads(void **state)
+{
+    (void)state;
+    for (int saver = 0; saver < LAYOUTS; saver++) {
+        char *folder = saved_as((enum layout)saver, 3);
+        /* whole copies are one rank's to save; and there are the index and the full file */
+        assert_int_equal(files_in(folder), (saver == WHOLE ? 1 : 3) + 2);
+        for (int loader = 0; loader < LAYOUTS; loader++)
+            for (uint32_t ranks = 1; ranks <= 6; ranks++)
+                expect_all_restored(folder, (struct mesh){(enum layout)loader, ranks, 1});
+        folder_drop(folder);
+    }
+}
+
+static void files_that_lack_elements_are_refused(void **state)
+{
+    (void)state;
+    char *folder = saved_as(OWNED, 3);
+    file_replace(folder, "index.json", "\"at\": 2", "\"at\": 3");
+    expect_refusal(folder, ERR_INVALID, "conv.weight has 0 elements in 3 files, instead of 20");
+    folder_drop(folder);
+}
+
+static void parameters_over_two_groups_cannot_be_saved(void **state)
+{
+    (void)state;
+    char *folder = folder_new("checkpoint");
+    struct err err = {0};
+    struct plan *plan = make_plan(1, 1, 0, SGD);
+    plan_add_group(plan, "shard", GROUP_SHARD, 1, 1);
+    plan_add_group(plan, "experts", GROUP_SHARD, 1, 1);
+    for (uint32_t p = 0; p < PARAMS; p++)
+        plan->pieces[plan->params[p].piece[PIECE_STORE]].group = p == 2;
+    struct execution *e = make_execution(plan, false, true);
+    assert_int_equal(checkpoint_save(e, plan, NULL, 0, folder, &err), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "conv.weight is spread over group experts"));
+    assert_int_equal(files_in(folder), 0);
+    free_execution(e);
+    plan_free(plan);
     folder_drop(folder);
 }
 
@@ -477,7 +410,7 @@ static void states_that_do_not_exist_are_not_made_to_be_zeros(void **state)
     struct err err = {0};
     uint64_t step = 99;
     assert_int_equal(checkpoint_load(e, plan, NULL, folder, &step, &err), ERR_OK);
-    assert_true(step == 0 && is_restored(e, -1) && !e->stepped);
+    assert_true(step == 0 && is_restored(e, EXECUTION_PARAM) && !e->stepped);
     free_execution(e);
     plan_free(plan);
     folder_drop(folder);
@@ -718,6 +651,9 @@ int main(void)
         return run_as_rank(checks, check);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_one_mesh_saves_another_loads),
+        cmocka_unit_test(what_one_system_saves_another_loads),
+        cmocka_unit_test(files_that_lack_elements_are_refused),
+        cmocka_unit_test(parameters_over_two_groups_cannot_be_saved),
         cmocka_unit_test(ranks_that_talk_load_too),
         cmocka_unit_test(replicas_save_once),
         cmocka_unit_test(a_large_parameter_is_gathered_in_pieces),

@@ -7,6 +7,7 @@
  * Had c the memory of b, side would write ones into it. */
 #include "memory/replay.h"
 #include "runtime/execution/execute.h"
+#include "runtime/host/host_device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,9 +86,12 @@ static void add_model(struct plan *plan)
     plan->unit_params = arena_alloc(&plan->arena, sizeof params);
     memcpy(plan->unit_params, params, sizeof params);
     plan->unit_count = 1;
-    plan->input_buffers = arena_alloc(&plan->arena, 2 * sizeof *plan->input_buffers);
+    plan->inputs = arena_alloc(&plan->arena, 2 * sizeof *plan->inputs);
     for (uint32_t i = 0; i < 2; i++)
-        plan->input_buffers[i] = buffer_of(plan, DTYPE_INT64, SHAPE(1, 4), true);
+        plan->inputs[i] = (struct plan_input){
+            .buffer = buffer_of(plan, DTYPE_INT64, SHAPE(1, 4), true),
+            .values = {.kind = i == 0 ? INPUT_TOKENS : INPUT_TARGETS, .vocab = 4},
+        };
     plan->input_count = 2;
 }
 

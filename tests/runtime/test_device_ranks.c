@@ -1,6 +1,6 @@
 /* test_device_ranks.c - the host device among several ranks: collectives on streams, and what
  * happens to them when something fails (see ranks.h for how ranks are started). */
-#include "runtime/device/device.h"
+#include "runtime/host/host_device.h"
 #include "tests/support/lanes.h"
 #include "tests/support/ranks.h"
 

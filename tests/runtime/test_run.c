@@ -5,6 +5,7 @@
  * Whatever the strategy, a run must give the same losses and gradient norms; and each rank's
  * recorded memory must be what the plan says, at every instruction, to the byte. */
 #include "tests/support/program.h"
+#include "tests/support/trajectory.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -53,7 +54,7 @@ static void write_config(const json_t *reference)
                 "{\"model_type\": \"llama\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
                 "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, "
                 "\"intermediate_size\": %d, \"vocab_size\": %d, \"max_position_embeddings\": %d, "
-                "\"tie_word_embeddings\": false}",
+                "\"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false}",
                 integer(c, "dim"), integer(c, "layers"), integer(c, "heads"),
                 integer(c, "kv_heads"), integer(c, "ffn"), integer(c, "vocab"), integer(c, "seq"));
     else
@@ -147,34 +148,6 @@ static void write_initial(const json_t *reference)
 
 /* ---- one run ---- */
 
-static double relative(double ours, double theirs)
-{
-    return fabs(ours - theirs) / fmax(fabs(theirs), 1e-12);
-}
-
-/* Largest relative error of the losses and gradient norms that a run printed. */
-static double compare_steps(const json_t *reference, size_t *steps)
-{
-    const json_t *losses = json_object_get(reference, "loss");
-    const json_t *norms = json_object_get(reference, "grad_norm");
-    double worst = 0.0;
-    *steps = 0;
-    for (char *save = NULL, *line = strtok_r(program_output(), "\n", &save); line;
-         line = strtok_r(NULL, "\n", &save)) {
-        json_t *step = json_loads(line, 0, NULL);
-        if (json_object_get(step, "loss")) {
-            const size_t n = (size_t)json_integer_value(json_object_get(step, "step"));
-            worst = fmax(worst, relative(json_number_value(json_object_get(step, "loss")),
-                                         json_number_value(json_array_get(losses, n))));
-            worst = fmax(worst, relative(json_number_value(json_object_get(step, "grad_norm")),
-                                         json_number_value(json_array_get(norms, n))));
-            ++*steps;
-        }
-        json_decref(step);
-    }
-    return worst;
-}
-
 struct variation {
     int ranks, batch; /* batch: sequences a rank and micro-batch; ranks·batch·accumulate = 8 */
     const char *options;
@@ -260,6 +233,28 @@ static void trajectories_are_pytorchs_under_every_strategy(void **state)
         {2, 4, "--offload cpu"},
     };
     check_all(variations, COUNT(variations), FP32, 1e-5);
+}
+
+static void trajectories_are_pytorchs_under_ddp(void **state)
+{
+    (void)state;
+    static const struct variation exact[] = {
+        {1, 8, "--strategy ddp"},
+        {4, 2, "--strategy ddp --bucket-cap-mb 0.02"},
+        {2, 4,
+         "--strategy ddp --gradient-as-bucket-view on --bucket-cap-mb 0.05 --checkpointing full"},
+        {4, 1, "--strategy ddp --accumulate 2 --optimizer-impl fused"},
+        {2, 2, "--strategy ddp --accumulate 2 --accumulate-sync each --gradient-as-bucket-view on"},
+        {2, 4,
+         "--strategy ddp --static-graph on --gradient-as-bucket-view on --optimizer-impl loop"},
+    };
+    static const struct variation rounded[] = {
+        {4, 2, "--strategy ddp --comm-hook bf16_compress"},
+        {2, 4, "--strategy ddp --autocast bf16"},
+        {2, 4, "--strategy ddp --autocast bf16 --checkpointing full --gradient-as-bucket-view on"},
+    };
+    check_all(exact, COUNT(exact), "", 1e-5);
+    check_all(rounded, COUNT(rounded), "", 2e-2);
 }
 
 static void mixed_precision_follows_the_same_trend(void **state)
@@ -513,6 +508,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trajectories_are_pytorchs_on_any_number_of_ranks),
         cmocka_unit_test(trajectories_are_pytorchs_under_every_strategy),
+        cmocka_unit_test(trajectories_are_pytorchs_under_ddp),
         cmocka_unit_test(mixed_precision_follows_the_same_trend),
         cmocka_unit_test(three_ranks_agree_with_one),
         cmocka_unit_test(first_gradients_are_pytorchs_parameter_by_parameter),

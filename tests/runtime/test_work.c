@@ -568,9 +568,9 @@ static void sgd_steps_against_the_gradient(void **state)
 static void a_nan_goes_through(void **state)
 {
     (void)state;
-    static const enum work_kind unary[] = {WORK_CAST,       WORK_SILU,   WORK_GELU_TANH,
-                                           WORK_RELU,       WORK_SQUARE, WORK_SQUARE_ROOT,
-                                           WORK_LOG_SOFTMAX};
+    static const enum work_kind unary[] = {WORK_CAST,        WORK_SILU,       WORK_GELU,
+                                           WORK_GELU_TANH,   WORK_RELU,       WORK_SQUARE,
+                                           WORK_SQUARE_ROOT, WORK_LOG_SOFTMAX};
     FOR_DTYPES()
     {
         struct work_operand x = filled(dtype, SHAPE(1, 3)), y = empty(dtype, SHAPE(1, 3));

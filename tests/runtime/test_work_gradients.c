@@ -133,6 +133,8 @@ static void activate(const struct layer *layer, double *const in[INPUTS], double
         const double x = in[0][i];
         if (layer->kind == WORK_SILU)
             out[i] = x / (1 + exp(-x));
+        else if (layer->kind == WORK_GELU)
+            out[i] = x * erfc(-x / sqrt(2)) / 2;
         else if (layer->kind == WORK_GELU_TANH)
             out[i] = 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
         else
@@ -143,12 +145,13 @@ static void activate(const struct layer *layer, double *const in[INPUTS], double
 static void activations_and_their_slopes(void **state)
 {
     (void)state;
-    static const enum work_kind kinds[3][2] = {{WORK_SILU, WORK_SILU_BACKWARD},
+    static const enum work_kind kinds[4][2] = {{WORK_SILU, WORK_SILU_BACKWARD},
+                                               {WORK_GELU, WORK_GELU_BACKWARD},
                                                {WORK_GELU_TANH, WORK_GELU_TANH_BACKWARD},
                                                {WORK_RELU, WORK_RELU_BACKWARD}};
     FOR_DTYPES()
     {
-        for (uint32_t k = 0; k < 3; k++) {
+        for (uint32_t k = 0; k < 4; k++) {
             const struct layer layer = {activate, .kind = kinds[k][0], .rows = 1031};
             struct work_operand x = filled(dtype, SHAPE(1031)), y = empty(dtype, SHAPE(1031));
             struct work_operand dy = filled(dtype, SHAPE(1031)), dx = empty(dtype, SHAPE(1031));

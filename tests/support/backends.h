@@ -10,8 +10,9 @@
 #define SHARDPLAN_TESTS_BACKENDS_H
 
 #include "base/arena.h"
-#include "runtime/device/device.h"
+#include "runtime/host/host_device.h"
 #include "runtime/host/host_ops.h"
+#include "runtime/loader/cuda_load.h"
 #include "runtime/work/operand.h"
 #include "tests/support/lanes.h"
 

@@ -21,6 +21,11 @@ struct job small_job(enum arch arch)
         .max_positions = 64,
         .tied = arch == ARCH_GPT2,
         .dropout = arch == ARCH_GPT2 ? 0.1F : 0,
+        .norm_eps = 1e-5F,
+        .rope = {.theta = 1e4F, .attention_factor = 1},
+        .activation = arch == ARCH_LLAMA  ? "silu"
+                      : arch == ARCH_GPT2 ? "gelu_new"
+                                          : "relu",
     };
     struct job job;
     job_defaults(&job, &config);

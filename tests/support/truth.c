@@ -105,6 +105,8 @@ bool truth_read_written(const json_t *row, struct model_config *c, struct model_
         .vocab = truth_number(m, "vocab", 0),
         .max_positions = truth_number(m, "seq", 0),
         .tied = truth_bool(m, "tied", true),
+        .norm_eps = 1e-5F,
+        .rope = {.theta = 1e4F, .attention_factor = 1},
     };
     c->kv_heads = truth_number(m, "kv_heads", c->heads);
     c->ffn = truth_number(m, "ffn", 4 * c->hidden);
@@ -112,6 +114,7 @@ bool truth_read_written(const json_t *row, struct model_config *c, struct model_
     c->arch = strcmp(kind, "gpt2") == 0    ? ARCH_GPT2
               : strcmp(kind, "guide") == 0 ? ARCH_FSDP2_TUTORIAL
                                            : ARCH_LLAMA;
+    c->activation = c->arch == ARCH_GPT2 ? "gelu_new" : c->arch == ARCH_LLAMA ? "silu" : "relu";
     if (c->arch == ARCH_LLAMA)
         c->tied = false;
     job->code = model_default_code(c->arch);
@@ -146,7 +149,8 @@ static void add_buffers(const json_t *buffers, struct graph *graph)
             shape.dim[d] = (uint32_t)json_integer_value(json_array_get(dims, d));
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             if (strcmp(dtype_name((enum dtype)dtype), name) == 0)
-                graph_buffer(graph, (enum dtype)dtype, shape);
+                graph_buffer(graph, (enum dtype)dtype, shape,
+                             &(struct buffer_values){.kind = VALUES_ZEROS});
     }
 }
 
@@ -171,7 +175,8 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     }
     add_buffers(json_object_get(json_object_get(row, "model"), "buffers"), graph);
     const uint64_t parameters = graph_parameter_elements(graph);
-    struct stream *stream = tape_run(graph, &job.tape);
+    const struct tape_options options = job_tape(&job);
+    struct stream *stream = tape_run(graph, &options);
     const enum err_code rc = lower_plan(graph, stream, &job.strategy, &plan, &err);
     stream_free(stream);
     graph_free(graph);

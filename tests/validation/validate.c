@@ -1,8 +1,10 @@
-/* validate.c - prints reports/validation/memory-fsdp2.md: planned beside recorded, row by row. */
+/* validate.c - prints reports/validation/memory-fsdp2.md, or memory-ddp.md: planned beside
+ * recorded, row by row. */
 #include "tests/support/truth.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 struct sums {
     size_t rows, exact;
@@ -33,19 +35,41 @@ static void print_file(const char *name, const char *about, bool events, truth_r
     truth_each(path, events, read, print_row, sums);
 }
 
-int main(void)
+static void print_fsdp2(struct sums *sums)
 {
-    struct sums sums = {0};
     print_file("visible.jsonl",
                "Models up to 70B on up to 1,024 GPUs. Numbers: peak, live bytes at "
                "six marks, peaks of five segments, number of events.",
-               false, truth_read_written, &sums);
+               false, truth_read_written, sums);
     print_file("events.jsonl", "Whole event lists: bytes, sign, order, category, place, label.",
-               true, truth_read_written, &sums);
+               true, truth_read_written, sums);
     print_file("more_events.jsonl", "Whole event lists of more strategies.", true,
-               truth_read_written, &sums);
+               truth_read_written, sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
-               true, truth_read_hf, &sums);
+               true, truth_read_hf, sums);
+}
+
+static void print_ddp(struct sums *sums)
+{
+    print_file(
+        "systems_visible.jsonl",
+        "Models of 125M and 300M on 2 to 8 GPUs. Numbers: peak, live bytes at six marks, "
+        "peaks of five segments, number of events (but where static_graph rebuilds buckets).",
+        false, truth_read_written, sums);
+    print_file("systems_events.jsonl", "A whole event list.", true, truth_read_written, sums);
+    print_file("ddp_events.jsonl", "Whole event lists: bytes, sign, order, category, place, label.",
+               true, truth_read_written, sums);
+    print_file("ddp_hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
+               true, truth_read_hf, sums);
+}
+
+int main(int argc, char **argv)
+{
+    struct sums sums = {0};
+    if (argc == 2 && strcmp(argv[1], "ddp") == 0)
+        print_ddp(&sums);
+    else
+        print_fsdp2(&sums);
     printf("\n%zu of %zu configurations without any difference.\n", sums.exact, sums.rows);
     return sums.exact == sums.rows ? 0 : 1;
 }

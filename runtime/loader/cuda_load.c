@@ -1,8 +1,9 @@
-/* cuda_load.c - finds and loads the cuda backend. Nothing else of the program knows where it is.
+/* cuda_load.c - see cuda_load.h. Nothing else of the program knows where the backend is.
  *
  * Searched: the file that CUDA_BACKEND_VARIABLE names; else beside the program (as built), then
  * ../lib/shardplan from it (as installed). */
-#include "runtime/device/device.h"
+#include "runtime/loader/cuda_load.h"
+
 #include "runtime/host/host_ops.h"
 
 #include <dlfcn.h>

@@ -1,0 +1,94 @@
+/* values.h - what parameters, modules' buffers and inputs hold before the first step.
+ *
+ * A builder says it, the plan carries it, and whoever executes the plan fills memory from it
+ * without looking at names or shapes. Plain data, copied by value. */
+#ifndef SHARDPLAN_VALUES_H
+#define SHARDPLAN_VALUES_H
+
+#include "base/rope.h"
+
+#include <stdint.h>
+
+/* ---- parameters ---- */
+
+/* Random kinds give each element of each parameter a number of its own, the same on any number of
+ * ranks: runtime/execution/values.h has the formulas. */
+#define INIT_MAP(X)                                                                                \
+    X(ZEROS, "zeros")                                                                              \
+    X(ONES, "ones")                                                                                \
+    X(UNIFORM, "uniform") /* in [-bound, bound) */                                                 \
+    X(NORMAL, "normal")   /* of standard deviation `std`; beyond `limit`, where given, drawn again \
+                           */
+
+enum init_kind {
+#define X(name, text) INIT_##name,
+    INIT_MAP(X)
+#undef X
+        INIT_COUNT
+};
+
+struct param_init {
+    uint8_t kind;  /* enum init_kind */
+    double spread; /* UNIFORM: the bound; NORMAL: the standard deviation */
+    double limit;  /* NORMAL: largest magnitude; 0: any */
+};
+
+/* Normal, cut at `limit` where that is not 0. */
+static inline struct param_init init_normal(double std, double limit)
+{
+    return (struct param_init){INIT_NORMAL, std, limit};
+}
+
+static inline struct param_init init_uniform(double bound)
+{
+    return (struct param_init){.kind = INIT_UNIFORM, .spread = bound};
+}
+
+/* ---- buffers of modules ---- */
+
+#define BUFFER_VALUES_MAP(X)                                                                       \
+    X(ZEROS, "zeros")                                                                              \
+    X(RANGE, "range") /* 0, 1, 2, ... along the last dim */                                        \
+    X(ROPE, "rope")
+
+enum buffer_values_kind {
+#define X(name, text) VALUES_##name,
+    BUFFER_VALUES_MAP(X)
+#undef X
+        VALUES_COUNT
+};
+
+struct buffer_values {
+    uint8_t kind;   /* enum buffer_values_kind */
+    uint8_t layout; /* ROPE: enum rope_layout */
+    struct rope rope;
+};
+
+/* ---- inputs ---- */
+
+/* Of a sequence of s + 1 tokens: */
+#define INPUT_MAP(X)                                                                               \
+    X(TOKENS, "tokens")   /* the first s */                                                        \
+    X(TARGETS, "targets") /* the last s: the token after each */                                   \
+    X(LABELS,                                                                                      \
+      "labels") /* the first s again; the model itself compares each with the one before */        \
+    X(MASKED_TARGETS, "masked_targets") /* what stood where the first s were masked */             \
+    X(REPLIES, "replies") /* of a second sequence, which a decoder is to write: all s */
+
+enum input_kind {
+#define X(name, text) INPUT_##name,
+    INPUT_MAP(X)
+#undef X
+        INPUT_COUNT
+};
+
+struct input_values {
+    uint8_t kind;   /* enum input_kind */
+    uint32_t vocab; /* tokens are below it */
+};
+
+const char *init_name(enum init_kind kind);                   /* "uniform" */
+const char *buffer_values_name(enum buffer_values_kind kind); /* "rope" */
+const char *input_name(enum input_kind kind);                 /* "tokens" */
+
+#endif

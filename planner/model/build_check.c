@@ -1,0 +1,51 @@
+/* build_check.c - what a config asks for and a code does not compute is refused, not left out.
+ *
+ * Each code honours what its source does. Dropout is config.json's in hf; torchtitan has none, and
+ * nanoGPT's is a setting of its train.py, 0 unless one fine-tunes, whatever config.json says of
+ * Hugging Face's. Sliding windows are masks in hf; the other two attend to all tokens before. */
+#include "model/family.h"
+
+static enum err_code check_torchtitan(const struct model_config *c, const struct model_job *job,
+                                      struct err *err)
+{
+    const bool windows = c->sliding_window && c->full_layers < c->layers;
+    if (windows && job->seq > c->sliding_window)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--seq %u is longer than the model's sliding window of %u tokens, which "
+                       "torchtitan's code has not: use --code hf",
+                       job->seq, c->sliding_window);
+    if (c->attention_dropout > 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the model asks for attention dropout %g, which torchtitan's code has not: "
+                       "use --code hf",
+                       (double)c->attention_dropout);
+    return ERR_OK;
+}
+
+/* Those two ask the positions in every forward pass how long the sequence is, and may make their
+ * frequencies anew. */
+static enum err_code check_hf(const struct family *family, const struct model_config *c,
+                              struct err *err)
+{
+    const enum rope_scaling scaling = (enum rope_scaling)c->rope.scaling;
+    const bool other_code = family->builder[CODE_TORCHTITAN] != NULL;
+    if (scaling == ROPE_DYNAMIC || scaling == ROPE_LONGROPE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "RoPE scaling \"%s\" changes frequencies in the forward pass of "
+                       "transformers' code, which is not planned%s",
+                       rope_scaling_name(scaling), other_code ? ": use --code torchtitan" : "");
+    return ERR_OK;
+}
+
+enum err_code build_check(const struct family *family, const struct model_config *config,
+                          const struct model_job *job, struct err *err)
+{
+    switch (job->code) {
+    case CODE_TORCHTITAN:
+        return check_torchtitan(config, job, err);
+    case CODE_HF:
+        return check_hf(family, config, err);
+    default:
+        return ERR_OK;
+    }
+}

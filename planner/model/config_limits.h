@@ -1,0 +1,17 @@
+/* config_limits.h - the most that a config.json may ask for. */
+#ifndef SHARDPLAN_CONFIG_LIMITS_H
+#define SHARDPLAN_CONFIG_LIMITS_H
+
+enum {
+    VOCAB_MAX = 1 << 24,
+    HIDDEN_MAX = 1 << 20,
+    FFN_MAX = 1 << 24,
+    LAYERS_MAX = 4096,
+    HEADS_MAX = 16384,
+    HEAD_DIM_MAX = 65536, /* times HEADS_MAX times 3, a fused q, k, v, is below 2^32 */
+    POSITIONS_MAX = 1 << 24,
+    BUCKETS_MAX = 65536,
+    EXPERTS_MAX = 1024,
+};
+
+#endif

@@ -1,0 +1,19 @@
+/* keys_rope.h - RoPE's object in a config.json: for the files of this folder only. */
+#ifndef SHARDPLAN_KEYS_ROPE_H
+#define SHARDPLAN_KEYS_ROPE_H
+
+#include "model/model.h"
+
+#include <jansson.h>
+
+/* "rope_scaling", or "rope_parameters" as transformers 5 calls it: the object (lent), and in *name
+ * what this file calls it. NULL: neither is there. ERR_INVALID: no object, or two that differ. */
+enum err_code rope_find(const json_t *root, const char *where, const json_t **object,
+                        const char **name, struct err *err);
+/* Reads its scaling into out->rope, for `dim` numbers of a head; theta has been read. */
+enum err_code rope_read(const json_t *root, const char *where, uint32_t dim,
+                        struct model_config *out, struct err *err);
+/* Whether the numbers of a RoPE go with its kind. */
+enum err_code rope_check(const struct rope *rope, uint32_t dim, const char *where, struct err *err);
+
+#endif

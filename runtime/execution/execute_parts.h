@@ -1,0 +1,59 @@
+/* execute_parts.h - for the execute*.c files only: the state of an execution. */
+#ifndef SHARDPLAN_EXECUTE_PARTS_H
+#define SHARDPLAN_EXECUTE_PARTS_H
+
+#include "runtime/execution/execute.h"
+#include "runtime/program/status.h"
+
+struct execution {
+    const struct plan *plan;
+    struct device *device;
+    struct comm *comm;
+    struct data *data;
+    struct run_settings settings;
+    struct allocator *allocator;
+    struct deferred *deferred;
+    struct allocator_block **block;       /* (buffers) */
+    void **host;                          /* (buffers) of the host's pool */
+    struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */
+    uint32_t scratch; /* the buffer that is a kernel's own workspace now; PLACE_NONE: none */
+    struct work_operand *operands; /* scratch: as many as the widest kernel has */
+    struct step_record *record;    /* (instructions) */
+    double *param_norm;            /* (params) */
+    char **batches;                /* (inputs) host memory of each, for all micro-batches */
+    uint64_t scalars;              /* device address of our own fp32 scalars: losses, then norms */
+    uint32_t micro_batches, micro_batch, step;
+    uint32_t optimizer; /* the optimizer instruction */
+    uint32_t *normed; /* (normed_count) parameters of which this rank has a part of the gradient */
+    uint32_t normed_count;
+    volatile struct rank_status *status;
+    struct rank_status own_status;
+    bool first_step;
+};
+
+enum { SEGMENT_BYTES = 1 << 21 }; /* what segments of the device are multiples of */
+
+/* ---- memory: execute.c ---- */
+
+/* Where a buffer is now; NULL: not allocated. */
+void *execution_address(const struct execution *e, uint32_t buffer);
+/* Allocates a buffer for `instruction`; ERR_NOMEM names what holds most. */
+enum err_code execution_alloc(struct execution *e, uint32_t buffer, uint32_t instruction,
+                              struct err *err);
+
+/* ---- what memory holds at first: execute_values.c ---- */
+
+/* Checks that batches can be made of a data file's tokens, and makes room for them. */
+enum err_code execution_open_batches(struct execution *e, struct err *err);
+void execution_close_batches(struct execution *e);
+/* Queues copies of the next sequences into the inputs, for the micro-batch that begins at
+ * `instruction`. */
+enum err_code execution_write_batch(struct execution *e, uint32_t instruction, struct err *err);
+
+/* Queues zeros into a buffer of the device. */
+enum err_code execution_zero(struct execution *e, uint32_t buffer, uint32_t instruction,
+                             struct err *err);
+/* Fills parameters and modules' buffers with what the plan says of them. */
+enum err_code execution_fill(struct execution *e, struct err *err);
+
+#endif

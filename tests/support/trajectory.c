@@ -1,0 +1,34 @@
+/* trajectory.c - see trajectory.h. */
+#include "tests/support/trajectory.h"
+
+#include "tests/support/program.h"
+
+#include <math.h>
+#include <string.h>
+
+double relative(double ours, double theirs)
+{
+    return fabs(ours - theirs) / fmax(fabs(theirs), 1e-12);
+}
+
+double compare_steps(const json_t *reference, size_t *steps)
+{
+    const json_t *losses = json_object_get(reference, "loss");
+    const json_t *norms = json_object_get(reference, "grad_norm");
+    double worst = 0.0;
+    *steps = 0;
+    for (char *save = NULL, *line = strtok_r(program_output(), "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        json_t *step = json_loads(line, 0, NULL);
+        if (json_object_get(step, "loss")) {
+            const size_t n = (size_t)json_integer_value(json_object_get(step, "step"));
+            worst = fmax(worst, relative(json_number_value(json_object_get(step, "loss")),
+                                         json_number_value(json_array_get(losses, n))));
+            worst = fmax(worst, relative(json_number_value(json_object_get(step, "grad_norm")),
+                                         json_number_value(json_array_get(norms, n))));
+            ++*steps;
+        }
+        json_decref(step);
+    }
+    return worst;
+}
