@@ -67,6 +67,9 @@ def repeat_kv(x, n):
 class LlamaAttention(nn.Module):
     def __init__(self, m):
         super().__init__()
+        LlamaAttention.fill(self, m)
+
+    def fill(self, m):
         self.heads, self.kv = m["heads"], m.get("kv_heads", m["heads"])
         self.head = m["dim"] // m["heads"]
         self.wq = nn.Linear(m["dim"], self.heads * self.head, bias=False)
@@ -96,6 +99,9 @@ class LlamaAttention(nn.Module):
 class LlamaFeedForward(nn.Module):
     def __init__(self, m):
         super().__init__()
+        LlamaFeedForward.fill(self, m)
+
+    def fill(self, m):
         self.w1 = nn.Linear(m["dim"], m["ffn"], bias=False)
         self.w2 = nn.Linear(m["ffn"], m["dim"], bias=False)
         self.w3 = nn.Linear(m["dim"], m["ffn"], bias=False)
@@ -120,13 +126,30 @@ class LlamaBlock(nn.Module):
         return z
 
 
+class FlatLlamaBlock(nn.Module):
+    """The same without modules of its own for attention and feed-forward: ZeRO-3 hooks every module."""
+
+    attention = LlamaAttention.forward
+    feed_forward = LlamaFeedForward.forward
+    forward = LlamaBlock.forward
+
+    def __init__(self, m):
+        super().__init__()
+        LlamaAttention.fill(self, m)
+        LlamaFeedForward.fill(self, m)
+        self.attention_norm = RMSNorm(m["dim"])
+        self.ffn_norm = RMSNorm(m["dim"])
+
+
 class Llama(nn.Module):
+    block = LlamaBlock
+
     def __init__(self, m):
         super().__init__()
         self.tok_embeddings = nn.Embedding(m["vocab"], m["dim"])
         half = m["dim"] // m["heads"] // 2
         self.register_buffer("freqs", torch.empty(1, m["seq"], 1, half, dtype=torch.complex64), persistent=False)
-        self.layers = nn.ModuleList(LlamaBlock(m) for _ in range(m["layers"]))
+        self.layers = nn.ModuleList(self.block(m) for _ in range(m["layers"]))
         self.norm = RMSNorm(m["dim"])
         self.output = nn.Linear(m["dim"], m["vocab"], bias=False)
 
@@ -138,6 +161,10 @@ class Llama(nn.Module):
         for layer in self.layers:
             x = layer(x, self.freqs)
         return self.output(self.norm(x))
+
+
+class FlatLlama(Llama):
+    block = FlatLlamaBlock
 
 
 class GPT2Block(nn.Module):
@@ -219,7 +246,7 @@ class Guide(nn.Module):
         return self.output(x)
 
 
-KINDS = {"llama": Llama, "gpt2": GPT2, "guide": Guide}
+KINDS = {"llama": Llama, "flat_llama": FlatLlama, "gpt2": GPT2, "guide": Guide}
 
 
 # --------------------------------------------------------------------------------------------

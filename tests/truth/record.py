@@ -22,9 +22,10 @@ strategy: world, rank, replicate, units (blocks+root | torchtitan), blocks_per_u
 reshard (default | always | never | int), forward_prefetch, backward_prefetch, param_dtype,
 reduce_dtype, store_dtype, ac (full | selective), ac_early_stop (default true), accumulate, no_sync, clip,
 optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), code (hf), freeze (comma-separated glob patterns of
-parameter names), reshard_units ({module: true | false | int}, instead of reshard), shard_dim (1: matrices by
-columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among is_last_backward, requires_all_reduce,
-reshard_after_backward: set_... is true for the last micro-batch only), offload (cpu: with a pinned host).
+parameter names), reshard_units ({module: true | false | int}, instead of reshard), shard_dim (1:
+matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among
+is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true for the last
+micro-batch only), offload (cpu: with a pinned host).
 
 Deviations from a GPU run, on purpose: tensors live on the fake device "cpu" (FSDP needs no
 streams there).

@@ -94,6 +94,8 @@ class Log:
             self.segment_peaks[self.segment] = max(self.segment_peaks.get(self.segment, 0), self.live)
 
     def birth(self, tensor, label):
+        if tensor.is_meta:
+            return
         st = tensor.untyped_storage()
         key = id(st)
         ref = self.refs.get(key)
@@ -221,6 +223,9 @@ class System:
         """The context under which tensors have shapes and no data."""
         raise NotImplementedError
 
+    def make(self):
+        return models.make(self.m, self.s)
+
     def shard(self, model, blocks):
         """The model to call in its place."""
         raise NotImplementedError
@@ -240,6 +245,21 @@ class System:
 
     def clip(self, model):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    def backward(self, model, loss):
+        loss.backward()
+
+    def between(self, model):
+        """Behind every micro-batch but the last."""
+
+    def update(self, model, optimizer, live):
+        """Clips, steps, marks, drops the gradients."""
+        if self.s.get("clip"):
+            self.clip(model)
+        optimizer.step()
+        self.after("opt")
+        live["after_step"] = Log.current.live
+        optimizer.zero_grad(set_to_none=True)
 
     def settle(self, log, model, optimizer):
         """Gives what lives between steps its category."""
@@ -296,24 +316,22 @@ def one_step(system, log, model, optimizer, inputs, live):
             live["after_forward"] = log.live
             log.place = ["bwd"]
             log.segment = "backward_head"
-            loss.backward()
+            system.backward(model, loss)
             system.after("bwd")
             del loss
             live["after_backward"] = log.live
+        if not last:
+            log.place = ["opt"]
+            system.between(model)
     log.place = ["opt"]
     log.segment = "optimizer"
-    if s.get("clip"):
-        system.clip(model)
-    optimizer.step()
-    system.after("opt")
-    live["after_step"] = log.live
-    optimizer.zero_grad(set_to_none=True)
+    system.update(model, optimizer, live)
     live["end"] = log.live
 
 
 def run(config, system, log):
     m, s = system.m, system.s
-    model, blocks = models.make(m, s)
+    model, blocks = system.make()
     parameters = sum(p.numel() for p in model.parameters())
     parameter_list = [[n, list(p.shape)] for n, p in model.named_parameters()]
     if s.get("ac"):
@@ -367,8 +385,8 @@ def run(config, system, log):
 # The program
 # --------------------------------------------------------------------------------------------
 
-NUMBERS = ("parameters", "buckets", "owners", "units", "peak_bytes_by_step", "peak_bytes", "peak_bytes_rounded_512", "peak_at",
-           "live", "segment_peaks", "events")
+NUMBERS = ("parameters", "buckets", "owners", "units", "peak_bytes_by_step", "peak_bytes",
+           "peak_bytes_rounded_512", "peak_at", "live", "segment_peaks", "events")
 
 
 def compare(truth, got):

@@ -7,7 +7,6 @@ Operators that only look (views, set_, resize_) run; so do those on integers alo
 decide things (positions, masks, the reducer's bucket indices).
 """
 import torch
-import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
@@ -16,6 +15,10 @@ import recorder
 aten = torch.ops.aten
 RUN = {aten._unsafe_view.default, aten.set_.source_Storage, aten.set_.source_Storage_storage_offset,
        aten.set_.source_Tensor, aten.set_.default, aten.resize_.default, aten.detach_.default}
+
+
+def allocated(like):
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
 
 
 def exact(tensor):
@@ -44,12 +47,12 @@ class Unfilled(recorder.Births):
                        **tree_map_only(torch.Tensor, self.shape, kwargs))
         if integers and isinstance(out, torch.Tensor) and exact(out):
             return func(*args, **kwargs)
-        return tree_map_only(torch.Tensor, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype), out)
+        return tree_map_only(torch.Tensor, allocated, out)
 
     def shape(self, tensor):
-        key = tensor.shape, tensor.stride(), tensor.dtype
+        key = tensor.shape, tensor.stride(), tensor.dtype, tensor.device
         if key not in self.shapes:
-            self.shapes[key] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+            self.shapes[key] = allocated(tensor)
         return self.shapes[key]
 
     def collective(self, func, args, kwargs):
