@@ -22,7 +22,6 @@ OP_CLASS(softmax) = {
 
 uint32_t op_safe_softmax(struct graph *graph, uint32_t x)
 {
-    autocast_arguments(graph, OP_SAFE_SOFTMAX, 1, &x);
     return simple(graph, OP_SAFE_SOFTMAX, 1, &x, ATEN_SAFE_SOFTMAX, dtype_of(graph, x),
                   *shape_of(graph, x));
 }
