@@ -55,7 +55,8 @@ struct part placement_part(struct placement placement, const struct shape *shape
 /* Elements that every rank sets aside for a tensor, padding included: that of the first rank. */
 uint64_t placement_padded(struct placement placement, const struct shape *shape, uint32_t ranks);
 
-/* A one-dimensional shape of so many elements. */
+/* A shape for a buffer of so many elements: one dim, or two where they do not fit one (then as many
+ * whole rows as hold them). */
 struct shape flat(uint64_t elements);
 
 static inline uint64_t part_elements(const struct part *part)

@@ -5,7 +5,7 @@
  * made, with the step and instruction that it left behind in the status file. */
 #include "cli/commands.h"
 #include "plan/plan_json.h"
-#include "runtime/program/status.h"
+#include "runtime/execution/status.h"
 #include "settings/settings_parse.h"
 
 #include <errno.h>

@@ -1,6 +1,8 @@
 /* autocast.c - see autocast.h. */
 #include "graph/autocast.h"
 
+#include <assert.h>
+
 #include "graph/op_class.h"
 
 /* What autocast does with the floating arguments of an operator. */
@@ -64,6 +66,8 @@ void autocast_arguments(struct graph *graph, enum op_kind kind, uint32_t count, 
     /* Arguments die first to last: the reverse of the order in which they were evaluated. */
     for (uint32_t i = 0; i < count; i++) {
         if (passing[i]) {
+            /* calls do not nest: what the one before passed is gone with it */
+            assert(graph->autocast.passing_count == 0 || graph->autocast.kind == (int)kind);
             graph->autocast.kind = (int)kind;
             graph->autocast.passing[graph->autocast.passing_count++] = in[i];
         }

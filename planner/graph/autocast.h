@@ -16,10 +16,10 @@
 
 #include "graph/ops.h"
 
-/* Casts those of in[0 .. count) that an operator of `kind` would not take as they
- * are, and replaces them by their casts: the last argument first. The cast of a leaf parameter that
- * needs a gradient is made once and kept to the end of the region; any other is let go with the
- * call, that is when the next operator of `kind` is done. */
+/* Casts those of in[0 .. count) that an operator of `kind` would not take as they are, and replaces
+ * them by their casts: the last argument first. The cast to the region's dtype of a leaf parameter
+ * that needs a gradient is made once and kept to the end of the region; any other is let go with
+ * the call, that is when the next operator of `kind` is done. */
 void autocast_arguments(struct graph *graph, enum op_kind kind, uint32_t count, uint32_t *in);
 
 /* The dtype in which products (linear, attention) compute and are born. */

@@ -132,7 +132,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .cached = calloc(graph->storage_count + 1, 1),
         .root = none_array(graph->tensor_count),
         .slot = none_array(graph->tensor_count),
-        .part = calloc(graph->tensor_count + 1, sizeof(struct part)),
+        .part = calloc(graph->tensor_count + 1, sizeof(struct slice)),
         .param_uses = calloc(graph->param_count + 1, sizeof(uint16_t)),
         .node_holds = calloc(graph->op_count + 1, 1),
         .op_region = none_array(graph->op_count),

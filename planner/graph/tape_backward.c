@@ -22,8 +22,8 @@ static void accumulate(struct tape *tape, uint32_t tensor, const struct operand 
     const struct graph *graph = tape->graph;
     const uint32_t root = tape->root[tensor];
     uint32_t *slot = &tape->slot[root];
-    struct part *part = &tape->part[root];
-    const struct part arriving = {(uint32_t)gradient->offset, gradient->pitch};
+    struct slice *part = &tape->part[root];
+    const struct slice arriving = {(uint32_t)gradient->offset, gradient->pitch};
     if (*slot == NO_BUFFER) {
         *slot = gradient->place;
         *part = arriving;
@@ -39,7 +39,7 @@ static void accumulate(struct tape *tape, uint32_t tensor, const struct operand 
         tape_release(tape, *slot);
         tape_release(tape, gradient->place);
         *slot = sum.place;
-        *part = (struct part){0};
+        *part = (struct slice){0};
     }
     const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
     assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);
@@ -110,8 +110,10 @@ static void hold_passed_on(struct tape *tape, const uint32_t *given, uint32_t co
 {
     for (uint32_t i = 0; i < tape->pending_count; i++)
         for (uint32_t o = 0; o < count; o++)
-            if (tape->pending[i].gradient.place == tape->slot[tape->root[given[o]]])
+            if (tape->pending[i].gradient.place == tape->slot[tape->root[given[o]]]) {
                 tape_hold(tape, tape->pending[i].gradient.place);
+                break;
+            }
 }
 
 void tape_node(struct tape *tape, uint32_t index)
@@ -187,7 +189,7 @@ void tape_begin_backward(struct tape *tape)
                      .place;
     tape_hold(tape, tape->seed); /* backward()'s own list of root gradients, beside the slot */
     tape->slot[tape->root[tape->graph->loss]] = tape->seed;
-    tape->part[tape->root[tape->graph->loss]] = (struct part){0};
+    tape->part[tape->root[tape->graph->loss]] = (struct slice){0};
 }
 
 void tape_end_backward(struct tape *tape)

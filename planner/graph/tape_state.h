@@ -45,7 +45,7 @@ struct pending { /* a gradient on its way to an input */
     bool broadcast; /* to be summed to the tensor's shape first */
 };
 
-struct part { /* as an operand's offset and pitch: a gradient may be a slice of a wider one */
+struct slice { /* as an operand's offset and pitch: a gradient may be a slice of a wider one */
     uint32_t offset, pitch;
 };
 
@@ -60,7 +60,7 @@ struct tape {
     uint8_t *cached;      /* (storages) kept by the selective policy until recomputation */
     uint32_t *root;       /* (tensors) the tensor whose gradient is this one's */
     uint32_t *slot;       /* (tensors) buffer of the gradient so far, by root */
-    struct part *part;    /* (tensors) where in that buffer it is */
+    struct slice *part;   /* (tensors) where in that buffer it is */
     uint16_t *param_uses; /* (params) gradients still to come */
     uint8_t *node_holds;  /* (ops) whether its node holds what it saves */
     uint32_t *op_region;  /* (ops) region of each op, GRAPH_NONE outside */

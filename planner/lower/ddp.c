@@ -15,6 +15,7 @@
 #include "lower/lowering.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct bucket {            /* in the order of the all-reduces */
     uint32_t first, count; /* range of ddp.order */
@@ -43,10 +44,8 @@ struct ddp {
     uint32_t *owner; /* (params) rank */
 };
 
-enum { IN_FLIGHT_MOST = 2 };
-#define BROADCAST_BYTES                                                                            \
-    (250ULL << 20) /* of one broadcast: distributed.py, broadcast_bucket_size                      \
-                    */
+/* Broadcasts of module buffers: distributed.py, _sync_module_buffers and broadcast_bucket_size. */
+enum { IN_FLIGHT_MOST = 2, BROADCAST_BYTES = 250 << 20 };
 
 static struct ddp *ddp_of(const struct lowering *low)
 {
@@ -85,9 +84,36 @@ static void emit_copy(struct lowering *low, struct operand x, struct operand y)
 
 /* ---- what is there before the first step ---- */
 
+/* A parameter that is trained and in no operator; NONE: there is none. */
+static uint32_t find_unused(const struct graph *graph)
+{
+    bool *used = xmalloc((graph->param_count + 1) * sizeof *used);
+    uint32_t found = NONE;
+    memset(used, 0, (graph->param_count + 1) * sizeof *used);
+    for (uint32_t i = 0; i < graph->op_count; i++)
+        for (uint32_t in = 0; in < graph->ops[i].ins; in++) {
+            const uint32_t x = graph->ops[i].in[in];
+            if (x == GRAPH_NONE)
+                continue;
+            const struct graph_storage *s = &graph->storages[graph->tensors[x].storage];
+            if (s->kind == STORAGE_PARAM)
+                used[s->index] = true;
+        }
+    for (uint32_t p = graph->param_count; p-- > 0;)
+        if (graph->params[p].trainable && !used[p])
+            found = p;
+    free(used);
+    return found;
+}
+
 static enum err_code check(const struct strategy *s, const struct graph *graph, struct err *err)
 {
-    (void)graph;
+    const uint32_t unused = find_unused(graph);
+    if (unused != NONE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s is trained and not used: ddp would wait for its gradient "
+                       "(find_unused_parameters is not planned)",
+                       graph->params[unused].name);
     if (s->replicate > 1)
         return err_set(err, ERR_INVALID, "--replicate: ddp replicates over all ranks");
     if (s->offload)

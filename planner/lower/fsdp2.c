@@ -1,6 +1,7 @@
 /* fsdp2.c - PyTorch FSDP2 (fully_shard, torch 2.14), event for event.
  *
- * Each unit is one FSDPParamGroup. The functions below are named after the methods they follow
+ * Each unit is one FSDPParamGroup. The functions of fsdp2_gather.c and fsdp2_reduce.c are named
+ * after the methods they follow
  * (_fsdp_param_group.py, _fsdp_collectives.py, _fsdp_state.py) and do what those do to memory and
  * streams, in the same order:
  *
@@ -16,9 +17,7 @@
  *
  * Frees that come later than one would think, because a Python local still refers to the tensor:
  * the previous gather output, the cast buffer, the last gradient of a unit. They set the peaks.
- *
- * Letters: N ranks of the shard group, d rows and w columns of a parameter, c = ceil(d/N) rows a
- * shard, o, p, r the store, compute and reduce dtypes. */
+ */
 #include "lower/fsdp2.h"
 
 #include <assert.h>

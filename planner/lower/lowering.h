@@ -1,7 +1,8 @@
 /* lowering.h - what a sharding system is, and what it builds its program with.
  *
  *     driver                                   system
- *     declares parameters, inputs              set_up: units, where pieces of parameters are
+ *     declares parameters                      set_up: units, where pieces of parameters are
+ *     declares inputs and module buffers
  *     step, micro-batches                      begin
  *       births, deaths, kernels of the stream
  *       a module's forward begins, ends        pre_forward, post_forward

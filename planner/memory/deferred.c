@@ -66,8 +66,8 @@ static bool is_run(const struct plan_instruction *in, bool first_step)
 static void follow(struct deferred *d, uint32_t id)
 {
     const struct plan_instruction *in = &d->plan->instructions[id];
-    struct row *lane = &d->lane[in->lane], *event = &d->event[in->arg];
     assert(in->arg < d->plan->event_count);
+    struct row *lane = &d->lane[in->lane], *event = &d->event[in->arg];
     if (in->op == PLAN_RECORD) {
         *event = *lane;
         event->of[in->lane] = id + 1;

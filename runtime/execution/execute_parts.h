@@ -3,7 +3,7 @@
 #define SHARDPLAN_EXECUTE_PARTS_H
 
 #include "runtime/execution/execute.h"
-#include "runtime/program/status.h"
+#include "runtime/execution/status.h"
 
 struct execution {
     const struct plan *plan;

@@ -10,7 +10,7 @@
 #include "runtime/loader/cuda_load.h"
 #include "runtime/program/launch.h"
 #include "runtime/program/rehearsal.h"
-#include "runtime/program/status.h"
+#include "runtime/execution/status.h"
 #include "runtime/state/checkpoint.h"
 #include "settings/settings_parse.h"
 

@@ -300,7 +300,7 @@ static void overlap_is_that_of_pytorchs_own_test(void **state)
 }
 
 /* Four layers whose reductions outlast the backward pass: one communicator makes gathers and
- * reductions wait for each other (pytorch issue 177015); with one of their own they do not. */
+ * reductions wait for each other; with one of their own they do not. */
 static void a_shared_communicator_costs_what_it_must(void **state)
 {
     (void)state;

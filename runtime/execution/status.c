@@ -1,5 +1,5 @@
 /* status.c - see status.h. A shared mapping: a rank that is killed leaves its last store behind. */
-#include "runtime/program/status.h"
+#include "runtime/execution/status.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
