@@ -6,11 +6,11 @@
 #include "plan/plan_rank.h"
 #include "runtime/device/clock.h"
 #include "runtime/execution/record.h"
+#include "runtime/execution/status.h"
 #include "runtime/host/host_device.h"
 #include "runtime/loader/cuda_load.h"
 #include "runtime/program/launch.h"
 #include "runtime/program/rehearsal.h"
-#include "runtime/execution/status.h"
 #include "runtime/state/checkpoint.h"
 #include "settings/settings_parse.h"
 
