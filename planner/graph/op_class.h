@@ -128,6 +128,18 @@ static inline uint32_t save_output(const struct graph *graph, const struct graph
     return 1;
 }
 
+/* Of a product: for each factor that needs a gradient, the other one. */
+static inline uint32_t save_factors(const struct graph *graph, const struct graph_op *op,
+                                    uint32_t *saved)
+{
+    uint32_t count = 0;
+    if (needs(graph, op->in[0]))
+        saved[count++] = op->in[1];
+    if (needs(graph, op->in[1]))
+        saved[count++] = op->in[0];
+    return count;
+}
+
 /* ---- backward ---- */
 
 /* dx of an elementwise op: one call with the gradient and one other operand (or none). */

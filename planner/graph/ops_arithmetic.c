@@ -44,16 +44,6 @@ uint32_t op_mul(struct graph *graph, uint32_t x, uint32_t y)
                   broadcast(shape_of(graph, x), shape_of(graph, y)));
 }
 
-OP_SAVED(mul)
-{
-    uint32_t count = 0;
-    if (needs(graph, op->in[0]))
-        saved[count++] = op->in[1];
-    if (needs(graph, op->in[1]))
-        saved[count++] = op->in[0];
-    return count;
-}
-
 OP_BACKWARD(mul)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -70,7 +60,8 @@ OP_BACKWARD(mul)
     }
 }
 
-OP_CLASS(mul) = {.label = ATEN_MUL, .work = WORK_MUL, .saved = mul_saved, .backward = mul_backward};
+OP_CLASS(mul) = {
+    .label = ATEN_MUL, .work = WORK_MUL, .saved = save_factors, .backward = mul_backward};
 
 uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant)
 {

@@ -4,6 +4,27 @@
 
 #include <assert.h>
 
+/* addmm's generated node names what it saves by its own arguments (mat1, mat2), mm's (self, mat2):
+ * both let go in the alphabet's order. */
+static uint32_t save_addmm_factors(const struct graph *graph, const struct graph_op *op,
+                                   uint32_t *saved)
+{
+    uint32_t count = 0;
+    if (needs(graph, op->in[1]))
+        saved[count++] = op->in[0];
+    if (needs(graph, op->in[0]))
+        saved[count++] = op->in[1];
+    return count;
+}
+
+/* A multiplication and an addition for each element of the first factor and column of the result.
+ */
+static double product_flops(const struct graph *graph, const struct graph_op *op)
+{
+    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
+           last_dim(shape_of(graph, op->out[0]));
+}
+
 /* ---- linear ---- */
 
 uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias)
@@ -20,30 +41,14 @@ uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bi
     return graph_view(graph, out, with_last(in, w.dim[0]));
 }
 
-OP_SAVED(linear)
-{
-    uint32_t count = 0;
-    if (needs(graph, op->in[0]))
-        saved[count++] = op->in[1];
-    if (needs(graph, op->in[1]))
-        saved[count++] = op->in[0];
-    return count;
-}
-
-static double linear_flops(const struct graph *graph, const struct graph_op *op)
-{
-    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
-           shape_of(graph, op->in[1])->dim[0];
-}
-
 static struct operand linear_grad_input(struct tape *tape, const struct graph *graph,
                                         const struct graph_op *op)
 {
     const struct shape *w = shape_of(graph, op->in[1]);
     const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[1])};
     return tape_call(tape, WORK_MATMUL_NN, ATEN_MM, dtype_of(graph, op->in[0]),
-                     SHAPE(rows_of(shape_of(graph, op->in[0])), w->dim[1]), linear_flops(graph, op),
-                     2, in);
+                     SHAPE(rows_of(shape_of(graph, op->in[0])), w->dim[1]),
+                     product_flops(graph, op), 2, in);
 }
 
 static struct operand linear_grad_weight(struct tape *tape, const struct graph *graph,
@@ -51,7 +56,7 @@ static struct operand linear_grad_weight(struct tape *tape, const struct graph *
 {
     const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0])};
     return tape_call(tape, WORK_MATMUL_TN, ATEN_MM, dtype_of(graph, op->in[1]),
-                     *shape_of(graph, op->in[1]), linear_flops(graph, op), 2, in);
+                     *shape_of(graph, op->in[1]), product_flops(graph, op), 2, in);
 }
 
 /* mm computes the weight's gradient first, addmm the input's. Gradients arrive by the ages of the
@@ -73,9 +78,9 @@ OP_BACKWARD(linear)
 OP_CLASS(linear) = {
     .label = ATEN_MM,
     .work = WORK_MATMUL_NT,
-    .saved = linear_saved,
+    .saved = save_factors,
     .backward = linear_backward,
-    .flops = linear_flops,
+    .flops = product_flops,
     .keep = KEEP_EVERY_SECOND,
 };
 
@@ -94,24 +99,12 @@ OP_BACKWARD(linear_bias)
         tape_give(tape, op, 0, input);
 }
 
-/* addmm's generated node names what it saves by its own arguments (mat1, mat2), mm's (self, mat2):
- * both let go in the alphabet's order. */
-OP_SAVED(linear_bias)
-{
-    uint32_t count = 0;
-    if (needs(graph, op->in[1]))
-        saved[count++] = op->in[0];
-    if (needs(graph, op->in[0]))
-        saved[count++] = op->in[1];
-    return count;
-}
-
 OP_CLASS(linear_bias) = {
     .label = ATEN_ADDMM,
     .work = WORK_MATMUL_NT_BIAS,
-    .saved = linear_bias_saved,
+    .saved = save_addmm_factors,
     .backward = linear_bias_backward,
-    .flops = linear_flops,
+    .flops = product_flops,
     .keep = KEEP_ALWAYS,
 };
 
@@ -130,22 +123,6 @@ uint32_t op_conv1d(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bi
     return graph_view(graph, out, with_last(in, w.dim[1]));
 }
 
-OP_SAVED(conv1d)
-{
-    uint32_t count = 0;
-    if (needs(graph, op->in[1]))
-        saved[count++] = op->in[0];
-    if (needs(graph, op->in[0]))
-        saved[count++] = op->in[1];
-    return count;
-}
-
-static double conv1d_flops(const struct graph *graph, const struct graph_op *op)
-{
-    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
-           shape_of(graph, op->in[1])->dim[1];
-}
-
 /* As a Linear with bias; the weight is the leaf itself, so its gradient is complete at once. */
 OP_BACKWARD(conv1d)
 {
@@ -154,11 +131,11 @@ OP_BACKWARD(conv1d)
     struct operand input = {.place = PLACE_NONE}, weight = {.place = PLACE_NONE};
     if (tape_needs(tape, op, 0))
         input = tape_call(tape, WORK_MATMUL_NT, ATEN_MM, dtype_of(graph, op->in[0]),
-                          SHAPE(rows_of(x), last_dim(x)), conv1d_flops(graph, op), 2,
+                          SHAPE(rows_of(x), last_dim(x)), product_flops(graph, op), 2,
                           (struct operand[]){grad, tape_tensor(tape, op->in[1])});
     if (tape_needs(tape, op, 1))
         weight = tape_call(tape, WORK_MATMUL_TN, ATEN_MM, dtype_of(graph, op->in[1]),
-                           *shape_of(graph, op->in[1]), conv1d_flops(graph, op), 2,
+                           *shape_of(graph, op->in[1]), product_flops(graph, op), 2,
                            (struct operand[]){tape_tensor(tape, op->in[0]), grad});
     if (tape_needs(tape, op, 2))
         tape_give_summed(tape, op, 2, grad);
@@ -171,9 +148,9 @@ OP_BACKWARD(conv1d)
 OP_CLASS(conv1d) = {
     .label = ATEN_ADDMM,
     .work = WORK_MATMUL_NN_BIAS,
-    .saved = conv1d_saved,
+    .saved = save_addmm_factors,
     .backward = conv1d_backward,
-    .flops = conv1d_flops,
+    .flops = product_flops,
     .keep = KEEP_ALWAYS,
 };
 
@@ -189,22 +166,6 @@ uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y)
                   SHAPE(a.dim[0], a.dim[1], b.dim[2]));
 }
 
-OP_SAVED(bmm)
-{
-    uint32_t count = 0;
-    if (needs(graph, op->in[0]))
-        saved[count++] = op->in[1];
-    if (needs(graph, op->in[1]))
-        saved[count++] = op->in[0];
-    return count;
-}
-
-static double bmm_flops(const struct graph *graph, const struct graph_op *op)
-{
-    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
-           shape_of(graph, op->in[1])->dim[2];
-}
-
 /* The second operand's gradient is computed first, as mm does. */
 OP_BACKWARD(bmm)
 {
@@ -215,7 +176,7 @@ OP_BACKWARD(bmm)
         if (tape_needs(tape, op, i))
             made[i] = tape_call(
                 tape, i == 0 ? WORK_BMM_NT : WORK_BMM_TN, ATEN_BMM, dtype_of(graph, op->in[i]),
-                *shape_of(graph, op->in[i]), bmm_flops(graph, op), 2,
+                *shape_of(graph, op->in[i]), product_flops(graph, op), 2,
                 i == 0 ? (struct operand[]){grad, other} : (struct operand[]){other, grad});
     }
     for (uint32_t i = 0; i < 2; i++)
@@ -226,9 +187,9 @@ OP_BACKWARD(bmm)
 OP_CLASS(bmm) = {
     .label = ATEN_BMM,
     .work = WORK_BMM_NN,
-    .saved = bmm_saved,
+    .saved = save_factors,
     .backward = bmm_backward,
-    .flops = bmm_flops,
+    .flops = product_flops,
     .keep = KEEP_ALWAYS,
 };
 
@@ -251,12 +212,6 @@ OP_SAVED(grouped_mm)
     return count;
 }
 
-static double grouped_mm_flops(const struct graph *graph, const struct graph_op *op)
-{
-    return 2.0 * (double)shape_elements(shape_of(graph, op->in[0])) *
-           shape_of(graph, op->in[1])->dim[1];
-}
-
 /* As mm: the weight's gradient first. */
 OP_BACKWARD(grouped_mm)
 {
@@ -268,7 +223,7 @@ OP_BACKWARD(grouped_mm)
         tape_give(tape, op, i,
                   tape_call(tape, i == 0 ? WORK_GROUPED_MM_NN : WORK_GROUPED_MM_TN, ATEN_GROUPED_MM,
                             dtype_of(graph, op->in[i]), *shape_of(graph, op->in[i]),
-                            grouped_mm_flops(graph, op), 3, in));
+                            product_flops(graph, op), 3, in));
     }
 }
 
@@ -277,5 +232,5 @@ OP_CLASS(grouped_mm) = {
     .work = WORK_GROUPED_MM_NT,
     .saved = grouped_mm_saved,
     .backward = grouped_mm_backward,
-    .flops = grouped_mm_flops,
+    .flops = product_flops,
 };
