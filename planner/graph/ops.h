@@ -175,8 +175,7 @@ uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group);
 /* Rows of x (n, i), sorted by group, each group times its matrix of weight (g, o, i) transposed;
  * offsets (g) are the ends of the groups: (n, o). */
 uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets);
-/* Mean cross-entropy of logits (t, v) with targets (t): a scalar in fp32. */
-uint32_t op_log_softmax(struct graph *graph, uint32_t logits);
-uint32_t op_nll_loss(struct graph *graph, uint32_t log_probabilities, uint32_t targets);
+/* Mean cross-entropy of logits (t, v) with targets (t): a scalar of the logits' dtype. */
+uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
 
 #endif

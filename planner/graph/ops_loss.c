@@ -43,7 +43,7 @@ OP_CLASS(safe_softmax) = {
 /* cross_entropy_loss names the dtype of its argument to log_softmax, so that autocast, which would
  * choose fp32, leaves it alone; nll_loss then casts (pytorch LossNLL.cpp). */
 
-uint32_t op_log_softmax(struct graph *graph, uint32_t logits)
+static uint32_t log_softmax(struct graph *graph, uint32_t logits)
 {
     return simple(graph, OP_LOG_SOFTMAX, 1, &logits, ATEN_LOG_SOFTMAX, dtype_of(graph, logits),
                   *shape_of(graph, logits));
@@ -62,7 +62,7 @@ OP_CLASS(log_softmax) = {
     .backward = log_softmax_backward,
 };
 
-uint32_t op_nll_loss(struct graph *graph, uint32_t log_probabilities, uint32_t targets)
+static uint32_t nll_loss(struct graph *graph, uint32_t log_probabilities, uint32_t targets)
 {
     const struct shape scalar = {.rank = 0};
     autocast_arguments(graph, OP_NLL_LOSS, 1, &log_probabilities);
@@ -95,3 +95,11 @@ OP_CLASS(nll_loss) = {
     .saved = nll_loss_saved,
     .backward = nll_loss_backward,
 };
+
+uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets)
+{
+    const uint32_t log_probabilities = log_softmax(graph, logits);
+    const uint32_t loss = nll_loss(graph, log_probabilities, targets);
+    graph_drop(graph, log_probabilities);
+    return loss;
+}

@@ -76,9 +76,7 @@ void build_loss(struct graph *graph, uint32_t logits, uint32_t targets)
     const uint32_t rows = (uint32_t)(shape_elements(&shape) / shape.dim[shape.rank - 1]);
     const uint32_t flat = graph_view(graph, logits, SHAPE(rows, shape.dim[shape.rank - 1]));
     const uint32_t upcast = op_to(graph, flat, DTYPE_FP32);
-    const uint32_t log_probabilities = op_log_softmax(graph, upcast);
-    graph->loss = op_nll_loss(graph, log_probabilities, targets);
-    graph_drop(graph, log_probabilities);
+    graph->loss = op_cross_entropy(graph, upcast, targets);
     graph_drop(graph, upcast);
     if (upcast != flat)
         graph_drop(graph, logits);

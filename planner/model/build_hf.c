@@ -219,10 +219,8 @@ void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t lab
     /* labels[..., 1:] of one sequence is contiguous as it is */
     const uint32_t shifted = b == 1 ? graph_view(graph, padded, SHAPE(s))
                                     : op_slice_copied(graph, padded, SHAPE(b, s), 1);
-    const uint32_t log_probabilities =
-        op_log_softmax(graph, graph_view(graph, upcast, SHAPE(b * s, v)));
-    graph->loss = op_nll_loss(graph, log_probabilities, graph_view(graph, shifted, SHAPE(b * s)));
-    graph_drop(graph, log_probabilities);
+    graph->loss = op_cross_entropy(graph, graph_view(graph, upcast, SHAPE(b * s, v)),
+                                   graph_view(graph, shifted, SHAPE(b * s)));
     if (upcast != logits)
         graph_drop(graph, upcast);
     graph_drop(graph, padded);

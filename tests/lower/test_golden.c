@@ -54,9 +54,7 @@ static struct graph *toy(uint32_t v, uint32_t d)
     graph_mark(graph, MARK_LOGITS);
     const uint32_t upcast =
         op_to(graph, graph_view(graph, logits, SHAPE(BATCH * SEQ, v)), DTYPE_FP32);
-    const uint32_t log_probabilities = op_log_softmax(graph, upcast);
-    graph->loss = op_nll_loss(graph, log_probabilities, targets);
-    graph_drop(graph, log_probabilities);
+    graph->loss = op_cross_entropy(graph, upcast, targets);
     graph_drop(graph, upcast);
     graph_drop(graph, logits);
     graph_mark(graph, MARK_LOSS);
