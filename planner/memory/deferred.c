@@ -58,11 +58,6 @@ void deferred_close(struct deferred *d)
 
 /* ---- which lane is behind which ---- */
 
-static bool is_run(const struct plan_instruction *in, bool first_step)
-{
-    return first_step || !(in->flags & PLAN_FIRST_STEP);
-}
-
 static void follow(struct deferred *d, uint32_t id)
 {
     const struct plan_instruction *in = &d->plan->instructions[id];
@@ -87,7 +82,7 @@ static void follow_to(struct deferred *d, uint32_t id, bool first_step)
     d->following = true;
     for (uint32_t i = 0; i < id; i++) {
         const struct plan_instruction *in = &d->plan->instructions[i];
-        if ((in->op == PLAN_RECORD || in->op == PLAN_WAIT) && is_run(in, first_step))
+        if ((in->op == PLAN_RECORD || in->op == PLAN_WAIT) && plan_is_issued(in, first_step))
             follow(d, i);
     }
 }
@@ -106,7 +101,7 @@ static uint32_t after_last_kernel(const struct plan *plan, uint8_t lane, uint32_
 {
     for (; id > 0; id--) {
         const struct plan_instruction *in = &plan->instructions[id - 1];
-        if (in->lane == lane && plan_op_is_kernel((enum plan_op)in->op) && is_run(in, first_step))
+        if (in->lane == lane && plan_op_is_kernel((enum plan_op)in->op) && plan_is_issued(in, first_step))
             break;
     }
     return id;

@@ -166,7 +166,7 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
     for (uint32_t i = 0; i < r->plan->instruction_count; i++) {
         const struct plan_instruction *instruction = &r->plan->instructions[i];
         r->instruction = i;
-        if (!first && (instruction->flags & PLAN_FIRST_STEP))
+        if (!plan_is_issued(instruction, first))
             continue;
         if (r->options->before)
             r->options->before(r->options->hook_context, r->plan, i, first);

@@ -17,7 +17,9 @@
  *
  * The program is one step that can be repeated. `resident` buffers (sharded parameters, optimizer
  * states, inputs) are allocated once: before the first step, or by instructions flagged
- * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. Everything else is freed by the step's end.
+ * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. A `carried` buffer (a gradient that outlives
+ * zero_grad) goes from one step into the next, which frees it, PLAN_LATER_STEPS, and allocates it
+ * again. Everything else is freed by the step's end.
  *
  * This folder includes nothing of the others but base/. */
 #ifndef SHARDPLAN_PLAN_H
@@ -77,7 +79,10 @@ enum plan_mark {
 
 enum plan_phase { PLAN_FORWARD, PLAN_BACKWARD, PLAN_STEP };
 
-enum { PLAN_FIRST_STEP = 1 }; /* flag: done in the first step only */
+enum {                      /* flags */
+       PLAN_FIRST_STEP = 1, /* done in the first step only */
+       PLAN_LATER_STEPS = 2 /* in every other */
+};
 
 #define PLAN_NO_UNIT UINT32_MAX
 #define PLAN_NO_GROUP UINT8_MAX
@@ -299,6 +304,12 @@ static inline bool plan_op_is_kernel(enum plan_op op)
            op != PLAN_MARK;
 }
 
+/* Whether it is issued in the first step, or in a later one. */
+static inline bool plan_is_issued(const struct plan_instruction *instruction, bool first_step)
+{
+    return !(instruction->flags & (first_step ? PLAN_LATER_STEPS : PLAN_FIRST_STEP));
+}
+
 /* Of a free: whether another lane than the pool's still uses the memory. */
 static inline bool plan_free_is_deferred(const struct plan *plan,
                                          const struct plan_instruction *instruction)
@@ -336,7 +347,8 @@ const char *plan_buffer_text(const struct plan *plan, const struct buffer *buffe
 
 /* Checks the program, in its first step and in a later one: every index is in range, buffers are
  * allocated when dead and freed when alive, operands are alive and lie within their buffers, waits
- * refer to recorded events, marks come in order, and at the end only resident buffers live.
+ * refer to recorded events, marks come in order, and at the end only resident and carried buffers
+ * live.
  * ERR_INTERNAL names the first offending instruction. A plan that passes can be replayed, executed
  * and written without further checks. */
 enum err_code plan_verify(const struct plan *plan, struct err *err);

@@ -382,7 +382,7 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
     e->status->step = step;
     memset(e->record, 0, e->plan->instruction_count * sizeof *e->record);
     for (uint32_t id = 0; id < e->plan->instruction_count; id++) {
-        if (!e->first_step && (e->plan->instructions[id].flags & PLAN_FIRST_STEP))
+        if (!plan_is_issued(&e->plan->instructions[id], e->first_step))
             continue;
         e->status->instruction = id;
         const double issue = clock_now_s();
