@@ -48,6 +48,7 @@
     X(DIV, "div.Tensor")                                                                           \
     X(FLOOR_DIVIDE, "floor_divide")                                                                \
     X(DIV_SCALAR, "div.Scalar")                                                                    \
+    X(DIV_, "div_.Tensor")                                                                         \
     X(NEG, "neg")                                                                                  \
     X(POW, "pow.Tensor_Scalar")                                                                    \
     X(MEAN_DIM, "mean.dim")                                                                        \
@@ -280,8 +281,10 @@ const char *aten_name(enum aten aten);
     X(COPY_IN, "copy_in", "parts ... -> gather output: packed into slice `rank` of equal slices")  \
     X(COPY_OUT, "copy_out", "gather output -> parts ...: slice r holds each part's r-th chunk")    \
     X(CHUNK_CAT, "chunk_cat", "gradients ... -> y: rank-major, each padded to equal chunks")       \
-    X(ALL_GATHER, "all_gather", "y -> y: in place, slice `rank` to all")                           \
+    X(ALL_GATHER, "all_gather",                                                                    \
+      "y -> y: in place, slice `rank` to all; or x -> y: x is what that slice is to be")           \
     X(REDUCE_SCATTER_AVG, "reduce_scatter_avg", "x -> y: average over ranks of slice `rank`")      \
+    X(REDUCE_SCATTER_SUM, "reduce_scatter_sum", "x -> y: sum over ranks of slice `rank`")          \
     X(ALL_REDUCE_AVG, "all_reduce_avg", "x -> y (may be x): average over ranks")                   \
     X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
     X(BROADCAST, "broadcast", "y -> y: in place, the bytes of the group's rank attr.dim to all")   \

@@ -225,19 +225,23 @@ static cudaError_t run_alone(const struct work *work, struct kernel_scratch scra
                              cudaStream_t stream)
 {
     const struct work_operand *in = work_in(work, 0), *out = work_out(work, 0);
-    const uint64_t bytes = shape_bytes(&out->shape, (enum dtype)out->dtype);
+    uint64_t bytes = shape_bytes(&out->shape, (enum dtype)out->dtype);
     const char *from = in->data;
+    char *to = out->data;
     uint64_t *begin = scratch.data;
     cudaError_t rc = cudaSuccess;
     if (work->wait_s > 0)
         rc = kernel_clock(begin, stream);
-    if (work->kind == WORK_ALL_GATHER && rc == cudaSuccess)
-        rc = spread_slice(work, from + work->rank * (bytes / work->ranks), bytes / work->ranks,
-                          stream);
-    if (work->kind == WORK_REDUCE_SCATTER_AVG)
+    if (work->kind == WORK_ALL_GATHER) {
+        bytes /= work->ranks;
+        to += work->rank * bytes;
+        from = in->data == out->data ? to : from;
+        rc = rc == cudaSuccess ? spread_slice(work, from, bytes, stream) : rc;
+    }
+    if (work->kind == WORK_REDUCE_SCATTER_AVG || work->kind == WORK_REDUCE_SCATTER_SUM)
         from += work->rank * bytes;
-    if (from != out->data && bytes > 0 && rc == cudaSuccess)
-        rc = cudaMemcpyAsync(out->data, from, bytes, cudaMemcpyDeviceToDevice, stream);
+    if (from != to && bytes > 0 && rc == cudaSuccess)
+        rc = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
     if (work->wait_s > 0 && rc == cudaSuccess)
         rc = kernel_wait(begin, (uint64_t)(work->wait_s * 1e9), stream);
     return rc;
