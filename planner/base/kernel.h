@@ -40,6 +40,7 @@ static inline uint64_t shape_bytes(const struct shape *shape, enum dtype dtype)
     X(PARAM, "param") /* whole parameters, where nothing is sharded */                             \
     X(SHARDED_PARAM, "sharded_param")                                                              \
     X(UNSHARDED_PARAM, "unsharded_param")                                                          \
+    X(CAST_SHARD, "cast_shard") /* FSDP1's shards in the compute dtype */                          \
     X(ALL_GATHER, "all_gather")                                                                    \
     X(REDUCE_SCATTER, "reduce_scatter")                                                            \
     X(BUCKET, "bucket") /* DDP's, and its flat copies of module buffers */                         \

@@ -91,8 +91,9 @@ struct graph_param {
 /* What a parameter is for: decides what it holds at first. */
 enum param_role { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM, PARAM_ROLES };
 
-/* Modules that a sharding strategy may wrap: embeddings, blocks, final norm, head. */
-enum module_role { ROLE_EMBEDDING, ROLE_BLOCK, ROLE_NORM, ROLE_HEAD, ROLE_OTHER };
+/* Modules that a sharding strategy may wrap: embeddings, blocks, final norm, head; tables are
+ * embeddings of models that nobody wraps as torchtitan does. */
+enum module_role { ROLE_EMBEDDING, ROLE_BLOCK, ROLE_NORM, ROLE_HEAD, ROLE_TABLE };
 struct graph_module {
     const char *name; /* "layers.0" */
     enum module_role role;
@@ -134,7 +135,8 @@ struct graph {
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;
-    bool own_init;             /* parameters start as their code draws them, not with test values */
+    bool views;    /* parameters are views of something larger: autocast keeps no cast of them */
+    bool own_init; /* parameters start as their code draws them, not with test values */
     struct param_init weights; /* with own_init: what weights hold that are declared next */
 };
 
@@ -191,6 +193,10 @@ void graph_enter(struct graph *graph, uint32_t module, uint32_t input);
 void graph_also_input(struct graph *graph, uint32_t module, uint32_t input);
 void graph_exit(struct graph *graph, uint32_t module, uint32_t output);
 void graph_mark(struct graph *graph, enum graph_mark mark);
+
+/* Parameters of which needs[i] is true need a gradient, too, trained or not; and so whatever is
+ * computed with them. For a graph that is complete. */
+void graph_need_gradients(struct graph *graph, const bool *needs);
 
 /* Once all parameters are declared: fills group_order. */
 void graph_list_groups(struct graph *graph);

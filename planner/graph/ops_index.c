@@ -2,6 +2,7 @@
 #include "graph/op_class.h"
 
 #include <assert.h>
+#include <string.h>
 
 uint32_t op_arange(struct graph *graph, uint32_t count)
 {
@@ -10,13 +11,28 @@ uint32_t op_arange(struct graph *graph, uint32_t count)
 
 OP_CLASS(arange) = {.label = ATEN_ARANGE, .work = WORK_ARANGE};
 
-uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight)
+static uint32_t look_up(struct graph *graph, uint32_t ids, uint32_t weight)
 {
     struct shape shape = *shape_of(graph, ids);
     assert(shape.rank < SHAPE_DIMS);
     shape.dim[shape.rank++] = shape_of(graph, weight)->dim[1];
     return simple(graph, OP_EMBEDDING, 2, (uint32_t[]){ids, weight}, ATEN_EMBEDDING,
                   dtype_of(graph, weight), shape);
+}
+
+/* A table outside of all modules is one itself: nn.Embedding. */
+uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight)
+{
+    struct graph_param *table =
+        &graph->params[graph->storages[graph->tensors[weight].storage].index];
+    const char *dot = strrchr(table->name, '.');
+    if (table->module != GRAPH_NONE || !dot)
+        return look_up(graph, ids, weight);
+    table->module = graph_module(graph, ROLE_TABLE, "%.*s", (int)(dot - table->name), table->name);
+    graph_enter(graph, table->module, ids);
+    const uint32_t rows = look_up(graph, ids, weight);
+    graph_exit(graph, table->module, rows);
+    return rows;
 }
 
 OP_BACKWARD(embedding)

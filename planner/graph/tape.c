@@ -71,6 +71,7 @@ void tape_backward_item(struct tape *tape, struct graph_item item)
         tape_step(tape, STEP_PRE_BACKWARD, item.arg);
         break;
     case ITEM_ENTER:
+        tape_step(tape, STEP_BACK, item.arg);
         if (inputs_require_grad(tape, item.arg))
             tape_step(tape, STEP_POST_BACKWARD, item.arg);
         break;

@@ -26,6 +26,15 @@ struct tape_options job_tape(const struct job *job)
     return options;
 }
 
+enum err_code job_graph(const struct job *job, struct graph **out, struct err *err)
+{
+    struct model_job model = job->model;
+    model.views = system_has_views(job->strategy.system);
+    TRY(model_build(&job->config, &model, out, err));
+    system_prepare(&job->strategy, *out);
+    return ERR_OK;
+}
+
 enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *parameters,
                        struct err *err)
 {
@@ -34,7 +43,7 @@ enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *param
     if (!system_is_planned(job->strategy.system))
         return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
                        system_name(job->strategy.system));
-    TRY(model_build(&job->config, &job->model, &graph, err));
+    TRY(job_graph(job, &graph, err));
     if (parameters)
         *parameters = graph_parameter_elements(graph);
     const struct tape_options options = job_tape(job);

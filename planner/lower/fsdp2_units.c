@@ -130,7 +130,7 @@ void fsdp2_set_up(struct lowering *low)
     struct fsdp2 *f = low->state;
     f->previous_gather = f->retained = NONE;
     declare_mesh(low);
-    wrap_modules(low, &f->wrapping);
+    wrap_modules(low, low->graph->group_order, &f->wrapping);
     declare_units(low);
     declare_storages(low);
     choose_prefetch(low);

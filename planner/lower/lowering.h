@@ -8,6 +8,7 @@
  *       a module's forward begins, ends        pre_forward, post_forward
  *       its output has a gradient              pre_backward
  *       a parameter's gradient is there        gradient
+ *       backward is back where it began        back
  *       its gradients are all there            post_backward
  *       autograd's final callback              final
  *     clipping, optimizer                      before_step, after_step; or update
@@ -31,6 +32,10 @@ struct system {
     size_t state_bytes; /* of lowering.state, zeroed */
     bool dtensors;      /* parameters are DTensors: clipping handles them as such */
     bool input_nodes;   /* its hooks pass modules' inputs through nodes (tape_options.h) */
+    bool views;         /* parameters are views of larger ones (graph.h) */
+    bool settles;       /* how a step begins depends on how the one before ended */
+    /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
+    void (*prepare)(const struct strategy *strategy, struct graph *graph);
     /* Whether the strategy goes with the mesh. ERR_INVALID, with a sentence. */
     enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
                            struct err *err);
@@ -40,6 +45,7 @@ struct system {
     void (*pre_forward)(struct lowering *low, uint32_t module);
     void (*post_forward)(struct lowering *low, uint32_t module);
     void (*pre_backward)(struct lowering *low, uint32_t module);
+    void (*back)(struct lowering *low, uint32_t module); /* to where its forward began */
     void (*post_backward)(struct lowering *low, uint32_t module);
     /* AccumulateGrad has run: low->grad[param] has this micro-batch's gradient in it. A system that
      * keeps .grad elsewhere copies it there and calls move_gradient. */
@@ -54,7 +60,7 @@ struct system {
     void (*update)(struct lowering *low);
 };
 
-extern const struct system system_fsdp2, system_ddp;
+extern const struct system system_fsdp2, system_ddp, system_fsdp1;
 
 /* What the optimizer has one tensor for: a parameter's part, usually. Buffers are NONE where there
  * is no such thing. */

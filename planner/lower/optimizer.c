@@ -10,9 +10,12 @@
 
 #include <stdlib.h>
 
-static bool is_empty(const struct optimized *o)
+/* Whether there is nothing of it on any rank that is like this one. Of flat parameters, which are
+ * cut anywhere, some rank has something of each. */
+static bool is_empty(const struct lowering *low, const struct optimized *o)
 {
-    return shape_elements(&o->value.shape) == 0;
+    return shape_elements(&o->value.shape) == 0 &&
+           plan_updated_piece(low->plan, o->param)->placement.kind != PLACEMENT_FLAT;
 }
 
 static enum dtype dtype_of(const struct optimized *o)
@@ -42,7 +45,7 @@ void add_states(struct lowering *low, struct optimized *o)
                            o->param == NONE ? (struct shape){.rank = 0}
                                             : plan_step_shape(low->plan, o->param));
     low->plan->buffers[o->step].local = o->value.local;
-    for (uint32_t i = 0; i < 2 && !is_empty(o); i++)
+    for (uint32_t i = 0; i < 2 && !is_empty(low, o); i++)
         o->state[i] = new_state(low, o, pool);
 }
 
@@ -104,11 +107,25 @@ static uint32_t vector(struct lowering *low, enum aten label, enum dtype dtype, 
 static uint32_t collect_gradients(const struct lowering *low, struct operand *out)
 {
     uint32_t n = 0;
+    if (low->optimized_count && low->optimized[0].param == NONE) { /* of flat tensors */
+        for (uint32_t i = 0; i < low->optimized_count; i++)
+            if (low->optimized[i].gradient.place != NONE)
+                out[n++] = low->optimized[i].gradient;
+        return n;
+    }
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const struct plan_piece *piece = plan_piece(low->plan, p, PIECE_GRADIENT);
         if (piece)
             out[n++] = plan_piece_operand(low->plan, piece);
     }
+    return n;
+}
+
+static uint32_t count_gradients(const struct lowering *low)
+{
+    struct operand *gradients = xmalloc((low->plan->param_count + 1) * sizeof *gradients);
+    const uint32_t n = collect_gradients(low, gradients);
+    free(gradients);
     return n;
 }
 
@@ -179,10 +196,10 @@ static void emit_norms(struct lowering *low, const uint32_t *norms, uint32_t n)
 void emit_clip(struct lowering *low)
 {
     const enum dtype dtype = gradients_dtype(low);
-    uint32_t *norms = xmalloc((low->plan->param_count + 1) * sizeof *norms), n = 0;
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
-        if (plan_piece(low->plan, p, PIECE_GRADIENT))
-            norms[n++] = scalar(low, ATEN_FOREACH_NORM, dtype);
+    const uint32_t n = count_gradients(low);
+    uint32_t *norms = xmalloc((n + 1) * sizeof *norms);
+    for (uint32_t i = 0; i < n; i++)
+        norms[i] = scalar(low, ATEN_FOREACH_NORM, dtype);
     emit_norms(low, norms, n);
     const uint32_t stacked = vector(low, ATEN_STACK, dtype, n);
     emit_work(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, n, norms, 1,
@@ -222,7 +239,7 @@ static struct operand gradient_of(const struct lowering *low, const struct optim
 /* Whether the update changes anything of it on this rank. */
 static bool is_updated(const struct lowering *low, const struct optimized *o)
 {
-    return gradient_of(low, o).place != NONE && !is_empty(o);
+    return gradient_of(low, o).place != NONE && !is_empty(low, o);
 }
 
 /* Gradients in; parameters, and what states there are, in and out. */

@@ -16,6 +16,7 @@ static const struct system *system_of(enum system_kind kind)
     static const struct system *const systems[SYSTEM_COUNT] = {
         [SYSTEM_FSDP2] = &system_fsdp2,
         [SYSTEM_DDP] = &system_ddp,
+        [SYSTEM_FSDP1] = &system_fsdp1,
     };
     return systems[kind];
 }
@@ -23,6 +24,18 @@ static const struct system *system_of(enum system_kind kind)
 bool system_has_input_nodes(enum system_kind kind)
 {
     return system_of(kind) && system_of(kind)->input_nodes;
+}
+
+bool system_has_views(enum system_kind kind)
+{
+    return system_of(kind) && system_of(kind)->views;
+}
+
+void system_prepare(const struct strategy *strategy, struct graph *graph)
+{
+    const struct system *system = system_of(strategy->system);
+    if (system && system->prepare)
+        system->prepare(strategy, graph);
 }
 
 bool system_is_planned(enum system_kind kind)

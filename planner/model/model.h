@@ -71,6 +71,7 @@ struct model_job {
     enum code code;
     enum dtype compute; /* of unsharded parameters and activations */
     bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
+    bool views;         /* parameters are views of larger ones (graph.h) */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     bool own_init;      /* parameters start as the code draws them; else with test values */
 };

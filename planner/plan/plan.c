@@ -200,7 +200,9 @@ struct shape plan_step_shape(const struct plan *plan, uint32_t param)
 {
     const struct plan_piece *updated = plan_updated_piece(plan, param);
     const struct part part = plan_part(plan, updated, plan->rank);
-    const bool elsewhere = updated->placement.kind == PLACEMENT_OWNED && part_elements(&part) == 0;
+    const bool elsewhere = (updated->placement.kind == PLACEMENT_OWNED ||
+                            updated->placement.kind == PLACEMENT_FLAT) &&
+                           part_elements(&part) == 0;
     return elsewhere ? SHAPE(0) : (struct shape){.rank = 0};
 }
 

@@ -275,7 +275,7 @@ struct operand plan_piece_operand(const struct plan *plan, const struct plan_pie
 struct operand plan_updated_operand(const struct plan *plan, uint32_t param, enum piece_role role);
 
 /* The shape of a parameter's step counter on this rank: one number, or none where another rank owns
- * the parameter's states. */
+ * the parameter's states, or has all of it of a flat vector. */
 struct shape plan_step_shape(const struct plan *plan, uint32_t param);
 
 /* Ranks of a group (1: PLAN_NO_GROUP), and the place of a rank of the world in it. */

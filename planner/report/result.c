@@ -171,6 +171,7 @@ static void print_categories(FILE *file, const struct style *s, const struct pre
         [CATEGORY_PARAM] = "parameters",
         [CATEGORY_SHARDED_PARAM] = "sharded parameters",
         [CATEGORY_UNSHARDED_PARAM] = "unsharded parameters",
+        [CATEGORY_CAST_SHARD] = "low-precision shards",
         [CATEGORY_ALL_GATHER] = "all-gather buffers",
         [CATEGORY_REDUCE_SCATTER] = "reduce-scatter, gradients",
         [CATEGORY_BUCKET] = "gradient buckets",

@@ -36,6 +36,7 @@ struct change {
 static const struct change changes[] = {
     {{{"optimizer-impl", "fused", 0, 0}}, "no time: no list of square roots in the optimizer step"},
     {{{"reshard", "always", 0, 0}}, "one more all-gather of the units that kept their parameters"},
+    {{{"sharding", "FULL_SHARD", 0, 0}}, "gathers where parameters were kept, or never sharded"},
     {{{"accumulate-sync", "each", 0, 0}}, "a reduce-scatter after every micro-batch"},
     {{{"checkpointing", "selective", 0, 0}}, "recomputes every second matmul and what is cheap"},
     {{{"checkpointing", "full", 0, 0}}, "recomputes every block: a third more compute"},

@@ -43,12 +43,14 @@ static bool is_called(const struct setting *row, const char *name)
     return *own == *name;
 }
 
-static const struct setting *nearest_row(enum command command, const char *name)
+/* Of the rows that the chosen system has. */
+static const struct setting *nearest_row(const struct settings *settings, const char *name)
 {
     uint32_t count;
     const struct setting *rows = setting_rows(&count), *nearest = NULL;
     for (uint32_t i = 0; i < count; i++)
-        if (setting_is_of(&rows[i], command) && setting_is_offered(&rows[i]) &&
+        if (setting_is_of(&rows[i], settings->command) && setting_is_offered(&rows[i]) &&
+            setting_suits(&rows[i], settings->job.strategy.system) &&
             names_near(name, rows[i].name) &&
             (!nearest || names_distance(name, rows[i].name) < names_distance(name, nearest->name)))
             nearest = &rows[i];
@@ -56,11 +58,11 @@ static const struct setting *nearest_row(enum command command, const char *name)
 }
 
 /* No row of the command has the name: another command's, or none's. */
-static void refuse_name(enum command command, const char *name, struct err *err)
+static void refuse_name(const struct settings *settings, const char *name, struct err *err)
 {
     uint32_t count;
-    const char *title = command_about(command)->title;
-    const struct setting *rows = setting_rows(&count), *nearest = nearest_row(command, name);
+    const char *title = command_about(settings->command)->title;
+    const struct setting *rows = setting_rows(&count), *nearest = nearest_row(settings, name);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t other = 0; is_called(&rows[i], name) && other < COMMAND_COUNT; other++)
             if (setting_is_of(&rows[i], (enum command)other)) {
@@ -112,7 +114,7 @@ const struct setting *settings_find(const struct settings *settings, const char 
     if (!row && unsuited)
         refuse_system(unsuited, settings->job.strategy.system, err);
     else if (!row)
-        refuse_name(settings->command, name, err);
+        refuse_name(settings, name, err);
     return row;
 }
 

@@ -51,6 +51,36 @@ static void read_ddp(const json_t *s, struct strategy *t)
     t->zero_redundancy = truth_text(s, "zero_redundancy", NULL) != NULL;
 }
 
+static void read_fsdp1(const json_t *s, struct strategy *t)
+{
+    static const char *const shardings[] = {
+        [SHARDING_FULL] = "FULL_SHARD",
+        [SHARDING_GRAD_OP] = "SHARD_GRAD_OP",
+        [SHARDING_NONE] = "NO_SHARD",
+        [SHARDING_HYBRID] = "HYBRID_SHARD",
+        [SHARDING_HYBRID_ZERO2] = "_HYBRID_SHARD_ZERO2",
+    };
+    const char *sharding = truth_text(s, "sharding", "FULL_SHARD");
+    const char *prefetch = truth_text(s, "backward_prefetch", NULL);
+    const char *wrap = truth_text(s, "wrap", "blocks");
+    t->system = SYSTEM_FSDP1;
+    for (int i = 0; i <= SHARDING_HYBRID_ZERO2; i++)
+        if (strcmp(shardings[i], sharding) == 0)
+            t->sharding = (enum sharding)i;
+    t->prefetch = json_is_null(json_object_get(s, "backward_prefetch")) ? PREFETCH_NONE
+                  : prefetch && strcmp(prefetch, "post") == 0           ? PREFETCH_POST
+                                                                        : PREFETCH_PRE;
+    t->forward_prefetch = truth_bool(s, "forward_prefetch", false);
+    t->use_orig_params = truth_bool(s, "use_orig_params", false);
+    t->unlimited_gathers = !truth_bool(s, "limit_all_gathers", true);
+    t->keep_low_precision_grads = truth_bool(s, "keep_low_precision_grads", false);
+    t->unit_elements = truth_number(s, "wrap", 0);
+    t->units = t->unit_elements             ? UNITS_ELEMENTS
+               : strcmp(wrap, "none") == 0  ? UNITS_NONE
+               : strcmp(wrap, "titan") == 0 ? UNITS_EMBEDDINGS
+                                            : UNITS_BLOCKS;
+}
+
 static void read_strategy(const json_t *s, struct job *job)
 {
     struct strategy *t = &job->strategy;
@@ -73,6 +103,8 @@ static void read_strategy(const json_t *s, struct job *job)
         t->reshard = RESHARD_INT;
     t->forward_prefetch = truth_number(s, "forward_prefetch", 0);
     t->backward_prefetch = truth_number(s, "backward_prefetch", 0);
+    if (strcmp(truth_text(s, "system", "fsdp2"), "fsdp1") == 0)
+        read_fsdp1(s, t);
     t->store = dtype_of(truth_text(s, "store_dtype", "fp32"), DTYPE_FP32);
     t->compute = dtype_of(truth_text(s, "param_dtype", NULL), t->store);
     t->reduce = dtype_of(truth_text(s, "reduce_dtype", NULL), t->compute);
@@ -135,8 +167,14 @@ bool truth_read_hf(const json_t *row, struct model_config *config, struct model_
     return true;
 }
 
-/* Module buffers that a row has besides the model's own: [[dtype, shape], ...]. */
-static void add_buffers(const json_t *buffers, struct graph *graph)
+static bool is_floating(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
+}
+
+/* Module buffers that a row has besides the model's own: [[dtype, shape], ...]; floating ones are
+ * cast once, where `cast` is a dtype. */
+static void add_buffers(const json_t *buffers, enum dtype cast, struct graph *graph)
 {
     size_t i;
     const json_t *buffer;
@@ -149,8 +187,11 @@ static void add_buffers(const json_t *buffers, struct graph *graph)
             shape.dim[d] = (uint32_t)json_integer_value(json_array_get(dims, d));
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             if (strcmp(dtype_name((enum dtype)dtype), name) == 0)
-                graph_buffer(graph, (enum dtype)dtype, shape,
-                             &(struct buffer_values){.kind = VALUES_ZEROS});
+                graph_buffer(graph,
+                             cast != DTYPE_COUNT && is_floating((enum dtype)dtype)
+                                 ? cast
+                                 : (enum dtype)dtype,
+                             shape, &(struct buffer_values){.kind = VALUES_ZEROS});
     }
 }
 
@@ -169,11 +210,14 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     read_strategy(json_object_get(row, "strategy"), &job);
     struct plan *plan = NULL;
     struct graph *graph = NULL;
-    if (model_build(&job.config, &job.model, &graph, &err) != ERR_OK) {
+    if (job_graph(&job, &graph, &err) != ERR_OK) {
         print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
         return NULL;
     }
-    add_buffers(json_object_get(json_object_get(row, "model"), "buffers"), graph);
+    add_buffers(
+        json_object_get(json_object_get(row, "model"), "buffers"),
+        dtype_of(truth_text(json_object_get(row, "strategy"), "buffer_dtype", NULL), DTYPE_COUNT),
+        graph);
     const uint64_t parameters = graph_parameter_elements(graph);
     const struct tape_options options = job_tape(&job);
     struct stream *stream = tape_run(graph, &options);
@@ -300,11 +344,16 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
         worst = fmax(worst, check_number(name, marks[i].key, memory.live[marks[i].mark],
                                          json_object_get(live, marks[i].key), unequal));
     const json_t *peaks = json_object_get(row, "segment_peaks");
+    /* Where blocks are no units, recordings begin the blocks' backward with the first unit's. */
+    const json_t *wrap = json_object_get(json_object_get(row, "strategy"), "wrap");
+    const bool in_blocks =
+        !wrap || (json_is_string(wrap) && strcmp(json_string_value(wrap), "none") != 0);
     for (int i = 0; i < PART_COUNT; i++)
-        worst =
-            fmax(worst,
-                 check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i],
-                              json_object_get(peaks, step_part_name((enum step_part)i)), unequal));
+        if (in_blocks || (i != PART_BACKWARD_HEAD && i != PART_BACKWARD_BLOCKS))
+            worst = fmax(worst,
+                         check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i],
+                                      json_object_get(peaks, step_part_name((enum step_part)i)),
+                                      unequal));
     /* Without a list of buckets the events of their rebuilding are not known. */
     const bool countable = !truth_bool(json_object_get(row, "strategy"), "static_graph", false) ||
                            json_object_get(row, "buckets");
@@ -316,15 +365,25 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
 
 enum { TRUTH_NO_PLAN = 1U << 30 };
 
+/* Whether units are modules with borders here: not half a block, nor the recorder's GPT-2, whose
+ * blocks have no modules where nanoGPT's have some. */
+static bool is_wrapped_whole(const json_t *row)
+{
+    const char *name = truth_text(row, "name", "");
+    return strcmp(name, "f-guide-size") != 0 && strcmp(name, "f-gpt2-size") != 0;
+}
+
 /* Whether a row is of what this version plans. What is left out: other systems; unused parameters,
  * hooks other than bf16_compress, parameters_as_bucket_view and parameters of two dtypes under DDP;
- * steps that are not the steady state. */
+ * two sizes of units under FSDP1; steps that are not the steady state. */
 static bool is_planned(const json_t *row)
 {
     const json_t *s = json_object_get(row, "strategy");
     const char *system = truth_text(s, "system", "fsdp2"), *hook = truth_text(s, "comm_hook", "");
     if (strcmp(system, "fsdp2") == 0)
         return true;
+    if (strcmp(system, "fsdp1") == 0)
+        return !json_is_integer(json_object_get(s, "wrap")) || is_wrapped_whole(row);
     return strcmp(system, "ddp") == 0 && !truth_bool(s, "find_unused_parameters", false) &&
            truth_bool(s, "broadcast_buffers", true) && !json_object_get(s, "store_fp32") &&
            (!*hook || strcmp(hook, "bf16_compress") == 0) &&
@@ -334,7 +393,13 @@ static bool is_planned(const json_t *row)
            strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0; /* has float64 */
 }
 
-bool truth_each(const char *path, bool events, truth_read_model read,
+static bool is_of(const json_t *row, enum system_kind system)
+{
+    const char *name = truth_text(json_object_get(row, "strategy"), "system", "fsdp2");
+    return strcmp(name, system_name(system)) == 0;
+}
+
+bool truth_each(const char *path, enum system_kind system, bool events, truth_read_model read,
                 void (*visit)(void *context, const struct truth_result *result), void *context)
 {
     FILE *file = fopen(path, "r");
@@ -344,7 +409,7 @@ bool truth_each(const char *path, bool events, truth_read_model read,
     size_t size = 0;
     while (getline(&line, &size, file) > 0) {
         json_t *row = json_loads(line, 0, NULL);
-        if (row && !is_planned(row)) {
+        if (row && (!is_of(row, system) || !is_planned(row))) {
             json_decref(row);
             continue;
         }
@@ -380,10 +445,10 @@ static void tally_row(void *context, const struct truth_result *result)
     t->worst = fmax(t->worst, result->worst_error);
 }
 
-void truth_check_file(const char *path, bool events, truth_read_model read)
+void truth_check_file(const char *path, enum system_kind system, bool events, truth_read_model read)
 {
     struct tally_rows t = {0};
-    assert_true(truth_each(path, events, read, tally_row, &t));
+    assert_true(truth_each(path, system, events, read, tally_row, &t));
     print_message("%s: %zu rows, %zu with other events, %zu with a number that differs "
                   "(largest error %.4f %%)\n",
                   path, t.rows, t.bad_rows, t.unequal_rows, 100 * t.worst);

@@ -1,5 +1,5 @@
-/* validate.c - prints reports/validation/memory-fsdp2.md, or memory-ddp.md: planned beside
- * recorded, row by row. */
+/* validate.c - prints reports/validation/memory-fsdp2.md, memory-ddp.md or memory-fsdp1.md:
+ * planned beside recorded, row by row. */
 #include "tests/support/truth.h"
 
 #include <inttypes.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 struct sums {
+    enum system_kind system;
     size_t rows, exact;
 };
 
@@ -32,7 +33,7 @@ static void print_file(const char *name, const char *about, bool events, truth_r
         "| configuration | recorded peak | planned peak | error | numbers that differ | events | "
         "events that differ |\n|---|---:|---:|---:|---:|---:|---:|\n",
         name, about);
-    truth_each(path, events, read, print_row, sums);
+    truth_each(path, sums->system, events, read, print_row, sums);
 }
 
 static void print_fsdp2(struct sums *sums)
@@ -63,13 +64,39 @@ static void print_ddp(struct sums *sums)
                true, truth_read_hf, sums);
 }
 
+static void print_fsdp1(struct sums *sums)
+{
+    print_file(
+        "systems_visible.jsonl",
+        "Models of 125M to 1.5B on 3 to 8 GPUs. Numbers: peak, live bytes at six marks, peaks "
+        "of five segments (of three where blocks are no units), number of events.",
+        false, truth_read_written, sums);
+    print_file("systems_events.jsonl", "Whole event lists.", true, truth_read_written, sums);
+    print_file("fsdp1_events.jsonl",
+               "Whole event lists: bytes, sign, order, category, place, label.", true,
+               truth_read_written, sums);
+    print_file("fsdp1_hf_events.jsonl",
+               "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
+               sums);
+}
+
 int main(int argc, char **argv)
 {
-    struct sums sums = {0};
-    if (argc == 2 && strcmp(argv[1], "ddp") == 0)
-        print_ddp(&sums);
-    else
-        print_fsdp2(&sums);
+    static const struct {
+        enum system_kind system;
+        void (*print)(struct sums *sums);
+    } systems[] = {
+        {SYSTEM_FSDP2, print_fsdp2},
+        {SYSTEM_DDP, print_ddp},
+        {SYSTEM_FSDP1, print_fsdp1},
+    };
+    struct sums sums = {.system = SYSTEM_FSDP2};
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+        if (argc == 2 && strcmp(argv[1], system_name(systems[i].system)) == 0)
+            sums.system = systems[i].system;
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+        if (systems[i].system == sums.system)
+            systems[i].print(&sums);
     printf("\n%zu of %zu configurations without any difference.\n", sums.exact, sums.rows);
     return sums.exact == sums.rows ? 0 : 1;
 }
