@@ -26,7 +26,7 @@
  * the queue is as long when a step begins as a step leaves it (`settles`). */
 #include "lower/fsdp1.h"
 
-static struct handle *handle_at(const struct lowering *low, uint32_t module)
+struct handle *fsdp1_handle_at(const struct lowering *low, uint32_t module)
 {
     const struct fsdp1 *f = fsdp1_of(low);
     const uint32_t unit = hooked_unit(&f->wrapping, module, true);
@@ -49,22 +49,12 @@ static void begin(struct lowering *low)
         fsdp1_drop_gradients(low);
 }
 
-/* The order of the first forward is that of all. */
-static void record_pre_forward(struct fsdp1 *f, struct handle *handle)
-{
-    if (handle->forward_index != NONE)
-        return;
-    handle->forward_index = f->forward_count;
-    f->forward_order[f->forward_count++] = handle->unit;
-}
-
 static void pre_forward(struct lowering *low, uint32_t module)
 {
-    struct fsdp1 *f = low->state;
-    struct handle *handle = handle_at(low, module);
+    const struct fsdp1 *f = fsdp1_of(low);
+    struct handle *handle = fsdp1_handle_at(low, module);
     if (!handle)
         return;
-    record_pre_forward(f, handle);
     if (!handle->prefetched) {
         fsdp1_unshard(low, handle);
         fsdp1_make_views(low, handle, module);
@@ -84,7 +74,7 @@ static bool needs_gradient(const struct lowering *low, uint32_t module)
 static void post_forward(struct lowering *low, uint32_t module)
 {
     struct fsdp1 *f = low->state;
-    struct handle *handle = handle_at(low, module);
+    struct handle *handle = fsdp1_handle_at(low, module);
     if (!handle)
         return;
     handle->backward_index = f->backward_count;
@@ -96,10 +86,22 @@ static void post_forward(struct lowering *low, uint32_t module)
 
 /* ---- backward hooks ---- */
 
+/* _post_backward_reshard_only_hook, of a unit without gradients of its own. */
+static void reshard_waiting(struct lowering *low)
+{
+    struct fsdp1 *f = low->state;
+    struct handle *handle = f->waiting;
+    if (!handle)
+        return;
+    f->waiting = NULL;
+    fsdp1_reshard(low, handle, fsdp1_frees_in_backward(low));
+    fsdp1_prefetch_backward(low, handle, PREFETCH_POST);
+}
+
 static void pre_backward(struct lowering *low, uint32_t module)
 {
     const struct fsdp1 *f = fsdp1_of(low);
-    struct handle *handle = handle_at(low, module);
+    struct handle *handle = fsdp1_handle_at(low, module);
     if (!handle)
         return;
     const uint32_t before = enter_scope(low, "_pre_backward_hook", handle->unit, true);
@@ -112,6 +114,7 @@ static void pre_backward(struct lowering *low, uint32_t module)
     fsdp1_prefetch_backward(low, handle, PREFETCH_PRE);
     fsdp1_resume_gradient(low, handle);
     leave_scope(low, before);
+    reshard_waiting(low);
 }
 
 /* Backward is back where the pre-forward of module `under` was: flat gradients of the views that
@@ -129,14 +132,30 @@ static void come_back_to(struct lowering *low, uint32_t under)
     }
 }
 
-/* A unit without gradients of its own is resharded when its inputs' gradients are there. */
+/* Whether a module is called with what another unit returned. */
+static bool follows_unit(const struct lowering *low, uint32_t module)
+{
+    const struct graph *graph = low->graph;
+    const struct graph_module *m = &graph->modules[module];
+    for (uint32_t i = 0; i < graph->module_count; i++)
+        for (uint32_t in = 0; in < m->inputs && fsdp1_handle_at(low, i); in++)
+            if (graph->modules[i].output != GRAPH_NONE &&
+                graph->tensors[graph->modules[i].output].root == graph->tensors[m->input[in]].root)
+                return true;
+    return false;
+}
+
+/* The gradients of a frozen unit's inputs are there. Hooks of one tensor run in the order in which
+ * they were put on it: the pre-backward of the unit that returned it comes first. */
 static void post_backward(struct lowering *low, uint32_t module)
 {
-    struct handle *handle = handle_at(low, module);
+    struct fsdp1 *f = low->state;
+    struct handle *handle = fsdp1_handle_at(low, module);
     if (!handle || handle->trained)
         return;
-    fsdp1_reshard(low, handle, fsdp1_frees_in_backward(low));
-    fsdp1_prefetch_backward(low, handle, PREFETCH_POST);
+    f->waiting = handle;
+    if (!follows_unit(low, module))
+        reshard_waiting(low);
 }
 
 /* _post_backward_final_callback. */
@@ -150,6 +169,7 @@ static void final(struct lowering *low)
             emit_sync(low, LANE_COMPUTE, f->all_reduce);
     }
     f->backward_count = 0;
+    f->waiting = NULL;
     for (uint32_t u = 0; u < f->handle_count; u++) {
         struct handle *handle = &f->handles[u];
         if (handle->viewed)

@@ -31,7 +31,7 @@ struct handle { /* a FlatParamHandle */
     bool viewed;    /* the flat parameter's data is the unsharded one */
     bool cast_held; /* nothing sharded: `cast` has memory */
     bool prefetched, needs_pre_forward, needs_pre_backward;
-    uint32_t forward_index, backward_index; /* in the orders of the first forward, of this one */
+    uint32_t forward_index, backward_index; /* in the orders below; NONE */
     uint32_t flat;                          /* the unsharded gradient that no_sync leaves; NONE */
     uint32_t gradient;                      /* the gradient shard so far; NONE */
     bool exposed; /* use_orig_params: the original parameters have a .grad */
@@ -61,8 +61,9 @@ struct fsdp1 {
     float before, after; /* factors that gradients are divided by around the reduction */
     uint8_t group, replicate_group;
     uint8_t unshard, post_backward, pre_unshard, all_reduce; /* lanes */
-    uint32_t *forward_order, forward_count;                  /* of handles, in the first forward */
+    uint32_t *forward_order, forward_count;                  /* of handles, in any forward */
     uint32_t *backward_order, backward_count; /* as they were resharded in this one */
+    struct handle *waiting; /* frozen, to be resharded after the next pre-backward; NULL */
     struct views *views;
     uint32_t view_count;
     uint32_t *free_events, free_first, free_count; /* the limiter's queue; NONE: has passed */
@@ -72,6 +73,9 @@ static inline struct fsdp1 *fsdp1_of(const struct lowering *low)
 {
     return low->state;
 }
+
+/* The handle whose hooks are a module's; NULL: none. */
+struct handle *fsdp1_handle_at(const struct lowering *low, uint32_t module);
 
 /* ---- fsdp1_units.c ---- */
 

@@ -315,6 +315,21 @@ static void declare_optimized(struct lowering *low)
     }
 }
 
+/* The order of the first forward, by which later ones prefetch. */
+static void find_forward_order(struct lowering *low)
+{
+    struct fsdp1 *f = low->state;
+    for (uint32_t i = 0; i < low->stream->step_count; i++) {
+        const struct stream_step step = low->stream->steps[i];
+        struct handle *handle =
+            step.kind == STEP_PRE_FORWARD ? fsdp1_handle_at(low, step.arg) : NULL;
+        if (!handle || handle->forward_index != NONE)
+            continue;
+        handle->forward_index = f->forward_count;
+        f->forward_order[f->forward_count++] = handle->unit;
+    }
+}
+
 void fsdp1_set_up(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
@@ -339,6 +354,7 @@ void fsdp1_set_up(struct lowering *low)
         declare_pieces(low, handle, PIECE_STORE, handle->store);
         declare_pieces(low, handle, PIECE_GATHERED, f->sharded ? handle->gathered : handle->cast);
     }
+    find_forward_order(low);
     if (low->strategy->max_norm > 0) /* clip_grad_norm_'s zero, for ranks without gradients */
         new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_FP32,
                      (struct shape){.rank = 0});

@@ -228,7 +228,8 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
         print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
         return NULL;
     }
-    if (parameters != (uint64_t)json_integer_value(json_object_get(row, "parameters"))) {
+    const json_t *recorded = json_object_get(row, "parameters");
+    if (recorded && parameters != (uint64_t)json_integer_value(recorded)) {
         print_error("%s: %llu parameters\n", truth_text(row, "name", ""),
                     (unsigned long long)parameters);
         plan_free(plan);
