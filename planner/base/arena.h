@@ -25,6 +25,10 @@ char *arena_printf(struct arena *arena, const char *fmt, ...)
 /* A copy of `text` in the arena, valid until arena_free. */
 char *arena_strdup(struct arena *arena, const char *text);
 
+/* Takes everything back for other use: what was lent is gone, and lent again without asking the
+ * system for it. */
+void arena_reset(struct arena *arena);
+
 /* Frees everything the arena lent. The arena is empty and usable afterwards. */
 void arena_free(struct arena *arena);
 

@@ -38,6 +38,7 @@ struct fsdp2 {
     uint32_t replicas;    /* R */
     uint8_t shard_group, replicate_group, post_group;
     uint8_t copy_in, all_gather, reduce_scatter, all_reduce; /* lanes */
+    uint64_t *padded;                                        /* (params) elements of a shard */
     uint32_t *unsharded;                      /* (params) buffer of the gathered piece */
     uint32_t *store;                          /* (params) buffer of the shard */
     uint32_t *secondary;                      /* (params) secondary shard buffer */
@@ -55,8 +56,7 @@ static inline struct fsdp2 *fsdp2_of(const struct lowering *low)
 /* Elements of a parameter's shard, padding included. */
 static inline uint64_t padded_shard(const struct lowering *low, uint32_t param)
 {
-    return placement_padded((struct placement){.kind = PLACEMENT_ROWS},
-                            &low->plan->params[param].shape, fsdp2_of(low)->shard_ranks);
+    return fsdp2_of(low)->padded[param];
 }
 
 /* ---- units, parameters: fsdp2_units.c ---- */

@@ -56,6 +56,16 @@ static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
     }
 }
 
+static void pad_shards(struct lowering *low)
+{
+    struct fsdp2 *f = low->state;
+    const struct plan *plan = low->plan;
+    const struct placement rows = {.kind = PLACEMENT_ROWS};
+    f->padded = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *f->padded);
+    for (uint32_t p = 0; p < plan->param_count; p++)
+        f->padded[p] = placement_padded(rows, &plan->params[p].shape, f->shard_ranks);
+}
+
 static void declare_units(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
@@ -131,6 +141,7 @@ void fsdp2_set_up(struct lowering *low)
     f->previous_gather = f->retained = NONE;
     declare_mesh(low);
     wrap_modules(low, &f->wrapping);
+    pad_shards(low);
     declare_units(low);
     declare_storages(low);
     choose_prefetch(low);
