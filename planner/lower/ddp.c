@@ -84,34 +84,28 @@ static void emit_copy(struct lowering *low, struct operand x, struct operand y)
 
 /* ---- what is there before the first step ---- */
 
-/* A parameter that is trained and in no operator; NONE: there is none. */
-static uint32_t find_unused(const struct graph *graph)
+/* The first parameter that is trained and that backward gives no gradient; NONE: there is none. */
+static uint32_t find_unused(const struct graph *graph, const struct stream *stream)
 {
-    bool *used = xmalloc((graph->param_count + 1) * sizeof *used);
+    bool *given = xmalloc((graph->param_count + 1) * sizeof *given);
     uint32_t found = NONE;
-    memset(used, 0, (graph->param_count + 1) * sizeof *used);
-    for (uint32_t i = 0; i < graph->op_count; i++)
-        for (uint32_t in = 0; in < graph->ops[i].ins; in++) {
-            const uint32_t x = graph->ops[i].in[in];
-            if (x == GRAPH_NONE)
-                continue;
-            const struct graph_storage *s = &graph->storages[graph->tensors[x].storage];
-            if (s->kind == STORAGE_PARAM)
-                used[s->index] = true;
-        }
+    memset(given, 0, (graph->param_count + 1) * sizeof *given);
+    for (uint32_t i = 0; i < stream->grad_count; i++)
+        given[stream->grads[i].param] = true;
     for (uint32_t p = graph->param_count; p-- > 0;)
-        if (graph->params[p].trainable && !used[p])
+        if (graph->params[p].trainable && !given[p])
             found = p;
-    free(used);
+    free(given);
     return found;
 }
 
-static enum err_code check(const struct strategy *s, const struct graph *graph, struct err *err)
+static enum err_code check(const struct strategy *s, const struct graph *graph,
+                           const struct stream *stream, struct err *err)
 {
-    const uint32_t unused = find_unused(graph);
+    const uint32_t unused = find_unused(graph, stream);
     if (unused != NONE)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s is trained and not used: ddp would wait for its gradient "
+                       "%s is trained and gets no gradient: ddp would wait for it "
                        "(find_unused_parameters is not planned)",
                        graph->params[unused].name);
     if (s->replicate > 1)

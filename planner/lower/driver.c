@@ -231,11 +231,11 @@ static uint32_t buffers_expected(const struct lowering *low)
 }
 
 static enum err_code check(const struct system *system, const struct graph *graph,
-                           const struct strategy *s, struct err *err)
+                           const struct stream *stream, const struct strategy *s, struct err *err)
 {
     if (s->rank >= s->world)
         return err_set(err, ERR_INVALID, "--rank %u: allowed are 0 ... %u", s->rank, s->world - 1);
-    return system->check ? system->check(s, graph, err) : ERR_OK;
+    return system->check ? system->check(s, graph, stream, err) : ERR_OK;
 }
 
 enum err_code lower_with(const struct system *system, const struct graph *graph,
@@ -243,7 +243,7 @@ enum err_code lower_with(const struct system *system, const struct graph *graph,
                          struct plan **out, struct err *err)
 {
     *out = NULL;
-    TRY(check(system, graph, strategy, err));
+    TRY(check(system, graph, stream, strategy, err));
     struct lowering low = {
         .plan = plan_new(),
         .system = system,

@@ -62,7 +62,7 @@ static inline uint64_t padded_shard(const struct lowering *low, uint32_t param)
 /* ---- units, parameters: fsdp2_units.c ---- */
 
 enum err_code fsdp2_check(const struct strategy *strategy, const struct graph *graph,
-                          struct err *err);
+                          const struct stream *stream, struct err *err);
 void fsdp2_set_up(struct lowering *low);
 
 /* ---- all-gather and reshard: fsdp2_gather.c ---- */

@@ -1,9 +1,11 @@
 /* fsdp2_units.c - the mesh, and what of each unit exists before the first step (see fsdp2.c). */
 #include "lower/fsdp2.h"
 
-enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph, struct err *err)
+enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
+                          const struct stream *stream, struct err *err)
 {
     (void)graph;
+    (void)stream;
     if (s->world % s->replicate != 0)
         return err_set(err, ERR_INVALID, "--replicate %u does not divide --gpus %u", s->replicate,
                        s->world);
