@@ -14,17 +14,9 @@
 /* The names that the numbers in kernels and buffers stand for. */
 static void name_numbers(struct plan *plan)
 {
-    static const char *const labels[] = {
-#define X(name, text) text,
-        ATEN_MAP(X)
-#undef X
-    };
-    const char **kinds = arena_alloc(&plan->arena, OP_KIND_COUNT * sizeof *kinds);
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-        kinds[kind] = op_name((enum op_kind)kind);
-    plan->labels = labels;
+    plan->labels = aten_names();
     plan->label_count = ATEN_COUNT;
-    plan->kinds = kinds;
+    plan->kinds = op_names();
     plan->kind_count = OP_KIND_COUNT;
 }
 
