@@ -5,11 +5,7 @@
 
 #include <string.h>
 
-static const char *const atens[] = {
-#define X(name, text) text,
-    ATEN_MAP(X)
-#undef X
-};
+static const char *const atens[] = {NAMES_OF(ATEN_MAP)};
 
 const char *aten_name(enum aten aten)
 {

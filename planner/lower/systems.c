@@ -1,15 +1,9 @@
 /* systems.c - the sharding systems: their names, and the lowering of those that have one. */
 #include "lower/lowering.h"
 
-const char *system_name(enum system_kind kind)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        SYSTEM_MAP(X)
-#undef X
-    };
-    return names[kind];
-}
+#include "base/names.h"
+
+ENUM_NAME(system_name, enum system_kind, SYSTEM_MAP)
 
 static const struct system *system_of(enum system_kind kind)
 {

@@ -1,6 +1,7 @@
 /* replay.c - see replay.h. */
 #include "memory/replay.h"
 
+#include "base/names.h"
 #include "memory/deferred.h"
 
 #include <assert.h>
@@ -262,12 +263,4 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
     return rc == ERR_NOMEM ? ERR_OK : rc;
 }
 
-const char *step_part_name(enum step_part part)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PART_MAP(X)
-#undef X
-    };
-    return names[part];
-}
+ENUM_NAME(step_part_name, enum step_part, PART_MAP)

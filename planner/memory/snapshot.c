@@ -18,6 +18,7 @@
 #include "memory/snapshot.h"
 
 #include "base/arena.h"
+#include "base/names.h"
 #include "memory/allocator_parts.h"
 
 #include <assert.h>
@@ -151,11 +152,7 @@ enum word {
         WORD_COUNT
 };
 
-static const char *const word_texts[] = {
-#define X(name, text) text,
-    WORD_MAP(X)
-#undef X
-};
+static const char *const word_texts[] = {NAMES_OF(WORD_MAP)};
 
 _Static_assert((int)WORD_OOM == (int)ALLOCATOR_OOM, "actions are the first words");
 

@@ -1,6 +1,8 @@
 /* plan.c - building and naming; see plan.h. */
 #include "plan/plan.h"
 
+#include "base/names.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -241,25 +243,9 @@ const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind 
     return NULL;
 }
 
-const char *plan_op_name(enum plan_op op)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PLAN_OP_MAP(X)
-#undef X
-    };
-    return names[op];
-}
+ENUM_NAME(plan_op_name, enum plan_op, PLAN_OP_MAP)
 
-const char *plan_mark_name(enum plan_mark mark)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PLAN_MARK_MAP(X)
-#undef X
-    };
-    return names[mark];
-}
+ENUM_NAME(plan_mark_name, enum plan_mark, PLAN_MARK_MAP)
 
 const char *plan_phase_name(enum plan_phase phase)
 {
@@ -267,25 +253,9 @@ const char *plan_phase_name(enum plan_phase phase)
     return names[phase];
 }
 
-const char *plan_role_name(enum piece_role role)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PIECE_ROLE_MAP(X)
-#undef X
-    };
-    return names[role];
-}
+ENUM_NAME(plan_role_name, enum piece_role, PIECE_ROLE_MAP)
 
-const char *plan_group_role_name(enum group_role role)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        GROUP_ROLE_MAP(X)
-#undef X
-    };
-    return names[role];
-}
+ENUM_NAME(plan_group_role_name, enum group_role, GROUP_ROLE_MAP)
 
 const char *plan_scope_text(const struct plan *plan, const struct plan_instruction *instruction,
                             char *text, size_t size)
