@@ -155,7 +155,7 @@ enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan
         return ERR_OK;
     }
     if (!c->groups)
-        c->groups = calloc(c->plan->group_count, sizeof *c->groups);
+        c->groups = xcalloc(c->plan->group_count, sizeof *c->groups);
     if (!c->groups[in->group].built[collective])
         TRY(build(c, in->group, collective, err));
     const struct collective_cost cost =

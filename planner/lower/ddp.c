@@ -15,7 +15,6 @@
 #include "lower/lowering.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct bucket {            /* in the order of the all-reduces */
     uint32_t first, count; /* range of ddp.order */
@@ -87,9 +86,8 @@ static void emit_copy(struct lowering *low, struct operand x, struct operand y)
 /* The first parameter that is trained and that backward gives no gradient; NONE: there is none. */
 static uint32_t find_unused(const struct graph *graph, const struct stream *stream)
 {
-    bool *given = xmalloc((graph->param_count + 1) * sizeof *given);
+    bool *given = xcalloc(graph->param_count + 1, sizeof *given);
     uint32_t found = NONE;
-    memset(given, 0, (graph->param_count + 1) * sizeof *given);
     for (uint32_t i = 0; i < stream->grad_count; i++)
         given[stream->grads[i].param] = true;
     for (uint32_t p = graph->param_count; p-- > 0;)

@@ -207,7 +207,7 @@ static void complete_frees(void *context)
 static enum err_code alloc_residents(struct replay *r)
 {
     const struct plan *plan = r->plan;
-    unsigned char *later = calloc(plan->buffer_count + 1, 1);
+    unsigned char *later = xcalloc(plan->buffer_count + 1, 1);
     for (uint32_t i = 0; i < plan->instruction_count; i++)
         if (plan->instructions[i].op == PLAN_ALLOC)
             later[plan->instructions[i].arg] = 1;
@@ -248,7 +248,7 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
         r.allocator = allocator_new(&settings);
         r.deferred = deferred_new(plan, r.allocator);
     }
-    r.blocks = calloc(plan->buffer_count + 1, sizeof(struct allocator_block *));
+    r.blocks = xcalloc(plan->buffer_count + 1, sizeof(struct allocator_block *));
     const enum err_code rc = run(&r, visit, context);
     if (r.allocator) {
         out->reserved_bytes = allocator_stats(r.allocator)->reserved_peak;

@@ -1,6 +1,5 @@
 /* test_ddp_check.c - DDP's reducer waits for a gradient of every trained parameter (reducer.cpp,
- * ensure_prior_reduction_finished): a model whose backward leaves one out is refused by its name.
- */
+ * ensure_prior_reduction_finished): a model whose backward leaves one out is refused by name. */
 #include "graph/ops.h"
 #include "graph/tape.h"
 #include "lower/lower.h"
