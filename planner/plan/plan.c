@@ -243,6 +243,17 @@ const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind 
     return NULL;
 }
 
+bool *plan_initial_buffers(const struct plan *plan)
+{
+    bool *initial = xcalloc(plan->buffer_count + 1, sizeof *initial);
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        initial[b] = plan->buffers[b].resident;
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (plan->instructions[i].op == PLAN_ALLOC)
+            initial[plan->instructions[i].arg] = false;
+    return initial;
+}
+
 ENUM_NAME(plan_op_name, enum plan_op, PLAN_OP_MAP)
 
 ENUM_NAME(plan_mark_name, enum plan_mark, PLAN_MARK_MAP)

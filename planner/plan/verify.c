@@ -561,25 +561,13 @@ static enum err_code run_step(struct check *c, uint32_t step)
     return ERR_OK;
 }
 
-/* Residents that no instruction allocates are there before the first step. */
-static void make_residents(struct check *c)
-{
-    const struct plan *plan = c->plan;
-    for (uint32_t b = 0; b < plan->buffer_count; b++)
-        c->alive[b] = plan->buffers[b].resident;
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        if (plan->instructions[i].op == PLAN_ALLOC)
-            c->alive[plan->instructions[i].arg] = false;
-}
-
 enum err_code plan_verify(const struct plan *plan, struct err *err)
 {
     struct check c = {.plan = plan, .err = err};
     TRY(check_tables(&c));
-    c.alive = xcalloc(plan->buffer_count + 1, sizeof *c.alive);
+    c.alive = plan_initial_buffers(plan);
     c.changed = xcalloc(plan->buffer_count + 1, sizeof *c.changed);
     c.recorded = xcalloc(plan->event_count + 1, sizeof *c.recorded);
-    make_residents(&c);
     enum err_code rc = run_step(&c, 1);
     if (rc == ERR_OK)
         rc = run_step(&c, 2);

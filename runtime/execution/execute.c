@@ -442,18 +442,14 @@ static enum err_code prepare(struct execution *e, struct err *err)
     return ERR_OK;
 }
 
-static enum err_code alloc_residents(struct execution *e, struct err *err)
+static enum err_code alloc_initial(struct execution *e, struct err *err)
 {
-    const struct plan *plan = e->plan;
-    unsigned char *later = xcalloc(plan->buffer_count + 1, 1);
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        if (plan->instructions[i].op == PLAN_ALLOC)
-            later[plan->instructions[i].arg] = 1;
+    bool *initial = plan_initial_buffers(e->plan);
     enum err_code rc = ERR_OK;
-    for (uint32_t b = 0; b < plan->buffer_count && rc == ERR_OK; b++)
-        if (plan->buffers[b].resident && !later[b])
+    for (uint32_t b = 0; b < e->plan->buffer_count && rc == ERR_OK; b++)
+        if (initial[b])
             rc = execution_alloc(e, b, 0, err);
-    free(later);
+    free(initial);
     return rc;
 }
 
@@ -493,7 +489,7 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
     if (rc == ERR_OK)
         rc = execution_open_batches(e, err);
     if (rc == ERR_OK)
-        rc = alloc_residents(e, err);
+        rc = alloc_initial(e, err);
     if (rc == ERR_OK)
         rc = execution_fill(e, err);
     if (rc != ERR_OK) {
