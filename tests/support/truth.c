@@ -284,21 +284,12 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
     *peak = memory.requested.bytes;
     double worst = check_number(name, "peak", memory.requested.bytes,
                                 json_object_get(row, "peak_bytes"), unequal);
-    static const struct {
-        const char *key;
-        enum plan_mark mark;
-    } marks[] = {
-        {"start", PLAN_MARK_START},
-        {"after_logits", PLAN_MARK_AFTER_LOGITS},
-        {"after_forward", PLAN_MARK_AFTER_FORWARD},
-        {"after_backward", PLAN_MARK_AFTER_BACKWARD},
-        {"after_step", PLAN_MARK_AFTER_STEP},
-        {"end", PLAN_MARK_END},
-    };
     const json_t *live = json_object_get(row, "live");
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        worst = fmax(worst, check_number(name, marks[i].key, memory.live[marks[i].mark],
-                                         json_object_get(live, marks[i].key), unequal));
+    for (int i = 0; i < PLAN_MARK_COUNT; i++) {
+        const char *mark = plan_mark_name((enum plan_mark)i);
+        worst = fmax(
+            worst, check_number(name, mark, memory.live[i], json_object_get(live, mark), unequal));
+    }
     const json_t *peaks = json_object_get(row, "segment_peaks");
     for (int i = 0; i < PART_COUNT; i++)
         worst =
