@@ -93,6 +93,16 @@ static void post_backward_hook(struct lowering *low, uint32_t module)
         post_backward(low, unit);
 }
 
+/* FSDPParamGroup.finalize_backward: a unit was prefetched that backward did not come to. */
+static void drop_unused_gather(struct lowering *low, struct unit *unit)
+{
+    if (unit->pending && unit->gather != NONE) {
+        emit_wait(low, LANE_COMPUTE, unit->gather_event);
+        emit_free(low, unit->gather);
+    }
+    unit->pending = false;
+}
+
 /* The root's post-backward final callback: states in pre-order, so the root first. */
 static void final(struct lowering *low)
 {
@@ -105,6 +115,7 @@ static void final(struct lowering *low)
             emit_free(low, unit->all_reduce_held);
             unit->all_reduce_held = NONE;
         }
+        drop_unused_gather(low, unit);
         unit->index_count = 0;
         unit->post_backward_ran = false;
     }
