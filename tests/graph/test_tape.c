@@ -2,6 +2,7 @@
  * the account is not blind. What comes out of a tape is held to PyTorch's recordings elsewhere
  * (tests/lower). */
 #include "base/err.h"
+#include "graph/ops.h"
 #include "graph/tape.h"
 #include "graph/tape_state.h"
 #include "tests/support/small_graphs.h"
@@ -148,6 +149,32 @@ static void frozen_parameters_get_no_gradient_and_leave_nothing_behind(void **st
     }
 }
 
+/* A module that is called with a parameter: whether its hook has a node or not, the gradient comes
+ * once, when it is complete. */
+static void a_parameter_behind_a_hooks_node_gets_its_gradient(void **state)
+{
+    (void)state;
+    static const struct tape_options options[] = {{.input_nodes = false}, {.input_nodes = true}};
+    struct graph *graph = graph_new(DTYPE_FP32, NULL);
+    const uint32_t ids = graph_input(graph, SHAPE(8), (struct input_values){INPUT_TOKENS, 16});
+    const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(16, 16), "table");
+    const uint32_t x = op_embedding(graph, ids, table);
+    const uint32_t logits = op_linear(graph, x, op_module_input(graph, table), GRAPH_NONE);
+    graph_drop(graph, x);
+    graph_mark(graph, MARK_ROOT_EXIT);
+    graph_mark(graph, MARK_LOGITS);
+    graph->loss = op_cross_entropy(graph, logits, ids);
+    graph_drop(graph, logits);
+    graph_mark(graph, MARK_LOSS);
+    for (size_t o = 0; o < sizeof options / sizeof options[0]; o++) {
+        struct stream *stream = run_checked(graph, &options[o], "a shared table", true);
+        assert_int_equal(stream->grad_count, 1);
+        assert_int_equal(stream->grads[0].param, 0);
+        stream_free(stream);
+    }
+    graph_free(graph);
+}
+
 /* ---- the checker sees ---- */
 
 static void expect_broken(const struct tape *tape, const char *expected)
@@ -287,6 +314,7 @@ int main(void)
         cmocka_unit_test(every_item_leaves_each_buffer_its_holders),
         cmocka_unit_test(only_gradients_outlive_the_step),
         cmocka_unit_test(frozen_parameters_get_no_gradient_and_leave_nothing_behind),
+        cmocka_unit_test(a_parameter_behind_a_hooks_node_gets_its_gradient),
         cmocka_unit_test(a_tape_that_forgets_or_invents_a_holder_is_found_out),
         cmocka_unit_test(a_node_that_lets_go_too_early_is_found_out),
         cmocka_unit_test(what_is_left_at_the_end_is_named),
