@@ -1,9 +1,8 @@
 /* fsdp2.c - PyTorch FSDP2 (fully_shard, torch 2.14), event for event.
  *
  * Each unit is one FSDPParamGroup. The functions of fsdp2_gather.c and fsdp2_reduce.c are named
- * after the methods they follow
- * (_fsdp_param_group.py, _fsdp_collectives.py, _fsdp_state.py) and do what those do to memory and
- * streams, in the same order:
+ * after the methods they follow (_fsdp_param_group.py, _fsdp_collectives.py, _fsdp_state.py) and do
+ * what those do to memory and streams, in the same order:
  *
  *     forward   unshard        cast buffer, gather output, copy-in, all-gather, cast buffer dies
  *               wait           unsharded parameters, copy-out; the PREVIOUS gather output dies
@@ -165,5 +164,5 @@ const struct system system_fsdp2 = {
     .post_backward = post_backward_hook,
     .final = final,
     .before_step = before_step,
-    .close = zero_grad,
+    .close = fsdp2_zero_grad,
 };

@@ -80,6 +80,6 @@ void post_backward(struct lowering *low, struct unit *unit);
 /* The compute stream waits for the reduction of the retained input, which then dies. */
 void release_retained(struct lowering *low);
 /* zero_grad(set_to_none=True). */
-void zero_grad(struct lowering *low);
+void fsdp2_zero_grad(struct lowering *low);
 
 #endif
