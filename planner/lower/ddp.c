@@ -127,14 +127,11 @@ static void declare_params(struct lowering *low)
     }
 }
 
-static uint64_t first_limit(const struct strategy *s)
+/* Bytes at which a bucket is full. */
+static uint64_t bucket_limit(const struct strategy *s, uint32_t bucket)
 {
-    return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : 1) * 1048576);
-}
-
-static uint64_t other_limit(const struct strategy *s)
-{
-    return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : 25) * 1048576);
+    const double unset = bucket == 0 ? 1 : 25;
+    return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : unset) * 1048576);
 }
 
 /* compute_bucket_assignment_by_size: the parameter that reaches the limit stays in its bucket. */
@@ -152,8 +149,7 @@ static void fill_buckets(struct lowering *low)
         d->offset[p] = bucket->elements;
         bucket->elements += shape_elements(&low->plan->params[p].shape);
         bucket->count++;
-        open = bucket->elements * element <
-               (d->bucket_count == 1 ? first_limit(low->strategy) : other_limit(low->strategy));
+        open = bucket->elements * element < bucket_limit(low->strategy, d->bucket_count - 1);
     }
 }
 
