@@ -185,6 +185,15 @@ static void expect_broken(const struct tape *tape, const char *expected)
         fail_msg("\"%s\" does not say \"%s\"", err.text, expected);
 }
 
+/* With `wrong` in a field of the tape the checker says `expected`. */
+#define EXPECT_SEEN(tape, field, wrong, expected)                                                  \
+    do {                                                                                           \
+        const __typeof__(field) right = (field);                                                   \
+        (field) = (wrong);                                                                         \
+        expect_broken(tape, expected);                                                             \
+        (field) = right;                                                                           \
+    } while (0)
+
 /* The first of `count` flags that is set. */
 static uint32_t first_set(const uint8_t *flags, uint32_t count)
 {
@@ -213,39 +222,19 @@ static void a_tape_that_forgets_or_invents_a_holder_is_found_out(void **state)
     assert_sound(&tape, name, items);
 
     const uint32_t storage = first_set(tape.python, graph->storage_count);
-    tape.holds[tape.where[storage]]++;
-    expect_broken(&tape, " holders instead of ");
-    tape.holds[tape.where[storage]]--;
-
-    tape.python[storage] = 0;
-    expect_broken(&tape, " holders instead of ");
-    tape.python[storage] = 1;
-
     const uint32_t where = tape.where[storage];
-    tape.where[storage] = NO_BUFFER;
-    expect_broken(&tape, "Python's name of storage");
-    tape.where[storage] = where;
-
     const uint32_t cached = first_set(tape.cached, graph->storage_count);
-    tape.cached[cached] = 0;
-    expect_broken(&tape, " holders instead of ");
-    tape.cached[cached] = 1;
-
     uint32_t inside = 0; /* an op of the first region that would save, were it run again */
     while (tape.op_region[inside] == GRAPH_NONE)
         inside++;
-    tape.node_holds[inside] = 1;
-    expect_broken(&tape, "before its region ran again");
-    tape.node_holds[inside] = 0;
-
-    tape.regions[0].holds_inputs = false;
-    expect_broken(&tape, " holders instead of ");
-    tape.regions[0].holds_inputs = true;
-
-    tape.slot[graph->loss] = where;
-    expect_broken(&tape, " holders instead of ");
-    tape.slot[graph->loss] = NO_BUFFER;
-
+    const uint16_t one_more = (uint16_t)(tape.holds[where] + 1);
+    EXPECT_SEEN(&tape, tape.holds[where], one_more, " holders instead of ");
+    EXPECT_SEEN(&tape, tape.python[storage], 0, " holders instead of ");
+    EXPECT_SEEN(&tape, tape.where[storage], NO_BUFFER, "Python's name of storage");
+    EXPECT_SEEN(&tape, tape.cached[cached], 0, " holders instead of ");
+    EXPECT_SEEN(&tape, tape.node_holds[inside], 1, "before its region ran again");
+    EXPECT_SEEN(&tape, tape.regions[0].holds_inputs, false, " holders instead of ");
+    EXPECT_SEEN(&tape, tape.slot[graph->loss], where, " holders instead of ");
     assert_sound(&tape, name, items);
     stream_free(tape_close(&tape));
     graph_free(graph);
@@ -270,9 +259,7 @@ static void a_node_that_lets_go_too_early_is_found_out(void **state)
             activations += tape_is_activation(&tape, saved[i]);
         if (activations == 0)
             continue; /* parameters and inputs are not counted */
-        tape.node_holds[op] = 0;
-        expect_broken(&tape, " holders instead of ");
-        tape.node_holds[op] = 1;
+        EXPECT_SEEN(&tape, tape.node_holds[op], 0, " holders instead of ");
         found++;
     }
     assert_true(found > graph->op_count / 2);
