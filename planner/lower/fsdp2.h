@@ -15,6 +15,7 @@ struct unit { /* an FSDPParamGroup */
     uint64_t shard_elements;   /* Σ padded elements of a shard */
     uint64_t trained_elements; /* the same of trainable parameters */
     uint32_t last_trainable;   /* parameter; NONE: all frozen */
+    bool in_backward;          /* backward comes to it: its outputs need a gradient */
 
     enum unit_state state;
     bool pending;    /* a gather was issued and not waited for */

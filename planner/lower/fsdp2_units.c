@@ -87,6 +87,18 @@ static void declare_units(struct lowering *low)
     }
 }
 
+static void find_in_backward(struct lowering *low)
+{
+    struct fsdp2 *f = low->state;
+    for (uint32_t i = 0; i < low->stream->step_count; i++) {
+        const struct stream_step step = low->stream->steps[i];
+        const uint32_t unit =
+            step.kind == STEP_PRE_BACKWARD ? hooked_unit(&f->wrapping, step.arg, false) : NONE;
+        if (unit != NONE)
+            f->units[unit].in_backward = true;
+    }
+}
+
 /* The sharded and the unsharded storage of each parameter. */
 static void declare_storages(struct lowering *low)
 {
@@ -134,6 +146,7 @@ void fsdp2_set_up(struct lowering *low)
     declare_mesh(low);
     wrap_modules(low, &f->wrapping);
     declare_units(low);
+    find_in_backward(low);
     declare_storages(low);
     choose_prefetch(low);
 }
