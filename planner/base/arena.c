@@ -2,6 +2,7 @@
 #include "base/arena.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,19 +16,29 @@ struct arena_chunk {
     _Alignas(ALIGNMENT) unsigned char bytes[];
 };
 
+static void *checked(void *memory, size_t count, size_t bytes)
+{
+    if (!memory) {
+        fprintf(stderr, "shardplan: out of host memory (%zu x %zu bytes asked)\n", count, bytes);
+        abort();
+    }
+    return memory;
+}
+
 void *xmalloc(size_t bytes)
 {
     return xrealloc(NULL, bytes);
 }
 
+void *xcalloc(size_t count, size_t bytes)
+{
+    const bool none = count == 0 || bytes == 0;
+    return checked(none ? calloc(1, 1) : calloc(count, bytes), count, bytes);
+}
+
 void *xrealloc(void *ptr, size_t bytes)
 {
-    void *grown = realloc(ptr, bytes ? bytes : 1);
-    if (!grown) {
-        fprintf(stderr, "shardplan: out of host memory (%zu bytes asked)\n", bytes);
-        abort();
-    }
-    return grown;
+    return checked(realloc(ptr, bytes ? bytes : 1), 1, bytes);
 }
 
 static void add_chunk(struct arena *arena, size_t capacity)

@@ -32,8 +32,9 @@ void arena_reset(struct arena *arena);
 /* Frees everything the arena lent. The arena is empty and usable afterwards. */
 void arena_free(struct arena *arena);
 
-/* malloc and realloc that never return NULL (see the note at the top). */
+/* malloc, calloc and realloc that never return NULL (see the note at the top); sizes may be 0. */
 void *xmalloc(size_t bytes) __attribute__((returns_nonnull));
+void *xcalloc(size_t count, size_t bytes) __attribute__((returns_nonnull));
 void *xrealloc(void *ptr, size_t bytes) __attribute__((returns_nonnull));
 
 /* Makes room for one more element in a growing array: `*cap` doubles when `count` reaches it.

@@ -1,6 +1,8 @@
 /* placement.c - see placement.h. */
 #include "base/placement.h"
 
+#include "base/names.h"
+
 struct shape flat(uint64_t elements)
 {
     /* A flat buffer longer than 2^32 - 1 elements is written as rows of 1024. */
@@ -118,12 +120,4 @@ bool part_overlap(const struct part *a, uint64_t i, const struct part *b, uint64
     return *count > 0;
 }
 
-const char *placement_name(enum placement_kind kind)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PLACEMENT_MAP(X)
-#undef X
-    };
-    return names[kind];
-}
+ENUM_NAME(placement_name, enum placement_kind, PLACEMENT_MAP)

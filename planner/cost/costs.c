@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- host ---- */
 
@@ -150,8 +149,7 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
     };
     struct spreads spreads = {.weighted = {0}};
     enum err_code rc = ERR_OK;
-    bool *done = xmalloc(plan->kernel_count + 1);
-    memset(done, 0, plan->kernel_count + 1);
+    bool *done = xcalloc(plan->kernel_count + 1, 1);
     for (uint32_t i = 0; i < plan->instruction_count && rc == ERR_OK; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
         if (!is_costed(in))

@@ -14,17 +14,9 @@
 /* The names that the numbers in kernels and buffers stand for. */
 static void name_numbers(struct plan *plan)
 {
-    static const char *const labels[] = {
-#define X(name, text) text,
-        ATEN_MAP(X)
-#undef X
-    };
-    const char **kinds = arena_alloc(&plan->arena, OP_KIND_COUNT * sizeof *kinds);
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-        kinds[kind] = op_name((enum op_kind)kind);
-    plan->labels = labels;
+    plan->labels = aten_names();
     plan->label_count = ATEN_COUNT;
-    plan->kinds = kinds;
+    plan->kinds = op_names();
     plan->kind_count = OP_KIND_COUNT;
 }
 
@@ -260,11 +252,11 @@ static uint32_t buffers_expected(const struct lowering *low)
 }
 
 static enum err_code check(const struct system *system, const struct graph *graph,
-                           const struct strategy *s, struct err *err)
+                           const struct stream *stream, const struct strategy *s, struct err *err)
 {
     if (s->rank >= s->world)
         return err_set(err, ERR_INVALID, "--rank %u: allowed are 0 ... %u", s->rank, s->world - 1);
-    return system->check ? system->check(s, graph, err) : ERR_OK;
+    return system->check ? system->check(s, graph, stream, err) : ERR_OK;
 }
 
 /* Into an empty plan. `tally`: of an outline; else NULL. */
@@ -307,7 +299,7 @@ enum err_code lower_with(const struct system *system, const struct graph *graph,
                          struct plan **out, struct err *err)
 {
     *out = NULL;
-    TRY(check(system, graph, strategy, err));
+    TRY(check(system, graph, stream, strategy, err));
     *out = plan_new();
     lower(system, graph, stream, strategy, NULL, *out);
     return ERR_OK;
@@ -318,7 +310,7 @@ enum err_code lower_outline_with(const struct system *system, const struct graph
                                  struct outlined *out, struct err *err)
 {
     struct tally tally = {.outline = outline};
-    TRY(check(system, graph, strategy, err));
+    TRY(check(system, graph, outline->stream, strategy, err));
     if (out->plan)
         plan_clear(out->plan);
     else

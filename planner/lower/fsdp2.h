@@ -15,6 +15,7 @@ struct unit { /* an FSDPParamGroup */
     uint64_t shard_elements;   /* Σ padded elements of a shard */
     uint64_t trained_elements; /* the same of trainable parameters */
     uint32_t last_trainable;   /* parameter; NONE: all frozen */
+    bool in_backward;          /* backward comes to it: its outputs need a gradient */
 
     enum unit_state state;
     bool pending;    /* a gather was issued and not waited for */
@@ -62,7 +63,7 @@ static inline uint64_t padded_shard(const struct lowering *low, uint32_t param)
 /* ---- units, parameters: fsdp2_units.c ---- */
 
 enum err_code fsdp2_check(const struct strategy *strategy, const struct graph *graph,
-                          struct err *err);
+                          const struct stream *stream, struct err *err);
 void fsdp2_set_up(struct lowering *low);
 
 /* ---- all-gather and reshard: fsdp2_gather.c ---- */
@@ -80,6 +81,6 @@ void post_backward(struct lowering *low, struct unit *unit);
 /* The compute stream waits for the reduction of the retained input, which then dies. */
 void release_retained(struct lowering *low);
 /* zero_grad(set_to_none=True). */
-void zero_grad(struct lowering *low);
+void fsdp2_zero_grad(struct lowering *low);
 
 #endif

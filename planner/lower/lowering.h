@@ -32,9 +32,10 @@ struct system {
     size_t state_bytes; /* of lowering.state, zeroed */
     bool dtensors;      /* parameters are DTensors: clipping handles them as such */
     bool input_nodes;   /* its hooks pass modules' inputs through nodes (tape_options.h) */
-    /* Whether the strategy goes with the mesh. ERR_INVALID, with a sentence. */
+    /* Whether the strategy goes with the mesh (ERR_INVALID) and the system can do what the model
+     * does (ERR_UNSUPPORTED); with a sentence. `stream` says which parameters get a gradient. */
     enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
-                           struct err *err);
+                           const struct stream *stream, struct err *err);
     /* Lanes, groups, units, pieces, and what else is there before the first step. */
     void (*set_up)(struct lowering *low);
     void (*begin)(struct lowering *low); /* of a micro-batch */

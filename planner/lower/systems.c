@@ -2,15 +2,9 @@
 #include "lower/lowering.h"
 #include "lower/outline.h"
 
-const char *system_name(enum system_kind kind)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        SYSTEM_MAP(X)
-#undef X
-    };
-    return names[kind];
-}
+#include "base/names.h"
+
+ENUM_NAME(system_name, enum system_kind, SYSTEM_MAP)
 
 static const struct system *system_of(enum system_kind kind)
 {

@@ -1,6 +1,8 @@
 /* plan.c - building and naming; see plan.h. */
 #include "plan/plan.h"
 
+#include "base/names.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -287,25 +289,20 @@ const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind 
     return NULL;
 }
 
-const char *plan_op_name(enum plan_op op)
+bool *plan_initial_buffers(const struct plan *plan)
 {
-    static const char *const names[] = {
-#define X(name, text) text,
-        PLAN_OP_MAP(X)
-#undef X
-    };
-    return names[op];
+    bool *initial = xcalloc(plan->buffer_count + 1, sizeof *initial);
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        initial[b] = plan->buffers[b].resident;
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (plan->instructions[i].op == PLAN_ALLOC)
+            initial[plan->instructions[i].arg] = false;
+    return initial;
 }
 
-const char *plan_mark_name(enum plan_mark mark)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PLAN_MARK_MAP(X)
-#undef X
-    };
-    return names[mark];
-}
+ENUM_NAME(plan_op_name, enum plan_op, PLAN_OP_MAP)
+
+ENUM_NAME(plan_mark_name, enum plan_mark, PLAN_MARK_MAP)
 
 const char *plan_phase_name(enum plan_phase phase)
 {
@@ -313,25 +310,9 @@ const char *plan_phase_name(enum plan_phase phase)
     return names[phase];
 }
 
-const char *plan_role_name(enum piece_role role)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PIECE_ROLE_MAP(X)
-#undef X
-    };
-    return names[role];
-}
+ENUM_NAME(plan_role_name, enum piece_role, PIECE_ROLE_MAP)
 
-const char *plan_group_role_name(enum group_role role)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        GROUP_ROLE_MAP(X)
-#undef X
-    };
-    return names[role];
-}
+ENUM_NAME(plan_group_role_name, enum group_role, GROUP_ROLE_MAP)
 
 const char *plan_scope_text(const struct plan *plan, const struct plan_instruction *instruction,
                             char *text, size_t size)

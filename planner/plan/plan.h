@@ -322,6 +322,10 @@ uint32_t plan_lane_named(const struct plan *plan, const char *name);
 /* The first input of that kind; NULL: there is none. */
 const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind);
 
+/* (buffers) Whether each is there before the first step: resident, and allocated by no instruction.
+ * The caller owns it: free. */
+bool *plan_initial_buffers(const struct plan *plan);
+
 /* ---- names ---- */
 
 const char *plan_op_name(enum plan_op op);

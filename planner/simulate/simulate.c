@@ -13,6 +13,8 @@
  * rounding in it, so that many small steps come to the same bits as one long step (run_on). */
 #include "simulate/simulation.h"
 
+#include "base/names.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -508,12 +510,4 @@ void simulate_each_event(const struct simulation *s, const struct costs *costs, 
     simulate_step(s, costs, scale, false, out);
 }
 
-const char *spent_name(enum spent spent)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        SPENT_MAP(X)
-#undef X
-    };
-    return names[spent];
-}
+ENUM_NAME(spent_name, enum spent, SPENT_MAP)
