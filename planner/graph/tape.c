@@ -71,9 +71,8 @@ void tape_backward_item(struct tape *tape, struct graph_item item)
         tape_step(tape, STEP_PRE_BACKWARD, item.arg);
         break;
     case ITEM_ENTER:
-        tape_step(tape, STEP_BACK, item.arg);
-        if (inputs_require_grad(tape, item.arg))
-            tape_step(tape, STEP_POST_BACKWARD, item.arg);
+        tape_step(tape, inputs_require_grad(tape, item.arg) ? STEP_POST_BACKWARD : STEP_BACK,
+                  item.arg);
         break;
     case ITEM_MARK:
         if (item.arg == MARK_ROOT_EXIT)
@@ -129,13 +128,13 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .options = options,
         .stream = xmalloc(sizeof(struct stream)),
         .where = none_array(graph->storage_count),
-        .python = calloc(graph->storage_count + 1, 1),
-        .cached = calloc(graph->storage_count + 1, 1),
+        .python = xcalloc(graph->storage_count + 1, 1),
+        .cached = xcalloc(graph->storage_count + 1, 1),
         .root = none_array(graph->tensor_count),
         .slot = none_array(graph->tensor_count),
-        .part = calloc(graph->tensor_count + 1, sizeof(struct slice)),
-        .param_uses = calloc(graph->param_count + 1, sizeof(uint16_t)),
-        .node_holds = calloc(graph->op_count + 1, 1),
+        .part = xcalloc(graph->tensor_count + 1, sizeof(struct slice)),
+        .param_uses = xcalloc(graph->param_count + 1, sizeof(uint16_t)),
+        .node_holds = xcalloc(graph->op_count + 1, 1),
         .op_region = none_array(graph->op_count),
         .current_op = GRAPH_NONE,
         .entered = GRAPH_NONE,

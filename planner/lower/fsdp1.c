@@ -151,6 +151,7 @@ static void post_backward(struct lowering *low, uint32_t module)
 {
     struct fsdp1 *f = low->state;
     struct handle *handle = fsdp1_handle_at(low, module);
+    come_back_to(low, module);
     if (!handle || handle->trained)
         return;
     f->waiting = handle;

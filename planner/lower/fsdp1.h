@@ -34,6 +34,7 @@ struct handle { /* a FlatParamHandle */
     uint32_t forward_index, backward_index; /* in the orders below; NONE */
     uint32_t flat;                          /* the unsharded gradient that no_sync leaves; NONE */
     uint32_t gradient;                      /* the gradient shard so far; NONE */
+    bool carried; /* use_orig_params: that of the step before is still there */
     bool exposed; /* use_orig_params: the original parameters have a .grad */
 };
 
@@ -80,7 +81,7 @@ struct handle *fsdp1_handle_at(const struct lowering *low, uint32_t module);
 /* ---- fsdp1_units.c ---- */
 
 enum err_code fsdp1_check(const struct strategy *strategy, const struct graph *graph,
-                          struct err *err);
+                          const struct stream *stream, struct err *err);
 void fsdp1_prepare(const struct strategy *strategy, struct graph *graph);
 void fsdp1_set_up(struct lowering *low);
 

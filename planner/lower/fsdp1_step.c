@@ -129,6 +129,7 @@ void fsdp1_zero_grad(struct lowering *low)
         const uint32_t gradient = gradient_of(low, handle);
         if (gradient != NONE && !low->strategy->use_orig_params)
             emit_free(low, gradient);
+        handle->carried = gradient != NONE && low->strategy->use_orig_params;
         handle->gradient = handle->flat = NONE;
         handle->exposed = false;
     }
@@ -138,12 +139,12 @@ void fsdp1_zero_grad(struct lowering *low)
 
 void fsdp1_drop_gradients(struct lowering *low)
 {
-    const struct fsdp1 *f = fsdp1_of(low);
-    if (!low->strategy->use_orig_params)
-        return;
+    struct fsdp1 *f = low->state;
     low->here.flags |= PLAN_LATER_STEPS;
-    for (uint32_t u = 0; u < f->handle_count; u++)
-        if (f->handles[u].kept != NONE)
+    for (uint32_t u = 0; u < f->handle_count; u++) {
+        if (f->handles[u].carried)
             emit_free(low, f->handles[u].kept);
+        f->handles[u].carried = false;
+    }
     low->here.flags &= (uint8_t)~PLAN_LATER_STEPS;
 }

@@ -112,8 +112,10 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
     return ERR_OK;
 }
 
-enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph, struct err *err)
+enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
+                          const struct stream *stream, struct err *err)
 {
+    (void)stream;
     struct arena arena = {0};
     struct wrapping w;
     const char *borderless;

@@ -8,8 +8,7 @@
  *       a module's forward begins, ends        pre_forward, post_forward
  *       its output has a gradient              pre_backward
  *       a parameter's gradient is there        gradient
- *       backward is back where it began        back
- *       its gradients are all there            post_backward
+ *       its gradients are all there            post_backward; back: its inputs need none
  *       autograd's final callback              final
  *     clipping, optimizer                      before_step, after_step; or update
  *     zero_grad                                close
@@ -24,6 +23,7 @@
 #define NONE PLACE_NONE
 
 struct lowering;
+struct tally; /* tally.h */
 
 /* Each function may be NULL: nothing happens there. Modules are the graph's, MODULE_ROOT the root's
  * own hooks. */
@@ -36,17 +36,18 @@ struct system {
     bool settles;       /* how a step begins depends on how the one before ended */
     /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
     void (*prepare)(const struct strategy *strategy, struct graph *graph);
-    /* Whether the strategy goes with the mesh. ERR_INVALID, with a sentence. */
+    /* Whether the strategy goes with the mesh (ERR_INVALID) and the system can do what the model
+     * does (ERR_UNSUPPORTED); with a sentence. `stream` says which parameters get a gradient. */
     enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
-                           struct err *err);
+                           const struct stream *stream, struct err *err);
     /* Lanes, groups, units, pieces, and what else is there before the first step. */
     void (*set_up)(struct lowering *low);
     void (*begin)(struct lowering *low); /* of a micro-batch */
     void (*pre_forward)(struct lowering *low, uint32_t module);
     void (*post_forward)(struct lowering *low, uint32_t module);
     void (*pre_backward)(struct lowering *low, uint32_t module);
-    void (*back)(struct lowering *low, uint32_t module); /* to where its forward began */
     void (*post_backward)(struct lowering *low, uint32_t module);
+    void (*back)(struct lowering *low, uint32_t module); /* where post_backward is not called */
     /* AccumulateGrad has run: low->grad[param] has this micro-batch's gradient in it. A system that
      * keeps .grad elsewhere copies it there and calls move_gradient. */
     void (*gradient)(struct lowering *low, uint32_t param);
@@ -79,6 +80,7 @@ struct lowering {
     const struct graph *graph;
     const struct stream *stream;
     const struct strategy *strategy;
+    struct tally *tally;          /* of an outline: instead of allocs and frees; else NULL */
     struct arena scratch;         /* gone with the lowering */
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
@@ -116,6 +118,9 @@ uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum wor
 uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
                       enum aten label, uint8_t group, uint32_t ins, const struct operand *in,
                       uint32_t outs, const struct operand *out);
+/* One that is in the plan already. */
+void emit_kernel(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t kernel,
+                 uint8_t group);
 /* One operand in, one out, on no group. */
 uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,
                     uint32_t in, uint32_t out);

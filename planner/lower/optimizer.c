@@ -9,6 +9,7 @@
 #include "lower/lowering.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Whether there is nothing of it on any rank that is like this one. Of flat parameters, which are
  * cut anywhere, some rank has something of each. */
@@ -52,8 +53,10 @@ void add_states(struct lowering *low, struct optimized *o)
 static void add_state_pieces(struct lowering *low, const struct optimized *o,
                              const struct plan_piece *updated)
 {
-    const struct placement placement = updated->placement;
+    struct placement placement = updated->placement;
     const uint8_t group = updated->group;
+    if (placement.kind == PLACEMENT_FLAT) /* each in a buffer of its own */
+        placement.kind = PLACEMENT_RUN;
     low->plan->params[o->param].step_buffer = o->step;
     if (o->state[0] != NONE)
         new_piece(low, o->param, PIECE_EXP_AVG, o->state[0], 0, placement, group);
@@ -242,16 +245,36 @@ static bool is_updated(const struct lowering *low, const struct optimized *o)
     return gradient_of(low, o).place != NONE && !is_empty(low, o);
 }
 
+/* plan_updated_operand of the gradient: where it is spread as the parameter is, the part is known.
+ */
+static void set_gradient_of(const struct plan *plan, const struct optimized *o, struct operand *out)
+{
+    if (o->param == NONE) {
+        *out = o->gradient;
+        return;
+    }
+    const struct plan_piece *updated = plan_updated_piece(plan, o->param);
+    const struct plan_piece *gradient = plan_piece(plan, o->param, PIECE_GRADIENT);
+    if (gradient->placement.kind != updated->placement.kind)
+        *out = plan_updated_operand(plan, o->param, PIECE_GRADIENT);
+    else {
+        *out = o->value;
+        out->place = PLACE_BUFFER | gradient->buffer;
+        out->offset += gradient->offset - updated->offset;
+        out->dtype = plan->buffers[gradient->buffer].dtype;
+    }
+}
+
 /* Gradients in; parameters, and what states there are, in and out. */
 static void emit_update(struct lowering *low, struct updated u, enum work_kind work,
                         enum aten label)
 {
-    const struct plan *plan = low->plan;
-    struct operand *in = xmalloc((4 * (size_t)u.count + 1) * sizeof *in);
+    struct plan *plan = low->plan;
+    struct operand *in = plan_push_operands(plan, (4 + 3) * u.count);
     uint32_t n = 0;
     for (uint32_t i = 0; i < u.count; i++)
         if (is_updated(low, &u.of[i]))
-            in[n++] = gradient_of(low, &u.of[i]);
+            set_gradient_of(plan, &u.of[i], &in[n++]);
     const uint32_t gradients = n;
     for (uint32_t i = 0; i < u.count; i++)
         if (is_updated(low, &u.of[i]))
@@ -259,10 +282,10 @@ static void emit_update(struct lowering *low, struct updated u, enum work_kind w
     for (uint32_t s = 0; s < 2; s++)
         for (uint32_t i = 0; i < u.count; i++)
             if (is_updated(low, &u.of[i]) && u.of[i].state[s] != NONE)
-                in[n++] = plan_whole_buffer(plan, u.of[i].state[s]);
-    emit_work_on(low, PLAN_OPTIMIZER, low->strategy->offload ? LANE_HOST : LANE_COMPUTE, work,
-                 label, PLAN_NO_GROUP, n, in, n - gradients, in + gradients);
-    free(in);
+                plan_set_whole_buffer(plan, u.of[i].state[s], &in[n++]);
+    memcpy(in + n, in + gradients, (n - gradients) * sizeof *in);
+    emit_kernel(low, PLAN_OPTIMIZER, low->strategy->offload ? LANE_HOST : LANE_COMPUTE,
+                plan_push_kernel(plan, work, label, n, n - gradients, in), PLAN_NO_GROUP);
 }
 
 static void create_states(struct lowering *low, struct updated u)

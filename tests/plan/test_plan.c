@@ -210,7 +210,7 @@ static void a_carried_buffer_goes_from_step_to_step(void **state)
     plan_free(plan);
     expect_error(carrying_plan(0), "is not alive");
     expect_error(carrying_plan(PLAN_FIRST_STEP), "is not alive");
-    expect_error(carrying_plan(PLAN_LATER_STEPS | PLAN_FIRST_STEP), "flags 3");
+    expect_error(carrying_plan(PLAN_LATER_STEPS | PLAN_FIRST_STEP), "flags 5");
     plan = carrying_plan(PLAN_LATER_STEPS);
     plan->buffers[some_activation(plan)].carried = false;
     expect_error(plan, "is not freed by the end of the step");
@@ -315,7 +315,7 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(alloc->phase = 3, "phase 3: allowed are 0 ... 2");
     OUT_OF_RANGE(alloc->scope = plan->scope_count, "scope");
     OUT_OF_RANGE(plan->scopes[1].unit = 4, "scope 1: unit 4: allowed are 0 ... 3");
-    OUT_OF_RANGE(alloc->flags = 4, "flags 4");
+    OUT_OF_RANGE(alloc->flags = 2, "flags 2");
     OUT_OF_RANGE(alloc->arg = plan->buffer_count, "buffer");
     OUT_OF_RANGE((alloc->op = PLAN_RECORD, alloc->arg = plan->event_count), "event");
     OUT_OF_RANGE((alloc->op = PLAN_MARK, alloc->arg = 9), "mark 9: allowed are 0 ... 8");
