@@ -37,55 +37,81 @@ static uint32_t scalar(struct lowering *low, enum aten label)
                         (struct shape){.rank = 0});
 }
 
-/* Gradients that this rank has anything of; returns how many. */
-static uint32_t local_gradients(const struct lowering *low, struct operand *out)
+/* Elements of trained parameters that this rank has of a unit's, and in how many parameters. */
+static uint64_t count_local(const struct lowering *low, const struct handle *handle,
+                            uint32_t *params)
 {
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < handle->part_count; i++) {
+        const uint32_t p = handle->parts[i].param;
+        if (p == NONE || !low->plan->params[p].trainable)
+            continue;
+        const struct part part =
+            plan_part(low->plan, plan_piece(low->plan, p, PIECE_STORE), low->plan->rank);
+        elements += part_elements(&part);
+        *params += part_elements(&part) > 0;
+    }
+    return elements;
+}
+
+/* The gradient shards, of units that this rank has anything of; returns how many. *norms: of how
+ * many gradients PyTorch takes the norm, one by one. */
+static uint32_t local_gradients(const struct lowering *low, struct operand *out, uint32_t *norms)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < low->optimized_count; i++) {
-        const struct optimized *o = &low->optimized[i];
-        struct operand gradient = o->gradient;
-        if (o->param != NONE)
-            gradient = plan_piece(low->plan, o->param, PIECE_GRADIENT)
-                           ? plan_updated_operand(low->plan, o->param, PIECE_GRADIENT)
-                           : no_operand();
-        if (gradient.place != NONE && shape_elements(&gradient.shape) > 0)
-            out[n++] = gradient;
+    *norms = 0;
+    for (uint32_t u = 0; u < f->handle_count; u++) {
+        const struct handle *handle = &f->handles[u];
+        uint32_t params = 0;
+        if (handle->gradient == NONE)
+            continue;
+        const uint64_t elements = count_local(low, handle, &params);
+        *norms += low->strategy->use_orig_params ? params : 1;
+        if (elements > 0 || !low->strategy->use_orig_params)
+            out[n++] = plan_whole_buffer(low->plan, handle->gradient);
     }
     return n;
 }
 
-/* The 2-norm of this rank's gradients, in fp32. */
-static uint32_t local_norm(struct lowering *low, const struct operand *gradients, uint32_t n)
+/* The 2-norm of this rank's gradients, in fp32. There is a number for each gradient, as there is in
+ * PyTorch; that of a unit's whole shard is in the first ones. */
+static uint32_t local_norm(struct lowering *low, const struct operand *gradients, uint32_t n,
+                           uint32_t count)
 {
-    struct operand *norms = xmalloc((n + 1) * sizeof *norms);
-    for (uint32_t i = 0; i < n; i++)
+    struct operand *norms = xmalloc((count + 1) * sizeof *norms);
+    for (uint32_t i = 0; i < count; i++)
         norms[i] = plan_whole_buffer(low->plan, scalar(low, ATEN_LINALG_VECTOR_NORM));
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_NORMS, ATEN_LINALG_VECTOR_NORM,
                  PLAN_NO_GROUP, n, gradients, n, norms);
-    const uint32_t stacked =
-        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_STACK, DTYPE_FP32, SHAPE(n));
-    const struct operand all = plan_whole_buffer(low->plan, stacked);
+    struct operand stacked =
+        plan_whole_buffer(low->plan, alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_STACK,
+                                                  DTYPE_FP32, SHAPE(count)));
+    stacked.shape = SHAPE(n);
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, n, norms,
-                 1, &all);
-    for (uint32_t i = 0; i < n; i++)
+                 1, &stacked);
+    for (uint32_t i = 0; i < count; i++)
         emit_free(low, norms[i].place);
-    const uint32_t norm = scalar(low, ATEN_LINALG_VECTOR_NORM);
-    emit_unary(low, LANE_COMPUTE, WORK_VECTOR_NORM, ATEN_LINALG_VECTOR_NORM, stacked, norm);
-    emit_free(low, stacked);
+    const struct operand norm = plan_whole_buffer(low->plan, scalar(low, ATEN_LINALG_VECTOR_NORM));
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_VECTOR_NORM, ATEN_LINALG_VECTOR_NORM,
+                 PLAN_NO_GROUP, 1, &stacked, 1, &norm);
+    emit_free(low, stacked.place);
     free(norms);
-    return norm;
+    return norm.place;
 }
 
 /* coefficient = clamp(max_norm / (total + 1e-6), max=1), and every gradient times it. */
 static void clip(struct lowering *low)
 {
-    struct operand *scaled = xmalloc((low->optimized_count + 1) * sizeof *scaled);
-    const uint32_t n = local_gradients(low, scaled + 1);
-    const uint32_t local = local_norm(low, scaled + 1, n);
+    const struct fsdp1 *f = fsdp1_of(low);
+    struct operand *scaled = xmalloc((f->handle_count + 1) * sizeof *scaled);
+    uint32_t count;
+    const uint32_t n = local_gradients(low, scaled + 1, &count);
+    const uint32_t local = local_norm(low, scaled + 1, n, count);
     const uint32_t square = scalar(low, ATEN_POW);
     emit_unary(low, LANE_COMPUTE, WORK_SQUARE, ATEN_POW, local, square);
-    emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE,
-              fsdp1_of(low)->group, 1, &square, 1, &square);
+    emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, f->group, 1,
+              &square, 1, &square);
     const uint32_t total = scalar(low, ATEN_POW);
     emit_unary(low, LANE_COMPUTE, WORK_SQUARE_ROOT, ATEN_POW, square, total);
     emit_free(low, square);

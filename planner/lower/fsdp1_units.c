@@ -36,14 +36,16 @@ static enum err_code check_mesh(const struct strategy *s, struct err *err)
     return ERR_OK;
 }
 
-/* The unit of a parameter that is not trained as the others of it are; NONE: there is none. */
-static uint32_t mixed_unit(const struct graph *graph, const struct wrapping *w)
+/* A unit with frozen and with trained parameters; NONE: there is none. */
+static uint32_t mixed_unit(const struct graph *graph, const struct wrapping *w, struct arena *arena)
 {
-    for (uint32_t p = 0; p < graph->param_count; p++)
-        for (uint32_t q = 0; q < p; q++)
-            if (graph->params[p].trainable != graph->params[q].trainable &&
-                unit_of_param(graph, w, p) == unit_of_param(graph, w, q))
-                return unit_of_param(graph, w, p);
+    bool(*has)[2] = arena_alloc(arena, w->units * sizeof *has); /* frozen ones, trained ones */
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        bool *of_unit = has[unit_of_param(graph, w, p)];
+        of_unit[graph->params[p].trainable] = true;
+        if (of_unit[0] && of_unit[1])
+            return unit_of_param(graph, w, p);
+    }
     return NONE;
 }
 
@@ -82,7 +84,8 @@ static uint32_t unreached_unit(const struct graph *graph, const struct wrapping 
 }
 
 static enum err_code check_units(const struct strategy *s, const struct graph *graph,
-                                 const struct wrapping *w, const char *borderless, struct err *err)
+                                 const struct wrapping *w, const char *borderless,
+                                 struct arena *arena, struct err *err)
 {
     if (borderless)
         return err_set(err, ERR_UNSUPPORTED,
@@ -96,8 +99,14 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
             "--units: %s is shared with a module outside of its unit, which fsdp1 cannot "
             "have",
             graph->params[strayed].name);
-    const uint32_t mixed = s->use_orig_params ? NONE : mixed_unit(graph, w);
-    if (mixed != NONE)
+    const uint32_t mixed = mixed_unit(graph, w, arena);
+    if (mixed != NONE && s->use_orig_params && s->max_norm > 0)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--clip: the norm of the trained parameters alone is not planned, and %s has "
+            "frozen ones, too",
+            unit_path(graph, w, mixed));
+    if (mixed != NONE && !s->use_orig_params)
         return err_set(err, ERR_INVALID,
                        "--freeze: %s has frozen and trained parameters, which takes "
                        "--use-orig-params on",
@@ -123,7 +132,7 @@ enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
     if (s->offload)
         return err_set(err, ERR_UNSUPPORTED, "--offload: fsdp1's is not planned");
     choose_units(graph, s, &arena, &w, &borderless);
-    const enum err_code rc = check_units(s, graph, &w, borderless, err);
+    const enum err_code rc = check_units(s, graph, &w, borderless, &arena, err);
     arena_free(&arena);
     return rc;
 }
