@@ -174,26 +174,8 @@ static void a_run_continues_on_another_number_of_ranks(void **state)
         {{1, 8, ""}, {4, 2, "--replicate 2"}},
         {{4, 2, "--reshard 2"}, {1, 8, ""}},
     };
-    const json_t *reference = json_array_get(references, 1);
-    reference_write_config(reference);
-    reference_write_initial(reference);
-    for (size_t i = 0; i < COUNT(pairs); i++) {
-        size_t steps;
-        reference_plan(reference, &pairs[i].first, FP32);
-        assert_int_equal(shardplan("run %s/plan/plan.json --steps 10 --quiet --save %s/saved "
-                                   "--load-full %s/initial.safetensors",
-                                   folder, folder, folder),
-                         0);
-        reference_plan(reference, &pairs[i].second, FP32);
-        if (shardplan("run %s/plan/plan.json --steps 20 --json --load %s/saved", folder, folder) !=
-            0)
-            fail_msg("%s", program_output());
-        assert_true(compare_steps(reference, &steps) <= 1e-5);
-        assert_int_equal(steps, 10); /* 10 ... 19 */
-        char command[128];
-        snprintf(command, sizeof command, "rm -rf %s/saved", folder);
-        assert_int_equal(system(command), 0);
-    }
+    for (size_t i = 0; i < COUNT(pairs); i++)
+        reference_check_continued(&pairs[i].first, &pairs[i].second, FP32);
 }
 
 /* ---- faults: each ends the whole run within ten seconds, with one message ---- */

@@ -1,5 +1,5 @@
 /* test_run_fsdp1.c - plans of FSDP1 executed on real ranks: the numbers of PyTorch, the memory that
- * was planned (reference.h). */
+ * was planned (reference.h), checkpoints. */
 #include "tests/support/program.h"
 #include "tests/support/reference.h"
 
@@ -40,10 +40,26 @@ static void trajectories_are_pytorchs(void **state)
     reference_check_all(rounded, COUNT(rounded), "", 2e-2);
 }
 
+static void a_run_continues_under_another_layout(void **state)
+{
+    (void)state;
+    static const struct {
+        struct variation first, second;
+    } pairs[] = {
+        {{4, 2, "--strategy fsdp1 --use-orig-params on"}, {2, 4, "--strategy fsdp1"}},
+        {{2, 4, "--strategy fsdp1 --units none"},
+         {4, 2, "--strategy fsdp1 --use-orig-params on --sharding SHARD_GRAD_OP"}},
+        {{2, 4, "--strategy fsdp1"}, {4, 2, ""}},
+    };
+    for (size_t i = 0; i < COUNT(pairs); i++)
+        reference_check_continued(&pairs[i].first, &pairs[i].second, FP32);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trajectories_are_pytorchs),
+        cmocka_unit_test(a_run_continues_under_another_layout),
     };
     return cmocka_run_group_tests_name("run_fsdp1", tests, reference_open, reference_close);
 }

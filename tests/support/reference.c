@@ -190,6 +190,28 @@ void reference_check_all(const struct variation *variations, size_t count, const
     }
 }
 
+void reference_check_continued(const struct variation *first, const struct variation *second,
+                               const char *dtypes)
+{
+    const json_t *reference = json_array_get(references, 1);
+    char command[128];
+    size_t steps;
+    reference_write_config(reference);
+    reference_write_initial(reference);
+    reference_plan(reference, first, dtypes);
+    if (shardplan("run %s/plan/plan.json --steps 10 --quiet --save %s/saved "
+                  "--load-full %s/initial.safetensors",
+                  folder, folder, folder) != 0)
+        fail_msg("%s", program_output());
+    reference_plan(reference, second, dtypes);
+    if (shardplan("run %s/plan/plan.json --steps 20 --json --load %s/saved", folder, folder) != 0)
+        fail_msg("%s", program_output());
+    assert_true(compare_steps(reference, &steps) <= 1e-5);
+    assert_int_equal(steps, 10); /* 10 ... 19 */
+    snprintf(command, sizeof command, "rm -rf %s/saved", folder);
+    assert_int_equal(system(command), 0);
+}
+
 void reference_on(const char *options)
 {
     device = options;

@@ -34,6 +34,9 @@ void reference_check_memory(int ranks, const char *what);
  * PyTorch's within `tolerance`, memory is the planned. */
 void reference_check_all(const struct variation *variations, size_t count, const char *dtypes,
                          double tolerance);
+/* Ten steps are saved by one run, and the next ten are another's, of the clipped Llama. */
+void reference_check_continued(const struct variation *first, const struct variation *second,
+                               const char *dtypes);
 /* Options of the runs from now on: where they run. Lent. */
 void reference_on(const char *options);
 
