@@ -185,7 +185,8 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
             pass_mark(r, (enum plan_mark)instruction->arg);
             break;
         default: /* with cases for events, all the others would go through a jump table */
-            if (r->allocator && (instruction->op == PLAN_RECORD || instruction->op == PLAN_WAIT))
+            if (r->allocator && (instruction->op == PLAN_RECORD || instruction->op == PLAN_WAIT ||
+                                 plan_op_is_collective((enum plan_op)instruction->op)))
                 deferred_pass(r->deferred, i);
             continue;
         }

@@ -257,10 +257,13 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
         return device_record(e->device, lane, instruction->arg, err);
     case PLAN_WAIT:
         deferred_pass(e->deferred, id);
-        return device_wait(e->device, lane, instruction->arg, err);
+        return lane == LANE_HOST ? device_hold(e->device, instruction->arg, err)
+                                 : device_wait(e->device, lane, instruction->arg, err);
     case PLAN_MARK:
         return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
     default:
+        if (plan_op_is_collective((enum plan_op)instruction->op))
+            deferred_pass(e->deferred, id);
         TRY(launch(e, id, err));
         return plan_kernel(e->plan, instruction->arg)->work == WORK_NLL_LOSS ? keep_loss(e, id, err)
                                                                              : ERR_OK;

@@ -191,6 +191,13 @@ static enum err_code wait(struct device *dev, uint8_t stream, uint32_t event, st
     return ERR_OK;
 }
 
+static enum err_code hold(struct device *dev, uint32_t event, struct err *err)
+{
+    struct host_device *host = host_of(dev);
+    assert(event < host->events);
+    return host_streams_hold(host->streams, host->marks[event], err);
+}
+
 static enum err_code sync_all(struct device *dev, struct err *err)
 {
     return host_streams_sync(host_of(dev)->streams, err);
@@ -356,6 +363,7 @@ enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct la
         .launch = launch,
         .record = record,
         .wait = wait,
+        .hold = hold,
         .sync = sync_all,
         .take_times = take_times,
     };

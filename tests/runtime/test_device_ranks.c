@@ -87,6 +87,13 @@ static void rank_device(uint32_t ranks)
         REQUIRE_OK(device_sync(rig.dev, &err));
         for (uint32_t i = 0; i < COUNT; i++)
             REQUIRE(reduced[i] == (float)(ranks * (rank + i + step)));
+        REQUIRE_OK(device_record(rig.dev, REDUCE_SCATTER_LANE, 0, &err));
+        memset(reduced, 0, COUNT * sizeof *reduced);
+        REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER_SUM, 7, gathered, all,
+                           reduced, COUNT, &err));
+        REQUIRE_OK(device_record(rig.dev, REDUCE_SCATTER_LANE, 0, &err));
+        REQUIRE_OK(device_hold(rig.dev, 0, &err)); /* the host may look at it then */
+        REQUIRE(reduced[0] == (float)(ranks * (rank + step)));
         const uint32_t root = step % ranks;
         for (uint32_t i = 0; i < COUNT; i++)
             reduced[i] = (float)(1000 * rank + i);
