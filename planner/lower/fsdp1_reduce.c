@@ -251,8 +251,8 @@ static uint32_t reduce(struct lowering *low, struct handle *handle, uint32_t fla
     uint32_t gradient = flat_gradient;
     emit_sync(low, f->post_backward, LANE_COMPUTE);
     if (dtype_of(low, flat_gradient) != dtype)
-        gradient = cast_on(low, handle, !f->sharded && f->kept == KEPT_REDUCED && is_last(low),
-                           f->post_backward, dtype, flat_gradient);
+        gradient = cast_on(low, handle, !f->sharded && f->kept == KEPT_REDUCED, f->post_backward,
+                           dtype, flat_gradient);
     if (!f->sharded)
         return reduce_whole(low, handle, flat_gradient, gradient);
     reduce_shard(low, handle, flat_gradient, gradient);
