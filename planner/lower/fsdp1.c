@@ -98,11 +98,10 @@ static void reshard_waiting(struct lowering *low)
     fsdp1_prefetch_backward(low, handle, PREFETCH_POST);
 }
 
-static void pre_backward(struct lowering *low, uint32_t module)
+static void pre_backward_hook(struct lowering *low, struct handle *handle)
 {
     const struct fsdp1 *f = fsdp1_of(low);
-    struct handle *handle = fsdp1_handle_at(low, module);
-    if (!handle)
+    if (!handle || handle->ran_pre_backward)
         return;
     const uint32_t before = enter_scope(low, "_pre_backward_hook", handle->unit, true);
     if (handle->needs_pre_backward) {
@@ -113,8 +112,19 @@ static void pre_backward(struct lowering *low, uint32_t module)
     handle->needs_pre_backward = false;
     fsdp1_prefetch_backward(low, handle, PREFETCH_PRE);
     fsdp1_resume_gradient(low, handle);
+    handle->ran_pre_backward = true;
     leave_scope(low, before);
     reshard_waiting(low);
+}
+
+/* Hooks of one tensor run in the order in which they were put on it: that of a unit that returned
+ * what the root returns comes before the root's. */
+static void pre_backward(struct lowering *low, uint32_t module)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    if (module == MODULE_ROOT && f->returned != NONE)
+        pre_backward_hook(low, fsdp1_handle_at(low, f->returned));
+    pre_backward_hook(low, fsdp1_handle_at(low, module));
 }
 
 /* Backward is back where the pre-forward of module `under` was: flat gradients of the views that
@@ -176,7 +186,7 @@ static void final(struct lowering *low)
         if (handle->viewed)
             fsdp1_reshard(low, handle, fsdp1_frees_in_backward(low));
         fsdp1_finish_gradient(low, handle);
-        handle->needs_pre_backward = handle->prefetched = false;
+        handle->ran_pre_backward = handle->needs_pre_backward = handle->prefetched = false;
         handle->backward_index = NONE;
     }
 }

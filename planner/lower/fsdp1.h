@@ -30,12 +30,13 @@ struct handle { /* a FlatParamHandle */
     bool unsharded; /* `gathered` has memory */
     bool viewed;    /* the flat parameter's data is the unsharded one */
     bool cast_held; /* nothing sharded: `cast` has memory */
-    bool prefetched, needs_pre_forward, needs_pre_backward;
+    bool prefetched, needs_pre_forward, needs_pre_backward, ran_pre_backward;
     uint32_t forward_index, backward_index; /* in the orders below; NONE */
     uint32_t flat;                          /* the unsharded gradient that no_sync leaves; NONE */
     uint32_t gradient;                      /* the gradient shard so far; NONE */
-    bool carried; /* use_orig_params: that of the step before is still there */
-    bool exposed; /* use_orig_params: the original parameters have a .grad */
+    bool carried;   /* use_orig_params: that of the step before is still there */
+    uint32_t shown; /* use_orig_params: what was the gradient, while .grad is still of it; NONE */
+    bool exposed;   /* use_orig_params: the original parameters have a .grad */
 };
 
 /* Which of the tensors that a backward makes is the gradient in the end. */
@@ -64,6 +65,7 @@ struct fsdp1 {
     uint8_t unshard, post_backward, pre_unshard, all_reduce; /* lanes */
     uint32_t *forward_order, forward_count;                  /* of handles, in any forward */
     uint32_t *backward_order, backward_count; /* as they were resharded in this one */
+    uint32_t returned;                        /* module whose output is the root's; NONE */
     struct handle *waiting; /* frozen, to be resharded after the next pre-backward; NULL */
     struct views *views;
     uint32_t view_count;

@@ -120,6 +120,9 @@ static void expose_sharded(struct lowering *low, struct handle *handle, uint32_t
             expose(low, p);
     }
     handle->exposed = true;
+    if (handle->shown != NONE)
+        emit_free(low, handle->shown);
+    handle->shown = NONE;
 }
 
 /* ---- the reduction ---- */
@@ -297,7 +300,6 @@ static void recast(struct lowering *low, struct handle *handle, bool kept, enum 
         to = alloc_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE, ATEN_TO_COPY, dtype,
                           flat(handle->shard));
     emit_unary(low, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, from, to);
-    emit_free(low, from);
     handle->gradient = to;
 }
 
@@ -305,14 +307,22 @@ void fsdp1_finish_gradient(struct lowering *low, struct handle *handle)
 {
     const struct strategy *s = low->strategy;
     if (low->sync && s->keep_low_precision_grads && handle->gradient != NONE &&
-        dtype_of(low, handle->gradient) != s->compute)
+        dtype_of(low, handle->gradient) != s->compute) {
+        const uint32_t from = handle->gradient;
         recast(low, handle, is_last(low), s->compute);
+        emit_free(low, from);
+    }
 }
 
 void fsdp1_resume_gradient(struct lowering *low, struct handle *handle)
 {
     const struct strategy *s = low->strategy;
-    if (s->keep_low_precision_grads && handle->gradient != NONE &&
-        dtype_of(low, handle->gradient) != s->store)
-        recast(low, handle, false, s->store);
+    const uint32_t from = handle->gradient;
+    if (!s->keep_low_precision_grads || from == NONE || dtype_of(low, from) == s->store)
+        return;
+    recast(low, handle, false, s->store);
+    if (s->use_orig_params)
+        handle->shown = from;
+    else
+        emit_free(low, from);
 }

@@ -341,6 +341,22 @@ static void find_forward_order(struct lowering *low)
     }
 }
 
+/* A module that is the root's last: both return the same tensor. */
+static uint32_t find_returned(const struct graph *graph)
+{
+    uint32_t module = NONE;
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct graph_item item = graph->items[i];
+        if (item.kind == ITEM_EXIT)
+            module = item.arg;
+        else if (item.kind == ITEM_OP)
+            module = NONE;
+        else if (item.kind == ITEM_MARK && item.arg == MARK_ROOT_EXIT)
+            return module;
+    }
+    return NONE;
+}
+
 void fsdp1_set_up(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
@@ -356,7 +372,8 @@ void fsdp1_set_up(struct lowering *low)
     for (uint32_t u = 0; u < f->handle_count; u++) {
         struct handle *handle = &f->handles[u];
         *handle = (struct handle){.unit = u};
-        handle->cast = handle->gathered = handle->kept = handle->flat = handle->gradient = NONE;
+        handle->cast = handle->gathered = handle->kept = handle->flat = handle->gradient =
+            handle->shown = NONE;
         handle->forward_index = handle->backward_index = NONE;
         lay_out(low, handle);
         if (handle->part_count == 0)
@@ -366,6 +383,7 @@ void fsdp1_set_up(struct lowering *low)
         declare_pieces(low, handle, PIECE_GATHERED, f->sharded ? handle->gathered : handle->cast);
     }
     find_forward_order(low);
+    f->returned = find_returned(low->graph);
     if (low->strategy->max_norm > 0) /* clip_grad_norm_'s zero, for ranks without gradients */
         new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_FP32,
                      (struct shape){.rank = 0});
