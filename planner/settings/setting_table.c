@@ -13,6 +13,7 @@
 #define WORD(text, value) {text, value, false}
 #define ALSO(text, value) {text, value, true} /* another spelling of the word with this value */
 #define OFF_ON WORDS(WORD("off", false), WORD("on", true))
+#define EACH_LAST WORDS(WORD("each", false), WORD("last", true))
 #define INTEGER(member, from, to) {NUMBER_INTEGER, from, to, NULL, FIELD(member), 0, 0}
 #define REAL(member, from, to) {NUMBER_REAL, from, to, NULL, FIELD(member), 0, 0}
 #define SIZE(member, from, to) {NUMBER_SIZE, from, to, NULL, FIELD(member), 0, 0}
@@ -232,6 +233,26 @@ static const struct setting rows[] = {
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
      .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP), .axis = AXIS_WORDS},
+    {.name = "last-backward", .group = GROUP_STRATEGY, .arg = "WHEN",
+     .help = "set_is_last_backward(True): for each micro-batch, or the last alone",
+     .initial = "each", .field = FIELD(job.strategy.finalize_last), .words = EACH_LAST,
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2)},
+    {.name = "all-reduce", .group = GROUP_STRATEGY, .arg = "WHEN",
+     .help = "set_requires_all_reduce(True) likewise: over the replicas of HSDP",
+     .initial = "each", .field = FIELD(job.strategy.all_reduce_last), .words = EACH_LAST,
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2)},
+    {.name = "reshard-after-backward", .group = GROUP_STRATEGY, .arg = "WHEN",
+     .help = "set_reshard_after_backward(True) likewise", .initial = "each",
+     .field = FIELD(job.strategy.reshard_last), .words = EACH_LAST, .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2)},
+    {.name = "reduce-buffers", .group = GROUP_STRATEGY, .arg = "N",
+     .help = "set_reduce_scatter_max_input_buffers: how many may be in flight", .initial = "1",
+     .numbers = {INTEGER(job.strategy.reduce_buffers, 1, 1024)}, .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2)},
+    {.name = "not-in-backward", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
+     .help = "Comma-separated globs of modules with set_unshard_in_backward(False)",
+     .field = FIELD(job.strategy.not_in_backward), .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2)},
     {.name = "freeze", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
      .help = "Comma-separated globs of parameter names that are not trained",
      .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},
