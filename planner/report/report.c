@@ -25,31 +25,11 @@ struct report {
 
 /* ---- plan.json ---- */
 
-/* By instruction, null where nothing runs: what compare joins a recording with. */
-static json_t *instruction_seconds(const struct report *r)
-{
-    const struct simulation *simulation = r->time->simulation;
-    const struct timeline *t = &r->time->timeline;
-    json_t *array = json_array();
-    uint32_t task = 0;
-    for (uint32_t i = 0; i < r->prediction->plan->instruction_count; i++) {
-        const bool here =
-            task < simulation_tasks(simulation) && simulation_instruction(simulation, task) == i;
-        const bool runs =
-            here && plan_op_is_kernel((enum plan_op)r->prediction->plan->instructions[i].op);
-        json_array_append_new(array,
-                              runs ? json_real(t->end_s[task] - t->begin_s[task]) : json_null());
-        task += here;
-    }
-    return array;
-}
-
 static enum err_code write_plan(const struct report *r, struct err *err)
 {
     char path[4096];
     json_t *result = result_json(r->settings, r->job, r->machine, r->prediction, NULL, 0);
-    json_t *time = time_json(r->time);
-    json_object_set_new(time, "instruction_s", instruction_seconds(r));
+    json_t *time = time_plan_json(r->time, r->prediction->plan);
     const struct plan_json_extra extra = {
         .settings = json_object_get(result, "settings"),
         .memory = result,

@@ -83,20 +83,14 @@ static double most_of(const struct sweep *sweep, const struct sweep_question *q,
 /* The arguments that are not the question's own, and the question. */
 static void print_title(FILE *file, const struct style *s, const struct sweep_question *q)
 {
-    struct arena arena = {0};
-    uint32_t count;
-    const char **arguments = settings_arguments(q->base, COMMAND_FIT, &arena, &count);
-    fprintf(file, "%s", s->bold);
-    for (uint32_t i = 0; i < count; i++)
-        fprintf(file, "%s%s", i ? " " : "", arguments[i]);
-    fprintf(file, "%s\n", s->off);
+    char given[1024];
+    fprintf(file, "%s%s%s\n", s->bold, settings_given_text(q->base, given, sizeof given), s->off);
     if (q->searches)
         fprintf(file, "%s %s that fits%s", q->kind == TURN_LARGEST ? "largest" : "fewest",
                 q->along.name, q->axis_count ? ", " : "");
     for (uint32_t i = 0; i < q->axis_count; i++)
         fprintf(file, "%s%s", i ? " and " : "over ", q->axes[i].name);
     fputs("\n\n", file);
-    arena_free(&arena);
 }
 
 /* ---- tables ---- */

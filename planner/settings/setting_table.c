@@ -27,7 +27,8 @@
 #define COMMAND(name) (1U << COMMAND_##name)
 #define SYSTEM(name) (1U << SYSTEM_##name)
 enum {
-    FOR_JOB = COMMAND(FIT) | COMMAND(PLAN) | COMMAND(SWEEP),
+    FOR_MODEL = COMMAND(FIT) | COMMAND(PLAN) | COMMAND(SWEEP),
+    FOR_JOB = FOR_MODEL | COMMAND(DIFF),
     FOR_RUN = COMMAND(RUN) | COMMAND(RANK),
     FOR_ANY = (1U << COMMAND_COUNT) - 1,
     ZERO12 = SYSTEM(ZERO1) | SYSTEM(ZERO2),
@@ -100,7 +101,7 @@ static const struct setting_word system_words[] = {
 static const struct setting rows[] = {
     {.name = "model", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL,
      .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder",
-     .field = FIELD(model), .names = &models, .commands = FOR_JOB, .numerics = true},
+     .field = FIELD(model), .names = &models, .commands = FOR_MODEL, .numerics = true},
     /* the system comes before what belongs to a system: settings_arguments keeps this order */
     {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
      .initial = "fsdp2", .field = FIELD(job.strategy.system), .words = system_words,
@@ -360,6 +361,12 @@ static const struct setting rows[] = {
      .commands = COMMAND(COMPARE)},
 
     /* ---- questions ---- */
+    {.name = "a", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "A",
+     .help = "a plan.json, or a model as of the other commands", .field = FIELD(a),
+     .names = &models, .commands = COMMAND(DIFF)},
+    {.name = "b", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "B",
+     .help = "the same, or changes to A such as reshard=never,micro-batch=2", .field = FIELD(b),
+     .commands = COMMAND(DIFF)},
     {.name = "over", .kind = SETTING_LIST, .group = GROUP_SWEEP, .arg = "AXIS",
      .help = "A setting and its values: k=v,v,..., k=1..8, k=1024..8192+1024, k=8..64x2, k alone "
              "(its usual ones), profile.KEY=x0.5,x1; once or twice",
@@ -399,6 +406,9 @@ static const struct setting rows[] = {
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
      .help = "Folder for sweep.json and sweep.svg", .field = FIELD(output),
      .commands = COMMAND(SWEEP)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
+     .help = "Folder for diff.json and diff.svg", .field = FIELD(output),
+     .commands = COMMAND(DIFF)},
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
      .help = "The profile; calibration.html and .svg are put beside it", .initial = "profile.json",
      .field = FIELD(output), .commands = COMMAND(CALIBRATE)},

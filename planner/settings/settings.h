@@ -70,6 +70,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     struct run_options run;
     struct calibrate_settings calibrate;
     struct sweep_settings sweep;
+    const char *a, *b;        /* of `diff` */
     double tolerance_percent; /* of `compare`; NAN: time is not checked */
     const char *events, *output;
     bool goodput, json, quiet;
@@ -103,6 +104,10 @@ json_t *settings_echo(const struct settings *settings);
  * full; returns text. Empty: nothing. Both are of one command. */
 const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
                                 size_t size);
+
+/* What was given of the job and its machine, as one would type it: "llama-3.1-8b --gpus 16", cut
+ * where `text` is full; returns text. */
+const char *settings_given_text(const struct settings *settings, char *text, size_t size);
 
 /* What was given, of what `command` has too, as its arguments: "--steps", "20". They are in the
  * arena or lent; *count of them. */
