@@ -11,6 +11,7 @@
 enum { NAME = 26, KINDS_SHOWN = 10, GROUPS_SHOWN = 8 };
 
 #define ROUNDING_S 1e-9 /* of sums in another order */
+#define MOST_TIMES 10   /* beyond that a percentage says nothing */
 
 double difference_number(const json_t *object, const char *path)
 {
@@ -136,7 +137,7 @@ static void print_seconds(FILE *file, const char *name, double a, double b)
             compare_seconds(b, of_b));
     if (fabs(b - a) >= ROUNDING_S) {
         fprintf(file, " %s%s", b > a ? "+" : "", compare_seconds(b - a, apart));
-        if (a > 0)
+        if (a > 0 && b < MOST_TIMES * a)
             fprintf(file, " (%+.1f %%)", 100 * (b / a - 1));
     }
     fputc('\n', file);

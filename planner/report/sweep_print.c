@@ -227,7 +227,7 @@ static void print_map(FILE *file, const struct style *s, const struct sweep *swe
         fprintf(file, "  %-*s", width, down->values[i]);
         for (uint32_t k = 0; k < across->count; k++) {
             const uint32_t n = i * across->count + k;
-            print_cell(file, s, &sweep->points[n], show, n == sweep->best, q->searches);
+            print_cell(file, s, &sweep->points[n], show, sweep_is_best(q, sweep, n), q->searches);
         }
         fputc('\n', file);
     }
@@ -296,24 +296,39 @@ static void print_values(FILE *file, const struct sweep_question *q, uint32_t po
                 q->axes[i].values[sweep_index(q, point, i)]);
 }
 
-/* Beside the first that fits. */
+/* What the best is set beside: the first that fits or, where that is the best, the next best. */
+static uint32_t rival_of(const struct sweep *sweep)
+{
+    uint32_t first = SWEEP_NONE, next = SWEEP_NONE;
+    for (uint32_t i = sweep->count; i-- > 0;) {
+        const struct point *p = &sweep->points[i].point;
+        if (p->verdict != POINT_FITS)
+            continue;
+        first = i;
+        if (i != sweep->best &&
+            (next == SWEEP_NONE || p->tokens_per_s >= sweep->points[next].point.tokens_per_s))
+            next = i;
+    }
+    return first == sweep->best ? next : first;
+}
+
 static void print_best(FILE *file, const struct sweep *sweep, const struct sweep_question *q)
 {
-    uint32_t first = 0;
     if (sweep->best == SWEEP_NONE || q->searches || sweep->fits < 2 || sweep->same_step)
         return;
-    while (sweep->points[first].point.verdict != POINT_FITS)
-        first++;
-    const struct point *p = &sweep->points[sweep->best].point, *f = &sweep->points[first].point;
+    for (uint32_t i = 0; i < q->axis_count; i++)
+        if (!sweep_is_choice(&q->axes[i])) {
+            fprintf(file, "\n  *: best for its %s\n", q->axes[i].name);
+            return;
+        }
+    const uint32_t rival = rival_of(sweep);
+    const struct point *p = &sweep->points[sweep->best].point, *r = &sweep->points[rival].point;
     fputs("\n  best: ", file);
     print_values(file, q, sweep->best);
-    if (first != sweep->best) {
-        fprintf(file, ": %.1f %% more tokens/s of a GPU than ",
-                100 * (p->tokens_per_s / f->tokens_per_s - 1));
-        print_values(file, q, first);
-        fprintf(file, ", %+.2f GiB", gib(p->device_bytes) - gib(f->device_bytes));
-    }
-    fputc('\n', file);
+    fprintf(file, ": %.1f %% more tokens/s of a GPU than ",
+            100 * (p->tokens_per_s / r->tokens_per_s - 1));
+    print_values(file, q, rival);
+    fprintf(file, ", %+.2f GiB\n", gib(p->device_bytes) - gib(r->device_bytes));
 }
 
 /* What lies beyond the answer: the proof. */

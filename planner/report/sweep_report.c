@@ -120,7 +120,7 @@ static void map_data(FILE *file, const void *context)
         const bool fits = r->sweep->points[i].point.verdict == POINT_FITS;
         fprintf(file, "%" PRIu32 " %" PRIu32 " %.9g %d ", sweep_index(r->question, i, 1),
                 sweep_index(r->question, i, 0), fits ? value_of(r, i) : (double)NAN,
-                i == r->sweep->best && !r->question->searches);
+                sweep_is_best(r->question, r->sweep, i) && !r->question->searches);
         put_cell(file, r, i);
         fputc('\n', file);
     }

@@ -20,6 +20,42 @@ uint32_t sweep_index(const struct sweep_question *q, uint32_t point, uint32_t ax
     return point % q->axes[axis].count;
 }
 
+bool sweep_is_choice(const struct axis *axis)
+{
+    return axis->row != NULL;
+}
+
+static uint32_t choices_of(const struct sweep_question *q)
+{
+    uint32_t choices = 0;
+    for (uint32_t i = 0; i < q->axis_count; i++)
+        choices += sweep_is_choice(&q->axes[i]);
+    return choices;
+}
+
+static bool has_same_conditions(const struct sweep_question *q, uint32_t a, uint32_t b)
+{
+    for (uint32_t i = 0; i < q->axis_count; i++)
+        if (!sweep_is_choice(&q->axes[i]) && sweep_index(q, a, i) != sweep_index(q, b, i))
+            return false;
+    return true;
+}
+
+bool sweep_is_best(const struct sweep_question *q, const struct sweep *s, uint32_t point)
+{
+    const struct point *p = &s->points[point].point;
+    if (p->verdict != POINT_FITS || !choices_of(q))
+        return false;
+    for (uint32_t i = 0; i < s->count; i++) {
+        const struct point *other = &s->points[i].point;
+        if (other->verdict == POINT_FITS && has_same_conditions(q, point, i) &&
+            (other->tokens_per_s > p->tokens_per_s ||
+             (other->tokens_per_s == p->tokens_per_s && i < point)))
+            return false;
+    }
+    return true;
+}
+
 static void refuse(const struct err *err, struct point *out)
 {
     *out = (struct point){.verdict = POINT_REFUSED};
@@ -64,8 +100,9 @@ static enum err_code evaluate(const struct sweep_question *q, uint32_t index, st
     return ERR_OK;
 }
 
-static void conclude(struct sweep *s)
+static void conclude(const struct sweep_question *q, struct sweep *s)
 {
+    const uint32_t choices = choices_of(q);
     uint64_t device = 0;
     uint32_t accepted = 0;
     s->best = SWEEP_NONE;
@@ -75,7 +112,7 @@ static void conclude(struct sweep *s)
         const struct point *p = &s->points[i].point;
         s->refused += p->verdict == POINT_REFUSED;
         s->fits += p->verdict == POINT_FITS;
-        if (p->verdict == POINT_FITS &&
+        if (p->verdict == POINT_FITS && choices &&
             (s->best == SWEEP_NONE || p->tokens_per_s > s->points[s->best].point.tokens_per_s))
             s->best = i;
         if (p->verdict == POINT_REFUSED)
@@ -124,7 +161,7 @@ enum err_code sweep_run(const struct sweep_question *question, sweep_progress *p
     }
     if (progress)
         progress(context, out->count, out->count);
-    conclude(out);
+    conclude(question, out);
     return ERR_OK;
 }
 

@@ -32,7 +32,7 @@ struct sweep {
     struct sweep_point *points; /* (count) the last axis varies fastest: owned, sweep_free */
     uint32_t count;
     uint32_t best; /* the point that fits with most tokens/s of a GPU, the first of equals;
-                      SWEEP_NONE */
+                      SWEEP_NONE: none fits, or there is nothing to choose */
     uint32_t fits, refused;
     struct turn turn; /* of a search without axes: owned */
     bool same_step;   /* two accepted points at least, whose steps are alike within SWEEP_ALIKE */
@@ -54,6 +54,14 @@ uint32_t sweep_size(const struct sweep_question *question);
 enum err_code sweep_run(const struct sweep_question *question, sweep_progress *progress,
                         void *context, struct sweep *out, struct err *err);
 void sweep_free(struct sweep *sweep);
+
+/* Whether an axis is one's to choose: a number of the profile is what one has. */
+bool sweep_is_choice(const struct axis *axis);
+
+/* Whether no point with the same conditions (values of axes that are no choice) is better: the best
+ * for what one has. At most one point of a sweep without conditions. */
+bool sweep_is_best(const struct sweep_question *question, const struct sweep *sweep,
+                   uint32_t point);
 
 /* Which value of an axis a point has. */
 uint32_t sweep_index(const struct sweep_question *question, uint32_t point, uint32_t axis);
