@@ -112,8 +112,8 @@ static void print_memory(FILE *file, const struct style *s, const struct differe
     static const char *const totals[] = {"requested", "allocated", "reserved", "device"};
     if (!r->memory[0] || !r->memory[1])
         return;
-    fprintf(file, "\n  %s%-*s %16s %16s %12s%s\n", s->dim, NAME, "at the peak", "A", "B",
-            unit_of(r).name, s->off);
+    fprintf(file, "\n  %sat the peak, %-*s %16s %16s %12s%s\n", s->dim, NAME - 13, unit_of(r).name,
+            "A", "B", "B - A", s->off);
     print_members(file, r, "categories");
     for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
         char path[64];
@@ -279,15 +279,17 @@ static void print_group_time(FILE *file, const struct difference *d, uint32_t g)
 {
     double compute = 0, communication = 0;
     char text[32];
+    const char *together = d->groups[g].count > 1 ? "together " : "";
     for (uint32_t i = 0; i < d->unit_count; i++)
         if (d->units[i].group == g) {
             compute += d->units[i].compute_s[1] - d->units[i].compute_s[0];
             communication += d->units[i].communication_s[1] - d->units[i].communication_s[0];
         }
     if (fabs(compute) >= 1e-6)
-        fprintf(file, "; compute %s%s", compute > 0 ? "+" : "", compare_seconds(compute, text));
+        fprintf(file, "; %scompute %s%s", together, compute > 0 ? "+" : "",
+                compare_seconds(compute, text));
     if (fabs(communication) >= 1e-6)
-        fprintf(file, "; collectives %s%s", communication > 0 ? "+" : "",
+        fprintf(file, "; %scollectives %s%s", together, communication > 0 ? "+" : "",
                 compare_seconds(communication, text));
 }
 

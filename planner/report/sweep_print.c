@@ -231,7 +231,7 @@ static void print_map(FILE *file, const struct style *s, const struct sweep *swe
         }
         fputc('\n', file);
     }
-    if (!q->searches)
+    if (!q->searches && sweep->fits + sweep->refused < sweep->count)
         fputs("\n  (in parentheses): does not fit\n", file);
 }
 
@@ -256,17 +256,19 @@ static void print_reasons(FILE *file, const struct sweep *sweep, const struct sw
 
 /* ---- what there is to say ---- */
 
+/* What is exposed, and in which collectives most of it. */
 static void print_exposures(FILE *file, const struct point *p)
 {
-    char total[32], exposed[32], part[32];
+    char exposed[32], total[32];
     if (p->communication_s <= 0) {
-        fputs("there is no communication", file);
+        fputs("  there is no communication\n", file);
         return;
     }
-    fprintf(file, "%s of %s of communication is exposed", compare_seconds(p->exposed_s, exposed),
-            compare_seconds(p->communication_s, total));
+    fprintf(file, "  %s of %s of communication is exposed, %.1f %% of the step%s\n",
+            compare_seconds(p->exposed_s, exposed), compare_seconds(p->communication_s, total),
+            100 * p->exposed_s / p->step_s, p->exposure_count ? ", most of it in" : "");
     for (uint32_t i = 0; i < p->exposure_count; i++)
-        fprintf(file, "%s%s in %s", i ? ", " : ": ", compare_seconds(p->exposures[i].seconds, part),
+        fprintf(file, "    %10s  %s\n", compare_seconds(p->exposures[i].seconds, exposed),
                 p->exposures[i].what);
 }
 
@@ -278,15 +280,10 @@ static void print_same(FILE *file, const struct sweep *sweep, const struct sweep
         return;
     while (sweep->points[i].point.verdict == POINT_REFUSED)
         i++;
-    fprintf(file, "\n  every value takes the same time (within %.3f %%)%s:\n  ",
+    fprintf(file, "\n  every value takes the same time (within %.3f %%)%s:\n",
             100 * (sweep->most_s / sweep->least_s - 1),
             sweep->same_memory ? " and the same memory" : "");
-    const struct point *p = &sweep->points[i].point;
-    print_exposures(file, p);
-    if (p->communication_s > 0)
-        fprintf(file, ". To hide it all would gain %.1f %% of the step",
-                100 * p->exposed_s / p->step_s);
-    fputc('\n', file);
+    print_exposures(file, &sweep->points[i].point);
 }
 
 static void print_values(FILE *file, const struct sweep_question *q, uint32_t point)

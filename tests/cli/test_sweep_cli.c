@@ -82,7 +82,7 @@ static void a_table_marks_what_is_best_and_what_is_not_possible(void **state)
                 "refused: --replicate 3 does not divide --gpus 8");
     expect_says(shardplan("sweep " JOB " --over forward-prefetch=0..3"), 0,
                 "every value takes the same time");
-    assert_non_null(strstr(program_output(), "of communication is exposed: "));
+    assert_non_null(strstr(program_output(), "reduce_scatter of the root, bwd"));
 }
 
 static void two_axes_make_a_map(void **state)
@@ -131,6 +131,24 @@ static void a_number_of_the_profile_is_an_axis(void **state)
     assert_true(number(json_array_get(points, 0), "communication_s") >
                 1.2 * number(json_array_get(points, 1), "communication_s"));
     json_decref(object);
+}
+
+/* A line that is written over, on a terminal alone. */
+static void progress_is_shown_on_a_terminal(void **state)
+{
+    (void)state;
+    static const char job[] =
+        "sweep llama-3.1-70b --over seq=128..16384+128 --over checkpointing -o "
+        "/dev/null/x";
+    if (shell("script --version >/dev/null 2>&1") != 0)
+        skip();
+    shell("script -qec '^/shardplan %s' /dev/null", job);
+    assert_non_null(strstr(program_output(), " of 384"));
+    assert_non_null(strstr(program_output(), "\r\x1b[K")); /* and taken away */
+    shell("script -qec '^/shardplan %s -q' /dev/null", job);
+    assert_null(strstr(program_output(), " of 384"));
+    shell("^/shardplan %s 2>&1", job);
+    assert_null(strstr(program_output(), " of 384"));
 }
 
 static void files_are_left_in_the_folder(void **state)
@@ -184,6 +202,7 @@ int main(void)
         cmocka_unit_test(two_axes_make_a_map),
         cmocka_unit_test(a_search_says_what_does_not_fit),
         cmocka_unit_test(a_number_of_the_profile_is_an_axis),
+        cmocka_unit_test(progress_is_shown_on_a_terminal),
         cmocka_unit_test(files_are_left_in_the_folder),
         cmocka_unit_test(bad_questions_exit_with_2),
     };
