@@ -114,6 +114,7 @@ static void final(struct lowering *low)
             emit_free(low, unit->all_reduce_held);
             unit->all_reduce_held = NONE;
         }
+        wait_for_offload(low, unit);
         drop_unused_gather(low, unit);
         unit->index_count = 0;
         unit->post_backward_ran = false;
@@ -143,10 +144,9 @@ static void before_step(struct lowering *low)
             offset += padded_shard(low, p);
         }
     }
-    if (low->strategy->offload) { /* grad_offload_event: the host's optimizer needs the gradients */
-        emit_sync(low, LANE_HOST, f->reduce_scatter);
-        emit_sync(low, LANE_HOST, f->all_reduce);
-        emit_sync(low, LANE_HOST, f->copy_in);
+    if (low->strategy->offload) {
+        emit_sync(low, LANE_HOST, f->copy_in);   /* the optimizer writes what was copied in */
+        emit_sync(low, LANE_COMPUTE, LANE_HOST); /* clipping reads what was added up there */
     }
 }
 

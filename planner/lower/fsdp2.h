@@ -43,6 +43,7 @@ struct fsdp2 {
     uint32_t *unsharded;                      /* (params) buffer of the gathered piece */
     uint32_t *store;                          /* (params) buffer of the shard */
     uint32_t *secondary;                      /* (params) secondary shard buffer */
+    uint32_t *offload_event;                  /* (params) its gradient is on the host; or NONE */
     uint32_t *accumulated;                    /* (params) held gradient in the reduce dtype */
     uint32_t previous_gather, previous_event; /* forward: the comm context's AllGatherState */
     uint32_t *order, order_count;             /* post_forward_order */
@@ -78,6 +79,8 @@ void release_gather(struct lowering *low, uint32_t event);
 /* ---- gradients: fsdp2_reduce.c ---- */
 
 void post_backward(struct lowering *low, struct unit *unit);
+/* The host waits until the unit's gradients are there. */
+void wait_for_offload(struct lowering *low, const struct unit *unit);
 /* The compute stream waits for the reduction of the retained input, which then dies. */
 void release_retained(struct lowering *low);
 /* zero_grad(set_to_none=True). */

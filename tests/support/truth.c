@@ -80,6 +80,7 @@ static void read_strategy(const json_t *s, struct job *job)
     t->accumulate = truth_number(s, "accumulate", 1);
     t->accumulate_sync = !truth_bool(s, "no_sync", true);
     t->max_norm = truth_bool(s, "clip", false) ? 1.0F : 0.0F;
+    t->offload = strcmp(truth_text(s, "offload", ""), "cpu") == 0;
     const char *optimizer = truth_text(s, "optimizer", "adamw_foreach");
     t->optimizer = strcmp(optimizer, "sgd") == 0 ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
     t->impl = strcmp(optimizer, "adamw_fused") == 0  ? IMPL_FUSED
@@ -187,7 +188,8 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
         plan_free(plan);
         return NULL;
     }
-    if (parameters != (uint64_t)json_integer_value(json_object_get(row, "parameters"))) {
+    const json_t *counted = json_object_get(row, "parameters");
+    if (counted && parameters != (uint64_t)json_integer_value(counted)) {
         print_error("%s: %llu parameters\n", truth_text(row, "name", ""),
                     (unsigned long long)parameters);
         plan_free(plan);
@@ -322,10 +324,10 @@ static bool has_fsdp2s_rest(const json_t *strategy)
     return false;
 }
 
-/* Whether a row is of what this version plans. What is left out: other systems; the rest of FSDP2;
+/* What is left out: other systems; the rest of FSDP2;
  * unused parameters, hooks other than bf16_compress, parameters_as_bucket_view and parameters of
  * two dtypes under DDP; steps that are not the steady state. */
-static bool is_planned(const json_t *row)
+bool truth_is_planned(const json_t *row)
 {
     const json_t *s = json_object_get(row, "strategy");
     const char *system = truth_text(s, "system", "fsdp2"), *hook = truth_text(s, "comm_hook", "");
@@ -350,7 +352,7 @@ bool truth_each(const char *path, bool events, truth_read_model read,
     size_t size = 0;
     while (getline(&line, &size, file) > 0) {
         json_t *row = json_loads(line, 0, NULL);
-        if (row && !is_planned(row)) {
+        if (row && !truth_is_planned(row)) {
             json_decref(row);
             continue;
         }
