@@ -1,6 +1,7 @@
 /* difference.c - settings and times of two plans; see difference.h. Units: difference_units.c. */
 #include "compare/difference.h"
 
+#include "compare/compare_parts.h"
 #include "compare/difference_parts.h"
 
 #include <math.h>
@@ -54,13 +55,6 @@ static void add_to(struct totals *totals, const char *name, int s, double second
     totals->items[i].seconds[s] += seconds;
 }
 
-static const char *kind_of(const struct plan *plan, const struct plan_instruction *instruction)
-{
-    if (instruction->op == PLAN_COMPUTE || instruction->op == PLAN_OPTIMIZER)
-        return plan->labels[plan_kernel(plan, instruction->arg)->label];
-    return plan_op_name((enum plan_op)instruction->op);
-}
-
 double difference_seconds(const struct difference_side *side, uint32_t id)
 {
     const json_t *value = json_array_get(json_object_get(side->time, "instruction_s"), id);
@@ -98,7 +92,7 @@ static void compare_times(const struct difference_side side[SIDES], struct diffe
                 continue;
             const double seconds = difference_seconds(&side[s], i);
             add_to(&lanes, plan->lanes[instruction->lane].name, s, seconds);
-            add_to(&kinds, kind_of(plan, instruction), s, seconds);
+            add_to(&kinds, compare_kind_of(plan, instruction), s, seconds);
         }
     }
     d->lane_count = lanes.count;

@@ -9,10 +9,9 @@
 #include "report/files.h"
 #include "report/picture.h"
 #include "report/time_result.h"
+#include "search/step_spans.h"
 
 #include "memory_gp.h" /* generated from reports/memory.gp */
-
-#include <math.h>
 
 struct report {
     const struct settings *settings;
@@ -236,13 +235,7 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
     const struct timeline *t = &r->time->timeline;
     struct arena arena = {0};
     struct compare_interval *spans = arena_alloc(&arena, plan->instruction_count * sizeof *spans);
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        spans[i] = (struct compare_interval){NAN, NAN};
-    for (uint32_t i = 0; i < simulation_tasks(r->time->simulation); i++) {
-        const uint32_t id = simulation_instruction(r->time->simulation, i);
-        if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
-            spans[id] = (struct compare_interval){t->begin_s[i], t->end_s[i]};
-    }
+    step_spans(plan, r->time, spans);
     struct compare_time time = {.spans = spans, .step_s = t->step_s};
     compare_overlap(plan, spans, &arena, &time);
     snprintf(title, sizeof title,

@@ -1,7 +1,7 @@
 /* point.c - see point.h. */
 #include "search/point.h"
 
-#include "job/step_time.h"
+#include "search/step_spans.h"
 #include "settings/settings_resolve.h"
 
 #include <math.h>
@@ -35,13 +35,7 @@ static void take_exposures(const struct plan *plan, const struct step_time *t, s
     struct exposure found[POINT_EXPOSURES];
     struct compare_interval *spans =
         arena_alloc(&arena, ((size_t)plan->instruction_count + 1) * sizeof *spans);
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        spans[i] = (struct compare_interval){NAN, NAN};
-    for (uint32_t i = 0; i < simulation_tasks(t->simulation); i++) {
-        const uint32_t id = simulation_instruction(t->simulation, i);
-        if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
-            spans[id] = (struct compare_interval){t->timeline.begin_s[i], t->timeline.end_s[i]};
-    }
+    step_spans(plan, t, spans);
     compare_overlap(plan, spans, &arena, &time);
     const uint32_t all = exposure_of(plan, spans, &time, found, POINT_EXPOSURES);
     out->exposure_count = all < POINT_EXPOSURES ? all : POINT_EXPOSURES;

@@ -1,6 +1,6 @@
 /* test_exposure.c - whose the exposed communication is: by hand, and in sum on real steps. */
 #include "compare/exposure.h"
-#include "job/step_time.h"
+#include "search/step_spans.h"
 #include "tests/support/small_jobs.h"
 
 #include <math.h>
@@ -74,13 +74,7 @@ static void parts_add_up(void **state)
             fail_msg("%d: %s", kind, err.text);
         struct compare_interval *spans =
             arena_alloc(&arena, p.plan->instruction_count * sizeof *spans);
-        for (uint32_t i = 0; i < p.plan->instruction_count; i++)
-            spans[i] = (struct compare_interval){NAN, NAN};
-        for (uint32_t i = 0; i < simulation_tasks(t.simulation); i++) {
-            const uint32_t id = simulation_instruction(t.simulation, i);
-            if (plan_op_is_kernel((enum plan_op)p.plan->instructions[id].op))
-                spans[id] = (struct compare_interval){t.timeline.begin_s[i], t.timeline.end_s[i]};
-        }
+        step_spans(p.plan, &t, spans);
         struct compare_time time = {.step_s = t.timeline.step_s};
         compare_overlap(p.plan, spans, &arena, &time);
         const uint32_t count = exposure_of(p.plan, spans, &time, found, MOST);
