@@ -3,7 +3,8 @@
 #include "cli/progress.h"
 #include "report/sweep_report.h"
 #include "settings/settings_parse.h"
-#include "settings/settings_resolve.h"
+
+#include <string.h>
 
 static enum err_code read_search(const struct settings *s, struct arena *arena,
                                  struct sweep_question *q, struct err *err)
@@ -16,11 +17,14 @@ static enum err_code read_search(const struct settings *s, struct arena *arena,
     q->searches = true;
     q->kind = s->sweep.largest ? TURN_LARGEST : TURN_FEWEST;
     TRY(axis_read(s, text, arena, &q->along, err));
-    for (const char *c = text; *c; c++)
-        if (*c == '=')
-            return ERR_OK;
-    q->along.count = 0; /* every integer, not the few that are worth a search */
+    if (!strchr(text, '='))
+        q->along.count = 0; /* every integer, not the few that are worth a search */
     return ERR_OK;
+}
+
+static bool is_same(const struct axis *a, const struct axis *b)
+{
+    return a->row == b->row && a->key == b->key;
 }
 
 static enum err_code read_question(const struct settings *s, struct arena *arena,
@@ -32,19 +36,21 @@ static enum err_code read_question(const struct settings *s, struct arena *arena
     for (uint32_t i = 0; i < s->sweep.over.count; i++)
         TRY(axis_read(s, s->sweep.over.at[i], arena, &q->axes[q->axis_count++], err));
     TRY(read_search(s, arena, q, err));
+    for (uint32_t i = 0; i < q->axis_count; i++)
+        if ((i && is_same(&q->axes[i], &q->axes[0])) ||
+            (q->searches && is_same(&q->axes[i], &q->along)))
+            return err_set(err, ERR_INVALID, "%s: one axis only", q->axes[i].name);
     if (!q->axis_count && !q->searches)
         return err_set(err, ERR_INVALID, "--over AXIS, --largest AXIS or --fewest AXIS is needed");
     return ERR_OK;
 }
 
 /* Where nothing was accepted, the first refusal is the error. */
-static enum err_code check_any(const struct sweep_question *q, const struct sweep *sweep,
-                               struct err *err)
+static enum err_code check_any(const struct sweep *sweep, struct err *err)
 {
     for (uint32_t i = 0; i < sweep->count; i++)
         if (sweep->points[i].point.verdict != POINT_REFUSED)
             return ERR_OK;
-    (void)q;
     return err_set(err, ERR_INVALID, "%s", sweep->points[0].point.reason);
 }
 
@@ -83,7 +89,7 @@ int command_sweep(int argc, char **argv)
     if (rc == ERR_OK)
         rc = sweep_run(&question, progress_show, &progress, &sweep, &err);
     if (rc == ERR_OK)
-        rc = check_any(&question, &sweep, &err);
+        rc = check_any(&sweep, &err);
     if (rc == ERR_OK)
         rc = show(&question, &sweep, &err);
     const int status = rc != ERR_OK ? report_error(&err) : sweep.fits ? EXIT_DONE : EXIT_NO_FIT;

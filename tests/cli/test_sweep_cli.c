@@ -184,6 +184,8 @@ static void bad_questions_exit_with_2(void **state)
         {TOY " --over seq", "seq has no values of its own: write seq=VALUE,..."},
         {TOY " --over reshard --over gpus=1,2 --over code", "at most 2 axes"},
         {TOY " --largest seq --fewest gpus", "one of them"},
+        {TOY " --over gpus=1,2 --over gpus=4", "gpus: one axis only"},
+        {TOY " --over gpus=1,2 --fewest gpus", "gpus: one axis only"},
         {TOY " --largest checkpointing", "no integer setting"},
         {TOY " --over gpus=9..11", "do not fill nodes"}, /* each of them is refused */
         {TOY " --over profile.nic=x2", "is no number of a profile"},
