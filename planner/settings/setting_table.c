@@ -28,7 +28,8 @@
 #define COMMAND(name) (1U << COMMAND_##name)
 #define SYSTEM(name) (1U << SYSTEM_##name)
 enum {
-    FOR_JOB = COMMAND(FIT) | COMMAND(PLAN),
+    FOR_MODEL = COMMAND(FIT) | COMMAND(PLAN) | COMMAND(SWEEP),
+    FOR_JOB = FOR_MODEL | COMMAND(DIFF),
     FOR_RUN = COMMAND(RUN) | COMMAND(RANK),
     FOR_ANY = (1U << COMMAND_COUNT) - 1,
     ZERO12 = SYSTEM(ZERO1) | SYSTEM(ZERO2),
@@ -101,7 +102,7 @@ static const struct setting_word system_words[] = {
 static const struct setting rows[] = {
     {.name = "model", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL,
      .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder",
-     .field = FIELD(model), .names = &models, .commands = FOR_JOB, .numerics = true},
+     .field = FIELD(model), .names = &models, .commands = FOR_MODEL, .numerics = true},
     /* the system comes before what belongs to a system: settings_arguments keeps this order */
     {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
      .initial = "fsdp2", .field = FIELD(job.strategy.system), .words = system_words,
@@ -380,6 +381,32 @@ static const struct setting rows[] = {
      .numbers = {{NUMBER_REAL, 0, 1e6, "percentages", FIELD(tolerance_percent), 0, 0}},
      .commands = COMMAND(COMPARE)},
 
+    /* ---- questions ---- */
+    {.name = "a", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "A",
+     .help = "a plan.json, or a model as of the other commands", .field = FIELD(a),
+     .names = &models, .commands = COMMAND(DIFF)},
+    {.name = "b", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "B",
+     .help = "the same, or changes to A such as reshard=never,micro-batch=2", .field = FIELD(b),
+     .commands = COMMAND(DIFF)},
+    {.name = "over", .kind = SETTING_LIST, .group = GROUP_SWEEP, .arg = "AXIS",
+     .help = "A setting and its values: k=v,v,..., k=1..8, k=1024..8192+1024, k=8..64x2, k alone "
+             "(its usual ones), profile.KEY=x0.5,x1; once or twice",
+     .field = FIELD(sweep.over), .commands = COMMAND(SWEEP)},
+    {.name = "largest", .kind = SETTING_TEXT, .group = GROUP_SWEEP, .arg = "AXIS",
+     .help = "Find the largest value of an integer setting that fits: of all, or of those given",
+     .field = FIELD(sweep.largest), .commands = COMMAND(SWEEP)},
+    {.name = "fewest", .kind = SETTING_TEXT, .group = GROUP_SWEEP, .arg = "AXIS",
+     .help = "Find the smallest value that fits, of a setting that takes memory off, as gpus does",
+     .field = FIELD(sweep.fewest), .commands = COMMAND(SWEEP)},
+    {.name = "show", .group = GROUP_SWEEP, .arg = "WHAT",
+     .help = "What heat maps, bars and the picture are of", .initial = "tokens",
+     .field = FIELD(sweep.show),
+     .words = WORDS(WORD("tokens", MEASURE_TOKENS), WORD("step", MEASURE_STEP),
+                    WORD("mfu", MEASURE_MFU), WORD("exposed", MEASURE_EXPOSED),
+                    WORD("device", MEASURE_DEVICE), WORD("reserved", MEASURE_RESERVED),
+                    WORD("requested", MEASURE_REQUESTED)),
+     .commands = COMMAND(SWEEP)},
+
     /* ---- output ---- */
     {.name = "events", .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
      .help = "Write every allocation and free, one JSON array a line", .field = FIELD(events),
@@ -397,6 +424,12 @@ static const struct setting rows[] = {
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
      .help = "Folder for compare.json, compare.html, memory-compare.svg and timeline.svg",
      .field = FIELD(output), .commands = COMMAND(COMPARE)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
+     .help = "Folder for sweep.json and sweep.svg", .field = FIELD(output),
+     .commands = COMMAND(SWEEP)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
+     .help = "Folder for diff.json and diff.svg", .field = FIELD(output),
+     .commands = COMMAND(DIFF)},
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
      .help = "The profile; calibration.html and .svg are put beside it", .initial = "profile.json",
      .field = FIELD(output), .commands = COMMAND(CALIBRATE)},
