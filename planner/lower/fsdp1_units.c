@@ -130,7 +130,8 @@ enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
     const char *borderless;
     TRY(check_mesh(s, err));
     if (s->offload)
-        return err_set(err, ERR_UNSUPPORTED, "--offload: fsdp1's is not planned");
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--offload: what fsdp1 does then was not recorded, and is not planned");
     choose_units(graph, s, &arena, &w, &borderless);
     const enum err_code rc = check_units(s, graph, &w, borderless, &arena, err);
     arena_free(&arena);

@@ -69,7 +69,7 @@ static void join(struct row *row, const struct row *other)
 
 static void follow_wait(struct deferred *d, uint8_t lane, const struct row *event)
 {
-    for (uint8_t l = 0; l < LANES_MOST; l++)
+    for (uint32_t l = 0; l < LANES_MOST; l++)
         if (l == lane || lane == LANE_HOST) /* what the host issues from now on */
             join(&d->lane[l], event);
 }

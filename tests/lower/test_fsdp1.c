@@ -136,6 +136,10 @@ static void what_cannot_be_is_refused(void **state)
     job.strategy.unit_elements = 1000; /* attention has 1,024, feed-forward 2,304 parameters */
     expect_refusal(&job, ERR_UNSUPPORTED, "would wrap layers.0.attention");
 
+    job = small_job(ARCH_LLAMA);
+    job.strategy.offload = true;
+    expect_refusal(&job, ERR_UNSUPPORTED, "--offload");
+
     job = small_job(ARCH_GPT2);
     job.strategy.units = UNITS_EMBEDDINGS;
     expect_refusal(&job, ERR_INVALID, "wte.weight is shared");
