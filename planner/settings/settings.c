@@ -118,6 +118,19 @@ const struct setting *settings_find(const struct settings *settings, const char 
     return row;
 }
 
+/* Rows of two systems may have one field: what another system left there is none of the chosen
+ * one's. */
+static void begin_system(struct settings *settings)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (rows[i].systems && setting_is_of(&rows[i], settings->command) &&
+            setting_suits(&rows[i], settings->job.strategy.system) &&
+            !settings_is_given(settings, &rows[i]))
+            setting_reset(&rows[i], settings);
+}
+
 enum err_code settings_set(struct settings *settings, const char *name, const char *text,
                            struct err *err)
 {
@@ -126,6 +139,8 @@ enum err_code settings_set(struct settings *settings, const char *name, const ch
         return err ? err->code : ERR_INVALID;
     TRY(setting_write(row, settings, text, err));
     mark_given(settings, row);
+    if (strcmp(row->name, "strategy") == 0)
+        begin_system(settings);
     return ERR_OK;
 }
 
