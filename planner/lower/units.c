@@ -16,7 +16,25 @@ static uint32_t new_unit(struct wrapping *w, uint32_t module)
     return w->units++;
 }
 
-/* Blocks are taken together until a unit is full; torchtitan's tail is one unit. */
+static bool has_params(const struct graph *graph, uint32_t module)
+{
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (graph->params[p].module == module)
+            return true;
+    return false;
+}
+
+/* Whether the head multiplies with the embedding's weight. */
+static bool is_tied(const struct graph *graph)
+{
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        if (graph->modules[m].role == ROLE_HEAD && !has_params(graph, m))
+            return true;
+    return false;
+}
+
+/* Blocks are taken together until a unit is full; torchtitan's tail is one unit, with the embedding
+ * where the weight is tied (its apply_fsdp). */
 static void choose_units(const struct lowering *low, struct wrapping *w)
 {
     const struct graph *graph = low->graph;
@@ -42,6 +60,7 @@ static void choose_units(const struct lowering *low, struct wrapping *w)
             bytes += more;
         } else if (titan && role == ROLE_EMBEDDING) {
             unit = new_unit(w, m);
+            tail = is_tied(graph) ? unit : tail;
         } else if (titan && (role == ROLE_NORM || role == ROLE_HEAD)) {
             unit = tail = tail == NONE ? new_unit(w, m) : tail;
         }
