@@ -1,7 +1,8 @@
 /* read_yaml.c - YAML as a document, by libyaml.
  *
  * Plain scalars get the types that PyYAML's safe_load gives them, because that is what accelerate
- * reads with: "no" is false, "1e8" is a text (a real has a dot). */
+ * reads with: "no" is false, "1e8" is a text (a real has a dot). Tags ("!!str") are not looked at.
+ */
 #include "frameworks/read_parts.h"
 
 #include <stdio.h>
