@@ -15,6 +15,7 @@ struct unit { /* an FSDPParamGroup */
     uint64_t shard_elements;   /* Σ padded elements of a shard */
     uint64_t trained_elements; /* the same of trainable parameters */
     uint32_t last_trainable;   /* parameter; NONE: all frozen */
+    bool in_backward;          /* backward comes to it: its outputs need a gradient */
 
     enum unit_state state;
     bool pending;    /* a gather was issued and not waited for */
@@ -38,9 +39,11 @@ struct fsdp2 {
     uint32_t replicas;    /* R */
     uint8_t shard_group, replicate_group, post_group;
     uint8_t copy_in, all_gather, reduce_scatter, all_reduce; /* lanes */
+    uint64_t *padded;                                        /* (params) elements of a shard */
     uint32_t *unsharded;                      /* (params) buffer of the gathered piece */
     uint32_t *store;                          /* (params) buffer of the shard */
     uint32_t *secondary;                      /* (params) secondary shard buffer */
+    uint32_t *offload_event;                  /* (params) its gradient is on the host; or NONE */
     uint32_t *accumulated;                    /* (params) held gradient in the reduce dtype */
     uint32_t previous_gather, previous_event; /* forward: the comm context's AllGatherState */
     uint32_t *order, order_count;             /* post_forward_order */
@@ -55,14 +58,13 @@ static inline struct fsdp2 *fsdp2_of(const struct lowering *low)
 /* Elements of a parameter's shard, padding included. */
 static inline uint64_t padded_shard(const struct lowering *low, uint32_t param)
 {
-    return placement_padded((struct placement){.kind = PLACEMENT_ROWS},
-                            &low->plan->params[param].shape, fsdp2_of(low)->shard_ranks);
+    return fsdp2_of(low)->padded[param];
 }
 
 /* ---- units, parameters: fsdp2_units.c ---- */
 
 enum err_code fsdp2_check(const struct strategy *strategy, const struct graph *graph,
-                          struct err *err);
+                          const struct stream *stream, struct err *err);
 void fsdp2_set_up(struct lowering *low);
 
 /* ---- all-gather and reshard: fsdp2_gather.c ---- */
@@ -77,9 +79,11 @@ void release_gather(struct lowering *low, uint32_t event);
 /* ---- gradients: fsdp2_reduce.c ---- */
 
 void post_backward(struct lowering *low, struct unit *unit);
+/* The host waits until the unit's gradients are there. */
+void wait_for_offload(struct lowering *low, const struct unit *unit);
 /* The compute stream waits for the reduction of the retained input, which then dies. */
 void release_retained(struct lowering *low);
 /* zero_grad(set_to_none=True). */
-void zero_grad(struct lowering *low);
+void fsdp2_zero_grad(struct lowering *low);
 
 #endif

@@ -65,6 +65,74 @@ void release_retained(struct lowering *low)
     f->retained = NONE;
 }
 
+static struct operand run_of(const struct lowering *low, uint32_t buffer, uint64_t offset,
+                             uint64_t elements)
+{
+    struct operand run = plan_whole_buffer(low->plan, buffer);
+    run.offset = offset;
+    run.shape = flat(elements);
+    return run;
+}
+
+static void copy_to_host(struct lowering *low, uint8_t lane, struct operand from, struct operand to)
+{
+    emit_work_on(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1, &from, 1,
+                 &to);
+}
+
+/* Parameter by parameter, into pinned memory; the host waits in the final callback
+ * (grad_offload_event). */
+static void move_to_host(struct lowering *low, struct unit *unit, uint32_t gradient, uint8_t lane)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    uint64_t offset = 0;
+    unit->sharded_grad = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
+                                      low->strategy->store, flat(unit->trained_elements));
+    for (uint32_t i = 0; i < unit->count; i++) {
+        const uint32_t p = unit->params[i];
+        const uint64_t elements = padded_shard(low, p);
+        if (!low->plan->params[p].trainable)
+            continue;
+        copy_to_host(low, lane, run_of(low, gradient, offset, elements),
+                     run_of(low, unit->sharded_grad, offset, elements));
+        f->offload_event[p] = emit_record(low, lane);
+        offset += elements;
+    }
+}
+
+/* `.grad += ` on the CPU, for which the host waits copy by copy. */
+static void add_on_host(struct lowering *low, struct unit *unit, uint32_t gradient, uint8_t lane)
+{
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < unit->count; i++) {
+        const uint32_t p = unit->params[i];
+        const uint64_t elements = padded_shard(low, p);
+        if (!low->plan->params[p].trainable)
+            continue;
+        const uint32_t copy = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
+                                           low->strategy->store, flat(elements));
+        const struct operand came = plan_whole_buffer(low->plan, copy);
+        const struct operand sum = run_of(low, unit->sharded_grad, offset, elements);
+        copy_to_host(low, lane, run_of(low, gradient, offset, elements), came);
+        emit_sync(low, LANE_HOST, lane);
+        emit_work_on(low, PLAN_COMPUTE, LANE_HOST, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP, 1,
+                     &came, 1, &sum);
+        emit_free(low, copy);
+        offset += elements;
+    }
+}
+
+void wait_for_offload(struct lowering *low, const struct unit *unit)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    for (uint32_t i = 0; i < unit->count; i++) {
+        const uint32_t p = unit->params[i];
+        if (f->offload_event[p] != NONE)
+            emit_wait(low, LANE_HOST, f->offload_event[p]);
+        f->offload_event[p] = NONE;
+    }
+}
+
 /* After the reduction: cast to the store dtype, then `.grad = view` or `.grad += view`. Returns
  * the buffer that dies on return when it was only added, NONE otherwise. */
 static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t reduced,
@@ -83,14 +151,10 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
             unit->all_reduce_held = reduced;
     }
     if (s->offload) {
-        const uint32_t host = new_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
-                                         s->store, flat(unit->trained_elements));
-        if (unit->sharded_grad == NONE) {
-            emit_alloc(low, host);
-            unit->sharded_grad = host;
-        }
-        emit_work(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
-                  &gradient, 1, &unit->sharded_grad);
+        if (unit->sharded_grad == NONE)
+            move_to_host(low, unit, gradient, lane);
+        else
+            add_on_host(low, unit, gradient, lane);
         emit_free(low, gradient);
         return NONE;
     }
@@ -178,7 +242,7 @@ void post_backward(struct lowering *low, struct unit *unit)
 
 /* zero_grad(set_to_none=True): a unit's gradients are views of one buffer, which goes with the
  * last of them. */
-void zero_grad(struct lowering *low)
+void fsdp2_zero_grad(struct lowering *low)
 {
     const struct plan *plan = low->plan;
     for (uint32_t p = 0; p < plan->param_count; p++) {

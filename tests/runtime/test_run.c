@@ -231,6 +231,7 @@ static void trajectories_are_pytorchs_under_every_strategy(void **state)
         {2, 2, "--accumulate 2 --accumulate-sync each"},
         {4, 1, "--accumulate 2 --replicate 2 --checkpointing full"},
         {2, 4, "--offload cpu"},
+        {2, 2, "--offload cpu --accumulate 2 --accumulate-sync each"},
     };
     check_all(variations, COUNT(variations), FP32, 1e-5);
 }
