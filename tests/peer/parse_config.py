@@ -22,8 +22,10 @@ def yaml(path, _):
 
 
 def torch(*_):
+    """What tests/peer/fsdp2_export.py needs."""
     import torch as library
-    return {"torch": library.__version__}
+    import transformers as models
+    return {"torch": library.__version__, "transformers": models.__version__}
 
 
 def torchtitan(path, _):

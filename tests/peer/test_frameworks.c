@@ -265,42 +265,72 @@ static void deepspeed_takes_its_export(void **state)
 
 /* ---- FSDP2 itself ---- */
 
+/* Small models as their config.json says them. */
+static const struct {
+    const char *name, *text;
+} small[] = {
+    {"tied.json", "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, "
+                  "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": "
+                  "128, \"vocab_size\": 251, \"max_position_embeddings\": 128, "
+                  "\"tie_word_embeddings\": true}"},
+    {"gpt2.json", "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": 4, "
+                  "\"vocab_size\": 251, \"n_positions\": 128, \"attn_pdrop\": 0.0, \"embd_pdrop\": "
+                  "0.0, \"resid_pdrop\": 0.0}"},
+    {"neox.json", "{\"model_type\": \"gpt_neox\", \"hidden_size\": 64, \"num_hidden_layers\": 2, "
+                  "\"num_attention_heads\": 4, \"intermediate_size\": 128, \"vocab_size\": 251, "
+                  "\"max_position_embeddings\": 128, \"tie_word_embeddings\": false}"},
+};
+
+static const struct {
+    const char *model; /* of `small`; NULL: TOY */
+    const char *options;
+} applied[] = {
+    {NULL, "--gpus 4"},
+    {NULL, "--gpus 8 --units torchtitan --checkpointing full --forward-prefetch 2"},
+    {NULL, "--gpus 8 --replicate 2 --units 2 --reshard 2 --checkpointing selective --clip 1 "
+           "--backward-prefetch 1 --accumulate 2 --early-stop off"},
+    {NULL, "--gpus 2 --units 1MB --reshard never --optimizer sgd"},
+    {NULL, "--gpus 4 --store-dtype bf16 --param-dtype same --reduce-dtype same"},
+    {NULL, "--gpus 4 --rank 3 --optimizer-impl fused --accumulate 3 --accumulate-sync each"},
+    {NULL, "--gpus 4 --freeze 'layers.1.*'"},
+    {NULL, "--gpus 4 --code hf --units torchtitan --checkpointing full"},
+    {"tied.json", "--gpus 4 --code hf --units torchtitan --reshard always --accumulate 2"},
+    {"gpt2.json", "--gpus 4 --code hf --units torchtitan"},
+    {"neox.json", "--gpus 4 --code hf --units torchtitan --checkpointing full --reshard always"},
+};
+
+/* Plans, exports and predicts one of them; its part of the command line of the program beside. */
+static size_t add_applied(size_t i, char *text, size_t size)
+{
+    char name[32], events[32], config[1024], line[2048];
+    snprintf(name, sizeof name, "exported%zu.py", i);
+    snprintf(events, sizeof events, "events%zu", i);
+    snprintf(config, sizeof config, "%s",
+             applied[i].model ? file_in(folder, applied[i].model) : TOY "/config.json");
+    snprintf(line, sizeof line, "%s --seq 128 --micro-batch 2 %s", config, applied[i].options);
+    exported(line, "fsdp2", name);
+    if (shardplan("fit --from %s --events %s -q", file_in(folder, name), file_in(folder, events)) !=
+        0)
+        fail_msg("%s", program_output());
+    return (size_t)snprintf(text, size, " %s %s %s", file_in(folder, name), config,
+                            file_in(folder, events));
+}
+
 static void an_export_allocates_what_its_plan_predicts(void **state)
 {
     (void)state;
-    static const char *const options[] = {
-        "--gpus 4",
-        "--gpus 8 --units torchtitan --checkpointing full --forward-prefetch 2",
-        "--gpus 8 --replicate 2 --units 2 --reshard 2 --checkpointing selective --clip 1 "
-        "--backward-prefetch 1 --accumulate 2 --early-stop off",
-        "--gpus 2 --units 1MB --reshard never --optimizer sgd",
-        "--gpus 4 --store-dtype bf16 --param-dtype same --reduce-dtype same",
-        "--gpus 4 --rank 3 --optimizer-impl fused --accumulate 3 --accumulate-sync each",
-        "--gpus 4 --freeze 'layers.1.*'",
-        "--gpus 4 --code hf --units torchtitan --checkpointing full",
-    };
     char arguments[4096] = "fsdp2_export.py";
-    size_t used = strlen(arguments), equal = 0;
+    size_t used = strlen(arguments), equal = 0, length;
     json_decref(parsed("torch", "-", 1));
-    for (size_t i = 0; i < COUNT(options); i++) {
-        char name[32], events[32], line[512];
-        snprintf(name, sizeof name, "exported%zu.py", i);
-        snprintf(events, sizeof events, "events%zu", i);
-        snprintf(line, sizeof line, TOY " --seq 128 --micro-batch 2 %s", options[i]);
-        exported(line, "fsdp2", name);
-        if (shardplan("fit --from %s --events %s -q", file_in(folder, name),
-                      file_in(folder, events)) != 0)
-            fail_msg("%s", program_output());
-        used += (size_t)snprintf(arguments + used, sizeof arguments - used,
-                                 " %s " TOY "/config.json %s", file_in(folder, name),
-                                 file_in(folder, events));
-    }
-    size_t length;
+    for (size_t i = 0; i < COUNT(small); i++)
+        file_write(file_in(folder, small[i].name), small[i].text, strlen(small[i].text));
+    for (size_t i = 0; i < COUNT(applied); i++)
+        used += add_applied(i, arguments + used, sizeof arguments - used);
     if (python(arguments) != 0)
         fail_msg("%s\n%s", printed, file_text(file_in(folder, "errors"), &length));
     for (const char *at = printed; (at = strstr(at, " events equal\n")) != NULL; at++)
         equal++;
-    assert_int_equal(equal, COUNT(options));
+    assert_int_equal(equal, COUNT(applied));
 }
 
 int main(void)
