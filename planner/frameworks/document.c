@@ -67,6 +67,17 @@ struct node *document_put(struct document *document, const char *path, enum node
     return node;
 }
 
+void document_copy(struct document *document, struct node *into, const struct node *from)
+{
+    for (const struct node *n = from->first; n; n = n->next) {
+        struct node *own = n->key ? node_child(into, n->key) : NULL;
+        if (!own)
+            own = node_add(document, into, n->key, n->kind, n->text, n->line);
+        if (own->kind == n->kind && (n->kind == NODE_TABLE || n->kind == NODE_LIST))
+            document_copy(document, own, n);
+    }
+}
+
 const char *node_kind_name(enum node_kind kind)
 {
     static const char *const names[] = {

@@ -75,6 +75,10 @@ struct node *node_add(struct document *document, struct node *parent, const char
 struct node *document_put(struct document *document, const char *path, enum node_kind kind,
                           const char *text);
 
+/* Adds copies of a table's children, of another document, to a table; keys that are there stay, and
+ * tables are filled. */
+void document_copy(struct document *document, struct node *into, const struct node *from);
+
 /* What a plain word without quotes is in these syntaxes' common core: decimal integers, reals with
  * a '.' or an exponent; NODE_TEXT: neither. */
 enum node_kind node_number_kind(const char *text);

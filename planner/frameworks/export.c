@@ -292,37 +292,71 @@ static enum err_code write_text(struct exported *out, const struct text_file *fr
     return fclose(file) == 0 ? ERR_OK : err_set(err, ERR_IO, "a file's text could not be written");
 }
 
-static struct document make_document(const struct framework *to, const struct settings *settings)
+/* What the file of a file setting has beside the keys of our rows: all of its table, or of the
+ * whole file where that is the table. */
+static enum err_code put_file(struct document *document, const struct framework *to,
+                              const struct settings *settings, struct err *err)
 {
-    struct document document = {.path = "", .syntax = to->syntax};
-    document.root = arena_alloc(&document.arena, sizeof *document.root);
-    document.root->kind = NODE_TABLE;
-    put_keys(&document, to, settings);
-    return document;
+    char buffer[NUMBER_TEXT];
+    struct document file;
+    const char *path = to->file_setting ? settings_get(settings, to->file_setting, buffer) : NULL;
+    struct node *table = path ? document_find(document, to->file_path) : NULL;
+    if (!table)
+        return ERR_OK;
+    const enum err_code rc = document_read(path, &file, err);
+    if (rc == ERR_OK) {
+        const struct node *from = document_find(&file, to->file_path);
+        document_copy(document, table, from ? from : file.root);
+    }
+    document_free(&file);
+    return rc;
+}
+
+static enum err_code make_document(const struct framework *to, const struct settings *settings,
+                                   struct document *out, struct err *err)
+{
+    *out = (struct document){.path = "", .syntax = to->syntax};
+    out->root = arena_alloc(&out->arena, sizeof *out->root);
+    out->root->kind = NODE_TABLE;
+    put_keys(out, to, settings);
+    const enum err_code rc = put_file(out, to, settings, err);
+    if (rc != ERR_OK)
+        document_free(out);
+    return rc;
+}
+
+/* The options that the file has to carry. */
+static enum err_code find_options(struct exported *out, const struct framework *to,
+                                  const struct settings *settings, const char **options,
+                                  struct err *err)
+{
+    struct carried carried = {.count = 0, .arena = &out->arena};
+    struct document document;
+    TRY(make_document(to, settings, &document, err));
+    carry_script(&carried, to, settings, &document);
+    list_script(out, to, settings, &document);
+    TRY(read_back(to, settings, &document, &carried, err));
+    *options = options_text(&carried);
+    return ERR_OK;
 }
 
 enum err_code export_plan(const struct settings *settings, const struct plan *plan, const char *to,
                           struct exported *out, struct err *err)
 {
     const struct framework *framework;
+    struct document document;
     *out = (struct exported){.text = NULL};
     TRY(find_target(to, settings->job.strategy.system, &framework, err));
     struct text_file from = {
         .framework = framework, .settings = settings, .plan = plan, .options = ""};
     out->versions = framework->versions;
-    if (framework->settings_path) {
+    if (framework->settings_path)
         list_script(out, framework, settings, NULL);
-    } else {
-        struct carried carried = {.count = 0, .arena = &out->arena};
-        struct document document = make_document(framework, settings);
-        carry_script(&carried, framework, settings, &document);
-        list_script(out, framework, settings, &document);
-        TRY(read_back(framework, settings, &document, &carried, err));
-        from.options = options_text(&carried);
-    }
+    else
+        TRY(find_options(out, framework, settings, &from.options, err));
     from.script = out->script;
     from.script_count = out->script_count;
-    struct document document = make_document(framework, settings);
+    TRY(make_document(framework, settings, &document, err));
     from.document = &document;
     const enum err_code rc = write_text(out, &from, err);
     document_free(&document);

@@ -276,4 +276,5 @@ const struct framework framework_deepspeed = {
     .syntax = SYNTAX_JSON,
     .prepare = take_own_options,
     .file_setting = "zero",
+    .file_path = "zero_optimization",
 };

@@ -17,11 +17,6 @@ static void write_head(FILE *file, const struct text_file *from)
                 from->options);
 }
 
-static bool is_quoted(const struct node *node)
-{
-    return node->kind == NODE_TEXT;
-}
-
 /* A text in double quotes, as all three have them. */
 static void write_quoted(FILE *file, const char *text)
 {
@@ -38,7 +33,7 @@ static void write_quoted(FILE *file, const char *text)
 
 static void write_scalar(FILE *file, const struct node *node)
 {
-    if (is_quoted(node))
+    if (node->kind == NODE_TEXT)
         write_quoted(file, node->text);
     else
         fputs(node->text, file);
@@ -95,20 +90,24 @@ void write_yaml(FILE *file, const struct text_file *from)
 
 /* ---- JSON ---- */
 
-static void write_json_table(FILE *file, const struct node *table, int indent)
+static void write_json_value(FILE *file, const struct node *node, int indent)
 {
-    fputs("{\n", file);
-    for (const struct node *n = table->first; n; n = n->next) {
-        fprintf(file, "%*s", indent + 2, "");
-        write_quoted(file, n->key);
-        fputs(": ", file);
-        if (n->kind == NODE_TABLE)
-            write_json_table(file, n, indent + 2);
-        else
-            write_scalar(file, n);
-        fputs(n->next ? ",\n" : "\n", file);
+    const bool table = node->kind == NODE_TABLE;
+    if (!table && node->kind != NODE_LIST) {
+        write_scalar(file, node);
+        return;
     }
-    fprintf(file, "%*s}", indent, "");
+    fputs(table ? "{" : "[", file);
+    for (const struct node *n = node->first; n; n = n->next) {
+        fprintf(file, "\n%*s", indent + 2, "");
+        if (table) {
+            write_quoted(file, n->key);
+            fputs(": ", file);
+        }
+        write_json_value(file, n, indent + 2);
+        fputs(n->next ? "," : "", file);
+    }
+    fprintf(file, "\n%*s%s", indent, "", table ? "}" : "]");
 }
 
 /* A key of ours holds what elsewhere are comments: DeepSpeed passes over keys that it does not know
@@ -129,10 +128,7 @@ void write_json(FILE *file, const struct text_file *from)
         fputs(",\n  ", file);
         write_quoted(file, n->key);
         fputs(": ", file);
-        if (n->kind == NODE_TABLE)
-            write_json_table(file, n, 2);
-        else
-            write_scalar(file, n);
+        write_json_value(file, n, 2);
     }
     fputs("\n}\n", file);
 }

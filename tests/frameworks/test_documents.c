@@ -245,6 +245,21 @@ static void small_files_stay_small(void **state)
     document_free(&d);
 }
 
+static void a_copy_fills_and_does_not_overwrite(void **state)
+{
+    (void)state;
+    struct document to = parse(SYNTAX_JSON, "{\"zero\": {\"stage\": 3, \"param\": {\"a\": 1}}}");
+    struct document from =
+        parse(SYNTAX_TOML, "stage = 2\nlist = [1, [2]]\n[param]\na = 9\nb = 4\n");
+    document_copy(&to, document_find(&to, "zero"), from.root);
+    document_free(&from);
+    expect(&to, "zero.stage", NODE_INTEGER, "3", 1);
+    expect(&to, "zero.param.a", NODE_INTEGER, "1", 1);
+    expect(&to, "zero.param.b", NODE_INTEGER, "4", 5);
+    assert_string_equal(document_find(&to, "zero.list")->last->first->text, "2");
+    document_free(&to);
+}
+
 static void a_file_has_a_syntax_by_its_end(void **state)
 {
     (void)state;
@@ -267,6 +282,7 @@ int main(void)
         cmocka_unit_test(python_is_read_and_not_run),
         cmocka_unit_test(mistakes_have_their_line),
         cmocka_unit_test(small_files_stay_small),
+        cmocka_unit_test(a_copy_fills_and_does_not_overwrite),
         cmocka_unit_test(a_file_has_a_syntax_by_its_end),
     };
     return cmocka_run_group_tests_name("documents", tests, NULL, NULL);
