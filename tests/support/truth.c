@@ -51,11 +51,33 @@ static void read_ddp(const json_t *s, struct strategy *t)
     t->zero_redundancy = truth_text(s, "zero_redundancy", NULL) != NULL;
 }
 
+/* Whether fully_shard's set_`flag` was called with true for the last micro-batch only. */
+static bool is_last_only(const json_t *s, const char *flag)
+{
+    size_t i;
+    const json_t *name;
+    json_array_foreach(json_object_get(s, "last_only"), i,
+                       name) if (strcmp(json_string_value(name), flag) == 0) return true;
+    return false;
+}
+
+static void read_fsdp2(const json_t *s, struct strategy *t)
+{
+    t->finalize_last = is_last_only(s, "is_last_backward");
+    t->all_reduce_last = is_last_only(s, "requires_all_reduce");
+    t->reshard_last = is_last_only(s, "reshard_after_backward");
+    t->reduce_buffers = truth_number(s, "max_input_buffers", 1);
+    t->not_in_backward =
+        json_string_value(json_array_get(json_object_get(s, "unshard_in_backward_off"), 0));
+}
+
 static void read_strategy(const json_t *s, struct job *job)
 {
     struct strategy *t = &job->strategy;
     if (strcmp(truth_text(s, "system", "fsdp2"), "ddp") == 0)
         read_ddp(s, t);
+    else
+        read_fsdp2(s, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     t->world = truth_number(s, "world", 1);
@@ -312,12 +334,11 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
 
 enum { TRUTH_NO_PLAN = 1U << 30 };
 
-/* What fully_shard can be asked for that no strategy of ours has: its set_... methods called before
- * each micro-batch, reshard_after_forward and shard_placement_fn by module. */
+/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward and
+ * shard_placement_fn by module. */
 static bool has_fsdp2s_rest(const json_t *strategy)
 {
-    static const char *const keys[] = {"last_only", "reshard_units", "shard_dim",
-                                       "max_input_buffers", "unshard_in_backward_off"};
+    static const char *const keys[] = {"reshard_units", "shard_dim"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (json_object_get(strategy, keys[i]))
             return true;
