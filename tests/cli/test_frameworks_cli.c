@@ -100,6 +100,19 @@ static void programs_get_every_note(void **state)
     json_decref(json);
 }
 
+static void a_sweep_starts_from_a_file(void **state)
+{
+    (void)state;
+    json_error_t error;
+    assert_int_equal(shardplan("sweep --from " DATA "torchtitan_8b.toml --gpus 64 --over "
+                               "reshard=default,never --quiet --json"),
+                     0);
+    json_t *json = json_loads(program_output(), 0, &error);
+    const json_t *file = json_object_get(json_object_get(json, "from"), "file");
+    assert_string_equal(json_string_value(file), DATA "torchtitan_8b.toml");
+    json_decref(json);
+}
+
 static void a_model_may_be_in_the_file_or_on_the_line(void **state)
 {
     (void)state;
@@ -181,6 +194,7 @@ int main(void)
         cmocka_unit_test(a_file_says_all_that_fit_needs),
         cmocka_unit_test(a_file_is_its_options),
         cmocka_unit_test(programs_get_every_note),
+        cmocka_unit_test(a_sweep_starts_from_a_file),
         cmocka_unit_test(a_model_may_be_in_the_file_or_on_the_line),
         cmocka_unit_test(an_exported_plan_comes_back_whole),
         cmocka_unit_test(an_export_says_what_it_cannot),
