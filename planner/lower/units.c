@@ -18,12 +18,27 @@ static uint32_t new_unit(struct wrapping *w, uint32_t module)
     return w->units++;
 }
 
+/* A head without a weight of its own reads the embedding's: torch refuses one parameter in two
+ * groups, and the embedding goes into the tail's (torchtitan's apply_fsdp). */
+static bool shares_embedding(const struct graph *graph)
+{
+    bool head = false;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        head = head || graph->modules[m].role == ROLE_HEAD;
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (graph->params[p].module != GRAPH_NONE &&
+            graph->modules[graph->params[p].module].role == ROLE_HEAD)
+            return false;
+    return head;
+}
+
 /* Blocks are taken together until a unit is full; torchtitan's tail is one unit. */
 static void choose_by_role(const struct graph *graph, const struct strategy *s, struct wrapping *w)
 {
     const bool titan = s->units == UNITS_TORCHTITAN;
-    const bool embeddings = titan || s->units == UNITS_EMBEDDINGS;
-    const uint32_t per_unit = s->units == UNITS_EMBEDDINGS ? 1 : s->per_unit;
+    const bool embeddings = s->units == UNITS_EMBEDDINGS;
+    const uint32_t per_unit = embeddings ? 1 : s->per_unit;
+    const bool tied = titan && shares_embedding(graph);
     uint32_t open = NONE, tail = NONE, blocks = 0;
     uint64_t bytes = 0;
     for (uint32_t m = 0; m < graph->module_count; m++) {
@@ -41,10 +56,10 @@ static void choose_by_role(const struct graph *graph, const struct strategy *s, 
             unit = open;
             blocks++;
             bytes += more;
-        } else if ((embeddings && role == ROLE_EMBEDDING) ||
-                   (s->units == UNITS_EMBEDDINGS && role == ROLE_TABLE)) {
+        } else if ((titan && role == ROLE_EMBEDDING && !tied) ||
+                   (embeddings && (role == ROLE_EMBEDDING || role == ROLE_TABLE))) {
             unit = new_unit(w, m);
-        } else if (titan && (role == ROLE_NORM || role == ROLE_HEAD)) {
+        } else if (titan && (role == ROLE_EMBEDDING || role == ROLE_NORM || role == ROLE_HEAD)) {
             unit = tail = tail == NONE ? new_unit(w, m) : tail;
         }
         w->of_module[m] = unit;
