@@ -16,6 +16,7 @@ static int (*const runs[COMMAND_COUNT])(int argc, char **argv) = {
     [COMMAND_CALIBRATE] = command_calibrate,
     [COMMAND_MODELS] = command_models,
     [COMMAND_GPUS] = command_gpus,
+    [COMMAND_KERNELS] = command_kernels,
 };
 
 static int help(FILE *file)

@@ -14,6 +14,7 @@
 struct row {
     char name[96];
     const char *gpu;
+    enum attention_kernel attention; /* that ran, where the source says it */
     double measured_s, simulated_s, mfu, measured_mfu;
     double spent[SPENT_COUNT];            /* shares of the simulated step */
     double gemm_s, attention_s, others_s; /* of kernels alone; others: the rest of the step */
@@ -31,8 +32,10 @@ static void simulate_job(const struct job *job, struct row *row)
     struct prediction prediction;
     struct machine machine = {.gpus_per_node = 8};
     struct step_time time;
-    if (profile_find(row->gpu, &machine.profile, &err) != ERR_OK ||
-        predict(job, &machine, &prediction, &err) != ERR_OK ||
+    if (profile_find(row->gpu, &machine.profile, &err) != ERR_OK)
+        fail(&err);
+    machine.profile.attention = row->attention;
+    if (predict(job, &machine, &prediction, &err) != ERR_OK ||
         step_time(&prediction, job, &machine, 0, &time, &err) != ERR_OK)
         fail(&err);
     for (uint32_t i = 0; i < simulation_tasks(time.simulation); i++) {
@@ -192,25 +195,36 @@ static void print_fit(const struct row *rows, size_t count, const char *gpu)
 
 /* ---- the tables' rows ---- */
 
-static struct row *mpt_rows(size_t *count)
+static struct row *mpt_rows(const char *path, size_t *count)
 {
-    struct csv csv = csv_read("tests/data/published/llmfoundry_a100.csv");
+    struct csv csv = csv_read(path);
+    size_t used = 0;
     struct row *rows = xmalloc(csv.rows * sizeof *rows);
     for (size_t i = 0; i < csv.rows; i++) {
         const struct job job = mpt_job(&csv, i);
-        const bool small = strcmp(csv_text(&csv, i, "gpu"), "a100_40gb") == 0;
-        rows[i] = (struct row){
-            .gpu = small ? "a100-sxm-40gb" : "a100-sxm-80gb",
+        const char *gpu = csv_text(&csv, i, "gpu");
+        const bool small = strcmp(gpu, "a100_40gb") == 0, hopper = strcmp(gpu, "h100_80gb") == 0;
+        if (strstr(csv_text(&csv, i, "precision"), "fp8"))
+            continue;
+        struct row *row = &rows[used++];
+        *row = (struct row){
+            .gpu = hopper  ? "h100-sxm"
+                   : small ? "a100-sxm-40gb"
+                           : "a100-sxm-80gb",
+            .attention = ATTENTION_TRITON,
             .measured_s = csv_number(&csv, i, "derived_step_time_s"),
             .measured_mfu = csv_number(&csv, i, "mfu_pct"),
         };
-        snprintf(rows[i].name, sizeof rows[i].name, "MPT-%s, %u x %u x %u, %u x A100 %s, %s%s",
+        snprintf(row->name, sizeof row->name, "MPT-%s, %u x %u x %u, %u x %s, %s%s",
                  csv_text(&csv, i, "model"), job.model.batch, job.model.seq,
-                 job.strategy.accumulate, job.strategy.world, small ? "40 GB" : "80 GB",
+                 job.strategy.accumulate, job.strategy.world,
+                 hopper  ? "H100"
+                 : small ? "A100 40 GB"
+                         : "A100 80 GB",
                  csv_text(&csv, i, "mp_mode"), job.tape.checkpointing ? ", checkpointed" : "");
-        simulate_job(&job, &rows[i]);
+        simulate_job(&job, row);
     }
-    *count = csv.rows;
+    *count = used;
     csv_free(&csv);
     return rows;
 }
@@ -222,7 +236,9 @@ static struct row thunder_row(const struct csv *csv, size_t i)
     struct err err = {0};
     struct model_config config;
     struct job job;
-    struct row row = {.gpu = "h100-sxm", .measured_s = csv_number(csv, i, "step_time_s")};
+    struct row row = {.gpu = "h100-sxm",
+                      .attention = ATTENTION_CUDNN,
+                      .measured_s = csv_number(csv, i, "step_time_s")};
     const bool llama3 = strstr(csv_text(csv, i, "model"), "Llama-3") != NULL;
     if (model_find(llama3 ? "llama-3-8b" : "llama-2-7b", &config, &err) != ERR_OK)
         fail(&err);
@@ -265,7 +281,9 @@ static struct row torchtitan_row(uint32_t gpus, double tokens_per_s)
     struct err err = {0};
     struct model_config config;
     struct job job;
-    struct row row = {.gpu = "h100-sxm-96gb", .measured_s = 2 * 8192 / tokens_per_s};
+    struct row row = {.gpu = "h100-sxm-96gb",
+                      .attention = ATTENTION_FLASH,
+                      .measured_s = 2 * 8192 / tokens_per_s};
     if (model_find("llama-3.1-8b", &config, &err) != ERR_OK)
         fail(&err);
     job_defaults(&job, &config);
@@ -284,14 +302,17 @@ static struct row torchtitan_row(uint32_t gpus, double tokens_per_s)
 
 int main(void)
 {
-    size_t mpts, thunders, left_out;
-    struct row *mpt = mpt_rows(&mpts), *thunder = thunder_rows(&thunders, &left_out);
+    size_t mpts, hoppers, thunders, left_out;
+    struct row *mpt = mpt_rows("tests/data/published/llmfoundry_a100.csv", &mpts);
+    struct row *hopper = mpt_rows("tests/data/published/llmfoundry_h100_part.csv", &hoppers);
+    struct row *thunder = thunder_rows(&thunders, &left_out);
     const struct row titan[] = {torchtitan_row(8, 5762), torchtitan_row(128, 5605)};
     printf("## Summary\n\n| rows | count | mean error, absolute | bias | largest | within 8 %% |\n"
            "|---|---:|---:|---:|---:|---:|\n");
     print_summary("llm-foundry, all", mpt, mpts, NULL);
     print_summary("llm-foundry, A100 80 GB", mpt, mpts, "a100-sxm-80gb");
     print_summary("llm-foundry, A100 40 GB", mpt, mpts, "a100-sxm-40gb");
+    print_summary("llm-foundry, H100 80 GB", hopper, hoppers, NULL);
     print_summary("lightning-thunder, eager", thunder, thunders, NULL);
     print_summary("torchtitan, eager", titan, 2, NULL);
     printf("\n## Where the A100 profiles' efficiencies come from\n\n"
@@ -306,6 +327,8 @@ int main(void)
     printf("\n## H100\n\n%zu rows of lightning-thunder with a speed are compiled (torch.compile, "
            "thunder) or fp8, which\nshardplan does not plan, and are left out.\n\n",
            left_out);
+    print_rows(hopper, hoppers);
+    putchar('\n');
     print_rows(thunder, thunders);
     putchar('\n');
     print_rows(titan, 2);
@@ -313,6 +336,7 @@ int main(void)
            "simulated step is spent on, in %%.\n\n");
     print_rows(mpt, mpts);
     free(mpt);
+    free(hopper);
     free(thunder);
     return 0;
 }

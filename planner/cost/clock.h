@@ -1,0 +1,25 @@
+/* clock.h - for the cost of kernels: the clock that a power limit leaves.
+ *
+ *     draw = idle + matrix · u · (f / boost)³      u: share of the peak that the kernel reaches
+ *
+ * Dynamic power is C V² f, and near the top of the range the voltage rises with the frequency. A
+ * card lowers its clock until it draws no more than its limit, so a kernel that keeps the matrix
+ * units busy gets a lower one than a kernel that waits for memory, and the better it is, the lower.
+ * Over a short burst the limit does not bind: clocks stay at boost.
+ *
+ * What a kernel then takes, seconds^(2/3) · FLOP^(1/3) times a constant, grows with both: more
+ * arithmetic is never faster. */
+#ifndef SHARDPLAN_CLOCK_H
+#define SHARDPLAN_CLOCK_H
+
+#include "machine/profile.h"
+
+/* Boost clock over the clock that the profile's peaks hold at; 1 where it does not say. */
+double clock_boost(const struct profile *profile);
+
+/* Share of the boost clock that is left to a kernel of `flops` operations that takes `seconds` at
+ * boost, on units whose peak (at the profile's clock) is `peak` FLOP/s. 1 in a burst and where the
+ * profile has no limit. */
+double clock_share(const struct profile *profile, double peak, double flops, double seconds);
+
+#endif
