@@ -114,6 +114,8 @@ enum err_code csv_table_read(const char *path, struct csv_table *out, struct err
     *out = (struct csv_table){0};
     if (!text)
         return err->code;
+    text = xrealloc(text, length + 1);
+    text[length] = '\0';
     if (strlen(text) != length) {
         free(text);
         return err_set(err, ERR_INVALID, "%s: it has a zero byte: no text", path);

@@ -1,16 +1,18 @@
 /* walk.c - see walk.h.
  *
  * What an element costs: THREAD for what a thread does before and after its elements, DIM for each
- * dim to divide by, INPUT for each place to compute and load. The three were fitted to five kernels
- * of an H100 (tests/data/gpu/kernels.csv: strided `add` and `mul`, two `mul` with a broadcast
- * operand, one of them fp32) and hold for the others there: copies, neg, cat, index_select. */
+ * dim to divide by, INPUT for each place to compute and load, less OVERLAP, what of it hides behind
+ * loads. They were fitted to seven kernels of an H100 (tests/data/gpu/kernels.csv: strided `add`,
+ * `mul` and copies, three `mul` with a broadcast operand, one of them fp32) and hold for the others
+ * there, of H100 and B200: neg, cat, index_select, masked_fill. */
 #include "cost/walk.h"
 
 #include <stddef.h>
 
 #define THREAD 0.96
-#define DIM 0.12
-#define INPUT 0.13
+#define DIM 0.115
+#define INPUT 0.125
+#define OVERLAP 0.06
 #define CAST 0.22 /* the switch over dtypes of a load that casts: `copy_` to fp32 there */
 
 enum { INPUTS = 4 }; /* of an elementwise kernel: `where` has three */
@@ -53,7 +55,7 @@ static double unrolled(const struct operand *out)
 
 static double cycles(double elements_a_thread, uint32_t dims, uint32_t inputs)
 {
-    return THREAD / elements_a_thread + DIM * dims + INPUT * inputs;
+    return THREAD / elements_a_thread + DIM * dims + INPUT * inputs - OVERLAP;
 }
 
 /* Strides of `operand` along the dims of `out`, whose last dims its own are; of a plan's operand
@@ -159,7 +161,7 @@ static double cat_cycles(const struct kernel *kernel, const struct operand *out)
         if (!contiguous)
             dims = own > dims ? own : dims;
     }
-    return dims == 0 ? 0 : cycles(unrolled(out) / 2, out->shape.rank, 1);
+    return dims == 0 ? 0 : cycles(unrolled(out) / 2, out->shape.rank, 2); /* to and from */
 }
 
 double walk_cycles(const struct kernel *kernel)

@@ -97,7 +97,7 @@ static double start_seconds(const struct profile *profile)
 /* XLA lets TF32 stand for fp32. Its operands are row by row, and the newest instructions for TF32
  * want the right one column by column: mma.sync runs, which reaches 0.62 of them (arXiv
  * 2402.13499), and gemm_efficiency is of the newest. */
-#define TF32_SPEED 0.79
+#define TF32_SPEED 0.77
 
 static enum err_code predict_matmul(const struct kernel_csv *csv, uint32_t row,
                                     const struct profile *profile, struct kernel_csv_row *out,

@@ -5,7 +5,6 @@
 #include "base/arena.h"
 #include "job/step_time.h"
 
-#include <gsl/gsl_multifit.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@ struct row {
     enum attention_kernel attention; /* that ran, where the source says it */
     double measured_s, simulated_s, mfu, measured_mfu;
     double spent[SPENT_COUNT];            /* shares of the simulated step */
-    double gemm_s, attention_s, others_s; /* of kernels alone; others: the rest of the step */
+    uint32_t gpus;
 };
 
 static void fail(const struct err *err)
@@ -38,17 +37,8 @@ static void simulate_job(const struct job *job, struct row *row)
     if (predict(job, &machine, &prediction, &err) != ERR_OK ||
         step_time(&prediction, job, &machine, 0, &time, &err) != ERR_OK)
         fail(&err);
-    for (uint32_t i = 0; i < simulation_tasks(time.simulation); i++) {
-        const struct plan_instruction *in =
-            &prediction.plan->instructions[simulation_instruction(time.simulation, i)];
-        if (!plan_op_is_kernel((enum plan_op)in->op))
-            continue;
-        const struct cost *cost = &time.costs.kernels[in->arg];
-        row->gemm_s += cost->class == COST_GEMM ? cost->device_s : 0;
-        row->attention_s += cost->class == COST_ATTENTION ? cost->device_s : 0;
-    }
     row->simulated_s = time.timeline.step_s;
-    row->others_s = row->simulated_s - row->gemm_s - row->attention_s;
+    row->gpus = job->strategy.world;
     row->mfu = 100 * time.mfu;
     for (int i = 0; i < SPENT_COUNT; i++)
         row->spent[i] = time.timeline.spent_s[i] / row->simulated_s;
@@ -138,59 +128,25 @@ static void print_summary(const char *name, const struct row *rows, size_t count
            100 * absolute / (double)n, 100 * sum / (double)n, 100 * largest, within);
 }
 
-/* ---- where two numbers of the A100 profiles come from ---- */
+/* ---- the one number that was fitted to steps ---- */
 
-/* Factors on the times of GEMMs and of attention that bring the rows of a card nearest to what was
- * measured: robust (bisquare) on relative error, the rest of the step as it is. Rows with index %
- * 2 == skip are left out; -1: none. */
-static void fit_factors(const struct row *rows, size_t count, const char *gpu, int skip,
-                        double factors[2])
+/* Rows of every second place, of runs up to so many GPUs: what a profile's "matrix_w" was fitted
+ * to, and what was left. */
+static void print_halves(const char *name, const struct row *rows, size_t count, uint32_t most)
 {
-    size_t n = 0, at = 0;
-    for (size_t i = 0; i < count; i++)
-        n += strcmp(rows[i].gpu, gpu) == 0 && (int)(i % 2) != skip;
-    gsl_matrix *x = gsl_matrix_alloc(n, 2), *covariance = gsl_matrix_alloc(2, 2);
-    gsl_vector *y = gsl_vector_alloc(n), *c = gsl_vector_alloc(2);
-    for (size_t i = 0; i < count; i++) {
-        const struct row *r = &rows[i];
-        if (strcmp(r->gpu, gpu) != 0 || (int)(i % 2) == skip)
-            continue;
-        gsl_matrix_set(x, at, 0, r->gemm_s / r->measured_s);
-        gsl_matrix_set(x, at, 1, r->attention_s / r->measured_s);
-        gsl_vector_set(y, at++, 1 - r->others_s / r->measured_s);
-    }
-    gsl_multifit_robust_workspace *w =
-        gsl_multifit_robust_alloc(gsl_multifit_robust_bisquare, n, 2);
-    gsl_multifit_robust(x, y, c, covariance, w);
-    factors[0] = gsl_vector_get(c, 0);
-    factors[1] = gsl_vector_get(c, 1);
-    gsl_multifit_robust_free(w);
-    gsl_matrix_free(x);
-    gsl_matrix_free(covariance);
-    gsl_vector_free(y);
-    gsl_vector_free(c);
-}
-
-static void print_fit(const struct row *rows, size_t count, const char *gpu)
-{
-    double all[2], half[2], absolute = 0, sum = 0;
-    size_t n = 0;
-    fit_factors(rows, count, gpu, -1, all);
-    for (int skip = 0; skip < 2; skip++) {
-        fit_factors(rows, count, gpu, skip, half);
+    for (int half = 0; half < 2; half++) {
+        double sum = 0, absolute = 0;
+        size_t n = 0, at = 0;
         for (size_t i = 0; i < count; i++) {
-            const struct row *r = &rows[i];
-            if (strcmp(r->gpu, gpu) != 0 || (int)(i % 2) != skip)
+            if (rows[i].gpus > most || at++ % 2 != (size_t)half)
                 continue;
-            const double error =
-                (half[0] * r->gemm_s + half[1] * r->attention_s + r->others_s) / r->measured_s - 1;
-            absolute += fabs(error);
-            sum += error;
+            sum += error_of(&rows[i]);
+            absolute += fabs(error_of(&rows[i]));
             n++;
         }
+        printf("| %s, %s half | %zu | %.1f %% | %+.1f %% |\n", name, half ? "other" : "fitted", n,
+               100 * absolute / (double)n, 100 * sum / (double)n);
     }
-    printf("| %s | %.3f | %.3f | %.1f %% | %+.1f %% |\n", gpu, all[0], all[1],
-           100 * absolute / (double)n, 100 * sum / (double)n);
 }
 
 /* ---- the tables' rows ---- */
@@ -315,15 +271,11 @@ int main(void)
     print_summary("llm-foundry, H100 80 GB", hopper, hoppers, NULL);
     print_summary("lightning-thunder, eager", thunder, thunders, NULL);
     print_summary("torchtitan, eager", titan, 2, NULL);
-    printf("\n## Where the A100 profiles' efficiencies come from\n\n"
-           "Factors on the times of GEMMs and of attention that another robust fit (bisquare: "
-           "outliers do not\ncount) over a card's rows asks for; 1 would be the profile's value. "
-           "Then the error when each half of\nthe rows is simulated with the factors of the other "
-           "half: how much of the agreement is fitting.\n\n"
-           "| profile | GEMM | attention | other half: mean error | bias |\n"
-           "|---|---:|---:|---:|---:|\n");
-    print_fit(mpt, mpts, "a100-sxm-80gb");
-    print_fit(mpt, mpts, "a100-sxm-40gb");
+    printf("\n## What was fitted to steps\n\nOne number: what H100's matrix units draw, to every "
+           "second llm-foundry row of at most 64 GPUs, for the\nleast bias. A100's is from a "
+           "measurement of single products (`shardplan gpus --json`).\n\n"
+           "| rows | count | mean error, absolute | bias |\n|---|---:|---:|---:|\n");
+    print_halves("llm-foundry, H100, up to 64 GPUs", hopper, hoppers, 64);
     printf("\n## H100\n\n%zu rows of lightning-thunder with a speed are compiled (torch.compile, "
            "thunder) or fp8, which\nshardplan does not plan, and are left out.\n\n",
            left_out);
