@@ -87,6 +87,7 @@ static struct profile_attention plain_row(const struct profile *profile)
         .backward = profile_value(profile, PROFILE_ATTENTION_BACKWARD),
         .start_tokens = profile_value(profile, PROFILE_ATTENTION_START),
         .backward_tokens = profile_value(profile, PROFILE_ATTENTION_START),
+        .draw = 1,
         .spread = profile->of[PROFILE_ATTENTION].spread,
     };
 }
@@ -204,7 +205,7 @@ static double seconds_by(const struct attention *a, const struct profile *profil
     double boost_s = a->batch * a->heads * keys * each;
     if (sms > 0)
         boost_s = fmax(boost_s, longest * each * sms);
-    return boost_s / clock_share(profile, peak, attention_flops(a), boost_s);
+    return boost_s / clock_share(profile, peak, attention_flops(a), boost_s, row.draw);
 }
 
 double attention_time(const struct attention *a, const struct profile *profile)

@@ -18,8 +18,14 @@
 double clock_boost(const struct profile *profile);
 
 /* Share of the boost clock that is left to a kernel of `flops` operations that takes `seconds` at
- * boost, on units whose peak (at the profile's clock) is `peak` FLOP/s. 1 in a burst and where the
- * profile has no limit. */
-double clock_share(const struct profile *profile, double peak, double flops, double seconds);
+ * boost, on units whose peak (at the profile's clock) is `peak` FLOP/s; each operation draws `draw`
+ * times what one of a product does (older instructions: more). 1 in a burst and where the profile
+ * has no limit. */
+double clock_share(const struct profile *profile, double peak, double flops, double seconds,
+                   double draw);
+
+/* The relative standard deviation of a time at that clock, which is `spread` at boost: an error of
+ * the power becomes a third of it. */
+double clock_spread(const struct profile *profile, double spread);
 
 #endif

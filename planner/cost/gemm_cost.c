@@ -73,7 +73,7 @@ double gemm_flops(const struct gemm *g)
 double gemm_seconds(const struct profile *profile, const struct gemm *g)
 {
     const double boost_s = boost_seconds(profile, g);
-    return boost_s / clock_share(profile, g->peak, gemm_flops(g), boost_s);
+    return boost_s / clock_share(profile, g->peak, gemm_flops(g), boost_s, 1);
 }
 
 /* Rows that do not begin at multiples of 16 bytes cannot be read by the kernels of the newer

@@ -221,8 +221,8 @@ static double spread_of(const struct profile *profile, const struct kernel *kern
         return profile->of[PROFILE_LATENCY].spread;
     if (h->compute_s < work_s)
         return profile->of[h->issue_s == work_s ? PROFILE_STRIDED : h->bandwidth].spread;
-    return class == COST_GEMM ? profile->of[PROFILE_GEMM].spread
-                              : attention_spread(kernel, profile);
+    return clock_spread(profile, class == COST_GEMM ? profile->of[PROFILE_GEMM].spread
+                                                    : attention_spread(kernel, profile));
 }
 
 /* A kernel that waits for memory keeps this share of the multiprocessors busy: NCCL's and other

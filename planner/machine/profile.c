@@ -225,7 +225,7 @@ static enum err_code read_attention(const char *where, const json_t *item,
     };
     double head = 0;
     uint32_t name = 0;
-    *out = (struct profile_attention){0};
+    *out = (struct profile_attention){.draw = 1};
     TRY(read_name(where, "kernel", json_object_get(item, "kernel"), names, COUNT(names), &name,
                   err));
     TRY(read_number(where, "head", json_object_get(item, "head"), 1, 65536, &head, err));
@@ -236,6 +236,7 @@ static enum err_code read_attention(const char *where, const json_t *item,
                  {"backward", &out->backward, 0.001, 1},
                  {"start_tokens", &out->start_tokens, 0, 1e6},
                  {"backward_tokens", &out->backward_tokens, 0, 1e6},
+                 {"draw", &out->draw, 0, 100},
                  {"spread", &out->spread, 0, 10}};
     for (size_t i = 0; i < COUNT(parts); i++) {
         const json_t *value = json_object_get(item, parts[i].key);

@@ -130,6 +130,7 @@ struct profile_attention {
     bool deterministic;
     double forward, backward;             /* 0: it has none */
     double start_tokens, backward_tokens; /* of a block, forward and backward */
+    double draw; /* power an operation, beside a GEMM's of the newest instructions */
     double spread;
     const char *source; /* lent by the profile */
 };
