@@ -237,7 +237,10 @@ enum err_code kernel_csv_predict(const struct kernel_csv *csv, uint32_t row,
         const struct kernel_csv *, uint32_t, const struct profile *, struct kernel_csv_row *,
         struct err *) = {predict_profiler, predict_matmul, predict_attention, predict_norm};
     *out = (struct kernel_csv_row){.seconds = NAN, .backward_s = NAN, .class = ""};
-    return predicts[csv->form](csv, row, profile, out, err);
+    const enum err_code rc = predicts[csv->form](csv, row, profile, out, err);
+    if (!isfinite(out->seconds)) /* a shape of nothing */
+        out->seconds = NAN;
+    return rc;
 }
 
 double kernel_csv_measured(const struct kernel_csv *csv, uint32_t row, double *backward_s)
