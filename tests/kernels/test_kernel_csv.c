@@ -56,7 +56,7 @@ static double predicted_us(const char *text, uint32_t row, const char *gpu)
 {
     struct csv_table table;
     struct kernel_csv csv;
-    struct kernel_csv_row out;
+    struct kernel_csv_row out = {.seconds = NAN};
     struct profile profile;
     struct err err = {0};
     assert_int_equal(profile_find(gpu, &profile, &err), ERR_OK);
