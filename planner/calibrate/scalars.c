@@ -220,6 +220,7 @@ static void fill_cpu(struct calibration *c)
         {PROFILE_BOOST_CLOCK, 0, "rates are measured as the machine runs"},
         {PROFILE_POWER, 0, "rates are measured as the machine runs"},
         {PROFILE_IDLE_POWER, 0, "rates are measured as the machine runs"},
+        {PROFILE_STREAM_POWER, 0, "rates are measured as the machine runs"},
         {PROFILE_MATRIX_POWER, 0, "rates are measured as the machine runs"},
         {PROFILE_GEMM_START, 0, "a CPU has no tiles of this kind"},
         {PROFILE_GEMM_TILE, 0, "a CPU has no tiles of this kind"},

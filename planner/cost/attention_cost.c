@@ -224,3 +224,12 @@ double attention_spread(const struct kernel *kernel, const struct profile *profi
     const struct attention a = attention_of(kernel);
     return rate_of(profile, kernel_of(kernel, profile, a.dtype), a.head, false).spread;
 }
+
+double attention_matrix_seconds(const struct kernel *kernel, const struct profile *profile)
+{
+    const struct attention a = attention_of(kernel);
+    const enum attention_kernel which = kernel_of(kernel, profile, a.dtype);
+    const double draw =
+        which == ATTENTION_MATH ? 1 : rate_of(profile, which, a.head, a.deterministic).draw;
+    return draw * attention_flops(&a) / (peak_flops(profile, a.dtype) * clock_boost(profile));
+}

@@ -80,6 +80,19 @@ enum err_code costs_of_outline(const struct plan *plan, const struct profile *pr
 /* One kernel on the device, collectives aside: launch + work, in seconds, and what it uses. */
 void kernel_cost(const struct kernel *kernel, const struct profile *profile, struct cost *out);
 
+/* What arithmetic asks of the card's power, in seconds of a step at boost clock: of matrix units at
+ * their peak, of kernels that wait for arithmetic, of others. */
+struct load { /* zero-initialise */
+    double matrix_s, compute_s, other_s;
+};
+
+/* Adds a kernel that runs `times` times. Does nothing where the profile has no limit of power. */
+void load_add(struct load *load, const struct kernel *kernel, const struct profile *profile,
+              double times);
+
+/* The same profile, lent, whose kernels run at the clock that the mean power of a load leaves. */
+struct profile profile_under(const struct profile *profile, const struct load *load);
+
 /* One kernel of a stream, where the model's own code issues it: the host's time, too. */
 void stream_kernel_cost(const struct kernel *kernel, bool backward, const struct profile *profile,
                         struct cost *out);

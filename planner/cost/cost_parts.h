@@ -21,7 +21,11 @@ bool is_attention_backward(const struct kernel *kernel);
 /* Seconds of a kernel of attention, without launch. */
 double attention_seconds(const struct kernel *kernel, const struct profile *profile);
 
-/* Relative standard deviation of that. */
+/* Seconds that its operations would take at the peak and boost, times what each draws beside one of
+ * a product. */
+double attention_matrix_seconds(const struct kernel *kernel, const struct profile *profile);
+
+/* Relative standard deviation of attention_seconds. */
 double attention_spread(const struct kernel *kernel, const struct profile *profile);
 
 /* ---- norms and softmax: a block of threads a row ---- */

@@ -254,6 +254,36 @@ void kernel_cost(const struct kernel *kernel, const struct profile *profile, str
     }
 }
 
+/* ---- the clock of many ---- */
+
+void load_add(struct load *load, const struct kernel *kernel, const struct profile *profile,
+              double times)
+{
+    struct profile boost = *profile;
+    struct cost cost;
+    if (profile->clock == CLOCK_BURST || profile_value(profile, PROFILE_POWER) <= 0)
+        return;
+    boost.clock = CLOCK_BURST;
+    kernel_cost(kernel, &boost, &cost);
+    if (cost.class == COST_GEMM) {
+        const struct gemm gemm = gemm_of(kernel, profile);
+        load->matrix_s += times * gemm_flops(&gemm) / (gemm.peak * clock_boost(profile));
+    } else if (cost.class == COST_ATTENTION) {
+        load->matrix_s += times * attention_matrix_seconds(kernel, profile);
+    }
+    if (cost.class != COST_MEMORY && cost.use[RESOURCE_COMPUTE] >= 1)
+        load->compute_s += times * cost.device_s;
+    else
+        load->other_s += times * cost.device_s;
+}
+
+struct profile profile_under(const struct profile *profile, const struct load *load)
+{
+    struct profile under = *profile;
+    under.clock_share = clock_under(profile, load);
+    return under;
+}
+
 bool kernel_is_vectorised(const struct kernel *kernel)
 {
     return walk_cycles(kernel) <= 0;

@@ -47,7 +47,8 @@
     X(CLOCK, "clock_hz", 0, 1e11, "at which the peaks hold; 0: they hold as they are")             \
     X(BOOST_CLOCK, "boost_clock_hz", 0, 1e11, "the highest clock, which a short burst runs at")    \
     X(POWER, "power_w", 0, 1e5, "limit under which the clock is kept; 0: no limit")                \
-    X(IDLE_POWER, "idle_w", 0, 1e5, "drawn with memory and links at work, matrix units not")       \
+    X(IDLE_POWER, "idle_w", 0, 1e5, "drawn at full clocks with nothing to do")                     \
+    X(STREAM_POWER, "stream_w", 0, 1e5, "that a kernel which waits for memory adds")               \
     X(MATRIX_POWER, "matrix_w", 0, 1e5, "that matrix units at their peak, at boost, would add")    \
     X(GEMM, "gemm_efficiency", 0.01, 1, "share of the peak at its clock of a large full GEMM")     \
     X(GEMM_START, "gemm_start_s", 0, 1, "a GEMM beyond the shortest kernel")                       \
@@ -151,6 +152,8 @@ struct profile { /* filled by profile_find or profile_read; the strings live as 
     uint32_t kernel_count, point_count, attention_count;
     /* How it is used, which no file says: what a user chose, else zero. */
     enum clock clock;
+    double clock_share; /* of the boost clock, of all kernels (cost.h: profile_under); 0: each has
+                           its own */
     enum attention_kernel attention;
     json_t **texts; /* what the strings are lent from */
     uint32_t text_count;

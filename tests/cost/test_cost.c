@@ -83,6 +83,41 @@ static void a_limit_of_power_lowers_the_clock(void **state)
     profile_free(&h);
 }
 
+/* Seconds of a step whose products would take `matrix` seconds at the peak and `compute` at boost,
+ * beside `others` that wait for memory. */
+static double step_under_limit(const struct profile *p, double matrix, double compute,
+                               double others)
+{
+    const struct load load = {.matrix_s = matrix, .compute_s = compute, .other_s = others};
+    const struct profile under = profile_under(p, &load);
+    return compute / under.clock_share + others;
+}
+
+/* It is the mean power of a step that counts: the more of it waits for memory, the higher the clock
+ * of its products; and yet more work is never done in less time. */
+static void the_clock_of_a_step_is_that_of_its_mean_power(void **state)
+{
+    (void)state;
+    static const char *const gpus[] = {"a100-sxm-80gb", "h100-sxm", "h100-sxm-96gb", "b200"};
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        struct profile p = find(gpus[i]);
+        double before = 0, clock = 0;
+        for (double others = 0; others < 4; others += 0.1) {
+            const struct load load = {.matrix_s = 0.75, .compute_s = 1, .other_s = others};
+            const double step = step_under_limit(&p, 0.75, 1, others);
+            assert_true(step > before && profile_under(&p, &load).clock_share >= clock);
+            assert_true(step_under_limit(&p, 0.8, 1, others) >= step);
+            assert_true(step_under_limit(&p, 0.75, 1.1, others) > step);
+            clock = profile_under(&p, &load).clock_share;
+            before = step;
+        }
+        assert_true(clock <= 1);
+        p.clock = CLOCK_BURST;
+        assert_true(step_under_limit(&p, 0.75, 1, 0) == 1);
+        profile_free(&p);
+    }
+}
+
 /* The Matrix Multiplication Background guide's effect: one tile more than fills the GPU costs a
  * whole wave. 11 x 12 tiles of 256 x 128 are 132. */
 static void one_tile_too_many_costs_a_wave(void **state)
@@ -302,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gemms_run_near_the_best_that_was_measured),
         cmocka_unit_test(a_limit_of_power_lowers_the_clock),
+        cmocka_unit_test(the_clock_of_a_step_is_that_of_its_mean_power),
         cmocka_unit_test(one_tile_too_many_costs_a_wave),
         cmocka_unit_test(a_larger_gemm_takes_no_less_time),
         cmocka_unit_test(more_attention_takes_no_less_time),

@@ -8,9 +8,9 @@
 #include <stddef.h>
 
 struct kernel_row {
-    char name[160];  /* what people call it: its shape, its operator */
-    char gpu[64];    /* name of its profile */
-    char class[48];  /* "gemm, bf16": kernels that are told apart in a report */
+    char name[160];                 /* what people call it: its shape, its operator */
+    char gpu[64];                   /* name of its profile */
+    char class[48];                 /* "gemm, bf16": kernels that are told apart in a report */
     double measured_s, predicted_s; /* predicted: NAN where the model does not know it */
     bool fitted; /* constants of the cost model were fitted to it, or to its neighbours */
 };

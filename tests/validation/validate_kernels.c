@@ -34,12 +34,11 @@ static size_t groups_of(const struct kernel_row *rows, size_t count, struct grou
 
 static void print_group(const struct group *group, const struct kernel_row *rows, size_t count)
 {
-    const struct kernel_errors e =
-        kernel_errors_of(rows, count, group->class, group->gpu, LEAST_S);
+    const struct kernel_errors e = kernel_errors_of(rows, count, group->class, group->gpu, LEAST_S);
     const struct kernel_errors all = kernel_errors_of(rows, count, group->class, group->gpu, 0);
     if (e.count)
-        printf("| %s | %s | %zu | %+.1f %% | %.1f %% | %+.1f %% | %zu |\n", group->class, group->gpu,
-               e.count, 100 * e.median, 100 * e.median_absolute, 100 * e.worst,
+        printf("| %s | %s | %zu | %+.1f %% | %.1f %% | %+.1f %% | %zu |\n", group->class,
+               group->gpu, e.count, 100 * e.median, 100 * e.median_absolute, 100 * e.worst,
                all.count - e.count);
     else
         printf("| %s | %s | 0 | | | | %zu |\n", group->class, group->gpu, all.count);

@@ -135,15 +135,16 @@ static void print_summary(const char *name, const struct row *rows, size_t count
 
 /* ---- the one number that was fitted to steps ---- */
 
-/* Rows of every second place, of runs up to so many GPUs: what a profile's "matrix_w" was fitted
- * to, and what was left. */
-static void print_halves(const char *name, const struct row *rows, size_t count, uint32_t most)
+/* Rows of every second place, of one card and of runs up to so many GPUs: what was fitted, and what
+ * was left. */
+static void print_halves(const char *name, const struct row *rows, size_t count, const char *gpu,
+                         uint32_t most)
 {
     for (int half = 0; half < 2; half++) {
         double sum = 0, absolute = 0;
         size_t n = 0, at = 0;
         for (size_t i = 0; i < count; i++) {
-            if (rows[i].gpus > most || at++ % 2 != (size_t)half)
+            if (strcmp(rows[i].gpu, gpu) != 0 || rows[i].gpus > most || at++ % 2 != (size_t)half)
                 continue;
             sum += error_of(&rows[i]);
             absolute += fabs(error_of(&rows[i]));
@@ -277,11 +278,14 @@ int main(void)
     print_summary("llm-foundry, H100 80 GB", hopper, hoppers, NULL);
     print_summary("lightning-thunder, eager", thunder, thunders, NULL);
     print_summary("torchtitan, eager", titan, 2, NULL);
-    printf("\n## What was fitted to steps\n\nOne number: what H100's matrix units draw, to every "
-           "second llm-foundry row of at most 64 GPUs, for the\nleast bias. A100's is from a "
-           "measurement of single products (`shardplan gpus --json`).\n\n"
-           "| rows | count | mean error, absolute | bias |\n|---|---:|---:|---:|\n");
-    print_halves("llm-foundry, H100, up to 64 GPUs", hopper, hoppers, 64);
+    printf(
+        "\n## What was fitted to steps\n\nTwo numbers, each to every second row, for the least "
+        "bias: what a card draws in training beside the\nsame card alone (planner/cost/clock.c), "
+        "to A100 80 GB, whose draw alone is from a bench; what H100's\nmatrix units draw, to its "
+        "rows of at most 64 GPUs. A100 40 GB has no number of its own.\n\n"
+        "| rows | count | mean error, absolute | bias |\n|---|---:|---:|---:|\n");
+    print_halves("llm-foundry, A100 80 GB", mpt, mpts, "a100-sxm-80gb", 1024);
+    print_halves("llm-foundry, H100, up to 64 GPUs", hopper, hoppers, "h100-sxm", 64);
     printf("\n## H100\n\n%zu rows of lightning-thunder with a speed are compiled (torch.compile, "
            "thunder) or fp8, which\nshardplan does not plan, and are left out.\n\n",
            left_out);
