@@ -41,6 +41,10 @@ enum attention_kernel attention_chosen(const struct profile *profile, enum dtype
     /* The others are for 16-bit numbers, and for Ampere and newer. */
     if (asked != ATTENTION_MATH && (!half || generation == GENERATION_VOLTA))
         return ATTENTION_EFFICIENT;
+    if (asked == ATTENTION_FLASH_3 && generation != GENERATION_HOPPER)
+        return ATTENTION_FLASH;
+    if (asked == ATTENTION_CUDNN && generation == GENERATION_AMD)
+        return ATTENTION_FLASH;
     if (asked != ATTENTION_AUTO)
         return asked;
     return generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL ? ATTENTION_CUDNN
@@ -58,9 +62,10 @@ static enum attention_kernel kernel_of(const struct kernel *kernel, const struct
 
 /* ---- its rate ---- */
 
-/* xformers' kernel beside FlashAttention-2, forward and backward (FlashAttention-2 paper, arXiv
- * 2307.08691, figures 4 to 6, A100). */
-#define EFFICIENT_BESIDE_FLASH 0.55
+/* xformers' kernel and FlashAttention in Triton beside FlashAttention-2, forward and backward
+ * (FlashAttention-2 paper, arXiv 2307.08691, figures 4 to 6, A100), where a profile has no row of
+ * their own. */
+#define BESIDE_FLASH 0.55
 
 /* The row of the smallest head that is large enough, else of the largest; NULL: none. */
 static const struct profile_attention *row_of(const struct profile *profile,
@@ -98,17 +103,14 @@ static struct profile_attention rate_of(const struct profile *profile, enum atte
     const struct profile_attention *row = row_of(profile, kernel, head, deterministic);
     if (row)
         return *row;
-    struct profile_attention plain = plain_row(profile);
-    if (kernel == ATTENTION_EFFICIENT) {
-        row = row_of(profile, ATTENTION_FLASH, head, false);
-        plain = row ? *row : plain;
-        plain.forward *= EFFICIENT_BESIDE_FLASH;
-        plain.backward *= EFFICIENT_BESIDE_FLASH;
-    }
-    /* Smaller heads than a tensor core's step leave it idle. */
-    plain.forward *= row ? 1 : fmin(1, head / 64.0);
-    plain.backward *= row ? 1 : fmin(1, head / 64.0);
-    return plain;
+    row = row_of(profile, ATTENTION_FLASH, head, false);
+    struct profile_attention beside = row ? *row : plain_row(profile);
+    double factor = row ? 1 : fmin(1, head / 64.0); /* smaller ones leave tensor cores idle */
+    if (kernel == ATTENTION_EFFICIENT || kernel == ATTENTION_TRITON)
+        factor *= BESIDE_FLASH;
+    beside.forward *= factor;
+    beside.backward *= factor;
+    return beside;
 }
 
 /* ---- its time ---- */

@@ -173,8 +173,7 @@ static const struct setting rows[] = {
     {.name = "attention", .group = GROUP_STRATEGY, .arg = "KERNEL",
      .help = "Which kernel computes attention; auto: cudnn on Hopper and Blackwell, else flash "
              "(FlashAttention-2), in fp32 efficient",
-     .initial = "auto", .field = FIELD(attention), .words = attention_words, .commands = FOR_JOB,
-     .axis = "auto,cudnn,flash,efficient"},
+     .initial = "auto", .field = FIELD(attention), .words = attention_words, .commands = FOR_JOB},
     {.name = "replicate", .group = GROUP_STRATEGY, .arg = "R",
      .help = "HSDP replicas: the mesh is R x N/R", .initial = "1",
      .numbers = {INTEGER(job.strategy.replicate, 1, 1000000)}, .commands = FOR_JOB,

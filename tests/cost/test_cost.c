@@ -102,7 +102,8 @@ static void the_clock_of_a_step_is_that_of_its_mean_power(void **state)
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
         struct profile p = find(gpus[i]);
         double before = 0, clock = 0;
-        for (double others = 0; others < 4; others += 0.1) {
+        for (int tenth = 0; tenth < 40; tenth++) {
+            const double others = tenth / 10.0;
             const struct load load = {.matrix_s = 0.75, .compute_s = 1, .other_s = others};
             const double step = step_under_limit(&p, 0.75, 1, others);
             assert_true(step > before && profile_under(&p, &load).clock_share >= clock);

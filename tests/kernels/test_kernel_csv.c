@@ -78,13 +78,13 @@ static double predicted_us(const char *text, uint32_t row, const char *gpu)
 static void strides_cost(void **state)
 {
     (void)state;
-    const char *const rows =
-        PROFILER "aten::add,\"[[16, 16, 559, 64], [16, 16, 559, 64]]\"," TENSORS
-                 ",\"[[572416, 35776, 64, 1], [572416, 35776, 64, 1]]\",\"[\"\"\"\", \"\"\"\"]\",v\n"
-                 "aten::add,\"[[16, 16, 559, 64], [16, 16, 559, 64]]\"," TENSORS
-                 ",\"[[572416, 64, 1024, 1], [572416, 35776, 64, 1]]\",\"[\"\"\"\", \"\"\"\"]\",e\n"
-                 "aten::add,\"[[16, 16, 559, 64], [16, 16, 559, 64]]\"," TENSORS
-                 ",\"[[572416, 64, 1024, 1], [572416, 64, 1024, 1]]\",\"[\"\"\"\", \"\"\"\"]\",v\n";
+    const char *const rows = PROFILER
+        "aten::add,\"[[16, 16, 559, 64], [16, 16, 559, 64]]\"," TENSORS
+        ",\"[[572416, 35776, 64, 1], [572416, 35776, 64, 1]]\",\"[\"\"\"\", \"\"\"\"]\",v\n"
+        "aten::add,\"[[16, 16, 559, 64], [16, 16, 559, 64]]\"," TENSORS
+        ",\"[[572416, 64, 1024, 1], [572416, 35776, 64, 1]]\",\"[\"\"\"\", \"\"\"\"]\",e\n"
+        "aten::add,\"[[16, 16, 559, 64], [16, 16, 559, 64]]\"," TENSORS
+        ",\"[[572416, 64, 1024, 1], [572416, 64, 1024, 1]]\",\"[\"\"\"\", \"\"\"\"]\",v\n";
     const double dense = predicted_us(rows, 0, "h100"), strided = predicted_us(rows, 1, "h100");
     assert_true(strided > 1.6 * dense && strided < 2.2 * dense);
     /* Both transposed alike are walked as they lie: as fast as if dense. */
@@ -95,11 +95,10 @@ static void strides_cost(void **state)
 static void rows_that_are_not_aligned_cost(void **state)
 {
     (void)state;
-    const char *const rows =
-        PROFILER "aten::mm,\"[[141, 512], [512, 30522]]\"," TENSORS
-                 ",\"[[512, 1], [1, 512]]\",\"[\"\"\"\", \"\"\"\"]\",g\n"
-                 "aten::mm,\"[[141, 512], [512, 30528]]\"," TENSORS
-                 ",\"[[512, 1], [1, 512]]\",\"[\"\"\"\", \"\"\"\"]\",g\n";
+    const char *const rows = PROFILER "aten::mm,\"[[141, 512], [512, 30522]]\"," TENSORS
+                                      ",\"[[512, 1], [1, 512]]\",\"[\"\"\"\", \"\"\"\"]\",g\n"
+                                      "aten::mm,\"[[141, 512], [512, 30528]]\"," TENSORS
+                                      ",\"[[512, 1], [1, 512]]\",\"[\"\"\"\", \"\"\"\"]\",g\n";
     assert_true(predicted_us(rows, 0, "h100") > 1.5 * predicted_us(rows, 1, "h100"));
 }
 
