@@ -95,8 +95,8 @@ static double start_seconds(const struct profile *profile)
 /* ---- products ---- */
 
 /* XLA lets TF32 stand for fp32. Its operands are row by row, and the newest instructions for TF32
- * want the right one column by column: mma.sync runs, which reaches 0.62 of them (arXiv
- * 2402.13499), and gemm_efficiency is of the newest. */
+ * want the right one column by column: mma.sync runs, which reaches 0.62 of the peak (arXiv
+ * 2402.13499, recalled), and gemm_efficiency is of the newest; the largest rows say the same. */
 #define TF32_SPEED 0.77
 
 static enum err_code predict_matmul(const struct kernel_csv *csv, uint32_t row,
