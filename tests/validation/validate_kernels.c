@@ -65,7 +65,7 @@ static void print_summary(const char *table, const struct kernel_row *rows, size
 static void print_halves(struct kernel_row *rows, size_t count)
 {
     printf("\nThe constants of products on Hopper were fitted to the first half of the bf16 rows "
-           "(every second pair\nof the file); the other half was not looked at:\n\n"
+           "(every second pair\nof the file); the other half was not fitted to:\n\n"
            "| half | rows of 15 us and more | median error | median, absolute | worst |\n"
            "|---|---:|---:|---:|---:|\n");
     for (int fitted = 1; fitted >= 0; fitted--) {
