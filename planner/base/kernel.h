@@ -115,6 +115,12 @@ struct operand {
     struct shape shape;
 };
 
+/* Elements between neighbours of each dim of an operand, where a plan does not say it by `pitch`:
+ * 0 where one element is read again and again. */
+struct strides {
+    uint64_t of[SHAPE_DIMS];
+};
+
 /* Numbers a kernel needs beyond its operands; 0 where it has no such thing. */
 struct kernel_attr {
     uint32_t dim;   /* the dim that repeat or sum work on; of a broadcast, the rank it is from */
@@ -128,10 +134,12 @@ struct kernel {
     uint16_t label; /* enum aten: what people see */
     uint16_t op;    /* index of the op class it belongs to, for people; 0: none */
     uint16_t ins, outs;
-    uint8_t work;             /* enum work_kind: what it computes */
-    bool backward;            /* part of the backward pass (recomputation included) */
-    bool recomputed;          /* runs again for activation checkpointing */
-    struct operand *operands; /* ins, then outs; of the table that holds the kernel */
+    uint8_t work;                  /* enum work_kind: what it computes */
+    bool backward;                 /* part of the backward pass (recomputation included) */
+    bool recomputed;               /* runs again for activation checkpointing */
+    struct operand *operands;      /* ins, then outs; of the table that holds the kernel */
+    const struct strides *strides; /* (ins + outs), lent; NULL: rows of `pitch` elements, the rest
+                                     one after the other */
     struct kernel_attr attr;
     double flops; /* floating-point operations */
     double bytes; /* bytes read and written */

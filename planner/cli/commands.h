@@ -18,6 +18,7 @@ int command_export(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_gpus(int argc, char **argv);
+int command_kernels(int argc, char **argv);
 
 /* Prints "shardplan: <sentence>" to standard error; returns the exit status for the code. */
 int report_error(const struct err *err);

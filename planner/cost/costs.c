@@ -135,15 +135,35 @@ static void count_flops(const struct kernel *kernel, const struct cost *cost,
     out->peak_flops = fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(kernel)));
 }
 
+/* The profile at the clock that a step's forward and backward pass leave: the kernels that a plan
+ * shares with others of its stream, or all that compute where it shares none. */
+static struct profile at_load_of(const struct plan *plan, const struct profile *profile)
+{
+    struct load load = {0};
+    uint32_t *times = xcalloc(plan->kernel_count + 1, sizeof *times);
+    const uint32_t count = plan->shared_count ? plan->shared_count : plan->kernel_count;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (is_costed(in) && in->op == PLAN_COMPUTE && in->lane == LANE_COMPUTE && in->arg < count)
+            times[in->arg]++;
+    }
+    for (uint32_t k = 0; k < count; k++)
+        if (times[k])
+            load_add(&load, plan_kernel(plan, k), profile, times[k]);
+    free(times);
+    return profile_under(profile, &load);
+}
+
 enum err_code costs_of_plan(const struct plan *plan, const struct profile *profile,
                             uint32_t gpus_per_node, struct costs *out, struct err *err)
 {
+    const struct profile used = at_load_of(plan, profile);
     *out = (struct costs){.event_s = profile_value(profile, PROFILE_HOST_EVENT)};
     TRY(check_nodes(plan, gpus_per_node, err));
     out->kernels = xmalloc((plan->kernel_count + 1) * sizeof *out->kernels);
     const struct plan_collectives collectives = {
         .plan = plan,
-        .profile = profile,
+        .profile = &used,
         .gpus_per_node = gpus_per_node,
         .models = collective_models_new(),
     };

@@ -46,6 +46,13 @@ const struct command_about *command_about(enum command command)
         [COMMAND_GPUS] = {"gpus", "shardplan gpus", "built-in GPUs and node types",
                           "Lists the built-in GPUs and node types; with --json every number of "
                           "them with its source."},
+        [COMMAND_KERNELS] = {"kernels", "shardplan kernels",
+                             "predicted beside measured kernels, a table of them",
+                             "Prints a table of measured kernels again, as CSV, with predicted_us "
+                             "added to each row: the time of the kernel alone; of a norm, forward "
+                             "and backward, with each in a column of its own. Empty where the cost "
+                             "model does not know the kernel. The header says what a table is of: "
+                             "launches of torch.profiler, products, attention or norms."},
         [COMMAND_RANK] = {"shardrun", "shardrun", "one rank of a run",
                           "One rank of a run: executes the plan on the host or on a GPU. "
                           "`shardplan run` starts as many ranks as the plan asks for; mpirun, "

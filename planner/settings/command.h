@@ -13,6 +13,7 @@ enum command {
     COMMAND_CALIBRATE,
     COMMAND_MODELS,
     COMMAND_GPUS,
+    COMMAND_KERNELS,
     COMMAND_RANK, /* shardrun: one rank of a run, a program of its own */
     COMMAND_COUNT
 };

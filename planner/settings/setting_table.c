@@ -12,6 +12,7 @@
 #define WORDS(...) (const struct setting_word[]){__VA_ARGS__, {NULL, 0, false}}
 #define WORD(text, value) {text, value, false}
 #define ALSO(text, value) {text, value, true} /* another spelling of the word with this value */
+#define CLOCKS WORDS(WORD("sustained", CLOCK_SUSTAINED), WORD("burst", CLOCK_BURST))
 #define OFF_ON WORDS(WORD("off", false), WORD("on", true))
 #define EACH_LAST WORDS(WORD("each", false), WORD("last", true))
 #define INTEGER(member, from, to) {NUMBER_INTEGER, from, to, NULL, FIELD(member), 0, 0}
@@ -89,6 +90,13 @@ static bool is_planned(int system)
     return system_is_planned((enum system_kind)system);
 }
 
+static const struct setting_word attention_words[] = {
+#define X(name, word, what) WORD(word, ATTENTION_##name),
+    ATTENTION_MAP(X)
+#undef X
+        {NULL, 0, false},
+};
+
 static const struct setting_word system_words[] = {
 #define X(name, text) WORD(text, SYSTEM_##name),
     SYSTEM_MAP(X)
@@ -158,12 +166,19 @@ static const struct setting rows[] = {
      .help = "A hardware profile, from `shardplan calibrate` or by hand, on top of --gpu and "
              "--node",
      .field = FIELD(profile), .commands = FOR_JOB},
+    {.name = "clock", .group = GROUP_CLUSTER, .arg = "WHICH",
+     .help = "The clock of the GPU: what hours at its power limit sustain, or that of a short burst",
+     .initial = "sustained", .field = FIELD(clock), .words = CLOCKS, .commands = FOR_JOB},
     {.name = "expandable-segments", .group = GROUP_CLUSTER, .arg = "WHETHER",
      .help = "PYTORCH_ALLOC_CONF=expandable_segments:True", .initial = "off",
      .field = FIELD(expandable_segments), .words = OFF_ON, .commands = FOR_JOB,
      .axis = AXIS_WORDS},
 
     /* ---- strategy ---- */
+    {.name = "attention", .group = GROUP_STRATEGY, .arg = "KERNEL",
+     .help = "Which kernel computes attention; auto: cudnn on Hopper and Blackwell, else flash "
+             "(FlashAttention-2), in fp32 efficient",
+     .initial = "auto", .field = FIELD(attention), .words = attention_words, .commands = FOR_JOB},
     {.name = "replicate", .group = GROUP_STRATEGY, .arg = "R",
      .help = "HSDP replicas: the mesh is R x N/R", .initial = "1",
      .numbers = {INTEGER(job.strategy.replicate, 1, 1000000)}, .commands = FOR_JOB,
@@ -411,6 +426,17 @@ static const struct setting rows[] = {
     {.name = "deterministic", .kind = SETTING_FLAG, .group = GROUP_CUDA,
      .help = "The same bits every time, with a slow attention", .field = FIELD(run.deterministic),
      .commands = FOR_RUN},
+
+    /* ---- tables of kernels ---- */
+    {.name = "table", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MEASURE,
+     .arg = "FILE.csv", .help = "kernels, a row each", .field = FIELD(table),
+     .commands = COMMAND(KERNELS)},
+    {.name = "gpu", .kind = SETTING_NAME, .group = GROUP_MEASURE, .arg = "NAME",
+     .help = "A GPU of `shardplan gpus` (default: each row's column gpu)", .field = FIELD(gpu),
+     .names = &gpus, .commands = COMMAND(KERNELS)},
+    {.name = "clock", .group = GROUP_MEASURE, .arg = "WHICH",
+     .help = "What hours at the power limit sustain, or a short burst, as in most benchmarks",
+     .initial = "sustained", .field = FIELD(clock), .words = CLOCKS, .commands = COMMAND(KERNELS)},
 
     /* ---- measuring and comparing ---- */
     {.name = "ranks", .key = 'n', .group = GROUP_MEASURE, .arg = "RANKS",

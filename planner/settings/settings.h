@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "job/job.h"
+#include "machine/profile.h"
 #include "settings/setting.h"
 
 enum { SETTINGS_MOST_FILES = 16, SETTINGS_MOST_ROWS = 128 };
@@ -68,6 +69,9 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     const char *gpu, *node, *profile;
     uint32_t gpus_per_node;
     bool expandable_segments;
+    enum clock clock;
+    enum attention_kernel attention;
+    const char *table;        /* of `kernels` */
     const char *plan, *trace; /* of `run`, `compare` */
     bool cuda;                /* of `run`, `calibrate`: the device; else the host */
     struct run_options run;

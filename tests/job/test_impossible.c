@@ -1,4 +1,5 @@
-/* test_impossible.c - jobs that no machine can run are refused, or do not fit with their true size. */
+/* test_impossible.c - jobs that no machine can run are refused, or do not fit with their true size.
+ */
 #include "job/predict.h"
 
 #include <setjmp.h>
