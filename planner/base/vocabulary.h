@@ -75,6 +75,7 @@
     X(SOFTMAX, "_softmax")                                                                         \
     X(SOFTMAX_BACKWARD, "_softmax_backward_data")                                                  \
     X(SAFE_SOFTMAX, "_safe_softmax")                                                               \
+    X(ISNEGINF, "isneginf")                                                                        \
     X(TRIL, "tril")                                                                                \
     X(NEW_ONES, "new_ones")                                                                        \
     X(ALL, "all")                                                                                  \
@@ -114,8 +115,10 @@
     X(SORT, "sort")                                                                                \
     X(GATHER, "gather")                                                                            \
     X(SCATTER, "scatter.src")                                                                      \
+    X(SCATTER_, "scatter_.src")                                                                    \
     X(INDEX, "index.Tensor")                                                                       \
     X(INDEX_PUT, "index_put")                                                                      \
+    X(INDEX_PUT_, "_index_put_impl_")                                                              \
     X(HISTC, "histc")                                                                              \
     X(GROUPED_MM, "_grouped_mm")                                                                   \
     X(FOREACH_SQRT, "_foreach_sqrt")                                                               \
@@ -179,6 +182,7 @@ const char *aten_name(enum aten aten);
     X(ADD_NUMBER, "add_number", "x -> y: x + attr.p")                                              \
     X(ADD_IN_PLACE, "add_in_place", "x -> y: y += x")                                              \
     X(SUB, "sub", "x, y -> z: x - y")                                                              \
+    X(ADD_TO, "add_to", "x, y (broadcast to x) -> x + y in x")                                     \
     X(MUL, "mul", "x, y (broadcast to x; complex64: complex product) -> z: x y")                   \
     X(MUL_NUMBER, "mul_number", "x -> y (may be x): attr.p x")                                     \
     X(DIV, "div", "x, y (broadcast to x) -> z: x / y")                                             \
@@ -269,7 +273,9 @@ const char *aten_name(enum aten aten);
     X(EFFICIENT_ATTENTION_BACKWARD, "efficient_attention_backward",                                \
       "do, q, k, v, logsumexp, perhaps the bias -> dq, dk, dv, perhaps dbias")                     \
     X(SOFTMAX, "softmax", "x (..., n) -> y")                                                       \
-    X(SAFE_SOFTMAX, "safe_softmax", "x (..., n) -> y: zeros where a whole row is minus infinity")  \
+    X(SAFE_SOFTMAX, "safe_softmax",                                                                \
+      "x (..., n) -> y, perhaps what is minus infinity, in which rows: zeros where a whole row "   \
+      "is")                                                                                        \
     X(SOFTMAX_BACKWARD, "softmax_backward", "dy, y -> dx")                                         \
     X(LOG_SOFTMAX, "log_softmax", "x (t, v) -> y")                                                 \
     X(LOG_SOFTMAX_BACKWARD, "log_softmax_backward", "dy, y -> dx")                                 \

@@ -101,6 +101,11 @@ struct graph_module {
     uint32_t output; /* the tensor that its forward returns */
 };
 
+/* How autograd works where real tensors and others differ (op_class.h, tape_backward.c): in place
+ * what it may, as it does on a GPU; or in a new tensor, as it does under a dispatch mode, which is
+ * how recordings on fake tensors are made (tests/data/truth). */
+enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
+
 /* The region of torch.autocast that the script is in (autocast.h). */
 struct graph_autocast {
     bool on;
@@ -131,6 +136,7 @@ struct graph {
     const uint32_t *group_order;
     uint32_t loss;      /* the tensor backward starts from */
     enum dtype compute; /* dtype of unsharded parameters and activations */
+    enum autograd autograd;
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;

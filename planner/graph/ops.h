@@ -16,6 +16,7 @@
     X(LINEAR_BIAS, linear_bias, LOWER)                                                             \
     X(CONV1D, conv1d, LOWER)                                                                       \
     X(ADD, add, NONE)                                                                              \
+    X(ADD_TO, add_to, NONE)                                                                        \
     X(ADD_SCALAR, add_scalar, NONE)                                                                \
     X(MUL, mul, NONE)                                                                              \
     X(MUL_SCALAR, mul_scalar, NONE)                                                                \
@@ -75,6 +76,9 @@ uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight);
 uint32_t op_arange(struct graph *graph, uint32_t count);
 /* Elementwise with broadcasting of y to x's shape. */
 uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y);
+/* The same in x itself, where ATen asks whether a tensor is a subclass: a new one for recordings.
+ */
+uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y);
 /* Elementwise with broadcasting of either side and promotion to fp32. */
 uint32_t op_mul(struct graph *graph, uint32_t x, uint32_t y);
 /* x with a Python number: OP_ADD_SCALAR, OP_MUL_SCALAR, OP_POW (x to the power of `number`). */

@@ -1,6 +1,8 @@
 /* ops_shape.c - views that are nodes, copies in other shapes, sums over dims. */
 #include "graph/op_class.h"
 
+#include <assert.h>
+
 /* ---- views ---- */
 
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
@@ -55,8 +57,11 @@ OP_CLASS(slice) = {.backward = slice_backward};
 
 uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape)
 {
-    if (shape_elements(&shape) == shape_elements(shape_of(graph, x)))
-        return graph_view(graph, x, shape);
+    if (shape_elements(&shape) == shape_elements(shape_of(graph, x))) {
+        /* the gradient has nothing to be summed over and stays itself: no view of it is made */
+        assert(shape.rank == shape_of(graph, x)->rank);
+        return x;
+    }
     const uint32_t op = begin(graph, OP_EXPAND, 1, &x);
     const uint32_t out = graph_view(graph, x, shape);
     graph->tensors[out].root = out; /* its gradient is summed */

@@ -37,6 +37,11 @@ struct operand tape_scratch(struct tape *tape, uint64_t bytes);
 /* Hands a gradient (made by tape_call, or the one from tape_grad passed on) to input i. */
 void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct operand gradient);
 
+/* As tape_give, where the node hands on a view of what its kernel made. A gradient whose shape is
+ * not its input's is one without being told. */
+void tape_give_view(struct tape *tape, const struct graph_op *op, uint32_t i,
+                    struct operand gradient);
+
 /* As tape_give, for an input that was broadcast: the engine sums the gradient to the input's shape
  * when it checks a node's results, after the node's own function has returned. (There it also
  * casts what is not of the input's dtype; that goes for tape_give too.) */

@@ -86,7 +86,7 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     tape->current_op = index;
     const bool kept = in_region && policy_keeps(tape, op_class(op));
     tape->in_op = true;
-    if (birth_outputs(tape, index, kept))
+    if (birth_outputs(tape, index, kept) || op_class(op)->in_place)
         run_kernel(tape, op);
     tape->in_op = false;
     if (holding)

@@ -71,6 +71,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     TRY(build_check(family, config, job, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
     graph->own_init = job->own_init;
+    graph->autograd = job->autograd;
     if (job->autocast)
         graph_autocast(graph, DTYPE_BF16);
     family->builder[job->code](graph, config, job);

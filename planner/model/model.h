@@ -72,7 +72,8 @@ struct model_job {
     enum dtype compute; /* of unsharded parameters and activations */
     bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
-    bool own_init;      /* parameters start as the code draws them; else with test values */
+    enum autograd autograd;
+    bool own_init; /* parameters start as the code draws them; else with test values */
 };
 
 /* Reads a config.json, or a folder that holds one. Errors name file and line or key, and the

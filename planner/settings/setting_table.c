@@ -243,6 +243,12 @@ static const struct setting rows[] = {
      .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2), .numerics = true,
      .axis = AXIS_WORDS},
 
+    {.name = "autograd", .group = GROUP_STRATEGY, .arg = "HOW",
+     .help = "Gradients are added in place as on a GPU, or as recordings on fake tensors have it",
+     .initial = "gpu", .field = FIELD(job.model.autograd),
+     .words = WORDS(WORD("gpu", AUTOGRAD_GPU), WORD("recorded", AUTOGRAD_RECORDED)),
+     .commands = FOR_JOB},
+
     /* ---- DistributedDataParallel ---- */
     {.name = "bucket-cap-mb", .group = GROUP_DDP, .arg = "MIB",
      .help = "bucket_cap_mb (default 25, and 1 for the first bucket; a value that is given holds "

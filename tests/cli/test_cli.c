@@ -180,7 +180,7 @@ static void fit_events_are_pytorchs(void **state)
     snprintf(path, sizeof path, "%s/events.jsonl", folder);
     snprintf(arguments, sizeof arguments,
              "fit tests/data/configs/toy-llama --gpus 4 --seq 128 --micro-batch 2 --quiet "
-             "--events %s",
+             "--autograd recorded --events %s",
              path);
     assert_int_equal(run(arguments), 0);
     FILE *truth = fopen("tests/data/truth/events.jsonl", "r");

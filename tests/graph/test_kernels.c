@@ -40,6 +40,9 @@ static const struct {
     {ATEN_SCALAR_TENSOR, {WORK_FILL, WORK_FILL_LOWEST}},
     {ATEN_LIFT_FRESH, {WORK_FILL}},
     {ATEN_ADD, {WORK_ADD_NUMBER}},
+    {ATEN_ADD_, {WORK_ADD_IN_PLACE, WORK_ADD_TO}},
+    {ATEN_SCATTER_, {WORK_SCATTER}},
+    {ATEN_INDEX_PUT_, {WORK_INDEX_PUT}},
     {ATEN_SUB, {WORK_ADD_NUMBER}},
     {ATEN_MUL, {WORK_MUL_NUMBER}},
     {ATEN_MUL_SCALAR, {WORK_MUL_NUMBER}},
@@ -208,7 +211,7 @@ static void kernels_compute_what_their_labels_do_in_pytorch(void **state)
             if (!may_mean((enum aten)kernel->label, (enum work_kind)kernel->work))
                 fail_msg("%s: %s is no %s", name, label, work_name((enum work_kind)kernel->work));
             /* Gradients are added up by the engine, which has no numbers of its own. */
-            if (kernel->work == WORK_ADD)
+            if (kernel->work == WORK_ADD || kernel->work == WORK_ADD_IN_PLACE)
                 assert_memory_equal(&kernel->attr, &(struct kernel_attr){0}, sizeof kernel->attr);
             if (kernel->op != OP_NO_GRAD) /* whose operands are whole tensors, see ops.h */
                 assert_operands(kernel, name, label);
