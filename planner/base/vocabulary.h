@@ -83,6 +83,8 @@
     X(LOG_SOFTMAX_BACKWARD, "_log_softmax_backward_data")                                          \
     X(NLL_LOSS, "nll_loss_forward")                                                                \
     X(NLL_LOSS_BACKWARD, "nll_loss_backward")                                                      \
+    X(FUSED_CROSS_ENTROPY, "_fused_cross_entropy")                                                 \
+    X(FUSED_CROSS_ENTROPY_BACKWARD, "_fused_cross_entropy_backward")                               \
     X(SLICE_BACKWARD, "slice_backward")                                                            \
     X(CONSTANT_PAD, "constant_pad_nd")                                                             \
     X(SCALAR_TENSOR, "scalar_tensor")                                                              \
@@ -281,6 +283,11 @@ const char *aten_name(enum aten aten);
     X(LOG_SOFTMAX_BACKWARD, "log_softmax_backward", "dy, y -> dx")                                 \
     X(NLL_LOSS, "nll_loss", "log-probabilities (t, v), targets (t) -> mean loss (), weight ()")    \
     X(NLL_LOSS_BACKWARD, "nll_loss_backward", "dloss (), targets (t) -> dx (t, v)")                \
+    X(CROSS_ENTROPY, "cross_entropy",                                                              \
+      "logits (t, v), targets (t) -> mean loss (), logsumexp (t), losses (t)")                     \
+    X(CROSS_ENTROPY_BACKWARD, "cross_entropy_backward",                                            \
+      "dloss (), logits (t, v), targets (t), logsumexp (t) -> dx (t, v), where the logits are")    \
+    X(PUT_ROWS, "put_rows", "x (m, h) -> rows (m, h) of a larger y, cast to its dtype")            \
     /* ---- sharding ---- */                                                                       \
     X(PACK, "pack", "parts ... -> y: flattened one after the other, cast to y's dtype")            \
     X(COPY_IN, "copy_in", "parts ... -> gather output: packed into slice `rank` of equal slices")  \

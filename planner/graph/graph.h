@@ -106,6 +106,13 @@ struct graph_module {
  * how recordings on fake tensors are made (tests/data/truth). */
 enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
 
+/* Who computes the loss, and so how often the logits exist: PyTorch, on a copy in fp32; a fused
+ * kernel, which puts their gradient where they were; or a loop over chunks of the tokens that has
+ * the head and its backward in it, so that there are never more than a chunk's (ops_fused_loss.c).
+ */
+enum cross_entropy { CROSS_ENTROPY_EAGER, CROSS_ENTROPY_FUSED, CROSS_ENTROPY_CHUNKED };
+enum { LOSS_CHUNKS = 8 }; /* torchtitan components/loss.py, num_chunks */
+
 /* The region of torch.autocast that the script is in (autocast.h). */
 struct graph_autocast {
     bool on;
@@ -137,6 +144,7 @@ struct graph {
     uint32_t loss;      /* the tensor backward starts from */
     enum dtype compute; /* dtype of unsharded parameters and activations */
     enum autograd autograd;
+    enum cross_entropy cross_entropy;
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;

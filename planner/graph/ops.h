@@ -59,6 +59,8 @@
     X(SAFE_SOFTMAX, safe_softmax, NONE)                                                            \
     X(LOG_SOFTMAX, log_softmax, NONE)                                                              \
     X(NLL_LOSS, nll_loss, FP32)                                                                    \
+    X(FUSED_CROSS_ENTROPY, fused_cross_entropy, NONE)                                              \
+    X(CHUNKED_CROSS_ENTROPY, chunked_cross_entropy, NONE)                                          \
     X(NO_GRAD, no_grad, NONE)
 
 enum op_kind {
@@ -181,5 +183,12 @@ uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group);
 uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets);
 /* Mean cross-entropy of logits (t, v) with targets (t): a scalar of the logits' dtype. */
 uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
+/* The same of logits in any dtype, by a fused kernel: backward puts their gradient in their place.
+ */
+uint32_t op_fused_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
+/* The same of the logits x (t, h) times weight (v, h) transposed, LOSS_CHUNKS chunks of tokens one
+ * after the other, each with its backward; t is a multiple of that. */
+uint32_t op_chunked_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight,
+                                  uint32_t targets);
 
 #endif

@@ -216,6 +216,13 @@ void tape_give_view(struct tape *tape, const struct graph_op *op, uint32_t i,
     tape->pending[tape->pending_count - 1].viewed = true;
 }
 
+void tape_give_saved(struct tape *tape, const struct graph_op *op, uint32_t i, uint32_t tensor)
+{
+    const struct operand gradient = tape_tensor(tape, tensor);
+    tape_hold(tape, gradient.place);
+    tape_give_view(tape, op, i, gradient);
+}
+
 void tape_give_summed(struct tape *tape, const struct graph_op *op, uint32_t i,
                       struct operand gradient)
 {

@@ -73,6 +73,7 @@ struct model_job {
     bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     enum autograd autograd;
+    enum cross_entropy loss;
     bool own_init; /* parameters start as the code draws them; else with test values */
 };
 
