@@ -69,6 +69,8 @@
     X(FUSED_RMS_NORM, "_fused_rms_norm")                                                           \
     X(FUSED_RMS_NORM_BACKWARD, "_fused_rms_norm_backward")                                         \
     X(FLASH_ATTENTION, "_scaled_dot_product_flash_attention")                                      \
+    X(CUDNN_ATTENTION, "_scaled_dot_product_cudnn_attention")                                      \
+    X(CUDNN_ATTENTION_BACKWARD, "_scaled_dot_product_cudnn_attention_backward")                    \
     X(FLASH_ATTENTION_BACKWARD, "_scaled_dot_product_flash_attention_backward")                    \
     X(EFFICIENT_ATTENTION, "_scaled_dot_product_efficient_attention")                              \
     X(EFFICIENT_ATTENTION_BACKWARD, "_scaled_dot_product_efficient_attention_backward")            \

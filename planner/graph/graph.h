@@ -15,6 +15,7 @@
 #define SHARDPLAN_GRAPH_H
 
 #include "base/arena.h"
+#include "base/attention.h"
 #include "base/kernel.h"
 #include "base/values.h"
 #include "base/vocabulary.h"
@@ -145,6 +146,7 @@ struct graph {
     enum dtype compute; /* dtype of unsharded parameters and activations */
     enum autograd autograd;
     enum cross_entropy cross_entropy;
+    enum attention_kernel attention; /* AUTO: flash where a code leaves it to PyTorch */
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;

@@ -73,13 +73,33 @@ static void count_call(void *context, enum allocator_action action, uint64_t add
     p->calls[p->call_count - 1].mallocs += mallocs;
 }
 
+/* What scaled_dot_product_attention takes of a GPU's kernels (pytorch native/transformers/cuda/
+ * sdp_utils.cpp, 2.14): memory-efficient for fp32 and before Ampere; cuDNN first on sm_90 and
+ * sm_100 (check_prefer_cudnn_attention, cuDNN above 9.15: torch 2.11 and later); else
+ * FlashAttention-2. */
+enum attention_kernel attention_of(const struct job *job, const struct machine *machine)
+{
+    const enum gpu_generation generation = machine->profile.generation;
+    const bool half = job->model.compute != DTYPE_FP32 || job->model.autocast;
+    if (job->model.attention != ATTENTION_AUTO || job->model.autograd == AUTOGRAD_RECORDED)
+        return job->model.attention;
+    if (generation == GENERATION_CPU || generation == GENERATION_AMD)
+        return ATTENTION_FLASH;
+    if (!half || generation == GENERATION_VOLTA)
+        return ATTENTION_EFFICIENT;
+    return generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL ? ATTENTION_CUDNN
+                                                                                 : ATTENTION_FLASH;
+}
+
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err)
 {
     struct plan *plan;
     uint64_t parameters;
+    struct job there = *job;
     *out = (struct prediction){0};
-    TRY(job_plan(job, &plan, &parameters, err));
+    there.model.attention = attention_of(job, machine);
+    TRY(job_plan(&there, &plan, &parameters, err));
     const enum err_code rc = predict_plan(plan, machine, out, err);
     out->parameters = parameters;
     return rc;

@@ -26,6 +26,10 @@ struct prediction {
     uint32_t call_count;
 };
 
+/* The kernel that a job's attention runs with there: the one that was asked for, or what PyTorch
+ * takes by itself. */
+enum attention_kernel attention_of(const struct job *job, const struct machine *machine);
+
 /* Plans and replays. With the whole demand known, a job whose segments exceed the device is
  * replayed once more under the device's capacity: PyTorch releases cached segments before it gives
  * up. */

@@ -74,6 +74,7 @@ struct model_job {
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     enum autograd autograd;
     enum cross_entropy loss;
+    enum attention_kernel attention; /* AUTO: flash; predict knows the GPU, and what it takes */
     bool own_init; /* parameters start as the code draws them; else with test values */
 };
 

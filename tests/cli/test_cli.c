@@ -127,7 +127,7 @@ static void fit_json_has_the_keys_that_scripts_read(void **state)
 {
     (void)state;
     assert_int_equal(shell("^/shardplan fit tests/data/configs/toy-llama --gpus 4 --seq 128 "
-                           "--micro-batch 2 --json 2>/dev/null"),
+                           "--micro-batch 2 --autograd recorded --json 2>/dev/null"),
                      0);
     json_t *root = json_loads(program_output(), 0, NULL);
     assert_non_null(root);
