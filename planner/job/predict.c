@@ -1,7 +1,15 @@
 /* predict.c - see predict.h. */
 #include "job/predict.h"
 
+#include <assert.h>
 #include <stdlib.h>
+
+/* What expandable segments may hold beyond the capacity that the allocator is given (allocator.h):
+ * a device has not got that. */
+static uint64_t page_over(const struct machine *machine)
+{
+    return machine->expandable_segments ? 20ULL << 20 : 0;
+}
 
 struct memory_options machine_memory(const struct machine *machine)
 {
@@ -19,8 +27,8 @@ struct memory_options prediction_memory(const struct prediction *prediction,
 {
     struct memory_options options = machine_memory(machine);
     if (prediction->after_release)
-        options.allocator.capacity_bytes =
-            profile_bytes(&machine->profile, PROFILE_CAPACITY) - prediction->outside_bytes;
+        options.allocator.capacity_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY) -
+                                           prediction->outside_bytes - page_over(machine);
     return options;
 }
 
@@ -121,8 +129,12 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
     out->outside_bytes = out->context_bytes + out->nccl_bytes;
     out->workspace_bytes = options.workspace_bytes[0] + options.workspace_bytes[1];
     out->device_bytes = out->memory.reserved_bytes + out->outside_bytes;
+    out->least_bytes = out->memory.allocated.bytes + out->outside_bytes;
+    out->unconstrained_bytes = out->device_bytes;
     out->fits = out->device_bytes <= capacity;
-    if (out->fits || out->outside_bytes >= capacity)
+    out->tight =
+        out->fits && (double)(capacity - out->device_bytes) < RESERVED_ERROR * (double)capacity;
+    if (out->fits || out->least_bytes + page_over(machine) > capacity)
         return ERR_OK;
 
     struct memory capped;
@@ -131,7 +143,7 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
     options.allocator.action_context = &counter;
     options.before = note_instruction;
     options.hook_context = &counter;
-    options.allocator.capacity_bytes = capacity - out->outside_bytes;
+    options.allocator.capacity_bytes = capacity - out->outside_bytes - page_over(machine);
     rc = memory_replay(out->plan, &options, NULL, NULL, &capped, err);
     if (rc != ERR_OK) {
         prediction_free(out);
@@ -145,7 +157,8 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
     }
     out->memory = capped;
     out->device_bytes = capped.reserved_bytes + out->outside_bytes;
-    out->fits = out->after_release = true;
+    assert(out->device_bytes <= capacity);
+    out->fits = out->after_release = out->tight = true;
     return ERR_OK;
 }
 

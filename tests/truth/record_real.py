@@ -19,8 +19,8 @@ Left out of the list, because no GPU has it
     - what one operator of SCRATCH allocates and frees before it returns: packing for a product,
       partial sums of a norm, indices made contiguous; and CASTS to a common dtype: the kernel's own;
     - events of at most 16 bytes: a number is a tensor, too, on a CPU.
-Kernels that only CUDA has are stood in for by KERNELS: they allocate what CUDA's would (the shapes
-are those of PyTorch's own meta kernels) and compute nothing.
+Kernels that only CUDA has, or whose results have another dtype there, are stood in for by KERNELS:
+they allocate what CUDA's would (by PyTorch's own meta kernels) and compute nothing.
 """
 import argparse
 import contextlib
@@ -34,14 +34,13 @@ import record
 import recorder
 
 SMALL = 16
-SCRATCH = {"mm", "addmm", "bmm", "native_layer_norm_backward",
-           "embedding_dense_backward", "sum", "mean", "_chunk_cat", "cumsum", "histc", "sort", "embedding"}
+SCRATCH = {"mm", "addmm", "bmm", "embedding_dense_backward", "sum", "mean", "_chunk_cat", "cumsum", "histc", "sort", "embedding"}
 CASTS = {"mul", "add_"}
 
 KERNELS = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
            "_scaled_dot_product_efficient_attention",
            "_scaled_dot_product_efficient_attention_backward", "native_dropout",
-           "native_dropout_backward"]
+           "native_dropout_backward", "native_layer_norm", "native_layer_norm_backward"]
 
 
 def on_meta(value):
