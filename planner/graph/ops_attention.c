@@ -29,7 +29,7 @@ static void birth_statistics(struct graph *graph, uint32_t op, const struct shap
     const struct shape scalar = {.rank = 0};
     if (graph->attention == ATTENTION_CUDNN) {
         graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_FP32,
-                       SHAPE(q->dim[0], q->dim[2], q->dim[1], 1));
+                       SHAPE(q->dim[0], q->dim[2], q->dim[1])); /* (b, a, s, 1) there */
         graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_INT64, scalar);
         graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_INT64, scalar);
         return;

@@ -35,8 +35,8 @@ struct prediction {
  * takes by itself. */
 enum attention_kernel attention_of(const struct job *job, const struct machine *machine);
 
-/* The largest error of reserved memory on runs that others published: Llama-3.1-8B under torchtitan
- * on 8 and 128 H100s (tests/memory's README row; -1.6 and -1.2 %). */
+/* The largest error of reserved memory on runs that others published (README.md: Llama-3.1-8B under
+ * torchtitan on 8 and 128 H100s, -1.6 and -1.2 %). */
 #define RESERVED_ERROR 0.016
 
 /* Plans and replays. With the whole demand known, a job whose segments exceed the device is

@@ -47,7 +47,7 @@ static uint32_t scratch_of(const char *preset, enum code code, enum attention_ke
 static void each_kernel_has_its_own_scratch(void **state)
 {
     (void)state;
-    uint64_t bytes[MOST];
+    uint64_t bytes[MOST] = {0};
     assert_int_equal(scratch_of("llama-3.1-8b", CODE_HF, ATTENTION_FLASH, bytes), 4);
     assert_int_equal(bytes[0], 4ULL * BATCH * 32 * 256);
     assert_int_equal(bytes[1], 4ULL * BATCH * 256 * 32 * 128);

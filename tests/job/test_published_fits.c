@@ -22,7 +22,7 @@ static void check_table(const char *path, size_t rows)
     for (size_t i = 0; i < csv.rows; i++) {
         const struct job job = mpt_job(&csv, i);
         struct machine machine = {.gpus_per_node = 8};
-        struct prediction prediction;
+        struct prediction prediction = {0};
         if (profile_find(mpt_gpu(&csv, i), &machine.profile, &err) != ERR_OK ||
             predict(&job, &machine, &prediction, &err) != ERR_OK)
             fail_msg("%s", err.text);

@@ -34,7 +34,7 @@ import record
 import recorder
 
 SMALL = 16
-SCRATCH = {"mm", "addmm", "bmm", "embedding_dense_backward", "sum", "mean", "_chunk_cat", "cumsum", "histc", "sort", "embedding"}
+SCRATCH = {"mm", "addmm", "bmm", "embedding_dense_backward", "sum", "mean", "_chunk_cat", "copy_", "cumsum", "histc", "sort", "embedding"}
 CASTS = {"mul", "add_"}
 
 KERNELS = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
