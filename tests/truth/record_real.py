@@ -6,12 +6,12 @@ ones: sums of two gradients (`accumulate` in torch/csrc/autograd/input_buffer.cp
 that ask isTensorSubclassLike (torch/csrc/autograd/FunctionsManual.cpp). Here nothing watches: real
 CPU tensors, no dispatch mode, and torch.profiler(profile_memory=True) gives every allocation and
 free of the CPU's allocator. The sharding system is the real fully_shard, over a fake process group
-of N ranks (its collectives move nothing).
+of N ranks (its collectives move nothing), or the real DistributedDataParallel as one rank of gloo.
 
 Usage
     record_real.py --config CONFIGS.jsonl --out OUT.jsonl [--only NAME ...] [--operators]
 
-Configurations and rows are record.py's; a file of its rows is a file of configurations. A row has
+Configurations and rows are record.py's and, for DDP, record_systems.py's; a file of its rows is a file of configurations. A row has
 `parameters`, `torch`, `peak_bytes` (above the start of the step) and
     event_list    +-bytes, and with --operators [+-bytes, phase (fwd, bwd, opt), operator]
 
@@ -27,10 +27,12 @@ import contextlib
 import json
 
 import torch
+import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch._C._profiler import _EventType as EventType
 
 import record
+import record_systems
 import recorder
 
 SMALL = 16
@@ -68,8 +70,8 @@ for _name in KERNELS:
     LIBRARY.impl(_name, stand_in(_name), "CPU")
 
 
-class Real(record.Fsdp2):
-    """Its parts of a step tell the profiler where they begin."""
+class Parts:
+    """The parts of a step tell the profiler where they begin."""
 
     def tensors(self):
         return contextlib.nullcontext()
@@ -85,6 +87,21 @@ class Real(record.Fsdp2):
     def update(self, model, optimizer, live):
         with record_function("phase:opt"):
             super().update(model, optimizer, live)
+
+
+class RealFsdp2(Parts, record.Fsdp2):
+    pass
+
+
+class RealDdp(Parts, record_systems.Ddp):
+    """Over gloo, as one rank: the reducer asks its process group for results."""
+
+
+def one_rank(*args, **kwargs):
+    START("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+
+START = dist.init_process_group
 
 
 def ledger(trace):
@@ -152,8 +169,12 @@ recorder.one_step = profiled(recorder.one_step)
 
 def row_of(config, operators):
     systems = []
+    ddp = config["strategy"].get("system") == "ddp"
+    recorder.dist.init_process_group = one_rank if ddp else START
+    if ddp:
+        config["strategy"]["world"] = 1
 
-    class Kind(Real):
+    class Kind(RealDdp if ddp else RealFsdp2):
         def __init__(self, *args):
             super().__init__(*args)
             systems.append(self)
