@@ -1,11 +1,62 @@
 /* fsdp2_units.c - the mesh, and what of each unit exists before the first step (see fsdp2.c). */
 #include "lower/fsdp2.h"
 
+#include "base/names.h"
+
+static const char *module_of(const struct graph *graph, uint32_t param)
+{
+    const uint32_t module = graph->params[param].module;
+    return module == GRAPH_NONE ? "" : graph->modules[module].name;
+}
+
+/* Backward can do without a module's parameters where no kernel of it reads them, as of an
+ * embedding. */
+static enum err_code check_not_in_backward(const char *globs, const struct graph *graph,
+                                           const struct stream *stream, struct err *err)
+{
+    bool named = false;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        named |= names_match(globs, graph->modules[m].name);
+    if (!named)
+        return err_set(err, ERR_INVALID, "--not-in-backward %s: no module that is a unit matches",
+                       globs);
+    for (uint32_t k = 0; k < stream->kernels->kernel_count; k++) {
+        const struct kernel *kernel = &stream->kernels->kernels[k];
+        for (uint32_t i = 0; i < kernel->ins && kernel->backward; i++) {
+            const uint32_t place = kernel->operands[i].place, param = place & ~PLACE_MASK;
+            if ((place & PLACE_MASK) == PLACE_PARAM && names_match(globs, module_of(graph, param)))
+                return err_set(err, ERR_INVALID, "--not-in-backward %s: backward reads %s", globs,
+                               graph->params[param].name);
+        }
+    }
+    return ERR_OK;
+}
+
+/* FSDPParam._init_sharded_param. */
+static enum err_code check_columns(const struct strategy *s, const struct graph *graph,
+                                   struct err *err)
+{
+    const uint32_t ranks = s->world / s->replicate;
+    if (s->reshard == RESHARD_INT && s->reshard_ranks > 1 && s->reshard_ranks < ranks)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--reshard %u with --placement columns is not planned by this version",
+                       s->reshard_ranks);
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const struct graph_param *param = &graph->params[p];
+        if (param->shape.rank > 1 && param->shape.dim[1] % ranks != 0)
+            return err_set(err, ERR_INVALID,
+                           "--placement columns: fully_shard needs %s's %u columns to be a "
+                           "multiple of the %u ranks of the shard group",
+                           param->name, param->shape.dim[1], ranks);
+    }
+    return ERR_OK;
+}
+
 enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                           const struct stream *stream, struct err *err)
 {
-    (void)graph;
-    (void)stream;
+    if (s->not_in_backward)
+        TRY(check_not_in_backward(s->not_in_backward, graph, stream, err));
     if (s->world % s->replicate != 0)
         return err_set(err, ERR_INVALID, "--replicate %u does not divide --gpus %u", s->replicate,
                        s->world);
@@ -14,6 +65,8 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--reshard %u does not divide the %u ranks of the shard group",
                        s->reshard_ranks, shard);
+    if (s->columns)
+        TRY(check_columns(s, graph, err));
     if (s->forward_prefetch > PREFETCH_MOST || s->backward_prefetch > PREFETCH_MOST)
         return err_set(err, ERR_INVALID, "explicit prefetch lists hold at most %d units",
                        PREFETCH_MOST);
@@ -62,18 +115,24 @@ static void pad_shards(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
     const struct plan *plan = low->plan;
-    const struct placement rows = {.kind = PLACEMENT_ROWS};
     f->padded = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *f->padded);
     for (uint32_t p = 0; p < plan->param_count; p++)
-        f->padded[p] = placement_padded(rows, &plan->params[p].shape, f->shard_ranks);
+        f->padded[p] =
+            placement_padded(fsdp2_placement(low, p), &plan->params[p].shape, f->shard_ranks);
+}
+
+static const char *first_module(const struct lowering *low, uint32_t unit)
+{
+    return low->graph->modules[fsdp2_of(low)->wrapping.first_module[unit]].name;
 }
 
 static void declare_units(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
     const struct plan *plan = low->plan;
+    const struct strategy *s = low->strategy;
     f->units = arena_alloc(&low->scratch, f->wrapping.units * sizeof *f->units);
-    f->order = none_array(low, f->wrapping.units * USES_MOST);
+    f->order = none_array(low, f->wrapping.units * USES_MOST * s->accumulate);
     for (uint32_t u = 0; u < f->wrapping.units; u++) {
         struct unit *unit = &f->units[u];
         *unit = (struct unit){
@@ -85,6 +144,9 @@ static void declare_units(struct lowering *low)
             .sharded_grad = NONE,
             .last_trainable = NONE,
             .all_reduce_held = NONE,
+            .partial = NONE,
+            .reduce_event = NONE,
+            .not_in_backward = u > 0 && names_match(s->not_in_backward, first_module(low, u)),
         };
         for (uint32_t i = 0; i < unit->count; i++) {
             const uint64_t shard = padded_shard(low, unit->params[i]);
@@ -115,18 +177,19 @@ static void declare_storages(struct lowering *low)
     struct fsdp2 *f = low->state;
     const struct strategy *s = low->strategy;
     const uint8_t pool = s->offload ? LANE_HOST : LANE_COMPUTE;
-    const struct placement rows = {.kind = PLACEMENT_ROWS}, whole = {.kind = PLACEMENT_WHOLE};
+    const struct placement whole = {.kind = PLACEMENT_WHOLE};
     f->store = none_array(low, low->plan->param_count);
     f->unsharded = none_array(low, low->plan->param_count);
     f->secondary = none_array(low, low->plan->param_count);
     f->accumulated = none_array(low, low->plan->param_count);
+    f->offload_event = none_array(low, low->plan->param_count);
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const uint64_t shard = padded_shard(low, p);
         f->store[p] =
             new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS, s->store, flat(shard));
         f->unsharded[p] = new_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
                                      s->compute, flat(shard * f->shard_ranks));
-        new_piece(low, p, PIECE_STORE, f->store[p], 0, rows, f->shard_group);
+        new_piece(low, p, PIECE_STORE, f->store[p], 0, fsdp2_placement(low, p), f->shard_group);
         new_piece(low, p, PIECE_GATHERED, f->unsharded[p], 0, whole, PLAN_NO_GROUP);
     }
 }
@@ -152,7 +215,9 @@ static void choose_prefetch(struct lowering *low)
 void fsdp2_set_up(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
-    f->previous_gather = f->retained = NONE;
+    f->previous_gather = NONE;
+    f->retained_most = low->strategy->reduce_buffers ? low->strategy->reduce_buffers : 1;
+    f->retained = arena_alloc(&low->scratch, (f->retained_most + 1) * sizeof *f->retained);
     declare_mesh(low);
     wrap_modules(low, &f->wrapping);
     pad_shards(low);

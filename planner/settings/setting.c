@@ -41,7 +41,8 @@ const char *setting_group_title(enum setting_group group)
         [GROUP_DDP] = "Strategy ddp",    [GROUP_RUN] = "Run",
         [GROUP_OPTIMIZER] = "Optimizer", [GROUP_CHECKPOINT] = "Checkpoints",
         [GROUP_REHEARSAL] = "Rehearsal", [GROUP_CUDA] = "On GPUs",
-        [GROUP_MEASURE] = "Measuring",   [GROUP_OUTPUT] = "Output",
+        [GROUP_MEASURE] = "Measuring",   [GROUP_SWEEP] = "Question",
+        [GROUP_OUTPUT] = "Output",
     };
     return titles[group];
 }
