@@ -11,8 +11,8 @@ of N ranks (its collectives move nothing), or the real DistributedDataParallel a
 Usage
     record_real.py --config CONFIGS.jsonl --out OUT.jsonl [--only NAME ...] [--operators]
 
-Configurations and rows are record.py's and, for DDP, record_systems.py's; a file of its rows is a file of configurations. A row has
-`parameters`, `torch`, `peak_bytes` (above the start of the step) and
+Configurations and rows are record.py's and, for DDP, record_systems.py's; a file of their rows is a
+file of configurations. A row has `parameters`, `torch`, `peak_bytes` (above the start of the step) and
     event_list    +-bytes, and with --operators [+-bytes, phase (fwd, bwd, opt), operator]
 
 Left out of the list, because no GPU has it
@@ -36,7 +36,8 @@ import record_systems
 import recorder
 
 SMALL = 16
-SCRATCH = {"mm", "addmm", "bmm", "embedding_dense_backward", "sum", "mean", "_chunk_cat", "copy_", "cumsum", "histc", "sort", "embedding"}
+SCRATCH = {"mm", "addmm", "bmm", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
+           "copy_", "cumsum", "histc", "sort"}
 CASTS = {"mul", "add_"}
 
 KERNELS = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
