@@ -99,6 +99,21 @@ enum attention_kernel attention_of(const struct job *job, const struct machine *
                                                                                  : ATTENTION_FLASH;
 }
 
+/* The allocator refused a tensor that is larger than any device: what is asked for is what tensors
+ * take together, and nobody asks how it would be laid out. */
+static enum err_code count_only(struct prediction *out, struct err *err)
+{
+    const struct memory_moment failure = out->memory.failure;
+    const struct memory_options options = {.without_allocator = true};
+    TRY(memory_replay(out->plan, &options, NULL, NULL, &out->memory, err));
+    out->memory.out_of_memory = true;
+    out->memory.failure = failure;
+    out->memory.allocated = out->memory.requested;
+    out->memory.allocated.bytes = out->memory.requested_rounded_bytes;
+    out->memory.reserved_bytes = out->memory.requested_rounded_bytes;
+    return ERR_OK;
+}
+
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err)
 {
@@ -123,6 +138,12 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
         prediction_free(out);
         return rc;
     }
+    if (out->memory.out_of_memory)
+        rc = count_only(out, err);
+    if (rc != ERR_OK) {
+        prediction_free(out);
+        return rc;
+    }
     const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
     out->context_bytes = profile_bytes(&machine->profile, PROFILE_CONTEXT);
     out->nccl_bytes = communicators_bytes(out->plan, machine);
@@ -131,10 +152,10 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
     out->device_bytes = out->memory.reserved_bytes + out->outside_bytes;
     out->least_bytes = out->memory.allocated.bytes + out->outside_bytes;
     out->unconstrained_bytes = out->device_bytes;
-    out->fits = out->device_bytes <= capacity;
+    out->fits = out->device_bytes <= capacity && !out->memory.out_of_memory;
     out->tight =
         out->fits && (double)(capacity - out->device_bytes) < RESERVED_ERROR * (double)capacity;
-    if (out->fits || out->least_bytes + page_over(machine) > capacity)
+    if (out->fits || out->memory.out_of_memory || out->least_bytes + page_over(machine) > capacity)
         return ERR_OK;
 
     struct memory capped;

@@ -140,7 +140,7 @@ bool truth_read_written(const json_t *row, struct model_config *c, struct model_
                                            : ARCH_LLAMA;
     c->activation = c->arch == ARCH_GPT2 ? "gelu_new" : c->arch == ARCH_LLAMA ? "silu" : "relu";
     if (c->arch == ARCH_LLAMA)
-        c->tied = false;
+        c->tied = truth_bool(m, "tied", false);
     job->code = model_default_code(c->arch);
     return true;
 }
