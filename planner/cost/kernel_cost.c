@@ -47,6 +47,8 @@ static const struct traffic traffics[] = {
     {WORK_INDEX_PUT, BY_INDEX, 1, 1},
     /* Its output is the whole gather buffer, of which it fills one slice. */
     {WORK_COPY_IN, BY_STREAM, 2, 0},
+    /* What is added to is read and written. */
+    {WORK_ADD_IN_PLACE, BY_STREAM, 1, 2},
     /* foreach and loop: lerp 3, mul 2, addcmul 3, decay 2, sqrt 2, div 2, add 2, addcdiv 4 passes
      * over the parameters, where the operands are 7 (4 in, 3 out) that the fused kernel moves. */
     {WORK_ADAMW, BY_STREAM, 20.0 / 7, 20.0 / 7},

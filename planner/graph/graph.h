@@ -15,6 +15,7 @@
 #define SHARDPLAN_GRAPH_H
 
 #include "base/arena.h"
+#include "base/attention.h"
 #include "base/kernel.h"
 #include "base/values.h"
 #include "base/vocabulary.h"
@@ -102,6 +103,18 @@ struct graph_module {
     uint32_t output; /* the tensor that its forward returns */
 };
 
+/* How autograd works where real tensors and others differ (op_class.h, tape_backward.c): in place
+ * what it may, as it does on a GPU; or in a new tensor, as it does under a dispatch mode, which is
+ * how recordings on fake tensors are made (tests/data/truth). */
+enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
+
+/* Who computes the loss, and so how often the logits exist: PyTorch, on a copy in fp32; a fused
+ * kernel, which puts their gradient where they were; or a loop over chunks of the tokens that has
+ * the head and its backward in it, so that there are never more than a chunk's (ops_fused_loss.c).
+ */
+enum cross_entropy { CROSS_ENTROPY_EAGER, CROSS_ENTROPY_FUSED, CROSS_ENTROPY_CHUNKED };
+enum { LOSS_CHUNKS = 8 }; /* torchtitan components/loss.py, num_chunks */
+
 /* The region of torch.autocast that the script is in (autocast.h). */
 struct graph_autocast {
     bool on;
@@ -132,6 +145,9 @@ struct graph {
     const uint32_t *group_order;
     uint32_t loss;      /* the tensor backward starts from */
     enum dtype compute; /* dtype of unsharded parameters and activations */
+    enum autograd autograd;
+    enum cross_entropy cross_entropy;
+    enum attention_kernel attention; /* AUTO: flash where a code leaves it to PyTorch */
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;

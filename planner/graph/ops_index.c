@@ -53,17 +53,27 @@ OP_CLASS(embedding) = {
 
 /* ---- rows to experts and back ---- */
 
-/* The gradient of what was taken from `x` by index, put into zeros of x's shape. */
+/* The gradient of what was taken from `x` by index, put into zeros of x's shape: in place, but for
+ * tensors that autograd takes for subclasses (index_backward and value_selecting_reduction_backward
+ * ask areAnyTensorSubclassLike: pytorch FunctionsManual.cpp, TensorUtils). */
 static void give_put(struct tape *tape, const struct graph *graph, const struct graph_op *op,
-                     enum work_kind work, enum aten aten, uint32_t indices)
+                     enum work_kind work, uint32_t indices)
 {
+    const bool scatters = work == WORK_SCATTER;
     const enum dtype dtype = dtype_of(graph, op->in[0]);
     const struct shape shape = *shape_of(graph, op->in[0]);
     const struct operand zeros = tape_birth(tape, ATEN_NEW_ZEROS, dtype, shape);
     tape_kernel(tape, WORK_FILL, ATEN_NEW_ZEROS, -1.0, 0, NULL, 1, &zeros);
     const struct operand in[3] = {zeros, tape_tensor(tape, indices), tape_grad(tape, op, 0)};
-    tape_give(tape, op, 0, tape_call(tape, work, aten, dtype, shape, -1.0, 3, in));
-    tape_death(tape, zeros);
+    if (graph->autograd == AUTOGRAD_GPU) {
+        tape_kernel(tape, work, scatters ? ATEN_SCATTER_ : ATEN_INDEX_PUT_, -1.0, 3, in, 1, &zeros);
+        tape_give(tape, op, 0, zeros);
+    } else {
+        tape_give(tape, op, 0,
+                  tape_call(tape, work, scatters ? ATEN_SCATTER : ATEN_INDEX_PUT, dtype, shape,
+                            -1.0, 3, in));
+        tape_death(tape, zeros);
+    }
 }
 
 uint32_t op_topk(struct graph *graph, uint32_t x, uint32_t k, uint32_t *indices)
@@ -85,7 +95,7 @@ OP_SAVED(topk)
 
 OP_BACKWARD(topk)
 {
-    give_put(tape, graph, op, WORK_SCATTER, ATEN_SCATTER, op->out[1]);
+    give_put(tape, graph, op, WORK_SCATTER, op->out[1]);
 }
 
 OP_CLASS(topk) = {
@@ -113,7 +123,7 @@ OP_SAVED(index)
 
 OP_BACKWARD(index)
 {
-    give_put(tape, graph, op, WORK_INDEX_PUT, ATEN_INDEX_PUT, op->in[1]);
+    give_put(tape, graph, op, WORK_INDEX_PUT, op->in[1]);
 }
 
 OP_CLASS(index) = {

@@ -152,10 +152,14 @@ static uint32_t reduce_norms(struct lowering *low, uint32_t stacked, uint32_t n)
     const uint32_t squares = vector(low, ATEN_POW, dtype, n);
     step(low, WORK_SQUARE, ATEN_POW, stacked, squares);
     const uint32_t reduced = vector(low, ATEN_C10D_ALL_REDUCE, dtype, n);
-    const uint32_t waited = vector(low, ATEN_C10D_WAIT_TENSOR, dtype, n);
+    uint32_t waited =
+        reduced; /* wait_tensor gives back what it was given; a fake one a new tensor */
+    if (low->graph->autograd == AUTOGRAD_RECORDED)
+        waited = vector(low, ATEN_C10D_WAIT_TENSOR, dtype, n);
     emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_C10D_ALL_REDUCE,
               low->norm_group, 1, &squares, 1, &waited);
-    emit_free(low, reduced);
+    if (waited != reduced)
+        emit_free(low, reduced);
     const uint32_t summed = vector(low, ATEN_POW, dtype, n);
     step(low, WORK_SQUARE_ROOT, ATEN_SQRT, waited, summed);
     emit_free(low, squares);

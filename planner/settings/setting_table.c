@@ -296,6 +296,19 @@ static const struct setting rows[] = {
      .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2), .numerics = true,
      .axis = AXIS_WORDS},
 
+    {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
+     .help = "Cross-entropy: PyTorch's on fp32 logits, a fused kernel that puts the gradient where "
+             "the logits were, or eight chunks of tokens, each with the head and its backward",
+     .initial = "eager", .field = FIELD(job.model.loss),
+     .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("fused", CROSS_ENTROPY_FUSED),
+                    WORD("chunked", CROSS_ENTROPY_CHUNKED)),
+     .commands = FOR_JOB},
+    {.name = "autograd", .group = GROUP_STRATEGY, .arg = "HOW",
+     .help = "Gradients are added in place as on a GPU, or as recordings on fake tensors have it",
+     .initial = "gpu", .field = FIELD(job.model.autograd),
+     .words = WORDS(WORD("gpu", AUTOGRAD_GPU), WORD("recorded", AUTOGRAD_RECORDED)),
+     .commands = FOR_JOB},
+
     /* ---- FullyShardedDataParallel ---- */
     {.name = "units", .group = GROUP_FSDP1, .arg = "UNITS",
      .help = "auto_wrap_policy: each block; none; each block and embedding; or modules of at least "

@@ -231,6 +231,8 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     job.model.batch = model_job.batch;
     job.model.seq = model_job.seq;
     job.model.code = model_job.code;
+    job.model.autograd =
+        strcmp(truth_text(row, "autograd", ""), "gpu") == 0 ? AUTOGRAD_GPU : AUTOGRAD_RECORDED;
     read_strategy(json_object_get(row, "strategy"), &job);
     struct plan *plan = NULL;
     struct graph *graph = NULL;
@@ -312,6 +314,32 @@ size_t truth_compare_events(const json_t *row, const struct plan *plan)
         if (strcmp(event_text(plan, i, ours, sizeof ours), theirs) != 0 && wrong++ < 3)
             print_error("%s: event %zu\n  recorded %s\n  planned  %s\n",
                         truth_text(row, "name", ""), next - 1, theirs, ours);
+    }
+    if (next != json_array_size(list)) {
+        print_error("%s: %zu events, recorded %zu\n", truth_text(row, "name", ""), next,
+                    json_array_size(list));
+        wrong++;
+    }
+    return wrong;
+}
+
+enum { NUMBER_BYTES = 16 }; /* record_real.py leaves out what is no larger */
+
+size_t truth_compare_bytes(const json_t *row, const struct plan *plan)
+{
+    const json_t *list = json_object_get(row, "event_list");
+    size_t next = 0, wrong = 0;
+    char ours[512];
+    for (uint32_t n = 0; n < plan->instruction_count; n++) {
+        const struct plan_instruction *i = &plan->instructions[n];
+        if (!is_event(plan, i) || plan->buffers[i->arg].bytes <= NUMBER_BYTES)
+            continue;
+        const json_int_t theirs = json_integer_value(json_array_get(list, next++));
+        const json_int_t bytes = (json_int_t)plan->buffers[i->arg].bytes;
+        if (theirs != (i->op == PLAN_FREE ? -bytes : bytes) && wrong++ < 3)
+            print_error("%s: event %zu\n  recorded %lld\n  planned  %s\n",
+                        truth_text(row, "name", ""), next - 1, (long long)theirs,
+                        event_text(plan, i, ours, sizeof ours));
     }
     if (next != json_array_size(list)) {
         print_error("%s: %zu events, recorded %zu\n", truth_text(row, "name", ""), next,

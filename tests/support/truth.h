@@ -29,6 +29,9 @@ struct plan *truth_plan(const json_t *row, truth_read_model read);
 /* Number of events that differ from the recorded ones; prints the first. */
 size_t truth_compare_events(const json_t *row, const struct plan *plan);
 
+/* The same for a row of record_real.py, which knows bytes and signs and leaves out the smallest. */
+size_t truth_compare_bytes(const json_t *row, const struct plan *plan);
+
 /* The readers of both kinds of rows: models written for the recorder, and Hugging Face's. */
 bool truth_read_written(const json_t *row, struct model_config *config, struct model_job *job);
 bool truth_read_hf(const json_t *row, struct model_config *config, struct model_job *job);
