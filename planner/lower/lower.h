@@ -58,6 +58,8 @@ struct strategy {
     uint64_t unit_bytes;
     enum reshard_kind reshard;
     uint32_t reshard_ranks;
+    uint32_t
+        keep_last; /* the last units of blocks that are not resharded, whatever `reshard` says */
     uint32_t forward_prefetch, backward_prefetch; /* 0: implicit; n: explicit lists of n units */
     enum dtype store, compute, reduce;            /* o, p, r of reference formulas */
     uint32_t accumulate;                          /* micro-batches a step */
@@ -80,6 +82,10 @@ struct strategy {
  * lowering for the strategy's system. The caller owns *out: plan_free. */
 enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
                          const struct strategy *strategy, struct plan **out, struct err *err);
+
+/* Puts in the simplest strategy that comes to the same program, for a model of `blocks` blocks. Two
+ * strategies that it makes equal have one program; those that it leaves different may, too. */
+void strategy_simplify(struct strategy *strategy, uint32_t blocks);
 
 /* Whether a system passes modules' inputs through nodes of its own: tape_options.input_nodes of the
  * streams that it is given. */

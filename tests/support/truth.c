@@ -71,6 +71,8 @@ static void read_strategy(const json_t *s, struct job *job)
     t->reshard_ranks = truth_number(s, "reshard", 0);
     if (t->reshard_ranks)
         t->reshard = RESHARD_INT;
+    /* in the files that are read here they are the last units, and all false */
+    t->keep_last = (uint32_t)json_object_size(json_object_get(s, "reshard_units"));
     t->forward_prefetch = truth_number(s, "forward_prefetch", 0);
     t->backward_prefetch = truth_number(s, "backward_prefetch", 0);
     t->store = dtype_of(truth_text(s, "store_dtype", "fp32"), DTYPE_FP32);
