@@ -37,6 +37,9 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
                            struct err *err);
 void prediction_free(struct prediction *prediction);
 
+/* Bytes that a plan needs outside the allocator: context and communicators. */
+uint64_t machine_outside_bytes(const struct plan *plan, const struct machine *machine);
+
 /* The allocator and workspaces that a machine stands for. */
 struct memory_options machine_memory(const struct machine *machine);
 
