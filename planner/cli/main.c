@@ -11,6 +11,7 @@
 static int (*const runs[COMMAND_COUNT])(int argc, char **argv) = {
     [COMMAND_FIT] = command_fit,
     [COMMAND_PLAN] = command_plan,
+    [COMMAND_TUNE] = command_tune,
     [COMMAND_RUN] = command_run,
     [COMMAND_COMPARE] = command_compare,
     [COMMAND_CALIBRATE] = command_calibrate,

@@ -5,6 +5,7 @@
 enum command {
     COMMAND_FIT,
     COMMAND_PLAN,
+    COMMAND_TUNE,
     COMMAND_RUN,
     COMMAND_COMPARE,
     COMMAND_CALIBRATE,

@@ -40,6 +40,12 @@ struct calibrate_settings {
     struct text_list nccl; /* what nccl-tests wrote: then nothing is run */
 };
 
+struct tune_settings {
+    uint32_t global_batch;         /* sequences; 0: gpus x micro-batch x accumulate */
+    struct text_list fix, allow;   /* "name=value"; names */
+    uint64_t max_memory, headroom; /* bytes of a GPU; max_memory 0: its capacity */
+};
+
 struct settings { /* copied freely: it owns nothing, texts are lent */
     enum command command;
     uint64_t given[SETTINGS_MOST_ROWS / 64]; /* a bit a row: set by other than its default */
@@ -52,6 +58,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     bool cuda;                /* of `run`, `calibrate`: the device; else the host */
     struct run_options run;
     struct calibrate_settings calibrate;
+    struct tune_settings tune;
     double tolerance_percent; /* of `compare`; NAN: time is not checked */
     const char *events, *output;
     bool goodput, json, quiet;
