@@ -9,14 +9,10 @@
 #include <string.h>
 
 static int (*const runs[COMMAND_COUNT])(int argc, char **argv) = {
-    [COMMAND_FIT] = command_fit,
-    [COMMAND_PLAN] = command_plan,
-    [COMMAND_TUNE] = command_tune,
-    [COMMAND_RUN] = command_run,
-    [COMMAND_COMPARE] = command_compare,
-    [COMMAND_CALIBRATE] = command_calibrate,
-    [COMMAND_MODELS] = command_models,
-    [COMMAND_GPUS] = command_gpus,
+    [COMMAND_FIT] = command_fit,         [COMMAND_PLAN] = command_plan,
+    [COMMAND_TUNE] = command_tune,       [COMMAND_RUN] = command_run,
+    [COMMAND_COMPARE] = command_compare, [COMMAND_CALIBRATE] = command_calibrate,
+    [COMMAND_MODELS] = command_models,   [COMMAND_GPUS] = command_gpus,
 };
 
 static int help(FILE *file)
