@@ -1,10 +1,22 @@
-/* names.h - names as people write them: alike, nearest, listed. */
+/* names.h - names of numbers, and names as people write them: alike, nearest, listed. */
 #ifndef SHARDPLAN_NAMES_H
 #define SHARDPLAN_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* The texts of a list X(name, text, ...) that an enum is made of: what stands in the braces of an
+ * array of strings, and the function that gives the text of one value. */
+#define NAMES_OF(MAP) MAP(NAMES_TEXT)
+#define NAMES_TEXT(name, ...) NAMES_FIRST(__VA_ARGS__, )
+#define NAMES_FIRST(text, ...) text,
+#define ENUM_NAME(function, type, MAP)                                                             \
+    const char *function(type value)                                                               \
+    {                                                                                              \
+        static const char *const names[] = {NAMES_OF(MAP)};                                        \
+        return names[value];                                                                       \
+    }
 
 /* Whether two spellings are one name. Letters count in any case. '-', '_' and ' ' count only
  * between two digits, where one stands for another: "Llama-3.1-8B", "llama3.1_8b" and
@@ -18,6 +30,9 @@ uint32_t names_distance(const char *a, const char *b);
 /* Whether `name` is a likely meaning of a mistyped `text`: at most half of the longer one's letters
  * differ. */
 bool names_near(const char *text, const char *name);
+
+/* Whether one of the comma-separated glob patterns (fnmatch) matches the name. NULL: none does. */
+bool names_match(const char *globs, const char *name);
 
 /* "a, b, c" in text, cut where it is full; returns text. */
 const char *names_list(const char *const *names, uint32_t count, char *text, size_t size);

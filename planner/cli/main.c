@@ -5,14 +5,21 @@
 #include "settings/completion.h"
 #include "settings/manual.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
 static int (*const runs[COMMAND_COUNT])(int argc, char **argv) = {
-    [COMMAND_FIT] = command_fit,         [COMMAND_PLAN] = command_plan,
-    [COMMAND_TUNE] = command_tune,       [COMMAND_RUN] = command_run,
-    [COMMAND_COMPARE] = command_compare, [COMMAND_CALIBRATE] = command_calibrate,
-    [COMMAND_MODELS] = command_models,   [COMMAND_GPUS] = command_gpus,
+    [COMMAND_FIT] = command_fit,
+    [COMMAND_PLAN] = command_plan,
+    [COMMAND_TUNE] = command_tune,
+    [COMMAND_SWEEP] = command_sweep,
+    [COMMAND_DIFF] = command_diff,
+    [COMMAND_RUN] = command_run,
+    [COMMAND_COMPARE] = command_compare,
+    [COMMAND_CALIBRATE] = command_calibrate,
+    [COMMAND_MODELS] = command_models,
+    [COMMAND_GPUS] = command_gpus,
 };
 
 static int help(FILE *file)
@@ -61,6 +68,9 @@ int report_error(const struct err *err)
 
 int main(int argc, char **argv)
 {
+    /* A process that plans again and again keeps its memory instead of returning it each time. */
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
     if (argc < 2)
         return help(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

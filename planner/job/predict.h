@@ -40,6 +40,9 @@ void prediction_free(struct prediction *prediction);
 /* Bytes that a plan needs outside the allocator: context and communicators. */
 uint64_t machine_outside_bytes(const struct plan *plan, const struct machine *machine);
 
+/* What NCCL takes on a rank for the communicators of a plan's groups. */
+uint64_t communicators_bytes(const struct plan *plan, const struct machine *machine);
+
 /* The allocator and workspaces that a machine stands for. */
 struct memory_options machine_memory(const struct machine *machine);
 

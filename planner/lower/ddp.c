@@ -15,7 +15,6 @@
 #include "lower/lowering.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct bucket {            /* in the order of the all-reduces */
     uint32_t first, count; /* range of ddp.order */
@@ -34,6 +33,7 @@ struct in_flight { /* a broadcast of module buffers */
 
 struct ddp {
     uint8_t group, lane;          /* PLAN_NO_GROUP: a world of one */
+    uint8_t future;               /* lane: what is done when a hook's collective is */
     uint32_t *order, order_count; /* parameters as their gradients become ready */
     struct bucket *buckets;
     uint32_t bucket_count, next; /* to be reduced */
@@ -55,6 +55,12 @@ static struct ddp *ddp_of(const struct lowering *low)
 static bool has_hook(const struct lowering *low)
 {
     return low->strategy->comm_hook != COMM_HOOK_NONE;
+}
+
+/* ... on a copy: in bf16 that is the bucket itself. */
+static bool compresses(const struct lowering *low)
+{
+    return has_hook(low) && low->strategy->store != DTYPE_BF16;
 }
 
 /* A parameter's elements in its bucket. */
@@ -84,34 +90,27 @@ static void emit_copy(struct lowering *low, struct operand x, struct operand y)
 
 /* ---- what is there before the first step ---- */
 
-/* A parameter that is trained and in no operator; NONE: there is none. */
-static uint32_t find_unused(const struct graph *graph)
+/* The first parameter that is trained and that backward gives no gradient; NONE: there is none. */
+static uint32_t find_unused(const struct graph *graph, const struct stream *stream)
 {
-    bool *used = xmalloc((graph->param_count + 1) * sizeof *used);
+    bool *given = xcalloc(graph->param_count + 1, sizeof *given);
     uint32_t found = NONE;
-    memset(used, 0, (graph->param_count + 1) * sizeof *used);
-    for (uint32_t i = 0; i < graph->op_count; i++)
-        for (uint32_t in = 0; in < graph->ops[i].ins; in++) {
-            const uint32_t x = graph->ops[i].in[in];
-            if (x == GRAPH_NONE)
-                continue;
-            const struct graph_storage *s = &graph->storages[graph->tensors[x].storage];
-            if (s->kind == STORAGE_PARAM)
-                used[s->index] = true;
-        }
+    for (uint32_t i = 0; i < stream->grad_count; i++)
+        given[stream->grads[i].param] = true;
     for (uint32_t p = graph->param_count; p-- > 0;)
-        if (graph->params[p].trainable && !used[p])
+        if (graph->params[p].trainable && !given[p])
             found = p;
-    free(used);
+    free(given);
     return found;
 }
 
-static enum err_code check(const struct strategy *s, const struct graph *graph, struct err *err)
+static enum err_code check(const struct strategy *s, const struct graph *graph,
+                           const struct stream *stream, struct err *err)
 {
-    const uint32_t unused = find_unused(graph);
+    const uint32_t unused = find_unused(graph, stream);
     if (unused != NONE)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s is trained and not used: ddp would wait for its gradient "
+                       "%s is trained and gets no gradient: ddp would wait for it "
                        "(find_unused_parameters is not planned)",
                        graph->params[unused].name);
     if (s->replicate > 1)
@@ -135,14 +134,11 @@ static void declare_params(struct lowering *low)
     }
 }
 
-static uint64_t first_limit(const struct strategy *s)
+/* Bytes at which a bucket is full. */
+static uint64_t bucket_limit(const struct strategy *s, uint32_t bucket)
 {
-    return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : 1) * 1048576);
-}
-
-static uint64_t other_limit(const struct strategy *s)
-{
-    return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : 25) * 1048576);
+    const double unset = bucket == 0 ? 1 : 25;
+    return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : unset) * 1048576);
 }
 
 /* compute_bucket_assignment_by_size: the parameter that reaches the limit stays in its bucket. */
@@ -160,8 +156,7 @@ static void fill_buckets(struct lowering *low)
         d->offset[p] = bucket->elements;
         bucket->elements += shape_elements(&low->plan->params[p].shape);
         bucket->count++;
-        open = bucket->elements * element <
-               (d->bucket_count == 1 ? first_limit(low->strategy) : other_limit(low->strategy));
+        open = bucket->elements * element < bucket_limit(low->strategy, d->bucket_count - 1);
     }
 }
 
@@ -270,6 +265,8 @@ static void set_up(struct lowering *low)
     struct ddp *d = low->state;
     const struct strategy *s = low->strategy;
     d->lane = plan_add_lane(low->plan, "all_reduce", false);
+    if (compresses(low))
+        d->future = plan_add_lane(low->plan, "future", false);
     d->group =
         s->world > 1 ? plan_add_group(low->plan, "data", GROUP_DATA, s->world, 1) : PLAN_NO_GROUP;
     d->order = none_array(low, low->plan->param_count);
@@ -399,8 +396,8 @@ static void all_reduce(struct lowering *low, uint32_t buffer)
                   &buffer, 1, &buffer);
 }
 
-/* bf16_compress_hook: a half-size copy is reduced and copied back; the host lets go of it at once,
- * the allocator when the reduction has passed. */
+/* bf16_compress_hook: a half-size copy is reduced and, on the stream of its future, copied back;
+ * the host lets go of it at once, the allocator when that has passed. */
 static void reduce_compressed(struct lowering *low, uint32_t bucket, uint64_t elements)
 {
     const struct ddp *d = ddp_of(low);
@@ -411,23 +408,24 @@ static void reduce_compressed(struct lowering *low, uint32_t bucket, uint64_t el
     emit_scale(low, LANE_COMPUTE, 1.0 / low->strategy->world, whole, whole);
     emit_sync(low, d->lane, LANE_COMPUTE);
     all_reduce(low, copy);
-    emit_unary(low, d->lane, WORK_CAST, ATEN_COPY_, copy, bucket);
-    emit_free_after(low, copy, d->lane);
+    emit_sync(low, d->future, d->lane);
+    emit_unary(low, d->future, WORK_CAST, ATEN_COPY_, copy, bucket);
+    emit_free_after(low, copy, d->future);
 }
 
 static void reduce_bucket(struct lowering *low, struct bucket *bucket)
 {
     const struct ddp *d = ddp_of(low);
-    if (has_hook(low) && low->strategy->store != DTYPE_BF16) {
+    if (compresses(low)) {
         reduce_compressed(low, bucket->buffer, bucket->elements);
     } else {
         const struct operand whole = plan_whole_buffer(low->plan, bucket->buffer);
-        if (has_hook(low)) /* in bf16 the copy is the bucket itself */
+        if (has_hook(low))
             emit_scale(low, LANE_COMPUTE, 1.0 / low->strategy->world, whole, whole);
         emit_sync(low, d->lane, LANE_COMPUTE);
         all_reduce(low, bucket->buffer);
     }
-    bucket->event = emit_record(low, d->lane);
+    bucket->event = emit_record(low, compresses(low) ? d->future : d->lane);
 }
 
 /* The hook of AccumulateGrad: mark_variable_ready_dense, then the buckets that are complete. */

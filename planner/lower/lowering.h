@@ -23,6 +23,7 @@
 #define NONE PLACE_NONE
 
 struct lowering;
+struct tally; /* tally.h */
 
 /* Each function may be NULL: nothing happens there. Modules are the graph's, MODULE_ROOT the root's
  * own hooks. */
@@ -31,9 +32,10 @@ struct system {
     size_t state_bytes; /* of lowering.state, zeroed */
     bool dtensors;      /* parameters are DTensors: clipping handles them as such */
     bool input_nodes;   /* its hooks pass modules' inputs through nodes (tape_options.h) */
-    /* Whether the strategy goes with the mesh. ERR_INVALID, with a sentence. */
+    /* Whether the strategy goes with the mesh (ERR_INVALID) and the system can do what the model
+     * does (ERR_UNSUPPORTED); with a sentence. `stream` says which parameters get a gradient. */
     enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
-                           struct err *err);
+                           const struct stream *stream, struct err *err);
     /* Lanes, groups, units, pieces, and what else is there before the first step. */
     void (*set_up)(struct lowering *low);
     void (*begin)(struct lowering *low); /* of a micro-batch */
@@ -69,6 +71,7 @@ struct lowering {
     const struct graph *graph;
     const struct stream *stream;
     const struct strategy *strategy;
+    struct tally *tally;          /* of an outline: instead of allocs and frees; else NULL */
     struct arena scratch;         /* gone with the lowering */
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
@@ -106,6 +109,9 @@ uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum wor
 uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
                       enum aten label, uint8_t group, uint32_t ins, const struct operand *in,
                       uint32_t outs, const struct operand *out);
+/* One that is in the plan already. */
+void emit_kernel(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t kernel,
+                 uint8_t group);
 /* One operand in, one out, on no group. */
 uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,
                     uint32_t in, uint32_t out);

@@ -11,18 +11,17 @@ enum { CHUNK = 256, NO_INDEX = UINT32_MAX };
 /* ---- jobs ---- */
 
 enum err_code candidates_job(const struct candidates *c, uint32_t grid, uint64_t point,
-                             struct job *out, struct machine *machine, struct err *err)
+                             struct job *out, bool *expandable_segments, struct err *err)
 {
     struct settings settings;
     grid_settings(&c->space->grids[grid], point, &settings);
     TRY(settings_job(&settings, c->config, out, err));
     strategy_simplify(&out->strategy, c->blocks);
-    *machine = *c->machine;
-    machine->expandable_segments = settings.expandable_segments;
+    *expandable_segments = settings.expandable_segments;
     return ERR_OK;
 }
 
-static bool is_allocators(const struct axis *axis)
+static bool is_allocators(const struct grid_axis *axis)
 {
     return !axis->row->ahead;
 }
@@ -177,9 +176,9 @@ static const struct grid *grid_of(const struct building *b, const struct seed *s
 static enum err_code seed_job(const struct building *b, const struct seed *seed, struct job *job,
                               struct err *err)
 {
-    struct machine machine;
+    bool expandable_segments;
     return candidates_job(b->c, seed->grid, seed->outer * grid_of(b, seed)->inner_points, job,
-                          &machine, err);
+                          &expandable_segments, err);
 }
 
 static struct strategy frame_strategy(const struct strategy *strategy)
@@ -475,6 +474,10 @@ enum err_code candidates_new(const struct space *space, const struct model_confi
     *out = (struct candidates){.space = space, .config = config, .machine = machine};
     struct building b = {.c = out, .options = options, .pool = pool, .err_seed = NO_INDEX};
     TRY(find_blocks(out, err));
+    out->evaluator_count = pool_threads(pool);
+    out->evaluators = xmalloc(out->evaluator_count * sizeof(struct evaluator *));
+    for (uint32_t i = 0; i < out->evaluator_count; i++)
+        out->evaluators[i] = evaluator_new(machine);
     make_seeds(&b);
     drop_repeated(&b);
     build_classes(&b);
@@ -493,6 +496,9 @@ enum err_code candidates_new(const struct space *space, const struct model_confi
 
 void candidates_free(struct candidates *c)
 {
+    for (uint32_t i = 0; i < c->evaluator_count; i++)
+        evaluator_free(c->evaluators[i]);
+    free(c->evaluators);
     for (uint32_t i = 0; i < c->class_count && c->classes; i++)
         stream_class_free(c->classes[i]);
     for (uint32_t i = 0; i < c->frame_count && c->frames; i++)

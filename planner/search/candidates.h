@@ -8,7 +8,7 @@
 #ifndef SHARDPLAN_CANDIDATES_H
 #define SHARDPLAN_CANDIDATES_H
 
-#include "search/frame.h"
+#include "search/evaluate.h"
 #include "search/pool.h"
 #include "search/space.h"
 
@@ -27,6 +27,8 @@ struct candidates {
     const struct machine *machine;
     struct stream_class **classes;
     struct frame **frames;
+    struct evaluator **evaluators; /* one for each thread of the pool */
+    uint32_t evaluator_count;
     struct candidate *at; /* (count) by step_floor_s, then departures */
     uint32_t class_count, frame_count, count;
     uint32_t blocks;               /* of the model */
@@ -49,9 +51,10 @@ enum err_code candidates_new(const struct space *space, const struct model_confi
                              struct candidates *out, struct err *err);
 void candidates_free(struct candidates *candidates);
 
-/* The job of a point of a grid, in its simplest form. ERR_INVALID as settings_job. */
+/* The job of a point of a grid, in its simplest form, and the allocator's setting of it.
+ * ERR_INVALID as settings_job. */
 enum err_code candidates_job(const struct candidates *candidates, uint32_t grid, uint64_t point,
-                             struct job *out, struct machine *machine, struct err *err);
+                             struct job *out, bool *expandable_segments, struct err *err);
 
 /* The different members of a candidate that the allocator does not tell apart: points, in
  * `points` (grid.inner_points of them). Returns their number. */

@@ -262,19 +262,6 @@ static void walk(const struct plan *plan, struct frame *frame)
     frame->beside = pools_beside(plan, &pools);
 }
 
-uint64_t plan_device_floor(const struct plan *plan, uint64_t workspace,
-                           const struct machine *machine)
-{
-    struct pools pools;
-    pools_begin(plan, &pools);
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        if (!(plan->instructions[i].flags & PLAN_FIRST_STEP))
-            pools_pass(plan, &plan->instructions[i], &pools);
-    const uint64_t own = pools.most[LANE_COMPUTE] + workspace;
-    return machine_outside_bytes(plan, machine) + pools_beside(plan, &pools) +
-           (own + GRAIN - 1) / GRAIN * GRAIN;
-}
-
 /* ---- frames ---- */
 
 enum err_code frame_new(const struct stream_class *c, const struct strategy *strategy,

@@ -38,10 +38,6 @@ void frame_free(struct frame *frame); /* NULL is allowed */
  * frame's hooks. Never more than its device_bytes (predict.h) while nothing is given back. */
 uint64_t frame_device_floor(const struct frame *frame, const struct stream_class *stream_class);
 
-/* The same of a plan, of which everything is known but what the allocator makes of it. */
-uint64_t plan_device_floor(const struct plan *plan, uint64_t workspace,
-                           const struct machine *machine);
-
 /* Seconds that its step lasts at least: what is busy longest of each stream at full speed, each
  * resource that streams share, and the host. Never more than its step (simulate.h). */
 double frame_step_floor(const struct frame *frame, const struct stream_class *stream_class,

@@ -19,13 +19,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Steps are known to a rounding. */
+#define AS_FAST (1 + 1e-9)
+
 enum { SIMULATED_AT_ONCE = 32, VERIFIED_AT_ONCE = 8 };
 
 struct run {
     const struct candidates *c;
     const struct search_options *options;
     struct pool *pool;
-    struct evaluator **evaluators; /* (threads) */
     struct search *out;
     uint32_t simulated_cap, front_cap;
     uint32_t next;         /* candidate that is not expanded yet */
@@ -100,68 +102,46 @@ static uint32_t weight_of(const struct run *r, const struct candidate *candidate
 
 /* Its step and floor, or its bytes in full. */
 static enum err_code evaluate(const struct candidates *c, struct evaluator *evaluator, bool full,
-                              struct found *found, struct err *err)
+                              uint64_t enough, struct found *found)
 {
     struct job job;
-    struct machine machine;
+    bool expandable;
     struct evaluation fast;
     const struct candidate *at = &c->at[found->candidate];
     const struct stream_class *class = c->classes[at->stream_class];
-    TRY(candidates_job(c, at->grid, found->point, &job, &machine, err));
+    TRY(candidates_job(c, at->grid, found->point, &job, &expandable, NULL));
     if (full)
-        return evaluate_full(evaluator, class, &job.strategy, &machine, &found->device_bytes, err);
-    TRY(evaluate_fast(evaluator, class, &job.strategy, &machine, &fast, err));
+        return evaluate_full(evaluator, class, &job.strategy, expandable, enough,
+                             &found->device_bytes, NULL);
+    TRY(evaluate_fast(evaluator, class, &job.strategy, &fast, NULL));
     found->step_s = fast.step_s;
-    found->device_floor = fast.device_floor;
+    found->device_floor =
+        fast.device_floor > at->device_floor ? fast.device_floor : at->device_floor;
     return ERR_OK;
-}
-
-enum err_code search_evaluate(const struct candidates *c, struct evaluator *evaluator,
-                              struct found *found, struct err *err)
-{
-    TRY(evaluate(c, evaluator, false, found, err));
-    return evaluate(c, evaluator, true, found, err);
 }
 
 struct batch {
     const struct candidates *c;
-    struct evaluator **evaluators;
     struct found *found;
     bool full;
+    uint64_t enough; /* bytes of a device, beyond which it does not matter; 0: all matter */
 };
 
 static void evaluate_one(void *context, uint32_t i, uint32_t thread)
 {
     const struct batch *b = context;
     struct found *found = &b->found[i];
-    if (evaluate(b->c, b->evaluators[thread], b->full, found, NULL) == ERR_OK)
+    if (evaluate(b->c, b->c->evaluators[thread], b->full, b->enough, found) == ERR_OK)
         return;
     found->device_bytes = UINT64_MAX; /* its frame could be made, so this does not happen */
     found->step_s = INFINITY;
 }
 
-static struct evaluator **evaluators_new(const struct pool *pool)
-{
-    struct evaluator **evaluators = xmalloc(pool_threads(pool) * sizeof(struct evaluator *));
-    for (uint32_t i = 0; i < pool_threads(pool); i++)
-        evaluators[i] = evaluator_new();
-    return evaluators;
-}
-
-static void evaluators_free(const struct pool *pool, struct evaluator **evaluators)
-{
-    for (uint32_t i = 0; i < pool_threads(pool); i++)
-        evaluator_free(evaluators[i]);
-    free(evaluators);
-}
-
 static void evaluate_all(const struct candidates *c, struct pool *pool, struct found *found,
                          uint32_t count, bool full)
 {
-    struct evaluator **evaluators = evaluators_new(pool);
-    struct batch batch = {c, evaluators, found, full};
+    struct batch batch = {c, found, full, 0};
     pool_run(pool, count, evaluate_one, &batch);
-    evaluators_free(pool, evaluators);
 }
 
 void search_verify(const struct candidates *c, struct pool *pool, struct found *found,
@@ -232,7 +212,7 @@ static void simulate_some(struct run *r)
          count < SIMULATED_AT_ONCE && (member = peek_member(r)) && member->step_s < until;
          r->member_at++)
         batch[count++] = *member;
-    struct batch work = {r->c, r->evaluators, batch, false};
+    struct batch work = {r->c, batch, false, 0};
     pool_run(r->pool, count, evaluate_one, &work);
     for (uint32_t i = 0; i < count; i++) {
         heap_push(r, &batch[i]);
@@ -254,7 +234,7 @@ static void take(struct run *r, const struct found *found)
     r->best = !bytes                        ? found->weight
               : found->device_bytes > grain ? found->device_bytes - grain
                                             : 0;
-    if (out->front_count && out->front[out->front_count - 1].step_s == found->step_s)
+    if (out->front_count && found->step_s <= out->front[out->front_count - 1].step_s * AS_FAST)
         out->front_count--; /* as fast, and takes less */
     ARRAY_GROW(out->front, out->front_count, r->front_cap);
     out->front[out->front_count++] = *found;
@@ -278,7 +258,8 @@ static void verify_some(struct run *r, double until)
             count++;
         }
     }
-    struct batch work = {r->c, r->evaluators, batch, true};
+    struct batch work = {r->c, batch, true,
+                         r->options->measure == SEARCH_BYTES ? r->best : r->options->limit_bytes};
     pool_run(r->pool, count, evaluate_one, &work);
     r->out->verified += count;
     for (uint32_t i = 0; i < count; i++)
@@ -314,7 +295,6 @@ void search_run(const struct candidates *c, const struct search_options *options
     struct run r = {.c = c,
                     .options = options,
                     .pool = pool,
-                    .evaluators = evaluators_new(pool),
                     .out = out,
                     .best =
                         options->measure == SEARCH_BYTES ? options->limit_bytes + 1 : UINT64_MAX};
@@ -337,7 +317,6 @@ void search_run(const struct candidates *c, const struct search_options *options
         simulated += member_variants(&c->space->grids[at->grid], out->simulated[i].point, points);
     }
     out->excluded = out->configurations - simulated;
-    evaluators_free(pool, r.evaluators);
     free(r.members);
     free(r.heap);
 }

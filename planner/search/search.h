@@ -9,7 +9,6 @@
 #define SHARDPLAN_SEARCH_H
 
 #include "search/candidates.h"
-#include "search/evaluate.h"
 
 struct found {
     uint32_t candidate; /* index into candidates.at */
@@ -53,10 +52,6 @@ struct search {
 void search_run(const struct candidates *candidates, const struct search_options *options,
                 struct pool *pool, struct search *out);
 void search_free(struct search *search);
-
-/* A configuration of the candidates at a point, in full: step_s and device_bytes. */
-enum err_code search_evaluate(const struct candidates *candidates, struct evaluator *evaluator,
-                              struct found *found, struct err *err);
 
 /* Fills in device_bytes of (count) found ones, side by side. */
 void search_verify(const struct candidates *candidates, struct pool *pool, struct found *found,

@@ -58,17 +58,17 @@ static bool is_allowed(const struct settings *s, const struct setting *row)
 
 /* ---- axes ---- */
 
-static void add_value(struct axis *axis, const struct settings *with, const char *text,
+static void add_value(struct grid_axis *axis, const struct settings *with, const char *text,
                       struct arena *arena)
 {
-    struct axis_value *value = &axis->values[axis->count];
+    struct grid_value *value = &axis->values[axis->count];
     value->with = *with;
     value->text = arena_strdup(arena, text);
     if (settings_set(&value->with, axis->row->name, value->text, NULL) == ERR_OK)
         axis->count++;
 }
 
-static uint32_t find_value(const struct axis *axis, const char *text)
+static uint32_t find_value(const struct grid_axis *axis, const char *text)
 {
     uint32_t i = 0;
     while (i < axis->count && (!text || strcmp(axis->values[i].text, text) != 0))
@@ -77,7 +77,7 @@ static uint32_t find_value(const struct axis *axis, const char *text)
 }
 
 /* The values of the row's axis; in front of them what was asked for, if it is none of these. */
-static void fill_axis(struct axis *axis, const struct settings *base, struct arena *arena)
+static void fill_axis(struct grid_axis *axis, const struct settings *base, struct arena *arena)
 {
     char text[NUMBER_TEXT], buffer[NUMBER_TEXT];
     const char *present = setting_read(axis->row, base, buffer);
@@ -94,7 +94,7 @@ static void fill_axis(struct axis *axis, const struct settings *base, struct are
 }
 
 /* Micro-batches that divide a GPU's sequences of a step, each with its number of them. */
-static void fill_batch(struct axis *axis, const struct settings *base, uint64_t sequences,
+static void fill_batch(struct grid_axis *axis, const struct settings *base, uint64_t sequences,
                        struct arena *arena)
 {
     char text[NUMBER_TEXT], buffer[NUMBER_TEXT];
@@ -116,14 +116,14 @@ static void fill_batch(struct axis *axis, const struct settings *base, uint64_t 
     axis->present = find_value(axis, setting_read(axis->row, base, buffer));
 }
 
-static struct axis *new_axis(struct grid *grid, const struct setting *row)
+static struct grid_axis *new_axis(struct grid *grid, const struct setting *row)
 {
-    struct axis *axis = &grid->axes[grid->axis_count++];
-    *axis = (struct axis){.row = row};
+    struct grid_axis *axis = &grid->axes[grid->axis_count++];
+    *axis = (struct grid_axis){.row = row};
     return axis;
 }
 
-static void close_axis(struct grid *grid, struct axis *axis)
+static void close_axis(struct grid *grid, struct grid_axis *axis)
 {
     axis->usual = find_value(axis, axis->row->initial);
     if (axis->count < 2) /* nothing to choose */
@@ -161,7 +161,7 @@ static void add_axes(struct grid *grid, const struct settings *settings,
     const bool open = options->refixed || !(settings_is_given(settings, batch) ||
                                             settings_is_given(settings, accumulate));
     if (open) {
-        struct axis *axis = new_axis(grid, batch);
+        struct grid_axis *axis = new_axis(grid, batch);
         fill_batch(axis, &grid->base, sequences, arena);
         close_axis(grid, axis);
     }
@@ -170,7 +170,7 @@ static void add_axes(struct grid *grid, const struct settings *settings,
             grid->inner = grid->axis_count;
         for (uint32_t i = 0; i < count && grid->axis_count < AXES_MOST; i++)
             if (is_inner(&rows[i]) == inner && is_searched(&grid->base, options, &rows[i])) {
-                struct axis *axis = new_axis(grid, &rows[i]);
+                struct grid_axis *axis = new_axis(grid, &rows[i]);
                 fill_axis(axis, &grid->base, arena);
                 close_axis(grid, axis);
             }
@@ -320,7 +320,7 @@ void grid_settings(const struct grid *grid, uint64_t point, struct settings *out
 {
     *out = grid->base;
     for (uint32_t a = grid->axis_count; a-- > 0; point /= grid->axes[a].count) {
-        const struct axis *axis = &grid->axes[a];
+        const struct grid_axis *axis = &grid->axes[a];
         const struct settings *with = &axis->values[point % axis->count].with;
         setting_copy(axis->row, with, out);
         if (axis->follows)
@@ -332,9 +332,9 @@ void grid_chosen(const struct grid *grid, uint64_t point, struct settings *out)
 {
     *out = grid->base;
     for (uint32_t a = 0; a < grid->axis_count; a++) {
-        const struct axis *axis = &grid->axes[a];
+        const struct grid_axis *axis = &grid->axes[a];
         const uint32_t digit = grid_digit(grid, point, a);
-        const struct axis_value *value = &axis->values[digit];
+        const struct grid_value *value = &axis->values[digit];
         char text[NUMBER_TEXT];
         if (axis->follows && value->with.job.strategy.accumulate != 1)
             (void)settings_set(out, axis->follows->name,

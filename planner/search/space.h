@@ -12,15 +12,15 @@
 
 enum { AXES_MOST = 32 };
 
-struct axis_value {
+struct grid_value {
     const char *text;
     struct settings with; /* its fields are copied from here */
 };
 
-struct axis {
+struct grid_axis {
     const struct setting *row;
     const struct setting *follows; /* is set with it: accumulate with micro-batch; NULL: nothing */
-    struct axis_value *values;
+    struct grid_value *values;
     uint32_t count;
     uint32_t usual;   /* which of them is the framework's default; count: none */
     uint32_t present; /* ... and which one was asked for; count: none */
@@ -28,7 +28,7 @@ struct axis {
 
 struct grid { /* points are numbers in mixed radix, the last axis running fastest */
     struct settings base;
-    struct axis axes[AXES_MOST];
+    struct grid_axis axes[AXES_MOST];
     uint32_t axis_count;
     uint32_t inner; /* the first of the axes, at the end, that leave the work of a step as it is:
                        how far ahead things are fetched, and how memory is handed out */

@@ -57,28 +57,24 @@ struct choosing {
     bool *equal; /* (level_count) */
 };
 
-static enum err_code draw(const struct candidates *c, const struct found *found,
-                          double steps_s[TUNE_DRAWS])
+static enum err_code draw(const struct candidates *c, struct evaluator *evaluator,
+                          const struct found *found, double steps_s[TUNE_DRAWS])
 {
     struct job job;
-    struct machine machine;
+    bool expandable;
     const struct candidate *at = &c->at[found->candidate];
-    struct evaluator *evaluator = evaluator_new();
-    enum err_code rc = candidates_job(c, at->grid, found->point, &job, &machine, NULL);
-    if (rc == ERR_OK)
-        rc = evaluate_draws(evaluator, c->classes[at->stream_class], &job.strategy, &machine,
-                            TUNE_DRAWS, steps_s, NULL);
-    evaluator_free(evaluator);
-    return rc;
+    TRY(candidates_job(c, at->grid, found->point, &job, &expandable, NULL));
+    return evaluate_draws(evaluator, c->classes[at->stream_class], &job.strategy, TUNE_DRAWS,
+                          steps_s, NULL);
 }
 
 static void compare_one(void *context, uint32_t i, uint32_t thread)
 {
     struct choosing *choosing = context;
+    const struct candidates *c = &choosing->t->out->candidates;
     double steps_s[TUNE_DRAWS];
-    (void)thread;
     if (choosing->level[i].step_s > choosing->high_s ||
-        draw(&choosing->t->out->candidates, &choosing->level[i], steps_s) != ERR_OK)
+        draw(c, c->evaluators[thread], &choosing->level[i], steps_s) != ERR_OK)
         return;
     for (int d = 0; d < TUNE_DRAWS; d++)
         choosing->equal[i] = choosing->equal[i] || steps_s[d] <= choosing->best_s[d];
@@ -149,7 +145,8 @@ static void choose(struct tuning *t)
     struct choosing choosing = {.t = t, .best = &out->search.front[0]};
     out->chosen = *choosing.best;
     t->what = "choosing";
-    if (draw(&out->candidates, choosing.best, choosing.best_s) != ERR_OK)
+    if (draw(&out->candidates, out->candidates.evaluators[0], choosing.best, choosing.best_s) !=
+        ERR_OK)
         return;
     for (int d = 0; d < TUNE_DRAWS; d++)
         choosing.high_s = fmax(choosing.high_s, choosing.best_s[d]);
@@ -222,7 +219,7 @@ static void ask_why(struct tuning *t)
     struct asking asking = {
         .out = out, .grid = &out->space.grids[out->candidates.at[out->chosen.candidate].grid]};
     for (uint32_t a = 0; a < asking.grid->axis_count; a++) {
-        const struct axis *axis = &asking.grid->axes[a];
+        const struct grid_axis *axis = &asking.grid->axes[a];
         const uint32_t digit = grid_digit(asking.grid, out->chosen.point, a);
         if (digit == axis->usual || axis->usual == axis->count)
             continue;

@@ -51,11 +51,33 @@ static void read_ddp(const json_t *s, struct strategy *t)
     t->zero_redundancy = truth_text(s, "zero_redundancy", NULL) != NULL;
 }
 
+/* Whether fully_shard's set_`flag` was called with true for the last micro-batch only. */
+static bool is_last_only(const json_t *s, const char *flag)
+{
+    size_t i;
+    const json_t *name;
+    json_array_foreach(json_object_get(s, "last_only"), i,
+                       name) if (strcmp(json_string_value(name), flag) == 0) return true;
+    return false;
+}
+
+static void read_fsdp2(const json_t *s, struct strategy *t)
+{
+    t->finalize_last = is_last_only(s, "is_last_backward");
+    t->all_reduce_last = is_last_only(s, "requires_all_reduce");
+    t->reshard_last = is_last_only(s, "reshard_after_backward");
+    t->reduce_buffers = truth_number(s, "max_input_buffers", 1);
+    t->not_in_backward =
+        json_string_value(json_array_get(json_object_get(s, "unshard_in_backward_off"), 0));
+}
+
 static void read_strategy(const json_t *s, struct job *job)
 {
     struct strategy *t = &job->strategy;
     if (strcmp(truth_text(s, "system", "fsdp2"), "ddp") == 0)
         read_ddp(s, t);
+    else
+        read_fsdp2(s, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     t->world = truth_number(s, "world", 1);
@@ -82,6 +104,7 @@ static void read_strategy(const json_t *s, struct job *job)
     t->accumulate = truth_number(s, "accumulate", 1);
     t->accumulate_sync = !truth_bool(s, "no_sync", true);
     t->max_norm = truth_bool(s, "clip", false) ? 1.0F : 0.0F;
+    t->offload = strcmp(truth_text(s, "offload", ""), "cpu") == 0;
     const char *optimizer = truth_text(s, "optimizer", "adamw_foreach");
     t->optimizer = strcmp(optimizer, "sgd") == 0 ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
     t->impl = strcmp(optimizer, "adamw_fused") == 0  ? IMPL_FUSED
@@ -179,14 +202,18 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     const uint64_t parameters = graph_parameter_elements(graph);
     const struct tape_options options = job_tape(&job);
     struct stream *stream = tape_run(graph, &options);
-    const enum err_code rc = lower_plan(graph, stream, &job.strategy, &plan, &err);
+    enum err_code rc = lower_plan(graph, stream, &job.strategy, &plan, &err);
+    if (rc == ERR_OK)
+        rc = plan_verify(plan, &err);
     stream_free(stream);
     graph_free(graph);
     if (rc != ERR_OK) {
         print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
+        plan_free(plan);
         return NULL;
     }
-    if (parameters != (uint64_t)json_integer_value(json_object_get(row, "parameters"))) {
+    const json_t *counted = json_object_get(row, "parameters");
+    if (counted && parameters != (uint64_t)json_integer_value(counted)) {
         print_error("%s: %llu parameters\n", truth_text(row, "name", ""),
                     (unsigned long long)parameters);
         plan_free(plan);
@@ -286,21 +313,12 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
     *peak = memory.requested.bytes;
     double worst = check_number(name, "peak", memory.requested.bytes,
                                 json_object_get(row, "peak_bytes"), unequal);
-    static const struct {
-        const char *key;
-        enum plan_mark mark;
-    } marks[] = {
-        {"start", PLAN_MARK_START},
-        {"after_logits", PLAN_MARK_AFTER_LOGITS},
-        {"after_forward", PLAN_MARK_AFTER_FORWARD},
-        {"after_backward", PLAN_MARK_AFTER_BACKWARD},
-        {"after_step", PLAN_MARK_AFTER_STEP},
-        {"end", PLAN_MARK_END},
-    };
     const json_t *live = json_object_get(row, "live");
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        worst = fmax(worst, check_number(name, marks[i].key, memory.live[marks[i].mark],
-                                         json_object_get(live, marks[i].key), unequal));
+    for (int i = 0; i < PLAN_MARK_COUNT; i++) {
+        const char *mark = plan_mark_name((enum plan_mark)i);
+        worst = fmax(
+            worst, check_number(name, mark, memory.live[i], json_object_get(live, mark), unequal));
+    }
     const json_t *peaks = json_object_get(row, "segment_peaks");
     for (int i = 0; i < PART_COUNT; i++)
         worst =
@@ -318,15 +336,40 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
 
 enum { TRUTH_NO_PLAN = 1U << 30 };
 
-/* Whether a row is of what this version plans. What is left out: other systems; unused parameters,
- * hooks other than bf16_compress, parameters_as_bucket_view and parameters of two dtypes under DDP;
- * steps that are not the steady state. */
-static bool is_planned(const json_t *row)
+/* Whether reshard_after_forward is given for the last blocks, and false for each: what
+ * strategy.keep_last says. */
+static bool keeps_the_last(const json_t *units, uint32_t layers)
+{
+    const uint32_t first = layers - (uint32_t)json_object_size(units);
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)units, name, value)
+    {
+        const char *number = strrchr(name, '.');
+        if (!json_is_false(value) || !number || strtoul(number + 1, NULL, 10) < first)
+            return false;
+    }
+    return true;
+}
+
+/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward and
+ * shard_placement_fn by module. */
+static bool has_fsdp2s_rest(const json_t *row, const json_t *strategy)
+{
+    const uint32_t layers = truth_number(json_object_get(row, "model"), "layers", 0);
+    return json_object_get(strategy, "shard_dim") ||
+           !keeps_the_last(json_object_get(strategy, "reshard_units"), layers);
+}
+
+/* What is left out: other systems; the rest of FSDP2;
+ * unused parameters, hooks other than bf16_compress, parameters_as_bucket_view and parameters of
+ * two dtypes under DDP; steps that are not the steady state. */
+bool truth_is_planned(const json_t *row)
 {
     const json_t *s = json_object_get(row, "strategy");
     const char *system = truth_text(s, "system", "fsdp2"), *hook = truth_text(s, "comm_hook", "");
     if (strcmp(system, "fsdp2") == 0)
-        return true;
+        return !has_fsdp2s_rest(row, s);
     return strcmp(system, "ddp") == 0 && !truth_bool(s, "find_unused_parameters", false) &&
            truth_bool(s, "broadcast_buffers", true) && !json_object_get(s, "store_fp32") &&
            (!*hook || strcmp(hook, "bf16_compress") == 0) &&
@@ -346,7 +389,7 @@ bool truth_each(const char *path, bool events, truth_read_model read,
     size_t size = 0;
     while (getline(&line, &size, file) > 0) {
         json_t *row = json_loads(line, 0, NULL);
-        if (row && !is_planned(row)) {
+        if (row && !truth_is_planned(row)) {
             json_decref(row);
             continue;
         }
