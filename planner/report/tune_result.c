@@ -135,7 +135,9 @@ static void print_proof(FILE *file, const struct tuned *t)
     const struct search *s = &t->search;
     const uint64_t repeated = t->space.points - t->candidates.impossible - s->configurations;
     fprintf(file, "  %s over %s configurations: %s excluded by bounds, %s simulated, in %.2f s\n",
-            s->interrupted ? "interrupted: best so far" : "optimal",
+            !s->interrupted      ? "optimal"
+            : s->front_count > 0 ? "interrupted (the fastest is proven, the front is not complete)"
+                                 : "interrupted before anything was found",
             style_grouped(s->configurations, a), style_grouped(s->excluded, b),
             style_grouped(s->configurations - s->excluded, c), t->seconds);
     fprintf(file, "  (of %s points, %s are not possible and %s mean the same job as another)\n",
@@ -226,6 +228,8 @@ void tune_print(FILE *file, const struct tuned *t)
         print_choice(file, t, &s);
         return;
     }
+    if (t->search.interrupted)
+        return;
     fprintf(file, "  %snothing fits%s %.2f GiB: at least %.2f are needed\n", s.bad, s.off,
             gib(t->limit_bytes), gib(t->search.least_floor));
     fprintf(file, t->remedy_count ? "\n  what would fit, fastest first:\n"

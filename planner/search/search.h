@@ -45,7 +45,8 @@ struct search {
     uint64_t excluded;       /* by bounds, before simulation */
     uint64_t verified;       /* whose memory was worked out in full */
     uint64_t least_floor;    /* bytes that the thriftiest of all takes at least */
-    bool interrupted;        /* options.stop was set: the front is what is proven so far */
+    bool interrupted; /* options.stop was set: the front is what is proven so far, of which the
+                         first is the fastest of all */
 };
 
 /* Same result whatever the number of threads. The caller owns *out: search_free. */
