@@ -45,16 +45,16 @@ void tuned_settings(const struct tuned *tuned, const struct found *found, struct
  *
  * Two settings of one job share most of their errors: if the GPU is slower than the profile says,
  * both are. So they are drawn together, and one is as fast as the other, as far as is known, if it
- * is the faster one in some of the draws. */
+ * is the faster one in some of the draws. Of those with no departure from the framework's defaults,
+ * with one, and so on, the fastest that fits is asked whether it is so. */
 
 struct choosing {
     struct tuning *t;
     const struct found *best;
     double best_s[TUNE_DRAWS]; /* its steps, draw by draw */
     double high_s;             /* the longest of them */
-    struct found *level;       /* those with as many departures */
+    struct found *level;       /* those with as many departures, by floor of the step */
     uint32_t level_count, level_cap;
-    bool *equal; /* (level_count) */
 };
 
 static enum err_code draw(const struct candidates *c, struct evaluator *evaluator,
@@ -68,16 +68,24 @@ static enum err_code draw(const struct candidates *c, struct evaluator *evaluato
                           steps_s, NULL);
 }
 
-static void compare_one(void *context, uint32_t i, uint32_t thread)
+static bool is_as_fast(const struct choosing *choosing, const struct found *found)
 {
-    struct choosing *choosing = context;
     const struct candidates *c = &choosing->t->out->candidates;
     double steps_s[TUNE_DRAWS];
-    if (choosing->level[i].step_s > choosing->high_s ||
-        draw(c, c->evaluators[thread], &choosing->level[i], steps_s) != ERR_OK)
-        return;
+    if (found->step_s > choosing->high_s || draw(c, c->evaluators[0], found, steps_s) != ERR_OK)
+        return false;
     for (int d = 0; d < TUNE_DRAWS; d++)
-        choosing->equal[i] = choosing->equal[i] || steps_s[d] <= choosing->best_s[d];
+        if (steps_s[d] <= choosing->best_s[d])
+            return true;
+    return false;
+}
+
+static int by_step(const void *x, const void *y)
+{
+    const struct found *a = x, *b = y;
+    if (a->step_s != b->step_s)
+        return a->step_s < b->step_s ? -1 : 1;
+    return a->candidate < b->candidate ? -1 : a->candidate > b->candidate;
 }
 
 static uint32_t inner_departures(const struct grid *grid, uint64_t inner)
@@ -111,32 +119,36 @@ static void gather_level(struct choosing *choosing, uint32_t departures)
     }
 }
 
-/* The one of the level that is as fast as the best and leaves most memory; false: there is none. */
-static bool choose_of_level(struct choosing *choosing, struct found *chosen)
+/* Of some that were simulated, in order of their steps: the first that fits and is faster than
+ * *fastest, or as fast with less memory. */
+static void take_fitting(struct choosing *choosing, struct found *found, uint32_t count,
+                         struct found *fastest)
 {
     struct tuning *t = choosing->t;
-    const uint32_t count = choosing->level_count;
-    bool any = false;
-    choosing->equal = calloc(count + 1, sizeof *choosing->equal);
-    search_simulate(&t->out->candidates, t->pool, choosing->level, count);
-    pool_run(t->pool, count, compare_one, choosing);
-    uint32_t equals = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (choosing->equal[i] && choosing->level[i].device_floor <= t->out->limit_bytes)
-            choosing->level[equals++] = choosing->level[i];
-    search_verify(&t->out->candidates, t->pool, choosing->level, equals);
-    for (uint32_t i = 0; i < equals; i++) {
-        const struct found *found = &choosing->level[i];
-        if (found->device_bytes > t->out->limit_bytes ||
-            (any &&
-             (found->device_bytes > chosen->device_bytes ||
-              (found->device_bytes == chosen->device_bytes && found->step_s >= chosen->step_s))))
+    for (uint32_t i = 0; i < count && found[i].step_s <= fastest->step_s; i++) {
+        if (found[i].device_floor > t->out->limit_bytes)
             continue;
-        *chosen = *found;
-        any = true;
+        search_verify(&t->out->candidates, t->pool, &found[i], 1);
+        if (found[i].device_bytes <= t->out->limit_bytes &&
+            (found[i].step_s < fastest->step_s || found[i].device_bytes < fastest->device_bytes))
+            *fastest = found[i];
     }
-    free(choosing->equal);
-    return any;
+}
+
+/* The fastest of the level that fits; step_s INFINITY: none does. */
+static struct found fastest_of_level(struct choosing *choosing)
+{
+    enum { PART = 32 };
+    struct tuning *t = choosing->t;
+    struct found fastest = {.step_s = INFINITY};
+    for (uint32_t at = 0;
+         at < choosing->level_count && choosing->level[at].step_s <= fastest.step_s; at += PART) {
+        const uint32_t left = choosing->level_count - at, count = left < PART ? left : PART;
+        search_simulate(&t->out->candidates, t->pool, choosing->level + at, count);
+        qsort(choosing->level + at, count, sizeof *choosing->level, by_step);
+        take_fitting(choosing, choosing->level + at, count, &fastest);
+    }
+    return fastest;
 }
 
 static void choose(struct tuning *t)
@@ -153,8 +165,11 @@ static void choose(struct tuning *t)
     for (uint32_t d = 0; d < choosing.best->weight && !stopped(t); d++) {
         show(t, (double)d / choosing.best->weight);
         gather_level(&choosing, d);
-        if (choose_of_level(&choosing, &out->chosen))
+        const struct found fastest = fastest_of_level(&choosing);
+        if (isfinite(fastest.step_s) && is_as_fast(&choosing, &fastest)) {
+            out->chosen = fastest;
             break;
+        }
     }
     free(choosing.level);
 }
@@ -256,14 +271,6 @@ static enum err_code find_range(struct tuned *out, struct err *err)
 }
 
 /* ---- runners-up ---- */
-
-static int by_step(const void *x, const void *y)
-{
-    const struct found *a = x, *b = y;
-    if (a->step_s != b->step_s)
-        return a->step_s < b->step_s ? -1 : 1;
-    return a->candidate < b->candidate ? -1 : a->candidate > b->candidate;
-}
 
 static bool is_taken(const struct tuned *out, const struct found *found)
 {
