@@ -5,9 +5,12 @@
 
 struct shape flat(uint64_t elements)
 {
-    /* A flat buffer longer than 2^32 - 1 elements is written as rows of 1024. */
-    return elements <= UINT32_MAX ? SHAPE((uint32_t)elements)
-                                  : SHAPE((uint32_t)((elements + 1023) / 1024), 1024);
+    /* A flat buffer longer than 2^32 - 1 elements is written as rows of 1024, as many dims of them
+     * as it takes. */
+    if (elements <= UINT32_MAX)
+        return SHAPE((uint32_t)elements);
+    const uint64_t rows = (elements + 1023) / 1024, more = (rows + 1023) / 1024;
+    return rows <= UINT32_MAX ? SHAPE((uint32_t)rows, 1024) : SHAPE((uint32_t)more, 1024, 1024);
 }
 
 /* The chunk of `rank`: where it begins among `extent` things, and how many it has. */

@@ -15,6 +15,7 @@ int command_sweep(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_compare(int argc, char **argv);
+int command_export(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_gpus(int argc, char **argv);

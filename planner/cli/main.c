@@ -17,6 +17,7 @@ static int (*const runs[COMMAND_COUNT])(int argc, char **argv) = {
     [COMMAND_DIFF] = command_diff,
     [COMMAND_RUN] = command_run,
     [COMMAND_COMPARE] = command_compare,
+    [COMMAND_EXPORT] = command_export,
     [COMMAND_CALIBRATE] = command_calibrate,
     [COMMAND_MODELS] = command_models,
     [COMMAND_GPUS] = command_gpus,

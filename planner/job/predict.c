@@ -78,6 +78,21 @@ static void count_call(void *context, enum allocator_action action, uint64_t add
     p->calls[p->call_count - 1].mallocs += mallocs;
 }
 
+/* The allocator refused a tensor that is larger than any device: what is asked for is what tensors
+ * take together, and nobody asks how it would be laid out. */
+static enum err_code count_only(struct prediction *out, struct err *err)
+{
+    const struct memory_moment failure = out->memory.failure;
+    const struct memory_options options = {.without_allocator = true};
+    TRY(memory_replay(out->plan, &options, NULL, NULL, &out->memory, err));
+    out->memory.out_of_memory = true;
+    out->memory.failure = failure;
+    out->memory.allocated = out->memory.requested;
+    out->memory.allocated.bytes = out->memory.requested_rounded_bytes;
+    out->memory.reserved_bytes = out->memory.requested_rounded_bytes;
+    return ERR_OK;
+}
+
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err)
 {
@@ -100,14 +115,20 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
         prediction_free(out);
         return rc;
     }
+    if (out->memory.out_of_memory)
+        rc = count_only(out, err);
+    if (rc != ERR_OK) {
+        prediction_free(out);
+        return rc;
+    }
     const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
     out->context_bytes = profile_bytes(&machine->profile, PROFILE_CONTEXT);
     out->nccl_bytes = communicators_bytes(out->plan, machine);
     out->outside_bytes = out->context_bytes + out->nccl_bytes;
     out->workspace_bytes = options.workspace_bytes[0] + options.workspace_bytes[1];
     out->device_bytes = out->memory.reserved_bytes + out->outside_bytes;
-    out->fits = out->device_bytes <= capacity;
-    if (out->fits || out->outside_bytes >= capacity)
+    out->fits = out->device_bytes <= capacity && !out->memory.out_of_memory;
+    if (out->fits || out->memory.out_of_memory || out->outside_bytes >= capacity)
         return ERR_OK;
 
     struct memory capped;

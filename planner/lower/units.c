@@ -16,12 +16,27 @@ static uint32_t new_unit(struct wrapping *w, uint32_t module)
     return w->units++;
 }
 
+/* A head without a weight of its own reads the embedding's: torch refuses one parameter in two
+ * groups, and the embedding goes into the tail's (torchtitan's apply_fsdp). */
+static bool shares_embedding(const struct graph *graph)
+{
+    bool head = false;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        head = head || graph->modules[m].role == ROLE_HEAD;
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (graph->params[p].module != GRAPH_NONE &&
+            graph->modules[graph->params[p].module].role == ROLE_HEAD)
+            return false;
+    return head;
+}
+
 /* Blocks are taken together until a unit is full; torchtitan's tail is one unit. */
 static void choose_units(const struct lowering *low, struct wrapping *w)
 {
     const struct graph *graph = low->graph;
     const struct strategy *s = low->strategy;
     const bool titan = s->units == UNITS_TORCHTITAN;
+    const bool tied = titan && shares_embedding(graph);
     uint32_t open = NONE, tail = NONE, blocks = 0;
     uint64_t bytes = 0;
     new_unit(w, MODULE_ROOT);
@@ -40,9 +55,9 @@ static void choose_units(const struct lowering *low, struct wrapping *w)
             unit = open;
             blocks++;
             bytes += more;
-        } else if (titan && role == ROLE_EMBEDDING) {
+        } else if (titan && role == ROLE_EMBEDDING && !tied) {
             unit = new_unit(w, m);
-        } else if (titan && (role == ROLE_NORM || role == ROLE_HEAD)) {
+        } else if (titan && (role == ROLE_EMBEDDING || role == ROLE_NORM || role == ROLE_HEAD)) {
             unit = tail = tail == NONE ? new_unit(w, m) : tail;
         }
         w->of_module[m] = unit;

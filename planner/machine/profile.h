@@ -31,9 +31,9 @@
 
 /* X(name, key, least, most, what it is) */
 #define PROFILE_MAP(X)                                                                             \
-    X(CAPACITY, "capacity_bytes", 1, 0x1p50, "what cudaMemGetInfo reports as total")               \
+    X(CAPACITY, "capacity_bytes", 1, 0x1p43, "what cudaMemGetInfo reports as total")               \
     X(CONTEXT, "context_bytes", 0, 0x1p50, "CUDA context and loaded kernels of a process")         \
-    X(CUBLAS_WORKSPACE, "cublas_workspace_bytes", 0, 0x1p50, "per thread, in the allocator")       \
+    X(CUBLAS_WORKSPACE, "cublas_workspace_bytes", 0, 0x1p36, "per thread, in the allocator")       \
     X(NCCL_INIT, "nccl_init_bytes", 0, 0x1p50, "per communicator: channels, device structures")    \
     X(NCCL_RING, "nccl_ring_bytes", 0, 0x1p50, "per communicator in a node: connections")          \
     X(NCCL_NET, "nccl_net_bytes", 0, 0x1p50, "per communicator across nodes: connections")         \

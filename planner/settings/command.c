@@ -36,6 +36,11 @@ const struct command_about *command_about(enum command command)
                              "A plan beside the recorded trace of a run of it, instruction by "
                              "instruction. Exit status: 0 memory is equal (and time within "
                              "--tolerance), 1 it is not, 2 bad input."},
+        [COMMAND_EXPORT] = {"export", "shardplan export", "a plan as a framework's configuration",
+                            "The settings of a plan as a file of FSDP2 (Python), torchtitan "
+                            "(TOML), accelerate (YAML) or DeepSpeed (JSON). What the framework "
+                            "cannot say is refused; what the training script has to say is listed "
+                            "on standard error and in the file. `--from` reads it back."},
         [COMMAND_CALIBRATE] = {"calibrate", "shardplan calibrate",
                                "measure this machine: the profile that plans of it need",
                                "Measures this machine by running small plans on it, and writes the "

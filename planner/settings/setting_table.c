@@ -103,6 +103,11 @@ static const struct setting rows[] = {
     {.name = "model", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL,
      .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder",
      .field = FIELD(model), .names = &models, .commands = FOR_MODEL, .numerics = true},
+    {.name = "from", .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "FILE",
+     .help = "Settings from a framework's configuration: torchtitan (TOML, Python), accelerate "
+             "(YAML), DeepSpeed (JSON), TrainingArguments (JSON), `shardplan export`; options "
+             "override it",
+     .field = FIELD(from), .commands = FOR_MODEL},
     /* the system comes before what belongs to a system: settings_arguments keeps this order */
     {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
      .initial = "fsdp2", .field = FIELD(job.strategy.system), .words = system_words,
@@ -222,6 +227,11 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("none", CHECKPOINTING_NONE), WORD("full", CHECKPOINTING_FULL),
                     WORD("selective", CHECKPOINTING_SELECTIVE)),
      .commands = FOR_JOB, .axis = AXIS_WORDS},
+    {.name = "early-stop", .group = GROUP_STRATEGY, .arg = "WHETHER",
+     .help = "Whether recomputation ends at the last tensor that backward needs (torch's default) "
+             "or runs to a block's end (torchtitan's)",
+     .initial = "on", .field = FIELD(job.tape.no_early_stop),
+     .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB, .axis = AXIS_WORDS},
     {.name = "optimizer", .group = GROUP_STRATEGY, .arg = "NAME", .help = "Optimizer",
      .initial = "adamw", .field = FIELD(job.strategy.optimizer),
      .words = WORDS(WORD("adamw", OPTIMIZER_ADAMW), WORD("sgd", OPTIMIZER_SGD)),
@@ -239,6 +249,12 @@ static const struct setting rows[] = {
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
      .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP), .axis = AXIS_WORDS},
+    {.name = "placement", .group = GROUP_STRATEGY, .arg = "DIM",
+     .help = "shard_placement_fn: every parameter by rows, Shard(0), or matrices by columns, "
+             "Shard(1)",
+     .initial = "rows", .field = FIELD(job.strategy.columns),
+     .words = WORDS(WORD("rows", false), WORD("columns", true)), .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2)},
     {.name = "last-backward", .group = GROUP_STRATEGY, .arg = "WHEN",
      .help = "set_is_last_backward(True): for each micro-batch, or the last alone",
      .initial = "each", .field = FIELD(job.strategy.finalize_last), .words = EACH_LAST,
@@ -312,7 +328,7 @@ static const struct setting rows[] = {
     /* ---- running a plan ---- */
     {.name = "plan", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,
      .arg = "PLAN.json", .help = "what `shardplan plan` wrote", .field = FIELD(plan),
-     .commands = FOR_RUN | COMMAND(COMPARE)},
+     .commands = FOR_RUN | COMMAND(COMPARE) | COMMAND(EXPORT)},
     {.name = "trace", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,
      .arg = "TRACE.json", .help = "what `shardplan run` wrote", .field = FIELD(trace),
      .commands = COMMAND(COMPARE)},
@@ -404,6 +420,12 @@ static const struct setting rows[] = {
      .numbers = {{NUMBER_REAL, 0, 1e6, "percentages", FIELD(tolerance_percent), 0, 0}},
      .commands = COMMAND(COMPARE)},
 
+    {.name = "to", .group = GROUP_OUTPUT, .arg = "NAME", .help = "The framework",
+     .initial = "fsdp2", .field = FIELD(to),
+     .words = WORDS(WORD("fsdp2", EXPORT_FSDP2), WORD("torchtitan", EXPORT_TORCHTITAN),
+                    WORD("accelerate", EXPORT_ACCELERATE), WORD("deepspeed", EXPORT_DEEPSPEED)),
+     .commands = COMMAND(EXPORT)},
+
     /* ---- questions ---- */
     {.name = "a", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "A",
      .help = "a plan.json, or a model as of the other commands", .field = FIELD(a),
@@ -459,6 +481,9 @@ static const struct setting rows[] = {
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
      .help = "The profile; calibration.html and .svg are put beside it", .initial = "profile.json",
      .field = FIELD(output), .commands = COMMAND(CALIBRATE)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
+     .help = "The file (default: standard output)", .field = FIELD(output),
+     .commands = COMMAND(EXPORT)},
     {.name = "param-norms", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
      .help = "Print each parameter's gradient norm of the first step",
      .field = FIELD(run.param_norms), .commands = FOR_RUN},

@@ -155,6 +155,33 @@ json_t *settings_echo(const struct settings *settings)
     return echo;
 }
 
+static const char *echo_text(const json_t *value, struct arena *arena)
+{
+    char number[NUMBER_TEXT];
+    if (json_is_string(value))
+        return arena_strdup(arena, json_string_value(value));
+    if (json_is_integer(value))
+        return arena_printf(arena, "%lld", (long long)json_integer_value(value));
+    if (json_is_real(value))
+        return arena_strdup(arena, number_real_text(json_real_value(value), false, number));
+    return json_is_true(value) ? "on" : json_is_false(value) ? "off" : NULL;
+}
+
+enum err_code settings_take_echo(struct settings *settings, const json_t *echo, struct arena *arena,
+                                 struct err *err)
+{
+    const char *name;
+    json_t *value;
+    for (int system = 1; system >= 0; system--) /* which settings there are depends on it */
+        json_object_foreach((json_t *)(uintptr_t)echo, name, value)
+        {
+            const char *text = echo_text(value, arena);
+            if (text && (strcmp(name, "strategy") == 0) == system)
+                TRY(settings_set(settings, arena_strdup(arena, name), text, err));
+        }
+    return ERR_OK;
+}
+
 const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
                                 size_t size)
 {

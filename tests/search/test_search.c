@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { SEED = 20261122, MOST_POINTS = 4096 };
+enum { SEED = 20261122, MOST_POINTS = 8192 };
 
 /* ---- bounds ---- */
 

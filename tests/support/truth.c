@@ -66,6 +66,7 @@ static void read_fsdp2(const json_t *s, struct strategy *t)
     t->finalize_last = is_last_only(s, "is_last_backward");
     t->all_reduce_last = is_last_only(s, "requires_all_reduce");
     t->reshard_last = is_last_only(s, "reshard_after_backward");
+    t->columns = truth_number(s, "shard_dim", 0) == 1;
     t->reduce_buffers = truth_number(s, "max_input_buffers", 1);
     t->not_in_backward =
         json_string_value(json_array_get(json_object_get(s, "unshard_in_backward_off"), 0));
@@ -141,7 +142,7 @@ bool truth_read_written(const json_t *row, struct model_config *c, struct model_
                                            : ARCH_LLAMA;
     c->activation = c->arch == ARCH_GPT2 ? "gelu_new" : c->arch == ARCH_LLAMA ? "silu" : "relu";
     if (c->arch == ARCH_LLAMA)
-        c->tied = false;
+        c->tied = truth_bool(m, "tied", false);
     job->code = model_default_code(c->arch);
     return true;
 }
@@ -352,13 +353,12 @@ static bool keeps_the_last(const json_t *units, uint32_t layers)
     return true;
 }
 
-/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward and
- * shard_placement_fn by module. */
+/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward by module,
+ * but for the last ones. */
 static bool has_fsdp2s_rest(const json_t *row, const json_t *strategy)
 {
     const uint32_t layers = truth_number(json_object_get(row, "model"), "layers", 0);
-    return json_object_get(strategy, "shard_dim") ||
-           !keeps_the_last(json_object_get(strategy, "reshard_units"), layers);
+    return !keeps_the_last(json_object_get(strategy, "reshard_units"), layers);
 }
 
 /* What is left out: other systems; the rest of FSDP2;
