@@ -13,19 +13,11 @@ enum { GRAIN = 2 << 20 }; /* bytes: segments are multiples of that, allocator.h 
 
 /* ---- time ---- */
 
-static void add_event(struct busy *busy, const struct costs *costs)
-{
-    busy->host_s += costs->event_s;
-}
-
+/* What the host pays for records and waits is left out: how many there are may depend on how far
+ * ahead things are fetched. */
 static void add_instruction(const struct plan *plan, const struct costs *costs,
                             const struct plan_instruction *in, struct busy *busy)
 {
-    if (in->op == PLAN_RECORD || in->op == PLAN_WAIT) {
-        if (in->lane != LANE_HOST) /* the host's own take no time */
-            add_event(busy, costs);
-        return;
-    }
     if (!plan_op_is_kernel((enum plan_op)in->op) || in->arg < plan->shared_count)
         return;
     struct cost cost = costs->kernels[in->arg];
@@ -116,8 +108,6 @@ static void chain_pass(struct chain *c, const struct plan_instruction *in)
     if (plan_op_is_kernel((enum plan_op)in->op) && in->arg >= c->plan->shared_count) {
         chain_kernel(c, in);
     } else if (in->op == PLAN_RECORD || in->op == PLAN_WAIT) {
-        if (in->lane != LANE_HOST)
-            now->host_s += c->costs->event_s;
         if (in->op == PLAN_WAIT)
             *clock_s = fmax(*clock_s, event_of(c, in->arg));
         if (in->lane != LANE_HOST)
