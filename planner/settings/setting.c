@@ -36,13 +36,21 @@ bool setting_is_offered(const struct setting *row)
 const char *setting_group_title(enum setting_group group)
 {
     static const char *const titles[GROUP_COUNT] = {
-        [GROUP_MODEL] = "Model",          [GROUP_JOB] = "Job",
-        [GROUP_CLUSTER] = "Cluster",      [GROUP_STRATEGY] = "Strategy",
-        [GROUP_FSDP2] = "Strategy fsdp2", [GROUP_FSDP1] = "Strategy fsdp1",
-        [GROUP_DDP] = "Strategy ddp",     [GROUP_RUN] = "Run",
-        [GROUP_OPTIMIZER] = "Optimizer",  [GROUP_CHECKPOINT] = "Checkpoints",
-        [GROUP_REHEARSAL] = "Rehearsal",  [GROUP_CUDA] = "On GPUs",
-        [GROUP_MEASURE] = "Measuring",    [GROUP_SWEEP] = "Question",
+        [GROUP_MODEL] = "Model",
+        [GROUP_JOB] = "Job",
+        [GROUP_CLUSTER] = "Cluster",
+        [GROUP_STRATEGY] = "Strategy",
+        [GROUP_FSDP2] = "Strategy fsdp2",
+        [GROUP_FSDP1] = "Strategy fsdp1",
+        [GROUP_DDP] = "Strategy ddp",
+        [GROUP_SEARCH] = "Search",
+        [GROUP_RUN] = "Run",
+        [GROUP_OPTIMIZER] = "Optimizer",
+        [GROUP_CHECKPOINT] = "Checkpoints",
+        [GROUP_REHEARSAL] = "Rehearsal",
+        [GROUP_CUDA] = "On GPUs",
+        [GROUP_MEASURE] = "Measuring",
+        [GROUP_SWEEP] = "Question",
         [GROUP_OUTPUT] = "Output",
     };
     return titles[group];
@@ -372,6 +380,18 @@ void setting_reset(const struct setting *row, struct settings *settings)
             store_number(settings, &row->numbers[0], not_given(&row->numbers[0]));
         break;
     }
+}
+
+static void copy_field(struct setting_field field, const struct settings *from, struct settings *to)
+{
+    memcpy((char *)to + field.offset, (const char *)from + field.offset, field.size);
+}
+
+void setting_copy(const struct setting *row, const struct settings *from, struct settings *to)
+{
+    copy_field(row->field, from, to);
+    for (size_t i = 0; i < sizeof row->numbers / sizeof row->numbers[0]; i++)
+        copy_field(row->numbers[i].field, from, to);
 }
 
 /* ---- value to text ---- */
