@@ -326,7 +326,11 @@ static uint64_t limit_of(const struct tuned *out)
     const struct tune_settings *s = &out->settings.tune;
     const uint64_t capacity = profile_bytes(&out->machine.profile, PROFILE_CAPACITY);
     const uint64_t most = s->max_memory && s->max_memory < capacity ? s->max_memory : capacity;
-    return most > s->headroom ? most - s->headroom : 0;
+    /* what `fit` calls tight is not chosen unless one says what room is to be left */
+    const uint64_t room = s->headroom     ? s->headroom
+                          : s->max_memory ? 0
+                                          : (uint64_t)(RESERVED_ERROR * (double)capacity);
+    return most > room ? most - room : 0;
 }
 
 static enum err_code look(struct tuning *t, struct err *err)

@@ -391,7 +391,8 @@ static const struct setting rows[] = {
      .help = "Memory of a GPU that a job may take, such as 70GiB (default: all there is)",
      .numbers = {SIZE(tune.max_memory, 1, 0x1p50)}, .commands = COMMAND(TUNE)},
     {.name = "headroom", .group = GROUP_SEARCH, .arg = "SIZE",
-     .help = "Memory of a GPU that is to stay free, such as 4GiB",
+     .help = "Memory of a GPU that is to stay free, such as 4GiB (default: 1.6 % of it, by which "
+             "predictions of reserved memory have been off)",
      .numbers = {SIZE(tune.headroom, 1, 0x1p50)}, .commands = COMMAND(TUNE)},
 
     /* ---- running a plan ---- */
