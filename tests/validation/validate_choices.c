@@ -29,8 +29,10 @@ static double predict_tokens(const struct job *job, const char *gpu)
     struct prediction prediction;
     struct machine machine = {.gpus_per_node = 8};
     struct step_time time;
-    if (profile_find(gpu, &machine.profile, &err) != ERR_OK ||
-        predict(job, &machine, &prediction, &err) != ERR_OK ||
+    if (profile_find(gpu, &machine.profile, &err) != ERR_OK)
+        fail(&err);
+    machine.profile.attention = MPT_ATTENTION;
+    if (predict(job, &machine, &prediction, &err) != ERR_OK ||
         step_time(&prediction, job, &machine, 0, &time, &err) != ERR_OK)
         fail(&err);
     const double tokens = time.tokens_per_s;
@@ -45,7 +47,7 @@ static struct row *read_rows(size_t *count)
     struct csv csv = csv_read("tests/data/published/llmfoundry_a100.csv");
     struct row *rows = xmalloc(csv.rows * sizeof *rows);
     for (size_t i = 0; i < csv.rows; i++) {
-        const struct job job = mpt_job(&csv, i);
+        const struct job job = mpt_timed_job(&csv, i);
         const bool small = strcmp(csv_text(&csv, i, "gpu"), "a100_40gb") == 0;
         rows[i] = (struct row){
             .measured = csv_number(&csv, i, "throughput_tokens_per_s_per_gpu"),
