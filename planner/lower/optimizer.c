@@ -233,20 +233,12 @@ struct updated {
     uint32_t count;
 };
 
-/* What the update reads of it; nowhere: it has no gradient. */
-static struct operand gradient_of(const struct lowering *low, const struct optimized *o)
-{
-    if (o->param == NONE)
-        return o->gradient;
-    return plan_piece(low->plan, o->param, PIECE_GRADIENT)
-               ? plan_updated_operand(low->plan, o->param, PIECE_GRADIENT)
-               : no_operand();
-}
-
 /* Whether the update changes anything of it on this rank. */
 static bool is_updated(const struct lowering *low, const struct optimized *o)
 {
-    return gradient_of(low, o).place != NONE && !is_empty(low, o);
+    const bool there = o->param == NONE ? o->gradient.place != NONE
+                                        : plan_piece(low->plan, o->param, PIECE_GRADIENT) != NULL;
+    return there && !is_empty(low, o);
 }
 
 /* plan_updated_operand of the gradient: where it is spread as the parameter is, the part is known.
