@@ -89,7 +89,7 @@ static void take_gradient(struct lowering *low, const struct stream_grad *grad)
                      1, &gradient, 1, &low->grad[p]);
     if (low->system->gradient)
         low->system->gradient(low, p);
-    if (gradient.place != low->grad[p].place)
+    if (low->incoming != NONE && gradient.place != low->grad[p].place)
         emit_free(low, gradient.place);
     low->incoming = NONE;
 }
@@ -99,6 +99,15 @@ void move_gradient(struct lowering *low, uint32_t param, struct operand to)
     const uint32_t from = low->grad[param].place;
     if (from != to.place && from != low->incoming && !low->plan->buffers[from].resident)
         emit_free(low, from);
+    low->grad[param] = to;
+}
+
+void exchange_gradient(struct lowering *low, uint32_t param, struct operand to)
+{
+    const uint32_t from = low->grad[param].place;
+    emit_free(low, from);
+    if (from == low->incoming)
+        low->incoming = NONE;
     low->grad[param] = to;
 }
 
@@ -200,6 +209,15 @@ static void run_micro_batch(struct lowering *low)
 
 /* ---- the step ---- */
 
+static void update(struct lowering *low)
+{
+    call(low, low->system->before_step);
+    if (low->strategy->max_norm > 0)
+        emit_clip(low);
+    emit_optimizer(low);
+    call(low, low->system->after_step);
+}
+
 static void run(struct lowering *low)
 {
     const struct strategy *strategy = low->strategy;
@@ -211,11 +229,10 @@ static void run(struct lowering *low)
     }
     low->here.phase = PLAN_STEP;
     emit_mark(low, PLAN_MARK_OPTIMIZER);
-    call(low, low->system->before_step);
-    if (strategy->max_norm > 0)
-        emit_clip(low);
-    emit_optimizer(low);
-    call(low, low->system->after_step);
+    if (low->system->update)
+        low->system->update(low);
+    else
+        update(low);
     emit_mark(low, PLAN_MARK_AFTER_STEP);
     call(low, low->system->close);
     emit_mark(low, PLAN_MARK_END);

@@ -89,17 +89,20 @@ uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enu
 
 struct scope_entry {
     const char *call; /* by address: names are literals. NULL: a free slot */
+    const char *name; /* likewise; NULL: the unit's, or none */
     uint32_t parent, unit, scope;
 };
 
-static uint32_t slot_of(const struct scope_entry *slots, uint32_t count, const char *call,
-                        uint32_t parent, uint32_t unit)
+static uint32_t slot_of(const struct scope_entry *slots, uint32_t count,
+                        const struct scope_entry *entry)
 {
-    uint64_t hash = (uintptr_t)call ^ ((uint64_t)parent << 32 | unit);
+    uint64_t hash = (uintptr_t)entry->call ^ (uintptr_t)entry->name << 20 ^
+                    ((uint64_t)entry->parent << 32 | entry->unit);
     hash *= 0x9e3779b97f4a7c15U; /* Knuth's multiplicative hashing */
     for (uint32_t i = (uint32_t)(hash >> 32);; i++) {
         const struct scope_entry *slot = &slots[i & (count - 1)];
-        if (!slot->call || (slot->call == call && slot->parent == parent && slot->unit == unit))
+        if (!slot->call || (slot->call == entry->call && slot->name == entry->name &&
+                            slot->parent == entry->parent && slot->unit == entry->unit))
             return i & (count - 1);
     }
 }
@@ -114,33 +117,43 @@ static void grow_scopes(struct lowering *low)
     for (uint32_t i = 0; i < low->scope_slots; i++) {
         const struct scope_entry *old = &low->scopes[i];
         if (old->call)
-            slots[slot_of(slots, count, old->call, old->parent, old->unit)] = *old;
+            slots[slot_of(slots, count, old)] = *old;
     }
     low->scopes = slots;
     low->scope_slots = count;
 }
 
-static uint32_t new_scope(struct lowering *low, const char *call, uint32_t unit, bool named)
+static uint32_t new_scope(struct lowering *low, const char *call, const char *name, uint32_t unit)
 {
     struct plan *plan = low->plan;
     const char *outer = plan->scopes[low->here.scope].text, *slash = outer[0] ? "/" : "";
-    const char *name = named ? plan->units[unit].name : "";
-    const char *text = named ? arena_printf(&plan->arena, "%s%s%s[%s]", outer, slash, call,
-                                            name[0] ? name : "root")
-                             : arena_printf(&plan->arena, "%s%s%s", outer, slash, call);
+    const char *text =
+        name ? arena_printf(&plan->arena, "%s%s%s[%s]", outer, slash, call, name[0] ? name : "root")
+             : arena_printf(&plan->arena, "%s%s%s", outer, slash, call);
     return plan_add_scope(plan, text, unit);
+}
+
+static uint32_t enter(struct lowering *low, const char *call, const char *name, uint32_t unit)
+{
+    const struct scope_entry entry = {call, name, low->here.scope, unit, 0};
+    grow_scopes(low);
+    struct scope_entry *slot = &low->scopes[slot_of(low->scopes, low->scope_slots, &entry)];
+    if (!slot->call) {
+        *slot = entry;
+        slot->scope = new_scope(low, call, name, unit);
+    }
+    low->here.scope = slot->scope;
+    return entry.parent;
 }
 
 uint32_t enter_scope(struct lowering *low, const char *call, uint32_t unit, bool named)
 {
-    const uint32_t before = low->here.scope;
-    grow_scopes(low);
-    struct scope_entry *slot =
-        &low->scopes[slot_of(low->scopes, low->scope_slots, call, before, unit)];
-    if (!slot->call)
-        *slot = (struct scope_entry){call, before, unit, new_scope(low, call, unit, named)};
-    low->here.scope = slot->scope;
-    return before;
+    return enter(low, call, named ? low->plan->units[unit].name : NULL, unit);
+}
+
+uint32_t enter_named_scope(struct lowering *low, const char *call, const char *name)
+{
+    return enter(low, call, name, PLAN_NO_UNIT);
 }
 
 void leave_scope(struct lowering *low, uint32_t before)

@@ -10,7 +10,7 @@
  *       a parameter's gradient is there        gradient
  *       its gradients are all there            post_backward
  *       autograd's final callback              final
- *     clipping, optimizer                      before_step, after_step
+ *     clipping, optimizer                      before_step, after_step; or update
  *     zero_grad                                close
  *
  * A system is one `struct system` in one file and a row in systems.c. */
@@ -49,6 +49,9 @@ struct system {
     void (*before_step)(struct lowering *low);
     void (*after_step)(struct lowering *low); /* what optimizer.step() does behind the update */
     void (*close)(struct lowering *low);
+    /* optimizer.step() as a whole, clipping too, in place of before_step, clip_grad_norm_, one
+     * update of everything and after_step. */
+    void (*update)(struct lowering *low);
 };
 
 extern const struct system system_fsdp2, system_ddp;
@@ -56,8 +59,9 @@ extern const struct system system_fsdp2, system_ddp;
 /* What the optimizer has one tensor for: a parameter's part, usually. Buffers are NONE where there
  * is no such thing. */
 struct optimized {
-    uint32_t param;       /* whose part it is */
-    struct operand value; /* updated in place */
+    uint32_t param;          /* whose part it is; NONE: of several */
+    struct operand value;    /* updated in place */
+    struct operand gradient; /* of several: what the update reads. One's is its gradient piece */
     bool trained;
     uint32_t state[2], step; /* buffers: exp_avg, exp_avg_sq, the step counter */
 };
@@ -113,6 +117,9 @@ uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enu
 /* The call that the host is inside of: what is emitted until leave_scope(low, the result) carries
  * "call[unit]", or "call" where `named` is false. */
 uint32_t enter_scope(struct lowering *low, const char *call, uint32_t unit, bool named);
+/* The same for what is no unit: "call[name]". The name is lent for the plan's life, and is told
+ * from others by its address. */
+uint32_t enter_named_scope(struct lowering *low, const char *call, const char *name);
 void leave_scope(struct lowering *low, uint32_t before);
 
 /* ---- buffers and pieces ---- */
@@ -132,6 +139,9 @@ void new_piece(struct lowering *low, uint32_t param, enum piece_role role, uint3
 
 /* .grad is `to` from now on; what it was dies, unless the engine still holds it. */
 void move_gradient(struct lowering *low, uint32_t param, struct operand to);
+/* The same where .grad's storage is exchanged (`grad.data = to`): that dies even if the engine
+ * holds the tensor. */
+void exchange_gradient(struct lowering *low, uint32_t param, struct operand to);
 
 /* An array of `count` indices, all NONE, in low->scratch. */
 uint32_t *none_array(struct lowering *low, uint32_t count);
@@ -153,7 +163,11 @@ void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_
                   bool whole);
 /* clip_grad_norm_ over all gradients. */
 void emit_clip(struct lowering *low);
-/* optimizer.step(): states in the first step, transients, the update. */
+/* Declares the states of a tensor that is updated in place, and its step counter. */
+void add_states(struct lowering *low, struct optimized *o);
+/* optimizer.step(): states in the first step, transients, the update; of `count` from `first` on,
+ * or of all. */
+void emit_update_of(struct lowering *low, uint32_t first, uint32_t count);
 void emit_optimizer(struct lowering *low);
 
 #endif

@@ -30,7 +30,7 @@ static uint32_t new_state(struct lowering *low, const struct optimized *o, uint8
     return buffer;
 }
 
-static void add_states(struct lowering *low, struct optimized *o)
+void add_states(struct lowering *low, struct optimized *o)
 {
     const struct strategy *s = low->strategy;
     const uint8_t pool = s->offload ? LANE_HOST : LANE_COMPUTE;
@@ -39,7 +39,8 @@ static void add_states(struct lowering *low, struct optimized *o)
     if (s->optimizer != OPTIMIZER_ADAMW || !o->trained)
         return;
     o->step = new_resident(low, CATEGORY_OPTIMIZER, step_pool, ATEN_ZEROS, DTYPE_FP32,
-                           plan_step_shape(low->plan, o->param));
+                           o->param == NONE ? (struct shape){.rank = 0}
+                                            : plan_step_shape(low->plan, o->param));
     low->plan->buffers[o->step].local = o->value.local;
     for (uint32_t i = 0; i < 2 && !is_empty(o); i++)
         o->state[i] = new_state(low, o, pool);
@@ -202,39 +203,56 @@ void emit_clip(struct lowering *low)
 
 /* ---- the update ---- */
 
+/* Those that one call of the optimizer updates. */
+struct updated {
+    const struct optimized *of;
+    uint32_t count;
+};
+
+/* What the update reads of it; nowhere: it has no gradient. */
+static struct operand gradient_of(const struct lowering *low, const struct optimized *o)
+{
+    if (o->param == NONE)
+        return o->gradient;
+    return plan_piece(low->plan, o->param, PIECE_GRADIENT)
+               ? plan_updated_operand(low->plan, o->param, PIECE_GRADIENT)
+               : no_operand();
+}
+
 /* Whether the update changes anything of it on this rank. */
 static bool is_updated(const struct lowering *low, const struct optimized *o)
 {
-    return plan_piece(low->plan, o->param, PIECE_GRADIENT) && !is_empty(o);
+    return gradient_of(low, o).place != NONE && !is_empty(o);
 }
 
 /* Gradients in; parameters, and what states there are, in and out. */
-static void emit_update(struct lowering *low, enum work_kind work, enum aten label)
+static void emit_update(struct lowering *low, struct updated u, enum work_kind work,
+                        enum aten label)
 {
     const struct plan *plan = low->plan;
-    struct operand *in = xmalloc((4 * (size_t)low->optimized_count + 1) * sizeof *in);
+    struct operand *in = xmalloc((4 * (size_t)u.count + 1) * sizeof *in);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (is_updated(low, &low->optimized[i]))
-            in[n++] = plan_updated_operand(plan, low->optimized[i].param, PIECE_GRADIENT);
+    for (uint32_t i = 0; i < u.count; i++)
+        if (is_updated(low, &u.of[i]))
+            in[n++] = gradient_of(low, &u.of[i]);
     const uint32_t gradients = n;
-    for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (is_updated(low, &low->optimized[i]))
-            in[n++] = low->optimized[i].value;
+    for (uint32_t i = 0; i < u.count; i++)
+        if (is_updated(low, &u.of[i]))
+            in[n++] = u.of[i].value;
     for (uint32_t s = 0; s < 2; s++)
-        for (uint32_t i = 0; i < low->optimized_count; i++)
-            if (is_updated(low, &low->optimized[i]) && low->optimized[i].state[s] != NONE)
-                in[n++] = plan_whole_buffer(plan, low->optimized[i].state[s]);
+        for (uint32_t i = 0; i < u.count; i++)
+            if (is_updated(low, &u.of[i]) && u.of[i].state[s] != NONE)
+                in[n++] = plan_whole_buffer(plan, u.of[i].state[s]);
     emit_work_on(low, PLAN_OPTIMIZER, low->strategy->offload ? LANE_HOST : LANE_COMPUTE, work,
                  label, PLAN_NO_GROUP, n, in, n - gradients, in + gradients);
     free(in);
 }
 
-static void create_states(struct lowering *low)
+static void create_states(struct lowering *low, struct updated u)
 {
     low->here.flags |= PLAN_FIRST_STEP;
-    for (uint32_t i = 0; i < low->optimized_count; i++) {
-        const struct optimized *o = &low->optimized[i];
+    for (uint32_t i = 0; i < u.count; i++) {
+        const struct optimized *o = &u.of[i];
         const uint32_t buffers[] = {o->step, o->state[0], o->state[1]};
         for (uint32_t b = 0; b < 3; b++)
             if (buffers[b] != NONE)
@@ -254,26 +272,26 @@ static uint32_t alloc_transient(struct lowering *low, enum aten label, const str
 }
 
 /* Whether this rank's optimizer has any parameter. */
-static bool counts_steps(const struct lowering *low)
+static bool counts_steps(const struct lowering *low, struct updated u)
 {
-    for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (low->optimized[i].step != NONE && low->plan->buffers[low->optimized[i].step].bytes)
+    for (uint32_t i = 0; i < u.count; i++)
+        if (u.of[i].step != NONE && low->plan->buffers[u.of[i].step].bytes)
             return true;
     return false;
 }
 
-static void adam_foreach(struct lowering *low)
+static void adam_foreach(struct lowering *low, struct updated u)
 {
-    uint32_t *roots = xmalloc((low->optimized_count + 1) * sizeof *roots), n = 0;
-    if (counts_steps(low)) { /* torch.tensor(1.0), added to the CPU step counters */
+    uint32_t *roots = xmalloc((u.count + 1) * sizeof *roots), n = 0;
+    if (counts_steps(low, u)) { /* torch.tensor(1.0), added to the CPU step counters */
         const uint32_t literal = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_HOST, ATEN_LIFT_FRESH,
                                               DTYPE_FP32, (struct shape){.rank = 0});
         emit_free(low, literal);
     }
-    for (uint32_t i = 0; i < low->optimized_count; i++)
-        if (is_updated(low, &low->optimized[i]))
-            roots[n++] = alloc_transient(low, ATEN_FOREACH_SQRT, &low->optimized[i]);
-    emit_update(low, WORK_ADAMW, ATEN_ADAMW);
+    for (uint32_t i = 0; i < u.count; i++)
+        if (is_updated(low, &u.of[i]))
+            roots[n++] = alloc_transient(low, ATEN_FOREACH_SQRT, &u.of[i]);
+    emit_update(low, u, WORK_ADAMW, ATEN_ADAMW);
     if (n)
         emit_free(low, roots[n - 1]); /* a loop variable's, rebound first */
     for (uint32_t i = n ? n - 1 : 0; i-- > 0;)
@@ -281,11 +299,11 @@ static void adam_foreach(struct lowering *low)
     free(roots);
 }
 
-static void adam_loop(struct lowering *low)
+static void adam_loop(struct lowering *low, struct updated u)
 {
     uint32_t previous = NONE;
-    for (uint32_t i = 0; i < low->optimized_count; i++) {
-        const struct optimized *o = &low->optimized[i];
+    for (uint32_t i = 0; i < u.count; i++) {
+        const struct optimized *o = &u.of[i];
         if (!is_updated(low, o))
             continue;
         const uint32_t root = alloc_transient(low, ATEN_SQRT, o);
@@ -295,25 +313,31 @@ static void adam_loop(struct lowering *low)
             emit_free(low, previous);
         previous = denominator;
     }
-    emit_update(low, WORK_ADAMW, ATEN_ADAMW);
+    emit_update(low, u, WORK_ADAMW, ATEN_ADAMW);
     if (previous != NONE)
         emit_free(low, previous);
 }
 
-void emit_optimizer(struct lowering *low)
+void emit_update_of(struct lowering *low, uint32_t first, uint32_t count)
 {
     const struct strategy *strategy = low->strategy;
+    const struct updated u = {low->optimized + first, count};
     if (strategy->offload) /* clipping ran on the device's stream */
         emit_sync(low, LANE_HOST, LANE_COMPUTE);
-    create_states(low);
+    create_states(low, u);
     if (strategy->optimizer == OPTIMIZER_SGD)
-        emit_update(low, WORK_SGD, ATEN_FOREACH_ADD_);
+        emit_update(low, u, WORK_SGD, ATEN_FOREACH_ADD_);
     else if (strategy->impl == IMPL_FUSED)
-        emit_update(low, WORK_ADAMW_FUSED, ATEN_FUSED_ADAMW_);
+        emit_update(low, u, WORK_ADAMW_FUSED, ATEN_FUSED_ADAMW_);
     else if (strategy->offload)
-        emit_update(low, WORK_ADAMW, ATEN_ADAMW); /* transients are the CPU's */
+        emit_update(low, u, WORK_ADAMW, ATEN_ADAMW); /* transients are the CPU's */
     else if (strategy->impl == IMPL_FOREACH)
-        adam_foreach(low);
+        adam_foreach(low, u);
     else
-        adam_loop(low);
+        adam_loop(low, u);
+}
+
+void emit_optimizer(struct lowering *low)
+{
+    emit_update_of(low, 0, low->optimized_count);
 }
