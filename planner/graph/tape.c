@@ -139,6 +139,8 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .current_op = GRAPH_NONE,
         .entered = GRAPH_NONE,
         .seed = NO_BUFFER,
+        .divided = NO_BUFFER,
+        .scaled = NO_BUFFER,
     };
     *tape->stream = (struct stream){0};
     reserve(tape);

@@ -178,27 +178,81 @@ static void count_param_uses(struct tape *tape)
     }
 }
 
+/* x by way of a kernel that multiplies by a number. The numbers are the seed's already. */
+static uint32_t multiplied(struct tape *tape, enum aten aten, struct operand x)
+{
+    const struct operand y =
+        tape_call(tape, WORK_MUL_NUMBER, aten, (enum dtype)x.dtype, x.shape, -1.0, 1, &x);
+    tape_number(tape, 1);
+    return y.place;
+}
+
+static struct operand like_loss(const struct tape *tape, uint32_t buffer)
+{
+    struct operand x = tape_tensor(tape, tape->graph->loss);
+    x.place = buffer;
+    return x;
+}
+
+static void scale_loss(struct tape *tape)
+{
+    tape->divided = multiplied(tape, ATEN_DIV, tape_tensor(tape, tape->graph->loss));
+    tape->scaled = multiplied(tape, ATEN_MUL, like_loss(tape, tape->divided));
+}
+
+/* The nodes of both: the gradient of the loss itself. */
+static uint32_t unscale(struct tape *tape, uint32_t seed)
+{
+    const uint32_t product = multiplied(tape, ATEN_MUL, like_loss(tape, seed));
+    const uint32_t quotient = multiplied(tape, ATEN_DIV, like_loss(tape, product));
+    tape_release(tape, product);
+    tape_release(tape, seed);
+    return quotient;
+}
+
 void tape_begin_backward(struct tape *tape)
 {
     const struct graph_tensor *loss = &tape->graph->tensors[tape->graph->loss];
     count_param_uses(tape);
     tape->backward = true;
     tape->current_op = GRAPH_NONE;
+    if (tape->options->scaled_loss)
+        scale_loss(tape);
     tape->seed = tape_call(tape, WORK_SEED, ATEN_ONES_LIKE, (enum dtype)loss->dtype, loss->shape,
                            -1.0, 0, NULL)
                      .place;
     tape_hold(tape, tape->seed); /* backward()'s own list of root gradients, beside the slot */
-    tape->slot[tape->root[tape->graph->loss]] = tape->seed;
+    tape->slot[tape->root[tape->graph->loss]] =
+        tape->scaled == NO_BUFFER ? tape->seed : unscale(tape, tape->seed);
     tape->part[tape->root[tape->graph->loss]] = (struct slice){0};
+}
+
+static void release_seed(struct tape *tape)
+{
+    tape_release(tape, tape->seed);
+    tape->seed = NO_BUFFER;
+}
+
+static void release_scaled(struct tape *tape)
+{
+    if (tape->scaled == NO_BUFFER)
+        return;
+    tape_release(tape, tape->scaled);
+    tape_release(tape, tape->divided);
+    tape->scaled = tape->divided = NO_BUFFER;
 }
 
 void tape_end_backward(struct tape *tape)
 {
     const struct graph *graph = tape->graph;
+    const bool behind = tape->options->scaled_loss;
+    if (behind)
+        release_seed(tape);
     tape->stream->final_step = tape->stream->step_count;
     tape_step(tape, STEP_FINAL, 0);
-    tape_release(tape, tape->seed);
-    tape->seed = NO_BUFFER;
+    if (!behind)
+        release_seed(tape);
+    release_scaled(tape);
     tape_drop(tape, graph->tensors[graph->loss].storage);
     tape_step(tape, STEP_MARK, STREAM_AFTER_BACKWARD);
 }

@@ -15,6 +15,8 @@ struct tape_options {
     bool input_nodes;   /* the sharding system passes what modules are called with through nodes of
                            its own (op_module_input) */
     bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
+    bool scaled_loss;   /* an engine divides the loss by the micro-batches, multiplies it by a loss
+                           scale, and has hooks behind backward() instead of in its final callback */
 };
 
 #endif

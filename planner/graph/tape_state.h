@@ -73,7 +73,8 @@ struct tape {
                                       which add gradients up and cast them, have none */
     uint32_t next_region, entered; /* forward: to come; that we are in, GRAPH_NONE outside */
     uint32_t matmuls;              /* counted by the selective policy, per region */
-    uint32_t seed; /* the gradient of the loss, while backward() has it; NO_BUFFER */
+    uint32_t seed;            /* the gradient of the loss, while backward() has it; NO_BUFFER */
+    uint32_t divided, scaled; /* scaled_loss: the loss as the engine has it; NO_BUFFER */
     bool backward, recomputing;
     bool in_blocks; /* backward has reached the blocks */
 };
