@@ -7,6 +7,8 @@
 #define SHARDPLAN_LOWER_H
 
 #include "graph/stream.h"
+#include "graph/tape_options.h"
+#include "lower/zero_options.h"
 #include "plan/plan.h"
 
 /* X(name, text on the command line) */
@@ -72,6 +74,9 @@ struct strategy {
     bool static_graph;
     enum comm_hook comm_hook;
     bool zero_redundancy; /* ZeroRedundancyOptimizer: each state on one rank only */
+    /* DeepSpeed's */
+    struct zero_options zero;
+    bool grad_accum_fp32; /* data_types.grad_accum_dtype: fp32, beside parameters of 16 bits */
 };
 
 /* The program of one step: `stream` (lent, as `graph` is) under a strategy, for one rank. Its
@@ -81,9 +86,8 @@ struct strategy {
 enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
                          const struct strategy *strategy, struct plan **out, struct err *err);
 
-/* Whether a system passes modules' inputs through nodes of its own: tape_options.input_nodes of the
- * streams that it is given. */
-bool system_has_input_nodes(enum system_kind kind);
+/* Adds to a tape's options what a system does to the graph: of the streams that it is given. */
+void system_tape(enum system_kind kind, struct tape_options *options);
 
 struct system; /* lowering.h */
 

@@ -31,6 +31,7 @@ struct system {
     size_t state_bytes; /* of lowering.state, zeroed */
     bool dtensors;      /* parameters are DTensors: clipping handles them as such */
     bool input_nodes;   /* its hooks pass modules' inputs through nodes (tape_options.h) */
+    bool scaled_loss;   /* likewise: its engine has the loss */
     /* Whether the strategy goes with the mesh. ERR_INVALID, with a sentence. */
     enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
                            struct err *err);
@@ -54,7 +55,7 @@ struct system {
     void (*update)(struct lowering *low);
 };
 
-extern const struct system system_fsdp2, system_ddp;
+extern const struct system system_fsdp2, system_ddp, system_zero1, system_zero2;
 
 /* What the optimizer has one tensor for: a parameter's part, usually. Buffers are NONE where there
  * is no such thing. */

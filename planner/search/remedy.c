@@ -20,6 +20,7 @@ struct edit { /* of one setting */
     const char *name;
     const char *to;       /* a value, or NULL: the present number ... */
     uint32_t times, over; /* ... times this, divided by this without a rest */
+    bool optional;        /* a system without the setting does so anyway */
 };
 
 struct change {
@@ -30,21 +31,25 @@ struct change {
 /* No-sync would hold unsharded gradients instead. */
 /* clang-format off */
 #define SMALLER_BATCH(n)                                                                           \
-    {{"accumulate-sync", "each", 0, 0}, {"micro-batch", NULL, 1, n}, {"accumulate", NULL, n, 1}}
+    {{"accumulate-sync", "each", 0, 0, true}, {"micro-batch", NULL, 1, n, false},                  \
+     {"accumulate", NULL, n, 1, false}}
 /* clang-format on */
 
 static const struct change changes[] = {
-    {{{"optimizer-impl", "fused", 0, 0}}, "no time: no list of square roots in the optimizer step"},
-    {{{"reshard", "always", 0, 0}}, "one more all-gather of the units that kept their parameters"},
-    {{{"accumulate-sync", "each", 0, 0}}, "a reduce-scatter after every micro-batch"},
-    {{{"checkpointing", "selective", 0, 0}}, "recomputes every second matmul and what is cheap"},
-    {{{"checkpointing", "full", 0, 0}}, "recomputes every block: a third more compute"},
+    {{{"optimizer-impl", "fused", 0, 0, false}},
+     "no time: no list of square roots in the optimizer step"},
+    {{{"reshard", "always", 0, 0, false}},
+     "one more all-gather of the units that kept their parameters"},
+    {{{"accumulate-sync", "each", 0, 0, false}}, "a reduce-scatter after every micro-batch"},
+    {{{"checkpointing", "selective", 0, 0, false}},
+     "recomputes every second matmul and what is cheap"},
+    {{{"checkpointing", "full", 0, 0, false}}, "recomputes every block: a third more compute"},
     {SMALLER_BATCH(2), "twice the gathers a token"},
     {SMALLER_BATCH(4), "four times the gathers a token"},
-    {{{"gpus", NULL, 2, 1}}, "twice the GPUs"},
-    {{{"gpus", NULL, 4, 1}}, "four times the GPUs"},
-    {{{"gpus", NULL, 8, 1}}, "eight times the GPUs"},
-    {{{"offload", "cpu", 0, 0}}, "parameters, gradients and optimizer on the CPU"},
+    {{{"gpus", NULL, 2, 1, false}}, "twice the GPUs"},
+    {{{"gpus", NULL, 4, 1, false}}, "four times the GPUs"},
+    {{{"gpus", NULL, 8, 1, false}}, "eight times the GPUs"},
+    {{{"offload", "cpu", 0, 0, false}}, "parameters, gradients and optimizer on the CPU"},
 };
 enum { CHANGES = sizeof changes / sizeof changes[0] };
 
@@ -54,6 +59,8 @@ static bool edit(const struct edit *e, struct settings *settings)
     char text[NUMBER_TEXT];
     const char *present = settings_get(settings, e->name, text);
     uint64_t number;
+    if (e->optional && !settings_find(settings, e->name, NULL))
+        return true;
     if (e->to)
         return settings_set(settings, e->name, e->to, NULL) == ERR_OK;
     if (!present || !number_integer(present, &number) || number % e->over != 0)

@@ -31,6 +31,7 @@ enum setting_group { /* headings of --help, in this order */
                      GROUP_CLUSTER,
                      GROUP_STRATEGY,
                      GROUP_DDP,
+                     GROUP_ZERO,
                      GROUP_RUN,
                      GROUP_OPTIMIZER,
                      GROUP_CHECKPOINT,

@@ -231,7 +231,7 @@ static const struct setting rows[] = {
     {.name = "offload", .group = GROUP_STRATEGY, .arg = "WHERE", .help = "CPUOffloadPolicy",
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
-     .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP), .axis = AXIS_WORDS},
+     .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP) | ZERO, .axis = AXIS_WORDS},
     {.name = "freeze", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
      .help = "Comma-separated globs of parameter names that are not trained",
      .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},
@@ -240,7 +240,7 @@ static const struct setting rows[] = {
      .field = FIELD(job.model.autocast),
      .words = WORDS(WORD("none", false), WORD("bf16", true), ALSO("bfloat16", true)),
      .commands = FOR_JOB, .systems = SYSTEM(DDP) | SYSTEM(FSDP1),
-     .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2), .numerics = true,
+     .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2) | ZERO, .numerics = true,
      .axis = AXIS_WORDS},
 
     /* ---- DistributedDataParallel ---- */
@@ -263,6 +263,17 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("none", COMM_HOOK_NONE), WORD("bf16_compress", COMM_HOOK_BF16)),
      .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "has --reduce-dtype for that",
      .lacking = FSDP, .numerics = true, .axis = AXIS_WORDS},
+
+    /* ---- DeepSpeed ZeRO ---- */
+    {.name = "zero", .kind = SETTING_TEXT, .group = GROUP_ZERO, .arg = "FILE",
+     .help = "DeepSpeed's own `zero_optimization` object, as JSON (default: its defaults)",
+     .field = FIELD(zero), .commands = FOR_JOB, .systems = ZERO,
+     .lacks = "has options of its own for that", .lacking = FSDP | SYSTEM(DDP)},
+    {.name = "grad-accum-dtype", .group = GROUP_ZERO, .arg = "DTYPE",
+     .help = "data_types.grad_accum_dtype: dtype of a rank's gradients; same: the parameters'",
+     .initial = "same", .field = FIELD(job.strategy.grad_accum_fp32),
+     .words = WORDS(WORD("same", false), WORD("fp32", true), ALSO("float32", true)),
+     .commands = FOR_JOB, .systems = ZERO, .numerics = true, .axis = AXIS_WORDS},
 
     /* ---- running a plan ---- */
     {.name = "plan", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,

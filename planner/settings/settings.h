@@ -44,7 +44,8 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     enum command command;
     uint64_t given[SETTINGS_MOST_ROWS / 64]; /* a bit a row: set by other than its default */
     const char *model;
-    struct job job; /* `config` is empty; batch, seq, code, dtypes as asked */
+    struct job job;   /* `config` is empty; batch, seq, code, dtypes as asked */
+    const char *zero; /* a file; NULL: the defaults */
     const char *gpu, *node, *profile;
     uint32_t gpus_per_node;
     bool expandable_segments;
