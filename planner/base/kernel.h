@@ -87,7 +87,7 @@ struct buffer {
     uint8_t category;   /* enum category */
     uint8_t pool;       /* lane whose pool it is from; LANE_HOST: not on the device */
     bool scratch;       /* a kernel's own workspace: in the allocator, but no tensor of PyTorch's */
-    bool resident;      /* allocated before the first step or in it, and never freed */
+    bool resident;      /* allocated before the first step or in it, and there between steps */
     struct shape shape; /* at birth */
     uint32_t local;     /* parameter + 1 of whose updated part it has the shape, which is another on
                            every rank; 0: alike on all */

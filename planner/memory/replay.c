@@ -202,19 +202,17 @@ static void complete_frees(void *context)
     deferred_complete(((struct replay *)context)->deferred);
 }
 
-/* What is there before the first step: resident buffers that no instruction allocates. */
+/* What is there before the first step. */
 static enum err_code alloc_residents(struct replay *r)
 {
     const struct plan *plan = r->plan;
-    unsigned char *later = calloc(plan->buffer_count + 1, 1);
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        if (plan->instructions[i].op == PLAN_ALLOC)
-            later[plan->instructions[i].arg] = 1;
+    bool *there = xmalloc((plan->buffer_count + 1) * sizeof *there);
+    plan_residents(plan, there);
     enum err_code rc = ERR_OK;
     for (uint32_t b = 0; b < plan->buffer_count && rc == ERR_OK; b++)
-        if (plan->buffers[b].resident && !later[b])
+        if (there[b])
             rc = alloc_buffer(r, b);
-    free(later);
+    free(there);
     return rc;
 }
 

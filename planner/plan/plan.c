@@ -231,6 +231,19 @@ uint32_t plan_lane_named(const struct plan *plan, const char *name)
     return LANES_MOST;
 }
 
+void plan_residents(const struct plan *plan, bool *there)
+{
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        there[b] = plan->buffers[b].resident;
+    for (uint32_t i = plan->instruction_count; i-- > 0;) { /* what comes first is said last */
+        const struct plan_instruction *instruction = &plan->instructions[i];
+        if (instruction->op == PLAN_ALLOC)
+            there[instruction->arg] = false;
+        else if (instruction->op == PLAN_FREE)
+            there[instruction->arg] = plan->buffers[instruction->arg].resident;
+    }
+}
+
 /* ---- names ---- */
 
 const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind)

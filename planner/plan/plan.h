@@ -17,7 +17,8 @@
  *
  * The program is one step that can be repeated. `resident` buffers (sharded parameters, optimizer
  * states, inputs) are allocated once: before the first step, or by instructions flagged
- * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. Everything else is freed by the step's end.
+ * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. One that is there before may be freed, and
+ * allocated again by the step's end. Everything else is freed by then.
  *
  * This folder includes nothing of the others but base/. */
 #ifndef SHARDPLAN_PLAN_H
@@ -283,6 +284,10 @@ uint32_t plan_lane_named(const struct plan *plan, const char *name);
 
 /* The first input of that kind; NULL: there is none. */
 const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind);
+
+/* Which buffers are there before the first step: residents that the program does not begin with
+ * allocating. there: (buffers). */
+void plan_residents(const struct plan *plan, bool *there);
 
 /* ---- names ---- */
 

@@ -4,7 +4,7 @@
  * will be used as an index is in range, every operand lies within its buffer. After it the second
  * may follow indices without looking: it runs the program as a host would, with one bit a buffer,
  *
- *     first step    residents that no instruction allocates are alive, all instructions run
+ *     first step    residents that are not allocated first are alive, all instructions run
  *     later step    from where the first one ended, without PLAN_FIRST_STEP instructions
  *
  * because a program that frees in the first step what it allocates in all of them is right once
@@ -458,8 +458,6 @@ static enum err_code run_free(struct check *c, uint32_t id, uint32_t buffer)
     if (!c->alive[buffer])
         return wrong(c, id, "%s is not alive: %s", buffer_text(c, buffer, what),
                      since_text(c, buffer, since));
-    if (c->plan->buffers[buffer].resident)
-        return wrong(c, id, "%s is resident and may not be freed", buffer_text(c, buffer, what));
     if (plan_free_is_deferred(c->plan, &c->plan->instructions[id]) &&
         c->plan->buffers[buffer].pool == LANE_HOST)
         return wrong(c, id, "%s is host memory, which no stream keeps: it is freed on \"%s\"",
@@ -555,21 +553,12 @@ static enum err_code run_step(struct check *c, uint32_t step)
     if (c->mark != PLAN_MARK_END)
         return err_set(c->err, ERR_INTERNAL, "the program ends without mark \"end\"");
     for (uint32_t b = 0; b < plan->buffer_count; b++)
-        if (c->alive[b] && !plan->buffers[b].resident)
-            return wrong(c, c->changed[b] - 1, "%s is not freed by the end of the step",
+        if (c->alive[b] != plan->buffers[b].resident && c->changed[b])
+            return wrong(c, c->changed[b] - 1,
+                         c->alive[b] ? "%s is not freed by the end of the step"
+                                     : "%s is resident and not there at the end of the step",
                          buffer_text(c, b, what));
     return ERR_OK;
-}
-
-/* Residents that no instruction allocates are there before the first step. */
-static void make_residents(struct check *c)
-{
-    const struct plan *plan = c->plan;
-    for (uint32_t b = 0; b < plan->buffer_count; b++)
-        c->alive[b] = plan->buffers[b].resident;
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        if (plan->instructions[i].op == PLAN_ALLOC)
-            c->alive[plan->instructions[i].arg] = false;
 }
 
 static void *zeroed(size_t count, size_t size)
@@ -584,7 +573,7 @@ enum err_code plan_verify(const struct plan *plan, struct err *err)
     c.alive = zeroed(plan->buffer_count, sizeof *c.alive);
     c.changed = zeroed(plan->buffer_count, sizeof *c.changed);
     c.recorded = zeroed(plan->event_count, sizeof *c.recorded);
-    make_residents(&c);
+    plan_residents(plan, c.alive);
     enum err_code rc = run_step(&c, 1);
     if (rc == ERR_OK)
         rc = run_step(&c, 2);

@@ -445,15 +445,13 @@ static enum err_code prepare(struct execution *e, struct err *err)
 static enum err_code alloc_residents(struct execution *e, struct err *err)
 {
     const struct plan *plan = e->plan;
-    unsigned char *later = calloc(plan->buffer_count + 1, 1);
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        if (plan->instructions[i].op == PLAN_ALLOC)
-            later[plan->instructions[i].arg] = 1;
+    bool *there = xmalloc((plan->buffer_count + 1) * sizeof *there);
+    plan_residents(plan, there);
     enum err_code rc = ERR_OK;
     for (uint32_t b = 0; b < plan->buffer_count && rc == ERR_OK; b++)
-        if (plan->buffers[b].resident && !later[b])
+        if (there[b])
             rc = execution_alloc(e, b, 0, err);
-    free(later);
+    free(there);
     return rc;
 }
 

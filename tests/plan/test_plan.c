@@ -156,14 +156,14 @@ static void a_missing_free_is_found_at_the_end(void **state)
     expect_error(plan, "is not freed by the end of the step");
 }
 
-static void a_resident_buffer_may_not_be_freed(void **state)
+static void a_resident_buffer_is_there_between_steps(void **state)
 {
     (void)state;
     struct plan *plan = small_plan();
     struct plan_instruction last = plan->instructions[find(plan, PLAN_FREE, 0)];
     last.arg = plan_piece(plan, 0, PIECE_STORE)->buffer;
     insert(plan, plan->instruction_count - 1, last);
-    expect_error(plan, "is resident and may not be freed");
+    expect_error(plan, "is resident and not there at the end of the step");
 }
 
 static void the_first_step_is_not_enough(void **state)
@@ -353,7 +353,7 @@ int main(void)
         cmocka_unit_test(an_early_free_is_found_at_the_next_use),
         cmocka_unit_test(parameters_are_read_only_while_they_are_gathered),
         cmocka_unit_test(a_missing_free_is_found_at_the_end),
-        cmocka_unit_test(a_resident_buffer_may_not_be_freed),
+        cmocka_unit_test(a_resident_buffer_is_there_between_steps),
         cmocka_unit_test(the_first_step_is_not_enough),
         cmocka_unit_test(a_wait_needs_its_record_before_it),
         cmocka_unit_test(marks_come_in_order),
