@@ -1,7 +1,7 @@
 /* tape_backward.c - autograd's engine (see tape.h, tape_state.h): nodes run in reverse order of
  * creation, gradients are added up where they arrive. */
 #include "graph/op_table.h"
-#include "graph/tape_state.h"
+#include "graph/tape_calls.h"
 
 #include <assert.h>
 
@@ -45,6 +45,12 @@ static void accumulate(struct tape *tape, uint32_t tensor, const struct operand 
     assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);
     if (storage->kind == STORAGE_PARAM && --tape->param_uses[storage->index] == 0)
         give_out(tape, storage->index, slot);
+}
+
+static bool is_param(const struct tape *tape, uint32_t tensor)
+{
+    const struct graph_tensor *t = &tape->graph->tensors[tape->root[tensor]];
+    return tape->graph->storages[t->storage].kind == STORAGE_PARAM;
 }
 
 /* ---- one node ---- */
@@ -116,6 +122,20 @@ static void hold_passed_on(struct tape *tape, const uint32_t *given, uint32_t co
             }
 }
 
+/* Between a module's node and those before it is one of the system: parameters' gradients arrive
+ * first, then its hook runs, then those of inputs are added up. Leaves the latter. */
+static void return_gradients(struct tape *tape, uint32_t op)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < tape->pending_count; i++)
+        if (is_param(tape, tape->pending[i].tensor))
+            accumulate(tape, tape->pending[i].tensor, &tape->pending[i].gradient);
+        else
+            tape->pending[left++] = tape->pending[i];
+    tape->pending_count = left;
+    tape_leave_op(tape, op);
+}
+
 void tape_node(struct tape *tape, uint32_t index)
 {
     const struct graph *graph = tape->graph;
@@ -125,6 +145,7 @@ void tape_node(struct tape *tape, uint32_t index)
     if (!op->requires_grad || given_count == 0 || !tape_has(tape, op))
         return;
 
+    tape_enter_op(tape, index);
     tape->current_op = index;
     const uint32_t saved_count = tape_saved(tape, op, saved);
     struct region *region =
@@ -157,6 +178,8 @@ void tape_node(struct tape *tape, uint32_t index)
 
     /* Only now do gradients reach their inputs: what the node held is gone before they are added
      * to others. */
+    if (tape->calls && tape->calls->of_op[index] != GRAPH_NONE)
+        return_gradients(tape, index);
     for (uint32_t i = 0; i < tape->pending_count; i++)
         accumulate(tape, tape->pending[i].tensor, &tape->pending[i].gradient);
 }

@@ -32,6 +32,19 @@ static bool policy_keeps(struct tape *tape, const struct op_class *class)
     return class->keep == KEEP_ALWAYS;
 }
 
+bool tape_is_own_linear(const struct tape *tape, const struct graph_op *op)
+{
+    return tape->options->own_linear && (op->kind == OP_LINEAR || op->kind == OP_LINEAR_BIAS);
+}
+
+/* What births an output: the script's call, or the product of a function in its place. */
+static enum aten birth_label(const struct tape *tape, const struct graph_op *op,
+                             const struct graph_storage *storage)
+{
+    const bool rows = tape->graph->tensors[op->in[0]].shape.rank > 2;
+    return tape_is_own_linear(tape, op) && rows ? ATEN_MM : (enum aten)storage->aten;
+}
+
 /* Births what the op returns anew. Returns whether there was any: views need no kernel, nor does an
  * output that the selective policy has kept. */
 static bool birth_outputs(struct tape *tape, uint32_t index, bool kept)
@@ -48,8 +61,8 @@ static bool birth_outputs(struct tape *tape, uint32_t index, bool kept)
             tape->cached[storage] = 0; /* the cache's reference becomes Python's */
         } else {
             assert(!tape->python[storage]);
-            tape->where[storage] =
-                tape_new_buffer(tape, (enum aten)s->aten, (enum dtype)s->dtype, s->shape, s->bytes);
+            tape->where[storage] = tape_new_buffer(tape, birth_label(tape, op, s),
+                                                   (enum dtype)s->dtype, s->shape, s->bytes);
             births = true;
         }
         tape->python[storage] = 1;

@@ -4,6 +4,7 @@
  *     tape_backward.c     runs a node: gradients in, gradients out
  *     tape_recompute.c    checkpointed regions: what they hold, and running them again
  *     tape_op.c           runs an op of the script
+ *     tape_calls.c        where modules are called
  *     (op_table.c, ops_*.c: what each op saves and does)
  *     tape_emit.c         births, kernels, deaths
  *     tape_check.c        what is always true between two items of the script
@@ -24,6 +25,7 @@
 #define SHARDPLAN_TAPE_STATE_H
 
 #include "base/err.h"
+#include "graph/calls.h"
 #include "graph/stream.h"
 #include "graph/tape_options.h"
 
@@ -49,8 +51,14 @@ struct slice { /* as an operand's offset and pitch: a gradient may be a slice of
     uint32_t offset, pitch;
 };
 
+struct open_calls { /* modules that are called and have not returned, outermost first */
+    uint32_t at[CALLS_DEEP], depth;
+};
+
 struct tape {
     const struct graph *graph;
+    struct graph_calls *calls; /* call_hooks; else NULL */
+    struct open_calls open;
     const struct tape_options *options; /* lent */
     struct stream *stream;
     uint16_t *holds; /* (buffers) holders */
@@ -84,6 +92,9 @@ static inline bool tape_has(const struct tape *tape, const struct graph_op *op)
 {
     return !op->of_hook || tape->options->input_nodes;
 }
+
+/* Whether an op is such a function. */
+bool tape_is_own_linear(const struct tape *tape, const struct graph_op *op);
 
 static inline bool tape_is_activation(const struct tape *tape, uint32_t tensor)
 {
