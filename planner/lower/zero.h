@@ -24,8 +24,18 @@ void zero_look_for_overflow(struct lowering *low, uint8_t group, uint32_t count,
  * `group`. Returns the scalar (fp32): the caller frees it. */
 uint32_t zero_norm(struct lowering *low, uint8_t group, uint32_t count,
                    const struct operand *gradients);
-/* unscale_and_clip_grads: `gradient` (flat, fp32) times what keeps its norm below max_norm. */
-void zero_clip(struct lowering *low, uint32_t norm, struct operand gradient);
+/* Its parts, for stage 3, whose scalars are fp64. The norm of one group of gradients; the norms of
+ * groups as one (`dtype` theirs); whether it is valid. */
+uint32_t zero_norm_fp64(struct lowering *low, uint8_t group, uint32_t count,
+                        const struct operand *gradients);
+uint32_t zero_combine_norms(struct lowering *low, uint32_t count, const uint32_t *norms,
+                            enum dtype dtype);
+void zero_check_norm(struct lowering *low, enum dtype dtype);
+/* has_overflow of stage 3: two masks of the whole buffer. */
+void zero_scan_for_overflow(struct lowering *low, uint8_t group, struct operand gradients);
+/* unscale_and_clip_grads: `gradient` (flat, fp32) times what keeps its norm below max_norm.
+ * `dtype`: of scalars. Stages 1 and 2 look at the norm once more. */
+void zero_clip(struct lowering *low, uint32_t norm, struct operand gradient, enum dtype dtype);
 
 /* ---- small kernels ---- */
 

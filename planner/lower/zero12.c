@@ -370,7 +370,7 @@ static void keep_gradient(struct lowering *low, uint32_t p)
     z->gradients_used += elements_of(low, p);
     zero_copy(low, z->lane, low->grad[p], view);
     if (low->grad[p].place != z->bucket[0] && low->grad[p].place != z->bucket[1])
-        exchange_gradient(low, p, view);
+        exchange_gradient(low, p, view, z->lane);
     low->grad[p] = view;
 }
 
@@ -384,7 +384,7 @@ static bool has_storage(const struct zero12 *z, struct operand grad)
 static void forget(struct lowering *low, uint32_t p)
 {
     if (has_storage(zero12_of(low), low->grad[p]))
-        exchange_gradient(low, p, no_operand());
+        exchange_gradient(low, p, no_operand(), zero12_of(low)->lane);
     low->grad[p] = no_operand();
 }
 
@@ -476,7 +476,7 @@ static void take(struct lowering *low, uint32_t p)
         view.offset = z->filled;
         view.shape = low->plan->params[p].shape;
         zero_copy(low, LANE_COMPUTE, low->grad[p], view);
-        exchange_gradient(low, p, view);
+        exchange_gradient(low, p, view, z->lane);
     }
     z->filled += n;
     z->in[z->in_count++] = p;

@@ -128,7 +128,7 @@ void zero12_update(struct lowering *low)
     if (!alias)
         drop_gradients(low);
     if (low->strategy->max_norm > 0)
-        zero_clip(low, norm, *gradient);
+        zero_clip(low, norm, *gradient, DTYPE_FP32);
     const uint32_t before = enter_scope(low, "ds_inner_step", PLAN_NO_UNIT, false);
     emit_optimizer(low);
     leave_scope(low, before);

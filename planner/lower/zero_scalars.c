@@ -84,6 +84,17 @@ static uint32_t new_flag(struct lowering *low, enum aten label, enum dtype dtype
     return alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, dtype, SHAPE(1));
 }
 
+/* A flag as a byte, which all ranks share. */
+static void share_flag(struct lowering *low, uint8_t group, uint32_t flag)
+{
+    const uint32_t byte = new_flag(low, ATEN_TO_COPY, DTYPE_UINT8);
+    emit_free(low, flag);
+    if (group != PLAN_NO_GROUP)
+        emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, group,
+                  1, &byte, 1, &byte);
+    emit_free(low, byte);
+}
+
 void zero_look_for_overflow(struct lowering *low, uint8_t group, uint32_t count,
                             const struct operand *gradients)
 {
@@ -94,18 +105,14 @@ void zero_look_for_overflow(struct lowering *low, uint8_t group, uint32_t count,
         run_scalars(low, STEPS(overflow_steps), scalar, (enum dtype)gradients[i].dtype, slots);
     const uint32_t any = new_flag(low, ATEN_TO_COPY, DTYPE_BOOL);
     emit_free(low, found);
-    const uint32_t byte = new_flag(low, ATEN_TO_COPY, DTYPE_UINT8);
-    emit_free(low, any);
-    if (group != PLAN_NO_GROUP)
-        emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, group,
-                  1, &byte, 1, &byte);
-    emit_free(low, byte);
+    share_flag(low, group, any);
     leave_scope(low, before);
 }
 
 /* ---- the norm ---- */
 
-/* mask_nan_or_inf_with_val_inplace. */
+/* mask_nan_or_inf_with_val_inplace: births, then deaths. */
+enum { MASK_BIRTHS = 4 };
 static const struct scalar_step mask_steps[] = {
     BORN(1, ISINF, BOOL),
     BORN(2, ISNAN, BOOL),
@@ -143,8 +150,8 @@ static void emit_norms(struct lowering *low, uint32_t count, const struct operan
     free(out);
 }
 
-/* stack(norms).pow(2).sum().float(). */
-static uint32_t sum_squares(struct lowering *low, uint32_t count, const uint32_t *norms)
+/* stack(norms).pow(2).sum(). */
+static uint32_t sum_norms(struct lowering *low, uint32_t count, const uint32_t *norms)
 {
     struct operand *in = xmalloc((count + 1) * sizeof *in);
     for (uint32_t i = 0; i < count; i++)
@@ -161,10 +168,16 @@ static uint32_t sum_squares(struct lowering *low, uint32_t count, const uint32_t
     const uint32_t sum = new_scalar(low, ATEN_SUM, DTYPE_FP64);
     step(low, WORK_SUM, ATEN_SUM, squares, sum);
     emit_free(low, squares);
+    free(in);
+    return sum;
+}
+
+static uint32_t sum_squares(struct lowering *low, uint32_t count, const uint32_t *norms)
+{
+    const uint32_t sum = sum_norms(low, count, norms);
     const uint32_t total = new_scalar(low, ATEN_TO_COPY, DTYPE_FP32);
     step(low, WORK_COPY, ATEN_TO_COPY, sum, total);
     emit_free(low, sum);
-    free(in);
     return total;
 }
 
@@ -200,41 +213,99 @@ static uint32_t norm_of_group(struct lowering *low, uint8_t group, uint32_t coun
     return norm;
 }
 
-/* combine_grad_norm_groups, of the one group: the norm again, or infinity. */
-static uint32_t combine_norms(struct lowering *low, uint32_t norm)
+/* combine_grad_norm_groups: the norm of the norms, or infinity. */
+uint32_t zero_combine_norms(struct lowering *low, uint32_t count, const uint32_t *norms,
+                            enum dtype dtype)
 {
     uint32_t slots[SLOTS];
-    const uint32_t stack = new_flag(low, ATEN_STACK, DTYPE_FP32);
+    struct operand *in = xmalloc((count + 1) * sizeof *in);
+    for (uint32_t i = 0; i < count; i++)
+        in[i] = as_fp32(low, norms[i]);
+    const uint32_t stack =
+        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_STACK, dtype, SHAPE(count));
+    const struct operand stacked = as_fp32(low, stack);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, count, in,
+                 1, &stacked);
     slots[1] = stack;
-    run_scalars(low, STEPS(invalid_steps), SHAPE(1), DTYPE_FP32, slots);
+    run_scalars(low, STEPS(invalid_steps), SHAPE(count), dtype, slots);
     const uint32_t any = new_scalar(low, ATEN_ANY, DTYPE_BOOL);
     emit_free(low, slots[4]);
-    const uint32_t combined = new_scalar(low, ATEN_LINALG_VECTOR_NORM, DTYPE_FP32);
-    const uint32_t infinite = new_scalar(low, ATEN_FULL_LIKE, DTYPE_FP32);
-    const uint32_t chosen = new_scalar(low, ATEN_WHERE, DTYPE_FP32);
-    step(low, WORK_COPY, ATEN_WHERE, norm, chosen);
-    const uint32_t gone[] = {infinite, stack, any, combined, norm};
+    const uint32_t combined = new_scalar(low, ATEN_LINALG_VECTOR_NORM, dtype);
+    step(low, WORK_VECTOR_NORM, ATEN_LINALG_VECTOR_NORM, stack, combined);
+    const uint32_t infinite = new_scalar(low, ATEN_FULL_LIKE, dtype);
+    const uint32_t chosen = new_scalar(low, ATEN_WHERE, dtype);
+    step(low, WORK_COPY, ATEN_WHERE, combined, chosen);
+    const uint32_t gone[] = {infinite, stack, any, combined};
     for (uint32_t i = 0; i < sizeof gone / sizeof gone[0]; i++)
         emit_free(low, gone[i]);
+    free(in);
     return chosen;
+}
+
+void zero_check_norm(struct lowering *low, enum dtype dtype)
+{
+    uint32_t slots[SLOTS];
+    run_scalars(low, STEPS(invalid_norm_steps), scalar, dtype, slots);
 }
 
 uint32_t zero_norm(struct lowering *low, uint8_t group, uint32_t count,
                    const struct operand *gradients)
 {
-    uint32_t slots[SLOTS];
-    const uint32_t norm = combine_norms(low, norm_of_group(low, group, count, gradients));
-    run_scalars(low, STEPS(invalid_norm_steps), scalar, DTYPE_FP32, slots);
+    const uint32_t norm = norm_of_group(low, group, count, gradients);
+    const uint32_t combined = zero_combine_norms(low, 1, &norm, DTYPE_FP32);
+    emit_free(low, norm);
+    zero_check_norm(low, DTYPE_FP32);
+    return combined;
+}
+
+uint32_t zero_norm_fp64(struct lowering *low, uint8_t group, uint32_t count,
+                        const struct operand *gradients)
+{
+    uint32_t *norms = xmalloc((count + 1) * sizeof *norms), slots[SLOTS];
+    const uint32_t before = enter_scope(low, "ds_norm", PLAN_NO_UNIT, false);
+    emit_norms(low, count, gradients, norms);
+    const uint32_t squares = sum_norms(low, count, norms);
+    if (group != PLAN_NO_GROUP) {
+        const struct operand x = as_fp32(low, squares);
+        emit_work_on(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE,
+                     group, 1, &x, 1, &x);
+    }
+    const uint32_t root = new_scalar(low, ATEN_POW, DTYPE_FP64);
+    step(low, WORK_SQUARE_ROOT, ATEN_POW, squares, root);
+    run_scalars(low, mask_steps, MASK_BIRTHS, scalar, DTYPE_FP32, slots);
+    const uint32_t norm = new_scalar(low, ATEN_WHERE, DTYPE_FP64);
+    step(low, WORK_COPY, ATEN_WHERE, root, norm);
+    emit_free(low, root);
+    emit_free(low, squares);
+    for (uint32_t i = 0; i < count; i++)
+        emit_free(low, norms[i]);
+    run_scalars(low, mask_steps + MASK_BIRTHS, MASK_BIRTHS, scalar, DTYPE_FP32, slots);
+    leave_scope(low, before);
+    free(norms);
     return norm;
+}
+
+static void scan(struct lowering *low, enum aten label, struct operand gradients)
+{
+    const uint32_t mask =
+        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, DTYPE_BOOL, gradients.shape);
+    const uint32_t any = new_scalar(low, ATEN_ANY, DTYPE_BOOL);
+    emit_free(low, mask);
+    emit_free(low, any);
+}
+
+void zero_scan_for_overflow(struct lowering *low, uint8_t group, struct operand gradients)
+{
+    const uint32_t before = enter_scope(low, "ds_overflow", PLAN_NO_UNIT, false);
+    scan(low, ATEN_ISINF, gradients);
+    scan(low, ATEN_ISNAN, gradients);
+    share_flag(low, group, new_flag(low, ATEN_CLONE, DTYPE_BOOL));
+    leave_scope(low, before);
 }
 
 /* ---- clipping ---- */
 
 static const struct scalar_step clip_steps[] = {
-    IS_INVALID,
-    BORN(5, ANY, BOOL),
-    DIES(4),
-    DIES(5),
     BORN(1, DIV, FP32),
     BORN(2, ADD, FP32),
     DIES(1),
@@ -248,14 +319,16 @@ static const struct scalar_step clip_steps[] = {
     DIES(2),
 };
 
-void zero_clip(struct lowering *low, uint32_t norm, struct operand gradient)
+void zero_clip(struct lowering *low, uint32_t norm, struct operand gradient, enum dtype dtype)
 {
     uint32_t slots[SLOTS];
-    run_scalars(low, STEPS(clip_steps), scalar, DTYPE_FP32, slots);
+    if (dtype == DTYPE_FP32)
+        zero_check_norm(low, dtype);
+    run_scalars(low, STEPS(clip_steps), scalar, dtype, slots);
     const uint32_t coefficient = slots[4];
     const uint32_t kernel = step(low, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, norm, coefficient);
     plan_own_kernel(low->plan, kernel)->attr.p = low->strategy->max_norm;
-    const struct operand in[] = {plan_whole_buffer(low->plan, coefficient), gradient};
+    const struct operand in[] = {as_fp32(low, coefficient), gradient};
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP, 2,
                  in, 1, &gradient);
     emit_free(low, coefficient);

@@ -177,52 +177,14 @@ static void add_buffers(const json_t *buffers, struct graph *graph)
     }
 }
 
-struct plan *truth_plan(const json_t *row, truth_read_model read)
-{
-    struct err err = {0};
-    struct model_config config;
-    struct job job;
-    struct model_job model_job = {.batch = 1, .seq = 1};
-    if (!read(row, &config, &model_job))
-        return NULL;
-    job_defaults(&job, &config);
-    job.model.batch = model_job.batch;
-    job.model.seq = model_job.seq;
-    job.model.code = model_job.code;
-    read_strategy(json_object_get(row, "strategy"), &job);
-    struct plan *plan = NULL;
-    struct graph *graph = NULL;
-    if (model_build(&job.config, &job.model, &graph, &err) != ERR_OK) {
-        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
-        return NULL;
-    }
-    add_buffers(json_object_get(json_object_get(row, "model"), "buffers"), graph);
-    const uint64_t parameters = graph_parameter_elements(graph);
-    const struct tape_options options = job_tape(&job);
-    struct stream *stream = tape_run(graph, &options);
-    const enum err_code rc = lower_plan(graph, stream, &job.strategy, &plan, &err);
-    stream_free(stream);
-    graph_free(graph);
-    if (rc != ERR_OK) {
-        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
-        return NULL;
-    }
-    if (parameters != (uint64_t)json_integer_value(json_object_get(row, "parameters"))) {
-        print_error("%s: %llu parameters\n", truth_text(row, "name", ""),
-                    (unsigned long long)parameters);
-        plan_free(plan);
-        return NULL;
-    }
-    return plan;
-}
-
 /* The recorder's models for DeepSpeed have no modules for attention and feed-forward: their linear
  * layers are the block's own, here {kind, our name, its name}. Where a checkpoint wraps a block,
  * names go through its wrapper. */
 static const char *const zero_names[][3] = {
     {"llama", "attention.w", "w"}, {"llama", "feed_forward.w", "w"},
     {"gpt2", "attn.c_", "c_"},     {"gpt2", "mlp.c_proj", "c_out"},
-    {"gpt2", "mlp.c_fc", "c_fc"},  {"", "_checkpoint_wrapped_module.", ""},
+    {"gpt2", "mlp.c_fc", "c_fc"},  {"", "._checkpoint_wrapped_module", ""},
+    {"", "wte (tied)", "lm_head"},
 };
 
 /* In place: new names are not longer. */
@@ -243,6 +205,58 @@ static bool is_zero(const json_t *row)
     return strcmp(truth_text(json_object_get(row, "strategy"), "system", ""), "deepspeed") == 0;
 }
 
+/* Its modules are those that DeepSpeed's hooks find. */
+static void rename_params(const json_t *row, struct graph *graph)
+{
+    const char *kind = truth_text(json_object_get(row, "model"), "kind", "");
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        char *name = arena_strdup(&graph->arena, graph->params[p].name);
+        rename_modules(kind, name);
+        graph->params[p].name = name;
+    }
+}
+
+struct plan *truth_plan(const json_t *row, truth_read_model read)
+{
+    struct err err = {0};
+    struct model_config config;
+    struct job job;
+    struct model_job model_job = {.batch = 1, .seq = 1};
+    if (!read(row, &config, &model_job))
+        return NULL;
+    job_defaults(&job, &config);
+    job.model.batch = model_job.batch;
+    job.model.seq = model_job.seq;
+    job.model.code = model_job.code;
+    read_strategy(json_object_get(row, "strategy"), &job);
+    struct plan *plan = NULL;
+    struct graph *graph = NULL;
+    if (model_build(&job.config, &job.model, &graph, &err) != ERR_OK) {
+        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
+        return NULL;
+    }
+    add_buffers(json_object_get(json_object_get(row, "model"), "buffers"), graph);
+    if (is_zero(row))
+        rename_params(row, graph);
+    const uint64_t parameters = graph_parameter_elements(graph);
+    const struct tape_options options = job_tape(&job);
+    struct stream *stream = tape_run(graph, &options);
+    const enum err_code rc = lower_plan(graph, stream, &job.strategy, &plan, &err);
+    stream_free(stream);
+    graph_free(graph);
+    if (rc != ERR_OK) {
+        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
+        return NULL;
+    }
+    if (parameters != (uint64_t)json_integer_value(json_object_get(row, "parameters"))) {
+        print_error("%s: %llu parameters\n", truth_text(row, "name", ""),
+                    (unsigned long long)parameters);
+        plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
 static const char *event_text(const json_t *row, const struct plan *plan,
                               const struct plan_instruction *i, char *text, size_t size)
 {
@@ -251,7 +265,7 @@ static const char *event_text(const json_t *row, const struct plan *plan,
     plan_scope_text(plan, i, scope, sizeof scope);
     plan_buffer_text(plan, b, what, sizeof what);
     if (is_zero(row)) { /* its rows' categories say where a buffer was born: the scope does, too */
-        rename_modules(truth_text(json_object_get(row, "model"), "kind", ""), scope);
+        rename_modules("", scope);
         snprintf(text, size, "%s%llu %s %s", i->op == PLAN_FREE ? "-" : "",
                  (unsigned long long)b->bytes, scope, what);
         return text;
@@ -390,7 +404,8 @@ static bool is_planned(const json_t *row)
     if (strcmp(system, "fsdp2") == 0)
         return true;
     if (strcmp(system, "deepspeed") == 0) /* zero1 with fp32 gradients is BF16_Optimizer */
-        return zero_stage(s) < 3 && !(zero_stage(s) == 1 && json_object_get(s, "grad_accum_dtype"));
+        return !(zero_stage(s) == 1 && json_object_get(s, "grad_accum_dtype")) &&
+               !json_object_get(s, "zero_hpz_partition_size");
     return strcmp(system, "ddp") == 0 && !truth_bool(s, "find_unused_parameters", false) &&
            truth_bool(s, "broadcast_buffers", true) && !json_object_get(s, "store_fp32") &&
            (!*hook || strcmp(hook, "bf16_compress") == 0) &&
