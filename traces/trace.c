@@ -49,8 +49,7 @@ static void grow_names(struct trace_names *names)
 {
     const struct trace_names old = *names;
     names->slot_count = old.slot_count ? 2 * old.slot_count : 256;
-    names->slots = xmalloc(names->slot_count * sizeof *names->slots);
-    memset(names->slots, 0, names->slot_count * sizeof *names->slots);
+    names->slots = xcalloc(names->slot_count, sizeof *names->slots);
     for (size_t i = 0; i < old.slot_count; i++)
         if (old.slots[i])
             *find_slot(names, old.slots[i], strlen(old.slots[i])) = old.slots[i];

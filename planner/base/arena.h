@@ -25,11 +25,16 @@ char *arena_printf(struct arena *arena, const char *fmt, ...)
 /* A copy of `text` in the arena, valid until arena_free. */
 char *arena_strdup(struct arena *arena, const char *text);
 
+/* Takes everything back for other use: what was lent is gone, and lent again without asking the
+ * system for it. */
+void arena_reset(struct arena *arena);
+
 /* Frees everything the arena lent. The arena is empty and usable afterwards. */
 void arena_free(struct arena *arena);
 
-/* malloc and realloc that never return NULL (see the note at the top). */
+/* malloc, calloc and realloc that never return NULL (see the note at the top); sizes may be 0. */
 void *xmalloc(size_t bytes) __attribute__((returns_nonnull));
+void *xcalloc(size_t count, size_t bytes) __attribute__((returns_nonnull));
 void *xrealloc(void *ptr, size_t bytes) __attribute__((returns_nonnull));
 
 /* Makes room for one more element in a growing array: `*cap` doubles when `count` reaches it.

@@ -1,6 +1,8 @@
 /* err.c - see err.h. */
 #include "base/err.h"
 
+#include "base/names.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,12 +39,4 @@ enum err_code err_context(struct err *err, const char *fmt, ...)
     return err->code;
 }
 
-const char *err_name(enum err_code code)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        ERR_MAP(X)
-#undef X
-    };
-    return names[code];
-}
+ENUM_NAME(err_name, enum err_code, ERR_MAP)

@@ -1,12 +1,6 @@
 /* kernel.c - names of the enums in kernel.h. */
 #include "base/kernel.h"
 
-const char *category_name(enum category category)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        CATEGORY_MAP(X)
-#undef X
-    };
-    return names[category];
-}
+#include "base/names.h"
+
+ENUM_NAME(category_name, enum category, CATEGORY_MAP)

@@ -1,10 +1,22 @@
-/* names.h - names as people write them: alike, nearest, listed. */
+/* names.h - names of numbers, and names as people write them: alike, nearest, listed. */
 #ifndef SHARDPLAN_NAMES_H
 #define SHARDPLAN_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* The texts of a list X(name, text, ...) that an enum is made of: what stands in the braces of an
+ * array of strings, and the function that gives the text of one value. */
+#define NAMES_OF(MAP) MAP(NAMES_TEXT)
+#define NAMES_TEXT(name, ...) NAMES_FIRST(__VA_ARGS__, )
+#define NAMES_FIRST(text, ...) text,
+#define ENUM_NAME(function, type, MAP)                                                             \
+    const char *function(type value)                                                               \
+    {                                                                                              \
+        static const char *const names[] = {NAMES_OF(MAP)};                                        \
+        return names[value];                                                                       \
+    }
 
 /* Whether two spellings are one name. Letters count in any case. '-', '_' and ' ' count only
  * between two digits, where one stands for another: "Llama-3.1-8B", "llama3.1_8b" and

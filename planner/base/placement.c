@@ -1,6 +1,8 @@
 /* placement.c - see placement.h. */
 #include "base/placement.h"
 
+#include "base/names.h"
+
 struct shape flat(uint64_t elements)
 {
     /* A flat buffer longer than 2^32 - 1 elements is written as rows of 1024. */
@@ -16,45 +18,47 @@ static uint64_t chunk_of(uint64_t extent, uint32_t ranks, uint32_t rank, uint64_
     return extent - *first < chunk ? extent - *first : chunk;
 }
 
-/* Elements of one step along a dim. */
-static uint64_t stride_of(const struct shape *shape, uint32_t dim)
+/* The product of the dims from one to before another. */
+static uint64_t product(const struct shape *shape, uint32_t from, uint32_t to)
 {
-    uint64_t stride = 1;
-    for (uint32_t i = dim + 1; i < shape->rank; i++)
-        stride *= shape->dim[i];
-    return stride;
+    uint64_t elements = 1;
+    for (uint32_t i = from; i < to; i++)
+        elements *= shape->dim[i];
+    return elements;
 }
 
-static struct part chunk_of_dim(const struct shape *shape, uint32_t dim, uint32_t ranks,
-                                uint32_t rank)
+/* The parts are filled in where they are wanted: a shape that is changed and then copied waits for
+ * its way through the store buffer, and lowering asks for thousands. */
+
+static void chunk_of_dim(const struct shape *shape, uint32_t dim, uint32_t ranks, uint32_t rank,
+                         struct part *part)
 {
-    const uint64_t extent = shape->rank > dim ? shape->dim[dim] : 1;
-    const uint64_t stride = stride_of(shape, dim), elements = shape_elements(shape);
+    const bool there = shape->rank > dim;
+    const uint64_t extent = there ? shape->dim[dim] : 1;
+    const uint64_t stride = product(shape, dim + 1, shape->rank);
     uint64_t first = 0;
     const uint64_t count = chunk_of(extent, ranks, rank, &first);
-    struct part part = {
-        .first = first * stride,
-        .runs = extent && stride ? elements / (extent * stride) : 0,
-        .width = count * stride,
-        .pitch = extent * stride,
-        .shape = *shape,
-    };
-    if (shape->rank > dim)
-        part.shape.dim[dim] = (uint32_t)count;
-    else if (count == 0)
-        part.shape = SHAPE(0);
-    return part;
+    part->first = first * stride;
+    part->runs = extent && stride ? product(shape, 0, there ? dim : shape->rank) : 0;
+    part->width = count * stride;
+    part->pitch = extent * stride;
+    part->offset = 0;
+    for (uint32_t i = 0; i < SHAPE_DIMS; i++)
+        part->shape.dim[i] = there && i == dim ? (uint32_t)count : shape->dim[i];
+    part->shape.rank = shape->rank;
+    if (!there && count == 0)
+        part->shape = SHAPE(0);
 }
 
-static struct part run_of_vector(struct placement placement, const struct shape *shape,
-                                 uint32_t ranks, uint32_t rank)
+static void run_of_vector(struct placement placement, const struct shape *shape, uint32_t ranks,
+                          uint32_t rank, struct part *part)
 {
     const uint64_t elements = shape_elements(shape), end = placement.at + elements;
     uint64_t first = 0;
     const uint64_t last = chunk_of(placement.total, ranks, rank, &first) + first;
     const uint64_t from = first > placement.at ? first : placement.at;
     const uint64_t to = last < end ? last : end, count = to > from ? to - from : 0;
-    return (struct part){
+    *part = (struct part){
         .first = count ? from - placement.at : 0,
         .runs = 1,
         .width = count,
@@ -67,26 +71,42 @@ static struct part run_of_vector(struct placement placement, const struct shape 
 struct part placement_part(struct placement placement, const struct shape *shape, uint32_t ranks,
                            uint32_t rank)
 {
+    struct part part;
     switch (placement.kind) {
     case PLACEMENT_ROWS:
-        return chunk_of_dim(shape, 0, ranks, rank);
+        chunk_of_dim(shape, 0, ranks, rank, &part);
+        break;
     case PLACEMENT_COLUMNS:
-        return chunk_of_dim(shape, 1, ranks, rank);
+        chunk_of_dim(shape, 1, ranks, rank, &part);
+        break;
     case PLACEMENT_FLAT:
-        return run_of_vector(placement, shape, ranks, rank);
+        run_of_vector(placement, shape, ranks, rank, &part);
+        break;
     case PLACEMENT_OWNED: /* the others are as ranks behind the last chunk */
-        return chunk_of_dim(shape, 0, 1, rank == placement.at ? 0 : 1);
+        chunk_of_dim(shape, 0, 1, rank == placement.at ? 0 : 1, &part);
+        break;
     default:
-        return chunk_of_dim(shape, 0, 1, 0);
+        chunk_of_dim(shape, 0, 1, 0, &part);
+        break;
     }
+    return part;
 }
 
 uint64_t placement_padded(struct placement placement, const struct shape *shape, uint32_t ranks)
 {
-    if (placement.kind == PLACEMENT_FLAT)
+    switch (placement.kind) {
+    case PLACEMENT_FLAT:
         return placement_chunk(placement.total, ranks);
-    const struct part part = placement_part(placement, shape, ranks, 0);
-    return placement.kind == PLACEMENT_OWNED ? shape_elements(shape) : part_elements(&part);
+    case PLACEMENT_ROWS:
+    case PLACEMENT_COLUMNS: {
+        const uint32_t dim = placement.kind == PLACEMENT_COLUMNS;
+        const uint64_t extent = shape->rank > dim ? shape->dim[dim] : 1;
+        return product(shape, 0, shape->rank > dim ? dim : shape->rank) *
+               placement_chunk(extent, ranks) * product(shape, dim + 1, shape->rank);
+    }
+    default:
+        return shape_elements(shape);
+    }
 }
 
 bool part_overlap(const struct part *a, uint64_t i, const struct part *b, uint64_t j,
@@ -100,12 +120,4 @@ bool part_overlap(const struct part *a, uint64_t i, const struct part *b, uint64
     return *count > 0;
 }
 
-const char *placement_name(enum placement_kind kind)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PLACEMENT_MAP(X)
-#undef X
-    };
-    return names[kind];
-}
+ENUM_NAME(placement_name, enum placement_kind, PLACEMENT_MAP)

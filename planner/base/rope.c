@@ -1,6 +1,8 @@
 /* rope.c - see rope.h. */
 #include "base/rope.h"
 
+#include "base/names.h"
+
 #define LINEAR (1U << ROPE_LINEAR)
 #define DYNAMIC (1U << ROPE_DYNAMIC)
 #define YARN (1U << ROPE_YARN)
@@ -25,22 +27,6 @@ const struct rope_number *rope_numbers(uint32_t *count)
     return numbers;
 }
 
-const char *rope_scaling_name(enum rope_scaling scaling)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        ROPE_SCALING_MAP(X)
-#undef X
-    };
-    return names[scaling];
-}
+ENUM_NAME(rope_scaling_name, enum rope_scaling, ROPE_SCALING_MAP)
 
-const char *rope_layout_name(enum rope_layout layout)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        ROPE_LAYOUT_MAP(X)
-#undef X
-    };
-    return names[layout];
-}
+ENUM_NAME(rope_layout_name, enum rope_layout, ROPE_LAYOUT_MAP)

@@ -5,14 +5,16 @@
 
 #include <string.h>
 
+static const char *const atens[] = {NAMES_OF(ATEN_MAP)};
+
 const char *aten_name(enum aten aten)
 {
-    static const char *const names[] = {
-#define X(name, text) text,
-        ATEN_MAP(X)
-#undef X
-    };
-    return names[aten];
+    return atens[aten];
+}
+
+const char *const *aten_names(void)
+{
+    return atens;
 }
 
 static const struct {

@@ -155,6 +155,8 @@ enum aten {
 
 /* The dispatcher's name, for example "add.Tensor". */
 const char *aten_name(enum aten aten);
+/* (ATEN_COUNT) all of these names. Lent, for good. */
+const char *const *aten_names(void);
 
 /* ---- work ---- */
 

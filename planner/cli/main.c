@@ -5,6 +5,7 @@
 #include "settings/completion.h"
 #include "settings/manual.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,9 @@ int report_error(const struct err *err)
 
 int main(int argc, char **argv)
 {
+    /* A process that plans again and again keeps its memory instead of returning it each time. */
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
     if (argc < 2)
         return help(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

@@ -45,25 +45,44 @@ struct cost {
                    streams have priority */
 };
 
+struct sequence; /* simulate/sequence.h */
+
 struct costs {
-    struct cost *kernels;        /* (plan.kernel_count) */
+    struct cost *kernels;        /* (plan.kernel_count - first) */
+    uint32_t first, cap;         /* the kernel that kernels[0] is of; room for so many */
     double event_s;              /* host: one event recorded or waited for */
     double spread[COST_CLASSES]; /* relative standard deviation of a class's times: the mean of its
                                     kernels', by seconds; of the host's, by what it issues */
     double model_flops;          /* of a step: forward and backward of the model once */
     double hardware_flops;       /* the same with what is computed again */
     double peak_flops;           /* of the plan's matmuls, by their dtype */
+    struct sequence *sequence;   /* of an outline: what its spans are made of, lent; else NULL */
 };
 
-/* Costs of every kernel of a plan. `gpus_per_node` places the ranks: neighbours share a node.
- * The caller owns *out: costs_free. ERR_INVALID: the ranks do not fill
+/* Costs of every kernel of a plan; of an outline, spans aside. `gpus_per_node` places the ranks:
+ * neighbours share a node. The caller owns *out: costs_free. ERR_INVALID: the ranks do not fill
  * nodes, or the profile's links do not join a group of them. */
 enum err_code costs_of_plan(const struct plan *plan, const struct profile *profile,
                             uint32_t gpus_per_node, struct costs *out, struct err *err);
 void costs_free(struct costs *costs);
 
+/* What is known of the collectives of one machine: grows with what is asked. For one thread. */
+struct collective_models;
+struct collective_models *collective_models_new(void);
+void collective_models_free(struct collective_models *models); /* NULL is allowed */
+
+/* The same of an outline: of the kernels of its own. *out is reused from call to call; `models` are
+ * of this profile and gpus_per_node. */
+enum err_code costs_of_outline(const struct plan *plan, const struct profile *profile,
+                               uint32_t gpus_per_node, struct collective_models *models,
+                               struct costs *out, struct err *err);
+
 /* One kernel on the device, collectives aside: launch + work, in seconds, and what it uses. */
 void kernel_cost(const struct kernel *kernel, const struct profile *profile, struct cost *out);
+
+/* One kernel of a stream, where the model's own code issues it: the host's time, too. */
+void stream_kernel_cost(const struct kernel *kernel, bool backward, const struct profile *profile,
+                        struct cost *out);
 
 /* What a measured kernel is told apart by, beside its work (struct profile_kernel): whether it is
  * of the backward pass, recomputed forward kernels aside; the dtypes of its first operand and of

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- host ---- */
 
@@ -40,7 +39,7 @@ static void copy_of(const struct kernel *kernel, enum plan_op op, const struct p
     out->use[op == PLAN_HOST_TO_DEVICE ? RESOURCE_FROM_HOST : RESOURCE_TO_HOST] = 1;
 }
 
-static enum err_code cost_of(struct plan_collectives *collectives,
+static enum err_code cost_of(const struct plan_collectives *collectives,
                              const struct plan_instruction *in, struct cost *out, struct err *err)
 {
     const struct plan *plan = collectives->plan;
@@ -64,6 +63,16 @@ static enum err_code cost_of(struct plan_collectives *collectives,
     }
     out->host_s = host_seconds(in, kernel, profile);
     return ERR_OK;
+}
+
+void stream_kernel_cost(const struct kernel *kernel, bool backward, const struct profile *profile,
+                        struct cost *out)
+{
+    const struct plan_instruction own = {.op = PLAN_COMPUTE,
+                                         .phase = backward ? PLAN_BACKWARD : PLAN_FORWARD};
+    *out = (struct cost){0};
+    kernel_cost(kernel, profile, out);
+    out->host_s = host_seconds(&own, kernel, profile);
 }
 
 static bool is_matmul(const struct cost *cost)
@@ -100,48 +109,88 @@ static void add_spreads(struct spreads *spreads, const struct plan_instruction *
     add_spread(spreads, COST_HOST, profile->of[host_key(in)].spread, cost->host_s);
 }
 
-enum err_code costs_of_plan(const struct plan *plan, const struct profile *profile,
-                            uint32_t gpus_per_node, struct costs *out, struct err *err)
+static enum err_code check_nodes(const struct plan *plan, uint32_t gpus_per_node, struct err *err)
 {
     if (plan->world > gpus_per_node && plan->world % gpus_per_node)
         return err_set(err, ERR_INVALID,
                        "%u ranks do not fill nodes of %u GPUs: --gpus is a multiple of "
                        "--gpus-per-node, or at most that",
                        plan->world, gpus_per_node);
+    return ERR_OK;
+}
+
+/* Whether it is a kernel that costs in a later step and has costs of its own. */
+static bool is_costed(const struct plan_instruction *in)
+{
+    return plan_op_is_kernel((enum plan_op)in->op) && !(in->flags & (PLAN_FIRST_STEP | PLAN_SPAN));
+}
+
+static void count_flops(const struct kernel *kernel, const struct cost *cost,
+                        const struct profile *profile, struct costs *out)
+{
+    if (!is_matmul(cost))
+        return;
+    out->hardware_flops += counted_flops(kernel, cost);
+    out->model_flops += kernel->recomputed ? 0 : counted_flops(kernel, cost);
+    out->peak_flops = fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(kernel)));
+}
+
+enum err_code costs_of_plan(const struct plan *plan, const struct profile *profile,
+                            uint32_t gpus_per_node, struct costs *out, struct err *err)
+{
     *out = (struct costs){.event_s = profile_value(profile, PROFILE_HOST_EVENT)};
+    TRY(check_nodes(plan, gpus_per_node, err));
     out->kernels = xmalloc((plan->kernel_count + 1) * sizeof *out->kernels);
-    struct plan_collectives collectives = {
-        .plan = plan, .profile = profile, .gpus_per_node = gpus_per_node};
+    const struct plan_collectives collectives = {
+        .plan = plan,
+        .profile = profile,
+        .gpus_per_node = gpus_per_node,
+        .models = collective_models_new(),
+    };
     struct spreads spreads = {.weighted = {0}};
     enum err_code rc = ERR_OK;
-    bool *done = xmalloc(plan->kernel_count + 1);
-    memset(done, 0, plan->kernel_count + 1);
-    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+    bool *done = xcalloc(plan->kernel_count + 1, 1);
+    for (uint32_t i = 0; i < plan->instruction_count && rc == ERR_OK; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
-        if (!plan_op_is_kernel((enum plan_op)in->op) || in->flags & PLAN_FIRST_STEP)
+        if (!is_costed(in))
             continue;
         struct cost *cost = &out->kernels[in->arg];
-        const struct kernel *kernel = plan_kernel(plan, in->arg);
         if (!done[in->arg])
             rc = cost_of(&collectives, in, cost, err);
-        done[in->arg] = true;
         if (rc != ERR_OK)
             break;
+        done[in->arg] = true;
         add_spreads(&spreads, in, cost, profile);
-        if (!is_matmul(cost))
-            continue;
-        out->hardware_flops += counted_flops(kernel, cost);
-        out->model_flops += kernel->recomputed ? 0 : counted_flops(kernel, cost);
-        out->peak_flops = fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(kernel)));
+        count_flops(plan_kernel(plan, in->arg), cost, profile, out);
     }
     free(done);
     for (int class = 0; class < COST_CLASSES; class ++)
         out->spread[class] =
             spreads.seconds[class] > 0 ? spreads.weighted[class] / spreads.seconds[class] : 0;
-    plan_collectives_free(&collectives);
+    collective_models_free(collectives.models);
     if (rc != ERR_OK)
         costs_free(out);
     return rc;
+}
+
+enum err_code costs_of_outline(const struct plan *plan, const struct profile *profile,
+                               uint32_t gpus_per_node, struct collective_models *models,
+                               struct costs *out, struct err *err)
+{
+    const struct plan_collectives collectives = {
+        .plan = plan, .profile = profile, .gpus_per_node = gpus_per_node, .models = models};
+    const uint32_t count = plan->kernel_count - plan->shared_count;
+    TRY(check_nodes(plan, gpus_per_node, err));
+    out->event_s = profile_value(profile, PROFILE_HOST_EVENT);
+    out->first = plan->shared_count;
+    while (out->cap < count)
+        ARRAY_GROW(out->kernels, out->cap, out->cap);
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (is_costed(in))
+            TRY(cost_of(&collectives, in, &out->kernels[in->arg - out->first], err));
+    }
+    return ERR_OK;
 }
 
 void costs_free(struct costs *costs)

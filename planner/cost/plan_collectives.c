@@ -90,10 +90,10 @@ static double port_share(const struct fabric *f, uint32_t ranks_per_node)
     return own / fmax(1, floor(own));
 }
 
-static enum err_code build(struct plan_collectives *c, uint8_t group, enum collective collective,
+static enum err_code build(const struct plan_collectives *c, const struct plan_group *g,
+                           enum collective collective, struct collective_model *model,
                            struct err *err)
 {
-    const struct plan_group *g = &c->plan->groups[group];
     const struct layout layout = layout_of(c->plan, g, c->gpus_per_node);
     const bool on_cpu = c->profile->generation == GENERATION_CPU;
     struct fabric fabric = fabric_of(c);
@@ -108,19 +108,59 @@ static enum err_code build(struct plan_collectives *c, uint8_t group, enum colle
         fabric.generation = GENERATION_ADA;
         fabric.link = LINK_HOST;
     }
-    struct collective_model *model = &c->groups[group].model[collective];
     enum err_code rc = collective_model_build(&fabric, collective, layout.ranks_per_node,
                                               layout.nodes, model, err);
     free(own);
-    c->groups[group].built[collective] = rc == ERR_OK;
-    if (rc == ERR_OK && on_cpu && !model->curve)
+    if (rc == ERR_OK && on_cpu && !model->curve) {
         rc =
             err_set(err, ERR_INVALID,
                     "profile %s has fewer than three measured sizes of it, and a CPU's collectives "
                     "are known by measurement alone (shardplan calibrate)",
                     c->profile->name);
+        collective_model_free(model);
+    }
     return rc == ERR_OK ? rc
                         : err_context(err, "%s of group %s", collective_name(collective), g->name);
+}
+
+static enum err_code find_model(const struct plan_collectives *c, const struct plan_group *group,
+                                enum collective collective, struct kept_model **out,
+                                struct err *err)
+{
+    struct collective_models *models = c->models;
+    for (uint32_t i = 0; i < models->count; i++) {
+        *out = &models->of[i];
+        if ((*out)->collective == collective && (*out)->ranks == group->ranks &&
+            (*out)->stride == group->stride && (*out)->world == c->plan->world)
+            return ERR_OK;
+    }
+    struct collective_model model;
+    TRY(build(c, group, collective, &model, err));
+    ARRAY_GROW(models->of, models->count, models->cap);
+    *out = &models->of[models->count++];
+    **out = (struct kept_model){.world = c->plan->world,
+                                .ranks = group->ranks,
+                                .stride = group->stride,
+                                .collective = collective,
+                                .model = model};
+    return ERR_OK;
+}
+
+struct collective_models *collective_models_new(void)
+{
+    struct collective_models *models = xmalloc(sizeof *models);
+    *models = (struct collective_models){.of = NULL};
+    return models;
+}
+
+void collective_models_free(struct collective_models *models)
+{
+    if (!models)
+        return;
+    for (uint32_t i = 0; i < models->count; i++)
+        collective_model_free(&models->of[i].model);
+    free(models->of);
+    free(models);
 }
 
 /* nccl-tests' bytes: the whole buffer of a gather or scatter, one rank's of the others. */
@@ -137,33 +177,15 @@ static double share(double used, double of)
     return of > 0 ? fmin(1, used / of) : 0;
 }
 
-enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan_instruction *in,
-                                   struct cost *out, struct err *err)
+static void cost_of(const struct profile *p, const struct kept_model *kept, uint64_t bytes,
+                    struct cost *out)
 {
-    const enum collective collective = in->op == PLAN_ALL_GATHER       ? COLLECTIVE_ALL_GATHER
-                                       : in->op == PLAN_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
-                                       : in->op == PLAN_ALL_REDUCE     ? COLLECTIVE_ALL_REDUCE
-                                                                       : COLLECTIVE_BROADCAST;
-    const struct plan_group *group = &c->plan->groups[in->group];
-    const struct profile *p = c->profile;
     const bool on_cpu = p->generation == GENERATION_CPU;
-    const uint64_t bytes = full_bytes(c->plan, in);
-    out->class = COST_COLLECTIVE;
-    out->first = !on_cpu;
-    if (group->ranks == 1) { /* NCCL copies, or does nothing in place */
-        out->device_s = profile_value(p, PROFILE_LATENCY);
-        return ERR_OK;
-    }
-    if (!c->groups)
-        c->groups = calloc(c->plan->group_count, sizeof *c->groups);
-    if (!c->groups[in->group].built[collective])
-        TRY(build(c, in->group, collective, err));
-    const struct collective_cost cost =
-        collective_cost(&c->groups[in->group].model[collective], bytes);
+    const struct collective_cost cost = collective_cost(&kept->model, bytes);
     const double moved =
-        collective_bus_factor(collective, group->ranks) * (double)bytes / cost.seconds;
-    const uint32_t nodes = c->groups[in->group].model[collective].tuning.nodes;
-    const bool across = nodes > 1, alone = nodes == group->ranks; /* one rank a node */
+        collective_bus_factor(kept->collective, kept->ranks) * (double)bytes / cost.seconds;
+    const uint32_t nodes = kept->model.tuning.nodes;
+    const bool across = nodes > 1, alone = nodes == kept->ranks; /* one rank a node */
     const bool slot = p->link == LINK_PCIE || p->link == LINK_HOST || across;
     const double sms = profile_value(p, PROFILE_SMS), use = profile_value(p, PROFILE_OVERLAP);
     out->device_s = cost.seconds;
@@ -179,14 +201,33 @@ enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan
     const float through = (float)share(moved, profile_value(p, PROFILE_PCIE));
     out->use[RESOURCE_FROM_HOST] = out->use[RESOURCE_TO_HOST] = slot && !on_cpu ? through : 0;
     out->spread = (float)cost.spread;
-    return ERR_OK;
 }
 
-void plan_collectives_free(struct plan_collectives *c)
+enum err_code plan_collective_cost(const struct plan_collectives *c,
+                                   const struct plan_instruction *in, struct cost *out,
+                                   struct err *err)
 {
-    for (uint32_t group = 0; c->groups && group < c->plan->group_count; group++)
-        for (int i = 0; i < COLLECTIVE_COUNT; i++)
-            if (c->groups[group].built[i])
-                collective_model_free(&c->groups[group].model[i]);
-    free(c->groups);
+    const enum collective collective = in->op == PLAN_ALL_GATHER       ? COLLECTIVE_ALL_GATHER
+                                       : in->op == PLAN_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
+                                       : in->op == PLAN_ALL_REDUCE     ? COLLECTIVE_ALL_REDUCE
+                                                                       : COLLECTIVE_BROADCAST;
+    const struct plan_group *group = &c->plan->groups[in->group];
+    const uint64_t bytes = full_bytes(c->plan, in);
+    struct kept_model *kept;
+    *out =
+        (struct cost){.class = COST_COLLECTIVE, .first = c->profile->generation != GENERATION_CPU};
+    if (group->ranks == 1) { /* NCCL copies, or does nothing in place */
+        out->device_s = profile_value(c->profile, PROFILE_LATENCY);
+        return ERR_OK;
+    }
+    TRY(find_model(c, group, collective, &kept, err));
+    for (uint32_t i = 0; i < COSTS_KEPT && i < kept->kept; i++)
+        if (kept->bytes[i] == bytes) {
+            *out = kept->cost[i];
+            return ERR_OK;
+        }
+    cost_of(c->profile, kept, bytes, out);
+    kept->bytes[kept->kept % COSTS_KEPT] = bytes;
+    kept->cost[kept->kept++ % COSTS_KEPT] = *out;
+    return ERR_OK;
 }

@@ -6,21 +6,32 @@
 #include "cost/cost.h"
 #include "nccl/collective.h"
 
-struct group_models { /* of one group, made when they are first asked for */
-    struct collective_model model[COLLECTIVE_COUNT];
-    bool built[COLLECTIVE_COUNT];
+enum { COSTS_KEPT = 8 };
+
+struct kept_model { /* of one collective over groups of one kind, made when it is first asked for */
+    uint32_t world, ranks, stride;
+    enum collective collective;
+    struct collective_model model;
+    uint64_t bytes[COSTS_KEPT]; /* sizes asked for last, and what was said */
+    struct cost cost[COSTS_KEPT];
+    uint32_t kept;
 };
 
-struct plan_collectives { /* zero-initialise, then plan_collectives_free */
+struct collective_models {
+    struct kept_model *of;
+    uint32_t count, cap;
+};
+
+struct plan_collectives {
     const struct plan *plan;
     const struct profile *profile;
     uint32_t gpus_per_node;
-    struct group_models *groups; /* (plan's groups) */
+    struct collective_models *models; /* of this profile and gpus_per_node */
 };
 
 /* The cost of one collective instruction, its host part aside. */
-enum err_code plan_collective_cost(struct plan_collectives *c, const struct plan_instruction *in,
-                                   struct cost *out, struct err *err);
-void plan_collectives_free(struct plan_collectives *c);
+enum err_code plan_collective_cost(const struct plan_collectives *c,
+                                   const struct plan_instruction *in, struct cost *out,
+                                   struct err *err);
 
 #endif

@@ -11,12 +11,12 @@ const struct op_class *op_class(const struct graph_op *op)
     return classes[op->kind];
 }
 
-const char *op_name(enum op_kind kind)
+const char *const *op_names(void)
 {
     static const char *const names[OP_KIND_COUNT] = {[OP_NONE] = "",
 #define X(KIND, name, autocast) [OP_##KIND] = #name,
                                                      OP_MAP(X)
 #undef X
     };
-    return names[kind];
+    return names;
 }

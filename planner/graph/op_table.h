@@ -7,7 +7,7 @@
 /* The class of an op: lent, for good. */
 const struct op_class *op_class(const struct graph_op *op);
 
-/* "linear"; "" for OP_NONE. */
-const char *op_name(enum op_kind kind);
+/* (OP_KIND_COUNT) names: "linear"; "" of OP_NONE. Lent, for good. */
+const char *const *op_names(void);
 
 #endif

@@ -3,23 +3,38 @@
 
 /* ---- views ---- */
 
+/* A view of x as the next output of an op: its gradient is its own. */
+static uint32_t view_out(struct graph *graph, uint32_t op, uint32_t x, struct shape shape)
+{
+    const uint32_t out = graph_view(graph, x, shape);
+    graph->tensors[out].root = out;
+    graph->ops[op].out[graph->ops[op].outs++] = out;
+    return out;
+}
+
+static uint32_t view_node(struct graph *graph, enum op_kind kind, uint32_t x, struct shape shape)
+{
+    const uint32_t op = begin(graph, kind, 1, &x);
+    const uint32_t out = view_out(graph, op, x, shape);
+    graph_op_done(graph, op);
+    return out;
+}
+
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
 {
     const struct graph_tensor base = graph->tensors[x];
     const uint32_t width = last_dim(&base.shape) / count;
     const uint32_t op = begin(graph, OP_CHUNK, 1, &x);
     for (uint32_t i = 0; i < count; i++) {
-        out[i] = graph_view(graph, x, with_last(base.shape, width));
+        out[i] = view_out(graph, op, x, with_last(base.shape, width));
         struct graph_tensor *t = &graph->tensors[out[i]];
-        t->root = out[i]; /* its gradient is its own: cat joins them */
         t->offset = base.offset + i * width;
         t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
-        graph->ops[op].out[graph->ops[op].outs++] = out[i];
     }
     graph_op_done(graph, op);
 }
 
-OP_BACKWARD(chunk)
+OP_BACKWARD(chunk) /* cat joins the gradients */
 {
     struct operand in[GRAPH_OUTPUTS];
     for (uint32_t i = 0; i < op->outs; i++)
@@ -35,18 +50,16 @@ uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t
 {
     const struct graph_tensor base = graph->tensors[x];
     const uint32_t op = begin(graph, OP_SLICE, 1, &x);
-    const uint32_t out = graph_view(graph, x, with_last(base.shape, count));
+    const uint32_t out = view_out(graph, op, x, with_last(base.shape, count));
     struct graph_tensor *t = &graph->tensors[out];
-    t->root = out; /* its gradient is its own: put into zeros of x's shape */
     t->offset = base.offset + first;
     t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
     graph->ops[op].attr.first = first;
-    graph->ops[op].out[graph->ops[op].outs++] = out;
     graph_op_done(graph, op);
     return out;
 }
 
-OP_BACKWARD(slice)
+OP_BACKWARD(slice) /* the gradient is put into zeros of x's shape */
 {
     give_elementwise(tape, graph, op, WORK_SLICE_BACKWARD, ATEN_SLICE_BACKWARD, GRAPH_NONE);
 }
@@ -57,12 +70,7 @@ uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape)
 {
     if (shape_elements(&shape) == shape_elements(shape_of(graph, x)))
         return graph_view(graph, x, shape);
-    const uint32_t op = begin(graph, OP_EXPAND, 1, &x);
-    const uint32_t out = graph_view(graph, x, shape);
-    graph->tensors[out].root = out; /* its gradient is summed */
-    graph->ops[op].out[graph->ops[op].outs++] = out;
-    graph_op_done(graph, op);
-    return out;
+    return view_node(graph, OP_EXPAND, x, shape);
 }
 
 OP_BACKWARD(expand)
@@ -78,12 +86,7 @@ OP_CLASS(expand) = {.backward = expand_backward};
 
 uint32_t op_alias(struct graph *graph, uint32_t x)
 {
-    const uint32_t op = begin(graph, OP_ALIAS, 1, &x);
-    const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
-    graph->tensors[out].root = out;
-    graph->ops[op].out[graph->ops[op].outs++] = out;
-    graph_op_done(graph, op);
-    return out;
+    return view_node(graph, OP_ALIAS, x, *shape_of(graph, x));
 }
 
 uint32_t op_module_input(struct graph *graph, uint32_t x)
@@ -103,12 +106,7 @@ OP_CLASS(alias) = {.backward = alias_backward};
 
 uint32_t op_view_copied(struct graph *graph, uint32_t x, struct shape shape)
 {
-    const uint32_t op = begin(graph, OP_VIEW, 1, &x);
-    const uint32_t out = graph_view(graph, x, shape);
-    graph->tensors[out].root = out;
-    graph->ops[op].out[graph->ops[op].outs++] = out;
-    graph_op_done(graph, op);
-    return out;
+    return view_node(graph, OP_VIEW, x, shape);
 }
 
 OP_BACKWARD(view)
@@ -127,14 +125,10 @@ uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint3
 {
     const uint32_t op = begin(graph, OP_REPEAT, 1, &x);
     graph->ops[op].attr.dim = dim;
-    if (repeated.dim[dim - 1] == 1) { /* one head: the expanded tensor reshapes without a copy */
-        const uint32_t view = graph_view(graph, x, repeated);
-        graph->tensors[view].root = view;
-        graph->ops[op].out[graph->ops[op].outs++] = view;
-        graph_op_done(graph, op);
-        return view;
-    }
-    const uint32_t out = graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), repeated);
+    const bool one_head = repeated.dim[dim - 1] == 1; /* expanded, it reshapes without a copy */
+    const uint32_t out = one_head
+                             ? view_out(graph, op, x, repeated)
+                             : graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), repeated);
     graph_op_done(graph, op);
     return out;
 }

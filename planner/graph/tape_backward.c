@@ -191,8 +191,10 @@ static void count_param_uses(struct tape *tape)
     const struct graph *graph = tape->graph;
     for (uint32_t i = 0; i < graph->op_count; i++) {
         const struct graph_op *op = &graph->ops[i];
+        if (!op->requires_grad || !tape_has(tape, op))
+            continue;
         for (uint32_t in = 0; in < op->ins; in++) {
-            if (!tape_needs(tape, op, in) || !op->requires_grad)
+            if (!tape_needs(tape, op, in))
                 continue;
             const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
             if (s->kind == STORAGE_PARAM)

@@ -135,7 +135,7 @@ enum err_code tape_check(const struct tape *tape, struct err *err)
 {
     struct count c = {
         .tape = tape,
-        .holders = calloc(tape->stream->buffer_count + 1, sizeof *c.holders),
+        .holders = xcalloc(tape->stream->buffer_count + 1, sizeof *c.holders),
         .err = err,
     };
     enum err_code rc = check_holders(&c);

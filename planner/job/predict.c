@@ -24,7 +24,7 @@ struct memory_options prediction_memory(const struct prediction *prediction,
     return options;
 }
 
-static uint64_t communicators_bytes(const struct plan *plan, const struct machine *machine)
+uint64_t communicators_bytes(const struct plan *plan, const struct machine *machine)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->group_count; i++) {

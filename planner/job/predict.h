@@ -37,6 +37,9 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
                            struct err *err);
 void prediction_free(struct prediction *prediction);
 
+/* What NCCL takes on a rank for the communicators of a plan's groups. */
+uint64_t communicators_bytes(const struct plan *plan, const struct machine *machine);
+
 /* The allocator and workspaces that a machine stands for. */
 struct memory_options machine_memory(const struct machine *machine);
 

@@ -15,7 +15,6 @@
 #include "lower/lowering.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct bucket {            /* in the order of the all-reduces */
     uint32_t first, count; /* range of ddp.order */
@@ -84,34 +83,13 @@ static void emit_copy(struct lowering *low, struct operand x, struct operand y)
 
 /* ---- what is there before the first step ---- */
 
-/* A parameter that is trained and in no operator; NONE: there is none. */
-static uint32_t find_unused(const struct graph *graph)
+static enum err_code check(const struct strategy *s, const struct graph *graph,
+                           const struct stream *stream, struct err *err)
 {
-    bool *used = xmalloc((graph->param_count + 1) * sizeof *used);
-    uint32_t found = NONE;
-    memset(used, 0, (graph->param_count + 1) * sizeof *used);
-    for (uint32_t i = 0; i < graph->op_count; i++)
-        for (uint32_t in = 0; in < graph->ops[i].ins; in++) {
-            const uint32_t x = graph->ops[i].in[in];
-            if (x == GRAPH_NONE)
-                continue;
-            const struct graph_storage *s = &graph->storages[graph->tensors[x].storage];
-            if (s->kind == STORAGE_PARAM)
-                used[s->index] = true;
-        }
-    for (uint32_t p = graph->param_count; p-- > 0;)
-        if (graph->params[p].trainable && !used[p])
-            found = p;
-    free(used);
-    return found;
-}
-
-static enum err_code check(const struct strategy *s, const struct graph *graph, struct err *err)
-{
-    const uint32_t unused = find_unused(graph);
+    const uint32_t unused = find_unused(graph, stream);
     if (unused != NONE)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s is trained and not used: ddp would wait for its gradient "
+                       "%s is trained and gets no gradient: ddp would wait for it "
                        "(find_unused_parameters is not planned)",
                        graph->params[unused].name);
     if (s->replicate > 1)
@@ -135,14 +113,11 @@ static void declare_params(struct lowering *low)
     }
 }
 
-static uint64_t first_limit(const struct strategy *s)
+/* Bytes at which a bucket is full. */
+static uint64_t bucket_limit(const struct strategy *s, uint32_t bucket)
 {
-    return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : 1) * 1048576);
-}
-
-static uint64_t other_limit(const struct strategy *s)
-{
-    return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : 25) * 1048576);
+    const double unset = bucket == 0 ? 1 : 25;
+    return (uint64_t)((s->bucket_cap_mb > 0 ? (double)s->bucket_cap_mb : unset) * 1048576);
 }
 
 /* compute_bucket_assignment_by_size: the parameter that reaches the limit stays in its bucket. */
@@ -160,8 +135,7 @@ static void fill_buckets(struct lowering *low)
         d->offset[p] = bucket->elements;
         bucket->elements += shape_elements(&low->plan->params[p].shape);
         bucket->count++;
-        open = bucket->elements * element <
-               (d->bucket_count == 1 ? first_limit(low->strategy) : other_limit(low->strategy));
+        open = bucket->elements * element < bucket_limit(low->strategy, d->bucket_count - 1);
     }
 }
 

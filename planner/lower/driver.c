@@ -4,7 +4,7 @@
  * births, deaths and kernels, AccumulateGrad, and the order of a step. What happens at the hooks is
  * the system's. */
 #include "graph/op_table.h"
-#include "lower/lowering.h"
+#include "lower/tally.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +14,9 @@
 /* The names that the numbers in kernels and buffers stand for. */
 static void name_numbers(struct plan *plan)
 {
-    static const char *const labels[] = {
-#define X(name, text) text,
-        ATEN_MAP(X)
-#undef X
-    };
-    const char **kinds = arena_alloc(&plan->arena, OP_KIND_COUNT * sizeof *kinds);
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-        kinds[kind] = op_name((enum op_kind)kind);
-    plan->labels = labels;
+    plan->labels = aten_names();
     plan->label_count = ATEN_COUNT;
-    plan->kinds = kinds;
+    plan->kinds = op_names();
     plan->kind_count = OP_KIND_COUNT;
 }
 
@@ -36,7 +28,8 @@ static void declare_params(struct lowering *low)
     plan->params = arena_alloc(&plan->arena, graph->param_count * sizeof *plan->params);
     for (uint32_t p = 0; p < graph->param_count; p++) {
         struct plan_param *param = &plan->params[p];
-        param->name = arena_strdup(&plan->arena, graph->params[p].name);
+        param->name =
+            low->tally ? graph->params[p].name : arena_strdup(&plan->arena, graph->params[p].name);
         param->shape = graph->params[p].shape;
         param->trainable = graph->params[p].trainable;
         param->init = graph->params[p].init;
@@ -79,7 +72,9 @@ static void declare_inputs(struct lowering *low)
 static void take_gradient(struct lowering *low, const struct stream_grad *grad)
 {
     const uint32_t p = grad->param;
-    struct operand gradient = plan_whole_buffer(low->plan, low->base + grad->buffer);
+    const uint32_t buffer =
+        low->base + (low->tally ? (uint32_t)(grad - low->stream->grads) : grad->buffer);
+    struct operand gradient = plan_whole_buffer(low->plan, buffer);
     gradient.shape = low->plan->params[p].shape;
     low->incoming = gradient.place;
     if (low->grad[p].place == NONE)
@@ -147,16 +142,16 @@ static uint32_t place_params(struct lowering *low, uint32_t index)
     return placed;
 }
 
-static void emit_kernel(struct lowering *low, uint32_t kernel)
+static void pass_kernel(struct lowering *low, uint32_t kernel)
 {
-    struct plan_instruction instruction = low->here;
     const uint32_t placed = low->gathered ? place_params(low, kernel) : NONE;
-    instruction.op = PLAN_COMPUTE;
-    instruction.lane = LANE_COMPUTE;
-    instruction.group = PLAN_NO_GROUP;
-    instruction.arg = placed == NONE ? kernel : placed;
-    instruction.base = placed == NONE ? low->base : 0;
-    plan_add_instruction(low->plan, &instruction);
+    struct plan_instruction *instruction = plan_push_instruction(low->plan);
+    *instruction = low->here;
+    instruction->op = PLAN_COMPUTE;
+    instruction->lane = LANE_COMPUTE;
+    instruction->group = PLAN_NO_GROUP;
+    instruction->arg = placed == NONE ? kernel : placed;
+    instruction->base = placed == NONE ? low->base : 0;
 }
 
 static void pass_mark(struct lowering *low, enum stream_mark mark)
@@ -196,7 +191,7 @@ static void run_step(struct lowering *low, struct stream_step step)
         emit_free(low, low->base + step.arg);
         break;
     case STEP_KERNEL:
-        emit_kernel(low, step.arg);
+        pass_kernel(low, step.arg);
         break;
     case STEP_GRAD:
         take_gradient(low, &low->stream->grads[step.arg]);
@@ -241,14 +236,40 @@ static void append_stream_buffers(struct lowering *low)
     plan->buffer_count += count;
 }
 
+/* Of an outline: those that the systems see, the gradients. */
+static void append_gradients(struct lowering *low)
+{
+    const struct stream *stream = low->stream;
+    low->base = low->plan->buffer_count;
+    for (uint32_t i = 0; i < stream->grad_count; i++)
+        plan_add_buffer(low->plan, &stream->buffers[stream->grads[i].buffer]);
+}
+
+static void run_spans(struct lowering *low)
+{
+    const struct outline *outline = low->tally->outline;
+    low->tally->at = 0;
+    for (uint32_t i = 0; i < outline->span_count; i++) {
+        tally_span(low->tally, &outline->spans[i]);
+        run_step(low, outline->spans[i].hook);
+    }
+    emit_span(low);
+}
+
 static void run_micro_batch(struct lowering *low)
 {
-    append_stream_buffers(low);
+    if (low->tally)
+        append_gradients(low);
+    else
+        append_stream_buffers(low);
     low->here.phase = PLAN_FORWARD;
     emit_mark(low, PLAN_MARK_MICRO_BATCH);
     call(low, low->system->begin);
-    for (uint32_t i = 0; i < low->stream->step_count; i++)
-        run_step(low, low->stream->steps[i]);
+    if (low->tally)
+        run_spans(low);
+    else
+        for (uint32_t i = 0; i < low->stream->step_count; i++)
+            run_step(low, low->stream->steps[i]);
 }
 
 /* ---- the step ---- */
@@ -286,31 +307,31 @@ static void run(struct lowering *low)
  * stream's own. */
 static uint32_t buffers_expected(const struct lowering *low)
 {
+    const uint32_t of_stream = low->tally ? low->stream->grad_count : low->stream->buffer_count;
     return 6 * low->graph->param_count + 64 +
-           low->strategy->accumulate *
-               (low->stream->buffer_count + 8 * (low->graph->module_count + 1));
+           low->strategy->accumulate * (of_stream + 8 * (low->graph->module_count + 1));
 }
 
 static enum err_code check(const struct system *system, const struct graph *graph,
-                           const struct strategy *s, struct err *err)
+                           const struct stream *stream, const struct strategy *s, struct err *err)
 {
     if (s->rank >= s->world)
         return err_set(err, ERR_INVALID, "--rank %u: allowed are 0 ... %u", s->rank, s->world - 1);
-    return system->check ? system->check(s, graph, err) : ERR_OK;
+    return system->check ? system->check(s, graph, stream, err) : ERR_OK;
 }
 
-enum err_code lower_with(const struct system *system, const struct graph *graph,
-                         const struct stream *stream, const struct strategy *strategy,
-                         struct plan **out, struct err *err)
+/* Into an empty plan. `tally`: of an outline; else NULL. */
+static void lower(const struct system *system, const struct graph *graph,
+                  const struct stream *stream, const struct strategy *strategy, struct tally *tally,
+                  struct plan *plan)
 {
-    *out = NULL;
-    TRY(check(system, graph, strategy, err));
     struct lowering low = {
-        .plan = plan_new(),
+        .plan = plan,
         .system = system,
         .graph = graph,
         .stream = stream,
         .strategy = strategy,
+        .tally = tally,
         .here = {.group = PLAN_NO_GROUP},
         .norm_group = PLAN_NO_GROUP,
         .incoming = NONE,
@@ -332,6 +353,30 @@ enum err_code lower_with(const struct system *system, const struct graph *graph,
         optimize_params(&low, NULL, graph->param_count);
     run(&low);
     arena_free(&low.scratch);
-    *out = low.plan;
+}
+
+enum err_code lower_with(const struct system *system, const struct graph *graph,
+                         const struct stream *stream, const struct strategy *strategy,
+                         struct plan **out, struct err *err)
+{
+    *out = NULL;
+    TRY(check(system, graph, stream, strategy, err));
+    *out = plan_new();
+    lower(system, graph, stream, strategy, NULL, *out);
+    return ERR_OK;
+}
+
+enum err_code lower_outline_with(const struct system *system, const struct graph *graph,
+                                 const struct outline *outline, const struct strategy *strategy,
+                                 struct outlined *out, struct err *err)
+{
+    struct tally tally = {.outline = outline};
+    TRY(check(system, graph, outline->stream, strategy, err));
+    if (out->plan)
+        plan_clear(out->plan);
+    else
+        out->plan = plan_new();
+    lower(system, graph, outline->stream, strategy, &tally, out->plan);
+    tally_result(&tally, out->plan, out);
     return ERR_OK;
 }

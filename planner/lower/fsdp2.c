@@ -1,9 +1,8 @@
 /* fsdp2.c - PyTorch FSDP2 (fully_shard, torch 2.14), event for event.
  *
  * Each unit is one FSDPParamGroup. The functions of fsdp2_gather.c and fsdp2_reduce.c are named
- * after the methods they follow
- * (_fsdp_param_group.py, _fsdp_collectives.py, _fsdp_state.py) and do what those do to memory and
- * streams, in the same order:
+ * after the methods they follow (_fsdp_param_group.py, _fsdp_collectives.py, _fsdp_state.py) and do
+ * what those do to memory and streams, in the same order:
  *
  *     forward   unshard        cast buffer, gather output, copy-in, all-gather, cast buffer dies
  *               wait           unsharded parameters, copy-out; the PREVIOUS gather output dies
@@ -93,6 +92,16 @@ static void post_backward_hook(struct lowering *low, uint32_t module)
         post_backward(low, unit);
 }
 
+/* FSDPParamGroup.finalize_backward: a unit was prefetched that backward did not come to. */
+static void drop_unused_gather(struct lowering *low, struct unit *unit)
+{
+    if (unit->pending && unit->gather != NONE) {
+        emit_wait(low, LANE_COMPUTE, unit->gather_event);
+        emit_free(low, unit->gather);
+    }
+    unit->pending = false;
+}
+
 /* The root's post-backward final callback: states in pre-order, so the root first. */
 static void final(struct lowering *low)
 {
@@ -105,6 +114,7 @@ static void final(struct lowering *low)
             emit_free(low, unit->all_reduce_held);
             unit->all_reduce_held = NONE;
         }
+        drop_unused_gather(low, unit);
         unit->index_count = 0;
         unit->post_backward_ran = false;
     }
@@ -154,5 +164,5 @@ const struct system system_fsdp2 = {
     .post_backward = post_backward_hook,
     .final = final,
     .before_step = before_step,
-    .close = zero_grad,
+    .close = fsdp2_zero_grad,
 };

@@ -15,6 +15,7 @@ struct unit { /* an FSDPParamGroup */
     uint64_t shard_elements;   /* Σ padded elements of a shard */
     uint64_t trained_elements; /* the same of trainable parameters */
     uint32_t last_trainable;   /* parameter; NONE: all frozen */
+    bool in_backward;          /* backward comes to it: its outputs need a gradient */
 
     enum unit_state state;
     bool pending;    /* a gather was issued and not waited for */
@@ -38,6 +39,7 @@ struct fsdp2 {
     uint32_t replicas;    /* R */
     uint8_t shard_group, replicate_group, post_group;
     uint8_t copy_in, all_gather, reduce_scatter, all_reduce; /* lanes */
+    uint64_t *padded;                                        /* (params) elements of a shard */
     uint32_t *unsharded;                      /* (params) buffer of the gathered piece */
     uint32_t *store;                          /* (params) buffer of the shard */
     uint32_t *secondary;                      /* (params) secondary shard buffer */
@@ -55,14 +57,13 @@ static inline struct fsdp2 *fsdp2_of(const struct lowering *low)
 /* Elements of a parameter's shard, padding included. */
 static inline uint64_t padded_shard(const struct lowering *low, uint32_t param)
 {
-    return placement_padded((struct placement){.kind = PLACEMENT_ROWS},
-                            &low->plan->params[param].shape, fsdp2_of(low)->shard_ranks);
+    return fsdp2_of(low)->padded[param];
 }
 
 /* ---- units, parameters: fsdp2_units.c ---- */
 
 enum err_code fsdp2_check(const struct strategy *strategy, const struct graph *graph,
-                          struct err *err);
+                          const struct stream *stream, struct err *err);
 void fsdp2_set_up(struct lowering *low);
 
 /* ---- all-gather and reshard: fsdp2_gather.c ---- */
@@ -80,6 +81,6 @@ void post_backward(struct lowering *low, struct unit *unit);
 /* The compute stream waits for the reduction of the retained input, which then dies. */
 void release_retained(struct lowering *low);
 /* zero_grad(set_to_none=True). */
-void zero_grad(struct lowering *low);
+void fsdp2_zero_grad(struct lowering *low);
 
 #endif

@@ -190,14 +190,32 @@ static void copy_own_chunk(struct lowering *low, uint32_t from, uint32_t to)
                  &out);
 }
 
+/* The secondary shard of a unit that backward does not come to: FSDPParam lets go of it when the
+ * next forward has made a new one. So it is there for good, and for a moment there are two. */
+static uint32_t renew_secondary(struct lowering *low, uint32_t old, struct shape shape)
+{
+    const enum dtype dtype = low->strategy->compute;
+    emit_free(low, alloc_buffer(low, CATEGORY_ACTIVATION, LANE_COMPUTE, ATEN_CLONE, dtype, shape));
+    if (old != NONE)
+        return old;
+    const uint32_t kept =
+        new_resident(low, CATEGORY_ACTIVATION, LANE_COMPUTE, ATEN_CLONE, dtype, shape);
+    low->here.flags |= PLAN_FIRST_STEP;
+    emit_alloc(low, kept);
+    low->here.flags &= (uint8_t)~PLAN_FIRST_STEP;
+    return kept;
+}
+
 static void shrink_to_secondary(struct lowering *low, struct unit *unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
     for (uint32_t i = 0; i < unit->count; i++) {
         const uint32_t p = unit->params[i];
-        f->secondary[p] =
-            alloc_buffer(low, CATEGORY_ACTIVATION, LANE_COMPUTE, ATEN_CLONE, low->strategy->compute,
-                         flat(padded_shard(low, p) * f->shard_ranks / unit->post_ranks));
+        const struct shape shape = flat(padded_shard(low, p) * f->shard_ranks / unit->post_ranks);
+        f->secondary[p] = unit->in_backward
+                              ? alloc_buffer(low, CATEGORY_ACTIVATION, LANE_COMPUTE, ATEN_CLONE,
+                                             low->strategy->compute, shape)
+                              : renew_secondary(low, f->secondary[p], shape);
         copy_own_chunk(low, f->unsharded[p], f->secondary[p]);
         emit_free(low, f->unsharded[p]);
     }
@@ -219,9 +237,12 @@ void reshard_after_forward(struct lowering *low, struct unit *unit)
 
 void reshard_after_backward(struct lowering *low, struct unit *unit)
 {
-    if (!unit->count || unit->state != UNSHARDED)
+    if (!unit->count)
         return;
-    const uint32_t before = enter_scope(low, "reshard", unit->index, true);
-    free_unsharded(low, unit);
-    leave_scope(low, before);
+    if (unit->state == UNSHARDED) {
+        const uint32_t before = enter_scope(low, "reshard", unit->index, true);
+        free_unsharded(low, unit);
+        leave_scope(low, before);
+    }
+    unit->state = SHARDED;
 }

@@ -178,7 +178,7 @@ void post_backward(struct lowering *low, struct unit *unit)
 
 /* zero_grad(set_to_none=True): a unit's gradients are views of one buffer, which goes with the
  * last of them. */
-void zero_grad(struct lowering *low)
+void fsdp2_zero_grad(struct lowering *low)
 {
     const struct plan *plan = low->plan;
     for (uint32_t p = 0; p < plan->param_count; p++) {

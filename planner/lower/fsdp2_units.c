@@ -1,9 +1,11 @@
 /* fsdp2_units.c - the mesh, and what of each unit exists before the first step (see fsdp2.c). */
 #include "lower/fsdp2.h"
 
-enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph, struct err *err)
+enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
+                          const struct stream *stream, struct err *err)
 {
     (void)graph;
+    (void)stream;
     if (s->world % s->replicate != 0)
         return err_set(err, ERR_INVALID, "--replicate %u does not divide --gpus %u", s->replicate,
                        s->world);
@@ -56,6 +58,16 @@ static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
     }
 }
 
+static void pad_shards(struct lowering *low)
+{
+    struct fsdp2 *f = low->state;
+    const struct plan *plan = low->plan;
+    const struct placement rows = {.kind = PLACEMENT_ROWS};
+    f->padded = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *f->padded);
+    for (uint32_t p = 0; p < plan->param_count; p++)
+        f->padded[p] = placement_padded(rows, &plan->params[p].shape, f->shard_ranks);
+}
+
 static void declare_units(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
@@ -82,6 +94,18 @@ static void declare_units(struct lowering *low)
             unit->trained_elements += shard;
             unit->last_trainable = unit->params[i];
         }
+    }
+}
+
+static void find_in_backward(struct lowering *low)
+{
+    struct fsdp2 *f = low->state;
+    for (uint32_t i = 0; i < low->stream->step_count; i++) {
+        const struct stream_step step = low->stream->steps[i];
+        const uint32_t unit =
+            step.kind == STEP_PRE_BACKWARD ? hooked_unit(&f->wrapping, step.arg, false) : NONE;
+        if (unit != NONE)
+            f->units[unit].in_backward = true;
     }
 }
 
@@ -131,7 +155,9 @@ void fsdp2_set_up(struct lowering *low)
     f->previous_gather = f->retained = NONE;
     declare_mesh(low);
     wrap_modules(low, &f->wrapping);
+    pad_shards(low);
     declare_units(low);
+    find_in_backward(low);
     declare_storages(low);
     choose_prefetch(low);
 }

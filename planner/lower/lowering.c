@@ -1,5 +1,6 @@
 /* lowering.c - see lowering.h: instructions, scopes, buffers. */
 #include "lower/lowering.h"
+#include "lower/tally.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -7,29 +8,55 @@
 
 /* ---- instructions ---- */
 
+void emit_span(struct lowering *low)
+{
+    struct tally *tally = low->tally;
+    if (!tally->pending)
+        return;
+    const struct plan_instruction instruction = {
+        .op = PLAN_COMPUTE,
+        .lane = LANE_COMPUTE,
+        .group = PLAN_NO_GROUP,
+        .flags = PLAN_SPAN,
+        .arg = tally->at,
+        .base = tally->pending,
+    };
+    plan_add_instruction(low->plan, &instruction);
+    tally->at += tally->pending;
+    tally->pending = 0;
+}
+
 static void emit(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t arg, uint8_t group)
 {
-    struct plan_instruction instruction = low->here;
-    instruction.op = (uint8_t)op;
-    instruction.lane = lane;
-    instruction.arg = arg;
-    instruction.group = group;
-    plan_add_instruction(low->plan, &instruction);
+    if (low->tally)
+        emit_span(low);
+    struct plan_instruction *instruction = plan_push_instruction(low->plan);
+    *instruction = low->here;
+    instruction->op = (uint8_t)op;
+    instruction->lane = lane;
+    instruction->arg = arg;
+    instruction->group = group;
 }
 
 void emit_alloc(struct lowering *low, uint32_t buffer)
 {
-    emit(low, PLAN_ALLOC, low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
+    if (low->tally && !(low->here.flags & PLAN_FIRST_STEP))
+        tally_alloc(low->tally, &low->plan->buffers[buffer]);
+    if (!low->tally)
+        emit(low, PLAN_ALLOC, low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
 }
 
 void emit_free(struct lowering *low, uint32_t buffer)
 {
-    emit(low, PLAN_FREE, low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
+    emit_free_after(low, buffer, low->plan->buffers[buffer].pool);
 }
 
 void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane)
 {
-    emit(low, PLAN_FREE, lane, buffer, PLAN_NO_GROUP);
+    if (low->tally)
+        tally_free(low->tally, &low->plan->buffers[buffer]);
+    else
+        emit(low, PLAN_FREE, lane, buffer, PLAN_NO_GROUP);
 }
 
 uint32_t emit_record(struct lowering *low, uint8_t lane)
@@ -51,7 +78,14 @@ void emit_sync(struct lowering *low, uint8_t lane, uint8_t of)
 
 void emit_mark(struct lowering *low, enum plan_mark mark)
 {
-    emit(low, PLAN_MARK, LANE_HOST, mark, PLAN_NO_GROUP);
+    if (!low->tally)
+        emit(low, PLAN_MARK, LANE_HOST, mark, PLAN_NO_GROUP);
+}
+
+void emit_kernel(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t kernel,
+                 uint8_t group)
+{
+    emit(low, op, lane, kernel, group);
 }
 
 uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
@@ -67,15 +101,11 @@ uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum wor
                    enum aten label, uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
                    const uint32_t *out)
 {
-    struct operand few[8] = {{0}}, *operands = few;
-    if (ins + outs > sizeof few / sizeof few[0])
-        operands = xmalloc((ins + outs) * sizeof *operands);
+    struct operand *operands = plan_push_operands(low->plan, ins + outs);
     for (uint32_t i = 0; i < ins + outs; i++)
-        operands[i] = plan_whole_buffer(low->plan, i < ins ? in[i] : out[i - ins]);
-    const uint32_t kernel =
-        emit_work_on(low, op, lane, work, label, group, ins, operands, outs, operands + ins);
-    if (operands != few)
-        free(operands);
+        plan_set_whole_buffer(low->plan, i < ins ? in[i] : out[i - ins], &operands[i]);
+    const uint32_t kernel = plan_push_kernel(low->plan, work, label, ins, outs, operands);
+    emit(low, op, lane, kernel, group);
     return kernel;
 }
 
@@ -136,6 +166,10 @@ static uint32_t new_scope(struct lowering *low, const char *call, const char *na
 static uint32_t enter(struct lowering *low, const char *call, const char *name, uint32_t unit)
 {
     const struct scope_entry entry = {call, name, low->here.scope, unit, 0};
+    if (low->tally) { /* that it is not the model's own code is all that counts */
+        low->here.scope = 1;
+        return entry.parent;
+    }
     grow_scopes(low);
     struct scope_entry *slot = &low->scopes[slot_of(low->scopes, low->scope_slots, &entry)];
     if (!slot->call) {
@@ -166,7 +200,7 @@ void leave_scope(struct lowering *low, uint32_t before)
 uint32_t new_buffer(struct lowering *low, enum category category, uint8_t pool, enum aten label,
                     enum dtype dtype, struct shape shape)
 {
-    const struct buffer buffer = {
+    *plan_push_buffer(low->plan) = (struct buffer){
         .bytes = shape_bytes(&shape, dtype),
         .label = (uint16_t)label,
         .dtype = (uint8_t)dtype,
@@ -174,7 +208,7 @@ uint32_t new_buffer(struct lowering *low, enum category category, uint8_t pool, 
         .pool = pool,
         .shape = shape,
     };
-    return plan_add_buffer(low->plan, &buffer);
+    return low->plan->buffer_count - 1;
 }
 
 uint32_t new_resident(struct lowering *low, enum category category, uint8_t pool, enum aten label,
@@ -196,7 +230,7 @@ uint32_t alloc_buffer(struct lowering *low, enum category category, uint8_t pool
 void new_piece(struct lowering *low, uint32_t param, enum piece_role role, uint32_t buffer,
                uint64_t offset, struct placement placement, uint8_t group)
 {
-    const struct plan_piece piece = {
+    *plan_push_piece(low->plan, param, role) = (struct plan_piece){
         .param = param,
         .buffer = buffer,
         .offset = offset,
@@ -204,7 +238,6 @@ void new_piece(struct lowering *low, uint32_t param, enum piece_role role, uint3
         .role = (uint8_t)role,
         .group = placement.kind == PLACEMENT_WHOLE ? PLAN_NO_GROUP : group,
     };
-    plan_add_piece(low->plan, &piece);
 }
 
 uint32_t *none_array(struct lowering *low, uint32_t count)
@@ -212,4 +245,17 @@ uint32_t *none_array(struct lowering *low, uint32_t count)
     uint32_t *array = arena_alloc(&low->scratch, (count + 1) * sizeof *array);
     memset(array, 0xff, (count + 1) * sizeof *array);
     return array;
+}
+
+uint32_t find_unused(const struct graph *graph, const struct stream *stream)
+{
+    bool *given = xcalloc(graph->param_count + 1, sizeof *given);
+    uint32_t found = NONE;
+    for (uint32_t i = 0; i < stream->grad_count; i++)
+        given[stream->grads[i].param] = true;
+    for (uint32_t p = graph->param_count; p-- > 0;)
+        if (graph->params[p].trainable && !given[p])
+            found = p;
+    free(given);
+    return found;
 }

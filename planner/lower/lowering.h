@@ -23,6 +23,7 @@
 #define NONE PLACE_NONE
 
 struct lowering;
+struct tally; /* tally.h */
 
 /* Each function may be NULL: nothing happens there. Modules are the graph's, MODULE_ROOT the root's
  * own hooks. */
@@ -34,9 +35,10 @@ struct system {
     bool call_hooks;    /* likewise: it has hooks on every module */
     bool own_linear;    /* likewise: it puts a function of its own in the place of F.linear */
     bool scaled_loss;   /* likewise: its engine has the loss */
-    /* Whether the strategy goes with the mesh. ERR_INVALID, with a sentence. */
+    /* Whether the strategy goes with the mesh (ERR_INVALID) and the system can do what the model
+     * does (ERR_UNSUPPORTED); with a sentence. `stream` says which parameters get a gradient. */
     enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
-                           struct err *err);
+                           const struct stream *stream, struct err *err);
     /* Lanes, groups, units, pieces, and what else is there before the first step. */
     void (*set_up)(struct lowering *low);
     void (*begin)(struct lowering *low); /* of a micro-batch */
@@ -78,6 +80,7 @@ struct lowering {
     const struct graph *graph;
     const struct stream *stream;
     const struct strategy *strategy;
+    struct tally *tally;          /* of an outline: instead of allocs and frees; else NULL */
     struct arena scratch;         /* gone with the lowering */
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
@@ -117,6 +120,9 @@ uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum wor
 uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
                       enum aten label, uint8_t group, uint32_t ins, const struct operand *in,
                       uint32_t outs, const struct operand *out);
+/* One that is in the plan already. */
+void emit_kernel(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t kernel,
+                 uint8_t group);
 /* One operand in, one out, on no group. */
 uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,
                     uint32_t in, uint32_t out);
@@ -152,6 +158,9 @@ void exchange_gradient(struct lowering *low, uint32_t param, struct operand to, 
 
 /* An array of `count` indices, all NONE, in low->scratch. */
 uint32_t *none_array(struct lowering *low, uint32_t count);
+
+/* A parameter that is trained and gets no gradient; NONE: there is none. For a system's check. */
+uint32_t find_unused(const struct graph *graph, const struct stream *stream);
 
 /* An operand that is nowhere. */
 static inline struct operand no_operand(void)

@@ -9,6 +9,7 @@
 #include "lower/lowering.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool is_empty(const struct optimized *o)
 {
@@ -209,32 +210,48 @@ struct updated {
     uint32_t count;
 };
 
-/* What the update reads of it; nowhere: it has no gradient. */
-static struct operand gradient_of(const struct lowering *low, const struct optimized *o)
+static bool has_gradient(const struct lowering *low, const struct optimized *o)
 {
-    if (o->param == NONE)
-        return o->gradient;
-    return plan_piece(low->plan, o->param, PIECE_GRADIENT)
-               ? plan_updated_operand(low->plan, o->param, PIECE_GRADIENT)
-               : no_operand();
+    return o->param == NONE ? o->gradient.place != NONE
+                            : plan_piece(low->plan, o->param, PIECE_GRADIENT) != NULL;
 }
 
 /* Whether the update changes anything of it on this rank. */
 static bool is_updated(const struct lowering *low, const struct optimized *o)
 {
-    return gradient_of(low, o).place != NONE && !is_empty(o);
+    return has_gradient(low, o) && !is_empty(o);
+}
+
+/* plan_updated_operand of the gradient: where it is spread as the parameter is, the part is known.
+ */
+static void set_gradient_of(const struct plan *plan, const struct optimized *o, struct operand *out)
+{
+    if (o->param == NONE) {
+        *out = o->gradient;
+        return;
+    }
+    const struct plan_piece *updated = plan_updated_piece(plan, o->param);
+    const struct plan_piece *gradient = plan_piece(plan, o->param, PIECE_GRADIENT);
+    if (gradient->placement.kind != updated->placement.kind)
+        *out = plan_updated_operand(plan, o->param, PIECE_GRADIENT);
+    else {
+        *out = o->value;
+        out->place = PLACE_BUFFER | gradient->buffer;
+        out->offset += gradient->offset - updated->offset;
+        out->dtype = plan->buffers[gradient->buffer].dtype;
+    }
 }
 
 /* Gradients in; parameters, and what states there are, in and out. */
 static void emit_update(struct lowering *low, struct updated u, enum work_kind work,
                         enum aten label)
 {
-    const struct plan *plan = low->plan;
-    struct operand *in = xmalloc((4 * (size_t)u.count + 1) * sizeof *in);
+    struct plan *plan = low->plan;
+    struct operand *in = plan_push_operands(plan, (4 + 3) * u.count);
     uint32_t n = 0;
     for (uint32_t i = 0; i < u.count; i++)
         if (is_updated(low, &u.of[i]))
-            in[n++] = gradient_of(low, &u.of[i]);
+            set_gradient_of(plan, &u.of[i], &in[n++]);
     const uint32_t gradients = n;
     for (uint32_t i = 0; i < u.count; i++)
         if (is_updated(low, &u.of[i]))
@@ -242,10 +259,10 @@ static void emit_update(struct lowering *low, struct updated u, enum work_kind w
     for (uint32_t s = 0; s < 2; s++)
         for (uint32_t i = 0; i < u.count; i++)
             if (is_updated(low, &u.of[i]) && u.of[i].state[s] != NONE)
-                in[n++] = plan_whole_buffer(plan, u.of[i].state[s]);
-    emit_work_on(low, PLAN_OPTIMIZER, low->strategy->offload ? LANE_HOST : LANE_COMPUTE, work,
-                 label, PLAN_NO_GROUP, n, in, n - gradients, in + gradients);
-    free(in);
+                plan_set_whole_buffer(plan, u.of[i].state[s], &in[n++]);
+    memcpy(in + n, in + gradients, (n - gradients) * sizeof *in);
+    emit_kernel(low, PLAN_OPTIMIZER, low->strategy->offload ? LANE_HOST : LANE_COMPUTE,
+                plan_push_kernel(plan, work, label, n, n - gradients, in), PLAN_NO_GROUP);
 }
 
 static void create_states(struct lowering *low, struct updated u)

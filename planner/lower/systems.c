@@ -1,15 +1,10 @@
 /* systems.c - the sharding systems: their names, and the lowering of those that have one. */
 #include "lower/lowering.h"
+#include "lower/outline.h"
 
-const char *system_name(enum system_kind kind)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        SYSTEM_MAP(X)
-#undef X
-    };
-    return names[kind];
-}
+#include "base/names.h"
+
+ENUM_NAME(system_name, enum system_kind, SYSTEM_MAP)
 
 static const struct system *system_of(enum system_kind kind)
 {
@@ -35,13 +30,27 @@ bool system_is_planned(enum system_kind kind)
     return system_of(kind) != NULL;
 }
 
+static enum err_code find(enum system_kind kind, const struct system **system, struct err *err)
+{
+    *system = system_of(kind);
+    return *system ? ERR_OK
+                   : err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
+                             system_name(kind));
+}
+
 enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
                          const struct strategy *strategy, struct plan **out, struct err *err)
 {
-    const struct system *system = system_of(strategy->system);
+    const struct system *system;
     *out = NULL;
-    if (!system)
-        return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
-                       system_name(strategy->system));
+    TRY(find(strategy->system, &system, err));
     return lower_with(system, graph, stream, strategy, out, err);
+}
+
+enum err_code lower_outline(const struct graph *graph, const struct outline *outline,
+                            const struct strategy *strategy, struct outlined *out, struct err *err)
+{
+    const struct system *system;
+    TRY(find(strategy->system, &system, err));
+    return lower_outline_with(system, graph, outline, strategy, out, err);
 }

@@ -25,13 +25,18 @@ static uint64_t elements_of(const struct lowering *low, uint32_t param)
 
 /* ---- what is there before the first step ---- */
 
-static enum err_code check(const struct strategy *s, const struct graph *graph, struct err *err)
+static enum err_code check(const struct strategy *s, const struct graph *graph,
+                           const struct stream *stream, struct err *err)
 {
-    (void)graph;
     if (s->grad_accum_fp32 && s->system == SYSTEM_ZERO1)
         return err_set(err, ERR_UNSUPPORTED,
                        "--grad-accum-dtype fp32: zero1 then is another optimizer (BF16_Optimizer), "
                        "which is not planned; zero2 has it");
+    const uint32_t unused = find_unused(graph, stream);
+    if (unused != NONE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s is trained and not used: its place in the partitions is not planned",
+                       graph->params[unused].name);
     return ERR_OK;
 }
 

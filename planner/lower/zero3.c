@@ -17,7 +17,8 @@
 
 /* ---- what is there before the first step ---- */
 
-static enum err_code check(const struct strategy *s, const struct graph *graph, struct err *err)
+static enum err_code check(const struct strategy *s, const struct graph *graph,
+                           const struct stream *stream, struct err *err)
 {
     if (!s->zero.reduce_scatter)
         return err_set(err, ERR_UNSUPPORTED,
@@ -30,6 +31,11 @@ static enum err_code check(const struct strategy *s, const struct graph *graph, 
             return err_set(err, ERR_UNSUPPORTED,
                            "%s is frozen: zero3 with frozen parameters is not planned",
                            graph->params[p].name);
+    const uint32_t unused = find_unused(graph, stream);
+    if (unused != NONE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s is trained and not used: its place in the partitions is not planned",
+                       graph->params[unused].name);
     return ERR_OK;
 }
 

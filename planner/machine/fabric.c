@@ -15,6 +15,8 @@
  *     sockets: 30 to 100 us a hop                                     60 us */
 #include "machine/fabric.h"
 
+#include "base/names.h"
+
 #include <math.h>
 
 static const double crossing_s[] = {
@@ -75,15 +77,7 @@ double fabric_crossing_s(const struct fabric *fabric)
     return fabric->nic_latency_s > 0 ? fabric->nic_latency_s : crossing_s[fabric->network];
 }
 
-const char *collective_name(enum collective collective)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        COLLECTIVE_MAP(X)
-#undef X
-    };
-    return names[collective];
-}
+ENUM_NAME(collective_name, enum collective, COLLECTIVE_MAP)
 
 double collective_bus_factor(enum collective collective, uint32_t ranks)
 {

@@ -100,11 +100,7 @@ static enum err_code read_quantity(const char *where, enum profile_key key, cons
 static enum err_code read_dtype(const char *where, const char *key, const json_t *object,
                                 int8_t *out, struct err *err)
 {
-    static const char *const dtypes[] = {
-#define X(dtype, text, bytes, brief) text,
-        DTYPE_MAP(X)
-#undef X
-    };
+    static const char *const dtypes[] = {NAMES_OF(DTYPE_MAP)};
     const json_t *value = json_object_get(object, key);
     uint32_t index = 0;
     *out = PROFILE_ANY;

@@ -1,6 +1,7 @@
 /* replay.c - see replay.h. */
 #include "memory/replay.h"
 
+#include "base/names.h"
 #include "memory/deferred.h"
 
 #include <assert.h>
@@ -202,23 +203,20 @@ static void complete_frees(void *context)
     deferred_complete(((struct replay *)context)->deferred);
 }
 
-/* What is there before the first step. */
-static enum err_code alloc_residents(struct replay *r)
+static enum err_code alloc_initial(struct replay *r)
 {
-    const struct plan *plan = r->plan;
-    bool *there = xmalloc((plan->buffer_count + 1) * sizeof *there);
-    plan_residents(plan, there);
+    bool *initial = plan_initial_buffers(r->plan);
     enum err_code rc = ERR_OK;
-    for (uint32_t b = 0; b < plan->buffer_count && rc == ERR_OK; b++)
-        if (there[b])
+    for (uint32_t b = 0; b < r->plan->buffer_count && rc == ERR_OK; b++)
+        if (initial[b])
             rc = alloc_buffer(r, b);
-    free(there);
+    free(initial);
     return rc;
 }
 
 static enum err_code run(struct replay *r, memory_visitor *visit, void *context)
 {
-    TRY(alloc_residents(r));
+    TRY(alloc_initial(r));
     TRY(run_step(r, true, NULL, NULL));
     for (uint32_t step = 1; step < r->options->steps_before; step++)
         TRY(run_step(r, false, NULL, NULL));
@@ -245,7 +243,7 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
         r.allocator = allocator_new(&settings);
         r.deferred = deferred_new(plan, r.allocator);
     }
-    r.blocks = calloc(plan->buffer_count + 1, sizeof(struct allocator_block *));
+    r.blocks = xcalloc(plan->buffer_count + 1, sizeof(struct allocator_block *));
     const enum err_code rc = run(&r, visit, context);
     if (r.allocator) {
         out->reserved_bytes = allocator_stats(r.allocator)->reserved_peak;
@@ -260,12 +258,4 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
     return rc == ERR_NOMEM ? ERR_OK : rc;
 }
 
-const char *step_part_name(enum step_part part)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PART_MAP(X)
-#undef X
-    };
-    return names[part];
-}
+ENUM_NAME(step_part_name, enum step_part, PART_MAP)

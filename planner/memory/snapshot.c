@@ -18,6 +18,7 @@
 #include "memory/snapshot.h"
 
 #include "base/arena.h"
+#include "base/names.h"
 #include "memory/allocator_parts.h"
 
 #include <assert.h>
@@ -151,11 +152,7 @@ enum word {
         WORD_COUNT
 };
 
-static const char *const word_texts[] = {
-#define X(name, text) text,
-    WORD_MAP(X)
-#undef X
-};
+static const char *const word_texts[] = {NAMES_OF(WORD_MAP)};
 
 _Static_assert((int)WORD_OOM == (int)ALLOCATOR_OOM, "actions are the first words");
 
@@ -336,11 +333,9 @@ static void find_frames(struct writer *w)
     size_t slots = 16;
     while (slots < 2 * count)
         slots *= 2;
-    uint32_t *first = xmalloc(slots * sizeof *first); /* index + 1; 0: unused */
-    memset(first, 0, slots * sizeof *first);
+    uint32_t *first = xcalloc(slots, sizeof *first); /* index + 1; 0: unused */
     w->frames = xmalloc(count * sizeof *w->frames);
-    w->frames_written = xmalloc(count * sizeof *w->frames_written);
-    memset(w->frames_written, 0, count * sizeof *w->frames_written);
+    w->frames_written = xcalloc(count, sizeof *w->frames_written);
     for (size_t i = 0; i < count; i++) {
         const struct moment *moment = &snapshot->moments[i];
         size_t slot = moment_hash(moment) & (slots - 1);

@@ -18,8 +18,13 @@ struct block {
     struct norm q_norm, k_norm, input_norm, post_norm;
 };
 
+struct way {             /* by model file */
+    bool masks_by_layer; /* Qwen: a mask for each type of layer, asked for where any has a window */
+    bool positions_first; /* Mistral: position_ids come before the tables in the call of a block */
+};
+
 struct inputs { /* the same for every block */
-    struct hf_llama_way way;
+    struct way way;
     uint32_t positions, mask, window_mask;
     struct hf_rope rope;
 };
@@ -136,7 +141,7 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 
 /* Positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
-                                 const struct model_job *job, struct hf_llama_way way)
+                                 const struct model_job *job, struct way way)
 {
     struct inputs in = {.way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE};
     const bool windows = c->sliding_window && c->full_layers < c->layers;
@@ -171,8 +176,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     return z;
 }
 
-void build_hf_llama(struct graph *graph, const struct model_config *c, const struct model_job *job,
-                    struct hf_llama_way way)
+static void build(struct graph *graph, const struct model_config *c, const struct model_job *job,
+                  struct way way)
 {
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
@@ -209,4 +214,22 @@ void build_hf_llama(struct graph *graph, const struct model_config *c, const str
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
     const uint32_t logits = apply_linear(graph, normed, head);
     hf_loss(graph, normed, logits, labels);
+}
+
+void build_hf_llama(struct graph *graph, const struct model_config *config,
+                    const struct model_job *job)
+{
+    build(graph, config, job, (struct way){0});
+}
+
+void build_hf_mistral(struct graph *graph, const struct model_config *config,
+                      const struct model_job *job)
+{
+    build(graph, config, job, (struct way){.positions_first = true});
+}
+
+void build_hf_qwen(struct graph *graph, const struct model_config *config,
+                   const struct model_job *job)
+{
+    build(graph, config, job, (struct way){.masks_by_layer = true});
 }

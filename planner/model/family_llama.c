@@ -68,12 +68,6 @@ static const struct preset_alias aliases[] = {
     {"llama-3.3-70b-instruct", "llama-3.3-70b"},
 };
 
-static void build_hf(struct graph *graph, const struct model_config *config,
-                     const struct model_job *job)
-{
-    build_hf_llama(graph, config, job, (struct hf_llama_way){.positions_first = false});
-}
-
 const struct family family_llama = {
     .name = "llama",
     .keys = KEY_TABLE(keys),
@@ -83,5 +77,5 @@ const struct family family_llama = {
     .rope = true,
     .parameters = count_llama,
     .code = CODE_TORCHTITAN,
-    .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf},
+    .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf_llama},
 };

@@ -8,13 +8,9 @@
 /* torchtitan's op sequence. */
 family_builder build_llama;
 
-/* transformers'. Calls and locals differ by model file, and with them the order of what dies. */
-struct hf_llama_way {
-    bool masks_by_layer; /* Qwen: a mask for each type of layer, asked for where any has a window */
-    bool positions_first; /* Mistral: position_ids come before the tables in the call of a block */
-};
-void build_hf_llama(struct graph *graph, const struct model_config *config,
-                    const struct model_job *job, struct hf_llama_way way);
+/* transformers'. Calls and locals differ by model file, and with them the order of what dies:
+ * Mistral and Mixtral are alike in this, Qwen2 and Qwen3 too. */
+family_builder build_hf_llama, build_hf_mistral, build_hf_qwen;
 
 /* ---- rows of keys ---- */
 

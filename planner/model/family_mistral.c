@@ -33,12 +33,6 @@ static const struct preset_alias aliases[] = {
     {"mistral-7b-v0.1", "mistral-7b"},
 };
 
-static void build_hf(struct graph *graph, const struct model_config *config,
-                     const struct model_job *job)
-{
-    build_hf_llama(graph, config, job, (struct hf_llama_way){.positions_first = true});
-}
-
 const struct family family_mistral = {
     .name = "mistral",
     .keys = KEY_TABLE(keys),
@@ -47,5 +41,5 @@ const struct family family_mistral = {
     .rope = true,
     .parameters = count_llama,
     .code = CODE_TORCHTITAN,
-    .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf},
+    .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf_mistral},
 };

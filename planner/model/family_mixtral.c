@@ -47,12 +47,6 @@ static enum err_code check_experts(const struct model_config *c, const char *whe
     return ERR_OK;
 }
 
-static void build_hf(struct graph *graph, const struct model_config *config,
-                     const struct model_job *job)
-{
-    build_hf_llama(graph, config, job, (struct hf_llama_way){.positions_first = true});
-}
-
 const struct family family_mixtral = {
     .name = "mixtral",
     .keys = KEY_TABLE(keys),
@@ -62,5 +56,5 @@ const struct family family_mixtral = {
     .check = check_experts,
     .parameters = count_llama,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build_hf},
+    .builder = {[CODE_HF] = build_hf_mistral},
 };

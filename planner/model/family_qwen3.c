@@ -35,12 +35,6 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static void build_hf(struct graph *graph, const struct model_config *config,
-                     const struct model_job *job)
-{
-    build_hf_llama(graph, config, job, (struct hf_llama_way){.masks_by_layer = true});
-}
-
 const struct family family_qwen3 = {
     .name = "qwen3",
     .keys = KEY_TABLE(keys),
@@ -48,5 +42,5 @@ const struct family family_qwen3 = {
     .rope = true,
     .parameters = count_llama,
     .code = CODE_TORCHTITAN,
-    .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf},
+    .builder = {[CODE_TORCHTITAN] = build_llama, [CODE_HF] = build_hf_qwen},
 };

@@ -1,6 +1,8 @@
 /* nccl_tuning.c - see nccl_tuning.h. Names of the tables are those of tuning.cc. */
 #include "nccl/nccl_tuning.h"
 
+#include "base/names.h"
+
 #include <assert.h>
 #include <math.h>
 
@@ -48,15 +50,7 @@ static const double tree_correction[NCCL_PROTOCOLS][23] = {
     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1},
     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}};
 
-const char *nccl_algorithm_name(enum nccl_algorithm algorithm)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        NCCL_ALGORITHM_MAP(X)
-#undef X
-    };
-    return names[algorithm];
-}
+ENUM_NAME(nccl_algorithm_name, enum nccl_algorithm, NCCL_ALGORITHM_MAP)
 
 const char *nccl_protocol_name(enum nccl_protocol protocol)
 {

@@ -1,19 +1,50 @@
 /* plan.c - building and naming; see plan.h. */
 #include "plan/plan.h"
 
+#include "base/names.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static void begin(struct plan *plan)
+{
+    plan_add_lane(plan, "compute", false);
+    plan_add_lane(plan, "host", false);
+    plan_add_scope(plan, "", PLAN_NO_UNIT);
+}
+
 struct plan *plan_new(void)
 {
     struct plan *plan = xmalloc(sizeof *plan);
     *plan = (struct plan){.system = ""};
-    plan_add_lane(plan, "compute", false);
-    plan_add_lane(plan, "host", false);
-    plan_add_scope(plan, "", PLAN_NO_UNIT);
+    begin(plan);
     return plan;
+}
+
+void plan_clear(struct plan *plan)
+{
+    const struct plan old = *plan;
+    kernel_table_release(old.shared);
+    *plan = (struct plan){
+        .system = "",
+        .arena = old.arena,
+        .buffers = old.buffers,
+        .buffer_cap = old.buffer_cap,
+        .instructions = old.instructions,
+        .instruction_cap = old.instruction_cap,
+        .kernels = old.kernels,
+        .kernel_cap = old.kernel_cap,
+        .pieces = old.pieces,
+        .piece_cap = old.piece_cap,
+        .groups = old.groups,
+        .group_cap = old.group_cap,
+        .scopes = old.scopes,
+        .scope_cap = old.scope_cap,
+    };
+    arena_reset(&plan->arena);
+    begin(plan);
 }
 
 void plan_free(struct plan *plan)
@@ -50,16 +81,14 @@ void plan_reserve_instructions(struct plan *plan, uint32_t instructions)
 
 uint32_t plan_add_buffer(struct plan *plan, const struct buffer *buffer)
 {
-    ARRAY_GROW(plan->buffers, plan->buffer_count, plan->buffer_cap);
-    plan->buffers[plan->buffer_count] = *buffer;
-    return plan->buffer_count++;
+    *plan_push_buffer(plan) = *buffer;
+    return plan->buffer_count - 1;
 }
 
 uint32_t plan_add_instruction(struct plan *plan, const struct plan_instruction *instruction)
 {
-    ARRAY_GROW(plan->instructions, plan->instruction_count, plan->instruction_cap);
-    plan->instructions[plan->instruction_count] = *instruction;
-    return plan->instruction_count++;
+    *plan_push_instruction(plan) = *instruction;
+    return plan->instruction_count - 1;
 }
 
 uint8_t plan_add_lane(struct plan *plan, const char *name, bool urgent)
@@ -86,32 +115,49 @@ uint32_t plan_add_scope(struct plan *plan, const char *text, uint32_t unit)
     return plan->scope_count++;
 }
 
+struct plan_piece *plan_push_piece(struct plan *plan, uint32_t param, enum piece_role role)
+{
+    assert(plan->params[param].piece[role] == PLACE_NONE);
+    ARRAY_GROW(plan->pieces, plan->piece_count, plan->piece_cap);
+    plan->params[param].piece[role] = plan->piece_count;
+    return &plan->pieces[plan->piece_count++];
+}
+
 uint32_t plan_add_piece(struct plan *plan, const struct plan_piece *piece)
 {
-    assert(plan->params[piece->param].piece[piece->role] == PLACE_NONE);
-    ARRAY_GROW(plan->pieces, plan->piece_count, plan->piece_cap);
-    plan->pieces[plan->piece_count] = *piece;
-    plan->params[piece->param].piece[piece->role] = plan->piece_count;
-    return plan->piece_count++;
+    *plan_push_piece(plan, piece->param, (enum piece_role)piece->role) = *piece;
+    return plan->piece_count - 1;
 }
 
 uint32_t plan_add_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
                          const struct operand *in, uint32_t outs, const struct operand *out)
 {
-    struct kernel kernel = {
+    struct operand *operands = plan_push_operands(plan, ins + outs);
+    for (uint32_t i = 0; i < ins + outs; i++)
+        operands[i] = i < ins ? in[i] : out[i - ins];
+    return plan_push_kernel(plan, work, label, ins, outs, operands);
+}
+
+struct operand *plan_push_operands(struct plan *plan, uint32_t count)
+{
+    return arena_alloc(&plan->arena, count * sizeof(struct operand));
+}
+
+uint32_t plan_push_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
+                          uint32_t outs, struct operand *operands)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < ins + outs; i++)
+        bytes += (double)shape_bytes(&operands[i].shape, (enum dtype)operands[i].dtype);
+    ARRAY_GROW(plan->kernels, plan->kernel_count - plan->shared_count, plan->kernel_cap);
+    plan->kernels[plan->kernel_count - plan->shared_count] = (struct kernel){
         .label = (uint16_t)label,
         .work = (uint8_t)work,
         .ins = (uint16_t)ins,
         .outs = (uint16_t)outs,
-        .operands = arena_alloc(&plan->arena, (ins + outs) * sizeof *kernel.operands),
+        .operands = operands,
+        .bytes = bytes,
     };
-    for (uint32_t i = 0; i < ins + outs; i++) {
-        const struct operand *operand = i < ins ? &in[i] : &out[i - ins];
-        kernel.operands[i] = *operand;
-        kernel.bytes += (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
-    }
-    ARRAY_GROW(plan->kernels, plan->kernel_count - plan->shared_count, plan->kernel_cap);
-    plan->kernels[plan->kernel_count - plan->shared_count] = kernel;
     return plan->kernel_count++;
 }
 
@@ -130,9 +176,9 @@ struct kernel *plan_own_kernel(struct plan *plan, uint32_t index)
 
 struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer)
 {
-    const struct buffer *b = &plan->buffers[buffer];
-    return (struct operand){
-        .place = PLACE_BUFFER | buffer, .dtype = b->dtype, .local = b->local, .shape = b->shape};
+    struct operand operand;
+    plan_set_whole_buffer(plan, buffer, &operand);
+    return operand;
 }
 
 /* ---- where things are ---- */
@@ -199,9 +245,11 @@ struct operand plan_updated_operand(const struct plan *plan, uint32_t param, enu
 struct shape plan_step_shape(const struct plan *plan, uint32_t param)
 {
     const struct plan_piece *updated = plan_updated_piece(plan, param);
+    const struct shape one = {.rank = 0};
+    if (updated->placement.kind != PLACEMENT_OWNED)
+        return one;
     const struct part part = plan_part(plan, updated, plan->rank);
-    const bool elsewhere = updated->placement.kind == PLACEMENT_OWNED && part_elements(&part) == 0;
-    return elsewhere ? SHAPE(0) : (struct shape){.rank = 0};
+    return part_elements(&part) == 0 ? SHAPE(0) : one;
 }
 
 uint32_t plan_group_ranks(const struct plan *plan, uint8_t group)
@@ -231,19 +279,6 @@ uint32_t plan_lane_named(const struct plan *plan, const char *name)
     return LANES_MOST;
 }
 
-void plan_residents(const struct plan *plan, bool *there)
-{
-    for (uint32_t b = 0; b < plan->buffer_count; b++)
-        there[b] = plan->buffers[b].resident;
-    for (uint32_t i = plan->instruction_count; i-- > 0;) { /* what comes first is said last */
-        const struct plan_instruction *instruction = &plan->instructions[i];
-        if (instruction->op == PLAN_ALLOC)
-            there[instruction->arg] = false;
-        else if (instruction->op == PLAN_FREE)
-            there[instruction->arg] = plan->buffers[instruction->arg].resident;
-    }
-}
-
 /* ---- names ---- */
 
 const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind)
@@ -254,25 +289,24 @@ const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind 
     return NULL;
 }
 
-const char *plan_op_name(enum plan_op op)
+bool *plan_initial_buffers(const struct plan *plan)
 {
-    static const char *const names[] = {
-#define X(name, text) text,
-        PLAN_OP_MAP(X)
-#undef X
-    };
-    return names[op];
+    bool *initial = xcalloc(plan->buffer_count + 1, sizeof *initial);
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        initial[b] = plan->buffers[b].resident;
+    for (uint32_t i = plan->instruction_count; i-- > 0;) { /* what comes first is said last */
+        const struct plan_instruction *instruction = &plan->instructions[i];
+        if (instruction->op == PLAN_ALLOC)
+            initial[instruction->arg] = false;
+        else if (instruction->op == PLAN_FREE)
+            initial[instruction->arg] = plan->buffers[instruction->arg].resident;
+    }
+    return initial;
 }
 
-const char *plan_mark_name(enum plan_mark mark)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PLAN_MARK_MAP(X)
-#undef X
-    };
-    return names[mark];
-}
+ENUM_NAME(plan_op_name, enum plan_op, PLAN_OP_MAP)
+
+ENUM_NAME(plan_mark_name, enum plan_mark, PLAN_MARK_MAP)
 
 const char *plan_phase_name(enum plan_phase phase)
 {
@@ -280,25 +314,9 @@ const char *plan_phase_name(enum plan_phase phase)
     return names[phase];
 }
 
-const char *plan_role_name(enum piece_role role)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PIECE_ROLE_MAP(X)
-#undef X
-    };
-    return names[role];
-}
+ENUM_NAME(plan_role_name, enum piece_role, PIECE_ROLE_MAP)
 
-const char *plan_group_role_name(enum group_role role)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        GROUP_ROLE_MAP(X)
-#undef X
-    };
-    return names[role];
-}
+ENUM_NAME(plan_group_role_name, enum group_role, GROUP_ROLE_MAP)
 
 const char *plan_scope_text(const struct plan *plan, const struct plan_instruction *instruction,
                             char *text, size_t size)

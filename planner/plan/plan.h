@@ -78,7 +78,12 @@ enum plan_mark {
 
 enum plan_phase { PLAN_FORWARD, PLAN_BACKWARD, PLAN_STEP };
 
-enum { PLAN_FIRST_STEP = 1 }; /* flag: done in the first step only */
+enum {                      /* flags */
+       PLAN_FIRST_STEP = 1, /* done in the first step only */
+       PLAN_SPAN = 2, /* of an outline (lower/outline.h), never of a plan that is written or run:
+                         `base` kernels one after the other, from place `arg` in the order of the
+                         stream's kernels */
+};
 
 #define PLAN_NO_UNIT UINT32_MAX
 #define PLAN_NO_GROUP UINT8_MAX
@@ -204,6 +209,8 @@ struct plan {
 /* An empty plan with the two lanes that all have, and the scope of the model's own code. */
 struct plan *plan_new(void);
 void plan_free(struct plan *plan); /* NULL is allowed */
+/* Empties it, as a new one, and keeps its memory for the next program. */
+void plan_clear(struct plan *plan);
 
 /* Makes room for more at once; appending does without it, slower. */
 void plan_reserve_buffers(struct plan *plan, uint32_t buffers);
@@ -212,6 +219,25 @@ void plan_reserve_instructions(struct plan *plan, uint32_t instructions);
 /* Appends; each returns the index of what was added. Names are lent for the plan's life. */
 uint32_t plan_add_buffer(struct plan *plan, const struct buffer *buffer);
 uint32_t plan_add_instruction(struct plan *plan, const struct plan_instruction *instruction);
+/* The same, to be filled in where it is: for those who add thousands. */
+static inline struct buffer *plan_push_buffer(struct plan *plan)
+{
+    ARRAY_GROW(plan->buffers, plan->buffer_count, plan->buffer_cap);
+    return &plan->buffers[plan->buffer_count++];
+}
+
+static inline struct plan_instruction *plan_push_instruction(struct plan *plan)
+{
+    ARRAY_GROW(plan->instructions, plan->instruction_count, plan->instruction_cap);
+    return &plan->instructions[plan->instruction_count++];
+}
+
+struct plan_piece *plan_push_piece(struct plan *plan, uint32_t param, enum piece_role role);
+/* Room for a kernel's operands, ins then outs, and the kernel when they are filled in. */
+struct operand *plan_push_operands(struct plan *plan, uint32_t count);
+uint32_t plan_push_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
+                          uint32_t outs, struct operand *operands);
+
 uint8_t plan_add_lane(struct plan *plan, const char *name, bool urgent);
 uint8_t plan_add_group(struct plan *plan, const char *name, enum group_role role, uint32_t ranks,
                        uint32_t stride);
@@ -234,6 +260,18 @@ static inline const struct kernel *plan_kernel(const struct plan *plan, uint32_t
 struct kernel *plan_own_kernel(struct plan *plan, uint32_t index);
 
 /* An operand that is all of a buffer, in its shape at birth. */
+static inline void plan_set_whole_buffer(const struct plan *plan, uint32_t buffer,
+                                         struct operand *out)
+{
+    const struct buffer *b = &plan->buffers[buffer];
+    out->offset = 0;
+    out->place = PLACE_BUFFER | buffer;
+    out->pitch = 0;
+    out->dtype = b->dtype;
+    out->chunk = 0;
+    out->local = b->local;
+    out->shape = b->shape;
+}
 struct operand plan_whole_buffer(const struct plan *plan, uint32_t buffer);
 
 /* ---- where things are ---- */
@@ -285,9 +323,9 @@ uint32_t plan_lane_named(const struct plan *plan, const char *name);
 /* The first input of that kind; NULL: there is none. */
 const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind);
 
-/* Which buffers are there before the first step: residents that the program does not begin with
- * allocating. there: (buffers). */
-void plan_residents(const struct plan *plan, bool *there);
+/* (buffers) Whether each is there before the first step: resident, and not first allocated. The
+ * caller owns it: free. */
+bool *plan_initial_buffers(const struct plan *plan);
 
 /* ---- names ---- */
 

@@ -561,19 +561,13 @@ static enum err_code run_step(struct check *c, uint32_t step)
     return ERR_OK;
 }
 
-static void *zeroed(size_t count, size_t size)
-{
-    return memset(xmalloc((count + 1) * size), 0, (count + 1) * size);
-}
-
 enum err_code plan_verify(const struct plan *plan, struct err *err)
 {
     struct check c = {.plan = plan, .err = err};
     TRY(check_tables(&c));
-    c.alive = zeroed(plan->buffer_count, sizeof *c.alive);
-    c.changed = zeroed(plan->buffer_count, sizeof *c.changed);
-    c.recorded = zeroed(plan->event_count, sizeof *c.recorded);
-    plan_residents(plan, c.alive);
+    c.alive = plan_initial_buffers(plan);
+    c.changed = xcalloc(plan->buffer_count + 1, sizeof *c.changed);
+    c.recorded = xcalloc(plan->event_count + 1, sizeof *c.recorded);
     enum err_code rc = run_step(&c, 1);
     if (rc == ERR_OK)
         rc = run_step(&c, 2);

@@ -64,20 +64,13 @@ static json_t *categories_json(const struct prediction *p)
 
 static json_t *marks_json(const struct memory *memory)
 {
-    static const struct {
-        const char *key;
-        enum plan_mark mark;
-    } marks[] = {
-        {"start", PLAN_MARK_START},
-        {"after_logits", PLAN_MARK_AFTER_LOGITS},
-        {"after_forward", PLAN_MARK_AFTER_FORWARD},
-        {"after_backward", PLAN_MARK_AFTER_BACKWARD},
-        {"after_step", PLAN_MARK_AFTER_STEP},
-        {"end", PLAN_MARK_END},
+    static const enum plan_mark marks[] = {
+        PLAN_MARK_START,          PLAN_MARK_AFTER_LOGITS, PLAN_MARK_AFTER_FORWARD,
+        PLAN_MARK_AFTER_BACKWARD, PLAN_MARK_AFTER_STEP,   PLAN_MARK_END,
     };
     json_t *live = json_object();
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        json_object_set_new(live, marks[i].key, bytes_json(memory->live[marks[i].mark]));
+        json_object_set_new(live, plan_mark_name(marks[i]), bytes_json(memory->live[marks[i]]));
     return live;
 }
 

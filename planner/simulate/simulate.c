@@ -13,6 +13,8 @@
  * rounding in it, so that many small steps come to the same bits as one long step (run_on). */
 #include "simulate/simulation.h"
 
+#include "base/names.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -20,10 +22,15 @@
 struct lane {
     uint32_t at, issued; /* places in the queue: the next, and the first that is not issued yet */
     uint32_t task;       /* that runs; NEVER: none */
-    double left_s;       /* of it at `since`: seconds at full speed */
-    double since, rate;  /* its speed, and from when on */
-    double moment;       /* when it ends at that speed, or the next may start where none runs;
-                            INFINITY: when something else has ended */
+    const struct cost *cost;  /* of it, or of the span's kernel that runs or is next */
+    uint32_t kernel, further; /* of a span: that kernel's place in the sequence; how many follow */
+    double first_issue;       /* ... when the host had issued the kernel at place 0, as it were */
+    double lag;               /* ... the most that a kernel can be issued after it could begin, if
+                                 place 0 began and was issued at once */
+    double left_s;            /* of the kernel at `since`: seconds at full speed */
+    double since, rate;       /* its speed, and from when on */
+    double moment;            /* when it ends at that speed, or the next may start where none runs;
+                                 INFINITY: when something else has ended */
 };
 
 struct share {                   /* of each resource */
@@ -40,7 +47,7 @@ struct run {
     double now;
     double host_s;         /* the host's clock */
     uint32_t host;         /* next task it issues */
-    uint32_t running;      /* bits: lanes with a kernel */
+    uint32_t running;      /* bits: lanes with a kernel that runs */
     bool changed;          /* ... since rates were last shared out, when */
     struct share share[2]; /* ... others and those served first had these */
     bool computes;         /* ... and a kernel ran that is no collective */
@@ -48,7 +55,7 @@ struct run {
 
 static const struct cost *cost_of(const struct run *r, const struct task *task)
 {
-    return &r->costs->kernels[task->kernel];
+    return &r->costs->kernels[task->kernel - r->costs->first];
 }
 
 /* Ended by now? A task that has not ended has an end of INFINITY. */
@@ -59,10 +66,10 @@ static bool has_ended(const struct run *r, uint32_t task)
 
 static bool device_is_idle(const struct run *r)
 {
-    uint32_t left = r->running;
     for (uint32_t index = 0; index < r->s->lane_count; index++)
-        left |= r->lanes[index].issued - r->lanes[index].at;
-    return left == 0;
+        if (r->lanes[index].task != NEVER || r->lanes[index].at < r->lanes[index].issued)
+            return false;
+    return true;
 }
 
 /* Whether the host would have to wait at a task of its own. */
@@ -91,10 +98,16 @@ static bool host_own(struct run *r, uint32_t i)
     return true;
 }
 
+/* What it takes the host to issue some kernels of the sequence. */
+static double host_seconds(const struct run *r, uint32_t first, uint32_t count)
+{
+    const double *host = r->costs->sequence->host;
+    return host[first + count] - host[first];
+}
+
 /* Issues until the end, or until the host has to wait for the device. */
 static void host_issue(struct run *r)
 {
-    const double event_s = r->costs->event_s * r->scale[COST_HOST];
     for (; r->host < r->s->count; r->host++) {
         const struct task *task = &r->s->tasks[r->host];
         if (task->lane == LANE_HOST) {
@@ -102,11 +115,14 @@ static void host_issue(struct run *r)
                 return;
             continue;
         }
-        const double cost_s =
-            task->kind == TASK_RUN ? cost_of(r, task)->host_s * r->scale[COST_HOST] : event_s;
-        r->host_s += cost_s;
-        r->out->host_s += cost_s;
-        r->out->issue_s[r->host] = r->host_s;
+        const double first_s = task->kind == TASK_RUN    ? cost_of(r, task)->host_s
+                               : task->kind == TASK_SPAN ? host_seconds(r, task->kernel, 1)
+                                                         : r->costs->event_s;
+        const double rest_s =
+            task->kind == TASK_SPAN ? host_seconds(r, task->kernel + 1, task->count - 1) : 0;
+        r->out->issue_s[r->host] = r->host_s + first_s * r->scale[COST_HOST];
+        r->host_s += (first_s + rest_s) * r->scale[COST_HOST];
+        r->out->host_s += (first_s + rest_s) * r->scale[COST_HOST];
         r->out->end_s[r->host] = INFINITY;
         r->lanes[task->lane].issued++;
     }
@@ -118,17 +134,51 @@ static bool host_can_go_on(const struct run *r)
     return r->host < r->s->count && !host_is_blocked(r, &r->s->tasks[r->host]);
 }
 
-static void start(struct run *r, uint32_t index, uint32_t i)
+/* The lane's kernel begins. */
+static void start_kernel(struct run *r, uint32_t index)
 {
     struct lane *lane = &r->lanes[index];
-    const struct cost *cost = cost_of(r, &r->s->tasks[i]);
-    lane->task = i;
-    lane->left_s = cost->device_s * r->scale[cost->class];
+    lane->left_s = lane->cost->device_s * r->scale[lane->cost->class];
     lane->since = r->now;
     lane->rate = 0; /* until rates are shared out */
-    r->out->begin_s[i] = r->now;
     r->running |= 1U << index;
     r->changed = true;
+}
+
+/* Puts the lane before the first kernel of a task. */
+static void take_task(const struct run *r, struct lane *lane, uint32_t i)
+{
+    const struct task *task = &r->s->tasks[i];
+    lane->task = i;
+    lane->further = 0;
+    if (task->kind != TASK_SPAN) {
+        lane->cost = cost_of(r, task);
+        return;
+    }
+    struct sequence *sequence = r->costs->sequence;
+    const double *begin = sequence->paces[0].begin, *host = sequence->host;
+    lane->cost = &sequence->cost[task->kernel];
+    lane->kernel = task->kernel;
+    lane->further = task->count - 1;
+    lane->first_issue = r->out->issue_s[i] - host[task->kernel + 1];
+    lane->lag = -INFINITY;
+    for (uint32_t k = task->kernel; k < task->kernel + task->count; k++)
+        if (host[k + 1] - begin[k] > lane->lag)
+            lane->lag = host[k + 1] - begin[k];
+}
+
+/* When the host has issued a kernel of the span that the lane is at. */
+static double issue_in_span(const struct run *r, const struct lane *lane, uint32_t kernel)
+{
+    return lane->first_issue + r->costs->sequence->host[kernel + 1];
+}
+
+/* On to the next kernel of a span. */
+static void next_in_span(const struct run *r, struct lane *lane)
+{
+    lane->kernel++;
+    lane->further--;
+    lane->cost = &r->costs->sequence->cost[lane->kernel];
 }
 
 /* Passes records and waits, and starts the next kernel if it can. Returns whether anything passed
@@ -150,8 +200,10 @@ static bool lane_advance(struct run *r, uint32_t index)
             return passed;
         }
         lane->at++;
-        if (task->kind == TASK_RUN) {
-            start(r, index, i);
+        if (task->kind == TASK_RUN || task->kind == TASK_SPAN) {
+            r->out->begin_s[i] = r->now;
+            take_task(r, lane, i);
+            start_kernel(r, index);
             return passed;
         }
         r->out->begin_s[i] = r->out->end_s[i] = r->now;
@@ -169,6 +221,8 @@ static void start_all(struct run *r)
             struct lane *lane = &r->lanes[index];
             if (lane->task == NEVER && lane->at < lane->issued)
                 again |= lane_advance(r, index);
+            else if (lane->task != NEVER && !(r->running >> index & 1) && lane->moment <= r->now)
+                start_kernel(r, index); /* within a span, now that it is issued */
         }
     }
 }
@@ -182,11 +236,11 @@ static void sum_up(struct run *r)
     memset(r->share, 0, sizeof r->share);
     r->computes = false;
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
-        const struct task *task = &r->s->tasks[r->lanes[__builtin_ctz(bits)].task];
-        const struct cost *cost = cost_of(r, task);
+        const struct lane *lane = &r->lanes[__builtin_ctz(bits)];
+        const struct cost *cost = lane->cost;
         for (int k = 0; k < RESOURCE_COUNT; k++)
             r->share[cost->first].asked[k] += cost->use[k];
-        r->computes |= !task->collective;
+        r->computes |= !r->s->tasks[lane->task].collective;
     }
     for (int k = 0; k < RESOURCE_COUNT; k++) {
         const float left = 1 - first->asked[k];
@@ -223,8 +277,7 @@ static void share_out(struct run *r)
     sum_up(r);
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
-        const struct cost *cost = cost_of(r, &r->s->tasks[lane->task]);
-        set_rate(lane, r->now, rate_of(r, cost, r->share[cost->first].asked));
+        set_rate(lane, r->now, rate_of(r, lane->cost, r->share[lane->cost->first].asked));
     }
     r->changed = false;
 }
@@ -239,8 +292,8 @@ static enum spent spent_computing(const struct cost *cost)
 static enum spent spent_on(const struct run *r, bool talks)
 {
     const struct lane *compute = &r->lanes[LANE_COMPUTE];
-    if (compute->task != NEVER && !r->s->tasks[compute->task].collective)
-        return spent_computing(cost_of(r, &r->s->tasks[compute->task]));
+    if (r->running >> LANE_COMPUTE & 1 && !r->s->tasks[compute->task].collective)
+        return spent_computing(compute->cost);
     return talks ? SPENT_NETWORK : r->running ? SPENT_COPY : SPENT_HOST;
 }
 
@@ -264,11 +317,16 @@ static void go_to(struct run *r, double next)
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         if (lane->moment > next)
             continue;
+        r->running &= ~(1U << (lane - r->lanes));
+        r->changed = true;
+        if (lane->further) {
+            next_in_span(r, lane);
+            lane->moment = issue_in_span(r, lane, lane->kernel);
+            continue;
+        }
         r->out->end_s[lane->task] = next;
         lane->task = NEVER;
         lane->moment = INFINITY;
-        r->running &= ~(1U << (lane - r->lanes));
-        r->changed = true;
     }
 }
 
@@ -293,7 +351,7 @@ static struct lane *only_other(struct run *r, bool *talks)
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         *talks |= r->s->tasks[lane->task].collective;
-        if (cost_of(r, &r->s->tasks[lane->task])->first)
+        if (lane->cost->first)
             continue;
         if (found)
             return NULL;
@@ -302,9 +360,50 @@ static struct lane *only_other(struct run *r, bool *talks)
     return found && !r->s->tasks[found->task].collective ? found : NULL;
 }
 
+/* Whether a task may begin just because the one before it on its lane ends, without others' taking
+ * notice. */
+static bool may_follow(const struct run *r, const struct task *task)
+{
+    if (task->kind == TASK_SPAN)
+        return true;
+    return task->kind == TASK_RUN && !task->collective && task->after == NEVER &&
+           !cost_of(r, task)->first;
+}
+
+/* Within a span whose kernels are all issued in time: goes on to the one that runs at the horizon,
+ * or to the last. Its time is taken from sums, so that it differs from the longer way's by a
+ * rounding. */
+static void leap(struct run *r, struct lane *own, double horizon, enum spent spent, bool talks)
+{
+    struct sequence *sequence = r->costs->sequence;
+    const uint32_t next = own->kernel + 1;
+    if (own->first_issue + own->lag > own->moment - sequence->paces[0].begin[next])
+        return;
+    const double *begin = sequence_begin(sequence, r->share[false].there);
+    const double offset = own->moment - begin[next];
+    uint32_t low = own->kernel, high = own->kernel + own->further; /* low begins before it */
+    while (low < high) {
+        const uint32_t middle = (low + high + 1) / 2;
+        if (offset + begin[middle] < horizon)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    if (low <= next)
+        return;
+    spend(r, spent, talks, offset + begin[low]);
+    own->further -= low - own->kernel;
+    own->kernel = low;
+    own->cost = &sequence->cost[low];
+    own->left_s = own->cost->device_s;
+    own->since = r->now;
+    own->rate = rate_of(r, own->cost, own->cost->use);
+    own->moment = r->now + own->left_s / own->rate;
+}
+
 /* The usual case, made short: kernel follows kernel on one lane while nothing else begins or ends,
  * and what is served first takes no notice of them. Leaves everything as the longer way would, to
- * the bit. */
+ * the bit (within spans: to a rounding). */
 static void run_on(struct run *r)
 {
     bool talks;
@@ -316,22 +415,33 @@ static void run_on(struct run *r)
     const bool computes = lane == &r->lanes[LANE_COMPUTE];
     enum spent spent = spent_on(r, talks);
     struct lane own = *lane;
-    while (own.at < own.issued && own.moment < horizon) {
-        const uint32_t next = sim->queue[own.at];
-        const struct task *task = &sim->tasks[next];
-        const struct cost *cost = cost_of(r, task);
-        if (task->kind != TASK_RUN || task->collective || task->after != NEVER || cost->first ||
-            r->out->issue_s[next] > own.moment)
+    for (;;) {
+        if (own.further)
+            leap(r, &own, horizon, spent, talks);
+        if (own.moment >= horizon)
             break;
-        spend(r, spent, talks, own.moment);
-        r->out->end_s[own.task] = r->out->begin_s[next] = own.moment;
+        if (own.further) {
+            if (issue_in_span(r, &own, own.kernel + 1) > own.moment)
+                break;
+            spend(r, spent, talks, own.moment);
+            next_in_span(r, &own);
+        } else {
+            if (own.at == own.issued)
+                break;
+            const uint32_t next = sim->queue[own.at];
+            const struct task *task = &sim->tasks[next];
+            if (!may_follow(r, task) || r->out->issue_s[next] > own.moment)
+                break;
+            spend(r, spent, talks, own.moment);
+            r->out->end_s[own.task] = r->out->begin_s[next] = own.moment;
+            own.at++;
+            take_task(r, &own, next);
+        }
         if (computes)
-            spent = spent_computing(cost);
-        own.at++;
-        own.task = next;
-        own.left_s = cost->device_s * r->scale[cost->class];
+            spent = spent_computing(own.cost);
+        own.left_s = own.cost->device_s * r->scale[own.cost->class];
         own.since = own.moment;
-        own.rate = rate_of(r, cost, cost->use);
+        own.rate = rate_of(r, own.cost, own.cost->use);
         own.moment += own.left_s / own.rate;
     }
     *lane = own;
@@ -364,6 +474,7 @@ static void simulate_step(const struct simulation *s, const struct costs *costs,
                           const double *scale, bool short_cut, struct timeline *out)
 {
     double ones[COST_CLASSES];
+    assert(!scale || !costs->sequence); /* its sums are of the times as they are */
     for (int class = 0; class < COST_CLASSES; class ++)
         ones[class] = 1;
     struct run r = {.s = s, .costs = costs, .scale = scale ? scale : ones, .out = out};
@@ -399,12 +510,4 @@ void simulate_each_event(const struct simulation *s, const struct costs *costs, 
     simulate_step(s, costs, scale, false, out);
 }
 
-const char *spent_name(enum spent spent)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        SPENT_MAP(X)
-#undef X
-    };
-    return names[spent];
-}
+ENUM_NAME(spent_name, enum spent, SPENT_MAP)

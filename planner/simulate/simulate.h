@@ -66,7 +66,8 @@ struct timeline {                /* seconds from the start of the step */
 struct timeline timeline_new(const struct simulation *simulation);
 void timeline_free(struct timeline *timeline);
 
-/* Simulates one step. `scale` multiplies the times of each class (COST_CLASSES of them); NULL: 1.
+/* Simulates one step. `scale` multiplies the times of each class (COST_CLASSES of them); NULL: 1,
+ * which it is for outlines (costs->sequence), whose spans count as computing, memory-bound or not.
  * *out is reused from call to call. */
 void simulate(const struct simulation *simulation, const struct costs *costs, const double *scale,
               struct timeline *out);

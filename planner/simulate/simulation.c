@@ -45,6 +45,10 @@ static void add_task(const struct plan_instruction *in, uint32_t id, struct foun
         task.kind = TASK_WAIT;
         task.after = found->recorded[in->arg];
         assert(task.after != NEVER); /* plan_verify: no wait comes before its record */
+    } else if (in->flags & PLAN_SPAN) {
+        task.kind = TASK_SPAN;
+        task.kernel = in->arg;
+        task.count = in->base;
     } else {
         task.kind = TASK_RUN;
         task.kernel = in->arg;

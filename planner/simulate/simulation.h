@@ -2,15 +2,17 @@
 #ifndef SHARDPLAN_SIMULATION_H
 #define SHARDPLAN_SIMULATION_H
 
+#include "simulate/sequence.h"
 #include "simulate/simulate.h"
 
 #define NEVER UINT32_MAX
 
-enum task_kind { TASK_RUN, TASK_RECORD, TASK_WAIT, TASK_STALL };
+enum task_kind { TASK_RUN, TASK_SPAN, TASK_RECORD, TASK_WAIT, TASK_STALL };
 
 struct task {
     uint32_t id;     /* instruction */
-    uint32_t kernel; /* TASK_RUN */
+    uint32_t kernel; /* TASK_RUN; TASK_SPAN: the first, a place in the sequence */
+    uint32_t count;  /* TASK_SPAN: kernels */
     uint32_t after;  /* task that must have ended: what a wait waits for, or a collective's
                         predecessor on its communicator; NEVER: none */
     float stall_s;   /* TASK_STALL */

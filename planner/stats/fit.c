@@ -11,7 +11,6 @@
 #include <gsl/gsl_statistics_double.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MIN_PIECE 5U   /* points of a piece: two parameters, and some to disagree */
 #define MAX_SPLITS 64U /* candidate breakpoints */
@@ -287,8 +286,7 @@ enum err_code fit_alpha_beta(const double *bytes, const double *seconds, size_t 
     struct point *points = sorted_points(bytes, seconds, n, err);
     if (!points)
         return ERR_INVALID;
-    struct stretches *s = xmalloc(sizeof *s);
-    memset(s, 0, sizeof *s);
+    struct stretches *s = xcalloc(1, sizeof *s);
     s->points = points;
     fit_stretches(s, n);
     choose_pieces(s, out);

@@ -507,8 +507,7 @@ enum err_code comm_open_tcp(const char *host, uint16_t port, uint32_t rank, uint
                            "groups of %u ranks at stride %u do not divide the %u ranks of this "
                            "run; start as many as the plan is for",
                            groups[i].ranks, groups[i].stride, ranks);
-    struct tcp_comm *comm = xmalloc(sizeof *comm);
-    memset(comm, 0, sizeof *comm);
+    struct tcp_comm *comm = xcalloc(1, sizeof *comm);
     comm->comm = (struct comm){&ops, rank, ranks};
     comm->timeout_s = timeout_s;
     comm->group_count = group_count;

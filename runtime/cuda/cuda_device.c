@@ -470,8 +470,7 @@ static enum err_code make_streams(struct cuda_device *cuda, struct err *err)
                  cudaStreamCreateWithPriority(&cuda->stream[s], cudaStreamNonBlocking, priority));
         TRY_CUDA(err, cudaMalloc(&cuda->scratch[s], CUDA_SCRATCH_BYTES));
     }
-    cuda->events = xmalloc((cuda->settings.events + 1U) * sizeof(cudaEvent_t));
-    memset(cuda->events, 0, (cuda->settings.events + 1U) * sizeof(cudaEvent_t));
+    cuda->events = xcalloc(cuda->settings.events + 1U, sizeof(cudaEvent_t));
     for (uint32_t i = 0; i < cuda->settings.events; i++)
         TRY_CUDA(err, cudaEventCreateWithFlags(&cuda->events[i], cudaEventDisableTiming));
     void *fault = NULL;
@@ -521,8 +520,7 @@ enum err_code cuda_backend_open(unsigned version, const struct cuda_settings *se
     if (version != CUDA_BACKEND_VERSION)
         return err_set(err, ERR_UNSUPPORTED,
                        "--device cuda: " CUDA_BACKEND_FILE " is of another version");
-    struct cuda_device *cuda = xmalloc(sizeof *cuda);
-    memset(cuda, 0, sizeof *cuda);
+    struct cuda_device *cuda = xcalloc(1, sizeof *cuda);
     cuda->device.ops = &ops;
     cuda->settings = *settings;
     struct err own = {0};

@@ -70,8 +70,7 @@ struct cuda_dnn {
 
 enum err_code cuda_dnn_open(struct cuda_dnn **out, struct err *err)
 {
-    struct cuda_dnn *dnn = xmalloc(sizeof *dnn);
-    memset(dnn, 0, sizeof *dnn);
+    struct cuda_dnn *dnn = xcalloc(1, sizeof *dnn);
     *out = NULL;
     enum err_code rc = dnn_library_load(&dnn->library, err);
     if (rc == ERR_OK) {

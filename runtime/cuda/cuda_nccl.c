@@ -121,7 +121,7 @@ enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_n
                                .ranks = settings->ranks,
                                .timeout_s = settings->timeout_s,
                                .count = settings->group_count + 1};
-    nccl->comm = calloc(nccl->count, sizeof(ncclComm_t));
+    nccl->comm = xcalloc(nccl->count, sizeof(ncclComm_t));
     if (settings->share_gpu) {
         /* NCCL refuses two ranks on one GPU of one host; so each rank calls itself another host,
          * and they talk through sockets. */
@@ -314,7 +314,7 @@ uint64_t cuda_nccl_memory_new(struct cuda_nccl *nccl, uint64_t bytes)
     if (ncclMemAlloc(&memory, bytes) != ncclSuccess)
         return 0;
     struct registered entry = {.address = (uint64_t)(uintptr_t)memory,
-                               .handle = calloc(nccl->count, sizeof(void *))};
+                               .handle = xcalloc(nccl->count, sizeof(void *))};
     for (uint32_t i = 0; i < nccl->count; i++) /* without it, NCCL copies: slower, not wrong */
         if (nccl->comm[i] &&
             ncclCommRegister(nccl->comm[i], memory, bytes, &entry.handle[i]) != ncclSuccess)

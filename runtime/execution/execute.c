@@ -353,7 +353,7 @@ static enum err_code collect(struct execution *e, struct step_result *result, st
         rc = average_loss(e, scalars, &loss, err);
 
     /* A parameter that is all elsewhere has no gradient here: its square is 0. */
-    float *squares = calloc(plan->param_count + 1, sizeof *squares);
+    float *squares = xcalloc(plan->param_count + 1, sizeof *squares);
     for (uint32_t i = 0; i < e->normed_count; i++)
         squares[e->normed[i]] = scalars[e->micro_batches + i] * scalars[e->micro_batches + i];
     if (rc == ERR_OK)
@@ -442,16 +442,14 @@ static enum err_code prepare(struct execution *e, struct err *err)
     return ERR_OK;
 }
 
-static enum err_code alloc_residents(struct execution *e, struct err *err)
+static enum err_code alloc_initial(struct execution *e, struct err *err)
 {
-    const struct plan *plan = e->plan;
-    bool *there = xmalloc((plan->buffer_count + 1) * sizeof *there);
-    plan_residents(plan, there);
+    bool *initial = plan_initial_buffers(e->plan);
     enum err_code rc = ERR_OK;
-    for (uint32_t b = 0; b < plan->buffer_count && rc == ERR_OK; b++)
-        if (there[b])
+    for (uint32_t b = 0; b < e->plan->buffer_count && rc == ERR_OK; b++)
+        if (initial[b])
             rc = execution_alloc(e, b, 0, err);
-    free(there);
+    free(initial);
     return rc;
 }
 
@@ -468,10 +466,10 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
         .data = data,
         .settings = *settings,
         .scratch = PLACE_NONE,
-        .block = calloc(plan->buffer_count + 1, sizeof(struct allocator_block *)),
-        .host = calloc(plan->buffer_count + 1, sizeof(void *)),
-        .record = calloc(plan->instruction_count + 1, sizeof(struct step_record)),
-        .param_norm = calloc(plan->param_count + 1, sizeof(double)),
+        .block = xcalloc(plan->buffer_count + 1, sizeof(struct allocator_block *)),
+        .host = xcalloc(plan->buffer_count + 1, sizeof(void *)),
+        .record = xcalloc(plan->instruction_count + 1, sizeof(struct step_record)),
+        .param_norm = xcalloc(plan->param_count + 1, sizeof(double)),
         .first_step = true,
     };
     e->status = status_of_rank(plan->rank, &e->own_status);
@@ -491,7 +489,7 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
     if (rc == ERR_OK)
         rc = execution_open_batches(e, err);
     if (rc == ERR_OK)
-        rc = alloc_residents(e, err);
+        rc = alloc_initial(e, err);
     if (rc == ERR_OK)
         rc = execution_fill(e, err);
     if (rc != ERR_OK) {

@@ -47,7 +47,7 @@ static enum err_code check_inputs(const struct execution *e, struct err *err)
 enum err_code execution_open_batches(struct execution *e, struct err *err)
 {
     TRY(check_inputs(e, err));
-    e->batches = calloc(e->plan->input_count + 1, sizeof *e->batches);
+    e->batches = xcalloc(e->plan->input_count + 1, sizeof *e->batches);
     for (uint32_t i = 0; i < e->plan->input_count; i++) {
         const uint64_t bytes = batches_bytes(e, i);
         e->batches[i] = bytes ? device_host_new(e->device, bytes) : NULL;

@@ -281,8 +281,7 @@ static enum err_code map_arena(struct host_device *host, uint64_t bytes, struct 
                        (unsigned long long)bytes, strerror(errno));
     host->map = map;
     host->base = ((uint64_t)(uintptr_t)map + GRANULE - 1) / GRANULE * GRANULE;
-    host->taken = xmalloc(host->granules + 1);
-    memset(host->taken, 0, host->granules + 1);
+    host->taken = xcalloc(host->granules + 1, 1);
     return ERR_OK;
 }
 
@@ -344,13 +343,11 @@ enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct la
         .take_times = take_times,
     };
     *out = NULL;
-    struct host_device *host = xmalloc(sizeof *host);
-    memset(host, 0, sizeof *host);
+    struct host_device *host = xcalloc(1, sizeof *host);
     host->device.ops = &ops;
     host->comm = comm;
     host->events = events;
-    host->marks = xmalloc((events + 1U) * sizeof *host->marks);
-    memset(host->marks, 0, (events + 1U) * sizeof *host->marks);
+    host->marks = xcalloc(events + 1U, sizeof *host->marks);
     openblas_set_num_threads(1); /* a stream is one thread; ranks share the cores */
     keep_scratch();
 

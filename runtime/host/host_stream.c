@@ -205,8 +205,7 @@ static enum err_code start_threads(struct host_streams *all, struct err *err)
 enum err_code host_streams_open(const struct host_runner *runner, struct lane_list lanes,
                                 struct host_streams **out, struct err *err)
 {
-    struct host_streams *all = xmalloc(sizeof *all);
-    memset(all, 0, sizeof *all);
+    struct host_streams *all = xcalloc(1, sizeof *all);
     all->runner = *runner;
     all->count = lanes.count;
     clock_gettime(CLOCK_MONOTONIC, &all->opened);

@@ -41,8 +41,7 @@ enum err_code rehearsal_times(const struct plan *plan, const char *plan_path,
     const char *clock = trace_get_info(trace, "clock");
     const bool timed = clock && strcmp(clock, "seconds") == 0;
     if (timed) {
-        *out = xmalloc((plan->instruction_count + 1) * sizeof **out);
-        memset(*out, 0, (plan->instruction_count + 1) * sizeof **out);
+        *out = xcalloc(plan->instruction_count + 1, sizeof **out);
         take_spans(plan, trace, *out);
     }
     const enum err_code rc =

@@ -86,8 +86,7 @@ static enum err_code gather_param(struct transfer *t, uint32_t p, struct err *er
     }
     /* The last piece may end after the part: room for it, of zeros. */
     const uint64_t room = total + PIECE_ELEMENTS / t->plan->world + 1;
-    float *own = xmalloc(room * sizeof *own);
-    memset(own, 0, room * sizeof *own);
+    float *own = xcalloc(room, sizeof *own);
     enum err_code rc = part_elements(&mine) > 0
                            ? execution_read(t->execution, p, EXECUTION_PARAM, own, err)
                            : ERR_OK;

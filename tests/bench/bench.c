@@ -1,4 +1,6 @@
 /* bench.c - how long planning takes, inside the process. Medians; nothing is asserted. */
+#include "job/estimate.h"
+#include "job/predict.h"
 #include "job/step_time.h"
 #include "lower/lower.h"
 #include "traces/trace.h"
@@ -71,53 +73,61 @@ static void bench_405b(void)
     report("405B on 16,384 GPUs: program and memory", seconds, 1e-3, "ms", 5);
 }
 
-/* One more strategy for a model whose stream is there: what a search does for every candidate. */
-enum depth { REQUESTED, RESERVED, STEP };
+/* One more strategy for a model whose stream is there: what a search does for every candidate
+ * (estimated), and for those it cannot tell apart without the allocator (predicted). */
+struct candidate {
+    struct job job;
+    struct machine machine;
+    struct graph *graph;
+    struct stream *stream;
+    struct estimator *estimator;
+};
 
-static void try_strategy(const struct graph *graph, const struct stream *stream,
-                         const struct job *job, const struct machine *machine, enum depth depth)
+static void estimate_one(const struct candidate *c)
+{
+    struct estimate found;
+    struct err err = {0};
+    estimate(c->estimator, &c->job.strategy, &found, &err);
+}
+
+static void predict_one(const struct candidate *c)
 {
     struct err err = {0};
     struct plan *plan;
-    struct memory memory;
     struct prediction prediction;
-    struct step_time time;
-    const struct memory_options options = {.without_allocator = true};
-    lower_plan(graph, stream, &job->strategy, &plan, &err);
-    if (depth == REQUESTED) {
-        memory_replay(plan, &options, NULL, NULL, &memory, &err);
-        plan_free(plan);
-        return;
-    }
-    predict_plan(plan, machine, &prediction, &err);
-    if (depth == STEP) {
-        step_time(&prediction, job, machine, 0, &time, &err);
-        step_time_free(&time);
-    }
+    lower_plan(c->graph, c->stream, &c->job.strategy, &plan, &err);
+    predict_plan(plan, &c->machine, &prediction, &err);
     prediction_free(&prediction);
 }
 
-static void bench_strategy(enum depth depth, const char *what, double goal)
+static void estimate_and_predict_one(const struct candidate *c)
 {
-    struct job job = job_of("llama-3.1-8b", 8);
-    struct machine machine = {.gpus_per_node = 8};
+    estimate_one(c);
+    predict_one(c);
+}
+
+static void bench_strategy(void (*try_one)(const struct candidate *c), const char *what,
+                           double goal)
+{
+    struct candidate c = {.job = job_of("llama-3.1-8b", 8), .machine = {.gpus_per_node = 8}};
     double seconds[RUNS];
     struct err err = {0};
-    struct graph *graph;
-    profile_find("h100-sxm", &machine.profile, &err);
-    model_build(&job.config, &job.model, &graph, &err);
-    const struct tape_options options = job_tape(&job);
-    struct stream *stream = tape_run(graph, &options);
+    profile_find("h100-sxm", &c.machine.profile, &err);
+    model_build(&c.job.config, &c.job.model, &c.graph, &err);
+    const struct tape_options options = job_tape(&c.job);
+    c.stream = tape_run(c.graph, &options);
+    c.estimator = estimator_new(c.graph, c.stream, &c.machine);
     for (int i = 0; i < RUNS; i++) {
-        job.strategy.world = 8U << (i % 8);
+        c.job.strategy.world = 8U << (i % 8);
         const double start = now();
-        try_strategy(graph, stream, &job, &machine, depth);
+        try_one(&c);
         seconds[i] = now() - start;
     }
     report(what, seconds, 1e-6, "us", goal);
-    stream_free(stream);
-    graph_free(graph);
-    profile_free(&machine.profile);
+    estimator_free(c.estimator);
+    stream_free(c.stream);
+    graph_free(c.graph);
+    profile_free(&c.machine.profile);
 }
 
 /* The timeline of a plan whose costs are known: what a search does again and again. */
@@ -201,9 +211,9 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     bench_405b();
-    bench_strategy(REQUESTED, "8B: one more strategy, bytes requested", 50);
-    bench_strategy(RESERVED, "8B: one more strategy, bytes reserved", 100);
-    bench_strategy(STEP, "8B: one more strategy, memory and step", 150);
+    bench_strategy(estimate_one, "8B: one more strategy, step and requested", 50);
+    bench_strategy(predict_one, "8B: one more strategy, reserved", 100);
+    bench_strategy(estimate_and_predict_one, "8B: one more strategy, step and reserved", 150);
     bench_timeline("llama-3.1-8b", 8, "8B: timeline of one step", 1e-6, "us", 50);
     bench_timeline("llama-3.1-405b", 16384, "405B on 16,384 GPUs: timeline", 1e-3, "ms", 5);
     bench_trace();

@@ -1,6 +1,8 @@
 /* test_cli.c - the program as scripts call it: options, exit status, JSON, files left behind.
  *
  * SHARDPLAN names the program (tests/run sets it). Each test works in a folder of its own. */
+#include "tests/support/program.h"
+
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>
@@ -12,35 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 static char folder[] = "/tmp/shardplan_cli.XXXXXX";
-static char output[1 << 20]; /* of the last run, standard output and error */
-
-/* Runs the program with the arguments; returns its exit status. `keep` is "2>&1" or
- * "2>/dev/null". */
-static int run_keeping(const char *keep, const char *arguments)
-{
-    char command[2048];
-    const char *program = getenv("SHARDPLAN");
-    snprintf(command, sizeof command, "%s %s %s", program ? program : "build/shardplan", arguments,
-             keep);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    const size_t length = fread(output, 1, sizeof output - 1, pipe);
-    output[length] = '\0';
-    const int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-static int run(const char *arguments)
-{
-    return run_keeping("2>&1", arguments);
-}
 
 static int files_in(const char *path)
 {
@@ -57,14 +35,14 @@ static int files_in(const char *path)
 static void help_and_version_go_to_standard_output(void **state)
 {
     (void)state;
-    assert_int_equal(run_keeping("2>/dev/null", "--help"), 0);
-    assert_non_null(strstr(output, "fit"));
-    assert_int_equal(run_keeping("2>/dev/null", "--version"), 0);
-    assert_non_null(strstr(output, "shardplan "));
-    assert_int_equal(run_keeping("2>/dev/null", "fit --help"), 0);
-    assert_non_null(strstr(output, "--micro-batch"));
-    assert_int_equal(run_keeping("2>/dev/null", "plan --help"), 0);
-    assert_non_null(strstr(output, "--output"));
+    assert_int_equal(shell("^/shardplan --help 2>/dev/null"), 0);
+    assert_non_null(strstr(program_output(), "fit"));
+    assert_int_equal(shell("^/shardplan --version 2>/dev/null"), 0);
+    assert_non_null(strstr(program_output(), "shardplan "));
+    assert_int_equal(shell("^/shardplan fit --help 2>/dev/null"), 0);
+    assert_non_null(strstr(program_output(), "--micro-batch"));
+    assert_int_equal(shell("^/shardplan plan --help 2>/dev/null"), 0);
+    assert_non_null(strstr(program_output(), "--output"));
 }
 
 static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
@@ -101,36 +79,35 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
         {"gpus extra", "usage"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const int status = run(cases[i].arguments);
-        if (status != 2 || !strstr(output, cases[i].says))
-            fail_msg("shardplan %s: exit %d, said: %s", cases[i].arguments, status, output);
+        const int status = shardplan("%s", cases[i].arguments);
+        if (status != 2 || !strstr(program_output(), cases[i].says))
+            fail_msg("shardplan %s: exit %d, said: %s", cases[i].arguments, status,
+                     program_output());
     }
 }
 
 static void a_job_that_fits_exits_with_0_and_one_that_does_not_with_1(void **state)
 {
     (void)state;
-    assert_int_equal(run("fit gpt2 --gpus 8 --seq 1024"), 0);
-    assert_non_null(strstr(output, "fits"));
-    assert_int_equal(run("fit llama-3.1-70b --gpus 8 --gpu l4 --seq 512"), 1);
-    assert_non_null(strstr(output, "does not fit"));
+    assert_int_equal(shardplan("fit gpt2 --gpus 8 --seq 1024"), 0);
+    assert_non_null(strstr(program_output(), "fits"));
+    assert_int_equal(shardplan("fit llama-3.1-70b --gpus 8 --gpu l4 --seq 512"), 1);
+    assert_non_null(strstr(program_output(), "does not fit"));
 }
 
 static void what_would_make_it_fit_really_fits(void **state)
 {
     (void)state;
-    assert_int_equal(run("fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2 --json"), 1);
-    json_t *result = json_loads(output, 0, NULL);
+    assert_int_equal(shardplan("fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2 --json"), 1);
+    json_t *result = json_loads(program_output(), 0, NULL);
     const json_t *remedies = json_object_get(result, "remedies");
     assert_int_equal(json_array_size(remedies), 3);
     for (size_t i = 0; i < 3; i++) {
-        char arguments[512];
         const json_t *remedy = json_array_get(remedies, i);
         const char *change = json_string_value(json_object_get(remedy, "change"));
-        snprintf(arguments, sizeof arguments,
-                 "fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2 --json %s", change);
-        assert_int_equal(run(arguments), 0);
-        json_t *changed = json_loads(output, 0, NULL);
+        assert_int_equal(
+            shardplan("fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2 --json %s", change), 0);
+        json_t *changed = json_loads(program_output(), 0, NULL);
         assert_int_equal(
             json_integer_value(json_object_get(remedy, "device_bytes")),
             json_integer_value(json_object_get(json_object_get(changed, "peak"), "device_bytes")));
@@ -149,10 +126,10 @@ static json_int_t bytes_at(const json_t *root, const char *object, const char *k
 static void fit_json_has_the_keys_that_scripts_read(void **state)
 {
     (void)state;
-    assert_int_equal(run_keeping("2>/dev/null", "fit tests/data/configs/toy-llama --gpus 4 "
-                                                "--seq 128 --micro-batch 2 --json"),
+    assert_int_equal(shell("^/shardplan fit tests/data/configs/toy-llama --gpus 4 --seq 128 "
+                           "--micro-batch 2 --json 2>/dev/null"),
                      0);
-    json_t *root = json_loads(output, 0, NULL);
+    json_t *root = json_loads(program_output(), 0, NULL);
     assert_non_null(root);
     static const char *const top[] = {"shardplan",      "model",          "settings",   "fits",
                                       "peak",           "capacity_bytes", "categories", "live",
@@ -175,14 +152,14 @@ static void fit_json_has_the_keys_that_scripts_read(void **state)
 static void fit_events_are_pytorchs(void **state)
 {
     (void)state;
-    char path[256], arguments[512], *line = NULL;
+    char path[256], *line = NULL;
     size_t size = 0, next = 0;
     snprintf(path, sizeof path, "%s/events.jsonl", folder);
-    snprintf(arguments, sizeof arguments,
-             "fit tests/data/configs/toy-llama --gpus 4 --seq 128 --micro-batch 2 --quiet "
-             "--events %s",
-             path);
-    assert_int_equal(run(arguments), 0);
+    assert_int_equal(
+        shardplan("fit tests/data/configs/toy-llama --gpus 4 --seq 128 --micro-batch 2 --quiet "
+                  "--events %s",
+                  path),
+        0);
     FILE *truth = fopen("tests/data/truth/events.jsonl", "r");
     assert_non_null(truth);
     assert_true(getline(&line, &size, truth) > 0); /* toy-w4 is the first row */
@@ -212,11 +189,10 @@ static void plan_leaves_every_file_it_names(void **state)
     (void)state;
     static const char *const names[] = {"plan.json", "trace.json", "snapshot.pickle",
                                         "report.html"};
-    char arguments[512], path[512];
+    char path[512];
     struct stat st;
-    snprintf(arguments, sizeof arguments,
-             "plan tests/data/configs/toy-llama --gpus 4 --seq 128 -q -o %s/plan", folder);
-    assert_int_equal(run(arguments), 0);
+    assert_int_equal(
+        shardplan("plan tests/data/configs/toy-llama --gpus 4 --seq 128 -q -o %s/plan", folder), 0);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(path, sizeof path, "%s/plan/%s", folder, names[i]);
         assert_int_equal(stat(path, &st), 0);
@@ -240,13 +216,13 @@ static double number_at(const json_t *object, const char *outer, const char *inn
 static void plan_says_how_fast_and_the_files_say_the_same(void **state)
 {
     (void)state;
-    char arguments[512], path[512];
-    snprintf(arguments, sizeof arguments,
-             "plan tests/data/configs/toy-llama --gpus 16 --seq 128 --accumulate 3 --goodput "
-             "--json -o %s/timed",
-             folder);
-    assert_int_equal(run(arguments), 0);
-    json_t *said = json_loads(output, 0, NULL);
+    char path[512];
+    assert_int_equal(
+        shardplan("plan tests/data/configs/toy-llama --gpus 16 --seq 128 --accumulate 3 --goodput "
+                  "--json -o %s/timed",
+                  folder),
+        0);
+    json_t *said = json_loads(program_output(), 0, NULL);
     const double step_s = number_at(said, "time", "step_s");
     assert_true(step_s > 0 && number_at(said, "time", "step_low_s") <= step_s);
     assert_true(number_at(said, "time", "step_high_s") >= step_s);
@@ -293,15 +269,14 @@ static void bad_models_leave_no_output(void **state)
     DIR *dir = opendir("tests/data/bad");
     assert_non_null(dir);
     for (const struct dirent *entry; (entry = readdir(dir));) {
-        char arguments[1024], out[512];
+        char out[512];
         const size_t length = strlen(entry->d_name);
         if (length < 5 || strcmp(entry->d_name + length - 5, ".json") != 0)
             continue;
         snprintf(out, sizeof out, "%s/bad", folder);
-        snprintf(arguments, sizeof arguments, "plan tests/data/bad/%s -o %s", entry->d_name, out);
-        const int status = run(arguments);
+        const int status = shardplan("plan tests/data/bad/%s -o %s", entry->d_name, out);
         if (status != 2 || files_in(out) != 0)
-            fail_msg("%s: exit %d: %s", entry->d_name, status, output);
+            fail_msg("%s: exit %d: %s", entry->d_name, status, program_output());
         tried++;
     }
     closedir(dir);
@@ -311,19 +286,19 @@ static void bad_models_leave_no_output(void **state)
 static void a_folder_that_cannot_be_made_is_a_failure(void **state)
 {
     (void)state;
-    assert_int_equal(run("plan gpt2 --seq 64 -o /proc/no/such/folder"), 3);
-    assert_non_null(strstr(output, "/proc/no/such/folder"));
+    assert_int_equal(shardplan("plan gpt2 --seq 64 -o /proc/no/such/folder"), 3);
+    assert_non_null(strstr(program_output(), "/proc/no/such/folder"));
 }
 
 static void lists_are_valid_json(void **state)
 {
     (void)state;
-    assert_int_equal(run_keeping("2>/dev/null", "models --json"), 0);
-    json_t *models = json_loads(output, 0, NULL);
+    assert_int_equal(shell("^/shardplan models --json 2>/dev/null"), 0);
+    json_t *models = json_loads(program_output(), 0, NULL);
     assert_true(json_array_size(models) >= 30);
     json_decref(models);
-    assert_int_equal(run_keeping("2>/dev/null", "gpus --json"), 0);
-    json_t *gpus = json_loads(output, 0, NULL);
+    assert_int_equal(shell("^/shardplan gpus --json 2>/dev/null"), 0);
+    json_t *gpus = json_loads(program_output(), 0, NULL);
     assert_true(json_array_size(gpus) >= 20);
     json_decref(gpus);
 }

@@ -2,6 +2,7 @@
  *
  * SHARDPLAN names the program (tests/run sets it). */
 #include "plan/plan_json.h"
+#include "tests/support/program.h"
 #include "tests/support/recording.h"
 #include "tests/support/small_jobs.h"
 
@@ -13,12 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-static char folder[64], output[1 << 20];
+static char folder[64];
 
 static const char *const names[] = {"plan.json", "true.json", "wrong.json", "timed.json",
                                     "predicted.json"};
@@ -29,23 +29,15 @@ static char *path_of(const char *name, char path[128])
     return path;
 }
 
-/* Exit status of the program run with `arguments`, in which % stands for the folder. */
-static int run(const char *arguments)
+/* Exit status of "shardplan compare ARGUMENTS", in which % stands for the folder. */
+static int compare(const char *arguments)
 {
-    char command[1024];
-    const char *program = getenv("SHARDPLAN");
-    size_t used = (size_t)snprintf(command, sizeof command, "%s compare ",
-                                   program ? program : "build/shardplan");
+    char text[1024];
+    size_t used = 0;
     for (const char *c = arguments; *c; c++)
-        used += (size_t)(*c == '%' ? snprintf(command + used, sizeof command - used, "%s", folder)
-                                   : snprintf(command + used, sizeof command - used, "%c", *c));
-    snprintf(command + used, sizeof command - used, " 2>&1");
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    const int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+        used += (size_t)(*c == '%' ? snprintf(text + used, sizeof text - used, "%s", folder)
+                                   : snprintf(text + used, sizeof text - used, "%c", *c));
+    return shardplan("compare %s", text);
 }
 
 static void write_recording(const struct plan *plan, const struct fault *fault, const char *name)
@@ -118,20 +110,20 @@ static void the_exit_status_tells_equal_from_different_from_bad_input(void **sta
         {"--help", 0, "--tolerance"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const int status = run(cases[i].arguments);
-        if (status != cases[i].status || !strstr(output, cases[i].says))
-            fail_msg("compare %s: exit %d, said: %s", cases[i].arguments, status, output);
+        const int status = compare(cases[i].arguments);
+        if (status != cases[i].status || !strstr(program_output(), cases[i].says))
+            fail_msg("compare %s: exit %d, said: %s", cases[i].arguments, status, program_output());
     }
-    assert_int_equal(run("%/plan.json %/wrong.json --quiet"), 1);
-    assert_string_equal(output, "");
+    assert_int_equal(compare("%/plan.json %/wrong.json --quiet"), 1);
+    assert_string_equal(program_output(), "");
 }
 
 static void json_is_one_object_with_both_peaks(void **state)
 {
     (void)state;
-    assert_int_equal(run("%/plan.json %/wrong.json --json"), 1);
+    assert_int_equal(compare("%/plan.json %/wrong.json --json"), 1);
     json_error_t error;
-    json_t *root = json_loads(output, 0, &error);
+    json_t *root = json_loads(program_output(), 0, &error);
     assert_non_null(root);
     const json_t *memory = json_object_get(root, "memory");
     const json_t *allocated = json_object_get(memory, "allocated");
@@ -160,7 +152,7 @@ static void a_folder_gets_the_numbers_and_a_page(void **state)
     static const char *const left[] = {"compare.json", "compare.html", "memory-compare.svg",
                                        "timeline.svg"};
     char path[128], name[64];
-    assert_int_equal(run("%/plan.json %/wrong.json -o %/out"), 1);
+    assert_int_equal(compare("%/plan.json %/wrong.json -o %/out"), 1);
     json_t *root = json_load_file(path_of("out/compare.json", path), 0, NULL);
     assert_non_null(root);
     const json_t *rows = json_object_get(json_object_get(root, "curve"), "rows");
@@ -171,7 +163,7 @@ static void a_folder_gets_the_numbers_and_a_page(void **state)
     for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "out/%s", left[i]);
         if (size_of(name) < 0)
-            assert_non_null(strstr(output, "gnuplot"));
+            assert_non_null(strstr(program_output(), "gnuplot"));
         unlink(path_of(name, path));
     }
     assert_int_equal(rmdir(path_of("out", path)), 0); /* and nothing else */

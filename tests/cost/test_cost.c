@@ -156,10 +156,11 @@ static double collective_seconds(const struct profile *p, enum plan_op op, enum 
         .group = plan_add_group(plan, "data", GROUP_DATA, 8, 1),
         .arg = plan_add_kernel(plan, work, ATEN_EMPTY, 1, &whole, 1, &whole),
     };
-    struct plan_collectives collectives = {.plan = plan, .profile = p, .gpus_per_node = 8};
+    const struct plan_collectives collectives = {
+        .plan = plan, .profile = p, .gpus_per_node = 8, .models = collective_models_new()};
     if (plan_collective_cost(&collectives, &in, &cost, &err) != ERR_OK)
         fail_msg("%s", err.text);
-    plan_collectives_free(&collectives);
+    collective_models_free(collectives.models);
     plan_free(plan);
     return cost.device_s;
 }

@@ -2,6 +2,7 @@
  * the account is not blind. What comes out of a tape is held to PyTorch's recordings elsewhere
  * (tests/lower). */
 #include "base/err.h"
+#include "graph/ops.h"
 #include "graph/tape.h"
 #include "graph/tape_state.h"
 #include "tests/support/small_graphs.h"
@@ -148,6 +149,32 @@ static void frozen_parameters_get_no_gradient_and_leave_nothing_behind(void **st
     }
 }
 
+/* A module that is called with a parameter: whether its hook has a node or not, the gradient comes
+ * once, when it is complete. */
+static void a_parameter_behind_a_hooks_node_gets_its_gradient(void **state)
+{
+    (void)state;
+    static const struct tape_options options[] = {{.input_nodes = false}, {.input_nodes = true}};
+    struct graph *graph = graph_new(DTYPE_FP32, NULL);
+    const uint32_t ids = graph_input(graph, SHAPE(8), (struct input_values){INPUT_TOKENS, 16});
+    const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(16, 16), "table");
+    const uint32_t x = op_embedding(graph, ids, table);
+    const uint32_t logits = op_linear(graph, x, op_module_input(graph, table), GRAPH_NONE);
+    graph_drop(graph, x);
+    graph_mark(graph, MARK_ROOT_EXIT);
+    graph_mark(graph, MARK_LOGITS);
+    graph->loss = op_cross_entropy(graph, logits, ids);
+    graph_drop(graph, logits);
+    graph_mark(graph, MARK_LOSS);
+    for (size_t o = 0; o < sizeof options / sizeof options[0]; o++) {
+        struct stream *stream = run_checked(graph, &options[o], "a shared table", true);
+        assert_int_equal(stream->grad_count, 1);
+        assert_int_equal(stream->grads[0].param, 0);
+        stream_free(stream);
+    }
+    graph_free(graph);
+}
+
 /* ---- the checker sees ---- */
 
 static void expect_broken(const struct tape *tape, const char *expected)
@@ -157,6 +184,15 @@ static void expect_broken(const struct tape *tape, const char *expected)
     if (!strstr(err.text, expected))
         fail_msg("\"%s\" does not say \"%s\"", err.text, expected);
 }
+
+/* With `wrong` in a field of the tape the checker says `expected`. */
+#define EXPECT_SEEN(tape, field, wrong, expected)                                                  \
+    do {                                                                                           \
+        const __typeof__(field) right = (field);                                                   \
+        (field) = (wrong);                                                                         \
+        expect_broken(tape, expected);                                                             \
+        (field) = right;                                                                           \
+    } while (0)
 
 /* The first of `count` flags that is set. */
 static uint32_t first_set(const uint8_t *flags, uint32_t count)
@@ -186,39 +222,19 @@ static void a_tape_that_forgets_or_invents_a_holder_is_found_out(void **state)
     assert_sound(&tape, name, items);
 
     const uint32_t storage = first_set(tape.python, graph->storage_count);
-    tape.holds[tape.where[storage]]++;
-    expect_broken(&tape, " holders instead of ");
-    tape.holds[tape.where[storage]]--;
-
-    tape.python[storage] = 0;
-    expect_broken(&tape, " holders instead of ");
-    tape.python[storage] = 1;
-
     const uint32_t where = tape.where[storage];
-    tape.where[storage] = NO_BUFFER;
-    expect_broken(&tape, "Python's name of storage");
-    tape.where[storage] = where;
-
     const uint32_t cached = first_set(tape.cached, graph->storage_count);
-    tape.cached[cached] = 0;
-    expect_broken(&tape, " holders instead of ");
-    tape.cached[cached] = 1;
-
     uint32_t inside = 0; /* an op of the first region that would save, were it run again */
     while (tape.op_region[inside] == GRAPH_NONE)
         inside++;
-    tape.node_holds[inside] = 1;
-    expect_broken(&tape, "before its region ran again");
-    tape.node_holds[inside] = 0;
-
-    tape.regions[0].holds_inputs = false;
-    expect_broken(&tape, " holders instead of ");
-    tape.regions[0].holds_inputs = true;
-
-    tape.slot[graph->loss] = where;
-    expect_broken(&tape, " holders instead of ");
-    tape.slot[graph->loss] = NO_BUFFER;
-
+    const uint16_t one_more = (uint16_t)(tape.holds[where] + 1);
+    EXPECT_SEEN(&tape, tape.holds[where], one_more, " holders instead of ");
+    EXPECT_SEEN(&tape, tape.python[storage], 0, " holders instead of ");
+    EXPECT_SEEN(&tape, tape.where[storage], NO_BUFFER, "Python's name of storage");
+    EXPECT_SEEN(&tape, tape.cached[cached], 0, " holders instead of ");
+    EXPECT_SEEN(&tape, tape.node_holds[inside], 1, "before its region ran again");
+    EXPECT_SEEN(&tape, tape.regions[0].holds_inputs, false, " holders instead of ");
+    EXPECT_SEEN(&tape, tape.slot[graph->loss], where, " holders instead of ");
     assert_sound(&tape, name, items);
     stream_free(tape_close(&tape));
     graph_free(graph);
@@ -243,9 +259,7 @@ static void a_node_that_lets_go_too_early_is_found_out(void **state)
             activations += tape_is_activation(&tape, saved[i]);
         if (activations == 0)
             continue; /* parameters and inputs are not counted */
-        tape.node_holds[op] = 0;
-        expect_broken(&tape, " holders instead of ");
-        tape.node_holds[op] = 1;
+        EXPECT_SEEN(&tape, tape.node_holds[op], 0, " holders instead of ");
         found++;
     }
     assert_true(found > graph->op_count / 2);
@@ -287,6 +301,7 @@ int main(void)
         cmocka_unit_test(every_item_leaves_each_buffer_its_holders),
         cmocka_unit_test(only_gradients_outlive_the_step),
         cmocka_unit_test(frozen_parameters_get_no_gradient_and_leave_nothing_behind),
+        cmocka_unit_test(a_parameter_behind_a_hooks_node_gets_its_gradient),
         cmocka_unit_test(a_tape_that_forgets_or_invents_a_holder_is_found_out),
         cmocka_unit_test(a_node_that_lets_go_too_early_is_found_out),
         cmocka_unit_test(what_is_left_at_the_end_is_named),

@@ -4,6 +4,7 @@
  * replayed through the allocator; sizes are drawn to hit rows that do not divide by the ranks. */
 #include "job/job.h"
 #include "memory/replay.h"
+#include "tests/support/random_jobs.h"
 
 #include <gsl/gsl_rng.h>
 #include <setjmp.h>
@@ -17,84 +18,6 @@
 enum { JOBS = 10000, SEED = 20261121 };
 
 static gsl_rng *rng;
-
-static uint32_t below(uint32_t n)
-{
-    return (uint32_t)gsl_rng_uniform_int(rng, n);
-}
-
-static uint32_t one_of(uint32_t count, const uint32_t *values)
-{
-    return values[below(count)];
-}
-
-static void random_model(struct model_config *c)
-{
-    static const enum arch archs[] = {ARCH_LLAMA, ARCH_GPT2, ARCH_FSDP2_TUTORIAL};
-    static const char *const activations[] = {"silu", "gelu_new", "relu"};
-    const uint32_t kind = below(3);
-    *c = (struct model_config){
-        .arch = archs[kind],
-        .activation = activations[kind],
-        .norm_eps = 1e-5F,
-        .rope = {.theta = 1e4F, .attention_factor = 1},
-    };
-    c->layers = 1 + below(5);
-    c->kv_heads = 1 + below(3);
-    c->heads = c->kv_heads * (1 + below(3));
-    c->head_dim = 2 * (1 + below(12));
-    if (c->arch != ARCH_LLAMA)
-        c->kv_heads = c->heads;
-    c->hidden = c->heads * c->head_dim;
-    c->ffn = 1 + below(200);
-    c->vocab = 2 + below(300);
-    c->max_positions = 64;
-    c->tied = c->arch == ARCH_GPT2 && below(2);
-}
-
-static void random_strategy(struct strategy *s)
-{
-    static const uint32_t worlds[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 64};
-    static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
-    s->world = one_of(10, worlds);
-    s->replicate = s->world % 2 == 0 && below(4) == 0 ? 2 : 1;
-    s->rank = below(s->world);
-    s->units = below(3) == 0 ? UNITS_TORCHTITAN : UNITS_BLOCKS;
-    s->per_unit = 1 + below(3);
-    s->reshard = (enum reshard_kind)below(3);
-    const uint32_t shard = s->world / s->replicate;
-    if (below(4) == 0 && shard % 2 == 0) {
-        s->reshard = RESHARD_INT;
-        s->reshard_ranks = 2;
-    }
-    s->forward_prefetch = below(4) == 0 ? below(4) : 0;
-    s->backward_prefetch = below(4) == 0 ? below(4) : 0;
-    s->store = below(4) == 0 ? DTYPE_BF16 : DTYPE_FP32;
-    s->compute = dtypes[below(3)];
-    s->reduce = dtypes[below(3)];
-    s->accumulate = 1 + below(3);
-    s->accumulate_sync = below(2);
-    s->optimizer = below(5) == 0 ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
-    s->impl = (enum optimizer_impl)below(3);
-    s->max_norm = below(2) ? 1.0F : 0.0F;
-    s->offload = below(8) == 0;
-}
-
-static struct job random_job(void)
-{
-    static const char *const frozen[] = {NULL, NULL, NULL, "*.0.*", "*norm*,*ln_*"};
-    struct model_config config;
-    struct job job;
-    random_model(&config);
-    job_defaults(&job, &config);
-    job.model.batch = 1 + below(3);
-    job.model.seq = 1 + below(40);
-    job.model.frozen = frozen[below(5)];
-    job.tape.checkpointing = (enum checkpointing)below(3);
-    random_strategy(&job.strategy);
-    job.model.compute = job.strategy.compute;
-    return job;
-}
 
 static void plan_and_replay(const struct job *job, struct memory *memory)
 {
@@ -127,7 +50,7 @@ static void sums_hold_and_everything_is_freed(void **state)
 {
     (void)state;
     for (int i = 0; i < JOBS; i++) {
-        const struct job job = random_job();
+        const struct job job = random_job(rng);
         struct memory memory;
         plan_and_replay(&job, &memory);
         check_sums(&memory);
@@ -138,7 +61,7 @@ static void keeping_parameters_never_takes_less_than_resharding(void **state)
 {
     (void)state;
     for (int i = 0; i < JOBS / 10; i++) {
-        struct job job = random_job();
+        struct job job = random_job(rng);
         struct memory always, never;
         job.strategy.reshard = RESHARD_ALWAYS;
         plan_and_replay(&job, &always);
@@ -153,7 +76,7 @@ static void more_ranks_never_hold_more_at_rest(void **state)
 {
     (void)state;
     for (int i = 0; i < JOBS / 10; i++) {
-        struct job job = random_job();
+        struct job job = random_job(rng);
         struct memory few, many;
         job.strategy.rank = 0;
         job.strategy.replicate = 1;
@@ -169,7 +92,7 @@ static void checkpointing_never_keeps_more_activations(void **state)
 {
     (void)state;
     for (int i = 0; i < JOBS / 10; i++) {
-        struct job job = random_job();
+        struct job job = random_job(rng);
         struct memory none, selective, full;
         job.tape.checkpointing = CHECKPOINTING_NONE;
         plan_and_replay(&job, &none);
@@ -188,7 +111,7 @@ static void tying_the_head_saves_one_table(void **state)
     (void)state;
     for (int i = 0; i < JOBS / 100; i++) {
         struct err err = {0};
-        struct job job = random_job();
+        struct job job = random_job(rng);
         uint64_t tied, untied;
         struct plan *plan = NULL;
         job.config.arch = ARCH_GPT2;

@@ -17,6 +17,7 @@
 
 enum { SIDE = LANE_HOST + 1, OTHER, LANES }; /* lanes beside the compute lane, the pool of all */
 enum { BLOCK_MIB = 30 };                     /* more than 20: a segment of its own */
+enum { B };                                  /* the buffer that a plan made by hand is about */
 
 /* ---- plans ---- */
 
@@ -144,7 +145,7 @@ static bool is_pending(const struct walk *w, uint64_t address)
     return look_up.pending;
 }
 
-/* Walks the plan, whose buffer 0 is freed once, and returns the instruction at which its block came
+/* Walks the plan, whose buffer B is freed once, and returns the instruction at which its block came
  * back: PLACE_NONE: not before the step's end. */
 static uint32_t when_back(const struct plan *plan)
 {
@@ -155,9 +156,9 @@ static uint32_t when_back(const struct plan *plan)
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *in = &plan->instructions[id];
         step_over(&w, id);
-        if (in->op == PLAN_ALLOC && in->arg == 0)
-            address = allocator_block_address(w.block[0]);
-        freed |= in->op == PLAN_FREE && in->arg == 0;
+        if (in->op == PLAN_ALLOC && in->arg == B)
+            address = allocator_block_address(w.block[B]);
+        freed |= in->op == PLAN_FREE && in->arg == B;
         if (freed && back == PLACE_NONE && !is_pending(&w, address))
             back = id;
     }
@@ -169,21 +170,35 @@ static uint32_t when_back(const struct plan *plan)
 
 /* ---- by hand ---- */
 
+/* A plan in which B is born in a lane's pool and a kernel of a lane has used it. */
+static struct plan *plan_with_use(uint8_t pool, uint8_t lane)
+{
+    struct plan *plan = new_plan();
+    buffer_of(plan, pool, BLOCK_MIB * MIB);
+    add(plan, PLAN_ALLOC, pool, B);
+    use(plan, lane, B);
+    return plan;
+}
+
+/* Frees the plan. */
+static void expect_back(struct plan *plan, uint32_t id)
+{
+    assert_int_equal(when_back(plan), id);
+    plan_free(plan);
+}
+
 static void a_block_is_gone_at_once_and_comes_back_with_a_wait(void **state)
 {
     (void)state;
-    struct plan *plan = new_plan();
-    const uint32_t b = buffer_of(plan, LANE_COMPUTE, BLOCK_MIB * MIB);
-    add(plan, PLAN_ALLOC, LANE_COMPUTE, b);
-    use(plan, SIDE, b);
-    const uint32_t freed = add(plan, PLAN_FREE, SIDE, b);
+    struct plan *plan = plan_with_use(LANE_COMPUTE, SIDE);
+    const uint32_t freed = add(plan, PLAN_FREE, SIDE, B);
     add(plan, PLAN_RECORD, SIDE, 0);
     const uint32_t waited = add(plan, PLAN_WAIT, LANE_COMPUTE, 0);
 
     struct walk w = walk_of(plan);
     for (uint32_t id = 0; id <= freed; id++)
         step_over(&w, id);
-    const uint64_t address = allocator_block_address(w.block[b]);
+    const uint64_t address = allocator_block_address(w.block[B]);
     const struct allocator_stats *stats = allocator_stats(w.allocator);
     struct allocator_block *meanwhile = NULL, *after = NULL;
     assert_int_equal(stats->allocated_bytes, 0);
@@ -203,14 +218,10 @@ static void a_block_is_gone_at_once_and_comes_back_with_a_wait(void **state)
 static void a_free_on_the_pools_lane_is_done_at_once(void **state)
 {
     (void)state;
-    struct plan *plan = new_plan();
-    const uint32_t b = buffer_of(plan, SIDE, MIB);
-    add(plan, PLAN_ALLOC, SIDE, b);
-    use(plan, SIDE, b);
-    const uint32_t freed = add(plan, PLAN_FREE, SIDE, b);
+    struct plan *plan = plan_with_use(SIDE, SIDE);
+    const uint32_t freed = add(plan, PLAN_FREE, SIDE, B);
     add(plan, PLAN_RECORD, SIDE, 0);
-    assert_int_equal(when_back(plan), freed);
-    plan_free(plan);
+    expect_back(plan, freed);
 }
 
 /* e1 is before the kernel that uses the block, e2 behind it. */
@@ -232,87 +243,67 @@ static void only_an_event_behind_the_last_kernel_counts(void **state)
         add(plan, PLAN_WAIT, OTHER, 2); /* another lane than the pool's */
         const uint32_t waited = add(plan, PLAN_WAIT, LANE_COMPUTE, 2);
         add(plan, PLAN_WAIT, LANE_COMPUTE, 2);
-        assert_int_equal(when_back(plan), waited);
-        plan_free(plan);
+        expect_back(plan, waited);
     }
 }
 
 static void waiting_for_a_lane_that_waited_is_enough(void **state)
 {
     (void)state;
-    struct plan *plan = new_plan();
-    const uint32_t b = buffer_of(plan, LANE_COMPUTE, MIB);
-    add(plan, PLAN_ALLOC, LANE_COMPUTE, b);
-    use(plan, SIDE, b);
-    add(plan, PLAN_FREE, SIDE, b);
+    struct plan *plan = plan_with_use(LANE_COMPUTE, SIDE);
+    add(plan, PLAN_FREE, SIDE, B);
     add(plan, PLAN_RECORD, OTHER, 2); /* too early: before it waited */
     add(plan, PLAN_RECORD, SIDE, 1);
     add(plan, PLAN_WAIT, OTHER, 1);
     add(plan, PLAN_WAIT, LANE_COMPUTE, 2);
     add(plan, PLAN_RECORD, OTHER, 3);
     const uint32_t waited = add(plan, PLAN_WAIT, LANE_COMPUTE, 3);
-    assert_int_equal(when_back(plan), waited);
-    plan_free(plan);
+    expect_back(plan, waited);
 }
 
 static void a_wait_before_the_free_counts_too(void **state)
 {
     (void)state;
-    struct plan *plan = new_plan();
-    const uint32_t b = buffer_of(plan, LANE_COMPUTE, MIB);
-    add(plan, PLAN_ALLOC, LANE_COMPUTE, b);
-    use(plan, SIDE, b);
+    struct plan *plan = plan_with_use(LANE_COMPUTE, SIDE);
     add(plan, PLAN_RECORD, SIDE, 0);
     add(plan, PLAN_WAIT, LANE_COMPUTE, 0);
-    const uint32_t freed = add(plan, PLAN_FREE, SIDE, b);
-    assert_int_equal(when_back(plan), freed);
-    plan_free(plan);
+    const uint32_t freed = add(plan, PLAN_FREE, SIDE, B);
+    expect_back(plan, freed);
 }
 
 static void a_lane_that_did_nothing_keeps_nothing(void **state)
 {
     (void)state;
-    struct plan *plan = new_plan();
-    const uint32_t b = buffer_of(plan, LANE_COMPUTE, MIB);
-    add(plan, PLAN_ALLOC, LANE_COMPUTE, b);
-    use(plan, LANE_COMPUTE, b);
-    const uint32_t freed = add(plan, PLAN_FREE, SIDE, b);
-    assert_int_equal(when_back(plan), freed);
-    plan_free(plan);
+    struct plan *plan = plan_with_use(LANE_COMPUTE, LANE_COMPUTE);
+    const uint32_t freed = add(plan, PLAN_FREE, SIDE, B);
+    expect_back(plan, freed);
 }
 
 static void the_end_of_a_step_brings_back_what_nobody_waited_for(void **state)
 {
     (void)state;
-    struct plan *plan = new_plan();
-    const uint32_t b = buffer_of(plan, LANE_COMPUTE, MIB);
-    add(plan, PLAN_ALLOC, LANE_COMPUTE, b);
-    use(plan, SIDE, b);
-    add(plan, PLAN_FREE, SIDE, b);
+    struct plan *plan = plan_with_use(LANE_COMPUTE, SIDE);
+    add(plan, PLAN_FREE, SIDE, B);
     add(plan, PLAN_RECORD, SIDE, 0);
-    assert_int_equal(when_back(plan), PLACE_NONE); /* and then it is back */
-    plan_free(plan);
+    expect_back(plan, PLACE_NONE); /* and then it is back */
 }
 
 /* The kernel of the first step alone is what the event has to be behind, in that step alone. */
 static void a_kernel_of_the_first_step_counts_in_the_first_step(void **state)
 {
     (void)state;
-    struct plan *plan = new_plan();
-    const uint32_t b = buffer_of(plan, LANE_COMPUTE, MIB);
-    add(plan, PLAN_ALLOC, LANE_COMPUTE, b);
-    use(plan, SIDE, b);
+    struct plan *plan = plan_with_use(LANE_COMPUTE, SIDE);
     add(plan, PLAN_RECORD, SIDE, 0);
-    const uint32_t once = use(plan, SIDE, b);
+    const uint32_t once = use(plan, SIDE, B);
     plan->instructions[once].flags = PLAN_FIRST_STEP;
-    const uint32_t freed = add(plan, PLAN_FREE, SIDE, b);
+    const uint32_t freed = add(plan, PLAN_FREE, SIDE, B);
     const uint32_t waited = add(plan, PLAN_WAIT, LANE_COMPUTE, 0);
     struct walk w = walk_of(plan);
     for (int step = 0; step < 2; step++) {
         w.first_step = step == 0;
         for (uint32_t id = 0; id <= freed; id++)
             step_over(&w, id);
-        const uint64_t address = allocator_block_address(w.block[b]);
+        const uint64_t address = allocator_block_address(w.block[B]);
         assert_true(is_pending(&w, address));
         step_over(&w, waited);
         assert_int_equal(is_pending(&w, address), step == 0);
@@ -484,6 +475,18 @@ static struct plan *three_buffers(uint8_t freed_on, uint32_t *freed, uint32_t *w
     return plan;
 }
 
+/* A replay that notes when the block of 30 MiB is freed and when it comes back. */
+static struct memory_options noting(struct seen *seen, uint64_t capacity_bytes)
+{
+    return (struct memory_options){
+        .allocator = {.on_action = note_action,
+                      .action_context = seen,
+                      .capacity_bytes = capacity_bytes},
+        .before = note_instruction,
+        .hook_context = seen,
+    };
+}
+
 static void a_replay_reserves_for_what_is_in_flight(void **state)
 {
     (void)state;
@@ -492,11 +495,7 @@ static void a_replay_reserves_for_what_is_in_flight(void **state)
         struct plan *plan = three_buffers(deferred ? SIDE : LANE_COMPUTE, &freed, &waited);
         struct seen seen = {0};
         struct memory memory;
-        const struct memory_options options = {
-            .allocator = {.on_action = note_action, .action_context = &seen},
-            .before = note_instruction,
-            .hook_context = &seen,
-        };
+        const struct memory_options options = noting(&seen, 0);
         assert_int_equal(memory_replay(plan, &options, NULL, NULL, &memory, NULL), ERR_OK);
         assert_int_equal(seen.requested_at, freed);
         assert_int_equal(seen.completed_at, deferred ? waited : freed);
@@ -516,13 +515,7 @@ static void a_full_device_waits_for_what_is_in_flight(void **state)
     struct plan *plan = three_buffers(SIDE, &freed, &waited);
     struct seen seen = {0};
     struct memory memory;
-    struct memory_options options = {
-        .allocator = {.on_action = note_action,
-                      .action_context = &seen,
-                      .capacity_bytes = (2 * BLOCK_MIB + 2) * MIB},
-        .before = note_instruction,
-        .hook_context = &seen,
-    };
+    const struct memory_options options = noting(&seen, (2 * BLOCK_MIB + 2) * MIB);
     assert_int_equal(memory_replay(plan, &options, NULL, NULL, &memory, NULL), ERR_OK);
     assert_false(memory.out_of_memory);
     assert_true(seen.completed_at > freed && seen.completed_at < waited);

@@ -1,6 +1,7 @@
 /* test_comm_tcp.c - comm.h over TCP: ranks are processes forked here, on the loopback. Numbers are
  * small integers, so that every sum is exact. */
 #include "runtime/comm/comm.h"
+#include "tests/support/require.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -17,15 +18,6 @@
 #include <cmocka.h>
 
 enum { MOST_RANKS = 6, COUNT = 5 };
-
-/* In a rank, which has no cmocka. */
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
 
 static uint16_t next_port(void)
 {
@@ -69,10 +61,7 @@ static struct comm *join(uint32_t rank, uint32_t ranks, uint16_t port,
                          const struct comm_group *groups, uint32_t count)
 {
     struct comm *comm = NULL;
-    struct err err = {0};
-    if (comm_open_tcp("127.0.0.1", port, rank, ranks, groups, count, 20, &comm, &err) != ERR_OK)
-        fprintf(stderr, "%s\n", err.text);
-    REQUIRE(comm);
+    REQUIRE_OK(comm_open_tcp("127.0.0.1", port, rank, ranks, groups, count, 20, &comm, &err));
     REQUIRE(comm_rank(comm) == rank && comm_ranks(comm) == ranks);
     return comm;
 }

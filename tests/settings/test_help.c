@@ -2,6 +2,7 @@
  * completion name the same ones, and the parser takes just these. */
 #include "lower/lower.h"
 #include "settings/settings.h"
+#include "tests/support/program.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -9,36 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include <cmocka.h>
 
 enum { MOST = 128 };
-
-static char output[1 << 20];
-
-/* Runs a command of the shell in which ^ is the folder of the programs; returns its exit status. */
-static int run(const char *fmt, ...)
-{
-    char programs[512], line[4096], command[4096];
-    const char *shardplan = getenv("SHARDPLAN");
-    size_t used = 0;
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    snprintf(programs, sizeof programs, "%s", shardplan ? shardplan : "build/shardplan");
-    *strrchr(programs, '/') = '\0';
-    for (const char *c = line; *c && used < sizeof command - 1; c++)
-        used += (size_t)(*c == '^' ? snprintf(command + used, sizeof command - used, "%s", programs)
-                                   : snprintf(command + used, sizeof command - used, "%c", *c));
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    const int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
 
 struct names {
     char at[MOST][48];
@@ -57,10 +32,11 @@ static bool has(const struct names *names, const char *name)
 static struct names options_in_output(void)
 {
     struct names names = {.count = 0};
-    for (const char *c = output; (c = strstr(c, "--")); c += 2) {
+    for (const char *c = program_output(); (c = strstr(c, "--")); c += 2) {
         const size_t length = strspn(c + 2, "abcdefghijklmnopqrstuvwxyz0123456789-");
         char name[48];
-        if (length == 0 || length >= sizeof name || (c > output && isalnum((unsigned char)c[-1])))
+        if (length == 0 || length >= sizeof name ||
+            (c > program_output() && isalnum((unsigned char)c[-1])))
             continue;
         memcpy(name, c + 2, length);
         name[length] = '\0';
@@ -76,10 +52,11 @@ static struct names options_of_help(enum command command)
     struct names names = {.count = 0};
     char *rest;
     if (command == COMMAND_RANK)
-        assert_int_equal(run("^/shardrun --help"), 0);
+        assert_int_equal(shell("^/shardrun --help"), 0);
     else
-        assert_int_equal(run("^/shardplan %s --help", command_about(command)->name), 0);
-    for (char *line = strtok_r(output, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        assert_int_equal(shell("^/shardplan %s --help", command_about(command)->name), 0);
+    for (char *line = strtok_r(program_output(), "\n", &rest); line;
+         line = strtok_r(NULL, "\n", &rest)) {
         char *option = strstr(line, "--");
         if (!option ||
             strspn(line, " -?Vabcdefghijklmnopqrstuvwxyz,=ABCDEFGHIJKLMNOPQRSTUVWXYZ") <
@@ -119,12 +96,12 @@ static void help_lists_exactly_what_is_parsed(void **state)
             if (!setting_is_of(row, (enum command)command) || row->positional)
                 continue;
             if (command == COMMAND_RANK)
-                run("^/shardrun --%s%s --help 2>&1", row->name, row->arg ? "=?" : "");
+                shell("^/shardrun --%s%s --help 2>&1", row->name, row->arg ? "=?" : "");
             else
-                run("^/shardplan %s --%s%s --help 2>&1", command_about((enum command)command)->name,
-                    row->name, row->arg ? "=?" : "");
-            if (!strstr(output, "Usage: shard"))
-                fail_msg("--%s: %s", row->name, output);
+                shell("^/shardplan %s --%s%s --help 2>&1",
+                      command_about((enum command)command)->name, row->name, row->arg ? "=?" : "");
+            if (!strstr(program_output(), "Usage: shard"))
+                fail_msg("--%s: %s", row->name, program_output());
         }
     }
 }
@@ -136,13 +113,14 @@ static void help_offers_only_systems_that_work(void **state)
     int planned = 0;
     for (int i = 0; i < SYSTEM_COUNT; i++) {
         const char *name = system_name((enum system_kind)i);
-        const int status = run("^/shardplan fit tests/data/configs/toy-llama --seq 128 --strategy "
-                               "%s --quiet 2>&1",
-                               name);
-        assert_int_equal(run("^/shardplan fit --help | tr -s ' \n' ' ' | grep -o 'The sharding "
-                             "system: [a-z0-9, ]*'"),
+        const int status =
+            shell("^/shardplan fit tests/data/configs/toy-llama --seq 128 --strategy "
+                  "%s --quiet 2>&1",
+                  name);
+        assert_int_equal(shell("^/shardplan fit --help | tr -s ' \n' ' ' | grep -o 'The sharding "
+                               "system: [a-z0-9, ]*'"),
                          0);
-        char *listed = strstr(output + strlen("The sharding system: "), name);
+        char *listed = strstr(program_output() + strlen("The sharding system: "), name);
         assert_true(listed ? status == 0 : status == 2);
         planned += status == 0;
     }
@@ -152,17 +130,17 @@ static void help_offers_only_systems_that_work(void **state)
 static void the_manual_has_every_option_of_every_help(void **state)
 {
     (void)state;
-    if (run("groff --version >/dev/null 2>&1") != 0)
+    if (shell("groff --version >/dev/null 2>&1") != 0)
         skip();
-    assert_int_equal(run("^/shardplan --man | groff -ww -man -Tutf8 2>&1 >/dev/null"), 0);
-    assert_string_equal(output, ""); /* no warnings */
-    assert_int_equal(run("^/shardplan --man | groff -man -Tascii -P-cbou -rLL=200n 2>&1"), 0);
+    assert_int_equal(shell("^/shardplan --man | groff -ww -man -Tutf8 2>&1 >/dev/null"), 0);
+    assert_string_equal(program_output(), ""); /* no warnings */
+    assert_int_equal(shell("^/shardplan --man | groff -man -Tascii -P-cbou -rLL=200n 2>&1"), 0);
     const struct names in_manual = options_in_output();
     for (int command = 0; command < COMMAND_COUNT; command++) {
         const char *name = command_about((enum command)command)->title;
-        assert_int_equal(run("^/shardplan --man | groff -man -Tascii -P-cbou -rLL=200n | "
-                             "grep -q '%s'",
-                             name),
+        assert_int_equal(shell("^/shardplan --man | groff -man -Tascii -P-cbou -rLL=200n | "
+                               "grep -q '%s'",
+                               name),
                          0);
         const struct names shown = options_of_help((enum command)command);
         for (int i = 0; i < shown.count; i++)
@@ -174,18 +152,19 @@ static void the_manual_has_every_option_of_every_help(void **state)
 /* What bash would offer after the words, the last of which is being typed. */
 static void complete(const char *words)
 {
-    assert_int_equal(run("bash -c 'source <(^/shardplan --completion) || exit 9; COMP_WORDS=(%s); "
-                         "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shardplan || true; "
-                         "printf \"%%s\\n\" \"${COMPREPLY[@]}\"' 2>&1",
-                         words),
-                     0);
+    assert_int_equal(
+        shell("bash -c 'source <(^/shardplan --completion) || exit 9; COMP_WORDS=(%s); "
+              "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shardplan || true; "
+              "printf \"%%s\\n\" \"${COMPREPLY[@]}\"' 2>&1",
+              words),
+        0);
 }
 
 static bool is_offered(const char *word)
 {
     const size_t length = strlen(word);
-    for (const char *c = output; (c = strstr(c, word)); c++)
-        if ((c == output || c[-1] == '\n') && (c[length] == '\n' || c[length] == '\0'))
+    for (const char *c = program_output(); (c = strstr(c, word)); c++)
+        if ((c == program_output() || c[-1] == '\n') && (c[length] == '\n' || c[length] == '\0'))
             return true;
     return false;
 }
@@ -211,12 +190,12 @@ static void bash_completes_options_values_names_and_files(void **state)
         {"shardrun --dev", "--device", "--ranks"},
         {"build/shardrun --device \"\"", "cuda", "README.md"},
     };
-    if (run("bash --version >/dev/null 2>&1") != 0)
+    if (shell("bash --version >/dev/null 2>&1") != 0)
         skip();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         complete(cases[i].words);
         if (!is_offered(cases[i].offered) || is_offered(cases[i].not_offered))
-            fail_msg("%s: %s", cases[i].words, output);
+            fail_msg("%s: %s", cases[i].words, program_output());
     }
     for (int command = 0; command < COMMAND_COUNT; command++) {
         char words[64];
@@ -236,16 +215,16 @@ static void every_command_has_version_json_and_quiet(void **state)
     for (int command = 0; command < COMMAND_COUNT; command++) {
         const bool rank = command == COMMAND_RANK;
         const char *name = rank ? "" : command_about((enum command)command)->name;
-        assert_int_equal(run("^/%s %s --version", rank ? "shardrun" : "shardplan", name), 0);
-        assert_string_equal(output, rank ? "shardrun " SHARDPLAN_VERSION "\n"
-                                         : "shardplan " SHARDPLAN_VERSION "\n");
+        assert_int_equal(shell("^/%s %s --version", rank ? "shardrun" : "shardplan", name), 0);
+        assert_string_equal(program_output(), rank ? "shardrun " SHARDPLAN_VERSION "\n"
+                                                   : "shardplan " SHARDPLAN_VERSION "\n");
         const struct names shown = options_of_help((enum command)command);
         assert_true(has(&shown, "json") && has(&shown, "quiet"));
     }
-    assert_int_equal(run("^/shardplan gpus --quiet 2>&1"), 0);
-    assert_string_equal(output, "");
-    assert_int_equal(run("^/shardplan models -q 2>&1"), 0);
-    assert_string_equal(output, "");
+    assert_int_equal(shell("^/shardplan gpus --quiet 2>&1"), 0);
+    assert_string_equal(program_output(), "");
+    assert_int_equal(shell("^/shardplan models -q 2>&1"), 0);
+    assert_string_equal(program_output(), "");
 }
 
 static void mistakes_are_answered_with_the_nearest(void **state)
@@ -272,12 +251,13 @@ static void mistakes_are_answered_with_the_nearest(void **state)
         {"compare a b --tolerance nan", "percentages"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int status = run("^/shardplan %s 2>&1", cases[i].arguments);
-        if (status != 2 || !strstr(output, cases[i].says))
-            fail_msg("shardplan %s: exit %d: %s", cases[i].arguments, status, output);
+        const int status = shell("^/shardplan %s 2>&1", cases[i].arguments);
+        if (status != 2 || !strstr(program_output(), cases[i].says))
+            fail_msg("shardplan %s: exit %d: %s", cases[i].arguments, status, program_output());
     }
-    assert_int_equal(run("^/shardrun plan.json --timeout inf 2>&1"), 2);
-    assert_non_null(strstr(output, "shardrun: --timeout inf: allowed are numbers 0 ... 1e+07"));
+    assert_int_equal(shell("^/shardrun plan.json --timeout inf 2>&1"), 2);
+    assert_non_null(
+        strstr(program_output(), "shardrun: --timeout inf: allowed are numbers 0 ... 1e+07"));
 }
 
 /* One GPU, however spelled, and one model: the same prediction and the same echo but for the name.
@@ -286,16 +266,17 @@ static void other_spellings_are_the_same_job(void **state)
 {
     (void)state;
     static const char *const gpus[] = {"h100-sxm", "h100", "H100", "h100-80gb", "H100_SXM5"};
-    static char expected[sizeof output];
+    char *expected = NULL;
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
-        assert_int_equal(run("^/shardplan fit gpt2 --seq 128 --gpu %s --json 2>&1", gpus[i]), 0);
-        assert_non_null(strstr(output, "\"gpu\": \"h100-sxm\""));
+        assert_int_equal(shell("^/shardplan fit gpt2 --seq 128 --gpu %s --json 2>&1", gpus[i]), 0);
+        assert_non_null(strstr(program_output(), "\"gpu\": \"h100-sxm\""));
         if (i == 0)
-            memcpy(expected, output, sizeof expected);
-        assert_string_equal(output, expected);
+            expected = strdup(program_output());
+        assert_string_equal(program_output(), expected);
     }
-    assert_int_equal(run("^/shardplan fit openai-community/gpt2 --seq 128 --json 2>&1"), 0);
-    assert_string_equal(strstr(output, "\"fits\""), strstr(expected, "\"fits\""));
+    assert_int_equal(shell("^/shardplan fit openai-community/gpt2 --seq 128 --json 2>&1"), 0);
+    assert_string_equal(strstr(program_output(), "\"fits\""), strstr(expected, "\"fits\""));
+    free(expected);
 }
 
 int main(void)

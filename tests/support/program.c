@@ -4,20 +4,21 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
+
+enum { LINE = 4096 };
 
 static char output[1 << 20];
 
-int shardplan(const char *fmt, ...)
+static const char *program(void)
 {
-    char arguments[2048], command[4096];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(arguments, sizeof arguments, fmt, args);
-    va_end(args);
-    const char *program = getenv("SHARDPLAN");
-    snprintf(command, sizeof command, "timeout -k 2 120 %s %s 2>&1",
-             program ? program : "build/shardplan", arguments);
+    const char *named = getenv("SHARDPLAN");
+    return named ? named : "build/shardplan";
+}
+
+static int run(const char *command)
+{
     output[0] = '\0';
     FILE *pipe = popen(command, "r");
     if (!pipe)
@@ -26,6 +27,33 @@ int shardplan(const char *fmt, ...)
     output[length] = '\0';
     const int status = pclose(pipe);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int shardplan(const char *fmt, ...)
+{
+    char arguments[LINE / 2], command[LINE];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(arguments, sizeof arguments, fmt, args);
+    va_end(args);
+    snprintf(command, sizeof command, "timeout -k 2 120 %s %s 2>&1", program(), arguments);
+    return run(command);
+}
+
+int shell(const char *fmt, ...)
+{
+    char line[LINE], command[LINE];
+    size_t used = 0;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    const int folder = (int)(strrchr(program(), '/') - program());
+    for (const char *c = line; *c && used < sizeof command - 1; c++)
+        used += (size_t)(*c == '^' ? snprintf(command + used, sizeof command - used, "%.*s", folder,
+                                              program())
+                                   : snprintf(command + used, sizeof command - used, "%c", *c));
+    return run(command);
 }
 
 char *program_output(void)

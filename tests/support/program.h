@@ -1,12 +1,17 @@
-/* program.h - runs the program that is tested, as a user would. */
+/* program.h - runs the programs that are tested, as a user would. SHARDPLAN in the environment
+ * names the first one, and the others are beside it. */
 #ifndef SHARDPLAN_TESTS_PROGRAM_H
 #define SHARDPLAN_TESTS_PROGRAM_H
 
-/* Runs "shardplan ARGUMENTS" (SHARDPLAN in the environment names it) for two minutes at most.
- * Returns its exit status, -1 when it was ended; what it printed is in program_output(). */
+/* Runs "shardplan ARGUMENTS" for two minutes at most. Returns its exit status, -1 when it was
+ * ended; what it printed, on both streams, is in program_output(). */
 int shardplan(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Both streams of the last run; good until the next one, and may be cut up. */
+/* Runs a line of the shell, in which ^ stands for the folder of the programs. The same, but of the
+ * streams only what the line lets through to standard output. */
+int shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* What the last run said; good until the next one, and may be cut up. */
 char *program_output(void);
 
 #endif

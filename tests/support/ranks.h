@@ -4,11 +4,12 @@
  * check ^                                          |
  *       +------------- exit status ----------------+
  *
- * A rank has no cmocka: REQUIRE says what does not hold and ends it, and with it the run. */
+ * A rank has no cmocka: require.h's words end it, and with it the run. */
 #ifndef SHARDPLAN_TESTS_RANKS_H
 #define SHARDPLAN_TESTS_RANKS_H
 
 #include "runtime/comm/comm.h"
+#include "tests/support/require.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,23 +32,6 @@ struct rank_check { /* an array of them ends with NULL */
 };
 
 /* ---- in a rank ---- */
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-#define REQUIRE_OK(call)                                                                           \
-    do {                                                                                           \
-        struct err err = {0};                                                                      \
-        if ((call) != ERR_OK) {                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, err.text);                          \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
 
 static inline struct comm *open_comm(const struct comm_group *groups, uint32_t count,
                                      double timeout_s)

@@ -110,18 +110,17 @@ static void sample_step(const struct plan *plan, struct allocator *allocator,
     }
 }
 
-static void alloc_residents(const struct plan *plan, struct allocator *allocator,
-                            struct allocator_block **blocks)
+static void alloc_initial(const struct plan *plan, struct allocator *allocator,
+                          struct allocator_block **blocks)
 {
+    bool *initial = plan_initial_buffers(plan);
     for (uint32_t b = 0; b < plan->buffer_count; b++) {
-        bool later = !plan->buffers[b].resident || plan->buffers[b].pool == LANE_HOST;
-        for (uint32_t i = 0; i < plan->instruction_count && !later; i++)
-            later = plan->instructions[i].op == PLAN_ALLOC && plan->instructions[i].arg == b;
-        if (!later && plan->buffers[b].bytes > 0)
-            assert_int_equal(allocator_alloc(allocator, plan->buffers[b].bytes,
-                                             plan->buffers[b].pool, &blocks[b], NULL),
-                             ERR_OK);
+        const struct buffer *buffer = &plan->buffers[b];
+        if (initial[b] && buffer->pool != LANE_HOST && buffer->bytes > 0)
+            assert_int_equal(
+                allocator_alloc(allocator, buffer->bytes, buffer->pool, &blocks[b], NULL), ERR_OK);
     }
+    free(initial);
 }
 
 struct trace *record_step(const struct plan *plan, int step)
@@ -135,7 +134,7 @@ struct trace *record_step(const struct plan *plan, int step)
     struct recorder r = start_recording(plan, &fault, lanes);
     struct allocator *allocator = allocator_new(&settings);
     struct allocator_block **blocks = calloc(plan->buffer_count, sizeof(struct allocator_block *));
-    alloc_residents(plan, allocator, blocks);
+    alloc_initial(plan, allocator, blocks);
     for (int s = 0; s <= step; s++)
         sample_step(plan, allocator, blocks, s == 0, s == step ? &r : NULL);
     for (uint32_t i = 0; i < plan->instruction_count; i++)

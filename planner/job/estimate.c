@@ -1,0 +1,85 @@
+/* estimate.c - see estimate.h. */
+#include "job/estimate.h"
+
+#include "cost/cost.h"
+#include "job/predict.h"
+#include "lower/outline.h"
+#include "memory/allocator.h"
+#include "simulate/sequence.h"
+#include "simulate/simulate.h"
+
+#include <stdlib.h>
+
+struct estimator {
+    const struct graph *graph;
+    const struct machine *machine;
+    struct outline *outline;
+    struct sequence *sequence;
+    struct collective_models *collectives;
+    struct outlined outlined; /* of the strategy before, for its memory; costs likewise */
+    struct costs costs;
+};
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return allocator_round(bytes);
+}
+
+struct estimator *estimator_new(const struct graph *graph, const struct stream *stream,
+                                const struct machine *machine)
+{
+    struct estimator *e = xmalloc(sizeof *e);
+    struct outline *outline = outline_new(stream, round_up);
+    *e = (struct estimator){
+        .graph = graph,
+        .machine = machine,
+        .outline = outline,
+        .sequence = sequence_new(stream->kernels, outline->kernels, outline->kernel_count,
+                                 outline->forward_count, &machine->profile),
+        .collectives = collective_models_new(),
+    };
+    e->costs.sequence = e->sequence;
+    return e;
+}
+
+void estimator_free(struct estimator *e)
+{
+    if (!e)
+        return;
+    outline_free(e->outline);
+    sequence_free(e->sequence);
+    collective_models_free(e->collectives);
+    plan_free(e->outlined.plan);
+    costs_free(&e->costs);
+    free(e);
+}
+
+static enum err_code take_time(struct estimator *e, const struct plan *plan, struct estimate *out,
+                               struct err *err)
+{
+    const struct machine *machine = e->machine;
+    TRY(costs_of_outline(plan, &machine->profile, machine->gpus_per_node, e->collectives, &e->costs,
+                         err));
+    struct simulation *simulation = simulation_new(plan, NULL, 0);
+    struct timeline timeline = timeline_new(simulation);
+    simulate(simulation, &e->costs, NULL, &timeline);
+    out->step_s = timeline.step_s;
+    out->exposed_s = timeline.exposed_s;
+    timeline_free(&timeline);
+    simulation_free(simulation);
+    return ERR_OK;
+}
+
+enum err_code estimate(struct estimator *e, const struct strategy *strategy, struct estimate *out,
+                       struct err *err)
+{
+    struct outlined *outlined = &e->outlined;
+    *out = (struct estimate){.step_s = 0};
+    TRY(lower_outline(e->graph, e->outline, strategy, outlined, err));
+    const struct profile *profile = &e->machine->profile;
+    out->requested_bytes = outlined->requested_bytes;
+    out->outside_bytes =
+        profile_bytes(profile, PROFILE_CONTEXT) + communicators_bytes(outlined->plan, e->machine);
+    out->least_bytes = out->outside_bytes + outlined->rounded_bytes;
+    return take_time(e, outlined->plan, out, err);
+}

@@ -1,0 +1,60 @@
+/* outline.h - a stream in short, and a strategy lowered to as little as its step time and its peak
+ * need: for those who try very many strategies.
+ *
+ *     stream    birth kernel birth kernel death ... PRE_FORWARD ... kernel birth ...
+ *     outline   |------------ a span ------------|             |----- a span ...
+ *
+ * Between two hooks a stream does the same under every strategy, so its kernels are one span, and
+ * its births and deaths are two numbers: what lives more at the end, and at most. The systems do at
+ * their hooks what they always do; what they allocate and free is added up at once. */
+#ifndef SHARDPLAN_OUTLINE_H
+#define SHARDPLAN_OUTLINE_H
+
+#include "lower/lower.h"
+
+/* Bytes alive, against some beginning. */
+struct outline_bytes {
+    int64_t requested; /* by tensors, those on the host too */
+    int64_t rounded;   /* of the device's allocator: each as it rounds it, workspaces too */
+};
+
+struct outline_span {
+    uint32_t kernels;               /* that run in it: they follow those of the span before */
+    struct outline_bytes end, most; /* against what lives at its beginning */
+    struct stream_step hook;        /* comes next: no birth, death or kernel */
+};
+
+struct outline {
+    const struct stream *stream; /* lent */
+    struct outline_span *spans;
+    uint32_t span_count;
+    uint32_t *kernels; /* (kernel_count) of the stream's table, in the order in which they run */
+    uint32_t kernel_count;
+    uint32_t forward_count;               /* of them, those before the end of the loss */
+    uint64_t (*rounding)(uint64_t bytes); /* the allocator's */
+};
+
+/* The stream is lent until outline_free. */
+struct outline *outline_new(const struct stream *stream, uint64_t (*rounding)(uint64_t bytes));
+void outline_free(struct outline *outline); /* NULL is allowed */
+
+struct outlined {
+    struct plan *plan; /* NULL, or of the time before: its memory is used again. No allocs, frees or
+                          marks, and the stream's kernels as spans (PLAN_SPAN): it can be costed and
+                          simulated, and nothing else */
+    uint64_t requested_bytes; /* peak of a steady-state step: as memory_replay has it, to the byte
+                               */
+    uint64_t rounded_bytes;   /* likewise, what the allocator has to find room for at the least */
+};
+
+/* `graph` and the outline's stream under a strategy, as lower_plan. The caller owns out->plan, also
+ * after an error: plan_free. */
+enum err_code lower_outline(const struct graph *graph, const struct outline *outline,
+                            const struct strategy *strategy, struct outlined *out, struct err *err);
+
+/* The same under a system of one's own, whatever strategy->system says. */
+enum err_code lower_outline_with(const struct system *system, const struct graph *graph,
+                                 const struct outline *outline, const struct strategy *strategy,
+                                 struct outlined *out, struct err *err);
+
+#endif

@@ -1,0 +1,28 @@
+/* tally.h - for the files of this folder: what a lowering to an outline keeps instead of allocs and
+ * frees. */
+#ifndef SHARDPLAN_TALLY_H
+#define SHARDPLAN_TALLY_H
+
+#include "lower/lowering.h"
+#include "lower/outline.h"
+
+struct tally {
+    const struct outline *outline;
+    struct outline_bytes live, most; /* resident buffers aside */
+    uint32_t at, pending; /* kernels of this micro-batch that have their instruction; that wait
+                             for theirs, which comes with the next thing that is emitted */
+};
+
+/* A buffer of the program is allocated, freed. Residents count only where they are freed and come
+ * back. */
+void tally_alloc(struct tally *tally, const struct buffer *buffer);
+void tally_free(struct tally *tally, const struct buffer *buffer);
+/* A span passes. */
+void tally_span(struct tally *tally, const struct outline_span *span);
+/* Adds what is resident. */
+void tally_result(const struct tally *tally, const struct plan *plan, struct outlined *out);
+
+/* The instruction of the stream's kernels that have none yet, if there are any. */
+void emit_span(struct lowering *low);
+
+#endif

@@ -1,0 +1,46 @@
+/* sequence.h - the kernels of a stream in the order in which they run, costed once for all the
+ * outlines (lower/outline.h) that are made of it.
+ *
+ * What others leave of the machine stays the same for long, so sums of the kernels' times at such a
+ * pace say at once which kernel of a span runs at a moment. Sums are made when a pace is first
+ * asked for, and kept: a sequence belongs to one thread. */
+#ifndef SHARDPLAN_SEQUENCE_H
+#define SHARDPLAN_SEQUENCE_H
+
+#include "cost/cost.h"
+
+enum { SEQUENCE_PACES = 64 };
+
+struct sequence {
+    struct cost *cost; /* (count) */
+    double *host;      /* (count + 1) seconds in which the host issues those before */
+    uint32_t count;
+    struct pace {
+        float there[RESOURCE_COUNT];
+        double *begin;       /* (count + 1) seconds until those before are done */
+    } paces[SEQUENCE_PACES]; /* [0]: with all there is */
+    uint32_t pace_count, oldest;
+};
+
+/* `kernels` (count) are those of the table that run, `forward_count` of them before backward; all
+ * are lent for the call. The caller owns it: sequence_free. */
+struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *kernels,
+                              uint32_t count, uint32_t forward_count,
+                              const struct profile *profile);
+void sequence_free(struct sequence *sequence); /* NULL is allowed */
+
+/* A kernel's speed where it asks for its own share alone, and `there` is left for it. */
+static inline double pace_of(const struct cost *cost, const float there[RESOURCE_COUNT])
+{
+    float most = 1; /* how often more than there is is asked for */
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        if (cost->use[k] > most * there[k])
+            most = cost->use[k] / there[k];
+    return 1 / (double)most;
+}
+
+/* (count + 1) When each kernel begins if each follows the one before, at that pace. Valid until the
+ * next call. */
+const double *sequence_begin(struct sequence *sequence, const float there[RESOURCE_COUNT]);
+
+#endif

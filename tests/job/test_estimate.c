@@ -1,0 +1,158 @@
+/* test_estimate.c - estimates beside the predictions that they stand for. */
+#include "job/estimate.h"
+
+#include "job/predict.h"
+#include "job/step_time.h"
+#include "tests/support/random_jobs.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { JOBS = 600, SEED = 20261122, STRATEGIES = 40 };
+
+/* Rounding of sums of thousands of kernels' times, against the event by event of a whole plan. */
+#define TIME_TOLERANCE 1e-11
+
+struct scene { /* one stream on one machine */
+    struct machine machine;
+    struct graph *graph;
+    struct stream *stream;
+    struct estimator *estimator;
+};
+
+static void set_up(struct scene *scene, const struct job *job)
+{
+    struct err err = {0};
+    scene->machine = (struct machine){.gpus_per_node = 8};
+    assert_int_equal(profile_find("h100-sxm", &scene->machine.profile, &err), ERR_OK);
+    assert_int_equal(model_build(&job->config, &job->model, &scene->graph, &err), ERR_OK);
+    const struct tape_options options = job_tape(job);
+    scene->stream = tape_run(scene->graph, &options);
+    scene->estimator = estimator_new(scene->graph, scene->stream, &scene->machine);
+}
+
+static void tear_down(struct scene *scene)
+{
+    estimator_free(scene->estimator);
+    stream_free(scene->stream);
+    graph_free(scene->graph);
+    profile_free(&scene->machine.profile);
+}
+
+/* Whether the strategy can be had; then the estimate is the prediction. */
+static bool compare(struct scene *scene, const struct job *job)
+{
+    struct err first = {0}, second = {0};
+    struct estimate found;
+    struct prediction prediction;
+    struct step_time time;
+    const enum err_code rc = estimate(scene->estimator, &job->strategy, &found, &first);
+    assert_int_equal(predict(job, &scene->machine, &prediction, &second), ERR_OK);
+    const enum err_code timed = step_time(&prediction, job, &scene->machine, 0, &time, &second);
+    assert_int_equal(rc, timed);
+    if (rc != ERR_OK) {
+        assert_string_equal(first.text, second.text);
+        prediction_free(&prediction);
+        return false;
+    }
+    assert_int_equal(found.requested_bytes, prediction.memory.requested.bytes);
+    assert_int_equal(found.outside_bytes, prediction.outside_bytes);
+    assert_true(found.least_bytes <= prediction.device_bytes);
+    if (prediction.call_count == 0) { /* no stalls, which an estimate has not */
+        const double step_s = time.timeline.step_s;
+        assert_true(fabs(found.step_s - step_s) <= TIME_TOLERANCE * step_s);
+        assert_true(fabs(found.exposed_s - time.timeline.exposed_s) <= TIME_TOLERANCE * step_s);
+    }
+    step_time_free(&time);
+    prediction_free(&prediction);
+    return true;
+}
+
+static void random_jobs_are_estimated_as_predicted(void **state)
+{
+    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+    uint32_t compared = 0;
+    (void)state;
+    gsl_rng_set(rng, SEED);
+    for (int i = 0; i < JOBS; i++) {
+        struct job job = random_job(rng);
+        struct scene scene;
+        job.strategy.world = job.strategy.world > 8 ? 64 : job.strategy.world;
+        job.strategy.rank %= job.strategy.world;
+        set_up(&scene, &job);
+        compared += compare(&scene, &job);
+        tear_down(&scene);
+    }
+    assert_true(compared > JOBS / 2);
+    gsl_rng_free(rng);
+}
+
+static void choose(struct strategy *s, uint32_t i)
+{
+    const bool sharded = s->system == SYSTEM_FSDP2;
+    s->world = 8U << (i % 4);
+    s->replicate = sharded ? 1U << (i % 2) : 1;
+    s->reshard = (enum reshard_kind)(i % 4);
+    s->reshard_ranks = 4;
+    s->per_unit = 1 + i % 3;
+    s->forward_prefetch = i % 3;
+    s->backward_prefetch = i / 3 % 3;
+    s->accumulate = 1 + i % 2;
+    s->accumulate_sync = i / 2 % 2;
+    s->impl = (enum optimizer_impl)(i % 3);
+    s->max_norm = (float)(i % 2);
+    s->offload = sharded && i % 7 == 3;
+    s->bucket_cap_mb = (float)(5 * (i % 4));
+    s->bucket_view = i % 3 == 1;
+}
+
+/* One estimator after another strategy, as a search does: nothing of the one before is left. The
+ * model is large enough for collectives to begin and end within spans. */
+static void strategies_of_one_stream(enum system_kind system)
+{
+    struct model_config config;
+    struct job job;
+    struct scene scene;
+    struct err err = {0};
+    uint32_t compared = 0;
+    assert_int_equal(model_preset_find("llama-3.2-1b", &config, &err), ERR_OK);
+    job_defaults(&job, &config);
+    job.model.seq = 2048;
+    job.strategy.system = system;
+    if (system == SYSTEM_DDP)
+        job.model.compute = job.strategy.compute = job.strategy.reduce = job.strategy.store;
+    set_up(&scene, &job);
+    for (uint32_t i = 0; i < STRATEGIES; i++) {
+        choose(&job.strategy, i);
+        compared += compare(&scene, &job);
+    }
+    assert_int_equal(compared, STRATEGIES);
+    tear_down(&scene);
+}
+
+static void one_stream_serves_many_of_fsdp2(void **state)
+{
+    (void)state;
+    strategies_of_one_stream(SYSTEM_FSDP2);
+}
+
+static void one_stream_serves_many_of_ddp(void **state)
+{
+    (void)state;
+    strategies_of_one_stream(SYSTEM_DDP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_jobs_are_estimated_as_predicted),
+        cmocka_unit_test(one_stream_serves_many_of_fsdp2),
+        cmocka_unit_test(one_stream_serves_many_of_ddp),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
