@@ -343,6 +343,7 @@ static void lower(const struct system *system, const struct graph *graph,
     low.plan->system = system->name;
     low.plan->world = strategy->world;
     low.plan->rank = strategy->rank;
+    low.plan->own_programs = system->own_programs && strategy->world > 1;
     plan_share_kernels(low.plan, stream->kernels);
     plan_reserve_buffers(low.plan, buffers_expected(&low));
     name_numbers(low.plan);

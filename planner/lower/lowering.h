@@ -31,6 +31,7 @@ struct system {
     const char *name;
     size_t state_bytes; /* of lowering.state, zeroed */
     bool dtensors;      /* parameters are DTensors: clipping handles them as such */
+    bool own_programs;  /* ranks run different instructions */
     bool input_nodes;   /* its hooks pass modules' inputs through nodes (tape_options.h) */
     bool call_hooks;    /* likewise: it has hooks on every module */
     bool own_linear;    /* likewise: it puts a function of its own in the place of F.linear */

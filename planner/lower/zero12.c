@@ -624,9 +624,9 @@ static void final(struct lowering *low)
 
 #define ZERO12(stage)                                                                              \
     {                                                                                              \
-        .name = "zero" #stage, .state_bytes = sizeof(struct zero12), .check = check,               \
-        .scaled_loss = true, .set_up = set_up, .gradient = gradient, .final = final,               \
-        .update = zero12_update,                                                                   \
+        .name = "zero" #stage, .state_bytes = sizeof(struct zero12), .own_programs = true,         \
+        .scaled_loss = true, .check = check, .set_up = set_up, .gradient = gradient,               \
+        .final = final, .update = zero12_update,                                                   \
     }
 
 const struct system system_zero1 = ZERO12(1);

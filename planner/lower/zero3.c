@@ -371,6 +371,7 @@ const struct system system_zero3 = {
     .name = "zero3",
     .state_bytes = sizeof(struct zero3),
     .scaled_loss = true,
+    .own_programs = true,
     .call_hooks = true,
     .own_linear = true,
     .check = check,

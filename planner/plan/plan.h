@@ -204,6 +204,7 @@ struct plan {
     const char *const *kinds;  /* names of kernel.op; kinds[0] is "" */
     uint32_t label_count, kind_count;
     uint32_t world, rank;
+    bool own_programs; /* each rank has a program of its own: others do not follow from this one */
 };
 
 /* An empty plan with the two lanes that all have, and the scope of the model's own code. */

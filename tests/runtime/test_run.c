@@ -257,6 +257,51 @@ static void trajectories_are_pytorchs_under_ddp(void **state)
     check_all(rounded, COUNT(rounded), "", 2e-2);
 }
 
+static void write_options(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* Small buckets, so that parameters are cut, flushed and gathered together in every way. */
+static void trajectories_are_pytorchs_under_zero(void **state)
+{
+    (void)state;
+    char options[8][256];
+    write_options("small.json", "{\"reduce_bucket_size\": 9000}");
+    write_options("round.json", "{\"reduce_bucket_size\": 9000, \"round_robin_gradients\": true, "
+                                "\"overlap_comm\": true}");
+    write_options("apart.json", "{\"reduce_bucket_size\": 9000, \"contiguous_gradients\": false}");
+    write_options("whole.json", "{\"reduce_bucket_size\": 9000, \"reduce_scatter\": false}");
+    write_options("tight.json",
+                  "{\"reduce_bucket_size\": 9000, \"stage3_prefetch_bucket_size\": 5000, "
+                  "\"stage3_param_persistence_threshold\": 40, \"sub_group_size\": 8000, "
+                  "\"stage3_max_live_parameters\": 20000, \"stage3_max_reuse_distance\": 9000}");
+    static const char *const formats[] = {
+        "--strategy zero1 --zero %s/small.json --accumulate 2",
+        "--strategy zero1 --zero %s/round.json --checkpointing full",
+        "--strategy zero2 --zero %s/small.json --optimizer-impl fused --accumulate 2",
+        "--strategy zero2 --zero %s/apart.json",
+        "--strategy zero2 --zero %s/whole.json",
+        "--strategy zero3 --zero %s/tight.json",
+        "--strategy zero3 --zero %s/tight.json --accumulate 2 --checkpointing full",
+        "--strategy zero3 --zero %s/apart.json",
+    };
+    const struct variation variations[] = {
+        {4, 1, options[0]},         {2, 4, options[1]},         {2, 2, options[2]},
+        {4, 2, options[3]},         {2, 4, options[4]},         {4, 2, options[5]},
+        {2, 2, options[6]},         {2, 4, options[7]},         {1, 8, "--strategy zero1"},
+        {1, 8, "--strategy zero3"}, {4, 2, "--strategy zero3"},
+    };
+    for (size_t i = 0; i < COUNT(formats); i++)
+        snprintf(options[i], sizeof options[i], formats[i], folder);
+    check_all(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
+}
+
 static void mixed_precision_follows_the_same_trend(void **state)
 {
     (void)state;
@@ -509,6 +554,7 @@ int main(void)
         cmocka_unit_test(trajectories_are_pytorchs_on_any_number_of_ranks),
         cmocka_unit_test(trajectories_are_pytorchs_under_every_strategy),
         cmocka_unit_test(trajectories_are_pytorchs_under_ddp),
+        cmocka_unit_test(trajectories_are_pytorchs_under_zero),
         cmocka_unit_test(mixed_precision_follows_the_same_trend),
         cmocka_unit_test(three_ranks_agree_with_one),
         cmocka_unit_test(first_gradients_are_pytorchs_parameter_by_parameter),
