@@ -11,19 +11,21 @@
 static void events_equal_deepspeeds(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/zero_events.jsonl", true, truth_read_written);
+    truth_check_file("tests/data/truth/zero_events.jsonl", "deepspeed", true, truth_read_written);
 }
 
 static void events_of_a_toy_do(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/systems_events.jsonl", true, truth_read_written);
+    truth_check_file("tests/data/truth/systems_events.jsonl", "deepspeed", true,
+                     truth_read_written);
 }
 
 static void numbers_of_real_sizes_do(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/systems_visible.jsonl", false, truth_read_written);
+    truth_check_file("tests/data/truth/systems_visible.jsonl", "deepspeed", false,
+                     truth_read_written);
 }
 
 int main(void)

@@ -421,7 +421,12 @@ static bool is_planned(const json_t *row)
            strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0; /* has float64 */
 }
 
-bool truth_each(const char *path, bool events, truth_read_model read,
+static bool is_of(const json_t *row, const char *system)
+{
+    return strcmp(truth_text(json_object_get(row, "strategy"), "system", "fsdp2"), system) == 0;
+}
+
+bool truth_each(const char *path, const char *system, bool events, truth_read_model read,
                 void (*visit)(void *context, const struct truth_result *result), void *context)
 {
     FILE *file = fopen(path, "r");
@@ -431,7 +436,7 @@ bool truth_each(const char *path, bool events, truth_read_model read,
     size_t size = 0;
     while (getline(&line, &size, file) > 0) {
         json_t *row = json_loads(line, 0, NULL);
-        if (row && !is_planned(row)) {
+        if (row && (!is_of(row, system) || !is_planned(row))) {
             json_decref(row);
             continue;
         }
@@ -467,10 +472,10 @@ static void tally_row(void *context, const struct truth_result *result)
     t->worst = fmax(t->worst, result->worst_error);
 }
 
-void truth_check_file(const char *path, bool events, truth_read_model read)
+void truth_check_file(const char *path, const char *system, bool events, truth_read_model read)
 {
     struct tally_rows t = {0};
-    assert_true(truth_each(path, events, read, tally_row, &t));
+    assert_true(truth_each(path, system, events, read, tally_row, &t));
     print_message("%s: %zu rows, %zu with other events, %zu with a number that differs "
                   "(largest error %.4f %%)\n",
                   path, t.rows, t.bad_rows, t.unequal_rows, 100 * t.worst);

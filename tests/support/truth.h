@@ -39,12 +39,13 @@ struct truth_result { /* one row, recorded beside planned; lent for the visit */
     double worst_error;                   /* of those, relative */
 };
 
-/* Plans every row of a file and hands the comparison to `visit`. False: no such file. */
-bool truth_each(const char *path, bool events, truth_read_model read,
+/* Plans every row of a file that is of `system` ("fsdp2", "ddp", "deepspeed") and hands the
+ * comparison to `visit`. False: no such file. */
+bool truth_each(const char *path, const char *system, bool events, truth_read_model read,
                 void (*visit)(void *context, const struct truth_result *result), void *context);
 
-/* Plans and compares every row of a file and fails the test where events (if `events`) or numbers
- * are not the recorded ones. */
-void truth_check_file(const char *path, bool events, truth_read_model read);
+/* Plans and compares every such row of a file and fails the test where events (if `events`) or
+ * numbers are not the recorded ones. */
+void truth_check_file(const char *path, const char *system, bool events, truth_read_model read);
 
 #endif

@@ -1,5 +1,5 @@
-/* validate.c - prints reports/validation/memory-fsdp2.md, or memory-ddp.md: planned beside
- * recorded, row by row. */
+/* validate.c - prints reports/validation/memory-fsdp2.md, memory-ddp.md or memory-zero.md: planned
+ * beside recorded, row by row. */
 #include "tests/support/truth.h"
 
 #include <inttypes.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 struct sums {
+    const char *system;
     size_t rows, exact;
 };
 
@@ -32,7 +33,7 @@ static void print_file(const char *name, const char *about, bool events, truth_r
         "| configuration | recorded peak | planned peak | error | numbers that differ | events | "
         "events that differ |\n|---|---:|---:|---:|---:|---:|---:|\n",
         name, about);
-    truth_each(path, events, read, print_row, sums);
+    truth_each(path, sums->system, events, read, print_row, sums);
 }
 
 static void print_fsdp2(struct sums *sums)
@@ -67,11 +68,24 @@ static void print_ddp(struct sums *sums)
                true, truth_read_hf, sums);
 }
 
+static void print_zero(struct sums *sums)
+{
+    print_file("systems_visible.jsonl",
+               "GPT-2 of 124M under ZeRO-1 and 2 on 8 GPUs, Llama of 1.5B under ZeRO-3 on 8. "
+               "Numbers: peak, live bytes at six marks, peaks of five segments, number of events.",
+               false, truth_read_written, sums);
+    print_file("systems_events.jsonl", "Whole event lists.", true, truth_read_written, sums);
+    print_file("zero_events.jsonl", "Whole event lists: bytes, sign, order, place, label.", true,
+               truth_read_written, sums);
+}
+
 int main(int argc, char **argv)
 {
-    struct sums sums = {0};
-    if (argc == 2 && strcmp(argv[1], "ddp") == 0)
+    struct sums sums = {.system = argc == 2 ? argv[1] : "fsdp2"};
+    if (strcmp(sums.system, "ddp") == 0)
         print_ddp(&sums);
+    else if (strcmp(sums.system, "deepspeed") == 0)
+        print_zero(&sums);
     else
         print_fsdp2(&sums);
     printf("\n%zu of %zu configurations without any difference.\n", sums.exact, sums.rows);
