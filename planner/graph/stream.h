@@ -30,6 +30,8 @@ enum step_kind {
     STEP_RETURN_FORWARD,  /* behind it; not where recomputation stops in it */
     STEP_CALL_BACKWARD,   /* the gradient of its output is there */
     STEP_RETURN_BACKWARD, /* that of its input; not where it needs none */
+    STEP_UNSAVED, /* arg: param: a node of a recomputed region lets go of what it saved of it.
+                     Other nodes save the parameter itself, whatever its memory is */
 };
 
 enum { MODULE_ROOT = 0x0ffffff };

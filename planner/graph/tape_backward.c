@@ -53,6 +53,11 @@ static bool is_param(const struct tape *tape, uint32_t tensor)
     return tape->graph->storages[t->storage].kind == STORAGE_PARAM;
 }
 
+static uint32_t param_index(const struct tape *tape, uint32_t tensor)
+{
+    return tape->graph->storages[tape->graph->tensors[tape->root[tensor]].storage].index;
+}
+
 /* ---- one node ---- */
 
 static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved, uint32_t count,
@@ -62,6 +67,8 @@ static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved,
         const uint32_t tensor = saved[reversed ? count - 1 - i : i];
         if (tape_is_activation(tape, tensor))
             tape_release(tape, tape_buffer(tape, tensor));
+        else if (reversed && tape->calls && is_param(tape, tensor))
+            tape_step(tape, STEP_UNSAVED, param_index(tape, tensor));
     }
     tape->node_holds[op] = false;
 }

@@ -8,6 +8,11 @@
 uint32_t tape_saved(const struct tape *tape, const struct graph_op *op, uint32_t saved[SAVED_MOST])
 {
     const struct op_class *class = op_class(op);
+    if (tape_is_own_linear(tape, op) && op->requires_grad) { /* all, last to first */
+        for (uint32_t i = 0; i < op->ins; i++)
+            saved[i] = op->in[op->ins - 1 - i];
+        return op->ins;
+    }
     return op->requires_grad && class->saved ? class->saved(tape->graph, op, saved) : 0;
 }
 

@@ -49,6 +49,8 @@ struct system {
     void (*post_backward)(struct lowering *low, uint32_t module);
     /* With call_hooks: any module (graph/calls.h) is called or returns, as `kind` says. */
     void (*called)(struct lowering *low, enum step_kind kind, uint32_t call);
+    /* Likewise: a recomputed node lets go of a parameter's memory that it saved. */
+    void (*unsaved)(struct lowering *low, uint32_t param);
     /* AccumulateGrad has run: low->grad[param] has this micro-batch's gradient in it. A system that
      * keeps .grad elsewhere copies it there and calls move_gradient. */
     void (*gradient)(struct lowering *low, uint32_t param);

@@ -496,6 +496,10 @@ static bool at_boundary(const struct lowering *low)
 static void gradient(struct lowering *low, uint32_t p)
 {
     const struct zero12 *z = zero12_of(low);
+    if (low->incoming != NONE && low->incoming != low->grad[p].place) {
+        emit_free(low, low->incoming); /* added to .grad: gone before the hook */
+        low->incoming = NONE;
+    }
     set_up_buckets(low);
     if (z->each || (low->strategy->zero.overlap_comm && at_boundary(low)))
         take(low, p);
@@ -560,6 +564,14 @@ static void release_buckets(struct lowering *low)
         }
 }
 
+/* Whether it is one that was added: of its own memory, and not what is kept. */
+static bool is_listed(const struct lowering *low, uint32_t p)
+{
+    const struct zero12 *z = zero12_of(low);
+    return !z->fp32_partition && z->is_own[p] && has_storage(z, low->grad[p]) &&
+           z->kept[p].place != low->grad[p].place;
+}
+
 static void clear_gradient(struct lowering *low, uint32_t p)
 {
     struct zero12 *z = low->state;
@@ -571,13 +583,19 @@ static void clear_gradient(struct lowering *low, uint32_t p)
         release_buckets(low);
 }
 
-/* _clear_param_grad_only: .grad goes; what was kept stays. `held` has another reference. */
+/* _clear_param_grad_only: .grad goes; what was kept stays. `held` has another reference, and so
+ * have gradients that were added to what was kept: a list of them dies behind it, from its end. */
 static void clear_gradients(struct lowering *low, uint32_t held)
 {
     struct zero12 *z = low->state;
     for (uint32_t i = 0; i < z->count; i++)
-        if (z->listed[i] != held)
+        if (z->listed[i] != held && !is_listed(low, z->listed[i]))
             clear_gradient(low, z->listed[i]);
+    for (uint32_t i = z->own_count; i-- > 1;)
+        if (z->own[i - 1] != held)
+            clear_gradient(low, z->own[i - 1]);
+    if (z->own_count && z->own[z->own_count - 1] != held) /* a loop variable's */
+        clear_gradient(low, z->own[z->own_count - 1]);
     if (z->fp32_partition || z->gradients == NONE)
         return;
     if (z->older == NONE)

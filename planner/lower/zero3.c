@@ -63,7 +63,8 @@ static void mark_persistent(struct lowering *low)
     uint64_t all = 0;
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const uint64_t n = zero3_elements(low, p);
-        z->params[p] = (struct zero3_param){.fetched = -1, .buffer = NONE, .home = NONE};
+        z->params[p] =
+            (struct zero3_param){.fetched = -1, .buffer = NONE, .home = NONE, .saved = NONE};
         z->params[p].part = placement_chunk(n, z->ranks);
         if (n > o->param_persistence_threshold || n + all > o->model_persistence_threshold)
             continue;
@@ -254,24 +255,60 @@ static void forget(struct lowering *low, uint32_t p)
     z->copied[p] = false;
 }
 
-/* partition_grads: the first micro-batch's are copied, later ones added. */
-static void keep_pieces(struct lowering *low, struct operand own)
+/* The reduced pieces in the dtype in which they are kept; those that are cast are new. */
+static uint32_t *cast_pieces(struct lowering *low, struct operand own, struct operand *pieces)
 {
     const struct zero3 *z = zero3_of(low);
+    const enum dtype dtype = (enum dtype)low->plan->buffers[z->gradients].dtype;
+    uint32_t *casts = none_array(low, z->in_count);
     uint64_t at = 0;
     for (uint32_t i = 0; i < z->in_count; i++) {
         const uint64_t n = z->params[z->in[i]].part;
-        struct operand to = zero3_gradient(low, z->in[i]), from = zero_run(own, at, n);
-        from.chunk = 0;
+        pieces[i] = zero_run(own, at, n);
+        at += n;
+        if (dtype == own.dtype)
+            continue;
+        casts[i] =
+            alloc_buffer(low, CATEGORY_GRADIENT, z->reduce_lane, ATEN_TO_COPY, dtype, flat(n));
+        const struct operand to = plan_whole_buffer(low->plan, casts[i]);
+        emit_work_on(low, PLAN_COMPUTE, z->reduce_lane, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+                     &pieces[i], 1, &to);
+        pieces[i] = to;
+    }
+    return casts;
+}
+
+/* partition_grads: the first micro-batch's are copied, later ones added. */
+static void keep_pieces(struct lowering *low, const struct operand *pieces)
+{
+    const struct zero3 *z = zero3_of(low);
+    for (uint32_t i = 0; i < z->in_count; i++) {
+        const struct operand to = zero3_gradient(low, z->in[i]);
         if (low->micro_batch > 0)
             emit_work_on(low, PLAN_COMPUTE, z->reduce_lane, WORK_ADD_IN_PLACE, ATEN_ADD_,
-                         PLAN_NO_GROUP, 1, &from, 1, &to);
+                         PLAN_NO_GROUP, 1, &pieces[i], 1, &to);
         else
-            emit_work_on(low, PLAN_COMPUTE, z->reduce_lane,
-                         to.dtype == from.dtype ? WORK_COPY : WORK_CAST, ATEN_COPY_, PLAN_NO_GROUP,
-                         1, &from, 1, &to);
-        at += n;
+            zero_copy(low, z->reduce_lane, pieces[i], to);
     }
+}
+
+/* Copies of pieces die last to first, and what they are copies of before them. */
+static void keep(struct lowering *low, struct operand own, uint32_t cat)
+{
+    struct zero3 *z = low->state;
+    struct operand *pieces = xmalloc((z->in_count + 1) * sizeof *pieces);
+    const uint32_t *casts = cast_pieces(low, own, pieces);
+    const bool cast = z->in_count && casts[0] != NONE;
+    if (cast && cat != NONE)
+        emit_free(low, cat);
+    keep_pieces(low, pieces);
+    for (uint32_t i = 0; i < z->in_count; i++)
+        forget(low, z->in[i]);
+    for (uint32_t i = z->in_count; cast && i-- > 0;)
+        emit_free(low, casts[i]);
+    if (!cast && cat != NONE)
+        emit_free(low, cat);
+    free(pieces);
 }
 
 static int by_index(const void *a, const void *b)
@@ -296,11 +333,7 @@ static void flush(struct lowering *low)
             emit_work_on(low, PLAN_REDUCE_SCATTER, z->reduce_lane, WORK_REDUCE_SCATTER_AVG,
                          ATEN_REDUCE_SCATTER_TENSOR, z->shard_group, 1, &together, 1, &own);
         }
-        keep_pieces(low, own);
-        for (uint32_t i = 0; i < z->in_count; i++)
-            forget(low, z->in[i]);
-        if (cat != NONE)
-            emit_free(low, cat);
+        keep(low, own, cat);
     }
     z->in_count = 0;
     z->filled = 0;
@@ -378,6 +411,7 @@ const struct system system_zero3 = {
     .set_up = set_up,
     .begin = begin,
     .called = called,
+    .unsaved = zero3_unsave,
     .gradient = gradient,
     .final = final,
     .update = zero3_update,

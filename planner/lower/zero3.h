@@ -19,12 +19,13 @@ struct zero3_handle { /* of a gather */
 };
 
 struct zero3_param {
-    uint8_t status;              /* enum zero3_status */
-    bool persistent;             /* small: never partitioned within a step */
-    uint32_t users;              /* called modules that use it */
-    int64_t fetched;             /* the last call of the trace that it was fetched for; -1: none */
-    uint32_t buffer;             /* where it is; NONE */
-    uint32_t home;               /* of a persistent one */
+    uint8_t status;  /* enum zero3_status */
+    bool persistent; /* small: never partitioned within a step */
+    uint32_t users;  /* called modules that use it */
+    int64_t fetched; /* the last call of the trace that it was fetched for; -1: none */
+    uint32_t buffer; /* where it is; NONE */
+    uint32_t home;   /* of a persistent one */
+    uint32_t saved;  /* released in a recomputation, but saved by its node: still there. NONE */
     struct zero3_handle *handle; /* in flight */
     uint32_t group;              /* of the update */
     uint64_t at, part;           /* elements before its piece in the group; of the piece, padded */
@@ -85,6 +86,8 @@ void zero3_trace(struct lowering *low);
 void zero3_reset(struct lowering *low);
 void zero3_fetch(struct lowering *low, uint32_t call, bool forward);
 void zero3_release(struct lowering *low, uint32_t call, bool forward);
+/* A recomputed node has let go of what it saved of the parameter. */
+void zero3_unsave(struct lowering *low, uint32_t param);
 /* Calls whose hook behind backward never came. */
 void zero3_release_leftovers(struct lowering *low);
 /* release_and_reset_all. */

@@ -10,7 +10,9 @@
  *     release   what is not needed again within max_reuse_distance elements of the trace, and was
  *               not gathered for a later call already, is partitioned: its memory goes
  *
- * Modules without parameters fetch and release nothing, but gather ahead all the same. */
+ * Modules without parameters fetch and release nothing, but gather ahead all the same. What is
+ * released while a checkpointed region runs again stays until its node has used it, because that
+ * saved the memory and not the parameter; backward gathers it a second time. */
 #include "lower/zero3.h"
 
 #include <assert.h>
@@ -175,17 +177,28 @@ static void drop(struct lowering *low, uint32_t buffer)
         emit_free_after(low, buffer, LANE_COMPUTE);
 }
 
-static void partition(struct lowering *low, uint32_t p)
+/* `saved`: a node has its memory, too. */
+static void partition(struct lowering *low, uint32_t p, bool saved)
 {
     struct zero3 *z = low->state;
     struct zero3_param *param = &z->params[p];
     if (param->status != ZERO3_AVAILABLE || param->users > 0)
         return;
-    if (param->buffer != NONE)
+    if (saved && param->saved == NONE)
+        param->saved = param->buffer;
+    else if (param->buffer != NONE)
         drop(low, param->buffer);
     param->buffer = NONE;
     param->status = ZERO3_PARTITIONED;
     z->available -= zero3_elements(low, p);
+}
+
+void zero3_unsave(struct lowering *low, uint32_t p)
+{
+    struct zero3_param *param = &zero3_of(low)->params[p];
+    if (param->saved != NONE)
+        drop(low, param->saved);
+    param->saved = NONE;
 }
 
 /* Calls from `step` on, until they have used max_reuse_distance elements, use the parameter. */
@@ -215,7 +228,7 @@ void zero3_reset(struct lowering *low)
     for (uint32_t p = 0; p < low->plan->param_count; p++)
         if (z->params[p].handle) {
             wait_for(low, p);
-            partition(low, p);
+            partition(low, p, false);
         }
     for (uint32_t p = 0; p < low->plan->param_count; p++)
         z->params[p].fetched = -1;
@@ -299,6 +312,7 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
 {
     struct zero3 *z = low->state;
     const struct graph_call *call = &z->calls->at[index];
+    const bool recomputed = forward && low->here.phase == PLAN_BACKWARD;
     const uint32_t before = enter_named_scope(low, "ds_release", call->name);
     for (uint32_t i = z->active_count; !forward && i-- > 0;)
         if (z->active[i] == index) {
@@ -312,7 +326,7 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
         struct zero3_param *param = &z->params[p];
         param->users = 0; /* its modules are called one after the other */
         if (!param->persistent && param->fetched <= (int64_t)z->step && !is_reused(low, p))
-            partition(low, p);
+            partition(low, p, recomputed);
     }
     leave_scope(low, before);
 }
@@ -320,13 +334,15 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
 void zero3_release_leftovers(struct lowering *low)
 {
     struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        zero3_unsave(low, p);
     while (z->active_count > 0) {
         const struct graph_call *call = &z->calls->at[z->active[--z->active_count]];
         for (uint32_t i = 0; i < call->params; i++) {
             const uint32_t p = z->calls->params[call->first_param + i];
             z->params[p].users = 0;
             if (!z->params[p].persistent)
-                partition(low, p);
+                partition(low, p, false);
         }
     }
 }
@@ -338,7 +354,7 @@ void zero3_partition_all(struct lowering *low)
         if (z->params[p].handle)
             wait_for(low, p);
         z->params[p].users = 0;
-        partition(low, p);
+        partition(low, p, false);
     }
 }
 
