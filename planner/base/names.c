@@ -2,6 +2,7 @@
 #include "base/names.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,4 +81,17 @@ const char *names_list(const char *const *names, uint32_t count, char *text, siz
     for (uint32_t i = 0; i < count && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", names[i]);
     return text;
+}
+
+bool names_match(const char *globs, const char *name)
+{
+    char glob[128];
+    while (globs && *globs) {
+        const size_t length = strcspn(globs, ",");
+        snprintf(glob, sizeof glob, "%.*s", (int)length, globs);
+        if (fnmatch(glob, name, 0) == 0)
+            return true;
+        globs += length + (globs[length] == ',');
+    }
+    return false;
 }

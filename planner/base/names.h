@@ -31,6 +31,9 @@ uint32_t names_distance(const char *a, const char *b);
  * differ. */
 bool names_near(const char *text, const char *name);
 
+/* Whether one of the comma-separated glob patterns (fnmatch) matches the name. NULL: none does. */
+bool names_match(const char *globs, const char *name);
+
 /* "a, b, c" in text, cut where it is full; returns text. */
 const char *names_list(const char *const *names, uint32_t count, char *text, size_t size);
 

@@ -12,6 +12,8 @@
 static int (*const runs[COMMAND_COUNT])(int argc, char **argv) = {
     [COMMAND_FIT] = command_fit,
     [COMMAND_PLAN] = command_plan,
+    [COMMAND_SWEEP] = command_sweep,
+    [COMMAND_DIFF] = command_diff,
     [COMMAND_RUN] = command_run,
     [COMMAND_COMPARE] = command_compare,
     [COMMAND_CALIBRATE] = command_calibrate,

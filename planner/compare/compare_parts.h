@@ -38,6 +38,9 @@ enum err_code compare_memory(const struct join *join, struct compare_memory *out
 enum err_code compare_time(const struct join *join, const json_t *time, struct compare_time *out,
                            struct err *err);
 
+/* What a kernel is summed up under: a computation by its label, what sharding does by its op. */
+const char *compare_kind_of(const struct plan *plan, const struct plan_instruction *instruction);
+
 /* When the compute lane stood still, longest first; `spans` from the begin of the step. */
 void compare_gaps(const struct plan *plan, const struct compare_interval *spans,
                   struct arena *arena, const struct compare_gap **out, uint32_t *count);

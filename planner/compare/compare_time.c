@@ -106,7 +106,7 @@ void compare_overlap(const struct plan *plan, const struct compare_interval *spa
 
 /* ---- kinds ---- */
 
-static const char *kind_of(const struct plan *plan, const struct plan_instruction *instruction)
+const char *compare_kind_of(const struct plan *plan, const struct plan_instruction *instruction)
 {
     if (instruction->op == PLAN_COMPUTE || instruction->op == PLAN_OPTIMIZER)
         return plan->labels[plan_kernel(plan, instruction->arg)->label];
@@ -137,7 +137,7 @@ static double predicted_of(const json_t *time, uint32_t id)
 
 static void add_span(const struct join *join, const json_t *time, struct kinds *kinds, uint32_t id)
 {
-    const uint32_t k = find_kind(kinds, kind_of(join->plan, &join->plan->instructions[id]));
+    const uint32_t k = find_kind(kinds, compare_kind_of(join->plan, &join->plan->instructions[id]));
     struct compare_kind *kind = &kinds->items[k];
     kinds->of[id] = k;
     kind->count++;

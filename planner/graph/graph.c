@@ -1,8 +1,9 @@
 /* graph.c - see graph.h. */
 #include "graph/graph.h"
 
+#include "base/names.h"
+
 #include <assert.h>
-#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,19 +79,6 @@ static void add_item(struct graph *graph, enum item_kind kind, uint32_t arg)
         (struct graph_item){.kind = kind & 0xfU, .arg = arg & 0xfffffffU};
 }
 
-static bool is_frozen(const char *patterns, const char *name)
-{
-    char pattern[128];
-    while (patterns && *patterns) {
-        const size_t length = strcspn(patterns, ",");
-        snprintf(pattern, sizeof pattern, "%.*s", (int)length, patterns);
-        if (fnmatch(pattern, name, 0) == 0)
-            return true;
-        patterns += length + (patterns[length] == ',');
-    }
-    return false;
-}
-
 static struct param_init first_values(const struct graph *graph, enum param_role role)
 {
     static const struct param_init inits[PARAM_ROLES] = {
@@ -113,7 +101,7 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
     const uint32_t storage =
         add_storage(graph, STORAGE_PARAM, graph->param_count, ATEN_EMPTY, graph->compute, shape);
     const uint32_t tensor = add_tensor(graph, storage, graph->compute, shape);
-    const bool trainable = !is_frozen(graph->frozen, name);
+    const bool trainable = !names_match(graph->frozen, name);
     graph->tensors[tensor].requires_grad = trainable;
     ARRAY_GROW(graph->params, graph->param_count, graph->param_cap);
     graph->params[graph->param_count++] = (struct graph_param){

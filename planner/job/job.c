@@ -15,7 +15,8 @@ void job_defaults(struct job *job, const struct model_config *config)
                      .store = DTYPE_FP32,
                      .compute = DTYPE_BF16,
                      .reduce = DTYPE_FP32,
-                     .accumulate = 1},
+                     .accumulate = 1,
+                     .reduce_buffers = 1},
     };
 }
 

@@ -33,6 +33,7 @@ struct in_flight { /* a broadcast of module buffers */
 
 struct ddp {
     uint8_t group, lane;          /* PLAN_NO_GROUP: a world of one */
+    uint8_t future;               /* lane: what is done when a hook's collective is */
     uint32_t *order, order_count; /* parameters as their gradients become ready */
     struct bucket *buckets;
     uint32_t bucket_count, next; /* to be reduced */
@@ -54,6 +55,12 @@ static struct ddp *ddp_of(const struct lowering *low)
 static bool has_hook(const struct lowering *low)
 {
     return low->strategy->comm_hook != COMM_HOOK_NONE;
+}
+
+/* ... on a copy: in bf16 that is the bucket itself. */
+static bool compresses(const struct lowering *low)
+{
+    return has_hook(low) && low->strategy->store != DTYPE_BF16;
 }
 
 /* A parameter's elements in its bucket. */
@@ -244,6 +251,8 @@ static void set_up(struct lowering *low)
     struct ddp *d = low->state;
     const struct strategy *s = low->strategy;
     d->lane = plan_add_lane(low->plan, "all_reduce", false);
+    if (compresses(low))
+        d->future = plan_add_lane(low->plan, "future", false);
     d->group =
         s->world > 1 ? plan_add_group(low->plan, "data", GROUP_DATA, s->world, 1) : PLAN_NO_GROUP;
     d->order = none_array(low, low->plan->param_count);
@@ -373,8 +382,8 @@ static void all_reduce(struct lowering *low, uint32_t buffer)
                   &buffer, 1, &buffer);
 }
 
-/* bf16_compress_hook: a half-size copy is reduced and copied back; the host lets go of it at once,
- * the allocator when the reduction has passed. */
+/* bf16_compress_hook: a half-size copy is reduced and, on the stream of its future, copied back;
+ * the host lets go of it at once, the allocator when that has passed. */
 static void reduce_compressed(struct lowering *low, uint32_t bucket, uint64_t elements)
 {
     const struct ddp *d = ddp_of(low);
@@ -385,23 +394,24 @@ static void reduce_compressed(struct lowering *low, uint32_t bucket, uint64_t el
     emit_scale(low, LANE_COMPUTE, 1.0 / low->strategy->world, whole, whole);
     emit_sync(low, d->lane, LANE_COMPUTE);
     all_reduce(low, copy);
-    emit_unary(low, d->lane, WORK_CAST, ATEN_COPY_, copy, bucket);
-    emit_free_after(low, copy, d->lane);
+    emit_sync(low, d->future, d->lane);
+    emit_unary(low, d->future, WORK_CAST, ATEN_COPY_, copy, bucket);
+    emit_free_after(low, copy, d->future);
 }
 
 static void reduce_bucket(struct lowering *low, struct bucket *bucket)
 {
     const struct ddp *d = ddp_of(low);
-    if (has_hook(low) && low->strategy->store != DTYPE_BF16) {
+    if (compresses(low)) {
         reduce_compressed(low, bucket->buffer, bucket->elements);
     } else {
         const struct operand whole = plan_whole_buffer(low->plan, bucket->buffer);
-        if (has_hook(low)) /* in bf16 the copy is the bucket itself */
+        if (has_hook(low))
             emit_scale(low, LANE_COMPUTE, 1.0 / low->strategy->world, whole, whole);
         emit_sync(low, d->lane, LANE_COMPUTE);
         all_reduce(low, bucket->buffer);
     }
-    bucket->event = emit_record(low, d->lane);
+    bucket->event = emit_record(low, compresses(low) ? d->future : d->lane);
 }
 
 /* The hook of AccumulateGrad: mark_variable_ready_dense, then the buckets that are complete. */

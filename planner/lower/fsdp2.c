@@ -68,6 +68,12 @@ static void post_forward(struct lowering *low, uint32_t module)
 
 /* ---- backward hooks ---- */
 
+static void unshard_in_backward(struct lowering *low, struct unit *unit)
+{
+    if (!unit->not_in_backward)
+        unshard(low, unit);
+}
+
 static void pre_backward(struct lowering *low, uint32_t module)
 {
     struct fsdp2 *f = fsdp2_of(low);
@@ -75,14 +81,14 @@ static void pre_backward(struct lowering *low, uint32_t module)
     if (!unit || !unit->count)
         return;
     const uint32_t before = enter_scope(low, "pre_backward", unit->index, true);
-    unshard(low, unit);
+    unshard_in_backward(low, unit);
     wait_for_unshard(low, unit, false);
     const uint32_t index = unit->index_count ? unit->indices[--unit->index_count] : 0;
     if (!unit->backward_list_count && index > 0)
-        unshard(low, &f->units[f->order[index - 1]]);
+        unshard_in_backward(low, &f->units[f->order[index - 1]]);
     leave_scope(low, before);
     for (uint32_t i = 0; i < unit->backward_list_count; i++)
-        unshard(low, &f->units[unit->backward_list[i]]);
+        unshard_in_backward(low, &f->units[unit->backward_list[i]]);
 }
 
 static void post_backward_hook(struct lowering *low, uint32_t module)
@@ -102,27 +108,44 @@ static void drop_unused_gather(struct lowering *low, struct unit *unit)
     unit->pending = false;
 }
 
-/* The root's post-backward final callback: states in pre-order, so the root first. */
-static void final(struct lowering *low)
+static void finalize_backward(struct lowering *low, struct unit *unit)
+{
+    unit->reduce_event = NONE;
+    if (unit->all_reduce_held != NONE) {
+        emit_free(low, unit->all_reduce_held);
+        unit->all_reduce_held = NONE;
+    }
+    wait_for_offload(low, unit);
+    drop_unused_gather(low, unit);
+    unit->index_count = 0;
+}
+
+static void finish_backward(struct lowering *low)
 {
     struct fsdp2 *f = fsdp2_of(low);
-    for (uint32_t u = 0; u < f->wrapping.units; u++) {
-        struct unit *unit = &f->units[u];
-        if (!unit->post_backward_ran)
-            post_backward(low, unit);
-        if (unit->all_reduce_held != NONE) {
-            emit_free(low, unit->all_reduce_held);
-            unit->all_reduce_held = NONE;
-        }
-        drop_unused_gather(low, unit);
-        unit->index_count = 0;
-        unit->post_backward_ran = false;
-    }
     emit_sync(low, LANE_COMPUTE, f->reduce_scatter);
     if (f->replicas > 1)
         emit_sync(low, LANE_COMPUTE, f->all_reduce);
     release_retained(low);
     f->order_count = 0;
+}
+
+/* The root's post-backward final callback: states in pre-order, so the root first. The rest of it
+ * only the last backward has (set_is_last_backward). */
+static void final(struct lowering *low)
+{
+    struct fsdp2 *f = fsdp2_of(low);
+    const bool last = !low->strategy->finalize_last || is_last_micro_batch(low);
+    for (uint32_t u = 0; u < f->wrapping.units; u++) {
+        struct unit *unit = &f->units[u];
+        if (!unit->post_backward_ran)
+            post_backward(low, unit);
+        unit->post_backward_ran = false;
+        if (last)
+            finalize_backward(low, unit);
+    }
+    if (last)
+        finish_backward(low);
 }
 
 /* ---- the step ---- */
@@ -143,10 +166,9 @@ static void before_step(struct lowering *low)
             offset += padded_shard(low, p);
         }
     }
-    if (low->strategy->offload) { /* grad_offload_event: the host's optimizer needs the gradients */
-        emit_sync(low, LANE_HOST, f->reduce_scatter);
-        emit_sync(low, LANE_HOST, f->all_reduce);
-        emit_sync(low, LANE_HOST, f->copy_in);
+    if (low->strategy->offload) {
+        emit_sync(low, LANE_HOST, f->copy_in);   /* the optimizer writes what was copied in */
+        emit_sync(low, LANE_COMPUTE, LANE_HOST); /* clipping reads what was added up there */
     }
 }
 

@@ -24,12 +24,19 @@ struct unit { /* an FSDPParamGroup */
     uint32_t reshard_event; /* SECONDARY: its shards are made */
     uint8_t gather_group;   /* ranks it gathers from */
     bool post_backward_ran;
-    bool accumulated;                         /* unsharded gradients are held in the reduce dtype */
-    uint32_t sharded_grad;                    /* buffer that the parameters' .grad view */
-    uint32_t all_reduce_held;                 /* HSDP: reduce output kept until finalize */
-    uint32_t indices[USES_MOST], index_count; /* into the post-forward order */
+    bool accumulated;      /* unsharded gradients are held in the reduce dtype */
+    uint32_t sharded_grad; /* buffer that the parameters' .grad view */
+    uint32_t all_reduce_held, all_reduce_event; /* HSDP: reduce output kept until finalize */
+    uint32_t partial;                           /* HSDP: reduced, not yet over the replicas */
+    uint32_t reduce_event;                      /* its last reduction is done, not yet waited for */
+    bool not_in_backward;                       /* backward does not gather it */
+    uint32_t indices[USES_MOST], index_count;   /* into the post-forward order */
     uint32_t forward_list[PREFETCH_MOST], forward_list_count; /* explicit prefetch */
     uint32_t backward_list[PREFETCH_MOST], backward_list_count;
+};
+
+struct retained {
+    uint32_t buffer, event; /* it is reduced */
 };
 
 struct fsdp2 {
@@ -43,15 +50,23 @@ struct fsdp2 {
     uint32_t *unsharded;                      /* (params) buffer of the gathered piece */
     uint32_t *store;                          /* (params) buffer of the shard */
     uint32_t *secondary;                      /* (params) secondary shard buffer */
+    uint32_t *offload_event;                  /* (params) its gradient is on the host; or NONE */
     uint32_t *accumulated;                    /* (params) held gradient in the reduce dtype */
     uint32_t previous_gather, previous_event; /* forward: the comm context's AllGatherState */
     uint32_t *order, order_count;             /* post_forward_order */
-    uint32_t retained, retained_event;        /* the last reduce-scatter input */
+    struct retained *retained;                /* inputs of reduce-scatters, oldest first */
+    uint32_t retained_count, retained_most;
 };
 
 static inline struct fsdp2 *fsdp2_of(const struct lowering *low)
 {
     return low->state;
+}
+
+/* Whether this micro-batch is the last of a step. */
+static inline bool is_last_micro_batch(const struct lowering *low)
+{
+    return low->micro_batch + 1 == low->strategy->accumulate;
 }
 
 /* Elements of a parameter's shard, padding included. */
@@ -78,7 +93,9 @@ void release_gather(struct lowering *low, uint32_t event);
 /* ---- gradients: fsdp2_reduce.c ---- */
 
 void post_backward(struct lowering *low, struct unit *unit);
-/* The compute stream waits for the reduction of the retained input, which then dies. */
+/* The host waits until the unit's gradients are there. */
+void wait_for_offload(struct lowering *low, const struct unit *unit);
+/* The compute stream waits for the reductions of all retained inputs, which then die. */
 void release_retained(struct lowering *low);
 /* zero_grad(set_to_none=True). */
 void fsdp2_zero_grad(struct lowering *low);

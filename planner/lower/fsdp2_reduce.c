@@ -3,6 +3,7 @@
 #include "lower/fsdp2.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* FSDPParam.accumulate_unsharded_grad_if_needed, for gradients held in the reduce dtype. */
 static void accumulate_unsharded(struct lowering *low, struct unit *unit)
@@ -58,11 +59,105 @@ static uint32_t take_grads(struct lowering *low, struct unit *unit, struct opera
 void release_retained(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
-    if (f->retained == NONE)
+    for (uint32_t i = 0; i < f->retained_count; i++)
+        emit_wait(low, LANE_COMPUTE, f->retained[i].event);
+    for (uint32_t i = 0; i < f->retained_count; i++)
+        emit_free(low, f->retained[i].buffer);
+    f->retained_count = 0;
+}
+
+/* Of the inputs of reduce-scatters so many may live, with the one to come: the oldest go. */
+static void make_room(struct lowering *low)
+{
+    struct fsdp2 *f = low->state;
+    while (f->retained_count >= f->retained_most) {
+        emit_wait(low, LANE_COMPUTE, f->retained[0].event);
+        emit_free(low, f->retained[0].buffer);
+        f->retained_count--;
+        memmove(f->retained, f->retained + 1, f->retained_count * sizeof *f->retained);
+    }
+}
+
+/* FSDPParamGroup._wait_for_post_backward: of a micro-batch before, whose backward was not the last.
+ */
+static void wait_for_reduction(struct lowering *low, struct unit *unit)
+{
+    if (unit->reduce_event != NONE)
+        emit_wait(low, LANE_COMPUTE, unit->reduce_event);
+    unit->reduce_event = NONE;
+    if (unit->all_reduce_held == NONE)
         return;
-    emit_wait(low, LANE_COMPUTE, f->retained_event);
-    emit_free(low, f->retained);
-    f->retained = NONE;
+    emit_wait(low, LANE_COMPUTE, unit->all_reduce_event);
+    emit_free(low, unit->all_reduce_held);
+    unit->all_reduce_held = NONE;
+}
+
+static struct operand run_of(const struct lowering *low, uint32_t buffer, uint64_t offset,
+                             uint64_t elements)
+{
+    struct operand run = plan_whole_buffer(low->plan, buffer);
+    run.offset = offset;
+    run.shape = flat(elements);
+    return run;
+}
+
+static void copy_to_host(struct lowering *low, uint8_t lane, struct operand from, struct operand to)
+{
+    emit_work_on(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1, &from, 1,
+                 &to);
+}
+
+/* Parameter by parameter, into pinned memory; the host waits in the final callback
+ * (grad_offload_event). */
+static void move_to_host(struct lowering *low, struct unit *unit, uint32_t gradient, uint8_t lane)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    uint64_t offset = 0;
+    unit->sharded_grad = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
+                                      low->strategy->store, flat(unit->trained_elements));
+    for (uint32_t i = 0; i < unit->count; i++) {
+        const uint32_t p = unit->params[i];
+        const uint64_t elements = padded_shard(low, p);
+        if (!low->plan->params[p].trainable)
+            continue;
+        copy_to_host(low, lane, run_of(low, gradient, offset, elements),
+                     run_of(low, unit->sharded_grad, offset, elements));
+        f->offload_event[p] = emit_record(low, lane);
+        offset += elements;
+    }
+}
+
+/* `.grad += ` on the CPU, for which the host waits copy by copy. */
+static void add_on_host(struct lowering *low, struct unit *unit, uint32_t gradient, uint8_t lane)
+{
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < unit->count; i++) {
+        const uint32_t p = unit->params[i];
+        const uint64_t elements = padded_shard(low, p);
+        if (!low->plan->params[p].trainable)
+            continue;
+        const uint32_t copy = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
+                                           low->strategy->store, flat(elements));
+        const struct operand came = plan_whole_buffer(low->plan, copy);
+        const struct operand sum = run_of(low, unit->sharded_grad, offset, elements);
+        copy_to_host(low, lane, run_of(low, gradient, offset, elements), came);
+        emit_sync(low, LANE_HOST, lane);
+        emit_work_on(low, PLAN_COMPUTE, LANE_HOST, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP, 1,
+                     &came, 1, &sum);
+        emit_free(low, copy);
+        offset += elements;
+    }
+}
+
+void wait_for_offload(struct lowering *low, const struct unit *unit)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    for (uint32_t i = 0; i < unit->count; i++) {
+        const uint32_t p = unit->params[i];
+        if (f->offload_event[p] != NONE)
+            emit_wait(low, LANE_HOST, f->offload_event[p]);
+        f->offload_event[p] = NONE;
+    }
 }
 
 /* After the reduction: cast to the store dtype, then `.grad = view` or `.grad += view`. Returns
@@ -83,14 +178,10 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
             unit->all_reduce_held = reduced;
     }
     if (s->offload) {
-        const uint32_t host = new_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
-                                         s->store, flat(unit->trained_elements));
-        if (unit->sharded_grad == NONE) {
-            emit_alloc(low, host);
-            unit->sharded_grad = host;
-        }
-        emit_work(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
-                  &gradient, 1, &unit->sharded_grad);
+        if (unit->sharded_grad == NONE)
+            move_to_host(low, unit, gradient, lane);
+        else
+            add_on_host(low, unit, gradient, lane);
         emit_free(low, gradient);
         return NONE;
     }
@@ -105,14 +196,56 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
     return NONE;
 }
 
-static void foreach_reduce(struct lowering *low, struct unit *unit, const struct operand *grads,
-                           uint32_t count)
+/* HSDP without the all-reduce (set_requires_all_reduce): what was reduced is added up. Returns the
+ * buffer that dies on return, or NONE. */
+static uint32_t keep_partial(struct lowering *low, struct unit *unit, uint32_t reduced)
 {
-    struct fsdp2 *f = low->state;
+    if (unit->partial == NONE) {
+        unit->partial = reduced;
+        return NONE;
+    }
+    emit_unary(low, fsdp2_of(low)->reduce_scatter, WORK_ADD_IN_PLACE, ATEN_ADD_, reduced,
+               unit->partial);
+    return reduced;
+}
+
+/* ... and joins the sum of the last micro-batch. Returns likewise. */
+static uint32_t take_partial(struct lowering *low, struct unit *unit, uint32_t reduced)
+{
+    const uint32_t partial = unit->partial;
+    if (partial != NONE)
+        emit_unary(low, fsdp2_of(low)->reduce_scatter, WORK_ADD_IN_PLACE, ATEN_ADD_, partial,
+                   reduced);
+    unit->partial = NONE;
+    return partial;
+}
+
+static bool keeps_partial(const struct lowering *low)
+{
+    return fsdp2_of(low)->replicas > 1 && low->strategy->all_reduce_last &&
+           !is_last_micro_batch(low);
+}
+
+/* Returns the lane on which it goes on. */
+static uint8_t reduce_over_replicas(struct lowering *low, struct unit *unit, uint32_t output)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    emit_sync(low, f->all_reduce, f->reduce_scatter);
+    emit_work(low, PLAN_ALL_REDUCE, f->all_reduce, WORK_ALL_REDUCE_AVG, ATEN_ALL_REDUCE,
+              f->replicate_group, 1, &output, 1, &output);
+    unit->all_reduce_event = emit_record(low, f->all_reduce);
+    return f->all_reduce;
+}
+
+/* The gradients become one input, in unit order and chunk by chunk, and die but for the last, which
+ * a loop variable still holds; the input is reduced and scattered. */
+static struct retained reduce_scatter(struct lowering *low, const struct unit *unit,
+                                      const struct operand *grads, uint32_t count, uint32_t *output)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
     const enum dtype dtype = low->strategy->reduce;
     const uint64_t shard = unit->trained_elements;
     const bool alone = f->shard_ranks == 1;
-    const uint32_t before = enter_scope(low, "foreach_reduce", unit->index, false);
     const uint32_t input = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_COMPUTE, ATEN_EMPTY,
                                         dtype, flat(shard * f->shard_ranks));
     const struct operand cat = plan_whole_buffer(low->plan, input);
@@ -124,29 +257,41 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const struct
         emit_free(low, grads[i].place);
 
     emit_sync(low, f->reduce_scatter, LANE_COMPUTE);
-    const uint32_t output = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, f->reduce_scatter,
-                                         ATEN_EMPTY, dtype, flat(shard));
+    *output = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, f->reduce_scatter, ATEN_EMPTY, dtype,
+                           flat(shard));
     if (alone)
-        emit_unary(low, f->reduce_scatter, WORK_COPY, ATEN_COPY_, input, output);
+        emit_unary(low, f->reduce_scatter, WORK_COPY, ATEN_COPY_, input, *output);
     else
         emit_work(low, PLAN_REDUCE_SCATTER, f->reduce_scatter, WORK_REDUCE_SCATTER_AVG,
-                  ATEN_REDUCE_SCATTER_TENSOR, f->shard_group, 1, &input, 1, &output);
-    f->retained_event = emit_record(low, f->reduce_scatter);
+                  ATEN_REDUCE_SCATTER_TENSOR, f->shard_group, 1, &input, 1, output);
+    return (struct retained){input, emit_record(low, f->reduce_scatter)};
+}
+
+static void foreach_reduce(struct lowering *low, struct unit *unit, const struct operand *grads,
+                           uint32_t count)
+{
+    struct fsdp2 *f = low->state;
+    uint32_t output, joined = NONE, added;
     uint8_t last = f->reduce_scatter;
-    if (f->replicas > 1) {
-        last = f->all_reduce;
-        emit_wait(low, last, f->retained_event);
-        emit_work(low, PLAN_ALL_REDUCE, last, WORK_ALL_REDUCE_AVG, ATEN_ALL_REDUCE,
-                  f->replicate_group, 1, &output, 1, &output);
+    const uint32_t before = enter_scope(low, "foreach_reduce", unit->index, false);
+    const struct retained scattered = reduce_scatter(low, unit, grads, count, &output);
+    if (keeps_partial(low)) {
+        added = keep_partial(low, unit, output);
+    } else {
+        joined = take_partial(low, unit, output);
+        if (f->replicas > 1)
+            last = reduce_over_replicas(low, unit, output);
+        added = store_gradient(low, unit, output, last);
     }
-    const uint32_t added = store_gradient(low, unit, output, last);
-    emit_record(low, last);
-    if (!alone)
+    unit->reduce_event = emit_record(low, last);
+    if (f->shard_ranks > 1)
         emit_free(low, grads[count - 1].place);
     if (added != NONE)
         emit_free(low, added);
-    f->retained = input;
+    f->retained[f->retained_count++] = scattered;
     leave_scope(low, before);
+    if (joined != NONE) /* self._partial_reduce_output is set to what is returned */
+        emit_free(low, joined);
 }
 
 void post_backward(struct lowering *low, struct unit *unit)
@@ -159,8 +304,10 @@ void post_backward(struct lowering *low, struct unit *unit)
     const bool held = unit->accumulated;
     if (held)
         accumulate_unsharded(low, unit);
+    const bool reshards = !s->reshard_last || is_last_micro_batch(low);
     if (!low->sync) {
-        reshard_after_backward(low, unit);
+        if (reshards)
+            reshard_after_backward(low, unit);
         if (!held && s->reduce != s->compute)
             hold_unsharded(low, unit);
         leave_scope(low, before);
@@ -168,10 +315,13 @@ void post_backward(struct lowering *low, struct unit *unit)
     }
     struct operand *grads = xmalloc(unit->count * sizeof *grads);
     const uint32_t count = take_grads(low, unit, grads);
-    reshard_after_backward(low, unit);
-    release_retained(low);
-    if (count)
+    if (reshards)
+        reshard_after_backward(low, unit);
+    make_room(low);
+    if (count) {
+        wait_for_reduction(low, unit);
         foreach_reduce(low, unit, grads, count);
+    }
     free(grads);
     leave_scope(low, before);
 }

@@ -1,11 +1,42 @@
 /* fsdp2_units.c - the mesh, and what of each unit exists before the first step (see fsdp2.c). */
 #include "lower/fsdp2.h"
 
+#include "base/names.h"
+
+static const char *module_of(const struct graph *graph, uint32_t param)
+{
+    const uint32_t module = graph->params[param].module;
+    return module == GRAPH_NONE ? "" : graph->modules[module].name;
+}
+
+/* Backward can do without a module's parameters where no kernel of it reads them, as of an
+ * embedding. */
+static enum err_code check_not_in_backward(const char *globs, const struct graph *graph,
+                                           const struct stream *stream, struct err *err)
+{
+    bool named = false;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        named |= names_match(globs, graph->modules[m].name);
+    if (!named)
+        return err_set(err, ERR_INVALID, "--not-in-backward %s: no module that is a unit matches",
+                       globs);
+    for (uint32_t k = 0; k < stream->kernels->kernel_count; k++) {
+        const struct kernel *kernel = &stream->kernels->kernels[k];
+        for (uint32_t i = 0; i < kernel->ins && kernel->backward; i++) {
+            const uint32_t place = kernel->operands[i].place, param = place & ~PLACE_MASK;
+            if ((place & PLACE_MASK) == PLACE_PARAM && names_match(globs, module_of(graph, param)))
+                return err_set(err, ERR_INVALID, "--not-in-backward %s: backward reads %s", globs,
+                               graph->params[param].name);
+        }
+    }
+    return ERR_OK;
+}
+
 enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                           const struct stream *stream, struct err *err)
 {
-    (void)graph;
-    (void)stream;
+    if (s->not_in_backward)
+        TRY(check_not_in_backward(s->not_in_backward, graph, stream, err));
     if (s->world % s->replicate != 0)
         return err_set(err, ERR_INVALID, "--replicate %u does not divide --gpus %u", s->replicate,
                        s->world);
@@ -68,12 +99,18 @@ static void pad_shards(struct lowering *low)
         f->padded[p] = placement_padded(rows, &plan->params[p].shape, f->shard_ranks);
 }
 
+static const char *first_module(const struct lowering *low, uint32_t unit)
+{
+    return low->graph->modules[fsdp2_of(low)->wrapping.first_module[unit]].name;
+}
+
 static void declare_units(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
     const struct plan *plan = low->plan;
+    const struct strategy *s = low->strategy;
     f->units = arena_alloc(&low->scratch, f->wrapping.units * sizeof *f->units);
-    f->order = none_array(low, f->wrapping.units * USES_MOST);
+    f->order = none_array(low, f->wrapping.units * USES_MOST * s->accumulate);
     for (uint32_t u = 0; u < f->wrapping.units; u++) {
         struct unit *unit = &f->units[u];
         *unit = (struct unit){
@@ -85,6 +122,9 @@ static void declare_units(struct lowering *low)
             .sharded_grad = NONE,
             .last_trainable = NONE,
             .all_reduce_held = NONE,
+            .partial = NONE,
+            .reduce_event = NONE,
+            .not_in_backward = u > 0 && names_match(s->not_in_backward, first_module(low, u)),
         };
         for (uint32_t i = 0; i < unit->count; i++) {
             const uint64_t shard = padded_shard(low, unit->params[i]);
@@ -120,6 +160,7 @@ static void declare_storages(struct lowering *low)
     f->unsharded = none_array(low, low->plan->param_count);
     f->secondary = none_array(low, low->plan->param_count);
     f->accumulated = none_array(low, low->plan->param_count);
+    f->offload_event = none_array(low, low->plan->param_count);
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const uint64_t shard = padded_shard(low, p);
         f->store[p] =
@@ -152,7 +193,9 @@ static void choose_prefetch(struct lowering *low)
 void fsdp2_set_up(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
-    f->previous_gather = f->retained = NONE;
+    f->previous_gather = NONE;
+    f->retained_most = low->strategy->reduce_buffers ? low->strategy->reduce_buffers : 1;
+    f->retained = arena_alloc(&low->scratch, (f->retained_most + 1) * sizeof *f->retained);
     declare_mesh(low);
     wrap_modules(low, &f->wrapping);
     pad_shards(low);

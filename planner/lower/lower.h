@@ -68,6 +68,11 @@ struct strategy {
     enum optimizer_impl impl;
     float max_norm; /* clip_grad_norm_ to this; 0: no clipping */
     bool offload;   /* sharded parameters, gradients and states on the CPU */
+    /* fully_shard's set_is_last_backward, set_requires_all_reduce, set_reshard_after_backward: true
+     * for the last micro-batch only; else for each */
+    bool finalize_last, all_reduce_last, reshard_last;
+    uint32_t reduce_buffers;     /* set_reduce_scatter_max_input_buffers; 0: 1 */
+    const char *not_in_backward; /* globs of modules with set_unshard_in_backward(False); NULL */
     /* DistributedDataParallel's */
     float bucket_cap_mb; /* MiB of every bucket; 0: 25, and 1 for the first */
     bool bucket_view;    /* gradient_as_bucket_view */

@@ -32,6 +32,40 @@ const char *profile_key_name(enum profile_key key)
     return keys[key].name;
 }
 
+static bool is_called(const char *own, const char *name)
+{
+    for (; *own && *name; own++, name++)
+        if (*own != *name && !(*own == '_' && *name == '-'))
+            return false;
+    return *own == *name;
+}
+
+enum profile_key profile_key_named(const char *name, struct err *err)
+{
+    const char *nearest = NULL;
+    for (int key = 0; key < PROFILE_KEYS; key++) {
+        if (is_called(keys[key].name, name))
+            return (enum profile_key)key;
+        if (names_near(name, keys[key].name) &&
+            (!nearest || names_distance(name, keys[key].name) < names_distance(name, nearest)))
+            nearest = keys[key].name;
+    }
+    err_set(err, ERR_INVALID,
+            "\"%.100s\" is no number of a profile%s%s%s: `shardplan gpus --json` shows them", name,
+            nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    return PROFILE_KEYS;
+}
+
+enum err_code profile_set_number(struct profile *profile, enum profile_key key, double value,
+                                 struct err *err)
+{
+    if (!(value >= keys[key].least) || !(value <= keys[key].most))
+        return err_set(err, ERR_INVALID, "%s %g: allowed are numbers %g ... %g", keys[key].name,
+                       value, keys[key].least, keys[key].most);
+    profile->of[key].value = value;
+    return ERR_OK;
+}
+
 /* ---- members ---- */
 
 static uint32_t find_name(const char *name, const char *const *names, uint32_t count)

@@ -137,6 +137,15 @@ static inline uint64_t profile_bytes(const struct profile *profile, enum profile
 
 const char *profile_key_name(enum profile_key key);
 
+/* The key of a name, where '-' may stand for '_'; PROFILE_KEYS with ERR_INVALID: none is called
+ * so, and the sentence names the nearest. */
+enum profile_key profile_key_named(const char *name, struct err *err);
+
+/* Puts a number in place of the profile's, in the unit of its name; its spread stays what it is.
+ * ERR_INVALID: it is beyond what the key may be; nothing is changed then. */
+enum err_code profile_set_number(struct profile *profile, enum profile_key key, double value,
+                                 struct err *err);
+
 /* Bytes that one communicator of `ranks` ranks takes on each GPU when `across_nodes` or not;
  * 0 for a single rank. */
 uint64_t profile_communicator_bytes(const struct profile *profile, uint32_t ranks,

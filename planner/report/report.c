@@ -10,10 +10,9 @@
 #include "report/files.h"
 #include "report/picture.h"
 #include "report/time_result.h"
+#include "search/step_spans.h"
 
 #include "memory_gp.h" /* generated from reports/memory.gp */
-
-#include <math.h>
 
 struct report {
     const struct settings *settings;
@@ -25,25 +24,6 @@ struct report {
 };
 
 /* ---- plan.json ---- */
-
-/* By instruction, null where nothing runs: what compare joins a recording with. */
-static json_t *instruction_seconds(const struct report *r)
-{
-    const struct simulation *simulation = r->time->simulation;
-    const struct timeline *t = &r->time->timeline;
-    json_t *array = json_array();
-    uint32_t task = 0;
-    for (uint32_t i = 0; i < r->prediction->plan->instruction_count; i++) {
-        const bool here =
-            task < simulation_tasks(simulation) && simulation_instruction(simulation, task) == i;
-        const bool runs =
-            here && plan_op_is_kernel((enum plan_op)r->prediction->plan->instructions[i].op);
-        json_array_append_new(array,
-                              runs ? json_real(t->end_s[task] - t->begin_s[task]) : json_null());
-        task += here;
-    }
-    return array;
-}
 
 enum { RANKS_WRITTEN = 16 }; /* of large jobs nobody runs every rank here */
 
@@ -70,8 +50,7 @@ static enum err_code write_plan(const struct report *r, struct err *err)
 {
     char path[4096];
     json_t *result = result_json(r->settings, r->job, r->machine, r->prediction, NULL, 0);
-    json_t *time = time_json(r->time);
-    json_object_set_new(time, "instruction_s", instruction_seconds(r));
+    json_t *time = time_plan_json(r->time, r->prediction->plan);
     const struct plan_json_extra extra = {
         .settings = json_object_get(result, "settings"),
         .memory = result,
@@ -278,13 +257,7 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
     const struct timeline *t = &r->time->timeline;
     struct arena arena = {0};
     struct compare_interval *spans = arena_alloc(&arena, plan->instruction_count * sizeof *spans);
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        spans[i] = (struct compare_interval){NAN, NAN};
-    for (uint32_t i = 0; i < simulation_tasks(r->time->simulation); i++) {
-        const uint32_t id = simulation_instruction(r->time->simulation, i);
-        if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
-            spans[id] = (struct compare_interval){t->begin_s[i], t->end_s[i]};
-    }
+    step_spans(plan, r->time, spans);
     struct compare_time time = {.spans = spans, .step_s = t->step_s};
     compare_overlap(plan, spans, &arena, &time);
     snprintf(title, sizeof title,

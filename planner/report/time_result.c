@@ -21,6 +21,29 @@ json_t *time_json(const struct step_time *time)
     return object;
 }
 
+static json_t *instruction_seconds(const struct step_time *time, const struct plan *plan)
+{
+    const struct timeline *t = &time->timeline;
+    json_t *array = json_array();
+    uint32_t task = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const bool here = task < simulation_tasks(time->simulation) &&
+                          simulation_instruction(time->simulation, task) == i;
+        const bool runs = here && plan_op_is_kernel((enum plan_op)plan->instructions[i].op);
+        json_array_append_new(array,
+                              runs ? json_real(t->end_s[task] - t->begin_s[task]) : json_null());
+        task += here;
+    }
+    return array;
+}
+
+json_t *time_plan_json(const struct step_time *time, const struct plan *plan)
+{
+    json_t *object = time_json(time);
+    json_object_set_new(object, "instruction_s", instruction_seconds(time, plan));
+    return object;
+}
+
 void time_print(FILE *file, const struct step_time *time)
 {
     static const char *const titles[SPENT_COUNT] = {

@@ -7,8 +7,12 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* The "time" of `plan --json` and of plan.json. The caller owns it. */
+/* The "time" of `plan --json`. The caller owns it. */
 json_t *time_json(const struct step_time *time);
+
+/* The "time" of plan.json: the same with "instruction_s", seconds by instruction of the plan that
+ * was timed, null where nothing runs: what compare joins a recording with. The caller owns it. */
+json_t *time_plan_json(const struct step_time *time, const struct plan *plan);
 
 /* The same as a table. Colour only when `file` is a terminal. */
 void time_print(FILE *file, const struct step_time *time);

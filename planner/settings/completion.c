@@ -7,6 +7,21 @@
 
 #include <string.h>
 
+/* What can be an axis: the settings of the command that has some. */
+static void put_axes(FILE *file, uint32_t commands)
+{
+    uint32_t count;
+    bool first = true;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!(rows[i].commands & commands) || !setting_is_offered(&rows[i]) ||
+            rows[i].group == GROUP_SWEEP || rows[i].group == GROUP_OUTPUT)
+            continue;
+        fprintf(file, "%s%s", first ? "" : " ", rows[i].name);
+        first = false;
+    }
+}
+
 /* The words of a row in one list, of those that --help shows. */
 static void put_values(FILE *file, const struct setting *row)
 {
@@ -15,6 +30,8 @@ static void put_values(FILE *file, const struct setting *row)
     if (row->names)
         for (uint32_t i = 0; row->names->at(i); i++)
             fprintf(file, "%s%s", i ? " " : "", row->names->at(i));
+    if (row->arg && strcmp(row->arg, "AXIS") == 0)
+        put_axes(file, row->commands);
     if (row->kind != SETTING_VALUE)
         return;
     memset(words.numbers, 0, sizeof words.numbers);

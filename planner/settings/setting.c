@@ -48,6 +48,7 @@ const char *setting_group_title(enum setting_group group)
         [GROUP_REHEARSAL] = "Rehearsal",
         [GROUP_CUDA] = "On GPUs",
         [GROUP_MEASURE] = "Measuring",
+        [GROUP_SWEEP] = "Question",
         [GROUP_OUTPUT] = "Output",
     };
     return titles[group];

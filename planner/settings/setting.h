@@ -38,6 +38,7 @@ enum setting_group { /* headings of --help, in this order */
                      GROUP_REHEARSAL,
                      GROUP_CUDA,
                      GROUP_MEASURE,
+                     GROUP_SWEEP,
                      GROUP_OUTPUT, /* what is printed and where it goes: not echoed */
                      GROUP_COUNT
 };

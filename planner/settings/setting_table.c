@@ -13,6 +13,7 @@
 #define WORD(text, value) {text, value, false}
 #define ALSO(text, value) {text, value, true} /* another spelling of the word with this value */
 #define OFF_ON WORDS(WORD("off", false), WORD("on", true))
+#define EACH_LAST WORDS(WORD("each", false), WORD("last", true))
 #define INTEGER(member, from, to) {NUMBER_INTEGER, from, to, NULL, FIELD(member), 0, 0}
 #define REAL(member, from, to) {NUMBER_REAL, from, to, NULL, FIELD(member), 0, 0}
 #define SIZE(member, from, to) {NUMBER_SIZE, from, to, NULL, FIELD(member), 0, 0}
@@ -27,7 +28,8 @@
 #define COMMAND(name) (1U << COMMAND_##name)
 #define SYSTEM(name) (1U << SYSTEM_##name)
 enum {
-    FOR_JOB = COMMAND(FIT) | COMMAND(PLAN),
+    FOR_MODEL = COMMAND(FIT) | COMMAND(PLAN) | COMMAND(SWEEP),
+    FOR_JOB = FOR_MODEL | COMMAND(DIFF),
     FOR_RUN = COMMAND(RUN) | COMMAND(RANK),
     FOR_ANY = (1U << COMMAND_COUNT) - 1,
     ZERO12 = SYSTEM(ZERO1) | SYSTEM(ZERO2),
@@ -100,7 +102,7 @@ static const struct setting_word system_words[] = {
 static const struct setting rows[] = {
     {.name = "model", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL,
      .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder",
-     .field = FIELD(model), .names = &models, .commands = FOR_JOB, .numerics = true},
+     .field = FIELD(model), .names = &models, .commands = FOR_MODEL, .numerics = true},
     /* the system comes before what belongs to a system: settings_arguments keeps this order */
     {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
      .initial = "fsdp2", .field = FIELD(job.strategy.system), .words = system_words,
@@ -232,6 +234,26 @@ static const struct setting rows[] = {
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
      .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP) | ZERO, .axis = AXIS_WORDS},
+    {.name = "last-backward", .group = GROUP_STRATEGY, .arg = "WHEN",
+     .help = "set_is_last_backward(True): for each micro-batch, or the last alone",
+     .initial = "each", .field = FIELD(job.strategy.finalize_last), .words = EACH_LAST,
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2)},
+    {.name = "all-reduce", .group = GROUP_STRATEGY, .arg = "WHEN",
+     .help = "set_requires_all_reduce(True) likewise: over the replicas of HSDP",
+     .initial = "each", .field = FIELD(job.strategy.all_reduce_last), .words = EACH_LAST,
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2)},
+    {.name = "reshard-after-backward", .group = GROUP_STRATEGY, .arg = "WHEN",
+     .help = "set_reshard_after_backward(True) likewise", .initial = "each",
+     .field = FIELD(job.strategy.reshard_last), .words = EACH_LAST, .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2)},
+    {.name = "reduce-buffers", .group = GROUP_STRATEGY, .arg = "N",
+     .help = "set_reduce_scatter_max_input_buffers: how many may be in flight", .initial = "1",
+     .numbers = {INTEGER(job.strategy.reduce_buffers, 1, 1024)}, .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2)},
+    {.name = "not-in-backward", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
+     .help = "Comma-separated globs of modules with set_unshard_in_backward(False)",
+     .field = FIELD(job.strategy.not_in_backward), .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2)},
     {.name = "freeze", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
      .help = "Comma-separated globs of parameter names that are not trained",
      .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},
@@ -370,6 +392,32 @@ static const struct setting rows[] = {
      .numbers = {{NUMBER_REAL, 0, 1e6, "percentages", FIELD(tolerance_percent), 0, 0}},
      .commands = COMMAND(COMPARE)},
 
+    /* ---- questions ---- */
+    {.name = "a", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "A",
+     .help = "a plan.json, or a model as of the other commands", .field = FIELD(a),
+     .names = &models, .commands = COMMAND(DIFF)},
+    {.name = "b", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "B",
+     .help = "the same, or changes to A such as reshard=never,micro-batch=2", .field = FIELD(b),
+     .commands = COMMAND(DIFF)},
+    {.name = "over", .kind = SETTING_LIST, .group = GROUP_SWEEP, .arg = "AXIS",
+     .help = "A setting and its values: k=v,v,..., k=1..8, k=1024..8192+1024, k=8..64x2, k alone "
+             "(its usual ones), profile.KEY=x0.5,x1; once or twice",
+     .field = FIELD(sweep.over), .commands = COMMAND(SWEEP)},
+    {.name = "largest", .kind = SETTING_TEXT, .group = GROUP_SWEEP, .arg = "AXIS",
+     .help = "Find the largest value of an integer setting that fits: of all, or of those given",
+     .field = FIELD(sweep.largest), .commands = COMMAND(SWEEP)},
+    {.name = "fewest", .kind = SETTING_TEXT, .group = GROUP_SWEEP, .arg = "AXIS",
+     .help = "Find the smallest value that fits, of a setting that takes memory off, as gpus does",
+     .field = FIELD(sweep.fewest), .commands = COMMAND(SWEEP)},
+    {.name = "show", .group = GROUP_SWEEP, .arg = "WHAT",
+     .help = "What heat maps, bars and the picture are of", .initial = "tokens",
+     .field = FIELD(sweep.show),
+     .words = WORDS(WORD("tokens", MEASURE_TOKENS), WORD("step", MEASURE_STEP),
+                    WORD("mfu", MEASURE_MFU), WORD("exposed", MEASURE_EXPOSED),
+                    WORD("device", MEASURE_DEVICE), WORD("reserved", MEASURE_RESERVED),
+                    WORD("requested", MEASURE_REQUESTED)),
+     .commands = COMMAND(SWEEP)},
+
     /* ---- output ---- */
     {.name = "events", .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
      .help = "Write every allocation and free, one JSON array a line", .field = FIELD(events),
@@ -387,6 +435,12 @@ static const struct setting rows[] = {
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
      .help = "Folder for compare.json, compare.html, memory-compare.svg and timeline.svg",
      .field = FIELD(output), .commands = COMMAND(COMPARE)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
+     .help = "Folder for sweep.json and sweep.svg", .field = FIELD(output),
+     .commands = COMMAND(SWEEP)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
+     .help = "Folder for diff.json and diff.svg", .field = FIELD(output),
+     .commands = COMMAND(DIFF)},
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
      .help = "The profile; calibration.html and .svg are put beside it", .initial = "profile.json",
      .field = FIELD(output), .commands = COMMAND(CALIBRATE)},

@@ -176,6 +176,27 @@ const char *settings_difference(const struct settings *from, const struct settin
     return text;
 }
 
+const char *settings_given_text(const struct settings *settings, char *text, size_t size)
+{
+    uint32_t count;
+    size_t used = 0;
+    const struct setting *rows = setting_rows(&count);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count && used < size; i++) {
+        char buffer[NUMBER_TEXT];
+        const struct setting *row = &rows[i];
+        if (!settings_is_given(settings, row) || !setting_is_of(row, settings->command) ||
+            row->group == GROUP_OUTPUT || row->group == GROUP_SWEEP ||
+            !setting_suits(row, settings->job.strategy.system))
+            continue;
+        const char *value = setting_read(row, settings, buffer);
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s%s%s", used ? " " : "",
+                                 row->positional ? "" : "--", row->positional ? "" : row->name,
+                                 row->positional ? "" : " ", value ? value : "");
+    }
+    return text;
+}
+
 const char **settings_arguments(const struct settings *settings, enum command command,
                                 struct arena *arena, uint32_t *count)
 {

@@ -40,6 +40,23 @@ struct calibrate_settings {
     struct text_list nccl; /* what nccl-tests wrote: then nothing is run */
 };
 
+enum point_measure { /* a number of a job that can be shown */
+                     MEASURE_TOKENS,
+                     MEASURE_STEP,
+                     MEASURE_MFU,
+                     MEASURE_EXPOSED,
+                     MEASURE_DEVICE,
+                     MEASURE_RESERVED,
+                     MEASURE_REQUESTED,
+                     MEASURE_COUNT
+};
+
+struct sweep_settings { /* as typed: search/axis.h reads them */
+    struct text_list over;
+    const char *largest, *fewest;
+    uint32_t show; /* enum point_measure */
+};
+
 struct settings { /* copied freely: it owns nothing, texts are lent */
     enum command command;
     uint64_t given[SETTINGS_MOST_ROWS / 64]; /* a bit a row: set by other than its default */
@@ -53,6 +70,8 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     bool cuda;                /* of `run`, `calibrate`: the device; else the host */
     struct run_options run;
     struct calibrate_settings calibrate;
+    struct sweep_settings sweep;
+    const char *a, *b;        /* of `diff` */
     double tolerance_percent; /* of `compare`; NAN: time is not checked */
     const char *events, *output;
     bool goodput, json, quiet;
@@ -86,6 +105,10 @@ json_t *settings_echo(const struct settings *settings);
  * full; returns text. Empty: nothing. Both are of one command. */
 const char *settings_difference(const struct settings *from, const struct settings *to, char *text,
                                 size_t size);
+
+/* What was given of the job and its machine, as one would type it: "llama-3.1-8b --gpus 16", cut
+ * where `text` is full; returns text. */
+const char *settings_given_text(const struct settings *settings, char *text, size_t size);
 
 /* What was given, of what `command` has too, as its arguments: "--steps", "20". They are in the
  * arena or lent; *count of them. */

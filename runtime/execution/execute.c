@@ -196,7 +196,8 @@ static enum err_code keep_loss(struct execution *e, uint32_t id, struct err *err
     return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 
-/* Norms of the gradients' parts that instruction `id` is the first to scale or to use. */
+/* Norms of the gradients' parts that instruction `id` is the first to scale or to use; where they
+ * are, offloaded ones on the host. */
 static enum err_code launch_norms(struct execution *e, uint32_t id, struct err *err)
 {
     const struct plan *plan = e->plan;
@@ -223,7 +224,7 @@ static enum err_code launch_norms(struct execution *e, uint32_t id, struct err *
                               .outs = n,
                               .operand = e->operands,
                               .group = -1};
-    return device_launch(e->device, LANE_COMPUTE, &work, err);
+    return device_launch(e->device, update->lane, &work, err);
 }
 
 /* ---- instructions ---- */

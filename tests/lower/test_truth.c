@@ -24,7 +24,7 @@ static void events_of_more_strategies_equal_pytorchs(void **state)
     truth_check_file("tests/data/truth/more_events.jsonl", "fsdp2", true, truth_read_written);
 }
 
-static void events_of_frozen_parameters_equal_pytorchs(void **state)
+static void events_of_fsdp2s_rest_equal_pytorchs(void **state)
 {
     (void)state;
     truth_check_file("tests/data/truth/fsdp2_events.jsonl", "fsdp2", true, truth_read_written);
@@ -41,7 +41,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_pytorchs),
         cmocka_unit_test(events_of_more_strategies_equal_pytorchs),
-        cmocka_unit_test(events_of_frozen_parameters_equal_pytorchs),
+        cmocka_unit_test(events_of_fsdp2s_rest_equal_pytorchs),
         cmocka_unit_test(peaks_and_marks_equal_pytorchs),
     };
     return cmocka_run_group_tests_name("truth", tests, NULL, NULL);

@@ -231,6 +231,10 @@ static void trajectories_are_pytorchs_under_every_strategy(void **state)
         {2, 2, "--accumulate 2 --accumulate-sync each"},
         {4, 1, "--accumulate 2 --replicate 2 --checkpointing full"},
         {2, 4, "--offload cpu"},
+        {2, 2, "--offload cpu --accumulate 2 --accumulate-sync each"},
+        {2, 2, "--accumulate 2 --reshard-after-backward last --last-backward last"},
+        {2, 2, "--accumulate 2 --accumulate-sync each --last-backward last --reduce-buffers 2"},
+        {4, 1, "--accumulate 2 --accumulate-sync each --replicate 2 --all-reduce last"},
     };
     check_all(variations, COUNT(variations), FP32, 1e-5);
 }

@@ -187,6 +187,8 @@ static void bash_completes_options_values_names_and_files(void **state)
         {"shardplan plan -o plan", "planner", "README.md"},
         {"shardplan run READ", "README.md", "planner"},
         {"shardplan fit --micro-batch \"\"", "", "README.md"},
+        {"shardplan sweep --over resh", "reshard", "never"},
+        {"shardplan diff llama-3.1", "llama-3.1-8b", "gpt2"},
         {"shardrun --dev", "--device", "--ranks"},
         {"build/shardrun --device \"\"", "cuda", "README.md"},
     };

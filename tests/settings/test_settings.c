@@ -158,6 +158,9 @@ static void every_promised_option_is_there(void **state)
                          "gpus-per-node profile strategy replicate units reshard forward-prefetch "
                          "backward-prefetch param-dtype reduce-dtype store-dtype checkpointing "
                          "optimizer optimizer-impl clip offload output json quiet",
+        [COMMAND_SWEEP] = "model gpus seq micro-batch reshard over largest fewest show output json "
+                          "quiet",
+        [COMMAND_DIFF] = "a b gpus seq micro-batch reshard output json quiet",
         [COMMAND_RUN] = "plan ranks device output json quiet",
         [COMMAND_COMPARE] = "plan trace output json quiet",
         [COMMAND_CALIBRATE] = "output json quiet",
@@ -421,6 +424,21 @@ static void a_difference_is_what_to_type(void **state)
                         "--micro-batch 2 --checkpointing full --freeze *norm*");
 }
 
+static void what_was_given_reads_as_typed(void **state)
+{
+    (void)state;
+    char text[128];
+    struct settings s;
+    settings_defaults(&s, COMMAND_SWEEP);
+    assert_string_equal(settings_given_text(&s, text, sizeof text), "");
+    settings_set(&s, "gpus", "16", NULL);
+    settings_set(&s, "model", "gpt2", NULL);
+    settings_set(&s, "over", "reshard", NULL);
+    settings_set(&s, "json", "on", NULL);
+    assert_string_equal(settings_given_text(&s, text, sizeof text), "gpt2 --gpus 16");
+    assert_string_equal(settings_given_text(&s, text, 8), "gpt2 --");
+}
+
 static void files_are_collected_up_to_a_limit(void **state)
 {
     (void)state;
@@ -450,6 +468,7 @@ int main(void)
         cmocka_unit_test(numerics_are_told_from_the_rest),
         cmocka_unit_test(arguments_give_the_same_settings_again),
         cmocka_unit_test(a_difference_is_what_to_type),
+        cmocka_unit_test(what_was_given_reads_as_typed),
         cmocka_unit_test(files_are_collected_up_to_a_limit),
     };
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);

@@ -72,6 +72,26 @@ static bool read_zero(const json_t *s, struct strategy *t)
     return rc == ERR_OK;
 }
 
+/* Whether fully_shard's set_`flag` was called with true for the last micro-batch only. */
+static bool is_last_only(const json_t *s, const char *flag)
+{
+    size_t i;
+    const json_t *name;
+    json_array_foreach(json_object_get(s, "last_only"), i,
+                       name) if (strcmp(json_string_value(name), flag) == 0) return true;
+    return false;
+}
+
+static void read_fsdp2(const json_t *s, struct strategy *t)
+{
+    t->finalize_last = is_last_only(s, "is_last_backward");
+    t->all_reduce_last = is_last_only(s, "requires_all_reduce");
+    t->reshard_last = is_last_only(s, "reshard_after_backward");
+    t->reduce_buffers = truth_number(s, "max_input_buffers", 1);
+    t->not_in_backward =
+        json_string_value(json_array_get(json_object_get(s, "unshard_in_backward_off"), 0));
+}
+
 static void read_strategy(const json_t *s, struct job *job)
 {
     struct strategy *t = &job->strategy;
@@ -79,6 +99,8 @@ static void read_strategy(const json_t *s, struct job *job)
     assert_true(!zero || read_zero(s, t));
     if (strcmp(truth_text(s, "system", "fsdp2"), "ddp") == 0)
         read_ddp(s, t);
+    else
+        read_fsdp2(s, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     t->world = truth_number(s, "world", 1);
@@ -103,6 +125,7 @@ static void read_strategy(const json_t *s, struct job *job)
     t->accumulate = truth_number(s, "accumulate", 1);
     t->accumulate_sync = !truth_bool(s, "no_sync", true);
     t->max_norm = truth_bool(s, "clip", zero) ? 1.0F : 0.0F; /* DeepSpeed's default is 1 */
+    t->offload = strcmp(truth_text(s, "offload", ""), "cpu") == 0;
     const char *optimizer = truth_text(s, "optimizer", "adamw_foreach");
     t->optimizer = strcmp(optimizer, "sgd") == 0 ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
     t->impl = strcmp(optimizer, "adamw_fused") == 0  ? IMPL_FUSED
@@ -251,7 +274,8 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
         plan_free(plan);
         return NULL;
     }
-    if (parameters != (uint64_t)json_integer_value(json_object_get(row, "parameters"))) {
+    const json_t *counted = json_object_get(row, "parameters");
+    if (counted && parameters != (uint64_t)json_integer_value(counted)) {
         print_error("%s: %llu parameters\n", truth_text(row, "name", ""),
                     (unsigned long long)parameters);
         plan_free(plan);
@@ -388,22 +412,21 @@ static uint32_t zero_stage(const json_t *strategy)
     return truth_number(strategy, "stage", 0);
 }
 
-/* What fully_shard can be asked for that no strategy of ours has: its set_... methods called before
- * each micro-batch, reshard_after_forward and shard_placement_fn by module. */
+/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward and
+ * shard_placement_fn by module. */
 static bool has_fsdp2s_rest(const json_t *strategy)
 {
-    static const char *const keys[] = {"last_only", "reshard_units", "shard_dim",
-                                       "max_input_buffers", "unshard_in_backward_off"};
+    static const char *const keys[] = {"reshard_units", "shard_dim"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (json_object_get(strategy, keys[i]))
             return true;
     return false;
 }
 
-/* Whether a row is of what this version plans. What is left out: other systems; the rest of FSDP2;
+/* What is left out: other systems; the rest of FSDP2;
  * unused parameters, hooks other than bf16_compress, parameters_as_bucket_view and parameters of
  * two dtypes under DDP; steps that are not the steady state. */
-static bool is_planned(const json_t *row)
+bool truth_is_planned(const json_t *row)
 {
     const json_t *s = json_object_get(row, "strategy");
     const char *system = truth_text(s, "system", "fsdp2"), *hook = truth_text(s, "comm_hook", "");
@@ -436,7 +459,7 @@ bool truth_each(const char *path, const char *system, bool events, truth_read_mo
     size_t size = 0;
     while (getline(&line, &size, file) > 0) {
         json_t *row = json_loads(line, 0, NULL);
-        if (row && (!is_of(row, system) || !is_planned(row))) {
+        if (row && (!is_of(row, system) || !truth_is_planned(row))) {
             json_decref(row);
             continue;
         }

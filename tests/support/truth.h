@@ -19,6 +19,9 @@ bool truth_bool(const json_t *object, const char *key, bool otherwise);
 typedef bool (*truth_read_model)(const json_t *row, struct model_config *config,
                                  struct model_job *job);
 
+/* Whether a row is of what this version plans. */
+bool truth_is_planned(const json_t *row);
+
 /* Plans a row as recorded: `read` reads its model, the strategy is read here. NULL, with a printed
  * reason: it cannot be planned. The caller owns the plan: plan_free. */
 struct plan *truth_plan(const json_t *row, truth_read_model read);

@@ -1,0 +1,99 @@
+/* cmd_sweep.c - shardplan sweep: a job over one or two axes. */
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "report/sweep_report.h"
+#include "settings/settings_parse.h"
+
+#include <string.h>
+
+static enum err_code read_search(const struct settings *s, struct arena *arena,
+                                 struct sweep_question *q, struct err *err)
+{
+    const char *text = s->sweep.largest ? s->sweep.largest : s->sweep.fewest;
+    if (s->sweep.largest && s->sweep.fewest)
+        return err_set(err, ERR_INVALID, "--largest and --fewest: one of them");
+    if (!text)
+        return ERR_OK;
+    q->searches = true;
+    q->kind = s->sweep.largest ? TURN_LARGEST : TURN_FEWEST;
+    TRY(axis_read(s, text, arena, &q->along, err));
+    if (!strchr(text, '='))
+        q->along.count = 0; /* every integer, not the few that are worth a search */
+    return ERR_OK;
+}
+
+static bool is_same(const struct axis *a, const struct axis *b)
+{
+    return a->row == b->row && a->key == b->key;
+}
+
+static enum err_code read_question(const struct settings *s, struct arena *arena,
+                                   struct sweep_question *q, struct err *err)
+{
+    *q = (struct sweep_question){.base = s};
+    if (s->sweep.over.count > SWEEP_AXES)
+        return err_set(err, ERR_INVALID, "--over: at most %d axes", SWEEP_AXES);
+    for (uint32_t i = 0; i < s->sweep.over.count; i++)
+        TRY(axis_read(s, s->sweep.over.at[i], arena, &q->axes[q->axis_count++], err));
+    TRY(read_search(s, arena, q, err));
+    for (uint32_t i = 0; i < q->axis_count; i++)
+        if ((i && is_same(&q->axes[i], &q->axes[0])) ||
+            (q->searches && is_same(&q->axes[i], &q->along)))
+            return err_set(err, ERR_INVALID, "%s: one axis only", q->axes[i].name);
+    if (!q->axis_count && !q->searches)
+        return err_set(err, ERR_INVALID, "--over AXIS, --largest AXIS or --fewest AXIS is needed");
+    return ERR_OK;
+}
+
+/* Where nothing was accepted, the first refusal is the error. */
+static enum err_code check_any(const struct sweep *sweep, struct err *err)
+{
+    for (uint32_t i = 0; i < sweep->count; i++)
+        if (sweep->points[i].point.verdict != POINT_REFUSED)
+            return ERR_OK;
+    return err_set(err, ERR_INVALID, "%s", sweep->points[0].point.reason);
+}
+
+static enum err_code show(const struct sweep_question *q, const struct sweep *sweep,
+                          struct err *err)
+{
+    const struct settings *s = q->base;
+    const char *note = NULL;
+    if (s->output)
+        TRY(sweep_report_write(q, sweep, s->output, &note, err));
+    if (s->json) {
+        json_t *object = sweep_json(q, sweep);
+        json_dumpf(object, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(object);
+    } else if (!s->quiet) {
+        sweep_print(stdout, q, sweep);
+        if (s->output)
+            printf("\n  %s/: sweep.json%s\n", s->output, note ? "" : ", sweep.svg");
+    }
+    if (note)
+        fprintf(stderr, "shardplan: %s\n", note);
+    return ERR_OK;
+}
+
+int command_sweep(int argc, char **argv)
+{
+    struct settings settings;
+    struct sweep_question question;
+    struct sweep sweep = {.points = NULL};
+    struct arena arena = {0};
+    struct err err = {0};
+    settings_parse(COMMAND_SWEEP, argc, argv, &settings);
+    struct progress progress = progress_begin(!settings.quiet);
+    enum err_code rc = read_question(&settings, &arena, &question, &err);
+    if (rc == ERR_OK)
+        rc = sweep_run(&question, progress_show, &progress, &sweep, &err);
+    if (rc == ERR_OK)
+        rc = check_any(&sweep, &err);
+    if (rc == ERR_OK)
+        rc = show(&question, &sweep, &err);
+    const int status = rc != ERR_OK ? report_error(&err) : sweep.fits ? EXIT_DONE : EXIT_NO_FIT;
+    sweep_free(&sweep);
+    arena_free(&arena);
+    return status;
+}

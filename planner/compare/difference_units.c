@@ -1,0 +1,210 @@
+/* difference_units.c - two plans unit by unit; see difference.h. */
+#include "compare/difference_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which units there are ---- */
+
+static uint32_t unit_named(const struct difference *d, const char *name)
+{
+    uint32_t i = 0;
+    while (i < d->unit_count && strcmp(d->units[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static void match_units(const struct difference_side side[SIDES], struct difference *d)
+{
+    const size_t most = (size_t)side[0].plan->unit_count + side[1].plan->unit_count;
+    d->units = arena_alloc(&d->arena, most * sizeof *d->units);
+    for (int s = 0; s < SIDES; s++)
+        for (uint32_t i = 0; i < side[s].plan->unit_count; i++) {
+            const char *name = side[s].plan->units[i].name;
+            const uint32_t at = unit_named(d, name);
+            d->unit_count += at == d->unit_count;
+            d->units[at].name = name;
+            d->units[at].there[s] = true;
+        }
+}
+
+/* ---- what a step does for each ---- */
+
+struct walk {
+    const struct difference_side *side;
+    int s;
+    struct difference_unit **unit; /* (plan.unit_count) ours of the plan's */
+    struct difference_unit **born; /* (buffer_count) of each buffer that is alive; NULL: none */
+    uint32_t *whose; /* (buffer_count) the plan's unit whose parameters it holds; PLAN_NO_UNIT */
+    uint32_t last;   /* the plan's unit whose parameter was used last */
+};
+
+static uint64_t operands_bytes(const struct operand *operands, uint32_t count)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += shape_bytes(&operands[i].shape, (enum dtype)operands[i].dtype);
+    return bytes;
+}
+
+static uint64_t message_bytes(const struct kernel *kernel)
+{
+    const uint64_t in = operands_bytes(kernel->operands, kernel->ins);
+    const uint64_t out = operands_bytes(kernel->operands + kernel->ins, kernel->outs);
+    return in > out ? in : out;
+}
+
+/* Of every buffer with pieces of parameters: a plan that was read names them as buffers. */
+static uint32_t *units_of_buffers(const struct plan *plan, struct arena *arena)
+{
+    uint32_t *whose = arena_alloc(arena, plan->buffer_count * sizeof *whose);
+    for (uint32_t i = 0; i < plan->buffer_count; i++)
+        whose[i] = PLAN_NO_UNIT;
+    for (uint32_t i = 0; i < plan->piece_count; i++)
+        whose[plan->pieces[i].buffer] = plan->params[plan->pieces[i].param].unit;
+    return whose;
+}
+
+/* The unit of the first parameter among a kernel's operands; else the last. */
+static uint32_t unit_of_kernel(const struct walk *w, const struct plan_instruction *instruction)
+{
+    const struct plan *plan = w->side->plan;
+    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
+    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
+        const uint32_t buffer = plan_operand_place(plan, instruction, &kernel->operands[i]).buffer;
+        if (buffer < plan->buffer_count && w->whose[buffer] != PLAN_NO_UNIT)
+            return w->whose[buffer];
+    }
+    return w->last;
+}
+
+static uint32_t unit_of(struct walk *w, const struct plan_instruction *instruction)
+{
+    if (instruction->op == PLAN_COMPUTE && instruction->scope == 0)
+        w->last = unit_of_kernel(w, instruction);
+    const uint32_t named = plan_scope_unit(w->side->plan, instruction);
+    return named != PLAN_NO_UNIT ? named : w->last;
+}
+
+static void count_kernel(const struct walk *w, uint32_t id, struct difference_unit *unit)
+{
+    const struct plan *plan = w->side->plan;
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    const double seconds = difference_seconds(w->side, id);
+    if (plan_op_is_collective((enum plan_op)instruction->op)) {
+        unit->work[w->s][instruction->op].bytes +=
+            message_bytes(plan_kernel(plan, instruction->arg));
+        unit->communication_s[w->s] += seconds;
+    } else if (instruction->op == PLAN_COMPUTE) {
+        unit->compute_s[w->s] += seconds;
+    }
+}
+
+/* What lives for a unit when forward ends: of the last micro-batch, as every mark. */
+static void sum_held(const struct walk *w, struct difference *d)
+{
+    for (uint32_t i = 0; i < d->unit_count; i++)
+        d->units[i].held_bytes[w->s] = 0;
+    for (uint32_t i = 0; i < w->side->plan->buffer_count; i++)
+        if (w->born[i])
+            w->born[i]->held_bytes[w->s] += w->side->plan->buffers[i].bytes;
+}
+
+static void take(struct walk *w, uint32_t id, struct difference *d)
+{
+    const struct plan *plan = w->side->plan;
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    const enum plan_op op = (enum plan_op)instruction->op;
+    if (op == PLAN_MARK && instruction->arg == PLAN_MARK_AFTER_FORWARD)
+        sum_held(w, d);
+    if (op == PLAN_FREE)
+        w->born[instruction->arg] = NULL;
+    if (op == PLAN_FREE || op == PLAN_MARK || op == PLAN_RECORD || op == PLAN_WAIT)
+        return;
+    const uint32_t at = unit_of(w, instruction);
+    if (at == PLAN_NO_UNIT || op == PLAN_OPTIMIZER)
+        return;
+    struct difference_unit *unit = w->unit[at];
+    unit->work[w->s][op].count++;
+    if (op == PLAN_ALLOC) {
+        unit->work[w->s][op].bytes += plan->buffers[instruction->arg].bytes;
+        w->born[instruction->arg] = unit;
+    } else {
+        count_kernel(w, id, unit);
+    }
+}
+
+static void walk_side(const struct difference_side *side, int s, struct difference *d)
+{
+    const struct plan *plan = side->plan;
+    struct walk w = {.side = side, .s = s, .last = PLAN_NO_UNIT};
+    w.whose = units_of_buffers(plan, &d->arena);
+    w.unit = arena_alloc(&d->arena, plan->unit_count * sizeof(struct difference_unit *));
+    w.born = arena_alloc(&d->arena, plan->buffer_count * sizeof(struct difference_unit *));
+    for (uint32_t i = 0; i < plan->unit_count; i++)
+        w.unit[i] = &d->units[unit_named(d, plan->units[i].name)];
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (!(plan->instructions[i].flags & PLAN_FIRST_STEP))
+            take(&w, i, d);
+}
+
+/* ---- what changed alike ---- */
+
+static int64_t change(uint64_t a, uint64_t b)
+{
+    return (int64_t)b - (int64_t)a;
+}
+
+static bool changed_alike(const struct difference_unit *x, const struct difference_unit *y)
+{
+    if (memcmp(x->there, y->there, sizeof x->there) != 0 ||
+        change(x->held_bytes[0], x->held_bytes[1]) != change(y->held_bytes[0], y->held_bytes[1]))
+        return false;
+    for (int op = 0; op < PLAN_OP_COUNT; op++) {
+        const struct difference_work *a = &x->work[0][op], *b = &x->work[1][op];
+        const struct difference_work *p = &y->work[0][op], *q = &y->work[1][op];
+        if (change(a->count, b->count) != change(p->count, q->count) ||
+            change(a->bytes, b->bytes) != change(p->bytes, q->bytes))
+            return false;
+    }
+    return true;
+}
+
+static bool is_changed(const struct difference_unit *unit)
+{
+    bool changed = unit->there[0] != unit->there[1] || unit->held_bytes[0] != unit->held_bytes[1];
+    for (int op = 0; op < PLAN_OP_COUNT; op++)
+        changed = changed || unit->work[0][op].count != unit->work[1][op].count ||
+                  unit->work[0][op].bytes != unit->work[1][op].bytes;
+    return changed;
+}
+
+/* Units of one side alone are a group each side, whatever they do. */
+static bool is_alike(const struct difference_unit *x, const struct difference_unit *y)
+{
+    if (x->there[0] != x->there[1])
+        return memcmp(x->there, y->there, sizeof x->there) == 0;
+    return changed_alike(x, y);
+}
+
+static void group_units(struct difference *d)
+{
+    d->groups = arena_alloc(&d->arena, d->unit_count * sizeof *d->groups);
+    for (uint32_t i = 0; i < d->unit_count; i++) {
+        uint32_t g = 0;
+        while (g < d->group_count && !is_alike(&d->units[d->groups[g].first], &d->units[i]))
+            g++;
+        if (g == d->group_count)
+            d->groups[d->group_count++] = (struct difference_group){i, 0, is_changed(&d->units[i])};
+        d->groups[g].count++;
+        d->units[i].group = g;
+    }
+}
+
+void difference_units(const struct difference_side side[SIDES], struct difference *out)
+{
+    match_units(side, out);
+    for (int s = 0; s < SIDES; s++)
+        walk_side(&side[s], s, out);
+    group_units(out);
+}

@@ -1,0 +1,24 @@
+/* exposure.h - which collectives the exposed communication of a step is of.
+ *
+ *     compute          |==|      |==|                       moment by moment, to the collective
+ * that all_gather    |====|                                  runs then and ends last reduce_scatter
+ * |=====|   ->  all_gather 3, reduce_scatter 4 */
+#ifndef SHARDPLAN_EXPOSURE_H
+#define SHARDPLAN_EXPOSURE_H
+
+#include "compare/compare.h"
+
+struct exposure {         /* of one collective of one unit, or of none */
+    uint8_t op;           /* enum plan_op */
+    uint8_t phase;        /* enum plan_phase */
+    uint32_t unit, count; /* PLAN_NO_UNIT: the model's own code; instructions */
+    double seconds;
+};
+
+/* Splits `time`'s exposed intervals (of `spans`, by instruction) among the plan's collectives,
+ * summed by operation, phase and unit; most seconds first. Writes the first `most` and returns how
+ * many there are in all. Their seconds add up to time->exposed_s. */
+uint32_t exposure_of(const struct plan *plan, const struct compare_interval *spans,
+                     const struct compare_time *time, struct exposure *out, uint32_t most);
+
+#endif

@@ -1,0 +1,170 @@
+/* sweep_report.c - the files of `sweep -o DIR`; see sweep_report.h. */
+#include "report/sweep_report.h"
+
+#include "base/file.h"
+#include "report/files.h"
+#include "report/picture.h"
+
+#include "sweep_gp.h"     /* generated from reports/sweep.gp */
+#include "sweep_map_gp.h" /* generated from reports/sweep_map.gp */
+
+#include <inttypes.h>
+#include <math.h>
+
+enum { PATH = 4096 };
+
+#define SWEEP_SVG "sweep.svg"
+
+struct report {
+    const struct sweep_question *question;
+    const struct sweep *sweep;
+};
+
+static enum point_measure shown(const struct report *r)
+{
+    return (enum point_measure)r->question->base->sweep.show;
+}
+
+/* A search has its answers to show. */
+static double value_of(const struct report *r, uint32_t i)
+{
+    double number;
+    const struct sweep_point *at = &r->sweep->points[i];
+    if (!r->question->searches)
+        return sweep_measure_value(&at->point, shown(r));
+    return at->found[0] && number_real(at->found, &number) ? number : (double)NAN;
+}
+
+static const char *title_of(const struct report *r)
+{
+    return r->question->searches && r->question->axis_count ? r->question->along.name
+                                                            : sweep_measure_title(shown(r));
+}
+
+static void put_tics(FILE *file, const char *axis, const struct report *r, uint32_t count,
+                     const struct axis *values)
+{
+    fprintf(file, "set %stics (", axis);
+    for (uint32_t i = 0; i < count; i++) {
+        fputs(i ? ", " : "", file);
+        files_gnuplot_text(file,
+                           values ? values->values[i] : sweep_row(r->sweep, r->question, i).value);
+        fprintf(file, " %" PRIu32, i);
+    }
+    fputs(") noenhanced\n", file);
+}
+
+static void put_text(FILE *file, const char *name, const char *text)
+{
+    fprintf(file, "%s = ", name);
+    files_gnuplot_text(file, text);
+    fputc('\n', file);
+}
+
+/* ---- one axis ---- */
+
+static void row_data(FILE *file, const void *context)
+{
+    const struct report *r = context;
+    const bool answers = r->question->searches && r->question->axis_count;
+    for (uint32_t i = 0; i < sweep_rows(r->sweep, r->question); i++) {
+        const struct point *p = sweep_row(r->sweep, r->question, i).point;
+        if (p->verdict == POINT_REFUSED)
+            continue;
+        fprintf(file, "%" PRIu32 " %.7f %.7f %.7f %.9g %d\n", i,
+                sweep_measure_value(p, MEASURE_DEVICE), sweep_measure_value(p, MEASURE_RESERVED),
+                sweep_measure_value(p, MEASURE_REQUESTED),
+                answers ? value_of(r, i) : sweep_measure_value(p, shown(r)),
+                p->verdict != POINT_FITS                   ? 0
+                : i == sweep_marked(r->sweep, r->question) ? 2
+                                                           : 1);
+    }
+}
+
+static void row_settings(FILE *file, const void *context)
+{
+    const struct report *r = context;
+    const uint32_t rows = sweep_rows(r->sweep, r->question);
+    double capacity = 0;
+    bool same = true;
+    for (uint32_t i = 0; i < rows; i++) {
+        const double its =
+            (double)sweep_row(r->sweep, r->question, i).point->capacity_bytes / 1073741824.0;
+        same = same && (its == 0 || capacity == 0 || its == capacity);
+        capacity = fmax(capacity, its);
+    }
+    fprintf(file, "rows = %" PRIu32 "\ncapacity = %.7f\n", rows, same ? capacity : 0);
+    put_text(file, "measure", title_of(r));
+    put_text(file, "name",
+             r->question->axis_count ? r->question->axes[0].name : r->question->along.name);
+    put_tics(file, "x", r, rows, NULL);
+}
+
+/* ---- two axes ---- */
+
+/* What stands in a cell. */
+static void put_cell(FILE *file, const struct report *r, uint32_t i)
+{
+    const struct point *p = &r->sweep->points[i].point;
+    const bool whole = r->question->searches || shown(r) == MEASURE_TOKENS;
+    if (p->verdict == POINT_FITS)
+        fprintf(file, whole ? "%.0f" : "%.2f", value_of(r, i));
+    else
+        fputs(p->verdict == POINT_REFUSED ? "refused" : "\"too large\"", file);
+}
+
+static void map_data(FILE *file, const void *context)
+{
+    const struct report *r = context;
+    for (uint32_t i = 0; i < r->sweep->count; i++) {
+        const bool fits = r->sweep->points[i].point.verdict == POINT_FITS;
+        fprintf(file, "%" PRIu32 " %" PRIu32 " %.9g %d ", sweep_index(r->question, i, 1),
+                sweep_index(r->question, i, 0), fits ? value_of(r, i) : (double)NAN,
+                sweep_is_best(r->question, r->sweep, i) && !r->question->searches);
+        put_cell(file, r, i);
+        fputc('\n', file);
+    }
+}
+
+static void map_settings(FILE *file, const void *context)
+{
+    const struct report *r = context;
+    const struct axis *down = &r->question->axes[0], *across = &r->question->axes[1];
+    fprintf(file, "columns = %" PRIu32 "\nlines = %" PRIu32 "\n", across->count, down->count);
+    put_text(file, "measure", title_of(r));
+    put_text(file, "across", across->name);
+    put_text(file, "down", down->name);
+    put_tics(file, "x", r, across->count, across);
+    put_tics(file, "y", r, down->count, down);
+}
+
+static enum err_code draw(const struct report *r, const char *dir, bool *drawn, struct err *err)
+{
+    static const struct picture row = {SWEEP_SVG, sweep_gp, row_data, row_settings};
+    static const struct picture map = {SWEEP_SVG, sweep_map_gp, map_data, map_settings};
+    *drawn = true;
+    if (!r->sweep->fits && r->question->axis_count > 1)
+        return ERR_OK; /* a map without a value */
+    return picture_draw(r->question->axis_count > 1 ? &map : &row, r, dir, drawn, err);
+}
+
+enum err_code sweep_report_write(const struct sweep_question *question, const struct sweep *sweep,
+                                 const char *dir, const char **note, struct err *err)
+{
+    char path[PATH];
+    struct file_writer to;
+    const struct report r = {question, sweep};
+    bool drawn;
+    *note = NULL;
+    TRY(files_make_folder(dir, err));
+    TRY(file_create(files_path(dir, "sweep.json", path, sizeof path), &to, err));
+    json_t *object = sweep_json(question, sweep);
+    json_dumpf(object, to.file, JSON_INDENT(1));
+    fputc('\n', to.file);
+    json_decref(object);
+    TRY(file_commit(&to, ERR_OK, err));
+    TRY(draw(&r, dir, &drawn, err));
+    if (!drawn)
+        *note = "gnuplot is not there or failed: no sweep.svg";
+    return ERR_OK;
+}

@@ -1,0 +1,42 @@
+/* point.h - one choice of settings, as numbers: does it fit, how fast is it. */
+#ifndef SHARDPLAN_POINT_H
+#define SHARDPLAN_POINT_H
+
+#include "compare/exposure.h"
+#include "search/axis.h"
+#include "simulate/simulate.h"
+
+enum point_verdict {
+    POINT_REFUSED, /* it cannot be: `reason` says why; there are no numbers */
+    POINT_TOO_LARGE,
+    POINT_FITS,
+};
+
+enum { POINT_EXPOSURES = 3 };
+
+struct point {
+    enum point_verdict verdict;
+    char reason[512];   /* a sentence without a final period; "" unless refused */
+    bool after_release; /* fits only because cached segments are given back */
+    uint64_t requested_bytes, allocated_bytes, reserved_bytes, device_bytes; /* peaks, as fit's */
+    uint64_t capacity_bytes;
+    double step_s, tokens_per_s, mfu, hfu; /* tokens of one GPU; also of what does not fit */
+    double communication_s, exposed_s, compute_s, host_s;
+    double spent_s[SPENT_COUNT];
+    enum spent bound;
+    uint32_t exposure_count; /* most exposed first */
+    struct {
+        char what[64]; /* "all_gather of layers.0, fwd" */
+        double seconds;
+    } exposures[POINT_EXPOSURES];
+};
+
+/* Predicts memory and step of a choice: predict and step_time (planner/job), on the machine of its
+ * settings with its numbers put in. What cannot be planned or timed is a result, not an error. */
+void point_evaluate(const struct choice *choice, struct point *out);
+
+/* One of its numbers (settings.h). In tokens a second, seconds, a share, and bytes; NAN of a point
+ * that is refused. */
+double point_value(const struct point *point, enum point_measure measure);
+
+#endif

@@ -1,0 +1,165 @@
+/* test_diff_cli.c - shardplan diff as people and scripts call it. SHARDPLAN names the program. */
+#include "tests/support/program.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define JOB "tests/data/configs/toy-llama --gpus 4 --seq 128"
+
+static char folder[] = "/tmp/shardplan_diff.XXXXXX";
+
+static int make_plans(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    return shardplan("plan " JOB " -q -o %s/a", folder) ||
+           shardplan("plan " JOB " --reshard never -q -o %s/b", folder);
+}
+
+static int remove_plans(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command); // NOLINT(cert-env33-c)
+}
+
+static json_t *object_of_output(void)
+{
+    json_error_t at;
+    json_t *object = json_loads(program_output(), 0, &at);
+    if (!object)
+        fail_msg("line %d: %s: %s", at.line, at.text, program_output());
+    return object;
+}
+
+static void expect_says(int status, int expected, const char *says)
+{
+    if (status != expected || !strstr(program_output(), says))
+        fail_msg("exit %d, no \"%s\" in: %s", status, says, program_output());
+}
+
+/* Equal, but for what files leave out of the last digits of seconds. */
+static bool are_alike(const json_t *a, const json_t *b)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+    bool alike = json_typeof(a) == json_typeof(b);
+    if (json_is_real(a) && json_is_number(b))
+        return fabs(json_number_value(a) - json_number_value(b)) < 1e-9;
+    if (!json_is_object(a) && !json_is_array(a))
+        return json_equal(a, b);
+    alike = alike && json_object_size(a) == json_object_size(b) &&
+            json_array_size(a) == json_array_size(b);
+    json_object_foreach((json_t *)(uintptr_t)a, key, value)
+    {
+        alike = alike && json_object_get(b, key) && are_alike(value, json_object_get(b, key));
+    }
+    json_array_foreach((json_t *)(uintptr_t)a, i, value)
+    {
+        alike = alike && are_alike(value, json_array_get(b, i));
+    }
+    return alike;
+}
+
+/* Two files, a file and changes, a model and changes: the same difference. */
+static void every_form_says_the_same(void **state)
+{
+    (void)state;
+    static const char *const members[] = {"settings", "lanes", "kinds", "units", "groups"};
+    json_t *of[3];
+    assert_int_equal(shardplan("diff %s/a/plan.json %s/b/plan.json --json", folder, folder), 0);
+    of[0] = object_of_output();
+    assert_int_equal(shardplan("diff %s/a/plan.json reshard=never --json", folder), 0);
+    of[1] = object_of_output();
+    assert_int_equal(shardplan("diff " JOB " reshard=never --json"), 0);
+    of[2] = object_of_output();
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        for (int k = 1; k < 3; k++)
+            if (!are_alike(json_object_get(of[0], members[i]), json_object_get(of[k], members[i])))
+                fail_msg("%s of form %d is another", members[i], k);
+    const json_t *settings = json_object_get(of[0], "settings");
+    assert_int_equal(json_object_size(settings), 1);
+    const json_t *reshard = json_object_get(settings, "reshard");
+    assert_string_equal(json_string_value(json_array_get(reshard, 0)), "default");
+    assert_string_equal(json_string_value(json_array_get(reshard, 1)), "never");
+    for (int k = 0; k < 3; k++)
+        json_decref(of[k]);
+}
+
+static void tables_summarise_units(void **state)
+{
+    (void)state;
+    expect_says(shardplan("diff %s/a/plan.json %s/b/plan.json", folder, folder), 0,
+                "3 of 4 units (layers.0 first), each: ");
+    assert_non_null(strstr(program_output(), "-1 all_gather"));
+    assert_non_null(strstr(program_output(), "  root: the same"));
+    assert_null(strchr(program_output(), '\x1b'));
+    expect_says(shardplan("diff %s/a/plan.json %s/a/plan.json", folder, folder), 0,
+                "4 of 4 units (root first): the same");
+    assert_non_null(strstr(program_output(), "  settings"));
+    expect_says(shardplan("diff " JOB " units=2"), 0, "only A has 2 units: layers.0, ...");
+    expect_says(shardplan("diff gpt2 llama-3.2-1b --seq 512"), 0, "only B has 16 units");
+    expect_says(shardplan("diff llama-3.1-8b profile.nic_bytes_per_s=x0.5 --gpus 16"), 0,
+                "33 of 33 units (root first): the same; ");
+}
+
+static void files_are_left_in_the_folder(void **state)
+{
+    (void)state;
+    char path[128];
+    assert_int_equal(shardplan("diff " JOB " reduce-dtype=bf16 -q -o %s/d", folder), 0);
+    snprintf(path, sizeof path, "%s/d/diff.json", folder);
+    json_t *object = json_load_file(path, 0, NULL);
+    assert_int_equal(json_object_size(json_object_get(object, "settings")), 1);
+    json_decref(object);
+    snprintf(path, sizeof path, "%s/d/diff.svg", folder);
+    assert_true((access(path, R_OK) == 0) == !strstr(program_output(), "gnuplot"));
+}
+
+static void bad_questions_exit_with_2(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *says;
+    } cases[] = {
+        {"gpt2", "A and B are needed"},
+        {"reshard=never gpt2", "changes come second"},
+        {"gpt2 reshard=nevr", "did you mean never?"},
+        {"gpt2 nonesuch", "no preset"},
+        {"gpt2 reshard=never,seq", "expected SETTING=VALUE"},
+        {"gpt2 resharding=never", "did you mean --reshard?"},
+        {"gpt2 gpus=9", "do not fill nodes"},
+        {"tests/data/bad/two-objects.json gpt2", "two-objects.json"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_says(shardplan("diff %s", cases[i].arguments), 2, cases[i].says);
+    expect_says(shardplan("diff %s/a/plan.json %s/b/plan.json --gpus 4", folder, folder), 2,
+                "--gpus 4: options are for a model");
+    expect_says(shardplan("diff %s/a/plan.json gpus=8 --gpus 4", folder), 2,
+                "options are for a model");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_says_the_same),
+        cmocka_unit_test(tables_summarise_units),
+        cmocka_unit_test(files_are_left_in_the_folder),
+        cmocka_unit_test(bad_questions_exit_with_2),
+    };
+    return cmocka_run_group_tests_name("diff_cli", tests, make_plans, remove_plans);
+}

@@ -1,0 +1,212 @@
+/* test_sweep_cli.c - shardplan sweep as people and scripts call it. SHARDPLAN names the program. */
+#include "tests/support/program.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TOY "tests/data/configs/toy-llama --seq 256"
+#define JOB "llama-3.1-8b --gpus 8 --seq 8192 --checkpointing selective"
+
+static json_t *object_of_output(void)
+{
+    json_error_t at;
+    json_t *object = json_loads(program_output(), 0, &at);
+    if (!object)
+        fail_msg("line %d: %s: %s", at.line, at.text, program_output());
+    return object;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static void expect_says(int status, int expected, const char *says)
+{
+    if (status != expected || !strstr(program_output(), says))
+        fail_msg("exit %d, no \"%s\" in: %s", status, says, program_output());
+}
+
+/* What sweep says of a point, plan says, too. */
+static void a_point_is_what_plan_says(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"default", "never"};
+    assert_int_equal(shardplan("sweep " JOB " --over reshard=default,never --json"), 0);
+    json_t *sweep = object_of_output();
+    const json_t *points = json_object_get(sweep, "points");
+    assert_int_equal(json_array_size(points), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *point = json_array_get(points, i);
+        char folder[] = "/tmp/shardplan_sweep.XXXXXX";
+        assert_non_null(mkdtemp(folder));
+        assert_int_equal(shardplan("plan " JOB " --reshard %s --json -o %s", values[i], folder), 0);
+        json_t *plan = object_of_output();
+        const json_t *time = json_object_get(plan, "time"), *peak = json_object_get(plan, "peak");
+        assert_string_equal(
+            json_string_value(json_object_get(json_object_get(point, "values"), "reshard")),
+            values[i]);
+        assert_true(number(point, "step_s") == number(time, "step_s"));
+        assert_true(number(point, "mfu") == number(time, "mfu"));
+        assert_true(number(point, "exposed_communication_s") ==
+                    number(time, "exposed_communication_s"));
+        assert_true(number(point, "device_bytes") == number(peak, "device_bytes"));
+        assert_true(number(point, "requested_bytes") == number(peak, "requested_bytes"));
+        json_decref(plan);
+        char command[128];
+        snprintf(command, sizeof command, "rm -r %s", folder);
+        assert_int_equal(system(command), 0); // NOLINT(cert-env33-c)
+    }
+    assert_int_equal(json_integer_value(json_object_get(sweep, "best")), 1);
+    json_decref(sweep);
+}
+
+static void a_table_marks_what_is_best_and_what_is_not_possible(void **state)
+{
+    (void)state;
+    expect_says(shardplan("sweep " JOB " --over micro-batch=1,2,4"), 0, "best: micro-batch 2");
+    assert_non_null(strstr(program_output(), "  4            no "));
+    assert_null(strstr(program_output(), "\x1b")); /* no colour, no progress in a pipe */
+    assert_null(strstr(program_output(), "\r"));
+    expect_says(shardplan("sweep " TOY " --over replicate=2,3"), 0,
+                "refused: --replicate 3 does not divide --gpus 8");
+    expect_says(shardplan("sweep " JOB " --over forward-prefetch=0..3"), 0,
+                "every value takes the same time");
+    assert_non_null(strstr(program_output(), "reduce_scatter of the root, bwd"));
+}
+
+static void two_axes_make_a_map(void **state)
+{
+    (void)state;
+    expect_says(shardplan("sweep " JOB " --over checkpointing --over micro-batch=1,2,4"), 0,
+                "(in parentheses): does not fit");
+    assert_non_null(strstr(program_output(), "tokens/s of a GPU"));
+    expect_says(
+        shardplan("sweep " JOB " --over checkpointing --over micro-batch=1,2,4 --show device"), 0,
+        "device, GiB");
+    expect_says(shardplan("sweep " TOY " --over gpus=4,6 --over replicate=2,3"), 0,
+                "-: --replicate 3 does not divide --gpus 4 (gpus 4, replicate 3)");
+}
+
+static void a_search_says_what_does_not_fit(void **state)
+{
+    (void)state;
+    expect_says(shardplan("sweep " JOB " --largest micro-batch"), 0,
+                "largest micro-batch: 2; 3 does not fit");
+    expect_says(shardplan("sweep llama-3.1-8b --gpus 64 --seq 8192 --fewest gpus"), 0,
+                "fewest gpus: ");
+    expect_says(shardplan("sweep " JOB " --largest seq=1024..65536+1024 --json"), 0,
+                "\"largest\": \"seq\"");
+    json_t *object = object_of_output();
+    const json_t *answer = json_array_get(json_object_get(object, "points"), 0);
+    const char *seq = json_string_value(json_object_get(answer, "answer"));
+    assert_non_null(seq);
+    assert_int_equal(shardplan("fit " JOB " --seq %s -q", seq), 0);
+    assert_int_equal(shardplan("fit " JOB " --seq %lu -q", strtoul(seq, NULL, 10) + 1024), 1);
+    assert_true(json_array_size(json_object_get(object, "tried")) > 3);
+    json_decref(object);
+    expect_says(shardplan("sweep llama-3.1-70b --gpus 8 --seq 8192 --largest micro-batch"), 1,
+                "no micro-batch fits");
+}
+
+/* Halved bandwidth is a profile file with half of it. */
+static void a_number_of_the_profile_is_an_axis(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("sweep llama-3.1-8b --gpus 16 --seq 2048 --over "
+                               "profile.nic_bytes_per_s=x0.5,x1 --json"),
+                     0);
+    json_t *object = object_of_output();
+    const json_t *points = json_object_get(object, "points");
+    assert_true(number(json_array_get(points, 0), "communication_s") >
+                1.2 * number(json_array_get(points, 1), "communication_s"));
+    json_decref(object);
+}
+
+/* A line that is written over, on a terminal alone. */
+static void progress_is_shown_on_a_terminal(void **state)
+{
+    (void)state;
+    static const char job[] =
+        "sweep llama-3.1-70b --over seq=128..16384+128 --over checkpointing -o "
+        "/dev/null/x";
+    if (shell("script --version >/dev/null 2>&1") != 0)
+        skip();
+    shell("script -qec '^/shardplan %s' /dev/null", job);
+    assert_non_null(strstr(program_output(), " of 384"));
+    assert_non_null(strstr(program_output(), "\r\x1b[K")); /* and taken away */
+    shell("script -qec '^/shardplan %s -q' /dev/null", job);
+    assert_null(strstr(program_output(), " of 384"));
+    shell("^/shardplan %s 2>&1", job);
+    assert_null(strstr(program_output(), " of 384"));
+}
+
+static void files_are_left_in_the_folder(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/shardplan_sweep.XXXXXX", path[128];
+    assert_non_null(mkdtemp(folder));
+    for (int axes = 1; axes <= 2; axes++) {
+        assert_int_equal(shardplan("sweep " TOY " --over checkpointing %s -o %s -q",
+                                   axes == 2 ? "--over micro-batch=1,2" : "", folder),
+                         0);
+        assert_true(program_output()[0] == '\0' || strstr(program_output(), "gnuplot"));
+        snprintf(path, sizeof path, "%s/sweep.json", folder);
+        json_t *object = json_load_file(path, 0, NULL);
+        assert_int_equal(json_array_size(json_object_get(object, "points")), axes == 1 ? 3 : 6);
+        json_decref(object);
+        assert_int_equal(unlink(path), 0);
+        snprintf(path, sizeof path, "%s/sweep.svg", folder);
+        assert_true((unlink(path) == 0) == !strstr(program_output(), "gnuplot"));
+    }
+    assert_int_equal(rmdir(folder), 0); /* and nothing else */
+}
+
+static void bad_questions_exit_with_2(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *says;
+    } cases[] = {
+        {"", "MODEL is missing"},
+        {TOY, "--over AXIS, --largest AXIS or --fewest AXIS is needed"},
+        {TOY " --over resharding", "did you mean --reshard?"},
+        {TOY " --over seq", "seq has no values of its own: write seq=VALUE,..."},
+        {TOY " --over reshard --over gpus=1,2 --over code", "at most 2 axes"},
+        {TOY " --largest seq --fewest gpus", "one of them"},
+        {TOY " --over gpus=1,2 --over gpus=4", "gpus: one axis only"},
+        {TOY " --over gpus=1,2 --fewest gpus", "gpus: one axis only"},
+        {TOY " --largest checkpointing", "no integer setting"},
+        {TOY " --over gpus=9..11", "do not fill nodes"}, /* each of them is refused */
+        {TOY " --over profile.nic=x2", "is no number of a profile"},
+        {TOY " --over micro-batch=1..70000", "more than 65536 values"},
+        {"nonesuch --over reshard", "no preset"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_says(shardplan("sweep %s", cases[i].arguments), 2, cases[i].says);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_point_is_what_plan_says),
+        cmocka_unit_test(a_table_marks_what_is_best_and_what_is_not_possible),
+        cmocka_unit_test(two_axes_make_a_map),
+        cmocka_unit_test(a_search_says_what_does_not_fit),
+        cmocka_unit_test(a_number_of_the_profile_is_an_axis),
+        cmocka_unit_test(progress_is_shown_on_a_terminal),
+        cmocka_unit_test(files_are_left_in_the_folder),
+        cmocka_unit_test(bad_questions_exit_with_2),
+    };
+    return cmocka_run_group_tests_name("sweep_cli", tests, NULL, NULL);
+}
