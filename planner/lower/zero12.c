@@ -230,8 +230,9 @@ static void all_reduce(struct lowering *low, struct operand x)
 
 struct slice { /* of a bucket: one rank's */
     struct operand of;
-    uint32_t param; /* NONE: of several, or of another rank's */
-    bool own;
+    uint32_t param; /* of several: the first */
+    bool own;       /* to be put back; its own part is kept in fp32 where that is asked */
+    uint64_t skip;  /* elements before that part */
 };
 
 /* allreduce_and_copy_with_multiple_ranks: slices are put together (one alone is as it is), summed
@@ -257,8 +258,10 @@ static void reduce_slices(struct lowering *low, const struct slice *slices, uint
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t n = shape_elements(&parts[i].shape);
         const struct operand reduced = zero_run(together, at, n);
-        if (slices[i].own && z->fp32_partition)
-            add_to_partition(low, slices[i].param, reduced);
+        if (slices[i].own && z->fp32_partition && z->is_own[slices[i].param]) {
+            make_fp32_partition(low);
+            add_to_partition(low, slices[i].param, zero_run(reduced, slices[i].skip, n));
+        }
         if (slices[i].own && cat != NONE)
             zero_copy(low, z->lane, reduced, parts[i]);
         at += n;
@@ -288,7 +291,7 @@ static uint32_t cut_bucket(struct lowering *low, struct operand bucket, struct s
                 before->of = zero_run(bucket, done - shape_elements(&before->of.shape),
                                       shape_elements(&before->of.shape) + n);
             } else {
-                out[count++] = (struct slice){zero_run(bucket, done, n), p, own};
+                out[count++] = (struct slice){zero_run(bucket, done, n), p, own, 0};
             }
             last = (uint32_t)owner;
             done += n;
@@ -341,7 +344,8 @@ static void average_gradients(struct lowering *low)
     const struct zero12 *z = zero12_of(low);
     struct slice *slices = xmalloc((z->in_count + 1) * sizeof *slices);
     for (uint32_t i = 0; i < z->in_count; i++) {
-        slices[i] = (struct slice){low->grad[z->in[i]], z->in[i], true};
+        slices[i] =
+            (struct slice){low->grad[z->in[i]], z->in[i], true, zero12_part(low, z->in[i]).first};
         zero_scale(low, z->lane, 1.0 / z->ranks, slices[i].of, slices[i].of);
     }
     reduce_slices(low, slices, z->in_count, z->filled);

@@ -23,9 +23,10 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
     if (!s->zero.reduce_scatter)
         return err_set(err, ERR_UNSUPPORTED,
                        "--zero: reduce_scatter: zero3 without it is not planned");
-    if (s->zero.hpz_partition_size > 1)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--zero: zero_hpz_partition_size: secondary partitions are not planned");
+    if (s->world % s->zero.hpz_partition_size != 0)
+        return err_set(err, ERR_INVALID,
+                       "--zero: zero_hpz_partition_size: %llu does not divide the %u ranks",
+                       (unsigned long long)s->zero.hpz_partition_size, s->world);
     for (uint32_t p = 0; p < graph->param_count; p++)
         if (!graph->params[p].trainable)
             return err_set(err, ERR_UNSUPPORTED,
@@ -63,8 +64,8 @@ static void mark_persistent(struct lowering *low)
     uint64_t all = 0;
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const uint64_t n = zero3_elements(low, p);
-        z->params[p] =
-            (struct zero3_param){.fetched = -1, .buffer = NONE, .home = NONE, .saved = NONE};
+        z->params[p] = (struct zero3_param){
+            .fetched = -1, .buffer = NONE, .home = NONE, .saved = NONE, .secondary = NONE};
         z->params[p].part = placement_chunk(n, z->ranks);
         if (n > o->param_persistence_threshold || n + all > o->model_persistence_threshold)
             continue;
@@ -178,6 +179,10 @@ static void set_up(struct lowering *low)
     z->ranks = s->world;
     z->shard_group =
         s->world > 1 ? plan_add_group(plan, "shard", GROUP_SHARD, s->world, 1) : PLAN_NO_GROUP;
+    z->secondary_group =
+        s->zero.hpz_partition_size > 1
+            ? plan_add_group(plan, "hpz", GROUP_RESHARD, (uint32_t)s->zero.hpz_partition_size, 1)
+            : PLAN_NO_GROUP;
     z->gather_lane = overlap ? plan_add_lane(plan, "all_gather", false) : LANE_COMPUTE;
     z->reduce_lane = overlap ? plan_add_lane(plan, "reduce_scatter", false) : LANE_COMPUTE;
     z->calls = graph_calls_new(low->graph);

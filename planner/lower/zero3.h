@@ -15,6 +15,7 @@ struct zero3_handle { /* of a gather */
     uint32_t *params, count;
     uint32_t flat; /* what came together of several; NONE: of one, in its place */
     uint32_t left; /* parameters that have not been waited for */
+    uint8_t group; /* that gathered it */
     bool complete; /* several: all are copied out of it */
 };
 
@@ -27,8 +28,9 @@ struct zero3_param {
     uint32_t home;   /* of a persistent one */
     uint32_t saved;  /* released in a recomputation, but saved by its node: still there. NONE */
     struct zero3_handle *handle; /* in flight */
-    uint32_t group;              /* of the update */
-    uint64_t at, part;           /* elements before its piece in the group; of the piece, padded */
+    uint32_t secondary; /* hpZ: a piece of fewer ranks, from its first release to the step; NONE */
+    uint32_t group;     /* of the update */
+    uint64_t at, part;  /* elements before its piece in the group; of the piece, padded */
 };
 
 struct zero3_group {       /* sub_group_size: parameters updated at once */
@@ -38,7 +40,8 @@ struct zero3_group {       /* sub_group_size: parameters updated at once */
 };
 
 struct zero3 {
-    uint8_t shard_group; /* PLAN_NO_GROUP: one rank */
+    uint8_t shard_group;     /* PLAN_NO_GROUP: one rank */
+    uint8_t secondary_group; /* hpZ; PLAN_NO_GROUP: none */
     uint8_t gather_lane, reduce_lane;
     uint32_t ranks;
     struct graph_calls *calls;
@@ -94,6 +97,8 @@ void zero3_release_leftovers(struct lowering *low);
 void zero3_partition_all(struct lowering *low);
 /* Gathers what is never released otherwise. */
 void zero3_gather_persistent(struct lowering *low);
+/* invalidate_secondary_tensor. */
+void zero3_drop_secondary(struct lowering *low);
 
 /* step(). */
 void zero3_update(struct lowering *low);

@@ -12,7 +12,10 @@
  *
  * Modules without parameters fetch and release nothing, but gather ahead all the same. What is
  * released while a checkpointed region runs again stays until its node has used it, because that
- * saved the memory and not the parameter; backward gathers it a second time. */
+ * saved the memory and not the parameter; backward gathers it a second time.
+ *
+ * hpZ (zero_hpz_partition_size): at its first release a parameter leaves a piece for a smaller
+ * group of ranks, near each other, which later gathers of the step take instead. */
 #include "lower/zero3.h"
 
 #include <assert.h>
@@ -63,25 +66,33 @@ static struct zero3_handle *new_handle(struct lowering *low, const uint32_t *par
     return handle;
 }
 
-static void gather(struct lowering *low, uint8_t lane, struct operand whole, uint32_t count,
-                   const struct operand *shards)
+static void gather(struct lowering *low, uint8_t lane, uint8_t group, struct operand whole,
+                   uint32_t count, const struct operand *shards)
 {
-    const struct zero3 *z = zero3_of(low);
-    emit_work_on(low, PLAN_COPY_IN, lane, WORK_COPY_IN, ATEN_FOREACH_COPY_, z->shard_group, count,
-                 shards, 1, &whole);
-    emit_work_on(low, PLAN_ALL_GATHER, lane, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
-                 z->shard_group, 1, &whole, 1, &whole);
+    emit_work_on(low, PLAN_COPY_IN, lane, WORK_COPY_IN, ATEN_FOREACH_COPY_, group, count, shards, 1,
+                 &whole);
+    emit_work_on(low, PLAN_ALL_GATHER, lane, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR, group, 1,
+                 &whole, 1, &whole);
+}
+
+/* What a rank of `group` has of it. */
+static struct operand shard_in(const struct lowering *low, uint8_t group, uint32_t p)
+{
+    return group == zero3_of(low)->shard_group
+               ? zero3_shard(low, p)
+               : plan_whole_buffer(low->plan, zero3_of(low)->params[p].secondary);
 }
 
 /* One parameter: into its place. */
-static void gather_one(struct lowering *low, uint8_t lane, uint32_t p, uint32_t buffer)
+static void gather_one(struct lowering *low, uint8_t lane, uint8_t group, uint32_t p,
+                       uint32_t buffer)
 {
     struct zero3 *z = low->state;
     struct zero3_param *param = &z->params[p];
     param->buffer = buffer;
     emit_alloc(low, buffer);
-    const struct operand shard = zero3_shard(low, p);
-    gather(low, lane, plan_whole_buffer(low->plan, buffer), 1, &shard);
+    const struct operand shard = shard_in(low, group, p);
+    gather(low, lane, group, plan_whole_buffer(low->plan, buffer), 1, &shard);
 }
 
 static uint32_t new_place(struct lowering *low, uint8_t lane, uint32_t p)
@@ -98,20 +109,23 @@ static void gather_several(struct lowering *low, struct zero3_handle *handle)
     struct operand *shards = arena_alloc(&low->scratch, handle->count * sizeof *shards);
     uint64_t elements = 0;
     for (uint32_t i = 0; i < handle->count; i++) {
-        shards[i] = zero3_shard(low, handle->params[i]);
+        shards[i] = shard_in(low, handle->group, handle->params[i]);
         elements += z->params[handle->params[i]].part;
     }
     handle->flat = alloc_buffer(low, CATEGORY_ALL_GATHER, z->gather_lane, ATEN_EMPTY,
                                 low->strategy->compute, flat(elements * z->ranks));
-    gather(low, z->gather_lane, plan_whole_buffer(low->plan, handle->flat), handle->count, shards);
+    gather(low, z->gather_lane, handle->group, plan_whole_buffer(low->plan, handle->flat),
+           handle->count, shards);
 }
 
-static void gather_params(struct lowering *low, const uint32_t *params, uint32_t count)
+/* Of one group: all have a secondary piece, or none has. */
+static void gather_in(struct lowering *low, uint8_t group, const uint32_t *params, uint32_t count)
 {
     struct zero3 *z = low->state;
     if (count == 0)
         return;
     struct zero3_handle *handle = new_handle(low, params, count);
+    handle->group = group;
     for (uint32_t i = 0; i < count; i++) {
         struct zero3_param *param = &z->params[params[i]];
         z->available += zero3_elements(low, params[i]);
@@ -122,9 +136,23 @@ static void gather_params(struct lowering *low, const uint32_t *params, uint32_t
         for (uint32_t i = 0; i < count; i++)
             low->gathered[params[i]] = zero3_shard(low, params[i]);
     else if (count == 1)
-        gather_one(low, z->gather_lane, params[0], new_place(low, z->gather_lane, params[0]));
+        gather_one(low, z->gather_lane, group, params[0],
+                   new_place(low, z->gather_lane, params[0]));
     else
         gather_several(low, handle);
+}
+
+static void gather_params(struct lowering *low, const uint32_t *params, uint32_t count)
+{
+    const struct zero3 *z = zero3_of(low);
+    uint32_t *with = none_array(low, count), *without = none_array(low, count), n = 0, m = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (z->params[params[i]].secondary != NONE)
+            with[n++] = params[i];
+        else
+            without[m++] = params[i];
+    gather_in(low, z->secondary_group, with, n);
+    gather_in(low, z->shard_group, without, m);
 }
 
 /* ---- waiting ---- */
@@ -145,7 +173,7 @@ static void copy_apart(struct lowering *low, const struct zero3_handle *handle)
                                            low->strategy->compute, flat(zero3_elements(low, p)));
         out[i] = plan_whole_buffer(low->plan, z->params[p].buffer);
     }
-    emit_work_on(low, PLAN_COPY_OUT, z->gather_lane, WORK_COPY_OUT, ATEN_CAT, z->shard_group, 1,
+    emit_work_on(low, PLAN_COPY_OUT, z->gather_lane, WORK_COPY_OUT, ATEN_CAT, handle->group, 1,
                  &flat_in, handle->count, out);
 }
 
@@ -177,6 +205,39 @@ static void drop(struct lowering *low, uint32_t buffer)
         emit_free_after(low, buffer, LANE_COMPUTE);
 }
 
+/* _partition_param_sec: this rank's piece among those of its secondary group. */
+static void keep_secondary(struct lowering *low, uint32_t p)
+{
+    struct zero3 *z = low->state;
+    struct zero3_param *param = &z->params[p];
+    if (z->secondary_group == PLAN_NO_GROUP || param->secondary != NONE)
+        return;
+    const uint32_t ranks = plan_group_ranks(low->plan, z->secondary_group);
+    const uint64_t n = zero3_elements(low, p), size = param->part * z->ranks / ranks;
+    const uint64_t first =
+        size * plan_group_rank(low->plan, z->secondary_group, low->strategy->rank);
+    const uint64_t have = first < n ? (n - first < size ? n - first : size) : 0;
+    param->secondary = alloc_buffer(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
+                                    low->strategy->compute, flat(size));
+    const struct operand whole = plan_whole_buffer(low->plan, param->secondary);
+    if (have < size)
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_FILL, ATEN_ZEROS, PLAN_NO_GROUP, 0, NULL,
+                     1, &whole);
+    if (have)
+        zero_copy(low, LANE_COMPUTE, zero_run(low->gathered[p], first, have),
+                  zero_run(whole, 0, have));
+}
+
+void zero3_drop_secondary(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        if (z->params[p].secondary != NONE)
+            drop(low, z->params[p].secondary);
+        z->params[p].secondary = NONE;
+    }
+}
+
 /* `saved`: a node has its memory, too. */
 static void partition(struct lowering *low, uint32_t p, bool saved)
 {
@@ -184,6 +245,7 @@ static void partition(struct lowering *low, uint32_t p, bool saved)
     struct zero3_param *param = &z->params[p];
     if (param->status != ZERO3_AVAILABLE || param->users > 0)
         return;
+    keep_secondary(low, p);
     if (saved && param->saved == NONE)
         param->saved = param->buffer;
     else if (param->buffer != NONE)
@@ -365,7 +427,7 @@ void zero3_gather_persistent(struct lowering *low)
         struct zero3_param *param = &z->params[p];
         if (!param->persistent || z->ranks == 1)
             continue;
-        gather_one(low, LANE_COMPUTE, p, param->home);
+        gather_one(low, LANE_COMPUTE, z->shard_group, p, param->home);
         param->status = ZERO3_AVAILABLE;
         set_place(low, p);
     }

@@ -102,6 +102,7 @@ void zero3_update(struct lowering *low)
         update_group(low, g, norm);
     const uint32_t before = enter_scope(low, "ds_post_step", PLAN_NO_UNIT, false);
     zero3_gather_persistent(low);
+    zero3_drop_secondary(low);
     leave_scope(low, before);
     for (uint32_t g = 0; g < z->group_count; g++)
         emit_free(low, norms[g]);

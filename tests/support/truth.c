@@ -433,8 +433,7 @@ bool truth_is_planned(const json_t *row)
     if (strcmp(system, "fsdp2") == 0)
         return !has_fsdp2s_rest(s);
     if (strcmp(system, "deepspeed") == 0) /* zero1 with fp32 gradients is BF16_Optimizer */
-        return !(zero_stage(s) == 1 && json_object_get(s, "grad_accum_dtype")) &&
-               !json_object_get(s, "zero_hpz_partition_size");
+        return !(zero_stage(s) == 1 && json_object_get(s, "grad_accum_dtype"));
     return strcmp(system, "ddp") == 0 && !truth_bool(s, "find_unused_parameters", false) &&
            truth_bool(s, "broadcast_buffers", true) && !json_object_get(s, "store_fp32") &&
            (!*hook || strcmp(hook, "bf16_compress") == 0) &&
