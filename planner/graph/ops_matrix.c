@@ -78,7 +78,7 @@ static void own_linear_backward(struct tape *tape, const struct graph *graph,
         made[2] =
             tape_call(tape, WORK_SUM, ATEN_SUM_DIM, dtype_of(graph, op->in[2]),
                       *shape_of(graph, op->in[2]), (double)shape_elements(&grad.shape), 1, &grad);
-    for (uint32_t i = 0; i < op->ins; i++)
+    for (uint32_t i = 0; i < op->ins && i < 3; i++)
         if (tape_needs(tape, op, i))
             tape_give(tape, op, i, made[i]);
 }
