@@ -81,6 +81,25 @@ enum err_code fsdp2_check(const struct strategy *strategy, const struct graph *g
                           const struct stream *stream, struct err *err);
 void fsdp2_set_up(struct lowering *low);
 
+/* How a parameter is spread over the shard group. */
+static inline struct placement fsdp2_placement(const struct lowering *low, uint32_t param)
+{
+    const bool columns = low->strategy->columns && low->plan->params[param].shape.rank > 1;
+    return (struct placement){.kind = columns ? PLACEMENT_COLUMNS : PLACEMENT_ROWS};
+}
+
+/* ---- shards by columns: fsdp2_columns.c ---- */
+
+/* Whether there is anything to join and cut. */
+bool is_by_columns(const struct lowering *low, uint32_t param);
+/* `gathered` (unit->count): what was copied out of the gather for each parameter; where that is not
+ * the unsharded parameter, it becomes that and dies. */
+void join_columns(struct lowering *low, const struct unit *unit, const uint32_t *gathered);
+/* Replaces gradients (count) by ones whose rows are chunks. Returns the buffer of the last that was
+ * replaced, which is still alive; NONE: there is none. */
+uint32_t cut_columns(struct lowering *low, const uint32_t *params, struct operand *grads,
+                     uint32_t count);
+
 /* ---- all-gather and reshard: fsdp2_gather.c ---- */
 
 void unshard(struct lowering *low, struct unit *unit);

@@ -144,11 +144,16 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
         emit_wait(low, LANE_COMPUTE, unit->gather_event);
         uint32_t *outs = xmalloc(unit->count * sizeof *outs);
         for (uint32_t i = 0; i < unit->count; i++) {
-            outs[i] = f->unsharded[unit->params[i]];
+            const uint32_t p = unit->params[i];
+            outs[i] = f->unsharded[p];
             emit_alloc(low, outs[i]);
+            if (is_by_columns(low, p))
+                outs[i] = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY_LIKE,
+                                       low->strategy->compute, low->plan->buffers[outs[i]].shape);
         }
         emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, WORK_COPY_OUT, ATEN_SPLIT_WITH_SIZES_COPY,
                   unit->gather_group, 1, &unit->gather, unit->count, outs);
+        join_columns(low, unit, outs);
         free(outs);
         for (uint32_t i = 0; i < unit->count && unit->state == SECONDARY; i++)
             emit_free(low, f->secondary[unit->params[i]]);

@@ -37,8 +37,9 @@ static void hold_unsharded(struct lowering *low, struct unit *unit)
 }
 
 /* Moves the gradients to reduce into `grads`, in unit order and in their parameters' shapes, whose
- * rows decide the chunks; returns how many. */
-static uint32_t take_grads(struct lowering *low, struct unit *unit, struct operand *grads)
+ * rows decide the chunks; `params`: whose they are. Returns how many. */
+static uint32_t take_grads(struct lowering *low, struct unit *unit, struct operand *grads,
+                           uint32_t *params)
 {
     const struct fsdp2 *f = fsdp2_of(low);
     uint32_t count = 0;
@@ -49,8 +50,10 @@ static uint32_t take_grads(struct lowering *low, struct unit *unit, struct opera
             grad = plan_whole_buffer(low->plan, f->accumulated[p]);
         f->accumulated[p] = NONE;
         low->grad[p] = no_operand();
-        if (grad.place != NONE)
-            grads[count++] = grad;
+        if (grad.place == NONE)
+            continue;
+        params[count] = p;
+        grads[count++] = grad;
     }
     unit->accumulated = false;
     return count;
@@ -237,29 +240,41 @@ static uint8_t reduce_over_replicas(struct lowering *low, struct unit *unit, uin
     return f->all_reduce;
 }
 
-/* The gradients become one input, in unit order and chunk by chunk, and die but for the last, which
- * a loop variable still holds; the input is reduced and scattered. */
-static struct retained reduce_scatter(struct lowering *low, const struct unit *unit,
-                                      const struct operand *grads, uint32_t count, uint32_t *output)
+/* What locals of Python still hold of gradients until the reduction returns: the loop variable the
+ * last one, `chunks` the last that was cut. NONE: nothing, or the same. */
+struct held {
+    uint32_t loop, chunks;
+};
+
+/* The gradients become one input, in unit order and chunk by chunk, and die, a list from its end.
+ */
+static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uint32_t *params,
+                        struct operand *grads, uint32_t count, struct held *held)
+{
+    const uint32_t ranks = fsdp2_of(low)->shard_ranks;
+    const uint32_t last = grads[count - 1].place;
+    held->chunks = cut_columns(low, params, grads, count);
+    held->loop = ranks > 1 && last != held->chunks ? last : NONE; /* alone there is no loop */
+    const uint32_t input =
+        alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_COMPUTE, ATEN_EMPTY, low->strategy->reduce,
+                     flat(unit->trained_elements * ranks));
+    const struct operand cat = plan_whole_buffer(low->plan, input);
+    emit_work_on(low, PLAN_COPY_IN, LANE_COMPUTE, WORK_CHUNK_CAT, ATEN_CHUNK_CAT,
+                 fsdp2_of(low)->shard_group, count, grads, 1, &cat);
+    for (uint32_t i = count; i-- > 0;)
+        if (grads[i].place != held->loop)
+            emit_free(low, grads[i].place);
+    return input;
+}
+
+static struct retained reduce_scatter(struct lowering *low, const struct unit *unit, uint32_t input,
+                                      uint32_t *output)
 {
     const struct fsdp2 *f = fsdp2_of(low);
-    const enum dtype dtype = low->strategy->reduce;
-    const uint64_t shard = unit->trained_elements;
-    const bool alone = f->shard_ranks == 1;
-    const uint32_t input = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_COMPUTE, ATEN_EMPTY,
-                                        dtype, flat(shard * f->shard_ranks));
-    const struct operand cat = plan_whole_buffer(low->plan, input);
-    emit_work_on(low, PLAN_COPY_IN, LANE_COMPUTE, WORK_CHUNK_CAT, ATEN_CHUNK_CAT, f->shard_group,
-                 count, grads, 1, &cat);
-    if (alone) /* no loop variable is left over here: all die, in unit order reversed as a list */
-        emit_free(low, grads[count - 1].place);
-    for (uint32_t i = count - 1; i-- > 0;)
-        emit_free(low, grads[i].place);
-
     emit_sync(low, f->reduce_scatter, LANE_COMPUTE);
-    *output = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, f->reduce_scatter, ATEN_EMPTY, dtype,
-                           flat(shard));
-    if (alone)
+    *output = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, f->reduce_scatter, ATEN_EMPTY,
+                           low->strategy->reduce, flat(unit->trained_elements));
+    if (f->shard_ranks == 1)
         emit_unary(low, f->reduce_scatter, WORK_COPY, ATEN_COPY_, input, *output);
     else
         emit_work(low, PLAN_REDUCE_SCATTER, f->reduce_scatter, WORK_REDUCE_SCATTER_AVG,
@@ -267,14 +282,16 @@ static struct retained reduce_scatter(struct lowering *low, const struct unit *u
     return (struct retained){input, emit_record(low, f->reduce_scatter)};
 }
 
-static void foreach_reduce(struct lowering *low, struct unit *unit, const struct operand *grads,
-                           uint32_t count)
+static void foreach_reduce(struct lowering *low, struct unit *unit, const uint32_t *params,
+                           struct operand *grads, uint32_t count)
 {
     struct fsdp2 *f = low->state;
+    struct held held;
     uint32_t output, joined = NONE, added;
     uint8_t last = f->reduce_scatter;
     const uint32_t before = enter_scope(low, "foreach_reduce", unit->index, false);
-    const struct retained scattered = reduce_scatter(low, unit, grads, count, &output);
+    const uint32_t input = copy_in(low, unit, params, grads, count, &held);
+    const struct retained scattered = reduce_scatter(low, unit, input, &output);
     if (keeps_partial(low)) {
         added = keep_partial(low, unit, output);
     } else {
@@ -284,8 +301,10 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const struct
         added = store_gradient(low, unit, output, last);
     }
     unit->reduce_event = emit_record(low, last);
-    if (f->shard_ranks > 1)
-        emit_free(low, grads[count - 1].place);
+    if (held.loop != NONE)
+        emit_free(low, held.loop);
+    if (held.chunks != NONE)
+        emit_free(low, held.chunks);
     if (added != NONE)
         emit_free(low, added);
     f->retained[f->retained_count++] = scattered;
@@ -314,14 +333,16 @@ void post_backward(struct lowering *low, struct unit *unit)
         return;
     }
     struct operand *grads = xmalloc(unit->count * sizeof *grads);
-    const uint32_t count = take_grads(low, unit, grads);
+    uint32_t *params = xmalloc(unit->count * sizeof *params);
+    const uint32_t count = take_grads(low, unit, grads, params);
     if (reshards)
         reshard_after_backward(low, unit);
     make_room(low);
     if (count) {
         wait_for_reduction(low, unit);
-        foreach_reduce(low, unit, grads, count);
+        foreach_reduce(low, unit, params, grads, count);
     }
+    free(params);
     free(grads);
     leave_scope(low, before);
 }

@@ -32,6 +32,26 @@ static enum err_code check_not_in_backward(const char *globs, const struct graph
     return ERR_OK;
 }
 
+/* FSDPParam._init_sharded_param. */
+static enum err_code check_columns(const struct strategy *s, const struct graph *graph,
+                                   struct err *err)
+{
+    const uint32_t ranks = s->world / s->replicate;
+    if (s->reshard == RESHARD_INT && s->reshard_ranks > 1 && s->reshard_ranks < ranks)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--reshard %u with --placement columns is not planned by this version",
+                       s->reshard_ranks);
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const struct graph_param *param = &graph->params[p];
+        if (param->shape.rank > 1 && param->shape.dim[1] % ranks != 0)
+            return err_set(err, ERR_INVALID,
+                           "--placement columns: fully_shard needs %s's %u columns to be a "
+                           "multiple of the %u ranks of the shard group",
+                           param->name, param->shape.dim[1], ranks);
+    }
+    return ERR_OK;
+}
+
 enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                           const struct stream *stream, struct err *err)
 {
@@ -45,6 +65,8 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--reshard %u does not divide the %u ranks of the shard group",
                        s->reshard_ranks, shard);
+    if (s->columns)
+        TRY(check_columns(s, graph, err));
     if (s->forward_prefetch > PREFETCH_MOST || s->backward_prefetch > PREFETCH_MOST)
         return err_set(err, ERR_INVALID, "explicit prefetch lists hold at most %d units",
                        PREFETCH_MOST);
@@ -93,10 +115,10 @@ static void pad_shards(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
     const struct plan *plan = low->plan;
-    const struct placement rows = {.kind = PLACEMENT_ROWS};
     f->padded = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *f->padded);
     for (uint32_t p = 0; p < plan->param_count; p++)
-        f->padded[p] = placement_padded(rows, &plan->params[p].shape, f->shard_ranks);
+        f->padded[p] =
+            placement_padded(fsdp2_placement(low, p), &plan->params[p].shape, f->shard_ranks);
 }
 
 static const char *first_module(const struct lowering *low, uint32_t unit)
@@ -155,7 +177,7 @@ static void declare_storages(struct lowering *low)
     struct fsdp2 *f = low->state;
     const struct strategy *s = low->strategy;
     const uint8_t pool = s->offload ? LANE_HOST : LANE_COMPUTE;
-    const struct placement rows = {.kind = PLACEMENT_ROWS}, whole = {.kind = PLACEMENT_WHOLE};
+    const struct placement whole = {.kind = PLACEMENT_WHOLE};
     f->store = none_array(low, low->plan->param_count);
     f->unsharded = none_array(low, low->plan->param_count);
     f->secondary = none_array(low, low->plan->param_count);
@@ -167,7 +189,7 @@ static void declare_storages(struct lowering *low)
             new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS, s->store, flat(shard));
         f->unsharded[p] = new_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
                                      s->compute, flat(shard * f->shard_ranks));
-        new_piece(low, p, PIECE_STORE, f->store[p], 0, rows, f->shard_group);
+        new_piece(low, p, PIECE_STORE, f->store[p], 0, fsdp2_placement(low, p), f->shard_group);
         new_piece(low, p, PIECE_GATHERED, f->unsharded[p], 0, whole, PLAN_NO_GROUP);
     }
 }

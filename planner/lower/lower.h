@@ -72,6 +72,7 @@ struct strategy {
      * for the last micro-batch only; else for each */
     bool finalize_last, all_reduce_last, reshard_last;
     uint32_t reduce_buffers;     /* set_reduce_scatter_max_input_buffers; 0: 1 */
+    bool columns;                /* shard_placement_fn: Shard(1) of what has a dim 1 */
     const char *not_in_backward; /* globs of modules with set_unshard_in_backward(False); NULL */
     /* DistributedDataParallel's */
     float bucket_cap_mb; /* MiB of every bucket; 0: 25, and 1 for the first */

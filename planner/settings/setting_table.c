@@ -234,6 +234,12 @@ static const struct setting rows[] = {
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
      .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP) | ZERO, .axis = AXIS_WORDS},
+    {.name = "placement", .group = GROUP_STRATEGY, .arg = "DIM",
+     .help = "shard_placement_fn: every parameter by rows, Shard(0), or matrices by columns, "
+             "Shard(1)",
+     .initial = "rows", .field = FIELD(job.strategy.columns),
+     .words = WORDS(WORD("rows", false), WORD("columns", true)), .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2)},
     {.name = "last-backward", .group = GROUP_STRATEGY, .arg = "WHEN",
      .help = "set_is_last_backward(True): for each micro-batch, or the last alone",
      .initial = "each", .field = FIELD(job.strategy.finalize_last), .words = EACH_LAST,

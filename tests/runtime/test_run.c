@@ -235,6 +235,8 @@ static void trajectories_are_pytorchs_under_every_strategy(void **state)
         {2, 2, "--accumulate 2 --reshard-after-backward last --last-backward last"},
         {2, 2, "--accumulate 2 --accumulate-sync each --last-backward last --reduce-buffers 2"},
         {4, 1, "--accumulate 2 --accumulate-sync each --replicate 2 --all-reduce last"},
+        {2, 4, "--placement columns"},
+        {4, 1, "--placement columns --accumulate 2 --accumulate-sync each"},
     };
     check_all(variations, COUNT(variations), FP32, 1e-5);
 }

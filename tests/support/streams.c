@@ -98,13 +98,13 @@ static void put_op(struct log *log, enum lane lane, const char *name)
 /* An event that was recorded in the step before is over. */
 static void put_wait(struct log *log, enum lane lane, uint32_t event)
 {
-    if (event < log->event_count)
+    if (log->events && event < log->event_count)
         join(&log->lanes[lane], &log->events[event]);
 }
 
 static void put_record(struct log *log, enum lane lane, uint32_t event)
 {
-    if (event >= log->event_count) {
+    if (!log->events || event >= log->event_count) {
         log->events = xrealloc(log->events, (event + 1) * sizeof *log->events);
         memset(log->events + log->event_count, 0,
                (event + 1 - log->event_count) * sizeof *log->events);

@@ -87,6 +87,7 @@ static void read_fsdp2(const json_t *s, struct strategy *t)
     t->finalize_last = is_last_only(s, "is_last_backward");
     t->all_reduce_last = is_last_only(s, "requires_all_reduce");
     t->reshard_last = is_last_only(s, "reshard_after_backward");
+    t->columns = truth_number(s, "shard_dim", 0) == 1;
     t->reduce_buffers = truth_number(s, "max_input_buffers", 1);
     t->not_in_backward =
         json_string_value(json_array_get(json_object_get(s, "unshard_in_backward_off"), 0));
@@ -412,15 +413,11 @@ static uint32_t zero_stage(const json_t *strategy)
     return truth_number(strategy, "stage", 0);
 }
 
-/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward and
- * shard_placement_fn by module. */
+/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward by module.
+ */
 static bool has_fsdp2s_rest(const json_t *strategy)
 {
-    static const char *const keys[] = {"reshard_units", "shard_dim"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(strategy, keys[i]))
-            return true;
-    return false;
+    return json_object_get(strategy, "reshard_units") != NULL;
 }
 
 /* What is left out: other systems; the rest of FSDP2;

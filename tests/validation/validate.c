@@ -47,8 +47,8 @@ static void print_fsdp2(struct sums *sums)
     print_file("more_events.jsonl", "Whole event lists of more strategies.", true,
                truth_read_written, sums);
     print_file("fsdp2_events.jsonl",
-               "Whole event lists with frozen parameters and flags set by micro-batch. 8 more rows "
-               "are of what is not planned: reshard_after_forward by unit, shards by columns.",
+               "Whole event lists with frozen parameters, flags set by micro-batch, shards by "
+               "columns. 3 more rows are of what is not planned: reshard_after_forward by unit.",
                true, truth_read_written, sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
