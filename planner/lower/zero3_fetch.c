@@ -226,6 +226,9 @@ static void keep_secondary(struct lowering *low, uint32_t p)
     if (have)
         zero_copy(low, LANE_COMPUTE, zero_run(low->gathered[p], first, have),
                   zero_run(whole, 0, have));
+    /* Backward gathers from it: DeepSpeed has the host wait for the computing stream. */
+    if (z->gather_lane != LANE_COMPUTE)
+        emit_sync(low, z->gather_lane, LANE_COMPUTE);
 }
 
 void zero3_drop_secondary(struct lowering *low)
