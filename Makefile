@@ -26,7 +26,7 @@ WARN    := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-pro
 CPPFLAGS += -D_GNU_SOURCE -DSHARDPLAN_VERSION=\"$(VERSION)\" -Iplanner -I. -I$(BUILD)/generated
 # GSL is linked statically: loading it would cost every command a millisecond. Programs of the
 # runtime take their cblas from OpenBLAS and must not see GSL's, which is a reference.
-LIBS    := -ljansson -l:libgsl.a -l:libgslcblas.a -lm
+LIBS    := -ljansson -l:libyaml.a -l:libgsl.a -l:libgslcblas.a -lm
 TEST_LIBS := -lcmocka
 FUZZ_SECONDS ?= 20
 
@@ -41,7 +41,7 @@ endif
 MPI_CFLAGS = $(shell mpicc --showme:compile 2>/dev/null)
 RUN_LIBS = -ljansson -l:libgsl.a -lopenblas -lpthread $(shell mpicc --showme:link 2>/dev/null) -lm
 
-PACKAGES := libjansson-dev libcmocka-dev libgsl-dev libopenblas-dev libopenmpi-dev openmpi-bin \
+PACKAGES := libjansson-dev libyaml-dev libcmocka-dev libgsl-dev libopenblas-dev libopenmpi-dev openmpi-bin \
             gnuplot-nox procps gcc make libc6-dev
 LINT_PACKAGES := clang-format clang-tidy cppcheck
 

@@ -40,6 +40,7 @@ static inline uint64_t shape_bytes(const struct shape *shape, enum dtype dtype)
     X(PARAM, "param") /* whole parameters, where nothing is sharded */                             \
     X(SHARDED_PARAM, "sharded_param")                                                              \
     X(UNSHARDED_PARAM, "unsharded_param")                                                          \
+    X(CAST_SHARD, "cast_shard") /* FSDP1's shards in the compute dtype */                          \
     X(ALL_GATHER, "all_gather")                                                                    \
     X(REDUCE_SCATTER, "reduce_scatter")                                                            \
     X(BUCKET, "bucket") /* DDP's, and its flat copies of module buffers */                         \
@@ -88,6 +89,7 @@ struct buffer {
     uint8_t pool;       /* lane whose pool it is from; LANE_HOST: not on the device */
     bool scratch;       /* a kernel's own workspace: in the allocator, but no tensor of PyTorch's */
     bool resident;      /* allocated before the first step or in it, and there between steps */
+    bool carried;       /* lives from one step into the next */
     struct shape shape; /* at birth */
     uint32_t local;     /* parameter + 1 of whose updated part it has the shape, which is another on
                            every rank; 0: alike on all */
@@ -113,6 +115,12 @@ struct operand {
     struct shape shape;
 };
 
+/* Elements between neighbours of each dim of an operand, where a plan does not say it by `pitch`:
+ * 0 where one element is read again and again. */
+struct strides {
+    uint64_t of[SHAPE_DIMS];
+};
+
 /* Numbers a kernel needs beyond its operands; 0 where it has no such thing. */
 struct kernel_attr {
     uint32_t dim;   /* the dim that repeat or sum work on; of a broadcast, the rank it is from */
@@ -126,10 +134,13 @@ struct kernel {
     uint16_t label; /* enum aten: what people see */
     uint16_t op;    /* index of the op class it belongs to, for people; 0: none */
     uint16_t ins, outs;
-    uint8_t work;             /* enum work_kind: what it computes */
-    bool backward;            /* part of the backward pass (recomputation included) */
-    bool recomputed;          /* runs again for activation checkpointing */
-    struct operand *operands; /* ins, then outs; of the table that holds the kernel */
+    uint8_t work;                  /* enum work_kind: what it computes */
+    bool backward;                 /* part of the backward pass (recomputation included) */
+    bool recomputed;               /* runs again for activation checkpointing */
+    bool placed;                   /* of a plan: a stream's kernel, parameters where they are now */
+    struct operand *operands;      /* ins, then outs; of the table that holds the kernel */
+    const struct strides *strides; /* (ins + outs), lent; NULL: rows of `pitch` elements, the rest
+                                     one after the other */
     struct kernel_attr attr;
     double flops; /* floating-point operations */
     double bytes; /* bytes read and written */

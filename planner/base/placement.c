@@ -5,9 +5,12 @@
 
 struct shape flat(uint64_t elements)
 {
-    /* A flat buffer longer than 2^32 - 1 elements is written as rows of 1024. */
-    return elements <= UINT32_MAX ? SHAPE((uint32_t)elements)
-                                  : SHAPE((uint32_t)((elements + 1023) / 1024), 1024);
+    /* A flat buffer longer than 2^32 - 1 elements is written as rows of 1024, as many dims of them
+     * as it takes. */
+    if (elements <= UINT32_MAX)
+        return SHAPE((uint32_t)elements);
+    const uint64_t rows = (elements + 1023) / 1024, more = (rows + 1023) / 1024;
+    return rows <= UINT32_MAX ? SHAPE((uint32_t)rows, 1024) : SHAPE((uint32_t)more, 1024, 1024);
 }
 
 /* The chunk of `rank`: where it begins among `extent` things, and how many it has. */
@@ -63,7 +66,7 @@ static void run_of_vector(struct placement placement, const struct shape *shape,
         .runs = 1,
         .width = count,
         .pitch = elements,
-        .offset = count ? from - first : 0,
+        .offset = count && placement.kind == PLACEMENT_FLAT ? from - first : 0,
         .shape = flat(count),
     };
 }
@@ -80,6 +83,7 @@ struct part placement_part(struct placement placement, const struct shape *shape
         chunk_of_dim(shape, 1, ranks, rank, &part);
         break;
     case PLACEMENT_FLAT:
+    case PLACEMENT_RUN:
         run_of_vector(placement, shape, ranks, rank, &part);
         break;
     case PLACEMENT_OWNED: /* the others are as ranks behind the last chunk */

@@ -7,6 +7,7 @@
  *     flat      the tensor is a run of a vector of `total` elements, beginning at `at`, and the
  *               vector is cut into N pieces of ceil(total/N): FSDP1's flat parameters, ZeRO's
  *               partitions
+ *     run       the same elements, in a buffer of their own: their optimizer states
  *     owned     all of it is on rank `at` of the group: ZeroRedundancyOptimizer's states
  *
  * A rank's part of the tensor is `runs` runs of `width` elements, `pitch` apart in its row-major
@@ -21,6 +22,7 @@
     X(ROWS, "rows")                                                                                \
     X(COLUMNS, "columns")                                                                          \
     X(FLAT, "flat")                                                                                \
+    X(RUN, "run")                                                                                  \
     X(OWNED, "owned")
 
 enum placement_kind {
@@ -31,8 +33,9 @@ enum placement_kind {
 };
 
 struct placement {
-    uint8_t kind;       /* enum placement_kind */
-    uint64_t at, total; /* PLACEMENT_FLAT; of PLACEMENT_OWNED `at` is the rank; else 0 */
+    uint8_t kind; /* enum placement_kind */
+    uint64_t at,
+        total; /* PLACEMENT_FLAT, PLACEMENT_RUN; of PLACEMENT_OWNED `at` is the rank; else 0 */
 };
 
 struct part {       /* of a tensor, on one rank */

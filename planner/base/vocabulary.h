@@ -48,6 +48,7 @@
     X(DIV, "div.Tensor")                                                                           \
     X(FLOOR_DIVIDE, "floor_divide")                                                                \
     X(DIV_SCALAR, "div.Scalar")                                                                    \
+    X(DIV_, "div_.Tensor")                                                                         \
     X(NEG, "neg")                                                                                  \
     X(POW, "pow.Tensor_Scalar")                                                                    \
     X(MEAN_DIM, "mean.dim")                                                                        \
@@ -69,12 +70,15 @@
     X(FUSED_RMS_NORM, "_fused_rms_norm")                                                           \
     X(FUSED_RMS_NORM_BACKWARD, "_fused_rms_norm_backward")                                         \
     X(FLASH_ATTENTION, "_scaled_dot_product_flash_attention")                                      \
+    X(CUDNN_ATTENTION, "_scaled_dot_product_cudnn_attention")                                      \
+    X(CUDNN_ATTENTION_BACKWARD, "_scaled_dot_product_cudnn_attention_backward")                    \
     X(FLASH_ATTENTION_BACKWARD, "_scaled_dot_product_flash_attention_backward")                    \
     X(EFFICIENT_ATTENTION, "_scaled_dot_product_efficient_attention")                              \
     X(EFFICIENT_ATTENTION_BACKWARD, "_scaled_dot_product_efficient_attention_backward")            \
     X(SOFTMAX, "_softmax")                                                                         \
     X(SOFTMAX_BACKWARD, "_softmax_backward_data")                                                  \
     X(SAFE_SOFTMAX, "_safe_softmax")                                                               \
+    X(ISNEGINF, "isneginf")                                                                        \
     X(TRIL, "tril")                                                                                \
     X(NEW_ONES, "new_ones")                                                                        \
     X(ALL, "all")                                                                                  \
@@ -82,6 +86,8 @@
     X(LOG_SOFTMAX_BACKWARD, "_log_softmax_backward_data")                                          \
     X(NLL_LOSS, "nll_loss_forward")                                                                \
     X(NLL_LOSS_BACKWARD, "nll_loss_backward")                                                      \
+    X(FUSED_CROSS_ENTROPY, "_fused_cross_entropy")                                                 \
+    X(FUSED_CROSS_ENTROPY_BACKWARD, "_fused_cross_entropy_backward")                               \
     X(SLICE_BACKWARD, "slice_backward")                                                            \
     X(CONSTANT_PAD, "constant_pad_nd")                                                             \
     X(SCALAR_TENSOR, "scalar_tensor")                                                              \
@@ -114,8 +120,10 @@
     X(SORT, "sort")                                                                                \
     X(GATHER, "gather")                                                                            \
     X(SCATTER, "scatter.src")                                                                      \
+    X(SCATTER_, "scatter_.src")                                                                    \
     X(INDEX, "index.Tensor")                                                                       \
     X(INDEX_PUT, "index_put")                                                                      \
+    X(INDEX_PUT_, "_index_put_impl_")                                                              \
     X(HISTC, "histc")                                                                              \
     X(GROUPED_MM, "_grouped_mm")                                                                   \
     X(FOREACH_SQRT, "_foreach_sqrt")                                                               \
@@ -188,6 +196,7 @@ const char *const *aten_names(void);
     X(ADD_NUMBER, "add_number", "x -> y: x + attr.p")                                              \
     X(ADD_IN_PLACE, "add_in_place", "x -> y: y += x")                                              \
     X(SUB, "sub", "x, y -> z: x - y")                                                              \
+    X(ADD_TO, "add_to", "x, y (broadcast to x) -> x + y in x")                                     \
     X(MUL, "mul", "x, y (broadcast to x; complex64: complex product) -> z: x y")                   \
     X(MUL_NUMBER, "mul_number", "x -> y (may be x): attr.p x")                                     \
     X(DIV, "div", "x, y (broadcast to x) -> z: x / y")                                             \
@@ -278,19 +287,28 @@ const char *const *aten_names(void);
     X(EFFICIENT_ATTENTION_BACKWARD, "efficient_attention_backward",                                \
       "do, q, k, v, logsumexp, perhaps the bias -> dq, dk, dv, perhaps dbias")                     \
     X(SOFTMAX, "softmax", "x (..., n) -> y")                                                       \
-    X(SAFE_SOFTMAX, "safe_softmax", "x (..., n) -> y: zeros where a whole row is minus infinity")  \
+    X(SAFE_SOFTMAX, "safe_softmax",                                                                \
+      "x (..., n) -> y, perhaps what is minus infinity, in which rows: zeros where a whole row "   \
+      "is")                                                                                        \
     X(SOFTMAX_BACKWARD, "softmax_backward", "dy, y -> dx")                                         \
     X(LOG_SOFTMAX, "log_softmax", "x (t, v) -> y")                                                 \
     X(LOG_SOFTMAX_BACKWARD, "log_softmax_backward", "dy, y -> dx")                                 \
     X(NLL_LOSS, "nll_loss", "log-probabilities (t, v), targets (t) -> mean loss (), weight ()")    \
     X(NLL_LOSS_BACKWARD, "nll_loss_backward", "dloss (), targets (t) -> dx (t, v)")                \
+    X(CROSS_ENTROPY, "cross_entropy",                                                              \
+      "logits (t, v), targets (t) -> mean loss (), logsumexp (t), losses (t)")                     \
+    X(CROSS_ENTROPY_BACKWARD, "cross_entropy_backward",                                            \
+      "dloss (), logits (t, v), targets (t), logsumexp (t) -> dx (t, v), where the logits are")    \
+    X(PUT_ROWS, "put_rows", "x (m, h) -> rows (m, h) of a larger y, cast to its dtype")            \
     /* ---- sharding ---- */                                                                       \
     X(PACK, "pack", "parts ... -> y: flattened one after the other, cast to y's dtype")            \
     X(COPY_IN, "copy_in", "parts ... -> gather output: packed into slice `rank` of equal slices")  \
     X(COPY_OUT, "copy_out", "gather output -> parts ...: slice r holds each part's r-th chunk")    \
     X(CHUNK_CAT, "chunk_cat", "gradients ... -> y: rank-major, each padded to equal chunks")       \
-    X(ALL_GATHER, "all_gather", "y -> y: in place, slice `rank` to all")                           \
+    X(ALL_GATHER, "all_gather",                                                                    \
+      "y -> y: in place, slice `rank` to all; or x -> y: x is what that slice is to be")           \
     X(REDUCE_SCATTER_AVG, "reduce_scatter_avg", "x -> y: average over ranks of slice `rank`")      \
+    X(REDUCE_SCATTER_SUM, "reduce_scatter_sum", "x -> y: sum over ranks of slice `rank`")          \
     X(ALL_REDUCE_AVG, "all_reduce_avg", "x -> y (may be x): average over ranks")                   \
     X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
     X(BROADCAST, "broadcast", "y -> y: in place, the bytes of the group's rank attr.dim to all")   \

@@ -101,25 +101,8 @@ static struct settings of_model(const struct settings *s, const char *model)
 static enum err_code of_plan(const json_t *echo, struct arena *arena, struct settings *out,
                              struct err *err)
 {
-    const char *name;
-    json_t *value;
     settings_defaults(out, COMMAND_PLAN);
-    for (int system_first = 1; system_first >= 0; system_first--)
-        json_object_foreach((json_t *)(uintptr_t)echo, name, value)
-        {
-            const char *text = json_is_string(value) ? json_string_value(value)
-                               : json_is_true(value) ? "on"
-                                                     : NULL;
-            char number[64];
-            if (json_is_integer(value))
-                snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-            else if (json_is_real(value))
-                number_real_text(json_real_value(value), false, number);
-            text = json_is_number(value) ? number : text;
-            if (text && (strcmp(name, "strategy") == 0) == system_first)
-                TRY(settings_set(out, name, arena_strdup(arena, text), err));
-        }
-    return ERR_OK;
+    return settings_take_echo(out, echo, arena, err);
 }
 
 /* "reshard=never,micro-batch=2" put into the base; a value ends where the next name begins. */

@@ -1,6 +1,7 @@
 /* cmd_fit.c - shardplan fit: bytes per GPU and the verdict. */
 #include "base/file.h"
 #include "cli/commands.h"
+#include "frameworks/import.h"
 #include "report/result.h"
 #include "settings/settings_parse.h"
 #include "settings/settings_resolve.h"
@@ -37,43 +38,54 @@ static enum err_code write_events(const struct plan *plan, const char *path, str
     return file_commit(&to, ERR_OK, err);
 }
 
-static int finish(const struct settings *settings, const struct job *job,
-                  const struct machine *machine, const struct prediction *prediction)
+static int finish(const struct settings *settings, const struct import *import,
+                  const struct job *job, const struct machine *machine,
+                  const struct prediction *prediction)
 {
     struct remedy remedies[REMEDIES];
     const uint32_t count =
         prediction->fits ? 0 : remedies_find(settings, &job->config, machine, remedies);
     if (settings->json) {
         json_t *result = result_json(settings, job, machine, prediction, remedies, count);
+        json_object_set_new(result, "from", import_json(import));
         json_dumpf(result, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(result);
     } else if (!settings->quiet) {
         result_print(stdout, settings, job, machine, prediction, remedies, count);
+        import_print(stdout, import);
     }
     return prediction->fits ? EXIT_DONE : EXIT_NO_FIT;
+}
+
+static int fit(struct settings *settings, const struct import *import)
+{
+    struct job job;
+    struct machine machine;
+    struct prediction prediction;
+    struct err err = {0};
+    int status;
+    if (settings_resolve(settings, &job, &machine, &err) != ERR_OK)
+        return report_error(&err);
+    if (predict(&job, &machine, &prediction, &err) != ERR_OK) {
+        profile_free(&machine.profile);
+        return report_error(&err);
+    }
+    if (settings->events && write_events(prediction.plan, settings->events, &err) != ERR_OK)
+        status = report_error(&err);
+    else
+        status = finish(settings, import, &job, &machine, &prediction);
+    prediction_free(&prediction);
+    profile_free(&machine.profile);
+    return status;
 }
 
 int command_fit(int argc, char **argv)
 {
     struct settings settings;
-    struct job job;
-    struct machine machine;
-    struct prediction prediction;
-    struct err err = {0};
-    settings_parse(COMMAND_FIT, argc, argv, &settings);
-    if (settings_resolve(&settings, &job, &machine, &err) != ERR_OK)
-        return report_error(&err);
-    int status;
-    if (predict(&job, &machine, &prediction, &err) != ERR_OK) {
-        profile_free(&machine.profile);
-        return report_error(&err);
-    }
-    if (settings.events && write_events(prediction.plan, settings.events, &err) != ERR_OK)
-        status = report_error(&err);
-    else
-        status = finish(&settings, &job, &machine, &prediction);
-    prediction_free(&prediction);
-    profile_free(&machine.profile);
+    struct import import = {.framework = NULL};
+    settings_parse_from(COMMAND_FIT, argc, argv, import_file, &import, &settings);
+    const int status = fit(&settings, &import);
+    import_free(&import);
     return status;
 }

@@ -42,6 +42,23 @@ int command_models(int argc, char **argv)
     return EXIT_DONE;
 }
 
+/* As a profile's file has it. */
+static json_t *attention_json(const struct profile *profile)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < profile->attention_count; i++) {
+        const struct profile_attention *row = &profile->attentions[i];
+        json_array_append_new(
+            array,
+            json_pack("{s:s, s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:s?}", "kernel",
+                      attention_name(row->kernel), "head", (json_int_t)row->head, "deterministic",
+                      row->deterministic, "forward", row->forward, "backward", row->backward,
+                      "start_tokens", row->start_tokens, "backward_tokens", row->backward_tokens,
+                      "draw", row->draw, "spread", row->spread, "source", row->source));
+    }
+    return array;
+}
+
 static json_t *profile_json(const struct profile *profile)
 {
     json_t *object = json_pack("{s:s, s:s}", "name", profile->name, "title", profile->title);
@@ -51,6 +68,7 @@ static json_t *profile_json(const struct profile *profile)
                             json_pack("{s:f, s:f, s:s}", "value", q->value, "spread", q->spread,
                                       "source", q->source));
     }
+    json_object_set_new(object, "attention", attention_json(profile));
     return object;
 }
 

@@ -1,6 +1,7 @@
 /* cmd_sweep.c - shardplan sweep: a job over one or two axes. */
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "frameworks/import.h"
 #include "report/sweep_report.h"
 #include "settings/settings_parse.h"
 
@@ -55,7 +56,7 @@ static enum err_code check_any(const struct sweep *sweep, struct err *err)
 }
 
 static enum err_code show(const struct sweep_question *q, const struct sweep *sweep,
-                          struct err *err)
+                          const struct import *import, struct err *err)
 {
     const struct settings *s = q->base;
     const char *note = NULL;
@@ -63,11 +64,13 @@ static enum err_code show(const struct sweep_question *q, const struct sweep *sw
         TRY(sweep_report_write(q, sweep, s->output, &note, err));
     if (s->json) {
         json_t *object = sweep_json(q, sweep);
+        json_object_set_new(object, "from", import_json(import));
         json_dumpf(object, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(object);
     } else if (!s->quiet) {
         sweep_print(stdout, q, sweep);
+        import_print(stdout, import);
         if (s->output)
             printf("\n  %s/: sweep.json%s\n", s->output, note ? "" : ", sweep.svg");
     }
@@ -81,9 +84,10 @@ int command_sweep(int argc, char **argv)
     struct settings settings;
     struct sweep_question question;
     struct sweep sweep = {.points = NULL};
+    struct import import = {.framework = NULL};
     struct arena arena = {0};
     struct err err = {0};
-    settings_parse(COMMAND_SWEEP, argc, argv, &settings);
+    settings_parse_from(COMMAND_SWEEP, argc, argv, import_file, &import, &settings);
     struct progress progress = progress_begin(!settings.quiet);
     enum err_code rc = read_question(&settings, &arena, &question, &err);
     if (rc == ERR_OK)
@@ -91,9 +95,10 @@ int command_sweep(int argc, char **argv)
     if (rc == ERR_OK)
         rc = check_any(&sweep, &err);
     if (rc == ERR_OK)
-        rc = show(&question, &sweep, &err);
+        rc = show(&question, &sweep, &import, &err);
     const int status = rc != ERR_OK ? report_error(&err) : sweep.fits ? EXIT_DONE : EXIT_NO_FIT;
     sweep_free(&sweep);
+    import_free(&import);
     arena_free(&arena);
     return status;
 }

@@ -14,9 +14,11 @@ int command_sweep(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_compare(int argc, char **argv);
+int command_export(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_gpus(int argc, char **argv);
+int command_kernels(int argc, char **argv);
 
 /* Prints "shardplan: <sentence>" to standard error; returns the exit status for the code. */
 int report_error(const struct err *err);

@@ -80,6 +80,19 @@ enum err_code costs_of_outline(const struct plan *plan, const struct profile *pr
 /* One kernel on the device, collectives aside: launch + work, in seconds, and what it uses. */
 void kernel_cost(const struct kernel *kernel, const struct profile *profile, struct cost *out);
 
+/* What arithmetic asks of the card's power, in seconds of a step at boost clock: of matrix units at
+ * their peak, of kernels that wait for arithmetic, of others. */
+struct load { /* zero-initialise */
+    double matrix_s, compute_s, other_s;
+};
+
+/* Adds a kernel that runs `times` times. Does nothing where the profile has no limit of power. */
+void load_add(struct load *load, const struct kernel *kernel, const struct profile *profile,
+              double times);
+
+/* The same profile, lent, whose kernels run at the clock that the mean power of a load leaves. */
+struct profile profile_under(const struct profile *profile, const struct load *load);
+
 /* One kernel of a stream, where the model's own code issues it: the host's time, too. */
 void stream_kernel_cost(const struct kernel *kernel, bool backward, const struct profile *profile,
                         struct cost *out);
@@ -96,12 +109,46 @@ enum dtype kernel_result_dtype(const struct kernel *kernel);
 /* Bytes that a kernel moves between its processor and that one's memory, every pass counted. */
 double kernel_traffic(const struct kernel *kernel);
 
-/* FLOP/s of the profile's matrix products of a dtype: what is neither bf16 nor fp16 runs as fp32.
- */
+/* FLOP/s of the profile's matrix products of a dtype, at its clock: what is neither bf16 nor fp16
+ * runs as fp32, TF32 off. */
 double peak_flops(const struct profile *profile, enum dtype dtype);
 
-/* Seconds of `batch` matrix products (m, k) x (k, n) at `peak` FLOP/s, without launch. */
-double gemm_seconds(const struct profile *profile, double peak, double m, double n, double k,
-                    double batch);
+/* ---- single kernels, for tables of them ---- */
+
+struct gemm {    /* `batch` products (m, k) x (k, n) */
+    double peak; /* FLOP/s of the units they run on, at the profile's clock */
+    double m, n, k, batch;
+    double element_bytes;
+    double speed; /* of the instructions it may use, beside the newest: 1, or less where rows do not
+                     begin at multiples of 16 bytes */
+};
+
+double gemm_flops(const struct gemm *gemm);
+/* Seconds without launch and start, at the clock of the profile. */
+double gemm_seconds(const struct profile *profile, const struct gemm *gemm);
+
+struct attention {
+    enum dtype dtype;
+    double batch, queries, keys, heads; /* queries, keys: tokens of a sequence; heads: of queries */
+    uint32_t head, head_v;              /* sizes: of queries and keys, of values */
+    double window;                      /* keys that a query sees; 0: all */
+    bool causal, backward, deterministic;
+};
+
+/* Operations that the mask leaves: two products forward, five backward. */
+double attention_flops(const struct attention *attention);
+/* Seconds without launch, of the kernel that the profile's `attention` asks for. */
+double attention_time(const struct attention *attention, const struct profile *profile);
+
+/* The kernel that runs where the profile's `attention` is asked for: PyTorch 2.11 and newer prefer
+ * cuDNN's on Hopper and Blackwell, FlashAttention-2 elsewhere; what is not 16 bits wide, and Volta,
+ * have the memory-efficient one. */
+enum attention_kernel attention_chosen(const struct profile *profile, enum dtype dtype);
+
+/* Whether nothing but bytes holds it up: no places to compute, no casts (walk.h). */
+bool kernel_is_vectorised(const struct kernel *kernel);
+
+/* Of a kernel that a profiler shows by itself: kernel_cost's time less the gap to the next. */
+double kernel_seconds(const struct kernel *kernel, const struct profile *profile);
 
 #endif

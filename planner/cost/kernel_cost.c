@@ -1,107 +1,13 @@
-/* kernel_cost.c - one kernel on one device: launch + max(arithmetic, traffic).
+/* kernel_cost.c - one kernel on one device: launch + the largest of what holds it up.
  *
- * Arithmetic: a GEMM is cut into tiles that fill the multiprocessors in waves; attention runs at a
- * share of the peak that grows with the sequence. Traffic: what the operands hold, times the
- * passes that the kernel makes over them. */
-#include "cost/cost.h"
+ *     arithmetic     tiles and waves (gemm_cost.c), blocks of queries (attention_cost.c), at the
+ *                    clock that the power limit leaves (clock.h)
+ *     traffic        what the operands hold, times the passes that the kernel makes over them
+ *     instructions   of kernels that are not vectorised (walk.h)
+ *     rows           of norms and softmax, a block of threads each (row_cost.c) */
+#include "cost/cost_parts.h"
 
 #include <math.h>
-
-/* ---- GEMM ---- */
-
-/* Tile shapes of cuBLAS's tensor-core kernels and how fast each is beside the largest: 256 x 128
- * full speed, 128 x 128 0.93, 128 x 64 0.75, 64 x 64 0.55 (NVIDIA, Matrix Multiplication
- * Background User's Guide, figures on A100). */
-static const struct {
-    double m, n, speed;
-} tiles[] = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.93},
-             {128, 64, 0.75}, {64, 128, 0.75}, {64, 64, 0.55}};
-
-/* Split-K and stream-K kernels share out the last wave where the inner size allows it: what is
- * lost then stays under 15 %. */
-enum { SPLIT_K_FROM = 4096 };
-#define SPLIT_K_LEAST 0.85
-
-double gemm_seconds(const struct profile *profile, double peak, double m, double n, double k,
-                    double batch)
-{
-    const double sms = profile_value(profile, PROFILE_SMS);
-    double best = sms > 0 ? 0 : 1; /* a CPU has neither tiles nor waves */
-    for (size_t i = 0; sms > 0 && i < sizeof tiles / sizeof tiles[0]; i++) {
-        const double count = batch * ceil(m / tiles[i].m) * ceil(n / tiles[i].n);
-        const double full = batch * m * n / (count * tiles[i].m * tiles[i].n);
-        double wave = count / (ceil(count / sms) * sms);
-        if (k >= SPLIT_K_FROM)
-            wave = fmax(wave, SPLIT_K_LEAST);
-        best = fmax(best, tiles[i].speed * full * wave);
-    }
-    best *= profile_value(profile, PROFILE_GEMM) * k /
-            (k + profile_value(profile, PROFILE_GEMM_K_HALF));
-    return 2 * m * n * k * batch / (peak * best);
-}
-
-double peak_flops(const struct profile *profile, enum dtype dtype)
-{
-    switch (dtype) {
-    case DTYPE_BF16:
-        return profile_value(profile, PROFILE_BF16);
-    case DTYPE_FP16:
-        return profile_value(profile, PROFILE_FP16);
-    default:
-        return profile_value(profile, PROFILE_FP32);
-    }
-}
-
-/* (m, n) are the last two dims of the result, what is before them a batch; the inner size follows
- * from the arithmetic. */
-static double gemm_of(const struct kernel *kernel, const struct profile *profile)
-{
-    const struct operand *out = &kernel->operands[kernel->ins];
-    const struct shape *shape = &out->shape;
-    const double n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
-    const double m = shape->rank > 1 ? shape->dim[shape->rank - 2] : 1;
-    const double elements = (double)shape_elements(shape);
-    return gemm_seconds(profile, peak_flops(profile, (enum dtype)out->dtype), m, n,
-                        kernel->flops / (2 * elements), elements / (m * n));
-}
-
-/* ---- attention ---- */
-
-/* xformers' kernel beside FlashAttention-2, forward and backward (FlashAttention-2 paper, arXiv
- * 2307.08691, figures 4 to 6, A100). */
-#define EFFICIENT_BESIDE_FLASH 0.55
-
-/* Heads of 64 run as fast as heads of 128 in the llm-foundry rows (a fit of each alone gives the
- * same rate), within 15 % in FlashAttention-2's own figures; smaller ones leave tensor cores idle.
- */
-static double head_factor(double head)
-{
-    return fmin(1, head / 64);
-}
-
-static bool is_attention_backward(const struct kernel *kernel)
-{
-    return kernel->work == WORK_ATTENTION_BACKWARD ||
-           kernel->work == WORK_EFFICIENT_ATTENTION_BACKWARD;
-}
-
-static double attention_of(const struct kernel *kernel, const struct profile *profile)
-{
-    const bool backward = is_attention_backward(kernel);
-    const struct operand *q = &kernel->operands[backward ? 1 : 0];
-    const double tokens = q->shape.dim[1], head = q->shape.dim[q->shape.rank - 1];
-    /* FlashAttention is for 16-bit numbers: in fp32, PyTorch takes the other whatever the plan's
-     * recording, which was made without a GPU, calls it. */
-    const bool flash =
-        (kernel->work == WORK_ATTENTION || kernel->work == WORK_ATTENTION_BACKWARD) &&
-        q->dtype != DTYPE_FP32;
-    const double share =
-        profile_value(profile, backward ? PROFILE_ATTENTION_BACKWARD : PROFILE_ATTENTION);
-    const double rate = peak_flops(profile, (enum dtype)q->dtype) * share * head_factor(head) *
-                        tokens / (tokens + profile_value(profile, PROFILE_ATTENTION_HALF)) *
-                        (flash ? 1 : EFFICIENT_BESIDE_FLASH);
-    return kernel->flops / rate;
-}
 
 /* ---- traffic ---- */
 
@@ -121,12 +27,11 @@ static const struct traffic traffics[] = {
     /* The gradient is filled with zeros; then indices are sorted, and segments are summed in two
      * steps with partial sums: 12 bytes a gradient element of 2 (Embedding.cu). */
     {WORK_EMBEDDING_BACKWARD, BY_INDEX, 6, 1},
-    {WORK_LAYER_NORM, BY_REDUCE, 1, 1},
-    {WORK_RMS_NORM, BY_REDUCE, 1, 1},
+    {WORK_LAYER_NORM, BY_STREAM, 1, 1},
+    {WORK_RMS_NORM, BY_STREAM, 1, 1},
     /* One kernel for the input's gradient, another for those of the weights: both read all. */
-    {WORK_LAYER_NORM_BACKWARD, BY_REDUCE, 2, 1},
-    {WORK_RMS_NORM_BACKWARD, BY_REDUCE, 2, 1},
-    {WORK_MEAN, BY_REDUCE, 1, 1},
+    {WORK_LAYER_NORM_BACKWARD, BY_STREAM, 2, 1},
+    {WORK_RMS_NORM_BACKWARD, BY_STREAM, 2, 1},
     {WORK_SUM, BY_REDUCE, 1, 1},
     {WORK_SUM_DIM, BY_REDUCE, 1, 1},
     {WORK_NORMS, BY_REDUCE, 1, 1},
@@ -142,6 +47,8 @@ static const struct traffic traffics[] = {
     {WORK_INDEX_PUT, BY_INDEX, 1, 1},
     /* Its output is the whole gather buffer, of which it fills one slice. */
     {WORK_COPY_IN, BY_STREAM, 2, 0},
+    /* What is added to is read and written. */
+    {WORK_ADD_IN_PLACE, BY_STREAM, 1, 2},
     /* foreach and loop: lerp 3, mul 2, addcmul 3, decay 2, sqrt 2, div 2, add 2, addcdiv 4 passes
      * over the parameters, where the operands are 7 (4 in, 3 out) that the fused kernel moves. */
     {WORK_ADAMW, BY_STREAM, 20.0 / 7, 20.0 / 7},
@@ -236,22 +143,88 @@ enum cost_class kernel_class(const struct kernel *kernel)
     const enum work_kind work = (enum work_kind)kernel->work;
     if (work_is_matmul(work) || work_is_grouped_matmul(work))
         return COST_GEMM;
-    if (work == WORK_ATTENTION || work == WORK_EFFICIENT_ATTENTION || is_attention_backward(kernel))
-        return COST_ATTENTION;
-    return COST_MEMORY;
+    return is_attention(kernel) ? COST_ATTENTION : COST_MEMORY;
+}
+
+/* ---- what holds a kernel up ---- */
+
+struct holds {
+    double compute_s, memory_s, issue_s, row_s;
+    double start_s; /* before and after all of these */
+    enum profile_key bandwidth;
+};
+
+/* A reduction over more than a thread's elements waits for its block: reduce_kernel takes 3.6 to
+ * 4.1 us for next to nothing on H100 (tests/data/gpu/kernels.csv: all). */
+#define REDUCE_START 2e-6
+
+static bool reduces(const struct kernel *kernel)
+{
+    switch ((enum work_kind)kernel->work) {
+    case WORK_MEAN:
+    case WORK_SUM:
+    case WORK_SUM_DIM:
+    case WORK_ALL:
+    case WORK_ANY:
+    case WORK_VECTOR_NORM:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static double compute_seconds(const struct kernel *kernel, const struct profile *profile,
+                              enum cost_class class)
+{
+    if (class == COST_ATTENTION)
+        return attention_seconds(kernel, profile);
+    if (class != COST_GEMM)
+        return 0;
+    const struct gemm gemm = gemm_of(kernel, profile);
+    return gemm_seconds(profile, &gemm);
+}
+
+static struct holds holds_of(const struct kernel *kernel, const struct profile *profile,
+                             enum cost_class class, double bytes, enum efficiency efficiency)
+{
+    static const enum profile_key efficiencies[] = {PROFILE_STREAM, PROFILE_REDUCE, PROFILE_INDEX};
+    const double sms = profile_value(profile, PROFILE_SMS);
+    const double clock = profile_value(profile, PROFILE_BOOST_CLOCK);
+    struct holds h = {.bandwidth = efficiencies[efficiency]};
+    h.compute_s = compute_seconds(kernel, profile, class);
+    h.memory_s =
+        bytes / (profile_value(profile, PROFILE_MEMORY) * profile_value(profile, h.bandwidth));
+    if (class == COST_MEMORY && sms > 0) {
+        const double strided = profile_value(profile, PROFILE_STRIDED);
+        const double elements =
+            kernel->outs ? (double)shape_elements(&kernel->operands[kernel->ins].shape) : 0;
+        h.row_s = row_seconds(kernel, profile);
+        if (strided > 0 && clock > 0)
+            h.issue_s = elements * strided * walk_cycles(kernel) / (sms * clock);
+        h.start_s = reduces(kernel) ? REDUCE_START : 0;
+    } else if (class == COST_GEMM) {
+        h.start_s = profile_value(profile, PROFILE_GEMM_START);
+    }
+    return h;
+}
+
+static double held(const struct holds *h)
+{
+    return fmax(fmax(h->compute_s, h->memory_s), fmax(h->issue_s, h->row_s));
 }
 
 /* That of the number which decides the kernel's time. */
-static double spread_of(const struct profile *profile, const struct kernel *kernel, bool computes,
-                        enum profile_key efficiency, double work_s)
+static double spread_of(const struct profile *profile, const struct kernel *kernel,
+                        const struct holds *h)
 {
     const enum cost_class class = kernel_class(kernel);
-    const enum profile_key key = work_s < profile_value(profile, PROFILE_LATENCY) ? PROFILE_LATENCY
-                                 : !computes                                      ? efficiency
-                                 : class == COST_GEMM                             ? PROFILE_GEMM
-                                 : is_attention_backward(kernel) ? PROFILE_ATTENTION_BACKWARD
-                                                                 : PROFILE_ATTENTION;
-    return profile->of[key].spread;
+    const double work_s = held(h);
+    if (work_s < profile_value(profile, PROFILE_LATENCY))
+        return profile->of[PROFILE_LATENCY].spread;
+    if (h->compute_s < work_s)
+        return profile->of[h->issue_s == work_s ? PROFILE_STRIDED : h->bandwidth].spread;
+    return clock_spread(profile, class == COST_GEMM ? profile->of[PROFILE_GEMM].spread
+                                                    : attention_spread(kernel, profile));
 }
 
 /* A kernel that waits for memory keeps this share of the multiprocessors busy: NCCL's and other
@@ -260,33 +233,67 @@ static double spread_of(const struct profile *profile, const struct kernel *kern
 
 void kernel_cost(const struct kernel *kernel, const struct profile *profile, struct cost *out)
 {
-    static const enum profile_key efficiencies[] = {PROFILE_STREAM, PROFILE_REDUCE, PROFILE_INDEX};
     const struct traffic traffic = traffic_of(kernel);
     const double bytes = traffic_bytes(kernel, traffic);
-    const double bandwidth = profile_value(profile, PROFILE_MEMORY) *
-                             profile_value(profile, efficiencies[traffic.efficiency]);
-    const double memory_s = bytes / bandwidth;
-    double compute_s = 0;
     *out = (struct cost){.class = kernel_class(kernel)};
-    if (out->class == COST_GEMM)
-        compute_s = gemm_of(kernel, profile);
-    else if (out->class == COST_ATTENTION)
-        compute_s = attention_of(kernel, profile);
-    double work_s = fmax(compute_s, memory_s);
-    out->spread = (float)spread_of(profile, kernel, compute_s > memory_s,
-                                   efficiencies[traffic.efficiency], work_s);
-    out->device_s = profile_value(profile, PROFILE_LATENCY) + work_s;
     const struct profile_kernel *own = measured(profile, kernel);
+    const struct holds h =
+        holds_of(kernel, profile, (enum cost_class)out->class, bytes, traffic.efficiency);
+    double work_s = held(&h);
+    out->spread = (float)spread_of(profile, kernel, &h);
+    out->device_s = profile_value(profile, PROFILE_LATENCY) + h.start_s + work_s;
     if (own) {
         work_s = kernel->flops * own->seconds_per_flop + bytes * own->seconds_per_byte;
         out->device_s = own->latency_s + work_s;
         out->spread = (float)own->spread;
     }
-    out->use[RESOURCE_COMPUTE] =
-        compute_s >= memory_s && compute_s > 0 ? 1.0F : COMPUTE_OF_MEMORY_BOUND;
-    out->use[RESOURCE_MEMORY] = work_s > 0 ? (float)fmin(1, memory_s / work_s) : 0;
+    const bool computes = fmax(h.compute_s, h.issue_s) >= fmax(h.memory_s, h.row_s);
+    out->use[RESOURCE_COMPUTE] = computes && held(&h) > 0 ? 1.0F : COMPUTE_OF_MEMORY_BOUND;
+    out->use[RESOURCE_MEMORY] = work_s > 0 ? (float)fmin(1, h.memory_s / work_s) : 0;
     if (profile->generation == GENERATION_CPU) { /* a kernel is a thread, and a thread a core */
         out->use[RESOURCE_COMPUTE] = 1;
         out->use[RESOURCE_MEMORY] = 0;
     }
+}
+
+/* ---- the clock of many ---- */
+
+void load_add(struct load *load, const struct kernel *kernel, const struct profile *profile,
+              double times)
+{
+    struct profile boost = *profile;
+    struct cost cost;
+    if (profile->clock == CLOCK_BURST || profile_value(profile, PROFILE_POWER) <= 0)
+        return;
+    boost.clock = CLOCK_BURST;
+    kernel_cost(kernel, &boost, &cost);
+    if (cost.class == COST_GEMM) {
+        const struct gemm gemm = gemm_of(kernel, profile);
+        load->matrix_s += times * gemm_flops(&gemm) / (gemm.peak * clock_boost(profile));
+    } else if (cost.class == COST_ATTENTION) {
+        load->matrix_s += times * attention_matrix_seconds(kernel, profile);
+    }
+    if (cost.class != COST_MEMORY && cost.use[RESOURCE_COMPUTE] >= 1)
+        load->compute_s += times * cost.device_s;
+    else
+        load->other_s += times * cost.device_s;
+}
+
+struct profile profile_under(const struct profile *profile, const struct load *load)
+{
+    struct profile under = *profile;
+    under.clock_share = clock_under(profile, load);
+    return under;
+}
+
+bool kernel_is_vectorised(const struct kernel *kernel)
+{
+    return walk_cycles(kernel) <= 0;
+}
+
+double kernel_seconds(const struct kernel *kernel, const struct profile *profile)
+{
+    struct cost cost;
+    kernel_cost(kernel, profile, &cost);
+    return cost.device_s - profile_value(profile, PROFILE_GAP);
 }

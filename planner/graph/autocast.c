@@ -17,12 +17,12 @@ static bool is_floating(enum dtype dtype)
     return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
 }
 
-/* The place where the cast of a leaf parameter is kept; NULL: the tensor is none, or a frozen one,
- * whose casts are not kept. */
+/* The place where the cast of a leaf parameter is kept; NULL: the tensor is none (parameters that
+ * are views are not), or a frozen one, whose casts are not kept. */
 static uint32_t *kept_cast(struct graph *graph, uint32_t tensor)
 {
     const struct graph_storage *storage = &graph->storages[graph->tensors[tensor].storage];
-    if (storage->kind != STORAGE_PARAM)
+    if (storage->kind != STORAGE_PARAM || graph->views)
         return NULL;
     struct graph_param *param = &graph->params[storage->index];
     return param->tensor == tensor && param->trainable ? &param->cast : NULL;

@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include "base/names.h"
+#include "graph/ops.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -193,9 +194,9 @@ static void end_autocast(struct graph *graph)
     graph->autocast.on = false;
 }
 
-void graph_op_done(struct graph *graph, uint32_t op)
+/* An op needs a gradient when something that goes into it does. */
+static void need_gradient(struct graph *graph, struct graph_op *o)
 {
-    struct graph_op *o = &graph->ops[op];
     for (uint32_t i = 0; i < o->ins; i++)
         if (o->in[i] != GRAPH_NONE && graph->tensors[o->in[i]].requires_grad)
             o->requires_grad = true;
@@ -205,8 +206,38 @@ void graph_op_done(struct graph *graph, uint32_t op)
         struct graph_tensor *out = &graph->tensors[o->out[i]];
         out->requires_grad = i + o->hidden < o->outs && is_differentiable((enum dtype)out->dtype);
     }
+}
+
+void graph_op_done(struct graph *graph, uint32_t op)
+{
+    struct graph_op *o = &graph->ops[op];
+    need_gradient(graph, o);
     add_item(graph, ITEM_OP, op);
     end_call(graph, o->kind);
+}
+
+/* A view's gradient is that of what it views. */
+static void need_gradients_of_views(struct graph *graph, const struct graph_op *o)
+{
+    for (uint32_t i = 0; i < o->ins; i++)
+        if (o->in[i] != GRAPH_NONE) {
+            struct graph_tensor *in = &graph->tensors[o->in[i]];
+            in->requires_grad |= graph->tensors[in->root].requires_grad;
+        }
+}
+
+void graph_need_gradients(struct graph *graph, const bool *needs)
+{
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        graph->tensors[graph->params[p].tensor].requires_grad |= needs[p];
+    for (uint32_t i = 0; i < graph->op_count; i++) {
+        if (graph->ops[i].kind == OP_NO_GRAD)
+            continue;
+        need_gradients_of_views(graph, &graph->ops[i]);
+        need_gradient(graph, &graph->ops[i]);
+    }
+    for (uint32_t t = 0; t < graph->tensor_count; t++)
+        graph->tensors[t].requires_grad |= graph->tensors[graph->tensors[t].root].requires_grad;
 }
 
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)

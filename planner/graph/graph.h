@@ -15,6 +15,7 @@
 #define SHARDPLAN_GRAPH_H
 
 #include "base/arena.h"
+#include "base/attention.h"
 #include "base/kernel.h"
 #include "base/values.h"
 #include "base/vocabulary.h"
@@ -93,8 +94,9 @@ struct graph_param {
 /* What a parameter is for: decides what it holds at first. */
 enum param_role { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM, PARAM_ROLES };
 
-/* Modules that a sharding strategy may wrap: embeddings, blocks, final norm, head. */
-enum module_role { ROLE_EMBEDDING, ROLE_BLOCK, ROLE_NORM, ROLE_HEAD, ROLE_OTHER };
+/* Modules that a sharding strategy may wrap: embeddings, blocks, final norm, head; tables are
+ * embeddings of models that nobody wraps as torchtitan does. */
+enum module_role { ROLE_EMBEDDING, ROLE_BLOCK, ROLE_NORM, ROLE_HEAD, ROLE_TABLE };
 struct graph_module {
     const char *name; /* "layers.0" */
     enum module_role role;
@@ -102,6 +104,18 @@ struct graph_module {
     uint32_t inputs;
     uint32_t output; /* the tensor that its forward returns */
 };
+
+/* How autograd works where real tensors and others differ (op_class.h, tape_backward.c): in place
+ * what it may, as it does on a GPU; or in a new tensor, as it does under a dispatch mode, which is
+ * how recordings on fake tensors are made (tests/data/truth). */
+enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
+
+/* Who computes the loss, and so how often the logits exist: PyTorch, on a copy in fp32; a fused
+ * kernel, which puts their gradient where they were; or a loop over chunks of the tokens that has
+ * the head and its backward in it, so that there are never more than a chunk's (ops_fused_loss.c).
+ */
+enum cross_entropy { CROSS_ENTROPY_EAGER, CROSS_ENTROPY_FUSED, CROSS_ENTROPY_CHUNKED };
+enum { LOSS_CHUNKS = 8 }; /* torchtitan components/loss.py, num_chunks */
 
 /* The region of torch.autocast that the script is in (autocast.h). */
 struct graph_autocast {
@@ -133,10 +147,14 @@ struct graph {
     const uint32_t *group_order;
     uint32_t loss;      /* the tensor backward starts from */
     enum dtype compute; /* dtype of unsharded parameters and activations */
+    enum autograd autograd;
+    enum cross_entropy cross_entropy;
+    enum attention_kernel attention; /* AUTO: flash where a code leaves it to PyTorch */
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;
-    bool own_init;             /* parameters start as their code draws them, not with test values */
+    bool views;    /* parameters are views of something larger: autocast keeps no cast of them */
+    bool own_init; /* parameters start as their code draws them, not with test values */
     struct param_init weights; /* with own_init: what weights hold that are declared next */
 };
 
@@ -197,6 +215,10 @@ void graph_mark(struct graph *graph, enum graph_mark mark);
 /* The op that births `tensor` is the forward of a module without parameters. */
 void graph_call_is(struct graph *graph, uint32_t tensor, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Parameters of which needs[i] is true need a gradient, too, trained or not; and so whatever is
+ * computed with them. For a graph that is complete. */
+void graph_need_gradients(struct graph *graph, const bool *needs);
 
 /* Once all parameters are declared: fills group_order. */
 void graph_list_groups(struct graph *graph);

@@ -32,6 +32,10 @@ struct op_class {
     /* Floating-point operations of the forward kernel; NULL: one per output element. */
     double (*flops)(const struct graph *graph, const struct graph_op *op);
     enum op_keep keep;
+    /* What its function does where that is more than one kernel: it births its outputs, too. NULL:
+     * outputs are born in order, and one kernel fills them. */
+    void (*forward)(struct tape *tape, const struct graph *graph, const struct graph_op *op);
+    bool in_place; /* writes its first operand: it runs though it births nothing */
 };
 
 #define X(KIND, name, autocast) extern const struct op_class name##_class;

@@ -16,6 +16,7 @@
     X(LINEAR_BIAS, linear_bias, LOWER)                                                             \
     X(CONV1D, conv1d, LOWER)                                                                       \
     X(ADD, add, NONE)                                                                              \
+    X(ADD_TO, add_to, NONE)                                                                        \
     X(ADD_SCALAR, add_scalar, NONE)                                                                \
     X(MUL, mul, NONE)                                                                              \
     X(MUL_SCALAR, mul_scalar, NONE)                                                                \
@@ -58,6 +59,8 @@
     X(SAFE_SOFTMAX, safe_softmax, NONE)                                                            \
     X(LOG_SOFTMAX, log_softmax, NONE)                                                              \
     X(NLL_LOSS, nll_loss, FP32)                                                                    \
+    X(FUSED_CROSS_ENTROPY, fused_cross_entropy, NONE)                                              \
+    X(CHUNKED_CROSS_ENTROPY, chunked_cross_entropy, NONE)                                          \
     X(NO_GRAD, no_grad, NONE)
 
 enum op_kind {
@@ -75,6 +78,9 @@ uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight);
 uint32_t op_arange(struct graph *graph, uint32_t count);
 /* Elementwise with broadcasting of y to x's shape. */
 uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y);
+/* The same in x itself, where ATen asks whether a tensor is a subclass: a new one for recordings.
+ */
+uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y);
 /* Elementwise with broadcasting of either side and promotion to fp32. */
 uint32_t op_mul(struct graph *graph, uint32_t x, uint32_t y);
 /* x with a Python number: OP_ADD_SCALAR, OP_MUL_SCALAR, OP_POW (x to the power of `number`). */
@@ -177,5 +183,12 @@ uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group);
 uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets);
 /* Mean cross-entropy of logits (t, v) with targets (t): a scalar of the logits' dtype. */
 uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
+/* The same of logits in any dtype, by a fused kernel: backward puts their gradient in their place.
+ */
+uint32_t op_fused_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
+/* The same of the logits x (t, h) times weight (v, h) transposed, LOSS_CHUNKS chunks of tokens one
+ * after the other, each with its backward; t is a multiple of that. */
+uint32_t op_chunked_cross_entropy(struct graph *graph, uint32_t x, uint32_t weight,
+                                  uint32_t targets);
 
 #endif

@@ -26,6 +26,21 @@ OP_BACKWARD(add)
 
 OP_CLASS(add) = {.label = ATEN_ADD, .work = WORK_ADD, .backward = add_backward};
 
+uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y)
+{
+    if (graph->autograd == AUTOGRAD_RECORDED)
+        return op_add(graph, x, y);
+    const uint32_t op = begin(graph, OP_ADD_TO, 2, (uint32_t[]){x, y});
+    const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
+    graph->tensors[out].root = out; /* what x was is another value */
+    graph->ops[op].out[graph->ops[op].outs++] = out;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_CLASS(add_to) = {
+    .label = ATEN_ADD_, .work = WORK_ADD_TO, .backward = add_backward, .in_place = true};
+
 /* The shape of an elementwise result: sizes aligned at the last dim, ones stretched. */
 static struct shape broadcast(const struct shape *x, const struct shape *y)
 {

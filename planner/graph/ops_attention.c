@@ -23,19 +23,37 @@ void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t cou
     }
 }
 
+/* What is born besides o: logsumexp, and the generator's state as that library has it. */
+static void birth_statistics(struct graph *graph, uint32_t op, const struct shape *q)
+{
+    const struct shape scalar = {.rank = 0};
+    if (graph->attention == ATTENTION_CUDNN) {
+        graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_FP32,
+                       SHAPE(q->dim[0], q->dim[2], q->dim[1])); /* (b, a, s, 1) there */
+        graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_INT64, scalar);
+        graph_op_birth(graph, op, ATEN_CUDNN_ATTENTION, DTYPE_INT64, scalar);
+        return;
+    }
+    graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_FP32,
+                   SHAPE(q->dim[0], q->dim[2], q->dim[1]));                  /* logsumexp */
+    graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, SHAPE(2)); /* rng state */
+    graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, scalar);
+}
+
 uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
                       float dropout)
 {
     const struct shape shape = *shape_of(graph, q);
     uint32_t in[3] = {q, k, v};
+    if (graph->attention == ATTENTION_EFFICIENT)
+        return op_efficient_attention(graph, q, k, v, GRAPH_NONE, causal, dropout);
     op_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);
     const uint32_t op = begin(graph, OP_FLASH_ATTENTION, 3, in);
-    const uint32_t born = graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, dtype_of(graph, in[0]),
-                                         heads_first(&shape));
-    graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_FP32,
-                   SHAPE(shape.dim[0], shape.dim[2], shape.dim[1]));         /* logsumexp */
-    graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, SHAPE(2)); /* rng state */
-    graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, (struct shape){.rank = 0});
+    const enum aten label =
+        graph->attention == ATTENTION_CUDNN ? ATEN_CUDNN_ATTENTION : ATEN_FLASH_ATTENTION;
+    const uint32_t born =
+        graph_op_birth(graph, op, label, dtype_of(graph, in[0]), heads_first(&shape));
+    birth_statistics(graph, op, &shape);
     graph->ops[op].hidden = 3;
     graph->ops[op].attr.causal = causal;
     graph->ops[op].attr.p = dropout;
@@ -63,37 +81,61 @@ static double attention_flops(const struct graph *graph, const struct graph_op *
     return op->attr.causal ? full / 2 : full;
 }
 
-/* FlashAttention-2's backward accumulates dq in fp32 over key blocks: dq_accum (b, s', a, d') and
- * softmax_d (b, a, s'), s' rounded to 128 and d' to 32 (pytorch flash_api.cpp, mha_bwd). */
-static uint64_t attention_scratch_bytes(const struct shape *q)
+enum { SCRATCHES = 4 };
+
+/* What the kernel takes from the caching allocator while it runs backward, in order.
+ *
+ * FlashAttention-2 (pytorch flash_attn/flash_api.cpp, mha_bwd): the sums of do·o (b, a, s'), dq in
+ * fp32 (b, s', a, d'), s' rounded to 128 and d' to 32; where heads of k and v are shared, their
+ * gradients for each head of q in its dtype. cuDNN (native/cudnn/MHA.cpp: one workspace a call;
+ * cudnn-frontend scaled_dot_product_flash_attention.h, get_fe_workspace_size_node): dq (b, a, s, d)
+ * and the sums (b, a, s, 1) in fp32, not rounded. What the engine behind it asks for on top is not
+ * published, and is not here. */
+static uint32_t backward_scratch(struct tape *tape, const struct graph *graph,
+                                 const struct graph_op *op, struct operand *scratch)
 {
-    const uint64_t s = (q->dim[1] + 127U) & ~127ULL, d = (q->dim[3] + 31U) & ~31ULL;
-    return 4 * (uint64_t)q->dim[0] * s * q->dim[2] * (d + 1);
+    const struct shape *q = shape_of(graph, op->in[0]), *k = shape_of(graph, op->in[1]);
+    const uint64_t b = q->dim[0], heads = q->dim[2], d = q->dim[3];
+    const uint64_t s = (q->dim[1] + 127U) & ~127ULL, wide = (d + 31U) & ~31ULL;
+    const uint64_t element = dtype_bytes(dtype_of(graph, op->in[1]));
+    if (graph->attention == ATTENTION_CUDNN) {
+        scratch[0] = tape_scratch(tape, 4 * b * heads * q->dim[1] * (d + 1));
+        return 1;
+    }
+    scratch[0] = tape_scratch(tape, 4 * b * heads * s);
+    scratch[1] = tape_scratch(tape, 4 * b * s * heads * wide);
+    if (k->dim[2] == heads)
+        return 2;
+    for (int i = 2; i < SCRATCHES; i++)
+        scratch[i] = tape_scratch(tape, element * b * k->dim[1] * heads * d);
+    return SCRATCHES;
 }
 
 OP_BACKWARD(flash_attention)
 {
+    const enum aten label = graph->attention == ATTENTION_CUDNN ? ATEN_CUDNN_ATTENTION_BACKWARD
+                                                                : ATEN_FLASH_ATTENTION_BACKWARD;
     const struct operand in[6] = {tape_grad(tape, op, 0),        tape_tensor(tape, op->in[0]),
                                   tape_tensor(tape, op->in[1]),  tape_tensor(tape, op->in[2]),
                                   tape_tensor(tape, op->out[1]), tape_tensor(tape, op->out[0])};
-    struct operand out[3];
+    struct operand out[3], scratch[SCRATCHES];
     for (uint32_t i = 0; i < 3; i++) {
-        out[i] = tape_birth(tape, ATEN_FLASH_ATTENTION_BACKWARD, dtype_of(graph, op->in[i]),
+        out[i] = tape_birth(tape, label, dtype_of(graph, op->in[i]),
                             heads_first(shape_of(graph, op->in[i])));
         if (tape_needs(tape, op, i))
             tape_give(tape, op, i, out[i]);
         out[i].shape = *shape_of(graph, op->in[i]); /* the memory is (b, s, a, d) */
     }
-    const struct operand scratch =
-        tape_scratch(tape, attention_scratch_bytes(shape_of(graph, op->in[0])));
-    tape_kernel(tape, WORK_ATTENTION_BACKWARD, ATEN_FLASH_ATTENTION_BACKWARD,
-                2.5 * attention_flops(graph, op), 6, in, 3, out);
-    tape_death(tape, scratch);
+    uint32_t scratches = backward_scratch(tape, graph, op, scratch);
+    tape_kernel(tape, WORK_ATTENTION_BACKWARD, label, 2.5 * attention_flops(graph, op), 6, in, 3,
+                out);
+    while (scratches > 0)
+        tape_death(tape, scratch[--scratches]);
     drop_unneeded(tape, op, 3, out);
 }
 
 OP_CLASS(flash_attention) = {
-    .label = ATEN_FLASH_ATTENTION,
+    .label = ATEN_NONE, /* that of o: flash or cudnn */
     .work = WORK_ATTENTION,
     .saved = attention_saved,
     .backward = flash_attention_backward,

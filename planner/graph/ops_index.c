@@ -2,6 +2,7 @@
 #include "graph/op_class.h"
 
 #include <assert.h>
+#include <string.h>
 
 uint32_t op_arange(struct graph *graph, uint32_t count)
 {
@@ -10,13 +11,28 @@ uint32_t op_arange(struct graph *graph, uint32_t count)
 
 OP_CLASS(arange) = {.label = ATEN_ARANGE, .work = WORK_ARANGE};
 
-uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight)
+static uint32_t look_up(struct graph *graph, uint32_t ids, uint32_t weight)
 {
     struct shape shape = *shape_of(graph, ids);
     assert(shape.rank < SHAPE_DIMS);
     shape.dim[shape.rank++] = shape_of(graph, weight)->dim[1];
     return simple(graph, OP_EMBEDDING, 2, (uint32_t[]){ids, weight}, ATEN_EMBEDDING,
                   dtype_of(graph, weight), shape);
+}
+
+/* A table outside of all modules is one itself: nn.Embedding. */
+uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight)
+{
+    struct graph_param *table =
+        &graph->params[graph->storages[graph->tensors[weight].storage].index];
+    const char *dot = strrchr(table->name, '.');
+    if (table->module != GRAPH_NONE || !dot)
+        return look_up(graph, ids, weight);
+    table->module = graph_module(graph, ROLE_TABLE, "%.*s", (int)(dot - table->name), table->name);
+    graph_enter(graph, table->module, ids);
+    const uint32_t rows = look_up(graph, ids, weight);
+    graph_exit(graph, table->module, rows);
+    return rows;
 }
 
 OP_BACKWARD(embedding)
@@ -37,17 +53,27 @@ OP_CLASS(embedding) = {
 
 /* ---- rows to experts and back ---- */
 
-/* The gradient of what was taken from `x` by index, put into zeros of x's shape. */
+/* The gradient of what was taken from `x` by index, put into zeros of x's shape: in place, but for
+ * tensors that autograd takes for subclasses (index_backward and value_selecting_reduction_backward
+ * ask areAnyTensorSubclassLike: pytorch FunctionsManual.cpp, TensorUtils). */
 static void give_put(struct tape *tape, const struct graph *graph, const struct graph_op *op,
-                     enum work_kind work, enum aten aten, uint32_t indices)
+                     enum work_kind work, uint32_t indices)
 {
+    const bool scatters = work == WORK_SCATTER;
     const enum dtype dtype = dtype_of(graph, op->in[0]);
     const struct shape shape = *shape_of(graph, op->in[0]);
     const struct operand zeros = tape_birth(tape, ATEN_NEW_ZEROS, dtype, shape);
     tape_kernel(tape, WORK_FILL, ATEN_NEW_ZEROS, -1.0, 0, NULL, 1, &zeros);
     const struct operand in[3] = {zeros, tape_tensor(tape, indices), tape_grad(tape, op, 0)};
-    tape_give(tape, op, 0, tape_call(tape, work, aten, dtype, shape, -1.0, 3, in));
-    tape_death(tape, zeros);
+    if (graph->autograd == AUTOGRAD_GPU) {
+        tape_kernel(tape, work, scatters ? ATEN_SCATTER_ : ATEN_INDEX_PUT_, -1.0, 3, in, 1, &zeros);
+        tape_give(tape, op, 0, zeros);
+    } else {
+        tape_give(tape, op, 0,
+                  tape_call(tape, work, scatters ? ATEN_SCATTER : ATEN_INDEX_PUT, dtype, shape,
+                            -1.0, 3, in));
+        tape_death(tape, zeros);
+    }
 }
 
 uint32_t op_topk(struct graph *graph, uint32_t x, uint32_t k, uint32_t *indices)
@@ -69,7 +95,7 @@ OP_SAVED(topk)
 
 OP_BACKWARD(topk)
 {
-    give_put(tape, graph, op, WORK_SCATTER, ATEN_SCATTER, op->out[1]);
+    give_put(tape, graph, op, WORK_SCATTER, op->out[1]);
 }
 
 OP_CLASS(topk) = {
@@ -97,7 +123,7 @@ OP_SAVED(index)
 
 OP_BACKWARD(index)
 {
-    give_put(tape, graph, op, WORK_INDEX_PUT, ATEN_INDEX_PUT, op->in[1]);
+    give_put(tape, graph, op, WORK_INDEX_PUT, op->in[1]);
 }
 
 OP_CLASS(index) = {

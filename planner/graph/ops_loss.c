@@ -20,10 +20,20 @@ OP_CLASS(softmax) = {
     .backward = softmax_backward,
 };
 
+/* A softmax, then a mask of what is minus infinity and of rows that are all so, which are zeroed
+ * (pytorch native/SoftMax.cpp, _safe_softmax); a dispatch mode sees one call. */
 uint32_t op_safe_softmax(struct graph *graph, uint32_t x)
 {
-    return simple(graph, OP_SAFE_SOFTMAX, 1, &x, ATEN_SAFE_SOFTMAX, dtype_of(graph, x),
-                  *shape_of(graph, x));
+    const struct shape shape = *shape_of(graph, x);
+    const uint32_t op = begin(graph, OP_SAFE_SOFTMAX, 1, &x);
+    const uint32_t out = graph_op_birth(graph, op, ATEN_SAFE_SOFTMAX, dtype_of(graph, x), shape);
+    if (graph->autograd == AUTOGRAD_GPU) {
+        graph_op_birth(graph, op, ATEN_ISNEGINF, DTYPE_BOOL, shape);
+        graph_op_birth(graph, op, ATEN_ALL, DTYPE_BOOL, with_last(shape, 1));
+        graph->ops[op].hidden = 2;
+    }
+    graph_op_done(graph, op);
+    return out;
 }
 
 OP_BACKWARD(safe_softmax)

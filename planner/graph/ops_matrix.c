@@ -95,7 +95,7 @@ OP_BACKWARD(linear)
     if (tape_needs(tape, op, 0))
         tape_give(tape, op, 0, linear_grad_input(tape, graph, op));
     if (tape_needs(tape, op, 1))
-        tape_give(tape, op, 1, weight);
+        tape_give_view(tape, op, 1, weight); /* transposed back */
 }
 
 OP_CLASS(linear) = {
@@ -121,7 +121,7 @@ OP_BACKWARD(linear_bias)
     if (tape_needs(tape, op, 2))
         tape_give_summed(tape, op, 2, tape_grad(tape, op, 0));
     if (tape_needs(tape, op, 1))
-        tape_give(tape, op, 1, weight);
+        tape_give_view(tape, op, 1, weight); /* transposed back */
     if (tape_needs(tape, op, 0))
         tape_give(tape, op, 0, input);
 }

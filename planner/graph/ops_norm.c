@@ -2,18 +2,19 @@
 #include "graph/autocast.h"
 #include "graph/op_class.h"
 
-/* Mean and rstd are in the input's dtype, as recorded; the CUDA kernel keeps them in fp32, which
- * is 2 bytes a token more for 16-bit inputs. */
+/* Mean and rstd are in fp32, as the CUDA kernel keeps them (native/cuda/layer_norm_kernel.cu,
+ * toAccumulateType); recordings on fake CPU tensors have them in the input's dtype. */
 uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps)
 {
     const struct shape shape = *shape_of(graph, x), row = with_last(shape, 1);
     uint32_t in[3] = {x, weight, bias};
     autocast_arguments(graph, OP_LAYER_NORM, 3, in);
     const enum dtype dtype = dtype_of(graph, in[0]);
+    const enum dtype statistics = graph->autograd == AUTOGRAD_GPU ? DTYPE_FP32 : dtype;
     const uint32_t op = begin(graph, OP_LAYER_NORM, 3, in);
     const uint32_t out = graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, shape);
-    graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
-    graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, dtype, row);
+    graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, statistics, row);
+    graph_op_birth(graph, op, ATEN_NATIVE_LAYER_NORM, statistics, row);
     graph->ops[op].hidden = 2;
     graph->ops[op].attr.eps = eps;
     graph_op_done(graph, op);

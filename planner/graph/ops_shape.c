@@ -1,6 +1,8 @@
 /* ops_shape.c - views that are nodes, copies in other shapes, sums over dims. */
 #include "graph/op_class.h"
 
+#include <assert.h>
+
 /* ---- views ---- */
 
 /* A view of x as the next output of an op: its gradient is its own. */
@@ -68,8 +70,11 @@ OP_CLASS(slice) = {.backward = slice_backward};
 
 uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape)
 {
-    if (shape_elements(&shape) == shape_elements(shape_of(graph, x)))
-        return graph_view(graph, x, shape);
+    if (shape_elements(&shape) == shape_elements(shape_of(graph, x))) {
+        /* the gradient has nothing to be summed over and stays itself: no view of it is made */
+        assert(shape.rank == shape_of(graph, x)->rank);
+        return x;
+    }
     return view_node(graph, OP_EXPAND, x, shape);
 }
 

@@ -23,6 +23,8 @@ enum step_kind {
     STEP_PRE_BACKWARD,  /* likewise: the gradient of the module's output is there */
     STEP_POST_BACKWARD, /* likewise: the module's gradients are all accumulated. Not emitted for a
                            module whose inputs need no gradient: FINAL does its work */
+    STEP_BACK,          /* likewise: in place of POST_BACKWARD where that is not emitted. Backward
+                           has come back to where the module's forward began */
     STEP_FINAL,         /* autograd's final callback */
     STEP_MARK,          /* arg: enum stream_mark */
     /* With tape_options.call_hooks: every module, down to the smallest (calls.h); arg: call */

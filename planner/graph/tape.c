@@ -80,8 +80,8 @@ void tape_backward_item(struct tape *tape, struct graph_item item)
         break;
     case ITEM_ENTER:
         tape_leave_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
-        if (inputs_require_grad(tape, item.arg))
-            tape_step(tape, STEP_POST_BACKWARD, item.arg);
+        tape_step(tape, inputs_require_grad(tape, item.arg) ? STEP_POST_BACKWARD : STEP_BACK,
+                  item.arg);
         break;
     case ITEM_MARK:
         if (item.arg == MARK_ROOT_EXIT)

@@ -4,8 +4,9 @@
  * what it saves; Python's reference dies at a drop. Backward: nodes run in reverse order of
  * creation (autograd's queue: highest sequence number first). A node births its gradients, lets
  * go of the gradients it was given, then of what it saved; a tensor used twice has its gradients
- * added into a new tensor. A storage dies with its last holder. Checkpointed blocks hold only
- * their inputs and run again at the first node that needs something saved.
+ * added up, in place where nobody else holds the first. A storage dies with its last holder.
+ * Checkpointed blocks hold only their inputs and run again at the first node that needs something
+ * saved.
  *
  * There are no formulas for activation memory here or anywhere else: it is what is alive. */
 #ifndef SHARDPLAN_TAPE_H

@@ -4,6 +4,7 @@
 #include "graph/tape_calls.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* ---- where gradients arrive ---- */
 
@@ -17,29 +18,66 @@ static void give_out(struct tape *tape, uint32_t param, uint32_t *slot)
     *slot = NO_BUFFER; /* now .grad: the strategy's */
 }
 
-static void accumulate(struct tape *tape, uint32_t tensor, const struct operand *gradient)
+static bool same_shape(const struct shape *x, const struct shape *y)
 {
-    const struct graph *graph = tape->graph;
-    const uint32_t root = tape->root[tensor];
-    uint32_t *slot = &tape->slot[root];
+    return x->rank == y->rank && memcmp(x->dim, y->dim, x->rank * sizeof *x->dim) == 0;
+}
+
+/* Whether the engine may add what reaches `tensor` into the gradient that it has. As
+ * can_accumulate_inplace asks (torch/csrc/autograd/input_buffer.cpp): nobody else holds the tensor
+ * or its storage, and its elements are one after the other. A view's storage has its base, too,
+ * which it keeps (as_view in VariableTypeUtils.h, also without grad mode). */
+static bool may_add_in_place(const struct tape *tape, uint32_t tensor, uint32_t root)
+{
+    const struct slice *part = &tape->part[root];
+    const struct shape *shape = &tape->graph->tensors[tensor].shape;
+    const bool viewed = part->viewed || (part->tensor != tensor && part->tensor != root);
+    const bool one_row = shape->rank == 0 || shape_elements(shape) == shape->dim[shape->rank - 1];
+    return tape->graph->autograd == AUTOGRAD_GPU && tape->holds[tape->slot[root]] == 1 &&
+           !part->expanded && !viewed && (part->pitch == 0 || one_row);
+}
+
+/* Adds a second gradient to the one in the root's slot; lets go of both but for the result. */
+static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
+                   const struct operand *gradient)
+{
+    const struct graph_tensor *t = &tape->graph->tensors[tensor];
     struct slice *part = &tape->part[root];
-    const struct slice arriving = {(uint32_t)gradient->offset, gradient->pitch};
-    if (*slot == NO_BUFFER) {
-        *slot = gradient->place;
-        *part = arriving;
-    } else { /* out of place: another node may still have one of the two */
-        const struct graph_tensor *t = &graph->tensors[tensor];
-        struct operand in[2] = {*gradient, *gradient};
-        in[0].place = *slot;
-        in[0].offset = part->offset;
-        in[0].pitch = part->pitch;
-        in[0].shape = in[1].shape = t->shape;
+    struct operand in[2] = {*gradient, *gradient};
+    in[0].place = tape->slot[root];
+    in[0].offset = part->offset;
+    in[0].pitch = part->pitch;
+    in[0].shape = in[1].shape = t->shape;
+    if (may_add_in_place(tape, tensor, root)) {
+        tape_kernel(tape, WORK_ADD_IN_PLACE, ATEN_ADD_, -1.0, 1, &in[1], 1, &in[0]);
+    } else {
         const struct operand sum =
             tape_call(tape, WORK_ADD, ATEN_ADD, (enum dtype)t->dtype, t->shape, -1.0, 2, in);
-        tape_release(tape, *slot);
-        tape_release(tape, gradient->place);
-        *slot = sum.place;
-        *part = (struct slice){0};
+        tape_release(tape, tape->slot[root]);
+        tape->slot[root] = sum.place;
+        *part = (struct slice){.tensor = part->tensor == tensor ? tensor : root};
+    }
+    tape_release(tape, gradient->place);
+}
+
+static void accumulate(struct tape *tape, const struct pending *pending)
+{
+    const struct graph *graph = tape->graph;
+    const struct operand *gradient = &pending->gradient;
+    const struct shape *shape = &graph->tensors[pending->tensor].shape;
+    const uint32_t root = tape->root[pending->tensor];
+    uint32_t *slot = &tape->slot[root];
+    if (*slot == NO_BUFFER) {
+        *slot = gradient->place;
+        tape->part[root] = (struct slice){
+            .offset = (uint32_t)gradient->offset,
+            .pitch = gradient->pitch,
+            .tensor = pending->tensor,
+            .expanded = shape_elements(&gradient->shape) < shape_elements(shape),
+            .viewed = pending->viewed || !same_shape(&gradient->shape, shape),
+        };
+    } else {
+        add_up(tape, pending->tensor, root, gradient);
     }
     const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
     assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);
@@ -118,15 +156,20 @@ static uint32_t gradients_given(const struct tape *tape, const struct graph_op *
     return count;
 }
 
-/* A gradient that the node handed on as it was has one more holder: the slot that it goes to. */
+/* A gradient that the node handed on as it was has one more holder: the slot that it goes to. It is
+ * a view still if it is one here, or if it came through a view of the node's output. */
 static void hold_passed_on(struct tape *tape, const uint32_t *given, uint32_t count)
 {
     for (uint32_t i = 0; i < tape->pending_count; i++)
-        for (uint32_t o = 0; o < count; o++)
-            if (tape->pending[i].gradient.place == tape->slot[tape->root[given[o]]]) {
-                tape_hold(tape, tape->pending[i].gradient.place);
-                break;
-            }
+        for (uint32_t o = 0; o < count; o++) {
+            const uint32_t root = tape->root[given[o]];
+            struct pending *pending = &tape->pending[i];
+            if (pending->gradient.place != tape->slot[root])
+                continue;
+            tape_hold(tape, pending->gradient.place);
+            pending->viewed |= tape->part[root].viewed || tape->part[root].tensor != given[o];
+            break;
+        }
 }
 
 /* Between a module's node and those before it is one of the system: parameters' gradients arrive
@@ -136,7 +179,7 @@ static void return_gradients(struct tape *tape, uint32_t op)
     uint32_t left = 0;
     for (uint32_t i = 0; i < tape->pending_count; i++)
         if (is_param(tape, tape->pending[i].tensor))
-            accumulate(tape, tape->pending[i].tensor, &tape->pending[i].gradient);
+            accumulate(tape, &tape->pending[i]);
         else
             tape->pending[left++] = tape->pending[i];
     tape->pending_count = left;
@@ -188,7 +231,7 @@ void tape_node(struct tape *tape, uint32_t index)
     if (tape->calls && tape->calls->of_op[index] != GRAPH_NONE)
         return_gradients(tape, index);
     for (uint32_t i = 0; i < tape->pending_count; i++)
-        accumulate(tape, tape->pending[i].tensor, &tape->pending[i].gradient);
+        accumulate(tape, &tape->pending[i]);
 }
 
 /* ---- the whole pass ---- */
@@ -256,7 +299,7 @@ void tape_begin_backward(struct tape *tape)
     tape_hold(tape, tape->seed); /* backward()'s own list of root gradients, beside the slot */
     tape->slot[tape->root[tape->graph->loss]] =
         tape->scaled == NO_BUFFER ? tape->seed : unscale(tape, tape->seed);
-    tape->part[tape->root[tape->graph->loss]] = (struct slice){0};
+    tape->part[tape->root[tape->graph->loss]] = (struct slice){.tensor = tape->graph->loss};
 }
 
 static void release_seed(struct tape *tape)

@@ -214,6 +214,20 @@ void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct 
         (struct pending){.tensor = op->in[i], .gradient = gradient};
 }
 
+void tape_give_view(struct tape *tape, const struct graph_op *op, uint32_t i,
+                    struct operand gradient)
+{
+    tape_give(tape, op, i, gradient);
+    tape->pending[tape->pending_count - 1].viewed = true;
+}
+
+void tape_give_saved(struct tape *tape, const struct graph_op *op, uint32_t i, uint32_t tensor)
+{
+    const struct operand gradient = tape_tensor(tape, tensor);
+    tape_hold(tape, gradient.place);
+    tape_give_view(tape, op, i, gradient);
+}
+
 void tape_give_summed(struct tape *tape, const struct graph_op *op, uint32_t i,
                       struct operand gradient)
 {

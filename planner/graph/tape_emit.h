@@ -25,6 +25,8 @@ struct operand tape_call(struct tape *tape, enum work_kind work, enum aten aten,
                          struct shape shape, double flops, uint32_t ins, const struct operand *in);
 /* The two halves of tape_call, for kernels with more results or a birth of another name. */
 struct operand tape_birth(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape);
+/* Births output o of an op whose class has a `forward`. */
+struct operand tape_birth_output(struct tape *tape, const struct graph_op *op, uint32_t o);
 /* As tape_birth, with rows `pitch` elements apart (and no gap after the last). */
 struct operand tape_birth_pitched(struct tape *tape, enum aten aten, enum dtype dtype,
                                   struct shape shape, uint32_t pitch);
@@ -39,6 +41,15 @@ struct operand tape_scratch(struct tape *tape, uint64_t bytes);
 
 /* Hands a gradient (made by tape_call, or the one from tape_grad passed on) to input i. */
 void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct operand gradient);
+
+/* As tape_give, where the node hands on a view of what its kernel made. A gradient whose shape is
+ * not its input's is one without being told. */
+void tape_give_view(struct tape *tape, const struct graph_op *op, uint32_t i,
+                    struct operand gradient);
+
+/* Hands the memory of a tensor that the node saved to input i: its kernel has put the gradient
+ * there. */
+void tape_give_saved(struct tape *tape, const struct graph_op *op, uint32_t i, uint32_t tensor);
 
 /* As tape_give, for an input that was broadcast: the engine sums the gradient to the input's shape
  * when it checks a node's results, after the node's own function has returned. (There it also

@@ -50,6 +50,21 @@ static enum aten birth_label(const struct tape *tape, const struct graph_op *op,
     return tape_is_own_linear(tape, op) && rows ? ATEN_MM : (enum aten)storage->aten;
 }
 
+static void birth_storage(struct tape *tape, const struct graph_op *op, uint32_t storage)
+{
+    const struct graph_storage *s = &tape->graph->storages[storage];
+    assert(!tape->python[storage]);
+    tape->where[storage] =
+        tape_new_buffer(tape, birth_label(tape, op, s), (enum dtype)s->dtype, s->shape, s->bytes);
+    tape->python[storage] = 1;
+}
+
+struct operand tape_birth_output(struct tape *tape, const struct graph_op *op, uint32_t o)
+{
+    birth_storage(tape, op, tape->graph->tensors[op->out[o]].storage);
+    return tape_tensor(tape, op->out[o]);
+}
+
 /* Births what the op returns anew. Returns whether there was any: views need no kernel, nor does an
  * output that the selective policy has kept. */
 static bool birth_outputs(struct tape *tape, uint32_t index, bool kept)
@@ -64,13 +79,11 @@ static bool birth_outputs(struct tape *tape, uint32_t index, bool kept)
             continue; /* a view */
         if (tape->recomputing && kept && tape->cached[storage]) {
             tape->cached[storage] = 0; /* the cache's reference becomes Python's */
+            tape->python[storage] = 1;
         } else {
-            assert(!tape->python[storage]);
-            tape->where[storage] = tape_new_buffer(tape, birth_label(tape, op, s),
-                                                   (enum dtype)s->dtype, s->shape, s->bytes);
+            birth_storage(tape, op, storage);
             births = true;
         }
-        tape->python[storage] = 1;
     }
     return births;
 }
@@ -104,7 +117,9 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     tape->current_op = index;
     const bool kept = in_region && policy_keeps(tape, op_class(op));
     tape->in_op = true;
-    if (birth_outputs(tape, index, kept))
+    if (op_class(op)->forward)
+        op_class(op)->forward(tape, graph, op);
+    else if (birth_outputs(tape, index, kept) || op_class(op)->in_place)
         run_kernel(tape, op);
     tape->in_op = false;
     if (holding)

@@ -45,10 +45,14 @@ struct pending { /* a gradient on its way to an input */
     uint32_t tensor;
     struct operand gradient;
     bool broadcast; /* to be summed to the tensor's shape first */
+    bool viewed;    /* its node made a view of it */
 };
 
 struct slice { /* as an operand's offset and pitch: a gradient may be a slice of a wider one */
     uint32_t offset, pitch;
+    uint32_t tensor; /* that the gradient reached first: the root or a view of it */
+    bool expanded;   /* fewer elements than its tensor: it stands for a wider one */
+    bool viewed;     /* a view of what a kernel made, which the view's autograd data keep alive */
 };
 
 struct open_calls { /* modules that are called and have not returned, outermost first */

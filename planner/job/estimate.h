@@ -14,7 +14,7 @@
 
 struct estimator; /* of one stream on one machine, for one thread: opaque */
 
-/* All are lent until estimator_free. */
+/* All are lent until estimator_free. The graph's attention is the machine's (attention_of). */
 struct estimator *estimator_new(const struct graph *graph, const struct stream *stream,
                                 const struct machine *machine);
 void estimator_free(struct estimator *estimator); /* NULL is allowed */

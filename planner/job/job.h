@@ -23,6 +23,10 @@ void job_defaults(struct job *job, const struct model_config *config);
 /* The options of a job's tape: what the user chose, and what the strategy's system does to it. */
 struct tape_options job_tape(const struct job *job);
 
+/* The graph of a job's forward pass, as the strategy's system makes it of the model. Errors are
+ * model_build's. The caller owns *out: graph_free. */
+enum err_code job_graph(const struct job *job, struct graph **out, struct err *err);
+
 /* Builds the program of one step. `parameters`, if not NULL, receives the element count of all
  * parameters. ERR_UNSUPPORTED: no lowering for the strategy's system. The caller owns *out:
  * plan_free. */

@@ -1,7 +1,17 @@
 /* predict.c - see predict.h. */
 #include "job/predict.h"
 
+#include "cost/cost.h"
+
+#include <assert.h>
 #include <stdlib.h>
+
+/* What expandable segments may hold beyond the capacity that the allocator is given (allocator.h):
+ * a device has not got that. */
+static uint64_t page_over(const struct machine *machine)
+{
+    return machine->expandable_segments ? 20ULL << 20 : 0;
+}
 
 struct memory_options machine_memory(const struct machine *machine)
 {
@@ -19,8 +29,8 @@ struct memory_options prediction_memory(const struct prediction *prediction,
 {
     struct memory_options options = machine_memory(machine);
     if (prediction->after_release)
-        options.allocator.capacity_bytes =
-            profile_bytes(&machine->profile, PROFILE_CAPACITY) - prediction->outside_bytes;
+        options.allocator.capacity_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY) -
+                                           prediction->outside_bytes - page_over(machine);
     return options;
 }
 
@@ -73,13 +83,40 @@ static void count_call(void *context, enum allocator_action action, uint64_t add
     p->calls[p->call_count - 1].mallocs += mallocs;
 }
 
+enum attention_kernel attention_of(const struct job *job, const struct machine *machine)
+{
+    struct profile there = machine->profile; /* lent parts are not touched */
+    if (job->model.autograd == AUTOGRAD_RECORDED)
+        return job->model.attention;
+    if (job->model.attention != ATTENTION_AUTO)
+        there.attention = job->model.attention;
+    return attention_chosen(&there, job->model.autocast ? DTYPE_BF16 : job->model.compute);
+}
+
+/* The allocator refused a tensor that is larger than any device: what is asked for is what tensors
+ * take together, and nobody asks how it would be laid out. */
+static enum err_code count_only(struct prediction *out, struct err *err)
+{
+    const struct memory_moment failure = out->memory.failure;
+    const struct memory_options options = {.without_allocator = true};
+    TRY(memory_replay(out->plan, &options, NULL, NULL, &out->memory, err));
+    out->memory.out_of_memory = true;
+    out->memory.failure = failure;
+    out->memory.allocated = out->memory.requested;
+    out->memory.allocated.bytes = out->memory.requested_rounded_bytes;
+    out->memory.reserved_bytes = out->memory.requested_rounded_bytes;
+    return ERR_OK;
+}
+
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err)
 {
     struct plan *plan;
     uint64_t parameters;
+    struct job there = *job;
     *out = (struct prediction){0};
-    TRY(job_plan(job, &plan, &parameters, err));
+    there.model.attention = attention_of(job, machine);
+    TRY(job_plan(&there, &plan, &parameters, err));
     const enum err_code rc = predict_plan(plan, machine, out, err);
     out->parameters = parameters;
     return rc;
@@ -95,14 +132,24 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
         prediction_free(out);
         return rc;
     }
+    if (out->memory.out_of_memory)
+        rc = count_only(out, err);
+    if (rc != ERR_OK) {
+        prediction_free(out);
+        return rc;
+    }
     const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
     out->context_bytes = profile_bytes(&machine->profile, PROFILE_CONTEXT);
     out->nccl_bytes = communicators_bytes(out->plan, machine);
     out->outside_bytes = out->context_bytes + out->nccl_bytes;
     out->workspace_bytes = options.workspace_bytes[0] + options.workspace_bytes[1];
     out->device_bytes = out->memory.reserved_bytes + out->outside_bytes;
-    out->fits = out->device_bytes <= capacity;
-    if (out->fits || out->outside_bytes >= capacity)
+    out->least_bytes = out->memory.allocated.bytes + out->outside_bytes;
+    out->unconstrained_bytes = out->device_bytes;
+    out->fits = out->device_bytes <= capacity && !out->memory.out_of_memory;
+    out->tight =
+        out->fits && (double)(capacity - out->device_bytes) < RESERVED_ERROR * (double)capacity;
+    if (out->fits || out->memory.out_of_memory || out->least_bytes + page_over(machine) > capacity)
         return ERR_OK;
 
     struct memory capped;
@@ -111,7 +158,7 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
     options.allocator.action_context = &counter;
     options.before = note_instruction;
     options.hook_context = &counter;
-    options.allocator.capacity_bytes = capacity - out->outside_bytes;
+    options.allocator.capacity_bytes = capacity - out->outside_bytes - page_over(machine);
     rc = memory_replay(out->plan, &options, NULL, NULL, &capped, err);
     if (rc != ERR_OK) {
         prediction_free(out);
@@ -125,7 +172,8 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
     }
     out->memory = capped;
     out->device_bytes = capped.reserved_bytes + out->outside_bytes;
-    out->fits = out->after_release = true;
+    assert(out->device_bytes <= capacity);
+    out->fits = out->after_release = out->tight = true;
     return ERR_OK;
 }
 

@@ -20,11 +20,24 @@ struct prediction {
     uint64_t context_bytes, nccl_bytes;
     uint64_t workspace_bytes; /* cuBLAS, inside the allocator */
     uint64_t device_bytes;    /* reserved + outside: what nvidia-smi shows */
+    /* What a device must have at the least (allocated at the peak, and what is outside the
+     * allocator) and what the job would hold of one without end; between them PyTorch gives cached
+     * segments back. */
+    uint64_t least_bytes, unconstrained_bytes;
     bool fits;
+    bool tight; /* fits, with less free than predictions of reserved memory have been off by */
     bool after_release; /* fits only because cached segments are given back and asked for anew */
     struct segment_calls *calls; /* (call_count) then: owned */
     uint32_t call_count;
 };
+
+/* The kernel that a job's attention runs with there: the one that was asked for, or what PyTorch
+ * takes by itself. */
+enum attention_kernel attention_of(const struct job *job, const struct machine *machine);
+
+/* The largest error of reserved memory on runs that others published (README.md: Llama-3.1-8B under
+ * torchtitan on 8 and 128 H100s, -1.6 and -1.2 %). */
+#define RESERVED_ERROR 0.016
 
 /* Plans and replays. With the whole demand known, a job whose segments exceed the device is
  * replayed once more under the device's capacity: PyTorch releases cached segments before it gives

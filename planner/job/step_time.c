@@ -10,16 +10,20 @@
 #include <stdlib.h>
 
 /* Kernels of a class are off together, so one factor a class and draw; logarithmic, since a time
- * is as likely to be twice as long as half as long. */
+ * is as likely to be twice as long as half as long. Draws come in pairs of opposite signs: the
+ * quantiles of so few are as near as those of many times as many. */
 static void draw_range(struct step_time *t, uint32_t draws)
 {
     struct timeline timeline = timeline_new(t->simulation);
-    double *steps = xmalloc(draws * sizeof *steps);
+    double *steps = xmalloc(draws * sizeof *steps), drawn[COST_CLASSES] = {0};
     gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937); /* its default seed: the same draws always */
     for (uint32_t i = 0; i < draws; i++) {
         double scale[COST_CLASSES];
-        for (int k = 0; k < COST_CLASSES; k++)
-            scale[k] = exp(gsl_ran_gaussian(random, t->costs.spread[k]));
+        for (int k = 0; k < COST_CLASSES; k++) {
+            if (i % 2 == 0)
+                drawn[k] = gsl_ran_gaussian(random, t->costs.spread[k]);
+            scale[k] = exp(i % 2 == 0 ? drawn[k] : -drawn[k]);
+        }
         simulate(t->simulation, &t->costs, scale, &timeline);
         steps[i] = timeline.step_s;
     }

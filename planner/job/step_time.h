@@ -10,7 +10,8 @@ struct step_time {
     struct simulation *simulation;
     struct timeline timeline; /* with the profile's own numbers */
     double low_s, high_s;     /* the step lies between them in 90 of 100 draws of the profile's
-                                 numbers within their spreads (seeded: always the same) */
+                                 numbers within their spreads (seeded, in pairs of opposite
+                                signs: always the same) */
     double tokens_per_s;      /* of one GPU */
     double mfu, hfu;          /* shares of the peak: of the model's arithmetic, and with what
                                  is computed again */
@@ -28,6 +29,6 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
                         struct err *err);
 void step_time_free(struct step_time *time);
 
-enum { STEP_TIME_DRAWS = 100 };
+enum { STEP_TIME_DRAWS = 200 };
 
 #endif

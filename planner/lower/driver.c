@@ -139,6 +139,7 @@ static uint32_t place_params(struct lowering *low, uint32_t index)
     struct operand *mine = own->operands;
     *own = shared;
     own->operands = mine;
+    own->placed = true;
     return placed;
 }
 
@@ -204,6 +205,9 @@ static void run_step(struct lowering *low, struct stream_step step)
         break;
     case STEP_PRE_BACKWARD:
         call_for(low, system->pre_backward, step.arg);
+        break;
+    case STEP_BACK:
+        call_for(low, system->back, step.arg);
         break;
     case STEP_POST_BACKWARD:
         call_for(low, system->post_backward, step.arg);
@@ -306,6 +310,24 @@ static void run(struct lowering *low)
     emit_mark(low, PLAN_MARK_END);
 }
 
+/* A step before the first that is kept: the system's state is what a step leaves behind. */
+static void settle(struct lowering *low)
+{
+    struct plan *plan = low->plan;
+    const struct plan before = *plan;
+    run(low);
+    plan->instruction_count = before.instruction_count;
+    plan->buffer_count = before.buffer_count;
+    plan->kernel_count = before.kernel_count;
+    plan->event_count = before.event_count;
+    plan->piece_count = before.piece_count;
+    for (uint32_t p = 0; p < plan->param_count; p++)
+        plan->params[p].piece[PIECE_GRADIENT] = NONE;
+    low->here = (struct plan_instruction){.group = PLAN_NO_GROUP};
+    if (low->tally)
+        low->tally->most = low->tally->live;
+}
+
 /* Six a parameter (shard, unsharded, gradient, states), about eight a unit and micro-batch, and the
  * stream's own. */
 static uint32_t buffers_expected(const struct lowering *low)
@@ -355,6 +377,8 @@ static void lower(const struct system *system, const struct graph *graph,
     declare_inputs(&low);
     if (!low.optimized)
         optimize_params(&low, NULL, graph->param_count);
+    if (system->settles)
+        settle(&low);
     run(&low);
     arena_free(&low.scratch);
 }

@@ -219,7 +219,7 @@ void fsdp2_set_up(struct lowering *low)
     f->retained_most = low->strategy->reduce_buffers ? low->strategy->reduce_buffers : 1;
     f->retained = arena_alloc(&low->scratch, (f->retained_most + 1) * sizeof *f->retained);
     declare_mesh(low);
-    wrap_modules(low, &f->wrapping);
+    wrap_modules(low, low->graph->group_order, &f->wrapping);
     pad_shards(low);
     declare_units(low);
     find_in_backward(low);

@@ -37,7 +37,21 @@ enum units_kind {
     UNITS_BLOCKS,     /* `per_unit` blocks a unit; the rest is the root's */
     UNITS_TORCHTITAN, /* embedding; each block; [norm, output] together */
     UNITS_BYTES,      /* consecutive blocks until a unit holds `unit_bytes` of the store dtype */
+    UNITS_NONE,       /* the root has everything */
+    UNITS_EMBEDDINGS, /* each embedding and each block */
+    UNITS_ELEMENTS,   /* size_based_auto_wrap_policy: from the leaves up, what has `unit_elements`
+                         parameters that nothing below it took */
 };
+
+enum sharding { /* FSDP1's ShardingStrategy */
+                SHARDING_FULL,
+                SHARDING_GRAD_OP,
+                SHARDING_NONE,
+                SHARDING_HYBRID,
+                SHARDING_HYBRID_ZERO2,
+};
+
+enum backward_prefetch { PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE };
 
 enum reshard_kind {
     RESHARD_DEFAULT, /* None: true for units, false for the root (and torchtitan's tail) */
@@ -58,6 +72,7 @@ struct strategy {
     enum units_kind units;
     uint32_t per_unit;
     uint64_t unit_bytes;
+    uint32_t unit_elements;
     enum reshard_kind reshard;
     uint32_t reshard_ranks;
     uint32_t forward_prefetch, backward_prefetch; /* 0: implicit; n: explicit lists of n units */
@@ -80,6 +95,10 @@ struct strategy {
     bool static_graph;
     enum comm_hook comm_hook;
     bool zero_redundancy; /* ZeroRedundancyOptimizer: each state on one rank only */
+    /* FullyShardedDataParallel's (forward_prefetch is 0 or 1) */
+    enum sharding sharding;
+    enum backward_prefetch prefetch;
+    bool use_orig_params, unlimited_gathers /* limit_all_gathers off */, keep_low_precision_grads;
     /* DeepSpeed's */
     struct zero_options zero;
     bool grad_accum_fp32; /* data_types.grad_accum_dtype: fp32, beside parameters of 16 bits */
@@ -91,6 +110,13 @@ struct strategy {
  * lowering for the strategy's system. The caller owns *out: plan_free. */
 enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
                          const struct strategy *strategy, struct plan **out, struct err *err);
+
+/* Whether parameters are views of larger ones under a system: model_job.views. */
+bool system_has_views(enum system_kind kind);
+
+/* What the strategy's system makes of a graph before it is run: more parameters need a gradient,
+ * perhaps. */
+void system_prepare(const struct strategy *strategy, struct graph *graph);
 
 /* Adds to a tape's options what a system does to the graph: of the streams that it is given. */
 void system_tape(enum system_kind kind, struct tape_options *options);

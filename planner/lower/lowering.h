@@ -8,7 +8,7 @@
  *       a module's forward begins, ends        pre_forward, post_forward
  *       its output has a gradient              pre_backward
  *       a parameter's gradient is there        gradient
- *       its gradients are all there            post_backward
+ *       its gradients are all there            post_backward; back: its inputs need none
  *       autograd's final callback              final
  *     clipping, optimizer                      before_step, after_step; or update
  *     zero_grad                                close
@@ -36,6 +36,10 @@ struct system {
     bool call_hooks;    /* likewise: it has hooks on every module */
     bool own_linear;    /* likewise: it puts a function of its own in the place of F.linear */
     bool scaled_loss;   /* likewise: its engine has the loss */
+    bool views;         /* parameters are views of larger ones (graph.h) */
+    bool settles;       /* how a step begins depends on how the one before ended */
+    /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
+    void (*prepare)(const struct strategy *strategy, struct graph *graph);
     /* Whether the strategy goes with the mesh (ERR_INVALID) and the system can do what the model
      * does (ERR_UNSUPPORTED); with a sentence. `stream` says which parameters get a gradient. */
     enum err_code (*check)(const struct strategy *strategy, const struct graph *graph,
@@ -47,6 +51,7 @@ struct system {
     void (*post_forward)(struct lowering *low, uint32_t module);
     void (*pre_backward)(struct lowering *low, uint32_t module);
     void (*post_backward)(struct lowering *low, uint32_t module);
+    void (*back)(struct lowering *low, uint32_t module); /* where post_backward is not called */
     /* With call_hooks: any module (graph/calls.h) is called or returns, as `kind` says. */
     void (*called)(struct lowering *low, enum step_kind kind, uint32_t call);
     /* Likewise: a recomputed node lets go of a parameter's memory that it saved. */
@@ -64,7 +69,8 @@ struct system {
     void (*update)(struct lowering *low);
 };
 
-extern const struct system system_fsdp2, system_ddp, system_zero1, system_zero2, system_zero3;
+extern const struct system system_fsdp2, system_ddp, system_fsdp1, system_zero1, system_zero2,
+    system_zero3;
 
 /* What the optimizer has one tensor for: a parameter's part, usually. Buffers are NONE where there
  * is no such thing. */

@@ -11,9 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_empty(const struct optimized *o)
+/* Whether there is nothing of it on any rank that is like this one. Of flat parameters, which are
+ * cut anywhere, some rank has something of each. */
+static bool is_empty(const struct lowering *low, const struct optimized *o)
 {
-    return shape_elements(&o->value.shape) == 0;
+    if (shape_elements(&o->value.shape) != 0)
+        return false;
+    return o->param == NONE ||
+           plan_updated_piece(low->plan, o->param)->placement.kind != PLACEMENT_FLAT;
 }
 
 static enum dtype dtype_of(const struct optimized *o)
@@ -43,15 +48,17 @@ void add_states(struct lowering *low, struct optimized *o)
     o->step = new_resident(low, CATEGORY_OPTIMIZER, step_pool, ATEN_ZEROS, DTYPE_FP32,
                            o->param == NONE ? scalar : plan_step_shape(low->plan, o->param));
     low->plan->buffers[o->step].local = o->value.local;
-    for (uint32_t i = 0; i < 2 && !is_empty(o); i++)
+    for (uint32_t i = 0; i < 2 && !is_empty(low, o); i++)
         o->state[i] = new_state(low, o, pool);
 }
 
 static void add_state_pieces(struct lowering *low, const struct optimized *o,
                              const struct plan_piece *updated)
 {
-    const struct placement placement = updated->placement;
+    struct placement placement = updated->placement;
     const uint8_t group = updated->group;
+    if (placement.kind == PLACEMENT_FLAT) /* each in a buffer of its own */
+        placement.kind = PLACEMENT_RUN;
     low->plan->params[o->param].step_buffer = o->step;
     if (o->state[0] != NONE)
         new_piece(low, o->param, PIECE_EXP_AVG, o->state[0], 0, placement, group);
@@ -105,11 +112,25 @@ static uint32_t vector(struct lowering *low, enum aten label, enum dtype dtype, 
 static uint32_t collect_gradients(const struct lowering *low, struct operand *out)
 {
     uint32_t n = 0;
+    if (low->optimized_count && low->optimized[0].param == NONE) { /* of flat tensors */
+        for (uint32_t i = 0; i < low->optimized_count; i++)
+            if (low->optimized[i].gradient.place != NONE)
+                out[n++] = low->optimized[i].gradient;
+        return n;
+    }
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const struct plan_piece *piece = plan_piece(low->plan, p, PIECE_GRADIENT);
         if (piece)
             out[n++] = plan_piece_operand(low->plan, piece);
     }
+    return n;
+}
+
+static uint32_t count_gradients(const struct lowering *low)
+{
+    struct operand *gradients = xmalloc((low->plan->param_count + 1) * sizeof *gradients);
+    const uint32_t n = collect_gradients(low, gradients);
+    free(gradients);
     return n;
 }
 
@@ -133,10 +154,14 @@ static uint32_t reduce_norms(struct lowering *low, uint32_t stacked, uint32_t n)
     const uint32_t squares = vector(low, ATEN_POW, dtype, n);
     step(low, WORK_SQUARE, ATEN_POW, stacked, squares);
     const uint32_t reduced = vector(low, ATEN_C10D_ALL_REDUCE, dtype, n);
-    const uint32_t waited = vector(low, ATEN_C10D_WAIT_TENSOR, dtype, n);
+    uint32_t waited =
+        reduced; /* wait_tensor gives back what it was given; a fake one a new tensor */
+    if (low->graph->autograd == AUTOGRAD_RECORDED)
+        waited = vector(low, ATEN_C10D_WAIT_TENSOR, dtype, n);
     emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_C10D_ALL_REDUCE,
               low->norm_group, 1, &squares, 1, &waited);
-    emit_free(low, reduced);
+    if (waited != reduced)
+        emit_free(low, reduced);
     const uint32_t summed = vector(low, ATEN_POW, dtype, n);
     step(low, WORK_SQUARE_ROOT, ATEN_SQRT, waited, summed);
     emit_free(low, squares);
@@ -180,10 +205,10 @@ static void emit_norms(struct lowering *low, const uint32_t *norms, uint32_t n)
 void emit_clip(struct lowering *low)
 {
     const enum dtype dtype = gradients_dtype(low);
-    uint32_t *norms = xmalloc((low->plan->param_count + 1) * sizeof *norms), n = 0;
-    for (uint32_t p = 0; p < low->plan->param_count; p++)
-        if (plan_piece(low->plan, p, PIECE_GRADIENT))
-            norms[n++] = scalar(low, ATEN_FOREACH_NORM, dtype);
+    const uint32_t n = count_gradients(low);
+    uint32_t *norms = xmalloc((n + 1) * sizeof *norms);
+    for (uint32_t i = 0; i < n; i++)
+        norms[i] = scalar(low, ATEN_FOREACH_NORM, dtype);
     emit_norms(low, norms, n);
     const uint32_t stacked = vector(low, ATEN_STACK, dtype, n);
     emit_work(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, n, norms, 1,
@@ -210,16 +235,20 @@ struct updated {
     uint32_t count;
 };
 
-static bool has_gradient(const struct lowering *low, const struct optimized *o)
+/* What the update reads of it; nowhere: it has no gradient. */
+static struct operand gradient_of(const struct lowering *low, const struct optimized *o)
 {
-    return o->param == NONE ? o->gradient.place != NONE
-                            : plan_piece(low->plan, o->param, PIECE_GRADIENT) != NULL;
+    if (o->param == NONE)
+        return o->gradient;
+    return plan_piece(low->plan, o->param, PIECE_GRADIENT)
+               ? plan_updated_operand(low->plan, o->param, PIECE_GRADIENT)
+               : no_operand();
 }
 
 /* Whether the update changes anything of it on this rank. */
 static bool is_updated(const struct lowering *low, const struct optimized *o)
 {
-    return has_gradient(low, o) && !is_empty(o);
+    return gradient_of(low, o).place != NONE && !is_empty(low, o);
 }
 
 /* plan_updated_operand of the gradient: where it is spread as the parameter is, the part is known.

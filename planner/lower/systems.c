@@ -10,8 +10,8 @@ static const struct system *system_of(enum system_kind kind)
 {
     static const struct system *const systems[SYSTEM_COUNT] = {
         [SYSTEM_FSDP2] = &system_fsdp2, [SYSTEM_DDP] = &system_ddp,
-        [SYSTEM_ZERO1] = &system_zero1, [SYSTEM_ZERO2] = &system_zero2,
-        [SYSTEM_ZERO3] = &system_zero3,
+        [SYSTEM_FSDP1] = &system_fsdp1, [SYSTEM_ZERO1] = &system_zero1,
+        [SYSTEM_ZERO2] = &system_zero2, [SYSTEM_ZERO3] = &system_zero3,
     };
     return systems[kind];
 }
@@ -23,6 +23,18 @@ void system_tape(enum system_kind kind, struct tape_options *options)
     options->call_hooks = system && system->call_hooks;
     options->own_linear = system && system->own_linear;
     options->scaled_loss = system && system->scaled_loss;
+}
+
+bool system_has_views(enum system_kind kind)
+{
+    return system_of(kind) && system_of(kind)->views;
+}
+
+void system_prepare(const struct strategy *strategy, struct graph *graph)
+{
+    const struct system *system = system_of(strategy->system);
+    if (system && system->prepare)
+        system->prepare(strategy, graph);
 }
 
 bool system_is_planned(enum system_kind kind)

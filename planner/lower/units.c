@@ -1,6 +1,8 @@
 /* units.c - see units.h. */
 #include "lower/units.h"
 
+#include <string.h>
+
 static uint64_t module_bytes(const struct graph *graph, uint32_t module, enum dtype dtype)
 {
     uint64_t bytes = 0;
@@ -16,22 +18,36 @@ static uint32_t new_unit(struct wrapping *w, uint32_t module)
     return w->units++;
 }
 
-/* Blocks are taken together until a unit is full; torchtitan's tail is one unit. */
-static void choose_units(const struct lowering *low, struct wrapping *w)
+/* A head without a weight of its own reads the embedding's: torch refuses one parameter in two
+ * groups, and the embedding goes into the tail's (torchtitan's apply_fsdp). */
+static bool shares_embedding(const struct graph *graph)
 {
-    const struct graph *graph = low->graph;
-    const struct strategy *s = low->strategy;
+    bool head = false;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        head = head || graph->modules[m].role == ROLE_HEAD;
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (graph->params[p].module != GRAPH_NONE &&
+            graph->modules[graph->params[p].module].role == ROLE_HEAD)
+            return false;
+    return head;
+}
+
+/* Blocks are taken together until a unit is full; torchtitan's tail is one unit. */
+static void choose_by_role(const struct graph *graph, const struct strategy *s, struct wrapping *w)
+{
     const bool titan = s->units == UNITS_TORCHTITAN;
+    const bool embeddings = s->units == UNITS_EMBEDDINGS;
+    const uint32_t per_unit = embeddings ? 1 : s->per_unit;
+    const bool tied = titan && shares_embedding(graph);
     uint32_t open = NONE, tail = NONE, blocks = 0;
     uint64_t bytes = 0;
-    new_unit(w, MODULE_ROOT);
     for (uint32_t m = 0; m < graph->module_count; m++) {
         const enum module_role role = graph->modules[m].role;
         uint32_t unit = NONE;
         if (role == ROLE_BLOCK) {
             const uint64_t more = s->units == UNITS_BYTES ? module_bytes(graph, m, s->store) : 0;
             const bool full =
-                s->units == UNITS_BYTES ? bytes + more > s->unit_bytes : blocks == s->per_unit;
+                s->units == UNITS_BYTES ? bytes + more > s->unit_bytes : blocks == per_unit;
             if (open == NONE || full) {
                 open = new_unit(w, m);
                 blocks = 0;
@@ -40,15 +56,110 @@ static void choose_units(const struct lowering *low, struct wrapping *w)
             unit = open;
             blocks++;
             bytes += more;
-        } else if (titan && role == ROLE_EMBEDDING) {
+        } else if ((titan && role == ROLE_EMBEDDING && !tied) ||
+                   (embeddings && (role == ROLE_EMBEDDING || role == ROLE_TABLE))) {
             unit = new_unit(w, m);
-        } else if (titan && (role == ROLE_NORM || role == ROLE_HEAD)) {
+        } else if (titan && (role == ROLE_EMBEDDING || role == ROLE_NORM || role == ROLE_HEAD)) {
             unit = tail = tail == NONE ? new_unit(w, m) : tail;
         }
         w->of_module[m] = unit;
         if (unit != NONE)
             w->last_module[unit] = m;
     }
+}
+
+/* ---- size_based_auto_wrap_policy (torch/distributed/fsdp/wrap.py) ---- */
+
+struct by_size {
+    const struct graph *graph;
+    uint64_t least;
+    bool *wrapped; /* (modules) */
+    struct arena *arena;
+    const char *borderless;
+};
+
+static void wrap_path(struct by_size *by, const char *path, size_t length)
+{
+    for (uint32_t m = 0; m < by->graph->module_count; m++) {
+        const char *name = by->graph->modules[m].name;
+        if (strlen(name) == length && strncmp(name, path, length) == 0) {
+            by->wrapped[m] = true;
+            return;
+        }
+    }
+    if (!by->borderless)
+        by->borderless = arena_printf(by->arena, "%.*s", (int)length, path);
+}
+
+/* Parameters [first, end) are those below the module whose path is the first `length` characters of
+ * their names, a dot behind it included. Returns how many of their elements are in units. What
+ * has numbers for names is a list of modules, which is never a unit. */
+static uint64_t wrap_below(struct by_size *by, uint32_t first, uint32_t end, size_t length)
+{
+    const struct graph_param *params = by->graph->params;
+    uint64_t all = 0, taken = 0;
+    bool list = true;
+    for (uint32_t i = first; i < end; i++)
+        all += shape_elements(&params[i].shape);
+    if (all < by->least)
+        return 0;
+    for (uint32_t i = first, stop; i < end; i = stop) {
+        const char *name = params[i].name, *dot = strchr(name + length, '.');
+        stop = i + 1;
+        list = list && dot && name[length] >= '0' && name[length] <= '9';
+        if (!dot)
+            continue;
+        const size_t child = (size_t)(dot - name) + 1;
+        while (stop < end && strncmp(params[stop].name, name, child) == 0)
+            stop++;
+        taken += wrap_below(by, i, stop, child);
+    }
+    if (length == 0 || list || all - taken < by->least)
+        return taken;
+    wrap_path(by, params[first].name, length - 1);
+    return all;
+}
+
+static void choose_by_size(struct by_size *by, struct wrapping *w)
+{
+    wrap_below(by, 0, by->graph->param_count, 0);
+    for (uint32_t m = 0; m < by->graph->module_count; m++)
+        if (by->wrapped[m])
+            w->of_module[m] = new_unit(w, m);
+}
+
+static uint32_t *none_of(struct arena *arena, uint32_t count)
+{
+    uint32_t *array = arena_alloc(arena, (count + 1) * sizeof *array);
+    memset(array, 0xff, (count + 1) * sizeof *array);
+    return array;
+}
+
+void choose_units(const struct graph *graph, const struct strategy *s, struct arena *arena,
+                  struct wrapping *out, const char **borderless)
+{
+    struct by_size by = {.graph = graph, .least = s->unit_elements, .arena = arena};
+    *out = (struct wrapping){
+        .of_module = none_of(arena, graph->module_count),
+        .first_module = none_of(arena, graph->module_count + 1),
+        .last_module = none_of(arena, graph->module_count + 1),
+    };
+    new_unit(out, MODULE_ROOT);
+    if (s->units == UNITS_ELEMENTS) {
+        by.wrapped = arena_alloc(arena, graph->module_count + 1);
+        choose_by_size(&by, out);
+    } else if (s->units != UNITS_NONE) {
+        choose_by_role(graph, s, out);
+    }
+    if (borderless)
+        *borderless = by.borderless;
+}
+
+uint32_t unit_of_param(const struct graph *graph, const struct wrapping *wrapping, uint32_t param)
+{
+    const uint32_t module = graph->params[param].module;
+    const uint32_t unit = module == GRAPH_NONE ? NONE : wrapping->of_module[module];
+    return unit == NONE ? 0 : unit;
 }
 
 static const char *unit_name(struct lowering *low, const struct wrapping *w, uint32_t unit)
@@ -64,15 +175,12 @@ static const char *unit_name(struct lowering *low, const struct wrapping *w, uin
     return name;
 }
 
-/* Sorts the parameters by unit, in fully_shard's order. */
-static void fill_units(struct lowering *low, const struct wrapping *w)
+/* Sorts the parameters by unit. */
+static void fill_units(struct lowering *low, const uint32_t *order, const struct wrapping *w)
 {
     struct plan *plan = low->plan;
-    const struct graph *graph = low->graph;
     for (uint32_t p = 0; p < plan->param_count; p++) {
-        const uint32_t module = graph->params[p].module;
-        const uint32_t unit = module == GRAPH_NONE ? NONE : w->of_module[module];
-        plan->params[p].unit = unit == NONE ? 0 : unit;
+        plan->params[p].unit = unit_of_param(low->graph, w, p);
         plan->units[plan->params[p].unit].params++;
     }
     for (uint32_t u = 0, next = 0; u < w->units; u++) {
@@ -82,25 +190,20 @@ static void fill_units(struct lowering *low, const struct wrapping *w)
         plan->units[u].params = 0;
     }
     for (uint32_t i = 0; i < plan->param_count; i++) {
-        const uint32_t p = graph->group_order ? graph->group_order[i] : i;
+        const uint32_t p = order ? order[i] : i;
         struct plan_unit *unit = &plan->units[plan->params[p].unit];
         plan->unit_params[unit->first_param + unit->params++] = p;
     }
 }
 
-void wrap_modules(struct lowering *low, struct wrapping *out)
+void wrap_modules(struct lowering *low, const uint32_t *order, struct wrapping *out)
 {
     struct plan *plan = low->plan;
-    *out = (struct wrapping){
-        .of_module = none_array(low, low->graph->module_count),
-        .first_module = none_array(low, low->graph->module_count + 1),
-        .last_module = none_array(low, low->graph->module_count + 1),
-    };
-    choose_units(low, out);
+    choose_units(low->graph, low->strategy, &low->scratch, out, NULL);
     plan->unit_count = out->units;
     plan->units = arena_alloc(&plan->arena, out->units * sizeof *plan->units);
     plan->unit_params = arena_alloc(&plan->arena, plan->param_count * sizeof(uint32_t));
-    fill_units(low, out);
+    fill_units(low, order, out);
 }
 
 uint32_t hooked_unit(const struct wrapping *wrapping, uint32_t module, bool first)

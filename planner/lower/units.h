@@ -5,15 +5,24 @@
 
 #include "lower/lowering.h"
 
-struct wrapping {                         /* arrays in low->scratch */
+struct wrapping {                         /* arrays in an arena */
     uint32_t units;                       /* [0] is the root: what no other unit holds */
     uint32_t *of_module;                  /* (modules) the unit that wraps it; NONE: the root's */
     uint32_t *first_module, *last_module; /* (units) MODULE_ROOT for the root */
 };
 
-/* Wraps modules as strategy->units says, and declares the plan's units with their parameters, in
- * fully_shard's order. */
-void wrap_modules(struct lowering *low, struct wrapping *out);
+/* Chooses units as strategy->units says; arrays are in `arena`. UNITS_ELEMENTS may choose modules
+ * that the graph has no borders of: then *borderless is the first one's name, in the arena, else
+ * NULL. `borderless` may be NULL. */
+void choose_units(const struct graph *graph, const struct strategy *strategy, struct arena *arena,
+                  struct wrapping *out, const char **borderless);
+
+/* The unit of a parameter. */
+uint32_t unit_of_param(const struct graph *graph, const struct wrapping *wrapping, uint32_t param);
+
+/* Chooses units, arrays in low->scratch, and declares the plan's, with their parameters in the
+ * order of `order` (NULL: as they are listed). */
+void wrap_modules(struct lowering *low, const uint32_t *order, struct wrapping *out);
 
 /* The unit whose hooks run where a module begins (`first`) or ends; NONE: none. */
 uint32_t hooked_unit(const struct wrapping *wrapping, uint32_t module, bool first);

@@ -248,6 +248,61 @@ static enum err_code read_points(const char *where, const json_t *array, struct 
     return ERR_OK;
 }
 
+/* One row of the table of attention kernels. */
+static enum err_code read_attention(const char *where, const json_t *item,
+                                    struct profile_attention *out, struct err *err)
+{
+    static const char *const names[] = {
+#define X(name, word, what) word,
+        ATTENTION_MAP(X)
+#undef X
+    };
+    double head = 0;
+    uint32_t name = 0;
+    *out = (struct profile_attention){.draw = 1};
+    TRY(read_name(where, "kernel", json_object_get(item, "kernel"), names, COUNT(names), &name,
+                  err));
+    TRY(read_number(where, "head", json_object_get(item, "head"), 1, 65536, &head, err));
+    const struct {
+        const char *key;
+        double *to, least, most;
+    } parts[] = {{"forward", &out->forward, 0.001, 1},
+                 {"backward", &out->backward, 0.001, 1},
+                 {"start_tokens", &out->start_tokens, 0, 1e6},
+                 {"backward_tokens", &out->backward_tokens, 0, 1e6},
+                 {"draw", &out->draw, 0, 100},
+                 {"spread", &out->spread, 0, 10}};
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        const json_t *value = json_object_get(item, parts[i].key);
+        if (value)
+            TRY(read_number(where, parts[i].key, value, parts[i].least, parts[i].most, parts[i].to,
+                            err));
+    }
+    out->kernel = (enum attention_kernel)name;
+    out->head = (uint32_t)head;
+    out->deterministic = json_is_true(json_object_get(item, "deterministic"));
+    out->source = json_string_value(json_object_get(item, "source"));
+    return ERR_OK;
+}
+
+static enum err_code read_attentions(const char *where, const json_t *array, struct profile *out,
+                                     struct err *err)
+{
+    if (!json_is_array(array))
+        return err_set(err, ERR_INVALID, "%s: \"attention\": expected an array", where);
+    const size_t count = json_array_size(array);
+    struct profile_attention *rows = xmalloc((count + 1) * sizeof *rows);
+    for (size_t i = 0; i < count; i++)
+        if (read_attention(where, json_array_get(array, i), &rows[i], err) != ERR_OK) {
+            free(rows);
+            return err_context(err, "attention[%zu]", i);
+        }
+    free(out->attentions);
+    out->attentions = rows;
+    out->attention_count = (uint32_t)count;
+    return ERR_OK;
+}
+
 static void set_text(char *to, size_t size, const json_t *value)
 {
     snprintf(to, size, "%s", json_string_value(value));
@@ -305,7 +360,8 @@ static enum err_code read_text(const char *where, const char *member, const json
         return err_set(
             err, ERR_INVALID,
             "%s: \"%s\" is no key of a profile: they are name, title, aliases, source, gpu, "
-            "generation, link, network, kernels, collectives and the numbers that `shardplan "
+            "generation, link, network, kernels, attention, collectives and the numbers that "
+            "`shardplan "
             "gpus --json` shows",
             where, member);
     return ERR_OK;
@@ -322,6 +378,8 @@ static enum err_code read_member(const char *where, const char *member, const js
         return read_kernels(where, value, out, err);
     if (strcmp(member, "collectives") == 0)
         return read_points(where, value, out, err);
+    if (strcmp(member, "attention") == 0)
+        return read_attentions(where, value, out, err);
     if (strcmp(member, "aliases") == 0)
         return read_aliases(where, value, err);
     if (read_pick(where, member, value, out, &rc, err))
@@ -336,11 +394,14 @@ static void copy_profile(const struct profile *from, struct profile *to)
     *to = *from;
     to->kernels = xmalloc((from->kernel_count + 1) * sizeof *to->kernels);
     to->points = xmalloc((from->point_count + 1) * sizeof *to->points);
+    to->attentions = xmalloc((from->attention_count + 1) * sizeof *to->attentions);
     to->texts = xmalloc((from->text_count + 1) * sizeof(json_t *));
     if (from->kernel_count)
         memcpy(to->kernels, from->kernels, from->kernel_count * sizeof *to->kernels);
     if (from->point_count)
         memcpy(to->points, from->points, from->point_count * sizeof *to->points);
+    if (from->attention_count)
+        memcpy(to->attentions, from->attentions, from->attention_count * sizeof *to->attentions);
     for (uint32_t i = 0; i < from->text_count; i++)
         to->texts[i] = json_incref(from->texts[i]);
 }
@@ -352,6 +413,7 @@ void profile_free(struct profile *profile)
     free(profile->texts);
     free(profile->kernels);
     free(profile->points);
+    free(profile->attentions);
     *profile = (struct profile){0};
 }
 

@@ -8,6 +8,8 @@
  *      "kernels": {"matmul_nt": {"latency_s": 2e-6, "seconds_per_byte": 1e-10, "spread": 0.05},
  *                  "silu": [{"dtype": "bfloat16", "seconds_per_byte": 2e-12},
  *                           {"seconds_per_byte": 1e-12}]},
+ *      "attention": [{"kernel": "flash", "head": 128, "forward": 0.35, "backward": 0.27,
+ *                     "start_tokens": 350, "backward_tokens": 450, "source": "..."}],
  *      "collectives": [{"collective": "all_gather", "ranks": 8, "nodes": 1,
  *                       "bytes": 1048576, "seconds": 4.4e-5}]}
  *
@@ -20,6 +22,7 @@
 #ifndef SHARDPLAN_PROFILE_H
 #define SHARDPLAN_PROFILE_H
 
+#include "base/attention.h"
 #include "base/dtype.h"
 #include "base/err.h"
 #include "base/vocabulary.h"
@@ -31,26 +34,46 @@
 
 /* X(name, key, least, most, what it is) */
 #define PROFILE_MAP(X)                                                                             \
-    X(CAPACITY, "capacity_bytes", 1, 0x1p50, "what cudaMemGetInfo reports as total")               \
+    X(CAPACITY, "capacity_bytes", 1, 0x1p43, "what cudaMemGetInfo reports as total")               \
     X(CONTEXT, "context_bytes", 0, 0x1p50, "CUDA context and loaded kernels of a process")         \
-    X(CUBLAS_WORKSPACE, "cublas_workspace_bytes", 0, 0x1p50, "per thread, in the allocator")       \
+    X(CUBLAS_WORKSPACE, "cublas_workspace_bytes", 0, 0x1p36, "per thread, in the allocator")       \
     X(NCCL_INIT, "nccl_init_bytes", 0, 0x1p50, "per communicator: channels, device structures")    \
     X(NCCL_RING, "nccl_ring_bytes", 0, 0x1p50, "per communicator in a node: connections")          \
     X(NCCL_NET, "nccl_net_bytes", 0, 0x1p50, "per communicator across nodes: connections")         \
     X(FP32, "fp32_flops", 1e9, 1e17, "peak of fp32 matmuls (TF32 off)")                            \
     X(BF16, "bf16_flops", 1e9, 1e17, "peak of bf16 matmuls, dense")                                \
     X(FP16, "fp16_flops", 1e9, 1e17, "peak of fp16 matmuls, dense")                                \
-    X(GEMM, "gemm_efficiency", 0.01, 1, "share of the peak that a large full GEMM reaches")        \
-    X(GEMM_K_HALF, "gemm_k_half", 0, 1e5, "inner size at which a GEMM runs at half speed")         \
+    X(TF32, "tf32_flops", 0, 1e17, "peak of fp32 matmuls with TF32 on; 0: there is none")          \
+    X(CLOCK, "clock_hz", 0, 1e11, "at which the peaks hold; 0: they hold as they are")             \
+    X(BOOST_CLOCK, "boost_clock_hz", 0, 1e11, "the highest clock, which a short burst runs at")    \
+    X(POWER, "power_w", 0, 1e5, "limit under which the clock is kept; 0: no limit")                \
+    X(IDLE_POWER, "idle_w", 0, 1e5, "drawn at full clocks with nothing to do")                     \
+    X(STREAM_POWER, "stream_w", 0, 1e5, "that a kernel which waits for memory adds")               \
+    X(MATRIX_POWER, "matrix_w", 0, 1e5, "that matrix units at their peak, at boost, would add")    \
+    X(GEMM, "gemm_efficiency", 0.01, 1, "share of the peak at its clock of a large full GEMM")     \
+    X(GEMM_START, "gemm_start_s", 0, 1, "a GEMM beyond the shortest kernel")                       \
+    X(GEMM_TILE, "gemm_tile_s", 0, 1, "begin and end of a tile, once a wave")                      \
+    X(GEMM_FEED, "gemm_feed_bytes_per_s", 0, 1e16,                                                 \
+      "what tiles can read, without clusters; 0: all")                                             \
+    X(GEMM_UNALIGNED, "gemm_unaligned", 0.01, 1,                                                   \
+      "speed of a GEMM whose rows do not begin at 16 "                                             \
+      "bytes, beside others")                                                                      \
     X(SMS, "sms", 0, 4096, "multiprocessors; 0: no tiles and waves (a CPU)")                       \
     X(ATTENTION, "attention_efficiency", 0.001, 1, "share of the peak, forward, long sequences")   \
     X(ATTENTION_BACKWARD, "attention_backward_efficiency", 0.001, 1, "the same, backward")         \
-    X(ATTENTION_HALF, "attention_half_tokens", 0, 1e6, "sequence at which it runs at half speed")  \
+    X(ATTENTION_START, "attention_start_tokens", 0, 1e6,                                           \
+      "keys that begin and end of a block cost")                                                   \
     X(MEMORY, "memory_bytes_per_s", 1e6, 1e15, "peak memory bandwidth")                            \
     X(STREAM, "stream_efficiency", 0.01, 1, "share of it that elementwise kernels reach")          \
     X(REDUCE, "reduce_efficiency", 0.01, 1, "the same: norms, softmax, sums")                      \
     X(INDEX, "index_efficiency", 0.01, 1, "the same: embedding, gather, scatter, sort")            \
+    X(STRIDED, "strided_cycles", 0, 1e4,                                                           \
+      "kernels that are not vectorised: cycles of a "                                              \
+      "multiprocessor beside Hopper's; 0: no such thing")                                          \
+    X(L2, "l2_bytes", 0, 1e12, "second level cache")                                               \
+    X(L2_RATE, "l2_bytes_per_s", 0, 1e15, "what is read from it; 0: as from memory")               \
     X(LATENCY, "kernel_latency_s", 0, 1, "shortest kernel, with the gap to the next")              \
+    X(GAP, "kernel_gap_s", 0, 1, "of that, the gap: no part of the kernel")                        \
     X(HOST_OP, "host_op_s", 0, 1, "host: one operator of the forward pass")                        \
     X(HOST_BACKWARD, "host_backward_s", 0, 1, "host: one operator of the backward pass")           \
     X(HOST_HOOK, "host_hook_s", 0, 1, "host: one copy that sharding makes, without its tensors")   \
@@ -99,6 +122,24 @@ struct profile_kernel {
 
 enum { PROFILE_ANY = -1 };
 
+/* How fast a kernel of attention is on this kind of GPU, for heads of up to `head`: shares of the
+ * peak at the clock it runs at, for long sequences; and what begin and end of a block of queries
+ * cost, as keys that it would get through meanwhile. */
+struct profile_attention {
+    enum attention_kernel kernel;
+    uint32_t head;
+    bool deterministic;
+    double forward, backward;             /* 0: it has none */
+    double start_tokens, backward_tokens; /* of a block, forward and backward */
+    double draw; /* power an operation, beside a GEMM's of the newest instructions */
+    double spread;
+    const char *source; /* lent by the profile */
+};
+
+/* Training runs for hours at the limit of power; a benchmark, a trace of a few steps or of
+ * inference does not get there. */
+enum clock { CLOCK_SUSTAINED, CLOCK_BURST };
+
 struct profile { /* filled by profile_find or profile_read; the strings live as long as it does */
     char name[64], title[64];
     enum gpu_generation generation;
@@ -107,7 +148,13 @@ struct profile { /* filled by profile_find or profile_read; the strings live as 
     struct quantity of[PROFILE_KEYS];
     struct profile_kernel *kernels;
     struct collective_point *points; /* measured collectives */
-    uint32_t kernel_count, point_count;
+    struct profile_attention *attentions;
+    uint32_t kernel_count, point_count, attention_count;
+    /* How it is used, which no file says: what a user chose, else zero. */
+    enum clock clock;
+    double clock_share; /* of the boost clock, of all kernels (cost.h: profile_under); 0: each has
+                           its own */
+    enum attention_kernel attention;
     json_t **texts; /* what the strings are lent from */
     uint32_t text_count;
 };

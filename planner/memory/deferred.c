@@ -1,8 +1,9 @@
 /* deferred.c - see deferred.h.
  *
  * A lane is behind what it has waited for, and so behind what those lanes were behind when they
- * recorded the events. So each lane and each event has a row: for every lane, the last record on it
- * that it is behind. A record copies its lane's row, a wait takes the larger of both.
+ * recorded the events. So each lane and each event has a row: for every lane, the last record or
+ * collective on it that it is behind. A record copies its lane's row, a wait takes the larger of
+ * both. A collective does both with the row of its group.
  *
  *                        compute  gather  reduce
  *     record e1, gather                             e1      (-, 7, -)
@@ -21,12 +22,12 @@
 #include <string.h>
 
 struct row {
-    uint32_t of[LANES_MOST]; /* id of the record + 1; 0: none */
+    uint32_t of[LANES_MOST]; /* id + 1 of the last one; 0: none */
 };
 
 struct pending {
     struct allocator_block *block;
-    uint32_t after; /* a record on `lane` from this id on is behind the lane's use of the block */
+    uint32_t after; /* id + 1 of the last kernel of `lane` that used the block; 0: none */
     uint8_t pool, lane;
 };
 
@@ -35,9 +36,10 @@ struct deferred {
     struct allocator *allocator;
     struct pending *pending; /* in the order of their frees */
     uint32_t count, cap;
-    bool following;              /* rows are those of this step */
-    struct row lane[LANES_MOST]; /* what each lane is behind */
-    struct row *event;           /* (events) NULL: never needed */
+    bool following;                  /* rows are those of this step */
+    struct row lane[LANES_MOST];     /* what each lane is behind */
+    struct row *event;               /* (events) NULL: never needed */
+    struct row group[PLAN_NO_GROUP]; /* what the group's next collective is behind */
 };
 
 struct deferred *deferred_new(const struct plan *plan, struct allocator *allocator)
@@ -58,23 +60,39 @@ void deferred_close(struct deferred *d)
 
 /* ---- which lane is behind which ---- */
 
-static bool is_run(const struct plan_instruction *in, bool first_step)
+/* `row` is behind what `other` is. */
+static void join(struct row *row, const struct row *other)
 {
-    return first_step || !(in->flags & PLAN_FIRST_STEP);
+    for (int l = 0; l < LANES_MOST; l++)
+        row->of[l] = row->of[l] > other->of[l] ? row->of[l] : other->of[l];
+}
+
+static void follow_wait(struct deferred *d, uint8_t lane, const struct row *event)
+{
+    for (uint32_t l = 0; l < LANES_MOST; l++)
+        if (l == lane || lane == LANE_HOST) /* what the host issues from now on */
+            join(&d->lane[l], event);
+}
+
+static bool is_followed(const struct plan_instruction *in)
+{
+    return in->op == PLAN_RECORD || in->op == PLAN_WAIT ||
+           plan_op_is_collective((enum plan_op)in->op);
 }
 
 static void follow(struct deferred *d, uint32_t id)
 {
     const struct plan_instruction *in = &d->plan->instructions[id];
-    assert(in->arg < d->plan->event_count);
-    struct row *lane = &d->lane[in->lane], *event = &d->event[in->arg];
-    if (in->op == PLAN_RECORD) {
-        *event = *lane;
-        event->of[in->lane] = id + 1;
-    } else if (in->op == PLAN_WAIT) {
-        for (int l = 0; l < LANES_MOST; l++)
-            lane->of[l] = lane->of[l] > event->of[l] ? lane->of[l] : event->of[l];
+    struct row *lane = &d->lane[in->lane];
+    if (in->op == PLAN_WAIT) {
+        follow_wait(d, in->lane, &d->event[in->arg]);
+        return;
     }
+    if (plan_op_is_collective((enum plan_op)in->op))
+        join(lane, &d->group[in->group]);
+    struct row *to = in->op == PLAN_RECORD ? &d->event[in->arg] : &d->group[in->group];
+    *to = *lane;
+    to->of[in->lane] = id + 1;
 }
 
 /* Rows of the step so far, in which `id` is the next instruction. */
@@ -84,32 +102,46 @@ static void follow_to(struct deferred *d, uint32_t id, bool first_step)
         d->event = xmalloc((d->plan->event_count + 1U) * sizeof *d->event);
     memset(d->event, 0, (d->plan->event_count + 1U) * sizeof *d->event);
     memset(d->lane, 0, sizeof d->lane);
+    memset(d->group, 0, sizeof d->group);
     d->following = true;
     for (uint32_t i = 0; i < id; i++) {
         const struct plan_instruction *in = &d->plan->instructions[i];
-        if ((in->op == PLAN_RECORD || in->op == PLAN_WAIT) && is_run(in, first_step))
+        if (is_followed(in) && plan_is_issued(in, first_step))
             follow(d, i);
     }
 }
 
-/* A lane that has had no kernel in this step is done with everything. */
+/* A lane that has had no kernel with the buffer in this step is done with it. */
 static bool is_over(const struct deferred *d, const struct pending *p)
 {
-    return p->after == 0 || d->lane[p->pool].of[p->lane] > p->after;
+    return d->lane[p->pool].of[p->lane] >= p->after;
 }
 
 /* ---- frees ---- */
 
-/* One more than the last kernel on the lane before instruction `id`; 0: none. */
-static uint32_t after_last_kernel(const struct plan *plan, uint8_t lane, uint32_t id,
-                                  bool first_step)
+static bool uses(const struct plan *plan, const struct plan_instruction *in, uint32_t buffer)
 {
+    const struct kernel *kernel = plan_kernel(plan, in->arg);
+    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
+        if (plan_operand_place(plan, in, &kernel->operands[i]).buffer == buffer)
+            return true;
+    return false;
+}
+
+/* One more than the last kernel on the lane of the free `id` that has its buffer for an operand; 0:
+ * none since the buffer was allocated. */
+static uint32_t after_last_use(const struct plan *plan, uint32_t id, bool first_step)
+{
+    const struct plan_instruction free = plan->instructions[id];
     for (; id > 0; id--) {
         const struct plan_instruction *in = &plan->instructions[id - 1];
-        if (in->lane == lane && plan_op_is_kernel((enum plan_op)in->op) && is_run(in, first_step))
-            break;
+        if (in->op == PLAN_ALLOC && in->arg == free.arg)
+            return 0;
+        if (in->lane == free.lane && plan_op_is_kernel((enum plan_op)in->op) &&
+            plan_is_issued(in, first_step) && uses(plan, in, free.arg))
+            return id;
     }
-    return id;
+    return 0;
 }
 
 void deferred_free(struct deferred *d, uint32_t id, bool first_step, struct allocator_block *block)
@@ -119,7 +151,7 @@ void deferred_free(struct deferred *d, uint32_t id, bool first_step, struct allo
         follow_to(d, id, first_step);
     const struct pending pending = {
         .block = block,
-        .after = after_last_kernel(d->plan, in->lane, id, first_step),
+        .after = after_last_use(d->plan, id, first_step),
         .pool = d->plan->buffers[in->arg].pool,
         .lane = in->lane,
     };

@@ -2,13 +2,16 @@
  *
  * A tensor that another stream still uses (PyTorch's record_stream) is gone for the host at once;
  * its block is not. It comes back when the plan itself shows that the lane of the free, L, is done
- * with it: when the pool's lane is behind an event that was recorded on L after the last kernel
- * that L had before the free. That takes one wait, or several by way of other lanes. At the latest
- * it comes back when the step ends.
+ * with it: when the pool's lane is behind the last kernel on L before the free that has the buffer
+ * for an operand. That takes one wait, or several by way of other lanes. At the latest it comes
+ * back when the step ends.
  *
  *     host     kernel reads b | free b  | record e | wait for e     | alloc c
  *     lane     L              | L       | L        | the pool's     | the pool's
  *     block                   | pending            | free           | may be c's
+ *
+ * A wait of the host's own lane holds the host: what it issues later, on any lane, is behind that.
+ * And the collectives of a group run one after the other, whatever their lanes.
  *
  * What is allocated from a pool is used behind what the pool's lane waited for, so this is always
  * safe. PyTorch puts an event of its own behind L's work at the free, and takes the block back in
@@ -36,7 +39,7 @@ void deferred_close(struct deferred *deferred);
 void deferred_free(struct deferred *deferred, uint32_t id, bool first_step,
                    struct allocator_block *block);
 
-/* Instruction `id`, a record or a wait, is issued; a wait may complete frees. */
+/* Instruction `id`, a record, a wait or a collective, is issued; it may complete frees. */
 void deferred_pass(struct deferred *deferred, uint32_t id);
 
 /* Completes all frees that wait: every stream has been waited for. */

@@ -16,7 +16,7 @@ struct replay {
     struct allocator_block **blocks; /* (buffers) */
     struct allocator_block *workspaces[2];
     uint64_t requested, rounded;
-    uint64_t categories[CATEGORY_COUNT];
+    uint64_t categories[CATEGORY_COUNT], host_categories[CATEGORY_COUNT]; /* host's: of these */
     uint64_t host;
     enum step_part part;
     bool measuring; /* the steady-state step */
@@ -30,11 +30,26 @@ static void reach(struct memory_moment *peak, uint64_t bytes, const struct repla
         *peak = (struct memory_moment){bytes, r->instruction, r->part};
 }
 
+static void note_places(struct replay *r)
+{
+    struct memory *out = r->out;
+    if (r->requested - r->host > out->device.bytes) {
+        reach(&out->device, r->requested - r->host, r);
+        for (int i = 0; i < CATEGORY_COUNT; i++)
+            out->device_categories[i] = r->categories[i] - r->host_categories[i];
+    }
+    if (r->host > out->host.bytes) {
+        reach(&out->host, r->host, r);
+        memcpy(out->host_categories, r->host_categories, sizeof out->host_categories);
+    }
+}
+
 static void note_peaks(struct replay *r)
 {
     struct memory *out = r->out;
     if (!r->measuring)
         return;
+    note_places(r);
     if (r->requested > out->requested.bytes) {
         reach(&out->requested, r->requested, r);
         memcpy(out->categories, r->categories, sizeof out->categories);
@@ -78,10 +93,12 @@ static enum err_code alloc_buffer(struct replay *r, uint32_t index)
         r->rounded += rounded(buffer);
         r->categories[buffer->category] += buffer->bytes;
     }
-    if (buffer->pool == LANE_HOST)
+    if (buffer->pool == LANE_HOST) {
         r->host += buffer->bytes;
-    else
+        r->host_categories[buffer->category] += buffer->bytes;
+    } else {
         TRY(alloc_on_device(r, buffer->bytes, buffer->pool, &r->blocks[index]));
+    }
     note_peaks(r);
     return ERR_OK;
 }
@@ -96,11 +113,14 @@ static void free_buffer(struct replay *r, bool first)
         r->requested -= buffer->bytes;
         r->rounded -= rounded(buffer);
         r->categories[buffer->category] -= buffer->bytes;
-        note_peaks(r); /* a part's peak may be what is left after its first free */
     }
     if (buffer->pool == LANE_HOST) {
         r->host -= buffer->bytes;
-    } else if (r->blocks[index]) {
+        r->host_categories[buffer->category] -= buffer->bytes;
+    }
+    if (!buffer->scratch)
+        note_peaks(r); /* a part's peak may be what is left after its first free */
+    if (r->blocks[index]) {
         if (plan_free_is_deferred(r->plan, instruction))
             deferred_free(r->deferred, r->instruction, first, r->blocks[index]);
         else
@@ -167,7 +187,7 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
     for (uint32_t i = 0; i < r->plan->instruction_count; i++) {
         const struct plan_instruction *instruction = &r->plan->instructions[i];
         r->instruction = i;
-        if (!first && (instruction->flags & PLAN_FIRST_STEP))
+        if (!plan_is_issued(instruction, first))
             continue;
         if (r->options->before)
             r->options->before(r->options->hook_context, r->plan, i, first);
@@ -185,7 +205,8 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
             pass_mark(r, (enum plan_mark)instruction->arg);
             break;
         default: /* with cases for events, all the others would go through a jump table */
-            if (r->allocator && (instruction->op == PLAN_RECORD || instruction->op == PLAN_WAIT))
+            if (r->allocator && (instruction->op == PLAN_RECORD || instruction->op == PLAN_WAIT ||
+                                 plan_op_is_collective((enum plan_op)instruction->op)))
                 deferred_pass(r->deferred, i);
             continue;
         }

@@ -40,6 +40,9 @@ struct memory {
     uint64_t live[PLAN_MARK_COUNT];      /* requested bytes at each mark of the last micro-batch */
     uint64_t part_peaks[PART_COUNT];
     uint64_t host_bytes; /* resident on the CPU (offload, step counters) */
+    /* The same sums of the device's buffers alone and of the host's, each at its own peak. */
+    struct memory_moment device, host;
+    uint64_t device_categories[CATEGORY_COUNT], host_categories[CATEGORY_COUNT];
     uint64_t first_step_reserved_bytes;
     bool out_of_memory;           /* the allocator's capacity was reached */
     struct memory_moment failure; /* then: what was asked for, and where */

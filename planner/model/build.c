@@ -70,15 +70,61 @@ uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm)
                                    : op_layer_norm(graph, x, norm.weight, norm.bias, norm.eps);
 }
 
+uint32_t build_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets)
+{
+    return graph->cross_entropy == CROSS_ENTROPY_FUSED
+               ? op_fused_cross_entropy(graph, logits, targets)
+               : op_cross_entropy(graph, logits, targets);
+}
+
+uint32_t build_upcast(struct graph *graph, uint32_t logits)
+{
+    return graph->cross_entropy == CROSS_ENTROPY_FUSED ? logits : op_to(graph, logits, DTYPE_FP32);
+}
+
 void build_loss(struct graph *graph, uint32_t logits, uint32_t targets)
 {
     const struct shape shape = graph->tensors[logits].shape;
     const uint32_t rows = (uint32_t)(shape_elements(&shape) / shape.dim[shape.rank - 1]);
     const uint32_t flat = graph_view(graph, logits, SHAPE(rows, shape.dim[shape.rank - 1]));
-    const uint32_t upcast = op_to(graph, flat, DTYPE_FP32);
-    graph->loss = op_cross_entropy(graph, upcast, targets);
+    const uint32_t upcast = build_upcast(graph, flat);
+    graph->loss = build_cross_entropy(graph, upcast, targets);
     graph_drop(graph, upcast);
     if (upcast != flat)
         graph_drop(graph, logits);
     graph_mark(graph, MARK_LOSS);
+}
+
+static void build_chunked(struct graph *graph, uint32_t module, uint32_t x, uint32_t residual,
+                          struct linear head, uint32_t targets)
+{
+    if (module != GRAPH_NONE)
+        graph_enter(graph, module, x);
+    graph->loss = op_chunked_cross_entropy(graph, x, head.weight, targets);
+    if (module != GRAPH_NONE)
+        graph_exit(graph, module, graph->loss);
+    graph_drop(graph, x);
+    graph_drop(graph, residual);
+    graph_mark(graph, MARK_ROOT_EXIT);
+    graph_mark(graph, MARK_LOGITS);
+    graph_mark(graph, MARK_LOSS);
+}
+
+void build_head(struct graph *graph, uint32_t module, uint32_t x, uint32_t residual,
+                struct linear head, uint32_t targets)
+{
+    if (graph->cross_entropy == CROSS_ENTROPY_CHUNKED) {
+        build_chunked(graph, module, x, residual, head, targets);
+        return;
+    }
+    if (module != GRAPH_NONE)
+        graph_enter(graph, module, x);
+    const uint32_t logits = apply_linear(graph, x, head);
+    if (module != GRAPH_NONE)
+        graph_exit(graph, module, logits);
+    graph_drop(graph, x);
+    graph_drop(graph, residual);
+    graph_mark(graph, MARK_ROOT_EXIT);
+    graph_mark(graph, MARK_LOGITS);
+    build_loss(graph, logits, targets);
 }

@@ -36,9 +36,18 @@ uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear);
 uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x);
 uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm);
 
+/* The mean cross-entropy of logits (t, v) that graph->cross_entropy asks for, and the logits as it
+ * takes them: fp32, or as they are. */
+uint32_t build_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
+uint32_t build_upcast(struct graph *graph, uint32_t logits);
 /* Cross-entropy over all tokens outside the model, as torchtitan and nanoGPT train: upcasts the
  * logits (b, s, v), takes log-softmax and the mean negative log-likelihood, and lets go of the
  * upcast copy and the logits. Sets graph->loss. */
 void build_loss(struct graph *graph, uint32_t logits, uint32_t targets);
+/* From the head on: the module (or GRAPH_NONE) that is called with x (b, s, h), the end of the
+ * root's forward, and the loss. Python's names of x, the residual and what comes after are dropped.
+ */
+void build_head(struct graph *graph, uint32_t module, uint32_t x, uint32_t residual,
+                struct linear head, uint32_t targets);
 
 #endif

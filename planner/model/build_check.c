@@ -37,9 +37,29 @@ static enum err_code check_hf(const struct family *family, const struct model_co
     return ERR_OK;
 }
 
+/* The loop over chunks has the head in it, which the other codes call with the rest of the model.
+ */
+static enum err_code check_chunks(const struct family *family, const struct model_job *job,
+                                  struct err *err)
+{
+    const uint64_t tokens = (uint64_t)job->batch * job->seq;
+    if (job->code == CODE_HF || family->builder[CODE_HF] == NULL)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--loss chunked: %s is planned with --loss eager or fused as %s writes it",
+                       family->name, code_name(job->code));
+    if (tokens % LOSS_CHUNKS)
+        return err_set(err, ERR_INVALID,
+                       "--loss chunked: %llu tokens do not divide into %d chunks; change --seq or "
+                       "--micro-batch",
+                       (unsigned long long)tokens, LOSS_CHUNKS);
+    return ERR_OK;
+}
+
 enum err_code build_check(const struct family *family, const struct model_config *config,
                           const struct model_job *job, struct err *err)
 {
+    if (job->loss == CROSS_ENTROPY_CHUNKED)
+        TRY(check_chunks(family, job, err));
     switch (job->code) {
     case CODE_TORCHTITAN:
         return check_torchtitan(config, job, err);

@@ -97,10 +97,5 @@ void build_gpt2(struct graph *graph, const struct model_config *c, const struct 
     struct linear head = {wte, GRAPH_NONE};
     if (!c->tied)
         head = build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
-    const uint32_t logits = apply_linear(graph, normed, head);
-    graph_drop(graph, normed);
-    graph_drop(graph, x);
-    graph_mark(graph, MARK_ROOT_EXIT);
-    graph_mark(graph, MARK_LOGITS);
-    build_loss(graph, logits, targets);
+    build_head(graph, GRAPH_NONE, normed, x, head, targets);
 }

@@ -213,14 +213,14 @@ void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t lab
 {
     const struct shape shape = graph->tensors[logits].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], v = shape.dim[2];
-    const uint32_t upcast = op_to(graph, logits, DTYPE_FP32);
+    const uint32_t upcast = build_upcast(graph, logits);
     const uint32_t padded = op_number(graph, WORK_PAD, ATEN_CONSTANT_PAD, DTYPE_INT64,
                                       SHAPE(b, s + 1), labels, -100.0F);
     /* labels[..., 1:] of one sequence is contiguous as it is */
     const uint32_t shifted = b == 1 ? graph_view(graph, padded, SHAPE(s))
                                     : op_slice_copied(graph, padded, SHAPE(b, s), 1);
-    graph->loss = op_cross_entropy(graph, graph_view(graph, upcast, SHAPE(b * s, v)),
-                                   graph_view(graph, shifted, SHAPE(b * s)));
+    graph->loss = build_cross_entropy(graph, graph_view(graph, upcast, SHAPE(b * s, v)),
+                                      graph_view(graph, shifted, SHAPE(b * s)));
     if (upcast != logits)
         graph_drop(graph, upcast);
     graph_drop(graph, padded);

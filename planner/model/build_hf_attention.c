@@ -147,8 +147,10 @@ static uint32_t unfused(struct graph *graph, const struct hf_attention *a)
                                     graph_view(graph, kt, SHAPE(b * heads, d, n)));
     graph_drop(graph, q_copy);
     graph_drop(graph, kt);
-    const uint32_t scores = op_add(graph, graph_view(graph, product, SHAPE(b, heads, n, n)), bias);
-    graph_drop(graph, product);
+    const uint32_t scores =
+        op_add_to(graph, graph_view(graph, product, SHAPE(b, heads, n, n)), bias);
+    if (graph->tensors[scores].storage != graph->tensors[product].storage)
+        graph_drop(graph, product);
     const uint32_t weights = hf_dropout(graph, op_safe_softmax(graph, scores), a->dropout);
     graph_drop(graph, scores);
     const uint32_t mixed = op_bmm(graph, graph_view(graph, weights, SHAPE(b * heads, n, n)),

@@ -93,12 +93,14 @@ void build_hf_gpt2(struct graph *graph, const struct model_config *c, const stru
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
+    const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "transformer.wte");
     const uint32_t wte =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "transformer.wte.weight");
+    graph_enter(graph, embeddings, tokens);
+    const uint32_t token = op_embedding(graph, tokens, wte);
+    graph_exit(graph, embeddings, token);
     const uint32_t wpe = graph_param(graph, PARAM_WEIGHT, SHAPE(c->max_positions, c->hidden),
                                      "transformer.wpe.weight");
-
-    const uint32_t token = op_embedding(graph, tokens, wte);
     const uint32_t positions = hf_positions(graph, job);
     const uint32_t position =
         op_embedding(graph, graph_view(graph, positions, SHAPE(1, job->seq)), wpe);
@@ -116,16 +118,22 @@ void build_hf_gpt2(struct graph *graph, const struct model_config *c, const stru
         graph_drop(graph, x);
         x = z;
     }
+    const uint32_t last = graph_module(graph, ROLE_NORM, "transformer.ln_f");
     const struct norm final =
         build_norm(graph, "transformer.", "ln_f", c->hidden, true, c->norm_eps);
+    graph_enter(graph, last, x);
     const uint32_t normed = apply_norm(graph, x, final);
+    graph_exit(graph, last, normed);
     graph_drop(graph, x);
     graph_drop(graph, positions);
     graph_drop(graph, token);
     graph_drop(graph, position);
+    const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = c->tied
                                    ? (struct linear){wte, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
+    graph_enter(graph, module, normed);
     const uint32_t logits = apply_linear(graph, normed, head);
+    graph_exit(graph, module, logits);
     hf_loss(graph, normed, logits, labels);
 }

@@ -185,9 +185,12 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     build_rope(graph, c, job, ROPE_FREQUENCIES, c->head_dim); /* original_inv_freq */
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
+    const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "model.embed_tokens");
     const uint32_t table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
+    graph_enter(graph, embeddings, tokens);
     const uint32_t embedded = op_embedding(graph, tokens, table);
+    graph_exit(graph, embeddings, embedded);
     const struct inputs in = make_inputs(graph, c, job, way);
     uint32_t x = embedded;
     for (uint32_t i = 0; i < c->layers; i++) {
@@ -196,8 +199,11 @@ static void build(struct graph *graph, const struct model_config *c, const struc
             graph_drop(graph, x); /* the first one is inputs_embeds too */
         x = z;
     }
+    const uint32_t last = graph_module(graph, ROLE_NORM, "model.norm");
     const struct norm norm = build_norm(graph, "model.", "norm", c->hidden, false, c->norm_eps);
+    graph_enter(graph, last, x);
     const uint32_t normed = hf_rms_norm(graph, x, norm);
+    graph_exit(graph, last, normed);
     graph_drop(graph, x);
     /* Where masks go by layer, the arguments of the functions that make them (inputs_embeds,
      * position_ids, ...) are also in a dict, which lets go last. */
@@ -209,10 +215,13 @@ static void build(struct graph *graph, const struct model_config *c, const struc
         graph_drop(graph, in.window_mask);
     graph_drop(graph, in.rope.cos);
     graph_drop(graph, in.rope.sin);
+    const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = c->tied
                                    ? (struct linear){table, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
+    graph_enter(graph, module, normed);
     const uint32_t logits = apply_linear(graph, normed, head);
+    graph_exit(graph, module, logits);
     hf_loss(graph, normed, logits, labels);
 }
 

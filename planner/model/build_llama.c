@@ -189,12 +189,5 @@ void build_llama(struct graph *graph, const struct model_config *c, const struct
         output = build_linear(graph, "", "output", c->vocab, c->hidden, false);
     const double std = 1 / sqrt(c->hidden);
     graph_init_param(graph, output.weight, init_normal(std, 3 * std));
-    graph_enter(graph, head, normed);
-    const uint32_t logits = apply_linear(graph, normed, output);
-    graph_exit(graph, head, logits);
-    graph_drop(graph, normed);
-    graph_drop(graph, x);
-    graph_mark(graph, MARK_ROOT_EXIT);
-    graph_mark(graph, MARK_LOGITS);
-    build_loss(graph, logits, targets);
+    build_head(graph, head, normed, x, output, targets);
 }

@@ -58,6 +58,19 @@ static enum err_code no_builder(const struct family *family, enum code code, str
                    family->name, written);
 }
 
+/* Patterns that freeze nothing are a mistake. */
+static enum err_code check_frozen(const struct graph *graph, struct err *err)
+{
+    bool frozen = graph->frozen == NULL;
+    for (uint32_t p = 0; p < graph->param_count && !frozen; p++)
+        frozen = !graph->params[p].trainable;
+    if (frozen)
+        return ERR_OK;
+    return err_set(
+        err, ERR_INVALID, "--freeze %s: no parameter has such a name; the first is %s, the last %s",
+        graph->frozen, graph->params[0].name, graph->params[graph->param_count - 1].name);
+}
+
 enum err_code model_build(const struct model_config *config, const struct model_job *job,
                           struct graph **out, struct err *err)
 {
@@ -71,10 +84,19 @@ enum err_code model_build(const struct model_config *config, const struct model_
     TRY(build_check(family, config, job, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
     graph->own_init = job->own_init;
+    graph->views = job->views;
+    graph->autograd = job->autograd;
+    graph->cross_entropy = job->loss;
+    graph->attention = job->attention;
     if (job->autocast)
         graph_autocast(graph, DTYPE_BF16);
     family->builder[job->code](graph, config, job);
     graph_list_groups(graph);
+    const enum err_code rc = check_frozen(graph, err);
+    if (rc != ERR_OK) {
+        graph_free(graph);
+        return rc;
+    }
     *out = graph;
     return ERR_OK;
 }

@@ -163,7 +163,7 @@ static void build_bert(struct graph *graph, const struct model_config *c,
     }
     const uint32_t logits = head(graph, c, x, words);
     const uint32_t flat = graph_view(graph, logits, SHAPE(job->batch * job->seq, c->vocab));
-    graph->loss = op_cross_entropy(graph, flat, labels);
+    graph->loss = build_cross_entropy(graph, flat, labels);
     graph_drop(graph, x);
     graph_mark(graph, MARK_ROOT_EXIT);
     graph_drop(graph, logits);

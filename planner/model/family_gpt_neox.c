@@ -132,9 +132,12 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     build_rope(graph, c, job, ROPE_FREQUENCIES, c->rotary_dim); /* original_inv_freq */
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
+    const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "gpt_neox.embed_in");
     const uint32_t table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "gpt_neox.embed_in.weight");
+    graph_enter(graph, embeddings, tokens);
     const uint32_t embedded = op_embedding(graph, tokens, table);
+    graph_exit(graph, embeddings, embedded);
     const uint32_t positions = hf_positions(graph, job);
     hf_packed_test(graph, job, positions);
     uint32_t x = op_dropout(graph, embedded, c->dropout);
@@ -154,18 +157,24 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
             graph_drop(graph, x); /* the first one may be inputs_embeds too */
         x = z;
     }
+    const uint32_t last = graph_module(graph, ROLE_NORM, "gpt_neox.final_layer_norm");
     const struct norm final =
         build_norm(graph, "gpt_neox.", "final_layer_norm", c->hidden, true, c->norm_eps);
+    graph_enter(graph, last, x);
     const uint32_t normed = apply_norm(graph, x, final);
+    graph_exit(graph, last, normed);
     graph_drop(graph, x);
     graph_drop(graph, positions);
     graph_drop(graph, embedded);
     graph_drop(graph, rope.cos);
     graph_drop(graph, rope.sin);
+    const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = c->tied
                                    ? (struct linear){table, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
+    graph_enter(graph, module, normed);
     const uint32_t logits = apply_linear(graph, normed, head);
+    graph_exit(graph, module, logits);
     hf_loss(graph, normed, logits, labels);
 }
 

@@ -346,7 +346,7 @@ static void build_t5(struct graph *graph, const struct model_config *c, const st
         scaled = op_scalar(graph, OP_MUL_SCALAR, decoded, 1.0F / sqrtf((float)c->hidden));
     const uint32_t logits = op_linear(graph, scaled, table, GRAPH_NONE);
     const uint32_t flat = graph_view(graph, logits, SHAPE(job->batch * job->seq, c->vocab));
-    graph->loss = op_cross_entropy(graph, flat, labels);
+    graph->loss = build_cross_entropy(graph, flat, labels);
     graph_drop(graph, ids);
     graph_drop(graph, scaled);
     graph_drop(graph, decoded);

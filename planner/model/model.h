@@ -71,8 +71,12 @@ struct model_job {
     enum code code;
     enum dtype compute; /* of unsharded parameters and activations */
     bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
+    bool views;         /* parameters are views of larger ones (graph.h) */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
-    bool own_init;      /* parameters start as the code draws them; else with test values */
+    enum autograd autograd;
+    enum cross_entropy loss;
+    enum attention_kernel attention; /* AUTO: flash; predict knows the GPU, and what it takes */
+    bool own_init; /* parameters start as the code draws them; else with test values */
 };
 
 /* Reads a config.json, or a folder that holds one. Errors name file and line or key, and the

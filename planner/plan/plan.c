@@ -233,7 +233,7 @@ struct operand plan_updated_operand(const struct plan *plan, uint32_t param, enu
     const struct plan_piece *piece = plan_piece(plan, param, role);
     const struct plan_piece *updated = plan_updated_piece(plan, param);
     struct operand operand = plan_piece_operand(plan, piece);
-    if (piece->placement.kind == updated->placement.kind)
+    if (piece->placement.kind != PLACEMENT_WHOLE || updated->placement.kind == PLACEMENT_WHOLE)
         return operand;
     const struct part part = plan_part(plan, updated, plan->rank);
     operand.offset += part.first;
@@ -246,7 +246,7 @@ struct shape plan_step_shape(const struct plan *plan, uint32_t param)
 {
     const struct plan_piece *updated = plan_updated_piece(plan, param);
     const struct shape one = {.rank = 0};
-    if (updated->placement.kind != PLACEMENT_OWNED)
+    if (updated->placement.kind != PLACEMENT_OWNED && updated->placement.kind != PLACEMENT_FLAT)
         return one;
     const struct part part = plan_part(plan, updated, plan->rank);
     return part_elements(&part) == 0 ? SHAPE(0) : one;

@@ -18,7 +18,9 @@
  * The program is one step that can be repeated. `resident` buffers (sharded parameters, optimizer
  * states, inputs) are allocated once: before the first step, or by instructions flagged
  * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. One that is there before may be freed, and
- * allocated again by the step's end. Everything else is freed by then.
+ * allocated again by the step's end. A `carried` buffer (a gradient that outlives zero_grad) goes
+ * from one step into the next, which frees it, PLAN_LATER_STEPS, and allocates it again. Everything
+ * else is freed by the step's end.
  *
  * This folder includes nothing of the others but base/. */
 #ifndef SHARDPLAN_PLAN_H
@@ -83,6 +85,7 @@ enum {                      /* flags */
        PLAN_SPAN = 2, /* of an outline (lower/outline.h), never of a plan that is written or run:
                          `base` kernels one after the other, from place `arg` in the order of the
                          stream's kernels */
+       PLAN_LATER_STEPS = 4 /* done in every step but the first */
 };
 
 #define PLAN_NO_UNIT UINT32_MAX
@@ -310,7 +313,7 @@ struct operand plan_piece_operand(const struct plan *plan, const struct plan_pie
 struct operand plan_updated_operand(const struct plan *plan, uint32_t param, enum piece_role role);
 
 /* The shape of a parameter's step counter on this rank: one number, or none where another rank owns
- * the parameter's states. */
+ * the parameter's states, or has all of it of a flat vector. */
 struct shape plan_step_shape(const struct plan *plan, uint32_t param);
 
 /* Ranks of a group (1: PLAN_NO_GROUP), and the place of a rank of the world in it. */
@@ -341,6 +344,12 @@ static inline bool plan_op_is_kernel(enum plan_op op)
 {
     return op != PLAN_ALLOC && op != PLAN_FREE && op != PLAN_RECORD && op != PLAN_WAIT &&
            op != PLAN_MARK;
+}
+
+/* Whether it is issued in the first step, or in a later one. */
+static inline bool plan_is_issued(const struct plan_instruction *instruction, bool first_step)
+{
+    return !(instruction->flags & (first_step ? PLAN_LATER_STEPS : PLAN_FIRST_STEP));
 }
 
 /* Of a free: whether another lane than the pool's still uses the memory. */
@@ -380,7 +389,8 @@ const char *plan_buffer_text(const struct plan *plan, const struct buffer *buffe
 
 /* Checks the program, in its first step and in a later one: every index is in range, buffers are
  * allocated when dead and freed when alive, operands are alive and lie within their buffers, waits
- * refer to recorded events, marks come in order, and at the end only resident buffers live.
+ * refer to recorded events, marks come in order, and at the end only resident and carried buffers
+ * live.
  * ERR_INTERNAL names the first offending instruction. A plan that passes can be replayed, executed
  * and written without further checks. */
 enum err_code plan_verify(const struct plan *plan, struct err *err);

@@ -387,6 +387,7 @@ static void put_buffers(struct writer *w)
         member_string(w, "pool", w->plan->lanes[buffer->pool].name);
         member_string(w, "what", w->plan->labels[buffer->label]);
         member_true(w, "resident", buffer->resident);
+        member_true(w, "carried", buffer->carried);
         member_true(w, "scratch", buffer->scratch);
         if (buffer->local)
             member_uint(w, "local", buffer->local - 1);
@@ -510,6 +511,7 @@ static void put_instructions(struct writer *w)
         member_string(w, "phase", plan_phase_name((enum plan_phase)instruction->phase));
         member_nonzero(w, "scope", instruction->scope);
         member_true(w, "first_step", instruction->flags & PLAN_FIRST_STEP);
+        member_true(w, "later_steps", instruction->flags & PLAN_LATER_STEPS);
         member_arg(w, instruction);
         put(w, "}");
     }

@@ -14,7 +14,7 @@
  *      "module_buffers": [{"buffer": 16, "init": {"kind": "rope", "layout": "complex", "dim": 64,
  *                                                 "theta": 10000, "scaling": "default"}}],
  *      "buffers": [{"id", "bytes", "dtype", "shape", "category", "pool", "what", "resident",
- *                   "scratch", "local"}],
+ *                   "carried", "scratch", "local"}],
  *      "instructions": [
  *        {"id": 7, "op": "alloc", "stream": "compute", "phase": "fwd", "buffer": 17},
  *        {"id": 8, "op": "compute", ..., "work": "matmul_nt", "kernel": "mm", "kind": "linear",
@@ -26,11 +26,12 @@
  * "backward", "recomputed", attributes ("dim", "first", "p", "eps", "causal"), "flops", "bytes",
  * "in" and "out". "stream" is a lane: of an alloc the buffer's pool, and of a free, too, unless
  * another lane still uses the memory; "scope" an index into scopes, where the host is;
- * "first_step": done only then; "group" names the ranks of a collective and of the copies around
- * it. An operand is a buffer, or an object with what differs from that buffer: "dtype", "shape",
- * "offset", "pitch" (in elements). "init" and "what" are base/values.h's, with the numbers that the
- * kind has ("bound"; "std", "limit"; base/rope.h's). Members that would be false, zero or none are
- * left out. One item a line; the same plan gives the same bytes.
+ * "first_step": done only then, "later_steps": only after it; "group" names the ranks of a
+ * collective and of the copies around it. An operand is a buffer, or an object with what differs
+ * from that buffer: "dtype", "shape", "offset", "pitch" (in elements). "init" and "what" are
+ * base/values.h's, with the numbers that the kind has ("bound"; "std", "limit"; base/rope.h's).
+ * Members that would be false, zero or none are left out. One item a line; the same plan gives the
+ * same bytes.
  *
  * Other ranks' programs follow from this one, unless "own_programs" (plan_rank.h). What is not
  * alike on all of them says so: a buffer or operand with "local" has the shape of that parameter's

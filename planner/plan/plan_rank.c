@@ -2,9 +2,9 @@
  *
  * Three things differ between ranks, and each says so itself: a buffer or an operand that has the
  * shape of a parameter's part, an operand that is a piece of a parameter, and one that is the
- * rank's chunk. The rest is alike: rank 0 holds the most of every parameter, so its plan has
- * everything that another rank's has; where a rank has nothing, a buffer of 0 bytes is left, which
- * allocates nothing. */
+ * rank's chunk. The rest is alike: rank 0's plan has everything that another rank's has, because it
+ * holds the most of every parameter, or a buffer of 0 bytes of it (of a flat vector's). Where a
+ * rank has nothing, such a buffer is left, which allocates nothing. */
 #include "plan/plan_rank.h"
 
 #include "plan/plan_json.h"

@@ -304,9 +304,10 @@ static enum err_code read_buffer(struct object *o, struct buffer *buffer)
     TRY(take_lane(o, "pool", &buffer->pool));
     TRY(take_name(o, "what", &o->r->labels, &buffer->label));
     TRY(take_bool(o, "resident", &buffer->resident));
+    TRY(take_bool(o, "carried", &buffer->carried));
     TRY(take_bool(o, "scratch", &buffer->scratch));
     TRY(take_local(o, &buffer->local));
-    return finish(o, "id bytes dtype shape category pool what resident scratch local");
+    return finish(o, "id bytes dtype shape category pool what resident carried scratch local");
 }
 
 static enum err_code read_buffers(struct object *top)
@@ -428,16 +429,17 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
     instruction->arg = plan->kernel_count;
     ARRAY_GROW(plan->kernels, plan->kernel_count, plan->kernel_cap);
     plan->kernels[plan->kernel_count++] = kernel;
-    return finish(o, "id op stream phase scope first_step group work kernel kind backward "
-                     "recomputed dim first p eps causal flops bytes in out");
+    return finish(o,
+                  "id op stream phase scope first_step later_steps group work kernel kind backward "
+                  "recomputed dim first p eps causal flops bytes in out");
 }
 
 static enum err_code read_instruction(struct object *o, struct plan_instruction *instruction)
 {
-    static const char known[] = "id op stream phase scope first_step buffer event mark";
+    static const char known[] = "id op stream phase scope first_step later_steps buffer event mark";
     const struct plan *plan = o->r->plan;
     const struct vocabulary *allowed = &o->r->allowed;
-    bool first_step;
+    bool first_step, later_steps;
     uint8_t mark = 0;
     *instruction = (struct plan_instruction){.group = PLAN_NO_GROUP};
     TRY(take_id(o));
@@ -446,7 +448,9 @@ static enum err_code read_instruction(struct object *o, struct plan_instruction 
     TRY(TAKE_CHOICE(o, "phase", allowed->phases, &instruction->phase));
     TRY(take_optional(o, "scope", plan->scope_count - 1, &instruction->scope));
     TRY(take_bool(o, "first_step", &first_step));
-    instruction->flags = first_step ? PLAN_FIRST_STEP : 0;
+    TRY(take_bool(o, "later_steps", &later_steps));
+    instruction->flags =
+        (uint8_t)((first_step ? PLAN_FIRST_STEP : 0) | (later_steps ? PLAN_LATER_STEPS : 0));
     switch (instruction->op) {
     case PLAN_ALLOC:
     case PLAN_FREE:

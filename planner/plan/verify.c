@@ -5,7 +5,8 @@
  * may follow indices without looking: it runs the program as a host would, with one bit a buffer,
  *
  *     first step    residents that are not allocated first are alive, all instructions run
- *     later step    from where the first one ended, without PLAN_FIRST_STEP instructions
+ *     later step    from where the first one ended, without PLAN_FIRST_STEP instructions, with
+ *                   PLAN_LATER_STEPS ones
  *
  * because a program that frees in the first step what it allocates in all of them is right once
  * and wrong afterwards. A later step ends as it began, so one of them stands for all. */
@@ -397,8 +398,10 @@ static enum err_code check_instruction(const struct check *c, uint32_t id)
     const struct plan_instruction *instruction = &plan->instructions[id];
     TRY(check_names(c, id));
     CHECK_INDEX("instruction", id, "lane", instruction->lane, plan->lane_count);
-    if (instruction->flags & ~PLAN_FIRST_STEP)
-        return wrong(c, id, "flags %u: allowed are 0 and %u", instruction->flags, PLAN_FIRST_STEP);
+    if (instruction->flags != 0 && instruction->flags != PLAN_FIRST_STEP &&
+        instruction->flags != PLAN_LATER_STEPS)
+        return wrong(c, id, "flags %u: allowed are 0, %u and %u", instruction->flags,
+                     PLAN_FIRST_STEP, PLAN_LATER_STEPS);
     TRY(check_group(c, id));
     switch (instruction->op) {
     case PLAN_ALLOC:
@@ -548,12 +551,13 @@ static enum err_code run_step(struct check *c, uint32_t step)
     c->step = step;
     c->mark = NO_MARK;
     for (uint32_t i = 0; i < plan->instruction_count; i++)
-        if (step == 1 || !(plan->instructions[i].flags & PLAN_FIRST_STEP))
+        if (plan_is_issued(&plan->instructions[i], step == 1))
             TRY(run_instruction(c, i));
     if (c->mark != PLAN_MARK_END)
         return err_set(c->err, ERR_INTERNAL, "the program ends without mark \"end\"");
     for (uint32_t b = 0; b < plan->buffer_count; b++)
-        if (c->alive[b] != plan->buffers[b].resident && c->changed[b])
+        if (c->changed[b] && (c->alive[b] ? !plan->buffers[b].resident && !plan->buffers[b].carried
+                                          : plan->buffers[b].resident))
             return wrong(c, c->changed[b] - 1,
                          c->alive[b] ? "%s is not freed by the end of the step"
                                      : "%s is resident and not there at the end of the step",

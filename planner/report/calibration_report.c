@@ -180,6 +180,11 @@ static void write_settings(FILE *file, const void *context)
             c->options.suite.ranks, c->options.date, c->samples.message_count);
 }
 
+static void put_tables(FILE *to, const void *context)
+{
+    calibration_print(to, context);
+}
+
 enum err_code calibration_page(const struct calibration *calibration, const char *dir,
                                const char **note, struct err *err)
 {
@@ -196,12 +201,10 @@ enum err_code calibration_page(const struct calibration *calibration, const char
     files_html_begin(to.file, "calibration");
     if (drawn)
         files_inline_svg(to.file, files_path(dir, CALIBRATION_SVG, svg, sizeof svg));
-    fputs("<pre>", to.file);
-    calibration_print(to.file, calibration);
-    fputs(
-        "</pre>\n<p>Fitted: seconds = latency + operations / (GFLOP/s) + bytes / (GB/s), robustly "
-        "and on relative error. Spread is 1.4826 times the median absolute residual, worst the "
-        "largest.</p>\n</html>\n",
-        to.file);
+    files_html_pre(to.file, put_tables, calibration);
+    fputs("<p>Fitted: seconds = latency + operations / (GFLOP/s) + bytes / (GB/s), robustly "
+          "and on relative error. Spread is 1.4826 times the median absolute residual, worst the "
+          "largest.</p>\n</html>\n",
+          to.file);
     return file_commit(&to, ERR_OK, err);
 }

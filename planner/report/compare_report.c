@@ -154,17 +154,10 @@ static enum err_code draw_timeline(const struct report *r, bool *drawn, struct e
 
 /* ---- compare.html ---- */
 
-static void put_tables(FILE *file, const struct report *r)
+static void put_tables(FILE *file, const void *context)
 {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *memory = open_memstream(&text, &length);
-    if (!memory)
-        return;
-    compare_print(memory, r->plan, r->comparison, r->verdict);
-    fclose(memory);
-    files_html_text(file, text);
-    free(text);
+    const struct report *r = context;
+    compare_print(file, r->plan, r->comparison, r->verdict);
 }
 
 static enum err_code write_html(const struct report *r, struct err *err)
@@ -177,9 +170,8 @@ static enum err_code write_html(const struct report *r, struct err *err)
     files_html_begin(file, "Predicted beside recorded");
     files_inline_svg(file, files_path(r->dir, MEMORY_SVG, svg, sizeof svg));
     files_inline_svg(file, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
-    fputs("<pre>", file);
-    put_tables(file, r);
-    fputs("</pre>\n<p>Errors are predicted minus recorded. Communication is exposed while a "
+    files_html_pre(file, put_tables, r);
+    fputs("<p>Errors are predicted minus recorded. Communication is exposed while a "
           "collective runs and the compute lane does not. <code>compare.json</code> has every "
           "number.</p>\n</html>\n",
           file);

@@ -2,6 +2,7 @@
 #include "report/files.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -75,6 +76,22 @@ void files_html_begin(FILE *to, const char *title)
           to);
     files_html_text(to, title);
     fputs("</h1>\n", to);
+}
+
+void files_html_pre(FILE *to, void (*print)(FILE *to, const void *context), const void *context)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (memory) {
+        print(memory, context);
+        fclose(memory);
+    }
+    fputs("<pre>", to);
+    if (text)
+        files_html_text(to, text);
+    fputs("</pre>\n", to);
+    free(text);
 }
 
 void files_gnuplot_text(FILE *to, const char *text)

@@ -26,6 +26,9 @@ void files_html_begin(FILE *to, const char *title);
 /* A text with what HTML would take for markup escaped. */
 void files_html_text(FILE *to, const char *text);
 
+/* What `print` writes, as preformatted text of a page. */
+void files_html_pre(FILE *to, void (*print)(FILE *to, const void *context), const void *context);
+
 /* A text as a gnuplot string: in single quotes, those within doubled, control characters left out.
  */
 void files_gnuplot_text(FILE *to, const char *text);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PATH = 4096, TIME_PIXELS = 2000 }; /* more than a picture is wide */
 
@@ -19,13 +20,21 @@ static FILE *open_file(const char *path, struct err *err)
     return file;
 }
 
+/* This process's own, so that two may draw into one folder; never a name that gnuplot takes for a
+ * command ("<..." and "|..."). */
+static void temporary(const char *dir, const char *ending, char path[PATH])
+{
+    snprintf(path, PATH, "%s%s/picture-%ld.%s.tmp", dir[0] == '/' ? "" : "./", dir, (long)getpid(),
+             ending);
+}
+
 enum err_code picture_draw(const struct picture *picture, const void *context, const char *dir,
                            bool *drawn, struct err *err)
 {
     char data[PATH], script[PATH], partial[PATH], path[PATH];
-    files_path(dir, "picture.tsv.tmp", data, sizeof data);
-    files_path(dir, "picture.gp.tmp", script, sizeof script);
-    files_path(dir, "picture.svg.tmp", partial, sizeof partial);
+    temporary(dir, "tsv", data);
+    temporary(dir, "gp", script);
+    temporary(dir, "svg", partial);
     files_path(dir, picture->svg, path, sizeof path);
     *drawn = false;
     FILE *file = open_file(data, err);

@@ -290,6 +290,13 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
 
 /* ---- report.html ---- */
 
+static void put_tables(FILE *to, const void *context)
+{
+    const struct report *r = context;
+    result_print(to, r->settings, r->job, r->machine, r->prediction, NULL, 0);
+    time_print(to, r->time);
+}
+
 static enum err_code write_html(const struct report *r, struct err *err)
 {
     char path[4096], svg[4096];
@@ -297,10 +304,7 @@ static enum err_code write_html(const struct report *r, struct err *err)
     files_path(r->dir, "report.html", path, sizeof path);
     TRY(file_create(path, &to, err));
     files_html_begin(to.file, r->settings->model);
-    fputs("<pre>", to.file);
-    result_print(to.file, r->settings, r->job, r->machine, r->prediction, NULL, 0);
-    time_print(to.file, r->time);
-    fputs("</pre>\n", to.file);
+    files_html_pre(to.file, put_tables, r);
     files_inline_svg(to.file, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
     files_inline_svg(to.file, files_path(r->dir, "memory.svg", svg, sizeof svg));
     fputs(

@@ -62,6 +62,20 @@ static json_t *categories_json(const struct prediction *p)
     return categories;
 }
 
+/* The device or the host: requested bytes at its own peak, and the range of what it must have. */
+static json_t *place_json(const struct memory_moment *peak, const uint64_t *categories,
+                          uint64_t least, uint64_t most)
+{
+    json_t *place = json_object(), *parts = json_object();
+    for (int i = 0; i < CATEGORY_WORKSPACE; i++)
+        json_object_set_new(parts, category_name((enum category)i), bytes_json(categories[i]));
+    json_object_set_new(place, "requested_bytes", bytes_json(peak->bytes));
+    json_object_set_new(place, "least_bytes", bytes_json(least));
+    json_object_set_new(place, "unconstrained_bytes", bytes_json(most));
+    json_object_set_new(place, "categories", parts);
+    return place;
+}
+
 static json_t *marks_json(const struct memory *memory)
 {
     static const enum plan_mark marks[] = {
@@ -102,6 +116,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                   "vocab_size", (int)job->config.vocab, "tie_word_embeddings", job->config.tied));
     json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
+    json_object_set_new(root, "tight", json_boolean(p->tight));
     json_object_set_new(root, "fits_after_releasing_cached_segments",
                         json_boolean(p->after_release));
     json_object_set_new(root, "capacity_bytes",
@@ -122,6 +137,11 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                                   "nccl_bytes", (json_int_t)p->nccl_bytes, "nccl_source",
                                   machine->profile.of[PROFILE_NCCL_INIT].source));
     json_object_set_new(root, "host_bytes", bytes_json(m->host_bytes));
+    json_object_set_new(
+        root, "device",
+        place_json(&m->device, m->device_categories, p->least_bytes, p->unconstrained_bytes));
+    json_object_set_new(root, "host",
+                        place_json(&m->host, m->host_categories, m->host.bytes, m->host.bytes));
     if (!p->fits)
         json_object_set_new(root, "remedies", remedies_json(remedies, remedy_count));
     return root;
@@ -164,6 +184,7 @@ static void print_categories(FILE *file, const struct style *s, const struct pre
         [CATEGORY_PARAM] = "parameters",
         [CATEGORY_SHARDED_PARAM] = "sharded parameters",
         [CATEGORY_UNSHARDED_PARAM] = "unsharded parameters",
+        [CATEGORY_CAST_SHARD] = "low-precision shards",
         [CATEGORY_ALL_GATHER] = "all-gather buffers",
         [CATEGORY_REDUCE_SCATTER] = "reduce-scatter, gradients",
         [CATEGORY_BUCKET] = "gradient buckets",
@@ -178,8 +199,8 @@ static void print_categories(FILE *file, const struct style *s, const struct pre
     const struct memory *m = &p->memory;
     fprintf(file, "  %sat the peak                   GiB%s\n", s->dim, s->off);
     for (int i = 0; i < CATEGORY_WORKSPACE; i++)
-        row(file, titles[i], m->categories[i], p->device_bytes);
-    fprintf(file, "  %-24s %9.2f\n\n", "requested by tensors", gib(m->requested.bytes));
+        row(file, titles[i], m->device_categories[i], p->device_bytes);
+    fprintf(file, "  %-24s %9.2f\n\n", "requested by tensors", gib(m->device.bytes));
     fprintf(file, "  %-24s %9.2f  rounded to blocks, with kernel workspaces\n", "allocated",
             gib(m->allocated.bytes));
     fprintf(file, "  %-24s %9.2f  segments held by the caching allocator\n", "reserved",
@@ -190,27 +211,64 @@ static void print_categories(FILE *file, const struct style *s, const struct pre
             gib(p->device_bytes), s->off);
 }
 
+static void print_host(FILE *file, const struct style *s, const struct job *job,
+                       const struct machine *machine, const struct prediction *p)
+{
+    const struct memory *m = &p->memory;
+    const uint32_t world = job->strategy.world, node = machine->gpus_per_node;
+    const uint32_t ranks = world < node ? world : node;
+    if (!(m->host.bytes >> 20)) /* step counters */
+        return;
+    fprintf(file, "\n  %son the host, a rank             GiB%s\n", s->dim, s->off);
+    for (int i = 0; i < CATEGORY_WORKSPACE; i++)
+        if (m->host_categories[i] >> 20)
+            fprintf(file, "  %-24s %9.2f\n", category_name((enum category)i),
+                    gib(m->host_categories[i]));
+    fprintf(file, "  %-24s %9.2f  pinned; %.2f a node of %u ranks\n", "host", gib(m->host.bytes),
+            gib(ranks * m->host.bytes), ranks);
+}
+
+static void print_calls(FILE *file, const struct prediction *p)
+{
+    uint32_t mallocs = 0, frees = 0;
+    for (uint32_t i = 0; i < p->call_count; i++) {
+        mallocs += p->calls[i].mallocs;
+        frees += p->calls[i].frees;
+    }
+    fprintf(file,
+            "        only by giving cached segments back (%u cudaFree, %u cudaMalloc a step: slow "
+            "steps);\n        %.2f GiB would be held if they were there, %.2f is the least\n",
+            frees, mallocs, gib(p->unconstrained_bytes), gib(p->least_bytes));
+}
+
 static void print_verdict(FILE *file, const struct style *s, const struct machine *machine,
                           const struct prediction *p)
 {
     const double capacity = gib(profile_bytes(&machine->profile, PROFILE_CAPACITY));
-    const double device = gib(p->device_bytes);
-    if (p->fits)
-        fprintf(file, "  %sfits%s: %.2f of %.2f GiB, %.2f free%s\n", s->good, s->off, device,
-                capacity, capacity - device,
-                p->after_release ? " (after cached segments are released: expect slow steps)" : "");
+    const double device = gib(p->device_bytes), least = gib(p->least_bytes);
+    if (!p->fits && least > capacity)
+        fprintf(file,
+                "  %sdoes not fit%s: %.2f GiB needed at the least, %.2f there, %.2f too much\n",
+                s->bad, s->off, least, capacity, least - capacity);
+    else if (!p->fits)
+        fprintf(file,
+                "  %sdoes not fit%s: %.2f of %.2f GiB at the least, but the allocator's segments "
+                "need more (%.2f unconstrained)\n",
+                s->bad, s->off, least, capacity, gib(p->unconstrained_bytes));
     else
-        fprintf(file, "  %sdoes not fit%s: %.2f GiB needed, %.2f there, %.2f too much\n", s->bad,
-                s->off, device, capacity, device - capacity);
+        fprintf(file, "  %sfits%s%s: %.2f of %.2f GiB, %.2f free\n", s->good, s->off,
+                p->tight ? ", tight" : "", device, capacity, capacity - device);
+    if (p->after_release)
+        print_calls(file, p);
 }
 
 static void print_peak(FILE *file, const struct prediction *p)
 {
     char what[512];
     const struct memory *m = &p->memory;
-    fprintf(file, "\n  peak: instruction %u, %s: %s\n", m->requested.instruction,
-            step_part_name(m->requested.part),
-            result_what(p->plan, m->requested.instruction, what, sizeof what));
+    fprintf(file, "\n  peak: instruction %u, %s: %s\n", m->device.instruction,
+            step_part_name(m->device.part),
+            result_what(p->plan, m->device.instruction, what, sizeof what));
     fprintf(file, "  highest in");
     for (int i = 0; i < PART_COUNT; i++)
         fprintf(file, "%s %s %.2f", i ? "," : "", step_part_name((enum step_part)i),
@@ -225,6 +283,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     const struct style s = style_of(file);
     print_title(file, &s, settings, job, machine, p);
     print_categories(file, &s, p);
+    print_host(file, &s, job, machine, p);
     fputc('\n', file);
     print_verdict(file, &s, machine, p);
     print_peak(file, p);

@@ -40,6 +40,8 @@ static const struct change changes[] = {
      "no time: no list of square roots in the optimizer step"},
     {{{"reshard", "always", 0, 0, false}},
      "one more all-gather of the units that kept their parameters"},
+    {{{"sharding", "FULL_SHARD", 0, 0, false}},
+     "gathers where parameters were kept, or never sharded"},
     {{{"accumulate-sync", "each", 0, 0, false}}, "a reduce-scatter after every micro-batch"},
     {{{"checkpointing", "selective", 0, 0, false}},
      "recomputes every second matmul and what is cheap"},

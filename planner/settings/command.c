@@ -31,6 +31,11 @@ const struct command_about *command_about(enum command command)
                              "A plan beside the recorded trace of a run of it, instruction by "
                              "instruction. Exit status: 0 memory is equal (and time within "
                              "--tolerance), 1 it is not, 2 bad input."},
+        [COMMAND_EXPORT] = {"export", "shardplan export", "a plan as a framework's configuration",
+                            "The settings of a plan as a file of FSDP2 (Python), torchtitan "
+                            "(TOML), accelerate (YAML) or DeepSpeed (JSON). What the framework "
+                            "cannot say is refused; what the training script has to say is listed "
+                            "on standard error and in the file. `--from` reads it back."},
         [COMMAND_CALIBRATE] = {"calibrate", "shardplan calibrate",
                                "measure this machine: the profile that plans of it need",
                                "Measures this machine by running small plans on it, and writes the "
@@ -41,6 +46,13 @@ const struct command_about *command_about(enum command command)
         [COMMAND_GPUS] = {"gpus", "shardplan gpus", "built-in GPUs and node types",
                           "Lists the built-in GPUs and node types; with --json every number of "
                           "them with its source."},
+        [COMMAND_KERNELS] = {"kernels", "shardplan kernels",
+                             "predicted beside measured kernels, a table of them",
+                             "Prints a table of measured kernels again, as CSV, with predicted_us "
+                             "added to each row: the time of the kernel alone; of a norm, forward "
+                             "and backward, with each in a column of its own. Empty where the cost "
+                             "model does not know the kernel. The header says what a table is of: "
+                             "launches of torch.profiler, products, attention or norms."},
         [COMMAND_RANK] = {"shardrun", "shardrun", "one rank of a run",
                           "One rank of a run: executes the plan on the host or on a GPU. "
                           "`shardplan run` starts as many ranks as the plan asks for; mpirun, "

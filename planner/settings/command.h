@@ -9,9 +9,11 @@ enum command {
     COMMAND_DIFF,
     COMMAND_RUN,
     COMMAND_COMPARE,
+    COMMAND_EXPORT,
     COMMAND_CALIBRATE,
     COMMAND_MODELS,
     COMMAND_GPUS,
+    COMMAND_KERNELS,
     COMMAND_RANK, /* shardrun: one rank of a run, a program of its own */
     COMMAND_COUNT
 };

@@ -67,16 +67,31 @@ static void put_pattern(FILE *file, const struct setting *row)
     }
 }
 
+/* The first row of its name from `i` on, of those that share a command with it, has the values of
+ * all: systems have options of one name. */
+static bool is_same_option(const struct setting *row, const struct setting *other)
+{
+    return strcmp(row->name, other->name) == 0 && (row->commands & other->commands) &&
+           setting_is_offered(other);
+}
+
 static void put_option_values(FILE *file)
 {
     uint32_t count;
     const struct setting *rows = setting_rows(&count);
     for (uint32_t i = 0; i < count; i++) {
-        if (!setting_is_offered(&rows[i]) || !rows[i].arg || rows[i].positional)
+        bool seen = !setting_is_offered(&rows[i]) || !rows[i].arg || rows[i].positional;
+        for (uint32_t k = 0; k < i && !seen; k++)
+            seen = is_same_option(&rows[i], &rows[k]);
+        if (seen)
             continue;
         put_pattern(file, &rows[i]);
         fprintf(file, ") kind=%s values='", action(&rows[i]));
-        put_values(file, &rows[i]);
+        for (uint32_t k = i; k < count; k++)
+            if (is_same_option(&rows[i], &rows[k])) {
+                fputs(k > i ? " " : "", file);
+                put_values(file, &rows[k]);
+            }
         fputs("' ;;\n", file);
     }
 }

@@ -40,6 +40,8 @@ const char *setting_group_title(enum setting_group group)
         [GROUP_JOB] = "Job",
         [GROUP_CLUSTER] = "Cluster",
         [GROUP_STRATEGY] = "Strategy",
+        [GROUP_FSDP2] = "Strategy fsdp2",
+        [GROUP_FSDP1] = "Strategy fsdp1",
         [GROUP_DDP] = "Strategy ddp",
         [GROUP_ZERO] = "Strategies zero1, zero2, zero3",
         [GROUP_RUN] = "Run",

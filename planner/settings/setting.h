@@ -30,6 +30,8 @@ enum setting_group { /* headings of --help, in this order */
                      GROUP_JOB,
                      GROUP_CLUSTER,
                      GROUP_STRATEGY,
+                     GROUP_FSDP2,
+                     GROUP_FSDP1,
                      GROUP_DDP,
                      GROUP_ZERO,
                      GROUP_RUN,

@@ -12,6 +12,7 @@
 #define WORDS(...) (const struct setting_word[]){__VA_ARGS__, {NULL, 0, false}}
 #define WORD(text, value) {text, value, false}
 #define ALSO(text, value) {text, value, true} /* another spelling of the word with this value */
+#define CLOCKS WORDS(WORD("sustained", CLOCK_SUSTAINED), WORD("burst", CLOCK_BURST))
 #define OFF_ON WORDS(WORD("off", false), WORD("on", true))
 #define EACH_LAST WORDS(WORD("each", false), WORD("last", true))
 #define INTEGER(member, from, to) {NUMBER_INTEGER, from, to, NULL, FIELD(member), 0, 0}
@@ -89,6 +90,13 @@ static bool is_planned(int system)
     return system_is_planned((enum system_kind)system);
 }
 
+static const struct setting_word attention_words[] = {
+#define X(name, word, what) WORD(word, ATTENTION_##name),
+    ATTENTION_MAP(X)
+#undef X
+        {NULL, 0, false},
+};
+
 static const struct setting_word system_words[] = {
 #define X(name, text) WORD(text, SYSTEM_##name),
     SYSTEM_MAP(X)
@@ -103,6 +111,11 @@ static const struct setting rows[] = {
     {.name = "model", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL,
      .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder",
      .field = FIELD(model), .names = &models, .commands = FOR_MODEL, .numerics = true},
+    {.name = "from", .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "FILE",
+     .help = "Settings from a framework's configuration: torchtitan (TOML, Python), accelerate "
+             "(YAML), DeepSpeed (JSON), TrainingArguments (JSON), `shardplan export`; options "
+             "override it",
+     .field = FIELD(from), .commands = FOR_MODEL},
     /* the system comes before what belongs to a system: settings_arguments keeps this order */
     {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
      .initial = "fsdp2", .field = FIELD(job.strategy.system), .words = system_words,
@@ -153,18 +166,25 @@ static const struct setting rows[] = {
      .help = "A hardware profile, from `shardplan calibrate` or by hand, on top of --gpu and "
              "--node",
      .field = FIELD(profile), .commands = FOR_JOB},
+    {.name = "clock", .group = GROUP_CLUSTER, .arg = "WHICH",
+     .help = "The clock of the GPU: what hours at its power limit sustain, or that of a short burst",
+     .initial = "sustained", .field = FIELD(clock), .words = CLOCKS, .commands = FOR_JOB},
     {.name = "expandable-segments", .group = GROUP_CLUSTER, .arg = "WHETHER",
      .help = "PYTORCH_ALLOC_CONF=expandable_segments:True", .initial = "off",
      .field = FIELD(expandable_segments), .words = OFF_ON, .commands = FOR_JOB,
      .axis = AXIS_WORDS},
 
     /* ---- strategy ---- */
+    {.name = "attention", .group = GROUP_STRATEGY, .arg = "KERNEL",
+     .help = "Which kernel computes attention; auto: cudnn on Hopper and Blackwell, else flash "
+             "(FlashAttention-2), in fp32 efficient",
+     .initial = "auto", .field = FIELD(attention), .words = attention_words, .commands = FOR_JOB},
     {.name = "replicate", .group = GROUP_STRATEGY, .arg = "R",
      .help = "HSDP replicas: the mesh is R x N/R", .initial = "1",
      .numbers = {INTEGER(job.strategy.replicate, 1, 1000000)}, .commands = FOR_JOB,
      .systems = FSDP, .lacks = "shards nothing", .lacking = SYSTEM(DDP),
      .axis = "1,2,4,8,16,32,64,128,256,512"},
-    {.name = "units", .group = GROUP_STRATEGY, .arg = "UNITS",
+    {.name = "units", .group = GROUP_FSDP2, .arg = "UNITS",
      .help = "What is gathered at once: each block and the rest, as torchtitan wraps, so many "
              "blocks, or blocks until they hold a size",
      .initial = "blocks", .field = FIELD(job.strategy.units),
@@ -175,7 +195,7 @@ static const struct setting rows[] = {
                   .word = UNITS_BYTES}},
      .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "has no units",
      .lacking = SYSTEM(DDP) | ZERO, .axis = "blocks,2,4,8,torchtitan"},
-    {.name = "reshard", .group = GROUP_STRATEGY, .arg = "WHEN",
+    {.name = "reshard", .group = GROUP_FSDP2, .arg = "WHEN",
      .help = "reshard_after_forward: None, True, False, or that many ranks",
      .initial = "default", .field = FIELD(job.strategy.reshard),
      .words = WORDS(WORD("default", RESHARD_DEFAULT), WORD("always", RESHARD_ALWAYS),
@@ -184,25 +204,25 @@ static const struct setting rows[] = {
                   .word = RESHARD_INT}},
      .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "shards no parameters",
      .lacking = SYSTEM(DDP) | ZERO12, .axis = "default,always,never,8"},
-    {.name = "forward-prefetch", .group = GROUP_STRATEGY, .arg = "N",
+    {.name = "forward-prefetch", .group = GROUP_FSDP2, .arg = "N",
      .help = "Units to prefetch explicitly in forward; 0: implicit", .initial = "0",
      .words = WORDS(ALSO("implicit", 0)),
      .numbers = {INTEGER(job.strategy.forward_prefetch, 0, 16)}, .commands = FOR_JOB,
      .systems = SYSTEM(FSDP2), .lacks = "gathers no parameters", .lacking = SYSTEM(DDP) | ZERO12,
      .axis = "0,1,2,3"},
-    {.name = "backward-prefetch", .group = GROUP_STRATEGY, .arg = "N",
+    {.name = "backward-prefetch", .group = GROUP_FSDP2, .arg = "N",
      .help = "Units to prefetch explicitly in backward; 0: implicit, one ahead", .initial = "0",
      .words = WORDS(ALSO("implicit", 0)),
      .numbers = {INTEGER(job.strategy.backward_prefetch, 0, 16)}, .commands = FOR_JOB,
      .systems = SYSTEM(FSDP2), .lacks = "gathers no parameters", .lacking = SYSTEM(DDP) | ZERO12,
      .axis = "0,1,2,3"},
     {.name = "param-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
-     .help = "MixedPrecisionPolicy.param_dtype; same: no cast", .initial = "bf16",
+     .help = "param_dtype of mixed precision; same: no cast", .initial = "bf16",
      .field = FIELD(job.strategy.compute), .words = WORDS(DTYPES), .commands = FOR_JOB,
      .systems = FSDP | ZERO, .lacks = "computes in the stored dtype", .lacking = SYSTEM(DDP),
      .numerics = true, .axis = "bf16,fp32"},
     {.name = "reduce-dtype", .group = GROUP_STRATEGY, .arg = "DTYPE",
-     .help = "MixedPrecisionPolicy.reduce_dtype; same: the gradients' own", .initial = "fp32",
+     .help = "reduce_dtype of mixed precision; same: the gradients' own", .initial = "fp32",
      .field = FIELD(job.strategy.reduce), .words = WORDS(DTYPES), .commands = FOR_JOB,
      .systems = FSDP, .lacks = "reduces gradients in their own dtype", .lacking = SYSTEM(DDP),
      .numerics = true, .axis = "bf16,fp32"},
@@ -217,6 +237,11 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("none", CHECKPOINTING_NONE), WORD("full", CHECKPOINTING_FULL),
                     WORD("selective", CHECKPOINTING_SELECTIVE)),
      .commands = FOR_JOB, .axis = AXIS_WORDS},
+    {.name = "early-stop", .group = GROUP_STRATEGY, .arg = "WHETHER",
+     .help = "Whether recomputation ends at the last tensor that backward needs (torch's default) "
+             "or runs to a block's end (torchtitan's)",
+     .initial = "on", .field = FIELD(job.tape.no_early_stop),
+     .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB, .axis = AXIS_WORDS},
     {.name = "optimizer", .group = GROUP_STRATEGY, .arg = "NAME", .help = "Optimizer",
      .initial = "adamw", .field = FIELD(job.strategy.optimizer),
      .words = WORDS(WORD("adamw", OPTIMIZER_ADAMW), WORD("sgd", OPTIMIZER_SGD)),
@@ -234,29 +259,29 @@ static const struct setting rows[] = {
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
      .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP) | ZERO, .axis = AXIS_WORDS},
-    {.name = "placement", .group = GROUP_STRATEGY, .arg = "DIM",
+    {.name = "placement", .group = GROUP_FSDP2, .arg = "DIM",
      .help = "shard_placement_fn: every parameter by rows, Shard(0), or matrices by columns, "
              "Shard(1)",
      .initial = "rows", .field = FIELD(job.strategy.columns),
      .words = WORDS(WORD("rows", false), WORD("columns", true)), .commands = FOR_JOB,
      .systems = SYSTEM(FSDP2)},
-    {.name = "last-backward", .group = GROUP_STRATEGY, .arg = "WHEN",
+    {.name = "last-backward", .group = GROUP_FSDP2, .arg = "WHEN",
      .help = "set_is_last_backward(True): for each micro-batch, or the last alone",
      .initial = "each", .field = FIELD(job.strategy.finalize_last), .words = EACH_LAST,
      .commands = FOR_JOB, .systems = SYSTEM(FSDP2)},
-    {.name = "all-reduce", .group = GROUP_STRATEGY, .arg = "WHEN",
+    {.name = "all-reduce", .group = GROUP_FSDP2, .arg = "WHEN",
      .help = "set_requires_all_reduce(True) likewise: over the replicas of HSDP",
      .initial = "each", .field = FIELD(job.strategy.all_reduce_last), .words = EACH_LAST,
      .commands = FOR_JOB, .systems = SYSTEM(FSDP2)},
-    {.name = "reshard-after-backward", .group = GROUP_STRATEGY, .arg = "WHEN",
+    {.name = "reshard-after-backward", .group = GROUP_FSDP2, .arg = "WHEN",
      .help = "set_reshard_after_backward(True) likewise", .initial = "each",
      .field = FIELD(job.strategy.reshard_last), .words = EACH_LAST, .commands = FOR_JOB,
      .systems = SYSTEM(FSDP2)},
-    {.name = "reduce-buffers", .group = GROUP_STRATEGY, .arg = "N",
+    {.name = "reduce-buffers", .group = GROUP_FSDP2, .arg = "N",
      .help = "set_reduce_scatter_max_input_buffers: how many may be in flight", .initial = "1",
      .numbers = {INTEGER(job.strategy.reduce_buffers, 1, 1024)}, .commands = FOR_JOB,
      .systems = SYSTEM(FSDP2)},
-    {.name = "not-in-backward", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
+    {.name = "not-in-backward", .kind = SETTING_TEXT, .group = GROUP_FSDP2, .arg = "GLOBS",
      .help = "Comma-separated globs of modules with set_unshard_in_backward(False)",
      .field = FIELD(job.strategy.not_in_backward), .commands = FOR_JOB,
      .systems = SYSTEM(FSDP2)},
@@ -270,6 +295,60 @@ static const struct setting rows[] = {
      .commands = FOR_JOB, .systems = SYSTEM(DDP) | SYSTEM(FSDP1),
      .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2) | ZERO, .numerics = true,
      .axis = AXIS_WORDS},
+
+    {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
+     .help = "Cross-entropy: PyTorch's on fp32 logits, a fused kernel that puts the gradient where "
+             "the logits were, or eight chunks of tokens, each with the head and its backward",
+     .initial = "eager", .field = FIELD(job.model.loss),
+     .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("fused", CROSS_ENTROPY_FUSED),
+                    WORD("chunked", CROSS_ENTROPY_CHUNKED)),
+     .commands = FOR_JOB},
+    {.name = "autograd", .group = GROUP_STRATEGY, .arg = "HOW",
+     .help = "Gradients are added in place as on a GPU, or as recordings on fake tensors have it",
+     .initial = "gpu", .field = FIELD(job.model.autograd),
+     .words = WORDS(WORD("gpu", AUTOGRAD_GPU), WORD("recorded", AUTOGRAD_RECORDED)),
+     .commands = FOR_JOB},
+
+    /* ---- FullyShardedDataParallel ---- */
+    {.name = "units", .group = GROUP_FSDP1, .arg = "UNITS",
+     .help = "auto_wrap_policy: each block; none; each block and embedding; or modules of at least "
+             "so many parameters",
+     .initial = "blocks", .field = FIELD(job.strategy.units),
+     .words = WORDS(WORD("blocks", UNITS_BLOCKS), WORD("none", UNITS_NONE),
+                    WORD("embeddings", UNITS_EMBEDDINGS)),
+     .numbers = {{NUMBER_INTEGER, 1, UINT32_MAX, "numbers of parameters",
+                  FIELD(job.strategy.unit_elements), .word = UNITS_ELEMENTS}},
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .axis = "blocks,none,embeddings"},
+    {.name = "sharding", .group = GROUP_FSDP1, .arg = "STRATEGY", .help = "sharding_strategy",
+     .initial = "FULL_SHARD", .field = FIELD(job.strategy.sharding),
+     .words = WORDS(WORD("FULL_SHARD", SHARDING_FULL), WORD("SHARD_GRAD_OP", SHARDING_GRAD_OP),
+                    WORD("NO_SHARD", SHARDING_NONE), WORD("HYBRID_SHARD", SHARDING_HYBRID),
+                    WORD("_HYBRID_SHARD_ZERO2", SHARDING_HYBRID_ZERO2)),
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .lacks = "has --reshard for that",
+     .lacking = SYSTEM(FSDP2), .axis = AXIS_WORDS},
+    {.name = "use-orig-params", .group = GROUP_FSDP1, .arg = "WHETHER", .help = "use_orig_params",
+     .initial = "off", .field = FIELD(job.strategy.use_orig_params), .words = OFF_ON,
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .axis = AXIS_WORDS},
+    {.name = "limit-all-gathers", .group = GROUP_FSDP1, .arg = "WHETHER",
+     .help = "limit_all_gathers: the host waits before it gathers a third unit", .initial = "on",
+     .field = FIELD(job.strategy.unlimited_gathers),
+     .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP1), .lacks = "gathers no parameters", .lacking = SYSTEM(DDP) | ZERO12,
+     .axis = AXIS_WORDS},
+    {.name = "keep-low-precision-grads", .group = GROUP_FSDP1, .arg = "WHETHER",
+     .help = "MixedPrecision.keep_low_precision_grads", .initial = "off",
+     .field = FIELD(job.strategy.keep_low_precision_grads), .words = OFF_ON, .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP1), .numerics = true, .axis = AXIS_WORDS},
+    {.name = "backward-prefetch", .group = GROUP_FSDP1, .arg = "WHEN",
+     .help = "backward_prefetch: the unit before is gathered before or after a unit's gradients",
+     .initial = "pre", .field = FIELD(job.strategy.prefetch),
+     .words = WORDS(WORD("pre", PREFETCH_PRE), WORD("post", PREFETCH_POST),
+                    WORD("none", PREFETCH_NONE)),
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .axis = AXIS_WORDS},
+    {.name = "forward-prefetch", .group = GROUP_FSDP1, .arg = "N",
+     .help = "forward_prefetch: the next unit is gathered before a unit's operators, or not",
+     .initial = "0", .numbers = {INTEGER(job.strategy.forward_prefetch, 0, 1)},
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .axis = "0,1"},
 
     /* ---- DistributedDataParallel ---- */
     {.name = "bucket-cap-mb", .group = GROUP_DDP, .arg = "MIB",
@@ -306,7 +385,7 @@ static const struct setting rows[] = {
     /* ---- running a plan ---- */
     {.name = "plan", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,
      .arg = "PLAN.json", .help = "what `shardplan plan` wrote", .field = FIELD(plan),
-     .commands = FOR_RUN | COMMAND(COMPARE)},
+     .commands = FOR_RUN | COMMAND(COMPARE) | COMMAND(EXPORT)},
     {.name = "trace", .positional = true, .kind = SETTING_TEXT, .group = GROUP_RUN,
      .arg = "TRACE.json", .help = "what `shardplan run` wrote", .field = FIELD(trace),
      .commands = COMMAND(COMPARE)},
@@ -372,6 +451,17 @@ static const struct setting rows[] = {
      .help = "The same bits every time, with a slow attention", .field = FIELD(run.deterministic),
      .commands = FOR_RUN},
 
+    /* ---- tables of kernels ---- */
+    {.name = "table", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MEASURE,
+     .arg = "FILE.csv", .help = "kernels, a row each", .field = FIELD(table),
+     .commands = COMMAND(KERNELS)},
+    {.name = "gpu", .kind = SETTING_NAME, .group = GROUP_MEASURE, .arg = "NAME",
+     .help = "A GPU of `shardplan gpus` (default: each row's column gpu)", .field = FIELD(gpu),
+     .names = &gpus, .commands = COMMAND(KERNELS)},
+    {.name = "clock", .group = GROUP_MEASURE, .arg = "WHICH",
+     .help = "What hours at the power limit sustain, or a short burst, as in most benchmarks",
+     .initial = "sustained", .field = FIELD(clock), .words = CLOCKS, .commands = COMMAND(KERNELS)},
+
     /* ---- measuring and comparing ---- */
     {.name = "ranks", .key = 'n', .group = GROUP_MEASURE, .arg = "RANKS",
      .help = "Ranks that run together (default 2); with --from-nccl-tests, those of files that do "
@@ -397,6 +487,12 @@ static const struct setting rows[] = {
      .help = "Fail when the predicted step time is off by more (default: time is not checked)",
      .numbers = {{NUMBER_REAL, 0, 1e6, "percentages", FIELD(tolerance_percent), 0, 0}},
      .commands = COMMAND(COMPARE)},
+
+    {.name = "to", .group = GROUP_OUTPUT, .arg = "NAME", .help = "The framework",
+     .initial = "fsdp2", .field = FIELD(to),
+     .words = WORDS(WORD("fsdp2", EXPORT_FSDP2), WORD("torchtitan", EXPORT_TORCHTITAN),
+                    WORD("accelerate", EXPORT_ACCELERATE), WORD("deepspeed", EXPORT_DEEPSPEED)),
+     .commands = COMMAND(EXPORT)},
 
     /* ---- questions ---- */
     {.name = "a", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "A",
@@ -450,6 +546,9 @@ static const struct setting rows[] = {
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
      .help = "The profile; calibration.html and .svg are put beside it", .initial = "profile.json",
      .field = FIELD(output), .commands = COMMAND(CALIBRATE)},
+    {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "FILE",
+     .help = "The file (default: standard output)", .field = FIELD(output),
+     .commands = COMMAND(EXPORT)},
     {.name = "param-norms", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
      .help = "Print each parameter's gradient norm of the first step",
      .field = FIELD(run.param_norms), .commands = FOR_RUN},

@@ -43,12 +43,14 @@ static bool is_called(const struct setting *row, const char *name)
     return *own == *name;
 }
 
-static const struct setting *nearest_row(enum command command, const char *name)
+/* Of the rows that the chosen system has. */
+static const struct setting *nearest_row(const struct settings *settings, const char *name)
 {
     uint32_t count;
     const struct setting *rows = setting_rows(&count), *nearest = NULL;
     for (uint32_t i = 0; i < count; i++)
-        if (setting_is_of(&rows[i], command) && setting_is_offered(&rows[i]) &&
+        if (setting_is_of(&rows[i], settings->command) && setting_is_offered(&rows[i]) &&
+            setting_suits(&rows[i], settings->job.strategy.system) &&
             names_near(name, rows[i].name) &&
             (!nearest || names_distance(name, rows[i].name) < names_distance(name, nearest->name)))
             nearest = &rows[i];
@@ -56,11 +58,11 @@ static const struct setting *nearest_row(enum command command, const char *name)
 }
 
 /* No row of the command has the name: another command's, or none's. */
-static void refuse_name(enum command command, const char *name, struct err *err)
+static void refuse_name(const struct settings *settings, const char *name, struct err *err)
 {
     uint32_t count;
-    const char *title = command_about(command)->title;
-    const struct setting *rows = setting_rows(&count), *nearest = nearest_row(command, name);
+    const char *title = command_about(settings->command)->title;
+    const struct setting *rows = setting_rows(&count), *nearest = nearest_row(settings, name);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t other = 0; is_called(&rows[i], name) && other < COMMAND_COUNT; other++)
             if (setting_is_of(&rows[i], (enum command)other)) {
@@ -112,8 +114,21 @@ const struct setting *settings_find(const struct settings *settings, const char 
     if (!row && unsuited)
         refuse_system(unsuited, settings->job.strategy.system, err);
     else if (!row)
-        refuse_name(settings->command, name, err);
+        refuse_name(settings, name, err);
     return row;
+}
+
+/* Rows of two systems may have one field: what another system left there is none of the chosen
+ * one's. */
+static void begin_system(struct settings *settings)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (rows[i].systems && setting_is_of(&rows[i], settings->command) &&
+            setting_suits(&rows[i], settings->job.strategy.system) &&
+            !settings_is_given(settings, &rows[i]))
+            setting_reset(&rows[i], settings);
 }
 
 enum err_code settings_set(struct settings *settings, const char *name, const char *text,
@@ -124,6 +139,8 @@ enum err_code settings_set(struct settings *settings, const char *name, const ch
         return err ? err->code : ERR_INVALID;
     TRY(setting_write(row, settings, text, err));
     mark_given(settings, row);
+    if (strcmp(row->name, "strategy") == 0)
+        begin_system(settings);
     return ERR_OK;
 }
 
@@ -153,6 +170,33 @@ json_t *settings_echo(const struct settings *settings)
         json_object_set_new(echo, name, setting_json(&rows[i], settings));
     }
     return echo;
+}
+
+static const char *echo_text(const json_t *value, struct arena *arena)
+{
+    char number[NUMBER_TEXT];
+    if (json_is_string(value))
+        return arena_strdup(arena, json_string_value(value));
+    if (json_is_integer(value))
+        return arena_printf(arena, "%lld", (long long)json_integer_value(value));
+    if (json_is_real(value))
+        return arena_strdup(arena, number_real_text(json_real_value(value), false, number));
+    return json_is_true(value) ? "on" : json_is_false(value) ? "off" : NULL;
+}
+
+enum err_code settings_take_echo(struct settings *settings, const json_t *echo, struct arena *arena,
+                                 struct err *err)
+{
+    const char *name;
+    json_t *value;
+    for (int system = 1; system >= 0; system--) /* which settings there are depends on it */
+        json_object_foreach((json_t *)(uintptr_t)echo, name, value)
+        {
+            const char *text = echo_text(value, arena);
+            if (text && (strcmp(name, "strategy") == 0) == system)
+                TRY(settings_set(settings, arena_strdup(arena, name), text, err));
+        }
+    return ERR_OK;
 }
 
 const char *settings_difference(const struct settings *from, const struct settings *to, char *text,

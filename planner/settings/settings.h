@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "job/job.h"
+#include "machine/profile.h"
 #include "settings/setting.h"
 
 enum { SETTINGS_MOST_FILES = 16, SETTINGS_MOST_ROWS = 128 };
@@ -40,6 +41,8 @@ struct calibrate_settings {
     struct text_list nccl; /* what nccl-tests wrote: then nothing is run */
 };
 
+enum export_target { EXPORT_FSDP2, EXPORT_TORCHTITAN, EXPORT_ACCELERATE, EXPORT_DEEPSPEED };
+
 enum point_measure { /* a number of a job that can be shown */
                      MEASURE_TOKENS,
                      MEASURE_STEP,
@@ -61,11 +64,15 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     enum command command;
     uint64_t given[SETTINGS_MOST_ROWS / 64]; /* a bit a row: set by other than its default */
     const char *model;
+    const char *from; /* a framework's file that settings were taken from; NULL */
     struct job job;   /* `config` is empty; batch, seq, code, dtypes as asked */
     const char *zero; /* a file; NULL: the defaults */
     const char *gpu, *node, *profile;
     uint32_t gpus_per_node;
     bool expandable_segments;
+    enum clock clock;
+    enum attention_kernel attention;
+    const char *table;        /* of `kernels` */
     const char *plan, *trace; /* of `run`, `compare` */
     bool cuda;                /* of `run`, `calibrate`: the device; else the host */
     struct run_options run;
@@ -73,6 +80,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     struct sweep_settings sweep;
     const char *a, *b;        /* of `diff` */
     double tolerance_percent; /* of `compare`; NAN: time is not checked */
+    enum export_target to;    /* of `export` */
     const char *events, *output;
     bool goodput, json, quiet;
 };
@@ -100,6 +108,11 @@ bool settings_is_given(const struct settings *settings, const struct setting *ro
 /* Every setting of the command that the system has, but for what is printed and where, under its
  * own name with '-' as '_'. The caller owns the object. */
 json_t *settings_echo(const struct settings *settings);
+
+/* Sets what an echo says, such as a plan.json's: null says nothing. Texts go into the arena.
+ * ERR_INVALID names the setting. */
+enum err_code settings_take_echo(struct settings *settings, const json_t *echo, struct arena *arena,
+                                 struct err *err);
 
 /* What makes `to` of `from`, as options: "--gpus 16 --checkpointing full", cut where `text` is
  * full; returns text. Empty: nothing. Both are of one command. */

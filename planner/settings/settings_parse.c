@@ -11,13 +11,13 @@
 
 enum { FIRST_KEY = 1000, HELP_KEY = 'h', MOST_GIVEN = 256, MOST_POSITIONAL = 4 };
 
-static const char SYSTEM_SETTING[] = "strategy";
+static const char SYSTEM_SETTING[] = "strategy", SOURCE_SETTING[] = "from";
 
 struct parse {
     struct settings *settings;
-    struct {
-        const char *name, *text;
-    } given[MOST_GIVEN];
+    settings_source *source; /* NULL: none */
+    void *context;
+    struct setting_given given[MOST_GIVEN];
     uint32_t given_count;
     const struct setting *positional[MOST_POSITIONAL];
     uint32_t positional_count, positional_given;
@@ -153,6 +153,27 @@ static void require_positional(const struct parse *parse, struct argp_state *sta
     argp_error(state, "%s are needed", list_positional(parse, "", " and ", names, sizeof names));
 }
 
+/* What --from names; its last, as of other options. */
+static const char *source_path(const struct parse *parse)
+{
+    const char *path = NULL;
+    for (uint32_t i = 0; i < parse->given_count; i++)
+        if (strcmp(parse->given[i].name, SOURCE_SETTING) == 0)
+            path = parse->given[i].text;
+    return path;
+}
+
+/* A file's errors are not about usage: no hint at --help follows. */
+static void set_source(const struct parse *parse, const char *path)
+{
+    struct err err = {0};
+    if (parse->source(parse->context, parse->settings, path, parse->given, parse->given_count,
+                      &err) == ERR_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", command_about(parse->settings->command)->title, err.text);
+    exit(argp_err_exit_status);
+}
+
 static void set_all(struct parse *parse, struct argp_state *state)
 {
     struct err err = {0};
@@ -178,8 +199,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         take_positional(parse, arg, state);
         return 0;
     case ARGP_KEY_END:
-        require_positional(parse, state);
+        if (!source_path(parse))
+            require_positional(parse, state);
+        else if (parse->source)
+            set_source(parse, source_path(parse));
         set_all(parse, state);
+        if (!parse->settings->model && parse->source && source_path(parse))
+            argp_error(state, "%s does not say which model it is for: give MODEL",
+                       source_path(parse));
         return 0;
     case HELP_KEY:
         argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
@@ -241,11 +268,17 @@ static void list_options(struct parse *parse, struct arena *arena, struct argp_o
 
 void settings_parse(enum command command, int argc, char **argv, struct settings *out)
 {
+    settings_parse_from(command, argc, argv, NULL, NULL, out);
+}
+
+void settings_parse_from(enum command command, int argc, char **argv, settings_source *source,
+                         void *context, struct settings *out)
+{
     struct argp_option options[SETTINGS_MOST_ROWS + GROUP_COUNT + 2] = {{0}};
     struct arena arena = {0};
     char names[256];
     const struct command_about *about = command_about(command);
-    struct parse parse = {.settings = out};
+    struct parse parse = {.settings = out, .source = source, .context = context};
     settings_defaults(out, command);
     list_options(&parse, &arena, options);
     const struct argp argp = {

@@ -4,9 +4,24 @@
 
 #include "settings/settings.h"
 
+struct setting_given { /* lent */
+    const char *name, *text;
+};
+
+/* Where settings may come from before the options: the value of --from, which a folder above this
+ * one reads. It sets what the source says and leaves out what `given` (the options, as typed) says;
+ * the system in `given` is the one that will hold. */
+typedef enum err_code settings_source(void *context, struct settings *settings, const char *path,
+                                      const struct setting_given *given, uint32_t count,
+                                      struct err *err);
+
 /* The settings of a command from its arguments, which are lent as long as *out; argv[0] becomes
  * the command's title. Prints help or the version and exits with 0 when asked to; exits with 2
  * after argp's message on bad usage and after ours on a bad value. */
 void settings_parse(enum command command, int argc, char **argv, struct settings *out);
+
+/* The same of a command that has --from: MODEL may then be missing where the source names one. */
+void settings_parse_from(enum command command, int argc, char **argv, settings_source *source,
+                         void *context, struct settings *out);
 
 #endif

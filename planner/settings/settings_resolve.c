@@ -73,6 +73,8 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
         rc = profile_set_node(settings->node, &out->profile, err);
     if (rc == ERR_OK && settings->profile)
         rc = profile_read(settings->profile, &out->profile, err);
+    out->profile.clock = settings->clock;
+    out->profile.attention = settings->attention;
     if (rc != ERR_OK)
         profile_free(&out->profile);
     return rc;

@@ -16,8 +16,12 @@ struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *
         .count = count,
     };
     s->host[0] = 0;
+    struct load load = {0};
+    for (uint32_t i = 0; i < count; i++)
+        load_add(&load, &table->kernels[kernels[i]], profile, 1);
+    const struct profile used = profile_under(profile, &load);
     for (uint32_t i = 0; i < count; i++) {
-        stream_kernel_cost(&table->kernels[kernels[i]], i >= forward_count, profile, &s->cost[i]);
+        stream_kernel_cost(&table->kernels[kernels[i]], i >= forward_count, &used, &s->cost[i]);
         s->host[i + 1] = s->host[i] + s->cost[i].host_s;
     }
     sequence_begin(s, all_of_it);

@@ -109,14 +109,15 @@ static enum err_code look(struct cuda_device *cuda, struct watch *watch, struct 
                    cuda->settings.rank, watch->oldest, cuda->settings.timeout_s);
 }
 
-/* Until one stream is empty. Spins first, for what ends at once, then sleeps between looks. */
-static enum err_code await_stream(struct cuda_device *cuda, uint8_t id, struct err *err)
+/* Until a stream is empty, or (not NULL) an event has passed. Spins first, for what ends at once,
+ * then sleeps between looks. */
+static enum err_code await(struct cuda_device *cuda, uint8_t id, cudaEvent_t event, struct err *err)
 {
     enum { SPINS = 1000, LOOKS = 64 };
     const struct timespec rest = {.tv_nsec = 20000};
     struct watch watch = {UINT32_MAX, clock_now_s()};
     for (uint32_t tries = 0;; tries++) {
-        const cudaError_t rc = cudaStreamQuery(cuda->stream[id]);
+        const cudaError_t rc = event ? cudaEventQuery(event) : cudaStreamQuery(cuda->stream[id]);
         if (rc == cudaSuccess)
             return ERR_OK;
         if (rc != cudaErrorNotReady)
@@ -135,7 +136,7 @@ static enum err_code sync_all(struct device *dev, struct err *err)
     struct err own = {0};
     enum err_code rc = failure(cuda, &own);
     for (uint32_t s = 0; s < cuda->settings.lanes.count && rc == ERR_OK; s++)
-        rc = await_stream(cuda, (uint8_t)s, &own);
+        rc = await(cuda, (uint8_t)s, NULL, &own);
     uint32_t oldest;
     if (rc == ERR_OK && cuda->nccl) /* also forgets the collectives that have ended */
         rc = cuda_nccl_watch(cuda->nccl, &oldest, &own);
@@ -225,19 +226,23 @@ static cudaError_t run_alone(const struct work *work, struct kernel_scratch scra
                              cudaStream_t stream)
 {
     const struct work_operand *in = work_in(work, 0), *out = work_out(work, 0);
-    const uint64_t bytes = shape_bytes(&out->shape, (enum dtype)out->dtype);
+    uint64_t bytes = shape_bytes(&out->shape, (enum dtype)out->dtype);
     const char *from = in->data;
+    char *to = out->data;
     uint64_t *begin = scratch.data;
     cudaError_t rc = cudaSuccess;
     if (work->wait_s > 0)
         rc = kernel_clock(begin, stream);
-    if (work->kind == WORK_ALL_GATHER && rc == cudaSuccess)
-        rc = spread_slice(work, from + work->rank * (bytes / work->ranks), bytes / work->ranks,
-                          stream);
-    if (work->kind == WORK_REDUCE_SCATTER_AVG)
+    if (work->kind == WORK_ALL_GATHER) {
+        bytes /= work->ranks;
+        to += work->rank * bytes;
+        from = in->data == out->data ? to : from;
+        rc = rc == cudaSuccess ? spread_slice(work, from, bytes, stream) : rc;
+    }
+    if (work->kind == WORK_REDUCE_SCATTER_AVG || work->kind == WORK_REDUCE_SCATTER_SUM)
         from += work->rank * bytes;
-    if (from != out->data && bytes > 0 && rc == cudaSuccess)
-        rc = cudaMemcpyAsync(out->data, from, bytes, cudaMemcpyDeviceToDevice, stream);
+    if (from != to && bytes > 0 && rc == cudaSuccess)
+        rc = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
     if (work->wait_s > 0 && rc == cudaSuccess)
         rc = kernel_wait(begin, (uint64_t)(work->wait_s * 1e9), stream);
     return rc;
@@ -291,6 +296,14 @@ static enum err_code wait(struct device *dev, uint8_t stream, uint32_t event, st
     TRY(failure(cuda, err));
     TRY_CUDA(err, cudaStreamWaitEvent(cuda->stream[stream], cuda->events[event], 0));
     return ERR_OK;
+}
+
+static enum err_code hold(struct device *dev, uint32_t event, struct err *err)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    assert(event < cuda->settings.events);
+    TRY(failure(cuda, err));
+    return await(cuda, LANE_HOST, cuda->events[event], err);
 }
 
 static void take_times(struct device *dev,
@@ -513,6 +526,7 @@ enum err_code cuda_backend_open(unsigned version, const struct cuda_settings *se
         .launch = launch,
         .record = record,
         .wait = wait,
+        .hold = hold,
         .sync = sync_all,
         .take_times = take_times,
     };

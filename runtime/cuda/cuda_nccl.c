@@ -263,10 +263,14 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
     TRY(precede(nccl, stream, err));
     if (work->kind == WORK_ALL_GATHER) {
         const uint64_t slice = count / work->ranks;
-        const char *own = (const char *)out->data + work->rank * slice * dtype_bytes(dtype);
+        const char *own = (const char *)in->data;
+        if (in->data == out->data)
+            own += work->rank * slice * dtype_bytes(dtype);
         rc = ncclAllGather(own, out->data, slice, type, comm, stream);
-    } else if (work->kind == WORK_REDUCE_SCATTER_AVG) {
-        rc = ncclReduceScatter(in->data, out->data, count, type, ncclAvg, comm, stream);
+    } else if (work->kind == WORK_REDUCE_SCATTER_AVG || work->kind == WORK_REDUCE_SCATTER_SUM) {
+        rc = ncclReduceScatter(in->data, out->data, count, type,
+                               work->kind == WORK_REDUCE_SCATTER_SUM ? ncclSum : ncclAvg, comm,
+                               stream);
     } else if (work->kind == WORK_BROADCAST) {
         rc = ncclBroadcast(out->data, out->data, count, type, (int)work->attr.dim, comm, stream);
     } else {

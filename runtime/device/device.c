@@ -77,6 +77,11 @@ enum err_code device_wait(struct device *dev, uint8_t stream, uint32_t event, st
     return ops_of(dev)->wait(dev, stream, event, err);
 }
 
+enum err_code device_hold(struct device *dev, uint32_t event, struct err *err)
+{
+    return ops_of(dev)->hold(dev, event, err);
+}
+
 enum err_code device_sync(struct device *dev, struct err *err)
 {
     return ops_of(dev)->sync(dev, err);

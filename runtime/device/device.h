@@ -10,8 +10,8 @@
  * For all members: pointers are not NULL, sizes > 0. Work is queued on a stream and runs in that
  * stream's order; its operands are lent until the stream has passed it. `record` and `wait` order
  * streams as CUDA events do: a wait holds for the record that came before it in host order. Only
- * device_sync and device_read/device_write block the host. A failure on a stream is reported by the
- * next call that can fail, and names the instruction.
+ * device_hold, device_sync and device_read/device_write block the host. A failure on a stream is
+ * reported by the next call that can fail, and names the instruction.
  *
  * Callers use the thin functions below, never the table: they assert, and they are where launches
  * are counted. */
@@ -23,7 +23,7 @@
 
 #include <stdint.h>
 
-enum { DEVICE_OPS_VERSION = 3 };
+enum { DEVICE_OPS_VERSION = 4 };
 
 struct device;
 
@@ -46,6 +46,8 @@ struct device_ops {
                             struct err *err);
     enum err_code (*record)(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
     enum err_code (*wait)(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
+    /* The host waits for an event, as a stream does. */
+    enum err_code (*hold)(struct device *dev, uint32_t event, struct err *err);
     /* Waits until every stream has done what was queued. */
     enum err_code (*sync)(struct device *dev, struct err *err);
     /* Begin and end of a piece of work that ran since the last call, seconds on a clock that starts
@@ -80,6 +82,7 @@ enum err_code device_launch(struct device *dev, uint8_t stream, const struct wor
                             struct err *err);
 enum err_code device_record(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
 enum err_code device_wait(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
+enum err_code device_hold(struct device *dev, uint32_t event, struct err *err);
 enum err_code device_sync(struct device *dev, struct err *err);
 
 #endif

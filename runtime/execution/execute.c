@@ -271,12 +271,15 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
         return device_record(e->device, lane, instruction->arg, err);
     case PLAN_WAIT:
         deferred_pass(e->deferred, id);
-        return device_wait(e->device, lane, instruction->arg, err);
+        return lane == LANE_HOST ? device_hold(e->device, instruction->arg, err)
+                                 : device_wait(e->device, lane, instruction->arg, err);
     case PLAN_MARK:
         return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
     default:
         if (uses_gradients(e->plan, id))
             TRY(launch_norms(e, id, err));
+        if (plan_op_is_collective((enum plan_op)instruction->op))
+            deferred_pass(e->deferred, id);
         TRY(launch(e, id, err));
         return plan_kernel(e->plan, instruction->arg)->work == WORK_NLL_LOSS ? keep_loss(e, id, err)
                                                                              : ERR_OK;
@@ -399,7 +402,7 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
     e->status->step = step;
     memset(e->record, 0, e->plan->instruction_count * sizeof *e->record);
     for (uint32_t id = 0; id < e->plan->instruction_count; id++) {
-        if (!e->first_step && (e->plan->instructions[id].flags & PLAN_FIRST_STEP))
+        if (!plan_is_issued(&e->plan->instructions[id], e->first_step))
             continue;
         e->status->instruction = id;
         const double issue = clock_now_s();

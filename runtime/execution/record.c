@@ -95,7 +95,7 @@ enum err_code record_write(const struct plan *plan, const struct execution *exec
     double time_s = 0.0; /* of memory: that of the last work issued before it */
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
-        if (step > 0 && (instruction->flags & PLAN_FIRST_STEP))
+        if (!plan_is_issued(instruction, step == 0))
             continue;
         if (plan_op_is_kernel((enum plan_op)instruction->op)) {
             add_work(&r, id);

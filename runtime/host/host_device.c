@@ -76,6 +76,11 @@ static void pause_until(double time_s)
         ; /* the rest */
 }
 
+static bool is_reduce_scatter(enum work_kind kind)
+{
+    return kind == WORK_REDUCE_SCATTER_AVG || kind == WORK_REDUCE_SCATTER_SUM;
+}
+
 /* One rank, or a rehearsal: this rank's own slice stands for everyone's. What is copied is part of
  * the time that the collective is to take. */
 static void run_alone(const struct work *work)
@@ -86,10 +91,11 @@ static void run_alone(const struct work *work)
     const char *from = work->operand[0].data;
     if (work->kind == WORK_ALL_GATHER) {
         const uint64_t slice = bytes / work->ranks;
+        const char *own = from == out->data ? from + work->rank * slice : from;
         for (uint32_t r = 0; r < work->ranks; r++)
-            if (r != work->rank && slice > 0)
-                memcpy((char *)out->data + r * slice, from + work->rank * slice, slice);
-    } else if (work->kind == WORK_REDUCE_SCATTER_AVG && bytes > 0) {
+            if (slice > 0 && (char *)out->data + r * slice != own)
+                memcpy((char *)out->data + r * slice, own, slice);
+    } else if (is_reduce_scatter(work->kind) && bytes > 0) {
         memcpy(out->data, from + work->rank * bytes, bytes);
     } else if (from != out->data && bytes > 0) {
         memcpy(out->data, from, bytes);
@@ -108,12 +114,21 @@ static enum err_code reduce_scatter(struct comm *comm, const struct work *work, 
     void *to = in_place ? xmalloc(bytes) : out->data;
     const enum err_code rc =
         comm_reduce_scatter(comm, work->group, ticket, in->data, to, count, (enum dtype)out->dtype,
-                            true, work->instruction, err);
+                            work->kind == WORK_REDUCE_SCATTER_AVG, work->instruction, err);
     if (in_place) {
         memcpy(out->data, to, bytes);
         free(to);
     }
     return rc;
+}
+
+/* This rank's slice of what is gathered, where it lies elsewhere. */
+static void fill_slice(const struct work *work)
+{
+    const struct work_operand *in = &work->operand[0], *out = &work->operand[1];
+    const uint64_t slice = shape_bytes(&out->shape, (enum dtype)out->dtype) / work->ranks;
+    if (in->data != out->data && slice > 0)
+        memcpy((char *)out->data + work->rank * slice, in->data, slice);
 }
 
 static enum err_code run_collective(struct comm *comm, const struct work *work, uint64_t ticket,
@@ -126,9 +141,11 @@ static enum err_code run_collective(struct comm *comm, const struct work *work, 
     const uint32_t id = work->instruction;
     switch (work->kind) {
     case WORK_ALL_GATHER:
+        fill_slice(work);
         return comm_all_gather(comm, work->group, ticket, out->data, count / work->ranks, dtype, id,
                                err);
     case WORK_REDUCE_SCATTER_AVG:
+    case WORK_REDUCE_SCATTER_SUM:
         return reduce_scatter(comm, work, ticket, err);
     case WORK_BROADCAST:
         return comm_group_broadcast(comm, work->group, ticket, out->data, count, dtype,
@@ -189,6 +206,13 @@ static enum err_code wait(struct device *dev, uint8_t stream, uint32_t event, st
     TRY(host_streams_check(host->streams, err));
     host_streams_wait(host->streams, stream, host->marks[event]);
     return ERR_OK;
+}
+
+static enum err_code hold(struct device *dev, uint32_t event, struct err *err)
+{
+    struct host_device *host = host_of(dev);
+    assert(event < host->events);
+    return host_streams_hold(host->streams, host->marks[event], err);
 }
 
 static enum err_code sync_all(struct device *dev, struct err *err)
@@ -356,6 +380,7 @@ enum err_code device_open_host(uint64_t memory_bytes, uint32_t events, struct la
         .launch = launch,
         .record = record,
         .wait = wait,
+        .hold = hold,
         .sync = sync_all,
         .take_times = take_times,
     };

@@ -352,6 +352,15 @@ void host_streams_wait(struct host_streams *all, uint8_t stream, struct host_mar
     append(all, stream, entry);
 }
 
+enum err_code host_streams_hold(struct host_streams *all, struct host_mark mark, struct err *err)
+{
+    pthread_mutex_lock(&all->lock);
+    await(&all->stream[mark.stream], mark.position);
+    const enum err_code rc = failure(all, err);
+    pthread_mutex_unlock(&all->lock);
+    return rc;
+}
+
 enum err_code host_streams_sync(struct host_streams *all, struct err *err)
 {
     pthread_mutex_lock(&all->lock);

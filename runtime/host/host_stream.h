@@ -66,6 +66,10 @@ struct host_mark host_streams_mark(const struct host_streams *streams, uint8_t s
 /* Queues a wait: `stream` goes on when the mark's stream has passed it. */
 void host_streams_wait(struct host_streams *streams, uint8_t stream, struct host_mark mark);
 
+/* The caller waits for the mark, or until something has failed. */
+enum err_code host_streams_hold(struct host_streams *streams, struct host_mark mark,
+                                struct err *err);
+
 /* Waits until everything queued is done, or something has failed. */
 enum err_code host_streams_sync(struct host_streams *streams, struct err *err);
 

@@ -368,8 +368,9 @@ static enum err_code check_collective(const struct work *work, struct err *err)
     bool fits = in->dtype == out->dtype && work->ranks > 0 && work->rank < work->ranks &&
                 !in->pitch && !out->pitch;
     if (work->kind == WORK_ALL_GATHER)
-        fits = fits && in->data == out->data && have == give && give % work->ranks == 0;
-    else if (work->kind == WORK_REDUCE_SCATTER_AVG)
+        fits = fits && give % work->ranks == 0 &&
+               have == (in->data == out->data ? give : give / work->ranks);
+    else if (work->kind == WORK_REDUCE_SCATTER_AVG || work->kind == WORK_REDUCE_SCATTER_SUM)
         fits = fits && have == give * work->ranks; /* may be in place: onto the own slice */
     else if (work->kind == WORK_BROADCAST)
         fits = fits && in->data == out->data && have == give && work->attr.dim < work->ranks;
@@ -481,6 +482,7 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_COPY] = {check_copy, 1, 1, 1},
     [WORK_ALL_GATHER] = {check_collective, 1, 1, 1},
     [WORK_REDUCE_SCATTER_AVG] = {check_collective, 1, 1, 1},
+    [WORK_REDUCE_SCATTER_SUM] = {check_collective, 1, 1, 1},
     [WORK_ALL_REDUCE_AVG] = {check_collective, 1, 1, 1},
     [WORK_ALL_REDUCE_SUM] = {check_collective, 1, 1, 1},
     [WORK_BROADCAST] = {check_collective, 1, 1, 1},

@@ -127,7 +127,7 @@ static void fit_json_has_the_keys_that_scripts_read(void **state)
 {
     (void)state;
     assert_int_equal(shell("^/shardplan fit tests/data/configs/toy-llama --gpus 4 --seq 128 "
-                           "--micro-batch 2 --json 2>/dev/null"),
+                           "--micro-batch 2 --autograd recorded --json 2>/dev/null"),
                      0);
     json_t *root = json_loads(program_output(), 0, NULL);
     assert_non_null(root);
@@ -149,6 +149,65 @@ static void fit_json_has_the_keys_that_scripts_read(void **state)
 }
 
 /* The events of a config.json through the program, beside what PyTorch did. */
+static void patterns_that_freeze_nothing_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("^/shardplan fit tests/data/configs/toy-llama --freeze 'layer.*' 2>&1"),
+                     2);
+    assert_non_null(strstr(program_output(), "no parameter has such a name"));
+    assert_non_null(strstr(program_output(), "tok_embeddings.weight"));
+}
+
+static double number_at(const json_t *root, const char *object, const char *key)
+{
+    return json_number_value(json_object_get(json_object_get(root, object), key));
+}
+
+/* Llama-3.1-8B offloaded: parameters, gradients and states of a rank are on the host, 16 bytes a
+ * parameter in eight parts, and none of them on the device. */
+static void what_is_offloaded_is_on_the_host(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("^/shardplan fit llama-3.1-8b --gpus 8 --seq 4096 --offload cpu "
+                           "--json 2>/dev/null"),
+                     0);
+    json_t *root = json_loads(program_output(), 0, NULL);
+    const json_t *device = json_object_get(root, "device"), *host = json_object_get(root, "host");
+    assert_non_null(host);
+    const double parameters = number_at(root, "model", "parameters");
+    const double bytes = number_at(root, "host", "requested_bytes");
+    assert_true(bytes >= 16 * parameters / 8 && bytes < 16.01 * parameters / 8);
+    assert_true(number_at(device, "categories", "optimizer") < 1e6);
+    assert_true(number_at(device, "categories", "sharded_param") == 0);
+    assert_true(number_at(host, "categories", "optimizer") >= parameters);
+    json_decref(root);
+}
+
+/* What fits only by giving segments back has room left, needs no less than its allocations, and
+ * says so. */
+static void the_verdict_is_between_least_and_unconstrained(void **state)
+{
+    (void)state;
+    static const char *const segments[] = {"off", "on"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(shell("^/shardplan fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2 "
+                               "--checkpointing selective --expandable-segments %s --json "
+                               "2>/dev/null",
+                               segments[i]),
+                         0);
+        json_t *root = json_loads(program_output(), 0, NULL);
+        const double capacity = json_number_value(json_object_get(root, "capacity_bytes"));
+        const double peak = number_at(root, "peak", "device_bytes");
+        assert_true(json_is_true(json_object_get(root, "fits_after_releasing_cached_segments")));
+        assert_true(json_is_true(json_object_get(root, "tight")));
+        assert_true(json_number_value(json_object_get(root, "headroom_bytes")) >= 0);
+        assert_true(number_at(root, "device", "unconstrained_bytes") > capacity);
+        assert_true(number_at(root, "device", "least_bytes") <= peak);
+        assert_true(peak <= capacity);
+        json_decref(root);
+    }
+}
+
 static void fit_events_are_pytorchs(void **state)
 {
     (void)state;
@@ -157,7 +216,7 @@ static void fit_events_are_pytorchs(void **state)
     snprintf(path, sizeof path, "%s/events.jsonl", folder);
     assert_int_equal(
         shardplan("fit tests/data/configs/toy-llama --gpus 4 --seq 128 --micro-batch 2 --quiet "
-                  "--events %s",
+                  "--autograd recorded --events %s",
                   path),
         0);
     FILE *truth = fopen("tests/data/truth/events.jsonl", "r");
@@ -204,13 +263,6 @@ static void plan_leaves_every_file_it_names(void **state)
     json_decref(trace);
     snprintf(path, sizeof path, "%s/plan/picture.gp.tmp", folder);
     assert_int_not_equal(stat(path, &st), 0);
-}
-
-static double number_at(const json_t *object, const char *outer, const char *inner)
-{
-    const json_t *value = json_object_get(json_object_get(object, outer), inner);
-    assert_true(json_is_number(value));
-    return json_number_value(value);
 }
 
 static void plan_says_how_fast_and_the_files_say_the_same(void **state)
@@ -325,6 +377,9 @@ int main(void)
         cmocka_unit_test(a_job_that_fits_exits_with_0_and_one_that_does_not_with_1),
         cmocka_unit_test(what_would_make_it_fit_really_fits),
         cmocka_unit_test(fit_json_has_the_keys_that_scripts_read),
+        cmocka_unit_test(patterns_that_freeze_nothing_are_refused),
+        cmocka_unit_test(what_is_offloaded_is_on_the_host),
+        cmocka_unit_test(the_verdict_is_between_least_and_unconstrained),
         cmocka_unit_test(fit_events_are_pytorchs),
         cmocka_unit_test(plan_leaves_every_file_it_names),
         cmocka_unit_test(plan_says_how_fast_and_the_files_say_the_same),

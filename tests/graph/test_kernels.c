@@ -40,6 +40,9 @@ static const struct {
     {ATEN_SCALAR_TENSOR, {WORK_FILL, WORK_FILL_LOWEST}},
     {ATEN_LIFT_FRESH, {WORK_FILL}},
     {ATEN_ADD, {WORK_ADD_NUMBER}},
+    {ATEN_ADD_, {WORK_ADD_IN_PLACE, WORK_ADD_TO}},
+    {ATEN_SCATTER_, {WORK_SCATTER}},
+    {ATEN_INDEX_PUT_, {WORK_INDEX_PUT}},
     {ATEN_SUB, {WORK_ADD_NUMBER}},
     {ATEN_MUL, {WORK_MUL_NUMBER}},
     {ATEN_MUL_SCALAR, {WORK_MUL_NUMBER}},
@@ -73,6 +76,8 @@ static const struct {
     {ATEN_EMPTY_LIKE, {WORK_INVERT_PERMUTATION}}, /* inverse[permutation] = arange, in place */
     {ATEN_FLASH_ATTENTION, {WORK_ATTENTION}},
     {ATEN_FLASH_ATTENTION_BACKWARD, {WORK_ATTENTION_BACKWARD}},
+    {ATEN_CUDNN_ATTENTION, {WORK_ATTENTION}},
+    {ATEN_CUDNN_ATTENTION_BACKWARD, {WORK_ATTENTION_BACKWARD}},
     {ATEN_EFFICIENT_ATTENTION, {WORK_EFFICIENT_ATTENTION}},
     {ATEN_EFFICIENT_ATTENTION_BACKWARD, {WORK_EFFICIENT_ATTENTION_BACKWARD}},
     {ATEN_SOFTMAX_BACKWARD, {WORK_SOFTMAX_BACKWARD}},
@@ -208,7 +213,7 @@ static void kernels_compute_what_their_labels_do_in_pytorch(void **state)
             if (!may_mean((enum aten)kernel->label, (enum work_kind)kernel->work))
                 fail_msg("%s: %s is no %s", name, label, work_name((enum work_kind)kernel->work));
             /* Gradients are added up by the engine, which has no numbers of its own. */
-            if (kernel->work == WORK_ADD)
+            if (kernel->work == WORK_ADD || kernel->work == WORK_ADD_IN_PLACE)
                 assert_memory_equal(&kernel->attr, &(struct kernel_attr){0}, sizeof kernel->attr);
             if (kernel->op != OP_NO_GRAD) /* whose operands are whole tensors, see ops.h */
                 assert_operands(kernel, name, label);

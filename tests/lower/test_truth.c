@@ -15,25 +15,25 @@
 static void events_equal_pytorchs(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/events.jsonl", "fsdp2", true, truth_read_written);
+    truth_check_file("tests/data/truth/events.jsonl", SYSTEM_FSDP2, true, truth_read_written);
 }
 
 static void events_of_more_strategies_equal_pytorchs(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/more_events.jsonl", "fsdp2", true, truth_read_written);
+    truth_check_file("tests/data/truth/more_events.jsonl", SYSTEM_FSDP2, true, truth_read_written);
 }
 
 static void events_of_fsdp2s_rest_equal_pytorchs(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/fsdp2_events.jsonl", "fsdp2", true, truth_read_written);
+    truth_check_file("tests/data/truth/fsdp2_events.jsonl", SYSTEM_FSDP2, true, truth_read_written);
 }
 
 static void peaks_and_marks_equal_pytorchs(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/visible.jsonl", "fsdp2", false, truth_read_written);
+    truth_check_file("tests/data/truth/visible.jsonl", SYSTEM_FSDP2, false, truth_read_written);
 }
 
 int main(void)

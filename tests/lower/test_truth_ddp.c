@@ -11,25 +11,26 @@
 static void events_equal_pytorchs(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/ddp_events.jsonl", "ddp", true, truth_read_written);
+    truth_check_file("tests/data/truth/ddp_events.jsonl", SYSTEM_DDP, true, truth_read_written);
 }
 
 static void events_of_transformers_models_do(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/ddp_hf_events.jsonl", "ddp", true, truth_read_hf);
+    truth_check_file("tests/data/truth/ddp_hf_events.jsonl", SYSTEM_DDP, true, truth_read_hf);
 }
 
 static void events_of_a_toy_do(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/systems_events.jsonl", "ddp", true, truth_read_written);
+    truth_check_file("tests/data/truth/systems_events.jsonl", SYSTEM_DDP, true, truth_read_written);
 }
 
 static void numbers_of_real_sizes_do(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/systems_visible.jsonl", "ddp", false, truth_read_written);
+    truth_check_file("tests/data/truth/systems_visible.jsonl", SYSTEM_DDP, false,
+                     truth_read_written);
 }
 
 int main(void)

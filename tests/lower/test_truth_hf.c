@@ -72,7 +72,7 @@ static void parameters_are_named_and_ordered_as_in_transformers(void **state)
 static void events_of_transformers_equal_pytorchs(void **state)
 {
     (void)state;
-    truth_check_file(path, "fsdp2", true, truth_read_hf);
+    truth_check_file(path, SYSTEM_FSDP2, true, truth_read_hf);
 }
 
 int main(void)

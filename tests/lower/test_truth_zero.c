@@ -8,24 +8,29 @@
 
 #include <cmocka.h>
 
+static void check(const char *path, bool events)
+{
+    static const enum system_kind stages[] = {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        truth_check_file(path, stages[i], events, truth_read_written);
+}
+
 static void events_equal_deepspeeds(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/zero_events.jsonl", "deepspeed", true, truth_read_written);
+    check("tests/data/truth/zero_events.jsonl", true);
 }
 
 static void events_of_a_toy_do(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/systems_events.jsonl", "deepspeed", true,
-                     truth_read_written);
+    check("tests/data/truth/systems_events.jsonl", true);
 }
 
 static void numbers_of_real_sizes_do(void **state)
 {
     (void)state;
-    truth_check_file("tests/data/truth/systems_visible.jsonl", "deepspeed", false,
-                     truth_read_written);
+    check("tests/data/truth/systems_visible.jsonl", false);
 }
 
 int main(void)

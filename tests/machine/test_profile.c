@@ -34,6 +34,9 @@ static void every_number_that_is_built_in_has_a_source(void **state)
             assert_string_not_equal(p.of[key].source, names[i]);
             assert_true(strlen(p.of[key].source) > 3);
         }
+        assert_true(p.attention_count > 0);
+        for (uint32_t k = 0; k < p.attention_count; k++)
+            assert_true(p.attentions[k].source && strlen(p.attentions[k].source) > 3);
         assert_true(profile_value(&p, PROFILE_SMS) > 0);
         assert_true(profile_value(&p, PROFILE_BF16) >= profile_value(&p, PROFILE_FP32));
         profile_free(&p);

@@ -120,7 +120,8 @@ static void step_over(struct walk *w, uint32_t id)
         allocator_free_block(w->allocator, w->block[in->arg]);
     else if (in->op == PLAN_FREE)
         deferred_free(w->deferred, id, w->first_step, w->block[in->arg]);
-    else if (in->op == PLAN_RECORD || in->op == PLAN_WAIT)
+    else if (in->op == PLAN_RECORD || in->op == PLAN_WAIT ||
+             plan_op_is_collective((enum plan_op)in->op))
         deferred_pass(w->deferred, id);
     assert_int_equal(allocator_check(w->allocator, NULL), ERR_OK);
 }
@@ -225,7 +226,7 @@ static void a_free_on_the_pools_lane_is_done_at_once(void **state)
 }
 
 /* e1 is before the kernel that uses the block, e2 behind it. */
-static void only_an_event_behind_the_last_kernel_counts(void **state)
+static void only_an_event_behind_the_last_use_counts(void **state)
 {
     (void)state;
     for (int before_the_free = 0; before_the_free < 2; before_the_free++) {
@@ -259,6 +260,50 @@ static void waiting_for_a_lane_that_waited_is_enough(void **state)
     add(plan, PLAN_RECORD, OTHER, 3);
     const uint32_t waited = add(plan, PLAN_WAIT, LANE_COMPUTE, 3);
     expect_back(plan, waited);
+}
+
+/* What the host issues is then behind it, on whatever lane. */
+static void a_wait_of_the_host_is_every_lanes(void **state)
+{
+    (void)state;
+    struct plan *plan = plan_with_use(SIDE, LANE_COMPUTE);
+    add(plan, PLAN_RECORD, LANE_COMPUTE, 0);
+    add(plan, PLAN_FREE, LANE_COMPUTE, B);
+    add(plan, PLAN_WAIT, OTHER, 0);
+    const uint32_t waited = add(plan, PLAN_WAIT, LANE_HOST, 0);
+    expect_back(plan, waited);
+}
+
+static uint32_t collect(struct plan *plan, uint8_t lane, uint8_t group, uint32_t buffer)
+{
+    const struct operand whole = plan_whole_buffer(plan, buffer);
+    const uint32_t id = add(plan, PLAN_ALL_REDUCE, lane,
+                            plan_add_kernel(plan, WORK_ALL_REDUCE_SUM, 0, 1, &whole, 1, &whole));
+    plan->instructions[id].group = group;
+    return id;
+}
+
+/* The one that follows in the group is behind it; one of another group is not. */
+static void collectives_of_a_group_are_in_order(void **state)
+{
+    (void)state;
+    for (uint8_t same = 0; same < 2; same++) {
+        struct plan *plan = new_plan();
+        const uint32_t b = buffer_of(plan, LANE_COMPUTE, MIB);
+        const uint32_t other = buffer_of(plan, OTHER, MIB);
+        plan_add_group(plan, "shard", GROUP_SHARD, 2, 1);
+        plan_add_group(plan, "replicate", GROUP_REPLICATE, 2, 2);
+        plan->world = 4;
+        add(plan, PLAN_ALLOC, LANE_COMPUTE, b);
+        add(plan, PLAN_ALLOC, OTHER, other);
+        collect(plan, SIDE, 0, b);
+        use(plan, SIDE, other); /* of something else */
+        add(plan, PLAN_FREE, SIDE, b);
+        collect(plan, OTHER, same ? 0 : 1, other);
+        add(plan, PLAN_RECORD, OTHER, 0);
+        const uint32_t waited = add(plan, PLAN_WAIT, LANE_COMPUTE, 0);
+        expect_back(plan, same ? waited : PLACE_NONE);
+    }
 }
 
 static void a_wait_before_the_free_counts_too(void **state)
@@ -334,7 +379,7 @@ static unsigned lanes_behind(const struct plan *plan, uint32_t from, uint32_t to
         if (in->op == PLAN_RECORD)
             event[in->arg] = lanes >> in->lane & 1 ? UINT32_MAX : 0;
         else if (in->op == PLAN_WAIT && event[in->arg])
-            lanes |= 1U << in->lane;
+            lanes |= in->lane == LANE_HOST ? UINT32_MAX : 1U << in->lane;
     }
     return lanes;
 }
@@ -344,7 +389,11 @@ static bool should_wait(const struct plan *plan, uint32_t freed, uint32_t now)
     const struct plan_instruction *free = &plan->instructions[freed];
     const uint8_t pool = plan->buffers[free->arg].pool;
     for (uint32_t id = freed; id-- > 0;)
-        if (plan->instructions[id].op == PLAN_COMPUTE && plan->instructions[id].lane == free->lane)
+        if (plan->instructions[id].op == PLAN_ALLOC && plan->instructions[id].arg == free->arg)
+            return false;
+        else if (plan->instructions[id].op == PLAN_COMPUTE &&
+                 plan->instructions[id].lane == free->lane &&
+                 plan_kernel(plan, plan->instructions[id].arg)->operands[0].place == free->arg)
             return free->lane != pool && !(lanes_behind(plan, id, now) >> pool & 1);
     return false;
 }
@@ -375,7 +424,7 @@ static struct plan *random_plan(uint32_t seed)
         else if (what < 4 && !(recorded >> e & 1))
             add(plan, PLAN_RECORD, lane, e);
         else if (what < 4)
-            add(plan, PLAN_WAIT, lane, e);
+            add(plan, PLAN_WAIT, draw(&random, 8) == 0 ? LANE_HOST : lane, e);
         alive[b] ^= what == 0;
         recorded ^= what > 1 && what < 4 ? 1U << e : 0; /* to be recorded anew after a wait */
     }
@@ -386,7 +435,7 @@ static void random_plans_give_back_exactly_what_is_over(void **state)
 {
     (void)state;
     uint32_t waited = 0, back = 0;
-    for (uint32_t seed = 0; seed < 400; seed++) {
+    for (uint32_t seed = 0; seed < 2000; seed++) {
         struct plan *plan = random_plan(seed);
         struct walk w = walk_of(plan);
         uint32_t frees = 0, freed[LENGTH];
@@ -566,8 +615,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_is_gone_at_once_and_comes_back_with_a_wait),
         cmocka_unit_test(a_free_on_the_pools_lane_is_done_at_once),
-        cmocka_unit_test(only_an_event_behind_the_last_kernel_counts),
+        cmocka_unit_test(only_an_event_behind_the_last_use_counts),
         cmocka_unit_test(waiting_for_a_lane_that_waited_is_enough),
+        cmocka_unit_test(a_wait_of_the_host_is_every_lanes),
+        cmocka_unit_test(collectives_of_a_group_are_in_order),
         cmocka_unit_test(a_wait_before_the_free_counts_too),
         cmocka_unit_test(a_lane_that_did_nothing_keeps_nothing),
         cmocka_unit_test(the_end_of_a_step_brings_back_what_nobody_waited_for),

@@ -187,6 +187,35 @@ static void the_first_step_is_not_enough(void **state)
     expect_error(plan, "is alive already");
 }
 
+/* A buffer that each step takes over from the one before. */
+static struct plan *carrying_plan(uint8_t free_flags)
+{
+    struct plan *plan = small_plan();
+    const uint32_t buffer = some_activation(plan);
+    struct plan_instruction early = plan->instructions[find_of(plan, PLAN_FREE, buffer)];
+    drop(plan, find_of(plan, PLAN_FREE, buffer));
+    early.flags = free_flags;
+    early.phase = PLAN_FORWARD;
+    insert(plan, 1, early);
+    plan->buffers[buffer].carried = true;
+    return plan;
+}
+
+static void a_carried_buffer_goes_from_step_to_step(void **state)
+{
+    struct err err = {0};
+    (void)state;
+    struct plan *plan = carrying_plan(PLAN_LATER_STEPS);
+    assert_int_equal(plan_verify(plan, &err), ERR_OK);
+    plan_free(plan);
+    expect_error(carrying_plan(0), "is not alive");
+    expect_error(carrying_plan(PLAN_FIRST_STEP), "is not alive");
+    expect_error(carrying_plan(PLAN_LATER_STEPS | PLAN_FIRST_STEP), "flags 5");
+    plan = carrying_plan(PLAN_LATER_STEPS);
+    plan->buffers[some_activation(plan)].carried = false;
+    expect_error(plan, "is not freed by the end of the step");
+}
+
 static void a_wait_needs_its_record_before_it(void **state)
 {
     (void)state;
@@ -355,6 +384,7 @@ int main(void)
         cmocka_unit_test(a_missing_free_is_found_at_the_end),
         cmocka_unit_test(a_resident_buffer_is_there_between_steps),
         cmocka_unit_test(the_first_step_is_not_enough),
+        cmocka_unit_test(a_carried_buffer_goes_from_step_to_step),
         cmocka_unit_test(a_wait_needs_its_record_before_it),
         cmocka_unit_test(marks_come_in_order),
         cmocka_unit_test(a_collective_needs_a_group_and_others_have_none),

@@ -4,6 +4,8 @@
 #include "tests/support/lanes.h"
 #include "tests/support/ranks.h"
 
+#include <string.h>
+
 enum { BUSY = 3 << 20 }; /* elements: a fill of them takes longer than queueing some launches */
 
 /* ---- a rank ---- */
@@ -72,6 +74,26 @@ static void rank_device(uint32_t ranks)
             REQUIRE(gathered[i] == (float)(i % COUNT + step) + (float)owner);
         for (uint32_t i = 0; i < COUNT; i++) /* the average of 0 ... ranks - 1 is (ranks - 1) / 2 */
             REQUIRE(reduced[i] == 0.5F * (float)(ranks - 1) + (float)(i + step));
+        for (uint32_t i = 0; i < COUNT; i++)
+            reduced[i] = (float)(rank + i + step);
+        memset(gathered, 0, all * sizeof *gathered);
+        REQUIRE_OK(collect(&rig, ALL_GATHER_LANE, WORK_ALL_GATHER, 5, reduced, COUNT, gathered, all,
+                           &err));
+        REQUIRE_OK(device_sync(rig.dev, &err));
+        for (uint32_t i = 0, owner = 0; i < all; i++, owner = i / COUNT) /* as in place */
+            REQUIRE(gathered[i] == (float)(i % COUNT + step) + (float)owner);
+        REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER_SUM, 6, gathered, all,
+                           reduced, COUNT, &err));
+        REQUIRE_OK(device_sync(rig.dev, &err));
+        for (uint32_t i = 0; i < COUNT; i++)
+            REQUIRE(reduced[i] == (float)(ranks * (rank + i + step)));
+        REQUIRE_OK(device_record(rig.dev, REDUCE_SCATTER_LANE, 0, &err));
+        memset(reduced, 0, COUNT * sizeof *reduced);
+        REQUIRE_OK(collect(&rig, REDUCE_SCATTER_LANE, WORK_REDUCE_SCATTER_SUM, 7, gathered, all,
+                           reduced, COUNT, &err));
+        REQUIRE_OK(device_record(rig.dev, REDUCE_SCATTER_LANE, 0, &err));
+        REQUIRE_OK(device_hold(rig.dev, 0, &err)); /* the host may look at it then */
+        REQUIRE(reduced[0] == (float)(ranks * (rank + step)));
         const uint32_t root = step % ranks;
         for (uint32_t i = 0; i < COUNT; i++)
             reduced[i] = (float)(1000 * rank + i);

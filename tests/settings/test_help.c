@@ -179,6 +179,8 @@ static void bash_completes_options_values_names_and_files(void **state)
         {"shardplan f", "fit", "plan"},
         {"shardplan fit --resh", "--reshard", "--gpus"},
         {"shardplan fit --reshard \"\"", "never", "README.md"},
+        {"shardplan fit --units t", "torchtitan", "embeddings"},
+        {"shardplan fit --units e", "embeddings", "torchtitan"}, /* fsdp1's */
         {"shardplan plan --checkpointing s", "selective", "none"},
         {"shardplan fit --gpu h1", "h100-sxm", "a100-sxm-80gb"},
         {"shardplan fit --gpu = h1", "h100-sxm", "h200"}, /* as bash cuts --gpu=h1 */
@@ -205,9 +207,15 @@ static void bash_completes_options_values_names_and_files(void **state)
         snprintf(words, sizeof words, "%s --", command_about((enum command)command)->title);
         complete(words);
         const struct names offered = options_in_output();
-        assert_int_equal(offered.count, shown.count + 3); /* and argp's own */
-        for (int i = 0; i < shown.count; i++)
+        int different = 0; /* systems have options of one name */
+        for (int i = 0; i < shown.count; i++) {
+            bool again = false;
+            for (int k = 0; k < i; k++)
+                again = again || strcmp(shown.at[i], shown.at[k]) == 0;
+            different += !again;
             assert_true(has(&offered, shown.at[i]));
+        }
+        assert_int_equal(offered.count, different + 3); /* and argp's own */
     }
 }
 

@@ -150,22 +150,26 @@ static void every_promised_option_is_there(void **state)
 {
     (void)state;
     static const char *const promised[COMMAND_COUNT] = {
-        [COMMAND_FIT] = "model code gpus rank seq micro-batch accumulate accumulate-sync gpu "
-                        "gpus-per-node profile strategy replicate units reshard forward-prefetch "
-                        "backward-prefetch param-dtype reduce-dtype store-dtype checkpointing "
-                        "optimizer optimizer-impl clip offload events json quiet",
-        [COMMAND_PLAN] = "model code gpus rank seq micro-batch accumulate accumulate-sync gpu "
-                         "gpus-per-node profile strategy replicate units reshard forward-prefetch "
-                         "backward-prefetch param-dtype reduce-dtype store-dtype checkpointing "
-                         "optimizer optimizer-impl clip offload output json quiet",
+        [COMMAND_FIT] =
+            "model from code gpus rank seq micro-batch accumulate accumulate-sync gpu "
+            "gpus-per-node profile clock attention strategy replicate units reshard "
+            "forward-prefetch backward-prefetch param-dtype reduce-dtype store-dtype checkpointing "
+            "optimizer optimizer-impl clip offload events json quiet",
+        [COMMAND_PLAN] =
+            "model from code gpus rank seq micro-batch accumulate accumulate-sync gpu "
+            "gpus-per-node profile clock attention strategy replicate units reshard "
+            "forward-prefetch backward-prefetch param-dtype reduce-dtype store-dtype checkpointing "
+            "optimizer optimizer-impl clip offload output json quiet",
         [COMMAND_SWEEP] = "model gpus seq micro-batch reshard over largest fewest show output json "
                           "quiet",
         [COMMAND_DIFF] = "a b gpus seq micro-batch reshard output json quiet",
         [COMMAND_RUN] = "plan ranks device output json quiet",
         [COMMAND_COMPARE] = "plan trace output json quiet",
+        [COMMAND_EXPORT] = "plan to output json quiet",
         [COMMAND_CALIBRATE] = "output json quiet",
         [COMMAND_MODELS] = "json quiet",
         [COMMAND_GPUS] = "json quiet",
+        [COMMAND_KERNELS] = "table gpu clock json quiet",
         [COMMAND_RANK] = "plan device output json quiet",
     };
     static const char *const of_ddp[] = {"bucket-cap-mb", "gradient-as-bucket-view", "static-graph",

@@ -65,7 +65,7 @@ static void random_strategy(gsl_rng *rng, struct strategy *s)
 
 struct job random_job(gsl_rng *rng)
 {
-    static const char *const frozen[] = {NULL, NULL, NULL, "*.0.*", "*norm*,*ln_*"};
+    static const char *const frozen[] = {NULL, NULL, NULL, "*.0.*", "*norm*,*ln_*,*Norm*"};
     struct model_config config;
     struct job job;
     random_model(rng, &config);

@@ -92,7 +92,7 @@ static void sample_step(const struct plan *plan, struct allocator *allocator,
         const struct plan_instruction *instruction = &plan->instructions[i];
         const enum plan_op op = (enum plan_op)instruction->op;
         if ((op != PLAN_ALLOC && op != PLAN_FREE && op != PLAN_MARK) ||
-            (!first && (instruction->flags & PLAN_FIRST_STEP)))
+            !plan_is_issued(instruction, first))
             continue;
         const struct buffer *buffer = op == PLAN_MARK ? NULL : &plan->buffers[instruction->arg];
         if (buffer && buffer->pool != LANE_HOST && buffer->bytes > 0) {

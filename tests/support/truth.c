@@ -51,6 +51,12 @@ static void read_ddp(const json_t *s, struct strategy *t)
     t->zero_redundancy = truth_text(s, "zero_redundancy", NULL) != NULL;
 }
 
+static enum system_kind zero_system(const json_t *strategy)
+{
+    const uint32_t stage = truth_number(strategy, "stage", 0);
+    return stage == 1 ? SYSTEM_ZERO1 : stage == 2 ? SYSTEM_ZERO2 : SYSTEM_ZERO3;
+}
+
 /* A row's strategy has the keys of `zero_optimization` beside its own. */
 static bool read_zero(const json_t *s, struct strategy *t)
 {
@@ -63,13 +69,43 @@ static bool read_zero(const json_t *s, struct strategy *t)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         json_object_del(object, others[i]);
     const uint32_t stage = truth_number(s, "stage", 0);
-    t->system = stage == 1 ? SYSTEM_ZERO1 : stage == 2 ? SYSTEM_ZERO2 : SYSTEM_ZERO3;
+    t->system = zero_system(s);
     t->grad_accum_fp32 = strcmp(truth_text(s, "grad_accum_dtype", ""), "fp32") == 0;
     const enum err_code rc = zero_read_json(object, "row", stage, &t->zero, &err);
     if (rc != ERR_OK)
         print_error("%s\n", err.text);
     json_decref(object);
     return rc == ERR_OK;
+}
+
+static void read_fsdp1(const json_t *s, struct strategy *t)
+{
+    static const char *const shardings[] = {
+        [SHARDING_FULL] = "FULL_SHARD",
+        [SHARDING_GRAD_OP] = "SHARD_GRAD_OP",
+        [SHARDING_NONE] = "NO_SHARD",
+        [SHARDING_HYBRID] = "HYBRID_SHARD",
+        [SHARDING_HYBRID_ZERO2] = "_HYBRID_SHARD_ZERO2",
+    };
+    const char *sharding = truth_text(s, "sharding", "FULL_SHARD");
+    const char *prefetch = truth_text(s, "backward_prefetch", NULL);
+    const char *wrap = truth_text(s, "wrap", "blocks");
+    t->system = SYSTEM_FSDP1;
+    for (int i = 0; i <= SHARDING_HYBRID_ZERO2; i++)
+        if (strcmp(shardings[i], sharding) == 0)
+            t->sharding = (enum sharding)i;
+    t->prefetch = json_is_null(json_object_get(s, "backward_prefetch")) ? PREFETCH_NONE
+                  : prefetch && strcmp(prefetch, "post") == 0           ? PREFETCH_POST
+                                                                        : PREFETCH_PRE;
+    t->forward_prefetch = truth_bool(s, "forward_prefetch", false);
+    t->use_orig_params = truth_bool(s, "use_orig_params", false);
+    t->unlimited_gathers = !truth_bool(s, "limit_all_gathers", true);
+    t->keep_low_precision_grads = truth_bool(s, "keep_low_precision_grads", false);
+    t->unit_elements = truth_number(s, "wrap", 0);
+    t->units = t->unit_elements             ? UNITS_ELEMENTS
+               : strcmp(wrap, "none") == 0  ? UNITS_NONE
+               : strcmp(wrap, "titan") == 0 ? UNITS_EMBEDDINGS
+                                            : UNITS_BLOCKS;
 }
 
 /* Whether fully_shard's set_`flag` was called with true for the last micro-batch only. */
@@ -119,6 +155,8 @@ static void read_strategy(const json_t *s, struct job *job)
         t->reshard = RESHARD_INT;
     t->forward_prefetch = truth_number(s, "forward_prefetch", 0);
     t->backward_prefetch = truth_number(s, "backward_prefetch", 0);
+    if (strcmp(truth_text(s, "system", "fsdp2"), "fsdp1") == 0)
+        read_fsdp1(s, t);
     t->store = dtype_of(truth_text(s, "store_dtype", "fp32"), DTYPE_FP32);
     t->compute = dtype_of(truth_text(s, "param_dtype", NULL), t->store);
     t->reduce = dtype_of(truth_text(s, "reduce_dtype", NULL), t->compute);
@@ -163,7 +201,7 @@ bool truth_read_written(const json_t *row, struct model_config *c, struct model_
                                            : ARCH_LLAMA;
     c->activation = c->arch == ARCH_GPT2 ? "gelu_new" : c->arch == ARCH_LLAMA ? "silu" : "relu";
     if (c->arch == ARCH_LLAMA)
-        c->tied = false;
+        c->tied = truth_bool(m, "tied", false);
     job->code = model_default_code(c->arch);
     return true;
 }
@@ -182,8 +220,14 @@ bool truth_read_hf(const json_t *row, struct model_config *config, struct model_
     return true;
 }
 
-/* Module buffers that a row has besides the model's own: [[dtype, shape], ...]. */
-static void add_buffers(const json_t *buffers, struct graph *graph)
+static bool is_floating(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
+}
+
+/* Module buffers that a row has besides the model's own: [[dtype, shape], ...]; floating ones are
+ * cast once, where `cast` is a dtype. */
+static void add_buffers(const json_t *buffers, enum dtype cast, struct graph *graph)
 {
     size_t i;
     const json_t *buffer;
@@ -196,8 +240,11 @@ static void add_buffers(const json_t *buffers, struct graph *graph)
             shape.dim[d] = (uint32_t)json_integer_value(json_array_get(dims, d));
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             if (strcmp(dtype_name((enum dtype)dtype), name) == 0)
-                graph_buffer(graph, (enum dtype)dtype, shape,
-                             &(struct buffer_values){.kind = VALUES_ZEROS});
+                graph_buffer(graph,
+                             cast != DTYPE_COUNT && is_floating((enum dtype)dtype)
+                                 ? cast
+                                 : (enum dtype)dtype,
+                             shape, &(struct buffer_values){.kind = VALUES_ZEROS});
     }
 }
 
@@ -252,14 +299,18 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     job.model.batch = model_job.batch;
     job.model.seq = model_job.seq;
     job.model.code = model_job.code;
+    job.model.autograd =
+        strcmp(truth_text(row, "autograd", ""), "gpu") == 0 ? AUTOGRAD_GPU : AUTOGRAD_RECORDED;
     read_strategy(json_object_get(row, "strategy"), &job);
     struct plan *plan = NULL;
     struct graph *graph = NULL;
-    if (model_build(&job.config, &job.model, &graph, &err) != ERR_OK) {
+    if (job_graph(&job, &graph, &err) != ERR_OK) {
         print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
         return NULL;
     }
-    add_buffers(json_object_get(json_object_get(row, "model"), "buffers"), graph);
+    const json_t *model = json_object_get(row, "model");
+    const char *cast = truth_text(json_object_get(row, "strategy"), "buffer_dtype", NULL);
+    add_buffers(json_object_get(model, "buffers"), dtype_of(cast, DTYPE_COUNT), graph);
     if (is_zero(row))
         rename_params(row, graph);
     const uint64_t parameters = graph_parameter_elements(graph);
@@ -350,6 +401,32 @@ size_t truth_compare_events(const json_t *row, const struct plan *plan)
     return wrong;
 }
 
+enum { NUMBER_BYTES = 16 }; /* record_real.py leaves out what is no larger */
+
+size_t truth_compare_bytes(const json_t *row, const struct plan *plan)
+{
+    const json_t *list = json_object_get(row, "event_list");
+    size_t next = 0, wrong = 0;
+    char ours[512];
+    for (uint32_t n = 0; n < plan->instruction_count; n++) {
+        const struct plan_instruction *i = &plan->instructions[n];
+        if (!is_event(plan, i) || plan->buffers[i->arg].bytes <= NUMBER_BYTES)
+            continue;
+        const json_int_t theirs = json_integer_value(json_array_get(list, next++));
+        const json_int_t bytes = (json_int_t)plan->buffers[i->arg].bytes;
+        if (theirs != (i->op == PLAN_FREE ? -bytes : bytes) && wrong++ < 3)
+            print_error("%s: event %zu\n  recorded %lld\n  planned  %s\n",
+                        truth_text(row, "name", ""), next - 1, (long long)theirs,
+                        event_text(row, plan, i, ours, sizeof ours));
+    }
+    if (next != json_array_size(list)) {
+        print_error("%s: %zu events, recorded %zu\n", truth_text(row, "name", ""), next,
+                    json_array_size(list));
+        wrong++;
+    }
+    return wrong;
+}
+
 static uint32_t count_events(const struct plan *plan)
 {
     uint32_t count = 0;
@@ -392,11 +469,16 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
             worst, check_number(name, mark, memory.live[i], json_object_get(live, mark), unequal));
     }
     const json_t *peaks = json_object_get(row, "segment_peaks");
+    /* Where blocks are no units, recordings begin the blocks' backward with the first unit's. */
+    const json_t *wrap = json_object_get(json_object_get(row, "strategy"), "wrap");
+    const bool in_blocks =
+        !wrap || (json_is_string(wrap) && strcmp(json_string_value(wrap), "none") != 0);
     for (int i = 0; i < PART_COUNT; i++)
-        worst =
-            fmax(worst,
-                 check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i],
-                              json_object_get(peaks, step_part_name((enum step_part)i)), unequal));
+        if (in_blocks || (i != PART_BACKWARD_HEAD && i != PART_BACKWARD_BLOCKS))
+            worst = fmax(worst,
+                         check_number(name, step_part_name((enum step_part)i), memory.part_peaks[i],
+                                      json_object_get(peaks, step_part_name((enum step_part)i)),
+                                      unequal));
     /* Without a list of buckets the events of their rebuilding are not known. */
     const bool countable = !truth_bool(json_object_get(row, "strategy"), "static_graph", false) ||
                            json_object_get(row, "buckets");
@@ -408,9 +490,12 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
 
 enum { TRUTH_NO_PLAN = 1U << 30 };
 
-static uint32_t zero_stage(const json_t *strategy)
+/* Whether units are modules with borders here: not half a block, nor the recorder's GPT-2, whose
+ * blocks have no modules where nanoGPT's have some. */
+static bool is_wrapped_whole(const json_t *row)
 {
-    return truth_number(strategy, "stage", 0);
+    const char *name = truth_text(row, "name", "");
+    return strcmp(name, "f-guide-size") != 0 && strcmp(name, "f-gpt2-size") != 0;
 }
 
 /* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward by module.
@@ -422,7 +507,7 @@ static bool has_fsdp2s_rest(const json_t *strategy)
 
 /* What is left out: other systems; the rest of FSDP2;
  * unused parameters, hooks other than bf16_compress, parameters_as_bucket_view and parameters of
- * two dtypes under DDP; steps that are not the steady state. */
+ * two dtypes under DDP; two sizes of units under FSDP1; steps that are not the steady state. */
 bool truth_is_planned(const json_t *row)
 {
     const json_t *s = json_object_get(row, "strategy");
@@ -430,7 +515,9 @@ bool truth_is_planned(const json_t *row)
     if (strcmp(system, "fsdp2") == 0)
         return !has_fsdp2s_rest(s);
     if (strcmp(system, "deepspeed") == 0) /* zero1 with fp32 gradients is BF16_Optimizer */
-        return !(zero_stage(s) == 1 && json_object_get(s, "grad_accum_dtype"));
+        return !(zero_system(s) == SYSTEM_ZERO1 && json_object_get(s, "grad_accum_dtype"));
+    if (strcmp(system, "fsdp1") == 0)
+        return !json_is_integer(json_object_get(s, "wrap")) || is_wrapped_whole(row);
     return strcmp(system, "ddp") == 0 && !truth_bool(s, "find_unused_parameters", false) &&
            truth_bool(s, "broadcast_buffers", true) && !json_object_get(s, "store_fp32") &&
            (!*hook || strcmp(hook, "bf16_compress") == 0) &&
@@ -440,12 +527,15 @@ bool truth_is_planned(const json_t *row)
            strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0; /* has float64 */
 }
 
-static bool is_of(const json_t *row, const char *system)
+static bool is_of(const json_t *row, enum system_kind system)
 {
-    return strcmp(truth_text(json_object_get(row, "strategy"), "system", "fsdp2"), system) == 0;
+    const json_t *s = json_object_get(row, "strategy");
+    if (is_zero(row))
+        return zero_system(s) == system;
+    return strcmp(truth_text(s, "system", "fsdp2"), system_name(system)) == 0;
 }
 
-bool truth_each(const char *path, const char *system, bool events, truth_read_model read,
+bool truth_each(const char *path, enum system_kind system, bool events, truth_read_model read,
                 void (*visit)(void *context, const struct truth_result *result), void *context)
 {
     FILE *file = fopen(path, "r");
@@ -491,7 +581,7 @@ static void tally_row(void *context, const struct truth_result *result)
     t->worst = fmax(t->worst, result->worst_error);
 }
 
-void truth_check_file(const char *path, const char *system, bool events, truth_read_model read)
+void truth_check_file(const char *path, enum system_kind system, bool events, truth_read_model read)
 {
     struct tally_rows t = {0};
     assert_true(truth_each(path, system, events, read, tally_row, &t));

@@ -29,6 +29,9 @@ struct plan *truth_plan(const json_t *row, truth_read_model read);
 /* Number of events that differ from the recorded ones; prints the first. */
 size_t truth_compare_events(const json_t *row, const struct plan *plan);
 
+/* The same for a row of record_real.py, which knows bytes and signs and leaves out the smallest. */
+size_t truth_compare_bytes(const json_t *row, const struct plan *plan);
+
 /* The readers of both kinds of rows: models written for the recorder, and Hugging Face's. */
 bool truth_read_written(const json_t *row, struct model_config *config, struct model_job *job);
 bool truth_read_hf(const json_t *row, struct model_config *config, struct model_job *job);
@@ -42,13 +45,14 @@ struct truth_result { /* one row, recorded beside planned; lent for the visit */
     double worst_error;                   /* of those, relative */
 };
 
-/* Plans every row of a file that is of `system` ("fsdp2", "ddp", "deepspeed") and hands the
- * comparison to `visit`. False: no such file. */
-bool truth_each(const char *path, const char *system, bool events, truth_read_model read,
+/* Plans every row of a system in a file and hands the comparison to `visit`. False: no such file.
+ */
+bool truth_each(const char *path, enum system_kind system, bool events, truth_read_model read,
                 void (*visit)(void *context, const struct truth_result *result), void *context);
 
-/* Plans and compares every such row of a file and fails the test where events (if `events`) or
- * numbers are not the recorded ones. */
-void truth_check_file(const char *path, const char *system, bool events, truth_read_model read);
+/* Plans and compares every row of a system in a file and fails the test where events (if `events`)
+ * or numbers are not the recorded ones. */
+void truth_check_file(const char *path, enum system_kind system, bool events,
+                      truth_read_model read);
 
 #endif

@@ -152,6 +152,8 @@ class Llama(nn.Module):
         self.layers = nn.ModuleList(self.block(m) for _ in range(m["layers"]))
         self.norm = RMSNorm(m["dim"])
         self.output = nn.Linear(m["dim"], m["vocab"], bias=False)
+        if m.get("tied"):
+            self.output.weight = self.tok_embeddings.weight
 
     def blocks(self):
         return list(self.layers)

@@ -125,7 +125,14 @@ class Fsdp2(recorder.System):
                for name, value in s.get("reshard_units", {}).items()}
         TAIL[0] = None
         per = s.get("blocks_per_unit", 1)
-        if s.get("units") == "torchtitan":
+        tail = dict(kw)
+        if how is None:
+            tail["reshard_after_forward"] = False
+        tied = s.get("units") == "torchtitan" and model.output.weight is model.tok_embeddings.weight
+        if tied:        # torchtitan's apply_fsdp: one unit
+            fully_shard([model.tok_embeddings, model.norm, model.output], **tail)
+            TAIL[0] = "tok_embeddings, norm, output"
+        elif s.get("units") == "torchtitan":
             embedding = model.tok_embeddings if hasattr(model, "tok_embeddings") else model.embedding
             fully_shard(embedding, **{**kw, **own.get(embedding, {})})
         units = []
@@ -133,10 +140,7 @@ class Fsdp2(recorder.System):
             unit = blocks[i:i + per]
             fully_shard(unit if len(unit) > 1 else unit[0], **{**kw, **own.get(unit[0], {})})
             units.append(unit[0])
-        if s.get("units") == "torchtitan":
-            tail = dict(kw)
-            if how is None:
-                tail["reshard_after_forward"] = False
+        if s.get("units") == "torchtitan" and not tied:
             fully_shard([model.norm, model.output], **tail)
             TAIL[0] = "norm, output"
         fully_shard(model, **kw)

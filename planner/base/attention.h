@@ -1,0 +1,34 @@
+/* attention.h - which kernel computes an attention: libraries differ in speed and in what they
+ * keep, and a user can choose. */
+#ifndef SHARDPLAN_ATTENTION_H
+#define SHARDPLAN_ATTENTION_H
+
+/* X(NAME, word, what it is) */
+#define ATTENTION_MAP(X)                                                                           \
+    X(AUTO, "auto", "what PyTorch takes by itself")                                                \
+    X(CUDNN, "cudnn", "cuDNN's fused attention")                                                   \
+    X(FLASH, "flash", "FlashAttention-2, as in PyTorch")                                           \
+    X(EFFICIENT, "efficient", "the memory-efficient kernel of xformers, as in PyTorch")            \
+    X(MATH, "math", "two products and a softmax")                                                  \
+    X(FLASH_3, "flash-3", "FlashAttention-3, a package of its own, for Hopper")                    \
+    X(TRITON, "triton", "FlashAttention of 2022 in Triton, what MPT ran in 2023")
+
+enum attention_kernel {
+#define X(name, word, what) ATTENTION_##name,
+    ATTENTION_MAP(X)
+#undef X
+        ATTENTION_KERNELS
+};
+
+/* "cudnn" */
+static inline const char *attention_name(enum attention_kernel kernel)
+{
+    static const char *const names[] = {
+#define X(name, word, what) word,
+        ATTENTION_MAP(X)
+#undef X
+    };
+    return names[kernel];
+}
+
+#endif

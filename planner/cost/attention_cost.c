@@ -1,0 +1,237 @@
+/* attention_cost.c - attention: which kernel runs, and how long it takes.
+ *
+ * A block of threads takes 128 queries of one head and goes through the keys in steps of as many:
+ *
+ *       keys ->                    a causal block goes as far as its last query, and the step on
+ *     q |####                      the diagonal, with its mask, costs about two
+ *     u |########
+ *     e |############              time = blocks · (keys + begin and end) · FLOP a key / rate
+ *     r |################
+ *
+ * over the multiprocessors, but never less than one block. Begin and end are counted in keys
+ * (`start_tokens`), so that they are the share of a short sequence that they are; rates are those
+ * of long sequences, a small table by kernel, head size and generation in the profiles. */
+#include "cost/cost_parts.h"
+
+#include <math.h>
+
+enum { BLOCK = 128 }; /* queries of a block, and keys of a step */
+
+bool is_attention_backward(const struct kernel *kernel)
+{
+    return kernel->work == WORK_ATTENTION_BACKWARD ||
+           kernel->work == WORK_EFFICIENT_ATTENTION_BACKWARD;
+}
+
+bool is_attention(const struct kernel *kernel)
+{
+    return kernel->work == WORK_ATTENTION || kernel->work == WORK_EFFICIENT_ATTENTION ||
+           is_attention_backward(kernel);
+}
+
+/* ---- which kernel ---- */
+
+enum attention_kernel attention_chosen(const struct profile *profile, enum dtype dtype)
+{
+    const enum gpu_generation generation = profile->generation;
+    const bool half = dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
+    const enum attention_kernel asked = profile->attention;
+    if (generation == GENERATION_CPU)
+        return ATTENTION_FLASH;
+    /* The others are for 16-bit numbers, and for Ampere and newer. */
+    if (asked != ATTENTION_MATH && (!half || generation == GENERATION_VOLTA))
+        return ATTENTION_EFFICIENT;
+    if (asked == ATTENTION_FLASH_3 && generation != GENERATION_HOPPER)
+        return ATTENTION_FLASH;
+    if (asked == ATTENTION_CUDNN && generation == GENERATION_AMD)
+        return ATTENTION_FLASH;
+    if (asked != ATTENTION_AUTO)
+        return asked;
+    return generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL ? ATTENTION_CUDNN
+                                                                                 : ATTENTION_FLASH;
+}
+
+/* A bias or a mask has the efficient kernel, whatever was chosen. */
+static enum attention_kernel kernel_of(const struct kernel *kernel, const struct profile *profile,
+                                       enum dtype dtype)
+{
+    const bool flash = kernel->work == WORK_ATTENTION || kernel->work == WORK_ATTENTION_BACKWARD;
+    const enum attention_kernel chosen = attention_chosen(profile, dtype);
+    return flash || chosen == ATTENTION_MATH ? chosen : ATTENTION_EFFICIENT;
+}
+
+/* ---- its rate ---- */
+
+/* xformers' kernel and FlashAttention in Triton beside FlashAttention-2, forward and backward
+ * (FlashAttention-2 paper, arXiv 2307.08691, figures 4 to 6, A100), where a profile has no row of
+ * their own. */
+#define BESIDE_FLASH 0.55
+
+/* The row of the smallest head that is large enough, else of the largest; NULL: none. */
+static const struct profile_attention *row_of(const struct profile *profile,
+                                              enum attention_kernel kernel, uint32_t head,
+                                              bool deterministic)
+{
+    const struct profile_attention *best = NULL;
+    for (uint32_t i = 0; i < profile->attention_count; i++) {
+        const struct profile_attention *row = &profile->attentions[i];
+        if (row->kernel != kernel || row->deterministic != deterministic)
+            continue;
+        const bool fits = row->head >= head;
+        if (!best || (best->head < head ? row->head > best->head : fits && row->head < best->head))
+            best = row;
+    }
+    return best || !deterministic ? best : row_of(profile, kernel, head, false);
+}
+
+/* A profile without a table (a user's, a CPU's) has three numbers for all. */
+static struct profile_attention plain_row(const struct profile *profile)
+{
+    return (struct profile_attention){
+        .forward = profile_value(profile, PROFILE_ATTENTION),
+        .backward = profile_value(profile, PROFILE_ATTENTION_BACKWARD),
+        .start_tokens = profile_value(profile, PROFILE_ATTENTION_START),
+        .backward_tokens = profile_value(profile, PROFILE_ATTENTION_START),
+        .draw = 1,
+        .spread = profile->of[PROFILE_ATTENTION].spread,
+    };
+}
+
+static struct profile_attention rate_of(const struct profile *profile, enum attention_kernel kernel,
+                                        uint32_t head, bool deterministic)
+{
+    const struct profile_attention *row = row_of(profile, kernel, head, deterministic);
+    if (row)
+        return *row;
+    row = row_of(profile, ATTENTION_FLASH, head, false);
+    struct profile_attention beside = row ? *row : plain_row(profile);
+    double factor = row ? 1 : fmin(1, head / 64.0); /* smaller ones leave tensor cores idle */
+    if (kernel == ATTENTION_EFFICIENT || kernel == ATTENTION_TRITON)
+        factor *= BESIDE_FLASH;
+    beside.forward *= factor;
+    beside.backward *= factor;
+    return beside;
+}
+
+/* ---- its time ---- */
+
+static struct attention attention_of(const struct kernel *kernel)
+{
+    const struct operand *q = &kernel->operands[is_attention_backward(kernel) ? 1 : 0];
+    const struct operand *v = q + 2;
+    return (struct attention){
+        .dtype = (enum dtype)q->dtype,
+        .batch = q->shape.dim[0],
+        .queries = q->shape.dim[1],
+        .keys = q[1].shape.dim[1],
+        .heads = q->shape.dim[2],
+        .head = q->shape.dim[q->shape.rank - 1],
+        .head_v = v->shape.dim[v->shape.rank - 1],
+        .causal = kernel->attr.causal,
+        .backward = is_attention_backward(kernel),
+    };
+}
+
+/* Keys that the blocks of one head go through, summed, with begin and end; *longest: of one. */
+static double keys_of_blocks(const struct attention *a, double start, double *longest)
+{
+    const double blocks = ceil(a->queries / BLOCK);
+    const double keys = ceil(a->keys / BLOCK) * BLOCK;
+    double mean = keys;
+    *longest = keys + start;
+    if (a->window > 0) { /* its two ends are masked */
+        mean = fmin(keys, ceil(a->window / BLOCK) * BLOCK + BLOCK) + BLOCK;
+        *longest = mean + start;
+    } else if (a->causal) {
+        mean = fmax(BLOCK, keys / 2 + BLOCK / 2.0) + BLOCK;
+    }
+    return blocks * (mean + start);
+}
+
+/* Two products forward, five backward (FlashAttention-2 paper, section 3.1), for each query and
+ * key. */
+static double flops_a_pair(const struct attention *a)
+{
+    return a->backward ? 2.0 * (3 * a->head + 2 * a->head_v) : 2.0 * (a->head + a->head_v);
+}
+
+double attention_flops(const struct attention *a)
+{
+    const double pairs = a->window > 0 ? fmin(a->window, a->keys)
+                         : a->causal   ? a->keys / 2
+                                       : a->keys;
+    return flops_a_pair(a) * a->batch * a->heads * a->queries * pairs;
+}
+
+/* Every score is written and read: two products for the forward pass, five for the backward one,
+ * and a softmax in between, in the dtype of the scores. */
+static double math_seconds(const struct attention *a, const struct profile *profile)
+{
+    const double peak = peak_flops(profile, a->dtype);
+    const struct gemm scores = {.peak = peak,
+                                .m = a->queries,
+                                .n = a->keys,
+                                .k = a->head,
+                                .batch = a->batch * a->heads,
+                                .element_bytes = dtype_bytes(a->dtype),
+                                .speed = 1};
+    const struct gemm values = {.peak = peak,
+                                .m = a->queries,
+                                .n = a->head_v,
+                                .k = a->keys,
+                                .batch = a->batch * a->heads,
+                                .element_bytes = dtype_bytes(a->dtype),
+                                .speed = 1};
+    const double bytes = a->batch * a->heads * a->queries * a->keys * dtype_bytes(a->dtype);
+    const double pass_s =
+        bytes / (profile_value(profile, PROFILE_MEMORY) * profile_value(profile, PROFILE_STREAM));
+    const double products = a->backward ? 2.5 : 1, passes = a->backward ? 9 : 8;
+    return products * (gemm_seconds(profile, &scores) + gemm_seconds(profile, &values)) +
+           passes * pass_s;
+}
+
+static double seconds_by(const struct attention *a, const struct profile *profile,
+                         enum attention_kernel kernel)
+{
+    if (kernel == ATTENTION_MATH)
+        return math_seconds(a, profile);
+    const struct profile_attention row = rate_of(profile, kernel, a->head, a->deterministic);
+    const double peak = peak_flops(profile, a->dtype);
+    const double share = a->backward ? row.backward : row.forward;
+    const double rate = peak * clock_boost(profile) * share;
+    const double sms = profile_value(profile, PROFILE_SMS);
+    double longest;
+    const double keys =
+        keys_of_blocks(a, a->backward ? row.backward_tokens : row.start_tokens, &longest);
+    const double each = BLOCK * flops_a_pair(a) / rate; /* of a key of a block, on all of them */
+    double boost_s = a->batch * a->heads * keys * each;
+    if (sms > 0)
+        boost_s = fmax(boost_s, longest * each * sms);
+    return boost_s / clock_share(profile, peak, attention_flops(a), boost_s, row.draw);
+}
+
+double attention_time(const struct attention *a, const struct profile *profile)
+{
+    return seconds_by(a, profile, attention_chosen(profile, a->dtype));
+}
+
+double attention_seconds(const struct kernel *kernel, const struct profile *profile)
+{
+    const struct attention a = attention_of(kernel);
+    return seconds_by(&a, profile, kernel_of(kernel, profile, a.dtype));
+}
+
+double attention_spread(const struct kernel *kernel, const struct profile *profile)
+{
+    const struct attention a = attention_of(kernel);
+    return rate_of(profile, kernel_of(kernel, profile, a.dtype), a.head, false).spread;
+}
+
+double attention_matrix_seconds(const struct kernel *kernel, const struct profile *profile)
+{
+    const struct attention a = attention_of(kernel);
+    const enum attention_kernel which = kernel_of(kernel, profile, a.dtype);
+    const double draw =
+        which == ATTENTION_MATH ? 1 : rate_of(profile, which, a.head, a.deterministic).draw;
+    return draw * attention_flops(&a) / (peak_flops(profile, a.dtype) * clock_boost(profile));
+}

@@ -1,0 +1,37 @@
+/* cost_parts.h - for the files of this folder alone: the parts that kernel_cost.c puts together.
+ *
+ *     gemm_cost.c  attention_cost.c   arithmetic, and the clock it runs at
+ *     row_cost.c   walk.c             kernels that are slower than the bytes they move
+ */
+#ifndef SHARDPLAN_COST_PARTS_H
+#define SHARDPLAN_COST_PARTS_H
+
+#include "cost/clock.h"
+#include "cost/cost.h"
+#include "cost/walk.h"
+
+/* What the kernel multiplies. */
+struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile);
+
+/* ---- attention ---- */
+
+bool is_attention(const struct kernel *kernel);
+bool is_attention_backward(const struct kernel *kernel);
+
+/* Seconds of a kernel of attention, without launch. */
+double attention_seconds(const struct kernel *kernel, const struct profile *profile);
+
+/* Seconds that its operations would take at the peak and boost, times what each draws beside one of
+ * a product. */
+double attention_matrix_seconds(const struct kernel *kernel, const struct profile *profile);
+
+/* Relative standard deviation of attention_seconds. */
+double attention_spread(const struct kernel *kernel, const struct profile *profile);
+
+/* ---- norms and softmax: a block of threads a row ---- */
+
+/* Seconds of a kernel that works row by row, without launch; 0: it is none, or the profile has no
+ * multiprocessors. */
+double row_seconds(const struct kernel *kernel, const struct profile *profile);
+
+#endif

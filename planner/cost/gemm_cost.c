@@ -1,0 +1,130 @@
+/* gemm_cost.c - products of matrices: tiles and waves.
+ *
+ *     time = start + waves · (tile + begin and end of it)
+ *     tile = the larger of its arithmetic and of what it reads from the second-level cache
+ *
+ * A result is cut into tiles that fill the multiprocessors in waves; the last wave is as long as
+ * the others. The smaller a tile, the more it reads for each operation. Where tiles are few and the
+ * inner size is long, several of them share one result (split-K) and add their parts in fp32
+ * through memory. The best of the tile shapes is what cuBLAS's heuristics mostly find. */
+#include "cost/cost_parts.h"
+
+#include <math.h>
+
+/* Of cuBLAS's kernels for tensor cores. */
+static const struct tile {
+    double m, n;
+} tiles[] = {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
+
+/* Blocks of a cluster share what they read, where there are clusters and kernels that use them. */
+#define SHARED_READS 2
+
+enum { SPLIT_LEAST = 256 }; /* inner size that a part keeps */
+
+/* Seconds of a tile of one multiprocessor over an inner size of `k`. */
+static double tile_seconds(const struct profile *profile, const struct gemm *g,
+                           const struct tile *tile, double k)
+{
+    const double sms = profile_value(profile, PROFILE_SMS);
+    const double feed = profile_value(profile, PROFILE_GEMM_FEED);
+    const bool shares = g->speed >= 1 && (profile->generation == GENERATION_HOPPER ||
+                                          profile->generation == GENERATION_BLACKWELL);
+    const double rate =
+        g->peak * clock_boost(profile) * profile_value(profile, PROFILE_GEMM) * g->speed;
+    const double arithmetic_s = 2 * tile->m * tile->n * k * sms / rate;
+    const double read_s = feed > 0 ? (tile->m + tile->n) * k * g->element_bytes * sms /
+                                         (feed * (shares ? SHARED_READS : 1))
+                                   : 0;
+    return fmax(arithmetic_s, read_s);
+}
+
+/* One tile shape, at the best split. */
+static double tiled(const struct profile *profile, const struct gemm *g, const struct tile *tile)
+{
+    const double sms = profile_value(profile, PROFILE_SMS);
+    const double each_s = profile_value(profile, PROFILE_GEMM_TILE);
+    const double count = g->batch * ceil(g->m / tile->m) * ceil(g->n / tile->n);
+    const double whole_s = tile_seconds(profile, g, tile, g->k);
+    const double part_s =
+        8 * g->batch * g->m * g->n / /* written and read, in fp32 */
+        (profile_value(profile, PROFILE_MEMORY) * profile_value(profile, PROFILE_STREAM));
+    double best = ceil(count / sms) * (whole_s + each_s);
+    for (double parts = 2; count * parts <= sms && g->k / parts >= SPLIT_LEAST; parts *= 2)
+        best = fmin(best, whole_s / parts + each_s + parts * part_s);
+    return best;
+}
+
+/* Seconds of the multiplying alone, at boost clock. */
+static double boost_seconds(const struct profile *profile, const struct gemm *g)
+{
+    double best = INFINITY;
+    if (profile_value(profile, PROFILE_SMS) <= 0) /* a CPU has neither tiles nor waves */
+        return gemm_flops(g) / (g->peak * profile_value(profile, PROFILE_GEMM));
+    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++)
+        best = fmin(best, tiled(profile, g, &tiles[i]));
+    return best;
+}
+
+double gemm_flops(const struct gemm *g)
+{
+    return 2 * g->m * g->n * g->k * g->batch;
+}
+
+double gemm_seconds(const struct profile *profile, const struct gemm *g)
+{
+    const double boost_s = boost_seconds(profile, g);
+    return boost_s / clock_share(profile, g->peak, gemm_flops(g), boost_s, 1);
+}
+
+/* Rows that do not begin at multiples of 16 bytes cannot be read by the kernels of the newer
+ * instructions (cuBLAS, "Tensor Core Usage"). Of a plan's operands, a row is the last dim. */
+static bool is_aligned(const struct kernel *kernel)
+{
+    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
+        const struct operand *operand = &kernel->operands[i];
+        const uint32_t bytes = dtype_bytes((enum dtype)operand->dtype);
+        const struct shape *shape = &operand->shape;
+        if (shape->rank < 2)
+            continue;
+        uint64_t row = operand->pitch ? operand->pitch : shape->dim[shape->rank - 1];
+        if (kernel->strides) { /* whichever of the two last dims is not dense */
+            const uint64_t *stride = kernel->strides[i].of;
+            row = stride[shape->rank - 1] == 1 ? stride[shape->rank - 2] : stride[shape->rank - 1];
+        }
+        if (row * bytes % 16)
+            return false;
+    }
+    return true;
+}
+
+/* (m, n) are the last two dims of the result, what is before them a batch; the inner size follows
+ * from the arithmetic. */
+struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile)
+{
+    const struct operand *out = &kernel->operands[kernel->ins];
+    const struct shape *shape = &out->shape;
+    const double n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
+    const double m = shape->rank > 1 ? shape->dim[shape->rank - 2] : 1;
+    const double elements = (double)shape_elements(shape);
+    return (struct gemm){
+        .peak = peak_flops(profile, (enum dtype)out->dtype),
+        .m = m,
+        .n = n,
+        .k = kernel->flops / (2 * elements),
+        .batch = elements / (m * n),
+        .element_bytes = dtype_bytes((enum dtype)out->dtype),
+        .speed = is_aligned(kernel) ? 1 : profile_value(profile, PROFILE_GEMM_UNALIGNED),
+    };
+}
+
+double peak_flops(const struct profile *profile, enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_BF16:
+        return profile_value(profile, PROFILE_BF16);
+    case DTYPE_FP16:
+        return profile_value(profile, PROFILE_FP16);
+    default:
+        return profile_value(profile, PROFILE_FP32);
+    }
+}

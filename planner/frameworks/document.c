@@ -1,0 +1,251 @@
+/* document.c - the tree, and which reader a file is for; see document.h. */
+#include "frameworks/document.h"
+
+#include "base/file.h"
+#include "frameworks/read_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the tree ---- */
+
+struct node *node_child(const struct node *table, const char *key)
+{
+    for (struct node *n = table->first; n; n = n->next)
+        if (n->key && strcmp(n->key, key) == 0)
+            return n;
+    return NULL;
+}
+
+struct node *node_add(struct document *document, struct node *parent, const char *key,
+                      enum node_kind kind, const char *text, uint32_t line)
+{
+    struct node *node = arena_alloc(&document->arena, sizeof *node);
+    *node = (struct node){
+        .key = key ? arena_strdup(&document->arena, key) : NULL,
+        .kind = kind,
+        .text = text ? arena_strdup(&document->arena, text) : NULL,
+        .line = line,
+    };
+    if (parent->last)
+        parent->last->next = node;
+    else
+        parent->first = node;
+    return parent->last = node;
+}
+
+/* The first of a path's keys, copied into the arena; *path is moved behind it and its dot. */
+static const char *next_key(struct arena *arena, const char **path)
+{
+    const size_t length = strcspn(*path, ".");
+    const char *key = arena_printf(arena, "%.*s", (int)length, *path);
+    *path += length + ((*path)[length] == '.');
+    return key;
+}
+
+struct node *document_find(const struct document *document, const char *path)
+{
+    struct arena arena = {0};
+    struct node *node = document->root;
+    while (node && *path)
+        node = node_child(node, next_key(&arena, &path));
+    arena_free(&arena);
+    return node;
+}
+
+struct node *document_put(struct document *document, const char *path, enum node_kind kind,
+                          const char *text)
+{
+    struct node *node = document->root;
+    while (*path) {
+        const char *key = next_key(&document->arena, &path);
+        struct node *child = node_child(node, key);
+        node = child ? child : node_add(document, node, key, NODE_TABLE, NULL, 0);
+    }
+    node->kind = kind;
+    node->text = arena_strdup(&document->arena, text);
+    return node;
+}
+
+void document_copy(struct document *document, struct node *into, const struct node *from)
+{
+    for (const struct node *n = from->first; n; n = n->next) {
+        struct node *own = n->key ? node_child(into, n->key) : NULL;
+        if (!own)
+            own = node_add(document, into, n->key, n->kind, n->text, n->line);
+        if (own->kind == n->kind && (n->kind == NODE_TABLE || n->kind == NODE_LIST))
+            document_copy(document, own, n);
+    }
+}
+
+const char *node_kind_name(enum node_kind kind)
+{
+    static const char *const names[] = {
+        [NODE_NULL] = "null",     [NODE_BOOL] = "a boolean",      [NODE_INTEGER] = "an integer",
+        [NODE_REAL] = "a real",   [NODE_TEXT] = "a text",         [NODE_LIST] = "a list",
+        [NODE_TABLE] = "a table", [NODE_OTHER] = "an expression",
+    };
+    return names[kind];
+}
+
+enum node_kind node_number_kind(const char *text)
+{
+    const char *at = text + (*text == '-' || *text == '+');
+    const size_t whole = strspn(at, "0123456789");
+    size_t digits = whole;
+    at += whole;
+    if (!*at)
+        return whole ? NODE_INTEGER : NODE_TEXT;
+    if (*at == '.') {
+        const size_t part = strspn(++at, "0123456789");
+        digits += part;
+        at += part;
+    }
+    if (digits && (*at == 'e' || *at == 'E')) {
+        at++;
+        at += *at == '-' || *at == '+';
+        const size_t part = strspn(at, "0123456789");
+        if (!part)
+            return NODE_TEXT;
+        at += part;
+    }
+    return digits && !*at ? NODE_REAL : NODE_TEXT;
+}
+
+/* ---- texts ---- */
+
+void text_add(struct growing_text *text, char c)
+{
+    ARRAY_GROW(text->bytes, text->count, text->cap);
+    text->bytes[text->count++] = c;
+}
+
+bool text_add_code(struct growing_text *text, uint32_t code)
+{
+    if (code == 0 || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+        return false;
+    if (code < 0x80) {
+        text_add(text, (char)code);
+        return true;
+    }
+    const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static const uint32_t first[] = {0, 0xc0, 0xe0, 0xf0};
+    text_add(text, (char)(first[more] | code >> (6 * more)));
+    for (int i = more - 1; i >= 0; i--)
+        text_add(text, (char)(0x80 | (code >> (6 * i) & 0x3f)));
+    return true;
+}
+
+bool take_hex(const char **at, int digits, uint32_t *out)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < digits; i++) {
+        static const char hex[] = "0123456789abcdef";
+        const char c = **at;
+        const char *digit = c ? strchr(hex, c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c) : NULL;
+        if (!digit)
+            return false;
+        value = value << 4 | (uint32_t)(digit - hex);
+        (*at)++;
+    }
+    *out = value;
+    return true;
+}
+
+/* ---- files ---- */
+
+static const struct {
+    const char *end;
+    enum document_syntax syntax;
+} ends[] = {
+    {".toml", SYNTAX_TOML}, {".yaml", SYNTAX_YAML}, {".yml", SYNTAX_YAML},
+    {".json", SYNTAX_JSON}, {".py", SYNTAX_PYTHON},
+};
+
+static bool syntax_of(const char *path, enum document_syntax *out)
+{
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof ends / sizeof ends[0]; i++)
+        if (strcmp(dot, ends[i].end) == 0) {
+            *out = ends[i].syntax;
+            return true;
+        }
+    return false;
+}
+
+/* "# shardplan: --seq 8192": the options of a file whose format has no words for them. */
+static const char *options_comment(struct document *document, const char *text)
+{
+    static const char begin[] = "# shardplan:";
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n')
+        if (strncmp(line, begin, sizeof begin - 1) == 0) {
+            line += sizeof begin - 1;
+            return arena_printf(&document->arena, "%.*s", (int)strcspn(line, "\r\n"), line);
+        }
+    return NULL;
+}
+
+enum err_code document_parse(const char *path, enum document_syntax syntax, const char *text,
+                             const char *name, struct document *out, struct err *err)
+{
+    *out = (struct document){.path = path, .syntax = syntax};
+    out->root = arena_alloc(&out->arena, sizeof *out->root);
+    out->root->kind = NODE_TABLE;
+    out->options = options_comment(out, text);
+    switch (syntax) {
+    case SYNTAX_TOML:
+        return read_toml(out, text, err);
+    case SYNTAX_YAML:
+        return read_yaml(out, text, err);
+    case SYNTAX_JSON:
+        return read_json(out, text, err);
+    default:
+        return read_python(out, text, name, err);
+    }
+}
+
+/* The file as a text. The caller owns it; NULL on an error. */
+static char *read_text(const char *file, const char *path, struct err *err)
+{
+    size_t length;
+    char *text = file_read(file, &length, err);
+    if (!text)
+        return NULL;
+    if (memchr(text, '\0', length)) {
+        err_set(err, ERR_INVALID, "%s: it is no text: a byte is 0", path);
+        free(text);
+        return NULL;
+    }
+    text = xrealloc(text, length + 1);
+    text[length] = '\0';
+    return text;
+}
+
+enum err_code document_read(const char *path, struct document *out, struct err *err)
+{
+    enum document_syntax syntax;
+    enum err_code rc = ERR_IO;
+    *out = (struct document){.path = path};
+    const char *colon = strrchr(path, ':'); /* "registry.py:llama3_8b" */
+    const bool named = colon && colon - path > 3 && strncmp(colon - 3, ".py", 3) == 0;
+    const char *file = named ? arena_printf(&out->arena, "%.*s", (int)(colon - path), path) : path;
+    if (!syntax_of(file, &syntax))
+        return err_set(err, ERR_INVALID,
+                       "%s: what it is written in follows from its name's end: .toml, .yaml, .yml, "
+                       ".json, .py",
+                       path);
+    char *text = read_text(file, path, err);
+    document_free(out);
+    if (text)
+        rc = document_parse(path, syntax, text, named ? colon + 1 : NULL, out, err);
+    else if (err)
+        rc = err->code;
+    free(text);
+    return rc;
+}
+
+void document_free(struct document *document)
+{
+    arena_free(&document->arena);
+    document->root = NULL;
+}

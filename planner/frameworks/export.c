@@ -1,0 +1,371 @@
+/* export.c - see export.h. */
+#include "frameworks/export.h"
+
+#include "frameworks/import.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct framework *const targets[] = {
+    &framework_fsdp2,
+    &framework_torchtitan,
+    &framework_accelerate,
+    &framework_deepspeed,
+};
+
+enum { TARGETS = sizeof targets / sizeof targets[0] };
+
+static bool runs(const struct framework *framework, enum system_kind system)
+{
+    return framework->systems >> system & 1U;
+}
+
+static enum err_code find_target(const char *name, enum system_kind system,
+                                 const struct framework **out, struct err *err)
+{
+    char list[128] = "";
+    size_t used = 0;
+    *out = NULL;
+    for (size_t i = 0; i < TARGETS; i++)
+        if (strcmp(targets[i]->name, name) == 0)
+            *out = targets[i];
+    if (!*out)
+        return err_set(err, ERR_INVALID,
+                       "--to %.60s: allowed are fsdp2, torchtitan, accelerate, "
+                       "deepspeed",
+                       name);
+    if (runs(*out, system))
+        return ERR_OK;
+    for (size_t i = 0; i < TARGETS; i++)
+        if (runs(targets[i], system))
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                                     targets[i]->name);
+    return err_set(err, ERR_UNSUPPORTED, "%s does not run %s%s%s", name, system_name(system),
+                   used ? "; these do: " : "", list);
+}
+
+/* ---- keys ---- */
+
+static bool is_written(const struct framework *to, const struct settings *settings,
+                       const struct key_row *row)
+{
+    return row->setting && !row->unwritten &&
+           (!row->systems || (row->systems >> settings->job.strategy.system & 1U)) &&
+           (!row->syntaxes || (row->syntaxes >> to->syntax & 1U));
+}
+
+static enum node_kind kind_of(const struct key_row *row, const char *text)
+{
+    if (row->kind == KEY_BOOL)
+        return NODE_BOOL;
+    return row->kind == KEY_INTEGER || row->kind == KEY_REAL ? node_number_kind(text) : NODE_TEXT;
+}
+
+/* The key's value for the settings, NULL: it has none. */
+static const char *key_value(const struct settings *settings, const struct key_row *row,
+                             char buffer[NUMBER_TEXT])
+{
+    const char *text = NULL;
+    if (row->write)
+        text = row->write(settings, buffer);
+    else if ((text = settings_get(settings, row->setting, buffer)) != NULL)
+        text = setting_to_key(row, text);
+    const bool number = row->kind == KEY_INTEGER || row->kind == KEY_REAL;
+    return text && number && node_number_kind(text) == NODE_TEXT ? NULL : text;
+}
+
+static void put_keys(struct document *document, const struct framework *to,
+                     const struct settings *settings)
+{
+    char buffer[NUMBER_TEXT];
+    for (uint32_t i = 0; i < to->row_count; i++) {
+        const struct key_row *row = &to->rows[i];
+        const char *text = is_written(to, settings, row) ? key_value(settings, row, buffer) : NULL;
+        if (text)
+            document_put(document, row->path, kind_of(row, text), text);
+    }
+}
+
+/* Whether a key of the document says the setting. */
+static bool is_said(const struct document *document, const struct framework *to,
+                    const struct settings *settings, const char *setting)
+{
+    for (uint32_t i = 0; i < to->row_count; i++)
+        if (is_written(to, settings, &to->rows[i]) && strcmp(to->rows[i].setting, setting) == 0 &&
+            document_find(document, to->rows[i].path))
+            return true;
+    return false;
+}
+
+/* ---- settings that no key says ---- */
+
+static bool is_scripts(const struct framework *to, const struct settings *settings,
+                       const char *setting)
+{
+    for (const struct script_setting *s = to->script; s && s->setting; s++)
+        if (strcmp(s->setting, setting) == 0)
+            return !s->applies || s->applies(settings);
+    return false;
+}
+
+/* Settings of a job that describe no training: what the file is for does not know them. */
+static bool is_ours(const struct setting *row)
+{
+    return row->group == GROUP_CLUSTER || strcmp(row->name, "rank") == 0 ||
+           strcmp(row->name, "init") == 0;
+}
+
+static bool is_compared(const struct settings *settings, const struct setting *row)
+{
+    return setting_is_of(row, settings->command) && row->group != GROUP_OUTPUT &&
+           setting_suits(row, settings->job.strategy.system) && strcmp(row->name, "from") != 0;
+}
+
+/* What holds when nobody says it: what the framework implies, or our default; NULL: nothing. */
+static const char *default_of(const struct framework *to, const struct settings *settings,
+                              const struct setting *row, char buffer[NUMBER_TEXT])
+{
+    struct settings defaults;
+    for (const struct implied_setting *s = to->implied; s && s->setting; s++)
+        if (strcmp(s->setting, row->name) == 0 &&
+            (!s->systems || (s->systems >> settings->job.strategy.system & 1U)))
+            return s->value;
+    settings_defaults(&defaults, settings->command);
+    return setting_read(row, &defaults, buffer);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+struct carried { /* options that stand in the file beside its keys; texts in the arena */
+    struct setting_given at[SETTINGS_MOST_ROWS];
+    uint32_t count;
+    struct arena *arena;
+};
+
+static void carry(struct carried *carried, const struct setting *row, const char *text)
+{
+    carried->at[carried->count++] =
+        (struct setting_given){row->name, arena_strdup(carried->arena, text)};
+}
+
+static void carry_script(struct carried *carried, const struct framework *to,
+                         const struct settings *settings, const struct document *document)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        char buffer[NUMBER_TEXT], other[NUMBER_TEXT];
+        const char *text;
+        if (!is_compared(settings, &rows[i]) ||
+            !(is_ours(&rows[i]) || is_scripts(to, settings, rows[i].name)) ||
+            is_said(document, to, settings, rows[i].name))
+            continue;
+        text = setting_read(&rows[i], settings, buffer);
+        if (text && !same_text(text, default_of(to, settings, &rows[i], other)))
+            carry(carried, &rows[i], text);
+    }
+}
+
+/* ---- what comes back ---- */
+
+/* The same settings where those without effect are at their defaults, and "same" dtypes are named.
+ */
+static struct settings in_effect(const struct settings *settings)
+{
+    struct settings out = *settings;
+    struct strategy *s = &out.job.strategy;
+    if (s->compute == DTYPE_COUNT)
+        s->compute = s->store;
+    if (s->reduce == DTYPE_COUNT)
+        s->reduce = s->compute;
+    if (s->accumulate == 1)
+        s->accumulate_sync = false;
+    if (out.job.tape.checkpointing == CHECKPOINTING_NONE)
+        out.job.tape.no_early_stop = false;
+    return out;
+}
+
+/* Settings that the file gives otherwise: to be carried where that has no effect, else refused. */
+static void compare_settings(const struct framework *to, const struct settings *asked,
+                             const struct settings *got, struct carried *carried, char *refused,
+                             size_t size)
+{
+    uint32_t count;
+    size_t used = 0;
+    const struct setting *rows = setting_rows(&count);
+    const struct settings asked_effect = in_effect(asked), got_effect = in_effect(got);
+    refused[0] = '\0';
+    for (uint32_t i = 0; i < count && used < size; i++) {
+        char a[NUMBER_TEXT], b[NUMBER_TEXT];
+        if (!is_compared(asked, &rows[i]) || same_text(to->file_setting, rows[i].name))
+            continue;
+        const char *want = setting_read(&rows[i], asked, a), *have = setting_read(&rows[i], got, b);
+        if (same_text(want, have))
+            continue;
+        if (want && same_text(setting_read(&rows[i], &asked_effect, a),
+                              setting_read(&rows[i], &got_effect, b))) {
+            carry(carried, &rows[i], setting_read(&rows[i], asked, a));
+            continue;
+        }
+        used += (size_t)snprintf(refused + used, size - used, "%s--%s %s (it would be %s)",
+                                 used ? ", " : "", rows[i].name, want ? want : "not given",
+                                 have ? have : "not given");
+    }
+}
+
+static enum err_code read_back(const struct framework *to, const struct settings *settings,
+                               struct document *document, struct carried *carried, struct err *err)
+{
+    struct settings got;
+    struct import import;
+    char refused[800];
+    settings_defaults(&got, settings->command);
+    enum err_code rc = import_document(&import, &got, document, carried->at, carried->count, err);
+    for (uint32_t i = 0; i < carried->count && rc == ERR_OK; i++)
+        rc = settings_set(&got, carried->at[i].name, carried->at[i].text, err);
+    if (rc == ERR_OK)
+        compare_settings(to, settings, &got, carried, refused, sizeof refused);
+    import_free(&import);
+    *document = (struct document){.root = NULL}; /* the import had it */
+    if (rc != ERR_OK)
+        return err_context(err, "%s: what would be written is not read back", to->name);
+    if (refused[0])
+        return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s; --to fsdp2 says all that %s has",
+                       to->name, refused, "fsdp2");
+    return ERR_OK;
+}
+
+/* ---- the file ---- */
+
+static void list_script(struct exported *out, const struct framework *to,
+                        const struct settings *settings, const struct document *document)
+{
+    uint32_t count = 0;
+    for (const struct script_setting *s = to->script; s && s->setting; s++)
+        count++;
+    out->script = arena_alloc(&out->arena, (count + 1) * sizeof *out->script);
+    for (const struct script_setting *s = to->script; s && s->setting; s++) {
+        char buffer[NUMBER_TEXT];
+        const char *value = settings_get(settings, s->setting, buffer);
+        const char *hole = strstr(s->where, "%s");
+        if (!value || (s->applies && !s->applies(settings)) ||
+            (document && is_said(document, to, settings, s->setting)))
+            continue;
+        out->script[out->script_count++] = arena_printf(
+            &out->arena, "%.*s%s%s", (int)(hole - s->where), s->where, value, hole + 2);
+    }
+}
+
+/* "--gpu h100-sxm --profile 'my profile.json'" */
+static const char *options_text(const struct carried *carried)
+{
+    const char *text = "";
+    for (uint32_t i = 0; i < carried->count; i++) {
+        const char *quote = strchr(carried->at[i].text, ' ') ? "'" : "";
+        text = arena_printf(carried->arena, "%s%s--%s %s%s%s", text, *text ? " " : "",
+                            carried->at[i].name, quote, carried->at[i].text, quote);
+    }
+    return text;
+}
+
+static enum err_code write_text(struct exported *out, const struct text_file *from, struct err *err)
+{
+    FILE *file = open_memstream(&out->text, &out->length);
+    if (!file)
+        return err_set(err, ERR_NOMEM, "no memory for a file's text");
+    switch (from->framework->syntax) {
+    case SYNTAX_TOML:
+        write_toml(file, from);
+        break;
+    case SYNTAX_YAML:
+        write_yaml(file, from);
+        break;
+    case SYNTAX_JSON:
+        write_json(file, from);
+        break;
+    default:
+        write_fsdp2(file, from);
+    }
+    return fclose(file) == 0 ? ERR_OK : err_set(err, ERR_IO, "a file's text could not be written");
+}
+
+/* What the file of a file setting has beside the keys of our rows: all of its table, or of the
+ * whole file where that is the table. */
+static enum err_code put_file(struct document *document, const struct framework *to,
+                              const struct settings *settings, struct err *err)
+{
+    char buffer[NUMBER_TEXT];
+    struct document file;
+    const char *path = to->file_setting ? settings_get(settings, to->file_setting, buffer) : NULL;
+    struct node *table = path ? document_find(document, to->file_path) : NULL;
+    if (!table)
+        return ERR_OK;
+    const enum err_code rc = document_read(path, &file, err);
+    if (rc == ERR_OK) {
+        const struct node *from = document_find(&file, to->file_path);
+        document_copy(document, table, from ? from : file.root);
+    }
+    document_free(&file);
+    return rc;
+}
+
+static enum err_code make_document(const struct framework *to, const struct settings *settings,
+                                   struct document *out, struct err *err)
+{
+    *out = (struct document){.path = "", .syntax = to->syntax};
+    out->root = arena_alloc(&out->arena, sizeof *out->root);
+    out->root->kind = NODE_TABLE;
+    put_keys(out, to, settings);
+    const enum err_code rc = put_file(out, to, settings, err);
+    if (rc != ERR_OK)
+        document_free(out);
+    return rc;
+}
+
+/* The options that the file has to carry. */
+static enum err_code find_options(struct exported *out, const struct framework *to,
+                                  const struct settings *settings, const char **options,
+                                  struct err *err)
+{
+    struct carried carried = {.count = 0, .arena = &out->arena};
+    struct document document;
+    TRY(make_document(to, settings, &document, err));
+    carry_script(&carried, to, settings, &document);
+    list_script(out, to, settings, &document);
+    TRY(read_back(to, settings, &document, &carried, err));
+    *options = options_text(&carried);
+    return ERR_OK;
+}
+
+enum err_code export_plan(const struct settings *settings, const struct plan *plan, const char *to,
+                          struct exported *out, struct err *err)
+{
+    const struct framework *framework;
+    struct document document;
+    *out = (struct exported){.text = NULL};
+    TRY(find_target(to, settings->job.strategy.system, &framework, err));
+    struct text_file from = {
+        .framework = framework, .settings = settings, .plan = plan, .options = ""};
+    out->versions = framework->versions;
+    if (framework->settings_path)
+        list_script(out, framework, settings, NULL);
+    else
+        TRY(find_options(out, framework, settings, &from.options, err));
+    from.script = out->script;
+    from.script_count = out->script_count;
+    TRY(make_document(framework, settings, &document, err));
+    from.document = &document;
+    const enum err_code rc = write_text(out, &from, err);
+    document_free(&document);
+    return rc;
+}
+
+void export_free(struct exported *exported)
+{
+    free(exported->text);
+    arena_free(&exported->arena);
+    *exported = (struct exported){.text = NULL};
+}

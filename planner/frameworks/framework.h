@@ -1,0 +1,147 @@
+/* framework.h - a framework's configuration as a table of keys: for the files of this folder only.
+ *
+ * One row says everything about a key: where it is, what it may hold, which setting it is and how
+ * values are spelled on both sides. Reading a file (import.h), writing one (export.h), what holds
+ * when a key is absent, every message and what is listed come from the row:
+ *
+ *     fsdp_reshard_after_forward: false  <--row-->  --reshard never
+ *
+ * Rows are read in their order, the system (`strategy`) first, because it decides which settings
+ * there are; a setting that more than one key makes up has a rule, behind the keys it needs. A key
+ * that feeds two settings has two rows; of keys that name one setting the first that is there
+ * counts. Keys without a row are listed as unknown. */
+#ifndef SHARDPLAN_FRAMEWORK_H
+#define SHARDPLAN_FRAMEWORK_H
+
+#include "frameworks/import.h"
+
+struct key_row;
+
+enum key_kind {
+    KEY_WORD,    /* a text, one of `words` */
+    KEY_TEXT,    /* any text */
+    KEY_BOOL,    /* `words` spell "true" and "false" as a setting's values */
+    KEY_INTEGER, /* from `least` on; a real with an integer's value, too ("5e8") */
+    KEY_REAL,    /* from `least` on */
+    KEY_TABLE,
+    KEY_ANY,
+    KEY_SECTION, /* every key below this one */
+};
+
+struct key_word {
+    const char *key;     /* NULL ends the list */
+    const char *setting; /* NULL: it says nothing of a setting */
+};
+
+/* What a key makes of the settings when it is not their value itself. `node` is NULL when the key
+ * is absent. ERR_INVALID: it does not go with other keys. */
+typedef enum err_code key_reader(struct import *import, const struct key_row *row,
+                                 const struct node *node, struct err *err);
+
+/* The value of a key for the settings, in `text`, as the file says it; NULL: the key is left out.
+ */
+typedef const char *key_writer(const struct settings *settings, char text[NUMBER_TEXT]);
+
+struct key_row {
+    const char *path; /* "training.seq_len" */
+    enum key_kind kind;
+    const char *setting;          /* NULL: none */
+    const struct key_word *words; /* NULL: values are spelled alike */
+    double least;
+    const char *initial; /* what holds when the key is absent, as the file would say it */
+    const char *neutral; /* of a key that cannot be planned: the value that changes nothing */
+    const char *why;     /* what is listed when it is there (and not neutral); NULL: it has no
+                            effect on the memory and the time of a step */
+    uint32_t systems;    /* bits: of those that read it; 0: all */
+    uint32_t syntaxes;   /* bits of enum document_syntax: version gates; 0: all */
+    key_reader *read;    /* NULL: the value, spelled as a setting's, is set */
+    key_writer *write;   /* NULL: the setting's value, spelled as the key's */
+    bool is_auto;        /* "auto" stands for "somebody else decides" */
+    bool any_case;       /* of its words */
+    bool unwritten;      /* another spelling: read, never written */
+};
+
+struct implied_setting { /* what holds whatever the file says */
+    const char *setting, *value;
+    uint32_t systems;
+};
+
+struct script_setting { /* what the framework leaves to the user's own code */
+    const char *setting;
+    const char *where; /* "DataLoader(batch_size=%s)": how it is said there */
+    bool (*applies)(const struct settings *settings); /* NULL: always */
+};
+
+struct framework {
+    const char *name;  /* "torchtitan" */
+    const char *about; /* "torchtitan (TOML)": in messages */
+    const struct key_row *rows;
+    uint32_t row_count;
+    const struct implied_setting *implied; /* setting NULL ends it */
+    const struct script_setting *script;   /* setting NULL ends it */
+    uint32_t systems;                      /* bits: that it can run */
+    const char *versions;                  /* of the framework that a written file is for */
+    const char *file_setting;  /* "zero": its value is the path of the file itself; NULL */
+    const char *file_path;     /* ... and this the table of it that the setting is about */
+    const char *settings_path; /* a table of settings by their own names; NULL */
+    void (*prepare)(struct document *document); /* brings spellings into the rows' form; NULL */
+    enum document_syntax syntax;                /* that is written */
+    bool loose; /* texts may stand for booleans and numbers, as in a launcher's environment */
+};
+#define KEY_ROWS(list) .rows = (list), .row_count = sizeof(list) / sizeof *(list)
+#define KEY_WORDS(...)                                                                             \
+    (const struct key_word[])                                                                      \
+    {                                                                                              \
+        __VA_ARGS__,                                                                               \
+        {                                                                                          \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+#define FOR_SYSTEM(name) (1U << SYSTEM_##name)
+#define FOR_SYNTAX(name) (1U << SYNTAX_##name)
+
+extern const struct framework framework_torchtitan;
+extern const struct framework framework_accelerate;
+extern const struct framework framework_deepspeed;
+extern const struct framework framework_transformers;
+extern const struct framework framework_fsdp2;
+
+/* The framework that a document is a configuration of; NULL: none's. */
+const struct framework *framework_of(const struct document *document);
+
+/* Its setting's value for a key's, and the other way round; NULL: there is none. A row without
+ * words gives the text itself. */
+const char *key_to_setting(const struct key_row *row, const char *text);
+const char *setting_to_key(const struct key_row *row, const char *text);
+
+/* ---- for rules ---- */
+
+/* Sets a setting that a key made, unless an option did; what the chosen system has not is listed.
+ */
+enum err_code import_set(struct import *import, const char *setting, const char *value,
+                         const struct key_row *row, const struct node *node, struct err *err);
+
+/* The value that will hold: an option's, else what was set so far, else the default. */
+const char *import_value(const struct import *import, const char *setting,
+                         char buffer[NUMBER_TEXT]);
+
+/* Whether an option or a key has set it. */
+bool import_has(const struct import *import, const char *setting);
+
+/* What a key holds, or `otherwise` when it is absent or no integer. */
+long long import_integer(const struct import *import, const char *path, long long otherwise);
+const struct node *import_node(const struct import *import, const char *path);
+
+/* Lists a key as not planned. */
+void import_list(struct import *import, const struct node *node, const char *path, const char *why);
+
+/* ERR_INVALID: "FILE:LINE: PATH VALUE: " and what is wrong. */
+enum err_code import_refuse(const struct import *import, const char *path, const struct node *node,
+                            struct err *err, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Text that lives as long as the import. */
+const char *import_text(struct import *import, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,358 @@
+/* framework_accelerate.c - Hugging Face accelerate's YAML: distributed_type chooses FSDP
+ * (fsdp_version 1 or 2), DDP or DeepSpeed. Keys and defaults are those of `accelerate launch` and
+ * of FullyShardedDataParallelPlugin (1.15), read in the sources.
+ *
+ * With fsdp_version 2 a wrap policy by layer class makes the units that --units torchtitan has
+ * (embedding, each block, [norm, head]; since 1.14), and reshard_after_forward leaves that tail
+ * unsharded. Batch, sequence, clipping and the optimizer are the training script's. */
+#include "frameworks/framework.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FSDP1 = FOR_SYSTEM(FSDP1),
+    FSDP2 = FOR_SYSTEM(FSDP2),
+    FSDP = FSDP1 | FSDP2,
+    DDP = FOR_SYSTEM(DDP),
+    ZERO = FOR_SYSTEM(ZERO1) | FOR_SYSTEM(ZERO2) | FOR_SYSTEM(ZERO3),
+};
+
+/* ---- the system ---- */
+
+static enum err_code set_zero(struct import *im, const struct key_row *row, const struct node *node,
+                              struct err *err)
+{
+    const struct node *file = import_node(im, "deepspeed_config.deepspeed_config_file");
+    const struct node *stage = import_node(im, "deepspeed_config.zero_stage");
+    if (file)
+        return import_refuse(im, "deepspeed_config.deepspeed_config_file", file, err,
+                             "the settings are in that file: `--from` it");
+    const long long n = import_integer(im, "deepspeed_config.zero_stage", 2);
+    if (n < 1 || n > 3)
+        return import_refuse(im, "deepspeed_config.zero_stage", stage, err,
+                             "allowed are 1, 2, 3: DeepSpeed without ZeRO is not planned");
+    return import_set(im, "strategy", import_text(im, "zero%lld", n), row, node, err);
+}
+
+static enum err_code read_type(struct import *im, const struct key_row *row,
+                               const struct node *node, struct err *err)
+{
+    if (!node)
+        return import_refuse(im, row->path, node, err, "it is missing");
+    if (strcmp(node->text, "MULTI_GPU") == 0)
+        return import_set(im, "strategy", "ddp", row, node, err);
+    if (strcmp(node->text, "DEEPSPEED") == 0)
+        return set_zero(im, row, node, err);
+    if (strcmp(node->text, "FSDP") != 0)
+        return import_refuse(im, row->path, node, err,
+                             "shardplan plans FSDP, MULTI_GPU and DEEPSPEED");
+    const bool second = import_integer(im, "fsdp_config.fsdp_version", 1) == 2;
+    return import_set(im, "strategy", second ? "fsdp2" : "fsdp1", row, node, err);
+}
+
+static const char *write_type(const struct settings *s, char text[NUMBER_TEXT])
+{
+    const uint32_t system = 1U << s->job.strategy.system;
+    (void)text;
+    return system & FSDP ? "FSDP" : system & ZERO ? "DEEPSPEED" : "MULTI_GPU";
+}
+
+static enum err_code read_elsewhere(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    (void)im;
+    (void)row;
+    (void)node;
+    (void)err;
+    return ERR_OK;
+}
+
+static const char *write_version(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return s->job.strategy.system == SYSTEM_FSDP2 ? "2" : "1";
+}
+
+static const char *write_stage(const struct settings *s, char text[NUMBER_TEXT])
+{
+    snprintf(text, NUMBER_TEXT, "%d", (int)s->job.strategy.system - (int)SYSTEM_ZERO1 + 1);
+    return text;
+}
+
+/* ---- the mesh ---- */
+
+static enum err_code read_processes(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    const long long n = import_integer(im, row->path, -1);
+    const long long machines = import_integer(im, "num_machines", 1);
+    if (!node || n < 0)
+        return ERR_OK;
+    if (n == 0 || machines < 1 || n % machines != 0)
+        return import_refuse(im, row->path, node, err, "num_machines does not divide it");
+    TRY(import_set(im, "gpus", import_text(im, "%lld", n), row, node, err));
+    return machines > 1 ? import_set(im, "gpus-per-node", import_text(im, "%lld", n / machines),
+                                     row, node, err)
+                        : ERR_OK;
+}
+
+static const char *write_machines(const struct settings *s, char text[NUMBER_TEXT])
+{
+    const uint32_t world = s->job.strategy.world, each = s->gpus_per_node;
+    if (world <= each || world % each != 0)
+        return NULL;
+    snprintf(text, NUMBER_TEXT, "%u", world / each);
+    return text;
+}
+
+static enum err_code read_dp_shards(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    const long long replicas =
+        import_integer(im, "parallelism_config.parallelism_config_dp_replicate_size", 1);
+    const long long shard = import_integer(im, row->path, -1);
+    if (!node || shard < 1 || import_node(im, "num_processes"))
+        return ERR_OK;
+    return import_set(im, "gpus", import_text(im, "%lld", shard * replicas), row, node, err);
+}
+
+static const char *write_dp_shards(const struct settings *s, char text[NUMBER_TEXT])
+{
+    snprintf(text, NUMBER_TEXT, "%u", s->job.strategy.world / s->job.strategy.replicate);
+    return text;
+}
+
+/* ---- dtypes ---- */
+
+/* With a policy, accelerate upcasts what is trained to fp32; without one the dtype is the model's.
+ */
+static enum err_code read_precision(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    const char *text = !node || node->kind == NODE_BOOL ? "no" : node->text;
+    const char *value = key_to_setting(row, text);
+    if (!value)
+        import_list(im, node, row->path, row->why);
+    TRY(import_set(im, "param-dtype", value ? value : "same", row, node, err));
+    return value && strcmp(value, "same") != 0
+               ? import_set(im, "store-dtype", "fp32", row, NULL, err)
+               : ERR_OK;
+}
+
+static bool is_uncast(const struct settings *s)
+{
+    const struct strategy *strategy = &s->job.strategy;
+    return strategy->compute == DTYPE_COUNT || strategy->compute == strategy->store;
+}
+
+static const char *write_precision(const struct settings *s, char text[NUMBER_TEXT])
+{
+    return is_uncast(s) ? "no" : settings_get(s, "param-dtype", text);
+}
+
+/* ---- FSDP1 ---- */
+
+/* Hybrid strategies shard within a node and replicate between nodes. */
+static enum err_code read_sharding(struct import *im, const struct key_row *row,
+                                   const struct node *node, struct err *err)
+{
+    const char *value = key_to_setting(row, node ? node->text : row->initial);
+    if ((!node && !row->initial) || !value || import_has(im, "sharding"))
+        return ERR_OK;
+    TRY(import_set(im, "sharding", value, row, node, err));
+    const uint32_t world = im->settings->job.strategy.world, each = im->settings->gpus_per_node;
+    if (!strstr(value, "HYBRID") || world <= each || world % each != 0)
+        return ERR_OK;
+    return import_set(im, "replicate", import_text(im, "%u", world / each), row, node, err);
+}
+
+/* ---- units ---- */
+
+static enum err_code read_policy(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    const char *policy = node ? node->text : "NO_WRAP";
+    const bool second = im->settings->job.strategy.system == SYSTEM_FSDP2;
+    if (strcmp(policy, "TRANSFORMER_BASED_WRAP") == 0)
+        return import_set(im, "units", second ? "torchtitan" : "blocks", row, node, err);
+    if (strcmp(policy, "NO_WRAP") == 0 && !second)
+        return import_set(im, "units", "none", row, node, err);
+    if (node || second)
+        import_list(im, node, row->path,
+                    "units other than the model's blocks: planned with its blocks");
+    return ERR_OK;
+}
+
+static const char *write_policy(const struct settings *s, char text[NUMBER_TEXT])
+{
+    const char *units = settings_get(s, "units", text);
+    const bool second = s->job.strategy.system == SYSTEM_FSDP2;
+    if (units && strcmp(units, second ? "torchtitan" : "blocks") == 0)
+        return "TRANSFORMER_BASED_WRAP";
+    return !second && units && strcmp(units, "none") == 0 ? "NO_WRAP" : NULL;
+}
+
+/* ---- the table ---- */
+
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses): what the macros hold are initialisers */
+#define IDLE(key) {.path = key, .kind = KEY_ANY}
+#define IDLE_SECTION(key) {.path = key, .kind = KEY_SECTION}
+#define F(key) "fsdp_config.fsdp_" key
+#define P(key) "parallelism_config.parallelism_config_" key
+#define D(key) "deepspeed_config." key
+#define CPU_OR_NONE KEY_WORDS({"true", "cpu"}, {"false", "none"})
+#define OFF_ON KEY_WORDS({"true", "on"}, {"false", "off"})
+#define PRECISIONS KEY_WORDS({"no", "same"}, {"bf16", "bf16"}, {"fp16", "fp16"}, {"fp8", NULL})
+#define STRATEGIES KEY_WORDS({"FULL_SHARD", "FULL_SHARD"}, {"SHARD_GRAD_OP", "SHARD_GRAD_OP"},      \
+                             {"NO_SHARD", "NO_SHARD"}, {"HYBRID_SHARD", "HYBRID_SHARD"},            \
+                             {"HYBRID_SHARD_ZERO2", "_HYBRID_SHARD_ZERO2"},                         \
+                             {"1", "FULL_SHARD"}, {"2", "SHARD_GRAD_OP"}, {"3", "NO_SHARD"},        \
+                             {"4", "HYBRID_SHARD"}, {"5", "_HYBRID_SHARD_ZERO2"})
+#define DEVICE(key) {.path = D(key), .kind = KEY_WORD,                                              \
+                     .words = KEY_WORDS({"none", NULL}, {"cpu", NULL}, {"nvme", NULL}),             \
+                     .neutral = "none", .why = "ZeRO's offload", .systems = ZERO}
+
+static const struct key_row rows[] = {
+    {.path = "distributed_type", .kind = KEY_WORD, .setting = "strategy", .read = read_type,
+     .write = write_type,
+     .words = KEY_WORDS({"FSDP", NULL}, {"MULTI_GPU", NULL}, {"DEEPSPEED", NULL}, {"NO", NULL},
+                        {"MEGATRON_LM", NULL}, {"MULTI_CPU", NULL}, {"TP", NULL}, {"XLA", NULL},
+                        {"MULTI_XPU", NULL}, {"MULTI_NPU", NULL}, {"MULTI_HPU", NULL})},
+    {.path = "fsdp_config", .kind = KEY_TABLE},
+    {.path = F("version"), .kind = KEY_INTEGER, .least = 1, .setting = "strategy",
+     .read = read_elsewhere, .write = write_version, .systems = FSDP},
+    {.path = "deepspeed_config", .kind = KEY_TABLE},
+    {.path = D("zero_stage"), .kind = KEY_INTEGER, .setting = "strategy", .read = read_elsewhere,
+     .write = write_stage, .systems = ZERO},
+    {.path = "num_processes", .kind = KEY_INTEGER, .least = -1, .setting = "gpus",
+     .read = read_processes},
+    {.path = "num_machines", .kind = KEY_INTEGER, .least = 1, .setting = "gpus-per-node",
+     .read = read_elsewhere, .write = write_machines},
+    {.path = "parallelism_config", .kind = KEY_TABLE},
+    {.path = P("dp_replicate_size"), .kind = KEY_INTEGER, .least = 1, .setting = "replicate",
+     .initial = "1", .systems = FSDP2},
+    {.path = P("dp_shard_size"), .kind = KEY_INTEGER, .least = -1, .setting = "gpus",
+     .read = read_dp_shards, .write = write_dp_shards, .systems = FSDP2},
+    {.path = P("tp_size"), .kind = KEY_INTEGER, .least = 1, .neutral = "1",
+     .why = "tensor parallelism"},
+    {.path = P("cp_size"), .kind = KEY_INTEGER, .least = 1, .neutral = "1",
+     .why = "context parallelism"},
+    {.path = P("sp_size"), .kind = KEY_INTEGER, .least = 1, .neutral = "1",
+     .why = "sequence parallelism"},
+    IDLE(P("cp_backend")), IDLE(P("cp_comm_strategy")), IDLE(P("sp_backend")),
+    IDLE(P("sp_seq_length")), IDLE(P("sp_seq_length_is_variable")), IDLE(P("sp_attn_implementation")),
+
+    {.path = "mixed_precision", .kind = KEY_WORD, .setting = "param-dtype", .words = PRECISIONS,
+     .why = "fp8: planned without a cast", .read = read_precision, .write = write_precision,
+     .systems = FSDP | ZERO},
+    {.path = "mixed_precision", .kind = KEY_WORD, .setting = "reduce-dtype", .words = PRECISIONS,
+     .initial = "no", .systems = FSDP, .unwritten = true},
+    {.path = "mixed_precision", .kind = KEY_WORD, .setting = "autocast",
+     .words = KEY_WORDS({"no", "none"}, {"bf16", "bf16"}, {"fp16", NULL}, {"fp8", NULL}),
+     .initial = "no", .why = "autocast to this dtype: planned in fp32", .systems = DDP},
+
+    {.path = F("reshard_after_forward"), .kind = KEY_BOOL, .setting = "reshard",
+     .words = KEY_WORDS({"true", "default"}, {"false", "never"}), .initial = "true",
+     .systems = FSDP2},
+    {.path = F("sharding_strategy"), .kind = KEY_WORD, .setting = "sharding", .words = STRATEGIES,
+     .systems = FSDP1, .read = read_sharding},
+    {.path = F("reshard_after_forward"), .kind = KEY_WORD, .setting = "sharding",
+     .words = STRATEGIES, .initial = "FULL_SHARD", .systems = FSDP1, .unwritten = true,
+     .read = read_sharding},
+    {.path = F("auto_wrap_policy"), .kind = KEY_WORD, .setting = "units", .read = read_policy,
+     .write = write_policy, .systems = FSDP,
+     .words = KEY_WORDS({"TRANSFORMER_BASED_WRAP", NULL}, {"SIZE_BASED_WRAP", NULL},
+                        {"NO_WRAP", NULL})},
+    {.path = F("transformer_layer_cls_to_wrap"), .kind = KEY_ANY},
+    {.path = F("min_num_params"), .kind = KEY_INTEGER},
+    {.path = F("backward_prefetch"), .kind = KEY_WORD, .setting = "backward-prefetch",
+     .words = KEY_WORDS({"BACKWARD_PRE", "pre"}, {"BACKWARD_POST", "post"}, {"NO_PREFETCH", "none"}),
+     .initial = "NO_PREFETCH", .systems = FSDP1},
+    {.path = F("forward_prefetch"), .kind = KEY_BOOL, .setting = "forward-prefetch",
+     .words = KEY_WORDS({"true", "1"}, {"false", "0"}), .initial = "false", .systems = FSDP1},
+    {.path = F("forward_prefetch"), .kind = KEY_BOOL, .neutral = "false", .systems = FSDP2,
+     .why = "accelerate refuses it with fsdp_version 2"},
+    {.path = F("offload_params"), .kind = KEY_BOOL, .setting = "offload", .words = CPU_OR_NONE,
+     .initial = "false", .systems = FSDP},
+    {.path = F("activation_checkpointing"), .kind = KEY_BOOL, .setting = "checkpointing",
+     .words = KEY_WORDS({"true", "full"}, {"false", "none"}), .initial = "false", .systems = FSDP},
+    {.path = F("activation_checkpointing_offload"), .kind = KEY_BOOL, .neutral = "false",
+     .why = "checkpoints on the CPU", .systems = FSDP},
+    {.path = F("use_orig_params"), .kind = KEY_BOOL, .setting = "use-orig-params", .words = OFF_ON,
+     .initial = "true", .systems = FSDP1},
+    {.path = F("ignored_modules"), .kind = KEY_ANY, .neutral = "", .systems = FSDP,
+     .why = "modules that are not sharded"},
+    IDLE(F("state_dict_type")), IDLE(F("sync_module_states")), IDLE(F("cpu_ram_efficient_loading")),
+
+    {.path = D("gradient_accumulation_steps"), .kind = KEY_INTEGER, .least = 1,
+     .setting = "accumulate", .initial = "1", .systems = ZERO, .is_auto = true},
+    {.path = D("gradient_clipping"), .kind = KEY_REAL, .setting = "clip", .initial = "1.0",
+     .words = KEY_WORDS({"none", "off"}, {"0", "off"}, {"0.0", "off"}), .systems = ZERO,
+     .is_auto = true},
+    DEVICE("offload_optimizer_device"), DEVICE("offload_param_device"),
+    {.path = D("deepspeed_config_file"), .kind = KEY_TEXT, .read = read_elsewhere, .systems = ZERO},
+    IDLE(D("zero3_init_flag")), IDLE(D("zero3_save_16bit_model")),
+    IDLE(D("deepspeed_multinode_launcher")), IDLE(D("deepspeed_hostfile")),
+    IDLE(D("deepspeed_inclusion_filter")), IDLE(D("deepspeed_exclusion_filter")),
+    IDLE(D("offload_optimizer_nvme_path")), IDLE(D("offload_param_nvme_path")),
+    IDLE(D("deepspeed_moe_layer_cls_names")),
+
+    {.path = "dynamo_config.dynamo_backend", .kind = KEY_WORD, .setting = "compile",
+     .words = KEY_WORDS({"NO", "off"}, {"INDUCTOR", "on"}), .neutral = "NO"},
+    IDLE("dynamo_config.dynamo_mode"), IDLE("dynamo_config.dynamo_use_dynamic"),
+    IDLE("dynamo_config.dynamo_use_fullgraph"), IDLE("dynamo_config.dynamo_use_regional_compilation"),
+    {.path = "use_cpu", .kind = KEY_BOOL, .neutral = "false", .why = "training on CPUs"},
+    {.path = "fp8_config", .kind = KEY_SECTION, .why = "fp8"},
+    {.path = "megatron_lm_config", .kind = KEY_SECTION, .why = "Megatron-LM"},
+    IDLE("compute_environment"), IDLE("debug"), IDLE("downcast_bf16"), IDLE("enable_cpu_affinity"),
+    IDLE("machine_rank"), IDLE("main_training_function"), IDLE("main_process_ip"),
+    IDLE("main_process_port"), IDLE("rdzv_backend"), IDLE("same_network"), IDLE("gpu_ids"),
+    IDLE("tpu_env"), IDLE("tpu_use_cluster"), IDLE("tpu_use_sudo"), IDLE("tpu_name"),
+    IDLE("tpu_zone"), IDLE("tpu_vm"), IDLE("commands"), IDLE("command_file"),
+    IDLE_SECTION("mpirun_config"),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+/* accelerate upcasts what it trains to fp32 under mixed precision (since 1.14), leaves gradients
+ * unreduced while it accumulates, and does not prefetch explicitly. */
+static const struct implied_setting implied[] = {
+    {"code", "hf", 0},
+    {"accumulate-sync", "last", FSDP | DDP},
+    {NULL, NULL, 0},
+};
+
+static const struct script_setting script[] = {
+    {"model", "the model: %s", NULL},
+    {"code", "whose model code: %s", NULL},
+    {"gpus", "num_processes: %s", NULL},
+    {"seq", "tokens of a sequence of the dataset: %s", NULL},
+    {"micro-batch", "DataLoader(batch_size=%s)", NULL},
+    {"accumulate", "Accelerator(gradient_accumulation_steps=%s)", NULL},
+    {"accumulate-sync", "GradientAccumulationPlugin(sync_each_batch=True) for each: %s", NULL},
+    {"optimizer", "the optimizer: %s", NULL},
+    {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL},
+    {"clip", "accelerator.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL},
+    {"freeze", "requires_grad_(False) of %s", NULL},
+    {"bucket-cap-mb", "DistributedDataParallelKwargs(bucket_cap_mb=%s)", NULL},
+    {"gradient-as-bucket-view", "DistributedDataParallelKwargs(gradient_as_bucket_view=...): %s",
+     NULL},
+    {"static-graph", "DistributedDataParallelKwargs(static_graph=...): %s", NULL},
+    {"comm-hook", "DistributedDataParallelKwargs(comm_hook=...): %s", NULL},
+    {"store-dtype", "the dtype that the model is loaded in: %s", is_uncast},
+    {NULL, NULL, NULL},
+};
+
+const struct framework framework_accelerate = {
+    .name = "accelerate",
+    .about = "a configuration of accelerate",
+    KEY_ROWS(rows),
+    .implied = implied,
+    .script = script,
+    .syntax = SYNTAX_YAML,
+    .systems = FSDP | DDP | ZERO,
+    .versions = "accelerate 1.14 and later",
+    .loose = true,
+};

@@ -1,0 +1,280 @@
+/* framework_deepspeed.c - DeepSpeed's JSON, whole: keys and defaults of runtime/config.py and
+ * runtime/zero/config.py (0.19.8), read in the sources.
+ *
+ * The keys of zero_optimization are checked here and planned from the file itself (`--zero FILE`).
+ * "auto" is the Hugging Face Trainer's: its arguments decide. */
+#include "frameworks/framework.h"
+
+#include "base/number.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ZERO = FOR_SYSTEM(ZERO1) | FOR_SYSTEM(ZERO2) | FOR_SYSTEM(ZERO3) };
+
+static enum err_code read_stage(struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    const long long stage = import_integer(im, row->path, 0);
+    if (stage == 0 && import_has(im, "strategy")) /* then another system is asked for */
+        return ERR_OK;
+    if (stage < 1 || stage > 3)
+        return import_refuse(im, row->path, node, err,
+                             "DeepSpeed without ZeRO is not planned; allowed are 1, 2, 3");
+    return import_set(im, "strategy", import_text(im, "zero%lld", stage), row, node, err);
+}
+
+static const char *write_stage(const struct settings *s, char text[NUMBER_TEXT])
+{
+    snprintf(text, NUMBER_TEXT, "%d", (int)s->job.strategy.system - (int)SYSTEM_ZERO1 + 1);
+    return text;
+}
+
+/* ---- dtypes ---- */
+
+static bool enabled(const struct import *im, const char *path)
+{
+    const struct node *node = import_node(im, path);
+    return node && node->text && strcmp(node->text, "true") == 0;
+}
+
+static enum err_code read_dtype(struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    const char *dtype = enabled(im, "bf16.enabled")   ? "bf16"
+                        : enabled(im, "fp16.enabled") ? "fp16"
+                                                      : "fp32";
+    return import_set(im, "param-dtype", dtype, row, node, err);
+}
+
+static const char *is_dtype(const struct settings *s, enum dtype dtype)
+{
+    return s->job.strategy.compute == dtype ? "true" : NULL;
+}
+
+static const char *write_bf16(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return is_dtype(s, DTYPE_BF16);
+}
+
+static const char *write_fp16(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return is_dtype(s, DTYPE_FP16);
+}
+
+/* ---- the batch: two of three numbers give the third ---- */
+
+static long long value_of(const struct import *im, const char *setting)
+{
+    char buffer[NUMBER_TEXT];
+    uint64_t value = 0;
+    const char *text = import_value(im, setting, buffer);
+    return text && number_integer(text, &value) ? (long long)value : 1;
+}
+
+static enum err_code read_train_batch(struct import *im, const struct key_row *row,
+                                      const struct node *node, struct err *err)
+{
+    const long long whole = import_integer(im, row->path, -1);
+    const bool gpus = import_has(im, "gpus"), micro = import_has(im, "micro-batch");
+    const bool accumulate = import_has(im, "accumulate");
+    const char *open = !gpus && micro && accumulate ? "gpus" : micro ? "accumulate" : "micro-batch";
+    const long long known = (strcmp(open, "gpus") == 0 ? 1 : value_of(im, "gpus")) *
+                            (micro ? value_of(im, "micro-batch") : 1) *
+                            (accumulate ? value_of(im, "accumulate") : 1);
+    const bool all = gpus && micro && accumulate;
+    if (whole < 1)
+        return ERR_OK;
+    if (whole % known != 0 || (all && whole != known))
+        return import_refuse(im, row->path, node, err,
+                             "%lld GPUs x train_micro_batch_size_per_gpu x "
+                             "gradient_accumulation_steps are %lld%s",
+                             value_of(im, "gpus"), known, gpus ? "" : ": give --gpus");
+    return all ? ERR_OK
+               : import_set(im, open, import_text(im, "%lld", whole / known), row, node, err);
+}
+
+static const char *write_train_batch(const struct settings *s, char text[NUMBER_TEXT])
+{
+    const struct job *job = &s->job;
+    snprintf(text, NUMBER_TEXT, "%llu",
+             (unsigned long long)job->model.batch * job->strategy.world * job->strategy.accumulate);
+    return text;
+}
+
+/* ---- the table ---- */
+
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses): what the macros hold are initialisers */
+#define IDLE(key) {.path = key, .kind = KEY_ANY}
+#define IDLE_SECTION(key) {.path = key, .kind = KEY_SECTION}
+#define UNPLANNED(key, what) {.path = key, .kind = KEY_SECTION, .why = what}
+#define FLAG(key, off, what) {.path = key, .kind = KEY_BOOL, .neutral = off, .why = what}
+/* planned from the file, by --zero */
+#define Z(key, of_kind, from) {.path = "zero_optimization." key, .kind = of_kind, .least = from,     \
+                               .is_auto = true, .systems = ZERO, .read = read_zero}
+#define DEVICES(key) {.path = "zero_optimization." key, .kind = KEY_WORD,                            \
+                      .words = KEY_WORDS({"none", NULL}, {"cpu", NULL}, {"nvme", NULL}),             \
+                      .systems = ZERO, .read = read_zero}
+
+/* A key of zero_optimization: `--zero FILE` reads it again; here its kind was checked. */
+static enum err_code read_zero(struct import *im, const struct key_row *row,
+                               const struct node *node, struct err *err)
+{
+    (void)err;
+    if (node && !settings_find(im->settings, "zero", NULL))
+        import_list(im, node, row->path, "this version has no --zero");
+    return ERR_OK;
+}
+
+static const struct key_row rows[] = {
+    {.path = "zero_optimization", .kind = KEY_TABLE},
+    {.path = "zero_optimization.stage", .kind = KEY_INTEGER, .setting = "strategy",
+     .read = read_stage, .write = write_stage},
+    Z("contiguous_gradients", KEY_BOOL, 0), Z("reduce_scatter", KEY_BOOL, 0),
+    Z("reduce_bucket_size", KEY_INTEGER, 1), Z("use_multi_rank_bucket_allreduce", KEY_BOOL, 0),
+    Z("allgather_partitions", KEY_BOOL, 0), Z("allgather_bucket_size", KEY_INTEGER, 0),
+    Z("overlap_comm", KEY_BOOL, 0), Z("load_from_fp32_weights", KEY_BOOL, 0),
+    Z("elastic_checkpoint", KEY_BOOL, 0), Z("sub_group_size", KEY_INTEGER, 0),
+    Z("cpu_offload", KEY_BOOL, 0), Z("cpu_offload_params", KEY_BOOL, 0),
+    Z("cpu_offload_use_pin_memory", KEY_BOOL, 0),
+    Z("stage3_prefetch_bucket_size", KEY_INTEGER, 0),
+    Z("stage3_param_persistence_threshold", KEY_INTEGER, 0),
+    Z("stage3_model_persistence_threshold", KEY_INTEGER, 0),
+    Z("stage3_max_live_parameters", KEY_INTEGER, 0), Z("stage3_max_reuse_distance", KEY_INTEGER, 0),
+    Z("stage3_gather_16bit_weights_on_model_save", KEY_BOOL, 0),
+    Z("stage3_gather_fp16_weights_on_model_save", KEY_BOOL, 0),
+    Z("stage3_module_granularity_threshold", KEY_INTEGER, 0),
+    Z("stage3_use_all_reduce_for_fetch_params", KEY_BOOL, 0),
+    Z("stage3_allgather_sequential", KEY_BOOL, 0), Z("ignore_unused_parameters", KEY_BOOL, 0),
+    Z("legacy_stage1", KEY_BOOL, 0), Z("round_robin_gradients", KEY_BOOL, 0),
+    Z("zero_hpz_partition_size", KEY_INTEGER, 0), Z("zero_quantized_weights", KEY_BOOL, 0),
+    Z("zero_quantized_nontrainable_weights", KEY_BOOL, 0),
+    Z("zero_quantized_gradients", KEY_BOOL, 0), Z("zeropp_loco_param", KEY_TABLE, 0),
+    Z("mics_shard_size", KEY_INTEGER, -1), Z("mics_hierarchical_params_gather", KEY_BOOL, 0),
+    Z("memory_efficient_linear", KEY_BOOL, 0), Z("pipeline_loading_checkpoint", KEY_BOOL, 0),
+    Z("override_module_apply", KEY_BOOL, 0), Z("log_trace_cache_warnings", KEY_BOOL, 0),
+    Z("leaf_module", KEY_ANY, 0), Z("enable_sanity_checks", KEY_BOOL, 0),
+    {.path = "zero_optimization.offload_optimizer", .kind = KEY_TABLE},
+    {.path = "zero_optimization.offload_param", .kind = KEY_TABLE},
+    DEVICES("offload_optimizer.device"), DEVICES("offload_param.device"),
+    Z("offload_optimizer.pin_memory", KEY_BOOL, 0), Z("offload_optimizer.nvme_path", KEY_TEXT, 0),
+    Z("offload_optimizer.buffer_count", KEY_INTEGER, 0),
+    Z("offload_optimizer.buffer_size", KEY_INTEGER, 0),
+    Z("offload_optimizer.pipeline_read", KEY_BOOL, 0),
+    Z("offload_optimizer.pipeline_write", KEY_BOOL, 0),
+    Z("offload_optimizer.fast_init", KEY_BOOL, 0), Z("offload_optimizer.ratio", KEY_REAL, 0),
+    Z("offload_optimizer.super_offload", KEY_BOOL, 0),
+    Z("offload_optimizer.cpuadam_cores_perc", KEY_REAL, 0),
+    Z("offload_param.pin_memory", KEY_BOOL, 0), Z("offload_param.nvme_path", KEY_TEXT, 0),
+    Z("offload_param.buffer_count", KEY_INTEGER, 0),
+    Z("offload_param.buffer_size", KEY_INTEGER, 0), Z("offload_param.max_in_cpu", KEY_INTEGER, 0),
+
+    {.path = "bf16", .kind = KEY_TABLE},
+    {.path = "bf16.enabled", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype,
+     .write = write_bf16, .is_auto = true},
+    {.path = "fp16", .kind = KEY_TABLE},
+    {.path = "fp16.enabled", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype,
+     .write = write_fp16, .is_auto = true},
+    IDLE("bf16.check_grad_overflow"), IDLE("bf16.immediate_grad_update"),
+    FLAG("bf16.bf16_master_weights_and_grads", "false", "bf16 master weights"),
+    FLAG("bf16.bf16_optimizer_states", "false", "bf16 optimizer states"),
+    IDLE("fp16.auto_cast"), IDLE("fp16.loss_scale"), IDLE("fp16.initial_scale_power"),
+    IDLE("fp16.loss_scale_window"), IDLE("fp16.hysteresis"), IDLE("fp16.min_loss_scale"),
+    IDLE("fp16.consecutive_hysteresis"), IDLE("fp16.opt_level"),
+    FLAG("fp16.fp16_master_weights_and_grads", "false", "fp16 master weights"),
+    UNPLANNED("amp", "apex's mixed precision"),
+    {.path = "torch_autocast.enabled", .kind = KEY_BOOL, .neutral = "false", .why = "torch.autocast"},
+    IDLE_SECTION("torch_autocast"),
+    {.path = "data_types.grad_accum_dtype", .kind = KEY_TEXT, .why = "a dtype of accumulation"},
+    IDLE("data_types.param_dtype"), IDLE("data_types.buffer_dtype"),
+    {.path = "communication_data_type", .kind = KEY_TEXT, .why = "a dtype of communication"},
+
+    {.path = "train_micro_batch_size_per_gpu", .kind = KEY_INTEGER, .least = 1,
+     .setting = "micro-batch", .is_auto = true},
+    {.path = "gradient_accumulation_steps", .kind = KEY_INTEGER, .least = 1,
+     .setting = "accumulate", .is_auto = true},
+    {.path = "train_batch_size", .kind = KEY_INTEGER, .least = 1, .setting = "accumulate",
+     .read = read_train_batch, .write = write_train_batch, .is_auto = true},
+    {.path = "gradient_clipping", .kind = KEY_REAL, .least = 0, .setting = "clip",
+     .words = KEY_WORDS({"0.0", "off"}, {"0", "off"}), .initial = "1.0", .is_auto = true},
+
+    {.path = "optimizer", .kind = KEY_TABLE},
+    {.path = "optimizer.type", .kind = KEY_WORD, .setting = "optimizer",
+     .words = KEY_WORDS({"AdamW", "adamw"}, {"Adam", "adamw"}, {"SGD", "sgd"}, {"Lamb", NULL},
+                        {"Lion", NULL}, {"Muon", NULL}, {"Adagrad", NULL}, {"OneBitAdam", NULL},
+                        {"OneBitLamb", NULL}, {"ZeroOneAdam", NULL}, {"CPUAdam", NULL},
+                        {"MuAdam", NULL}, {"MuAdamW", NULL}, {"MuSGD", NULL}),
+     .why = "this optimizer: planned as adamw", .is_auto = true, .any_case = true},
+    IDLE_SECTION("optimizer.params"), IDLE("optimizer.legacy_fusion"),
+    IDLE_SECTION("scheduler"),
+
+    IDLE("steps_per_print"), IDLE("wall_clock_breakdown"), IDLE("dump_state"),
+    IDLE("memory_breakdown"), IDLE("prescale_gradients"), IDLE("gradient_predivide_factor"),
+    IDLE("zero_allow_untested_optimizer"), IDLE("zero_force_ds_cpu_optimizer"),
+    IDLE("dataloader_drop_last"), IDLE("seed"), IDLE("log_level"), IDLE("disable_python_gc"),
+    IDLE("steps_per_checkpoint"), IDLE("managed_gradient_accumulation"),
+    IDLE("seq_parallel_communication_data_type"), IDLE("gradient_allreduce_op"),
+    FLAG("disable_allgather", "false", "no gathering"),
+    FLAG("sparse_gradients", "false", "sparse gradients"),
+    IDLE_SECTION("activation_checkpointing"), IDLE_SECTION("flops_profiler"),
+    IDLE_SECTION("tensorboard"), IDLE_SECTION("wandb"), IDLE_SECTION("csv_monitor"),
+    IDLE_SECTION("comet"), IDLE_SECTION("comms_logger"), IDLE_SECTION("monitor_config"),
+    IDLE_SECTION("checkpoint"), IDLE_SECTION("elasticity"), IDLE_SECTION("autotuning"),
+    IDLE_SECTION("nebula"), IDLE_SECTION("aio"), IDLE_SECTION("curriculum_learning"),
+    IDLE_SECTION("hybrid_engine"),
+    UNPLANNED("pipeline", "pipeline parallelism"),
+    UNPLANNED("tensor_parallel", "tensor parallelism"),
+    UNPLANNED("compression_training", "compression"),
+    UNPLANNED("sparse_attention", "sparse attention"),
+    UNPLANNED("progressive_layer_drop", "dropped layers"),
+    UNPLANNED("eigenvalue", "eigenvalues"),
+    UNPLANNED("quantize_training", "quantized training"),
+    UNPLANNED("compile", "compiled models"),
+    UNPLANNED("sequence_parallel_size", "sequence parallelism"),
+    IDLE_SECTION("data_efficiency"), IDLE_SECTION("shardplan"),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct implied_setting implied[] = {
+    {"code", "hf", 0},
+    {"optimizer-impl", "fused", 0},
+    {NULL, NULL, 0},
+};
+
+static const struct script_setting script[] = {
+    {"model", "the model: %s", NULL},
+    {"code", "whose model code: %s", NULL},
+    {"gpus", "what the launcher starts: %s", NULL},
+    {"seq", "tokens of a sequence: %s", NULL},
+    {"micro-batch", "train_micro_batch_size_per_gpu: %s", NULL},
+    {"checkpointing", "model.gradient_checkpointing_enable() for full: %s", NULL},
+    {"early-stop", "torch.utils.checkpoint's early stop: %s", NULL},
+    {"freeze", "requires_grad_(False) of %s", NULL},
+    {NULL, NULL, NULL},
+};
+
+static void take_own_options(struct document *document)
+{
+    const struct node *own = document_find(document, "shardplan");
+    const struct node *options = own ? node_child(own, "options") : NULL;
+    if (options && options->kind == NODE_TEXT)
+        document->options = options->text;
+}
+
+const struct framework framework_deepspeed = {
+    .name = "deepspeed",
+    .about = "a configuration of DeepSpeed",
+    KEY_ROWS(rows),
+    .implied = implied,
+    .script = script,
+    .systems = ZERO,
+    .versions = "DeepSpeed 0.16 and later",
+    .syntax = SYNTAX_JSON,
+    .prepare = take_own_options,
+    .file_setting = "zero",
+    .file_path = "zero_optimization",
+};

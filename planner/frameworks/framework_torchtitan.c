@@ -1,0 +1,414 @@
+/* framework_torchtitan.c - torchtitan's keys: TOML up to v0.2.2 (job_config.py), a Python dataclass
+ * registry after it (config/configs.py, trainer.py), read in the sources.
+ *
+ * It wraps as --units torchtitan says, reduces after every micro-batch in fp32 and always clips.
+ * With one shard and several replicas v0.2.2 runs DDP with buckets of 100 MiB, under autocast. */
+#include "frameworks/framework.h"
+
+#include "base/number.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FSDP2 = FOR_SYSTEM(FSDP2),
+    DDP = FOR_SYSTEM(DDP),
+    TOML = FOR_SYNTAX(TOML),
+    PYTHON = FOR_SYNTAX(PYTHON),
+};
+
+/* ---- the mesh ---- */
+
+static uint32_t shards(const struct settings *s)
+{
+    return s->job.strategy.world / s->job.strategy.replicate;
+}
+
+static enum err_code read_shards(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    const long long shard = import_integer(im, row->path, -1);
+    const long long replicas = import_integer(im, "parallelism.data_parallel_replicate_degree", 1);
+    const bool ddp = shard == 1 && replicas > 1 && im->document.syntax == SYNTAX_TOML;
+    if (shard == 0 || shard < -1)
+        return import_refuse(im, row->path, node, err, "allowed are -1 and integers from 1 on");
+    TRY(import_set(im, "strategy", ddp ? "ddp" : "fsdp2", row, node, err));
+    if (shard < 0 || ddp)
+        return ERR_OK;
+    return import_set(im, "gpus", import_text(im, "%lld", shard * replicas), row, node, err);
+}
+
+static const char *write_shards(const struct settings *s, char text[NUMBER_TEXT])
+{
+    snprintf(text, NUMBER_TEXT, "%u", s->job.strategy.system == SYSTEM_DDP ? 1 : shards(s));
+    return text;
+}
+
+static enum err_code read_replicas(struct import *im, const struct key_row *row,
+                                   const struct node *node, struct err *err)
+{
+    const bool ddp = im->settings->job.strategy.system == SYSTEM_DDP;
+    const char *text = import_text(im, "%lld", import_integer(im, row->path, 1));
+    return import_set(im, ddp ? "gpus" : "replicate", text, row, node, err);
+}
+
+static const char *write_replicas(const struct settings *s, char text[NUMBER_TEXT])
+{
+    const bool ddp = s->job.strategy.system == SYSTEM_DDP;
+    snprintf(text, NUMBER_TEXT, "%u", ddp ? s->job.strategy.world : s->job.strategy.replicate);
+    return text;
+}
+
+/* ---- the batch ---- */
+
+static long long value_of(const struct import *im, const char *setting)
+{
+    char buffer[NUMBER_TEXT];
+    uint64_t value = 0;
+    const char *text = import_value(im, setting, buffer);
+    return text && number_integer(text, &value) ? (long long)value : 1;
+}
+
+/* A global number of sequences (or tokens, `each` of them a micro-batch) as micro-batches a step.
+ */
+static enum err_code set_accumulate(struct import *im, const struct key_row *row,
+                                    const struct node *node, long long whole, long long each,
+                                    struct err *err)
+{
+    const long long step = each * value_of(im, "gpus");
+    if (!node || whole < 0)
+        return import_set(im, "accumulate", "1", row, node, err);
+    if (whole == 0 || whole % step != 0)
+        return import_refuse(im, row->path, node, err,
+                             "it is no multiple of %lld, what %lld GPUs take at once", step,
+                             value_of(im, "gpus"));
+    return import_set(im, "accumulate", import_text(im, "%lld", whole / step), row, node, err);
+}
+
+static enum err_code read_global_batch(struct import *im, const struct key_row *row,
+                                       const struct node *node, struct err *err)
+{
+    return set_accumulate(im, row, node, import_integer(im, row->path, -1),
+                          value_of(im, "micro-batch"), err);
+}
+
+static const char *write_global_batch(const struct settings *s, char text[NUMBER_TEXT])
+{
+    const struct job *job = &s->job;
+    snprintf(text, NUMBER_TEXT, "%llu",
+             (unsigned long long)job->model.batch * job->strategy.world * job->strategy.accumulate);
+    return text;
+}
+
+static enum err_code read_tokens(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    const long long tokens = import_integer(im, row->path, 16384), seq = value_of(im, "seq");
+    if (tokens % seq != 0)
+        return import_refuse(im, row->path, node, err,
+                             "it is no multiple of the %lld tokens of a "
+                             "sequence",
+                             seq);
+    return import_set(im, "micro-batch", import_text(im, "%lld", tokens / seq), row, node, err);
+}
+
+static enum err_code read_step_tokens(struct import *im, const struct key_row *row,
+                                      const struct node *node, struct err *err)
+{
+    return set_accumulate(im, row, node, import_integer(im, row->path, -1),
+                          value_of(im, "micro-batch") * value_of(im, "seq"), err);
+}
+
+/* ---- the model ---- */
+
+static const struct flavor {
+    const char *name, *flavor, *preset;
+} flavors[] = {
+    {"llama3", "8B", "llama-3.1-8b"},     {"llama3", "70B", "llama-3.1-70b"},
+    {"llama3", "405B", "llama-3.1-405b"}, {"qwen3", "0.6B", "qwen3-0.6b"},
+    {"qwen3", "1.7B", "qwen3-1.7b"},      {"qwen3", "4B", "qwen3-4b"},
+    {"qwen3", "8B", "qwen3-8b"},          {"qwen3", "14B", "qwen3-14b"},
+    {"qwen3", "32B", "qwen3-32b"},
+};
+
+static const struct flavor *flavor_of(const struct settings *s)
+{
+    const struct model_preset *preset = s->model ? model_preset_of(s->model) : NULL;
+    for (size_t i = 0; preset && i < sizeof flavors / sizeof flavors[0]; i++)
+        if (strcmp(flavors[i].preset, preset->name) == 0)
+            return &flavors[i];
+    return NULL;
+}
+
+static const char *write_name(const struct settings *s, char text[NUMBER_TEXT])
+{
+    const struct flavor *flavor = flavor_of(s);
+    (void)text;
+    return flavor ? flavor->name : NULL;
+}
+
+static const char *write_flavor(const struct settings *s, char text[NUMBER_TEXT])
+{
+    const struct flavor *flavor = flavor_of(s);
+    (void)text;
+    return flavor ? flavor->flavor : NULL;
+}
+
+static enum err_code read_flavor(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    const struct node *name = import_node(im, "model.name");
+    for (size_t i = 0; node && node->text && name && i < sizeof flavors / sizeof flavors[0]; i++)
+        if (strcmp(flavors[i].flavor, node->text) == 0 &&
+            strcmp(flavors[i].name, name->text ? name->text : "") == 0)
+            return import_set(im, "model", flavors[i].preset, row, node, err);
+    if (node && !import_has(im, "model"))
+        import_list(im, node, row->path, "no preset has this name and flavor: give MODEL");
+    return ERR_OK;
+}
+
+/* "./assets/hf/Llama-3.1-8B": the last part is a name on Hugging Face, often a preset's. */
+static enum err_code read_assets(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    if (!node || import_has(im, "model"))
+        return ERR_OK;
+    const char *slash = strrchr(node->text, '/');
+    const struct model_preset *preset = model_preset_of(slash ? slash + 1 : node->text);
+    return preset ? import_set(im, "model", preset->name, row, node, err) : ERR_OK;
+}
+
+/* ---- checkpointing ---- */
+
+static enum err_code read_mode(struct import *im, const struct key_row *row,
+                               const struct node *node, struct err *err)
+{
+    const struct node *option = import_node(im, "activation_checkpoint.selective_ac_option");
+    const char *mode = node ? node->text : row->initial;
+    const bool by_op = option && option->text && strcmp(option->text, "op") == 0;
+    const bool each = option && option->text && strcmp(option->text, "1") == 0;
+    const char *value = strcmp(mode, "selective") == 0       ? (by_op  ? "selective"
+                                                                : each ? "full"
+                                                                       : NULL)
+                        : strcmp(mode, "memory_budget") == 0 ? NULL
+                                                             : mode;
+    if (value)
+        return import_set(im, "checkpointing", value, row, node, err);
+    if (!import_has(im, "checkpointing"))
+        import_list(im, node ? node : option, row->path,
+                    strcmp(mode, "selective") == 0
+                        ? "checkpointing of every k-th block (selective_ac_option, \"2\" where it "
+                          "is absent): planned without checkpointing"
+                        : "a memory budget: planned without checkpointing");
+    return ERR_OK;
+}
+
+static const char *write_mode(const struct settings *s, char text[NUMBER_TEXT])
+{
+    return settings_get(s, "checkpointing", text);
+}
+
+static const char *write_option(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return s->job.tape.checkpointing == CHECKPOINTING_SELECTIVE ? "op" : NULL;
+}
+
+/* Belongs to a key that another row reads. */
+static enum err_code read_elsewhere(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    (void)im;
+    (void)row;
+    (void)node;
+    (void)err;
+    return ERR_OK;
+}
+
+static enum err_code read_converters(struct import *im, const struct key_row *row,
+                                     const struct node *node, struct err *err)
+{
+    (void)err;
+    if (node && (node->kind != NODE_LIST || node->first))
+        import_list(im, node, row->path, "converters (float8, MX, LoRA)");
+    return ERR_OK;
+}
+
+/* ---- the table ---- */
+
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses): what the macros hold are initialisers */
+#define IDLE(key) {.path = key, .kind = KEY_ANY}
+#define IDLE_SECTION(key) {.path = key, .kind = KEY_SECTION}
+#define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
+#define TITAN_DTYPES KEY_WORDS({"bfloat16", "bf16"}, {"float32", "fp32"})
+
+static const struct key_row rows[] = {
+    {.path = "parallelism.data_parallel_shard_degree", .kind = KEY_INTEGER, .least = -1,
+     .setting = "gpus", .read = read_shards, .write = write_shards},
+    {.path = "parallelism.data_parallel_replicate_degree", .kind = KEY_INTEGER, .least = 1,
+     .setting = "replicate", .read = read_replicas, .write = write_replicas},
+    {.path = "parallelism.fsdp_reshard_after_forward", .kind = KEY_WORD, .setting = "reshard",
+     .words = KEY_WORDS({"default", "default"}, {"always", "always"}, {"never", "never"}),
+     .initial = "default", .systems = FSDP2},
+    {.path = "parallelism.enable_fsdp_symm_mem", .kind = KEY_BOOL, .neutral = "false",
+     .why = "symmetric memory", .syntaxes = PYTHON},
+    DEGREE("parallelism.tensor_parallel_degree", "tensor parallelism"),
+    DEGREE("parallelism.pipeline_parallel_degree", "pipeline parallelism"),
+    DEGREE("parallelism.context_parallel_degree", "context parallelism"),
+    DEGREE("parallelism.expert_parallel_degree", "expert parallelism"),
+    DEGREE("parallelism.expert_tensor_parallel_degree", "tensor parallelism of experts"),
+    IDLE("parallelism.disable_loss_parallel"),
+    IDLE("parallelism.enable_async_tensor_parallel"),
+    IDLE("parallelism.enable_sequence_parallel"),
+    IDLE("parallelism.spmd_backend"),
+    IDLE("parallelism.module_fqns_per_model_part"),
+    IDLE("parallelism.num_pp_microbatches"),
+    IDLE("parallelism.pipeline_parallel_first_stage_less_layers"),
+    IDLE("parallelism.pipeline_parallel_last_stage_less_layers"),
+    IDLE("parallelism.pipeline_parallel_layers_per_stage"),
+    IDLE("parallelism.pipeline_parallel_schedule"),
+    IDLE("parallelism.pipeline_parallel_schedule_csv"),
+    IDLE("parallelism.pipeline_parallel_microbatch_size"),
+    IDLE("parallelism.pipeline_parallel_split_points"),
+    IDLE("parallelism.pipeline_parallel_expert_parallel_overlap"),
+    IDLE("parallelism.context_parallel_load_balancer"),
+    IDLE("parallelism.context_parallel_ptrr_mask_key"),
+    IDLE("parallelism.context_parallel_rotate_method"),
+    IDLE("parallelism.expert_parallel_comm_backend"),
+
+    {.path = "model.name", .kind = KEY_TEXT, .syntaxes = TOML, .setting = "model",
+     .read = read_elsewhere, .write = write_name},
+    {.path = "model.flavor", .kind = KEY_TEXT, .syntaxes = TOML, .setting = "model",
+     .read = read_flavor, .write = write_flavor},
+    {.path = "model.hf_assets_path", .kind = KEY_TEXT, .syntaxes = TOML, .read = read_assets},
+    {.path = "model.tokenizer_path", .kind = KEY_TEXT, .syntaxes = TOML},
+    {.path = "model.converters", .kind = KEY_ANY, .syntaxes = TOML, .read = read_converters},
+    {.path = "model.print_after_conversion", .kind = KEY_BOOL, .syntaxes = TOML},
+    {.path = "hf_assets_path", .kind = KEY_TEXT, .syntaxes = PYTHON, .read = read_assets},
+    {.path = "model_spec", .kind = KEY_TABLE, .syntaxes = PYTHON},
+    {.path = "model_spec.0", .kind = KEY_TEXT, .syntaxes = PYTHON, .setting = "model",
+     .read = read_flavor},
+    {.path = "model_spec.converters", .kind = KEY_ANY, .syntaxes = PYTHON, .read = read_converters},
+    {.path = "model_spec.attn_backend", .kind = KEY_TEXT, .syntaxes = PYTHON, .neutral = "sdpa",
+     .why = "another attention"},
+
+    {.path = "training.seq_len", .kind = KEY_INTEGER, .least = 1, .setting = "seq",
+     .initial = "2048", .syntaxes = TOML},
+    {.path = "training.local_batch_size", .kind = KEY_INTEGER, .least = 1,
+     .setting = "micro-batch", .initial = "8", .syntaxes = TOML},
+    {.path = "training.global_batch_size", .kind = KEY_INTEGER, .least = -1,
+     .setting = "accumulate", .syntaxes = TOML, .read = read_global_batch,
+     .write = write_global_batch},
+    {.path = "training.max_context_length", .kind = KEY_INTEGER, .least = 1, .setting = "seq",
+     .initial = "2048", .syntaxes = PYTHON},
+    {.path = "training.num_tokens_per_microbatch_per_dp_rank", .kind = KEY_INTEGER, .least = 1,
+     .setting = "micro-batch", .syntaxes = PYTHON, .read = read_tokens},
+    {.path = "training.num_tokens_per_train_step", .kind = KEY_INTEGER, .least = -1,
+     .setting = "accumulate", .syntaxes = PYTHON, .read = read_step_tokens},
+    {.path = "training.max_norm", .kind = KEY_REAL, .least = 0, .setting = "clip",
+     .initial = "1.0"},
+    {.path = "training.enable_cpu_offload", .kind = KEY_BOOL, .setting = "offload",
+     .words = KEY_WORDS({"true", "cpu"}, {"false", "none"}), .initial = "false", .systems = FSDP2},
+    {.path = "training.dtype", .kind = KEY_WORD, .setting = "store-dtype", .words = TITAN_DTYPES,
+     .initial = "float32"},
+    {.path = "training.mixed_precision_param", .kind = KEY_WORD, .setting = "param-dtype",
+     .words = TITAN_DTYPES, .initial = "bfloat16", .systems = FSDP2},
+    {.path = "training.mixed_precision_param", .kind = KEY_WORD, .setting = "autocast",
+     .words = KEY_WORDS({"bfloat16", "bf16"}, {"float32", "none"}), .initial = "bfloat16",
+     .systems = DDP},
+    {.path = "training.mixed_precision_reduce", .kind = KEY_WORD, .setting = "reduce-dtype",
+     .words = KEY_WORDS({"float32", "fp32"}), .initial = "float32", .systems = FSDP2},
+    {.path = "training.disable_cuda_graphs", .kind = KEY_BOOL, .neutral = "true",
+     .why = "CUDA graphs", .syntaxes = PYTHON},
+    {.path = "training.compile", .kind = KEY_BOOL, .neutral = "false", .why = "compiled models"},
+    IDLE("training.steps"),
+    IDLE("training.dataset"),
+    IDLE("training.dataset_path"),
+    IDLE("training.gc_freq"),
+    IDLE("training.gc_debug"),
+    IDLE_SECTION("training.dataloader"),
+
+    {.path = "optimizer", .kind = KEY_WORD, .setting = "optimizer", .syntaxes = PYTHON,
+     .words = KEY_WORDS({"default_adamw", "adamw"}, {"OptimizersContainer.Config", NULL}),
+     .why = "its parameter groups are not read", .initial = "default_adamw"},
+    {.path = "optimizer.name", .kind = KEY_WORD, .setting = "optimizer", .syntaxes = TOML,
+     .words = KEY_WORDS({"AdamW", "adamw"}, {"Adam", NULL}), .initial = "AdamW",
+     .why = "planned as AdamW, which has the same states"},
+    {.path = "optimizer.implementation", .kind = KEY_WORD, .setting = "optimizer-impl",
+     .words = KEY_WORDS({"fused", "fused"}, {"foreach", "foreach"}, {"for-loop", "loop"},
+                        {"fused_opt_states_bf16", NULL}),
+     .initial = "fused", .why = "optimizer states in bf16: planned in fp32"},
+    {.path = "optimizer.early_step_in_backward", .kind = KEY_BOOL, .neutral = "false",
+     .why = "the optimizer in backward"},
+    IDLE("optimizer.lr"), IDLE("optimizer.beta1"), IDLE("optimizer.beta2"), IDLE("optimizer.eps"),
+    IDLE("optimizer.weight_decay"), IDLE("optimizer.param_groups"),
+
+    {.path = "activation_checkpoint", .kind = KEY_WORD, .setting = "checkpointing",
+     .words = KEY_WORDS({"SelectiveAC.Config", "selective"}, {"FullAC.Config", "full"},
+                        {"MemoryBudgetAC.Config", NULL}),
+     .initial = "SelectiveAC.Config", .why = "a memory budget: planned without checkpointing",
+     .syntaxes = PYTHON},
+    {.path = "activation_checkpoint.mode", .kind = KEY_WORD, .setting = "checkpointing",
+     .words = KEY_WORDS({"none", NULL}, {"selective", NULL}, {"full", NULL},
+                        {"memory_budget", NULL}),
+     .initial = "selective", .read = read_mode, .write = write_mode, .syntaxes = TOML},
+    {.path = "activation_checkpoint.selective_ac_option", .kind = KEY_ANY,
+     .setting = "checkpointing", .read = read_elsewhere, .write = write_option, .syntaxes = TOML},
+    {.path = "activation_checkpoint.early_stop", .kind = KEY_BOOL, .setting = "early-stop",
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .initial = "false"},
+    IDLE("activation_checkpoint.preserve_rng_state"),
+    IDLE("activation_checkpoint.determinism_check"),
+    IDLE("activation_checkpoint.debug"),
+    IDLE("activation_checkpoint.memory_budget"),
+    IDLE("activation_checkpoint.visualize_memory_budget_pareto"),
+    IDLE("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns"),
+    IDLE("activation_checkpoint.force_recompute_mm_shapes_by_fqns"),
+
+    {.path = "compile.enable", .kind = KEY_BOOL, .setting = "compile", .neutral = "false",
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .initial = "false"},
+    IDLE("compile.components"), IDLE("compile.backend"),
+    IDLE("compile.enable_async_tensor_parallel"),
+    {.path = "loss", .kind = KEY_WORD, .setting = "loss", .syntaxes = PYTHON,
+     .words = KEY_WORDS({"ChunkedLossWrapper.Config", "chunked"},
+                        {"CrossEntropyLoss.Config", "eager"}),
+     .neutral = "CrossEntropyLoss.Config"},
+    IDLE_SECTION("loss.loss_fn"), IDLE("loss.global_vocab_size"), IDLE("loss.num_chunks"),
+    {.path = "memory_estimation.enable", .kind = KEY_BOOL},
+    {.path = "fault_tolerance.enable", .kind = KEY_BOOL, .neutral = "false",
+     .why = "fault tolerance (torchft)"},
+    IDLE_SECTION("job"), IDLE_SECTION("profiling"), IDLE_SECTION("profiler"),
+    IDLE_SECTION("metrics"), IDLE_SECTION("lr_scheduler"), IDLE_SECTION("checkpoint"),
+    IDLE_SECTION("comm"), IDLE_SECTION("validation"), IDLE_SECTION("validator"),
+    IDLE_SECTION("debug"), IDLE_SECTION("memory_estimation"), IDLE_SECTION("fault_tolerance"),
+    IDLE_SECTION("quantize"), IDLE_SECTION("float8"), IDLE_SECTION("mx"),
+    IDLE_SECTION("experimental"), IDLE_SECTION("dataloader"), IDLE_SECTION("tokenizer"),
+    IDLE("dump_folder"),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct implied_setting implied[] = {
+    {"code", "torchtitan", 0},
+    {"units", "torchtitan", FSDP2},
+    {"accumulate-sync", "each", FSDP2 | DDP},
+    {"bucket-cap-mb", "100", DDP},
+    {NULL, NULL, 0},
+};
+
+static const struct script_setting script[] = {
+    {"gpus", "torchrun --nproc-per-node x --nnodes = %s", NULL},
+    {"model", "the model: %s", NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct framework framework_torchtitan = {
+    .name = "torchtitan",
+    .about = "a configuration of torchtitan",
+    KEY_ROWS(rows),
+    .implied = implied,
+    .script = script,
+    .syntax = SYNTAX_TOML,
+    .systems = FSDP2 | DDP,
+    .versions = "torchtitan v0.2.0 to v0.2.2 (TOML)",
+};

@@ -1,0 +1,278 @@
+/* framework_transformers.c - Hugging Face TrainingArguments as JSON, or the file of its fsdp_config
+ * alone: keys and defaults of training_args.py (5.23), read in the sources. Its Trainer runs
+ * accelerate, which framework_accelerate.c knows. */
+#include "frameworks/framework.h"
+
+#include <string.h>
+
+enum {
+    FSDP1 = FOR_SYSTEM(FSDP1),
+    FSDP2 = FOR_SYSTEM(FSDP2),
+    FSDP = FSDP1 | FSDP2,
+    DDP = FOR_SYSTEM(DDP),
+};
+
+static bool is_on(const struct node *node)
+{
+    return node && node->text && strcmp(node->text, "true") == 0;
+}
+
+/* "fsdp": true, or the older words "full_shard auto_wrap offload". */
+static bool says(const struct import *im, const char *word)
+{
+    const struct node *node = import_node(im, "fsdp");
+    const size_t length = strlen(word);
+    for (const char *at = node && node->kind == NODE_TEXT ? node->text : ""; *at;) {
+        const size_t here = strcspn(at, " ");
+        if (here == length && strncmp(at, word, length) == 0)
+            return true;
+        at += here + strspn(at + here, " ");
+    }
+    return false;
+}
+
+static enum err_code read_fsdp(struct import *im, const struct key_row *row,
+                               const struct node *node, struct err *err)
+{
+    static const char *const words[] = {"full_shard",   "shard_grad_op",      "no_shard",
+                                        "hybrid_shard", "hybrid_shard_zero2", "offload",
+                                        "auto_wrap"};
+    const struct node *deepspeed = import_node(im, "deepspeed");
+    const long long version = import_integer(im, "fsdp_config.version", 2);
+    if (deepspeed)
+        return import_refuse(im, "deepspeed", deepspeed, err,
+                             "the settings are in that file: `--from` it");
+    if (node && node->kind == NODE_LIST)
+        return import_refuse(im, row->path, node, err, "write its words in one text");
+    for (const char *at = node && node->kind == NODE_TEXT ? node->text : ""; *at;) {
+        const size_t here = strcspn(at, " ");
+        bool known = false;
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+            known = known || (strlen(words[i]) == here && strncmp(at, words[i], here) == 0);
+        if (!known)
+            return import_refuse(im, row->path, node, err,
+                                 "allowed are true, full_shard, shard_grad_op, no_shard, "
+                                 "hybrid_shard, hybrid_shard_zero2, offload, auto_wrap");
+        at += here + strspn(at + here, " ");
+    }
+    const bool on = node && (is_on(node) || (node->kind == NODE_TEXT && *node->text));
+    return import_set(im, "strategy",
+                      !on            ? "ddp"
+                      : version == 2 ? "fsdp2"
+                                     : "fsdp1",
+                      row, node, err);
+}
+
+/* ---- what older words and newer keys both say ---- */
+
+static enum err_code read_reshard(struct import *im, const struct key_row *row,
+                                  const struct node *node, struct err *err)
+{
+    const bool off = node ? !is_on(node) : says(im, "shard_grad_op");
+    return import_set(im, "reshard", off ? "never" : "default", row, node, err);
+}
+
+static const char *strategy_word(const struct import *im)
+{
+    static const char *const words[][2] = {{"full_shard", "FULL_SHARD"},
+                                           {"shard_grad_op", "SHARD_GRAD_OP"},
+                                           {"no_shard", "NO_SHARD"},
+                                           {"hybrid_shard", "HYBRID_SHARD"},
+                                           {"hybrid_shard_zero2", "_HYBRID_SHARD_ZERO2"}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (says(im, words[i][0]))
+            return words[i][1];
+    return "FULL_SHARD";
+}
+
+static enum err_code read_sharding(struct import *im, const struct key_row *row,
+                                   const struct node *node, struct err *err)
+{
+    const char *value = node && node->text ? key_to_setting(row, node->text) : NULL;
+    return import_set(im, "sharding", value ? value : strategy_word(im), row, node, err);
+}
+
+static enum err_code read_offload(struct import *im, const struct key_row *row,
+                                  const struct node *node, struct err *err)
+{
+    const bool on = node ? is_on(node) : says(im, "offload");
+    return import_set(im, "offload", on ? "cpu" : "none", row, node, err);
+}
+
+static enum err_code read_policy(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    const char *policy = node ? node->text : "TRANSFORMER_BASED_WRAP";
+    const bool second = im->settings->job.strategy.system == SYSTEM_FSDP2;
+    if (strcmp(policy, "TRANSFORMER_BASED_WRAP") == 0)
+        return import_set(im, "units", second ? "torchtitan" : "blocks", row, node, err);
+    import_list(im, node, row->path,
+                "units other than the model's blocks: planned with its blocks");
+    return ERR_OK;
+}
+
+/* ---- dtypes and checkpointing ---- */
+
+static enum err_code read_dtype(struct import *im, const struct key_row *row,
+                                const struct node *node, struct err *err)
+{
+    const bool bf16 = is_on(import_node(im, "bf16")), fp16 = is_on(import_node(im, "fp16"));
+    const char *dtype = bf16 ? "bf16" : fp16 ? "fp16" : "same";
+    if (im->settings->job.strategy.system == SYSTEM_DDP) {
+        if (fp16)
+            import_list(im, import_node(im, "fp16"), "fp16",
+                        "autocast to this dtype: planned in fp32");
+        return import_set(im, "autocast", bf16 ? "bf16" : "none", row, node, err);
+    }
+    TRY(import_set(im, "param-dtype", dtype, row, node, err));
+    TRY(import_set(im, "reduce-dtype", dtype, row, node, err));
+    return bf16 || fp16 ? import_set(im, "store-dtype", "fp32", row, NULL, err) : ERR_OK;
+}
+
+static enum err_code read_checkpointing(struct import *im, const struct key_row *row,
+                                        const struct node *node, struct err *err)
+{
+    const bool on = is_on(import_node(im, "gradient_checkpointing")) ||
+                    is_on(import_node(im, "fsdp_config.activation_checkpointing"));
+    return import_set(im, "checkpointing", on ? "full" : "none", row, node, err);
+}
+
+static enum err_code read_elsewhere(struct import *im, const struct key_row *row,
+                                    const struct node *node, struct err *err)
+{
+    (void)im;
+    (void)row;
+    (void)node;
+    (void)err;
+    return ERR_OK;
+}
+
+/* ---- the table ---- */
+
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses): what the macros hold are initialisers */
+#define IDLE(key) {.path = key, .kind = KEY_ANY}
+#define C(key) "fsdp_config." key
+#define STRATEGIES KEY_WORDS({"full_shard", "FULL_SHARD"}, {"shard_grad_op", "SHARD_GRAD_OP"},      \
+                             {"no_shard", "NO_SHARD"}, {"hybrid_shard", "HYBRID_SHARD"},            \
+                             {"hybrid_shard_zero2", "_HYBRID_SHARD_ZERO2"})
+
+static const struct key_row rows[] = {
+    {.path = "fsdp", .kind = KEY_ANY, .setting = "strategy", .read = read_fsdp},
+    {.path = "fsdp_config", .kind = KEY_TABLE},
+    {.path = C("version"), .kind = KEY_WORD, .words = KEY_WORDS({"1", NULL}, {"2", NULL}),
+     .systems = FSDP, .read = read_elsewhere},
+    {.path = C("reshard_after_forward"), .kind = KEY_BOOL, .setting = "reshard",
+     .read = read_reshard, .systems = FSDP2},
+    {.path = C("reshard_after_forward"), .kind = KEY_WORD, .words = STRATEGIES,
+     .setting = "sharding", .read = read_sharding, .systems = FSDP1},
+    {.path = C("cpu_offload"), .kind = KEY_BOOL, .setting = "offload", .read = read_offload,
+     .systems = FSDP},
+    {.path = C("auto_wrap_policy"), .kind = KEY_WORD, .setting = "units", .read = read_policy,
+     .words = KEY_WORDS({"TRANSFORMER_BASED_WRAP", NULL}, {"SIZE_BASED_WRAP", NULL},
+                        {"NO_WRAP", NULL}),
+     .systems = FSDP},
+    {.path = C("transformer_layer_cls_to_wrap"), .kind = KEY_ANY},
+    {.path = C("min_num_params"), .kind = KEY_INTEGER},
+    {.path = C("backward_prefetch"), .kind = KEY_WORD, .setting = "backward-prefetch",
+     .words = KEY_WORDS({"BACKWARD_PRE", "pre"}, {"BACKWARD_POST", "post"}, {"NO_PREFETCH", "none"}),
+     .initial = "NO_PREFETCH", .systems = FSDP1},
+    {.path = C("forward_prefetch"), .kind = KEY_BOOL, .setting = "forward-prefetch",
+     .words = KEY_WORDS({"true", "1"}, {"false", "0"}), .initial = "false", .systems = FSDP1},
+    {.path = C("use_orig_params"), .kind = KEY_BOOL, .setting = "use-orig-params",
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .initial = "true", .systems = FSDP1},
+    {.path = C("limit_all_gathers"), .kind = KEY_BOOL, .setting = "limit-all-gathers",
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = FSDP1},
+    {.path = C("activation_checkpointing"), .kind = KEY_BOOL, .setting = "checkpointing",
+     .read = read_checkpointing},
+    {.path = C("xla"), .kind = KEY_BOOL, .neutral = "false", .why = "XLA's FSDP"},
+    IDLE(C("xla_fsdp_v2")), IDLE(C("xla_fsdp_grad_ckpt")), IDLE(C("xla_fsdp_settings")),
+    IDLE(C("state_dict_type")), IDLE(C("sync_module_states")), IDLE(C("cpu_ram_efficient_loading")),
+    {.path = "gradient_checkpointing", .kind = KEY_BOOL, .read = read_elsewhere},
+    IDLE("gradient_checkpointing_kwargs"),
+
+    {.path = "bf16", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype},
+    {.path = "fp16", .kind = KEY_BOOL, .read = read_elsewhere},
+    {.path = "tf32", .kind = KEY_BOOL},
+    {.path = "per_device_train_batch_size", .kind = KEY_INTEGER, .least = 1,
+     .setting = "micro-batch", .initial = "8"},
+    {.path = "gradient_accumulation_steps", .kind = KEY_INTEGER, .least = 1,
+     .setting = "accumulate", .initial = "1"},
+    {.path = "max_grad_norm", .kind = KEY_REAL, .setting = "clip", .initial = "1.0",
+     .words = KEY_WORDS({"0", "off"}, {"0.0", "off"})},
+    {.path = "optim", .kind = KEY_WORD, .setting = "optimizer-impl",
+     .words = KEY_WORDS({"adamw_torch_fused", "fused"}, {"adamw_torch", "foreach"}, {"sgd", NULL},
+                        {"adafactor", NULL}, {"adamw_8bit", NULL}, {"adamw_bnb_8bit", NULL},
+                        {"paged_adamw_8bit", NULL}, {"paged_adamw_32bit", NULL},
+                        {"adamw_apex_fused", NULL}, {"adamw_hf", NULL}, {"lion_32bit", NULL},
+                        {"lion_8bit", NULL}, {"rmsprop", NULL}, {"adagrad", NULL}),
+     .initial = "adamw_torch_fused", .why = "this optimizer: planned as AdamW"},
+    {.path = "torch_compile", .kind = KEY_BOOL, .setting = "compile", .neutral = "false",
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"})},
+    {.path = "ddp_bucket_cap_mb", .kind = KEY_REAL, .setting = "bucket-cap-mb", .systems = DDP},
+    {.path = "ddp_find_unused_parameters", .kind = KEY_BOOL, .neutral = "false", .systems = DDP,
+     .why = "unused parameters"},
+    {.path = "neftune_noise_alpha", .kind = KEY_REAL, .why = "noise on embeddings"},
+    {.path = "deepspeed", .kind = KEY_ANY, .read = read_elsewhere},
+    {.path = "use_liger_kernel", .kind = KEY_BOOL, .neutral = "false", .why = "Liger's kernels"},
+    IDLE("learning_rate"), IDLE("weight_decay"), IDLE("adam_beta1"), IDLE("adam_beta2"),
+    IDLE("adam_epsilon"), IDLE("lr_scheduler_type"), IDLE("lr_scheduler_kwargs"),
+    IDLE("warmup_ratio"), IDLE("warmup_steps"), IDLE("num_train_epochs"), IDLE("max_steps"),
+    IDLE("output_dir"), IDLE("overwrite_output_dir"), IDLE("do_train"), IDLE("do_eval"),
+    IDLE("do_predict"), IDLE("eval_strategy"), IDLE("evaluation_strategy"), IDLE("eval_steps"),
+    IDLE("per_device_eval_batch_size"), IDLE("logging_dir"), IDLE("logging_steps"),
+    IDLE("logging_strategy"), IDLE("save_strategy"), IDLE("save_steps"), IDLE("save_total_limit"),
+    IDLE("seed"), IDLE("data_seed"), IDLE("report_to"), IDLE("run_name"), IDLE("ddp_timeout"),
+    IDLE("dataloader_num_workers"), IDLE("dataloader_pin_memory"), IDLE("dataloader_drop_last"),
+    IDLE("remove_unused_columns"), IDLE("resume_from_checkpoint"), IDLE("push_to_hub"),
+    IDLE("disable_tqdm"), IDLE("logging_first_step"), IDLE("bf16_full_eval"),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct implied_setting implied[] = {
+    {"code", "hf", 0},
+    {"optimizer", "adamw", 0},
+    {"accumulate-sync", "last", FSDP | DDP},
+    {NULL, NULL, 0},
+};
+
+static const struct script_setting script[] = {
+    {"model", "the model: %s", NULL},
+    {"gpus", "what the launcher starts: %s", NULL},
+    {"seq", "tokens of a sequence: %s", NULL},
+    {NULL, NULL, NULL},
+};
+
+/* A file of fsdp_config alone becomes the TrainingArguments that it is for; its keys lose "fsdp_".
+ */
+static void prepare(struct document *document)
+{
+    struct node *config = document_find(document, "fsdp_config");
+    if (!config && !document_find(document, "fsdp") &&
+        !document_find(document, "per_device_train_batch_size")) {
+        struct node *root = document->root;
+        document->root = arena_alloc(&document->arena, sizeof *root);
+        document->root->kind = NODE_TABLE;
+        node_add(document, document->root, "fsdp", NODE_BOOL, "true", 0)->read = true;
+        root->key = "fsdp_config";
+        document->root->last = document->root->last->next = config = root;
+    }
+    for (struct node *n = config && config->kind == NODE_TABLE ? config->first : NULL; n;
+         n = n->next)
+        if (n->key && strncmp(n->key, "fsdp_", 5) == 0)
+            n->key += 5;
+}
+
+const struct framework framework_transformers = {
+    .name = "transformers",
+    .about = "TrainingArguments of transformers",
+    KEY_ROWS(rows),
+    .implied = implied,
+    .script = script,
+    .systems = FSDP | DDP,
+    .versions = "transformers 5",
+    .syntax = SYNTAX_JSON,
+    .prepare = prepare,
+    .loose = true,
+};

@@ -1,0 +1,53 @@
+/* frameworks.c - whose configuration a document is: by the keys that only one framework has. */
+#include "frameworks/framework.h"
+
+static const struct {
+    const struct framework *framework;
+    uint32_t syntaxes;
+    const char *keys[8]; /* any of these; NULL ends them */
+} signs[] = {
+    {&framework_fsdp2, FOR_SYNTAX(PYTHON), {"SETTINGS"}},
+    {&framework_torchtitan, FOR_SYNTAX(TOML), {"training", "parallelism", "model", "job"}},
+    {&framework_torchtitan, FOR_SYNTAX(PYTHON), {"training", "parallelism", "model_spec"}},
+    {&framework_accelerate, FOR_SYNTAX(YAML) | FOR_SYNTAX(JSON), {"distributed_type"}},
+    {&framework_deepspeed,
+     FOR_SYNTAX(JSON),
+     {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"}},
+    {&framework_transformers,
+     FOR_SYNTAX(JSON) | FOR_SYNTAX(YAML),
+     {"fsdp", "fsdp_config", "per_device_train_batch_size"}},
+    {&framework_transformers,
+     FOR_SYNTAX(JSON),
+     {"auto_wrap_policy", "transformer_layer_cls_to_wrap", "reshard_after_forward",
+      "fsdp_auto_wrap_policy", "fsdp_transformer_layer_cls_to_wrap", "min_num_params",
+      "fsdp_min_num_params"}},
+};
+
+static const struct script_setting script[] = {
+    {"micro-batch", "sequences a GPU and micro-batch: %s", NULL},
+    {"seq", "tokens of a sequence: %s", NULL},
+    {"accumulate", "micro-batches of a step: %s", NULL},
+    {"optimizer", "the optimizer: %s", NULL},
+    {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL},
+    {"clip", "torch.nn.utils.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL},
+    {NULL, NULL, NULL},
+};
+
+const struct framework framework_fsdp2 = {
+    .name = "fsdp2",
+    .about = "a file of `shardplan export --to fsdp2`",
+    .systems = FOR_SYSTEM(FSDP2),
+    .versions = "torch 2.6 and later",
+    .syntax = SYNTAX_PYTHON,
+    .script = script,
+    .settings_path = "SETTINGS",
+};
+
+const struct framework *framework_of(const struct document *document)
+{
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        for (const char *const *key = signs[i].keys; *key; key++)
+            if ((signs[i].syntaxes >> document->syntax & 1U) && document_find(document, *key))
+                return signs[i].framework;
+    return NULL;
+}

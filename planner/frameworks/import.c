@@ -1,0 +1,592 @@
+/* import.c - keys become settings, row by row; see import.h and framework.h. */
+#include "frameworks/import.h"
+
+#include "base/names.h"
+#include "base/number.h"
+#include "frameworks/framework.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- notes ---- */
+
+static void add_note(struct import *im, enum note_kind kind, const char *key,
+                     const struct node *node, const char *text)
+{
+    const char *value = NULL;
+    if (node)
+        value = node->kind == NODE_TABLE ? "{...}" : node->kind == NODE_LIST ? "[...]" : node->text;
+    ARRAY_GROW(im->notes, im->note_count, im->note_cap);
+    im->notes[im->note_count++] = (struct note){
+        .kind = kind, .key = key, .value = value, .line = node ? node->line : 0, .text = text};
+}
+
+const char *import_text(struct import *im, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return arena_strdup(&im->arena, text);
+}
+
+void import_list(struct import *im, const struct node *node, const char *path, const char *why)
+{
+    add_note(im, NOTE_UNPLANNED, path, node, why);
+}
+
+enum err_code import_refuse(const struct import *im, const char *path, const struct node *node,
+                            struct err *err, const char *fmt, ...)
+{
+    char what[800];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    const char *value = !node || !node->text ? "" : node->text;
+    if (node && node->line)
+        return err_set(err, ERR_INVALID, "%s:%u: %s%s%.60s: %s", im->document.path, node->line,
+                       path, *value ? " " : "", value, what);
+    return err_set(err, ERR_INVALID, "%s: %s%s%.60s: %s", im->document.path, path,
+                   *value ? " " : "", value, what);
+}
+
+/* ---- what settings hold ---- */
+
+static bool same_word(const struct framework *framework, const char *a, const char *b)
+{
+    return framework->loose ? strcasecmp(a, b) == 0 : strcmp(a, b) == 0;
+}
+
+static uint32_t setting_index(const struct setting *row)
+{
+    uint32_t count;
+    return (uint32_t)(row - setting_rows(&count));
+}
+
+static bool is_set(const struct import *im, const struct setting *row)
+{
+    const uint32_t i = setting_index(row);
+    return im->set[i / 64] >> i % 64 & 1;
+}
+
+/* The last of the options with that name; given_count: there is none. */
+static uint32_t given_index(const struct import *im, const char *setting)
+{
+    uint32_t found = im->given_count;
+    for (uint32_t i = 0; i < im->given_count; i++)
+        if (strcmp(im->given[i].name, setting) == 0)
+            found = i;
+    return found;
+}
+
+static const char *given_text(const struct import *im, const char *setting)
+{
+    const uint32_t i = given_index(im, setting);
+    return i < im->given_count ? im->given[i].text : NULL;
+}
+
+const char *import_value(const struct import *im, const char *setting, char buffer[NUMBER_TEXT])
+{
+    const char *given = given_text(im, setting);
+    return given ? given : settings_get(im->settings, setting, buffer);
+}
+
+bool import_has(const struct import *im, const char *setting)
+{
+    const struct setting *row = settings_find(im->settings, setting, NULL);
+    return given_text(im, setting) || (row && is_set(im, row));
+}
+
+/* Whether any system of the command has a setting of that name. */
+static bool exists(const struct import *im, const char *setting)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (setting_is_of(&rows[i], im->settings->command) && strcmp(rows[i].name, setting) == 0)
+            return true;
+    return false;
+}
+
+enum err_code import_set(struct import *im, const char *setting, const char *value,
+                         const struct key_row *row, const struct node *node, struct err *err)
+{
+    const char *path = row ? row->path : NULL;
+    const struct setting *target = settings_find(im->settings, setting, NULL);
+    const char *given = given_text(im, setting);
+    if (!target && !node)
+        return ERR_OK; /* a default of the framework that nobody asks for */
+    if (!target) {
+        const char *system = system_name(im->settings->job.strategy.system);
+        const bool neutral =
+            row->neutral && node->text && same_word(im->framework, row->neutral, node->text);
+        if (neutral)
+            add_note(im, NOTE_IDLE, path, node, NULL);
+        else if (exists(im, setting))
+            add_note(im, NOTE_IDLE, path, node, import_text(im, "%s has no --%s", system, setting));
+        else
+            add_note(im, NOTE_UNPLANNED, path, node,
+                     import_text(im, "this version has no --%s", setting));
+        return ERR_OK;
+    }
+    if (given) { /* what the file's own line repeats is no override */
+        const bool own = given_index(im, setting) < im->own_count;
+        if (node && !own)
+            add_note(im, NOTE_OVERRIDDEN, path, node, import_text(im, "--%s %s", setting, given));
+        return ERR_OK;
+    }
+    if (settings_set(im->settings, setting, arena_strdup(&im->arena, value), err) != ERR_OK) {
+        if (node)
+            return err_context(err, "%s:%u: %s %.60s", im->document.path, node->line, path,
+                               node->text ? node->text : "");
+        return err_context(err, "%s: %s", im->document.path, path ? path : im->framework->name);
+    }
+    im->set[setting_index(target) / 64] |= (uint64_t)1 << setting_index(target) % 64;
+    add_note(im, NOTE_TAKEN, path, node, import_text(im, "--%s %s", setting, value));
+    return ERR_OK;
+}
+
+const struct node *import_node(const struct import *im, const char *path)
+{
+    const struct node *node = document_find(&im->document, path);
+    return node && node->kind != NODE_NULL ? node : NULL;
+}
+
+long long import_integer(const struct import *im, const char *path, long long otherwise)
+{
+    const struct node *node = import_node(im, path);
+    double value;
+    if (!node || (node->kind != NODE_INTEGER && node->kind != NODE_REAL && node->kind != NODE_TEXT))
+        return otherwise;
+    return number_real(node->text, &value) && fabs(value) < 1e15 ? (long long)value : otherwise;
+}
+
+/* ---- words ---- */
+
+static const struct key_word *find_word(const struct import *im, const struct key_row *row,
+                                        const char *text)
+{
+    for (const struct key_word *w = row->words; w && w->key; w++)
+        if (same_word(im->framework, w->key, text) ||
+            (row->any_case && strcasecmp(w->key, text) == 0))
+            return w;
+    return NULL;
+}
+
+const char *key_to_setting(const struct key_row *row, const char *text)
+{
+    for (const struct key_word *w = row->words; w && w->key; w++)
+        if (strcasecmp(w->key, text) == 0)
+            return w->setting;
+    return row->words ? NULL : text;
+}
+
+const char *setting_to_key(const struct key_row *row, const char *text)
+{
+    for (const struct key_word *w = row->words; w && w->key; w++)
+        if (w->setting && strcmp(w->setting, text) == 0)
+            return w->key;
+    return row->words && row->kind != KEY_INTEGER && row->kind != KEY_REAL && row->kind != KEY_TEXT
+               ? NULL
+               : text;
+}
+
+static enum err_code refuse_word(const struct import *im, const struct key_row *row,
+                                 const struct node *node, const char *text, struct err *err)
+{
+    char allowed[512] = "";
+    const char *nearest = NULL;
+    size_t used = 0;
+    for (const struct key_word *w = row->words; w->key && used < sizeof allowed; w++) {
+        used += (size_t)snprintf(allowed + used, sizeof allowed - used, "%s%s", used ? ", " : "",
+                                 w->key);
+        if (names_near(text, w->key) &&
+            (!nearest || names_distance(text, w->key) < names_distance(text, nearest)))
+            nearest = w->key;
+    }
+    return import_refuse(im, row->path, node, err, "allowed are %s%s%s%s", allowed,
+                         nearest ? "; did you mean " : "", nearest ? nearest : "",
+                         nearest ? "?" : "");
+}
+
+/* ---- values ---- */
+
+static bool loose_bool(const char *text, const char **out)
+{
+    static const char *const yes[] = {"true", "yes", "1", "on", "y", "t"};
+    static const char *const no[] = {"false", "no", "0", "off", "n", "f"};
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
+        if (strcasecmp(text, yes[i]) == 0)
+            *out = "true";
+        else if (strcasecmp(text, no[i]) == 0)
+            *out = "false";
+        else
+            continue;
+        return true;
+    }
+    return false;
+}
+
+/* A number that an integer key may hold, as decimal digits. */
+static bool integer_text(struct import *im, const struct node *node, const char **out)
+{
+    double value;
+    const enum node_kind kind = node->kind == NODE_TEXT ? node_number_kind(node->text) : node->kind;
+    *out = node->text;
+    if (kind == NODE_INTEGER)
+        return true;
+    if (kind != NODE_REAL || !number_real(node->text, &value) || value != trunc(value) ||
+        fabs(value) > 1e15)
+        return false;
+    *out = import_text(im, "%.0f", value);
+    return true;
+}
+
+/* The value of a key as text, if it is of the row's kind. */
+static bool value_text(struct import *im, const struct key_row *row, const struct node *node,
+                       const char **out)
+{
+    const bool loose = im->framework->loose && node->kind == NODE_TEXT;
+    *out = node->text;
+    switch (row->kind) {
+    case KEY_BOOL:
+        return node->kind == NODE_BOOL ||
+               (im->framework->loose && node->text && loose_bool(node->text, out));
+    case KEY_INTEGER:
+        return (node->kind == NODE_INTEGER || node->kind == NODE_REAL || loose) &&
+               integer_text(im, node, out);
+    case KEY_REAL:
+        return node->kind == NODE_INTEGER || node->kind == NODE_REAL ||
+               (loose && node_number_kind(node->text) != NODE_TEXT);
+    case KEY_WORD:
+        if (node->kind == NODE_BOOL && strcmp(node->text, "false") == 0)
+            *out = "no"; /* what YAML makes of no */
+        return node->kind == NODE_TEXT || node->kind == NODE_BOOL ||
+               (node->kind == NODE_INTEGER && im->framework->loose) ||
+               (node->kind == NODE_TABLE && node->text); /* what is called */
+    case KEY_TEXT:
+        return node->kind == NODE_TEXT;
+    case KEY_TABLE:
+        return node->kind == NODE_TABLE;
+    default:
+        return true;
+    }
+}
+
+static const char *kind_text(const struct key_row *row)
+{
+    static const char *const kinds[] = {
+        [KEY_WORD] = "a text",      [KEY_TEXT] = "a text",     [KEY_BOOL] = "true, false",
+        [KEY_INTEGER] = "integers", [KEY_REAL] = "numbers",    [KEY_TABLE] = "a table",
+        [KEY_ANY] = "anything",     [KEY_SECTION] = "a table",
+    };
+    return kinds[row->kind];
+}
+
+static enum err_code check_value(struct import *im, const struct key_row *row,
+                                 const struct node *node, const char **text, struct err *err)
+{
+    double value;
+    if (!value_text(im, row, node, text)) {
+        if (row->kind == KEY_WORD && row->words && node->text)
+            return refuse_word(im, row, node, node->text, err);
+        return import_refuse(im, row->path, node, err, "it is %s; allowed are %s",
+                             node_kind_name(node->kind), kind_text(row));
+    }
+    if (row->words && find_word(im, row, *text))
+        return ERR_OK;
+    if (row->words && (row->kind == KEY_WORD))
+        return refuse_word(im, row, node, *text, err);
+    if ((row->kind == KEY_INTEGER || row->kind == KEY_REAL) &&
+        (!number_real(*text, &value) || value < row->least))
+        return import_refuse(im, row->path, node, err, "allowed are %s from %g on", kind_text(row),
+                             row->least);
+    return ERR_OK;
+}
+
+/* ---- rows ---- */
+
+static bool is_read_by(const struct import *im, const struct key_row *row)
+{
+    return (!row->systems || (row->systems >> im->settings->job.strategy.system & 1U)) &&
+           (!row->syntaxes || (row->syntaxes >> im->document.syntax & 1U));
+}
+
+static enum err_code set_value(struct import *im, const struct key_row *row,
+                               const struct node *node, const char *text, struct err *err)
+{
+    const struct key_word *word = find_word(im, row, text);
+    const char *value = word ? word->setting : text;
+    const struct setting *target = settings_find(im->settings, row->setting, NULL);
+    if (!value || (target && is_set(im, target))) {
+        if (node && value)
+            add_note(im, NOTE_OVERRIDDEN, row->path, node, "another key says it");
+        else if (node)
+            add_note(im, row->why ? NOTE_UNPLANNED : NOTE_IDLE, row->path, node, row->why);
+        return ERR_OK;
+    }
+    return import_set(im, row->setting, value, row, node, err);
+}
+
+/* What is below a section without rows of its own. */
+static void note_section(struct import *im, const struct key_row *row, const char *path,
+                         struct node *node)
+{
+    const enum note_kind kind = row->why ? NOTE_UNPLANNED : NOTE_IDLE;
+    if (node->read)
+        return;
+    node->read = true;
+    if (node->kind != NODE_TABLE || !node->first) {
+        if (node->kind != NODE_TABLE)
+            add_note(im, kind, path, node, row->why);
+        return;
+    }
+    for (struct node *n = node->first; n; n = n->next)
+        note_section(im, row, import_text(im, "%s.%s", path, n->key ? n->key : ""), n);
+}
+
+static enum err_code take_present(struct import *im, const struct key_row *row, struct node *node,
+                                  struct err *err)
+{
+    const char *text;
+    if (row->kind == KEY_SECTION) {
+        note_section(im, row, row->path, node);
+        return ERR_OK;
+    }
+    if (row->kind == KEY_TABLE)
+        node->read = true; /* its keys have rows of their own */
+    const bool seen = node->read && row->kind != KEY_TABLE;
+    node->read = true;
+    if (node->kind == NODE_OTHER && row->kind != KEY_ANY) {
+        if (!seen)
+            add_note(im, NOTE_UNPLANNED, row->path, node, "it cannot be read without running it");
+        return ERR_OK;
+    }
+    if (row->is_auto && node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
+        if (!seen)
+            add_note(im, NOTE_UNSAID, row->path, node, "whoever calls the framework decides");
+        return ERR_OK;
+    }
+    TRY(check_value(im, row, node, &text, err));
+    if (row->read)
+        return row->read(im, row, node, err);
+    if (row->setting)
+        return set_value(im, row, node, text, err);
+    if (row->kind == KEY_TABLE || seen)
+        return ERR_OK;
+    const bool neutral =
+        !row->why || (row->neutral && text && same_word(im->framework, row->neutral, text));
+    add_note(im, neutral ? NOTE_IDLE : NOTE_UNPLANNED, row->path, node, neutral ? NULL : row->why);
+    return ERR_OK;
+}
+
+static enum err_code take_row(struct import *im, const struct key_row *row, struct err *err)
+{
+    struct node *node = document_find(&im->document, row->path);
+    if (!is_read_by(im, row))
+        return ERR_OK;
+    if (node && node->kind != NODE_NULL)
+        return take_present(im, row, node, err);
+    if (node)
+        node->read = true;
+    if (row->read)
+        return row->read(im, row, NULL, err);
+    return row->initial && row->setting ? set_value(im, row, NULL, row->initial, err) : ERR_OK;
+}
+
+/* ---- behind the rows ---- */
+
+static enum err_code take_implied(struct import *im, struct err *err)
+{
+    for (const struct implied_setting *s = im->framework->implied; s && s->setting; s++) {
+        const struct setting *target = settings_find(im->settings, s->setting, NULL);
+        if ((s->systems && !(s->systems >> im->settings->job.strategy.system & 1U)) || !target ||
+            is_set(im, target))
+            continue;
+        TRY(import_set(im, s->setting, s->value, NULL, NULL, err));
+    }
+    return ERR_OK;
+}
+
+/* Whether there is a row for the path: for another system, or other versions. */
+static const struct key_row *any_row(const struct import *im, const char *path)
+{
+    for (uint32_t i = 0; i < im->framework->row_count; i++)
+        if (strcmp(im->framework->rows[i].path, path) == 0)
+            return &im->framework->rows[i];
+    return NULL;
+}
+
+static bool has_rows_below(const struct import *im, const char *path)
+{
+    const size_t length = strlen(path);
+    for (uint32_t i = 0; i < im->framework->row_count; i++)
+        if (strncmp(im->framework->rows[i].path, path, length) == 0 &&
+            im->framework->rows[i].path[length] == '.')
+            return true;
+    return false;
+}
+
+static void note_unread(struct import *im, const char *path, const struct node *table)
+{
+    for (const struct node *n = table->first; n; n = n->next) {
+        const char *own = import_text(im, "%s%s%s", path, *path ? "." : "", n->key ? n->key : "");
+        const struct key_row *row = any_row(im, own);
+        if (n->kind == NODE_TABLE && n->first && (n->read || !row || has_rows_below(im, own))) {
+            note_unread(im, own, n);
+        } else if (!n->read && row) {
+            const bool version = row->syntaxes && !(row->syntaxes >> im->document.syntax & 1U);
+            add_note(im, version ? NOTE_UNKNOWN : NOTE_IDLE, own, n,
+                     version ? "another version of the framework has it"
+                             : import_text(im, "%s does not use it",
+                                           system_name(im->settings->job.strategy.system)));
+        } else if (!n->read) {
+            add_note(im, NOTE_UNKNOWN, own, n, NULL);
+        }
+    }
+}
+
+static void note_unsaid(struct import *im)
+{
+    char buffer[NUMBER_TEXT];
+    for (const struct script_setting *s = im->framework->script; s && s->setting; s++) {
+        const struct setting *row = settings_find(im->settings, s->setting, NULL);
+        if (!row || import_has(im, s->setting) || (row->kind == SETTING_TEXT && !row->positional))
+            continue;
+        const char *value = setting_read(row, im->settings, buffer);
+        add_note(im, NOTE_UNSAID, NULL, NULL,
+                 value ? import_text(im, "--%s: %s unless it is given", s->setting, value)
+                       : import_text(im, "--%s", s->setting));
+    }
+}
+
+/* ---- options that the file carries ---- */
+
+struct option_list {
+    struct setting_given at[64];
+    uint32_t count;
+};
+
+/* "--seq 8192 --gpu h100-sxm": values with blanks stand in single quotes. */
+static enum err_code read_options(struct import *im, struct option_list *out, struct err *err)
+{
+    for (const char *at = im->document.options; at && *(at += strspn(at, " "));) {
+        const size_t name = strcspn(at, " ");
+        const char *value = at + name + strspn(at + name, " ");
+        const bool quoted = *value == '\'';
+        const size_t length = strcspn(value + quoted, quoted ? "'" : " ");
+        if (strncmp(at, "--", 2) != 0 || !value[0] || out->count == 64)
+            return err_set(err, ERR_INVALID, "%s: shardplan's own line: \"%.60s\" is no option",
+                           im->document.path, at);
+        out->at[out->count++] =
+            (struct setting_given){import_text(im, "%.*s", (int)name - 2, at + 2),
+                                   import_text(im, "%.*s", (int)length, value + quoted)};
+        at = value + quoted + length + (quoted && value[quoted + length]);
+    }
+    return ERR_OK;
+}
+
+/* The command line last: what it says holds. */
+static void join_options(struct import *im, const struct option_list *own,
+                         const struct setting_given *given, uint32_t count)
+{
+    struct setting_given *all = arena_alloc(&im->arena, (own->count + (size_t)count) * sizeof *all);
+    memcpy(all, own->at, own->count * sizeof *all);
+    if (count)
+        memcpy(all + own->count, given, count * sizeof *all);
+    im->given = all;
+    im->given_count = own->count + count;
+    im->own_count = own->count;
+}
+
+static enum err_code set_own_options(struct import *im, const struct option_list *own,
+                                     struct err *err)
+{
+    for (uint32_t i = 0; i < own->count; i++)
+        if (strcmp(own->at[i].name, "strategy") != 0 &&
+            settings_set(im->settings, own->at[i].name, own->at[i].text, err) != ERR_OK)
+            return err_context(err, "%s: shardplan's own line", im->document.path);
+    return ERR_OK;
+}
+
+/* ---- */
+
+/* The settings themselves, by name: what `shardplan export --to fsdp2` writes. */
+static enum err_code take_settings(struct import *im, const char *path, struct err *err)
+{
+    struct node *table = document_find(&im->document, path);
+    for (int system = 1; system >= 0; system--)
+        for (struct node *n = table ? table->first : NULL; n; n = n->next) {
+            const struct key_row row = {.path = n->key};
+            if ((strcmp(n->key, "strategy") == 0) != system)
+                continue;
+            if (n->kind != NODE_NULL)
+                TRY(import_set(im, n->key, n->text ? n->text : "", &row, n, err));
+            n->read = true;
+        }
+    return ERR_OK;
+}
+
+static enum err_code take_all(struct import *im, const struct option_list *own, struct err *err)
+{
+    const char *system = given_text(im, "strategy");
+    if (system)
+        TRY(settings_set(im->settings, "strategy", system, err));
+    for (uint32_t i = 0; i < im->framework->row_count; i++)
+        TRY(take_row(im, &im->framework->rows[i], err));
+    if (im->framework->settings_path)
+        return take_settings(im, im->framework->settings_path, err);
+    if (im->framework->file_setting && *im->document.path)
+        TRY(import_set(im, im->framework->file_setting, im->document.path, NULL, NULL, err));
+    TRY(take_implied(im, err));
+    TRY(set_own_options(im, own, err));
+    note_unread(im, "", im->document.root);
+    note_unsaid(im);
+    return ERR_OK;
+}
+
+enum err_code import_document(struct import *im, struct settings *settings,
+                              const struct document *document, const struct setting_given *given,
+                              uint32_t given_count, struct err *err)
+{
+    struct option_list own = {.count = 0};
+    *im = (struct import){.document = *document, .settings = settings};
+    im->framework = framework_of(&im->document);
+    if (im->framework && im->framework->prepare)
+        im->framework->prepare(&im->document);
+    if (!im->framework)
+        return err_set(err, ERR_INVALID,
+                       "%s: it is no configuration of torchtitan, accelerate, DeepSpeed or "
+                       "transformers' TrainingArguments",
+                       im->document.path);
+    TRY(read_options(im, &own, err));
+    join_options(im, &own, given, given_count);
+    return take_all(im, &own, err);
+}
+
+enum err_code import_file(void *context, struct settings *settings, const char *path,
+                          const struct setting_given *given, uint32_t given_count, struct err *err)
+{
+    struct import *im = context;
+    struct document document;
+    *im = (struct import){.framework = NULL};
+    const enum err_code rc = document_read(path, &document, err);
+    if (rc != ERR_OK) {
+        document_free(&document);
+        return rc;
+    }
+    return import_document(im, settings, &document, given, given_count, err);
+}
+
+void import_free(struct import *im)
+{
+    document_free(&im->document);
+    arena_free(&im->arena);
+    free(im->notes);
+    *im = (struct import){.framework = NULL};
+}

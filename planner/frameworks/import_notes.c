@@ -1,0 +1,110 @@
+/* import_notes.c - what a file said, listed for people and for programs; see import.h. */
+#include "frameworks/framework.h"
+#include "frameworks/import.h"
+
+#include <string.h>
+
+static const struct {
+    const char *title, *member;
+} kinds[NOTE_KINDS] = {
+    [NOTE_TAKEN] = {"taken", "taken"},          [NOTE_UNPLANNED] = {"not planned", "not_planned"},
+    [NOTE_UNKNOWN] = {"not known", "unknown"},  [NOTE_OVERRIDDEN] = {"overridden", "overridden"},
+    [NOTE_UNSAID] = {"left open", "left_open"}, [NOTE_IDLE] = {"no effect", "no_effect"},
+};
+
+static uint32_t count_of(const struct import *im, enum note_kind kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < im->note_count; i++)
+        count += im->notes[i].kind == kind;
+    return count;
+}
+
+/* "training.dtype = float16 (line 12): why" */
+static void print_note(FILE *file, const struct note *note)
+{
+    const char *between = "";
+    if (note->key) {
+        fprintf(file, "%s", note->key);
+        if (note->value)
+            fprintf(file, " = %.80s", note->value);
+        if (note->line)
+            fprintf(file, " (line %u)", note->line);
+        between = ": ";
+    }
+    fprintf(file, "%s%s\n", note->text ? between : "", note->text ? note->text : "");
+}
+
+static void print_kind(FILE *file, const struct import *im, enum note_kind kind)
+{
+    const char *title = kinds[kind].title;
+    for (uint32_t i = 0; i < im->note_count; i++)
+        if (im->notes[i].kind == kind) {
+            fprintf(file, "    %-13s", title);
+            print_note(file, &im->notes[i]);
+            title = "";
+        }
+}
+
+/* Names only, by commas, in lines of a page's width. */
+static void print_names(FILE *file, const struct import *im, enum note_kind kind)
+{
+    size_t column = 0;
+    bool some = false;
+    for (uint32_t i = 0; i < im->note_count; i++) {
+        if (im->notes[i].kind != kind || !im->notes[i].key)
+            continue;
+        const size_t length = strlen(im->notes[i].key) + 2;
+        if (!some)
+            column = (size_t)fprintf(file, "    %-13s", kinds[kind].title);
+        else if (column + length > 100)
+            column = (size_t)fprintf(file, ",\n    %-13s", "") - 2;
+        else
+            column += (size_t)fprintf(file, ", ");
+        column += (size_t)fprintf(file, "%s", im->notes[i].key);
+        some = true;
+    }
+    if (some)
+        fputc('\n', file);
+}
+
+void import_print(FILE *file, const struct import *im)
+{
+    if (!im->framework)
+        return;
+    fprintf(file, "\n  from %s, %s: %u settings\n", im->document.path, im->framework->about,
+            count_of(im, NOTE_TAKEN));
+    print_kind(file, im, NOTE_UNPLANNED);
+    print_kind(file, im, NOTE_UNKNOWN);
+    print_kind(file, im, NOTE_OVERRIDDEN);
+    print_kind(file, im, NOTE_UNSAID);
+    print_names(file, im, NOTE_IDLE);
+}
+
+static void set_text(json_t *object, const char *member, const char *text)
+{
+    if (text)
+        json_object_set_new(object, member, json_string(text));
+}
+
+json_t *import_json(const struct import *im)
+{
+    if (!im->framework)
+        return NULL;
+    json_t *out = json_object();
+    set_text(out, "file", im->document.path);
+    set_text(out, "framework", im->framework->name);
+    for (int kind = 0; kind < NOTE_KINDS; kind++)
+        json_object_set_new(out, kinds[kind].member, json_array());
+    for (uint32_t i = 0; i < im->note_count; i++) {
+        const struct note *note = &im->notes[i];
+        json_t *one = json_object();
+        set_text(one, "key", note->key);
+        if (note->line)
+            json_object_set_new(one, "line", json_integer(note->line));
+        set_text(one, "value", note->value);
+        set_text(one, note->kind == NOTE_TAKEN ? "setting" : "why", note->text);
+        json_array_append_new(json_object_get(out, kinds[note->kind].member), one);
+    }
+    return out;
+}

@@ -1,0 +1,115 @@
+/* read_yaml.c - YAML as a document, by libyaml.
+ *
+ * Plain scalars get the types that PyYAML's safe_load gives them, because that is what accelerate
+ * reads with: "no" is false, "1e8" is a text (a real has a dot). Tags ("!!str") are not looked at.
+ */
+#include "frameworks/read_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <yaml.h>
+
+struct yaml {
+    struct document *document;
+    yaml_document_t tree;
+    uint32_t nodes; /* an alias is expanded: a small file may stand for very many */
+    struct err *err;
+};
+
+enum { MOST_NODES = 100000 };
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    for (; *words; words++)
+        if (strcmp(text, *words) == 0)
+            return true;
+    return false;
+}
+
+/* YAML 1.1 as PyYAML has it: three spellings of each word, no "y" and "n". */
+static enum node_kind plain_kind(const char *text, const char **value)
+{
+    static const char *const yes[] = {"true", "True", "TRUE", "yes", "Yes",
+                                      "YES",  "on",   "On",   "ON",  NULL};
+    static const char *const no[] = {"false", "False", "FALSE", "no",  "No",
+                                     "NO",    "off",   "Off",   "OFF", NULL};
+    static const char *const null[] = {"", "~", "null", "Null", "NULL", NULL};
+    *value = text;
+    if (is_one_of(text, null))
+        return NODE_NULL;
+    if (is_one_of(text, yes) || is_one_of(text, no)) {
+        *value = is_one_of(text, yes) ? "true" : "false";
+        return NODE_BOOL;
+    }
+    const enum node_kind kind = node_number_kind(text);
+    if (kind == NODE_REAL && !strchr(text, '.'))
+        return NODE_TEXT;
+    return kind;
+}
+
+static enum err_code add_value(struct yaml *y, struct node *node, const yaml_node_t *value,
+                               int depth)
+{
+    struct document *document = y->document;
+    if (depth > DOCUMENT_DEEPEST || ++y->nodes > MOST_NODES)
+        return err_set(y->err, ERR_INVALID, "%s:%u: it is nested too deep, or too large",
+                       document->path, node->line);
+    if (value->type == YAML_SCALAR_NODE) {
+        const char *text = arena_strdup(&document->arena, (const char *)value->data.scalar.value);
+        const bool plain = value->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+        node->text = text;
+        node->kind = plain ? plain_kind(text, &node->text) : NODE_TEXT;
+        return ERR_OK;
+    }
+    if (value->type == YAML_SEQUENCE_NODE) {
+        node->kind = NODE_LIST;
+        for (const yaml_node_item_t *i = value->data.sequence.items.start;
+             i < value->data.sequence.items.top; i++) {
+            const yaml_node_t *item = yaml_document_get_node(&y->tree, *i);
+            TRY(add_value(y,
+                          node_add(document, node, NULL, NODE_NULL, NULL,
+                                   (uint32_t)item->start_mark.line + 1),
+                          item, depth + 1));
+        }
+        return ERR_OK;
+    }
+    node->kind = NODE_TABLE;
+    for (const yaml_node_pair_t *pair = value->data.mapping.pairs.start;
+         pair < value->data.mapping.pairs.top; pair++) {
+        const yaml_node_t *key = yaml_document_get_node(&y->tree, pair->key);
+        const uint32_t line = (uint32_t)key->start_mark.line + 1;
+        if (key->type != YAML_SCALAR_NODE)
+            return err_set(y->err, ERR_INVALID, "%s:%u: a key is no word", document->path, line);
+        const char *name = (const char *)key->data.scalar.value;
+        if (node_child(node, name))
+            return err_set(y->err, ERR_INVALID, "%s:%u: \"%.100s\" is there twice", document->path,
+                           line, name);
+        TRY(add_value(y, node_add(document, node, name, NODE_NULL, NULL, line),
+                      yaml_document_get_node(&y->tree, pair->value), depth + 1));
+    }
+    return ERR_OK;
+}
+
+enum err_code read_yaml(struct document *document, const char *text, struct err *err)
+{
+    yaml_parser_t parser;
+    struct yaml y = {.document = document, .err = err};
+    enum err_code rc = ERR_OK;
+    if (!yaml_parser_initialize(&parser))
+        return err_set(err, ERR_NOMEM, "%s: libyaml: out of memory", document->path);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, strlen(text));
+    if (!yaml_parser_load(&parser, &y.tree)) {
+        rc = err_set(err, ERR_INVALID, "%s:%zu: %s", document->path, parser.problem_mark.line + 1,
+                     parser.problem ? parser.problem : "no YAML");
+    } else {
+        const yaml_node_t *root = yaml_document_get_root_node(&y.tree);
+        if (!root || root->type != YAML_MAPPING_NODE)
+            rc = err_set(err, ERR_INVALID, "%s: it is no table of keys", document->path);
+        else
+            rc = add_value(&y, document->root, root, 0);
+        yaml_document_delete(&y.tree);
+    }
+    yaml_parser_delete(&parser);
+    return rc;
+}

@@ -1,0 +1,278 @@
+/* write_fsdp2.c - a plan as a Python file with apply(model, mesh): fully_shard as it was planned.
+ *
+ * Modules are named as the plan's units are, which are the names of the code that it planned
+ * (torchtitan's "layers.0", transformers' "model.layers.0", ...). A module is a block when the last
+ * part of its name is a number: blocks are checkpointed, and their units have prefetch lists. */
+#include "frameworks/export.h"
+
+#include "base/number.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char apply_text[] = /* the part that is alike in all files */
+    "DTYPES = {\"bf16\": torch.bfloat16, \"fp16\": torch.float16, \"fp32\": torch.float32, "
+    "\"same\": None}\n"
+    "\n"
+    "\n"
+    "def make_mesh(device_type=\"cuda\"):\n"
+    "    \"\"\"The mesh that was planned: replicas x shards, or shards alone.\"\"\"\n"
+    "    world, replicas = dist.get_world_size(), SETTINGS[\"replicate\"]\n"
+    "    if replicas == 1:\n"
+    "        return init_device_mesh(device_type, (world,))\n"
+    "    return init_device_mesh(device_type, (replicas, world // replicas),\n"
+    "                            mesh_dim_names=(\"replicate\", \"shard\"))\n"
+    "\n"
+    "\n"
+    "def is_block(name):\n"
+    "    return name.rpartition(\".\")[2].isdigit()\n"
+    "\n"
+    "\n"
+    "def keep_every_second_matmul():\n"
+    "    \"\"\"torchtitan's op policy: attention and every second matmul are kept.\"\"\"\n"
+    "    aten = torch.ops.aten\n"
+    "    kept = {aten.mm.default, aten.addmm.default, aten.bmm.default,\n"
+    "            aten._scaled_dot_product_flash_attention.default,\n"
+    "            aten._scaled_dot_product_efficient_attention.default,\n"
+    "            aten._scaled_dot_product_cudnn_attention.default}\n"
+    "    seen = {True: 0, False: 0}\n"
+    "\n"
+    "    def policy(context, function, *args, **kwargs):\n"
+    "        if function == aten.mm.default:\n"
+    "            seen[context.is_recompute] += 1\n"
+    "            if seen[context.is_recompute] % 2 == 0:\n"
+    "                return CheckpointPolicy.PREFER_RECOMPUTE\n"
+    "        return CheckpointPolicy.MUST_SAVE if function in kept "
+    "else CheckpointPolicy.PREFER_RECOMPUTE\n"
+    "    return create_selective_checkpoint_contexts(policy)\n"
+    "\n"
+    "\n"
+    "def checkpoint_blocks(model):\n"
+    "    \"\"\"Puts each block into a checkpoint wrapper, under the same name.\"\"\"\n"
+    "    keywords = {\"preserve_rng_state\": PRESERVE_RNG_STATE,\n"
+    "                \"early_stop\": SETTINGS[\"early_stop\"] == \"on\"}\n"
+    "    if SETTINGS[\"checkpointing\"] == \"selective\":\n"
+    "        keywords[\"context_fn\"] = keep_every_second_matmul\n"
+    "    for names, *_ in UNITS:\n"
+    "        for name in filter(is_block, names):\n"
+    "            parent, _, last = name.rpartition(\".\")\n"
+    "            parent = model.get_submodule(parent)\n"
+    "            setattr(parent, last, checkpoint_wrapper(getattr(parent, last), **keywords))\n"
+    "\n"
+    "\n"
+    "def apply(model, mesh):\n"
+    "    \"\"\"Freezes, checkpoints and shards the model in place. Call it before the optimizer is "
+    "made.\"\"\"\n"
+    "    store = DTYPES[SETTINGS[\"store_dtype\"]]\n"
+    "    frozen = (SETTINGS[\"freeze\"] or \"\").split(\",\")\n"
+    "    for name, parameter in model.named_parameters():\n"
+    "        if parameter.dtype != store:\n"
+    "            parameter.data = parameter.data.to(store)\n"
+    "        if any(fnmatch.fnmatchcase(name, pattern) for pattern in frozen):\n"
+    "            parameter.requires_grad_(False)\n"
+    "    if SETTINGS[\"checkpointing\"] != \"none\":\n"
+    "        checkpoint_blocks(model)\n"
+    "    keywords = {\"mesh\": mesh,\n"
+    "                \"mp_policy\": "
+    "MixedPrecisionPolicy(param_dtype=DTYPES[SETTINGS[\"param_dtype\"]"
+    "],\n"
+    "                                                  "
+    "reduce_dtype=DTYPES[SETTINGS[\"reduce_dtype\""
+    "]])}\n"
+    "    if SETTINGS[\"offload\"] == \"cpu\":\n"
+    "        keywords[\"offload_policy\"] = CPUOffloadPolicy()\n"
+    "    for names, reshard, _, _ in UNITS:\n"
+    "        modules = [model.get_submodule(name) for name in names]\n"
+    "        fully_shard(modules if len(modules) > 1 else modules[0], "
+    "reshard_after_forward=reshard, **keywords)\n"
+    "    for names, _, forward, backward in UNITS:\n"
+    "        unit = model.get_submodule(names[0])\n"
+    "        if forward:\n"
+    "            unit.set_modules_to_forward_prefetch([model.get_submodule(n) for n in forward])\n"
+    "        if backward:\n"
+    "            unit.set_modules_to_backward_prefetch([model.get_submodule(n) for n in "
+    "backward])\n"
+    "    return model\n"
+    "\n"
+    "\n"
+    "def before_micro_batch(model, last):\n"
+    "    \"\"\"Call it before the forward pass of each micro-batch of a step; `last`: of its "
+    "last.\"\"\""
+    "\n"
+    "    model.set_requires_gradient_sync(last or SETTINGS[\"accumulate_sync\"] == \"each\")\n";
+
+/* ---- literals ---- */
+
+static void write_text(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text; text++)
+        if (*text == '"' || *text == '\\')
+            fprintf(file, "\\%c", *text);
+        else if ((unsigned char)*text < ' ')
+            fprintf(file, "\\x%02x", (unsigned)*text);
+        else
+            fputc(*text, file);
+    fputc('"', file);
+}
+
+static void write_value(FILE *file, const json_t *value)
+{
+    char number[NUMBER_TEXT];
+    if (json_is_string(value))
+        write_text(file, json_string_value(value));
+    else if (json_is_integer(value))
+        fprintf(file, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        fputs(number_real_text(json_real_value(value), false, number), file);
+    else
+        fputs(json_is_true(value) ? "True" : json_is_false(value) ? "False" : "None", file);
+}
+
+static void write_settings(FILE *file, const struct settings *settings)
+{
+    const char *key;
+    json_t *echo = settings_echo(settings), *value;
+    json_object_del(echo, "from");
+    fputs("# What was planned; `shardplan fit --from` reads it back.\nSETTINGS = {\n", file);
+    json_object_foreach(echo, key, value)
+    {
+        fprintf(file, "    \"%s\": ", key);
+        write_value(file, value);
+        fputs(",\n", file);
+    }
+    fputs("}\n\n", file);
+    json_decref(echo);
+}
+
+/* ---- units ---- */
+
+/* "norm, output" as ["norm", "output"]. */
+static void write_modules(FILE *file, const char *name)
+{
+    fputc('[', file);
+    for (;;) {
+        const size_t length = strcspn(name, ",");
+        fprintf(file, "\"%.*s\"", (int)length, name);
+        if (!name[length])
+            break;
+        name += length + 2;
+        fputs(", ", file);
+    }
+    fputc(']', file);
+}
+
+static bool is_block(const char *unit)
+{
+    const size_t length = strcspn(unit, ",");
+    size_t digits = 0;
+    while (digits < length && isdigit((unsigned char)unit[length - 1 - digits]))
+        digits++;
+    return digits > 0 && digits < length && unit[length - 1 - digits] == '.';
+}
+
+/* The first module of up to `depth` units of blocks, from `at` on in steps of `step`. */
+static void write_prefetch(FILE *file, const struct plan *plan, uint32_t at, int step,
+                           uint32_t depth)
+{
+    uint32_t written = 0;
+    fputc('[', file);
+    for (int64_t u = (int64_t)at + step; u > 0 && u < plan->unit_count && written < depth;
+         u += step) {
+        const char *name = plan->units[u].name;
+        if (is_block(name))
+            fprintf(file, "%s\"%.*s\"", written++ ? ", " : "", (int)strcspn(name, ","), name);
+    }
+    fputc(']', file);
+}
+
+/* reshard_after_forward of a unit, as fully_shard takes it. */
+static void write_reshard(FILE *file, const struct strategy *s, const char *unit)
+{
+    const bool tail = s->units == UNITS_TORCHTITAN && !is_block(unit) && strchr(unit, ',');
+    switch (s->reshard) {
+    case RESHARD_ALWAYS:
+        fputs("True", file);
+        return;
+    case RESHARD_NEVER:
+        fputs("False", file);
+        return;
+    case RESHARD_INT:
+        fprintf(file, "%u", s->reshard_ranks);
+        return;
+    default:
+        fputs(tail ? "False" : "None", file);
+    }
+}
+
+static void write_units(FILE *file, const struct settings *settings, const struct plan *plan)
+{
+    const struct strategy *s = &settings->job.strategy;
+    fputs("# A line for each call of fully_shard, in their order: the modules that are gathered "
+          "together,\n# reshard_after_forward, and the units that it prefetches in forward and in "
+          "backward. \"\" is the\n# model itself, with every parameter that no other unit has.\n"
+          "UNITS = [\n",
+          file);
+    for (uint32_t i = 1; i <= plan->unit_count; i++) {
+        const uint32_t u = i % plan->unit_count; /* the root is the last */
+        const char *name = plan->units[u].name;
+        const bool block = is_block(name);
+        fputs("    (", file);
+        write_modules(file, name);
+        fputs(", ", file);
+        write_reshard(file, s, name);
+        fputs(", ", file);
+        write_prefetch(file, plan, u, 1, block ? s->forward_prefetch : 0);
+        fputs(", ", file);
+        write_prefetch(file, plan, u, -1, block ? s->backward_prefetch : 0);
+        fputs("),\n", file);
+    }
+    fputs("]\n\n", file);
+}
+
+/* Recomputation must drop what the first pass dropped. */
+static bool has_dropout(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        if (!plan_op_is_kernel((enum plan_op)plan->instructions[i].op))
+            continue;
+        const struct kernel *k = plan_kernel(plan, plan->instructions[i].arg);
+        const bool random = k->work == WORK_DROPOUT || k->work == WORK_ATTENTION ||
+                            k->work == WORK_EFFICIENT_ATTENTION;
+        if (random && k->attr.p > 0)
+            return true;
+    }
+    return false;
+}
+
+void write_fsdp2(FILE *file, const struct text_file *from)
+{
+    fprintf(file,
+            "\"\"\"FSDP2 as it was planned: %s on %u GPUs. Written by shardplan " SHARDPLAN_VERSION
+            ", for %s.\n\n"
+            "    mesh = make_mesh()\n"
+            "    apply(model, mesh)                  # before the optimizer is made\n"
+            "    ...\n"
+            "    before_micro_batch(model, last)     # when gradients are accumulated\n",
+            from->settings->model, from->settings->job.strategy.world, from->framework->versions);
+    if (from->script_count)
+        fputs("\nWhat the training script has to say itself:\n", file);
+    for (uint32_t i = 0; i < from->script_count; i++)
+        fprintf(file, "    %s\n", from->script[i]);
+    fputs("\"\"\"\nimport fnmatch\n\nimport torch\nimport torch.distributed as dist\n"
+          "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import "
+          "checkpoint_wrapper\n"
+          "from torch.distributed.device_mesh import init_device_mesh\n"
+          "from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard\n"
+          "from torch.utils.checkpoint import CheckpointPolicy, "
+          "create_selective_checkpoint_contexts\n\n",
+          file);
+    write_settings(file, from->settings);
+    write_units(file, from->settings, from->plan);
+    fprintf(file,
+            "# Recomputed blocks drop what they dropped before: needed with dropout only.\n"
+            "PRESERVE_RNG_STATE = %s\n\n",
+            has_dropout(from->plan) ? "True" : "False");
+    fputs(apply_text, file);
+}

@@ -1,0 +1,144 @@
+/* fsdp1_gather.c - unshard and reshard of one flat parameter, prefetching, the limiter of
+ * all-gathers (see fsdp1.c; _runtime_utils.py, _flat_param.py, _limiter_utils.py). */
+#include "lower/fsdp1.h"
+
+#include <assert.h>
+
+/* ---- the limiter: a queue of frees ---- */
+
+enum { IN_FLIGHT_MOST = 2 }; /* all-gathers: _FreeEventQueue */
+
+void fsdp1_limit(struct lowering *low)
+{
+    struct fsdp1 *f = low->state;
+    if (low->strategy->unlimited_gathers || f->free_count < IN_FLIGHT_MOST)
+        return;
+    const uint32_t event = f->free_events[f->free_first++];
+    f->free_count--;
+    if (event != NONE)
+        emit_wait(low, LANE_HOST, event);
+}
+
+/* The queue is an array that begins anew when it is empty or its end is reached. */
+static void note_free(struct lowering *low, uint32_t event)
+{
+    struct fsdp1 *f = low->state;
+    const uint32_t room = 4 * f->handle_count + 16;
+    if (f->free_first + f->free_count == room) {
+        for (uint32_t i = 0; i < f->free_count; i++)
+            f->free_events[i] = f->free_events[f->free_first + i];
+        f->free_first = 0;
+    }
+    assert(f->free_first + f->free_count < room);
+    f->free_events[f->free_first + f->free_count++] = event;
+}
+
+/* ---- unshard ---- */
+
+static void cast_shard(struct lowering *low, struct handle *handle)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const uint32_t before = enter_scope(low, "_use_low_precision_shard", handle->unit, false);
+    emit_alloc(low, handle->cast);
+    handle->cast_held = true;
+    emit_unary(low, f->pre_unshard, WORK_CAST, ATEN_COPY_, handle->store, handle->cast);
+    leave_scope(low, before);
+}
+
+/* What uses it is `lane`. */
+static void free_cast(struct lowering *low, struct handle *handle, uint8_t lane)
+{
+    const uint32_t before = enter_scope(low, "free_low_precision", handle->unit, false);
+    if (handle->cast_held)
+        emit_free_after(low, handle->cast, lane);
+    handle->cast_held = false;
+    leave_scope(low, before);
+}
+
+static void gather(struct lowering *low, struct handle *handle)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const uint32_t shard = handle->cast_held ? handle->cast : handle->store;
+    emit_alloc(low, handle->gathered);
+    emit_work(low, PLAN_ALL_GATHER, f->unshard, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
+              f->group, 1, &shard, 1, &handle->gathered);
+    handle->unsharded = true;
+}
+
+void fsdp1_unshard(struct lowering *low, struct handle *handle)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const bool gathers = f->sharded && !handle->unsharded;
+    const uint32_t before = enter_scope(low, "_unshard", handle->unit, true);
+    if (handle->cast != NONE && (gathers || !f->sharded)) {
+        cast_shard(low, handle);
+        emit_sync(low, f->unshard, f->pre_unshard);
+    }
+    fsdp1_limit(low);
+    if (gathers)
+        gather(low, handle);
+    if (f->sharded && handle->cast != NONE)
+        free_cast(low, handle, f->unshard);
+    handle->viewed = true;
+    leave_scope(low, before);
+}
+
+void fsdp1_make_views(struct lowering *low, struct handle *handle, uint32_t under)
+{
+    struct fsdp1 *f = low->state;
+    f->views[f->view_count++] = (struct views){handle, under};
+}
+
+/* ---- reshard ---- */
+
+void fsdp1_reshard(struct lowering *low, struct handle *handle, bool frees)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const uint32_t before = enter_scope(low, "_reshard", handle->unit, true);
+    if (frees && handle->unsharded) {
+        emit_free_after(low, handle->gathered, LANE_COMPUTE);
+        handle->unsharded = false;
+    }
+    if (frees && !low->strategy->unlimited_gathers)
+        note_free(low, emit_record(low, LANE_COMPUTE));
+    if (!f->sharded && handle->cast != NONE)
+        free_cast(low, handle, LANE_COMPUTE);
+    handle->viewed = handle->prefetched = false;
+    leave_scope(low, before);
+}
+
+bool fsdp1_frees_in_backward(const struct lowering *low)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    return f->sharded && (low->sync || f->reshards);
+}
+
+/* ---- prefetching: one unit ahead ---- */
+
+void fsdp1_prefetch_forward(struct lowering *low, const struct handle *handle, uint32_t under)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    if (low->strategy->forward_prefetch == 0 || handle->forward_index == NONE ||
+        handle->forward_index + 1 >= f->forward_count)
+        return;
+    struct handle *next = &f->handles[f->forward_order[handle->forward_index + 1]];
+    if (!next->needs_pre_forward || next->prefetched)
+        return;
+    fsdp1_unshard(low, next);
+    fsdp1_make_views(low, next, under);
+    next->prefetched = true;
+}
+
+void fsdp1_prefetch_backward(struct lowering *low, const struct handle *handle,
+                             enum backward_prefetch when)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    if (low->strategy->prefetch != when || handle->backward_index == NONE ||
+        handle->backward_index == 0)
+        return;
+    struct handle *next = &f->handles[f->backward_order[handle->backward_index - 1]];
+    if (!next->needs_pre_backward || next->prefetched)
+        return;
+    fsdp1_unshard(low, next);
+    next->prefetched = true;
+}

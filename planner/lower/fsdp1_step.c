@@ -1,0 +1,176 @@
+/* fsdp1_step.c - clipping, the optimizer and zero_grad under FSDP1 (see fsdp1.c). */
+#include "lower/fsdp1.h"
+
+#include <stdlib.h>
+
+/* What is .grad's, after backward. */
+static uint32_t gradient_of(const struct lowering *low, const struct handle *handle)
+{
+    return fsdp1_of(low)->sharded ? handle->gradient : handle->flat;
+}
+
+/* Says where gradients are: of flat parameters as a whole, of each original one its part. */
+static void place_gradients(struct lowering *low)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    for (uint32_t u = 0, o = 0; u < f->handle_count; u++) {
+        const struct handle *handle = &f->handles[u];
+        const uint32_t gradient = gradient_of(low, handle);
+        uint64_t at = 0;
+        for (uint32_t i = 0; i < handle->part_count; at += handle->parts[i++].elements) {
+            const uint32_t p = handle->parts[i].param;
+            if (p != NONE && gradient != NONE && low->plan->params[p].trainable)
+                set_gradient(low, p, gradient, f->sharded ? 0 : at, !f->sharded);
+        }
+        if (low->strategy->use_orig_params || handle->part_count == 0)
+            continue;
+        low->optimized[o++].gradient =
+            gradient == NONE ? no_operand() : plan_whole_buffer(low->plan, gradient);
+    }
+}
+
+/* ---- FullyShardedDataParallel.clip_grad_norm_ ---- */
+
+static uint32_t scalar(struct lowering *low, enum aten label)
+{
+    return alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, DTYPE_FP32,
+                        (struct shape){.rank = 0});
+}
+
+/* Elements of trained parameters that this rank has of a unit's, and in how many parameters. */
+static uint64_t count_local(const struct lowering *low, const struct handle *handle,
+                            uint32_t *params)
+{
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < handle->part_count; i++) {
+        const uint32_t p = handle->parts[i].param;
+        if (p == NONE || !low->plan->params[p].trainable)
+            continue;
+        const struct part part =
+            plan_part(low->plan, plan_piece(low->plan, p, PIECE_STORE), low->plan->rank);
+        elements += part_elements(&part);
+        *params += part_elements(&part) > 0;
+    }
+    return elements;
+}
+
+/* The gradient shards, of units that this rank has anything of; returns how many. *norms: of how
+ * many gradients PyTorch takes the norm, one by one. */
+static uint32_t local_gradients(const struct lowering *low, struct operand *out, uint32_t *norms)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    uint32_t n = 0;
+    *norms = 0;
+    for (uint32_t u = 0; u < f->handle_count; u++) {
+        const struct handle *handle = &f->handles[u];
+        uint32_t params = 0;
+        if (handle->gradient == NONE)
+            continue;
+        const uint64_t elements = count_local(low, handle, &params);
+        *norms += low->strategy->use_orig_params ? params : 1;
+        if (elements > 0 || !low->strategy->use_orig_params)
+            out[n++] = plan_whole_buffer(low->plan, handle->gradient);
+    }
+    return n;
+}
+
+/* The 2-norm of this rank's gradients, in fp32. There is a number for each gradient, as there is in
+ * PyTorch; that of a unit's whole shard is in the first ones. */
+static uint32_t local_norm(struct lowering *low, const struct operand *gradients, uint32_t n,
+                           uint32_t count)
+{
+    struct operand *norms = xmalloc((count + 1) * sizeof *norms);
+    for (uint32_t i = 0; i < count; i++)
+        norms[i] = plan_whole_buffer(low->plan, scalar(low, ATEN_LINALG_VECTOR_NORM));
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_NORMS, ATEN_LINALG_VECTOR_NORM,
+                 PLAN_NO_GROUP, n, gradients, n, norms);
+    struct operand stacked =
+        plan_whole_buffer(low->plan, alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_STACK,
+                                                  DTYPE_FP32, SHAPE(count)));
+    stacked.shape = SHAPE(n);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, n, norms,
+                 1, &stacked);
+    for (uint32_t i = 0; i < count; i++)
+        emit_free(low, norms[i].place);
+    const struct operand norm = plan_whole_buffer(low->plan, scalar(low, ATEN_LINALG_VECTOR_NORM));
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_VECTOR_NORM, ATEN_LINALG_VECTOR_NORM,
+                 PLAN_NO_GROUP, 1, &stacked, 1, &norm);
+    emit_free(low, stacked.place);
+    free(norms);
+    return norm.place;
+}
+
+/* coefficient = clamp(max_norm / (total + 1e-6), max=1), and every gradient times it. */
+static void clip(struct lowering *low)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    struct operand *scaled = xmalloc((f->handle_count + 1) * sizeof *scaled);
+    uint32_t count;
+    const uint32_t n = local_gradients(low, scaled + 1, &count);
+    const uint32_t local = local_norm(low, scaled + 1, n, count);
+    const uint32_t square = scalar(low, ATEN_POW);
+    emit_unary(low, LANE_COMPUTE, WORK_SQUARE, ATEN_POW, local, square);
+    emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, f->group, 1,
+              &square, 1, &square);
+    const uint32_t total = scalar(low, ATEN_POW);
+    emit_unary(low, LANE_COMPUTE, WORK_SQUARE_ROOT, ATEN_POW, square, total);
+    emit_free(low, square);
+    const uint32_t denominator = scalar(low, ATEN_ADD), inverse = scalar(low, ATEN_RECIPROCAL);
+    const uint32_t ratio = scalar(low, ATEN_MUL);
+    emit_free(low, inverse);
+    emit_free(low, denominator);
+    const uint32_t clamped = scalar(low, ATEN_CLAMP);
+    const uint32_t clamp =
+        emit_unary(low, LANE_COMPUTE, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, total, clamped);
+    plan_own_kernel(low->plan, clamp)->attr.p = low->strategy->max_norm;
+    emit_free(low, local);
+    emit_free(low, ratio);
+    scaled[0] = plan_whole_buffer(low->plan, clamped);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP,
+                 n + 1, scaled, n, scaled + 1);
+    emit_free(low, clamped);
+    emit_free(low, total);
+    free(scaled);
+}
+
+/* ---- the step ---- */
+
+void fsdp1_update(struct lowering *low)
+{
+    place_gradients(low);
+    if (low->strategy->max_norm > 0) {
+        if (fsdp1_of(low)->sharded)
+            clip(low);
+        else
+            emit_clip(low);
+    }
+    emit_optimizer(low);
+}
+
+void fsdp1_zero_grad(struct lowering *low)
+{
+    struct fsdp1 *f = low->state;
+    for (uint32_t u = 0; u < f->handle_count; u++) {
+        struct handle *handle = &f->handles[u];
+        const uint32_t gradient = gradient_of(low, handle);
+        if (gradient != NONE && !low->strategy->use_orig_params)
+            emit_free(low, gradient);
+        handle->carried = gradient != NONE && low->strategy->use_orig_params;
+        handle->gradient = handle->flat = NONE;
+        handle->exposed = false;
+    }
+    for (uint32_t i = 0; i < f->free_count; i++) /* the step's end has passed them */
+        f->free_events[f->free_first + i] = NONE;
+}
+
+void fsdp1_drop_gradients(struct lowering *low)
+{
+    struct fsdp1 *f = low->state;
+    low->here.flags |= PLAN_LATER_STEPS;
+    for (uint32_t u = 0; u < f->handle_count; u++) {
+        if (f->handles[u].carried)
+            emit_free(low, f->handles[u].kept);
+        f->handles[u].carried = false;
+    }
+    low->here.flags &= (uint8_t)~PLAN_LATER_STEPS;
+}

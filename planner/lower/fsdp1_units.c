@@ -1,0 +1,392 @@
+/* fsdp1_units.c - flat parameters, and what is there before the first step (see fsdp1.c).
+ *
+ *     use_orig_params off   | w1 | w2 | w3        |            P elements, as they are
+ *     on                    | w1 |pad| w2 | w3 |pad|          each from a multiple of 16 bytes on
+ * (in the compute dtype), P a multiple of N shards                | S = ceil(P / N) | S | S | S ...
+ * the last ones may be padding alone
+ *
+ * Without sharding the flat parameter itself is stored. */
+#include "lower/fsdp1.h"
+
+/* ---- whether it can be ---- */
+
+static bool is_hybrid(const struct strategy *s)
+{
+    return s->sharding == SHARDING_HYBRID || s->sharding == SHARDING_HYBRID_ZERO2;
+}
+
+static const char *unit_path(const struct graph *graph, const struct wrapping *w, uint32_t unit)
+{
+    return unit == 0 ? "the root" : graph->modules[w->first_module[unit]].name;
+}
+
+static enum err_code check_mesh(const struct strategy *s, struct err *err)
+{
+    if (s->world % s->replicate != 0)
+        return err_set(err, ERR_INVALID, "--replicate %u does not divide --gpus %u", s->replicate,
+                       s->world);
+    if (s->replicate > 1 && !is_hybrid(s))
+        return err_set(err, ERR_INVALID,
+                       "--replicate %u: only HYBRID_SHARD and _HYBRID_SHARD_ZERO2 of --sharding "
+                       "have replicas",
+                       s->replicate);
+    if (is_hybrid(s) && (s->replicate == 1 || s->replicate == s->world))
+        return err_set(err, ERR_INVALID,
+                       "--sharding: the hybrid ones need --replicate from 2 to half of --gpus");
+    return ERR_OK;
+}
+
+/* A unit with frozen and with trained parameters; NONE: there is none. */
+static uint32_t mixed_unit(const struct graph *graph, const struct wrapping *w, struct arena *arena)
+{
+    bool(*has)[2] = arena_alloc(arena, w->units * sizeof *has); /* frozen ones, trained ones */
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        bool *of_unit = has[unit_of_param(graph, w, p)];
+        of_unit[graph->params[p].trainable] = true;
+        if (of_unit[0] && of_unit[1])
+            return unit_of_param(graph, w, p);
+    }
+    return NONE;
+}
+
+/* A parameter of a unit that an operator outside of it uses; NONE: there is none. */
+static uint32_t strayed_param(const struct graph *graph, const struct wrapping *w)
+{
+    uint32_t inside = 0;
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct graph_item item = graph->items[i];
+        if ((item.kind == ITEM_ENTER || item.kind == ITEM_EXIT) && w->of_module[item.arg] != NONE)
+            inside = item.kind == ITEM_ENTER ? w->of_module[item.arg] : 0;
+        const struct graph_op *op = item.kind == ITEM_OP ? &graph->ops[item.arg] : NULL;
+        for (uint32_t in = 0; op && in < op->ins; in++) {
+            if (op->in[in] == GRAPH_NONE)
+                continue;
+            const struct graph_storage *s = &graph->storages[graph->tensors[op->in[in]].storage];
+            if (s->kind != STORAGE_PARAM)
+                continue;
+            const uint32_t unit = unit_of_param(graph, w, s->index);
+            if (unit != 0 && unit != inside)
+                return s->index;
+        }
+    }
+    return NONE;
+}
+
+/* A unit that no gradient reaches, and that forward leaves unsharded; NONE: there is none. */
+static uint32_t unreached_unit(const struct graph *graph, const struct wrapping *w)
+{
+    for (uint32_t u = 1; u < w->units; u++) {
+        const uint32_t output = graph->modules[w->first_module[u]].output;
+        if (output != GRAPH_NONE && !graph->tensors[output].requires_grad)
+            return u;
+    }
+    return NONE;
+}
+
+static enum err_code check_units(const struct strategy *s, const struct graph *graph,
+                                 const struct wrapping *w, const char *borderless,
+                                 struct arena *arena, struct err *err)
+{
+    if (borderless)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--units %u would wrap %s: only whole embeddings, blocks, norms and heads "
+                       "can be units here",
+                       s->unit_elements, borderless);
+    const uint32_t strayed = strayed_param(graph, w);
+    if (strayed != NONE)
+        return err_set(
+            err, ERR_INVALID,
+            "--units: %s is shared with a module outside of its unit, which fsdp1 cannot "
+            "have",
+            graph->params[strayed].name);
+    const uint32_t mixed = mixed_unit(graph, w, arena);
+    if (mixed != NONE && s->use_orig_params && s->max_norm > 0)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--clip: the norm of the trained parameters alone is not planned, and %s has "
+            "frozen ones, too",
+            unit_path(graph, w, mixed));
+    if (mixed != NONE && !s->use_orig_params)
+        return err_set(err, ERR_INVALID,
+                       "--freeze: %s has frozen and trained parameters, which takes "
+                       "--use-orig-params on",
+                       unit_path(graph, w, mixed));
+    const bool keeps = s->sharding == SHARDING_GRAD_OP || s->sharding == SHARDING_HYBRID_ZERO2;
+    const uint32_t unreached = keeps && !s->use_orig_params ? unreached_unit(graph, w) : NONE;
+    if (unreached != NONE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--freeze: no gradient reaches %s, which would stay unsharded for good: not "
+                       "planned",
+                       unit_path(graph, w, unreached));
+    return ERR_OK;
+}
+
+enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
+                          const struct stream *stream, struct err *err)
+{
+    (void)stream;
+    struct arena arena = {0};
+    struct wrapping w;
+    const char *borderless;
+    TRY(check_mesh(s, err));
+    if (s->offload)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--offload: what fsdp1 does then was not recorded, and is not planned");
+    choose_units(graph, s, &arena, &w, &borderless);
+    const enum err_code rc = check_units(s, graph, &w, borderless, &arena, err);
+    arena_free(&arena);
+    return rc;
+}
+
+/* ---- what needs a gradient ---- */
+
+/* Views of a flat parameter that needs a gradient all need one, frozen or not. */
+void fsdp1_prepare(const struct strategy *s, struct graph *graph)
+{
+    struct arena arena = {0};
+    struct wrapping w;
+    choose_units(graph, s, &arena, &w, NULL);
+    bool *unit = arena_alloc(&arena, w.units), *needs = arena_alloc(&arena, graph->param_count + 1);
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        unit[unit_of_param(graph, &w, p)] |= graph->params[p].trainable;
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        needs[p] = unit[unit_of_param(graph, &w, p)];
+    graph_need_gradients(graph, needs);
+    arena_free(&arena);
+}
+
+/* ---- lanes and groups ---- */
+
+/* DefaultState._get_gradient_predivide_factor. */
+static uint32_t divided_before(uint32_t world)
+{
+    uint32_t factor = 1;
+    while (world % factor == 0 && world / factor > factor)
+        factor *= 2;
+    return factor;
+}
+
+static void declare_mesh(struct lowering *low)
+{
+    struct fsdp1 *f = low->state;
+    const struct strategy *s = low->strategy;
+    struct plan *plan = low->plan;
+    const bool urgent = is_hybrid(s) && !s->unlimited_gathers;
+    f->ranks = s->world / s->replicate;
+    f->sharded = s->sharding != SHARDING_NONE && f->ranks > 1;
+    f->reshards = f->sharded && (s->sharding == SHARDING_FULL || s->sharding == SHARDING_HYBRID);
+    f->group = f->replicate_group = PLAN_NO_GROUP;
+    if (f->sharded)
+        f->group = low->norm_group = plan_add_group(plan, "shard", GROUP_SHARD, f->ranks, 1);
+    else if (f->ranks > 1)
+        f->group = plan_add_group(plan, "data", GROUP_DATA, f->ranks, 1);
+    if (s->replicate > 1)
+        f->replicate_group =
+            plan_add_group(plan, "replicate", GROUP_REPLICATE, s->replicate, f->ranks);
+    f->unshard = plan_add_lane(plan, "unshard", urgent);
+    f->post_backward = plan_add_lane(plan, "post_backward", urgent);
+    f->pre_unshard = plan_add_lane(plan, "pre_unshard", urgent);
+    f->all_reduce = is_hybrid(s) ? plan_add_lane(plan, "all_reduce", false) : LANE_COMPUTE;
+    f->before = (float)divided_before(s->world);
+    f->after = (float)s->world / f->before;
+}
+
+/* ---- flat parameters ---- */
+
+static void add_part(struct handle *handle, uint32_t param, uint64_t elements)
+{
+    handle->parts[handle->part_count++] = (struct flat_part){param, elements};
+    handle->elements += elements;
+}
+
+/* Padding up to a multiple. */
+static void align(struct handle *handle, uint32_t to)
+{
+    if (handle->elements % to != 0)
+        add_part(handle, NONE, to - handle->elements % to);
+}
+
+static void lay_out(struct lowering *low, struct handle *handle)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const struct plan *plan = low->plan;
+    const struct plan_unit *unit = &plan->units[handle->unit];
+    const bool aligned = low->strategy->use_orig_params;
+    handle->parts = arena_alloc(&low->scratch, (2 * unit->params + 1) * sizeof *handle->parts);
+    for (uint32_t i = 0; i < unit->params; i++) {
+        const uint32_t p = plan->unit_params[unit->first_param + i];
+        if (aligned)
+            align(handle, 16 / dtype_bytes(low->strategy->compute));
+        add_part(handle, p, shape_elements(&plan->params[p].shape));
+        handle->trained |= plan->params[p].trainable;
+    }
+    if (aligned)
+        align(handle, f->ranks);
+    handle->shard = f->sharded ? placement_chunk(handle->elements, f->ranks) : handle->elements;
+}
+
+/* Which tensor is the gradient in the end follows from the dtypes alone. */
+static enum kept choose_kept(const struct lowering *low)
+{
+    const struct strategy *s = low->strategy;
+    const bool low_precision = s->keep_low_precision_grads;
+    if (fsdp1_of(low)->sharded) {
+        if (low_precision && s->compute != s->store)
+            return KEPT_LOW;
+        return s->reduce == s->store ? KEPT_REDUCED : KEPT_CAST;
+    }
+    if (s->reduce != s->store && !low_precision)
+        return KEPT_CAST;
+    return s->reduce == s->compute ? KEPT_CAT : KEPT_REDUCED;
+}
+
+static uint32_t declare_kept(struct lowering *low, const struct handle *handle)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const struct strategy *s = low->strategy;
+    const bool hook = f->kept == KEPT_REDUCED || f->kept == KEPT_CAST;
+    const enum dtype dtype = f->kept == KEPT_CAST      ? s->store
+                             : f->kept == KEPT_REDUCED ? s->reduce
+                                                       : s->compute;
+    const enum aten label = f->kept == KEPT_CAT                     ? ATEN_CAT
+                            : f->kept == KEPT_REDUCED && f->sharded ? ATEN_EMPTY_LIKE
+                                                                    : ATEN_TO_COPY;
+    uint8_t lane = LANE_COMPUTE;
+    if (hook)
+        lane = f->kept == KEPT_CAST && f->replicate_group != PLAN_NO_GROUP ? f->all_reduce
+                                                                           : f->post_backward;
+    const uint32_t buffer = new_buffer(low, hook ? CATEGORY_REDUCE_SCATTER : CATEGORY_BACKWARD,
+                                       lane, label, dtype, flat(handle->shard));
+    low->plan->buffers[buffer].carried = s->use_orig_params;
+    return buffer;
+}
+
+static void declare_buffers(struct lowering *low, struct handle *handle)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const struct strategy *s = low->strategy;
+    handle->store = new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY, s->store,
+                                 flat(handle->shard));
+    if (s->compute != s->store)
+        handle->cast = new_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_EMPTY_LIKE,
+                                  s->compute, flat(handle->shard));
+    if (f->sharded)
+        handle->gathered = new_buffer(low, CATEGORY_UNSHARDED_PARAM, f->unshard, ATEN_EMPTY,
+                                      s->compute, flat(handle->shard * f->ranks));
+    if (handle->trained)
+        handle->kept = declare_kept(low, handle);
+}
+
+/* Of a vector that is the flat parameter, or a shard of it. */
+static void declare_piece(struct lowering *low, const struct handle *handle, uint32_t param,
+                          enum piece_role role, uint32_t buffer, uint64_t at)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    const bool whole = !f->sharded || role == PIECE_GATHERED;
+    const struct placement placement = {.kind = whole ? PLACEMENT_WHOLE : PLACEMENT_FLAT,
+                                        .at = whole ? 0 : at,
+                                        .total = whole ? 0 : handle->elements};
+    new_piece(low, param, role, buffer, whole ? at : 0, placement, f->group);
+}
+
+static void declare_pieces(struct lowering *low, const struct handle *handle, enum piece_role role,
+                           uint32_t buffer)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < handle->part_count; at += handle->parts[i++].elements)
+        if (handle->parts[i].param != NONE && buffer != NONE)
+            declare_piece(low, handle, handle->parts[i].param, role, buffer, at);
+}
+
+/* The optimizer's: flat parameters, or the original ones. */
+static void declare_optimized(struct lowering *low)
+{
+    const struct fsdp1 *f = fsdp1_of(low);
+    if (low->strategy->use_orig_params) {
+        optimize_params(low, NULL, low->plan->param_count);
+        return;
+    }
+    low->optimized = arena_alloc(&low->scratch, f->handle_count * sizeof *low->optimized);
+    for (uint32_t u = 0; u < f->handle_count; u++) {
+        const struct handle *handle = &f->handles[u];
+        if (handle->part_count == 0)
+            continue;
+        struct optimized *o = &low->optimized[low->optimized_count++];
+        *o = (struct optimized){
+            .param = NONE,
+            .value = plan_whole_buffer(low->plan, handle->store),
+            .gradient = no_operand(),
+            .trained = handle->trained,
+        };
+        add_states(low, o);
+        declare_pieces(low, handle, PIECE_EXP_AVG, o->state[0]);
+        declare_pieces(low, handle, PIECE_EXP_AVG_SQ, o->state[1]);
+        for (uint32_t i = 0; i < handle->part_count; i++)
+            if (handle->parts[i].param != NONE)
+                low->plan->params[handle->parts[i].param].step_buffer = o->step;
+    }
+}
+
+/* The order of the first forward, by which later ones prefetch. */
+static void find_forward_order(struct lowering *low)
+{
+    struct fsdp1 *f = low->state;
+    for (uint32_t i = 0; i < low->stream->step_count; i++) {
+        const struct stream_step step = low->stream->steps[i];
+        struct handle *handle =
+            step.kind == STEP_PRE_FORWARD ? fsdp1_handle_at(low, step.arg) : NULL;
+        if (!handle || handle->forward_index != NONE)
+            continue;
+        handle->forward_index = f->forward_count;
+        f->forward_order[f->forward_count++] = handle->unit;
+    }
+}
+
+/* A module that is the root's last: both return the same tensor. */
+static uint32_t find_returned(const struct graph *graph)
+{
+    uint32_t module = NONE;
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct graph_item item = graph->items[i];
+        if (item.kind == ITEM_EXIT)
+            module = item.arg;
+        else if (item.kind == ITEM_OP)
+            module = NONE;
+        else if (item.kind == ITEM_MARK && item.arg == MARK_ROOT_EXIT)
+            return module;
+    }
+    return NONE;
+}
+
+void fsdp1_set_up(struct lowering *low)
+{
+    struct fsdp1 *f = low->state;
+    declare_mesh(low);
+    f->kept = choose_kept(low);
+    wrap_modules(low, NULL, &f->wrapping);
+    f->handle_count = f->wrapping.units;
+    f->handles = arena_alloc(&low->scratch, f->handle_count * sizeof *f->handles);
+    f->forward_order = none_array(low, f->handle_count);
+    f->backward_order = none_array(low, f->handle_count);
+    f->views = arena_alloc(&low->scratch, f->handle_count * sizeof *f->views);
+    f->free_events = none_array(low, 4 * f->handle_count + 16);
+    for (uint32_t u = 0; u < f->handle_count; u++) {
+        struct handle *handle = &f->handles[u];
+        *handle = (struct handle){.unit = u};
+        handle->cast = handle->gathered = handle->kept = handle->flat = handle->gradient =
+            handle->shown = NONE;
+        handle->forward_index = handle->backward_index = NONE;
+        lay_out(low, handle);
+        if (handle->part_count == 0)
+            continue;
+        declare_buffers(low, handle);
+        declare_pieces(low, handle, PIECE_STORE, handle->store);
+        declare_pieces(low, handle, PIECE_GATHERED, f->sharded ? handle->gathered : handle->cast);
+    }
+    find_forward_order(low);
+    f->returned = find_returned(low->graph);
+    if (low->strategy->max_norm > 0) /* clip_grad_norm_'s zero, for ranks without gradients */
+        new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_FP32,
+                     (struct shape){.rank = 0});
+    declare_optimized(low);
+}

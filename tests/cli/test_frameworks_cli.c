@@ -1,0 +1,204 @@
+/* test_frameworks_cli.c - --from and export as a user types them. */
+#include "tests/support/folder.h"
+#include "tests/support/program.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define DATA "tests/data/frameworks/"
+#define TOY "tests/data/configs/toy-llama"
+
+static char *folder;
+
+enum { PLANS = 2 };
+static char *plans[PLANS]; /* folders, too */
+
+static int make_folders(void **state)
+{
+    (void)state;
+    folder = folder_new("from");
+    for (int i = 0; i < PLANS; i++)
+        plans[i] = folder_new("plan");
+    return 0;
+}
+
+static int drop_folders(void **state)
+{
+    (void)state;
+    folder_drop(folder);
+    for (int i = 0; i < PLANS; i++)
+        folder_drop(plans[i]);
+    return 0;
+}
+
+static void prints(const char *text)
+{
+    if (!strstr(program_output(), text))
+        fail_msg("%s\nis not in\n%s", text, program_output());
+}
+
+static void a_file_says_all_that_fit_needs(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("fit --from " DATA "torchtitan_8b.toml"), 0);
+    prints("llama-3.1-8b, 8,030,261,248 parameters, as torchtitan writes it");
+    prints("micro-batch 1 x 8192 tokens, bf16 compute, fp32 reduce, fp32 stored");
+    prints("from " DATA "torchtitan_8b.toml, a configuration of torchtitan: ");
+    prints("left open    --gpus: 8 unless it is given");
+}
+
+/* The same bytes as with the options that the file stands for. */
+static void a_file_is_its_options(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("fit --from " DATA "torchtitan_8b.toml --gpus 16 --quiet --events "
+                               "%s",
+                               file_in(folder, "a")),
+                     0);
+    assert_int_equal(shardplan("fit llama-3.1-8b --gpus 16 --seq 8192 --units torchtitan "
+                               "--checkpointing selective --early-stop off --clip 1 "
+                               "--optimizer-impl fused --quiet --events %s",
+                               file_in(folder, "b")),
+                     0);
+    size_t a, b;
+    char *first = file_text(file_in(folder, "a"), &a),
+         *second = file_text(file_in(folder, "b"), &b);
+    assert_true(a > 10000 && a == b && strcmp(first, second) == 0);
+    free(first);
+    free(second);
+}
+
+static void programs_get_every_note(void **state)
+{
+    (void)state;
+    json_error_t error;
+    assert_int_equal(shardplan("fit --from " DATA "torchtitan_70b_tp.toml --gpus 64 --seq 4096 "
+                               "--json"),
+                     1); /* 64 sequences of a 70B model do not fit */
+    json_t *json = json_loads(program_output(), 0, &error);
+    const json_t *from = json_object_get(json, "from");
+    const json_t *unknown = json_array_get(json_object_get(from, "unknown"), 0);
+    const json_t *unplanned = json_array_get(json_object_get(from, "not_planned"), 0);
+    const json_t *overridden = json_object_get(from, "overridden");
+    assert_string_equal(json_string_value(json_object_get(from, "framework")), "torchtitan");
+    assert_string_equal(json_string_value(json_object_get(unknown, "key")), "training.mystery");
+    assert_int_equal(json_integer_value(json_object_get(unknown, "line")), 10);
+    assert_string_equal(json_string_value(json_object_get(unplanned, "key")),
+                        "parallelism.tensor_parallel_degree");
+    assert_int_equal(json_array_size(overridden), 2);
+    assert_true(json_array_size(json_object_get(from, "taken")) > 10);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(json, "settings"), "from")),
+        DATA "torchtitan_70b_tp.toml");
+    json_decref(json);
+}
+
+static void a_sweep_starts_from_a_file(void **state)
+{
+    (void)state;
+    json_error_t error;
+    assert_int_equal(shardplan("sweep --from " DATA "torchtitan_8b.toml --gpus 64 --over "
+                               "reshard=default,never --quiet --json"),
+                     0);
+    json_t *json = json_loads(program_output(), 0, &error);
+    const json_t *file = json_object_get(json_object_get(json, "from"), "file");
+    assert_string_equal(json_string_value(file), DATA "torchtitan_8b.toml");
+    json_decref(json);
+}
+
+static void a_model_may_be_in_the_file_or_on_the_line(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("fit --from " DATA "accelerate_fsdp2.yaml"), 2);
+    prints("accelerate_fsdp2.yaml does not say which model it is for: give MODEL");
+    assert_int_equal(shardplan("fit " TOY " --seq 128 --from " DATA "accelerate_fsdp2.yaml"), 0);
+    assert_int_equal(shardplan("fit gpt2 --from nowhere.toml"), 2);
+    prints("nowhere.toml");
+    assert_int_equal(shardplan("fit --seq 128"), 2);
+    prints("MODEL is missing");
+}
+
+/* plan -> export -> --from gives the same plan: all of plan.json but for names. */
+static json_t *plan_of(const char *dir)
+{
+    json_error_t error;
+    const char *path = file_in(dir, "plan.json");
+    json_t *plan = json_load_file(path, 0, &error);
+    if (!plan)
+        fail_msg("%s: %s", path, error.text);
+    json_object_del(json_object_get(plan, "settings"), "from");
+    json_object_del(json_object_get(json_object_get(plan, "memory"), "settings"), "from");
+    return plan;
+}
+
+static void comes_back(const char *options, const char *target, const char *file)
+{
+    if (shardplan("plan " TOY " --seq 128 %s -q -o %s", options, plans[0]) != 0 ||
+        shardplan("export %s/plan.json --to %s -o %s", plans[0], target, file_in(folder, file)) !=
+            0 ||
+        shardplan("plan --from %s -q -o %s", file_in(folder, file), plans[1]) != 0)
+        fail_msg("%s", program_output());
+    json_t *there = plan_of(plans[0]), *back = plan_of(plans[1]);
+    assert_true(json_array_size(json_object_get(there, "instructions")) > 100);
+    assert_true(json_equal(there, back));
+    json_decref(there);
+    json_decref(back);
+}
+
+static void an_exported_plan_comes_back_whole(void **state)
+{
+    (void)state;
+    comes_back("--gpus 8 --replicate 2 --units torchtitan --accumulate 2 --accumulate-sync each "
+               "--clip 1 --checkpointing selective --gpu a100-sxm-80gb",
+               "torchtitan", "x.toml");
+    comes_back("--gpus 8 --code hf --units torchtitan --reduce-dtype bf16 --checkpointing full "
+               "--reshard never --micro-batch 2",
+               "accelerate", "x.yaml");
+    comes_back("--gpus 8 --units 2 --reshard 4 --forward-prefetch 1 --store-dtype bf16 --freeze "
+               "'*norm*'",
+               "fsdp2", "x.py");
+    comes_back("--strategy ddp --gpus 4 --bucket-cap-mb 100 --autocast bf16 --clip 1 "
+               "--accumulate-sync each",
+               "torchtitan", "y.toml");
+}
+
+static void an_export_says_what_it_cannot(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        shardplan("plan " TOY " --seq 128 --code hf --units torchtitan -q -o %s", plans[0]), 0);
+    assert_int_equal(shardplan("export %s/plan.json --to accelerate", plans[0]), 2);
+    prints("accelerate cannot say --reduce-dtype fp32 (it would be bf16)");
+    assert_int_equal(shardplan("export %s/plan.json --to deepspeed", plans[0]), 2);
+    prints("deepspeed does not run fsdp2; these do: fsdp2, torchtitan, accelerate");
+    assert_int_equal(shardplan("export %s/plan.json --to megatron", plans[0]), 2);
+    prints("--to megatron: allowed are fsdp2, torchtitan, accelerate, deepspeed");
+    assert_int_equal(shardplan("export %s/plan.json --to fsdp2", plans[0]), 0);
+    prints("def apply(model, mesh):");
+    prints("the training script has to say:"); /* on standard error */
+    assert_int_equal(shardplan("export nothing.json"), 3);
+    assert_int_equal(shardplan("export %s/plan.json --to fsdp2 --json", plans[0]), 0);
+    prints("\"written_for\": \"torch 2.6 and later\"");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_says_all_that_fit_needs),
+        cmocka_unit_test(a_file_is_its_options),
+        cmocka_unit_test(programs_get_every_note),
+        cmocka_unit_test(a_sweep_starts_from_a_file),
+        cmocka_unit_test(a_model_may_be_in_the_file_or_on_the_line),
+        cmocka_unit_test(an_exported_plan_comes_back_whole),
+        cmocka_unit_test(an_export_says_what_it_cannot),
+    };
+    return cmocka_run_group_tests_name("frameworks (command line)", tests, make_folders,
+                                       drop_folders);
+}

@@ -1,0 +1,417 @@
+/* test_import.c - frameworks' configurations as settings: what each key becomes, what holds when it
+ * is absent, what is listed, what is refused and how.
+ *
+ * Expected values are those of the frameworks' own sources (their defaults, their batch
+ * arithmetic), written down by hand. */
+#include "frameworks/framework.h"
+#include "frameworks/import.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+#define DATA "tests/data/frameworks/"
+
+struct fixture {
+    struct import import;
+    struct settings settings;
+};
+
+/* With options as on a command line: "name text name text". */
+static enum err_code take_with(struct fixture *f, const char *path, enum document_syntax syntax,
+                               const char *text, const struct setting_given *given, uint32_t count,
+                               struct err *err)
+{
+    settings_defaults(&f->settings, COMMAND_PLAN);
+    if (!text)
+        return import_file(&f->import, &f->settings, path, given, count, err);
+    struct document document;
+    const enum err_code rc = document_parse(path, syntax, text, NULL, &document, err);
+    if (rc == ERR_OK)
+        return import_document(&f->import, &f->settings, &document, given, count, err);
+    document_free(&document);
+    f->import = (struct import){.framework = NULL};
+    return rc;
+}
+
+static void take_file(struct fixture *f, const char *path)
+{
+    struct err err = {0};
+    if (take_with(f, path, 0, NULL, NULL, 0, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+}
+
+static void take_text(struct fixture *f, enum document_syntax syntax, const char *text)
+{
+    struct err err = {0};
+    if (take_with(f, "x", syntax, text, NULL, 0, &err) != ERR_OK)
+        fail_msg("%s\n%s", text, err.text);
+}
+
+/* "gpus 8, units torchtitan" */
+static void expect(const struct fixture *f, const char *list)
+{
+    char text[1024], buffer[NUMBER_TEXT], *rest;
+    snprintf(text, sizeof text, "%s", list);
+    for (char *pair = strtok_r(text, ",", &rest); pair; pair = strtok_r(NULL, ",", &rest)) {
+        pair += strspn(pair, " ");
+        char *value = pair + strcspn(pair, " ");
+        *value++ = '\0';
+        const char *got = settings_get(&f->settings, pair, buffer);
+        if (!got || strcmp(got, value) != 0)
+            fail_msg("%s: --%s is %s, not %s", f->import.document.path, pair, got ? got : "none",
+                     value);
+    }
+}
+
+static const struct note *find_note(const struct fixture *f, enum note_kind kind, const char *key)
+{
+    for (uint32_t i = 0; i < f->import.note_count; i++) {
+        const struct note *note = &f->import.notes[i];
+        if (note->kind == kind && note->key && strcmp(note->key, key) == 0)
+            return note;
+    }
+    return NULL;
+}
+
+static void expect_note(const struct fixture *f, enum note_kind kind, const char *key,
+                        uint32_t line, const char *text)
+{
+    const struct note *note = find_note(f, kind, key);
+    if (!note || note->line != line || (text && (!note->text || !strstr(note->text, text))))
+        fail_msg("%s is not listed so: line %u, %s", key, note ? note->line : 0,
+                 note && note->text ? note->text : "-");
+}
+
+static bool leaves_open(const struct fixture *f, const char *setting)
+{
+    for (uint32_t i = 0; i < f->import.note_count; i++)
+        if (f->import.notes[i].kind == NOTE_UNSAID && f->import.notes[i].text &&
+            strncmp(f->import.notes[i].text, setting, strlen(setting)) == 0)
+            return true;
+    return false;
+}
+
+/* ---- torchtitan ---- */
+
+static void torchtitans_file_gives_its_job(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_file(&f, DATA "torchtitan_8b.toml");
+    expect(&f, "model llama-3.1-8b, strategy fsdp2, code torchtitan, units torchtitan, seq 8192, "
+               "micro-batch 1, accumulate 1, accumulate-sync each, replicate 1, reshard default, "
+               "param-dtype bf16, reduce-dtype fp32, store-dtype fp32, checkpointing selective, "
+               "early-stop off, optimizer adamw, optimizer-impl fused, clip 1, offload none");
+    expect_note(&f, NOTE_TAKEN, "training.seq_len", 19, "--seq 8192");
+    expect_note(&f, NOTE_IDLE, "metrics.log_freq", 5, NULL);
+    assert_true(leaves_open(&f, "--gpus")); /* -1: what is left of the world */
+    import_free(&f.import);
+}
+
+static void torchtitans_defaults_hold_where_it_is_silent(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_TOML, "[training]\n");
+    expect(&f, "seq 2048, micro-batch 8, clip 1, param-dtype bf16, reduce-dtype fp32, "
+               "optimizer-impl fused, early-stop off, reshard default");
+    expect_note(&f, NOTE_UNPLANNED, "activation_checkpoint.mode", 0, "every k-th block");
+    import_free(&f.import);
+}
+
+static void torchtitans_batch_and_mesh_multiply(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_file(&f, DATA "torchtitan_70b_tp.toml");
+    expect(&f, "model llama-3.1-70b, gpus 32, replicate 2, micro-batch 8, accumulate 2, "
+               "reshard never, checkpointing full");
+    expect_note(&f, NOTE_UNPLANNED, "parallelism.tensor_parallel_degree", 15, "tensor");
+    expect_note(&f, NOTE_UNPLANNED, "model.converters", 4, "float8");
+    expect_note(&f, NOTE_UNKNOWN, "training.mystery", 10, NULL);
+    assert_null(find_note(&f, NOTE_UNKNOWN, "activation_checkpoint"));
+    import_free(&f.import);
+
+    take_file(&f, DATA "torchtitan_ddp.toml");
+    expect(&f, "strategy ddp, gpus 8, bucket-cap-mb 100, autocast bf16, checkpointing none, "
+               "model qwen3-1.7b, accumulate-sync each");
+    import_free(&f.import);
+}
+
+static void torchtitans_python_gives_the_same_settings(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_file(&f, DATA "torchtitan_registry.py:llama3_8b");
+    expect(&f, "model llama-3.1-8b, gpus 32, seq 8192, micro-batch 2, accumulate 2, units "
+               "torchtitan, checkpointing selective, early-stop off, reshard default");
+    import_free(&f.import);
+
+    take_file(&f, DATA "torchtitan_registry.py:llama3_8b_full_ac");
+    expect(&f, "gpus 32, checkpointing full, reshard always, micro-batch 2");
+    expect_note(&f, NOTE_UNPLANNED, "training.mixed_precision_param", 33, "without running it");
+    import_free(&f.import);
+}
+
+/* ---- accelerate ---- */
+
+static void accelerates_file_gives_its_job(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_file(&f, DATA "accelerate_fsdp2.yaml");
+    expect(&f, "strategy fsdp2, code hf, units torchtitan, gpus 8, gpus-per-node 4, replicate 2, "
+               "reshard never, param-dtype bf16, reduce-dtype bf16, store-dtype fp32, "
+               "checkpointing full, offload none, accumulate-sync last, early-stop on");
+    assert_true(leaves_open(&f, "--micro-batch") && leaves_open(&f, "--clip") &&
+                leaves_open(&f, "--model"));
+    import_free(&f.import);
+
+    take_file(&f, DATA "accelerate_ddp.yaml");
+    expect(&f, "strategy ddp, gpus 4, autocast bf16");
+    import_free(&f.import);
+
+    take_text(&f, SYNTAX_YAML,
+              "distributed_type: FSDP\nmixed_precision: no\nfsdp_config:\n"
+              "  fsdp_version: '2'\n  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n"
+              "  fsdp_backward_prefetch: BACKWARD_PRE\n");
+    expect(&f,
+           "strategy fsdp2, param-dtype same, reduce-dtype same, reshard default, units blocks");
+    expect_note(&f, NOTE_UNPLANNED, "fsdp_config.fsdp_auto_wrap_policy", 5, "blocks");
+    expect_note(&f, NOTE_IDLE, "fsdp_config.fsdp_backward_prefetch", 6, "fsdp2 does not use it");
+    import_free(&f.import);
+}
+
+/* ---- transformers ---- */
+
+static void training_arguments_give_their_job(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_file(&f, DATA "training_arguments.json");
+    expect(&f, "strategy fsdp2, micro-batch 2, accumulate 4, clip 1, optimizer-impl foreach, "
+               "param-dtype bf16, reduce-dtype bf16, checkpointing full, reshard default, "
+               "units torchtitan, offload none");
+    import_free(&f.import);
+
+    take_file(&f, DATA "fsdp_config.json");
+    expect(&f, "strategy fsdp2, reshard never, offload cpu, micro-batch 8, clip 1, "
+               "optimizer-impl fused");
+    import_free(&f.import);
+
+    take_text(&f, SYNTAX_JSON, "{\"fsdp\": \"shard_grad_op auto_wrap offload\", \"bf16\": true}");
+    expect(&f, "strategy fsdp2, reshard never, offload cpu, param-dtype bf16");
+    import_free(&f.import);
+
+    take_text(&f, SYNTAX_JSON, "{\"per_device_train_batch_size\": 4, \"bf16\": true}");
+    expect(&f, "strategy ddp, micro-batch 4, autocast bf16");
+    import_free(&f.import);
+}
+
+/* ---- systems that may not be planned yet ---- */
+
+/* With its system, if this version plans it; else the refusal that the table of settings gives. */
+static bool take_planned(struct fixture *f, const char *path, enum system_kind system)
+{
+    struct err err = {0};
+    const enum err_code rc = take_with(f, path, 0, NULL, NULL, 0, &err);
+    if (system_is_planned(system)) {
+        if (rc != ERR_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(f->settings.job.strategy.system, system);
+        return true;
+    }
+    assert_int_equal(rc, ERR_INVALID);
+    assert_non_null(strstr(err.text, system_name(system)));
+    assert_non_null(strstr(err.text, ": allowed are "));
+    import_free(&f->import);
+    return false;
+}
+
+static void other_systems_have_their_names(void **state)
+{
+    (void)state;
+    struct fixture f;
+    if (take_planned(&f, DATA "accelerate_fsdp1.yaml", SYSTEM_FSDP1)) {
+        expect(&f, "gpus 2, param-dtype bf16, reduce-dtype bf16, offload none");
+        import_free(&f.import);
+    }
+    if (take_planned(&f, DATA "accelerate_deepspeed.yaml", SYSTEM_ZERO3)) {
+        expect(&f, "gpus 8, accumulate 4, clip 1, param-dtype bf16");
+        import_free(&f.import);
+    }
+    if (take_planned(&f, DATA "deepspeed_zero3.json", SYSTEM_ZERO3)) {
+        expect(&f, "gpus 8, micro-batch 2, accumulate 4, clip 0.5, param-dtype bf16");
+        import_free(&f.import);
+    }
+    if (take_planned(&f, DATA "deepspeed_auto.json", SYSTEM_ZERO2))
+        import_free(&f.import);
+}
+
+/* ---- options ---- */
+
+static void options_override_and_are_listed(void **state)
+{
+    (void)state;
+    static const struct setting_given given[] = {{"gpus", "64"}, {"seq", "4096"}, {"reshard", "8"}};
+    struct fixture f;
+    struct err err = {0};
+    assert_int_equal(
+        take_with(&f, DATA "torchtitan_70b_tp.toml", 0, NULL, given, COUNT(given), &err), ERR_OK);
+    /* what they make is computed with them: 512 sequences of 8 on 64 GPUs are one micro-batch */
+    expect(&f, "accumulate 1, replicate 2");
+    expect_note(&f, NOTE_OVERRIDDEN, "training.seq_len", 9, "--seq 4096");
+    expect_note(&f, NOTE_OVERRIDDEN, "parallelism.fsdp_reshard_after_forward", 16, "--reshard 8");
+    expect_note(&f, NOTE_OVERRIDDEN, "parallelism.data_parallel_shard_degree", 14, "--gpus 64");
+    import_free(&f.import);
+}
+
+static void another_system_leaves_out_what_it_has_not(void **state)
+{
+    (void)state;
+    static const struct setting_given given[] = {{"strategy", "ddp"}, {"gpus", "16"}};
+    struct fixture f;
+    struct err err = {0};
+    assert_int_equal(
+        take_with(&f, DATA "accelerate_fsdp2.yaml", 0, NULL, given, COUNT(given), &err), ERR_OK);
+    expect(&f, "strategy ddp, autocast bf16");
+    expect_note(&f, NOTE_IDLE, "fsdp_config.fsdp_reshard_after_forward", 10, "ddp does not use it");
+    import_free(&f.import);
+}
+
+/* Options that a file of ours carries hold below those of the command line. */
+static void a_file_carries_options(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "# shardplan: --gpu a100-sxm-80gb --seq 512 --profile 'my file.json'\n"
+        "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n";
+    static const struct setting_given given[] = {{"seq", "64"}};
+    struct fixture f;
+    struct err err = {0};
+    assert_int_equal(take_with(&f, "x", SYNTAX_YAML, text, given, 1, &err), ERR_OK);
+    expect(&f, "gpu a100-sxm-80gb, profile my file.json");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML, text);
+    expect(&f, "seq 512");
+    import_free(&f.import);
+    assert_int_equal(take_with(&f, "x", SYNTAX_YAML, "# shardplan: seq\ndistributed_type: FSDP\n",
+                               NULL, 0, &err),
+                     ERR_INVALID);
+    assert_non_null(strstr(err.text, "\"seq\" is no option"));
+    import_free(&f.import);
+}
+
+/* ---- mistakes ---- */
+
+static void mistakes_name_line_key_and_what_is_allowed(void **state)
+{
+    (void)state;
+    static const struct {
+        enum document_syntax syntax;
+        const char *text, *message;
+    } cases[] = {
+        {SYNTAX_TOML, "[parallelism]\n\nfsdp_reshard_after_forward = \"alway\"\n",
+         "x:3: parallelism.fsdp_reshard_after_forward alway: allowed are default, always, never; "
+         "did you mean always?"},
+        {SYNTAX_TOML, "[training]\nseq_len = \"8192\"\n",
+         "x:2: training.seq_len 8192: it is a text; allowed are integers"},
+        {SYNTAX_TOML, "[training]\nseq_len = 0\n",
+         "x:2: training.seq_len 0: allowed are integers from 1 on"},
+        {SYNTAX_TOML, "[training]\nseq_len = 99999999999\n",
+         "x:2: training.seq_len 99999999999: --seq 99999999999: allowed are integers 1 ..."},
+        {SYNTAX_TOML, "[training]\nenable_cpu_offload = \"no\"\n",
+         "x:2: training.enable_cpu_offload no: it is a text; allowed are true, false"},
+        {SYNTAX_TOML, "[training]\nglobal_batch_size = 100\n",
+         "x:2: training.global_batch_size 100: it is no multiple of 64, what 8 GPUs take at once"},
+        {SYNTAX_TOML, "[parallelism]\ndata_parallel_shard_degree = 0\n",
+         "x:2: parallelism.data_parallel_shard_degree 0: allowed are -1 and integers from 1 on"},
+        {SYNTAX_TOML, "[training]\nmixed_precision_reduce = \"bfloat16\"\n",
+         "x:2: training.mixed_precision_reduce bfloat16: allowed are float32"},
+        {SYNTAX_YAML, "distributed_type: FSPD\n",
+         "x:1: distributed_type FSPD: allowed are FSDP, MULTI_GPU, DEEPSPEED"},
+        {SYNTAX_YAML, "distributed_type: MEGATRON_LM\n",
+         "x:1: distributed_type MEGATRON_LM: shardplan plans FSDP, MULTI_GPU and DEEPSPEED"},
+        {SYNTAX_YAML, "num_machines: 3\nnum_processes: 8\ndistributed_type: MULTI_GPU\n",
+         "x:2: num_processes 8: num_machines does not divide it"},
+        {SYNTAX_YAML,
+         "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+         "  fsdp_reshard_after_forward: 8\n",
+         "x:4: fsdp_config.fsdp_reshard_after_forward 8: it is an integer; allowed are true, "
+         "false"},
+        {SYNTAX_JSON, "{\"zero_optimization\": {\n\"stage\": 4}}",
+         "x:2: zero_optimization.stage 4: DeepSpeed without ZeRO is not planned; allowed are 1, 2, "
+         "3"},
+        {SYNTAX_JSON, "{\"fsdp\": \"full_shart\"}",
+         "x:1: fsdp full_shart: allowed are true, full_shard"},
+        {SYNTAX_JSON, "{\"a\": 1}", "x: it is no configuration of torchtitan, accelerate"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        struct err err = {0};
+        const enum err_code rc = take_with(&f, "x", cases[i].syntax, cases[i].text, NULL, 0, &err);
+        if (rc != ERR_INVALID || strncmp(err.text, cases[i].message, strlen(cases[i].message)) != 0)
+            fail_msg("%s\n gives \"%s\"\n not   \"%s\"", cases[i].text, err.text, cases[i].message);
+        import_free(&f.import);
+    }
+}
+
+/* ---- the tables ---- */
+
+/* Every word of a row is a value of its setting, and what a key is by default is one of its own. */
+static void rows_speak_of_values_that_there_are(void **state)
+{
+    (void)state;
+    static const struct framework *const all[] = {&framework_torchtitan, &framework_accelerate,
+                                                  &framework_deepspeed, &framework_transformers};
+    uint32_t count, values = 0;
+    const struct setting *rows = setting_rows(&count);
+    for (size_t f = 0; f < COUNT(all); f++)
+        for (uint32_t i = 0; i < all[f]->row_count; i++) {
+            const struct key_row *row = &all[f]->rows[i];
+            const bool has_initial = row->initial && row->kind == KEY_WORD && row->words;
+            bool initial = false;
+            for (const struct key_word *w = row->words; w && w->key; w++) {
+                initial = initial || (has_initial && strcmp(w->key, row->initial) == 0);
+                for (uint32_t s = 0; s < count && w->setting; s++) {
+                    struct settings settings;
+                    struct err err = {0};
+                    const uint32_t systems = row->systems ? row->systems : ~0U;
+                    if (strcmp(rows[s].name, row->setting) != 0 ||
+                        !setting_is_of(&rows[s], COMMAND_PLAN) ||
+                        (rows[s].systems && !(rows[s].systems & systems)))
+                        continue;
+                    settings_defaults(&settings, COMMAND_PLAN);
+                    if (setting_write(&rows[s], &settings, w->setting, &err) != ERR_OK)
+                        fail_msg("%s: %s: %s", all[f]->name, row->path, err.text);
+                    values++;
+                }
+            }
+            if (has_initial && !initial)
+                fail_msg("%s: %s is never %s", all[f]->name, row->path, row->initial);
+        }
+    assert_true(values > 40);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(torchtitans_file_gives_its_job),
+        cmocka_unit_test(torchtitans_defaults_hold_where_it_is_silent),
+        cmocka_unit_test(torchtitans_batch_and_mesh_multiply),
+        cmocka_unit_test(torchtitans_python_gives_the_same_settings),
+        cmocka_unit_test(accelerates_file_gives_its_job),
+        cmocka_unit_test(training_arguments_give_their_job),
+        cmocka_unit_test(other_systems_have_their_names),
+        cmocka_unit_test(options_override_and_are_listed),
+        cmocka_unit_test(another_system_leaves_out_what_it_has_not),
+        cmocka_unit_test(a_file_carries_options),
+        cmocka_unit_test(mistakes_name_line_key_and_what_is_allowed),
+        cmocka_unit_test(rows_speak_of_values_that_there_are),
+    };
+    return cmocka_run_group_tests_name("import", tests, NULL, NULL);
+}

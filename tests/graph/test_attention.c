@@ -1,0 +1,96 @@
+/* test_attention.c - what each kernel of attention takes from the allocator, beside the sizes in
+ * its own source (see ops_attention.c). */
+#include "graph/tape.h"
+#include "job/predict.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { BATCH = 2, SEQ = 200, MOST = 8 };
+
+static struct model_config config_of(const char *preset)
+{
+    struct err err = {0};
+    struct model_config config;
+    assert_int_equal(model_preset_find(preset, &config, &err), ERR_OK);
+    config.layers = 1;
+    return config;
+}
+
+/* The first layer's scratch, in order; returns how many. */
+static uint32_t scratch_of(const char *preset, enum code code, enum attention_kernel attention,
+                           uint64_t bytes[MOST])
+{
+    struct err err = {0};
+    const struct model_config config = config_of(preset);
+    const struct model_job job = {
+        .batch = BATCH, .seq = SEQ, .code = code, .compute = DTYPE_BF16, .attention = attention};
+    struct graph *graph = NULL;
+    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_OK);
+    struct stream *stream = tape_run(graph, &(struct tape_options){0});
+    uint32_t count = 0;
+    for (uint32_t b = 0; b < stream->buffer_count; b++)
+        if (stream->buffers[b].scratch && count < MOST)
+            bytes[count++] = stream->buffers[b].bytes;
+    stream_free(stream);
+    graph_free(graph);
+    return count;
+}
+
+/* Llama-3.1-8B: 32 heads of 128, 8 of them for keys and values; 200 tokens are rounded to 256. */
+static void each_kernel_has_its_own_scratch(void **state)
+{
+    (void)state;
+    uint64_t bytes[MOST] = {0};
+    assert_int_equal(scratch_of("llama-3.1-8b", CODE_HF, ATTENTION_FLASH, bytes), 4);
+    assert_int_equal(bytes[0], 4ULL * BATCH * 32 * 256);
+    assert_int_equal(bytes[1], 4ULL * BATCH * 256 * 32 * 128);
+    assert_int_equal(bytes[2], 2ULL * BATCH * SEQ * 32 * 128);
+    assert_int_equal(bytes[3], bytes[2]);
+    /* torchtitan repeats keys and values itself */
+    assert_int_equal(scratch_of("llama-3.1-8b", CODE_TORCHTITAN, ATTENTION_FLASH, bytes), 2);
+    assert_int_equal(scratch_of("llama-3.1-8b", CODE_TORCHTITAN, ATTENTION_CUDNN, bytes), 1);
+    assert_int_equal(bytes[0], 4ULL * BATCH * 32 * SEQ * (128 + 1));
+    assert_int_equal(scratch_of("llama-3.1-8b", CODE_TORCHTITAN, ATTENTION_EFFICIENT, bytes), 0);
+}
+
+static enum attention_kernel chosen(const char *gpu, enum dtype dtype, enum attention_kernel asked)
+{
+    struct err err = {0};
+    const struct model_config config = config_of("llama-3.1-8b");
+    struct job job;
+    struct machine machine = {.gpus_per_node = 8};
+    assert_int_equal(profile_find(gpu, &machine.profile, &err), ERR_OK);
+    job_defaults(&job, &config);
+    job.model.compute = dtype;
+    job.model.attention = asked;
+    const enum attention_kernel kernel = attention_of(&job, &machine);
+    profile_free(&machine.profile);
+    return kernel;
+}
+
+static void pytorch_chooses_by_gpu_and_dtype(void **state)
+{
+    (void)state;
+    assert_int_equal(chosen("h100-sxm", DTYPE_BF16, ATTENTION_AUTO), ATTENTION_CUDNN);
+    assert_int_equal(chosen("b200", DTYPE_FP16, ATTENTION_AUTO), ATTENTION_CUDNN);
+    assert_int_equal(chosen("a100-sxm-80gb", DTYPE_BF16, ATTENTION_AUTO), ATTENTION_FLASH);
+    assert_int_equal(chosen("l4", DTYPE_BF16, ATTENTION_AUTO), ATTENTION_FLASH);
+    assert_int_equal(chosen("h100-sxm", DTYPE_FP32, ATTENTION_AUTO), ATTENTION_EFFICIENT);
+    assert_int_equal(chosen("h100-sxm", DTYPE_BF16, ATTENTION_FLASH), ATTENTION_FLASH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_kernel_has_its_own_scratch),
+        cmocka_unit_test(pytorch_chooses_by_gpu_and_dtype),
+    };
+    return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
+}

@@ -1,0 +1,74 @@
+/* test_truth_real.c - our event lists beside those of steps that were computed.
+ *
+ * tests/data/truth/real_events.jsonl holds recordings of torch 2.14.1's fully_shard on real
+ * tensors, by the profiler and with nothing watching in Python (tests/truth/record_real.py): what a
+ * GPU run does where autograd works in place, and recordings on fake tensors do not show. */
+#include "tests/support/truth.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char path[] = "tests/data/truth/real_events.jsonl";
+
+static truth_read_model reader_of(const json_t *row)
+{
+    const char *code = truth_text(json_object_get(row, "strategy"), "code", "");
+    return strcmp(code, "hf") == 0 ? truth_read_hf : truth_read_written;
+}
+
+static void events_equal_those_of_computed_steps(void **state)
+{
+    (void)state;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char *line = NULL;
+    size_t size = 0, rows = 0, wrong = 0;
+    while (getline(&line, &size, file) > 0) {
+        json_t *row = json_loads(line, 0, NULL);
+        struct plan *plan = truth_plan(row, reader_of(row));
+        rows++;
+        wrong += !plan || truth_compare_bytes(row, plan) != 0;
+        plan_free(plan);
+        json_decref(row);
+    }
+    free(line);
+    fclose(file);
+    print_message("%s: %zu rows, %zu with other events\n", path, rows, wrong);
+    assert_true(rows > 200);
+    assert_int_equal(wrong, 0);
+}
+
+/* The other kind of recording is of other bytes: a plan of one cannot pass for the other. */
+static void recorded_events_are_not_those(void **state)
+{
+    (void)state;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char *line = NULL;
+    size_t size = 0;
+    assert_true(getline(&line, &size, file) > 0);
+    json_t *row = json_loads(line, 0, NULL);
+    json_object_set_new(row, "autograd", json_string("recorded"));
+    struct plan *plan = truth_plan(row, reader_of(row));
+    assert_non_null(plan);
+    assert_true(truth_compare_bytes(row, plan) > 0);
+    plan_free(plan);
+    json_decref(row);
+    free(line);
+    fclose(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_equal_those_of_computed_steps),
+        cmocka_unit_test(recorded_events_are_not_those),
+    };
+    return cmocka_run_group_tests_name("truth_real", tests, NULL, NULL);
+}

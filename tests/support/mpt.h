@@ -1,0 +1,15 @@
+/* mpt.h - the jobs of MosaicML llm-foundry's throughput tables (tests/data/published). */
+#ifndef SHARDPLAN_MPT_H
+#define SHARDPLAN_MPT_H
+
+#include "job/job.h"
+#include "tests/support/csv.h"
+
+/* The job of one row: an MPT under full sharding, with the loss that its yaml files have
+ * (fused_crossentropy). */
+struct job mpt_job(const struct csv *csv, size_t row);
+
+/* The profile of the row's GPU. */
+const char *mpt_gpu(const struct csv *csv, size_t row);
+
+#endif
