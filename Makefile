@@ -13,6 +13,7 @@
 ## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer
 ## make bench      the timed claims: cold start, program and memory, one more configuration
 ## make validation remake reports/validation/ from the recordings in tests/data
+## make questions  remake docs/questions.md
 ## make check-gpu  tests that need a GPU
 ## make install    copy the programs, the manual page and bash's completion to PREFIX (default /usr/local)
 ## make clean      remove the build folder
@@ -208,6 +209,9 @@ bench: all
 validation: all $(VALIDATIONS)
 	@tools/validation $(BUILD)
 
+questions: all
+	@tools/questions $(BUILD)
+
 check-gpu: all tests
 	@tools/check-gpu $(BUILD)
 
@@ -228,6 +232,6 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all tests deps demo check lint format asan tsan checked fuzz bench validation check-gpu install \
+.PHONY: all tests deps demo check lint format asan tsan checked fuzz bench validation questions check-gpu install \
         clean help
 .SECONDARY:

@@ -10,6 +10,7 @@ enum { EXIT_DONE = 0, EXIT_NO_FIT = 1, EXIT_DIFFERS = 1, EXIT_BAD_INPUT = 2, EXI
 
 int command_fit(int argc, char **argv);
 int command_plan(int argc, char **argv);
+int command_tune(int argc, char **argv);
 int command_sweep(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_run(int argc, char **argv);

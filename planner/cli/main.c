@@ -10,11 +10,17 @@
 #include <string.h>
 
 static int (*const runs[COMMAND_COUNT])(int argc, char **argv) = {
-    [COMMAND_FIT] = command_fit,         [COMMAND_PLAN] = command_plan,
-    [COMMAND_SWEEP] = command_sweep,     [COMMAND_DIFF] = command_diff,
-    [COMMAND_RUN] = command_run,         [COMMAND_COMPARE] = command_compare,
-    [COMMAND_EXPORT] = command_export,   [COMMAND_CALIBRATE] = command_calibrate,
-    [COMMAND_MODELS] = command_models,   [COMMAND_GPUS] = command_gpus,
+    [COMMAND_FIT] = command_fit,
+    [COMMAND_PLAN] = command_plan,
+    [COMMAND_TUNE] = command_tune,
+    [COMMAND_SWEEP] = command_sweep,
+    [COMMAND_DIFF] = command_diff,
+    [COMMAND_RUN] = command_run,
+    [COMMAND_COMPARE] = command_compare,
+    [COMMAND_EXPORT] = command_export,
+    [COMMAND_CALIBRATE] = command_calibrate,
+    [COMMAND_MODELS] = command_models,
+    [COMMAND_GPUS] = command_gpus,
     [COMMAND_KERNELS] = command_kernels,
 };
 

@@ -46,6 +46,11 @@ uint64_t communicators_bytes(const struct plan *plan, const struct machine *mach
     return bytes;
 }
 
+uint64_t machine_outside_bytes(const struct plan *plan, const struct machine *machine)
+{
+    return profile_bytes(&machine->profile, PROFILE_CONTEXT) + communicators_bytes(plan, machine);
+}
+
 /* ---- what giving segments back costs ---- */
 
 struct call_counter {

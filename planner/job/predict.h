@@ -50,6 +50,9 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
                            struct err *err);
 void prediction_free(struct prediction *prediction);
 
+/* Bytes that a plan needs outside the allocator: context and communicators. */
+uint64_t machine_outside_bytes(const struct plan *plan, const struct machine *machine);
+
 /* What NCCL takes on a rank for the communicators of a plan's groups. */
 uint64_t communicators_bytes(const struct plan *plan, const struct machine *machine);
 

@@ -12,25 +12,32 @@
 /* Kernels of a class are off together, so one factor a class and draw; logarithmic, since a time
  * is as likely to be twice as long as half as long. Draws come in pairs of opposite signs: the
  * quantiles of so few are as near as those of many times as many. */
-static void draw_range(struct step_time *t, uint32_t draws)
+void step_draws(const struct simulation *simulation, const struct costs *costs, uint32_t draws,
+                double *steps_s, struct timeline *timeline)
 {
-    struct timeline timeline = timeline_new(t->simulation);
-    double *steps = xmalloc(draws * sizeof *steps), drawn[COST_CLASSES] = {0};
+    double drawn[COST_CLASSES] = {0};
     gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937); /* its default seed: the same draws always */
     for (uint32_t i = 0; i < draws; i++) {
         double scale[COST_CLASSES];
         for (int k = 0; k < COST_CLASSES; k++) {
             if (i % 2 == 0)
-                drawn[k] = gsl_ran_gaussian(random, t->costs.spread[k]);
+                drawn[k] = gsl_ran_gaussian(random, costs->spread[k]);
             scale[k] = exp(i % 2 == 0 ? drawn[k] : -drawn[k]);
         }
-        simulate(t->simulation, &t->costs, scale, &timeline);
-        steps[i] = timeline.step_s;
+        simulate(simulation, costs, scale, timeline);
+        steps_s[i] = timeline->step_s;
     }
+    gsl_rng_free(random);
+}
+
+static void draw_range(struct step_time *t, uint32_t draws)
+{
+    struct timeline timeline = timeline_new(t->simulation);
+    double *steps = xmalloc(draws * sizeof *steps);
+    step_draws(t->simulation, &t->costs, draws, steps, &timeline);
     gsl_sort(steps, 1, draws);
     t->low_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.05);
     t->high_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.95);
-    gsl_rng_free(random);
     free(steps);
     timeline_free(&timeline);
 }

@@ -31,4 +31,10 @@ void step_time_free(struct step_time *time);
 
 enum { STEP_TIME_DRAWS = 200 };
 
+/* Seconds of the step in each of (draws) draws of the numbers within their spreads. They are the
+ * same for every simulation, a factor for each class of costs, so that two can be compared draw by
+ * draw. *timeline is used and left as it is of the last one. */
+void step_draws(const struct simulation *simulation, const struct costs *costs, uint32_t draws,
+                double *steps_s, struct timeline *timeline);
+
 #endif

@@ -95,10 +95,27 @@ static void declare_mesh(struct lowering *low)
     f->all_reduce = plan_add_lane(plan, "all_reduce", false);
 }
 
+static bool is_of_blocks(const struct lowering *low, uint32_t unit)
+{
+    const struct wrapping *w = &fsdp2_of(low)->wrapping;
+    return unit > 0 && low->graph->modules[w->first_module[unit]].role == ROLE_BLOCK;
+}
+
+/* Whether fewer than keep_last units of blocks come after it. */
+static bool is_kept(const struct lowering *low, uint32_t unit)
+{
+    uint32_t after = 0;
+    for (uint32_t u = unit + 1; u < fsdp2_of(low)->wrapping.units; u++)
+        after += is_of_blocks(low, u);
+    return is_of_blocks(low, unit) && after < low->strategy->keep_last;
+}
+
 static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
     const struct strategy *s = low->strategy;
+    if (s->keep_last > 0 && is_kept(low, unit))
+        return 0;
     switch (s->reshard) {
     case RESHARD_NEVER:
         return 0;
@@ -201,7 +218,7 @@ static void choose_prefetch(struct lowering *low)
     const struct strategy *s = low->strategy;
     uint32_t *blocks = none_array(low, f->wrapping.units), count = 0;
     for (uint32_t u = 1; u < f->wrapping.units; u++)
-        if (low->graph->modules[f->wrapping.first_module[u]].role == ROLE_BLOCK)
+        if (is_of_blocks(low, u))
             blocks[count++] = u;
     for (uint32_t i = 0; i < count; i++) {
         struct unit *unit = &f->units[blocks[i]];

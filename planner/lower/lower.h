@@ -75,6 +75,8 @@ struct strategy {
     uint32_t unit_elements;
     enum reshard_kind reshard;
     uint32_t reshard_ranks;
+    uint32_t
+        keep_last; /* the last units of blocks that are not resharded, whatever `reshard` says */
     uint32_t forward_prefetch, backward_prefetch; /* 0: implicit; n: explicit lists of n units */
     enum dtype store, compute, reduce;            /* o, p, r of reference formulas */
     uint32_t accumulate;                          /* micro-batches a step */
@@ -117,6 +119,10 @@ bool system_has_views(enum system_kind kind);
 /* What the strategy's system makes of a graph before it is run: more parameters need a gradient,
  * perhaps. */
 void system_prepare(const struct strategy *strategy, struct graph *graph);
+
+/* Puts in the simplest strategy that comes to the same program, for a model of `blocks` blocks. Two
+ * strategies that it makes equal have one program; those that it leaves different may, too. */
+void strategy_simplify(struct strategy *strategy, uint32_t blocks);
 
 /* Adds to a tape's options what a system does to the graph: of the streams that it is given. */
 void system_tape(enum system_kind kind, struct tape_options *options);

@@ -75,6 +75,9 @@ static enum err_code alloc_on_device(struct replay *r, uint64_t bytes, int strea
     if (!r->allocator || bytes == 0)
         return ERR_OK;
     const enum err_code rc = allocator_alloc(r->allocator, bytes, stream, out, NULL);
+    if (rc == ERR_OK && r->options->enough_bytes &&
+        allocator_stats(r->allocator)->reserved_bytes > r->options->enough_bytes)
+        return out_of_memory(r, bytes);
     return rc == ERR_NOMEM ? out_of_memory(r, bytes) : rc;
 }
 

@@ -53,7 +53,9 @@ struct memory_options {
     uint64_t workspace_bytes[2]; /* cuBLAS workspaces, of the forward and of the backward thread:
                                     allocated at their first matmul, never freed; 0: none */
     bool without_allocator;      /* requested bytes only: allocated and reserved stay 0 */
-    uint32_t steps_before;       /* the one that is reported; 0: one, the first */
+    uint64_t enough_bytes; /* more reserved than that ends the replay as if memory had run out,
+                              with nothing given back; 0: no end */
+    uint32_t steps_before; /* the one that is reported; 0: one, the first */
 
     /* For memory snapshots; each may be NULL. Before every instruction of every step, and with
      * the allocator as it is after the last one. */

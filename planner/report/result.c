@@ -88,13 +88,15 @@ static json_t *marks_json(const struct memory *memory)
     return live;
 }
 
-static json_t *remedies_json(const struct remedy *remedies, uint32_t count)
+json_t *remedies_json(const struct remedy *remedies, uint32_t count)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(array, json_pack("{s:s, s:s, s:I}", "change", remedies[i].change,
-                                               "cost", remedies[i].cost, "device_bytes",
-                                               (json_int_t)remedies[i].device_bytes));
+        json_array_append_new(array, json_pack("{s:s, s:s, s:I, s:f, s:f}", "change",
+                                               remedies[i].change, "cost", remedies[i].cost,
+                                               "device_bytes", (json_int_t)remedies[i].device_bytes,
+                                               "step_s", remedies[i].step_s, "tokens_per_s_per_gpu",
+                                               remedies[i].tokens_per_s));
     return array;
 }
 
@@ -276,6 +278,17 @@ static void print_peak(FILE *file, const struct prediction *p)
     fprintf(file, " GiB\n");
 }
 
+void remedies_print(FILE *file, const struct style *s, const struct remedy *remedies,
+                    uint32_t count)
+{
+    char number[32];
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(
+            file, "  %7.2f GiB  %7s tokens/s a GPU  %s%s%s%s%s\n", gib(remedies[i].device_bytes),
+            style_grouped((uint64_t)(remedies[i].tokens_per_s + 0.5), number), remedies[i].change,
+            remedies[i].cost[0] ? "  " : "", s->dim, remedies[i].cost, s->off);
+}
+
 void result_print(FILE *file, const struct settings *settings, const struct job *job,
                   const struct machine *machine, const struct prediction *p,
                   const struct remedy *remedies, uint32_t remedy_count)
@@ -289,9 +302,9 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     print_peak(file, p);
     if (p->fits)
         return;
-    fprintf(file, remedy_count ? "\n  what would make it fit, cheapest first:\n"
-                               : "\n  no single change or pair of changes makes it fit\n");
-    for (uint32_t i = 0; i < remedy_count; i++)
-        fprintf(file, "  %7.2f GiB  %-44s %s%s%s\n", gib(remedies[i].device_bytes),
-                remedies[i].change, s.dim, remedies[i].cost, s.off);
+    if (remedy_count)
+        fprintf(file, "\n  what would make it fit, fastest first:\n");
+    else
+        fprintf(file, "\n  no change of up to %d settings makes it fit\n", REMEDY_CHANGES);
+    remedies_print(file, &s, remedies, remedy_count);
 }

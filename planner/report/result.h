@@ -2,6 +2,7 @@
 #ifndef SHARDPLAN_RESULT_H
 #define SHARDPLAN_RESULT_H
 
+#include "report/style.h"
 #include "search/remedy.h"
 #include "settings/settings.h"
 
@@ -16,6 +17,11 @@ json_t *result_json(const struct settings *settings, const struct job *job,
 void result_print(FILE *file, const struct settings *settings, const struct job *job,
                   const struct machine *machine, const struct prediction *prediction,
                   const struct remedy *remedies, uint32_t remedy_count);
+
+/* Remedies alone: the array, which the caller owns, and a line each. */
+json_t *remedies_json(const struct remedy *remedies, uint32_t count);
+void remedies_print(FILE *file, const struct style *style, const struct remedy *remedies,
+                    uint32_t count);
 
 /* What is being allocated at an instruction, in words: "_log_softmax_backward_data [8192, 128256]
  * float32, in bwd". Writes into text and returns it. */

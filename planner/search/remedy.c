@@ -1,126 +1,170 @@
-/* remedy.c - see remedy.h.
- *
- * The order is the cost model: what a change takes from throughput, from first principles.
- * Resharding a unit costs one more all-gather; a fused optimizer nothing; reducing in bf16 halves
- * the reduce-scatter and costs precision; selective checkpointing recomputes about half of the
- * matmuls that are not attention; full checkpointing recomputes the forward (4/3 of the compute);
- * halving the micro-batch doubles the collectives a token; more GPUs cost GPUs; offload moves
- * every parameter over PCIe twice a step. */
+/* remedy.c - see remedy.h. */
 #include "search/remedy.h"
 
+#include "job/step_time.h"
+#include "search/search.h"
 #include "settings/settings_resolve.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { EDITS = 3 };
+/* A remedy with more changes takes so much of the step of one with fewer, at most. */
+#define WORTH_A_CHANGE 0.99
 
-struct edit { /* of one setting */
-    const char *name;
-    const char *to;       /* a value, or NULL: the present number ... */
-    uint32_t times, over; /* ... times this, divided by this without a rest */
-    bool optional;        /* a system without the setting does so anyway */
-};
-
-struct change {
-    struct edit edits[EDITS];
-    const char *cost;
-};
-
-/* No-sync would hold unsharded gradients instead. */
-/* clang-format off */
-#define SMALLER_BATCH(n)                                                                           \
-    {{"accumulate-sync", "each", 0, 0, true}, {"micro-batch", NULL, 1, n, false},                  \
-     {"accumulate", NULL, n, 1, false}}
-/* clang-format on */
-
-static const struct change changes[] = {
-    {{{"optimizer-impl", "fused", 0, 0, false}},
-     "no time: no list of square roots in the optimizer step"},
-    {{{"reshard", "always", 0, 0, false}},
-     "one more all-gather of the units that kept their parameters"},
-    {{{"sharding", "FULL_SHARD", 0, 0, false}},
-     "gathers where parameters were kept, or never sharded"},
-    {{{"accumulate-sync", "each", 0, 0, false}}, "a reduce-scatter after every micro-batch"},
-    {{{"checkpointing", "selective", 0, 0, false}},
-     "recomputes every second matmul and what is cheap"},
-    {{{"checkpointing", "full", 0, 0, false}}, "recomputes every block: a third more compute"},
-    {SMALLER_BATCH(2), "twice the gathers a token"},
-    {SMALLER_BATCH(4), "four times the gathers a token"},
-    {{{"gpus", NULL, 2, 1, false}}, "twice the GPUs"},
-    {{{"gpus", NULL, 4, 1, false}}, "four times the GPUs"},
-    {{{"gpus", NULL, 8, 1, false}}, "eight times the GPUs"},
-    {{{"offload", "cpu", 0, 0, false}}, "parameters, gradients and optimizer on the CPU"},
-};
-enum { CHANGES = sizeof changes / sizeof changes[0] };
-
-/* False: the system does not have the setting, or the number cannot be. */
-static bool edit(const struct edit *e, struct settings *settings)
-{
-    char text[NUMBER_TEXT];
-    const char *present = settings_get(settings, e->name, text);
-    uint64_t number;
-    if (e->optional && !settings_find(settings, e->name, NULL))
-        return true;
-    if (e->to)
-        return settings_set(settings, e->name, e->to, NULL) == ERR_OK;
-    if (!present || !number_integer(present, &number) || number % e->over != 0)
-        return false;
-    snprintf(text, sizeof text, "%" PRIu64, number / e->over * e->times);
-    return settings_set(settings, e->name, text, NULL) == ERR_OK;
-}
-
-static bool apply(const struct change *change, struct settings *settings)
-{
-    for (int i = 0; i < EDITS && change->edits[i].name; i++)
-        if (!edit(&change->edits[i], settings))
-            return false;
-    return true;
-}
-
-struct trial {
+struct finder {
     const struct settings *settings;
     const struct model_config *config;
     const struct machine *machine;
+    uint64_t limit_bytes;
+    bool numerics;
+    struct pool *pool;
+    struct remedy *found;
+    uint32_t count;
 };
 
-/* Whether the changed settings fit; then *remedy has the change and the peak. */
-static bool try_settings(const struct trial *t, const struct settings *changed,
-                         struct remedy *remedy)
+static double tokens(const struct job *job)
+{
+    return (double)job->model.batch * job->model.seq * job->strategy.accumulate;
+}
+
+/* Whether any of the settings that differ changes numerics beyond how a step's tokens are split. */
+static bool changes_numerics(const struct settings *from, const struct settings *to)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        char before[NUMBER_TEXT], after[NUMBER_TEXT];
+        if (!rows[i].numerics || !setting_is_of(&rows[i], to->command) ||
+            !setting_suits(&rows[i], to->job.strategy.system) ||
+            strcmp(rows[i].name, "micro-batch") == 0 || strcmp(rows[i].name, "accumulate") == 0)
+            continue;
+        const char *old = setting_read(&rows[i], from, before);
+        const char *new = setting_read(&rows[i], to, after);
+        if (new && (!old || strcmp(old, new) != 0))
+            return true;
+    }
+    return false;
+}
+
+static void add(struct finder *f, const struct settings *changed, double step_s,
+                uint64_t device_bytes, const char *cost)
 {
     struct job job;
+    if (f->count == REMEDIES || settings_job(changed, f->config, &job, NULL) != ERR_OK)
+        return;
+    struct remedy *remedy = &f->found[f->count++];
+    *remedy = (struct remedy){
+        .device_bytes = device_bytes, .step_s = step_s, .tokens_per_s = tokens(&job) / step_s};
+    settings_difference(f->settings, changed, remedy->change, sizeof remedy->change);
+    snprintf(remedy->cost, sizeof remedy->cost, "%s", cost);
+}
+
+/* ---- changes that keep the GPUs ---- */
+
+/* From the fewest changes on: one more has to be worth it. */
+static void add_front(struct finder *f, const struct candidates *c, const struct search *search)
+{
+    double least_s = INFINITY;
+    for (uint32_t i = search->front_count; i-- > 0 && f->count + 1 < REMEDIES;) {
+        struct settings changed;
+        const struct found *found = &search->front[i];
+        if (found->step_s > WORTH_A_CHANGE * least_s)
+            continue;
+        least_s = found->step_s;
+        grid_settings(&c->space->grids[c->at[found->candidate].grid], found->point, &changed);
+        add(f, &changed, found->step_s, found->device_bytes,
+            changes_numerics(f->settings, &changed) ? "changes numerics" : "");
+    }
+}
+
+static void search_changes(struct finder *f, uint32_t most)
+{
+    struct space space;
+    struct candidates candidates;
+    struct search search;
+    const struct space_options options = {.refixed = true, .saves = true, .numerics = f->numerics};
+    const struct candidates_options narrow = {.most_changes = most};
+    const struct search_options by_changes = {.measure = SEARCH_CHANGES,
+                                              .limit_bytes = f->limit_bytes};
+    if (space_new(f->settings, &options, &space, NULL) != ERR_OK)
+        return;
+    if (candidates_new(&space, f->config, f->machine, &narrow, f->pool, &candidates, NULL) ==
+        ERR_OK) {
+        search_run(&candidates, &by_changes, f->pool, &search);
+        add_front(f, &candidates, &search);
+        search_free(&search);
+        candidates_free(&candidates);
+    }
+    space_free(&space);
+}
+
+/* ---- more GPUs ---- */
+
+static bool try_gpus(struct finder *f, uint32_t times)
+{
+    char cost[96];
+    struct job job;
     struct prediction prediction;
-    settings_difference(t->settings, changed, remedy->change, sizeof remedy->change);
-    if (!remedy->change[0] || settings_job(changed, t->config, &job, NULL) != ERR_OK ||
-        predict(&job, t->machine, &prediction, NULL) != ERR_OK)
+    struct step_time time;
+    struct settings changed = *f->settings;
+    changed.job.strategy.world *= times;
+    bool fits = false;
+    if (settings_job(&changed, f->config, &job, NULL) != ERR_OK ||
+        predict(&job, f->machine, &prediction, NULL) != ERR_OK)
         return false;
-    remedy->device_bytes = prediction.device_bytes;
-    const bool fits = prediction.fits;
+    if (prediction.device_bytes <= f->limit_bytes && !prediction.after_release &&
+        step_time(&prediction, &job, f->machine, 0, &time, NULL) == ERR_OK) {
+        snprintf(cost, sizeof cost, "%" PRIu32 " times the GPUs and tokens a step", times);
+        add(f, &changed, time.timeline.step_s, prediction.device_bytes, cost);
+        step_time_free(&time);
+        fits = true;
+    }
     prediction_free(&prediction);
     return fits;
+}
+
+static int by_tokens(const void *x, const void *y)
+{
+    const struct remedy *a = x, *b = y;
+    return (a->tokens_per_s < b->tokens_per_s) - (a->tokens_per_s > b->tokens_per_s);
+}
+
+static uint32_t find(struct finder *f)
+{
+    search_changes(f, REMEDY_CHANGES);
+    for (uint32_t times = 2; times <= 8 && !try_gpus(f, times);)
+        times *= 2;
+    qsort(f->found, f->count, sizeof *f->found, by_tokens);
+    return f->count;
+}
+
+uint32_t remedies_wider(const struct settings *settings, const struct model_config *config,
+                        const struct machine *machine, uint64_t limit_bytes, struct pool *pool,
+                        struct remedy found[REMEDIES])
+{
+    struct finder f = {.settings = settings,
+                       .config = config,
+                       .machine = machine,
+                       .limit_bytes = limit_bytes,
+                       .numerics = true,
+                       .pool = pool,
+                       .found = found};
+    return find(&f);
 }
 
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy found[REMEDIES])
 {
-    const struct trial trial = {settings, config, machine};
-    bool enough[CHANGES] = {false};
-    uint32_t count = 0;
-    for (int i = 0; i < CHANGES && count < REMEDIES; i++) {
-        struct settings changed = *settings;
-        if (!apply(&changes[i], &changed) || !try_settings(&trial, &changed, &found[count]))
-            continue;
-        enough[i] = true;
-        snprintf(found[count++].cost, sizeof found->cost, "%s", changes[i].cost);
-    }
-    for (int j = 1; j < CHANGES && count < REMEDIES; j++)
-        for (int i = 0; i < j && count < REMEDIES; i++) {
-            struct settings changed = *settings;
-            if (enough[i] || enough[j] || !apply(&changes[i], &changed) ||
-                !apply(&changes[j], &changed) || !try_settings(&trial, &changed, &found[count]))
-                continue;
-            snprintf(found[count++].cost, sizeof found->cost, "both: %s", changes[j].cost);
-        }
-    return count;
+    struct finder f = {.settings = settings,
+                       .config = config,
+                       .machine = machine,
+                       .limit_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY),
+                       .pool = pool_new(0),
+                       .found = found};
+    find(&f);
+    pool_free(f.pool);
+    return f.count;
 }

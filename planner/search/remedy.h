@@ -1,23 +1,35 @@
-/* remedy.h - when a job does not fit: the cheapest changes that make it fit. */
+/* remedy.h - when a job does not fit: the changes that make it fit, the fastest first.
+ *
+ * They are the search's answer (search.h) to what was asked for, changed in as few settings as can
+ * be: of all that fit, those that no other is faster than with fewer changes. */
 #ifndef SHARDPLAN_REMEDY_H
 #define SHARDPLAN_REMEDY_H
 
 #include "job/predict.h"
+#include "search/pool.h"
 #include "settings/settings.h"
 
-enum { REMEDIES = 3 };
+enum { REMEDIES = 4, REMEDY_CHANGES = 5 }; /* a remedy changes so many settings at most */
 
 struct remedy {
-    char change[160];      /* as options: "--checkpointing full" */
-    char cost[96];         /* what it costs, in words */
+    char change[256];      /* as options: "--checkpointing full" */
+    char cost[96];         /* in words what else it changes; empty: nothing */
     uint64_t device_bytes; /* new peak */
+    double step_s;
+    double tokens_per_s; /* of one GPU */
 };
 
-/* Tries single changes of the settings in order of what they cost a run (first those that cost no
- * time, then recomputation, then smaller micro-batches, then more GPUs, then offload), then pairs
- * of those that are not enough alone. Writes up to REMEDIES that fit, cheapest first, and returns
- * their number. `config` is the model's. */
+/* Searches all settings that do not change what is trained, those that were given too, and twice,
+ * four and eight times the GPUs, which trains larger batches and says so. Writes up to REMEDIES of
+ * those that fit without giving memory back, most tokens a second and GPU first, and returns their
+ * number. `config` is the model's. */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy found[REMEDIES]);
+
+/* The same below a limit of one's own, where the changes that leave numerics alone are known not to
+ * be enough: searches those that do not, too, and says so. */
+uint32_t remedies_wider(const struct settings *settings, const struct model_config *config,
+                        const struct machine *machine, uint64_t limit_bytes, struct pool *pool,
+                        struct remedy found[REMEDIES]);
 
 #endif

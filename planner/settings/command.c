@@ -10,6 +10,12 @@ const struct command_about *command_about(enum command command)
         [COMMAND_PLAN] = {"plan", "shardplan plan", "the step: plan.json, timeline, memory curve",
                           "One training step: memory and timeline, written to a folder. MODEL is a "
                           "preset or a config.json (or its folder)."},
+        [COMMAND_TUNE] =
+            {"tune", "shardplan tune", "the fastest settings that fit, and why",
+             "Searches all settings that do not change what is trained for those with "
+             "the shortest step that fit, and shows what they give and take. A setting "
+             "that is given is not searched. Exit status: 0 some fit, 1 none does, 2 "
+             "bad input."},
         [COMMAND_SWEEP] = {"sweep", "shardplan sweep",
                            "a job over one or two settings: a table and a picture",
                            "A job over the values of one setting (a table) or two (a heat map), or "

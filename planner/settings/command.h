@@ -5,6 +5,7 @@
 enum command {
     COMMAND_FIT,
     COMMAND_PLAN,
+    COMMAND_TUNE,
     COMMAND_SWEEP,
     COMMAND_DIFF,
     COMMAND_RUN,

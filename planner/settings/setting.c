@@ -44,6 +44,7 @@ const char *setting_group_title(enum setting_group group)
         [GROUP_FSDP1] = "Strategy fsdp1",
         [GROUP_DDP] = "Strategy ddp",
         [GROUP_ZERO] = "Strategies zero1, zero2, zero3",
+        [GROUP_SEARCH] = "Search",
         [GROUP_RUN] = "Run",
         [GROUP_OPTIMIZER] = "Optimizer",
         [GROUP_CHECKPOINT] = "Checkpoints",
@@ -380,6 +381,18 @@ void setting_reset(const struct setting *row, struct settings *settings)
             store_number(settings, &row->numbers[0], not_given(&row->numbers[0]));
         break;
     }
+}
+
+static void copy_field(struct setting_field field, const struct settings *from, struct settings *to)
+{
+    memcpy((char *)to + field.offset, (const char *)from + field.offset, field.size);
+}
+
+void setting_copy(const struct setting *row, const struct settings *from, struct settings *to)
+{
+    copy_field(row->field, from, to);
+    for (size_t i = 0; i < sizeof row->numbers / sizeof row->numbers[0]; i++)
+        copy_field(row->numbers[i].field, from, to);
 }
 
 /* ---- value to text ---- */

@@ -34,6 +34,7 @@ enum setting_group { /* headings of --help, in this order */
                      GROUP_FSDP1,
                      GROUP_DDP,
                      GROUP_ZERO,
+                     GROUP_SEARCH,
                      GROUP_RUN,
                      GROUP_OPTIMIZER,
                      GROUP_CHECKPOINT,
@@ -93,6 +94,9 @@ struct setting {
     uint32_t lacking;
     bool numerics;    /* a change of it alone changes what is trained, not only how */
     const char *axis; /* values worth a search, by commas; AXIS_WORDS: its words; NULL: none */
+    bool spends;      /* the first of its axis takes the least memory, the others more for time */
+    bool ahead; /* ... and says only how long before its use something is fetched: every value runs
+                   the same work */
 };
 
 #define AXIS_WORDS "*"
@@ -129,6 +133,9 @@ json_t *setting_json(const struct setting *row, const struct settings *settings)
 
 /* Puts the default, or "not given". */
 void setting_reset(const struct setting *row, struct settings *settings);
+
+/* Makes the setting in `to` what it is in `from`. */
+void setting_copy(const struct setting *row, const struct settings *from, struct settings *to);
 
 /* "default, always, never, numbers of ranks 1 ... 1000000", in text; returns text. Empty: anything.
  */

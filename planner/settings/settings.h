@@ -41,6 +41,12 @@ struct calibrate_settings {
     struct text_list nccl; /* what nccl-tests wrote: then nothing is run */
 };
 
+struct tune_settings {
+    uint32_t global_batch;         /* sequences; 0: gpus x micro-batch x accumulate */
+    struct text_list fix, allow;   /* "name=value"; names */
+    uint64_t max_memory, headroom; /* bytes of a GPU; max_memory 0: its capacity */
+};
+
 enum export_target { EXPORT_FSDP2, EXPORT_TORCHTITAN, EXPORT_ACCELERATE, EXPORT_DEEPSPEED };
 
 enum point_measure { /* a number of a job that can be shown */
@@ -77,6 +83,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     bool cuda;                /* of `run`, `calibrate`: the device; else the host */
     struct run_options run;
     struct calibrate_settings calibrate;
+    struct tune_settings tune;
     struct sweep_settings sweep;
     const char *a, *b;        /* of `diff` */
     double tolerance_percent; /* of `compare`; NAN: time is not checked */

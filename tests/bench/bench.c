@@ -3,6 +3,7 @@
 #include "job/predict.h"
 #include "job/step_time.h"
 #include "lower/lower.h"
+#include "search/tune.h"
 #include "traces/trace.h"
 
 #include <malloc.h>
@@ -75,7 +76,7 @@ static void bench_405b(void)
 
 /* One more strategy for a model whose stream is there: what a search does for every candidate
  * (estimated), and for those it cannot tell apart without the allocator (predicted). */
-struct candidate {
+struct tried {
     struct job job;
     struct machine machine;
     struct graph *graph;
@@ -83,14 +84,14 @@ struct candidate {
     struct estimator *estimator;
 };
 
-static void estimate_one(const struct candidate *c)
+static void estimate_one(const struct tried *c)
 {
     struct estimate found;
     struct err err = {0};
     estimate(c->estimator, &c->job.strategy, &found, &err);
 }
 
-static void predict_one(const struct candidate *c)
+static void predict_one(const struct tried *c)
 {
     struct err err = {0};
     struct plan *plan;
@@ -100,16 +101,15 @@ static void predict_one(const struct candidate *c)
     prediction_free(&prediction);
 }
 
-static void estimate_and_predict_one(const struct candidate *c)
+static void estimate_and_predict_one(const struct tried *c)
 {
     estimate_one(c);
     predict_one(c);
 }
 
-static void bench_strategy(void (*try_one)(const struct candidate *c), const char *what,
-                           double goal)
+static void bench_strategy(void (*try_one)(const struct tried *c), const char *what, double goal)
 {
-    struct candidate c = {.job = job_of("llama-3.1-8b", 8), .machine = {.gpus_per_node = 8}};
+    struct tried c = {.job = job_of("llama-3.1-8b", 8), .machine = {.gpus_per_node = 8}};
     double seconds[RUNS];
     struct err err = {0};
     profile_find("h100-sxm", &c.machine.profile, &err);
@@ -191,6 +191,38 @@ static void bench_trace(void)
            (double)usage.ru_maxrss / 1000, (double)usage.ru_maxrss / 200000);
 }
 
+/* A whole search, once: seconds are of the clock, and of all cores for the rate. */
+static void bench_search(const char *preset, const char *gpus, double goal_s)
+{
+    struct settings settings;
+    struct tuned tuned;
+    struct err err = {0};
+    struct rusage before, after;
+    const struct tune_options options = {.threads = 0};
+    settings_defaults(&settings, COMMAND_TUNE);
+    settings_set(&settings, "model", preset, &err);
+    settings_set(&settings, "gpus", gpus, &err);
+    settings_set(&settings, "seq", "8192", &err);
+    getrusage(RUSAGE_SELF, &before);
+    if (tune(&settings, &options, &tuned, &err) != ERR_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    const struct search *s = &tuned.search;
+    const double cpu_s = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
+                         1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec);
+    printf(
+        "tune %s on %s GPUs, all settings %*s%8.2f s    goal %g s, ratio %.2f (%.2f s of cores)\n",
+        preset, gpus, (int)(13 - strlen(preset) + 5 - strlen(gpus)), "", tuned.seconds, goal_s,
+        tuned.seconds / goal_s, cpu_s);
+    printf("  %llu configurations: %llu excluded, %u steps simulated, %llu replayed; %.0f a second "
+           "and core   goal 20,000 of the first\n",
+           (unsigned long long)s->configurations, (unsigned long long)s->excluded,
+           s->simulated_count, (unsigned long long)s->verified, (double)s->configurations / cpu_s);
+    tune_free(&tuned);
+}
+
 /* Seconds of the two clock readings that recording a piece of work costs. */
 static double clock_cost(void)
 {
@@ -217,5 +249,8 @@ int main(int argc, char **argv)
     bench_timeline("llama-3.1-8b", 8, "8B: timeline of one step", 1e-6, "us", 50);
     bench_timeline("llama-3.1-405b", 16384, "405B on 16,384 GPUs: timeline", 1e-3, "ms", 5);
     bench_trace();
+    bench_search("llama-3.1-8b", "8", 1);
+    bench_search("llama-3.1-8b", "64", 1);
+    bench_search("llama-3.1-405b", "4096", 10);
     return 0;
 }

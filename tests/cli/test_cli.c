@@ -101,8 +101,9 @@ static void what_would_make_it_fit_really_fits(void **state)
     assert_int_equal(shardplan("fit llama-3.1-8b --gpus 8 --seq 8192 --micro-batch 2 --json"), 1);
     json_t *result = json_loads(program_output(), 0, NULL);
     const json_t *remedies = json_object_get(result, "remedies");
-    assert_int_equal(json_array_size(remedies), 3);
-    for (size_t i = 0; i < 3; i++) {
+    assert_true(json_array_size(remedies) >= 2);
+    double tokens = INFINITY;
+    for (size_t i = 0; i < json_array_size(remedies); i++) {
         const json_t *remedy = json_array_get(remedies, i);
         const char *change = json_string_value(json_object_get(remedy, "change"));
         assert_int_equal(
@@ -111,6 +112,8 @@ static void what_would_make_it_fit_really_fits(void **state)
         assert_int_equal(
             json_integer_value(json_object_get(remedy, "device_bytes")),
             json_integer_value(json_object_get(json_object_get(changed, "peak"), "device_bytes")));
+        assert_true(json_number_value(json_object_get(remedy, "tokens_per_s_per_gpu")) <= tokens);
+        tokens = json_number_value(json_object_get(remedy, "tokens_per_s_per_gpu"));
         json_decref(changed);
     }
     json_decref(result);

@@ -24,6 +24,12 @@ static void events_of_more_strategies_equal_pytorchs(void **state)
     truth_check_file("tests/data/truth/more_events.jsonl", SYSTEM_FSDP2, true, truth_read_written);
 }
 
+static void events_of_units_that_stay_unsharded_equal_pytorchs(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/keep_events.jsonl", SYSTEM_FSDP2, true, truth_read_written);
+}
+
 static void events_of_fsdp2s_rest_equal_pytorchs(void **state)
 {
     (void)state;
@@ -41,6 +47,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_pytorchs),
         cmocka_unit_test(events_of_more_strategies_equal_pytorchs),
+        cmocka_unit_test(events_of_units_that_stay_unsharded_equal_pytorchs),
         cmocka_unit_test(events_of_fsdp2s_rest_equal_pytorchs),
         cmocka_unit_test(peaks_and_marks_equal_pytorchs),
     };

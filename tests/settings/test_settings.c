@@ -160,6 +160,11 @@ static void every_promised_option_is_there(void **state)
             "gpus-per-node profile clock attention strategy replicate units reshard "
             "forward-prefetch backward-prefetch param-dtype reduce-dtype store-dtype checkpointing "
             "optimizer optimizer-impl clip offload output json quiet",
+        [COMMAND_TUNE] = "model code gpus rank seq micro-batch accumulate accumulate-sync gpu "
+                         "gpus-per-node profile strategy replicate units reshard forward-prefetch "
+                         "backward-prefetch param-dtype reduce-dtype store-dtype checkpointing "
+                         "optimizer optimizer-impl clip offload global-batch fix allow max-memory "
+                         "headroom output json quiet",
         [COMMAND_SWEEP] = "model gpus seq micro-batch reshard over largest fewest show output json "
                           "quiet",
         [COMMAND_DIFF] = "a b gpus seq micro-batch reshard output json quiet",

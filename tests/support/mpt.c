@@ -43,6 +43,13 @@ struct job mpt_job(const struct csv *csv, size_t row)
     return job;
 }
 
+struct job mpt_timed_job(const struct csv *csv, size_t row)
+{
+    struct job job = mpt_job(csv, row);
+    job.model.loss = CROSS_ENTROPY_EAGER;
+    return job;
+}
+
 const char *mpt_gpu(const struct csv *csv, size_t row)
 {
     const char *gpu = csv_text(csv, row, "gpu");

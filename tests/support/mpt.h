@@ -9,6 +9,14 @@
  * (fused_crossentropy). */
 struct job mpt_job(const struct csv *csv, size_t row);
 
+/* The same for its time. Train metrics (llm-foundry's use_train_metrics: LanguageCrossEntropy,
+ * Perplexity) read all logits again, twice; with the fused loss that comes to about what the eager
+ * loss takes, which stands for both. */
+struct job mpt_timed_job(const struct csv *csv, size_t row);
+
+/* What computed attention: `--attn_impl triton` of their benchmark until 2024. */
+#define MPT_ATTENTION ATTENTION_TRITON
+
 /* The profile of the row's GPU. */
 const char *mpt_gpu(const struct csv *csv, size_t row);
 

@@ -153,6 +153,8 @@ static void read_strategy(const json_t *s, struct job *job)
     t->reshard_ranks = truth_number(s, "reshard", 0);
     if (t->reshard_ranks)
         t->reshard = RESHARD_INT;
+    /* in the files that are read here they are the last units, and all false */
+    t->keep_last = (uint32_t)json_object_size(json_object_get(s, "reshard_units"));
     t->forward_prefetch = truth_number(s, "forward_prefetch", 0);
     t->backward_prefetch = truth_number(s, "backward_prefetch", 0);
     if (strcmp(truth_text(s, "system", "fsdp2"), "fsdp1") == 0)
@@ -498,11 +500,28 @@ static bool is_wrapped_whole(const json_t *row)
     return strcmp(name, "f-guide-size") != 0 && strcmp(name, "f-gpt2-size") != 0;
 }
 
-/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward by module.
- */
-static bool has_fsdp2s_rest(const json_t *strategy)
+/* Whether reshard_after_forward is given for the last blocks, and false for each: what
+ * strategy.keep_last says. */
+static bool keeps_the_last(const json_t *units, uint32_t layers)
 {
-    return json_object_get(strategy, "reshard_units") != NULL;
+    const uint32_t first = layers - (uint32_t)json_object_size(units);
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)units, name, value)
+    {
+        const char *number = strrchr(name, '.');
+        if (!json_is_false(value) || !number || strtoul(number + 1, NULL, 10) < first)
+            return false;
+    }
+    return true;
+}
+
+/* What fully_shard can be asked for that no strategy of ours has: reshard_after_forward by module,
+ * but for the last ones. */
+static bool has_fsdp2s_rest(const json_t *row, const json_t *strategy)
+{
+    const uint32_t layers = truth_number(json_object_get(row, "model"), "layers", 0);
+    return !keeps_the_last(json_object_get(strategy, "reshard_units"), layers);
 }
 
 /* What is left out: other systems; the rest of FSDP2;
@@ -513,7 +532,7 @@ bool truth_is_planned(const json_t *row)
     const json_t *s = json_object_get(row, "strategy");
     const char *system = truth_text(s, "system", "fsdp2"), *hook = truth_text(s, "comm_hook", "");
     if (strcmp(system, "fsdp2") == 0)
-        return !has_fsdp2s_rest(s);
+        return !has_fsdp2s_rest(row, s);
     if (strcmp(system, "deepspeed") == 0) /* zero1 with fp32 gradients is BF16_Optimizer */
         return !(zero_system(s) == SYSTEM_ZERO1 && json_object_get(s, "grad_accum_dtype"));
     if (strcmp(system, "fsdp1") == 0)

@@ -1,6 +1,5 @@
 /* validate_time.c - prints reports/validation/time-published.md: published step times beside
  * simulated ones. */
-#include "tests/support/csv.h"
 #include "tests/support/mpt.h"
 
 #include "base/arena.h"
@@ -127,7 +126,7 @@ static struct row *mpt_rows(const char *path, size_t *count)
     size_t used = 0;
     struct row *rows = xmalloc(csv.rows * sizeof *rows);
     for (size_t i = 0; i < csv.rows; i++) {
-        const struct job job = mpt_job(&csv, i);
+        const struct job job = mpt_timed_job(&csv, i);
         const char *gpu = csv_text(&csv, i, "gpu");
         const bool small = strcmp(gpu, "a100_40gb") == 0, hopper = strcmp(gpu, "h100_80gb") == 0;
         if (strstr(csv_text(&csv, i, "precision"), "fp8"))
@@ -135,7 +134,7 @@ static struct row *mpt_rows(const char *path, size_t *count)
         struct row *row = &rows[used++];
         *row = (struct row){
             .gpu = mpt_gpu(&csv, i),
-            .attention = ATTENTION_TRITON,
+            .attention = MPT_ATTENTION,
             .measured_s = csv_number(&csv, i, "derived_step_time_s"),
             .measured_mfu = csv_number(&csv, i, "mfu_pct"),
         };

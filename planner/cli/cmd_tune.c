@@ -1,0 +1,91 @@
+/* cmd_tune.c - shardplan tune: the fastest settings that fit, and why. */
+#include "cli/commands.h"
+#include "frameworks/import.h"
+#include "report/tune_result.h"
+#include "settings/settings_parse.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A handler has nothing else that it could write to. */
+static volatile int interrupted;
+
+static void interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static void show_progress(void *context, const char *what, double share)
+{
+    enum { WIDTH = 30 };
+    char bar[WIDTH + 1];
+    (void)context;
+    const size_t full = share < 1 ? (size_t)(share * WIDTH) : WIDTH;
+    memset(bar, '#', full);
+    memset(bar + full, '.', WIDTH - full);
+    bar[WIDTH] = '\0';
+    fprintf(stderr, "\r  [%s] %s\x1b[K", bar, what);
+    fflush(stderr);
+}
+
+static void show(const struct tuned *t, const struct settings *settings, const char *note)
+{
+    if (settings->json) {
+        json_t *object = tune_json(t);
+        json_dumpf(object, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(object);
+    } else if (!settings->quiet) {
+        tune_print(stdout, t);
+        if (settings->output && t->search.front_count)
+            printf("\n  %s/: tune.json, %splan.json and what else `shardplan plan` writes\n",
+                   settings->output, note ? "" : "pareto.svg, ");
+    }
+    if (note)
+        fprintf(stderr, "shardplan: %s\n", note);
+}
+
+/* The first interrupt ends the search, the second the program. */
+static void catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+}
+
+static int search(const struct settings *settings)
+{
+    struct tuned tuned;
+    struct err err = {0};
+    const char *note = NULL;
+    const bool terminal = !settings->quiet && isatty(STDERR_FILENO);
+    const struct tune_options options = {.stop = &interrupted,
+                                         .progress = terminal ? show_progress : NULL};
+    catch_interrupt();
+    enum err_code rc = tune(settings, &options, &tuned, &err);
+    if (terminal)
+        fputs("\r\x1b[K", stderr);
+    if (rc != ERR_OK)
+        return report_error(&err);
+    const bool fits = tuned.search.front_count > 0;
+    if (fits && settings->output)
+        rc = tune_write(&tuned, settings->output, &note, &err);
+    if (rc == ERR_OK)
+        show(&tuned, settings, note);
+    const int status = rc != ERR_OK ? report_error(&err) : fits ? EXIT_DONE : EXIT_NO_FIT;
+    tune_free(&tuned);
+    return status;
+}
+
+int command_tune(int argc, char **argv)
+{
+    struct settings settings;
+    struct import import = {.framework = NULL};
+    settings_parse_from(COMMAND_TUNE, argc, argv, import_file, &import, &settings);
+    if (settings.from && !settings.json && !settings.quiet)
+        import_print(stdout, &import);
+    const int status = search(&settings);
+    import_free(&import);
+    return status;
+}

@@ -1,0 +1,304 @@
+/* tune_result.c - see tune_result.h. */
+#include "report/tune_result.h"
+
+#include "base/file.h"
+#include "report/files.h"
+#include "report/picture.h"
+#include "report/report.h"
+#include "settings/settings_resolve.h"
+
+#include "pareto_gp.h" /* generated from reports/pareto.gp */
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHANGE = 512, FRONT_SHOWN = 12 };
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / 1073741824.0;
+}
+
+static double tokens_per_s(const struct tuned *t, double step_s)
+{
+    const struct settings *s = &t->space.grids[0].base;
+    const double sequences = s->tune.global_batch
+                                 ? (double)s->tune.global_batch / s->job.strategy.world
+                                 : (double)s->job.model.batch * s->job.strategy.accumulate;
+    return sequences * t->job.model.seq / step_s;
+}
+
+/* What makes a found one of the framework's defaults. */
+static const char *change_of(const struct tuned *t, const struct found *found, char text[CHANGE])
+{
+    struct settings usual = t->settings, own;
+    tuned_settings(t, found, &own);
+    return settings_difference(&usual, &own, text, CHANGE)[0] ? text : "as it is";
+}
+
+const char *tune_command(const struct tuned *tuned, const struct settings *choice,
+                         struct arena *arena)
+{
+    uint32_t count;
+    (void)tuned;
+    const char **arguments = settings_arguments(choice, COMMAND_PLAN, arena, &count);
+    const char *line = "shardplan plan";
+    for (uint32_t i = 0; i < count; i++)
+        line = arena_printf(arena, "%s %s", line, arguments[i]);
+    return line;
+}
+
+/* ---- for programs ---- */
+
+static json_t *found_json(const struct tuned *t, const struct found *found)
+{
+    struct settings own;
+    char change[CHANGE];
+    tuned_settings(t, found, &own);
+    return json_pack("{s:s, s:f, s:f, s:I, s:I, s:i, s:o}", "change", change_of(t, found, change),
+                     "step_s", found->step_s, "tokens_per_s_per_gpu",
+                     tokens_per_s(t, found->step_s), "device_bytes",
+                     (json_int_t)found->device_bytes, "headroom_bytes",
+                     (json_int_t)(t->limit_bytes - found->device_bytes), "departures",
+                     (int)found->weight, "settings", settings_echo(&own));
+}
+
+static json_t *list_json(const struct tuned *t, const struct found *found, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(array, found_json(t, &found[i]));
+    return array;
+}
+
+static json_t *reasons_json(const struct tuned *t)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < t->reason_count; i++) {
+        const struct tuned_setting *r = &t->reasons[i];
+        json_t *reason = json_pack("{s:s, s:s, s:s, s:b, s:b}", "setting", r->name, "value",
+                                   r->value, "instead_of", r->usual, "possible_without",
+                                   r->possible, "fits_without", r->fits);
+        if (r->possible) {
+            json_object_set_new(reason, "step_s_without", json_real(r->step_s));
+            json_object_set_new(reason, "device_bytes_without",
+                                json_integer((json_int_t)r->device_bytes));
+        }
+        json_array_append_new(array, reason);
+    }
+    return array;
+}
+
+static json_t *proof_json(const struct tuned *t)
+{
+    const struct search *s = &t->search;
+    const struct candidates *c = &t->candidates;
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "points", (json_int_t)t->space.points,
+        "not_possible", (json_int_t)c->impossible, "configurations", (json_int_t)s->configurations,
+        "excluded_by_bounds", (json_int_t)s->excluded, "simulated",
+        (json_int_t)(s->configurations - s->excluded), "replayed", (json_int_t)s->verified,
+        "least_device_bytes", (json_int_t)(s->least_floor == UINT64_MAX ? 0 : s->least_floor),
+        "interrupted", s->interrupted, "seconds", t->seconds);
+}
+
+json_t *tune_json(const struct tuned *t)
+{
+    struct arena arena = {0};
+    json_t *root =
+        json_pack("{s:s, s:o, s:b, s:I, s:o}", "shardplan", SHARDPLAN_VERSION, "settings",
+                  settings_echo(&t->settings), "fits", t->search.front_count > 0, "limit_bytes",
+                  (json_int_t)t->limit_bytes, "search", proof_json(t));
+    if (t->search.front_count) {
+        json_t *chosen = found_json(t, &t->chosen);
+        json_object_set_new(chosen, "low_s", json_real(t->low_s));
+        json_object_set_new(chosen, "high_s", json_real(t->high_s));
+        json_object_set_new(chosen, "command", json_string(tune_command(t, &t->choice, &arena)));
+        json_object_set_new(chosen, "why", reasons_json(t));
+        json_object_set_new(root, "chosen", chosen);
+        json_object_set_new(root, "fastest", found_json(t, &t->search.front[0]));
+        json_object_set_new(root, "runners_up", list_json(t, t->runners, t->runner_count));
+        json_object_set_new(root, "pareto", list_json(t, t->search.front, t->search.front_count));
+    } else {
+        json_object_set_new(root, "remedies", remedies_json(t->remedies, t->remedy_count));
+    }
+    arena_free(&arena);
+    return root;
+}
+
+/* ---- for people ---- */
+
+static void print_proof(FILE *file, const struct tuned *t)
+{
+    char a[32], b[32], c[32], d[32], e[32];
+    const struct search *s = &t->search;
+    const uint64_t repeated = t->space.points - t->candidates.impossible - s->configurations;
+    fprintf(file, "  %s over %s configurations: %s excluded by bounds, %s simulated, in %.2f s\n",
+            !s->interrupted      ? "optimal"
+            : s->front_count > 0 ? "interrupted (the fastest is proven, the front is not complete)"
+                                 : "interrupted before anything was found",
+            style_grouped(s->configurations, a), style_grouped(s->excluded, b),
+            style_grouped(s->configurations - s->excluded, c), t->seconds);
+    fprintf(file, "  (of %s points, %s are not possible and %s mean the same job as another)\n",
+            style_grouped(t->space.points, d), style_grouped(t->candidates.impossible, e),
+            style_grouped(repeated, a));
+}
+
+static void print_why(FILE *file, const struct tuned *t)
+{
+    if (t->reason_count)
+        fprintf(file, "\n  why, against the framework's default of each:\n");
+    for (uint32_t i = 0; i < t->reason_count; i++) {
+        const struct tuned_setting *r = &t->reasons[i];
+        fprintf(file, "  --%s %s%*s", r->name, r->value,
+                (int)(34 - strlen(r->name) - strlen(r->value)) > 0
+                    ? (int)(34 - strlen(r->name) - strlen(r->value))
+                    : 1,
+                "");
+        if (!r->possible)
+            fprintf(file, "necessary: %s does not go with the rest\n", r->usual);
+        else if (r->after_release)
+            fprintf(file, "necessary: with %s only giving cached segments back makes it fit\n",
+                    r->usual);
+        else if (!r->fits)
+            fprintf(file, "necessary: with %s it takes %.2f of %.2f GiB\n", r->usual,
+                    gib(r->device_bytes), gib(t->limit_bytes));
+        else
+            fprintf(file, "%+.1f %% step, %+.2f GiB\n", 100 * (t->chosen.step_s / r->step_s - 1),
+                    gib(t->chosen.device_bytes) - gib(r->device_bytes));
+    }
+}
+
+static void print_found(FILE *file, const struct tuned *t, const struct found *found)
+{
+    char change[CHANGE];
+    fprintf(file, "  %9.4f s  %+6.1f %%  %7.2f GiB  %s\n", found->step_s,
+            100 * (found->step_s / t->search.front[0].step_s - 1), gib(found->device_bytes),
+            change_of(t, found, change));
+}
+
+static void print_front(FILE *file, const struct tuned *t)
+{
+    const uint32_t count = t->search.front_count;
+    fprintf(file, "\n  less memory, and what it costs:\n");
+    for (uint32_t i = 0; i < count; i++) /* evenly over a long one */
+        if (count <= FRONT_SHOWN || i * FRONT_SHOWN / count != (i + 1) * FRONT_SHOWN / count)
+            print_found(file, t, &t->search.front[i]);
+}
+
+static void print_choice(FILE *file, const struct tuned *t, const struct style *s)
+{
+    char change[CHANGE], number[32];
+    struct arena arena = {0};
+    const struct found *best = &t->search.front[0];
+    fprintf(file, "  %schosen%s                %s\n", s->bold, s->off,
+            change_of(t, &t->chosen, change));
+    fprintf(file, "  step                  %.4g s  (%.4g s to %.4g s), %s tokens/s a GPU\n",
+            t->chosen.step_s, t->low_s, t->high_s,
+            style_grouped((uint64_t)(tokens_per_s(t, t->chosen.step_s) + 0.5), number));
+    fprintf(file, "  device                %.2f of %.2f GiB, %.2f free\n",
+            gib(t->chosen.device_bytes), gib(t->limit_bytes),
+            gib(t->limit_bytes - t->chosen.device_bytes));
+    if (t->chosen.point != best->point || t->chosen.candidate != best->candidate)
+        fprintf(file,
+                "  the fastest           %s\n"
+                "                        %.2f %% faster (less than is known), with %u settings "
+                "off their defaults instead of %u, and %.2f GiB\n",
+                change_of(t, best, change), 100 * (1 - best->step_s / t->chosen.step_s),
+                best->weight, t->chosen.weight, gib(best->device_bytes));
+    print_why(file, t);
+    if (t->runner_count)
+        fprintf(file, "\n  next:\n");
+    for (uint32_t i = 0; i < t->runner_count; i++)
+        print_found(file, t, &t->runners[i]);
+    print_front(file, t);
+    fprintf(file, "\n  %s\n", tune_command(t, &t->choice, &arena));
+    arena_free(&arena);
+}
+
+void tune_print(FILE *file, const struct tuned *t)
+{
+    const struct style s = style_of(file);
+    fprintf(file, "%s%s%s on %u x %s, %u tokens a sequence\n\n", s.bold, t->settings.model, s.off,
+            t->job.strategy.world, t->machine.profile.title, t->job.model.seq);
+    print_proof(file, t);
+    fputc('\n', file);
+    if (t->search.front_count) {
+        print_choice(file, t, &s);
+        return;
+    }
+    if (t->search.interrupted)
+        return;
+    fprintf(file, "  %snothing fits%s %.2f GiB: at least %.2f are needed\n", s.bad, s.off,
+            gib(t->limit_bytes), gib(t->search.least_floor));
+    fprintf(file, t->remedy_count ? "\n  what would fit, fastest first:\n"
+                                  : "\n  nor does it with other numerics or up to eight times the "
+                                    "GPUs\n");
+    remedies_print(file, &s, t->remedies, t->remedy_count);
+}
+
+/* ---- files ---- */
+
+static void pareto_data(FILE *file, const void *context)
+{
+    const struct tuned *t = context;
+    for (uint32_t i = 0; i < t->search.front_count; i++)
+        fprintf(file, "%.6f %.9f\n", gib(t->search.front[i].device_bytes),
+                t->search.front[i].step_s);
+}
+
+static void pareto_settings(FILE *file, const void *context)
+{
+    const struct tuned *t = context;
+    fprintf(file,
+            "limit_gib = %.6f\nchosen_gib = %.6f\nchosen_s = %.9f\ntitle = ", gib(t->limit_bytes),
+            gib(t->chosen.device_bytes), t->chosen.step_s);
+    files_gnuplot_text(file, t->settings.model);
+    fputc('\n', file);
+}
+
+static enum err_code write_json(const struct tuned *t, const char *dir, struct err *err)
+{
+    char path[4096];
+    struct file_writer to;
+    TRY(file_create(files_path(dir, "tune.json", path, sizeof path), &to, err));
+    json_t *json = tune_json(t);
+    json_dumpf(json, to.file, JSON_INDENT(2));
+    fputc('\n', to.file);
+    json_decref(json);
+    return file_commit(&to, ERR_OK, err);
+}
+
+static enum err_code write_plan(const struct tuned *t, const char *dir, const char **note,
+                                struct err *err)
+{
+    struct settings choice = t->choice;
+    struct job job;
+    struct machine machine = t->machine;
+    struct prediction prediction;
+    struct step_time time;
+    choice.command = COMMAND_PLAN;
+    choice.output = dir;
+    machine.expandable_segments = choice.expandable_segments;
+    TRY(settings_job(&choice, &t->job.config, &job, err));
+    TRY(predict(&job, &machine, &prediction, err));
+    enum err_code rc = step_time(&prediction, &job, &machine, STEP_TIME_DRAWS, &time, err);
+    if (rc == ERR_OK) {
+        rc = report_write(&choice, &job, &machine, &prediction, &time, note, err);
+        step_time_free(&time);
+    }
+    prediction_free(&prediction);
+    return rc;
+}
+
+enum err_code tune_write(const struct tuned *t, const char *dir, const char **note, struct err *err)
+{
+    static const struct picture picture = {"pareto.svg", pareto_gp, pareto_data, pareto_settings};
+    bool drawn;
+    *note = NULL;
+    TRY(files_make_folder(dir, err));
+    TRY(write_json(t, dir, err));
+    TRY(write_plan(t, dir, note, err));
+    return picture_draw(&picture, t, dir, &drawn, err);
+}

@@ -1,0 +1,512 @@
+/* candidates.c - see candidates.h. */
+#include "search/candidates.h"
+
+#include "settings/settings_resolve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 256, NO_INDEX = UINT32_MAX };
+
+/* ---- jobs ---- */
+
+enum err_code candidates_job(const struct candidates *c, uint32_t grid, uint64_t point,
+                             struct job *out, bool *expandable_segments, struct err *err)
+{
+    struct settings settings;
+    grid_settings(&c->space->grids[grid], point, &settings);
+    TRY(settings_job(&settings, c->config, out, err));
+    strategy_simplify(&out->strategy, c->blocks);
+    if (out->tape.checkpointing == CHECKPOINTING_NONE) /* there is nothing to stop */
+        out->tape.no_early_stop = false;
+    *expandable_segments = settings.expandable_segments;
+    return ERR_OK;
+}
+
+static bool is_allocators(const struct grid_axis *axis)
+{
+    return !axis->row->ahead;
+}
+
+uint32_t member_variants(const struct grid *grid, uint64_t point, uint64_t points[AXES_MOST])
+{
+    uint32_t count = 0;
+    points[count++] = point;
+    for (uint32_t a = grid->inner; a < grid->axis_count; a++)
+        for (uint32_t d = 1; is_allocators(&grid->axes[a]) && d < grid->axes[a].count; d++)
+            points[count++] = grid_with(grid, point, a, d);
+    return count;
+}
+
+/* ---- what is the same ---- */
+
+struct key {
+    uint64_t a, b;
+};
+
+static uint64_t mix(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0x9e3779b97f4a7c15U;
+    return h ^ h >> 32;
+}
+
+/* Of bytes: what is equal has equal bytes where it was made by the same assignments. If not, two of
+ * the same are told apart, which costs time and nothing else. */
+static struct key key_of(struct key from, const void *bytes, size_t size)
+{
+    const unsigned char *at = bytes;
+    for (; size > 0; at += 8) {
+        uint64_t word = 0;
+        const size_t n = size < 8 ? size : 8;
+        memcpy(&word, at, n);
+        from.a = mix(from.a, word);
+        from.b = mix(from.b ^ word << 1, word + 0x632be59bd9b4e019U);
+        size -= n;
+    }
+    return from;
+}
+
+/* ---- members ---- */
+
+uint32_t candidate_members(const struct candidates *c, const struct candidate *candidate,
+                           uint64_t *points)
+{
+    const struct grid *grid = &c->space->grids[candidate->grid];
+    const uint64_t first = candidate->outer * grid->inner_points;
+    struct key *seen = xmalloc(grid->inner_points * sizeof *seen);
+    uint32_t count = 0;
+    for (uint64_t m = 0; m < grid->inner_points; m++) {
+        struct settings settings;
+        bool own = true;
+        for (uint32_t a = grid->inner; a < grid->axis_count && own; a++)
+            own = !is_allocators(&grid->axes[a]) || grid_digit(grid, first + m, a) == 0;
+        if (!own)
+            continue;
+        grid_settings(grid, first + m, &settings);
+        strategy_simplify(&settings.job.strategy, c->blocks);
+        const struct key key =
+            key_of((struct key){1, 2}, &settings.job.strategy, sizeof settings.job.strategy);
+        for (uint32_t i = 0; i < count && own; i++)
+            own = seen[i].a != key.a || seen[i].b != key.b;
+        if (!own)
+            continue;
+        seen[count] = key;
+        points[count++] = first + m;
+    }
+    free(seen);
+    return count;
+}
+
+uint64_t candidate_count(const struct candidates *c, const struct candidate *candidate)
+{
+    const struct grid *grid = &c->space->grids[candidate->grid];
+    uint64_t *points = xmalloc(grid->inner_points * sizeof *points), count = 1;
+    const uint32_t members = candidate_members(c, candidate, points);
+    for (uint32_t a = grid->inner; a < grid->axis_count; a++)
+        count *= is_allocators(&grid->axes[a]) ? grid->axes[a].count : 1;
+    free(points);
+    return members * count;
+}
+
+/* ---- tables ---- */
+
+struct table { /* of keys to indices */
+    struct key *keys;
+    uint32_t *indices;
+    uint32_t slots;
+};
+
+static struct table table_new(size_t most)
+{
+    struct table t = {.slots = 64};
+    while (t.slots < 2 * most)
+        t.slots *= 2;
+    t.keys = xmalloc(t.slots * sizeof *t.keys);
+    t.indices = xmalloc(t.slots * sizeof *t.indices);
+    memset(t.indices, 0xff, t.slots * sizeof *t.indices);
+    return t;
+}
+
+static void table_free(struct table *t)
+{
+    free(t->keys);
+    free(t->indices);
+}
+
+/* The index of a key; a new key gets `next`. */
+static uint32_t table_index(struct table *t, struct key key, uint32_t next)
+{
+    uint32_t slot = (uint32_t)key.a & (t->slots - 1);
+    while (t->indices[slot] != NO_INDEX) {
+        if (t->keys[slot].a == key.a && t->keys[slot].b == key.b)
+            return t->indices[slot];
+        slot = (slot + 1) & (t->slots - 1);
+    }
+    t->keys[slot] = key;
+    t->indices[slot] = next;
+    return next;
+}
+
+/* ---- seeds: what is known of an outer point before anything is built ---- */
+
+enum seed_state { SEED_OPEN, SEED_IMPOSSIBLE, SEED_LEFT_OUT, SEED_REPEATED };
+
+struct seed {
+    struct key class_key, frame_key, strategy_key;
+    uint64_t outer;
+    uint32_t grid, stream_class, frame;
+    uint32_t first; /* SEED_REPEATED: the one with the same job */
+    uint8_t state;
+};
+
+struct building {
+    struct candidates *c;
+    const struct candidates_options *options;
+    struct pool *pool;
+    struct seed *seeds;
+    uint32_t seed_count;
+    uint32_t *firsts; /* (classes or frames) the first seed of each */
+    struct err err;   /* of the first that is impossible */
+    uint32_t err_seed;
+};
+
+static const struct grid *grid_of(const struct building *b, const struct seed *seed)
+{
+    return &b->c->space->grids[seed->grid];
+}
+
+static enum err_code seed_job(const struct building *b, const struct seed *seed, struct job *job,
+                              struct err *err)
+{
+    bool expandable_segments;
+    return candidates_job(b->c, seed->grid, seed->outer * grid_of(b, seed)->inner_points, job,
+                          &expandable_segments, err);
+}
+
+static struct strategy frame_strategy(const struct strategy *strategy)
+{
+    struct strategy few = *strategy;
+    if (few.accumulate > FRAME_BATCHES)
+        few.accumulate = FRAME_BATCHES;
+    return few;
+}
+
+static void fill_seed(const struct building *b, struct seed *seed)
+{
+    struct job job;
+    const struct grid *grid = grid_of(b, seed);
+    if (b->options->most_changes != UINT32_MAX) {
+        uint32_t changes = 0;
+        const uint64_t point = seed->outer * grid->inner_points;
+        for (uint32_t a = 0; a < grid->inner; a++)
+            changes += grid_digit(grid, point, a) != grid->axes[a].present;
+        if (changes > b->options->most_changes) {
+            seed->state = SEED_LEFT_OUT;
+            return;
+        }
+    }
+    if (seed_job(b, seed, &job, NULL) != ERR_OK) {
+        seed->state = SEED_IMPOSSIBLE;
+        return;
+    }
+    const struct tape_options tape = job_tape(&job);
+    const struct strategy few = frame_strategy(&job.strategy);
+    seed->class_key = key_of((struct key){1, 2}, &job.model, sizeof job.model);
+    seed->class_key = key_of(seed->class_key, &tape, sizeof tape);
+    seed->strategy_key = key_of((struct key){3, 4}, &job.strategy, sizeof job.strategy);
+    seed->frame_key = key_of((struct key){5, 6}, &few, sizeof few);
+}
+
+static void fill_chunk(void *context, uint32_t chunk, uint32_t thread)
+{
+    struct building *b = context;
+    (void)thread;
+    for (uint32_t i = chunk * CHUNK; i < (chunk + 1) * CHUNK && i < b->seed_count; i++)
+        fill_seed(b, &b->seeds[i]);
+}
+
+static void make_seeds(struct building *b)
+{
+    const struct space *space = b->c->space;
+    for (uint32_t g = 0; g < space->grid_count; g++)
+        b->seed_count += (uint32_t)space->grids[g].outer_points;
+    b->seeds = calloc(b->seed_count + 1, sizeof *b->seeds);
+    b->firsts = xmalloc((b->seed_count + 1) * sizeof *b->firsts);
+    uint32_t at = 0;
+    for (uint32_t g = 0; g < space->grid_count; g++)
+        for (uint64_t outer = 0; outer < space->grids[g].outer_points; outer++, at++) {
+            b->seeds[at].grid = g;
+            b->seeds[at].outer = outer;
+        }
+    pool_run(b->pool, (b->seed_count + CHUNK - 1) / CHUNK, fill_chunk, b);
+}
+
+/* Of two points with one job the first stays. */
+static void drop_repeated(struct building *b)
+{
+    struct table table = table_new(b->seed_count);
+    for (uint32_t i = 0; i < b->seed_count; i++) {
+        struct seed *seed = &b->seeds[i];
+        if (seed->state != SEED_OPEN)
+            continue;
+        const struct key key =
+            key_of(seed->class_key, &seed->strategy_key, sizeof seed->strategy_key);
+        seed->first = table_index(&table, key, i);
+        if (seed->first != i)
+            seed->state = SEED_REPEATED;
+    }
+    table_free(&table);
+}
+
+static void note_failure(struct building *b, uint32_t seed, const struct err *err)
+{
+    if (b->err_seed <= seed)
+        return;
+    b->err = *err;
+    b->err_seed = seed;
+}
+
+static bool stopped(const struct building *b)
+{
+    return b->options->stop && *b->options->stop;
+}
+
+static void show(const struct building *b, double share)
+{
+    if (b->options->progress)
+        b->options->progress(b->options->context, share);
+}
+
+/* ---- classes ---- */
+
+struct build_errors { /* of what is built beside each other */
+    struct building *b;
+    struct err *errs;
+};
+
+static void build_class(void *context, uint32_t i, uint32_t thread)
+{
+    const struct build_errors *e = context;
+    struct building *b = e->b;
+    struct job job;
+    (void)thread;
+    if (!stopped(b) && seed_job(b, &b->seeds[b->firsts[i]], &job, &e->errs[i]) == ERR_OK)
+        (void)stream_class_new(&job, b->c->machine, &b->c->classes[i], &e->errs[i]);
+}
+
+static void build_classes(struct building *b)
+{
+    struct candidates *c = b->c;
+    struct table table = table_new(b->seed_count);
+    for (uint32_t i = 0; i < b->seed_count; i++) {
+        struct seed *seed = &b->seeds[i];
+        if (seed->state != SEED_OPEN)
+            continue;
+        seed->stream_class = table_index(&table, seed->class_key, c->class_count);
+        if (seed->stream_class == c->class_count)
+            b->firsts[c->class_count++] = i;
+    }
+    table_free(&table);
+    c->classes = calloc(c->class_count + 1, sizeof(struct stream_class *));
+    struct build_errors e = {b, calloc(c->class_count + 1, sizeof(struct err))};
+    pool_run(b->pool, c->class_count, build_class, &e);
+    for (uint32_t i = 0; i < c->class_count; i++)
+        if (!c->classes[i])
+            note_failure(b, b->firsts[i], &e.errs[i]);
+    for (uint32_t i = 0; i < b->seed_count; i++)
+        if (b->seeds[i].state == SEED_OPEN && !c->classes[b->seeds[i].stream_class])
+            b->seeds[i].state = SEED_IMPOSSIBLE;
+    free(e.errs);
+}
+
+/* ---- frames ---- */
+
+/* The first class with the same hooks as each. */
+static uint32_t *hooks_of_classes(const struct candidates *c)
+{
+    uint32_t *of = xmalloc((c->class_count + 1) * sizeof *of);
+    for (uint32_t i = 0; i < c->class_count; i++) {
+        of[i] = i;
+        for (uint32_t j = 0; j < i && of[i] == i && c->classes[i]; j++)
+            if (of[j] == j && c->classes[j] &&
+                stream_class_same_hooks(c->classes[i], c->classes[j]))
+                of[i] = j;
+    }
+    return of;
+}
+
+static void build_frame(void *context, uint32_t i, uint32_t thread)
+{
+    const struct build_errors *e = context;
+    struct building *b = e->b;
+    const struct seed *seed = &b->seeds[b->firsts[i]];
+    struct job job;
+    (void)thread;
+    if (!stopped(b) && seed_job(b, seed, &job, &e->errs[i]) == ERR_OK)
+        (void)frame_new(b->c->classes[seed->stream_class], &job.strategy, b->c->machine,
+                        &b->c->frames[i], &e->errs[i]);
+}
+
+/* In parts, between which others hear how far it is. */
+static void run_in_parts(struct building *b, uint32_t count, struct build_errors *e)
+{
+    enum { PART = 256 };
+    uint32_t *firsts = b->firsts;
+    struct frame **frames = b->c->frames;
+    struct build_errors part = *e;
+    for (uint32_t at = 0; at < count; at += PART) {
+        b->firsts = firsts + at;
+        b->c->frames = frames + at;
+        part.errs = e->errs + at;
+        pool_run(b->pool, count - at < PART ? count - at : PART, build_frame, &part);
+        show(b, (double)(at + PART) / count);
+    }
+    b->firsts = firsts;
+    b->c->frames = frames;
+}
+
+static void build_frames(struct building *b)
+{
+    struct candidates *c = b->c;
+    uint32_t *hooks = hooks_of_classes(c);
+    struct table table = table_new(b->seed_count);
+    for (uint32_t i = 0; i < b->seed_count; i++) {
+        struct seed *seed = &b->seeds[i];
+        if (seed->state != SEED_OPEN)
+            continue;
+        const struct key key = key_of(seed->frame_key, &hooks[seed->stream_class], sizeof *hooks);
+        seed->frame = table_index(&table, key, c->frame_count);
+        if (seed->frame == c->frame_count)
+            b->firsts[c->frame_count++] = i;
+    }
+    table_free(&table);
+    free(hooks);
+    c->frames = calloc(c->frame_count + 1, sizeof(struct frame *));
+    struct build_errors e = {b, calloc(c->frame_count + 1, sizeof(struct err))};
+    run_in_parts(b, c->frame_count, &e);
+    for (uint32_t i = 0; i < c->frame_count; i++)
+        if (!c->frames[i])
+            note_failure(b, b->firsts[i], &e.errs[i]);
+    for (uint32_t i = 0; i < b->seed_count; i++)
+        if (b->seeds[i].state == SEED_OPEN && !c->frames[b->seeds[i].frame])
+            b->seeds[i].state = SEED_IMPOSSIBLE;
+    free(e.errs);
+}
+
+/* ---- candidates ---- */
+
+static void bound_chunk(void *context, uint32_t chunk, uint32_t thread)
+{
+    struct building *b = context;
+    const struct candidates *c = b->c;
+    (void)thread;
+    for (uint32_t i = chunk * CHUNK; i < (chunk + 1) * CHUNK && i < c->count; i++) {
+        struct candidate *at = &c->at[i];
+        struct settings settings;
+        const struct grid *grid = &c->space->grids[at->grid];
+        const uint64_t point = at->outer * grid->inner_points;
+        grid_settings(grid, point, &settings);
+        at->departures = grid_departures(grid, point);
+        at->device_floor = frame_device_floor(c->frames[at->frame], c->classes[at->stream_class]);
+        at->step_floor_s = frame_step_floor(c->frames[at->frame], c->classes[at->stream_class],
+                                            settings.job.strategy.accumulate);
+    }
+}
+
+static int by_floor(const void *x, const void *y)
+{
+    const struct candidate *a = x, *b = y;
+    if (a->step_floor_s != b->step_floor_s)
+        return a->step_floor_s < b->step_floor_s ? -1 : 1;
+    if (a->departures != b->departures)
+        return a->departures < b->departures ? -1 : 1;
+    if (a->grid != b->grid)
+        return a->grid < b->grid ? -1 : 1;
+    return a->outer < b->outer ? -1 : a->outer > b->outer;
+}
+
+static void make_candidates(struct building *b)
+{
+    struct candidates *c = b->c;
+    c->at = xmalloc((b->seed_count + 1) * sizeof *c->at);
+    for (uint32_t i = 0; i < b->seed_count; i++) {
+        struct seed *seed = &b->seeds[i];
+        const uint64_t points = grid_of(b, seed)->inner_points;
+        if (seed->state == SEED_REPEATED && b->seeds[seed->first].state == SEED_IMPOSSIBLE)
+            seed->state = SEED_IMPOSSIBLE;
+        c->impossible += seed->state == SEED_IMPOSSIBLE ? points : 0;
+        c->repeated += seed->state == SEED_REPEATED ? points : 0;
+        c->left_out += seed->state == SEED_LEFT_OUT ? points : 0;
+        if (seed->state != SEED_OPEN)
+            continue;
+        c->at[c->count++] = (struct candidate){.grid = seed->grid,
+                                               .outer = seed->outer,
+                                               .stream_class = seed->stream_class,
+                                               .frame = seed->frame};
+    }
+    pool_run(b->pool, (c->count + CHUNK - 1) / CHUNK, bound_chunk, b);
+    qsort(c->at, c->count, sizeof *c->at, by_floor);
+}
+
+static uint32_t count_blocks(const struct graph *graph)
+{
+    uint32_t blocks = 0;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        blocks += graph->modules[m].role == ROLE_BLOCK;
+    return blocks;
+}
+
+/* Blocks are the same in every class: those of the model as it was asked for. */
+static enum err_code find_blocks(struct candidates *c, struct err *err)
+{
+    struct job job;
+    struct graph *graph;
+    TRY(settings_job(&c->space->grids[0].base, c->config, &job, err));
+    TRY(model_build(c->config, &job.model, &graph, err));
+    c->blocks = count_blocks(graph);
+    graph_free(graph);
+    return ERR_OK;
+}
+
+enum err_code candidates_new(const struct space *space, const struct model_config *config,
+                             const struct machine *machine,
+                             const struct candidates_options *options, struct pool *pool,
+                             struct candidates *out, struct err *err)
+{
+    *out = (struct candidates){.space = space, .config = config, .machine = machine};
+    struct building b = {.c = out, .options = options, .pool = pool, .err_seed = NO_INDEX};
+    TRY(find_blocks(out, err));
+    out->evaluator_count = pool_threads(pool);
+    out->evaluators = xmalloc(out->evaluator_count * sizeof(struct evaluator *));
+    for (uint32_t i = 0; i < out->evaluator_count; i++)
+        out->evaluators[i] = evaluator_new(machine);
+    make_seeds(&b);
+    drop_repeated(&b);
+    build_classes(&b);
+    build_frames(&b);
+    if (!stopped(&b))
+        make_candidates(&b);
+    free(b.seeds);
+    free(b.firsts);
+    if (out->count > 0 || stopped(&b))
+        return ERR_OK;
+    candidates_free(out);
+    if (b.err_seed == NO_INDEX)
+        return err_set(err, ERR_INVALID, "no point of the search is a possible job");
+    return err_set(err, b.err.code, "%s", b.err.text);
+}
+
+void candidates_free(struct candidates *c)
+{
+    for (uint32_t i = 0; i < c->evaluator_count; i++)
+        evaluator_free(c->evaluators[i]);
+    free(c->evaluators);
+    for (uint32_t i = 0; i < c->class_count && c->classes; i++)
+        stream_class_free(c->classes[i]);
+    for (uint32_t i = 0; i < c->frame_count && c->frames; i++)
+        frame_free(c->frames[i]);
+    free(c->classes);
+    free(c->frames);
+    free(c->at);
+    *c = (struct candidates){.space = NULL};
+}

@@ -1,0 +1,104 @@
+/* evaluate.c - see evaluate.h. */
+#include "search/evaluate.h"
+
+#include "job/estimate.h"
+#include "job/step_time.h"
+
+#include <stdlib.h>
+
+struct of_class {
+    const struct stream_class *stream_class;
+    struct estimator *estimator;
+};
+
+struct evaluator {
+    const struct machine *machine;
+    struct of_class *classes; /* (count) met so far, the last one first */
+    uint32_t count, cap;
+};
+
+struct evaluator *evaluator_new(const struct machine *machine)
+{
+    struct evaluator *e = xmalloc(sizeof *e);
+    *e = (struct evaluator){.machine = machine};
+    return e;
+}
+
+void evaluator_free(struct evaluator *e)
+{
+    if (!e)
+        return;
+    for (uint32_t i = 0; i < e->count; i++)
+        estimator_free(e->classes[i].estimator);
+    free(e->classes);
+    free(e);
+}
+
+/* Neighbours in a search are mostly of one class. */
+static struct estimator *estimator_of(struct evaluator *e, const struct stream_class *c)
+{
+    uint32_t i = 0;
+    while (i < e->count && e->classes[i].stream_class != c)
+        i++;
+    if (i == e->count) {
+        ARRAY_GROW(e->classes, e->count, e->cap);
+        e->classes[e->count++] =
+            (struct of_class){c, estimator_new(c->graph, c->stream, e->machine)};
+    }
+    const struct of_class found = e->classes[i];
+    e->classes[i] = e->classes[0];
+    e->classes[0] = found;
+    return found.estimator;
+}
+
+enum err_code evaluate_fast(struct evaluator *e, const struct stream_class *c,
+                            const struct strategy *strategy, struct evaluation *out,
+                            struct err *err)
+{
+    struct estimate estimated;
+    TRY(estimate(estimator_of(e, c), strategy, &estimated, err));
+    *out = (struct evaluation){estimated.step_s, estimated.least_bytes};
+    return ERR_OK;
+}
+
+static enum err_code draw(const struct plan *plan, const struct machine *machine, uint32_t draws,
+                          double *steps_s, struct err *err)
+{
+    struct costs costs;
+    TRY(costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, err));
+    struct simulation *simulation = simulation_new(plan, NULL, 0);
+    struct timeline timeline = timeline_new(simulation);
+    step_draws(simulation, &costs, draws, steps_s, &timeline);
+    timeline_free(&timeline);
+    simulation_free(simulation);
+    costs_free(&costs);
+    return ERR_OK;
+}
+
+enum err_code evaluate_draws(struct evaluator *e, const struct stream_class *c,
+                             const struct strategy *strategy, uint32_t draws, double *steps_s,
+                             struct err *err)
+{
+    struct plan *plan;
+    TRY(lower_plan(c->graph, c->stream, strategy, &plan, err));
+    const enum err_code rc = draw(plan, e->machine, draws, steps_s, err);
+    plan_free(plan);
+    return rc;
+}
+
+enum err_code evaluate_full(struct evaluator *e, const struct stream_class *c,
+                            const struct strategy *strategy, bool expandable_segments,
+                            uint64_t enough, uint64_t *device_bytes, struct err *err)
+{
+    struct plan *plan;
+    struct memory memory;
+    struct memory_options options = machine_memory(e->machine);
+    options.allocator.expandable_segments = expandable_segments;
+    TRY(lower_plan(c->graph, c->stream, strategy, &plan, err));
+    const uint64_t outside = machine_outside_bytes(plan, e->machine);
+    options.enough_bytes = enough > outside ? enough - outside : enough > 0;
+    const enum err_code rc = memory_replay(plan, &options, NULL, NULL, &memory, err);
+    *device_bytes = memory.out_of_memory ? UINT64_MAX : memory.reserved_bytes + outside;
+    plan_free(plan);
+    return rc;
+}

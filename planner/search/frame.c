@@ -1,0 +1,333 @@
+/* frame.c - see frame.h. */
+#include "search/frame.h"
+
+#include "job/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { GRAIN = 2 << 20 }; /* bytes: segments are multiples of that, allocator.h */
+
+/* Shares of resources are floats, and sums may come out in another order. */
+#define ROUNDING 1e-6
+
+/* ---- time ---- */
+
+/* What the host pays for records and waits is left out: how many there are may depend on how far
+ * ahead things are fetched. */
+static void add_instruction(const struct plan *plan, const struct costs *costs,
+                            const struct plan_instruction *in, struct busy *busy)
+{
+    if (!plan_op_is_kernel((enum plan_op)in->op) || in->arg < plan->shared_count)
+        return;
+    struct cost cost = costs->kernels[in->arg];
+    if (in->lane == LANE_HOST)
+        cost.host_s = 0; /* the host runs it instead of issuing it */
+    busy_add(busy, in->lane, &cost);
+}
+
+/* What is served first on each lane, all at once. */
+static void note_first(const struct plan *plan, const struct costs *costs, struct frame *frame)
+{
+    float most[LANES_MOST][RESOURCE_COUNT] = {{0}}, joint[LANES_MOST] = {0};
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (!plan_op_is_kernel((enum plan_op)in->op) || in->flags & PLAN_FIRST_STEP)
+            continue;
+        const struct cost *cost = &costs->kernels[in->arg];
+        if (!cost->first)
+            continue;
+        for (int k = 0; k < RESOURCE_COUNT; k++)
+            most[in->lane][k] = fmaxf(most[in->lane][k], cost->use[k]);
+        joint[in->lane] =
+            fmaxf(joint[in->lane], fmaxf(1, cost->slowdown) * fminf(cost->use[RESOURCE_COMPUTE],
+                                                                    cost->use[RESOURCE_MEMORY]));
+    }
+    for (uint32_t lane = 0; lane < plan->lane_count; lane++) {
+        for (int k = 0; k < RESOURCE_COUNT; k++)
+            frame->first[k] += most[lane][k];
+        frame->first_joint += joint[lane];
+    }
+}
+
+/* ---- what the compute stream must wait for ---- */
+
+/* Clocks of what is known to come after some moment; -INFINITY: nothing is. */
+struct clocks {
+    double lane_s[LANES_MOST], group_s[LANES_MOST], host_s;
+    double busy_s; /* of the compute stream */
+};
+
+struct chain {
+    const struct plan *plan;
+    const struct costs *costs;
+    double *event_s; /* (events) */
+    uint32_t *known; /* (events) the part of the step that event_s is of */
+    uint32_t part;
+    struct clocks now;
+};
+
+static void chain_begin(struct chain *c)
+{
+    for (uint32_t i = 0; i < LANES_MOST; i++)
+        c->now.lane_s[i] = c->now.group_s[i] = -INFINITY;
+    c->now.host_s = -INFINITY;
+    c->now.lane_s[LANE_COMPUTE] = c->now.busy_s = 0;
+    c->part++;
+}
+
+static double event_of(const struct chain *c, uint32_t event)
+{
+    return c->known[event] == c->part ? c->event_s[event] : -INFINITY;
+}
+
+static void chain_kernel(struct chain *c, const struct plan_instruction *in)
+{
+    struct clocks *now = &c->now;
+    const struct cost *cost = &c->costs->kernels[in->arg];
+    if (in->lane == LANE_HOST) {
+        now->host_s += cost->device_s;
+        return;
+    }
+    now->host_s += cost->host_s;
+    double *lane_s = &now->lane_s[in->lane];
+    double begin_s = fmax(*lane_s, now->host_s);
+    if (plan_op_is_collective((enum plan_op)in->op) && in->group < LANES_MOST) {
+        begin_s = fmax(begin_s, now->group_s[in->group]);
+        now->group_s[in->group] = begin_s + cost->device_s;
+    }
+    *lane_s = begin_s + cost->device_s;
+    if (in->lane == LANE_COMPUTE)
+        now->busy_s += cost->device_s;
+}
+
+static void chain_pass(struct chain *c, const struct plan_instruction *in)
+{
+    struct clocks *now = &c->now;
+    double *clock_s = in->lane == LANE_HOST ? &now->host_s : &now->lane_s[in->lane];
+    if (plan_op_is_kernel((enum plan_op)in->op) && in->arg >= c->plan->shared_count) {
+        chain_kernel(c, in);
+    } else if (in->op == PLAN_RECORD || in->op == PLAN_WAIT) {
+        if (in->op == PLAN_WAIT)
+            *clock_s = fmax(*clock_s, event_of(c, in->arg));
+        if (in->lane != LANE_HOST)
+            *clock_s = fmax(*clock_s, now->host_s);
+        if (in->op == PLAN_RECORD) {
+            c->event_s[in->arg] = *clock_s;
+            c->known[in->arg] = c->part;
+        }
+    }
+}
+
+/* How long the compute stream stood still on its way to this moment. */
+static double idle_of(const struct chain *c)
+{
+    return fmax(0, fmax(c->now.lane_s[LANE_COMPUTE], c->now.host_s) - c->now.busy_s);
+}
+
+/* Between the last kernel of a micro-batch and the first of the next, before and after all of them.
+ * Nothing here depends on how far ahead anything is fetched: what a micro-batch begins with has
+ * nothing before it to be fetched in. */
+static void find_idle(const struct stream_class *class, const struct plan *plan,
+                      const struct costs *costs, struct frame *frame)
+{
+    struct chain c = {.plan = plan, .costs = costs};
+    bool apart = true; /* from a micro-batch's kernels */
+    c.event_s = xmalloc((plan->event_count + 1) * sizeof *c.event_s);
+    c.known = calloc(plan->event_count + 1, sizeof *c.known);
+    chain_begin(&c);
+    c.now.host_s = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (in->flags & PLAN_FIRST_STEP)
+            continue;
+        const bool gap = in->op == PLAN_COMPUTE && in->arg < plan->shared_count;
+        if (gap && in->arg == class->first_gap && apart) {
+            frame->middle_idle_s = idle_of(&c);
+            frame->idle_s += frame->middle_idle_s;
+            apart = false;
+        }
+        if (gap && in->arg == class->last_gap) {
+            chain_begin(&c);
+            apart = true;
+        }
+        if (!gap && apart)
+            chain_pass(&c, in);
+    }
+    double end_s = idle_of(&c);
+    for (uint32_t lane = 0; lane < plan->lane_count; lane++)
+        end_s = fmax(end_s, c.now.lane_s[lane] - c.now.busy_s);
+    frame->idle_s += end_s;
+    free(c.event_s);
+    free(c.known);
+}
+
+static void sum_up(const struct plan *plan, const struct costs *costs, struct frame *frame)
+{
+    uint32_t batches = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (in->op == PLAN_MARK && in->arg == PLAN_MARK_MICRO_BATCH)
+            batches++;
+        if (in->flags & PLAN_FIRST_STEP)
+            continue;
+        add_instruction(plan, costs, in, &frame->busy);
+        if (batches + 1 == FRAME_BATCHES)
+            add_instruction(plan, costs, in, &frame->middle);
+    }
+    note_first(plan, costs, frame);
+}
+
+/* ---- memory ----
+ *
+ * A segment belongs to the stream that it was asked for on, so what each stream's blocks come to at
+ * most is there all the time. */
+
+static uint64_t rounded(const struct buffer *b)
+{
+    return b->bytes && b->pool != LANE_HOST ? allocator_round(b->bytes) : 0;
+}
+
+static void raise(uint64_t *most, uint64_t bytes)
+{
+    *most = bytes > *most ? bytes : *most;
+}
+
+struct pools { /* bytes of each stream's blocks */
+    uint64_t live[LANES_MOST], most[LANES_MOST];
+};
+
+static void pools_begin(const struct plan *plan, struct pools *pools)
+{
+    *pools = (struct pools){0};
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        if (plan->buffers[b].resident)
+            pools->live[plan->buffers[b].pool] += rounded(&plan->buffers[b]);
+    for (uint32_t lane = 0; lane < plan->lane_count; lane++)
+        pools->most[lane] = pools->live[lane];
+}
+
+static void pools_pass(const struct plan *plan, const struct plan_instruction *in,
+                       struct pools *pools)
+{
+    if (in->op != PLAN_ALLOC && in->op != PLAN_FREE)
+        return;
+    const struct buffer *b = &plan->buffers[in->arg];
+    uint64_t *live = &pools->live[b->pool];
+    *live = in->op == PLAN_ALLOC ? *live + rounded(b) : *live - rounded(b);
+    raise(&pools->most[b->pool], *live);
+}
+
+/* Segments of other streams than the compute stream. */
+static uint64_t pools_beside(const struct plan *plan, const struct pools *pools)
+{
+    uint64_t bytes = 0;
+    for (uint32_t lane = 0; lane < plan->lane_count; lane++)
+        if (lane != LANE_COMPUTE)
+            bytes += (pools->most[lane] + GRAIN - 1) / GRAIN * GRAIN;
+    return bytes;
+}
+
+static void walk(const struct plan *plan, struct frame *frame)
+{
+    struct pools pools;
+    pools_begin(plan, &pools);
+    const uint64_t *live = &pools.live[LANE_COMPUTE];
+    uint64_t *most = &frame->apart;
+    raise(most, *live);
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (in->flags & PLAN_FIRST_STEP)
+            continue;
+        pools_pass(plan, in, &pools);
+        if (in->op == PLAN_MARK &&
+            (in->arg == PLAN_MARK_MICRO_BATCH || in->arg == PLAN_MARK_OPTIMIZER)) {
+            most = &frame->apart;
+        } else if (in->op == PLAN_COMPUTE && in->arg < plan->shared_count) {
+            raise(&frame->during[in->arg], *live);
+            most = &frame->after[in->arg];
+        }
+        raise(most, *live);
+    }
+    frame->beside = pools_beside(plan, &pools);
+}
+
+/* ---- frames ---- */
+
+enum err_code frame_new(const struct stream_class *c, const struct strategy *strategy,
+                        const struct machine *machine, struct frame **out, struct err *err)
+{
+    struct plan *plan;
+    struct costs costs;
+    struct strategy few = *strategy;
+    *out = NULL;
+    if (few.accumulate > FRAME_BATCHES)
+        few.accumulate = FRAME_BATCHES;
+    TRY(lower_plan(c->graph, c->hooks, &few, &plan, err));
+    const enum err_code rc =
+        costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, err);
+    if (rc == ERR_OK) {
+        struct frame *frame = xmalloc(sizeof *frame);
+        *frame = (struct frame){
+            .during = calloc(2 * (size_t)c->gap_count + 1, sizeof *frame->during),
+            .gap_count = c->gap_count,
+            .outside = machine_outside_bytes(plan, machine),
+        };
+        frame->after = frame->during + c->gap_count;
+        sum_up(plan, &costs, frame);
+        find_idle(c, plan, &costs, frame);
+        walk(plan, frame);
+        costs_free(&costs);
+        *out = frame;
+    }
+    plan_free(plan);
+    return rc;
+}
+
+void frame_free(struct frame *frame)
+{
+    if (!frame)
+        return;
+    free(frame->during);
+    free(frame);
+}
+
+/* ---- bounds ---- */
+
+uint64_t frame_device_floor(const struct frame *f, const struct stream_class *c)
+{
+    uint64_t most = f->apart;
+    for (uint32_t g = 0; g < f->gap_count; g++) {
+        raise(&most, f->during[g] + c->gaps[g].peak);
+        raise(&most, f->after[g] + c->gaps[g].live);
+    }
+    most += c->workspace;
+    return f->outside + f->beside + (most + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+/* Others are left a tenth where what is served first asks for all (simulate.c). */
+static double there(float first)
+{
+    return fmax(1, (double)first + 0.1);
+}
+
+double frame_step_floor(const struct frame *f, const struct stream_class *c, uint32_t accumulate)
+{
+    const double more = accumulate > FRAME_BATCHES ? accumulate - FRAME_BATCHES : 0;
+    const double idle_s = f->idle_s + more * f->middle_idle_s;
+    struct busy all = f->busy;
+    busy_add_all(&all, &f->middle, more);
+    busy_add_all(&all, &c->busy, accumulate);
+    double most_s = fmax(all.host_s + all.lane_s[LANE_HOST], all.lane_s[LANE_COMPUTE] + idle_s);
+    for (uint32_t lane = 0; lane < LANES_MOST; lane++)
+        most_s = fmax(most_s, lane == LANE_HOST ? 0 : all.lane_s[lane]);
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        most_s = fmax(most_s, all.resource_s[k] / there(f->first[k]));
+    /* While the compute stream stands still, what is served first has no more than its own share.
+     */
+    const double first = (double)f->first_joint;
+    const double limit =
+        fmax(first, fmax(there(f->first[RESOURCE_COMPUTE]), there(f->first[RESOURCE_MEMORY])));
+    most_s = fmax(most_s, (all.joint_s + (limit - first) * idle_s) / limit);
+    return most_s * (1 - ROUNDING);
+}

@@ -1,0 +1,46 @@
+/* frame.h - what a strategy puts around any stream: gathers, reductions, the optimizer, and the
+ * bytes that these hold while the stream runs. With a class it gives bounds of a configuration
+ * without lowering or simulating it.
+ *
+ * A frame is a lowering of a class's hooks. The system does at its hooks what it always does, so no
+ * bound knows any system. */
+#ifndef SHARDPLAN_FRAME_H
+#define SHARDPLAN_FRAME_H
+
+#include "search/stream_class.h"
+
+struct frame {
+    uint64_t *during; /* (gap_count) device bytes beside the stream's while it is in a gap */
+    uint64_t *after;  /* (gap_count) at most, between a gap and the next */
+    uint64_t apart;   /* at most, while no micro-batch runs */
+    uint32_t gap_count;
+    uint64_t beside;          /* bytes of other streams' pools */
+    uint64_t outside;         /* bytes outside the allocator: context, communicators */
+    struct busy busy, middle; /* of the strategy's own work: with up to FRAME_BATCHES micro-batches;
+                                 of one more */
+    float first[RESOURCE_COUNT];  /* what is served first uses at most of each resource */
+    float first_joint;            /* ... of the smaller of its shares (busy.joint_s) */
+    double idle_s, middle_idle_s; /* the compute stream stands still at least: before a micro-batch,
+                                     and after the last; of one more */
+};
+
+/* A step of more micro-batches repeats the one in the middle. */
+enum { FRAME_BATCHES = 3 };
+
+/* The strategy, its fetches as late as can be (struct setting.ahead), around a class's hooks.
+ * Errors are lower_plan's and costs_of_plan's. The caller owns *out: frame_free. */
+enum err_code frame_new(const struct stream_class *stream_class, const struct strategy *strategy,
+                        const struct machine *machine, struct frame **out, struct err *err);
+void frame_free(struct frame *frame); /* NULL is allowed */
+
+/* Bytes of a GPU that a configuration takes at least: what its tensors ask for on each stream, as
+ * the allocator rounds them, workspaces, and what is outside the allocator. `stream_class` has the
+ * frame's hooks. Never more than its device_bytes (predict.h) while nothing is given back. */
+uint64_t frame_device_floor(const struct frame *frame, const struct stream_class *stream_class);
+
+/* Seconds that its step lasts at least: what is busy longest of each stream at full speed, each
+ * resource that streams share, and the host. Never more than its step (simulate.h). */
+double frame_step_floor(const struct frame *frame, const struct stream_class *stream_class,
+                        uint32_t accumulate);
+
+#endif

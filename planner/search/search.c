@@ -1,0 +1,329 @@
+/* search.c - see search.h.
+ *
+ *     candidates, by floor of the step
+ *         | wanted?  no: excluded
+ *     members, to be simulated
+ *         | side by side
+ *     steps, in a heap
+ *         | the next of them is below every floor that is left: nothing faster is to come
+ *         | wanted?  no: dropped
+ *     memory in full, side by side
+ *         | below all before it
+ *     front
+ *
+ * Parts that run side by side are always of the same size, so that what is looked at does not
+ * depend on the number of threads. */
+#include "search/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Steps are known to a rounding. */
+#define AS_FAST (1 + 1e-9)
+
+enum { SIMULATED_AT_ONCE = 32, VERIFIED_AT_ONCE = 8 };
+
+struct run {
+    const struct candidates *c;
+    const struct search_options *options;
+    struct pool *pool;
+    struct search *out;
+    uint32_t simulated_cap, front_cap;
+    uint32_t next;         /* candidate that is not expanded yet */
+    struct found *members; /* of those that are, still to be simulated */
+    uint32_t member_at, member_count, member_cap;
+    struct found *heap; /* simulated, by step */
+    uint32_t heap_count, heap_cap;
+    uint64_t best; /* what a slower one may take: bytes; or must stay below: changes */
+};
+
+/* ---- order ---- */
+
+static int by_step(const void *x, const void *y)
+{
+    const struct found *a = x, *b = y;
+    if (a->step_s != b->step_s)
+        return a->step_s < b->step_s ? -1 : 1;
+    if (a->weight != b->weight)
+        return a->weight < b->weight ? -1 : 1;
+    if (a->candidate != b->candidate)
+        return a->candidate < b->candidate ? -1 : 1;
+    return a->point < b->point ? -1 : a->point > b->point;
+}
+
+static void heap_push(struct run *r, const struct found *found)
+{
+    ARRAY_GROW(r->heap, r->heap_count, r->heap_cap);
+    uint32_t at = r->heap_count++;
+    for (; at > 0 && by_step(found, &r->heap[(at - 1) / 2]) < 0; at = (at - 1) / 2)
+        r->heap[at] = r->heap[(at - 1) / 2];
+    r->heap[at] = *found;
+}
+
+static struct found heap_pop(struct run *r)
+{
+    const struct found top = r->heap[0], last = r->heap[--r->heap_count];
+    uint32_t at = 0;
+    for (uint32_t child; (child = 2 * at + 1) < r->heap_count; at = child) {
+        if (child + 1 < r->heap_count && by_step(&r->heap[child + 1], &r->heap[child]) < 0)
+            child++;
+        if (by_step(&last, &r->heap[child]) <= 0)
+            break;
+        r->heap[at] = r->heap[child];
+    }
+    r->heap[at] = last;
+    return top;
+}
+
+/* ---- what is worth a look ---- */
+
+static const struct candidate *candidate_of(const struct run *r, const struct found *found)
+{
+    return &r->c->at[found->candidate];
+}
+
+/* `weight`: the least of the members that are asked about. */
+static bool is_wanted(const struct run *r, uint64_t device_floor, uint32_t weight)
+{
+    if (r->options->measure == SEARCH_BYTES)
+        return device_floor <= r->best;
+    return device_floor <= r->options->limit_bytes && weight < r->best;
+}
+
+static uint32_t weight_of(const struct run *r, const struct candidate *candidate, uint64_t point)
+{
+    const struct grid *grid = &r->c->space->grids[candidate->grid];
+    return r->options->measure == SEARCH_BYTES ? grid_departures(grid, point)
+                                               : grid_changes(grid, point);
+}
+
+/* ---- evaluating ---- */
+
+/* Its step and floor, or its bytes in full. */
+static enum err_code evaluate(const struct candidates *c, struct evaluator *evaluator, bool full,
+                              uint64_t enough, struct found *found)
+{
+    struct job job;
+    bool expandable;
+    struct evaluation fast;
+    const struct candidate *at = &c->at[found->candidate];
+    const struct stream_class *class = c->classes[at->stream_class];
+    TRY(candidates_job(c, at->grid, found->point, &job, &expandable, NULL));
+    if (full)
+        return evaluate_full(evaluator, class, &job.strategy, expandable, enough,
+                             &found->device_bytes, NULL);
+    TRY(evaluate_fast(evaluator, class, &job.strategy, &fast, NULL));
+    found->step_s = fast.step_s;
+    found->device_floor =
+        fast.device_floor > at->device_floor ? fast.device_floor : at->device_floor;
+    return ERR_OK;
+}
+
+struct batch {
+    const struct candidates *c;
+    struct found *found;
+    bool full;
+    uint64_t enough; /* bytes of a device, beyond which it does not matter; 0: all matter */
+};
+
+static void evaluate_one(void *context, uint32_t i, uint32_t thread)
+{
+    const struct batch *b = context;
+    struct found *found = &b->found[i];
+    if (evaluate(b->c, b->c->evaluators[thread], b->full, b->enough, found) == ERR_OK)
+        return;
+    found->device_bytes = UINT64_MAX; /* its frame could be made, so this does not happen */
+    found->step_s = INFINITY;
+}
+
+static void evaluate_all(const struct candidates *c, struct pool *pool, struct found *found,
+                         uint32_t count, bool full)
+{
+    struct batch batch = {c, found, full, 0};
+    pool_run(pool, count, evaluate_one, &batch);
+}
+
+void search_verify(const struct candidates *c, struct pool *pool, struct found *found,
+                   uint32_t count)
+{
+    evaluate_all(c, pool, found, count, true);
+}
+
+void search_simulate(const struct candidates *c, struct pool *pool, struct found *found,
+                     uint32_t count)
+{
+    evaluate_all(c, pool, found, count, false);
+}
+
+/* ---- the next to be simulated ---- */
+
+static void expand(struct run *r, uint32_t index)
+{
+    const struct candidate *candidate = &r->c->at[index];
+    uint64_t *points = xmalloc(r->c->space->grids[candidate->grid].inner_points * sizeof *points);
+    const uint32_t count = candidate_members(r->c, candidate, points);
+    r->member_at = r->member_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        ARRAY_GROW(r->members, r->member_count, r->member_cap);
+        r->members[r->member_count++] = (struct found){
+            .candidate = index,
+            .point = points[i],
+            .step_s = candidate->step_floor_s,
+            .device_floor = candidate->device_floor,
+            .weight = weight_of(r, candidate, points[i]),
+        };
+    }
+    free(points);
+}
+
+/* The next member that is wanted; NULL: none. It is not taken yet. */
+static const struct found *peek_member(struct run *r)
+{
+    for (;;) {
+        for (; r->member_at < r->member_count; r->member_at++) {
+            const struct found *member = &r->members[r->member_at];
+            if (is_wanted(r, member->device_floor, member->weight))
+                return member;
+        }
+        uint32_t next = r->next;
+        while (next < r->c->count && !is_wanted(r, r->c->at[next].device_floor, 0))
+            next++;
+        r->next = next;
+        if (next == r->c->count)
+            return NULL;
+        expand(r, r->next++);
+    }
+}
+
+/* Floor of all that are not simulated yet. */
+static double next_floor(struct run *r)
+{
+    const struct found *member = peek_member(r);
+    return member ? member->step_s : INFINITY;
+}
+
+static void simulate_some(struct run *r)
+{
+    struct found batch[SIMULATED_AT_ONCE];
+    uint32_t count = 0;
+    const double until = r->heap_count ? r->heap[0].step_s : INFINITY;
+    for (const struct found *member;
+         count < SIMULATED_AT_ONCE && (member = peek_member(r)) && member->step_s < until;
+         r->member_at++)
+        batch[count++] = *member;
+    struct batch work = {r->c, batch, false, 0};
+    pool_run(r->pool, count, evaluate_one, &work);
+    for (uint32_t i = 0; i < count; i++) {
+        heap_push(r, &batch[i]);
+        ARRAY_GROW(r->out->simulated, r->out->simulated_count, r->simulated_cap);
+        r->out->simulated[r->out->simulated_count++] = batch[i];
+    }
+}
+
+/* ---- the next to be worked out in full ---- */
+
+static void take(struct run *r, const struct found *found)
+{
+    struct search *out = r->out;
+    const bool bytes = r->options->measure == SEARCH_BYTES;
+    if (found->device_bytes > r->options->limit_bytes ||
+        (bytes ? found->device_bytes > r->best : found->weight >= r->best))
+        return;
+    const uint64_t grain = r->options->grain_bytes ? r->options->grain_bytes : 1;
+    r->best = !bytes                        ? found->weight
+              : found->device_bytes > grain ? found->device_bytes - grain
+                                            : 0;
+    if (out->front_count && found->step_s <= out->front[out->front_count - 1].step_s * AS_FAST)
+        out->front_count--; /* as fast, and takes less */
+    ARRAY_GROW(out->front, out->front_count, r->front_cap);
+    out->front[out->front_count++] = *found;
+}
+
+/* A member with each of the allocator's settings: they differ in memory alone. */
+static void verify_some(struct run *r, double until)
+{
+    struct found batch[VERIFIED_AT_ONCE + AXES_MOST];
+    uint32_t count = 0;
+    while (count < VERIFIED_AT_ONCE && r->heap_count && r->heap[0].step_s <= until) {
+        uint64_t points[AXES_MOST];
+        const struct found found = heap_pop(r);
+        const struct candidate *candidate = candidate_of(r, &found);
+        const uint32_t variants =
+            member_variants(&r->c->space->grids[candidate->grid], found.point, points);
+        for (uint32_t v = 0; v < variants && is_wanted(r, found.device_floor, found.weight); v++) {
+            batch[count] = found;
+            batch[count].point = points[v];
+            batch[count].weight = weight_of(r, candidate, points[v]);
+            count++;
+        }
+    }
+    struct batch work = {r->c, batch, true,
+                         r->options->measure == SEARCH_BYTES ? r->best : r->options->limit_bytes};
+    pool_run(r->pool, count, evaluate_one, &work);
+    r->out->verified += count;
+    for (uint32_t i = 0; i < count; i++)
+        take(r, &batch[i]);
+}
+
+/* ---- the whole ---- */
+
+static bool goes_on(struct run *r)
+{
+    if (!r->options->stop || !*r->options->stop)
+        return true;
+    r->out->interrupted = true;
+    return false;
+}
+
+static void count_all(struct run *r)
+{
+    struct search *out = r->out;
+    out->least_floor = UINT64_MAX;
+    for (uint32_t i = 0; i < r->c->count; i++) {
+        const struct candidate *candidate = &r->c->at[i];
+        out->configurations += candidate_count(r->c, candidate);
+        if (candidate->device_floor < out->least_floor)
+            out->least_floor = candidate->device_floor;
+    }
+}
+
+void search_run(const struct candidates *c, const struct search_options *options, struct pool *pool,
+                struct search *out)
+{
+    *out = (struct search){.front = NULL};
+    struct run r = {.c = c,
+                    .options = options,
+                    .pool = pool,
+                    .out = out,
+                    .best =
+                        options->measure == SEARCH_BYTES ? options->limit_bytes + 1 : UINT64_MAX};
+    count_all(&r);
+    while (goes_on(&r)) {
+        const double floor = next_floor(&r);
+        if (r.heap_count && r.heap[0].step_s <= floor)
+            verify_some(&r, floor);
+        else if (!isinf(floor))
+            simulate_some(&r);
+        else
+            break;
+        if (options->progress)
+            options->progress(options->context, (double)r.next / (c->count + 1));
+    }
+    uint64_t simulated = 0;
+    for (uint32_t i = 0; i < out->simulated_count; i++) {
+        uint64_t points[AXES_MOST];
+        const struct candidate *at = candidate_of(&r, &out->simulated[i]);
+        simulated += member_variants(&c->space->grids[at->grid], out->simulated[i].point, points);
+    }
+    out->excluded = out->configurations - simulated;
+    free(r.members);
+    free(r.heap);
+}
+
+void search_free(struct search *search)
+{
+    free(search->front);
+    free(search->simulated);
+    *search = (struct search){.front = NULL};
+}

@@ -1,0 +1,365 @@
+/* space.c - see space.h. */
+#include "search/space.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char BATCH[] = "micro-batch", ACCUMULATE[] = "accumulate", SYSTEM[] = "strategy";
+
+static bool is(const struct setting *row, const char *name)
+{
+    return strcmp(row->name, name) == 0;
+}
+
+/* ---- what is fixed ---- */
+
+/* --fix NAME=VALUE is --NAME VALUE. The system first: what belongs to it depends on it. */
+static enum err_code heed_fix(struct settings *s, struct arena *arena, struct err *err)
+{
+    for (int system_first = 1; system_first >= 0; system_first--)
+        for (uint32_t i = 0; i < s->tune.fix.count; i++) {
+            const char *text = s->tune.fix.at[i], *value = strchr(text, '=');
+            if (!value)
+                return err_set(err, ERR_INVALID, "--fix %s: it is NAME=VALUE", text);
+            const char *name = arena_printf(arena, "%.*s", (int)(value - text), text);
+            if ((strcmp(name, SYSTEM) == 0) != system_first)
+                continue;
+            const struct setting *row = settings_find(s, name, err);
+            if (!row || row->group == GROUP_OUTPUT || row->group == GROUP_SEARCH)
+                return row ? err_set(err, ERR_INVALID, "--fix %s: no setting of a job", text)
+                           : err_context(err, "--fix %s", text);
+            TRY(settings_set(s, name, value + 1, err));
+        }
+    return ERR_OK;
+}
+
+static enum err_code check_allow(const struct settings *s, struct err *err)
+{
+    for (uint32_t i = 0; i < s->tune.allow.count; i++) {
+        const struct setting *row = settings_find(s, s->tune.allow.at[i], err);
+        if (!row)
+            return err_context(err, "--allow %s", s->tune.allow.at[i]);
+        if (!row->axis)
+            return err_set(err, ERR_INVALID, "--allow %s: it has no values to search",
+                           s->tune.allow.at[i]);
+    }
+    return ERR_OK;
+}
+
+static bool is_allowed(const struct settings *s, const struct setting *row)
+{
+    for (uint32_t i = 0; i < s->tune.allow.count; i++)
+        if (settings_find(s, s->tune.allow.at[i], NULL) == row)
+            return true;
+    return false;
+}
+
+/* ---- axes ---- */
+
+static void add_value(struct grid_axis *axis, const struct settings *with, const char *text,
+                      struct arena *arena)
+{
+    struct grid_value *value = &axis->values[axis->count];
+    value->with = *with;
+    value->text = arena_strdup(arena, text);
+    if (settings_set(&value->with, axis->row->name, value->text, NULL) == ERR_OK)
+        axis->count++;
+}
+
+static uint32_t find_value(const struct grid_axis *axis, const char *text)
+{
+    uint32_t i = 0;
+    while (i < axis->count && (!text || strcmp(axis->values[i].text, text) != 0))
+        i++;
+    return i;
+}
+
+/* The values of the row's axis; in front of them what was asked for, if it is none of these. */
+static void fill_axis(struct grid_axis *axis, const struct settings *base, struct arena *arena)
+{
+    char text[NUMBER_TEXT], buffer[NUMBER_TEXT];
+    const char *present = setting_read(axis->row, base, buffer);
+    uint32_t count = 0;
+    bool there = false;
+    while (setting_axis_value(axis->row, count, text))
+        there |= present && strcmp(text, present) == 0, count++;
+    axis->values = arena_alloc(arena, (count + 1) * sizeof *axis->values);
+    if (present && !there)
+        add_value(axis, base, present, arena);
+    for (uint32_t i = 0; setting_axis_value(axis->row, i, text); i++)
+        add_value(axis, base, text, arena);
+    axis->present = find_value(axis, present);
+}
+
+/* Micro-batches that divide a GPU's sequences of a step, each with its number of them. */
+static void fill_batch(struct grid_axis *axis, const struct settings *base, uint64_t sequences,
+                       struct arena *arena)
+{
+    char text[NUMBER_TEXT], buffer[NUMBER_TEXT];
+    uint64_t most = 0, value;
+    for (uint32_t i = 0; setting_axis_value(axis->row, i, text); i++)
+        most = number_integer(text, &value) && value > most ? value : most;
+    axis->values = arena_alloc(arena, (size_t)(most + 1) * sizeof *axis->values);
+    axis->follows = settings_find(base, ACCUMULATE, NULL);
+    for (uint64_t batch = 1; batch <= most && batch <= sequences; batch++) {
+        struct settings with = *base;
+        if (sequences % batch != 0)
+            continue;
+        snprintf(text, sizeof text, "%" PRIu64, sequences / batch);
+        if (settings_set(&with, ACCUMULATE, arena_strdup(arena, text), NULL) != ERR_OK)
+            continue;
+        snprintf(text, sizeof text, "%" PRIu64, batch);
+        add_value(axis, &with, text, arena);
+    }
+    axis->present = find_value(axis, setting_read(axis->row, base, buffer));
+}
+
+static struct grid_axis *new_axis(struct grid *grid, const struct setting *row)
+{
+    struct grid_axis *axis = &grid->axes[grid->axis_count++];
+    *axis = (struct grid_axis){.row = row};
+    return axis;
+}
+
+static void close_axis(struct grid *grid, struct grid_axis *axis)
+{
+    axis->usual = find_value(axis, axis->row->initial);
+    if (axis->count < 2) /* nothing to choose */
+        grid->axis_count--;
+}
+
+static bool is_inner(const struct setting *row)
+{
+    return row->ahead || row->field.offset == offsetof(struct settings, expandable_segments);
+}
+
+static bool is_searched(const struct settings *settings, const struct space_options *options,
+                        const struct setting *row)
+{
+    if (!row->axis || !setting_is_of(row, settings->command) ||
+        !setting_suits(row, settings->job.strategy.system) || is(row, BATCH) ||
+        is(row, ACCUMULATE) || is(row, SYSTEM))
+        return false;
+    if (options->saves && row->spends)
+        return false;
+    if (is_allowed(settings, row))
+        return true;
+    if (settings_is_given(settings, row) && !options->refixed)
+        return false;
+    return !row->numerics || options->numerics;
+}
+
+static void add_axes(struct grid *grid, const struct settings *settings,
+                     const struct space_options *options, uint64_t sequences, struct arena *arena)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    const struct setting *batch = settings_find(&grid->base, BATCH, NULL);
+    const struct setting *accumulate = settings_find(&grid->base, ACCUMULATE, NULL);
+    const bool open = options->refixed || !(settings_is_given(settings, batch) ||
+                                            settings_is_given(settings, accumulate));
+    if (open) {
+        struct grid_axis *axis = new_axis(grid, batch);
+        fill_batch(axis, &grid->base, sequences, arena);
+        close_axis(grid, axis);
+    }
+    for (int inner = 0; inner < 2; inner++) {
+        if (inner)
+            grid->inner = grid->axis_count;
+        for (uint32_t i = 0; i < count && grid->axis_count < AXES_MOST; i++)
+            if (is_inner(&rows[i]) == inner && is_searched(&grid->base, options, &rows[i])) {
+                struct grid_axis *axis = new_axis(grid, &rows[i]);
+                fill_axis(axis, &grid->base, arena);
+                close_axis(grid, axis);
+            }
+    }
+}
+
+static uint64_t count_points(const struct grid *grid, uint32_t from, uint32_t to)
+{
+    uint64_t points = 1;
+    for (uint32_t a = from; a < to; a++)
+        points *= grid->axes[a].count;
+    return points;
+}
+
+/* ---- grids ---- */
+
+/* Whether a system can be searched: it has what was given, but for what other systems have, too. */
+static bool has_what_is_given(const struct settings *from, enum system_kind system)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (settings_is_given(from, &rows[i]) && setting_is_of(&rows[i], from->command) &&
+            !setting_suits(&rows[i], system))
+            return false;
+    return true;
+}
+
+/* A system without --param-dtype computes in what it stores; where half precision was asked for,
+ * what comes nearest to that is autocast. */
+static void keep_compute(const struct settings *from, struct settings *to)
+{
+    const enum dtype compute = from->job.strategy.compute;
+    if (!settings_find(to, "param-dtype", NULL) && settings_find(from, "param-dtype", NULL) &&
+        (compute == DTYPE_BF16 || compute == DTYPE_FP16))
+        (void)settings_set(to, "autocast", "bf16", NULL);
+}
+
+/* Sequences that each GPU has in a step; 0: the batch cannot be split so. */
+static uint64_t sequences_of(const struct settings *s, const struct space_options *options)
+{
+    const uint64_t own = (uint64_t)s->job.model.batch * s->job.strategy.accumulate;
+    if (!options->global_batch)
+        return own;
+    return options->global_batch % s->job.strategy.world
+               ? 0
+               : options->global_batch / s->job.strategy.world;
+}
+
+/* One of the two is given, or both: the other follows, or they must agree. */
+static enum err_code settle_batch(struct settings *s, uint64_t sequences, struct arena *arena,
+                                  struct err *err)
+{
+    char text[NUMBER_TEXT];
+    const bool batch = settings_is_given(s, settings_find(s, BATCH, NULL));
+    const bool accumulate = settings_is_given(s, settings_find(s, ACCUMULATE, NULL));
+    const uint64_t have = batch ? s->job.model.batch : accumulate ? s->job.strategy.accumulate : 1;
+    if (sequences % have || (batch && accumulate && have * s->job.strategy.accumulate != sequences))
+        return err_set(err, ERR_INVALID,
+                       "--global-batch: each GPU has %" PRIu64
+                       " sequences a step, which --%s %" PRIu64 " does not come to",
+                       sequences, batch ? BATCH : ACCUMULATE, have);
+    snprintf(text, sizeof text, "%" PRIu64, sequences / have);
+    const bool given = settings_is_given(s, settings_find(s, batch ? ACCUMULATE : BATCH, NULL));
+    if (given || (!batch && !accumulate))
+        return ERR_OK;
+    return settings_set(s, batch ? ACCUMULATE : BATCH, arena_strdup(arena, text), err);
+}
+
+static enum err_code new_grid(struct space *space, const struct settings *settings,
+                              const struct space_options *options, enum system_kind system,
+                              struct err *err)
+{
+    struct grid *grid = &space->grids[space->grid_count];
+    *grid = (struct grid){.base = *settings};
+    if (system != settings->job.strategy.system) {
+        if (!has_what_is_given(settings, system))
+            return ERR_OK;
+        TRY(settings_set(&grid->base, SYSTEM, system_name(system), err));
+        keep_compute(settings, &grid->base);
+    }
+    const uint64_t sequences = sequences_of(&grid->base, options);
+    if (sequences == 0)
+        return err_set(
+            err, ERR_INVALID,
+            "--global-batch %" PRIu64 " cannot be split among %u GPUs: %u sequences or a "
+            "multiple of that",
+            options->global_batch, settings->job.strategy.world, settings->job.strategy.world);
+    if (!options->refixed)
+        TRY(settle_batch(&grid->base, sequences, &space->arena, err));
+    add_axes(grid, settings, options, sequences, &space->arena);
+    grid->outer_points = count_points(grid, 0, grid->inner);
+    grid->inner_points = count_points(grid, grid->inner, grid->axis_count);
+    space->points += grid->outer_points * grid->inner_points;
+    space->grid_count++;
+    return ERR_OK;
+}
+
+enum err_code space_new(const struct settings *settings, const struct space_options *options,
+                        struct space *out, struct err *err)
+{
+    *out = (struct space){.grids = NULL};
+    struct settings base = *settings;
+    enum err_code rc = heed_fix(&base, &out->arena, err);
+    if (rc == ERR_OK)
+        rc = check_allow(&base, err);
+    const bool fixed =
+        settings_is_given(&base, settings_find(&base, SYSTEM, NULL)) && !options->refixed;
+    out->grids = xmalloc(SYSTEM_COUNT * sizeof *out->grids);
+    for (int i = 0; i < SYSTEM_COUNT && rc == ERR_OK; i++) {
+        /* the one that was asked for comes first */
+        const uint32_t system = (base.job.strategy.system + (uint32_t)i) % SYSTEM_COUNT;
+        if (system_is_planned(system) && (i == 0 || !fixed))
+            rc = new_grid(out, &base, options, system, err);
+    }
+    if (rc != ERR_OK)
+        space_free(out);
+    return rc;
+}
+
+void space_free(struct space *space)
+{
+    free(space->grids);
+    arena_free(&space->arena);
+    *space = (struct space){.grids = NULL};
+}
+
+/* ---- points ---- */
+
+static uint64_t stride_of(const struct grid *grid, uint32_t axis)
+{
+    return count_points(grid, axis + 1, grid->axis_count);
+}
+
+uint32_t grid_digit(const struct grid *grid, uint64_t point, uint32_t axis)
+{
+    return (uint32_t)(point / stride_of(grid, axis) % grid->axes[axis].count);
+}
+
+uint64_t grid_with(const struct grid *grid, uint64_t point, uint32_t axis, uint32_t digit)
+{
+    const uint64_t stride = stride_of(grid, axis), old = grid_digit(grid, point, axis);
+    return point - old * stride + digit * stride;
+}
+
+void grid_settings(const struct grid *grid, uint64_t point, struct settings *out)
+{
+    *out = grid->base;
+    for (uint32_t a = grid->axis_count; a-- > 0; point /= grid->axes[a].count) {
+        const struct grid_axis *axis = &grid->axes[a];
+        const struct settings *with = &axis->values[point % axis->count].with;
+        setting_copy(axis->row, with, out);
+        if (axis->follows)
+            setting_copy(axis->follows, with, out);
+    }
+}
+
+void grid_chosen(const struct grid *grid, uint64_t point, struct settings *out)
+{
+    *out = grid->base;
+    for (uint32_t a = 0; a < grid->axis_count; a++) {
+        const struct grid_axis *axis = &grid->axes[a];
+        const uint32_t digit = grid_digit(grid, point, a);
+        const struct grid_value *value = &axis->values[digit];
+        char text[NUMBER_TEXT];
+        if (axis->follows && value->with.job.strategy.accumulate != 1)
+            (void)settings_set(out, axis->follows->name,
+                               setting_read(axis->follows, &value->with, text), NULL);
+        if (axis->follows)
+            setting_copy(axis->follows, &value->with, out);
+        if (digit != axis->usual || settings_is_given(&grid->base, axis->row))
+            (void)settings_set(out, axis->row->name, value->text, NULL);
+        else
+            setting_copy(axis->row, &value->with, out);
+    }
+}
+
+uint32_t grid_departures(const struct grid *grid, uint64_t point)
+{
+    uint32_t count = 0;
+    for (uint32_t a = grid->axis_count; a-- > 0; point /= grid->axes[a].count)
+        count += point % grid->axes[a].count != grid->axes[a].usual;
+    return count;
+}
+
+uint32_t grid_changes(const struct grid *grid, uint64_t point)
+{
+    uint32_t count = 0;
+    for (uint32_t a = grid->axis_count; a-- > 0; point /= grid->axes[a].count)
+        count += point % grid->axes[a].count != grid->axes[a].present;
+    return count;
+}

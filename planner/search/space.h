@@ -1,0 +1,73 @@
+/* space.h - every combination of settings that a search may choose from.
+ *
+ *     a grid a sharding system, an axis a setting: the rows of the settings' table with values
+ * worth a search. What is given is no axis, nor what changes numerics, unless that is allowed.
+ *
+ * The tokens of a step stay what they are: micro-batch is an axis over the divisors of a GPU's
+ * sequences a step, and accumulation follows from it. */
+#ifndef SHARDPLAN_SPACE_H
+#define SHARDPLAN_SPACE_H
+
+#include "settings/settings.h"
+
+enum { AXES_MOST = 32 };
+
+struct grid_value {
+    const char *text;
+    struct settings with; /* its fields are copied from here */
+};
+
+struct grid_axis {
+    const struct setting *row;
+    const struct setting *follows; /* is set with it: accumulate with micro-batch; NULL: nothing */
+    struct grid_value *values;
+    uint32_t count;
+    uint32_t usual;   /* which of them is the framework's default; count: none */
+    uint32_t present; /* ... and which one was asked for; count: none */
+};
+
+struct grid { /* points are numbers in mixed radix, the last axis running fastest */
+    struct settings base;
+    struct grid_axis axes[AXES_MOST];
+    uint32_t axis_count;
+    uint32_t inner; /* the first of the axes, at the end, that leave the work of a step as it is:
+                       how far ahead things are fetched, and how memory is handed out */
+    uint64_t outer_points, inner_points; /* before and from there on: what a point / inner_points
+                                            and point % inner_points count */
+};
+
+struct space {
+    struct grid *grids; /* (grid_count) owned, as the rest: space_free */
+    uint32_t grid_count;
+    uint64_t points; /* of all grids */
+    struct arena arena;
+};
+
+struct space_options {
+    bool refixed;          /* search what is given, too: other answers to the same question */
+    bool saves;            /* not what only spends memory for time */
+    bool numerics;         /* search all that changes numerics, but for the model and its inputs */
+    uint64_t global_batch; /* sequences a step; 0: as the settings say */
+};
+
+/* The space around settings whose `fix` and `allow` are heeded. ERR_INVALID: --fix or --allow names
+ * what is not there, or the batch cannot be split among the GPUs. The caller owns *out. */
+enum err_code space_new(const struct settings *settings, const struct space_options *options,
+                        struct space *out, struct err *err);
+void space_free(struct space *space);
+
+/* Digit of a point on an axis. */
+uint32_t grid_digit(const struct grid *grid, uint64_t point, uint32_t axis);
+/* The point with another digit there. */
+uint64_t grid_with(const struct grid *grid, uint64_t point, uint32_t axis, uint32_t digit);
+
+/* The settings of a point: values only, not which of them are given. */
+void grid_settings(const struct grid *grid, uint64_t point, struct settings *out);
+/* The same to be shown: what is not at its default is given. Texts are lent by the space. */
+void grid_chosen(const struct grid *grid, uint64_t point, struct settings *out);
+
+/* Axes on which a point is not at the framework's default; not as asked for. */
+uint32_t grid_departures(const struct grid *grid, uint64_t point);
+uint32_t grid_changes(const struct grid *grid, uint64_t point);
+
+#endif

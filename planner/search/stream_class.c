@@ -1,0 +1,204 @@
+/* stream_class.c - see stream_class.h. */
+#include "search/stream_class.h"
+
+#include "job/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void busy_add(struct busy *busy, uint32_t lane, const struct cost *cost)
+{
+    const double compute = (double)cost->use[RESOURCE_COMPUTE];
+    const double memory = (double)cost->use[RESOURCE_MEMORY];
+    busy->lane_s[lane] += cost->device_s;
+    busy->host_s += cost->host_s;
+    if (lane == LANE_HOST)
+        return;
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        busy->resource_s[k] += cost->device_s * (double)cost->use[k];
+    if (cost->first)
+        busy->joint_s += cost->device_s * fmax(1, (double)cost->slowdown) * fmin(compute, memory);
+    else if (lane == LANE_COMPUTE)
+        busy->joint_s += cost->device_s * fmax(compute, memory);
+}
+
+void busy_add_all(struct busy *busy, const struct busy *other, double times)
+{
+    for (uint32_t lane = 0; lane < LANES_MOST; lane++)
+        busy->lane_s[lane] += times * other->lane_s[lane];
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        busy->resource_s[k] += times * other->resource_s[k];
+    busy->joint_s += times * other->joint_s;
+    busy->host_s += times * other->host_s;
+}
+
+/* ---- memory ---- */
+
+static bool is_hook(struct stream_step step)
+{
+    return step.kind != STEP_BIRTH && step.kind != STEP_DEATH && step.kind != STEP_KERNEL;
+}
+
+static uint64_t rounded(const struct stream *stream, uint32_t buffer)
+{
+    const struct buffer *b = &stream->buffers[buffer];
+    return b->bytes && b->pool != LANE_HOST ? allocator_round(b->bytes) : 0;
+}
+
+static void fill_gaps(struct stream_class *c)
+{
+    const struct stream *s = c->stream;
+    uint64_t live = 0;
+    c->gaps = xmalloc((s->step_count + 1) * sizeof *c->gaps);
+    c->gaps[c->gap_count] = (struct class_gap){0};
+    for (uint32_t i = 0; i < s->step_count; i++) {
+        const struct stream_step step = s->steps[i];
+        struct class_gap *gap = &c->gaps[c->gap_count];
+        if (step.kind == STEP_BIRTH)
+            live += rounded(s, step.arg);
+        else if (step.kind == STEP_DEATH)
+            live -= rounded(s, step.arg);
+        if (live > gap->peak)
+            gap->peak = live;
+        if (step.kind == STEP_KERNEL) {
+            c->first_gap = c->gap_count < c->first_gap ? c->gap_count : c->first_gap;
+            c->last_gap = c->gap_count;
+        }
+        if (!is_hook(step))
+            continue;
+        if (step.kind == STEP_GRAD) /* from here on it is the strategy's */
+            live -= rounded(s, s->grads[step.arg].buffer);
+        gap->live = live;
+        c->gaps[++c->gap_count] = (struct class_gap){.peak = live};
+    }
+    c->gaps[c->gap_count++].live = live;
+}
+
+/* ---- hooks ---- */
+
+static void add_step(struct stream *hooks, enum step_kind kind, uint32_t arg)
+{
+    hooks->steps[hooks->step_count++] =
+        (struct stream_step){.kind = (uint32_t)kind & 15U, .arg = arg & MODULE_ROOT};
+}
+
+static void fill_hooks(struct stream_class *c)
+{
+    const struct stream *s = c->stream;
+    struct stream *hooks = xmalloc(sizeof *hooks);
+    *hooks = (struct stream){
+        .steps = xmalloc(3 * (size_t)c->gap_count * sizeof *hooks->steps),
+        .buffers = xmalloc((s->grad_count + 1) * sizeof *hooks->buffers),
+        .grads = xmalloc((s->grad_count + 1) * sizeof *hooks->grads),
+        .kernels = kernel_table_new(c->gap_count, 0),
+        .buffer_count = s->grad_count,
+        .grad_count = s->grad_count,
+    };
+    for (uint32_t g = 0; g < s->grad_count; g++) {
+        hooks->buffers[g] = s->buffers[s->grads[g].buffer];
+        hooks->grads[g] = (struct stream_grad){.param = s->grads[g].param, .buffer = g};
+    }
+    for (uint32_t g = 0; g < c->gap_count; g++)
+        kernel_table_add(hooks->kernels, &(struct kernel){0});
+    kernel_table_close(hooks->kernels);
+    uint32_t gap = 0;
+    for (uint32_t i = 0; i < s->step_count; i++) {
+        const struct stream_step step = s->steps[i];
+        if (!is_hook(step))
+            continue;
+        add_step(hooks, STEP_KERNEL, gap++);
+        if (step.kind == STEP_GRAD)
+            add_step(hooks, STEP_BIRTH, step.arg);
+        if (step.kind == STEP_FINAL)
+            hooks->final_step = hooks->step_count;
+        add_step(hooks, (enum step_kind)step.kind, step.arg);
+    }
+    add_step(hooks, STEP_KERNEL, gap);
+    c->hooks = hooks;
+}
+
+static bool same_gradients(const struct stream *a, const struct stream *b)
+{
+    for (uint32_t g = 0; g < a->grad_count; g++)
+        if (a->grads[g].param != b->grads[g].param || a->buffers[g].bytes != b->buffers[g].bytes ||
+            a->buffers[g].dtype != b->buffers[g].dtype)
+            return false;
+    return true;
+}
+
+bool stream_class_same_hooks(const struct stream_class *a, const struct stream_class *b)
+{
+    const struct stream *x = a->hooks, *y = b->hooks;
+    return a->first_gap == b->first_gap && a->last_gap == b->last_gap &&
+           x->step_count == y->step_count && x->grad_count == y->grad_count &&
+           memcmp(x->steps, y->steps, x->step_count * sizeof *x->steps) == 0 &&
+           same_gradients(x, y);
+}
+
+/* ---- time ---- */
+
+/* What the stream's kernels take is the same in every plan of it: here in one of a single
+ * micro-batch. */
+static enum err_code sum_up(struct stream_class *c, const struct job *job,
+                            const struct machine *machine, struct err *err)
+{
+    struct plan *plan;
+    struct costs costs;
+    struct strategy strategy = job->strategy;
+    const struct memory_options memory = machine_memory(machine);
+    bool matmul[2] = {false, false};
+    strategy.accumulate = 1;
+    strategy.accumulate_sync = false;
+    TRY(lower_plan(c->graph, c->stream, &strategy, &plan, err));
+    const enum err_code rc =
+        costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, err);
+    for (uint32_t i = 0; i < plan->instruction_count && rc == ERR_OK; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (in->op != PLAN_COMPUTE || in->arg >= plan->shared_count)
+            continue;
+        busy_add(&c->busy, in->lane, &costs.kernels[in->arg]);
+        if (work_is_matmul((enum work_kind)plan_kernel(plan, in->arg)->work))
+            matmul[in->phase == PLAN_BACKWARD] = true;
+    }
+    for (int thread = 0; thread < 2; thread++)
+        c->workspace += matmul[thread] ? allocator_round(memory.workspace_bytes[thread]) : 0;
+    if (rc == ERR_OK)
+        costs_free(&costs);
+    plan_free(plan);
+    return rc;
+}
+
+enum err_code stream_class_new(const struct job *job, const struct machine *machine,
+                               struct stream_class **out, struct err *err)
+{
+    *out = NULL;
+    struct stream_class *c = xmalloc(sizeof *c);
+    *c = (struct stream_class){.first_gap = UINT32_MAX};
+    struct job there = *job;
+    there.model.attention = attention_of(job, machine);
+    enum err_code rc = job_graph(&there, &c->graph, err);
+    if (rc == ERR_OK) {
+        const struct tape_options options = job_tape(job);
+        c->stream = tape_run(c->graph, &options);
+        fill_gaps(c);
+        fill_hooks(c);
+        rc = sum_up(c, job, machine, err);
+    }
+    if (rc == ERR_OK)
+        *out = c;
+    else
+        stream_class_free(c);
+    return rc;
+}
+
+void stream_class_free(struct stream_class *c)
+{
+    if (!c)
+        return;
+    stream_free(c->stream);
+    stream_free(c->hooks);
+    graph_free(c->graph);
+    free(c->gaps);
+    free(c);
+}

@@ -1,0 +1,59 @@
+/* stream_class.h - the stream that many configurations share, and what of it no strategy changes.
+ *
+ * The model, its batch, checkpointing and dtypes make the stream; which strategy it runs under
+ * makes the rest. Between two hooks of a strategy the stream does the same under all of them:
+ *
+ *     gap 0 | PRE_FORWARD | gap 1 | ... | GRAD p | gap g | ... | FINAL | gap n
+ *
+ * so its memory is two numbers a gap, and its time a few sums. */
+#ifndef SHARDPLAN_STREAM_CLASS_H
+#define SHARDPLAN_STREAM_CLASS_H
+
+#include "cost/cost.h"
+#include "job/job.h"
+#include "machine/machine.h"
+
+/* Seconds of work, each of which a step lasts at least. */
+struct busy {
+    double lane_s[LANES_MOST]; /* kernels at full speed; LANE_HOST: what the host computes */
+    double resource_s[RESOURCE_COUNT]; /* times the share of it that they use */
+    double joint_s; /* of the compute stream times the larger of its shares of multiprocessors and
+                       of memory, of what is served first times the smaller and its slowdown beside
+                       others: while the compute stream works these come to one at most, whichever
+                       of the two a kernel is bound by */
+    double host_s;  /* issuing */
+};
+
+struct class_gap { /* bytes that the stream itself has on the device, as the allocator rounds */
+    uint64_t peak; /* at most */
+    uint64_t live; /* at its end, gradients aside that AccumulateGrad has taken */
+};
+
+struct stream_class {
+    struct graph *graph;
+    struct stream *stream;
+    struct class_gap *gaps; /* (gap_count) */
+    uint32_t gap_count;
+    uint32_t first_gap, last_gap; /* with kernels */
+    struct busy busy;             /* of one micro-batch */
+    uint64_t workspace;           /* bytes that its matmuls make cuBLAS allocate */
+    struct stream *hooks; /* the stream without births, deaths and kernels: in each gap a kernel
+                             that does nothing, with the number of the gap. Gradients are born
+                             where they are taken */
+};
+
+/* Builds the class of a job. ERR_INVALID, ERR_UNSUPPORTED: the model cannot be built so, or the
+ * machine's costs of it are not known. The caller owns *out: stream_class_free. */
+enum err_code stream_class_new(const struct job *job, const struct machine *machine,
+                               struct stream_class **out, struct err *err);
+void stream_class_free(struct stream_class *stream_class); /* NULL is allowed */
+
+/* Whether any strategy does the same around both, and they have kernels between the same hooks. */
+bool stream_class_same_hooks(const struct stream_class *a, const struct stream_class *b);
+
+/* Adds the cost of a kernel on a lane. */
+void busy_add(struct busy *busy, uint32_t lane, const struct cost *cost);
+/* Adds `times` times what another is. */
+void busy_add_all(struct busy *busy, const struct busy *other, double times);
+
+#endif

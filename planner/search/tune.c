@@ -1,0 +1,393 @@
+/* tune.c - see tune.h. */
+#include "search/tune.h"
+
+#include "job/step_time.h"
+#include "settings/settings_resolve.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct tuning {
+    const struct tune_options *options;
+    struct pool *pool;
+    struct tuned *out;
+    const char *what; /* is being done */
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void show(void *context, double share)
+{
+    const struct tuning *t = context;
+    if (t->options->progress)
+        t->options->progress(t->options->context, t->what, share);
+}
+
+static bool stopped(const struct tuning *t)
+{
+    return t->options->stop && *t->options->stop;
+}
+
+void tuned_settings(const struct tuned *tuned, const struct found *found, struct settings *out)
+{
+    grid_chosen(&tuned->space.grids[tuned->candidates.at[found->candidate].grid], found->point,
+                out);
+}
+
+/* ---- which of those that are as good ----
+ *
+ * Two settings of one job share most of their errors: if the GPU is slower than the profile says,
+ * both are. So they are drawn together, and one is as fast as the other, as far as is known, if it
+ * is the faster one in some of the draws. Of those with no departure from the framework's defaults,
+ * with one, and so on, the fastest that fits is asked whether it is so. */
+
+struct choosing {
+    struct tuning *t;
+    const struct found *best;
+    double best_s[TUNE_DRAWS]; /* its steps, draw by draw */
+    double high_s;             /* the longest of them */
+    struct found *level;       /* those with as many departures, by floor of the step */
+    uint32_t level_count, level_cap;
+};
+
+static enum err_code draw(const struct candidates *c, struct evaluator *evaluator,
+                          const struct found *found, double steps_s[TUNE_DRAWS])
+{
+    struct job job;
+    bool expandable;
+    const struct candidate *at = &c->at[found->candidate];
+    TRY(candidates_job(c, at->grid, found->point, &job, &expandable, NULL));
+    return evaluate_draws(evaluator, c->classes[at->stream_class], &job.strategy, TUNE_DRAWS,
+                          steps_s, NULL);
+}
+
+static bool is_as_fast(const struct choosing *choosing, const struct found *found)
+{
+    const struct candidates *c = &choosing->t->out->candidates;
+    double steps_s[TUNE_DRAWS];
+    if (found->step_s > choosing->high_s || draw(c, c->evaluators[0], found, steps_s) != ERR_OK)
+        return false;
+    for (int d = 0; d < TUNE_DRAWS; d++)
+        if (steps_s[d] <= choosing->best_s[d])
+            return true;
+    return false;
+}
+
+static int by_step(const void *x, const void *y)
+{
+    const struct found *a = x, *b = y;
+    if (a->step_s != b->step_s)
+        return a->step_s < b->step_s ? -1 : 1;
+    return a->candidate < b->candidate ? -1 : a->candidate > b->candidate;
+}
+
+static uint32_t inner_departures(const struct grid *grid, uint64_t inner)
+{
+    uint32_t count = 0;
+    for (uint32_t a = grid->axis_count; a-- > grid->inner; inner /= grid->axes[a].count)
+        count += inner % grid->axes[a].count != grid->axes[a].usual;
+    return count;
+}
+
+/* All points with so many departures that may be as fast and fit. */
+static void gather_level(struct choosing *choosing, uint32_t departures)
+{
+    const struct candidates *c = &choosing->t->out->candidates;
+    choosing->level_count = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct candidate *at = &c->at[i];
+        const struct grid *grid = &c->space->grids[at->grid];
+        if (at->step_floor_s > choosing->high_s)
+            return; /* they are in order of it */
+        const uint32_t own = at->departures - inner_departures(grid, 0);
+        if (own > departures || at->device_floor > choosing->t->out->limit_bytes)
+            continue;
+        for (uint64_t m = 0; m < grid->inner_points; m++) {
+            if (own + inner_departures(grid, m) != departures)
+                continue;
+            ARRAY_GROW(choosing->level, choosing->level_count, choosing->level_cap);
+            choosing->level[choosing->level_count++] = (struct found){
+                .candidate = i, .point = at->outer * grid->inner_points + m, .weight = departures};
+        }
+    }
+}
+
+/* Of some that were simulated, in order of their steps: the first that fits and is faster than
+ * *fastest, or as fast with less memory. */
+static void take_fitting(struct choosing *choosing, struct found *found, uint32_t count,
+                         struct found *fastest)
+{
+    struct tuning *t = choosing->t;
+    for (uint32_t i = 0; i < count && found[i].step_s <= fastest->step_s; i++) {
+        if (found[i].device_floor > t->out->limit_bytes)
+            continue;
+        search_verify(&t->out->candidates, t->pool, &found[i], 1);
+        if (found[i].device_bytes <= t->out->limit_bytes &&
+            (found[i].step_s < fastest->step_s || found[i].device_bytes < fastest->device_bytes))
+            *fastest = found[i];
+    }
+}
+
+/* The fastest of the level that fits; step_s INFINITY: none does. */
+static struct found fastest_of_level(struct choosing *choosing)
+{
+    enum { PART = 32 };
+    struct tuning *t = choosing->t;
+    struct found fastest = {.step_s = INFINITY};
+    for (uint32_t at = 0;
+         at < choosing->level_count && choosing->level[at].step_s <= fastest.step_s; at += PART) {
+        const uint32_t left = choosing->level_count - at, count = left < PART ? left : PART;
+        search_simulate(&t->out->candidates, t->pool, choosing->level + at, count);
+        qsort(choosing->level + at, count, sizeof *choosing->level, by_step);
+        take_fitting(choosing, choosing->level + at, count, &fastest);
+    }
+    return fastest;
+}
+
+static void choose(struct tuning *t)
+{
+    struct tuned *out = t->out;
+    struct choosing choosing = {.t = t, .best = &out->search.front[0]};
+    out->chosen = *choosing.best;
+    t->what = "choosing";
+    if (draw(&out->candidates, out->candidates.evaluators[0], choosing.best, choosing.best_s) !=
+        ERR_OK)
+        return;
+    for (int d = 0; d < TUNE_DRAWS; d++)
+        choosing.high_s = fmax(choosing.high_s, choosing.best_s[d]);
+    for (uint32_t d = 0; d < choosing.best->weight && !stopped(t); d++) {
+        show(t, (double)d / choosing.best->weight);
+        gather_level(&choosing, d);
+        const struct found fastest = fastest_of_level(&choosing);
+        if (isfinite(fastest.step_s) && is_as_fast(&choosing, &fastest)) {
+            out->chosen = fastest;
+            break;
+        }
+    }
+    free(choosing.level);
+}
+
+/* ---- why ---- */
+
+struct trial {
+    double step_s;
+    uint64_t device_bytes;
+    bool possible, fits, after_release;
+};
+
+static struct trial try_point(const struct tuned *out, const struct grid *grid, uint64_t point)
+{
+    struct trial trial = {.possible = false};
+    struct settings settings;
+    struct job job;
+    struct prediction prediction;
+    struct step_time time;
+    struct machine machine = out->machine;
+    grid_settings(grid, point, &settings);
+    machine.expandable_segments = settings.expandable_segments;
+    if (settings_job(&settings, &out->job.config, &job, NULL) != ERR_OK ||
+        predict(&job, &machine, &prediction, NULL) != ERR_OK)
+        return trial;
+    if (step_time(&prediction, &job, &machine, 0, &time, NULL) == ERR_OK) {
+        trial = (struct trial){
+            .step_s = time.timeline.step_s,
+            .device_bytes = prediction.device_bytes,
+            .possible = true,
+            .after_release = prediction.after_release,
+            .fits = prediction.device_bytes <= out->limit_bytes && !prediction.after_release,
+        };
+        step_time_free(&time);
+    }
+    prediction_free(&prediction);
+    return trial;
+}
+
+struct asking { /* one point a reason, asked side by side */
+    struct tuned *out;
+    const struct grid *grid;
+    uint64_t points[AXES_MOST];
+};
+
+static void ask_one(void *context, uint32_t i, uint32_t thread)
+{
+    const struct asking *asking = context;
+    struct tuned_setting *reason = &asking->out->reasons[i];
+    const struct trial trial = try_point(asking->out, asking->grid, asking->points[i]);
+    (void)thread;
+    reason->possible = trial.possible;
+    reason->fits = trial.fits;
+    reason->after_release = trial.after_release;
+    reason->step_s = trial.step_s;
+    reason->device_bytes = trial.device_bytes;
+}
+
+static void ask_why(struct tuning *t)
+{
+    struct tuned *out = t->out;
+    struct asking asking = {
+        .out = out, .grid = &out->space.grids[out->candidates.at[out->chosen.candidate].grid]};
+    for (uint32_t a = 0; a < asking.grid->axis_count; a++) {
+        const struct grid_axis *axis = &asking.grid->axes[a];
+        const uint32_t digit = grid_digit(asking.grid, out->chosen.point, a);
+        if (digit == axis->usual || axis->usual == axis->count)
+            continue;
+        asking.points[out->reason_count] =
+            grid_with(asking.grid, out->chosen.point, a, axis->usual);
+        out->reasons[out->reason_count++] = (struct tuned_setting){
+            .name = axis->row->name,
+            .value = axis->values[digit].text,
+            .usual = axis->values[axis->usual].text,
+        };
+    }
+    pool_run(t->pool, out->reason_count, ask_one, &asking);
+}
+
+static enum err_code find_range(struct tuned *out, struct err *err)
+{
+    struct prediction prediction;
+    struct step_time time;
+    struct job job;
+    struct settings settings;
+    struct machine machine = out->machine;
+    tuned_settings(out, &out->chosen, &settings);
+    machine.expandable_segments = settings.expandable_segments;
+    TRY(settings_job(&settings, &out->job.config, &job, err));
+    TRY(predict(&job, &machine, &prediction, err));
+    const enum err_code rc = step_time(&prediction, &job, &machine, STEP_TIME_DRAWS, &time, err);
+    if (rc == ERR_OK) {
+        out->low_s = time.low_s;
+        out->high_s = time.high_s;
+        step_time_free(&time);
+    }
+    prediction_free(&prediction);
+    return rc;
+}
+
+/* ---- runners-up ---- */
+
+static bool is_taken(const struct tuned *out, const struct found *found)
+{
+    bool taken = out->chosen.candidate == found->candidate ||
+                 out->search.front[0].candidate == found->candidate;
+    for (uint32_t i = 0; i < out->runner_count; i++)
+        taken |= out->runners[i].candidate == found->candidate ||
+                 out->runners[i].step_s == found->step_s;
+    return taken;
+}
+
+/* The variant of a simulated one that fits, if one does. */
+static bool fits(struct tuning *t, struct found *found)
+{
+    uint64_t points[AXES_MOST];
+    const struct candidates *c = &t->out->candidates;
+    const struct grid *grid = &c->space->grids[c->at[found->candidate].grid];
+    const uint32_t count = member_variants(grid, found->point, points);
+    for (uint32_t v = 0; v < count; v++) {
+        found->point = points[v];
+        found->weight = grid_departures(grid, points[v]);
+        search_verify(c, t->pool, found, 1);
+        if (found->device_bytes <= t->out->limit_bytes)
+            return true;
+    }
+    return false;
+}
+
+static void find_runners(struct tuning *t)
+{
+    enum { MOST_TRIED = 64 };
+    struct tuned *out = t->out;
+    uint32_t tried = 0;
+    qsort(out->search.simulated, out->search.simulated_count, sizeof *out->search.simulated,
+          by_step);
+    for (uint32_t i = 0;
+         i < out->search.simulated_count && out->runner_count < TUNE_RUNNERS && tried < MOST_TRIED;
+         i++) {
+        struct found found = out->search.simulated[i];
+        if (found.step_s < out->search.front[0].step_s || is_taken(out, &found) ||
+            found.device_floor > out->limit_bytes)
+            continue;
+        tried++;
+        if (fits(t, &found))
+            out->runners[out->runner_count++] = found;
+    }
+}
+
+/* ---- the whole ---- */
+
+static uint64_t limit_of(const struct tuned *out)
+{
+    const struct tune_settings *s = &out->settings.tune;
+    const uint64_t capacity = profile_bytes(&out->machine.profile, PROFILE_CAPACITY);
+    const uint64_t most = s->max_memory && s->max_memory < capacity ? s->max_memory : capacity;
+    /* what `fit` calls tight is not chosen unless one says what room is to be left */
+    const uint64_t room = s->headroom     ? s->headroom
+                          : s->max_memory ? 0
+                                          : (uint64_t)(RESERVED_ERROR * (double)capacity);
+    return most > room ? most - room : 0;
+}
+
+static enum err_code look(struct tuning *t, struct err *err)
+{
+    struct tuned *out = t->out;
+    const uint64_t capacity = profile_bytes(&out->machine.profile, PROFILE_CAPACITY);
+    const struct candidates_options candidates = {
+        .most_changes = UINT32_MAX, .stop = t->options->stop, .progress = show, .context = t};
+    const struct search_options search = {
+        .limit_bytes = limit_of(out),
+        .grain_bytes = t->options->grain_bytes ? t->options->grain_bytes : capacity / 64,
+        .stop = t->options->stop,
+        .progress = show,
+        .context = t};
+    out->limit_bytes = search.limit_bytes;
+    t->what = "bounding";
+    TRY(candidates_new(&out->space, &out->job.config, &out->machine, &candidates, t->pool,
+                       &out->candidates, err));
+    t->what = "searching";
+    search_run(&out->candidates, &search, t->pool, &out->search);
+    if (out->search.front_count == 0) {
+        t->what = "looking for what would fit";
+        if (!stopped(t))
+            out->remedy_count = remedies_wider(&out->settings, &out->job.config, &out->machine,
+                                               out->limit_bytes, t->pool, out->remedies);
+        return ERR_OK;
+    }
+    choose(t);
+    ask_why(t);
+    find_runners(t);
+    tuned_settings(out, &out->chosen, &out->choice);
+    return find_range(out, err);
+}
+
+enum err_code tune(const struct settings *settings, const struct tune_options *options,
+                   struct tuned *out, struct err *err)
+{
+    const double begin = now();
+    const struct space_options space = {.global_batch = settings->tune.global_batch};
+    *out = (struct tuned){.settings = *settings};
+    TRY(settings_resolve(&out->settings, &out->job, &out->machine, err));
+    enum err_code rc = space_new(&out->settings, &space, &out->space, err);
+    if (rc == ERR_OK) {
+        struct tuning t = {.options = options, .pool = pool_new(options->threads), .out = out};
+        rc = look(&t, err);
+        pool_free(t.pool);
+    }
+    out->seconds = now() - begin;
+    if (rc != ERR_OK)
+        tune_free(out);
+    return rc;
+}
+
+void tune_free(struct tuned *tuned)
+{
+    search_free(&tuned->search);
+    candidates_free(&tuned->candidates);
+    space_free(&tuned->space);
+    profile_free(&tuned->machine.profile);
+}

@@ -1,0 +1,59 @@
+/* tune.h - the question "which settings?", answered: the fastest that fit, which of those that are
+ * as good to take, and why. */
+#ifndef SHARDPLAN_TUNE_H
+#define SHARDPLAN_TUNE_H
+
+#include "search/remedy.h"
+#include "search/search.h"
+
+enum { TUNE_RUNNERS = 4, TUNE_DRAWS = 20 };
+
+struct tuned_setting {                /* one that is not at the framework's default */
+    const char *name, *value, *usual; /* lent by the space */
+    bool possible;                    /* with the default instead, all else as chosen; if so: */
+    bool fits;
+    bool after_release; /* no: only by giving cached segments back */
+    double step_s;
+    uint64_t device_bytes;
+};
+
+struct tuned {
+    struct settings settings; /* as asked, resolved */
+    struct job job;
+    struct machine machine;
+    struct space space;
+    struct candidates candidates;
+    struct search search;   /* front[0] is the fastest that fits */
+    uint64_t limit_bytes;   /* what a job may take of a GPU */
+    struct found chosen;    /* among those as fast as far as the profile's numbers are known */
+    double low_s, high_s;   /* of its step: as step_time's */
+    struct settings choice; /* its settings, those off their defaults given */
+    struct tuned_setting reasons[AXES_MOST];
+    uint32_t reason_count;
+    struct found runners[TUNE_RUNNERS]; /* the next fastest of those that were simulated and fit,
+                                           each in another way than by what is fetched when */
+    uint32_t runner_count;
+    struct remedy remedies[REMEDIES]; /* where nothing fits: the nearest that does */
+    uint32_t remedy_count;
+    double seconds; /* that all this took */
+};
+
+struct tune_options {
+    uint32_t threads;     /* 0: as many as there are cores */
+    uint64_t grain_bytes; /* of the front (search.h); 0: a 64th of the device */
+    const volatile int *stop;
+    void (*progress)(void *context, const char *what, double share);
+    void *context;
+};
+
+/* Answers for settings of COMMAND_TUNE. That nothing fits is an answer: search.front_count is 0.
+ * ERR_INVALID, ERR_UNSUPPORTED: bad settings, or no job of the space is possible. The caller owns
+ * *out: tune_free. */
+enum err_code tune(const struct settings *settings, const struct tune_options *options,
+                   struct tuned *out, struct err *err);
+void tune_free(struct tuned *tuned);
+
+/* Settings of one that was found, those off their defaults given; texts are lent by the space. */
+void tuned_settings(const struct tuned *tuned, const struct found *found, struct settings *out);
+
+#endif

@@ -1,0 +1,114 @@
+/* test_tune_cli.c - shardplan tune as people and scripts call it. SHARDPLAN names the program. */
+#include "tests/support/program.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TOY "tests/data/configs/toy-llama --gpus 4 --seq 256 --strategy fsdp2 --units blocks"
+
+static json_t *object_of_output(void)
+{
+    json_error_t at;
+    json_t *object = json_loads(program_output(), 0, &at);
+    if (!object)
+        fail_msg("line %d: %s: %s", at.line, at.text, program_output());
+    return object;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+static void expect(int status, int expected, const char *says)
+{
+    if (status != expected || !strstr(program_output(), says))
+        fail_msg("exit %d, no \"%s\" in: %s", status, says, program_output());
+}
+
+/* The command that it prints plans what it chose, and the files are there. */
+static void what_is_chosen_is_what_plan_says(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/shardplan_tune.XXXXXX", again[] = "/tmp/shardplan_tune.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    assert_non_null(mkdtemp(again));
+    assert_int_equal(shardplan("tune " TOY " --global-batch 16 --json -o %s", folder), 0);
+    json_t *tuned = object_of_output();
+    const json_t *chosen = json_object_get(tuned, "chosen");
+    const json_t *search = json_object_get(tuned, "search");
+    const char *command = json_string_value(json_object_get(chosen, "command"));
+    assert_int_equal(strncmp(command, "shardplan plan ", 15), 0);
+    assert_int_equal(shardplan("%s --json -o %s", command + 10, again), 0);
+    json_t *plan = object_of_output();
+    assert_true(fabs(number(json_object_get(plan, "time"), "step_s") / number(chosen, "step_s") -
+                     1) < 1e-9);
+    assert_true(number(json_object_get(plan, "peak"), "device_bytes") ==
+                number(chosen, "device_bytes"));
+    assert_true(number(chosen, "low_s") < number(chosen, "high_s"));
+    assert_true(number(search, "excluded_by_bounds") + number(search, "simulated") ==
+                number(search, "configurations"));
+    assert_true(json_array_size(json_object_get(tuned, "pareto")) > 0);
+    assert_int_equal(shell("cd %s && ls tune.json plan.json trace.json report.html", folder), 0);
+    json_decref(plan);
+    json_decref(tuned);
+    shell("rm -r %s %s", folder, again);
+}
+
+static void tables_say_what_was_proven(void **state)
+{
+    (void)state;
+    expect(shardplan("tune " TOY), 0, "optimal over ");
+    expect(shardplan("tune " TOY), 0, "  shardplan plan tests/data/configs/toy-llama ");
+    expect(shardplan("tune " TOY " --quiet"), 0, "");
+    assert_string_equal(program_output(), "");
+}
+
+static void an_impossible_wish_exits_with_1_and_says_what_is_near(void **state)
+{
+    (void)state;
+    expect(shardplan("tune llama-3.1-8b --gpus 8 --gpu l4 --seq 4096 --strategy fsdp2 --units "
+                     "torchtitan --reshard always --offload none --optimizer-impl fused "
+                     "--replicate 1"),
+           1, "nothing fits");
+    expect(shardplan("tune " TOY " --max-memory 1GiB"), 1, "at least ");
+    assert_int_equal(shardplan("tune " TOY " --max-memory 1GiB --json"), 1);
+    json_t *none = object_of_output();
+    assert_true(json_is_false(json_object_get(none, "fits")));
+    assert_true(number(json_object_get(none, "search"), "least_device_bytes") > 0x1p30);
+    json_decref(none);
+}
+
+static void bad_input_exits_with_2(void **state)
+{
+    (void)state;
+    expect(shardplan("tune " TOY " --fix reshard"), 2, "NAME=VALUE");
+    expect(shardplan("tune " TOY " --fix bucket-cap-mb=5"), 2, "belongs to ddp");
+    expect(shardplan("tune " TOY " --allow seq"), 2, "no values to search");
+    expect(shardplan("tune " TOY " --global-batch 6"), 2, "cannot be split among 4 GPUs");
+    expect(shardplan("tune " TOY " --global-batch 16 --micro-batch 3"), 2, "does not come to");
+    expect(shardplan("tune"), 2, "MODEL is missing");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_chosen_is_what_plan_says),
+        cmocka_unit_test(tables_say_what_was_proven),
+        cmocka_unit_test(an_impossible_wish_exits_with_1_and_says_what_is_near),
+        cmocka_unit_test(bad_input_exits_with_2),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

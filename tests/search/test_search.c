@@ -1,0 +1,423 @@
+/* test_search.c - what a search finds is what trying everything finds, and its bounds are bounds.
+ */
+#include "job/step_time.h"
+#include "search/tune.h"
+#include "settings/settings_resolve.h"
+#include "tests/support/small_jobs.h"
+
+#include <gsl/gsl_rng.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SEED = 20261122, MOST_POINTS = 8192 };
+
+/* ---- bounds ---- */
+
+static gsl_rng *rng;
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)gsl_rng_uniform_int(rng, n);
+}
+
+static struct job random_job(void)
+{
+    static const uint32_t worlds[] = {1, 2, 4, 8, 16, 32};
+    static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
+    struct job job = small_job_of_kind((int)below(SMALL_JOBS));
+    struct strategy *s = &job.strategy;
+    job.tape.checkpointing = (enum checkpointing)below(3);
+    job.model.batch = 1 + below(3);
+    job.model.seq = 8 << below(8);
+    *s = (struct strategy){.world = worlds[below(6)], .replicate = 1, .per_unit = 1 + below(3)};
+    s->system = below(5) == 0 ? SYSTEM_DDP : SYSTEM_FSDP2;
+    s->impl = (enum optimizer_impl)below(3);
+    s->accumulate = 1 + below(6);
+    s->accumulate_sync = below(2);
+    s->max_norm = below(2) ? 1 : 0;
+    s->store = DTYPE_FP32;
+    s->compute = s->reduce = DTYPE_FP32;
+    if (s->system == SYSTEM_FSDP2) {
+        s->replicate = s->world > 1 && below(3) == 0 ? 2 : 1;
+        s->units = below(3) == 0 ? UNITS_TORCHTITAN : UNITS_BLOCKS;
+        s->reshard = (enum reshard_kind)below(3);
+        if (s->world / s->replicate % 4 == 0 && below(4) == 0) {
+            s->reshard = RESHARD_INT;
+            s->reshard_ranks = 2;
+        }
+        s->keep_last = below(2) ? 0 : below(4);
+        s->offload = below(6) == 0;
+        s->compute = dtypes[below(2)];
+        s->reduce = dtypes[below(2)];
+    } else {
+        s->bucket_view = below(2);
+        s->bucket_cap_mb = below(2) ? 0 : 0.05F;
+    }
+    job.model.compute = s->compute;
+    return job;
+}
+
+static const char *const gpus[] = {"h100-sxm", "a100-sxm-40gb", "l4", "v100-sxm2-32gb", "b200"};
+
+static void try_bounds(const struct machine *machine)
+{
+    struct evaluator *evaluator = evaluator_new(machine);
+    struct job job = random_job();
+    struct err err = {0};
+    struct stream_class *class;
+    struct frame *frame;
+    struct evaluation fast;
+    uint64_t bytes;
+    if (stream_class_new(&job, machine, &class, &err) != ERR_OK) {
+        assert_int_not_equal(err.code, ERR_INTERNAL);
+        evaluator_free(evaluator);
+        return;
+    }
+    if (frame_new(class, &job.strategy, machine, &frame, &err) == ERR_OK) {
+        const double step_floor = frame_step_floor(frame, class, job.strategy.accumulate);
+        const uint64_t device_floor = frame_device_floor(frame, class);
+        if (job.strategy.system == SYSTEM_FSDP2) { /* the frame's are as late as can be */
+            job.strategy.forward_prefetch = below(4);
+            job.strategy.backward_prefetch = below(4);
+        }
+        assert_int_equal(evaluate_fast(evaluator, class, &job.strategy, &fast, &err), ERR_OK);
+        assert_int_equal(evaluate_full(evaluator, class, &job.strategy,
+                                       machine->expandable_segments, 0, &bytes, &err),
+                         ERR_OK);
+        if (step_floor > fast.step_s || fast.step_s <= 0)
+            fail_msg("a floor of %.9g s for a step of %.9g s", step_floor, fast.step_s);
+        if (device_floor > bytes || fast.device_floor > bytes)
+            fail_msg("floors of %llu and %llu bytes for %llu", (unsigned long long)device_floor,
+                     (unsigned long long)fast.device_floor, (unsigned long long)bytes);
+        frame_free(frame);
+    }
+    evaluator_free(evaluator);
+    stream_class_free(class);
+}
+
+/* SEARCH_SOAK=10000 tries so many. */
+static void bounds_never_exceed_what_is_simulated(void **state)
+{
+    (void)state;
+    const char *soak = getenv("SEARCH_SOAK");
+    const int tries = soak ? atoi(soak) : 1500;
+    for (int g = 0; g < (int)(sizeof gpus / sizeof gpus[0]); g++) {
+        struct machine machine = {.gpus_per_node = g % 2 ? 8 : 4, .expandable_segments = g % 2};
+        struct err err = {0};
+        assert_int_equal(profile_find(gpus[g], &machine.profile, &err), ERR_OK);
+        for (int i = 0; i < tries / 5; i++)
+            try_bounds(&machine);
+        profile_free(&machine.profile);
+    }
+}
+
+/* ---- against trying everything ---- */
+
+struct tried { /* in full, by the way that fit and plan take */
+    double step_s;
+    uint64_t device_bytes;
+};
+
+static struct settings settings_of(const char *const *pairs)
+{
+    struct settings settings;
+    struct err err = {0};
+    settings_defaults(&settings, COMMAND_TUNE);
+    for (; pairs[0]; pairs += 2)
+        if (settings_set(&settings, pairs[0], pairs[1], &err) != ERR_OK)
+            fail_msg("%s", err.text);
+    return settings;
+}
+
+static bool try_point(const struct tuned *t, const struct grid *grid, uint64_t point,
+                      struct tried *out)
+{
+    struct settings settings;
+    struct job job;
+    struct prediction prediction;
+    struct step_time time;
+    struct memory memory;
+    struct machine machine = t->machine;
+    grid_settings(grid, point, &settings);
+    machine.expandable_segments = settings.expandable_segments;
+    if (settings_job(&settings, &t->job.config, &job, NULL) != ERR_OK ||
+        predict(&job, &machine, &prediction, NULL) != ERR_OK)
+        return false;
+    prediction.call_count = 0; /* the step without what giving memory back costs */
+    assert_int_equal(step_time(&prediction, &job, &machine, 0, &time, NULL), ERR_OK);
+    const struct memory_options options = machine_memory(&machine);
+    assert_int_equal(memory_replay(prediction.plan, &options, NULL, NULL, &memory, NULL), ERR_OK);
+    *out = (struct tried){time.timeline.step_s, memory.reserved_bytes + prediction.outside_bytes};
+    step_time_free(&time);
+    prediction_free(&prediction);
+    return true;
+}
+
+static int by_step(const void *x, const void *y)
+{
+    const struct tried *a = x, *b = y;
+    if (a->step_s != b->step_s)
+        return a->step_s < b->step_s ? -1 : 1;
+    return a->device_bytes < b->device_bytes ? -1 : a->device_bytes > b->device_bytes;
+}
+
+/* The front of all that fit, in place; returns its length. */
+static uint32_t brute_front(struct tried *tried, uint32_t count, uint64_t limit)
+{
+    uint32_t kept = 0;
+    uint64_t best = limit + 1;
+    qsort(tried, count, sizeof *tried, by_step);
+    for (uint32_t i = 0; i < count; i++)
+        if (tried[i].device_bytes < best) {
+            best = tried[i].device_bytes;
+            tried[kept++] = tried[i];
+        }
+    return kept;
+}
+
+static void compare_with_brute_force(const char *const *pairs)
+{
+    static struct tried tried[MOST_POINTS];
+    const struct settings settings = settings_of(pairs);
+    const struct tune_options options = {.threads = 2, .grain_bytes = 1};
+    struct tuned t;
+    struct err err = {0};
+    uint32_t count = 0;
+    if (tune(&settings, &options, &t, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    assert_true(t.space.points <= MOST_POINTS && t.space.points > 50);
+    for (uint32_t g = 0; g < t.space.grid_count; g++) {
+        const struct grid *grid = &t.space.grids[g];
+        for (uint64_t p = 0; p < grid->outer_points * grid->inner_points; p++)
+            count += try_point(&t, grid, p, &tried[count]);
+    }
+    const uint64_t possible = t.space.points - t.candidates.impossible;
+    assert_int_equal(count, possible);
+    assert_true(t.search.configurations <= possible);
+    const uint32_t front = brute_front(tried, count, t.limit_bytes);
+    assert_true(front > 0);
+    assert_int_equal(t.search.front_count, front);
+    for (uint32_t i = 0; i < front; i++) {
+        assert_true(fabs(t.search.front[i].step_s / tried[i].step_s - 1) < 1e-9);
+        assert_int_equal(t.search.front[i].device_bytes, tried[i].device_bytes);
+    }
+    assert_true(t.chosen.device_bytes <= t.limit_bytes);
+    assert_true(t.chosen.weight <= t.search.front[0].weight);
+    tune_free(&t);
+}
+
+#define TOY "model", "tests/data/configs/toy-llama", "seq", "512"
+
+static void brute_force_finds_the_same_front(void **state)
+{
+    (void)state;
+    static const char *const spaces[][32] = {
+        {TOY, "gpus", "4", "global-batch", "16", "strategy", "fsdp2", "replicate", "1",
+         "backward-prefetch", "0", "keep-unsharded", "0", "optimizer-impl", "fused", "offload",
+         "none", "expandable-segments", "off"},
+        {TOY,      "gpus",           "16",         "global-batch",
+         "32",     "strategy",       "fsdp2",      "accumulate-sync",
+         "last",   "units",          "torchtitan", "forward-prefetch",
+         "2",      "keep-unsharded", "0",          "backward-prefetch",
+         "0",      "offload",        "none",       "optimizer-impl",
+         "foreach"},
+        {TOY, "gpus", "2", "global-batch", "8", "strategy", "ddp", "gpu", "l4"},
+        {TOY, "gpus", "4", "strategy", "fsdp2", "checkpointing", "none", "units", "2",
+         "optimizer-impl", "loop", "max-memory", "1720MiB", "replicate", "2", "accumulate-sync",
+         "last", "backward-prefetch", "1"},
+    };
+    for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++)
+        compare_with_brute_force(spaces[i]);
+}
+
+/* ---- threads, options ---- */
+
+static void any_number_of_threads_finds_the_same(void **state)
+{
+    (void)state;
+    static const char *const pairs[] = {TOY,    "gpus",  "8",      "global-batch", "32", "offload",
+                                        "none", "units", "blocks", "replicate",    "1",  NULL};
+    const struct settings settings = settings_of(pairs);
+    struct tuned t[3];
+    struct err err = {0};
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        const struct tune_options options = {.threads = threads, .grain_bytes = 1 << 20};
+        assert_int_equal(tune(&settings, &options, &t[threads - 1], &err), ERR_OK);
+    }
+    for (int i = 1; i < 3; i++) {
+        assert_int_equal(t[i].search.front_count, t[0].search.front_count);
+        assert_memory_equal(t[i].search.front, t[0].search.front,
+                            t[0].search.front_count * sizeof *t[0].search.front);
+        assert_int_equal(t[i].search.simulated_count, t[0].search.simulated_count);
+        assert_int_equal(t[i].search.verified, t[0].search.verified);
+        assert_int_equal(t[i].chosen.point, t[0].chosen.point);
+        assert_int_equal(t[i].runner_count, t[0].runner_count);
+    }
+    for (int i = 0; i < 3; i++)
+        tune_free(&t[i]);
+}
+
+static void tune_fixed(struct tuned *out, const char *fix, const char *allow, uint64_t max_memory,
+                       uint64_t headroom)
+{
+    static const char *const pairs[] = {TOY,     "gpus",           "8",      "offload",
+                                        "none",  "units",          "blocks", "strategy",
+                                        "fsdp2", "keep-unsharded", "0",      NULL};
+    struct settings settings = settings_of(pairs);
+    const struct tune_options options = {.threads = 1};
+    struct err err = {0};
+    if (fix)
+        settings.tune.fix.at[settings.tune.fix.count++] = fix;
+    if (allow)
+        settings.tune.allow.at[settings.tune.allow.count++] = allow;
+    settings.tune.max_memory = max_memory;
+    settings.tune.headroom = headroom;
+    if (tune(&settings, &options, out, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+}
+
+static void what_is_fixed_stays_and_what_is_allowed_moves(void **state)
+{
+    (void)state;
+    struct tuned open, fixed, allowed;
+    tune_fixed(&open, NULL, NULL, 0, 0);
+    tune_fixed(&fixed, "reshard=always", NULL, 0, 0);
+    tune_fixed(&allowed, NULL, "store-dtype", 0, 0);
+    assert_true(fixed.choice.job.strategy.reshard == RESHARD_ALWAYS);
+    assert_true(fixed.space.points < open.space.points);
+    assert_int_equal(allowed.space.points, 2 * open.space.points);
+    assert_true(open.choice.job.strategy.store == DTYPE_FP32);
+    assert_true(fixed.search.front[0].step_s >= open.search.front[0].step_s);
+    assert_true(allowed.search.front[0].step_s <= open.search.front[0].step_s);
+    tune_free(&open);
+    tune_free(&fixed);
+    tune_free(&allowed);
+}
+
+static void memory_that_is_withheld_is_not_used(void **state)
+{
+    (void)state;
+    struct tuned all, capped, spared, none;
+    tune_fixed(&all, NULL, NULL, 0, 0);
+    const uint64_t capacity = profile_bytes(&all.machine.profile, PROFILE_CAPACITY);
+    const uint64_t cap = all.search.front[0].device_bytes - (2 << 20);
+    tune_fixed(&capped, NULL, NULL, cap, 0);
+    tune_fixed(&spared, NULL, NULL, 0, capacity - cap);
+    assert_true(capped.search.front[0].device_bytes <= cap);
+    assert_true(capped.search.front[0].step_s >= all.search.front[0].step_s);
+    assert_int_equal(spared.chosen.point, capped.chosen.point);
+    assert_int_equal(spared.limit_bytes, cap);
+    tune_fixed(&none, NULL, NULL, 1 << 20, 0);
+    assert_int_equal(none.search.front_count, 0);
+    assert_true(none.search.least_floor > 1 << 20);
+    tune_free(&all);
+    tune_free(&capped);
+    tune_free(&spared);
+    tune_free(&none);
+}
+
+static void every_reason_is_what_putting_it_back_does(void **state)
+{
+    (void)state;
+    struct tuned t;
+    tune_fixed(&t, NULL, NULL, 0, 0);
+    assert_true(t.reason_count > 0);
+    for (uint32_t i = 0; i < t.reason_count; i++) {
+        struct settings back = t.choice;
+        struct job job;
+        struct prediction prediction;
+        struct step_time time;
+        struct err err = {0};
+        struct machine machine = t.machine;
+        assert_int_equal(settings_set(&back, t.reasons[i].name, t.reasons[i].usual, &err), ERR_OK);
+        machine.expandable_segments = back.expandable_segments;
+        assert_int_equal(settings_job(&back, &t.job.config, &job, &err), ERR_OK);
+        assert_int_equal(predict(&job, &machine, &prediction, &err), ERR_OK);
+        assert_int_equal(step_time(&prediction, &job, &machine, 0, &time, &err), ERR_OK);
+        assert_true(t.reasons[i].step_s == time.timeline.step_s);
+        assert_int_equal(t.reasons[i].device_bytes, prediction.device_bytes);
+        step_time_free(&time);
+        prediction_free(&prediction);
+    }
+    tune_free(&t);
+}
+
+static void what_cannot_be_asked_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fix, *allow, *says;
+    } cases[] = {{"reshard", NULL, "NAME=VALUE"},
+                 {"resharding=never", NULL, "did you mean --reshard?"},
+                 {"reshard=nevr", NULL, "did you mean never?"},
+                 {"json=on", NULL, "no setting of a job"},
+                 {NULL, "stored-dtype", "did you mean --store-dtype?"},
+                 {NULL, "clip", "no values to search"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static const char *const pairs[] = {TOY, NULL};
+        struct settings settings = settings_of(pairs);
+        const struct tune_options options = {.threads = 1};
+        struct tuned t;
+        struct err err = {0};
+        if (cases[i].fix)
+            settings.tune.fix.at[settings.tune.fix.count++] = cases[i].fix;
+        if (cases[i].allow)
+            settings.tune.allow.at[settings.tune.allow.count++] = cases[i].allow;
+        assert_int_equal(tune(&settings, &options, &t, &err), ERR_INVALID);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("said: %s", err.text);
+    }
+}
+
+static volatile int stop_at_once = 1;
+
+static void an_interrupt_ends_it_with_what_there_is(void **state)
+{
+    (void)state;
+    static const char *const pairs[] = {TOY, "gpus", "8", NULL};
+    const struct settings settings = settings_of(pairs);
+    const struct tune_options options = {.threads = 2, .stop = &stop_at_once};
+    struct tuned t;
+    struct err err = {0};
+    assert_int_equal(tune(&settings, &options, &t, &err), ERR_OK);
+    assert_true(t.search.interrupted);
+    assert_int_equal(t.search.front_count, 0);
+    tune_free(&t);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    rng = gsl_rng_alloc(gsl_rng_mt19937);
+    gsl_rng_set(rng, SEED);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gsl_rng_free(rng);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_never_exceed_what_is_simulated),
+        cmocka_unit_test(brute_force_finds_the_same_front),
+        cmocka_unit_test(any_number_of_threads_finds_the_same),
+        cmocka_unit_test(what_is_fixed_stays_and_what_is_allowed_moves),
+        cmocka_unit_test(memory_that_is_withheld_is_not_used),
+        cmocka_unit_test(every_reason_is_what_putting_it_back_does),
+        cmocka_unit_test(what_cannot_be_asked_is_refused),
+        cmocka_unit_test(an_interrupt_ends_it_with_what_there_is),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
