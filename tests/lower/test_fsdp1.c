@@ -242,6 +242,7 @@ static void estimates_are_the_predictions(void **state)
         struct err none = {0};
         job.strategy.world = job.strategy.world > 8 ? 64 : job.strategy.world;
         job.strategy.rank %= job.strategy.world;
+        job.model.attention = attention_of(&job, &machine);
         assert_int_equal(job_graph(&job, &graph, &none), ERR_OK);
         const struct tape_options options = job_tape(&job);
         struct stream *stream = tape_run(graph, &options);
