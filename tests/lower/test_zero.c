@@ -233,7 +233,7 @@ static void options_are_deepspeeds(void **state)
 {
     (void)state;
     struct err err = {0};
-    struct zero_options o;
+    struct zero_options o = {0};
     assert_int_equal(read_text("{\"stage\": 3, \"stage3_prefetch_bucket_size\": 1e6, "
                                "\"offload_param\": {\"device\": \"none\"}, \"overlap_comm\": null}",
                                3, &o, &err),

@@ -268,8 +268,10 @@ static void rename_modules(const char *kind, char *text)
         char *found = strstr(text, from);
         if (!found || (*zero_names[i][0] && strcmp(kind, zero_names[i][0]) != 0))
             continue;
-        memcpy(found, to, strlen(to));
-        memmove(found + strlen(to), found + strlen(from), strlen(found + strlen(from)) + 1);
+        const char *rest = found + strlen(from);
+        while (*to)
+            *found++ = *to++;
+        memmove(found, rest, strlen(rest) + 1);
     }
 }
 
