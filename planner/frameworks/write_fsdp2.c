@@ -82,6 +82,8 @@ static const char apply_text[] = /* the part that is alike in all files */
     "]])}\n"
     "    if SETTINGS[\"offload\"] == \"cpu\":\n"
     "        keywords[\"offload_policy\"] = CPUOffloadPolicy()\n"
+    "    if SETTINGS[\"placement\"] == \"columns\":\n"
+    "        keywords[\"shard_placement_fn\"] = lambda p: Shard(1 if p.ndim > 1 else 0)\n"
     "    for names, reshard, _, _ in UNITS:\n"
     "        modules = [model.get_submodule(name) for name in names]\n"
     "        fully_shard(modules if len(modules) > 1 else modules[0], "
@@ -93,6 +95,11 @@ static const char apply_text[] = /* the part that is alike in all files */
     "        if backward:\n"
     "            unit.set_modules_to_backward_prefetch([model.get_submodule(n) for n in "
     "backward])\n"
+    "        for pattern in filter(None, (SETTINGS[\"not_in_backward\"] or \"\").split(\",\")):\n"
+    "            if names[0] and fnmatch.fnmatchcase(names[0], pattern):\n"
+    "                unit.set_unshard_in_backward(False)\n"
+    "    if SETTINGS[\"reduce_buffers\"] > 1:\n"
+    "        model.set_reduce_scatter_max_input_buffers(SETTINGS[\"reduce_buffers\"])\n"
     "    return model\n"
     "\n"
     "\n"
@@ -100,7 +107,13 @@ static const char apply_text[] = /* the part that is alike in all files */
     "    \"\"\"Call it before the forward pass of each micro-batch of a step; `last`: of its "
     "last.\"\"\""
     "\n"
-    "    model.set_requires_gradient_sync(last or SETTINGS[\"accumulate_sync\"] == \"each\")\n";
+    "    model.set_requires_gradient_sync(last or SETTINGS[\"accumulate_sync\"] == \"each\")\n"
+    "    if SETTINGS[\"last_backward\"] == \"last\":\n"
+    "        model.set_is_last_backward(last)\n"
+    "    if SETTINGS[\"all_reduce\"] == \"last\":\n"
+    "        model.set_requires_all_reduce(last)\n"
+    "    if SETTINGS[\"reshard_after_backward\"] == \"last\":\n"
+    "        model.set_reshard_after_backward(last)\n";
 
 /* ---- literals ---- */
 
@@ -187,9 +200,24 @@ static void write_prefetch(FILE *file, const struct plan *plan, uint32_t at, int
     fputc(']', file);
 }
 
-/* reshard_after_forward of a unit, as fully_shard takes it. */
-static void write_reshard(FILE *file, const struct strategy *s, const char *unit)
+/* Whether it is one of the last units of blocks, which --keep-unsharded means. */
+static bool is_kept(const struct plan *plan, uint32_t unit, uint32_t kept)
 {
+    uint32_t later = 0;
+    for (uint32_t u = unit + 1; u < plan->unit_count; u++)
+        later += is_block(plan->units[u].name);
+    return is_block(plan->units[unit].name) && later < kept;
+}
+
+/* reshard_after_forward of a unit, as fully_shard takes it. */
+static void write_reshard(FILE *file, const struct strategy *s, const struct plan *plan,
+                          uint32_t index)
+{
+    const char *unit = plan->units[index].name;
+    if (is_kept(plan, index, s->keep_last)) {
+        fputs("False", file);
+        return;
+    }
     const bool tail = s->units == UNITS_TORCHTITAN && !is_block(unit) && strchr(unit, ',');
     switch (s->reshard) {
     case RESHARD_ALWAYS:
@@ -221,7 +249,7 @@ static void write_units(FILE *file, const struct settings *settings, const struc
         fputs("    (", file);
         write_modules(file, name);
         fputs(", ", file);
-        write_reshard(file, s, name);
+        write_reshard(file, s, plan, u);
         fputs(", ", file);
         write_prefetch(file, plan, u, 1, block ? s->forward_prefetch : 0);
         fputs(", ", file);
@@ -265,6 +293,7 @@ void write_fsdp2(FILE *file, const struct text_file *from)
           "checkpoint_wrapper\n"
           "from torch.distributed.device_mesh import init_device_mesh\n"
           "from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard\n"
+          "from torch.distributed.tensor import Shard\n"
           "from torch.utils.checkpoint import CheckpointPolicy, "
           "create_selective_checkpoint_contexts\n\n",
           file);

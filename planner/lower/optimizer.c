@@ -44,9 +44,9 @@ void add_states(struct lowering *low, struct optimized *o)
     o->step = o->state[0] = o->state[1] = NONE;
     if (s->optimizer != OPTIMIZER_ADAMW || !o->trained)
         return;
-    const struct shape scalar = {.rank = 0};
+    const struct shape one = {.rank = 0};
     o->step = new_resident(low, CATEGORY_OPTIMIZER, step_pool, ATEN_ZEROS, DTYPE_FP32,
-                           o->param == NONE ? scalar : plan_step_shape(low->plan, o->param));
+                           o->param == NONE ? one : plan_step_shape(low->plan, o->param));
     low->plan->buffers[o->step].local = o->value.local;
     for (uint32_t i = 0; i < 2 && !is_empty(low, o); i++)
         o->state[i] = new_state(low, o, pool);

@@ -293,6 +293,12 @@ static const struct {
     {NULL, "--gpus 4 --store-dtype bf16 --param-dtype same --reduce-dtype same"},
     {NULL, "--gpus 4 --rank 3 --optimizer-impl fused --accumulate 3 --accumulate-sync each"},
     {NULL, "--gpus 4 --freeze 'layers.1.*'"},
+    {NULL, "--gpus 4 --keep-unsharded 1 --checkpointing full"},
+    {NULL, "--gpus 4 --placement columns --reduce-buffers 2"},
+    {NULL, "--gpus 4 --accumulate 2 --accumulate-sync each --last-backward last "
+           "--reshard-after-backward last"},
+    {NULL, "--gpus 8 --replicate 2 --accumulate 2 --accumulate-sync each --all-reduce last"},
+    {NULL, "--gpus 4 --units torchtitan --not-in-backward tok_embeddings"},
     {NULL, "--gpus 4 --code hf --units torchtitan --checkpointing full"},
     {"tied.json", "--gpus 4 --code hf --units torchtitan --reshard always --accumulate 2"},
     {"gpt2.json", "--gpus 4 --code hf --units torchtitan"},
@@ -309,8 +315,8 @@ static size_t add_applied(size_t i, char *text, size_t size)
              applied[i].model ? file_in(folder, applied[i].model) : TOY "/config.json");
     snprintf(line, sizeof line, "%s --seq 128 --micro-batch 2 %s", config, applied[i].options);
     exported(line, "fsdp2", name);
-    if (shardplan("fit --from %s --events %s -q", file_in(folder, name), file_in(folder, events)) !=
-        0)
+    if (shardplan("fit --from %s --autograd recorded --events %s -q", file_in(folder, name),
+                  file_in(folder, events)) != 0)
         fail_msg("%s", program_output());
     return (size_t)snprintf(text, size, " %s %s %s", file_in(folder, name), config,
                             file_in(folder, events));
