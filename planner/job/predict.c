@@ -121,6 +121,11 @@ enum err_code predict(const struct job *job, const struct machine *machine, stru
     struct job there = *job;
     *out = (struct prediction){0};
     there.model.attention = attention_of(job, machine);
+    if (there.model.attention == ATTENTION_MATH)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--attention math is not planned by this version: what it keeps for backward "
+            "is not known");
     TRY(job_plan(&there, &plan, &parameters, err));
     const enum err_code rc = predict_plan(plan, machine, out, err);
     out->parameters = parameters;
