@@ -264,6 +264,8 @@ static void brute_force_finds_the_same_front(void **state)
          "0",      "offload",        "none",       "optimizer-impl",
          "foreach"},
         {TOY, "gpus", "2", "global-batch", "8", "strategy", "ddp", "gpu", "l4"},
+        {TOY, "gpus", "4", "global-batch", "64", "strategy", "zero2"},
+        {TOY, "gpus", "4", "global-batch", "64", "strategy", "zero3"},
         {TOY, "gpus", "4", "strategy", "fsdp2", "checkpointing", "none", "units", "2",
          "optimizer-impl", "loop", "max-memory", "1720MiB", "replicate", "2", "accumulate-sync",
          "last", "backward-prefetch", "1"},
