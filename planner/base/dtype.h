@@ -13,7 +13,9 @@
     X(INT32, "int32", 4, "int32")                                                                  \
     X(UINT64, "uint64", 8, "uint64")                                                               \
     X(BOOL, "bool", 1, "bool")                                                                     \
-    X(COMPLEX64, "complex64", 8, "complex64")
+    X(COMPLEX64, "complex64", 8, "complex64")                                                      \
+    X(FP64, "float64", 8, "fp64")                                                                  \
+    X(UINT8, "uint8", 1, "uint8")
 
 enum dtype {
 #define X(name, text, bytes, brief) DTYPE_##name,

@@ -88,7 +88,7 @@ struct buffer {
     uint8_t category;   /* enum category */
     uint8_t pool;       /* lane whose pool it is from; LANE_HOST: not on the device */
     bool scratch;       /* a kernel's own workspace: in the allocator, but no tensor of PyTorch's */
-    bool resident;      /* allocated before the first step or in it, and never freed */
+    bool resident;      /* allocated before the first step or in it, and there between steps */
     bool carried;       /* lives from one step into the next */
     struct shape shape; /* at birth */
     uint32_t local;     /* parameter + 1 of whose updated part it has the shape, which is another on
@@ -137,6 +137,7 @@ struct kernel {
     uint8_t work;                  /* enum work_kind: what it computes */
     bool backward;                 /* part of the backward pass (recomputation included) */
     bool recomputed;               /* runs again for activation checkpointing */
+    bool placed;                   /* of a plan: a stream's kernel, parameters where they are now */
     struct operand *operands;      /* ins, then outs; of the table that holds the kernel */
     const struct strides *strides; /* (ins + outs), lent; NULL: rows of `pitch` elements, the rest
                                      one after the other */

@@ -134,6 +134,13 @@
     X(C10D_ALL_REDUCE, "_c10d_functional.all_reduce")                                              \
     X(C10D_WAIT_TENSOR, "_c10d_functional.wait_tensor")                                            \
     X(C10D_BROADCAST, "broadcast_")                                                                \
+    X(AMAX, "amax")                                                                                \
+    X(AMIN, "amin")                                                                                \
+    X(ISNAN, "isnan")                                                                              \
+    X(SUM, "sum")                                                                                  \
+    X(LOGICAL_NOT, "logical_not")                                                                  \
+    X(BITWISE_NOT, "bitwise_not")                                                                  \
+    X(BITWISE_OR, "bitwise_or.Tensor")                                                             \
     X(LIFT_FRESH, "lift_fresh")                                                                    \
     X(WORKSPACE, "workspace")                                                                      \
     X(ALL_GATHER_INTO_TENSOR, "all_gather_into_tensor")                                            \

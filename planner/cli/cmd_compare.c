@@ -72,15 +72,16 @@ static int compare(const struct settings *s, const struct plan *plan, const json
 }
 
 /* A plan is rank 0's; the trace says whose it is. */
-static enum err_code play_rank(struct plan *plan, const struct trace *trace, struct err *err)
+static enum err_code play_rank(const char *path, struct plan **plan, const struct trace *trace,
+                               struct err *err)
 {
     const char *rank = trace_get_info(trace, "rank");
     uint64_t number;
-    if (!rank || plan->rank != 0)
+    if (!rank || (*plan)->rank != 0)
         return ERR_OK;
     if (!number_integer(rank, &number) || number > UINT32_MAX)
         return err_set(err, ERR_INVALID, "\"rank\" is \"%s\": a number is expected", rank);
-    return plan_for_rank(plan, (uint32_t)number, err);
+    return plan_read_rank(path, (uint32_t)number, plan, err);
 }
 
 /* A file that cannot be read is bad input, too. */
@@ -101,7 +102,7 @@ int command_compare(int argc, char **argv)
     settings_parse(COMMAND_COMPARE, argc, argv, &settings);
     if (plan_read_json_extra(settings.plan, &plan, &extra, &err) != ERR_OK ||
         trace_read(settings.trace, &trace, &err) != ERR_OK ||
-        play_rank(plan, trace, &err) != ERR_OK)
+        play_rank(settings.plan, &plan, trace, &err) != ERR_OK)
         status = report_unreadable(&err);
     else
         status = compare(&settings, plan, extra.time, trace, &err);

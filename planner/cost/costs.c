@@ -135,19 +135,24 @@ static void count_flops(const struct kernel *kernel, const struct cost *cost,
     out->peak_flops = fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(kernel)));
 }
 
-/* The profile at the clock that a step's forward and backward pass leave: the kernels that a plan
- * shares with others of its stream, or all that compute where it shares none. */
+/* Whether it is the stream's, as other plans of the stream have it, too; of a plan that shares
+ * none, whether it computes. */
+static bool is_of_stream(const struct plan *plan, const struct plan_instruction *in)
+{
+    return is_costed(in) && in->op == PLAN_COMPUTE && in->lane == LANE_COMPUTE &&
+           (plan->shared_count == 0 || in->arg < plan->shared_count ||
+            plan_kernel(plan, in->arg)->placed);
+}
+
+/* The profile at the clock that a step's forward and backward pass leave. */
 static struct profile at_load_of(const struct plan *plan, const struct profile *profile)
 {
     struct load load = {0};
     uint32_t *times = xcalloc(plan->kernel_count + 1, sizeof *times);
-    const uint32_t count = plan->shared_count ? plan->shared_count : plan->kernel_count;
-    for (uint32_t i = 0; i < plan->instruction_count; i++) {
-        const struct plan_instruction *in = &plan->instructions[i];
-        if (is_costed(in) && in->op == PLAN_COMPUTE && in->lane == LANE_COMPUTE && in->arg < count)
-            times[in->arg]++;
-    }
-    for (uint32_t k = 0; k < count; k++)
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (is_of_stream(plan, &plan->instructions[i]))
+            times[plan->instructions[i].arg]++;
+    for (uint32_t k = 0; k < plan->kernel_count; k++)
         if (times[k])
             load_add(&load, plan_kernel(plan, k), profile, times[k]);
     free(times);

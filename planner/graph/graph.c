@@ -272,6 +272,17 @@ void graph_rebind(struct graph *graph, uint32_t tensor, uint32_t next)
     graph_drop(graph, tensor);
 }
 
+void graph_call_is(struct graph *graph, uint32_t tensor, const char *fmt, ...)
+{
+    char name[96];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+    const struct graph_storage *storage = &graph->storages[graph->tensors[tensor].storage];
+    graph->ops[storage->index].call = arena_strdup(&graph->arena, name);
+}
+
 uint32_t graph_module(struct graph *graph, enum module_role role, const char *fmt, ...)
 {
     char name[96];

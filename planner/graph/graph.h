@@ -65,6 +65,8 @@ struct graph_op {
     uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
     uint32_t out[GRAPH_OUTPUTS];
     struct kernel_attr attr;
+    const char *call; /* module without parameters whose forward it is; NULL: that of those it
+                         uses, if any */
 };
 
 enum item_kind { ITEM_OP, ITEM_DROP, ITEM_ENTER, ITEM_EXIT, ITEM_MARK };
@@ -209,6 +211,10 @@ void graph_enter(struct graph *graph, uint32_t module, uint32_t input);
 void graph_also_input(struct graph *graph, uint32_t module, uint32_t input);
 void graph_exit(struct graph *graph, uint32_t module, uint32_t output);
 void graph_mark(struct graph *graph, enum graph_mark mark);
+
+/* The op that births `tensor` is the forward of a module without parameters. */
+void graph_call_is(struct graph *graph, uint32_t tensor, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Parameters of which needs[i] is true need a gradient, too, trained or not; and so whatever is
  * computed with them. For a graph that is complete. */

@@ -64,8 +64,31 @@ static struct operand linear_grad_weight(struct tape *tape, const struct graph *
  * transposed (_flatten_nd_linear), without one after it (matmul). The bias is a leaf and goes at
  * once. */
 
+/* LinearFunctionForZeroStage3 (deepspeed, runtime/zero/linear.py): input, weight, bias. */
+static void own_linear_backward(struct tape *tape, const struct graph *graph,
+                                const struct graph_op *op)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    struct operand made[3] = {{.place = PLACE_NONE}, {.place = PLACE_NONE}, {.place = PLACE_NONE}};
+    if (tape_needs(tape, op, 0))
+        made[0] = linear_grad_input(tape, graph, op);
+    if (tape_needs(tape, op, 1))
+        made[1] = linear_grad_weight(tape, graph, op);
+    if (op->ins > 2 && tape_needs(tape, op, 2))
+        made[2] =
+            tape_call(tape, WORK_SUM, ATEN_SUM_DIM, dtype_of(graph, op->in[2]),
+                      *shape_of(graph, op->in[2]), (double)shape_elements(&grad.shape), 1, &grad);
+    for (uint32_t i = 0; i < op->ins && i < 3; i++)
+        if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, made[i]);
+}
+
 OP_BACKWARD(linear)
 {
+    if (tape_own_linear(tape)) {
+        own_linear_backward(tape, graph, op);
+        return;
+    }
     const struct operand none = {.place = PLACE_NONE};
     const struct operand weight =
         tape_needs(tape, op, 1) ? linear_grad_weight(tape, graph, op) : none;
@@ -86,6 +109,10 @@ OP_CLASS(linear) = {
 
 OP_BACKWARD(linear_bias)
 {
+    if (tape_own_linear(tape)) {
+        own_linear_backward(tape, graph, op);
+        return;
+    }
     const struct operand none = {.place = PLACE_NONE};
     const struct operand input =
         tape_needs(tape, op, 0) ? linear_grad_input(tape, graph, op) : none;

@@ -27,6 +27,13 @@ enum step_kind {
                            has come back to where the module's forward began */
     STEP_FINAL,         /* autograd's final callback */
     STEP_MARK,          /* arg: enum stream_mark */
+    /* With tape_options.call_hooks: every module, down to the smallest (calls.h); arg: call */
+    STEP_CALL_FORWARD,    /* before its forward */
+    STEP_RETURN_FORWARD,  /* behind it; not where recomputation stops in it */
+    STEP_CALL_BACKWARD,   /* the gradient of its output is there */
+    STEP_RETURN_BACKWARD, /* that of its input; not where it needs none */
+    STEP_UNSAVED, /* arg: param: a node of a recomputed region lets go of what it saved of it.
+                     Other nodes save the parameter itself, whatever its memory is */
 };
 
 enum { MODULE_ROOT = 0x0ffffff };

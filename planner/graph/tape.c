@@ -3,6 +3,7 @@
 #include "graph/tape.h"
 
 #include "base/checked.h"
+#include "graph/tape_calls.h"
 #include "graph/tape_emit.h"
 #include "graph/tape_state.h"
 
@@ -19,22 +20,28 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
     };
     switch (item.kind) {
     case ITEM_OP:
+        tape_enter_op(tape, item.arg);
         tape_op(tape, item.arg, tape->entered == GRAPH_NONE);
+        tape_leave_op(tape, item.arg);
         break;
     case ITEM_DROP:
         tape_drop(tape, tape->graph->tensors[item.arg].storage);
         break;
     case ITEM_ENTER: /* a strategy's pre-forward runs before checkpoint() sees the inputs */
         tape_step(tape, STEP_PRE_FORWARD, item.arg);
+        tape_enter_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
         if (tape_is_checkpointed(tape, item.arg))
             tape_enter_region(tape);
         break;
     case ITEM_EXIT:
         tape_step(tape, STEP_POST_FORWARD, item.arg);
+        tape_leave_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
         if (tape_is_checkpointed(tape, item.arg))
             tape_leave_region(tape);
         break;
     default:
+        if (item.arg == MARK_ROOT_EXIT && tape->calls)
+            tape_leave_call(tape, CALL_ROOT);
         if (item.arg == MARK_ROOT_EXIT)
             tape_step(tape, STEP_POST_FORWARD, MODULE_ROOT);
         else
@@ -69,14 +76,18 @@ void tape_backward_item(struct tape *tape, struct graph_item item)
             tape_step(tape, STEP_MARK, STREAM_BACKWARD_BLOCKS);
         }
         tape_step(tape, STEP_PRE_BACKWARD, item.arg);
+        tape_enter_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
         break;
     case ITEM_ENTER:
+        tape_leave_module(tape, item.arg, tape_is_checkpointed(tape, item.arg));
         tape_step(tape, inputs_require_grad(tape, item.arg) ? STEP_POST_BACKWARD : STEP_BACK,
                   item.arg);
         break;
     case ITEM_MARK:
         if (item.arg == MARK_ROOT_EXIT)
             tape_step(tape, STEP_PRE_BACKWARD, MODULE_ROOT);
+        if (item.arg == MARK_ROOT_EXIT && tape->calls)
+            tape_enter_call(tape, CALL_ROOT);
         break;
     default:
         break;
@@ -139,12 +150,18 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .current_op = GRAPH_NONE,
         .entered = GRAPH_NONE,
         .seed = NO_BUFFER,
+        .divided = NO_BUFFER,
+        .scaled = NO_BUFFER,
     };
     *tape->stream = (struct stream){0};
     reserve(tape);
     find_roots(tape);
     tape_find_regions(tape);
     tape_step(tape, STEP_PRE_FORWARD, MODULE_ROOT);
+    if (options->call_hooks) {
+        tape->calls = graph_calls_new(graph);
+        tape_enter_call(tape, CALL_ROOT);
+    }
 }
 
 struct stream *tape_close(struct tape *tape)
@@ -161,6 +178,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->node_holds);
     free(tape->op_region);
     free(tape->regions);
+    graph_calls_free(tape->calls);
     return tape->stream;
 }
 

@@ -1,7 +1,7 @@
 /* tape_backward.c - autograd's engine (see tape.h, tape_state.h): nodes run in reverse order of
  * creation, gradients are added up where they arrive. */
 #include "graph/op_table.h"
-#include "graph/tape_state.h"
+#include "graph/tape_calls.h"
 
 #include <assert.h>
 #include <string.h>
@@ -85,6 +85,17 @@ static void accumulate(struct tape *tape, const struct pending *pending)
         give_out(tape, storage->index, slot);
 }
 
+static bool is_param(const struct tape *tape, uint32_t tensor)
+{
+    const struct graph_tensor *t = &tape->graph->tensors[tape->root[tensor]];
+    return tape->graph->storages[t->storage].kind == STORAGE_PARAM;
+}
+
+static uint32_t param_index(const struct tape *tape, uint32_t tensor)
+{
+    return tape->graph->storages[tape->graph->tensors[tape->root[tensor]].storage].index;
+}
+
 /* ---- one node ---- */
 
 static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved, uint32_t count,
@@ -94,6 +105,8 @@ static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved,
         const uint32_t tensor = saved[reversed ? count - 1 - i : i];
         if (tape_is_activation(tape, tensor))
             tape_release(tape, tape_buffer(tape, tensor));
+        else if (reversed && tape->calls && is_param(tape, tensor))
+            tape_step(tape, STEP_UNSAVED, param_index(tape, tensor));
     }
     tape->node_holds[op] = false;
 }
@@ -159,6 +172,20 @@ static void hold_passed_on(struct tape *tape, const uint32_t *given, uint32_t co
         }
 }
 
+/* Between a module's node and those before it is one of the system: parameters' gradients arrive
+ * first, then its hook runs, then those of inputs are added up. Leaves the latter. */
+static void return_gradients(struct tape *tape, uint32_t op)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < tape->pending_count; i++)
+        if (is_param(tape, tape->pending[i].tensor))
+            accumulate(tape, &tape->pending[i]);
+        else
+            tape->pending[left++] = tape->pending[i];
+    tape->pending_count = left;
+    tape_leave_op(tape, op);
+}
+
 void tape_node(struct tape *tape, uint32_t index)
 {
     const struct graph *graph = tape->graph;
@@ -168,6 +195,7 @@ void tape_node(struct tape *tape, uint32_t index)
     if (!op->requires_grad || given_count == 0 || !tape_has(tape, op))
         return;
 
+    tape_enter_op(tape, index);
     tape->current_op = index;
     const uint32_t saved_count = tape_saved(tape, op, saved);
     struct region *region =
@@ -200,6 +228,8 @@ void tape_node(struct tape *tape, uint32_t index)
 
     /* Only now do gradients reach their inputs: what the node held is gone before they are added
      * to others. */
+    if (tape->calls && tape->calls->of_op[index] != GRAPH_NONE)
+        return_gradients(tape, index);
     for (uint32_t i = 0; i < tape->pending_count; i++)
         accumulate(tape, &tape->pending[i]);
 }
@@ -223,27 +253,81 @@ static void count_param_uses(struct tape *tape)
     }
 }
 
+/* x by way of a kernel that multiplies by a number. The numbers are the seed's already. */
+static uint32_t multiplied(struct tape *tape, enum aten aten, struct operand x)
+{
+    const struct operand y =
+        tape_call(tape, WORK_MUL_NUMBER, aten, (enum dtype)x.dtype, x.shape, -1.0, 1, &x);
+    tape_number(tape, 1);
+    return y.place;
+}
+
+static struct operand like_loss(const struct tape *tape, uint32_t buffer)
+{
+    struct operand x = tape_tensor(tape, tape->graph->loss);
+    x.place = buffer;
+    return x;
+}
+
+static void scale_loss(struct tape *tape)
+{
+    tape->divided = multiplied(tape, ATEN_DIV, tape_tensor(tape, tape->graph->loss));
+    tape->scaled = multiplied(tape, ATEN_MUL, like_loss(tape, tape->divided));
+}
+
+/* The nodes of both: the gradient of the loss itself. */
+static uint32_t unscale(struct tape *tape, uint32_t seed)
+{
+    const uint32_t product = multiplied(tape, ATEN_MUL, like_loss(tape, seed));
+    const uint32_t quotient = multiplied(tape, ATEN_DIV, like_loss(tape, product));
+    tape_release(tape, product);
+    tape_release(tape, seed);
+    return quotient;
+}
+
 void tape_begin_backward(struct tape *tape)
 {
     const struct graph_tensor *loss = &tape->graph->tensors[tape->graph->loss];
     count_param_uses(tape);
     tape->backward = true;
     tape->current_op = GRAPH_NONE;
+    if (tape->options->scaled_loss)
+        scale_loss(tape);
     tape->seed = tape_call(tape, WORK_SEED, ATEN_ONES_LIKE, (enum dtype)loss->dtype, loss->shape,
                            -1.0, 0, NULL)
                      .place;
     tape_hold(tape, tape->seed); /* backward()'s own list of root gradients, beside the slot */
-    tape->slot[tape->root[tape->graph->loss]] = tape->seed;
+    tape->slot[tape->root[tape->graph->loss]] =
+        tape->scaled == NO_BUFFER ? tape->seed : unscale(tape, tape->seed);
     tape->part[tape->root[tape->graph->loss]] = (struct slice){.tensor = tape->graph->loss};
+}
+
+static void release_seed(struct tape *tape)
+{
+    tape_release(tape, tape->seed);
+    tape->seed = NO_BUFFER;
+}
+
+static void release_scaled(struct tape *tape)
+{
+    if (tape->scaled == NO_BUFFER)
+        return;
+    tape_release(tape, tape->scaled);
+    tape_release(tape, tape->divided);
+    tape->scaled = tape->divided = NO_BUFFER;
 }
 
 void tape_end_backward(struct tape *tape)
 {
     const struct graph *graph = tape->graph;
+    const bool behind = tape->options->scaled_loss;
+    if (behind)
+        release_seed(tape);
     tape->stream->final_step = tape->stream->step_count;
     tape_step(tape, STEP_FINAL, 0);
-    tape_release(tape, tape->seed);
-    tape->seed = NO_BUFFER;
+    if (!behind)
+        release_seed(tape);
+    release_scaled(tape);
     tape_drop(tape, graph->tensors[graph->loss].storage);
     tape_step(tape, STEP_MARK, STREAM_AFTER_BACKWARD);
 }

@@ -85,6 +85,10 @@ static enum err_code count_gradients(struct count *c)
     for (uint32_t i = 0; i < tape->stream->grad_count; i++)
         TRY(count_holder(c, tape->stream->grads[i].buffer, ".grad of parameter",
                          tape->stream->grads[i].param));
+    if (tape->scaled != NO_BUFFER) {
+        TRY(count_holder(c, tape->divided, "the engine", 0));
+        TRY(count_holder(c, tape->scaled, "the engine", 1));
+    }
     return tape->seed == NO_BUFFER ? ERR_OK : count_holder(c, tape->seed, "backward()", 0);
 }
 

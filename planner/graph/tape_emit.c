@@ -34,6 +34,11 @@ uint32_t tape_new_buffer(struct tape *tape, enum aten aten, enum dtype dtype, st
     return buffer;
 }
 
+bool tape_own_linear(const struct tape *tape)
+{
+    return tape->options->own_linear;
+}
+
 void tape_hold(struct tape *tape, uint32_t buffer)
 {
     assert(buffer < tape->stream->buffer_count && tape->holds[buffer] > 0);

@@ -11,6 +11,9 @@ struct tape;
 /* Whether input i of the op wants a gradient. */
 bool tape_needs(const struct tape *tape, const struct graph_op *op, uint32_t i);
 
+/* tape_options.own_linear. */
+bool tape_own_linear(const struct tape *tape);
+
 /* An operand for a tensor of the graph, where it is now. */
 struct operand tape_tensor(const struct tape *tape, uint32_t tensor);
 /* An operand for the gradient of output i; place is GRAPH_NONE when none arrived. */

@@ -8,6 +8,11 @@
 uint32_t tape_saved(const struct tape *tape, const struct graph_op *op, uint32_t saved[SAVED_MOST])
 {
     const struct op_class *class = op_class(op);
+    if (tape_is_own_linear(tape, op) && op->requires_grad) { /* all, last to first */
+        for (uint32_t i = 0; i < op->ins; i++)
+            saved[i] = op->in[op->ins - 1 - i];
+        return op->ins;
+    }
     return op->requires_grad && class->saved ? class->saved(tape->graph, op, saved) : 0;
 }
 
@@ -32,18 +37,31 @@ static bool policy_keeps(struct tape *tape, const struct op_class *class)
     return class->keep == KEEP_ALWAYS;
 }
 
-static void birth_storage(struct tape *tape, uint32_t storage)
+bool tape_is_own_linear(const struct tape *tape, const struct graph_op *op)
+{
+    return tape->options->own_linear && (op->kind == OP_LINEAR || op->kind == OP_LINEAR_BIAS);
+}
+
+/* What births an output: the script's call, or the product of a function in its place. */
+static enum aten birth_label(const struct tape *tape, const struct graph_op *op,
+                             const struct graph_storage *storage)
+{
+    const bool rows = tape->graph->tensors[op->in[0]].shape.rank > 2;
+    return tape_is_own_linear(tape, op) && rows ? ATEN_MM : (enum aten)storage->aten;
+}
+
+static void birth_storage(struct tape *tape, const struct graph_op *op, uint32_t storage)
 {
     const struct graph_storage *s = &tape->graph->storages[storage];
     assert(!tape->python[storage]);
     tape->where[storage] =
-        tape_new_buffer(tape, (enum aten)s->aten, (enum dtype)s->dtype, s->shape, s->bytes);
+        tape_new_buffer(tape, birth_label(tape, op, s), (enum dtype)s->dtype, s->shape, s->bytes);
     tape->python[storage] = 1;
 }
 
 struct operand tape_birth_output(struct tape *tape, const struct graph_op *op, uint32_t o)
 {
-    birth_storage(tape, tape->graph->tensors[op->out[o]].storage);
+    birth_storage(tape, op, tape->graph->tensors[op->out[o]].storage);
     return tape_tensor(tape, op->out[o]);
 }
 
@@ -63,7 +81,7 @@ static bool birth_outputs(struct tape *tape, uint32_t index, bool kept)
             tape->cached[storage] = 0; /* the cache's reference becomes Python's */
             tape->python[storage] = 1;
         } else {
-            birth_storage(tape, storage);
+            birth_storage(tape, op, storage);
             births = true;
         }
     }

@@ -15,6 +15,12 @@ struct tape_options {
     bool input_nodes;   /* the sharding system passes what modules are called with through nodes of
                            its own (op_module_input) */
     bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
+    bool call_hooks;    /* the sharding system has hooks on every module (calls.h), and nodes of its
+                           own before and behind each */
+    bool own_linear;  /* F.linear is an autograd function in Python: the product, and the bias added
+                         to it in place; what it saves is packed behind it */
+    bool scaled_loss; /* an engine divides the loss by the micro-batches, multiplies it by a loss
+                         scale, and has hooks behind backward() instead of in its final callback */
 };
 
 #endif

@@ -6,7 +6,7 @@
  *     backward  first node that needs something saved -> the script runs again, now holding what
  *               nodes save, and stops early where the last saved tensor would be packed
  *               nodes run; the inputs are let go with the last node that saved anything */
-#include "graph/tape_state.h"
+#include "graph/tape_calls.h"
 
 #include <assert.h>
 
@@ -106,6 +106,8 @@ static bool saves_inputs_only(const struct tape *tape, uint32_t index)
     const struct graph_op *op = &tape->graph->ops[index];
     uint32_t saved[SAVED_MOST];
     const uint32_t count = tape_saved(tape, op, saved);
+    if (tape_is_own_linear(tape, op))
+        return false;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t o = 0; o < op->outs; o++)
             if (saved[i] == op->out[o])
@@ -121,10 +123,13 @@ static void run_items(struct tape *tape, const struct region *region, uint32_t e
             tape_drop(tape, tape->graph->tensors[item.arg].storage);
         if (item.kind != ITEM_OP)
             continue;
+        tape_enter_op(tape, item.arg);
         if (early && i == region->stop && saves_inputs_only(tape, item.arg))
             tape_save(tape, item.arg);
         else
             tape_op(tape, item.arg, true);
+        if (!early || i != region->stop) /* the exception passes the hook behind it */
+            tape_leave_op(tape, item.arg);
     }
 }
 
@@ -154,7 +159,12 @@ void tape_recompute(struct tape *tape, struct region *region)
     region->recomputed = true;
     tape->recomputing = true;
     tape->matmuls = 0;
+    const uint32_t module = tape->graph->items[region->first].arg;
+    const struct open_calls open = tape_call_again(tape, module);
     run_items(tape, region, end, early);
+    if (!early)
+        tape_leave_module(tape, module, false);
+    tape->open = open;
     unwind(tape, region, end, early);
     tape->recomputing = false;
     tape->current_op = op_now;

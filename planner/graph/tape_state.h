@@ -4,6 +4,7 @@
  *     tape_backward.c     runs a node: gradients in, gradients out
  *     tape_recompute.c    checkpointed regions: what they hold, and running them again
  *     tape_op.c           runs an op of the script
+ *     tape_calls.c        where modules are called
  *     (op_table.c, ops_*.c: what each op saves and does)
  *     tape_emit.c         births, kernels, deaths
  *     tape_check.c        what is always true between two items of the script
@@ -24,6 +25,7 @@
 #define SHARDPLAN_TAPE_STATE_H
 
 #include "base/err.h"
+#include "graph/calls.h"
 #include "graph/stream.h"
 #include "graph/tape_options.h"
 
@@ -53,8 +55,14 @@ struct slice { /* as an operand's offset and pitch: a gradient may be a slice of
     bool viewed;     /* a view of what a kernel made, which the view's autograd data keep alive */
 };
 
+struct open_calls { /* modules that are called and have not returned, outermost first */
+    uint32_t at[CALLS_DEEP], depth;
+};
+
 struct tape {
     const struct graph *graph;
+    struct graph_calls *calls; /* call_hooks; else NULL */
+    struct open_calls open;
     const struct tape_options *options; /* lent */
     struct stream *stream;
     uint16_t *holds; /* (buffers) holders */
@@ -77,7 +85,8 @@ struct tape {
                                       which add gradients up and cast them, have none */
     uint32_t next_region, entered; /* forward: to come; that we are in, GRAPH_NONE outside */
     uint32_t matmuls;              /* counted by the selective policy, per region */
-    uint32_t seed; /* the gradient of the loss, while backward() has it; NO_BUFFER */
+    uint32_t seed;            /* the gradient of the loss, while backward() has it; NO_BUFFER */
+    uint32_t divided, scaled; /* scaled_loss: the loss as the engine has it; NO_BUFFER */
     bool backward, recomputing;
     bool in_blocks; /* backward has reached the blocks */
 };
@@ -87,6 +96,9 @@ static inline bool tape_has(const struct tape *tape, const struct graph_op *op)
 {
     return !op->of_hook || tape->options->input_nodes;
 }
+
+/* Whether an op is such a function. */
+bool tape_is_own_linear(const struct tape *tape, const struct graph_op *op);
 
 static inline bool tape_is_activation(const struct tape *tape, uint32_t tensor)
 {

@@ -23,7 +23,7 @@ void job_defaults(struct job *job, const struct model_config *config)
 struct tape_options job_tape(const struct job *job)
 {
     struct tape_options options = job->tape;
-    options.input_nodes = system_has_input_nodes(job->strategy.system);
+    system_tape(job->strategy.system, &options);
     return options;
 }
 

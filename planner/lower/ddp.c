@@ -90,20 +90,6 @@ static void emit_copy(struct lowering *low, struct operand x, struct operand y)
 
 /* ---- what is there before the first step ---- */
 
-/* The first parameter that is trained and that backward gives no gradient; NONE: there is none. */
-static uint32_t find_unused(const struct graph *graph, const struct stream *stream)
-{
-    bool *given = xcalloc(graph->param_count + 1, sizeof *given);
-    uint32_t found = NONE;
-    for (uint32_t i = 0; i < stream->grad_count; i++)
-        given[stream->grads[i].param] = true;
-    for (uint32_t p = graph->param_count; p-- > 0;)
-        if (graph->params[p].trainable && !given[p])
-            found = p;
-    free(given);
-    return found;
-}
-
 static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {

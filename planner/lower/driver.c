@@ -97,24 +97,62 @@ void move_gradient(struct lowering *low, uint32_t param, struct operand to)
     low->grad[param] = to;
 }
 
-void exchange_gradient(struct lowering *low, uint32_t param, struct operand to)
+void exchange_gradient(struct lowering *low, uint32_t param, struct operand to, uint8_t lane)
 {
     const uint32_t from = low->grad[param].place;
-    emit_free(low, from);
+    if (lane == low->plan->buffers[from].pool)
+        emit_free(low, from);
+    else
+        emit_free_after(low, from, lane);
     if (from == low->incoming)
         low->incoming = NONE;
     low->grad[param] = to;
 }
 
+/* Of a system whose parameters move: a kernel of its own, where they are now. */
+static uint32_t place_params(struct lowering *low, uint32_t index)
+{
+    const struct kernel shared = *plan_kernel(low->plan, index);
+    const uint32_t count = (uint32_t)shared.ins + shared.outs;
+    struct operand *operands = arena_alloc(&low->scratch, (count + 1) * sizeof *operands);
+    bool uses = false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct operand *x = &operands[i];
+        *x = shared.operands[i];
+        if (x->place == PLACE_NONE)
+            continue;
+        if ((x->place & PLACE_MASK) == PLACE_BUFFER)
+            x->place += low->base;
+        if ((x->place & PLACE_MASK) != PLACE_PARAM)
+            continue;
+        const struct operand *now = &low->gathered[x->place & ~PLACE_MASK];
+        uses = true;
+        x->place = now->place;
+        x->offset += now->offset;
+    }
+    if (!uses)
+        return NONE;
+    const uint32_t placed =
+        plan_add_kernel(low->plan, (enum work_kind)shared.work, shared.label, shared.ins, operands,
+                        shared.outs, operands + shared.ins);
+    struct kernel *own = plan_own_kernel(low->plan, placed);
+    struct operand *mine = own->operands;
+    *own = shared;
+    own->operands = mine;
+    own->placed = true;
+    return placed;
+}
+
 static void pass_kernel(struct lowering *low, uint32_t kernel)
 {
+    const uint32_t placed = low->gathered ? place_params(low, kernel) : NONE;
     struct plan_instruction *instruction = plan_push_instruction(low->plan);
     *instruction = low->here;
     instruction->op = PLAN_COMPUTE;
     instruction->lane = LANE_COMPUTE;
     instruction->group = PLAN_NO_GROUP;
-    instruction->arg = kernel;
-    instruction->base = low->base;
+    instruction->arg = placed == NONE ? kernel : placed;
+    instruction->base = placed == NONE ? low->base : 0;
 }
 
 static void pass_mark(struct lowering *low, enum stream_mark mark)
@@ -176,6 +214,16 @@ static void run_step(struct lowering *low, struct stream_step step)
         break;
     case STEP_FINAL:
         call(low, system->final);
+        break;
+    case STEP_CALL_FORWARD:
+    case STEP_RETURN_FORWARD:
+    case STEP_CALL_BACKWARD:
+    case STEP_RETURN_BACKWARD:
+        if (system->called)
+            system->called(low, (enum step_kind)step.kind, step.arg);
+        break;
+    case STEP_UNSAVED:
+        call_for(low, system->unsaved, step.arg);
         break;
     default:
         pass_mark(low, (enum stream_mark)step.arg);
@@ -320,6 +368,7 @@ static void lower(const struct system *system, const struct graph *graph,
     low.plan->system = system->name;
     low.plan->world = strategy->world;
     low.plan->rank = strategy->rank;
+    low.plan->own_programs = system->own_programs && strategy->world > 1;
     plan_share_kernels(low.plan, stream->kernels);
     plan_reserve_buffers(low.plan, buffers_expected(&low));
     name_numbers(low.plan);

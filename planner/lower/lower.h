@@ -7,6 +7,8 @@
 #define SHARDPLAN_LOWER_H
 
 #include "graph/stream.h"
+#include "graph/tape_options.h"
+#include "lower/zero_options.h"
 #include "plan/plan.h"
 
 /* X(name, text on the command line) */
@@ -99,6 +101,9 @@ struct strategy {
     enum sharding sharding;
     enum backward_prefetch prefetch;
     bool use_orig_params, unlimited_gathers /* limit_all_gathers off */, keep_low_precision_grads;
+    /* DeepSpeed's */
+    struct zero_options zero;
+    bool grad_accum_fp32; /* data_types.grad_accum_dtype: fp32, beside parameters of 16 bits */
 };
 
 /* The program of one step: `stream` (lent, as `graph` is) under a strategy, for one rank. Its
@@ -119,9 +124,8 @@ void system_prepare(const struct strategy *strategy, struct graph *graph);
  * strategies that it makes equal have one program; those that it leaves different may, too. */
 void strategy_simplify(struct strategy *strategy, uint32_t blocks);
 
-/* Whether a system passes modules' inputs through nodes of its own: tape_options.input_nodes of the
- * streams that it is given. */
-bool system_has_input_nodes(enum system_kind kind);
+/* Adds to a tape's options what a system does to the graph: of the streams that it is given. */
+void system_tape(enum system_kind kind, struct tape_options *options);
 
 struct system; /* lowering.h */
 

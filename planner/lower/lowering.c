@@ -40,9 +40,9 @@ static void emit(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t a
 
 void emit_alloc(struct lowering *low, uint32_t buffer)
 {
-    if (low->tally)
+    if (low->tally && !(low->here.flags & PLAN_FIRST_STEP))
         tally_alloc(low->tally, &low->plan->buffers[buffer]);
-    else
+    if (!low->tally)
         emit(low, PLAN_ALLOC, low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
 }
 
@@ -245,4 +245,17 @@ uint32_t *none_array(struct lowering *low, uint32_t count)
     uint32_t *array = arena_alloc(&low->scratch, (count + 1) * sizeof *array);
     memset(array, 0xff, (count + 1) * sizeof *array);
     return array;
+}
+
+uint32_t find_unused(const struct graph *graph, const struct stream *stream)
+{
+    bool *given = xcalloc(graph->param_count + 1, sizeof *given);
+    uint32_t found = NONE;
+    for (uint32_t i = 0; i < stream->grad_count; i++)
+        given[stream->grads[i].param] = true;
+    for (uint32_t p = graph->param_count; p-- > 0;)
+        if (graph->params[p].trainable && !given[p])
+            found = p;
+    free(given);
+    return found;
 }

@@ -31,7 +31,11 @@ struct system {
     const char *name;
     size_t state_bytes; /* of lowering.state, zeroed */
     bool dtensors;      /* parameters are DTensors: clipping handles them as such */
+    bool own_programs;  /* ranks run different instructions */
     bool input_nodes;   /* its hooks pass modules' inputs through nodes (tape_options.h) */
+    bool call_hooks;    /* likewise: it has hooks on every module */
+    bool own_linear;    /* likewise: it puts a function of its own in the place of F.linear */
+    bool scaled_loss;   /* likewise: its engine has the loss */
     bool views;         /* parameters are views of larger ones (graph.h) */
     bool settles;       /* how a step begins depends on how the one before ended */
     /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
@@ -48,6 +52,10 @@ struct system {
     void (*pre_backward)(struct lowering *low, uint32_t module);
     void (*post_backward)(struct lowering *low, uint32_t module);
     void (*back)(struct lowering *low, uint32_t module); /* where post_backward is not called */
+    /* With call_hooks: any module (graph/calls.h) is called or returns, as `kind` says. */
+    void (*called)(struct lowering *low, enum step_kind kind, uint32_t call);
+    /* Likewise: a recomputed node lets go of a parameter's memory that it saved. */
+    void (*unsaved)(struct lowering *low, uint32_t param);
     /* AccumulateGrad has run: low->grad[param] has this micro-batch's gradient in it. A system that
      * keeps .grad elsewhere copies it there and calls move_gradient. */
     void (*gradient)(struct lowering *low, uint32_t param);
@@ -61,7 +69,8 @@ struct system {
     void (*update)(struct lowering *low);
 };
 
-extern const struct system system_fsdp2, system_ddp, system_fsdp1;
+extern const struct system system_fsdp2, system_ddp, system_fsdp1, system_zero1, system_zero2,
+    system_zero3;
 
 /* What the optimizer has one tensor for: a parameter's part, usually. Buffers are NONE where there
  * is no such thing. */
@@ -85,8 +94,10 @@ struct lowering {
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
                              until the system puts it elsewhere; place NONE: there is none */
-    uint32_t incoming;    /* the gradient that AccumulateGrad was called with; NONE outside of it */
-    uint32_t base;        /* first plan buffer of this micro-batch's stream buffers */
+    struct operand *gathered; /* (params) where kernels find them from now on; NULL: always where
+                                 their pieces say */
+    uint32_t incoming; /* the gradient that AccumulateGrad was called with; NONE outside of it */
+    uint32_t base;     /* first plan buffer of this micro-batch's stream buffers */
     uint32_t micro_batch;
     bool sync;          /* this micro-batch reduces */
     uint8_t norm_group; /* over which clipping sums norms; PLAN_NO_GROUP: a rank has all. The
@@ -151,11 +162,14 @@ void new_piece(struct lowering *low, uint32_t param, enum piece_role role, uint3
 /* .grad is `to` from now on; what it was dies, unless the engine still holds it. */
 void move_gradient(struct lowering *low, uint32_t param, struct operand to);
 /* The same where .grad's storage is exchanged (`grad.data = to`): that dies even if the engine
- * holds the tensor. */
-void exchange_gradient(struct lowering *low, uint32_t param, struct operand to);
+ * holds the tensor. `lane` may still work on it. */
+void exchange_gradient(struct lowering *low, uint32_t param, struct operand to, uint8_t lane);
 
 /* An array of `count` indices, all NONE, in low->scratch. */
 uint32_t *none_array(struct lowering *low, uint32_t count);
+
+/* A parameter that is trained and gets no gradient; NONE: there is none. For a system's check. */
+uint32_t find_unused(const struct graph *graph, const struct stream *stream);
 
 /* An operand that is nowhere. */
 static inline struct operand no_operand(void)

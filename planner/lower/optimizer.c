@@ -15,7 +15,9 @@
  * cut anywhere, some rank has something of each. */
 static bool is_empty(const struct lowering *low, const struct optimized *o)
 {
-    return shape_elements(&o->value.shape) == 0 &&
+    if (shape_elements(&o->value.shape) != 0)
+        return false;
+    return o->param == NONE ||
            plan_updated_piece(low->plan, o->param)->placement.kind != PLACEMENT_FLAT;
 }
 

@@ -36,8 +36,7 @@ static void shrink(struct outline_bytes *live, struct outline_bytes less)
 
 void tally_alloc(struct tally *tally, const struct buffer *buffer)
 {
-    if (!buffer->resident)
-        grow(&tally->live, &tally->most, bytes_of(tally->outline, buffer));
+    grow(&tally->live, &tally->most, bytes_of(tally->outline, buffer));
 }
 
 void tally_free(struct tally *tally, const struct buffer *buffer)

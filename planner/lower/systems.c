@@ -9,16 +9,20 @@ ENUM_NAME(system_name, enum system_kind, SYSTEM_MAP)
 static const struct system *system_of(enum system_kind kind)
 {
     static const struct system *const systems[SYSTEM_COUNT] = {
-        [SYSTEM_FSDP2] = &system_fsdp2,
-        [SYSTEM_DDP] = &system_ddp,
-        [SYSTEM_FSDP1] = &system_fsdp1,
+        [SYSTEM_FSDP2] = &system_fsdp2, [SYSTEM_DDP] = &system_ddp,
+        [SYSTEM_FSDP1] = &system_fsdp1, [SYSTEM_ZERO1] = &system_zero1,
+        [SYSTEM_ZERO2] = &system_zero2, [SYSTEM_ZERO3] = &system_zero3,
     };
     return systems[kind];
 }
 
-bool system_has_input_nodes(enum system_kind kind)
+void system_tape(enum system_kind kind, struct tape_options *options)
 {
-    return system_of(kind) && system_of(kind)->input_nodes;
+    const struct system *system = system_of(kind);
+    options->input_nodes = system && system->input_nodes;
+    options->call_hooks = system && system->call_hooks;
+    options->own_linear = system && system->own_linear;
+    options->scaled_loss = system && system->scaled_loss;
 }
 
 bool system_has_views(enum system_kind kind)

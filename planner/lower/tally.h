@@ -13,7 +13,8 @@ struct tally {
                              for theirs, which comes with the next thing that is emitted */
 };
 
-/* A buffer of the program is allocated, freed. Those that are resident are not counted here. */
+/* A buffer of the program is allocated, freed. Residents count only where they are freed and come
+ * back. */
 void tally_alloc(struct tally *tally, const struct buffer *buffer);
 void tally_free(struct tally *tally, const struct buffer *buffer);
 /* A span passes. */

@@ -49,6 +49,7 @@ static void build_tutorial(struct graph *graph, const struct model_config *c,
         const uint32_t y2 = apply_norm(graph, h, norm2);
         const uint32_t wide = apply_linear(graph, y2, up);
         const uint32_t relu = op_unary(graph, OP_RELU, wide);
+        graph_call_is(graph, relu, "%s.mlp.1", name);
         graph_drop(graph, wide);
         const uint32_t fed = apply_linear(graph, relu, down);
         graph_drop(graph, relu);

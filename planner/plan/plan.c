@@ -294,9 +294,13 @@ bool *plan_initial_buffers(const struct plan *plan)
     bool *initial = xcalloc(plan->buffer_count + 1, sizeof *initial);
     for (uint32_t b = 0; b < plan->buffer_count; b++)
         initial[b] = plan->buffers[b].resident;
-    for (uint32_t i = 0; i < plan->instruction_count; i++)
-        if (plan->instructions[i].op == PLAN_ALLOC)
-            initial[plan->instructions[i].arg] = false;
+    for (uint32_t i = plan->instruction_count; i-- > 0;) { /* what comes first is said last */
+        const struct plan_instruction *instruction = &plan->instructions[i];
+        if (instruction->op == PLAN_ALLOC)
+            initial[instruction->arg] = false;
+        else if (instruction->op == PLAN_FREE)
+            initial[instruction->arg] = plan->buffers[instruction->arg].resident;
+    }
     return initial;
 }
 

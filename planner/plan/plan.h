@@ -17,9 +17,10 @@
  *
  * The program is one step that can be repeated. `resident` buffers (sharded parameters, optimizer
  * states, inputs) are allocated once: before the first step, or by instructions flagged
- * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. A `carried` buffer (a gradient that outlives
- * zero_grad) goes from one step into the next, which frees it, PLAN_LATER_STEPS, and allocates it
- * again. Everything else is freed by the step's end.
+ * PLAN_FIRST_STEP in it, as PyTorch's optimizers do. One that is there before may be freed, and
+ * allocated again by the step's end. A `carried` buffer (a gradient that outlives zero_grad) goes
+ * from one step into the next, which frees it, PLAN_LATER_STEPS, and allocates it again. Everything
+ * else is freed by the step's end.
  *
  * This folder includes nothing of the others but base/. */
 #ifndef SHARDPLAN_PLAN_H
@@ -206,6 +207,7 @@ struct plan {
     const char *const *kinds;  /* names of kernel.op; kinds[0] is "" */
     uint32_t label_count, kind_count;
     uint32_t world, rank;
+    bool own_programs; /* each rank has a program of its own: others do not follow from this one */
 };
 
 /* An empty plan with the two lanes that all have, and the scope of the model's own code. */
@@ -325,8 +327,8 @@ uint32_t plan_lane_named(const struct plan *plan, const char *name);
 /* The first input of that kind; NULL: there is none. */
 const struct plan_input *plan_input_of(const struct plan *plan, enum input_kind kind);
 
-/* (buffers) Whether each is there before the first step: resident, and allocated by no instruction.
- * The caller owns it: free. */
+/* (buffers) Whether each is there before the first step: resident, and not first allocated. The
+ * caller owns it: free. */
 bool *plan_initial_buffers(const struct plan *plan);
 
 /* ---- names ---- */

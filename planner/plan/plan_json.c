@@ -551,6 +551,8 @@ static enum err_code put_plan(struct writer *w, const struct plan_json_extra *ex
     put_table(w, "world");
     put_uint(w, plan->world);
     member_uint(w, "rank", plan->rank);
+    if (plan->own_programs)
+        put(w, ", \"own_programs\": true");
     member_uint(w, "events", plan->event_count);
     put_lanes(w);
     put_groups(w);

@@ -33,11 +33,11 @@
  * Members that would be false, zero or none are left out. One item a line; the same plan gives the
  * same bytes.
  *
- * Other ranks' programs follow from this one (plan_rank.h). What is not alike on all of them says
- * so: a buffer or operand with "local" has the shape of that parameter's part on the rank, and an
- * operand with "chunk" lies as many times its elements into its buffer as the rank's place in that
- * group. Where a piece lies for every rank is placement.h's rule; "first" and "elements" say it for
- * this one. */
+ * Other ranks' programs follow from this one, unless "own_programs" (plan_rank.h). What is not
+ * alike on all of them says so: a buffer or operand with "local" has the shape of that parameter's
+ * part on the rank, and an operand with "chunk" lies as many times its elements into its buffer as
+ * the rank's place in that group. Where a piece lies for every rank is placement.h's rule; "first"
+ * and "elements" say it for this one. */
 #ifndef SHARDPLAN_PLAN_JSON_H
 #define SHARDPLAN_PLAN_JSON_H
 

@@ -7,6 +7,11 @@
  * rank has nothing, such a buffer is left, which allocates nothing. */
 #include "plan/plan_rank.h"
 
+#include "plan/plan_json.h"
+
+#include <stdio.h>
+#include <string.h>
+
 static struct shape updated_shape(const struct plan *plan, uint32_t param)
 {
     return plan_part(plan, plan_updated_piece(plan, param), plan->rank).shape;
@@ -48,6 +53,9 @@ enum err_code plan_for_rank(struct plan *plan, uint32_t rank, struct err *err)
                        plan->world - 1);
     if (rank == plan->rank)
         return ERR_OK;
+    if (plan->own_programs)
+        return err_set(err, ERR_INVALID, "the plan is rank %u's: each rank has its own",
+                       plan->rank);
     if (plan->rank != 0)
         return err_set(err, ERR_INVALID, "the plan is rank %u's: other ranks follow from rank 0's",
                        plan->rank);
@@ -67,4 +75,31 @@ enum err_code plan_for_rank(struct plan *plan, uint32_t rank, struct err *err)
             place_operand(plan, &kernel->operands[o]);
     }
     return ERR_OK;
+}
+
+char *plan_rank_path(const char *path, uint32_t rank, char *text, size_t size)
+{
+    const char *dot = strrchr(path, '.');
+    const size_t stem = dot && !strchr(dot, '/') ? (size_t)(dot - path) : strlen(path);
+    if (rank == 0)
+        snprintf(text, size, "%s", path);
+    else
+        snprintf(text, size, "%.*s-%u%s", (int)stem, path, rank, path + stem);
+    return text;
+}
+
+enum err_code plan_read_rank(const char *path, uint32_t rank, struct plan **plan, struct err *err)
+{
+    char own[4096];
+    if (!(*plan)->own_programs || rank == (*plan)->rank)
+        return plan_for_rank(*plan, rank, err);
+    if (rank >= (*plan)->world)
+        return err_set(err, ERR_INVALID, "rank %u: the plan is for ranks 0 ... %u", rank,
+                       (*plan)->world - 1);
+    struct plan *read;
+    TRY(plan_read_json(plan_rank_path(path, rank, own, sizeof own), &read, err));
+    plan_free(*plan);
+    *plan = read;
+    return read->rank == rank ? ERR_OK
+                              : err_set(err, ERR_INVALID, "%s is rank %u's", own, read->rank);
 }

@@ -502,6 +502,7 @@ static enum err_code read_top(struct object *top)
     TRY(take_kept_text(top, "system", &plan->system));
     TRY(take_uint(top, "world", UINT32_MAX, &plan->world));
     TRY(take_uint(top, "rank", UINT32_MAX, &plan->rank));
+    TRY(take_bool(top, "own_programs", &plan->own_programs));
     TRY(take_uint(top, "events", UINT32_MAX, &plan->event_count));
     TRY(take_list(top, "units", &units));
     TRY(take_list(top, "params", &params));

@@ -4,7 +4,7 @@
  * will be used as an index is in range, every operand lies within its buffer. After it the second
  * may follow indices without looking: it runs the program as a host would, with one bit a buffer,
  *
- *     first step    residents that no instruction allocates are alive, all instructions run
+ *     first step    residents that are not allocated first are alive, all instructions run
  *     later step    from where the first one ended, without PLAN_FIRST_STEP instructions, with
  *                   PLAN_LATER_STEPS ones
  *
@@ -461,8 +461,6 @@ static enum err_code run_free(struct check *c, uint32_t id, uint32_t buffer)
     if (!c->alive[buffer])
         return wrong(c, id, "%s is not alive: %s", buffer_text(c, buffer, what),
                      since_text(c, buffer, since));
-    if (c->plan->buffers[buffer].resident)
-        return wrong(c, id, "%s is resident and may not be freed", buffer_text(c, buffer, what));
     if (plan_free_is_deferred(c->plan, &c->plan->instructions[id]) &&
         c->plan->buffers[buffer].pool == LANE_HOST)
         return wrong(c, id, "%s is host memory, which no stream keeps: it is freed on \"%s\"",
@@ -558,8 +556,11 @@ static enum err_code run_step(struct check *c, uint32_t step)
     if (c->mark != PLAN_MARK_END)
         return err_set(c->err, ERR_INTERNAL, "the program ends without mark \"end\"");
     for (uint32_t b = 0; b < plan->buffer_count; b++)
-        if (c->alive[b] && !plan->buffers[b].resident && !plan->buffers[b].carried)
-            return wrong(c, c->changed[b] - 1, "%s is not freed by the end of the step",
+        if (c->changed[b] && (c->alive[b] ? !plan->buffers[b].resident && !plan->buffers[b].carried
+                                          : plan->buffers[b].resident))
+            return wrong(c, c->changed[b] - 1,
+                         c->alive[b] ? "%s is not freed by the end of the step"
+                                     : "%s is resident and not there at the end of the step",
                          buffer_text(c, b, what));
     return ERR_OK;
 }

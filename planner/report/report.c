@@ -5,6 +5,7 @@
 #include "job/plan_trace.h"
 #include "memory/snapshot.h"
 #include "plan/plan_json.h"
+#include "plan/plan_rank.h"
 #include "report/compare_print.h"
 #include "report/files.h"
 #include "report/picture.h"
@@ -24,6 +25,27 @@ struct report {
 
 /* ---- plan.json ---- */
 
+enum { RANKS_WRITTEN = 16 }; /* of large jobs nobody runs every rank here */
+
+/* Programs of other ranks, where they do not follow from this one. */
+static enum err_code write_other_ranks(const struct report *r, const char *path, struct err *err)
+{
+    char own[4096];
+    struct job job = *r->job;
+    const struct plan *plan = r->prediction->plan;
+    if (!plan->own_programs || plan->rank != 0 || plan->world > RANKS_WRITTEN)
+        return ERR_OK;
+    for (job.strategy.rank = 1; job.strategy.rank < plan->world; job.strategy.rank++) {
+        struct plan *other;
+        TRY(job_plan(&job, &other, NULL, err));
+        const enum err_code rc = plan_write_json(
+            other, NULL, plan_rank_path(path, job.strategy.rank, own, sizeof own), err);
+        plan_free(other);
+        TRY(rc);
+    }
+    return ERR_OK;
+}
+
 static enum err_code write_plan(const struct report *r, struct err *err)
 {
     char path[4096];
@@ -38,7 +60,7 @@ static enum err_code write_plan(const struct report *r, struct err *err)
         r->prediction->plan, &extra, files_path(r->dir, "plan.json", path, sizeof path), err);
     json_decref(result);
     json_decref(time);
-    return rc;
+    return rc == ERR_OK ? write_other_ranks(r, path, err) : rc;
 }
 
 /* ---- snapshot.pickle ---- */

@@ -197,12 +197,18 @@ struct pools { /* bytes of each stream's blocks */
     uint64_t live[LANES_MOST], most[LANES_MOST];
 };
 
+/* What a later step begins with: residents, and what it frees of the step before. */
 static void pools_begin(const struct plan *plan, struct pools *pools)
 {
     *pools = (struct pools){0};
     for (uint32_t b = 0; b < plan->buffer_count; b++)
         if (plan->buffers[b].resident)
             pools->live[plan->buffers[b].pool] += rounded(&plan->buffers[b]);
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (in->op == PLAN_FREE && in->flags & PLAN_LATER_STEPS)
+            pools->live[plan->buffers[in->arg].pool] += rounded(&plan->buffers[in->arg]);
+    }
     for (uint32_t lane = 0; lane < plan->lane_count; lane++)
         pools->most[lane] = pools->live[lane];
 }

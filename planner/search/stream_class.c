@@ -155,7 +155,8 @@ static enum err_code sum_up(struct stream_class *c, const struct job *job,
         costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, err);
     for (uint32_t i = 0; i < plan->instruction_count && rc == ERR_OK; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
-        if (in->op != PLAN_COMPUTE || in->arg >= plan->shared_count)
+        if (in->op != PLAN_COMPUTE ||
+            (in->arg >= plan->shared_count && !plan_kernel(plan, in->arg)->placed))
             continue;
         busy_add(&c->busy, in->lane, &costs.kernels[in->arg]);
         if (work_is_matmul((enum work_kind)plan_kernel(plan, in->arg)->work))

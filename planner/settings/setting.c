@@ -36,21 +36,14 @@ bool setting_is_offered(const struct setting *row)
 const char *setting_group_title(enum setting_group group)
 {
     static const char *const titles[GROUP_COUNT] = {
-        [GROUP_MODEL] = "Model",
-        [GROUP_JOB] = "Job",
-        [GROUP_CLUSTER] = "Cluster",
-        [GROUP_STRATEGY] = "Strategy",
-        [GROUP_FSDP2] = "Strategy fsdp2",
-        [GROUP_FSDP1] = "Strategy fsdp1",
-        [GROUP_DDP] = "Strategy ddp",
-        [GROUP_SEARCH] = "Search",
-        [GROUP_RUN] = "Run",
-        [GROUP_OPTIMIZER] = "Optimizer",
-        [GROUP_CHECKPOINT] = "Checkpoints",
-        [GROUP_REHEARSAL] = "Rehearsal",
-        [GROUP_CUDA] = "On GPUs",
-        [GROUP_MEASURE] = "Measuring",
-        [GROUP_SWEEP] = "Question",
+        [GROUP_MODEL] = "Model",          [GROUP_JOB] = "Job",
+        [GROUP_CLUSTER] = "Cluster",      [GROUP_STRATEGY] = "Strategy",
+        [GROUP_FSDP2] = "Strategy fsdp2", [GROUP_FSDP1] = "Strategy fsdp1",
+        [GROUP_DDP] = "Strategy ddp",     [GROUP_ZERO] = "Strategies zero1, zero2, zero3",
+        [GROUP_SEARCH] = "Search",        [GROUP_RUN] = "Run",
+        [GROUP_OPTIMIZER] = "Optimizer",  [GROUP_CHECKPOINT] = "Checkpoints",
+        [GROUP_REHEARSAL] = "Rehearsal",  [GROUP_CUDA] = "On GPUs",
+        [GROUP_MEASURE] = "Measuring",    [GROUP_SWEEP] = "Question",
         [GROUP_OUTPUT] = "Output",
     };
     return titles[group];

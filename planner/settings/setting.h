@@ -33,6 +33,7 @@ enum setting_group { /* headings of --help, in this order */
                      GROUP_FSDP2,
                      GROUP_FSDP1,
                      GROUP_DDP,
+                     GROUP_ZERO,
                      GROUP_SEARCH,
                      GROUP_RUN,
                      GROUP_OPTIMIZER,

@@ -263,7 +263,7 @@ static const struct setting rows[] = {
     {.name = "offload", .group = GROUP_STRATEGY, .arg = "WHERE", .help = "CPUOffloadPolicy",
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
-     .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP), .axis = AXIS_WORDS},
+     .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP) | ZERO, .axis = AXIS_WORDS},
     {.name = "placement", .group = GROUP_FSDP2, .arg = "DIM",
      .help = "shard_placement_fn: every parameter by rows, Shard(0), or matrices by columns, "
              "Shard(1)",
@@ -298,7 +298,7 @@ static const struct setting rows[] = {
      .field = FIELD(job.model.autocast),
      .words = WORDS(WORD("none", false), WORD("bf16", true), ALSO("bfloat16", true)),
      .commands = FOR_JOB, .systems = SYSTEM(DDP) | SYSTEM(FSDP1),
-     .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2), .numerics = true,
+     .lacks = "has --param-dtype for that", .lacking = SYSTEM(FSDP2) | ZERO, .numerics = true,
      .axis = AXIS_WORDS},
 
     {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
@@ -375,6 +375,17 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("none", COMM_HOOK_NONE), WORD("bf16_compress", COMM_HOOK_BF16)),
      .commands = FOR_JOB, .systems = SYSTEM(DDP), .lacks = "has --reduce-dtype for that",
      .lacking = FSDP, .numerics = true, .axis = AXIS_WORDS},
+
+    /* ---- DeepSpeed ZeRO ---- */
+    {.name = "zero", .kind = SETTING_TEXT, .group = GROUP_ZERO, .arg = "FILE",
+     .help = "DeepSpeed's own `zero_optimization` object, as JSON (default: its defaults)",
+     .field = FIELD(zero), .commands = FOR_JOB, .systems = ZERO,
+     .lacks = "has options of its own for that", .lacking = FSDP | SYSTEM(DDP)},
+    {.name = "grad-accum-dtype", .group = GROUP_ZERO, .arg = "DTYPE",
+     .help = "data_types.grad_accum_dtype: dtype of a rank's gradients; same: the parameters'",
+     .initial = "same", .field = FIELD(job.strategy.grad_accum_fp32),
+     .words = WORDS(WORD("same", false), WORD("fp32", true), ALSO("float32", true)),
+     .commands = FOR_JOB, .systems = ZERO, .numerics = true, .axis = AXIS_WORDS},
 
     /* ---- a search ---- */
     {.name = "global-batch", .group = GROUP_SEARCH, .arg = "B",

@@ -72,6 +72,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     const char *model;
     const char *from; /* a framework's file that settings were taken from; NULL */
     struct job job;   /* `config` is empty; batch, seq, code, dtypes as asked */
+    const char *zero; /* a file; NULL: the defaults */
     const char *gpu, *node, *profile;
     uint32_t gpus_per_node;
     bool expandable_segments;

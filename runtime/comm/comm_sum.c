@@ -36,6 +36,17 @@ static void sum_half(const char *const *part, uint32_t parts, uint64_t first, ui
             brain ? bf16_from_float(sum[i] / divisor) : fp16_from_float(sum[i] / divisor);
 }
 
+static void sum_bytes(const char *const *part, uint32_t parts, uint64_t first, uint32_t count,
+                      uint32_t divisor, uint8_t *out)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t sum = 0;
+        for (uint32_t p = 0; p < parts; p++)
+            sum += (uint8_t)part[p][first + i];
+        out[first + i] = (uint8_t)(sum / divisor);
+    }
+}
+
 void comm_sum(const char *const *part, uint32_t parts, uint64_t count, enum dtype dtype,
               bool average, char *out)
 {
@@ -44,6 +55,8 @@ void comm_sum(const char *const *part, uint32_t parts, uint64_t count, enum dtyp
         const uint32_t n = count - i < BLOCK ? (uint32_t)(count - i) : BLOCK;
         if (dtype == DTYPE_FP32)
             sum_fp32(part, parts, i, n, divisor, (float *)(void *)out);
+        else if (dtype == DTYPE_UINT8)
+            sum_bytes(part, parts, i, n, divisor, (uint8_t *)out);
         else
             sum_half(part, parts, i, n, (float)divisor, dtype == DTYPE_BF16,
                      (uint16_t *)(void *)out);

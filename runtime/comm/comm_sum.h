@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 /* out[i] = the sum over p of part[p][i], part 0 first, divided by `parts` when `average`; count
- * elements of fp32, bf16 or fp16. `out` may be one of the parts. */
+ * elements of fp32, bf16, fp16 or uint8 (flags: the sum's low byte). `out` may be one of the parts.
+ */
 void comm_sum(const char *const *part, uint32_t parts, uint64_t count, enum dtype dtype,
               bool average, char *out);
 

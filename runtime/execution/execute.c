@@ -196,26 +196,30 @@ static enum err_code keep_loss(struct execution *e, uint32_t id, struct err *err
     return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 
-/* Norms of the gradients' parts, before anything scales them; where they are, offloaded ones on the
- * host. */
-static enum err_code launch_norms(struct execution *e, struct err *err)
+/* Norms of the gradients' parts that instruction `id` is the first to scale or to use; where they
+ * are, offloaded ones on the host. */
+static enum err_code launch_norms(struct execution *e, uint32_t id, struct err *err)
 {
     const struct plan *plan = e->plan;
-    const struct plan_instruction *update = &plan->instructions[e->optimizer];
-    const uint32_t n = e->normed_count;
+    const struct plan_instruction *update = &plan->instructions[id];
+    uint32_t n = 0, done = 0;
+    for (uint32_t i = 0; i < e->normed_count; i++)
+        n += e->norm_at[i] == id;
     if (n == 0)
         return ERR_OK;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < e->normed_count; i++) {
+        if (e->norm_at[i] != id)
+            continue;
         const struct operand gradient =
             plan_piece_operand(plan, plan_piece(plan, e->normed[i], PIECE_GRADIENT));
-        e->operands[i] = operand_at(e, update, &gradient);
-        e->operands[n + i] = (struct work_operand){
+        e->operands[done] = operand_at(e, update, &gradient);
+        e->operands[n + done++] = (struct work_operand){
             .data = (float *)(uintptr_t)e->scalars + e->micro_batches + i,
             .dtype = DTYPE_FP32,
         };
     }
     const struct work work = {.kind = WORK_NORMS,
-                              .instruction = e->optimizer,
+                              .instruction = id,
                               .ins = n,
                               .outs = n,
                               .operand = e->operands,
@@ -232,7 +236,16 @@ static enum err_code pass_mark(struct execution *e, enum plan_mark mark, uint32_
         TRY(execution_write_batch(e, instruction, err));
         e->micro_batch++;
     }
-    return mark == PLAN_MARK_OPTIMIZER ? launch_norms(e, err) : ERR_OK;
+    return ERR_OK;
+}
+
+/* Whether it scales gradients, or updates by them. */
+static bool uses_gradients(const struct plan *plan, uint32_t id)
+{
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    return instruction->op == PLAN_OPTIMIZER ||
+           (instruction->op == PLAN_COMPUTE && instruction->phase == PLAN_STEP &&
+            plan_kernel(plan, instruction->arg)->work == WORK_SCALE);
 }
 
 static enum err_code run_instruction(struct execution *e, uint32_t id, struct err *err)
@@ -263,6 +276,8 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
     case PLAN_MARK:
         return pass_mark(e, (enum plan_mark)instruction->arg, id, err);
     default:
+        if (uses_gradients(e->plan, id))
+            TRY(launch_norms(e, id, err));
         if (plan_op_is_collective((enum plan_op)instruction->op))
             deferred_pass(e->deferred, id);
         TRY(launch(e, id, err));
@@ -284,8 +299,9 @@ static void take_time(void *context, uint32_t instruction, uint8_t stream, doubl
     struct execution *e = context;
     struct step_record *record = &e->record[instruction];
     (void)stream;
-    if (record->end_s > 0) { /* our own small work shares the id of the instruction it follows */
-        record->end_s = end_s;
+    if (record->end_s > 0) { /* our own small work shares an instruction's id, on any lane */
+        record->begin_s = begin_s < record->begin_s ? begin_s : record->begin_s;
+        record->end_s = end_s > record->end_s ? end_s : record->end_s;
         return;
     }
     record->begin_s = begin_s;
@@ -420,6 +436,27 @@ static void list_normed(struct execution *e)
     }
 }
 
+/* Gradients are as backward left them until something of the step takes them. */
+static void place_norms(struct execution *e)
+{
+    const struct plan *plan = e->plan;
+    uint32_t *taken_by = xcalloc(plan->buffer_count + 1, sizeof *taken_by); /* instruction + 1 */
+    for (uint32_t id = plan->instruction_count; id-- > 0;) {
+        if (!uses_gradients(plan, id))
+            continue;
+        const struct kernel *kernel = plan_kernel(plan, plan->instructions[id].arg);
+        for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
+            if ((kernel->operands[i].place & PLACE_MASK) == PLACE_BUFFER)
+                taken_by[plan->instructions[id].base + kernel->operands[i].place] = id + 1;
+    }
+    e->norm_at = xmalloc((e->normed_count + 1) * sizeof *e->norm_at);
+    for (uint32_t i = 0; i < e->normed_count; i++) {
+        const uint32_t by = taken_by[plan_piece(plan, e->normed[i], PIECE_GRADIENT)->buffer];
+        e->norm_at[i] = by ? by - 1 : e->optimizer;
+    }
+    free(taken_by);
+}
+
 static enum err_code prepare(struct execution *e, struct err *err)
 {
     const struct plan *plan = e->plan;
@@ -443,6 +480,7 @@ static enum err_code prepare(struct execution *e, struct err *err)
     if (e->optimizer == PLACE_NONE)
         return err_set(err, ERR_UNSUPPORTED, "the plan has no optimizer step");
     list_normed(e);
+    place_norms(e);
     return ERR_OK;
 }
 
@@ -518,6 +556,7 @@ void execution_close(struct execution *e)
     free(e->host);
     free(e->operands);
     free(e->normed);
+    free(e->norm_at);
     free(e->record);
     free(e->param_norm);
     free(e);

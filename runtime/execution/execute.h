@@ -57,11 +57,17 @@ uint32_t execution_micro_batches(const struct execution *execution);
 /* 2-norms of the parameters' gradients in the last step, before clipping: (param_count), lent. */
 const double *execution_param_norms(const struct execution *execution);
 
-enum { EXECUTION_STORE = -2, EXECUTION_PARAM, EXECUTION_EXP_AVG, EXECUTION_EXP_AVG_SQ };
+enum {
+    EXECUTION_GATHERED = -3,
+    EXECUTION_STORE,
+    EXECUTION_PARAM,
+    EXECUTION_EXP_AVG,
+    EXECUTION_EXP_AVG_SQ
+};
 
 /* The piece that holds parameter p as the optimizer updates it (`state` EXECUTION_PARAM), one of
- * its states, or the parameter as it is stored, which may be another. NULL: there is no such
- * state. */
+ * its states, or the parameter as it is stored, which may be another, or a gathered copy that is
+ * kept between steps. NULL: there is no such state. */
 const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state);
 
 /* The elements of that piece on this rank, as fp32: copies the part's elements out of (read) or

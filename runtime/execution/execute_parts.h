@@ -26,6 +26,7 @@ struct execution {
     uint32_t optimizer; /* the optimizer instruction */
     uint32_t *normed; /* (normed_count) parameters of which this rank has a part of the gradient */
     uint32_t normed_count;
+    uint32_t *norm_at; /* (normed_count) the first instruction that scales or uses it */
     volatile struct rank_status *status;
     struct rank_status own_status;
     bool first_step;

@@ -204,6 +204,10 @@ static enum err_code move_values(struct execution *e, const struct operand *at, 
 const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, int state)
 {
     switch (state) {
+    case EXECUTION_GATHERED: {
+        const struct plan_piece *piece = plan_piece(plan, p, PIECE_GATHERED);
+        return piece && plan->buffers[piece->buffer].resident ? piece : NULL;
+    }
     case EXECUTION_STORE:
         return plan_piece(plan, p, PIECE_STORE);
     case EXECUTION_PARAM:
@@ -274,9 +278,10 @@ static enum err_code fill_piece(struct execution *e, const struct plan_piece *pi
     return used ? move_run(e, &at, sent, used, chunk, true, err) : ERR_OK;
 }
 
-static bool holds_values(const struct plan_piece *piece)
+static bool holds_values(const struct plan *plan, const struct plan_piece *piece)
 {
-    return piece->role == PIECE_STORE || piece->role == PIECE_MASTER;
+    return piece->role == PIECE_STORE || piece->role == PIECE_MASTER ||
+           (piece->role == PIECE_GATHERED && plan->buffers[piece->buffer].resident);
 }
 
 /* All of what is stored, padding included, is zero before values are put there. */
@@ -284,10 +289,10 @@ static enum err_code fill_params(struct execution *e, float *chunk, struct err *
 {
     const struct plan *plan = e->plan;
     for (uint32_t i = 0; i < plan->piece_count; i++)
-        if (holds_values(&plan->pieces[i]))
+        if (holds_values(plan, &plan->pieces[i]))
             TRY(execution_zero(e, plan->pieces[i].buffer, 0, err));
     for (uint32_t i = 0; i < plan->piece_count; i++)
-        if (holds_values(&plan->pieces[i]))
+        if (holds_values(plan, &plan->pieces[i]))
             TRY(fill_piece(e, &plan->pieces[i], chunk, err));
     return ERR_OK;
 }

@@ -104,6 +104,24 @@ static void run_alone(const struct work *work)
         pause_until(begin_s + work->wait_s);
 }
 
+/* Onto the rank's own slice of the input: by way of other memory, as the slice is read, too. */
+static enum err_code reduce_scatter(struct comm *comm, const struct work *work, uint64_t ticket,
+                                    struct err *err)
+{
+    const struct work_operand *in = work_in(work, 0), *out = work_out(work, 0);
+    const uint64_t count = operand_count(out), bytes = count * dtype_bytes((enum dtype)out->dtype);
+    const bool in_place = operand_is_own_slice(work, in, out);
+    void *to = in_place ? xmalloc(bytes) : out->data;
+    const enum err_code rc =
+        comm_reduce_scatter(comm, work->group, ticket, in->data, to, count, (enum dtype)out->dtype,
+                            work->kind == WORK_REDUCE_SCATTER_AVG, work->instruction, err);
+    if (in_place) {
+        memcpy(out->data, to, bytes);
+        free(to);
+    }
+    return rc;
+}
+
 /* This rank's slice of what is gathered, where it lies elsewhere. */
 static void fill_slice(const struct work *work)
 {
@@ -128,8 +146,7 @@ static enum err_code run_collective(struct comm *comm, const struct work *work, 
                                err);
     case WORK_REDUCE_SCATTER_AVG:
     case WORK_REDUCE_SCATTER_SUM:
-        return comm_reduce_scatter(comm, work->group, ticket, in, out->data, count, dtype,
-                                   work->kind == WORK_REDUCE_SCATTER_AVG, id, err);
+        return reduce_scatter(comm, work, ticket, err);
     case WORK_BROADCAST:
         return comm_group_broadcast(comm, work->group, ticket, out->data, count, dtype,
                                     work->attr.dim, id, err);

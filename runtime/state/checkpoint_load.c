@@ -205,12 +205,12 @@ static enum err_code note_overlap(void *context, uint64_t mine, uint64_t theirs,
     return ERR_OK;
 }
 
-/* This rank's part of a parameter as it is stored, or as it is updated. */
+/* This rank's part of a parameter as it is stored or kept, or as it is updated. */
 static struct part wanted_part(const struct transfer *t, uint32_t p, int state)
 {
-    return state == EXECUTION_STORE
-               ? plan_part(t->plan, plan_piece(t->plan, p, PIECE_STORE), t->plan->rank)
-               : transfer_own_part(t, p);
+    return state >= EXECUTION_PARAM
+               ? transfer_own_part(t, p)
+               : plan_part(t->plan, execution_piece(t->plan, p, state), t->plan->rank);
 }
 
 /* A rank opens the files that hold what it needs, and a share of all so that each is opened by
@@ -220,7 +220,9 @@ static bool needs_shard(const struct transfer *t, uint32_t f)
     bool needs = f % t->plan->world == t->plan->rank;
     for (uint32_t p = 0; p < t->plan->param_count && !needs; p++) {
         const struct part theirs = filed_part(t, p, f);
-        for (int state = EXECUTION_STORE; state <= EXECUTION_PARAM; state++) {
+        for (int state = EXECUTION_GATHERED; state <= EXECUTION_PARAM; state++) {
+            if (!execution_piece(t->plan, p, state))
+                continue;
             const struct part mine = wanted_part(t, p, state);
             each_overlap(&mine, &theirs, note_overlap, &needs, NULL);
         }
@@ -296,6 +298,8 @@ enum err_code transfer_restore(struct transfer *t, struct err *err)
             TRY(restore_piece(t, p, state, state, err));
         if (plan_piece(t->plan, p, PIECE_MASTER))
             TRY(restore_piece(t, p, EXECUTION_PARAM, EXECUTION_STORE, err));
+        if (execution_piece(t->plan, p, EXECUTION_GATHERED))
+            TRY(restore_piece(t, p, EXECUTION_PARAM, EXECUTION_GATHERED, err));
     }
     return ERR_OK;
 }

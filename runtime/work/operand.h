@@ -102,4 +102,12 @@ bool work_can_run(enum work_kind kind);
  * each piece of work, so its kernels need not. */
 enum err_code work_check(const struct work *work, struct err *err);
 
+/* Of a reduce_scatter: its output is the rank's own slice of its input. */
+static inline bool operand_is_own_slice(const struct work *work, const struct work_operand *in,
+                                        const struct work_operand *out)
+{
+    return out->data ==
+           (char *)in->data + work->rank * operand_count(out) * dtype_bytes((enum dtype)out->dtype);
+}
+
 #endif

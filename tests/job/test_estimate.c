@@ -94,6 +94,29 @@ static void random_jobs_are_estimated_as_predicted(void **state)
     gsl_rng_free(rng);
 }
 
+static bool is_zero(enum system_kind system)
+{
+    return system == SYSTEM_ZERO1 || system == SYSTEM_ZERO2 || system == SYSTEM_ZERO3;
+}
+
+/* Buckets, groups and limits of a few parameters, and of all. */
+static void choose_zero(struct strategy *s, uint32_t i)
+{
+    const bool stage3 = s->system == SYSTEM_ZERO3;
+    s->zero = zero_defaults(stage3 ? 3 : s->system == SYSTEM_ZERO2 ? 2 : 1);
+    s->zero.contiguous_gradients = i % 5 != 1;
+    s->zero.reduce_scatter = stage3 || i % 5 != 2;
+    s->zero.overlap_comm = i % 4 > 1;
+    s->zero.round_robin_gradients = i % 6 == 3;
+    s->zero.reduce_bucket_size = i % 3 ? 20000000 : 500000000;
+    s->zero.sub_group_size = i % 4 ? 100000000 : 1000000000;
+    s->zero.prefetch_bucket_size = i % 3 == 2 ? 20000000 : 50000000;
+    s->zero.param_persistence_threshold = i % 2 ? 100000 : 1000;
+    s->zero.max_live_parameters = i % 7 ? 1000000000 : 100000000;
+    s->zero.max_reuse_distance = i % 5 ? 1000000000 : 0;
+    s->zero.hpz_partition_size = stage3 && i % 8 == 6 ? 8 : 1;
+}
+
 static void choose(struct strategy *s, uint32_t i)
 {
     const bool sharded = s->system == SYSTEM_FSDP2;
@@ -111,6 +134,8 @@ static void choose(struct strategy *s, uint32_t i)
     s->offload = sharded && i % 7 == 3;
     s->bucket_cap_mb = (float)(5 * (i % 4));
     s->bucket_view = i % 3 == 1;
+    if (is_zero(s->system))
+        choose_zero(s, i);
 }
 
 /* One estimator after another strategy, as a search does: nothing of the one before is left. The
@@ -126,7 +151,7 @@ static void strategies_of_one_stream(enum system_kind system)
     job_defaults(&job, &config);
     job.model.seq = 2048;
     job.strategy.system = system;
-    if (system == SYSTEM_DDP)
+    if (system == SYSTEM_DDP || is_zero(system))
         job.model.compute = job.strategy.compute = job.strategy.reduce = job.strategy.store;
     set_up(&scene, &job);
     for (uint32_t i = 0; i < STRATEGIES; i++) {
@@ -149,12 +174,21 @@ static void one_stream_serves_many_of_ddp(void **state)
     strategies_of_one_stream(SYSTEM_DDP);
 }
 
+static void one_stream_serves_many_of_zero(void **state)
+{
+    (void)state;
+    strategies_of_one_stream(SYSTEM_ZERO1);
+    strategies_of_one_stream(SYSTEM_ZERO2);
+    strategies_of_one_stream(SYSTEM_ZERO3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_jobs_are_estimated_as_predicted),
         cmocka_unit_test(one_stream_serves_many_of_fsdp2),
         cmocka_unit_test(one_stream_serves_many_of_ddp),
+        cmocka_unit_test(one_stream_serves_many_of_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

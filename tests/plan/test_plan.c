@@ -156,14 +156,14 @@ static void a_missing_free_is_found_at_the_end(void **state)
     expect_error(plan, "is not freed by the end of the step");
 }
 
-static void a_resident_buffer_may_not_be_freed(void **state)
+static void a_resident_buffer_is_there_between_steps(void **state)
 {
     (void)state;
     struct plan *plan = small_plan();
     struct plan_instruction last = plan->instructions[find(plan, PLAN_FREE, 0)];
     last.arg = plan_piece(plan, 0, PIECE_STORE)->buffer;
     insert(plan, plan->instruction_count - 1, last);
-    expect_error(plan, "is resident and may not be freed");
+    expect_error(plan, "is resident and not there at the end of the step");
 }
 
 static void the_first_step_is_not_enough(void **state)
@@ -330,7 +330,7 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(operand->place = PLACE_NONE, "module buffer");
     OUT_OF_RANGE(operand->place = PLACE_PARAM | plan->param_count, "parameter");
     OUT_OF_RANGE(operand->place = PLACE_INPUT | plan->input_count, "input");
-    OUT_OF_RANGE(operand->dtype = DTYPE_COUNT, "dtype 8");
+    OUT_OF_RANGE(operand->dtype = DTYPE_COUNT, "dtype 10");
     OUT_OF_RANGE(operand->local = 9999, "local part of parameter 9998");
     OUT_OF_RANGE(operand->chunk = 9, "chunk of group 8");
     OUT_OF_RANGE(operand->shape.rank = 6, "shape of 6 dims");
@@ -382,7 +382,7 @@ int main(void)
         cmocka_unit_test(an_early_free_is_found_at_the_next_use),
         cmocka_unit_test(parameters_are_read_only_while_they_are_gathered),
         cmocka_unit_test(a_missing_free_is_found_at_the_end),
-        cmocka_unit_test(a_resident_buffer_may_not_be_freed),
+        cmocka_unit_test(a_resident_buffer_is_there_between_steps),
         cmocka_unit_test(the_first_step_is_not_enough),
         cmocka_unit_test(a_carried_buffer_goes_from_step_to_step),
         cmocka_unit_test(a_wait_needs_its_record_before_it),

@@ -27,8 +27,36 @@ static uint32_t below(uint32_t n)
     return (uint32_t)gsl_rng_uniform_int(rng, n);
 }
 
+static void choose_fsdp1(struct strategy *s)
+{
+    static const enum units_kind units[] = {UNITS_BLOCKS, UNITS_NONE};
+    s->per_unit = 1;
+    s->units = units[below(2)];
+    s->sharding = (enum sharding)below(3);
+    s->prefetch = (enum backward_prefetch)below(3);
+    s->forward_prefetch = below(2);
+    s->use_orig_params = below(2);
+    s->unlimited_gathers = below(2);
+}
+
+static void choose_zero(struct strategy *s)
+{
+    const uint32_t stage = s->system == SYSTEM_ZERO1 ? 1 : s->system == SYSTEM_ZERO2 ? 2 : 3;
+    s->per_unit = 1;
+    s->zero = zero_defaults(stage);
+    s->zero.overlap_comm = below(2);
+    s->zero.reduce_bucket_size = below(2) ? 9000 : 500000000;
+    s->zero.prefetch_bucket_size = below(2) ? 5000 : 50000000;
+    s->zero.param_persistence_threshold = below(2) ? 40 : 100000;
+    s->zero.max_live_parameters = below(2) ? 20000 : 1000000000;
+}
+
 static struct job random_job(void)
 {
+    static const enum system_kind systems[] = {
+        SYSTEM_FSDP2, SYSTEM_FSDP2, SYSTEM_FSDP2, SYSTEM_FSDP2, SYSTEM_DDP,
+        SYSTEM_FSDP1, SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3,
+    };
     static const uint32_t worlds[] = {1, 2, 4, 8, 16, 32};
     static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
     struct job job = small_job_of_kind((int)below(SMALL_JOBS));
@@ -37,7 +65,7 @@ static struct job random_job(void)
     job.model.batch = 1 + below(3);
     job.model.seq = 8 << below(8);
     *s = (struct strategy){.world = worlds[below(6)], .replicate = 1, .per_unit = 1 + below(3)};
-    s->system = below(5) == 0 ? SYSTEM_DDP : SYSTEM_FSDP2;
+    s->system = systems[below(sizeof systems / sizeof *systems)];
     s->impl = (enum optimizer_impl)below(3);
     s->accumulate = 1 + below(6);
     s->accumulate_sync = below(2);
@@ -56,6 +84,13 @@ static struct job random_job(void)
         s->offload = below(6) == 0;
         s->compute = dtypes[below(2)];
         s->reduce = dtypes[below(2)];
+    } else if (s->system == SYSTEM_FSDP1) {
+        choose_fsdp1(s);
+        s->compute = dtypes[below(2)];
+        s->reduce = dtypes[below(2)];
+    } else if (s->system != SYSTEM_DDP) {
+        choose_zero(s);
+        s->compute = s->reduce = dtypes[below(2)];
     } else {
         s->bucket_view = below(2);
         s->bucket_cap_mb = below(2) ? 0 : 0.05F;
@@ -229,6 +264,8 @@ static void brute_force_finds_the_same_front(void **state)
          "0",      "offload",        "none",       "optimizer-impl",
          "foreach"},
         {TOY, "gpus", "2", "global-batch", "8", "strategy", "ddp", "gpu", "l4"},
+        {TOY, "gpus", "4", "global-batch", "64", "strategy", "zero2"},
+        {TOY, "gpus", "4", "global-batch", "64", "strategy", "zero3"},
         {TOY, "gpus", "4", "strategy", "fsdp2", "checkpointing", "none", "units", "2",
          "optimizer-impl", "loop", "max-memory", "1720MiB", "replicate", "2", "accumulate-sync",
          "last", "backward-prefetch", "1"},

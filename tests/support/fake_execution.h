@@ -152,6 +152,8 @@ const struct plan_piece *execution_piece(const struct plan *plan, uint32_t p, in
     static const enum piece_role roles[] = {PIECE_STORE, PIECE_STORE, PIECE_EXP_AVG,
                                             PIECE_EXP_AVG_SQ};
     const struct plan_piece *master = plan_piece(plan, p, PIECE_MASTER);
+    if (state == EXECUTION_GATHERED) /* nothing here keeps gathered copies */
+        return NULL;
     return state == EXECUTION_PARAM && master ? master
                                               : plan_piece(plan, p, roles[state - EXECUTION_STORE]);
 }

@@ -51,6 +51,33 @@ static void read_ddp(const json_t *s, struct strategy *t)
     t->zero_redundancy = truth_text(s, "zero_redundancy", NULL) != NULL;
 }
 
+static enum system_kind zero_system(const json_t *strategy)
+{
+    const uint32_t stage = truth_number(strategy, "stage", 0);
+    return stage == 1 ? SYSTEM_ZERO1 : stage == 2 ? SYSTEM_ZERO2 : SYSTEM_ZERO3;
+}
+
+/* A row's strategy has the keys of `zero_optimization` beside its own. */
+static bool read_zero(const json_t *s, struct strategy *t)
+{
+    static const char *const others[] = {
+        "system", "world",         "rank",        "accumulate",       "clip",    "optimizer",
+        "ac",     "ac_early_stop", "param_dtype", "grad_accum_dtype", "no_sync",
+    };
+    struct err err = {0};
+    json_t *object = json_copy((json_t *)(uintptr_t)s);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        json_object_del(object, others[i]);
+    const uint32_t stage = truth_number(s, "stage", 0);
+    t->system = zero_system(s);
+    t->grad_accum_fp32 = strcmp(truth_text(s, "grad_accum_dtype", ""), "fp32") == 0;
+    const enum err_code rc = zero_read_json(object, "row", stage, &t->zero, &err);
+    if (rc != ERR_OK)
+        print_error("%s\n", err.text);
+    json_decref(object);
+    return rc == ERR_OK;
+}
+
 static void read_fsdp1(const json_t *s, struct strategy *t)
 {
     static const char *const shardings[] = {
@@ -105,6 +132,8 @@ static void read_fsdp2(const json_t *s, struct strategy *t)
 static void read_strategy(const json_t *s, struct job *job)
 {
     struct strategy *t = &job->strategy;
+    const bool zero = strcmp(truth_text(s, "system", ""), "deepspeed") == 0;
+    assert_true(!zero || read_zero(s, t));
     if (strcmp(truth_text(s, "system", "fsdp2"), "ddp") == 0)
         read_ddp(s, t);
     else
@@ -136,7 +165,7 @@ static void read_strategy(const json_t *s, struct job *job)
     job->model.compute = t->compute;
     t->accumulate = truth_number(s, "accumulate", 1);
     t->accumulate_sync = !truth_bool(s, "no_sync", true);
-    t->max_norm = truth_bool(s, "clip", false) ? 1.0F : 0.0F;
+    t->max_norm = truth_bool(s, "clip", zero) ? 1.0F : 0.0F; /* DeepSpeed's default is 1 */
     t->offload = strcmp(truth_text(s, "offload", ""), "cpu") == 0;
     const char *optimizer = truth_text(s, "optimizer", "adamw_foreach");
     t->optimizer = strcmp(optimizer, "sgd") == 0 ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
@@ -221,6 +250,47 @@ static void add_buffers(const json_t *buffers, enum dtype cast, struct graph *gr
     }
 }
 
+/* The recorder's models for DeepSpeed have no modules for attention and feed-forward: their linear
+ * layers are the block's own, here {kind, our name, its name}. Where a checkpoint wraps a block,
+ * names go through its wrapper. */
+static const char *const zero_names[][3] = {
+    {"llama", "attention.w", "w"}, {"llama", "feed_forward.w", "w"},
+    {"gpt2", "attn.c_", "c_"},     {"gpt2", "mlp.c_proj", "c_out"},
+    {"gpt2", "mlp.c_fc", "c_fc"},  {"", "._checkpoint_wrapped_module", ""},
+    {"", "wte (tied)", "lm_head"},
+};
+
+/* In place: new names are not longer. */
+static void rename_modules(const char *kind, char *text)
+{
+    for (size_t i = 0; i < sizeof zero_names / sizeof zero_names[0]; i++) {
+        const char *from = zero_names[i][1], *to = zero_names[i][2];
+        char *found = strstr(text, from);
+        if (!found || (*zero_names[i][0] && strcmp(kind, zero_names[i][0]) != 0))
+            continue;
+        const char *rest = found + strlen(from);
+        while (*to)
+            *found++ = *to++;
+        memmove(found, rest, strlen(rest) + 1);
+    }
+}
+
+static bool is_zero(const json_t *row)
+{
+    return strcmp(truth_text(json_object_get(row, "strategy"), "system", ""), "deepspeed") == 0;
+}
+
+/* Its modules are those that DeepSpeed's hooks find. */
+static void rename_params(const json_t *row, struct graph *graph)
+{
+    const char *kind = truth_text(json_object_get(row, "model"), "kind", "");
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        char *name = arena_strdup(&graph->arena, graph->params[p].name);
+        rename_modules(kind, name);
+        graph->params[p].name = name;
+    }
+}
+
 struct plan *truth_plan(const json_t *row, truth_read_model read)
 {
     struct err err = {0};
@@ -242,10 +312,11 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
         print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
         return NULL;
     }
-    add_buffers(
-        json_object_get(json_object_get(row, "model"), "buffers"),
-        dtype_of(truth_text(json_object_get(row, "strategy"), "buffer_dtype", NULL), DTYPE_COUNT),
-        graph);
+    const json_t *model = json_object_get(row, "model");
+    const char *cast = truth_text(json_object_get(row, "strategy"), "buffer_dtype", NULL);
+    add_buffers(json_object_get(model, "buffers"), dtype_of(cast, DTYPE_COUNT), graph);
+    if (is_zero(row))
+        rename_params(row, graph);
     const uint64_t parameters = graph_parameter_elements(graph);
     const struct tape_options options = job_tape(&job);
     struct stream *stream = tape_run(graph, &options);
@@ -269,13 +340,19 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     return plan;
 }
 
-static const char *event_text(const struct plan *plan, const struct plan_instruction *i, char *text,
-                              size_t size)
+static const char *event_text(const json_t *row, const struct plan *plan,
+                              const struct plan_instruction *i, char *text, size_t size)
 {
     char scope[256], what[160];
     const struct buffer *b = &plan->buffers[i->arg];
     plan_scope_text(plan, i, scope, sizeof scope);
     plan_buffer_text(plan, b, what, sizeof what);
+    if (is_zero(row)) { /* its rows' categories say where a buffer was born: the scope does, too */
+        rename_modules("", scope);
+        snprintf(text, size, "%s%llu %s %s", i->op == PLAN_FREE ? "-" : "",
+                 (unsigned long long)b->bytes, scope, what);
+        return text;
+    }
     snprintf(text, size, "%s%llu %s %s %s", i->op == PLAN_FREE ? "-" : "",
              (unsigned long long)b->bytes, category_name((enum category)b->category), scope, what);
     return text;
@@ -308,12 +385,15 @@ size_t truth_compare_events(const json_t *row, const struct plan *plan)
         if (!is_event(plan, i))
             continue;
         const json_t *event = json_array_get(list, next++);
-        snprintf(theirs, sizeof theirs, "%lld %s %s %s",
+        snprintf(theirs, sizeof theirs, "%lld%s%s %s %s",
                  (long long)json_integer_value(json_array_get(event, 0)),
-                 event ? json_string_value(json_array_get(event, 1)) : "",
+                 event && !is_zero(row) ? " " : "",
+                 event && !is_zero(row) ? json_string_value(json_array_get(event, 1)) : "",
                  event ? json_string_value(json_array_get(event, 2)) : "",
                  event ? json_string_value(json_array_get(event, 3)) : "");
-        if (strcmp(event_text(plan, i, ours, sizeof ours), theirs) != 0 && wrong++ < 3)
+        if (is_zero(row))
+            rename_modules("", theirs);
+        if (strcmp(event_text(row, plan, i, ours, sizeof ours), theirs) != 0 && wrong++ < 3)
             print_error("%s: event %zu\n  recorded %s\n  planned  %s\n",
                         truth_text(row, "name", ""), next - 1, theirs, ours);
     }
@@ -341,7 +421,7 @@ size_t truth_compare_bytes(const json_t *row, const struct plan *plan)
         if (theirs != (i->op == PLAN_FREE ? -bytes : bytes) && wrong++ < 3)
             print_error("%s: event %zu\n  recorded %lld\n  planned  %s\n",
                         truth_text(row, "name", ""), next - 1, (long long)theirs,
-                        event_text(plan, i, ours, sizeof ours));
+                        event_text(row, plan, i, ours, sizeof ours));
     }
     if (next != json_array_size(list)) {
         print_error("%s: %zu events, recorded %zu\n", truth_text(row, "name", ""), next,
@@ -455,6 +535,8 @@ bool truth_is_planned(const json_t *row)
     const char *system = truth_text(s, "system", "fsdp2"), *hook = truth_text(s, "comm_hook", "");
     if (strcmp(system, "fsdp2") == 0)
         return !has_fsdp2s_rest(row, s);
+    if (strcmp(system, "deepspeed") == 0) /* zero1 with fp32 gradients is BF16_Optimizer */
+        return !(zero_system(s) == SYSTEM_ZERO1 && json_object_get(s, "grad_accum_dtype"));
     if (strcmp(system, "fsdp1") == 0)
         return !json_is_integer(json_object_get(s, "wrap")) || is_wrapped_whole(row);
     return strcmp(system, "ddp") == 0 && !truth_bool(s, "find_unused_parameters", false) &&
@@ -468,8 +550,10 @@ bool truth_is_planned(const json_t *row)
 
 static bool is_of(const json_t *row, enum system_kind system)
 {
-    const char *name = truth_text(json_object_get(row, "strategy"), "system", "fsdp2");
-    return strcmp(name, system_name(system)) == 0;
+    const json_t *s = json_object_get(row, "strategy");
+    if (is_zero(row))
+        return zero_system(s) == system;
+    return strcmp(truth_text(s, "system", "fsdp2"), system_name(system)) == 0;
 }
 
 bool truth_each(const char *path, enum system_kind system, bool events, truth_read_model read,

@@ -1,5 +1,5 @@
-/* validate.c - prints reports/validation/memory-fsdp2.md, memory-ddp.md or memory-fsdp1.md:
- * planned beside recorded, row by row. */
+/* validate.c - prints reports/validation/memory-fsdp2.md, memory-ddp.md, memory-fsdp1.md or
+ * memory-zero.md: planned beside recorded, row by row. */
 #include "tests/support/truth.h"
 
 #include <inttypes.h>
@@ -7,7 +7,8 @@
 #include <string.h>
 
 struct sums {
-    enum system_kind system;
+    enum system_kind system; /* whose rows come next */
+    const char *before;      /* a file's name in its title */
     size_t rows, exact;
 };
 
@@ -29,10 +30,10 @@ static void print_file(const char *name, const char *about, bool events, truth_r
     char path[128];
     snprintf(path, sizeof path, "tests/data/truth/%s", name);
     printf(
-        "\n## %s\n\n%s\n\n"
+        "\n## %s%s\n\n%s\n\n"
         "| configuration | recorded peak | planned peak | error | numbers that differ | events | "
         "events that differ |\n|---|---:|---:|---:|---:|---:|---:|\n",
-        name, about);
+        sums->before, name, about);
     truth_each(path, sums->system, events, read, print_row, sums);
 }
 
@@ -68,6 +69,20 @@ static void print_ddp(struct sums *sums)
                true, truth_read_hf, sums);
 }
 
+static void print_zero(struct sums *sums)
+{
+    sums->before = sums->system == SYSTEM_ZERO1   ? "ZeRO-1: "
+                   : sums->system == SYSTEM_ZERO2 ? "ZeRO-2: "
+                                                  : "ZeRO-3: ";
+    print_file("systems_visible.jsonl",
+               "Models of 124M to 1.5B on 8 GPUs. Numbers: peak, live bytes at six marks, peaks of "
+               "five segments, number of events.",
+               false, truth_read_written, sums);
+    print_file("systems_events.jsonl", "Whole event lists.", true, truth_read_written, sums);
+    print_file("zero_events.jsonl", "Whole event lists: bytes, sign, order, place, label.", true,
+               truth_read_written, sums);
+}
+
 static void print_fsdp1(struct sums *sums)
 {
     print_file(
@@ -90,17 +105,17 @@ int main(int argc, char **argv)
         enum system_kind system;
         void (*print)(struct sums *sums);
     } systems[] = {
-        {SYSTEM_FSDP2, print_fsdp2},
-        {SYSTEM_DDP, print_ddp},
-        {SYSTEM_FSDP1, print_fsdp1},
+        {SYSTEM_FSDP2, print_fsdp2}, {SYSTEM_DDP, print_ddp},    {SYSTEM_FSDP1, print_fsdp1},
+        {SYSTEM_ZERO1, print_zero},  {SYSTEM_ZERO2, print_zero}, {SYSTEM_ZERO3, print_zero},
     };
-    struct sums sums = {.system = SYSTEM_FSDP2};
-    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
-        if (argc == 2 && strcmp(argv[1], system_name(systems[i].system)) == 0)
-            sums.system = systems[i].system;
-    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
-        if (systems[i].system == sums.system)
-            systems[i].print(&sums);
+    struct sums sums = {.before = ""};
+    for (int a = argc > 1 ? 1 : 0; a < argc; a++) /* no system: FSDP2 */
+        for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+            if (strcmp(argc > 1 ? argv[a] : system_name(SYSTEM_FSDP2),
+                       system_name(systems[i].system)) == 0) {
+                sums.system = systems[i].system;
+                systems[i].print(&sums);
+            }
     printf("\n%zu of %zu configurations without any difference.\n", sums.exact, sums.rows);
     return sums.exact == sums.rows ? 0 : 1;
 }

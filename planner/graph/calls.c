@@ -1,0 +1,187 @@
+/* calls.c - see calls.h. */
+#include "graph/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t parent_length(const char *name, size_t length)
+{
+    while (length > 0 && name[length - 1] != '.')
+        length--;
+    return length ? length - 1 : 0;
+}
+
+/* Whether the first `length` characters name the list that blocks are in. */
+static bool is_list(const struct graph *graph, const char *name, size_t length)
+{
+    for (uint32_t m = 0; m < graph->module_count; m++) {
+        const char *block = graph->modules[m].name;
+        if (graph->modules[m].role == ROLE_BLOCK && length > 0 &&
+            parent_length(block, strlen(block)) == length && strncmp(block, name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t find(const struct graph_calls *calls, const char *name, size_t length)
+{
+    for (uint32_t i = calls->count; i-- > 0;) /* the newest first: names come in runs */
+        if (strncmp(calls->at[i].name, name, length) == 0 && calls->at[i].name[length] == '\0')
+            return i;
+    return GRAPH_NONE;
+}
+
+/* The call of a name, and those around it. */
+static uint32_t call_of(const struct graph *graph, struct graph_calls *calls, const char *name,
+                        size_t length)
+{
+    while (is_list(graph, name, length))
+        length = parent_length(name, length);
+    const uint32_t found = find(calls, name, length);
+    if (found != GRAPH_NONE)
+        return found;
+    const uint32_t parent = call_of(graph, calls, name, parent_length(name, length));
+    calls->at[calls->count] = (struct graph_call){
+        .name = arena_printf(&calls->arena, "%.*s", (int)length, name),
+        .parent = parent,
+        .depth = calls->at[parent].depth + 1,
+    };
+    return calls->count++;
+}
+
+/* The parameter that an op uses first; GRAPH_NONE: none. */
+static uint32_t param_of(const struct graph *graph, const struct graph_op *op)
+{
+    for (uint32_t i = 0; i < op->ins; i++) {
+        if (op->in[i] == GRAPH_NONE)
+            continue;
+        const struct graph_storage *s = &graph->storages[graph->tensors[op->in[i]].storage];
+        if (s->kind == STORAGE_PARAM)
+            return s->index;
+    }
+    return GRAPH_NONE;
+}
+
+static bool input_needs_gradient(const struct graph *graph, const struct graph_op *op)
+{
+    for (uint32_t i = 0; i < op->ins; i++) {
+        if (op->in[i] == GRAPH_NONE)
+            continue;
+        const struct graph_tensor *t = &graph->tensors[op->in[i]];
+        if (graph->storages[t->storage].kind == STORAGE_ACTIVATION && t->requires_grad)
+            return true;
+    }
+    return false;
+}
+
+/* Another module that has the same parameter: a tied one. */
+static uint32_t tied_call(struct graph_calls *calls, uint32_t call, uint32_t param)
+{
+    calls->at[calls->count] = (struct graph_call){
+        .name = arena_printf(&calls->arena, "%s (tied)", calls->at[call].name),
+        .parent = CALL_ROOT,
+        .depth = 1,
+        .tied = param + 1,
+    };
+    return calls->count++;
+}
+
+/* Whose op each is, and what is first in each call. A module is called once: parameters that are
+ * used again, after others, are another module's. */
+static void assign_ops(const struct graph *graph, struct graph_calls *calls,
+                       const uint32_t *of_param, size_t most)
+{
+    bool *met = arena_alloc(&calls->arena, most * sizeof *met);
+    uint32_t before = GRAPH_NONE; /* the last op that had one */
+    for (uint32_t i = 0; i < graph->op_count; i++) {
+        const struct graph_op *op = &graph->ops[i];
+        const uint32_t param = op->of_hook ? GRAPH_NONE : param_of(graph, op);
+        uint32_t call = param != GRAPH_NONE ? of_param[param]
+                        : op->call          ? call_of(graph, calls, op->call, strlen(op->call))
+                                            : GRAPH_NONE;
+        calls->of_op[i] = calls->next[i] = calls->last[i] = GRAPH_NONE;
+        if (call == GRAPH_NONE)
+            continue;
+        if (param != GRAPH_NONE && met[call] && calls->of_op[before] != call && call != CALL_ROOT)
+            call = tied_call(calls, call, param);
+        calls->of_op[i] = call;
+        if (before != GRAPH_NONE) {
+            calls->next[before] = call;
+            calls->last[i] = calls->of_op[before];
+        }
+        before = i;
+        for (uint32_t c = call; c != GRAPH_NONE; c = calls->at[c].parent) {
+            if (!met[c])
+                calls->at[c].input_grad = input_needs_gradient(graph, op);
+            met[c] = true;
+        }
+    }
+}
+
+static void list_params(const struct graph *graph, struct graph_calls *calls,
+                        const uint32_t *of_param)
+{
+    calls->params = arena_alloc(&calls->arena, ((size_t)graph->param_count + calls->count + 1) *
+                                                   sizeof *calls->params);
+    uint32_t n = 0;
+    for (uint32_t c = 0; c < calls->count; c++) {
+        calls->at[c].first_param = n;
+        for (uint32_t p = 0; p < graph->param_count; p++)
+            if (of_param[p] == c || calls->at[c].tied == p + 1)
+                calls->params[n++] = p;
+        calls->at[c].params = n - calls->at[c].first_param;
+    }
+}
+
+static void find_borders(const struct graph *graph, struct graph_calls *calls)
+{
+    calls->of_module =
+        arena_alloc(&calls->arena, (graph->module_count + 1) * sizeof *calls->of_module);
+    for (uint32_t m = 0; m < graph->module_count; m++) {
+        const struct graph_module *module = &graph->modules[m];
+        calls->of_module[m] = module->role == ROLE_BLOCK
+                                  ? find(calls, module->name, strlen(module->name))
+                                  : GRAPH_NONE;
+        if (calls->of_module[m] != GRAPH_NONE)
+            calls->at[calls->of_module[m]].bordered = true;
+    }
+}
+
+struct graph_calls *graph_calls_new(const struct graph *graph)
+{
+    struct graph_calls *calls = xmalloc(sizeof *calls);
+    *calls = (struct graph_calls){.count = 1};
+    const size_t most =
+        (size_t)graph->param_count * 6 + graph->module_count + 3 * (size_t)graph->op_count + 1;
+    const size_t ops = graph->op_count + 1;
+    calls->at = arena_alloc(&calls->arena, most * sizeof *calls->at);
+    calls->at[CALL_ROOT] = (struct graph_call){.name = "", .parent = GRAPH_NONE};
+    calls->of_op = arena_alloc(&calls->arena, ops * sizeof *calls->of_op);
+    calls->next = arena_alloc(&calls->arena, ops * sizeof *calls->next);
+    calls->last = arena_alloc(&calls->arena, ops * sizeof *calls->last);
+    uint32_t *of_param = arena_alloc(&calls->arena, (graph->param_count + 1) * sizeof *of_param);
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const char *name = graph->params[p].name;
+        of_param[p] = call_of(graph, calls, name, parent_length(name, strlen(name)));
+    }
+    assign_ops(graph, calls, of_param, most);
+    list_params(graph, calls, of_param);
+    find_borders(graph, calls);
+    return calls;
+}
+
+void graph_calls_free(struct graph_calls *calls)
+{
+    if (!calls)
+        return;
+    struct arena arena = calls->arena;
+    arena_free(&arena);
+    free(calls);
+}
+
+bool graph_call_within(const struct graph_calls *calls, uint32_t call, uint32_t outer)
+{
+    while (call != GRAPH_NONE && call != outer)
+        call = calls->at[call].parent;
+    return call == outer;
+}

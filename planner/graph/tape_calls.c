@@ -1,0 +1,109 @@
+/* tape_calls.c - where modules are called, down to the smallest (tape_options.call_hooks; calls.h).
+ *
+ * `open` has the modules that the pass is in, outermost first. Before an operator that uses a
+ * module's parameters, that module and those around it are entered; behind it, all are left that
+ * the next such operator is not in. Blocks are entered and left where the script says. Backward is
+ * the same from behind. A recomputed block is called again, within the hooks of backward. */
+#include "graph/tape_calls.h"
+
+#include <assert.h>
+
+static enum step_kind enter_kind(const struct tape *tape)
+{
+    return tape->backward && !tape->recomputing ? STEP_CALL_BACKWARD : STEP_CALL_FORWARD;
+}
+
+static uint32_t top(const struct tape *tape)
+{
+    return tape->open.at[tape->open.depth - 1];
+}
+
+static void push(struct tape *tape, uint32_t call)
+{
+    assert(tape->open.depth < CALLS_DEEP);
+    tape->open.at[tape->open.depth++] = call;
+    tape_step(tape, enter_kind(tape), call);
+}
+
+/* In backward a hook behind a module needs an input whose gradient passes it. */
+static void pop(struct tape *tape)
+{
+    const uint32_t call = tape->open.at[--tape->open.depth];
+    if (enter_kind(tape) == STEP_CALL_FORWARD)
+        tape_step(tape, STEP_RETURN_FORWARD, call);
+    else if (tape->calls->at[call].input_grad)
+        tape_step(tape, STEP_RETURN_BACKWARD, call);
+}
+
+void tape_enter_call(struct tape *tape, uint32_t call)
+{
+    uint32_t chain[CALLS_DEEP], deep = 0;
+    while (tape->open.depth > 0 && !graph_call_within(tape->calls, call, top(tape)))
+        pop(tape);
+    for (uint32_t c = call; c != GRAPH_NONE && (tape->open.depth == 0 || c != top(tape));
+         c = tape->calls->at[c].parent) {
+        assert(deep < CALLS_DEEP);
+        chain[deep++] = c;
+    }
+    while (deep-- > 0)
+        push(tape, chain[deep]);
+}
+
+void tape_leave_call(struct tape *tape, uint32_t call)
+{
+    while (tape->open.depth > 0 && graph_call_within(tape->calls, top(tape), call))
+        pop(tape);
+}
+
+void tape_enter_op(struct tape *tape, uint32_t op)
+{
+    if (tape->calls && tape->calls->of_op[op] != GRAPH_NONE)
+        tape_enter_call(tape, tape->calls->of_op[op]);
+}
+
+void tape_leave_op(struct tape *tape, uint32_t op)
+{
+    if (!tape->calls || tape->calls->of_op[op] == GRAPH_NONE)
+        return;
+    const uint32_t next =
+        enter_kind(tape) == STEP_CALL_FORWARD ? tape->calls->next[op] : tape->calls->last[op];
+    while (tape->open.depth > 0 && top(tape) != CALL_ROOT && !tape->calls->at[top(tape)].bordered &&
+           (next == GRAPH_NONE || !graph_call_within(tape->calls, next, top(tape))))
+        pop(tape);
+}
+
+void tape_enter_module(struct tape *tape, uint32_t module, bool wrapped)
+{
+    if (!tape->calls || tape->calls->of_module[module] == GRAPH_NONE)
+        return;
+    const uint32_t call = tape->calls->of_module[module];
+    tape_enter_call(tape, call);
+    if (wrapped) /* the checkpoint's wrapper is a module, too */
+        tape_step(tape, enter_kind(tape), call);
+}
+
+void tape_leave_module(struct tape *tape, uint32_t module, bool wrapped)
+{
+    if (!tape->calls || tape->calls->of_module[module] == GRAPH_NONE)
+        return;
+    const uint32_t call = tape->calls->of_module[module];
+    tape_leave_call(tape, call);
+    if (wrapped && enter_kind(tape) == STEP_CALL_FORWARD)
+        tape_step(tape, STEP_RETURN_FORWARD, call);
+    else if (wrapped && tape->calls->at[call].input_grad)
+        tape_step(tape, STEP_RETURN_BACKWARD, call);
+}
+
+struct open_calls tape_call_again(struct tape *tape, uint32_t module)
+{
+    const struct open_calls before = tape->open;
+    if (!tape->calls || tape->calls->of_module[module] == GRAPH_NONE)
+        return before;
+    const uint32_t call = tape->calls->of_module[module];
+    tape->open.depth = tape->calls->at[call].depth; /* what is around it is not called again */
+    uint32_t outer = call;
+    for (uint32_t d = tape->open.depth; d-- > 0;)
+        tape->open.at[d] = outer = tape->calls->at[outer].parent;
+    tape_enter_call(tape, call);
+    return before;
+}

@@ -1,0 +1,24 @@
+/* tape_calls.h - steps where modules are called (calls.h): for the files tape*.c only. All do
+ * nothing without tape_options.call_hooks. */
+#ifndef SHARDPLAN_TAPE_CALLS_H
+#define SHARDPLAN_TAPE_CALLS_H
+
+#include "graph/tape_state.h"
+
+/* A call is entered, with what is around it; what it is not in is left first. It is left, with
+ * what is within it. */
+void tape_enter_call(struct tape *tape, uint32_t call);
+void tape_leave_call(struct tape *tape, uint32_t call);
+
+/* Before and behind an op, or its node. */
+void tape_enter_op(struct tape *tape, uint32_t op);
+void tape_leave_op(struct tape *tape, uint32_t op);
+
+/* At the borders of a module of the graph. `wrapped`: in a checkpoint's wrapper. */
+void tape_enter_module(struct tape *tape, uint32_t module, bool wrapped);
+void tape_leave_module(struct tape *tape, uint32_t module, bool wrapped);
+
+/* A checkpointed module's forward runs again. Returns what was open, to be put back behind it. */
+struct open_calls tape_call_again(struct tape *tape, uint32_t module);
+
+#endif

@@ -1,0 +1,51 @@
+/* zero.h - what DeepSpeed's ZeRO stages share (deepspeed 0.19.8, runtime/zero): for zero*.c only.
+ *
+ * All trained parameters are one vector, cut into equal partitions; each rank updates its own one,
+ * in fp32:
+ *
+ *     stages 1, 2    | p0 | p1    | p2 ...  | pad |      parameters one after the other
+ *                    |   rank 0   |   rank 1      |
+ *     stage 3        each parameter is cut by itself, and a rank's pieces follow each other
+ *
+ * A step is the same from there on: is anything infinite, the norm, a flat fp32 gradient, clipping,
+ * the update (zero_step.c). Many of its kernels work on scalars, which zero_scalars.c lists. */
+#ifndef SHARDPLAN_ZERO_H
+#define SHARDPLAN_ZERO_H
+
+#include "lower/lowering.h"
+
+/* ---- scalars ---- */
+
+/* has_overflow_partitioned_grads_serial: whether anything in `count` gradients is infinite, on all
+ * ranks of `group`. */
+void zero_look_for_overflow(struct lowering *low, uint8_t group, uint32_t count,
+                            const struct operand *gradients);
+/* get_grad_norm_direct and what step() makes of it: the 2-norm of the gradients of all ranks of
+ * `group`. Returns the scalar (fp32): the caller frees it. */
+uint32_t zero_norm(struct lowering *low, uint8_t group, uint32_t count,
+                   const struct operand *gradients);
+/* Its parts, for stage 3, whose scalars are fp64. The norm of one group of gradients; the norms of
+ * groups as one (`dtype` theirs); whether it is valid. */
+uint32_t zero_norm_fp64(struct lowering *low, uint8_t group, uint32_t count,
+                        const struct operand *gradients);
+uint32_t zero_combine_norms(struct lowering *low, uint32_t count, const uint32_t *norms,
+                            enum dtype dtype);
+void zero_check_norm(struct lowering *low, enum dtype dtype);
+/* has_overflow of stage 3: two masks of the whole buffer. */
+void zero_scan_for_overflow(struct lowering *low, uint8_t group, struct operand gradients);
+/* unscale_and_clip_grads: `gradient` (flat, fp32) times what keeps its norm below max_norm.
+ * `dtype`: of scalars. Stages 1 and 2 look at the norm once more. */
+void zero_clip(struct lowering *low, uint32_t norm, struct operand gradient, enum dtype dtype);
+
+/* ---- small kernels ---- */
+
+/* y = factor · x on a lane. */
+void zero_scale(struct lowering *low, uint8_t lane, double factor, struct operand x,
+                struct operand y);
+void zero_copy(struct lowering *low, uint8_t lane, struct operand x, struct operand y);
+/* The elements from `first` on, `count` of them, as a flat operand. */
+struct operand zero_run(struct operand of, uint64_t first, uint64_t count);
+/* A name that scopes can carry: a parameter's. */
+const char *zero_name(const struct lowering *low, uint32_t param);
+
+#endif

@@ -1,0 +1,47 @@
+/* zero12.h - the state of ZeRO stages 1 and 2: for zero12*.c only. */
+#ifndef SHARDPLAN_ZERO12_H
+#define SHARDPLAN_ZERO12_H
+
+#include "lower/zero.h"
+
+struct zero12 {
+    uint8_t group, lane; /* of all ranks (PLAN_NO_GROUP: one); where reductions run */
+    uint32_t ranks;
+    bool each;           /* stage 2: every micro-batch reduces, as gradients come */
+    bool fp32_partition; /* grad_accum_dtype fp32: gradients are kept in fp32, the partition only */
+    /* the vector */
+    uint32_t *listed, *order, count; /* trained parameters: as registered, as they lie in it */
+    uint64_t *at;                    /* (params) elements before it */
+    uint64_t total, partition;       /* elements, padded; of one rank */
+    uint32_t flat, master;           /* buffers: 16 bits, whole; fp32, the partition */
+    uint32_t *own, own_count;        /* parameters that touch this rank's partition */
+    bool *is_own;                    /* (params) */
+    uint64_t own_elements;           /* of them, whole */
+    /* of one backward */
+    bool ready;         /* the buckets are there */
+    uint32_t bucket[2]; /* NONE: not there */
+    uint32_t turn;      /* the one that is filled */
+    uint32_t *in, in_count;
+    uint64_t filled;                      /* elements in it */
+    bool oversized;                       /* it is one parameter's own gradient */
+    uint32_t *forgotten, forgotten_count; /* parameters whose gradients go with the next flush */
+    uint32_t gradients; /* this rank's, whole parameters; or its fp32 partition. NONE: none yet */
+    uint64_t gradients_used;
+    /* of a step */
+    struct operand *kept; /* (params) averaged gradients; place NONE: none */
+    uint32_t older;       /* the buffer of the first micro-batch's, where `kept` is */
+    uint32_t padding;     /* zeros behind them; NONE: they fill the partition */
+};
+
+static inline struct zero12 *zero12_of(const struct lowering *low)
+{
+    return low->state;
+}
+
+/* The elements of a parameter in this rank's partition. */
+struct part zero12_part(const struct lowering *low, uint32_t param);
+
+/* step(). */
+void zero12_update(struct lowering *low);
+
+#endif

@@ -1,0 +1,424 @@
+/* zero3.c - DeepSpeed ZeRO stage 3 (deepspeed 0.19.8), event for event.
+ *
+ * Every parameter is cut into N pieces by itself; a rank has one of each, in 16 bits for computing,
+ * and in fp32 what it updates. Every module's hooks bring its parameters and let them go
+ * (zero3_fetch.c). Gradients are copied into a bucket as they come (stage3.py):
+ *
+ *     full      the pieces of all its gradients are put together rank by rank, and scattered;
+ *               what is this rank's is copied, or added, into a buffer that is always there
+ *     epilogue  the rest likewise
+ *     step      zero3_step.c
+ *
+ * Also always there: the bucket, and small parameters, which are whole between steps. */
+#include "lower/zero3.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is there before the first step ---- */
+
+static enum err_code check(const struct strategy *s, const struct graph *graph,
+                           const struct stream *stream, struct err *err)
+{
+    if (!s->zero.reduce_scatter)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--zero: reduce_scatter: zero3 without it is not planned");
+    if (s->world % s->zero.hpz_partition_size != 0)
+        return err_set(err, ERR_INVALID,
+                       "--zero: zero_hpz_partition_size: %llu does not divide the %u ranks",
+                       (unsigned long long)s->zero.hpz_partition_size, s->world);
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (!graph->params[p].trainable)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "%s is frozen: zero3 with frozen parameters is not planned",
+                           graph->params[p].name);
+    const uint32_t unused = find_unused(graph, stream);
+    if (unused != NONE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s is trained and not used: its place in the partitions is not planned",
+                       graph->params[unused].name);
+    return ERR_OK;
+}
+
+struct operand zero3_shard(const struct lowering *low, uint32_t p)
+{
+    const struct zero3 *z = zero3_of(low);
+    const struct zero3_param *param = &z->params[p];
+    return zero_run(plan_whole_buffer(low->plan, z->groups[param->group].shard), param->at,
+                    param->part);
+}
+
+struct operand zero3_gradient(const struct lowering *low, uint32_t p)
+{
+    const struct zero3 *z = zero3_of(low);
+    const struct zero3_param *param = &z->params[p];
+    return zero_run(plan_whole_buffer(low->plan, z->gradients),
+                    z->groups[param->group].at + param->at, param->part);
+}
+
+/* mark_persistent_parameters. */
+static void mark_persistent(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    const struct zero_options *o = &low->strategy->zero;
+    uint64_t all = 0;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        const uint64_t n = zero3_elements(low, p);
+        z->params[p] = (struct zero3_param){
+            .fetched = -1, .buffer = NONE, .home = NONE, .saved = NONE, .secondary = NONE};
+        z->params[p].part = placement_chunk(n, z->ranks);
+        if (n > o->param_persistence_threshold || n + all > o->model_persistence_threshold)
+            continue;
+        z->params[p].persistent = true;
+        all += n;
+    }
+}
+
+/* _create_fp16_sub_groups: the parameter that fills one stays in it. */
+static void divide(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    const uint64_t most = low->strategy->zero.sub_group_size;
+    uint64_t done = 0;
+    z->trained = none_array(low, low->plan->param_count);
+    z->groups = arena_alloc(&low->scratch, (low->plan->param_count + 1) * sizeof *z->groups);
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        struct zero3_group *group = &z->groups[z->group_count];
+        if (group->count == 0)
+            *group = (struct zero3_group){.first = z->trained_count, .at = done};
+        z->params[p].group = z->group_count;
+        z->params[p].at = group->elements;
+        z->trained[z->trained_count++] = p;
+        group->count++;
+        group->elements += z->params[p].part;
+        done += z->params[p].part;
+        if (group->elements >= most || p + 1 == low->plan->param_count)
+            z->group_count++;
+    }
+}
+
+static struct placement piece_of(const struct lowering *low, uint32_t p)
+{
+    return (struct placement){PLACEMENT_FLAT, 0, zero3_elements(low, p)};
+}
+
+/* Units of the plan: the groups of the update. */
+static void declare_units(struct lowering *low)
+{
+    const struct zero3 *z = zero3_of(low);
+    struct plan *plan = low->plan;
+    plan->unit_count = z->group_count;
+    plan->units = arena_alloc(&plan->arena, (z->group_count + 1) * sizeof *plan->units);
+    plan->unit_params = arena_alloc(&plan->arena, (plan->param_count + 1) * sizeof(uint32_t));
+    memcpy(plan->unit_params, z->trained, z->trained_count * sizeof *z->trained);
+    for (uint32_t g = 0; g < z->group_count; g++) {
+        plan->units[g] = (struct plan_unit){arena_printf(&plan->arena, "group %u", g),
+                                            z->groups[g].first, z->groups[g].count};
+        for (uint32_t i = 0; i < z->groups[g].count; i++)
+            plan->params[z->trained[z->groups[g].first + i]].unit = g;
+    }
+}
+
+static void declare_group(struct lowering *low, struct zero3_group *group, struct optimized *o)
+{
+    const struct zero3 *z = zero3_of(low);
+    static const enum piece_role roles[] = {PIECE_EXP_AVG, PIECE_EXP_AVG_SQ};
+    group->shard = new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
+                                low->strategy->compute, flat(group->elements));
+    group->master = new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_TO_COPY,
+                                 DTYPE_FP32, flat(group->elements));
+    *o = (struct optimized){
+        .param = NONE,
+        .value = plan_whole_buffer(low->plan, group->master),
+        .gradient = no_operand(),
+        .trained = true,
+    };
+    add_states(low, o);
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint32_t p = z->trained[group->first + i];
+        const uint64_t at = z->params[p].at;
+        new_piece(low, p, PIECE_STORE, group->shard, at, piece_of(low, p), z->shard_group);
+        new_piece(low, p, PIECE_MASTER, group->master, at, piece_of(low, p), z->shard_group);
+        low->plan->params[p].step_buffer = o->step;
+        for (int s = 0; s < 2; s++)
+            if (o->state[s] != NONE)
+                new_piece(low, p, roles[s], o->state[s], at, piece_of(low, p), z->shard_group);
+    }
+}
+
+static void declare_persistent(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        struct zero3_param *param = &z->params[p];
+        if (param->persistent && z->ranks > 1) {
+            param->home = new_resident(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
+                                       low->strategy->compute, flat(param->part * z->ranks));
+            new_piece(low, p, PIECE_GATHERED, param->home, 0,
+                      (struct placement){.kind = PLACEMENT_WHOLE}, PLAN_NO_GROUP);
+            param->buffer = param->home;
+            param->status = ZERO3_AVAILABLE;
+            low->gathered[p] = plan_whole_buffer(low->plan, param->home);
+        }
+    }
+}
+
+static void declare_small_things(struct lowering *low)
+{
+    new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_ZEROS, DTYPE_BOOL, SHAPE(1));
+    new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_DIV, DTYPE_FP64,
+                 (struct shape){.rank = 0}); /* the last step's norm */
+}
+
+static void set_up(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    const struct strategy *s = low->strategy;
+    struct plan *plan = low->plan;
+    const bool overlap = s->zero.overlap_comm;
+    z->ranks = s->world;
+    z->shard_group =
+        s->world > 1 ? plan_add_group(plan, "shard", GROUP_SHARD, s->world, 1) : PLAN_NO_GROUP;
+    z->secondary_group =
+        s->zero.hpz_partition_size > 1
+            ? plan_add_group(plan, "hpz", GROUP_RESHARD, (uint32_t)s->zero.hpz_partition_size, 1)
+            : PLAN_NO_GROUP;
+    z->gather_lane = overlap ? plan_add_lane(plan, "all_gather", false) : LANE_COMPUTE;
+    z->reduce_lane = overlap ? plan_add_lane(plan, "reduce_scatter", false) : LANE_COMPUTE;
+    z->calls = graph_calls_new(low->graph);
+    z->params = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *z->params);
+    z->in = none_array(low, plan->param_count);
+    z->copied = arena_alloc(&low->scratch, plan->param_count + 1);
+    low->gathered = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *low->gathered);
+    mark_persistent(low);
+    divide(low);
+    declare_units(low);
+    low->optimized = arena_alloc(&low->scratch, (z->group_count + 1) * sizeof *low->optimized);
+    low->optimized_count = z->group_count;
+    uint64_t all = 0;
+    for (uint32_t g = 0; g < z->group_count; g++) {
+        declare_group(low, &z->groups[g], &low->optimized[g]);
+        all += z->groups[g].elements;
+    }
+    declare_persistent(low);
+    z->gradients = new_resident(low, CATEGORY_GRADIENT, LANE_COMPUTE, ATEN_ZEROS,
+                                s->grad_accum_fp32 ? DTYPE_FP32 : s->compute, flat(all));
+    z->bucket = s->zero.contiguous_gradients
+                    ? new_resident(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_EMPTY, s->compute,
+                                   flat(s->zero.reduce_bucket_size))
+                    : NONE;
+    declare_small_things(low);
+    zero3_trace(low);
+}
+
+/* ---- gradients ---- */
+
+/* reduce_scatter_coalesced: each gradient is cut as its parameter is; pieces of one rank follow
+ * each other, padded. One alone that needs no padding is as it lies. */
+static struct operand put_together(struct lowering *low, uint32_t *cat)
+{
+    const struct zero3 *z = zero3_of(low);
+    const enum dtype dtype = low->strategy->compute;
+    struct operand *grads = xmalloc(z->in_count * sizeof *grads);
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < z->in_count; i++) {
+        grads[i] = zero_run(low->grad[z->in[i]], 0, zero3_elements(low, z->in[i]));
+        elements += z->params[z->in[i]].part * z->ranks;
+    }
+    struct operand together = grads[0];
+    *cat = NONE;
+    if (z->in_count > 1 || shape_elements(&grads[0].shape) != elements) {
+        uint32_t *pads = none_array(low, z->in_count * z->ranks), count = 0;
+        for (uint32_t rank = 0; rank < z->ranks; rank++)
+            for (uint32_t i = 0; i < z->in_count; i++) {
+                const struct part part = placement_part(
+                    piece_of(low, z->in[i]), &low->plan->params[z->in[i]].shape, z->ranks, rank);
+                const uint64_t missing = z->params[z->in[i]].part - part_elements(&part);
+                if (missing)
+                    pads[count++] = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, z->reduce_lane,
+                                                 ATEN_EMPTY, dtype, flat(missing));
+            }
+        *cat = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, z->reduce_lane, ATEN_CAT, dtype,
+                            flat(elements));
+        together = plan_whole_buffer(low->plan, *cat);
+        emit_work_on(low, PLAN_COPY_IN, z->reduce_lane, WORK_CHUNK_CAT, ATEN_CAT, z->shard_group,
+                     z->in_count, grads, 1, &together);
+        while (count-- > 0)
+            emit_free(low, pads[count]);
+    }
+    free(grads);
+    return together;
+}
+
+/* Sets .grad free, where it is memory of its own. */
+static void forget(struct lowering *low, uint32_t p)
+{
+    struct zero3 *z = low->state;
+    if (!z->copied[p])
+        exchange_gradient(low, p, no_operand(), z->reduce_lane);
+    low->grad[p] = no_operand();
+    z->copied[p] = false;
+}
+
+/* The reduced pieces in the dtype in which they are kept; those that are cast are new. */
+static uint32_t *cast_pieces(struct lowering *low, struct operand own, struct operand *pieces)
+{
+    const struct zero3 *z = zero3_of(low);
+    const enum dtype dtype = (enum dtype)low->plan->buffers[z->gradients].dtype;
+    uint32_t *casts = none_array(low, z->in_count);
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < z->in_count; i++) {
+        const uint64_t n = z->params[z->in[i]].part;
+        pieces[i] = zero_run(own, at, n);
+        at += n;
+        if (dtype == own.dtype)
+            continue;
+        casts[i] =
+            alloc_buffer(low, CATEGORY_GRADIENT, z->reduce_lane, ATEN_TO_COPY, dtype, flat(n));
+        const struct operand to = plan_whole_buffer(low->plan, casts[i]);
+        emit_work_on(low, PLAN_COMPUTE, z->reduce_lane, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+                     &pieces[i], 1, &to);
+        pieces[i] = to;
+    }
+    return casts;
+}
+
+/* partition_grads: the first micro-batch's are copied, later ones added. */
+static void keep_pieces(struct lowering *low, const struct operand *pieces)
+{
+    const struct zero3 *z = zero3_of(low);
+    for (uint32_t i = 0; i < z->in_count; i++) {
+        const struct operand to = zero3_gradient(low, z->in[i]);
+        if (low->micro_batch > 0)
+            emit_work_on(low, PLAN_COMPUTE, z->reduce_lane, WORK_ADD_IN_PLACE, ATEN_ADD_,
+                         PLAN_NO_GROUP, 1, &pieces[i], 1, &to);
+        else
+            zero_copy(low, z->reduce_lane, pieces[i], to);
+    }
+}
+
+/* Copies of pieces die last to first, and what they are copies of before them. */
+static void keep(struct lowering *low, struct operand own, uint32_t cat)
+{
+    struct zero3 *z = low->state;
+    struct operand *pieces = xmalloc((z->in_count + 1) * sizeof *pieces);
+    const uint32_t *casts = cast_pieces(low, own, pieces);
+    const bool cast = z->in_count && casts[0] != NONE;
+    if (cast && cat != NONE)
+        emit_free(low, cat);
+    keep_pieces(low, pieces);
+    for (uint32_t i = 0; i < z->in_count; i++)
+        forget(low, z->in[i]);
+    for (uint32_t i = z->in_count; cast && i-- > 0;)
+        emit_free(low, casts[i]);
+    if (!cast && cat != NONE)
+        emit_free(low, cat);
+    free(pieces);
+}
+
+static int by_index(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* __reduce_and_partition_ipg_grads. */
+static void flush(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    const uint32_t before = enter_scope(low, "ds_reduce", PLAN_NO_UNIT, false);
+    if (z->in_count) {
+        uint32_t cat = NONE;
+        qsort(z->in, z->in_count, sizeof *z->in, by_index);
+        const struct operand together = put_together(low, &cat);
+        const uint64_t n = shape_elements(&together.shape) / z->ranks;
+        struct operand own = zero_run(together, 0, n);
+        if (z->ranks > 1) {
+            own = zero_run(together, n * low->strategy->rank, n);
+            emit_work_on(low, PLAN_REDUCE_SCATTER, z->reduce_lane, WORK_REDUCE_SCATTER_AVG,
+                         ATEN_REDUCE_SCATTER_TENSOR, z->shard_group, 1, &together, 1, &own);
+        }
+        keep(low, own, cat);
+    }
+    z->in_count = 0;
+    z->filled = 0;
+    leave_scope(low, before);
+}
+
+static void gradient(struct lowering *low, uint32_t p)
+{
+    struct zero3 *z = low->state;
+    const uint64_t n = zero3_elements(low, p), most = low->strategy->zero.reduce_bucket_size;
+    const uint32_t before = enter_named_scope(low, "ds_grad", zero_name(low, p));
+    if (z->filled > 0 && z->filled + n > most)
+        flush(low);
+    if (z->reduce_lane != LANE_COMPUTE)
+        emit_sync(low, z->reduce_lane, LANE_COMPUTE);
+    if (z->bucket != NONE && z->filled + n <= most) {
+        struct operand view = plan_whole_buffer(low->plan, z->bucket);
+        view.offset = z->filled;
+        view.shape = low->plan->params[p].shape;
+        zero_copy(low, z->reduce_lane, low->grad[p], view);
+        exchange_gradient(low, p, view, z->reduce_lane);
+        z->copied[p] = true;
+    }
+    z->filled += n;
+    z->in[z->in_count++] = p;
+    leave_scope(low, before);
+}
+
+/* ---- hooks ---- */
+
+static void begin(struct lowering *low)
+{
+    zero3_reset(low);
+}
+
+static void called(struct lowering *low, enum step_kind kind, uint32_t call)
+{
+    switch (kind) {
+    case STEP_CALL_FORWARD:
+    case STEP_CALL_BACKWARD:
+        zero3_fetch(low, call, kind == STEP_CALL_FORWARD);
+        break;
+    default:
+        zero3_release(low, call, kind == STEP_RETURN_FORWARD);
+        break;
+    }
+}
+
+static void final(struct lowering *low)
+{
+    const struct zero3 *z = zero3_of(low);
+    const uint32_t before = enter_scope(low, "ds_epilogue", PLAN_NO_UNIT, false);
+    flush(low);
+    if (z->reduce_lane != LANE_COMPUTE)
+        emit_sync(low, LANE_COMPUTE, z->reduce_lane);
+    leave_scope(low, before);
+    zero3_release_leftovers(low);
+}
+
+static void close(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    graph_calls_free(z->calls);
+    z->calls = NULL;
+}
+
+const struct system system_zero3 = {
+    .name = "zero3",
+    .state_bytes = sizeof(struct zero3),
+    .scaled_loss = true,
+    .own_programs = true,
+    .call_hooks = true,
+    .own_linear = true,
+    .check = check,
+    .set_up = set_up,
+    .begin = begin,
+    .called = called,
+    .unsaved = zero3_unsave,
+    .gradient = gradient,
+    .final = final,
+    .update = zero3_update,
+    .close = close,
+};

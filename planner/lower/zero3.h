@@ -1,0 +1,106 @@
+/* zero3.h - the state of ZeRO stage 3: for zero3*.c only.
+ *
+ *     zero3.c          what there is, hooks, gradients
+ *     zero3_fetch.c    the coordinator: gathers and releases by its trace
+ *     zero3_step.c     the step */
+#ifndef SHARDPLAN_ZERO3_H
+#define SHARDPLAN_ZERO3_H
+
+#include "graph/calls.h"
+#include "lower/zero.h"
+
+enum zero3_status { ZERO3_PARTITIONED, ZERO3_IN_FLIGHT, ZERO3_AVAILABLE };
+
+struct zero3_handle { /* of a gather */
+    uint32_t *params, count;
+    uint32_t flat; /* what came together of several; NONE: of one, in its place */
+    uint32_t left; /* parameters that have not been waited for */
+    uint8_t group; /* that gathered it */
+    bool complete; /* several: all are copied out of it */
+};
+
+struct zero3_param {
+    uint8_t status;  /* enum zero3_status */
+    bool persistent; /* small: never partitioned within a step */
+    uint32_t users;  /* called modules that use it */
+    int64_t fetched; /* the last call of the trace that it was fetched for; -1: none */
+    uint32_t buffer; /* where it is; NONE */
+    uint32_t home;   /* of a persistent one */
+    uint32_t saved;  /* released in a recomputation, but saved by its node: still there. NONE */
+    struct zero3_handle *handle; /* in flight */
+    uint32_t secondary; /* hpZ: a piece of fewer ranks, from its first release to the step; NONE */
+    uint32_t group;     /* of the update */
+    uint64_t at, part;  /* elements before its piece in the group; of the piece, padded */
+};
+
+struct zero3_group {       /* sub_group_size: parameters updated at once */
+    uint32_t first, count; /* range of `trained` */
+    uint64_t elements, at; /* of a rank's piece; before it in the buffer of gradients */
+    uint32_t shard, master;
+};
+
+struct zero3 {
+    uint8_t shard_group;     /* PLAN_NO_GROUP: one rank */
+    uint8_t secondary_group; /* hpZ; PLAN_NO_GROUP: none */
+    uint8_t gather_lane, reduce_lane;
+    uint32_t ranks;
+    struct graph_calls *calls;
+    struct zero3_param *params; /* (params) */
+    uint32_t *trained, trained_count;
+    struct zero3_group *groups;
+    uint32_t group_count;
+    uint32_t gradients; /* this rank's pieces, always there */
+    uint32_t bucket;    /* likewise; NONE: gradients stay where they are */
+    /* gradients of the bucket */
+    uint32_t *in, in_count;
+    uint64_t filled;
+    bool *copied; /* (params) .grad is a view of the bucket */
+    /* the trace of one micro-batch */
+    uint32_t *trace, trace_count; /* calls in order */
+    struct zero3_use {            /* a parameter of a call */
+        uint32_t param, call;     /* index into trace */
+    } * uses;
+    uint32_t use_count;
+    uint32_t step, next_use;        /* where it is */
+    uint64_t available;             /* elements that are gathered, or about to be */
+    uint32_t *active, active_count; /* calls that backward is in */
+};
+
+static inline struct zero3 *zero3_of(const struct lowering *low)
+{
+    return low->state;
+}
+
+static inline uint64_t zero3_elements(const struct lowering *low, uint32_t param)
+{
+    return shape_elements(&low->plan->params[param].shape);
+}
+
+/* The piece of a parameter that this rank keeps. */
+struct operand zero3_shard(const struct lowering *low, uint32_t param);
+/* Its averaged gradient. */
+struct operand zero3_gradient(const struct lowering *low, uint32_t param);
+
+/* ---- the coordinator ---- */
+
+/* Follows the stream once: which modules are called in which order. */
+void zero3_trace(struct lowering *low);
+/* reset_step: before a forward. */
+void zero3_reset(struct lowering *low);
+void zero3_fetch(struct lowering *low, uint32_t call, bool forward);
+void zero3_release(struct lowering *low, uint32_t call, bool forward);
+/* A recomputed node has let go of what it saved of the parameter. */
+void zero3_unsave(struct lowering *low, uint32_t param);
+/* Calls whose hook behind backward never came. */
+void zero3_release_leftovers(struct lowering *low);
+/* release_and_reset_all. */
+void zero3_partition_all(struct lowering *low);
+/* Gathers what is never released otherwise. */
+void zero3_gather_persistent(struct lowering *low);
+/* invalidate_secondary_tensor. */
+void zero3_drop_secondary(struct lowering *low);
+
+/* step(). */
+void zero3_update(struct lowering *low);
+
+#endif

@@ -1,0 +1,437 @@
+/* zero3_fetch.c - the coordinator of ZeRO stage 3 (partitioned_param_coordinator.py): which
+ * parameters are whole, when.
+ *
+ * From the second step on it knows the order of all calls of a micro-batch, the trace. At a call:
+ *
+ *     fetch     what the module needs and is not there is gathered; then waited for, which copies
+ *               gathers of several parameters apart; then what the calls to come need is gathered
+ *               ahead, until prefetch_bucket_size elements are on their way and as long as there
+ *               are less than max_live_parameters
+ *     release   what is not needed again within max_reuse_distance elements of the trace, and was
+ *               not gathered for a later call already, is partitioned: its memory goes
+ *
+ * Modules without parameters fetch and release nothing, but gather ahead all the same. What is
+ * released while a checkpointed region runs again stays until its node has used it, because that
+ * saved the memory and not the parameter; backward gathers it a second time.
+ *
+ * hpZ (zero_hpz_partition_size): at its first release a parameter leaves a piece for a smaller
+ * group of ranks, near each other, which later gathers of the step take instead. */
+#include "lower/zero3.h"
+
+#include <assert.h>
+
+/* ---- the trace ---- */
+
+static bool is_call(const struct stream_step *step)
+{
+    return step->kind == STEP_CALL_FORWARD || step->kind == STEP_CALL_BACKWARD;
+}
+
+void zero3_trace(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    uint32_t calls = 0, uses = 0;
+    for (uint32_t i = 0; i < low->stream->step_count; i++)
+        if (is_call(&low->stream->steps[i])) {
+            calls++;
+            uses += z->calls->at[low->stream->steps[i].arg].params;
+        }
+    z->trace = arena_alloc(&low->scratch, (calls + 1) * sizeof *z->trace);
+    z->uses = arena_alloc(&low->scratch, (uses + 1) * sizeof *z->uses);
+    z->active = arena_alloc(&low->scratch, (calls + 1) * sizeof *z->active);
+    for (uint32_t i = 0; i < low->stream->step_count; i++) {
+        if (!is_call(&low->stream->steps[i]))
+            continue;
+        const struct graph_call *call = &z->calls->at[low->stream->steps[i].arg];
+        for (uint32_t p = 0; p < call->params; p++)
+            z->uses[z->use_count++] =
+                (struct zero3_use){z->calls->params[call->first_param + p], z->trace_count};
+        z->trace[z->trace_count++] = low->stream->steps[i].arg;
+    }
+}
+
+/* ---- gathers ---- */
+
+static struct zero3_handle *new_handle(struct lowering *low, const uint32_t *params, uint32_t count)
+{
+    struct zero3_handle *handle = arena_alloc(&low->scratch, sizeof *handle);
+    *handle = (struct zero3_handle){
+        .params = none_array(low, count), .count = count, .flat = NONE, .left = count};
+    for (uint32_t i = 0; i < count; i++) { /* in the order in which parameters were made */
+        uint32_t at = i;
+        for (; at > 0 && handle->params[at - 1] > params[i]; at--)
+            handle->params[at] = handle->params[at - 1];
+        handle->params[at] = params[i];
+    }
+    return handle;
+}
+
+static void gather(struct lowering *low, uint8_t lane, uint8_t group, struct operand whole,
+                   uint32_t count, const struct operand *shards)
+{
+    emit_work_on(low, PLAN_COPY_IN, lane, WORK_COPY_IN, ATEN_FOREACH_COPY_, group, count, shards, 1,
+                 &whole);
+    emit_work_on(low, PLAN_ALL_GATHER, lane, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR, group, 1,
+                 &whole, 1, &whole);
+}
+
+/* What a rank of `group` has of it. */
+static struct operand shard_in(const struct lowering *low, uint8_t group, uint32_t p)
+{
+    return group == zero3_of(low)->shard_group
+               ? zero3_shard(low, p)
+               : plan_whole_buffer(low->plan, zero3_of(low)->params[p].secondary);
+}
+
+/* One parameter: into its place. */
+static void gather_one(struct lowering *low, uint8_t lane, uint8_t group, uint32_t p,
+                       uint32_t buffer)
+{
+    struct zero3 *z = low->state;
+    struct zero3_param *param = &z->params[p];
+    param->buffer = buffer;
+    emit_alloc(low, buffer);
+    const struct operand shard = shard_in(low, group, p);
+    gather(low, lane, group, plan_whole_buffer(low->plan, buffer), 1, &shard);
+}
+
+static uint32_t new_place(struct lowering *low, uint8_t lane, uint32_t p)
+{
+    const struct zero3 *z = zero3_of(low);
+    return new_buffer(low, CATEGORY_UNSHARDED_PARAM, lane, ATEN_EMPTY, low->strategy->compute,
+                      flat(z->params[p].part * z->ranks));
+}
+
+/* _all_gather_coalesced: several together. */
+static void gather_several(struct lowering *low, struct zero3_handle *handle)
+{
+    const struct zero3 *z = zero3_of(low);
+    struct operand *shards = arena_alloc(&low->scratch, handle->count * sizeof *shards);
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < handle->count; i++) {
+        shards[i] = shard_in(low, handle->group, handle->params[i]);
+        elements += z->params[handle->params[i]].part;
+    }
+    handle->flat = alloc_buffer(low, CATEGORY_ALL_GATHER, z->gather_lane, ATEN_EMPTY,
+                                low->strategy->compute, flat(elements * z->ranks));
+    gather(low, z->gather_lane, handle->group, plan_whole_buffer(low->plan, handle->flat),
+           handle->count, shards);
+}
+
+/* Of one group: all have a secondary piece, or none has. */
+static void gather_in(struct lowering *low, uint8_t group, const uint32_t *params, uint32_t count)
+{
+    struct zero3 *z = low->state;
+    if (count == 0)
+        return;
+    struct zero3_handle *handle = new_handle(low, params, count);
+    handle->group = group;
+    for (uint32_t i = 0; i < count; i++) {
+        struct zero3_param *param = &z->params[params[i]];
+        z->available += zero3_elements(low, params[i]);
+        param->status = z->ranks > 1 ? ZERO3_IN_FLIGHT : ZERO3_AVAILABLE;
+        param->handle = handle;
+    }
+    if (z->ranks == 1) /* what a rank keeps is the parameter */
+        for (uint32_t i = 0; i < count; i++)
+            low->gathered[params[i]] = zero3_shard(low, params[i]);
+    else if (count == 1)
+        gather_one(low, z->gather_lane, group, params[0],
+                   new_place(low, z->gather_lane, params[0]));
+    else
+        gather_several(low, handle);
+}
+
+static void gather_params(struct lowering *low, const uint32_t *params, uint32_t count)
+{
+    const struct zero3 *z = zero3_of(low);
+    uint32_t *with = none_array(low, count), *without = none_array(low, count), n = 0, m = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (z->params[params[i]].secondary != NONE)
+            with[n++] = params[i];
+        else
+            without[m++] = params[i];
+    gather_in(low, z->secondary_group, with, n);
+    gather_in(low, z->shard_group, without, m);
+}
+
+/* ---- waiting ---- */
+
+static void set_place(struct lowering *low, uint32_t p)
+{
+    low->gathered[p] = plan_whole_buffer(low->plan, zero3_of(low)->params[p].buffer);
+}
+
+static void copy_apart(struct lowering *low, const struct zero3_handle *handle)
+{
+    struct zero3 *z = low->state;
+    const struct operand flat_in = plan_whole_buffer(low->plan, handle->flat);
+    struct operand *out = arena_alloc(&low->scratch, handle->count * sizeof *out);
+    for (uint32_t i = 0; i < handle->count; i++) {
+        const uint32_t p = handle->params[i];
+        z->params[p].buffer = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, z->gather_lane, ATEN_CAT,
+                                           low->strategy->compute, flat(zero3_elements(low, p)));
+        out[i] = plan_whole_buffer(low->plan, z->params[p].buffer);
+    }
+    emit_work_on(low, PLAN_COPY_OUT, z->gather_lane, WORK_COPY_OUT, ATEN_CAT, handle->group, 1,
+                 &flat_in, handle->count, out);
+}
+
+static void wait_for(struct lowering *low, uint32_t p)
+{
+    struct zero3 *z = low->state;
+    struct zero3_handle *handle = z->params[p].handle;
+    if (z->params[p].status == ZERO3_IN_FLIGHT && handle->flat != NONE && !handle->complete)
+        copy_apart(low, handle);
+    for (uint32_t i = 0; i < handle->count && !handle->complete; i++) {
+        z->params[handle->params[i]].status = ZERO3_AVAILABLE;
+        if (z->ranks > 1)
+            set_place(low, handle->params[i]);
+    }
+    handle->complete = true;
+    z->params[p].handle = NULL;
+    if (--handle->left == 0 && handle->flat != NONE)
+        emit_free(low, handle->flat);
+}
+
+/* ---- partitioning ---- */
+
+/* Blocks that computing still uses come back when that has passed. */
+static void drop(struct lowering *low, uint32_t buffer)
+{
+    if (low->plan->buffers[buffer].pool == LANE_COMPUTE)
+        emit_free(low, buffer);
+    else
+        emit_free_after(low, buffer, LANE_COMPUTE);
+}
+
+/* _partition_param_sec: this rank's piece among those of its secondary group. */
+static void keep_secondary(struct lowering *low, uint32_t p)
+{
+    struct zero3 *z = low->state;
+    struct zero3_param *param = &z->params[p];
+    if (z->secondary_group == PLAN_NO_GROUP || param->secondary != NONE)
+        return;
+    const uint32_t ranks = plan_group_ranks(low->plan, z->secondary_group);
+    const uint64_t n = zero3_elements(low, p), size = param->part * z->ranks / ranks;
+    const uint64_t first =
+        size * plan_group_rank(low->plan, z->secondary_group, low->strategy->rank);
+    const uint64_t have = first < n ? (n - first < size ? n - first : size) : 0;
+    param->secondary = alloc_buffer(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
+                                    low->strategy->compute, flat(size));
+    const struct operand whole = plan_whole_buffer(low->plan, param->secondary);
+    if (have < size)
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_FILL, ATEN_ZEROS, PLAN_NO_GROUP, 0, NULL,
+                     1, &whole);
+    if (have)
+        zero_copy(low, LANE_COMPUTE, zero_run(low->gathered[p], first, have),
+                  zero_run(whole, 0, have));
+    /* Backward gathers from it: DeepSpeed has the host wait for the computing stream. */
+    if (z->gather_lane != LANE_COMPUTE)
+        emit_sync(low, z->gather_lane, LANE_COMPUTE);
+}
+
+void zero3_drop_secondary(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        if (z->params[p].secondary != NONE)
+            drop(low, z->params[p].secondary);
+        z->params[p].secondary = NONE;
+    }
+}
+
+/* `saved`: a node has its memory, too. */
+static void partition(struct lowering *low, uint32_t p, bool saved)
+{
+    struct zero3 *z = low->state;
+    struct zero3_param *param = &z->params[p];
+    if (param->status != ZERO3_AVAILABLE || param->users > 0)
+        return;
+    keep_secondary(low, p);
+    if (saved && param->saved == NONE)
+        param->saved = param->buffer;
+    else if (param->buffer != NONE)
+        drop(low, param->buffer);
+    param->buffer = NONE;
+    param->status = ZERO3_PARTITIONED;
+    z->available -= zero3_elements(low, p);
+}
+
+void zero3_unsave(struct lowering *low, uint32_t p)
+{
+    struct zero3_param *param = &zero3_of(low)->params[p];
+    if (param->saved != NONE)
+        drop(low, param->saved);
+    param->saved = NONE;
+}
+
+/* Calls from `step` on, until they have used max_reuse_distance elements, use the parameter. */
+static bool is_reused(const struct lowering *low, uint32_t p)
+{
+    const struct zero3 *z = zero3_of(low);
+    uint64_t distance = 0;
+    for (uint32_t i = z->step; i < z->trace_count; i++) {
+        const struct graph_call *call = &z->calls->at[z->trace[i]];
+        if (distance >= low->strategy->zero.max_reuse_distance)
+            return false;
+        for (uint32_t j = 0; j < call->params; j++) {
+            const uint32_t used = z->calls->params[call->first_param + j];
+            if (used == p)
+                return true;
+            distance += zero3_elements(low, used);
+        }
+    }
+    return false;
+}
+
+/* ---- hooks ---- */
+
+void zero3_reset(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        if (z->params[p].handle) {
+            wait_for(low, p);
+            partition(low, p, false);
+        }
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        z->params[p].fetched = -1;
+    z->step = z->next_use = z->active_count = 0;
+    z->available = 0;
+    if (z->gather_lane != LANE_COMPUTE) /* shards are what the update wrote */
+        emit_sync(low, z->gather_lane, LANE_COMPUTE);
+}
+
+/* What the module uses leaves the queue, unless it was gathered ahead for this call. */
+static void take_from_queue(struct zero3 *z, const struct graph_call *call)
+{
+    uint32_t taken = 0, wanted = 0;
+    for (uint32_t i = 0; i < call->params; i++)
+        wanted += z->params[z->calls->params[call->first_param + i]].fetched < (int64_t)z->step;
+    for (; z->next_use < z->use_count && taken < wanted; taken++) {
+        const struct zero3_use *use = &z->uses[z->next_use++];
+        z->params[use->param].fetched = use->call;
+    }
+}
+
+static void prefetch(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    const struct zero_options *o = &low->strategy->zero;
+    if (o->prefetch_bucket_size == 0 || z->available >= o->max_live_parameters)
+        return;
+    const uint64_t room = o->max_live_parameters - z->available;
+    const uint64_t most = room < o->prefetch_bucket_size ? room : o->prefetch_bucket_size;
+    uint32_t *params = none_array(low, z->use_count - z->next_use), count = 0;
+    uint64_t elements = 0;
+    while (z->next_use < z->use_count && elements < most) {
+        const struct zero3_use *use = &z->uses[z->next_use++];
+        struct zero3_param *param = &z->params[use->param];
+        bool wanted = param->status == ZERO3_PARTITIONED;
+        for (uint32_t i = 0; i < count; i++)
+            wanted = wanted && params[i] != use->param;
+        if (param->fetched < (int64_t)use->call)
+            param->fetched = use->call;
+        if (wanted) {
+            params[count++] = use->param;
+            elements += zero3_elements(low, use->param);
+        }
+    }
+    gather_params(low, params, count);
+}
+
+void zero3_fetch(struct lowering *low, uint32_t index, bool forward)
+{
+    struct zero3 *z = low->state;
+    const struct graph_call *call = &z->calls->at[index];
+    uint32_t *missing = none_array(low, call->params), count = 0;
+    assert(z->trace[z->step] == index);
+    if (!forward)
+        z->active[z->active_count++] = index;
+    const uint32_t before = enter_named_scope(low, "ds_fetch", call->name);
+    for (uint32_t i = 0; i < call->params; i++) {
+        const uint32_t p = z->calls->params[call->first_param + i];
+        if (z->params[p].status == ZERO3_PARTITIONED)
+            missing[count++] = p;
+    }
+    gather_params(low, missing, count);
+    bool waited = false;
+    for (uint32_t i = 0; i < call->params; i++) {
+        const uint32_t p = z->calls->params[call->first_param + i];
+        z->params[p].users++;
+        if (z->params[p].handle) {
+            wait_for(low, p);
+            waited = true;
+        }
+    }
+    if (waited && z->gather_lane != LANE_COMPUTE)
+        emit_sync(low, LANE_COMPUTE, z->gather_lane);
+    take_from_queue(z, call);
+    prefetch(low);
+    z->step++;
+    leave_scope(low, before);
+}
+
+void zero3_release(struct lowering *low, uint32_t index, bool forward)
+{
+    struct zero3 *z = low->state;
+    const struct graph_call *call = &z->calls->at[index];
+    const bool recomputed = forward && low->here.phase == PLAN_BACKWARD;
+    const uint32_t before = enter_named_scope(low, "ds_release", call->name);
+    for (uint32_t i = z->active_count; !forward && i-- > 0;)
+        if (z->active[i] == index) {
+            for (uint32_t j = i + 1; j < z->active_count; j++)
+                z->active[j - 1] = z->active[j];
+            z->active_count--;
+            break;
+        }
+    for (uint32_t i = 0; i < call->params; i++) {
+        const uint32_t p = z->calls->params[call->first_param + i];
+        struct zero3_param *param = &z->params[p];
+        param->users = 0; /* its modules are called one after the other */
+        if (!param->persistent && param->fetched <= (int64_t)z->step && !is_reused(low, p))
+            partition(low, p, recomputed);
+    }
+    leave_scope(low, before);
+}
+
+void zero3_release_leftovers(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        zero3_unsave(low, p);
+    while (z->active_count > 0) {
+        const struct graph_call *call = &z->calls->at[z->active[--z->active_count]];
+        for (uint32_t i = 0; i < call->params; i++) {
+            const uint32_t p = z->calls->params[call->first_param + i];
+            z->params[p].users = 0;
+            if (!z->params[p].persistent)
+                partition(low, p, false);
+        }
+    }
+}
+
+void zero3_partition_all(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        if (z->params[p].handle)
+            wait_for(low, p);
+        z->params[p].users = 0;
+        partition(low, p, false);
+    }
+}
+
+void zero3_gather_persistent(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        struct zero3_param *param = &z->params[p];
+        if (!param->persistent || z->ranks == 1)
+            continue;
+        gather_one(low, LANE_COMPUTE, z->shard_group, p, param->home);
+        param->status = ZERO3_AVAILABLE;
+        set_place(low, p);
+    }
+}

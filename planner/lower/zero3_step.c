@@ -1,0 +1,112 @@
+/* zero3_step.c - the step of ZeRO stage 3 (step() of stage3.py; see zero3.c).
+ *
+ * Small parameters are partitioned, too; then the norm of every gradient piece, then group by
+ * group: pieces together in fp32, clipping, the update, the cast back; then small parameters are
+ * gathered again. */
+#include "lower/zero3.h"
+
+#include <stdlib.h>
+
+static void list_gradients(const struct lowering *low, const struct zero3_group *group,
+                           struct operand *out)
+{
+    const struct zero3 *z = zero3_of(low);
+    for (uint32_t i = 0; i < group->count; i++)
+        out[i] = zero3_gradient(low, z->trained[group->first + i]);
+}
+
+/* The norms of the groups; `norms` has room for one more, where they are combined. */
+static uint32_t take_norms(struct lowering *low, uint32_t *norms)
+{
+    const struct zero3 *z = zero3_of(low);
+    struct operand *gradients = xmalloc((z->trained_count + 1) * sizeof *gradients);
+    for (uint32_t g = 0; g < z->group_count; g++) {
+        list_gradients(low, &z->groups[g], gradients);
+        norms[g] = zero_norm_fp64(low, z->shard_group, z->groups[g].count, gradients);
+    }
+    free(gradients);
+    return zero_combine_norms(low, z->group_count, norms, DTYPE_FP64);
+}
+
+/* The fp32 gradient of a group. */
+static struct operand flatten(struct lowering *low, const struct zero3_group *group)
+{
+    const struct zero3 *z = zero3_of(low);
+    struct operand *parts = xmalloc((group->count + 1) * sizeof *parts), together;
+    list_gradients(low, group, parts);
+    const enum dtype dtype = (enum dtype)parts[0].dtype;
+    uint32_t cat = NONE;
+    together = zero_run(plan_whole_buffer(low->plan, z->gradients), group->at, group->elements);
+    if (group->count > 1) {
+        cat = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_CAT, dtype,
+                           flat(group->elements));
+        together = plan_whole_buffer(low->plan, cat);
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_PACK, ATEN_CAT, PLAN_NO_GROUP,
+                     group->count, parts, 1, &together);
+    }
+    if (dtype != DTYPE_FP32) {
+        const uint32_t cast = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_TO_COPY,
+                                           DTYPE_FP32, flat(group->elements));
+        const struct operand whole = plan_whole_buffer(low->plan, cast);
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+                     &together, 1, &whole);
+        if (cat != NONE)
+            emit_free(low, cat);
+        together = whole;
+    }
+    free(parts);
+    return together;
+}
+
+static void declare_gradients(struct lowering *low, const struct zero3_group *group,
+                              struct operand gradient)
+{
+    const struct zero3 *z = zero3_of(low);
+    for (uint32_t i = 0; i < group->count; i++) {
+        const uint32_t p = z->trained[group->first + i];
+        new_piece(low, p, PIECE_GRADIENT, gradient.place, gradient.offset + z->params[p].at,
+                  plan_piece(low->plan, p, PIECE_MASTER)->placement, z->shard_group);
+    }
+}
+
+static void update_group(struct lowering *low, uint32_t g, uint32_t norm)
+{
+    const struct zero3 *z = zero3_of(low);
+    const struct zero3_group *group = &z->groups[g];
+    struct optimized *o = &low->optimized[g];
+    o->gradient = flatten(low, group);
+    declare_gradients(low, group, o->gradient);
+    if (low->strategy->max_norm > 0)
+        zero_clip(low, norm, o->gradient, DTYPE_FP64);
+    const uint32_t before = enter_scope(low, "ds_inner_step", PLAN_NO_UNIT, false);
+    emit_update_of(low, g, 1);
+    leave_scope(low, before);
+    emit_unary(low, LANE_COMPUTE, low->strategy->compute == DTYPE_FP32 ? WORK_COPY : WORK_CAST,
+               ATEN_COPY_, group->master, group->shard);
+    if (o->gradient.place != z->gradients)
+        emit_free(low, o->gradient.place);
+}
+
+void zero3_update(struct lowering *low)
+{
+    const struct zero3 *z = zero3_of(low);
+    uint32_t *norms = xmalloc((z->group_count + 1) * sizeof *norms);
+    zero3_partition_all(low);
+    if (low->strategy->compute == DTYPE_FP16)
+        zero_scan_for_overflow(low, z->shard_group, plan_whole_buffer(low->plan, z->gradients));
+    const uint32_t norm = take_norms(low, norms);
+    zero_check_norm(low, DTYPE_FP64);
+    const uint32_t unscaled = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_DIV,
+                                           DTYPE_FP64, (struct shape){.rank = 0});
+    for (uint32_t g = 0; g < z->group_count; g++)
+        update_group(low, g, norm);
+    const uint32_t before = enter_scope(low, "ds_post_step", PLAN_NO_UNIT, false);
+    zero3_gather_persistent(low);
+    zero3_drop_secondary(low);
+    leave_scope(low, before);
+    for (uint32_t g = 0; g < z->group_count; g++)
+        emit_free(low, norms[g]);
+    emit_free(low, norm);
+    emit_free(low, unscaled);
+    free(norms);
+}

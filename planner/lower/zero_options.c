@@ -1,0 +1,265 @@
+/* zero_options.c - see zero_options.h. */
+#include "lower/zero_options.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum key_kind {
+    KEY_BOOL,
+    KEY_ELEMENTS, /* a whole number, as 500000000 or 5e8 */
+    KEY_STAGE,
+    KEY_OFFLOAD, /* an object with a device, or null */
+    KEY_OBJECT,
+    KEY_IGNORED, /* of checkpoints, messages or checks: changes no byte of a step */
+};
+
+enum { ZERO12 = 1 << 1 | 1 << 2, ZERO3 = 1 << 3 };
+enum { NO_FIELD = UINT16_MAX };
+
+struct zero_key {
+    const char *name;
+    uint8_t kind;   /* enum key_kind */
+    uint8_t stages; /* that read it; the others do without */
+    uint16_t field; /* of struct zero_options; NO_FIELD: only `initial` is planned */
+    double initial; /* false and true are 0 and 1 */
+    double least;
+    const char *why; /* nothing else is planned */
+};
+
+#define AT(member) offsetof(struct zero_options, member)
+
+/* Defaults of ZERO_VERSION. overlap_comm's is that of stages 1 and 2. */
+static const struct zero_key keys[] = {
+    {"stage", KEY_STAGE, ZERO12 | ZERO3, NO_FIELD, 0, 0, NULL},
+    {"contiguous_gradients", KEY_BOOL, ZERO12, AT(contiguous_gradients), 1, 0, NULL},
+    {"reduce_scatter", KEY_BOOL, ZERO12, AT(reduce_scatter), 1, 0, NULL},
+    {"reduce_bucket_size", KEY_ELEMENTS, ZERO12 | ZERO3, AT(reduce_bucket_size), 5e8, 1, NULL},
+    {"use_multi_rank_bucket_allreduce", KEY_BOOL, ZERO12, NO_FIELD, 1, 0,
+     "reductions to one rank are not planned"},
+    {"allgather_partitions", KEY_IGNORED, ZERO12, NO_FIELD, 1, 0, NULL},
+    {"allgather_bucket_size", KEY_IGNORED, ZERO12, NO_FIELD, 5e8, 0, NULL}, /* dead with NCCL */
+    {"overlap_comm", KEY_BOOL, ZERO12 | ZERO3, AT(overlap_comm), 0, 0, NULL},
+    {"compute_grad_norm", KEY_BOOL, ZERO12, NO_FIELD, 1, 0, "the norm is always planned"},
+    {"load_from_fp32_weights", KEY_IGNORED, ZERO12 | ZERO3, NO_FIELD, 1, 0, NULL},
+    {"elastic_checkpoint", KEY_IGNORED, ZERO12 | ZERO3, NO_FIELD, 0, 0, NULL},
+    {"offload_param", KEY_OFFLOAD, ZERO3, NO_FIELD, 0, 0, "parameters stay on the device"},
+    {"offload_optimizer", KEY_OFFLOAD, ZERO12 | ZERO3, NO_FIELD, 0, 0,
+     "optimizer states stay on the device"},
+    {"zenflow", KEY_OBJECT, ZERO12 | ZERO3, NO_FIELD, 0, 0, "ZenFlow is not planned"},
+    {"sub_group_size", KEY_ELEMENTS, ZERO3, AT(sub_group_size), 1e9, 1, NULL},
+    {"cpu_offload_param", KEY_BOOL, ZERO3, NO_FIELD, 0, 0, "parameters stay on the device"},
+    {"cpu_offload_use_pin_memory", KEY_IGNORED, ZERO12 | ZERO3, NO_FIELD, 0, 0, NULL},
+    {"cpu_offload", KEY_BOOL, ZERO12 | ZERO3, NO_FIELD, 0, 0,
+     "optimizer states stay on the device"},
+    {"stage3_prefetch_bucket_size", KEY_ELEMENTS, ZERO3, AT(prefetch_bucket_size), 5e7, 0, NULL},
+    {"prefetch_bucket_size", KEY_ELEMENTS, ZERO3, AT(prefetch_bucket_size), 5e7, 0, NULL},
+    {"stage3_param_persistence_threshold", KEY_ELEMENTS, ZERO3, AT(param_persistence_threshold),
+     1e5, 0, NULL},
+    {"param_persistence_threshold", KEY_ELEMENTS, ZERO3, AT(param_persistence_threshold), 1e5, 0,
+     NULL},
+    {"stage3_model_persistence_threshold", KEY_ELEMENTS, ZERO3, AT(model_persistence_threshold),
+     0x1p62, 0, NULL},
+    {"model_persistence_threshold", KEY_ELEMENTS, ZERO3, AT(model_persistence_threshold), 0x1p62, 0,
+     NULL},
+    {"stage3_max_live_parameters", KEY_ELEMENTS, ZERO3, AT(max_live_parameters), 1e9, 0, NULL},
+    {"max_live_parameters", KEY_ELEMENTS, ZERO3, AT(max_live_parameters), 1e9, 0, NULL},
+    {"stage3_max_reuse_distance", KEY_ELEMENTS, ZERO3, AT(max_reuse_distance), 1e9, 0, NULL},
+    {"max_reuse_distance", KEY_ELEMENTS, ZERO3, AT(max_reuse_distance), 1e9, 0, NULL},
+    {"stage3_gather_16bit_weights_on_model_save", KEY_IGNORED, ZERO3, NO_FIELD, 0, 0, NULL},
+    {"gather_16bit_weights_on_model_save", KEY_IGNORED, ZERO3, NO_FIELD, 0, 0, NULL},
+    {"stage3_gather_fp16_weights_on_model_save", KEY_IGNORED, ZERO3, NO_FIELD, 0, 0, NULL},
+    {"stage3_module_granularity_threshold", KEY_ELEMENTS, ZERO3, NO_FIELD, 0, 0,
+     "every module fetches its own parameters"},
+    {"module_granularity_threshold", KEY_ELEMENTS, ZERO3, NO_FIELD, 0, 0,
+     "every module fetches its own parameters"},
+    {"stage3_use_all_reduce_for_fetch_params", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
+     "parameters are gathered, not summed"},
+    {"use_all_reduce_for_fetch_params", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
+     "parameters are gathered, not summed"},
+    {"stage3_allgather_sequential", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
+     "parameters of one call are gathered together"},
+    {"allgather_sequential", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
+     "parameters of one call are gathered together"},
+    {"ignore_unused_parameters", KEY_IGNORED, ZERO12, NO_FIELD, 1, 0, NULL},
+    {"legacy_stage1", KEY_BOOL, ZERO12, NO_FIELD, 0, 0, "the old stage 1 is gone from DeepSpeed"},
+    {"round_robin_gradients", KEY_BOOL, ZERO12, AT(round_robin_gradients), 0, 0, NULL},
+    {"parameter_alignment", KEY_BOOL, ZERO12, NO_FIELD, 0, 0,
+     "parameters follow each other without padding"},
+    {"zero_hpz_partition_size", KEY_ELEMENTS, ZERO3, AT(hpz_partition_size), 1, 1, NULL},
+    {"zero_quantized_weights", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
+     "quantised gathers are not planned"},
+    {"zero_quantized_nontrainable_weights", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
+     "quantised gathers are not planned"},
+    {"zero_quantized_gradients", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
+     "quantised reductions are not planned"},
+    {"mics_shard_size", KEY_ELEMENTS, ZERO3, NO_FIELD, -1, -1,
+     "DeepSpeed " ZERO_VERSION " has no MiCS"},
+    {"mics_hierarchical_params_gather", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
+     "DeepSpeed " ZERO_VERSION " has no MiCS"},
+    {"memory_efficient_linear", KEY_BOOL, ZERO3, NO_FIELD, 1, 0,
+     "linear layers are DeepSpeed's own"},
+    {"pipeline_loading_checkpoint", KEY_IGNORED, ZERO3, NO_FIELD, 0, 0, NULL},
+    {"override_module_apply", KEY_IGNORED, ZERO3, NO_FIELD, 1, 0, NULL},
+    {"log_trace_cache_warnings", KEY_IGNORED, ZERO3, NO_FIELD, 0, 0, NULL},
+    {"enable_sanity_checks", KEY_IGNORED, ZERO12 | ZERO3, NO_FIELD, 0, 0, NULL},
+    {"save_muon_momentum_buffer_in_memory", KEY_IGNORED, ZERO3, NO_FIELD, 0, 0, NULL},
+    {"leaf_module", KEY_OBJECT, ZERO3, NO_FIELD, 0, 0, "every module fetches its own parameters"},
+};
+
+enum { KEYS = sizeof keys / sizeof keys[0] };
+
+static void set_field(struct zero_options *o, const struct zero_key *key, double value)
+{
+    char *field = (char *)o + key->field;
+    if (key->kind == KEY_BOOL)
+        *(bool *)field = value != 0;
+    else
+        *(uint64_t *)(void *)field = (uint64_t)value;
+}
+
+struct zero_options zero_defaults(uint32_t stage)
+{
+    struct zero_options o = {0};
+    for (int i = 0; i < KEYS; i++)
+        if (keys[i].field != NO_FIELD)
+            set_field(&o, &keys[i], keys[i].initial);
+    o.overlap_comm = stage == 3; /* overlap_comm_valid */
+    return o;
+}
+
+struct reading {
+    const char *path;
+    uint32_t stage;
+    struct zero_options *out;
+    struct err *err;
+};
+
+/* The known key whose name differs in the fewest leading characters. */
+static const struct zero_key *nearest_key(const char *name)
+{
+    const struct zero_key *best = &keys[0];
+    size_t most = 0;
+    for (int i = 0; i < KEYS; i++) {
+        size_t same = 0;
+        while (name[same] && name[same] == keys[i].name[same])
+            same++;
+        if (same > most) {
+            most = same;
+            best = &keys[i];
+        }
+    }
+    return best;
+}
+
+static enum err_code wrong(const struct reading *r, const struct zero_key *key, const char *allowed)
+{
+    return err_set(r->err, ERR_INVALID, "%s: %s: allowed are %s", r->path, key->name, allowed);
+}
+
+static enum err_code read_number(const struct reading *r, const struct zero_key *key,
+                                 const json_t *value)
+{
+    double number;
+    if (key->kind == KEY_BOOL) {
+        if (!json_is_boolean(value))
+            return wrong(r, key, "true, false");
+        number = json_is_true(value);
+    } else {
+        char allowed[64];
+        number = json_number_value(value);
+        snprintf(allowed, sizeof allowed, "whole numbers from %.0f", key->least);
+        if (!json_is_number(value) || number < key->least || number != floor(number) ||
+            number > 0x1p63)
+            return wrong(r, key, allowed);
+    }
+    if (key->field != NO_FIELD)
+        set_field(r->out, key, number);
+    else if (number != key->initial)
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: %s: %s", r->path, key->name, key->why);
+    return ERR_OK;
+}
+
+/* {"device": "none" | "cpu" | "nvme", ...}; the rest says where and how, which "none" has no use
+ * for. */
+static enum err_code read_offload(const struct reading *r, const struct zero_key *key,
+                                  const json_t *value)
+{
+    const char *device = json_string_value(json_object_get(value, "device"));
+    if (json_is_null(value) || (json_is_object(value) && !json_object_get(value, "device")))
+        return ERR_OK;
+    if (!device ||
+        (strcmp(device, "none") != 0 && strcmp(device, "cpu") != 0 && strcmp(device, "nvme") != 0))
+        return wrong(r, key, "null, or an object whose device is none, cpu or nvme");
+    if (strcmp(device, "none") != 0)
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: %s: device %s: %s", r->path, key->name, device,
+                       key->why);
+    return ERR_OK;
+}
+
+static enum err_code read_key(const struct reading *r, const char *name, const json_t *value)
+{
+    const struct zero_key *key = NULL;
+    for (int i = 0; i < KEYS && !key; i++)
+        if (strcmp(keys[i].name, name) == 0)
+            key = &keys[i];
+    if (!key)
+        return err_set(r->err, ERR_INVALID,
+                       "%s: %s: zero_optimization of DeepSpeed " ZERO_VERSION
+                       " has no such key; did you mean %s?",
+                       r->path, name, nearest_key(name)->name);
+    switch (key->kind) {
+    case KEY_STAGE:
+        if (!json_is_integer(value) || json_integer_value(value) != (json_int_t)r->stage)
+            return err_set(r->err, ERR_INVALID,
+                           "%s: stage: allowed is %" PRIu32 " with --strategy "
+                           "zero%" PRIu32,
+                           r->path, r->stage, r->stage);
+        return ERR_OK;
+    case KEY_IGNORED:
+        return ERR_OK;
+    case KEY_OFFLOAD:
+        return read_offload(r, key, value);
+    case KEY_OBJECT:
+        if (json_is_null(value) || (json_is_object(value) && json_object_size(value) == 0))
+            return ERR_OK;
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: %s: %s", r->path, key->name, key->why);
+    default:
+        if (strcmp(name, "overlap_comm") == 0 && json_is_null(value))
+            return ERR_OK;
+        return read_number(r, key, value);
+    }
+}
+
+enum err_code zero_read_json(const json_t *object, const char *path, uint32_t stage,
+                             struct zero_options *out, struct err *err)
+{
+    const struct reading reading = {path, stage, out, err};
+    const json_t *inner = json_object_get(object, "zero_optimization");
+    const char *name;
+    json_t *value;
+    *out = zero_defaults(stage);
+    if (!json_is_object(object) || (inner && !json_is_object(inner)))
+        return err_set(err, ERR_INVALID, "%s: allowed is one object: zero_optimization", path);
+    json_object_foreach((json_t *)(uintptr_t)(inner ? inner : object), name, value)
+    {
+        TRY(read_key(&reading, name, value));
+    }
+    return ERR_OK;
+}
+
+enum err_code zero_read(const char *path, uint32_t stage, struct zero_options *out, struct err *err)
+{
+    json_error_t error;
+    json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!file)
+        return error.line < 0
+                   ? err_set(err, ERR_IO, "--zero: %s", error.text)
+                   : err_set(err, ERR_INVALID, "%s: line %d: %s", path, error.line, error.text);
+    const enum err_code rc = zero_read_json(file, path, stage, out, err);
+    json_decref(file);
+    return rc;
+}

@@ -1,0 +1,43 @@
+/* zero_options.h - DeepSpeed's `zero_optimization` object: its keys, their defaults by version, and
+ * what of it is planned.
+ *
+ * Keys and defaults are those of deepspeed 0.19.8 (runtime/zero/config.py and offload_config.py).
+ * Sizes are in elements of parameters, as DeepSpeed counts them. */
+#ifndef SHARDPLAN_ZERO_OPTIONS_H
+#define SHARDPLAN_ZERO_OPTIONS_H
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ZERO_VERSION "0.19.8"
+
+struct zero_options {
+    bool contiguous_gradients;  /* gradients are copied into buckets */
+    bool reduce_scatter;        /* each slice of a bucket is for the rank that owns it */
+    bool overlap_comm;          /* reductions on a stream of their own, two buckets by turns */
+    bool round_robin_gradients; /* parameters in the flat group: 0, N, 2N, ..., 1, N + 1, ... */
+    uint64_t reduce_bucket_size;
+    /* stage 3 */
+    uint64_t sub_group_size; /* of the partition, updated at once */
+    uint64_t prefetch_bucket_size;
+    uint64_t param_persistence_threshold; /* smaller parameters are never released */
+    uint64_t model_persistence_threshold; /* of all those together */
+    uint64_t max_live_parameters, max_reuse_distance;
+    uint64_t hpz_partition_size; /* ranks that share a secondary copy; 1: none */
+};
+
+/* The defaults of a stage (1, 2, 3): overlap_comm depends on it. */
+struct zero_options zero_defaults(uint32_t stage);
+
+/* Reads a `zero_optimization` object, or a DeepSpeed configuration that has one, on top of the
+ * defaults; `path` is the file of messages. ERR_INVALID names file, key and what is allowed;
+ * ERR_UNSUPPORTED: DeepSpeed knows the value, this version does not plan it, and why. */
+enum err_code zero_read_json(const json_t *object, const char *path, uint32_t stage,
+                             struct zero_options *out, struct err *err);
+enum err_code zero_read(const char *path, uint32_t stage, struct zero_options *out,
+                        struct err *err);
+
+#endif

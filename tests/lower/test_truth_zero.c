@@ -1,0 +1,44 @@
+/* test_truth_zero.c - plans of ZeRO beside recordings of DeepSpeed 0.19.8 itself
+ * (tests/data/truth): every event, and every number of the rows that have no events. */
+#include "tests/support/truth.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static void check(const char *path, bool events)
+{
+    static const enum system_kind stages[] = {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        truth_check_file(path, stages[i], events, truth_read_written);
+}
+
+static void events_equal_deepspeeds(void **state)
+{
+    (void)state;
+    check("tests/data/truth/zero_events.jsonl", true);
+}
+
+static void events_of_a_toy_do(void **state)
+{
+    (void)state;
+    check("tests/data/truth/systems_events.jsonl", true);
+}
+
+static void numbers_of_real_sizes_do(void **state)
+{
+    (void)state;
+    check("tests/data/truth/systems_visible.jsonl", false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_equal_deepspeeds),
+        cmocka_unit_test(events_of_a_toy_do),
+        cmocka_unit_test(numbers_of_real_sizes_do),
+    };
+    return cmocka_run_group_tests_name("truth_zero", tests, NULL, NULL);
+}

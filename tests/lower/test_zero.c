@@ -1,0 +1,308 @@
+/* test_zero.c - ZeRO beyond the recordings: random jobs, options, and what DeepSpeed itself
+ * estimates.
+ *
+ * The estimates are deepspeed 0.19.8's estimate_zero2_model_states_mem_needs and
+ * estimate_zero3_model_states_mem_needs (runtime/zero/stage_1_and_2.py, stage3.py) with the numbers
+ * that they print. */
+#include "job/job.h"
+#include "lower/outline.h"
+#include "memory/replay.h"
+#include "tests/support/random_jobs.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { JOBS = 1500, SEED = 20261122 };
+
+/* ---- random jobs ---- */
+
+static struct job random_zero_job(gsl_rng *rng)
+{
+    struct job job = random_job(rng);
+    struct strategy *s = &job.strategy;
+    const uint32_t stage = 1 + (uint32_t)gsl_rng_uniform_int(rng, 3);
+    s->system = stage == 1 ? SYSTEM_ZERO1 : stage == 2 ? SYSTEM_ZERO2 : SYSTEM_ZERO3;
+    s->zero = zero_defaults(stage);
+    s->store = DTYPE_FP32;
+    s->offload = false;
+    s->grad_accum_fp32 = stage > 1 && gsl_rng_uniform_int(rng, 2);
+    s->zero.reduce_bucket_size = 1 + gsl_rng_uniform_int(rng, 20000);
+    s->zero.contiguous_gradients = gsl_rng_uniform_int(rng, 3) != 0;
+    s->zero.overlap_comm = gsl_rng_uniform_int(rng, 2);
+    s->zero.round_robin_gradients = gsl_rng_uniform_int(rng, 2);
+    s->zero.reduce_scatter = stage == 3 || gsl_rng_uniform_int(rng, 2);
+    s->zero.sub_group_size = 1 + gsl_rng_uniform_int(rng, 20000);
+    s->zero.prefetch_bucket_size = gsl_rng_uniform_int(rng, 20000);
+    s->zero.param_persistence_threshold = gsl_rng_uniform_int(rng, 1000);
+    s->zero.max_live_parameters = gsl_rng_uniform_int(rng, 100000);
+    s->zero.max_reuse_distance = gsl_rng_uniform_int(rng, 50000);
+    s->zero.hpz_partition_size = s->world % 2 == 0 && gsl_rng_uniform_int(rng, 3) == 0 ? 2 : 1;
+    if (stage == 3)
+        job.model.frozen = NULL;
+    return job;
+}
+
+static uint64_t as_requested(uint64_t bytes)
+{
+    return bytes;
+}
+
+/* The peak of the job's outline, which is to be the program's. */
+static uint64_t outlined_peak(const struct job *job)
+{
+    struct err err = {0};
+    struct graph *graph;
+    assert_int_equal(model_build(&job->config, &job->model, &graph, &err), ERR_OK);
+    const struct tape_options options = job_tape(job);
+    struct stream *stream = tape_run(graph, &options);
+    struct outline *outline = outline_new(stream, as_requested);
+    struct outlined out = {.plan = NULL};
+    assert_int_equal(lower_outline(graph, outline, &job->strategy, &out, &err), ERR_OK);
+    plan_free(out.plan);
+    outline_free(outline);
+    stream_free(stream);
+    graph_free(graph);
+    return out.requested_bytes;
+}
+
+static void random_programs_hold_together(void **state)
+{
+    (void)state;
+    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+    gsl_rng_set(rng, SEED);
+    uint32_t planned = 0;
+    for (int i = 0; i < JOBS; i++) {
+        const struct job job = random_zero_job(rng);
+        const struct memory_options options = {.without_allocator = true};
+        struct err err = {0};
+        struct memory memory;
+        struct plan *plan;
+        if (job_plan(&job, &plan, NULL, &err) != ERR_OK) {
+            assert_non_null(strstr(err.text, "trained and not used"));
+            continue;
+        }
+        planned++;
+        if (plan_verify(plan, &err) != ERR_OK)
+            fail_msg("job %d: %s", i, err.text);
+        assert_int_equal(memory_replay(plan, &options, NULL, NULL, &memory, &err), ERR_OK);
+        assert_int_equal(memory.live[PLAN_MARK_START], memory.live[PLAN_MARK_END]);
+        assert_int_equal(memory.requested.bytes, outlined_peak(&job));
+        plan_free(plan);
+    }
+    gsl_rng_free(rng);
+    assert_true(planned > JOBS / 2);
+}
+
+/* ---- what DeepSpeed estimates ---- */
+
+static uint64_t estimate_zero2(uint64_t params, uint64_t ranks)
+{
+    return 2 * params + (uint64_t)(18.0 * (double)params / (double)ranks);
+}
+
+static uint64_t estimate_zero3(uint64_t params, uint64_t largest, uint64_t ranks)
+{
+    return 4 * largest + (uint64_t)(18.0 * (double)params / (double)ranks);
+}
+
+static void estimates_are_deepspeeds(void **state)
+{
+    (void)state;
+    const double gib = 1024.0 * 1024 * 1024;
+    assert_true(fabs((double)estimate_zero2(2851000000, 8) / gib - 11.285) < 0.0005);
+    assert_true(fabs((double)estimate_zero2(7000000000, 32) / gib - 16.706) < 0.0005);
+    assert_true(fabs((double)estimate_zero3(2851000000, 32000000, 8) / gib - 6.093) < 0.0005);
+    assert_true(fabs((double)estimate_zero3(7000000000, 131072000, 32) / gib - 4.155) < 0.0005);
+}
+
+/* One block on `ranks` ranks, all of whose parameters have a multiple of 8 elements. */
+static struct job even_job(enum system_kind system, uint32_t stage, uint32_t ranks)
+{
+    struct model_config config = {
+        .arch = ARCH_FSDP2_TUTORIAL,
+        .activation = "relu",
+        .layers = 1,
+        .heads = 1,
+        .kv_heads = 1,
+        .head_dim = 64,
+        .hidden = 64,
+        .ffn = 256,
+        .vocab = 128,
+        .max_positions = 8,
+        .norm_eps = 1e-5F,
+    };
+    struct job job;
+    job_defaults(&job, &config);
+    job.model.batch = 1;
+    job.model.seq = 8;
+    job.strategy.system = system;
+    job.strategy.world = ranks;
+    job.strategy.zero = zero_defaults(stage);
+    job.strategy.zero.reduce_bucket_size = 1000;
+    job.strategy.zero.param_persistence_threshold = 0;
+    return job;
+}
+
+struct states { /* of a step, without its inputs */
+    uint64_t params, rest,
+        updating; /* bytes between steps; once the fp32 gradient is there alone */
+};
+
+/* `updating`: what lives when the update's first instruction runs, but its scalars. */
+static struct states states_of(const struct job *job)
+{
+    struct err err = {0};
+    struct plan *plan;
+    struct states states = {0};
+    uint64_t live = 0, inputs = 0, small = 0;
+    assert_int_equal(job_plan(job, &plan, &states.params, &err), ERR_OK);
+    for (uint32_t b = 0; b < plan->buffer_count; b++) {
+        const struct buffer *buffer = &plan->buffers[b];
+        if (buffer->resident)
+            live += buffer->bytes;
+        if (buffer->category == CATEGORY_INPUT)
+            inputs += buffer->bytes;
+        else if (buffer->resident && buffer->bytes <= 8)
+            small += buffer->bytes;
+    }
+    states.rest = live - inputs - small;
+    for (uint32_t i = 0; i < plan->instruction_count && !states.updating; i++) {
+        const struct plan_instruction *x = &plan->instructions[i];
+        const bool state = x->flags & PLAN_FIRST_STEP;
+        if (x->op == PLAN_ALLOC && !state && plan->buffers[x->arg].bytes > 8)
+            live += plan->buffers[x->arg].bytes;
+        if (x->op == PLAN_FREE && plan->buffers[x->arg].bytes > 8)
+            live -= plan->buffers[x->arg].bytes;
+        if (x->op == PLAN_ALLOC && state) /* AdamW's, before its temporaries */
+            states.updating = live - inputs - small;
+    }
+    plan_free(plan);
+    return states;
+}
+
+/* 2 bytes a parameter for computing, and 2 + 4 + 4 + 4 + 4 a rank's share: the paper's 2 + (2 +
+ * K)/N with fp32 gradients. The estimate counts the 16-bit gradients, too, which are gone by then.
+ */
+static void zero2_is_as_estimated_but_for_gradients_that_are_gone(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= 4; ranks *= 2) {
+        const struct job job = even_job(SYSTEM_ZERO2, 2, ranks);
+        const struct states states = states_of(&job);
+        assert_int_equal(states.rest, 2 * states.params + 12 * states.params / ranks);
+        assert_int_equal(states.updating, states.rest + 4 * states.params / ranks);
+        assert_int_equal(estimate_zero2(states.params, ranks) - states.updating,
+                         2 * states.params / ranks);
+    }
+}
+
+/* What the estimate leaves out: the 16-bit shards, the buffer of reduced gradients that is always
+ * there, and the bucket. What it adds are two copies of the largest layer while it computes. */
+static void zero3_is_more_than_estimated(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= 8; ranks *= 2) {
+        const struct job job = even_job(SYSTEM_ZERO3, 3, ranks);
+        const struct states states = states_of(&job);
+        const uint64_t bucket = 2 * job.strategy.zero.reduce_bucket_size;
+        assert_int_equal(states.rest, (2 + 2 + 12) * states.params / ranks + bucket);
+        assert_int_equal(states.updating, states.rest + 4 * states.params / ranks);
+        assert_int_equal(states.updating - bucket - estimate_zero3(states.params, 0, ranks),
+                         2 * states.params / ranks);
+    }
+}
+
+/* ---- options ---- */
+
+static enum err_code read_text(const char *text, uint32_t stage, struct zero_options *out,
+                               struct err *err)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    const enum err_code rc = zero_read_json(object, "f.json", stage, out, err);
+    json_decref(object);
+    return rc;
+}
+
+static void options_are_deepspeeds(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct zero_options o = {0};
+    assert_int_equal(read_text("{\"stage\": 3, \"stage3_prefetch_bucket_size\": 1e6, "
+                               "\"offload_param\": {\"device\": \"none\"}, \"overlap_comm\": null}",
+                               3, &o, &err),
+                     ERR_OK);
+    assert_int_equal(o.prefetch_bucket_size, 1000000);
+    assert_int_equal(o.reduce_bucket_size, 500000000);
+    assert_true(o.overlap_comm); /* on in stage 3, off below it */
+    assert_false(zero_defaults(2).overlap_comm);
+    assert_int_equal(read_text("{\"train_batch_size\": 8, \"zero_optimization\": "
+                               "{\"reduce_scatter\": false}}",
+                               2, &o, &err),
+                     ERR_OK);
+    assert_false(o.reduce_scatter);
+}
+
+static void what_is_wrong_or_not_planned_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t stage;
+        enum err_code code;
+        const char *message;
+    } cases[] = {
+        {"{\"reduce_bucket\": 1}", 2, ERR_INVALID, "did you mean reduce_bucket_size?"},
+        {"{\"reduce_bucket_size\": 0}", 2, ERR_INVALID, "f.json: reduce_bucket_size: allowed are"},
+        {"{\"overlap_comm\": 1}", 2, ERR_INVALID, "overlap_comm: allowed are true, false"},
+        {"{\"stage\": 2}", 3, ERR_INVALID, "stage: allowed is 3"},
+        {"[]", 3, ERR_INVALID, "allowed is one object"},
+        {"{\"offload_optimizer\": {\"device\": \"disk\"}}", 2, ERR_INVALID, "none, cpu or nvme"},
+        {"{\"offload_optimizer\": {\"device\": \"cpu\"}}", 2, ERR_UNSUPPORTED,
+         "stay on the device"},
+        {"{\"zero_quantized_weights\": true}", 3, ERR_UNSUPPORTED, "quantised gathers"},
+        {"{\"mics_shard_size\": 4}", 3, ERR_UNSUPPORTED, "has no MiCS"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct err err = {0};
+        struct zero_options o;
+        assert_int_equal(read_text(cases[i].text, cases[i].stage, &o, &err), cases[i].code);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("%s: %s", cases[i].text, err.text);
+    }
+}
+
+static void strategies_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    struct err first = {0}, second = {0};
+    struct plan *plan;
+    struct job job = even_job(SYSTEM_ZERO1, 1, 2);
+    job.strategy.grad_accum_fp32 = true;
+    assert_int_equal(job_plan(&job, &plan, NULL, &first), ERR_UNSUPPORTED);
+    assert_non_null(strstr(first.text, "BF16_Optimizer"));
+    job = even_job(SYSTEM_ZERO3, 3, 6);
+    job.strategy.zero.hpz_partition_size = 4;
+    assert_int_equal(job_plan(&job, &plan, NULL, &second), ERR_INVALID);
+    assert_non_null(strstr(second.text, "does not divide the 6 ranks"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_programs_hold_together),
+        cmocka_unit_test(estimates_are_deepspeeds),
+        cmocka_unit_test(zero2_is_as_estimated_but_for_gradients_that_are_gone),
+        cmocka_unit_test(zero3_is_more_than_estimated),
+        cmocka_unit_test(options_are_deepspeeds),
+        cmocka_unit_test(what_is_wrong_or_not_planned_is_named),
+        cmocka_unit_test(strategies_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests_name("zero", tests, NULL, NULL);
+}

@@ -1,0 +1,66 @@
+/* test_run_zero.c - plans of DeepSpeed's ZeRO executed on real ranks: the numbers of PyTorch, the
+ * memory that was planned (reference.h). */
+#include "tests/support/reference.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static void write_options(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", reference_folder(), name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* Small buckets, so that parameters are cut, flushed and gathered together in every way. */
+static void trajectories_are_pytorchs(void **state)
+{
+    (void)state;
+    char options[8][256];
+    write_options("small.json", "{\"reduce_bucket_size\": 9000}");
+    write_options("round.json", "{\"reduce_bucket_size\": 9000, \"round_robin_gradients\": true, "
+                                "\"overlap_comm\": true}");
+    write_options("apart.json", "{\"reduce_bucket_size\": 9000, \"contiguous_gradients\": false}");
+    write_options("whole.json", "{\"reduce_bucket_size\": 9000, \"reduce_scatter\": false}");
+    write_options("tight.json",
+                  "{\"reduce_bucket_size\": 9000, \"stage3_prefetch_bucket_size\": 5000, "
+                  "\"stage3_param_persistence_threshold\": 40, \"sub_group_size\": 8000, "
+                  "\"stage3_max_live_parameters\": 20000, \"stage3_max_reuse_distance\": 9000}");
+    write_options("tight-hpz.json",
+                  "{\"reduce_bucket_size\": 9000, \"stage3_prefetch_bucket_size\": 5000, "
+                  "\"stage3_param_persistence_threshold\": 40, \"zero_hpz_partition_size\": 2, "
+                  "\"stage3_max_live_parameters\": 20000, \"stage3_max_reuse_distance\": 0}");
+    static const char *const formats[] = {
+        "--strategy zero1 --zero %s/small.json --accumulate 2",
+        "--strategy zero1 --zero %s/round.json --checkpointing full",
+        "--strategy zero2 --zero %s/whole.json --optimizer-impl fused --accumulate 2",
+        "--strategy zero2 --zero %s/apart.json",
+        "--strategy zero3 --zero %s/tight.json --accumulate 2 --checkpointing full",
+        "--strategy zero3 --zero %s/tight-hpz.json",
+    };
+    const struct variation variations[] = {
+        {4, 1, options[0]},         {2, 4, options[1]},         {2, 2, options[2]},
+        {4, 2, options[3]},         {2, 2, options[4]},         {4, 2, options[5]},
+        {1, 8, "--strategy zero3"}, {2, 4, "--strategy zero3"},
+    };
+    for (size_t i = 0; i < COUNT(formats); i++)
+        snprintf(options[i], sizeof options[i], formats[i], reference_folder());
+    reference_check_all(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trajectories_are_pytorchs),
+    };
+    return cmocka_run_group_tests_name("run_zero", tests, reference_open, reference_close);
+}
