@@ -49,7 +49,9 @@ static void print_fsdp2(struct sums *sums)
                truth_read_written, sums);
     print_file("fsdp2_events.jsonl",
                "Whole event lists with frozen parameters, flags set by micro-batch, shards by "
-               "columns. 3 more rows are of what is not planned: reshard_after_forward by unit.",
+               "columns. 2 more rows are of what is not planned: reshard_after_forward by unit.",
+               true, truth_read_written, sums);
+    print_file("keep_events.jsonl", "Whole event lists where the last units are not resharded.",
                true, truth_read_written, sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
