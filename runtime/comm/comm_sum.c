@@ -6,6 +6,8 @@
 
 #include "runtime/work/half.h"
 
+#include <assert.h>
+
 enum { BLOCK = 256 }; /* elements */
 
 /* fp32 is summed in double, so that the result is the nearest fp32 however many ranks there are. */
@@ -50,6 +52,7 @@ static void sum_bytes(const char *const *part, uint32_t parts, uint64_t first, u
 void comm_sum(const char *const *part, uint32_t parts, uint64_t count, enum dtype dtype,
               bool average, char *out)
 {
+    assert(parts > 0); /* a group has ranks */
     const uint32_t divisor = average ? parts : 1;
     for (uint64_t i = 0; i < count; i += BLOCK) {
         const uint32_t n = count - i < BLOCK ? (uint32_t)(count - i) : BLOCK;
