@@ -45,7 +45,15 @@ void zero_scale(struct lowering *low, uint8_t lane, double factor, struct operan
 void zero_copy(struct lowering *low, uint8_t lane, struct operand x, struct operand y);
 /* The elements from `first` on, `count` of them, as a flat operand. */
 struct operand zero_run(struct operand of, uint64_t first, uint64_t count);
+/* `count` parts one after the other (`elements`) in fp32, through what their dtype makes of that;
+ * of a single part it is `one`, which is all of it. */
+struct operand zero_join(struct lowering *low, uint32_t count, const struct operand *parts,
+                         struct operand one, uint64_t elements);
 /* A name that scopes can carry: a parameter's. */
 const char *zero_name(const struct lowering *low, uint32_t param);
+
+/* ERR_UNSUPPORTED: backward gives a trained parameter no gradient. */
+enum err_code zero_check_used(const struct graph *graph, const struct stream *stream,
+                              struct err *err);
 
 #endif

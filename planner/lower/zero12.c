@@ -32,12 +32,7 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_UNSUPPORTED,
                        "--grad-accum-dtype fp32: zero1 then is another optimizer (BF16_Optimizer), "
                        "which is not planned; zero2 has it");
-    const uint32_t unused = find_unused(graph, stream);
-    if (unused != NONE)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "%s is trained and not used: its place in the partitions is not planned",
-                       graph->params[unused].name);
-    return ERR_OK;
+    return zero_check_used(graph, stream, err);
 }
 
 /* _round_robin_reorder. */

@@ -60,32 +60,12 @@ static void drop_gradients(struct lowering *low)
 static struct operand flatten(struct lowering *low, uint32_t count, const struct operand *parts)
 {
     struct zero12 *z = low->state;
-    const enum dtype dtype = low->strategy->compute;
     if (z->fp32_partition) {
         const struct operand whole = plan_whole_buffer(low->plan, z->gradients);
         z->gradients = NONE;
         return whole;
     }
-    struct operand together = zero_run(parts[0], 0, z->partition);
-    uint32_t cat = NONE;
-    if (count > 1) {
-        cat = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_CAT, dtype,
-                           flat(z->partition));
-        together = plan_whole_buffer(low->plan, cat);
-        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_PACK, ATEN_CAT, PLAN_NO_GROUP, count,
-                     parts, 1, &together);
-    }
-    if (dtype != DTYPE_FP32) {
-        const uint32_t cast = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_TO_COPY,
-                                           DTYPE_FP32, flat(z->partition));
-        const struct operand whole = plan_whole_buffer(low->plan, cast);
-        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
-                     &together, 1, &whole);
-        if (cat != NONE)
-            emit_free(low, cat);
-        together = whole;
-    }
-    return together;
+    return zero_join(low, count, parts, zero_run(parts[0], 0, z->partition), z->partition);
 }
 
 static void gather(struct lowering *low)

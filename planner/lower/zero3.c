@@ -32,12 +32,7 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
             return err_set(err, ERR_UNSUPPORTED,
                            "%s is frozen: zero3 with frozen parameters is not planned",
                            graph->params[p].name);
-    const uint32_t unused = find_unused(graph, stream);
-    if (unused != NONE)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "%s is trained and not used: its place in the partitions is not planned",
-                       graph->params[unused].name);
-    return ERR_OK;
+    return zero_check_used(graph, stream, err);
 }
 
 struct operand zero3_shard(const struct lowering *low, uint32_t p)

@@ -32,30 +32,13 @@ static uint32_t take_norms(struct lowering *low, uint32_t *norms)
 static struct operand flatten(struct lowering *low, const struct zero3_group *group)
 {
     const struct zero3 *z = zero3_of(low);
-    struct operand *parts = xmalloc((group->count + 1) * sizeof *parts), together;
+    struct operand *parts = xmalloc((group->count + 1) * sizeof *parts);
     list_gradients(low, group, parts);
-    const enum dtype dtype = (enum dtype)parts[0].dtype;
-    uint32_t cat = NONE;
-    together = zero_run(plan_whole_buffer(low->plan, z->gradients), group->at, group->elements);
-    if (group->count > 1) {
-        cat = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_CAT, dtype,
-                           flat(group->elements));
-        together = plan_whole_buffer(low->plan, cat);
-        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_PACK, ATEN_CAT, PLAN_NO_GROUP,
-                     group->count, parts, 1, &together);
-    }
-    if (dtype != DTYPE_FP32) {
-        const uint32_t cast = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_TO_COPY,
-                                           DTYPE_FP32, flat(group->elements));
-        const struct operand whole = plan_whole_buffer(low->plan, cast);
-        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
-                     &together, 1, &whole);
-        if (cat != NONE)
-            emit_free(low, cat);
-        together = whole;
-    }
+    const struct operand one =
+        zero_run(plan_whole_buffer(low->plan, z->gradients), group->at, group->elements);
+    const struct operand joined = zero_join(low, group->count, parts, one, group->elements);
     free(parts);
-    return together;
+    return joined;
 }
 
 static void declare_gradients(struct lowering *low, const struct zero3_group *group,

@@ -150,17 +150,25 @@ static void emit_norms(struct lowering *low, uint32_t count, const struct operan
     free(out);
 }
 
-/* stack(norms).pow(2).sum(). */
-static uint32_t sum_norms(struct lowering *low, uint32_t count, const uint32_t *norms)
+static uint32_t stack_norms(struct lowering *low, uint32_t count, const uint32_t *norms,
+                            enum dtype dtype)
 {
     struct operand *in = xmalloc((count + 1) * sizeof *in);
     for (uint32_t i = 0; i < count; i++)
         in[i] = as_fp32(low, norms[i]);
     const uint32_t stack =
-        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_STACK, DTYPE_FP64, SHAPE(count));
+        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_STACK, dtype, SHAPE(count));
     const struct operand stacked = as_fp32(low, stack);
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, count, in,
                  1, &stacked);
+    free(in);
+    return stack;
+}
+
+/* stack(norms).pow(2).sum(). */
+static uint32_t sum_norms(struct lowering *low, uint32_t count, const uint32_t *norms)
+{
+    const uint32_t stack = stack_norms(low, count, norms, DTYPE_FP64);
     const uint32_t squares =
         alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_POW, DTYPE_FP64, SHAPE(count));
     step(low, WORK_SQUARE, ATEN_POW, stack, squares);
@@ -168,7 +176,6 @@ static uint32_t sum_norms(struct lowering *low, uint32_t count, const uint32_t *
     const uint32_t sum = new_scalar(low, ATEN_SUM, DTYPE_FP64);
     step(low, WORK_SUM, ATEN_SUM, squares, sum);
     emit_free(low, squares);
-    free(in);
     return sum;
 }
 
@@ -218,14 +225,7 @@ uint32_t zero_combine_norms(struct lowering *low, uint32_t count, const uint32_t
                             enum dtype dtype)
 {
     uint32_t slots[SLOTS];
-    struct operand *in = xmalloc((count + 1) * sizeof *in);
-    for (uint32_t i = 0; i < count; i++)
-        in[i] = as_fp32(low, norms[i]);
-    const uint32_t stack =
-        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_STACK, dtype, SHAPE(count));
-    const struct operand stacked = as_fp32(low, stack);
-    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, count, in,
-                 1, &stacked);
+    const uint32_t stack = stack_norms(low, count, norms, dtype);
     slots[1] = stack;
     run_scalars(low, STEPS(invalid_steps), SHAPE(count), dtype, slots);
     const uint32_t any = new_scalar(low, ATEN_ANY, DTYPE_BOOL);
@@ -238,7 +238,6 @@ uint32_t zero_combine_norms(struct lowering *low, uint32_t count, const uint32_t
     const uint32_t gone[] = {infinite, stack, any, combined};
     for (uint32_t i = 0; i < sizeof gone / sizeof gone[0]; i++)
         emit_free(low, gone[i]);
-    free(in);
     return chosen;
 }
 
@@ -362,4 +361,39 @@ struct operand zero_run(struct operand of, uint64_t first, uint64_t count)
 const char *zero_name(const struct lowering *low, uint32_t param)
 {
     return low->plan->params[param].name;
+}
+
+struct operand zero_join(struct lowering *low, uint32_t count, const struct operand *parts,
+                         struct operand one, uint64_t elements)
+{
+    const enum dtype dtype = (enum dtype)one.dtype;
+    struct operand together = one;
+    uint32_t cat = NONE;
+    if (count > 1) {
+        cat = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_CAT, dtype, flat(elements));
+        together = plan_whole_buffer(low->plan, cat);
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_PACK, ATEN_CAT, PLAN_NO_GROUP, count,
+                     parts, 1, &together);
+    }
+    if (dtype == DTYPE_FP32)
+        return together;
+    const uint32_t cast = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_TO_COPY,
+                                       DTYPE_FP32, flat(elements));
+    const struct operand whole = plan_whole_buffer(low->plan, cast);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1,
+                 &together, 1, &whole);
+    if (cat != NONE)
+        emit_free(low, cat);
+    return whole;
+}
+
+enum err_code zero_check_used(const struct graph *graph, const struct stream *stream,
+                              struct err *err)
+{
+    const uint32_t unused = find_unused(graph, stream);
+    if (unused != NONE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s is trained and not used: its place in the partitions is not planned",
+                       graph->params[unused].name);
+    return ERR_OK;
 }
