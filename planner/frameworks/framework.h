@@ -132,6 +132,10 @@ bool import_has(const struct import *import, const char *setting);
 long long import_integer(const struct import *import, const char *path, long long otherwise);
 const struct node *import_node(const struct import *import, const char *path);
 
+/* The reader of a key that another row's reader looks at. */
+enum err_code import_elsewhere(struct import *import, const struct key_row *row,
+                               const struct node *node, struct err *err);
+
 /* Lists a key as not planned. */
 void import_list(struct import *import, const struct node *node, const char *path, const char *why);
 

@@ -58,16 +58,6 @@ static const char *write_type(const struct settings *s, char text[NUMBER_TEXT])
     return system & FSDP ? "FSDP" : system & ZERO ? "DEEPSPEED" : "MULTI_GPU";
 }
 
-static enum err_code read_elsewhere(struct import *im, const struct key_row *row,
-                                    const struct node *node, struct err *err)
-{
-    (void)im;
-    (void)row;
-    (void)node;
-    (void)err;
-    return ERR_OK;
-}
-
 static const char *write_version(const struct settings *s, char text[NUMBER_TEXT])
 {
     (void)text;
@@ -222,14 +212,14 @@ static const struct key_row rows[] = {
                         {"MULTI_XPU", NULL}, {"MULTI_NPU", NULL}, {"MULTI_HPU", NULL})},
     {.path = "fsdp_config", .kind = KEY_TABLE},
     {.path = F("version"), .kind = KEY_INTEGER, .least = 1, .setting = "strategy",
-     .read = read_elsewhere, .write = write_version, .systems = FSDP},
+     .read = import_elsewhere, .write = write_version, .systems = FSDP},
     {.path = "deepspeed_config", .kind = KEY_TABLE},
-    {.path = D("zero_stage"), .kind = KEY_INTEGER, .setting = "strategy", .read = read_elsewhere,
+    {.path = D("zero_stage"), .kind = KEY_INTEGER, .setting = "strategy", .read = import_elsewhere,
      .write = write_stage, .systems = ZERO},
     {.path = "num_processes", .kind = KEY_INTEGER, .least = -1, .setting = "gpus",
      .read = read_processes},
     {.path = "num_machines", .kind = KEY_INTEGER, .least = 1, .setting = "gpus-per-node",
-     .read = read_elsewhere, .write = write_machines},
+     .read = import_elsewhere, .write = write_machines},
     {.path = "parallelism_config", .kind = KEY_TABLE},
     {.path = P("dp_replicate_size"), .kind = KEY_INTEGER, .least = 1, .setting = "replicate",
      .initial = "1", .systems = FSDP2},
@@ -292,7 +282,7 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"none", "off"}, {"0", "off"}, {"0.0", "off"}), .systems = ZERO,
      .is_auto = true},
     DEVICE("offload_optimizer_device"), DEVICE("offload_param_device"),
-    {.path = D("deepspeed_config_file"), .kind = KEY_TEXT, .read = read_elsewhere, .systems = ZERO},
+    {.path = D("deepspeed_config_file"), .kind = KEY_TEXT, .read = import_elsewhere, .systems = ZERO},
     IDLE(D("zero3_init_flag")), IDLE(D("zero3_save_16bit_model")),
     IDLE(D("deepspeed_multinode_launcher")), IDLE(D("deepspeed_hostfile")),
     IDLE(D("deepspeed_inclusion_filter")), IDLE(D("deepspeed_exclusion_filter")),

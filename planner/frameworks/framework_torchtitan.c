@@ -214,17 +214,6 @@ static const char *write_option(const struct settings *s, char text[NUMBER_TEXT]
     return s->job.tape.checkpointing == CHECKPOINTING_SELECTIVE ? "op" : NULL;
 }
 
-/* Belongs to a key that another row reads. */
-static enum err_code read_elsewhere(struct import *im, const struct key_row *row,
-                                    const struct node *node, struct err *err)
-{
-    (void)im;
-    (void)row;
-    (void)node;
-    (void)err;
-    return ERR_OK;
-}
-
 static enum err_code read_converters(struct import *im, const struct key_row *row,
                                      const struct node *node, struct err *err)
 {
@@ -278,7 +267,7 @@ static const struct key_row rows[] = {
     IDLE("parallelism.expert_parallel_comm_backend"),
 
     {.path = "model.name", .kind = KEY_TEXT, .syntaxes = TOML, .setting = "model",
-     .read = read_elsewhere, .write = write_name},
+     .read = import_elsewhere, .write = write_name},
     {.path = "model.flavor", .kind = KEY_TEXT, .syntaxes = TOML, .setting = "model",
      .read = read_flavor, .write = write_flavor},
     {.path = "model.hf_assets_path", .kind = KEY_TEXT, .syntaxes = TOML, .read = read_assets},
@@ -354,7 +343,7 @@ static const struct key_row rows[] = {
                         {"memory_budget", NULL}),
      .initial = "selective", .read = read_mode, .write = write_mode, .syntaxes = TOML},
     {.path = "activation_checkpoint.selective_ac_option", .kind = KEY_ANY,
-     .setting = "checkpointing", .read = read_elsewhere, .write = write_option, .syntaxes = TOML},
+     .setting = "checkpointing", .read = import_elsewhere, .write = write_option, .syntaxes = TOML},
     {.path = "activation_checkpoint.early_stop", .kind = KEY_BOOL, .setting = "early-stop",
      .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .initial = "false"},
     IDLE("activation_checkpoint.preserve_rng_state"),

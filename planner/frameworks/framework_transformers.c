@@ -137,16 +137,6 @@ static enum err_code read_checkpointing(struct import *im, const struct key_row 
     return import_set(im, "checkpointing", on ? "full" : "none", row, node, err);
 }
 
-static enum err_code read_elsewhere(struct import *im, const struct key_row *row,
-                                    const struct node *node, struct err *err)
-{
-    (void)im;
-    (void)row;
-    (void)node;
-    (void)err;
-    return ERR_OK;
-}
-
 /* ---- the table ---- */
 
 /* clang-format off */
@@ -161,7 +151,7 @@ static const struct key_row rows[] = {
     {.path = "fsdp", .kind = KEY_ANY, .setting = "strategy", .read = read_fsdp},
     {.path = "fsdp_config", .kind = KEY_TABLE},
     {.path = C("version"), .kind = KEY_WORD, .words = KEY_WORDS({"1", NULL}, {"2", NULL}),
-     .systems = FSDP, .read = read_elsewhere},
+     .systems = FSDP, .read = import_elsewhere},
     {.path = C("reshard_after_forward"), .kind = KEY_BOOL, .setting = "reshard",
      .read = read_reshard, .systems = FSDP2},
     {.path = C("reshard_after_forward"), .kind = KEY_WORD, .words = STRATEGIES,
@@ -188,11 +178,11 @@ static const struct key_row rows[] = {
     {.path = C("xla"), .kind = KEY_BOOL, .neutral = "false", .why = "XLA's FSDP"},
     IDLE(C("xla_fsdp_v2")), IDLE(C("xla_fsdp_grad_ckpt")), IDLE(C("xla_fsdp_settings")),
     IDLE(C("state_dict_type")), IDLE(C("sync_module_states")), IDLE(C("cpu_ram_efficient_loading")),
-    {.path = "gradient_checkpointing", .kind = KEY_BOOL, .read = read_elsewhere},
+    {.path = "gradient_checkpointing", .kind = KEY_BOOL, .read = import_elsewhere},
     IDLE("gradient_checkpointing_kwargs"),
 
     {.path = "bf16", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype},
-    {.path = "fp16", .kind = KEY_BOOL, .read = read_elsewhere},
+    {.path = "fp16", .kind = KEY_BOOL, .read = import_elsewhere},
     {.path = "tf32", .kind = KEY_BOOL},
     {.path = "per_device_train_batch_size", .kind = KEY_INTEGER, .least = 1,
      .setting = "micro-batch", .initial = "8"},
@@ -213,7 +203,7 @@ static const struct key_row rows[] = {
     {.path = "ddp_find_unused_parameters", .kind = KEY_BOOL, .neutral = "false", .systems = DDP,
      .why = "unused parameters"},
     {.path = "neftune_noise_alpha", .kind = KEY_REAL, .why = "noise on embeddings"},
-    {.path = "deepspeed", .kind = KEY_ANY, .read = read_elsewhere},
+    {.path = "deepspeed", .kind = KEY_ANY, .read = import_elsewhere},
     {.path = "use_liger_kernel", .kind = KEY_BOOL, .neutral = "false", .why = "Liger's kernels"},
     IDLE("learning_rate"), IDLE("weight_decay"), IDLE("adam_beta1"), IDLE("adam_beta2"),
     IDLE("adam_epsilon"), IDLE("lr_scheduler_type"), IDLE("lr_scheduler_kwargs"),
