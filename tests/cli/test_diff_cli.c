@@ -36,15 +36,6 @@ static int remove_plans(void **state)
     return system(command); // NOLINT(cert-env33-c)
 }
 
-static json_t *object_of_output(void)
-{
-    json_error_t at;
-    json_t *object = json_loads(program_output(), 0, &at);
-    if (!object)
-        fail_msg("line %d: %s: %s", at.line, at.text, program_output());
-    return object;
-}
-
 static void expect_says(int status, int expected, const char *says)
 {
     if (status != expected || !strstr(program_output(), says))
@@ -82,11 +73,11 @@ static void every_form_says_the_same(void **state)
     static const char *const members[] = {"settings", "lanes", "kinds", "units", "groups"};
     json_t *of[3];
     assert_int_equal(shardplan("diff %s/a/plan.json %s/b/plan.json --json", folder, folder), 0);
-    of[0] = object_of_output();
+    of[0] = program_object();
     assert_int_equal(shardplan("diff %s/a/plan.json reshard=never --json", folder), 0);
-    of[1] = object_of_output();
+    of[1] = program_object();
     assert_int_equal(shardplan("diff " JOB " reshard=never --json"), 0);
-    of[2] = object_of_output();
+    of[2] = program_object();
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         for (int k = 1; k < 3; k++)
             if (!are_alike(json_object_get(of[0], members[i]), json_object_get(of[k], members[i])))

@@ -17,15 +17,6 @@
 #define TOY "tests/data/configs/toy-llama --seq 256"
 #define JOB "llama-3.1-8b --gpus 8 --seq 8192 --checkpointing selective"
 
-static json_t *object_of_output(void)
-{
-    json_error_t at;
-    json_t *object = json_loads(program_output(), 0, &at);
-    if (!object)
-        fail_msg("line %d: %s: %s", at.line, at.text, program_output());
-    return object;
-}
-
 static double number(const json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
@@ -43,7 +34,7 @@ static void a_point_is_what_plan_says(void **state)
     (void)state;
     static const char *const values[] = {"default", "never"};
     assert_int_equal(shardplan("sweep " JOB " --over reshard=default,never --json"), 0);
-    json_t *sweep = object_of_output();
+    json_t *sweep = program_object();
     const json_t *points = json_object_get(sweep, "points");
     assert_int_equal(json_array_size(points), 2);
     for (size_t i = 0; i < 2; i++) {
@@ -51,7 +42,7 @@ static void a_point_is_what_plan_says(void **state)
         char folder[] = "/tmp/shardplan_sweep.XXXXXX";
         assert_non_null(mkdtemp(folder));
         assert_int_equal(shardplan("plan " JOB " --reshard %s --json -o %s", values[i], folder), 0);
-        json_t *plan = object_of_output();
+        json_t *plan = program_object();
         const json_t *time = json_object_get(plan, "time"), *peak = json_object_get(plan, "peak");
         assert_string_equal(
             json_string_value(json_object_get(json_object_get(point, "values"), "reshard")),
@@ -107,7 +98,7 @@ static void a_search_says_what_does_not_fit(void **state)
                 "fewest gpus: ");
     expect_says(shardplan("sweep " JOB " --largest seq=1024..65536+1024 --json"), 0,
                 "\"largest\": \"seq\"");
-    json_t *object = object_of_output();
+    json_t *object = program_object();
     const json_t *answer = json_array_get(json_object_get(object, "points"), 0);
     const char *seq = json_string_value(json_object_get(answer, "answer"));
     assert_non_null(seq);
@@ -126,7 +117,7 @@ static void a_number_of_the_profile_is_an_axis(void **state)
     assert_int_equal(shardplan("sweep llama-3.1-8b --gpus 16 --seq 2048 --over "
                                "profile.nic_bytes_per_s=x0.5,x1 --json"),
                      0);
-    json_t *object = object_of_output();
+    json_t *object = program_object();
     const json_t *points = json_object_get(object, "points");
     assert_true(number(json_array_get(points, 0), "communication_s") >
                 1.2 * number(json_array_get(points, 1), "communication_s"));

@@ -16,15 +16,6 @@
 
 #define TOY "tests/data/configs/toy-llama --gpus 4 --seq 256 --strategy fsdp2 --units blocks"
 
-static json_t *object_of_output(void)
-{
-    json_error_t at;
-    json_t *object = json_loads(program_output(), 0, &at);
-    if (!object)
-        fail_msg("line %d: %s: %s", at.line, at.text, program_output());
-    return object;
-}
-
 static double number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -46,13 +37,13 @@ static void what_is_chosen_is_what_plan_says(void **state)
     assert_non_null(mkdtemp(folder));
     assert_non_null(mkdtemp(again));
     assert_int_equal(shardplan("tune " TOY " --global-batch 16 --json -o %s", folder), 0);
-    json_t *tuned = object_of_output();
+    json_t *tuned = program_object();
     const json_t *chosen = json_object_get(tuned, "chosen");
     const json_t *search = json_object_get(tuned, "search");
     const char *command = json_string_value(json_object_get(chosen, "command"));
     assert_int_equal(strncmp(command, "shardplan plan ", 15), 0);
     assert_int_equal(shardplan("%s --json -o %s", command + 10, again), 0);
-    json_t *plan = object_of_output();
+    json_t *plan = program_object();
     assert_true(fabs(number(json_object_get(plan, "time"), "step_s") / number(chosen, "step_s") -
                      1) < 1e-9);
     assert_true(number(json_object_get(plan, "peak"), "device_bytes") ==
@@ -85,7 +76,7 @@ static void an_impossible_wish_exits_with_1_and_says_what_is_near(void **state)
            1, "nothing fits");
     expect(shardplan("tune " TOY " --max-memory 1GiB"), 1, "at least ");
     assert_int_equal(shardplan("tune " TOY " --max-memory 1GiB --json"), 1);
-    json_t *none = object_of_output();
+    json_t *none = program_object();
     assert_true(json_is_false(json_object_get(none, "fits")));
     assert_true(number(json_object_get(none, "search"), "least_device_bytes") > 0x1p30);
     json_decref(none);

@@ -1,11 +1,16 @@
 /* program.c - see program.h. */
 #include "tests/support/program.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+#include <cmocka.h>
 
 enum { LINE = 4096 };
 
@@ -59,4 +64,13 @@ int shell(const char *fmt, ...)
 char *program_output(void)
 {
     return output;
+}
+
+json_t *program_object(void)
+{
+    json_error_t at;
+    json_t *object = json_loads(program_output(), 0, &at);
+    if (!object)
+        fail_msg("line %d: %s: %s", at.line, at.text, program_output());
+    return object;
 }

@@ -3,6 +3,8 @@
 #ifndef SHARDPLAN_TESTS_PROGRAM_H
 #define SHARDPLAN_TESTS_PROGRAM_H
 
+#include <jansson.h>
+
 /* Runs "shardplan ARGUMENTS" for two minutes at most. Returns its exit status, -1 when it was
  * ended; what it printed, on both streams, is in program_output(). */
 int shardplan(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -13,5 +15,8 @@ int shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* What the last run said; good until the next one, and may be cut up. */
 char *program_output(void);
+
+/* ... as one JSON object, which the caller owns; the test fails where it is none. */
+json_t *program_object(void);
 
 #endif
