@@ -191,6 +191,10 @@ const char *const *aten_names(void);
       "x (t, o), w (g, o, h), ends (g) -> y (t, h): each group x w")                               \
     X(GROUPED_MM_TN, "grouped_mm_tn",                                                              \
       "x (t, o), y (t, h), ends (g) -> w (g, o, h): of each group xᵀ y")                           \
+    X(CONVOLUTION, "convolution",                                                                  \
+      "x (places, c), w (o, k), perhaps a bias -> y (places, o); or of it, gradients")             \
+    /* ---- anything ---- */                                                                       \
+    X(OTHER, "other", "x ... -> y ...: known by its name and its operands alone")                  \
     /* ---- elementwise ---- */                                                                    \
     X(ADD, "add", "x, y (broadcast to x from the right) -> z: x + y")                              \
     X(ADD_NUMBER, "add_number", "x -> y: x + attr.p")                                              \

@@ -50,8 +50,8 @@ static void add_tensor(struct profiler_row *row, const json_t *dims, const json_
         row->known = false;
         return;
     }
-    struct profiler_tensor *t = &row->tensors[row->count++];
-    *t = (struct profiler_tensor){.dtype = dtype, .input = input};
+    struct aten_tensor *t = &row->tensors[row->count++];
+    *t = (struct aten_tensor){.dtype = dtype, .input = input, .place = PLACE_NONE};
     uint64_t dense = 1;
     t->shape.rank = (uint32_t)rank;
     for (size_t i = rank; i-- > 0;) {
@@ -111,16 +111,21 @@ void profiler_row_free(struct profiler_row *row)
     *row = (struct profiler_row){0};
 }
 
-const struct profiler_tensor *profiler_tensor_at(const struct profiler_row *row, uint32_t input)
+static const char *value_at(const void *context, uint32_t input)
 {
-    for (uint32_t i = 0; i < row->count; i++)
-        if (row->tensors[i].input == input)
-            return &row->tensors[i];
-    return NULL;
-}
-
-const char *profiler_value(const struct profiler_row *row, uint32_t input)
-{
+    const struct profiler_row *row = context;
     const char *text = json_string_value(json_array_get(row->concrete, input));
     return text ? text : "";
+}
+
+struct aten_call profiler_row_call(struct profiler_row *row)
+{
+    return (struct aten_call){
+        .op = row->op,
+        .tensors = row->tensors,
+        .count = row->count,
+        .value = value_at,
+        .context = row,
+        .traced = row->kernel,
+    };
 }

@@ -2,24 +2,17 @@
 #ifndef SHARDPLAN_PROFILER_ROW_H
 #define SHARDPLAN_PROFILER_ROW_H
 
+#include "aten/aten_kernel.h"
 #include "base/err.h"
-#include "base/kernel.h"
 
 #include <jansson.h>
 
 enum { PROFILER_TENSORS = 32 };
 
-struct profiler_tensor {
-    struct shape shape;
-    struct strides strides;
-    enum dtype dtype; /* DTYPE_COUNT: one that is not known */
-    uint32_t input;   /* which argument it is, or is in */
-};
-
 struct profiler_row {
-    const char *op;                                   /* "add", without its namespace: lent */
-    const char *kernel;                               /* lent */
-    struct profiler_tensor tensors[PROFILER_TENSORS]; /* those that have dims, in order */
+    const char *op;                               /* "add", without its namespace: lent */
+    const char *kernel;                           /* lent */
+    struct aten_tensor tensors[PROFILER_TENSORS]; /* those that have dims, in order */
     uint32_t count;
     bool known;       /* all of their dtypes and ranks are */
     json_t *concrete; /* values of the other arguments: owned, profiler_row_free */
@@ -31,15 +24,12 @@ enum err_code profiler_row_read(const char *where, const char *const cells[5], c
                                 struct profiler_row *out, struct err *err);
 void profiler_row_free(struct profiler_row *row);
 
-/* The tensor that is argument `input`, or NULL. */
-const struct profiler_tensor *profiler_tensor_at(const struct profiler_row *row, uint32_t input);
-
-/* Argument `input` as text, "" where there is none. */
-const char *profiler_value(const struct profiler_row *row, uint32_t input);
+/* The row as a call, which lends what the row has. */
+struct aten_call profiler_row_call(struct profiler_row *row);
 
 /* Seconds of the row's kernel alone, or NAN; *class as in struct kernel_csv_row. */
 struct profile;
-double profiler_row_seconds(const struct profiler_row *row, const struct profile *profile,
+double profiler_row_seconds(struct profiler_row *row, const struct profile *profile,
                             const char **class);
 
 #endif
