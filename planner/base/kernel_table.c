@@ -1,8 +1,6 @@
 /* kernel_table.c - see kernel_table.h. */
 #include "base/kernel_table.h"
 
-#include "base/arena.h"
-
 #include <stdlib.h>
 
 struct kernel_table *kernel_table_new(uint32_t kernels, uint32_t operands)
@@ -53,5 +51,6 @@ void kernel_table_release(struct kernel_table *table)
         return;
     free(table->kernels);
     free(table->operands);
+    arena_free(&table->arena);
     free(table);
 }

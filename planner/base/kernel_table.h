@@ -3,6 +3,7 @@
 #ifndef SHARDPLAN_KERNEL_TABLE_H
 #define SHARDPLAN_KERNEL_TABLE_H
 
+#include "base/arena.h"
 #include "base/kernel.h"
 
 #include <stdatomic.h>
@@ -11,6 +12,11 @@ struct kernel_table { /* read only once it is closed, and gone with its last hol
     struct kernel *kernels;
     struct operand *operands; /* in the order of the kernels */
     uint32_t kernel_count, operand_count, kernel_cap, operand_cap;
+    /* Names that labels stand for, where they are more than vocabulary.h's; else NULL. Of the
+     * arena, as strides of kernels are. */
+    const char **labels;
+    uint32_t label_count;
+    struct arena arena;
     atomic_uint holders;
 };
 

@@ -73,7 +73,8 @@ struct buffer_values {
     X(LABELS,                                                                                      \
       "labels") /* the first s again; the model itself compares each with the one before */        \
     X(MASKED_TARGETS, "masked_targets") /* what stood where the first s were masked */             \
-    X(REPLIES, "replies") /* of a second sequence, which a decoder is to write: all s */
+    X(REPLIES, "replies") /* of a second sequence, which a decoder is to write: all s */           \
+    X(UNKNOWN, "unknown") /* of a recorded model: whatever that takes, of any dtype */
 
 enum input_kind {
 #define X(name, text) INPUT_##name,

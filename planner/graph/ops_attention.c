@@ -4,6 +4,7 @@
  * bias or mask on the scores. A bias (1, a, s, s_k) is padded to rows of a multiple of 8, sliced
  * back (so that the kernel sees aligned strides) and expanded over the batch; when it needs a
  * gradient the kernel writes one for the whole batch, which is then summed. */
+#include "graph/attention_scratch.h"
 #include "graph/autocast.h"
 #include "graph/op_class.h"
 
@@ -81,36 +82,6 @@ static double attention_flops(const struct graph *graph, const struct graph_op *
     return op->attr.causal ? full / 2 : full;
 }
 
-enum { SCRATCHES = 4 };
-
-/* What the kernel takes from the caching allocator while it runs backward, in order.
- *
- * FlashAttention-2 (pytorch flash_attn/flash_api.cpp, mha_bwd): the sums of do·o (b, a, s'), dq in
- * fp32 (b, s', a, d'), s' rounded to 128 and d' to 32; where heads of k and v are shared, their
- * gradients for each head of q in its dtype. cuDNN (native/cudnn/MHA.cpp: one workspace a call;
- * cudnn-frontend scaled_dot_product_flash_attention.h, get_fe_workspace_size_node): dq (b, a, s, d)
- * and the sums (b, a, s, 1) in fp32, not rounded. What the engine behind it asks for on top is not
- * published, and is not here. */
-static uint32_t backward_scratch(struct tape *tape, const struct graph *graph,
-                                 const struct graph_op *op, struct operand *scratch)
-{
-    const struct shape *q = shape_of(graph, op->in[0]), *k = shape_of(graph, op->in[1]);
-    const uint64_t b = q->dim[0], heads = q->dim[2], d = q->dim[3];
-    const uint64_t s = (q->dim[1] + 127U) & ~127ULL, wide = (d + 31U) & ~31ULL;
-    const uint64_t element = dtype_bytes(dtype_of(graph, op->in[1]));
-    if (graph->attention == ATTENTION_CUDNN) {
-        scratch[0] = tape_scratch(tape, 4 * b * heads * q->dim[1] * (d + 1));
-        return 1;
-    }
-    scratch[0] = tape_scratch(tape, 4 * b * heads * s);
-    scratch[1] = tape_scratch(tape, 4 * b * s * heads * wide);
-    if (k->dim[2] == heads)
-        return 2;
-    for (int i = 2; i < SCRATCHES; i++)
-        scratch[i] = tape_scratch(tape, element * b * k->dim[1] * heads * d);
-    return SCRATCHES;
-}
-
 OP_BACKWARD(flash_attention)
 {
     const enum aten label = graph->attention == ATTENTION_CUDNN ? ATEN_CUDNN_ATTENTION_BACKWARD
@@ -118,7 +89,8 @@ OP_BACKWARD(flash_attention)
     const struct operand in[6] = {tape_grad(tape, op, 0),        tape_tensor(tape, op->in[0]),
                                   tape_tensor(tape, op->in[1]),  tape_tensor(tape, op->in[2]),
                                   tape_tensor(tape, op->out[1]), tape_tensor(tape, op->out[0])};
-    struct operand out[3], scratch[SCRATCHES];
+    struct operand out[3], scratch[ATTENTION_SCRATCHES];
+    uint64_t bytes[ATTENTION_SCRATCHES];
     for (uint32_t i = 0; i < 3; i++) {
         out[i] = tape_birth(tape, label, dtype_of(graph, op->in[i]),
                             heads_first(shape_of(graph, op->in[i])));
@@ -126,7 +98,11 @@ OP_BACKWARD(flash_attention)
             tape_give(tape, op, i, out[i]);
         out[i].shape = *shape_of(graph, op->in[i]); /* the memory is (b, s, a, d) */
     }
-    uint32_t scratches = backward_scratch(tape, graph, op, scratch);
+    uint32_t scratches =
+        attention_scratch(graph->attention, &in[1].shape, &in[2].shape,
+                          dtype_bytes(dtype_of(graph, op->in[1])), bytes);
+    for (uint32_t i = 0; i < scratches; i++)
+        scratch[i] = tape_scratch(tape, bytes[i]);
     tape_kernel(tape, WORK_ATTENTION_BACKWARD, label, 2.5 * attention_flops(graph, op), 6, in, 3,
                 out);
     while (scratches > 0)
