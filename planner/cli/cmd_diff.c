@@ -84,7 +84,7 @@ static enum err_code make_side(const struct choice *choice, struct side *out, st
     }
     step_time_free(&t);
     prediction_free(&p);
-    profile_free(&machine.profile);
+    settings_release(&job, &machine);
     return rc;
 }
 

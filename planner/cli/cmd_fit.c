@@ -68,7 +68,7 @@ static int fit(struct settings *settings, const struct import *import)
     if (settings_resolve(settings, &job, &machine, &err) != ERR_OK)
         return report_error(&err);
     if (predict(&job, &machine, &prediction, &err) != ERR_OK) {
-        profile_free(&machine.profile);
+        settings_release(&job, &machine);
         return report_error(&err);
     }
     if (settings->events && write_events(prediction.plan, settings->events, &err) != ERR_OK)
@@ -76,7 +76,7 @@ static int fit(struct settings *settings, const struct import *import)
     else
         status = finish(settings, import, &job, &machine, &prediction);
     prediction_free(&prediction);
-    profile_free(&machine.profile);
+    settings_release(&job, &machine);
     return status;
 }
 

@@ -70,7 +70,7 @@ static int plan(struct planned *p)
                                             : EXIT_NO_FIT;
     step_time_free(&p->time);
     prediction_free(&p->prediction);
-    profile_free(&p->machine.profile);
+    settings_release(&p->job, &p->machine);
     return status;
 }
 

@@ -27,9 +27,53 @@ struct tape_options job_tape(const struct job *job)
     return options;
 }
 
+/* ---- recorded models ---- */
+
+static struct recording_choice choice_of(const struct job *job)
+{
+    return (struct recording_choice){
+        .batch = job->model.batch,
+        .seq = job->model.seq,
+        .checkpointing = job->tape.checkpointing,
+        .input_nodes = job_tape(job).input_nodes,
+        .compute = job->model.compute,
+        .autograd = job->model.autograd,
+        .attention = job->model.attention,
+    };
+}
+
+/* What was decided when the model was recorded, and what a recording has not. */
+static enum err_code check_recorded(const struct job *job, struct err *err)
+{
+    const struct tape_options tape = job_tape(job);
+    const struct model_job *m = &job->model;
+    if (tape.call_hooks || tape.own_linear || tape.scaled_loss)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--strategy %s: a recorded model is planned under fsdp2 and ddp",
+                       system_name(job->strategy.system));
+    const char *option = m->code != CODE_RECORDED         ? "--code"
+                         : m->loss != CROSS_ENTROPY_EAGER ? "--loss"
+                         : m->frozen                      ? "--freeze"
+                         : m->autocast                    ? "--autocast"
+                         : tape.no_early_stop             ? "--early-stop off"
+                                                          : NULL;
+    if (option)
+        return err_set(err, ERR_INVALID,
+                       "%s: a recorded model is what it was when it was recorded; record it again "
+                       "that way",
+                       option);
+    return ERR_OK;
+}
+
 enum err_code job_graph(const struct job *job, struct graph **out, struct err *err)
 {
     struct model_job model = job->model;
+    *out = NULL;
+    if (job->config.recording) {
+        const struct recording_choice choice = choice_of(job);
+        TRY(check_recorded(job, err));
+        return recording_graph(job->config.recording, &choice, out, err);
+    }
     model.views = system_has_views(job->strategy.system);
     TRY(model_build(&job->config, &model, out, err));
     system_prepare(&job->strategy, *out);
@@ -74,26 +118,51 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
                    job->model.frozen ? job->model.frozen : "");
 }
 
-enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *parameters,
-                       struct err *err)
+static enum err_code run(const struct job *job, const struct graph *graph, struct stream **out,
+                         struct err *err)
 {
-    struct graph *graph = NULL;
-    *out = NULL;
+    const struct tape_options options = job_tape(job);
+    if (job->config.recording) {
+        const struct recording_choice choice = choice_of(job);
+        return recording_stream(job->config.recording, &choice, out, err);
+    }
+    *out = tape_run(graph, &options);
+    return ERR_OK;
+}
+
+enum err_code job_stream(const struct job *job, struct graph **graph, struct stream **stream,
+                         struct err *err)
+{
+    *graph = NULL;
+    *stream = NULL;
     if (!system_is_planned(job->strategy.system))
         return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
                        system_name(job->strategy.system));
-    TRY(job_graph(job, &graph, err));
+    TRY(job_graph(job, graph, err));
+    enum err_code rc = check_trained(job, *graph, err);
+    if (rc == ERR_OK)
+        rc = run(job, *graph, stream, err);
+    if (rc == ERR_OK)
+        rc = check_sizes(*graph, *stream, err);
+    if (rc == ERR_OK)
+        return ERR_OK;
+    stream_free(*stream);
+    graph_free(*graph);
+    *stream = NULL;
+    *graph = NULL;
+    return rc;
+}
+
+enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *parameters,
+                       struct err *err)
+{
+    struct graph *graph;
+    struct stream *stream;
+    *out = NULL;
+    TRY(job_stream(job, &graph, &stream, err));
     if (parameters)
         *parameters = graph_parameter_elements(graph);
-    enum err_code rc = check_trained(job, graph, err);
-    struct stream *stream = NULL;
-    if (rc == ERR_OK) {
-        const struct tape_options options = job_tape(job);
-        stream = tape_run(graph, &options);
-        rc = check_sizes(graph, stream, err);
-    }
-    if (rc == ERR_OK)
-        rc = lower_plan(graph, stream, &job->strategy, out, err);
+    const enum err_code rc = lower_plan(graph, stream, &job->strategy, out, err);
     stream_free(stream);
     graph_free(graph);
     return rc;

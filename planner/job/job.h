@@ -1,7 +1,8 @@
 /* job.h - everything a user chose, and the way from there to a plan.
  *
  *     config.json --model_find--> model_config --model_build--> graph --tape_run--> stream
- *                                                     stream + strategy --lower_*--> plan */
+ *                                                     stream + strategy --lower_*--> plan
+ *     recording --recording_stream--> stream */
 #ifndef SHARDPLAN_JOB_H
 #define SHARDPLAN_JOB_H
 
@@ -26,6 +27,12 @@ struct tape_options job_tape(const struct job *job);
 /* The graph of a job's forward pass, as the strategy's system makes it of the model. Errors are
  * model_build's. The caller owns *out: graph_free. */
 enum err_code job_graph(const struct job *job, struct graph **out, struct err *err);
+
+/* The same with its stream, of which plans are made. ERR_INVALID: nothing is left to train, or a
+ * tensor is larger than any there is. ERR_UNSUPPORTED: no lowering for the strategy's system, or
+ * none of what was recorded. The caller owns both: graph_free, stream_free. */
+enum err_code job_stream(const struct job *job, struct graph **graph, struct stream **stream,
+                         struct err *err);
 
 /* Builds the program of one step. `parameters`, if not NULL, receives the element count of all
  * parameters. ERR_UNSUPPORTED: no lowering for the strategy's system. The caller owns *out:

@@ -113,19 +113,27 @@ static enum err_code count_only(struct prediction *out, struct err *err)
     return ERR_OK;
 }
 
+enum err_code job_on_machine(const struct job *job, const struct machine *machine, struct job *out,
+                             struct err *err)
+{
+    *out = *job;
+    out->model.attention = attention_of(job, machine);
+    if (out->model.attention == ATTENTION_MATH)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--attention math is not planned by this version: what it keeps for backward "
+            "is not known");
+    return ERR_OK;
+}
+
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err)
 {
     struct plan *plan;
     uint64_t parameters;
-    struct job there = *job;
+    struct job there;
     *out = (struct prediction){0};
-    there.model.attention = attention_of(job, machine);
-    if (there.model.attention == ATTENTION_MATH)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--attention math is not planned by this version: what it keeps for backward "
-            "is not known");
+    TRY(job_on_machine(job, machine, &there, err));
     TRY(job_plan(&there, &plan, &parameters, err));
     const enum err_code rc = predict_plan(plan, machine, out, err);
     out->parameters = parameters;

@@ -35,6 +35,10 @@ struct prediction {
  * takes by itself. */
 enum attention_kernel attention_of(const struct job *job, const struct machine *machine);
 
+/* The job as it runs there: with that kernel. ERR_UNSUPPORTED: what that keeps is not known. */
+enum err_code job_on_machine(const struct job *job, const struct machine *machine, struct job *out,
+                             struct err *err);
+
 /* The largest error of reserved memory on runs that others published (README.md: Llama-3.1-8B under
  * torchtitan on 8 and 128 H100s, -1.6 and -1.2 %). */
 #define RESERVED_ERROR 0.016

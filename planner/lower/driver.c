@@ -12,10 +12,10 @@
 /* ---- what is there before the first step ---- */
 
 /* The names that the numbers in kernels and buffers stand for. */
-static void name_numbers(struct plan *plan)
+static void name_numbers(struct plan *plan, const struct kernel_table *kernels)
 {
-    plan->labels = aten_names();
-    plan->label_count = ATEN_COUNT;
+    plan->labels = kernels->labels ? kernels->labels : aten_names();
+    plan->label_count = kernels->labels ? kernels->label_count : ATEN_COUNT;
     plan->kinds = op_names();
     plan->kind_count = OP_KIND_COUNT;
 }
@@ -371,7 +371,7 @@ static void lower(const struct system *system, const struct graph *graph,
     low.plan->own_programs = system->own_programs && strategy->world > 1;
     plan_share_kernels(low.plan, stream->kernels);
     plan_reserve_buffers(low.plan, buffers_expected(&low));
-    name_numbers(low.plan);
+    name_numbers(low.plan, stream->kernels);
     declare_params(&low);
     system->set_up(&low);
     declare_inputs(&low);

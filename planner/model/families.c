@@ -42,7 +42,7 @@ const char *arch_name(enum arch arch)
 
 const char *code_name(enum code code)
 {
-    static const char *const names[] = {"torchtitan", "nanogpt", "hf"};
+    static const char *const names[] = {"torchtitan", "nanogpt", "hf", "recorded"};
     return names[code];
 }
 

@@ -84,6 +84,10 @@ enum err_code model_find(const char *text, struct model_config *out, struct err 
     const struct model_preset *preset = model_preset_of(text);
     const bool exact = preset && strcmp(preset->name, text) == 0;
     errno = 0;
+    if (recording_is_named(text)) {
+        *out = (struct model_config){.layers = 0};
+        return recording_read(text, &out->recording, err);
+    }
     if (!exact && (!*text || stat(text, &status) == 0))
         return model_config_read(text, out, err);
     if (preset)
@@ -94,4 +98,10 @@ enum err_code model_find(const char *text, struct model_config *out, struct err 
     return err_set(err, ERR_INVALID,
                    "\"%.200s\" is no file or folder (%s) and no preset; the nearest presets are %s",
                    text, strerror(reason), nearest_presets(text).text);
+}
+
+void model_release(struct model_config *config)
+{
+    recording_free(config->recording);
+    config->recording = NULL;
 }

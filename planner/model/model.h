@@ -1,4 +1,5 @@
-/* model.h - which model: a Hugging Face config.json or a preset, and the graph it stands for.
+/* model.h - which model: a Hugging Face config.json or a preset, and the graph it stands for; or a
+ * recording, which has the graph's stream in it (recorded/recording.h).
  *
  * Letters: b sequences, s tokens a sequence, t = b·s, h hidden size, a heads, k key/value heads,
  * d head size, f feed-forward size, v vocabulary, l layers. */
@@ -7,6 +8,7 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
+#include "recorded/recording.h"
 
 /* X(name, family_NAME of planner/model/family_NAME.c), in the order of every list */
 #define ARCH_MAP(X)                                                                                \
@@ -33,10 +35,12 @@ enum code { /* whose op sequence runs */
             CODE_TORCHTITAN,
             CODE_NANOGPT,
             CODE_HF,
+            CODE_RECORDED, /* what PyTorch ran when it was recorded */
             CODE_COUNT
 };
 
 struct model_config {
+    struct recording *recording; /* of a recorded model, which has nothing of what follows; NULL */
     enum arch arch;
     uint32_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab;
     uint32_t max_positions;    /* of learned position embeddings; elsewhere RoPE's range */
@@ -88,8 +92,11 @@ enum err_code model_config_read(const char *path, struct model_config *out, stru
 enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err);
 
 /* A preset when `text` is exactly its name, else a path if there is something, else a preset by any
- * of its names. */
+ * of its names. The caller owns what *out has: model_release. */
 enum err_code model_find(const char *text, struct model_config *out, struct err *err);
+
+/* Frees the recording of a model that is one, which all copies of the config share. */
+void model_release(struct model_config *config);
 
 struct model_preset {
     const char *name;
@@ -116,6 +123,6 @@ enum err_code model_build(const struct model_config *config, const struct model_
                           struct graph **out, struct err *err);
 
 const char *arch_name(enum arch arch); /* model_type */
-const char *code_name(enum code code); /* "torchtitan", "nanogpt", "hf" */
+const char *code_name(enum code code); /* "torchtitan", "nanogpt", "hf", "recorded" */
 
 #endif

@@ -26,6 +26,8 @@ static enum err_code check_input(const struct plan *plan, uint32_t i, struct err
     if (input->buffer >= plan->buffer_count)
         return err_set(err, ERR_INTERNAL, "input %u: buffer %u: allowed are 0 ... %u", i,
                        input->buffer, plan->buffer_count - 1);
+    if (input->values.kind == INPUT_UNKNOWN)
+        return ERR_OK;
     if (input->values.kind >= INPUT_COUNT || input->values.vocab == 0)
         return err_set(err, ERR_INTERNAL, "input %u: kind %u of %u tokens", i, input->values.kind,
                        input->values.vocab);

@@ -100,6 +100,29 @@ json_t *remedies_json(const struct remedy *remedies, uint32_t count)
     return array;
 }
 
+static json_t *recording_json(const struct recording *recording, uint64_t parameters)
+{
+    const struct recording_info info = recording_info(recording);
+    char unknown[512];
+    const uint32_t count = recording_unknown(recording, unknown, sizeof unknown);
+    return json_pack("{s:I, s:s, s:s, s:s, s:i, s:i, s:s}", "parameters", (json_int_t)parameters,
+                     "model_type", "recorded", "name", info.name, "torch", info.torch, "units",
+                     (int)info.units, "calls_costed_by_bytes", (int)count, "their_names", unknown);
+}
+
+static json_t *model_json(const struct model_config *config, uint64_t parameters)
+{
+    if (config->recording)
+        return recording_json(config->recording, parameters);
+    return json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "parameters",
+                     (json_int_t)parameters, "model_type", arch_name(config->arch), "hidden_size",
+                     (int)config->hidden, "num_hidden_layers", (int)config->layers,
+                     "num_attention_heads", (int)config->heads, "num_key_value_heads",
+                     (int)config->kv_heads, "head_dim", (int)config->head_dim, "intermediate_size",
+                     (int)config->ffn, "vocab_size", (int)config->vocab, "tie_word_embeddings",
+                     config->tied);
+}
+
 json_t *result_json(const struct settings *settings, const struct job *job,
                     const struct machine *machine, const struct prediction *p,
                     const struct remedy *remedies, uint32_t remedy_count)
@@ -107,15 +130,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     const struct memory *m = &p->memory;
     json_t *root = json_object();
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
-    json_object_set_new(
-        root, "model",
-        json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "parameters",
-                  (json_int_t)p->parameters, "model_type", arch_name(job->config.arch),
-                  "hidden_size", (int)job->config.hidden, "num_hidden_layers",
-                  (int)job->config.layers, "num_attention_heads", (int)job->config.heads,
-                  "num_key_value_heads", (int)job->config.kv_heads, "head_dim",
-                  (int)job->config.head_dim, "intermediate_size", (int)job->config.ffn,
-                  "vocab_size", (int)job->config.vocab, "tie_word_embeddings", job->config.tied));
+    json_object_set_new(root, "model", model_json(&job->config, p->parameters));
     json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "tight", json_boolean(p->tight));
@@ -160,14 +175,29 @@ static void row(FILE *file, const char *name, uint64_t bytes, uint64_t total)
     fputc('\n', file);
 }
 
+static void print_recording(FILE *file, const struct recording *recording)
+{
+    const struct recording_info info = recording_info(recording);
+    char unknown[256];
+    const uint32_t count = recording_unknown(recording, unknown, sizeof unknown);
+    fprintf(file, "%s recorded with torch %s: %u units\n", info.name, info.torch, info.units);
+    if (count > 0)
+        fprintf(file, "%u calls have no cost of their own, and take as long as their bytes: %s\n",
+                count, unknown);
+}
+
 static void print_title(FILE *file, const struct style *s, const struct settings *settings,
                         const struct job *job, const struct machine *machine,
                         const struct prediction *p)
 {
     char number[32];
     const struct strategy *t = &job->strategy;
-    fprintf(file, "%s%s%s, %s parameters, as %s writes it\n", s->bold, settings->model, s->off,
-            style_grouped(p->parameters, number), code_name(job->model.code));
+    fprintf(file, "%s%s%s, %s parameters, ", s->bold, settings->model, s->off,
+            style_grouped(p->parameters, number));
+    if (job->config.recording)
+        print_recording(file, job->config.recording);
+    else
+        fprintf(file, "as %s writes it\n", code_name(job->model.code));
     fprintf(file, "%s on %u x %s", system_name(t->system), t->world, machine->profile.title);
     if (t->replicate > 1)
         fprintf(file, " (HSDP %u x %u)", t->replicate, t->world / t->replicate);

@@ -462,7 +462,7 @@ static enum err_code find_blocks(struct candidates *c, struct err *err)
     struct job job;
     struct graph *graph;
     TRY(settings_job(&c->space->grids[0].base, c->config, &job, err));
-    TRY(model_build(c->config, &job.model, &graph, err));
+    TRY(job_graph(&job, &graph, err));
     c->blocks = count_blocks(graph);
     graph_free(graph);
     return ERR_OK;

@@ -89,7 +89,7 @@ void point_evaluate(const struct choice *choice, struct point *out)
         rc = choice_set_numbers(choice, &machine.profile, &err);
         if (rc == ERR_OK)
             rc = evaluate(&job, &machine, out, &err);
-        profile_free(&machine.profile);
+        settings_release(&job, &machine);
     }
     if (rc != ERR_OK)
         snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, err.text);

@@ -176,12 +176,11 @@ enum err_code stream_class_new(const struct job *job, const struct machine *mach
     *out = NULL;
     struct stream_class *c = xmalloc(sizeof *c);
     *c = (struct stream_class){.first_gap = UINT32_MAX};
-    struct job there = *job;
-    there.model.attention = attention_of(job, machine);
-    enum err_code rc = job_graph(&there, &c->graph, err);
+    struct job there;
+    enum err_code rc = job_on_machine(job, machine, &there, err);
+    if (rc == ERR_OK)
+        rc = job_stream(&there, &c->graph, &c->stream, err);
     if (rc == ERR_OK) {
-        const struct tape_options options = job_tape(job);
-        c->stream = tape_run(c->graph, &options);
         fill_gaps(c);
         fill_hooks(c);
         rc = sum_up(c, job, machine, err);

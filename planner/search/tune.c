@@ -389,5 +389,5 @@ void tune_free(struct tuned *tuned)
     search_free(&tuned->search);
     candidates_free(&tuned->candidates);
     space_free(&tuned->space);
-    profile_free(&tuned->machine.profile);
+    settings_release(&tuned->job, &tuned->machine);
 }

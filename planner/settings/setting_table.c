@@ -109,7 +109,8 @@ static const struct setting_word system_words[] = {
 /* clang-format off */
 static const struct setting rows[] = {
     {.name = "model", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL,
-     .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder",
+     .arg = "MODEL", .help = "a preset (shardplan models), a config.json or its folder, a recording "
+             "(tools/record.py)",
      .field = FIELD(model), .names = &models, .commands = FOR_MODEL, .numerics = true},
     {.name = "from", .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "FILE",
      .help = "Settings from a framework's configuration: torchtitan (TOML, Python), accelerate "
@@ -122,10 +123,10 @@ static const struct setting rows[] = {
      .offers = is_planned, .commands = FOR_JOB},
     {.name = "code", .group = GROUP_MODEL, .arg = "NAME",
      .help = "Whose op sequence runs (default: torchtitan for the Llama family, nanogpt for gpt2, "
-             "hf for the rest)",
+             "hf for the rest; recorded for recordings)",
      .unset = CODE_COUNT, .field = FIELD(job.model.code),
      .words = WORDS(WORD("torchtitan", CODE_TORCHTITAN), WORD("nanogpt", CODE_NANOGPT),
-                    WORD("hf", CODE_HF)),
+                    WORD("hf", CODE_HF), WORD("recorded", CODE_RECORDED)),
      .commands = FOR_JOB},
     {.name = "init", .group = GROUP_MODEL, .arg = "NAME",
      .help = "What parameters hold at first: test values, or drawn as that code draws them",

@@ -46,7 +46,9 @@ enum err_code settings_job(const struct settings *settings, const struct model_c
     *out = settings->job;
     out->config = *config;
     if (out->model.code == CODE_COUNT)
-        out->model.code = model_default_code(config->arch);
+        out->model.code = config->recording ? CODE_RECORDED : model_default_code(config->arch);
+    if (out->model.seq == 0 && config->recording)
+        out->model.seq = recording_info(config->recording).seq;
     if (out->model.seq == 0)
         out->model.seq = config->max_positions && config->max_positions < DEFAULT_SEQ
                              ? config->max_positions
@@ -85,8 +87,21 @@ enum err_code settings_resolve(struct settings *settings, struct job *job, struc
 {
     struct model_config config;
     TRY(model_find(settings->model, &config, err));
-    TRY(settings_job(settings, &config, job, err));
-    settings->job.model.code = job->model.code;
-    settings->job.model.seq = job->model.seq;
-    return settings_machine(settings, machine, err);
+    enum err_code rc = settings_job(settings, &config, job, err);
+    if (rc == ERR_OK) {
+        settings->job.model.code = job->model.code;
+        settings->job.model.seq = job->model.seq;
+        rc = settings_machine(settings, machine, err);
+    }
+    if (rc != ERR_OK) {
+        model_release(&config);
+        job->config.recording = NULL;
+    }
+    return rc;
+}
+
+void settings_release(struct job *job, struct machine *machine)
+{
+    model_release(&job->config);
+    profile_free(&machine->profile);
 }

@@ -16,8 +16,12 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
                                struct err *err);
 
 /* Both, with the model looked up; defaults that depend on it are written back, so that what is
- * echoed is what holds. On ERR_OK the caller owns machine->profile: profile_free. */
+ * echoed is what holds. On ERR_OK the caller owns both: settings_release. */
 enum err_code settings_resolve(struct settings *settings, struct job *job, struct machine *machine,
                                struct err *err);
+
+/* Frees what settings_resolve found: the machine's profile, and a model's recording, which copies of
+ * the job share. */
+void settings_release(struct job *job, struct machine *machine);
 
 #endif

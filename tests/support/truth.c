@@ -222,6 +222,21 @@ bool truth_read_hf(const json_t *row, struct model_config *config, struct model_
     return true;
 }
 
+bool truth_read_recorded(const json_t *row, struct model_config *config, struct model_job *job)
+{
+    struct err err = {0};
+    const json_t *m = json_object_get(row, "model");
+    *config = (struct model_config){.layers = 0};
+    if (recording_read(truth_text(m, "recording", ""), &config->recording, &err) != ERR_OK) {
+        print_error("%s\n", err.text);
+        return false;
+    }
+    job->batch = truth_number(m, "batch", 1);
+    job->seq = truth_number(m, "seq", 1);
+    job->code = CODE_RECORDED;
+    return true;
+}
+
 static bool is_floating(enum dtype dtype)
 {
     return dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
@@ -291,6 +306,23 @@ static void rename_params(const json_t *row, struct graph *graph)
     }
 }
 
+/* The graph and the stream of a row's job, with what the row has besides. */
+static enum err_code row_stream(const json_t *row, const struct job *job, struct graph **graph,
+                                struct stream **stream, struct err *err)
+{
+    if (job->config.recording)
+        return job_stream(job, graph, stream, err);
+    TRY(job_graph(job, graph, err));
+    const char *cast = truth_text(json_object_get(row, "strategy"), "buffer_dtype", NULL);
+    add_buffers(json_object_get(json_object_get(row, "model"), "buffers"),
+                dtype_of(cast, DTYPE_COUNT), *graph);
+    if (is_zero(row))
+        rename_params(row, *graph);
+    const struct tape_options options = job_tape(job);
+    *stream = tape_run(*graph, &options);
+    return ERR_OK;
+}
+
 struct plan *truth_plan(const json_t *row, truth_read_model read)
 {
     struct err err = {0};
@@ -308,23 +340,18 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     read_strategy(json_object_get(row, "strategy"), &job);
     struct plan *plan = NULL;
     struct graph *graph = NULL;
-    if (job_graph(&job, &graph, &err) != ERR_OK) {
-        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
-        return NULL;
+    struct stream *stream = NULL;
+    uint64_t parameters = 0;
+    enum err_code rc = row_stream(row, &job, &graph, &stream, &err);
+    if (rc == ERR_OK) {
+        parameters = graph_parameter_elements(graph);
+        rc = lower_plan(graph, stream, &job.strategy, &plan, &err);
     }
-    const json_t *model = json_object_get(row, "model");
-    const char *cast = truth_text(json_object_get(row, "strategy"), "buffer_dtype", NULL);
-    add_buffers(json_object_get(model, "buffers"), dtype_of(cast, DTYPE_COUNT), graph);
-    if (is_zero(row))
-        rename_params(row, graph);
-    const uint64_t parameters = graph_parameter_elements(graph);
-    const struct tape_options options = job_tape(&job);
-    struct stream *stream = tape_run(graph, &options);
-    enum err_code rc = lower_plan(graph, stream, &job.strategy, &plan, &err);
     if (rc == ERR_OK)
         rc = plan_verify(plan, &err);
     stream_free(stream);
     graph_free(graph);
+    model_release(&config);
     if (rc != ERR_OK) {
         print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
         plan_free(plan);

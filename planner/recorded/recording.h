@@ -1,0 +1,62 @@
+/* recording.h - a model as PyTorch ran it: what tools/record.py wrote down of one micro-batch.
+ *
+ *     model.stream.json.gz --recording_read--> struct recording
+ *     recording + choice   --recording_graph--> parameters, units, inputs: no operators
+ *                          --recording_stream--> what a tape would give (graph/stream.h)
+ *
+ * A stream depends on nothing that a sharding strategy chooses, so it need not come from a builder
+ * of ours: any model that PyTorch runs can be planned. What cannot be chosen any more is what was
+ * recorded: batch, sequence, dtype, checkpointing. The format is described in tools/record.py. */
+#ifndef SHARDPLAN_RECORDING_H
+#define SHARDPLAN_RECORDING_H
+
+#include "base/err.h"
+#include "graph/stream.h"
+#include "graph/tape_options.h"
+
+struct recording;
+
+struct recording_info { /* lent, for as long as the recording */
+    const char *name;   /* class or function that made the model */
+    const char *torch, *python;
+    uint64_t parameters; /* elements, each counted once */
+    uint32_t seq, units;
+    enum dtype dtype; /* of parameters while they compute */
+};
+
+/* Which of a recording's variants, and how it is read. */
+struct recording_choice {
+    uint32_t batch, seq;
+    enum checkpointing checkpointing;
+    bool input_nodes; /* tape_options.h: the variant with fully_shard's hooks */
+    enum dtype compute;
+    enum autograd autograd; /* GPU: in place where autograd is on real tensors */
+    enum attention_kernel attention;
+};
+
+/* Whether a file's name is one of a recording: it ends in .stream.json or .stream.json.gz. */
+bool recording_is_named(const char *path);
+
+/* Reads a file, compressed or not. Errors name it, its line and what is wrong there. The caller
+ * owns *out: recording_free. It is read only from then on, by any thread. */
+enum err_code recording_read(const char *path, struct recording **out, struct err *err);
+void recording_free(struct recording *recording); /* NULL is allowed */
+
+struct recording_info recording_info(const struct recording *recording);
+
+/* Parameters, units, inputs and module buffers. ERR_INVALID: no variant is what was chosen; it says
+ * which there are. The caller owns *out: graph_free. */
+enum err_code recording_graph(const struct recording *recording,
+                              const struct recording_choice *choice, struct graph **out,
+                              struct err *err);
+
+/* The steps of that variant. The caller owns *out: stream_free. */
+enum err_code recording_stream(const struct recording *recording,
+                               const struct recording_choice *choice, struct stream **out,
+                               struct err *err);
+
+/* Names of calls that have no cost of their own: they take as long as their bytes. "a, b, c", cut
+ * where `text` is full; returns how many. */
+uint32_t recording_unknown(const struct recording *recording, char *text, size_t size);
+
+#endif

@@ -1,0 +1,455 @@
+/* recording_stream.c - a variant as a stream: what PyTorch did under a dispatch mode, or what it
+ * does on a GPU.
+ *
+ * Where they differ (graph.h, enum autograd), the GPU's way follows from the recording:
+ *     - the engine adds a gradient to one that nobody else holds in place. The recorder says which
+ *       additions are the engine's, and of dense tensors that are no views; the first operand dies
+ *       with the addition;
+ *     - index_backward and its like put into the zeros they made, which die with the call otherwise
+ *       (areAnyTensorSubclassLike, FunctionsManual.cpp);
+ *     - layer norm and group norm keep their statistics in fp32 (layer_norm_kernel.cu);
+ *     - _safe_softmax is three calls (SoftMax.cpp).
+ * Which library computes attention is a choice of its own: flash was recorded. */
+#include "graph/attention_scratch.h"
+#include "recorded/recording_steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct making {
+    const struct recording *recording;
+    const struct recording_choice *choice;
+    const struct recorded_steps *steps;
+    struct stream *stream;
+    uint32_t *buffer;           /* (recorded buffers) which of the stream's it is */
+    bool *stays;                /* (recorded buffers) lives on as another: its death is none */
+    uint64_t *storage_bytes[3]; /* of parameters, inputs, module buffers: lent */
+    bool backward;
+};
+
+static void add_step(struct making *m, enum step_kind kind, uint32_t arg)
+{
+    struct stream *s = m->stream;
+    ARRAY_GROW(s->steps, s->step_count, s->step_cap);
+    s->steps[s->step_count++] =
+        (struct stream_step){.kind = (uint32_t)kind & 15U, .arg = arg & MODULE_ROOT};
+}
+
+static uint32_t add_buffer(struct making *m, uint32_t label, enum dtype dtype,
+                           const struct shape *shape, uint64_t bytes)
+{
+    struct stream *s = m->stream;
+    ARRAY_GROW(s->buffers, s->buffer_count, s->buffer_cap);
+    s->buffers[s->buffer_count] = (struct buffer){
+        .bytes = bytes,
+        .label = (uint16_t)label,
+        .dtype = (uint8_t)dtype,
+        .category = m->backward ? CATEGORY_BACKWARD : CATEGORY_ACTIVATION,
+        .pool = LANE_COMPUTE,
+        .shape = *shape,
+    };
+    add_step(m, STEP_BIRTH, s->buffer_count);
+    return s->buffer_count++;
+}
+
+/* ---- births ---- */
+
+static const struct recorded_op *op_of_type(const struct making *m,
+                                            const struct recorded_type *type)
+{
+    return &m->recording->ops[type->op];
+}
+
+/* Which result of its call a birth is: calls birth all of theirs at once. */
+static uint32_t ordinal(const struct making *m, uint32_t step)
+{
+    const struct recorded_step *steps = m->steps->of;
+    const uint32_t op = m->recording->types[steps[step].arg].op;
+    uint32_t before = 0;
+    while (step > before && steps[step - before - 1].kind == RECORDED_BIRTH &&
+           m->recording->types[steps[step - before - 1].arg].op == op)
+        before++;
+    return before;
+}
+
+/* What a library's attention keeps beside its result (ops_attention.c): logsumexp, and the state of
+ * the generator. */
+static void birth_of_attention(struct making *m, const struct recorded_type *type, uint32_t result,
+                               struct recorded_type *out, uint16_t *label)
+{
+    const struct recorded_op *op = op_of_type(m, type);
+    const bool cudnn = m->choice->attention == ATTENTION_CUDNN;
+    *label = cudnn ? op->cudnn_label : op->efficient_label;
+    if (op->kind == RECORDED_FLASH_BACKWARD || result == 0)
+        return;
+    if (result >= 2) {
+        out->dtype = DTYPE_INT64;
+        out->shape = (struct shape){.rank = 0};
+        out->bytes = dtype_bytes(DTYPE_INT64);
+    } else if (!cudnn && type->shape.rank == 3) { /* rows are rounded to the kernel's 32 queries */
+        out->shape.dim[2] = (type->shape.dim[2] + 31U) & ~31U;
+        out->bytes = shape_bytes(&out->shape, out->dtype);
+    }
+}
+
+static bool is_attention_replaced(const struct making *m, enum op_kind_recorded kind)
+{
+    return (kind == RECORDED_FLASH || kind == RECORDED_FLASH_BACKWARD) &&
+           (m->choice->attention == ATTENTION_CUDNN || m->choice->attention == ATTENTION_EFFICIENT);
+}
+
+static void make_birth(struct making *m, uint32_t index)
+{
+    const struct recorded_step *step = &m->steps->of[index];
+    struct recorded_type type = m->recording->types[step->arg];
+    const struct recorded_op *op = op_of_type(m, &type);
+    uint16_t label = op->label;
+    if (is_attention_replaced(m, op->kind)) {
+        birth_of_attention(m, &m->recording->types[step->arg], ordinal(m, index), &type, &label);
+    } else if (op->kind == RECORDED_NORM && m->choice->autograd == AUTOGRAD_GPU &&
+               ordinal(m, index) > 0) {
+        type.dtype = DTYPE_FP32;
+        type.bytes = shape_bytes(&type.shape, DTYPE_FP32);
+    }
+    m->buffer[step->buffer] = add_buffer(m, label, type.dtype, &type.shape, type.bytes);
+}
+
+/* ---- what happens in place ---- */
+
+/* The buffer that a call writes into on a GPU, in the place of the one whose birth is step `birth`;
+ * PLACE_NONE: that is born there, too. */
+static uint32_t written_in_place(const struct making *m, uint32_t birth)
+{
+    const struct recorded_step *steps = m->steps->of;
+    const uint32_t call = birth + 1;
+    if (m->choice->autograd != AUTOGRAD_GPU || !m->backward || call >= m->steps->count ||
+        steps[call].kind != RECORDED_CALL || steps[call].recomputed)
+        return PLACE_NONE;
+    const struct recorded_call *c = &m->recording->calls[steps[call].arg];
+    const uint32_t *places = &m->steps->places[steps[call].first_place];
+    const bool puts = m->recording->ops[c->op].kind == RECORDED_PUT;
+    if ((!steps[call].sums && !puts) || c->places < 2 ||
+        places[c->places - 1] != steps[birth].buffer || (places[0] & PLACE_MASK) != PLACE_BUFFER)
+        return PLACE_NONE;
+    for (uint32_t i = call + 1; i < m->steps->count && steps[i].kind == RECORDED_DEATH; i++)
+        if (steps[i].buffer == places[0])
+            return places[0];
+    return PLACE_NONE;
+}
+
+/* ---- kernels ---- */
+
+static uint64_t bytes_at(const struct making *m, uint32_t place)
+{
+    const uint32_t index = place & ~PLACE_MASK;
+    switch (place & PLACE_MASK) {
+    case PLACE_PARAM:
+        return m->storage_bytes[0][index];
+    case PLACE_INPUT:
+        return m->storage_bytes[1][index];
+    case PLACE_MODULE_BUFFER:
+        return m->storage_bytes[2][index];
+    default:
+        return m->stream->buffers[index].bytes;
+    }
+}
+
+/* An operand is read from the start of its storage, and no more of it than is there: elements that
+ * are read again and again count once, and what overlaps itself is flat. */
+static void fit(struct operand *operand, const struct strides *strides, uint64_t bytes)
+{
+    const uint64_t elements = bytes / dtype_bytes((enum dtype)operand->dtype);
+    struct shape *shape = &operand->shape;
+    for (uint32_t d = 0; shape_elements(shape) > elements && d < shape->rank; d++)
+        if (strides->of[d] == 0)
+            shape->dim[d] = 1;
+    if (shape_elements(shape) > elements)
+        *shape = SHAPE((uint32_t)elements);
+}
+
+static uint32_t placed(const struct making *m, uint32_t place)
+{
+    return (place & PLACE_MASK) == PLACE_BUFFER ? m->buffer[place] : place;
+}
+
+/* The kernel of a call on the storages of a step; operands go to the stream's table. */
+static struct kernel place_kernel(struct making *m, const struct recorded_step *step,
+                                  struct operand *operands)
+{
+    const struct recorded_call *call = &m->recording->calls[step->arg];
+    struct kernel kernel = call->kernel;
+    for (uint32_t i = 0; i < (uint32_t)kernel.ins + kernel.outs; i++) {
+        operands[i] = call->kernel.operands[i];
+        operands[i].place = placed(m, m->steps->places[step->first_place + operands[i].place]);
+        fit(&operands[i], &call->strides[i], bytes_at(m, operands[i].place));
+    }
+    kernel.label = m->recording->ops[call->op].label;
+    kernel.backward = m->backward;
+    kernel.recomputed = step->recomputed;
+    return kernel;
+}
+
+static void add_kernel(struct making *m, const struct kernel *kernel,
+                       const struct operand *operands)
+{
+    struct kernel_table *table = m->stream->kernels;
+    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
+        kernel_table_operand(table, &operands[i]);
+    add_step(m, STEP_KERNEL, kernel_table_add(table, kernel));
+}
+
+/* Gradients a and b: a += b. */
+static void make_sum(struct making *m, const struct kernel *whole, struct operand *operands)
+{
+    const struct operand sum[2] = {operands[1], operands[0]};
+    struct kernel kernel = *whole;
+    kernel.work = WORK_ADD_IN_PLACE;
+    kernel.label = ATEN_ADD_;
+    kernel.strides = NULL;
+    kernel.ins = kernel.outs = 1;
+    add_kernel(m, &kernel, sum);
+}
+
+/* A workspace, alive while one kernel runs. */
+static uint32_t add_scratch(struct making *m, uint64_t bytes)
+{
+    const struct shape shape = SHAPE((uint32_t)((bytes + 1023) / 1024), 256);
+    const uint32_t buffer = add_buffer(m, ATEN_WORKSPACE, DTYPE_FP32, &shape, bytes);
+    m->stream->buffers[buffer].scratch = true;
+    m->stream->buffers[buffer].category = CATEGORY_WORKSPACE;
+    return buffer;
+}
+
+/* do, q, k, v ... -> dq, dk, dv, with the workspaces of the library that is chosen. */
+static void make_attention_backward(struct making *m, struct kernel *kernel,
+                                    const struct operand *operands)
+{
+    uint64_t bytes[ATTENTION_SCRATCHES];
+    uint32_t scratch[ATTENTION_SCRATCHES], count = 0;
+    const struct operand *q = &operands[1], *k = &operands[2];
+    if (q->shape.rank == 4 && k->shape.rank == 4 && m->choice->attention != ATTENTION_EFFICIENT)
+        count = attention_scratch(m->choice->attention, &q->shape, &k->shape,
+                                  dtype_bytes((enum dtype)k->dtype), bytes);
+    for (uint32_t i = 0; i < count; i++)
+        scratch[i] = add_scratch(m, bytes[i]);
+    add_kernel(m, kernel, operands);
+    while (count > 0)
+        add_step(m, STEP_DEATH, scratch[--count]);
+}
+
+/* What is minus infinity, and in which rows all is: gone with the call. */
+static void make_safe_softmax(struct making *m, const struct kernel *kernel,
+                              const struct operand *operands)
+{
+    struct shape rows = operands[0].shape;
+    const struct shape *shape = &operands[0].shape;
+    if (m->choice->autograd != AUTOGRAD_GPU || shape->rank == 0) {
+        add_kernel(m, kernel, operands);
+        return;
+    }
+    rows.dim[rows.rank - 1] = 1;
+    const uint32_t infinite =
+        add_buffer(m, ATEN_ISNEGINF, DTYPE_BOOL, shape, shape_bytes(shape, DTYPE_BOOL));
+    const uint32_t all = add_buffer(m, ATEN_ALL, DTYPE_BOOL, &rows, shape_bytes(&rows, DTYPE_BOOL));
+    add_kernel(m, kernel, operands);
+    add_step(m, STEP_DEATH, infinite);
+    add_step(m, STEP_DEATH, all);
+}
+
+static void make_call(struct making *m, const struct recorded_step *step)
+{
+    struct operand operands[2 * ATEN_TENSORS];
+    const struct recorded_call *call = &m->recording->calls[step->arg];
+    const struct recorded_op *op = &m->recording->ops[call->op];
+    struct kernel kernel = place_kernel(m, step, operands);
+    const uint32_t last = (uint32_t)kernel.ins + kernel.outs - 1;
+    const bool in_place = m->backward && call->places > 1 && kernel.ins > 0 &&
+                          operands[last].place == operands[0].place;
+    if (is_attention_replaced(m, op->kind)) {
+        const bool cudnn = m->choice->attention == ATTENTION_CUDNN;
+        kernel.label = cudnn ? op->cudnn_label : op->efficient_label;
+        if (!cudnn)
+            kernel.work = op->kind == RECORDED_FLASH ? WORK_EFFICIENT_ATTENTION
+                                                     : WORK_EFFICIENT_ATTENTION_BACKWARD;
+    }
+    if (op->kind == RECORDED_FLASH_BACKWARD) {
+        make_attention_backward(m, &kernel, operands);
+    } else if (op->kind == RECORDED_SAFE_SOFTMAX) {
+        make_safe_softmax(m, &kernel, operands);
+    } else if (step->sums && in_place) {
+        make_sum(m, &kernel, operands);
+    } else {
+        if (op->kind == RECORDED_PUT && in_place)
+            kernel.label = op->in_place_label;
+        add_kernel(m, &kernel, operands);
+    }
+}
+
+/* ---- all steps ---- */
+
+static void make_gradient(struct making *m, const struct recorded_step *step)
+{
+    struct stream *s = m->stream;
+    ARRAY_GROW(s->grads, s->grad_count, s->grad_cap);
+    s->grads[s->grad_count] = (struct stream_grad){step->arg, m->buffer[step->buffer]};
+    add_step(m, STEP_GRAD, s->grad_count++);
+}
+
+static void make_step(struct making *m, uint32_t index)
+{
+    const struct recorded_step *step = &m->steps->of[index];
+    uint32_t into;
+    switch (step->kind) {
+    case RECORDED_BIRTH:
+        into = written_in_place(m, index);
+        if (into == PLACE_NONE) {
+            make_birth(m, index);
+        } else {
+            m->buffer[step->buffer] = m->buffer[into];
+            m->stays[into] = true;
+        }
+        break;
+    case RECORDED_DEATH:
+        if (!m->stays[step->buffer])
+            add_step(m, STEP_DEATH, m->buffer[step->buffer]);
+        break;
+    case RECORDED_CALL:
+        make_call(m, step);
+        break;
+    case RECORDED_GRADIENT:
+        make_gradient(m, step);
+        break;
+    case RECORDED_PRE_FORWARD:
+        add_step(m, STEP_PRE_FORWARD, step->arg);
+        break;
+    case RECORDED_POST_FORWARD:
+        add_step(m, STEP_POST_FORWARD, step->arg);
+        break;
+    case RECORDED_PRE_BACKWARD:
+        add_step(m, STEP_PRE_BACKWARD, step->arg);
+        break;
+    case RECORDED_POST_BACKWARD:
+        add_step(m, STEP_POST_BACKWARD, step->arg);
+        break;
+    case RECORDED_LOGITS:
+        add_step(m, STEP_MARK, STREAM_AFTER_LOGITS);
+        break;
+    case RECORDED_LOSS:
+        add_step(m, STEP_MARK, STREAM_AFTER_FORWARD);
+        m->backward = true;
+        break;
+    case RECORDED_BLOCKS:
+        add_step(m, STEP_MARK, STREAM_BACKWARD_BLOCKS);
+        break;
+    case RECORDED_FINAL:
+        m->stream->final_step = m->stream->step_count;
+        add_step(m, STEP_FINAL, 0);
+        break;
+    }
+}
+
+/* Bytes of what was there before, by number: rows of `sizes`. False: they are none. */
+static bool sizes_of(const json_t *rows, uint64_t **out, uint32_t *count)
+{
+    size_t i;
+    const json_t *row;
+    *count = (uint32_t)json_array_size(rows);
+    *out = xcalloc(*count + 1, sizeof **out);
+    json_array_foreach(rows, i, row)
+    {
+        const json_int_t bytes = json_integer_value(json_array_get(row, 2));
+        if (json_array_size(row) != 3 || bytes <= 0)
+            return false;
+        (*out)[i] = (uint64_t)bytes;
+    }
+    return true;
+}
+
+/* Kernels lend strides and names of the recording, which may go before they do. */
+static void own_lent(struct stream *stream, const struct recording *r)
+{
+    struct kernel_table *table = stream->kernels;
+    table->label_count = r->label_count;
+    table->labels = arena_alloc(&table->arena, r->label_count * sizeof *table->labels);
+    for (uint32_t i = 0; i < r->label_count; i++)
+        table->labels[i] =
+            i < ATEN_COUNT ? r->labels[i] : arena_strdup(&table->arena, r->labels[i]);
+    for (uint32_t i = 0; i < table->kernel_count; i++) {
+        struct kernel *kernel = &table->kernels[i];
+        if (!kernel->strides)
+            continue;
+        const size_t bytes = ((uint32_t)kernel->ins + kernel->outs) * sizeof *kernel->strides;
+        struct strides *own = arena_alloc(&table->arena, bytes);
+        memcpy(own, kernel->strides, bytes);
+        kernel->strides = own;
+    }
+}
+
+static struct stream *make_stream(const struct recording *r, const struct recording_choice *choice,
+                                  const struct recorded_steps *steps, uint64_t *sizes[3])
+{
+    struct stream *stream = xmalloc(sizeof *stream);
+    *stream = (struct stream){.kernels = kernel_table_new(steps->count, steps->place_count)};
+    struct making m = {
+        .recording = r,
+        .choice = choice,
+        .steps = steps,
+        .stream = stream,
+        .buffer = xcalloc(steps->buffers + 1, sizeof *m.buffer),
+        .stays = xcalloc(steps->buffers + 1, sizeof *m.stays),
+        .storage_bytes = {sizes[0], sizes[1], sizes[2]},
+    };
+    for (uint32_t i = 0; i < steps->count; i++)
+        make_step(&m, i);
+    add_step(&m, STEP_MARK, STREAM_AFTER_BACKWARD);
+    own_lent(stream, r);
+    kernel_table_close(stream->kernels);
+    free(m.buffer);
+    free(m.stays);
+    return stream;
+}
+
+static bool param_sizes(const struct recording *r, uint64_t **out, uint32_t *count)
+{
+    size_t i;
+    const json_t *row, *rows = json_object_get(r->header, "parameters");
+    *count = (uint32_t)json_array_size(rows);
+    *out = xcalloc(*count + 1, sizeof **out);
+    json_array_foreach(rows, i, row)
+    {
+        struct shape shape;
+        if (!recorded_shape(json_array_get(row, 1), &shape))
+            return false;
+        (*out)[i] = shape_bytes(&shape, r->info.dtype);
+    }
+    return true;
+}
+
+enum err_code recording_stream(const struct recording *r, const struct recording_choice *choice,
+                               struct stream **out, struct err *err)
+{
+    const struct recorded_variant *variant;
+    json_t *line = NULL;
+    uint64_t *sizes[3] = {NULL};
+    struct recorded_limits limits = {.modules = r->info.units};
+    struct recorded_steps steps = {.of = NULL};
+    *out = NULL;
+    TRY(recording_choose(r, choice, &variant, err));
+    TRY(recording_line(r, variant, &line, err));
+    const char *text = json_string_value(json_object_get(line, "steps"));
+    enum err_code rc = ERR_OK;
+    if (!text || !param_sizes(r, &sizes[0], &limits.params) ||
+        !sizes_of(json_object_get(line, "inputs"), &sizes[1], &limits.inputs) ||
+        !sizes_of(json_object_get(line, "constants"), &sizes[2], &limits.constants))
+        rc = err_set(err, ERR_INVALID, "%s: line %u: steps, inputs or constants are missing",
+                     r->path, variant->number);
+    if (rc == ERR_OK)
+        rc = recorded_steps_read(r, variant->number, text, &limits, &steps, err);
+    if (rc == ERR_OK)
+        *out = make_stream(r, choice, &steps, sizes);
+    recorded_steps_free(&steps);
+    for (int i = 0; i < 3; i++)
+        free(sizes[i]);
+    json_decref(line);
+    return rc;
+}
