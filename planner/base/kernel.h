@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SHAPE_DIMS = 5 };
+enum { SHAPE_DIMS = 6 };
 
 struct shape {
     uint32_t dim[SHAPE_DIMS]; /* outermost first */

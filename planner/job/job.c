@@ -31,11 +31,13 @@ struct tape_options job_tape(const struct job *job)
 
 static struct recording_choice choice_of(const struct job *job)
 {
+    const struct tape_options tape = job_tape(job);
     return (struct recording_choice){
         .batch = job->model.batch,
         .seq = job->model.seq,
         .checkpointing = job->tape.checkpointing,
-        .input_nodes = job_tape(job).input_nodes,
+        .input_nodes = tape.input_nodes,
+        .scaled_loss = tape.scaled_loss,
         .compute = job->model.compute,
         .autograd = job->model.autograd,
         .attention = job->model.attention,
@@ -47,10 +49,16 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
 {
     const struct tape_options tape = job_tape(job);
     const struct model_job *m = &job->model;
-    if (tape.call_hooks || tape.own_linear || tape.scaled_loss)
+    if (tape.call_hooks || tape.own_linear)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--strategy %s: a recorded model is planned under fsdp2 and ddp",
+                       "--strategy %s: it has hooks on every module, and a recording has those of "
+                       "units alone",
                        system_name(job->strategy.system));
+    if (job->strategy.units == UNITS_TORCHTITAN || job->strategy.units == UNITS_EMBEDDINGS ||
+        job->strategy.units == UNITS_ELEMENTS)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--units: of a recorded model, the members of its lists of modules may be "
+                       "units: blocks, or N of them");
     const char *option = m->code != CODE_RECORDED         ? "--code"
                          : m->loss != CROSS_ENTROPY_EAGER ? "--loss"
                          : m->frozen                      ? "--freeze"
@@ -162,8 +170,14 @@ enum err_code job_plan(const struct job *job, struct plan **out, uint64_t *param
     TRY(job_stream(job, &graph, &stream, err));
     if (parameters)
         *parameters = graph_parameter_elements(graph);
-    const enum err_code rc = lower_plan(graph, stream, &job->strategy, out, err);
+    enum err_code rc = lower_plan(graph, stream, &job->strategy, out, err);
     stream_free(stream);
     graph_free(graph);
+    /* A builder's streams hold by construction, and tests; a file may say anything. */
+    if (rc == ERR_OK && job->config.recording && plan_verify(*out, err) != ERR_OK) {
+        plan_free(*out);
+        *out = NULL;
+        rc = err_context(err, "the recording does not hold together");
+    }
     return rc;
 }

@@ -229,9 +229,23 @@ static void choose_prefetch(struct lowering *low)
     }
 }
 
+/* A parameter that no gradient reaches has no .grad: it is neither reduced nor updated, as if it
+ * were frozen (FSDPParamGroup.post_backward lists those with a gradient; the optimizer skips None).
+ */
+static void leave_out_unused(struct lowering *low)
+{
+    const struct stream *stream = low->stream;
+    bool *given = arena_alloc(&low->scratch, low->plan->param_count + 1);
+    for (uint32_t i = 0; i < stream->grad_count; i++)
+        given[stream->grads[i].param] = true;
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        low->plan->params[p].trainable &= given[p];
+}
+
 void fsdp2_set_up(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
+    leave_out_unused(low);
     f->previous_gather = NONE;
     f->retained_most = low->strategy->reduce_buffers ? low->strategy->reduce_buffers : 1;
     f->retained = arena_alloc(&low->scratch, (f->retained_most + 1) * sizeof *f->retained);

@@ -1,9 +1,6 @@
 /* recording.c - see recording.h: the file and its header. */
 #include "recorded/recording_parts.h"
 
-#include "base/arena.h"
-#include "base/names.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -342,23 +339,40 @@ static enum err_code read_all(struct recording *r, struct err *err)
     return find_variants(r, r->text[length] ? r->text + length + 1 : NULL, err);
 }
 
+/* Takes the text over. */
+static enum err_code take(const char *name, char *text, size_t size, struct recording **out,
+                          struct err *err)
+{
+    struct recording *r = xmalloc(sizeof *r);
+    *r = (struct recording){.text = text};
+    r->path = arena_strdup(&r->arena, name);
+    const enum err_code rc = strlen(text) == size
+                                 ? read_all(r, err)
+                                 : err_set(err, ERR_INVALID, "%s: it is no text", name);
+    if (rc == ERR_OK)
+        *out = r;
+    else
+        recording_free(r);
+    return rc;
+}
+
 enum err_code recording_read(const char *path, struct recording **out, struct err *err)
 {
     char *text = NULL;
     size_t size = 0;
     *out = NULL;
     TRY(inflate_file(path, &text, &size, err));
-    struct recording *r = xmalloc(sizeof *r);
-    *r = (struct recording){.text = text};
-    r->path = arena_strdup(&r->arena, path);
-    const enum err_code rc = strlen(text) == size
-                                 ? read_all(r, err)
-                                 : err_set(err, ERR_INVALID, "%s: it is no text", path);
-    if (rc == ERR_OK)
-        *out = r;
-    else
-        recording_free(r);
-    return rc;
+    return take(path, text, size, out, err);
+}
+
+enum err_code recording_parse(const char *name, const char *text, size_t size,
+                              struct recording **out, struct err *err)
+{
+    char *copy = xmalloc(size + 1);
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    *out = NULL;
+    return take(name, copy, size, out, err);
 }
 
 void recording_free(struct recording *recording)

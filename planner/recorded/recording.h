@@ -29,6 +29,7 @@ struct recording_choice {
     uint32_t batch, seq;
     enum checkpointing checkpointing;
     bool input_nodes; /* tape_options.h: the variant with fully_shard's hooks */
+    bool scaled_loss; /* likewise: an engine has the loss */
     enum dtype compute;
     enum autograd autograd; /* GPU: in place where autograd is on real tensors */
     enum attention_kernel attention;
@@ -40,6 +41,9 @@ bool recording_is_named(const char *path);
 /* Reads a file, compressed or not. Errors name it, its line and what is wrong there. The caller
  * owns *out: recording_free. It is read only from then on, by any thread. */
 enum err_code recording_read(const char *path, struct recording **out, struct err *err);
+/* The same of a text of `size` bytes, called `name` in errors. */
+enum err_code recording_parse(const char *name, const char *text, size_t size,
+                              struct recording **out, struct err *err);
 void recording_free(struct recording *recording); /* NULL is allowed */
 
 struct recording_info recording_info(const struct recording *recording);

@@ -9,6 +9,8 @@ struct text { /* being read */
     const struct recorded_limits *limits;
     struct recorded_steps *steps;
     bool *alive, *given; /* (buffers), (parameters) */
+    uint8_t *passed;     /* (modules and the root) borders so far: of forward 1, 2; backward 3, 4 */
+    bool backward;       /* behind =loss */
     uint32_t alive_cap;
     const char *at, *end; /* the step being read */
     uint32_t line;
@@ -110,6 +112,8 @@ static enum err_code read_gradient(struct text *t, struct recorded_step *step)
     if (!number(&at, t->limits->params, &step->arg) || *at++ != ':' ||
         !buffer_at(t, &at, &step->buffer) || at != t->end)
         return wrong(t, "no such parameter, or no such buffer is alive");
+    if (!t->backward)
+        return wrong(t, "gradients come behind =loss");
     if (t->given[step->arg])
         return wrong(t, "this parameter has its gradient already");
     t->given[step->arg] = true;
@@ -125,10 +129,19 @@ static enum err_code read_border(struct text *t, struct recorded_step *step)
         at++;
     else if (!number(&at, t->limits->modules, &step->arg))
         return wrong(t, "no such module");
-    return at == t->end ? ERR_OK : wrong(t, "no such module");
+    if (at != t->end)
+        return wrong(t, "no such module");
+    const uint8_t border = (uint8_t)(step->kind - RECORDED_PRE_FORWARD + 1);
+    uint8_t *root = &t->passed[t->limits->modules];
+    uint8_t *passed = step->arg == MODULE_ROOT ? root : &t->passed[step->arg];
+    const bool inside = passed == root || (t->backward ? *root >= 3 : *root == 1);
+    if (*passed + 1 != border || t->backward != (border > 2) || !inside)
+        return wrong(t, "modules are called once, in the root, and come back in that order");
+    *passed = border;
+    return ERR_OK;
 }
 
-static enum err_code read_mark(const struct text *t, struct recorded_step *step)
+static enum err_code read_mark(struct text *t, struct recorded_step *step)
 {
     static const struct {
         const char *name;
@@ -141,6 +154,7 @@ static enum err_code read_mark(const struct text *t, struct recorded_step *step)
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (strlen(marks[i].name) == length && memcmp(marks[i].name, t->at, length) == 0) {
             step->kind = marks[i].kind;
+            t->backward = t->backward || step->kind == RECORDED_LOSS;
             return ERR_OK;
         }
     return wrong(t, "no such mark: allowed are logits, loss, blocks, final");
@@ -202,6 +216,7 @@ enum err_code recorded_steps_read(const struct recording *recording, uint32_t li
                      .limits = limits,
                      .steps = out,
                      .given = xcalloc(limits->params + 1, sizeof *t.given),
+                     .passed = xcalloc(limits->modules + 1, sizeof *t.passed),
                      .at = text,
                      .end = text,
                      .line = line,
@@ -223,6 +238,7 @@ enum err_code recorded_steps_read(const struct recording *recording, uint32_t li
         rc = check_whole(&t);
     free(t.alive);
     free(t.given);
+    free(t.passed);
     return rc;
 }
 

@@ -9,7 +9,11 @@
  *       (areAnyTensorSubclassLike, FunctionsManual.cpp);
  *     - layer norm and group norm keep their statistics in fp32 (layer_norm_kernel.cu);
  *     - _safe_softmax is three calls (SoftMax.cpp).
- * Which library computes attention is a choice of its own: flash was recorded. */
+ * Which library computes attention is a choice of its own: flash was recorded.
+ *
+ * An engine that has the loss (tape_options.scaled_loss) divides it by the micro-batches and
+ * multiplies it by a scale, so that the gradient which was recorded first is now the result of two
+ * more nodes. */
 #include "graph/attention_scratch.h"
 #include "recorded/recording_steps.h"
 
@@ -25,6 +29,10 @@ struct making {
     bool *stays;                /* (recorded buffers) lives on as another: its death is none */
     uint64_t *storage_bytes[3]; /* of parameters, inputs, module buffers: lent */
     bool backward;
+    struct scaling {             /* with scaled_loss */
+        uint32_t seed, last_use; /* recorded buffer, and the step that needs it last */
+        uint32_t own, divided, scaled, quotient; /* the stream's buffers */
+    } scaling;
 };
 
 static void add_step(struct making *m, enum step_kind kind, uint32_t arg)
@@ -285,6 +293,89 @@ static void make_call(struct making *m, const struct recorded_step *step)
     }
 }
 
+/* ---- a loss that an engine scales ---- */
+
+/* A number by way of a kernel that multiplies it by another. */
+static uint32_t multiplied(struct making *m, enum aten label, uint32_t from)
+{
+    const struct buffer x = m->stream->buffers[from];
+    const uint32_t to = add_buffer(m, label, (enum dtype)x.dtype, &x.shape, x.bytes);
+    const struct operand operands[2] = {{.place = from, .dtype = x.dtype, .shape = x.shape},
+                                        {.place = to, .dtype = x.dtype, .shape = x.shape}};
+    const struct kernel kernel = {
+        .label = (uint16_t)label,
+        .work = WORK_MUL_NUMBER,
+        .backward = true,
+        .ins = 1,
+        .outs = 1,
+        .attr = {.p = 1},
+        .flops = 1,
+        .bytes = 2.0 * (double)x.bytes,
+    };
+    add_kernel(m, &kernel, operands);
+    return to;
+}
+
+/* The gradient of the loss is the first thing that backward() births, from the loss itself. */
+static bool is_seed(const struct making *m, uint32_t step)
+{
+    const struct recorded_step *steps = m->steps->of;
+    return m->choice->scaled_loss && step > 1 && steps[step].kind == RECORDED_CALL &&
+           steps[step - 1].kind == RECORDED_BIRTH && steps[step - 2].kind == RECORDED_LOSS &&
+           m->recording->calls[steps[step].arg].places == 2;
+}
+
+static void begin_scaling(struct making *m, uint32_t loss_step)
+{
+    const struct recorded_steps *s = m->steps;
+    const uint32_t seed_step = loss_step + 2;
+    if (seed_step >= s->count || !is_seed(m, seed_step))
+        return;
+    struct scaling *c = &m->scaling;
+    c->seed = s->of[loss_step + 1].buffer;
+    const uint32_t loss = s->places[s->of[seed_step].first_place];
+    c->divided = multiplied(m, ATEN_DIV, m->buffer[loss]);
+    c->scaled = multiplied(m, ATEN_MUL, c->divided);
+    for (uint32_t i = seed_step + 1; i < s->count; i++) {
+        const uint32_t places =
+            s->of[i].kind == RECORDED_CALL ? m->recording->calls[s->of[i].arg].places : 0;
+        for (uint32_t p = 0; p < places; p++)
+            if (s->places[s->of[i].first_place + p] == c->seed)
+                c->last_use = i;
+    }
+}
+
+/* What was the seed is now behind the nodes of both; the seed itself stays to the end. */
+static void unscale(struct making *m)
+{
+    struct scaling *c = &m->scaling;
+    c->own = m->buffer[c->seed];
+    const uint32_t product = multiplied(m, ATEN_MUL, c->own);
+    c->quotient = multiplied(m, ATEN_DIV, product);
+    add_step(m, STEP_DEATH, product);
+    m->buffer[c->seed] = c->quotient;
+    m->stays[c->seed] = true;
+}
+
+static void end_use(struct making *m, uint32_t step)
+{
+    if (m->scaling.last_use == step && step > 0)
+        add_step(m, STEP_DEATH, m->scaling.quotient);
+}
+
+static void make_final(struct making *m)
+{
+    const bool scaled = m->scaling.last_use > 0;
+    if (scaled)
+        add_step(m, STEP_DEATH, m->scaling.own);
+    m->stream->final_step = m->stream->step_count;
+    add_step(m, STEP_FINAL, 0);
+    if (scaled) {
+        add_step(m, STEP_DEATH, m->scaling.scaled);
+        add_step(m, STEP_DEATH, m->scaling.divided);
+    }
+}
+
 /* ---- all steps ---- */
 
 static void make_gradient(struct making *m, const struct recorded_step *step)
@@ -315,6 +406,9 @@ static void make_step(struct making *m, uint32_t index)
         break;
     case RECORDED_CALL:
         make_call(m, step);
+        if (is_seed(m, index))
+            unscale(m);
+        end_use(m, index);
         break;
     case RECORDED_GRADIENT:
         make_gradient(m, step);
@@ -337,13 +431,14 @@ static void make_step(struct making *m, uint32_t index)
     case RECORDED_LOSS:
         add_step(m, STEP_MARK, STREAM_AFTER_FORWARD);
         m->backward = true;
+        if (m->choice->scaled_loss)
+            begin_scaling(m, index);
         break;
     case RECORDED_BLOCKS:
         add_step(m, STEP_MARK, STREAM_BACKWARD_BLOCKS);
         break;
     case RECORDED_FINAL:
-        m->stream->final_step = m->stream->step_count;
-        add_step(m, STEP_FINAL, 0);
+        make_final(m);
         break;
     }
 }

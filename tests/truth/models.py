@@ -9,8 +9,14 @@ Fused kernels that only CUDA has are called or imitated explicitly: flash attent
 itself, RMSNorm is an autograd Function that allocates what the CUDA kernel allocates (output and
 fp32 rstd; input and weight gradient).
 """
+import argparse
 import collections
 import contextlib
+import gzip
+import importlib.util
+import json
+import pathlib
+import sys
 
 import torch
 import torch.nn as nn
@@ -346,6 +352,38 @@ def hf_model(m):
     return model.train(), [b for path in paths for b in model.get_submodule(path)]
 
 
+# --------------------------------------------------------------------------------------------
+# Whatever tools/record.py records
+# --------------------------------------------------------------------------------------------
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def tool():
+    """tools/record.py as a module: the models are made as it makes them."""
+    if "recording_tool" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("recording_tool", ROOT / "tools" / "record.py")
+        sys.modules["recording_tool"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["recording_tool"])
+    return sys.modules["recording_tool"]
+
+
+def source_of(m):
+    """(a function of batch and seq that gives model, inputs and loss; names of the units)"""
+    header = json.loads(gzip.open(ROOT / m["recording"]).readline())
+    file = m["source"].endswith(".py") or ".py:" in m["source"]
+    args = argparse.Namespace(hf=None if file else str(ROOT / m["source"]), attention="auto",
+                              source=str(ROOT / m["source"]))
+    return tool().load(args)[0], header["modules"]
+
+
+def recorded_model(m):
+    make, names = source_of(m)
+    model, inputs, loss = make(m["batch"], m["seq"])
+    model.recorded_inputs, model.recorded_loss = inputs, loss
+    return model, [model.get_submodule(name) for name in names]
+
+
 def hf_inputs(m):
     ids = torch.zeros(m["batch"], m["seq"], dtype=torch.int64)
     return {"input_ids": ids, "labels": torch.zeros(m["batch"], m["seq"], dtype=torch.int64)}
@@ -355,6 +393,8 @@ def make(m, s):
     """The model and its list of blocks, in the dtype that the strategy stores parameters in."""
     torch.set_default_dtype(DTYPES[s.get("store_dtype")] or torch.float32)
     try:
+        if s.get("code") == "recorded":
+            return recorded_model(m)
         if s.get("code") == "hf":
             return hf_model(m)
         model = KINDS[m["kind"]](m)

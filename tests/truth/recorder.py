@@ -216,6 +216,8 @@ class System:
     places = ()         # of Log
     extra = ()          # fields of a row beside the common ones, attributes of the system
 
+    loss = None         # of the model's output, where that is not its own business
+
     def __init__(self, m, s):
         self.m, self.s = m, s
 
@@ -238,7 +240,9 @@ class System:
         return contextlib.nullcontext()
 
     def forward(self, model, inputs):
-        return model(**inputs) if isinstance(inputs, dict) else model(inputs[0])
+        if isinstance(inputs, dict):
+            return model(**inputs)
+        return model(*inputs) if self.s.get("code") == "recorded" else model(inputs[0])
 
     def after(self, phase):
         """Called behind loss.backward() ("bwd") and optimizer.step() ("opt")."""
@@ -287,13 +291,20 @@ def record(config, kind):
     Log.current = log = Log(system.places)
     log.patch()
     try:
-        with system.tensors(), models.as_on_cuda() if s.get("code") == "hf" else contextlib.nullcontext():
+        with system.tensors(), on_cuda(s.get("code")):
             return run(config, system, log)
     finally:
         log.unpatch()
         log.tracking = False
         Log.current = None
         gc.enable()
+
+
+def on_cuda(code):
+    """What runs in the place of CPU kernels, in models that others wrote."""
+    if code == "recorded":
+        return models.tool().as_on_cuda()
+    return models.as_on_cuda() if code == "hf" else contextlib.nullcontext()
 
 
 def one_step(system, log, model, optimizer, inputs, live):
@@ -304,7 +315,13 @@ def one_step(system, log, model, optimizer, inputs, live):
         with system.synced(model, last, last or not s.get("no_sync", True)):
             log.place = ["fwd"]
             log.segment = "forward"
-            if isinstance(inputs, dict):
+            if system.loss is not None:
+                output = system.forward(model, inputs)
+                live["after_logits"] = log.live
+                log.segment = "loss"
+                loss = system.loss(output)
+                del output
+            elif isinstance(inputs, dict):
                 loss = system.forward(model, inputs).loss
                 live["after_logits"] = None
             else:
@@ -332,6 +349,10 @@ def one_step(system, log, model, optimizer, inputs, live):
 def run(config, system, log):
     m, s = system.m, system.s
     model, blocks = system.make()
+    inputs = getattr(model, "recorded_inputs", None)
+    if inputs is not None:
+        system.loss = model.recorded_loss
+        del model.recorded_inputs, model.recorded_loss
     parameters = sum(p.numel() for p in model.parameters())
     parameter_list = [[n, list(p.shape)] for n, p in model.named_parameters()]
     if s.get("ac"):
@@ -339,7 +360,7 @@ def run(config, system, log):
     model = system.shard(model, blocks)
     del blocks
     optimizer = system.optimizer(model)
-    inputs = models.make_inputs(m, s)
+    inputs = models.make_inputs(m, s) if inputs is None else inputs
     peaks, live, start = [], {}, 0
     system.step = config.get("step", system.step)
     for step in range(1, system.step + 1):
@@ -347,7 +368,8 @@ def run(config, system, log):
         for b in model.buffers():
             log.recategorize(b, "buffer")
         for t in inputs.values() if isinstance(inputs, dict) else inputs:
-            log.recategorize(t, "input")
+            if isinstance(t, torch.Tensor):
+                log.recategorize(t, "input")
         system.settle(log, model, optimizer)
         start = log.live
         log.clear()

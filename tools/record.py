@@ -1,0 +1,882 @@
+#!/usr/bin/env python3
+"""Records what one training micro-batch of any PyTorch model computes, once, for every strategy.
+
+    record.py --hf CONFIG_OR_DIR --seq 4096 --batch 1,2 -o model.stream.json.gz
+    record.py my_model.py:build --seq 4096 -o my_model.stream.json.gz
+    shardplan fit model.stream.json.gz --gpus 64
+
+Needs torch, and transformers for --hf; no GPU, no weights, no process group. Tensors are fake: they
+have shapes and storages and no data, so a model of any size is recorded in seconds. What is written
+down is what a sharding strategy cannot change: storages as they are born and die, the calls that
+compute, where modules that may be units begin and end, where each parameter's gradient is complete.
+
+`build(batch, seq)` of a file of one's own returns (model, inputs) or (model, inputs, loss): a module
+whose parameters are in fp32, its keyword arguments (a dict) or its arguments (a tuple), and what makes
+a scalar of its output. Without `loss` the output is one, or has one as `.loss`.
+
+Kernels that only GPUs have are called by name: attention, dropout and RMSNorm are what they are on
+CUDA. Where autograd does otherwise on real tensors (it adds gradients in place), the recording says so,
+and shardplan follows either (--autograd). Python frees the locals of a returning function first to
+last up to 3.13, last to first from 3.14 on: a recording is of the Python that made it.
+
+The file: lines of JSON, compressed. The first is an object: format, version, model, parameters,
+modules, and three tables: `ops` (names of the dispatcher), `types` ([op, dtype, shape, bytes]: of a
+storage at birth), `calls` ([op, ins, outs, arguments, flops]; a tensor is [dtype, shape, strides,
+position]). The others are a variant each: batch, checkpointing, hooks ("fsdp": modules' inputs are
+cast and pass through a node, as fully_shard's hooks do), inputs, constants, and its steps as text:
+    +T          a storage of type T is born: the next buffer
+    -N          buffer N dies
+    C:a,b,c     call C on these storages: N a buffer, pN a parameter, iN an input, mN a module's
+                buffer. Behind it r: recomputed; a: on real tensors it adds to its first operand
+    gP:N        the gradient of parameter P is complete, in buffer N
+    (M )M <M >M pre-forward, post-forward, pre-backward, post-backward of module M; r: the root
+    =name       logits (the loss is behind the model), loss, blocks (backward reaches them), final (autograd's last callback)
+"""
+import argparse
+import collections
+import contextlib
+import gc
+import gzip
+import importlib.util
+import json
+import os
+import sys
+import time
+import weakref
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils.weak import WeakIdKeyDictionary
+
+VERSION = 1
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+KNOWN_ELEMENTS = 1 << 20    # values of integers are followed up to this size
+aten = torch.ops.aten
+
+
+def fail(text):
+    sys.exit("record.py: " + text)
+
+
+def dtype_name(dtype):
+    names = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.float64: "fp64",
+             torch.int64: "int64", torch.int32: "int32", torch.bool: "bool", torch.complex64: "complex64",
+             torch.uint8: "uint8", torch.int8: "int8", torch.int16: "int16"}
+    return names.get(dtype, str(dtype).removeprefix("torch."))
+
+
+# --------------------------------------------------------------------------------------------
+# What is on CUDA and not on a CPU
+# --------------------------------------------------------------------------------------------
+
+def cuda_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+                   enable_gqa=False):
+    """scaled_dot_product_attention: flash for 16 bits without a mask and heads of one size, else
+    memory-efficient (which has no grouped heads), else written out."""
+    half = query.dtype in (torch.bfloat16, torch.float16)
+    grouped = enable_gqa and query.size(1) != key.size(1)
+    head = query.size(-1)
+    if attn_mask is None and half and head <= 256 and query.dim() == 4 and value.size(-1) == head:
+        scale = head ** -0.5 if scale is None else scale
+        pad = -head % 8
+        if pad:
+            query, key, value = (F.pad(t, (0, pad)) for t in (query, key, value))
+        out = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+        return out[..., :head] if pad else out
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.where(attn_mask, 0.0, torch.scalar_tensor(float("-inf"), dtype=query.dtype))
+    if not grouped and query.dim() == 4:
+        if attn_mask is not None:
+            if attn_mask.stride(-1) != 1 or any(n % 8 for n in attn_mask.stride()[:-1]):
+                pad = 8 - attn_mask.size(-1) % 8
+                attn_mask = F.pad(attn_mask, (0, pad))[..., :-pad]
+            attn_mask = attn_mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
+        logsumexp = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+        return aten._scaled_dot_product_efficient_attention(
+            query, key, value, attn_mask, logsumexp, dropout_p, is_causal, scale=scale)[0]
+    return aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+
+
+def cuda_dropout(input, p=0.5, training=True, inplace=False):
+    return torch.native_dropout(input, p, True)[0] if p > 0.0 and training else input
+
+
+class FusedRMSNorm(torch.autograd.Function):
+    """Allocates what the CUDA kernels do, and names them."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        y = torch.empty_like(x)
+        rstd = torch.empty(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
+        Stream.note("_fused_rms_norm", [x, weight], [y, rstd])
+        ctx.save_for_backward(x, weight, rstd)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight, rstd = ctx.saved_tensors
+        grads = tuple(torch.empty_like(t) if needed else None
+                      for t, needed in zip((x, weight), ctx.needs_input_grad))
+        Stream.note("_fused_rms_norm_backward", [dy, x, weight, rstd], [g for g in grads if g is not None])
+        del rstd, weight, x
+        return grads
+
+
+ATEN_RMS_NORM = F.rms_norm if hasattr(F, "rms_norm") else None
+
+
+def cuda_rms_norm(input, normalized_shape, weight=None, eps=None):
+    if weight is None or len(normalized_shape) != 1 or input.dtype != weight.dtype:
+        return ATEN_RMS_NORM(input, normalized_shape, weight, eps)
+    return FusedRMSNorm.apply(input, weight)
+
+
+@contextlib.contextmanager
+def as_on_cuda():
+    saved = F.scaled_dot_product_attention, F.dropout
+    F.scaled_dot_product_attention, F.dropout = cuda_attention, cuda_dropout
+    if ATEN_RMS_NORM:
+        F.rms_norm = cuda_rms_norm
+    try:
+        yield
+    finally:
+        F.scaled_dot_product_attention, F.dropout = saved
+        if ATEN_RMS_NORM:
+            F.rms_norm = ATEN_RMS_NORM
+
+
+# --------------------------------------------------------------------------------------------
+# The stream of one micro-batch
+# --------------------------------------------------------------------------------------------
+
+class Tables:
+    """What variants share: names, types of storages, calls. A row's index is its number."""
+
+    def __init__(self):
+        self.ops, self.types, self.calls = {}, {}, {}
+
+    @staticmethod
+    def number(table, row):
+        return table.setdefault(row, len(table))
+
+    def op(self, name):
+        return self.number(self.ops, name)
+
+    @staticmethod
+    def rows(table):
+        return [json.loads(row) if row[:1] == "[" else row for row in table]
+
+
+def op_name(func):
+    return str(func).removeprefix("aten.").removesuffix(".default")
+
+
+def makes_view(func):
+    returns = func._schema.returns
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+SILENT = {"empty.memory_format", "empty_like", "empty_strided", "new_empty", "new_empty_strided",
+          "_local_scalar_dense", "lift_fresh", "detach", "alias", "resize_", "record_stream", "sym_size.int"}
+
+
+def simple(value):
+    if isinstance(value, (bool, int, float)):
+        return value if abs(value) < float("inf") else None
+    if isinstance(value, (list, tuple)) and all(isinstance(v, (int, bool)) for v in value):
+        return list(value)
+    return None
+
+
+def flops_of(func, args, kwargs, out):
+    from torch.utils.flop_counter import flop_registry
+    count = flop_registry.get(func._overloadpacket)
+    if count is None:
+        return 0
+    try:
+        return int(count(*args, **kwargs, out_val=out))
+    except Exception:       # a call that its formula does not foresee
+        return 0
+
+
+class Stream(TorchDispatchMode):
+    """Writes down births, deaths and calls while it is entered."""
+
+    current = None
+
+    def __init__(self, tables, places):
+        super().__init__()
+        self.tables = tables
+        self.place = dict(places)       # id of a storage -> "p0", "i0", "m0" or the number of a buffer
+        self.kept = []                  # what keeps those ids from meaning something else
+        self.constants = []             # storages that were there before, and are nothing else
+        self.refs = {}
+        self.steps = []
+        self.buffers = 0
+        self.backward = False
+        self.evaluation = 0             # node of the backward pass that is run
+        self.incoming = ()              # storages of the gradients that it was given
+        self.born_in = {}               # id of a storage -> evaluation
+        self.sums = []                  # (step, buffer): additions of the engine
+        self.given = set()              # gradients that are the strategy's
+        self.values = WeakIdKeyDictionary()
+        self.guessed = collections.Counter()
+
+    # ---- storages ----
+
+    def death(self, key):
+        self.refs.pop(key, None)
+        number = self.place.pop(key, None)
+        self.born_in.pop(key, None)
+        if number is not None and number not in self.given:
+            self.steps.append(f"-{number}")
+
+    def birth(self, tensor, op):
+        storage = tensor.untyped_storage()
+        key = id(storage)
+        if key in self.place:
+            return
+        size = storage.nbytes()
+        if size == 0:
+            return
+        row = json.dumps([op, dtype_name(tensor.dtype), list(tensor.shape), size], separators=(",", ":"))
+        self.place[key] = self.buffers
+        self.buffers += 1
+        self.refs[key] = weakref.ref(storage, lambda _, key=key: self.death(key))
+        self.born_in[key] = self.evaluation
+        self.steps.append(f"+{Tables.number(self.tables.types, row)}")
+
+    def place_of(self, tensor):
+        storage = tensor.untyped_storage()
+        key = id(storage)
+        if key not in self.place:
+            if storage.nbytes() == 0:
+                return None
+            self.place[key] = f"m{len(self.constants)}"
+            self.constants.append([dtype_name(tensor.dtype), list(tensor.shape), storage.nbytes()])
+            self.kept.append(storage)
+        return self.place[key]
+
+    # ---- calls ----
+
+    @staticmethod
+    def describe(tensor, position):
+        strides = 0 if tensor.is_contiguous() else list(tensor.stride())
+        return [dtype_name(tensor.dtype), list(tensor.shape), strides, position]
+
+    def call(self, name, ins, outs, arguments, flops):
+        """ins, outs: (tensor, position of the argument)."""
+        places, described = [], ([], [])
+        for side, tensors in zip(described, (ins, outs)):
+            for tensor, position in tensors:
+                place = self.place_of(tensor)
+                if place is not None:
+                    places.append(str(place))
+                    side.append(self.describe(tensor, position))
+        if not places:
+            return
+        row = json.dumps([self.tables.op(name), described[0], described[1], arguments, flops],
+                         separators=(",", ":"))
+        again = "r" if self.backward and torch.is_grad_enabled() else ""
+        self.steps.append(f"{Tables.number(self.tables.calls, row)}:{','.join(places)}{again}")
+
+    @staticmethod
+    def note(name, ins, outs):
+        """A kernel that no call of the dispatcher stands for."""
+        if Stream.current is not None:
+            number = lambda tensors: [(t, i) for i, t in enumerate(tensors)]
+            Stream.current.call(name, number(ins), number(outs), {}, 0)
+
+    def is_sum(self, func, args, tensors):
+        """Whether this is the engine that adds up two gradients. The first is an earlier node's, and
+        was not given to the one that is run."""
+        if not self.backward or func is not aten.add.Tensor or torch.is_grad_enabled():
+            return False
+        if len(args) != 2 or len(tensors) != 2 or tensors[0][0].shape != tensors[1][0].shape:
+            return False
+        key = id(args[0].untyped_storage())
+        return 0 < self.born_in.get(key, 0) < self.evaluation and key not in self.incoming
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is aten._local_scalar_dense.default:
+            return self.scalar(args[0])
+        name = op_name(func)
+        out = func(*args, **kwargs)
+        outs = [(t, i) for i, t in enumerate(out if isinstance(out, (tuple, list)) else (out,))
+                if isinstance(t, torch.Tensor)]
+        self.follow(func, args, kwargs, [t for t, _ in outs])
+        before = self.buffers
+        for tensor, _ in outs:
+            self.birth(tensor, self.tables.op(name))
+        mutable = func._schema.is_mutable
+        if name in SILENT or not outs or not mutable and (makes_view(func) or self.buffers == before):
+            return out
+        ins, arguments = [], {}
+        for position, value in enumerate(args):
+            for v in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(v, torch.Tensor):
+                    ins.append((v, position))
+            if simple(value) is not None:
+                arguments[str(position)] = simple(value)
+        for key, value in kwargs.items():
+            if isinstance(value, torch.Tensor):
+                ins.append((value, -1))
+            elif simple(value) is not None:
+                arguments[key] = simple(value)
+        if self.is_sum(func, args, ins) and not args[0]._is_view() and args[0].is_contiguous():
+            self.sums.append((len(self.steps), self.place_of(args[0])))
+        self.call(name, ins, outs, arguments, flops_of(func, args, kwargs, out))
+        return out
+
+    # ---- values ----
+
+    def know_inputs(self, inputs):
+        """Whatever is no number of a pixel or a sound is zero."""
+        for t in pytree.tree_leaves(inputs):
+            if isinstance(t, torch.Tensor) and not t.is_floating_point():
+                with _disable_current_modes():
+                    self.know(t, torch.zeros(t.shape, dtype=t.dtype))
+
+    def know(self, tensor, value):
+        if value.numel() <= KNOWN_ELEMENTS:
+            self.values[tensor] = value
+
+    def follow(self, func, args, kwargs, outs):
+        """Integers and truth values that follow from known ones are computed: models ask them whether
+        a mask is all ones, or how long a sequence is."""
+        if not outs or any(t.is_floating_point() or t.numel() > KNOWN_ELEMENTS for t in outs):
+            return
+        tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        if any(t not in self.values for t in tensors):
+            return
+        real = lambda t: self.values[t] if isinstance(t, torch.Tensor) else t
+        try:
+            with _disable_current_modes():
+                got = func(*pytree.tree_map(real, args), **pytree.tree_map(real, kwargs))
+        except Exception:
+            return
+        for tensor, value in zip(outs, got if isinstance(got, (tuple, list)) else (got,)):
+            self.values[tensor] = value
+
+    def scalar(self, tensor):
+        if tensor in self.values:
+            with _disable_current_modes():
+                return self.values[tensor].item()
+        if tensor.dtype == torch.bool:
+            self.guessed["a condition on data was taken for true"] += 1
+            return True
+        fail(f"the model asks for the value of a tensor ({dtype_name(tensor.dtype)}): what it does depends on data")
+
+    # ---- the text ----
+
+    def text(self):
+        for step, buffer in self.sums:
+            after = step + 1
+            while after < len(self.steps) and self.steps[after][0] == "-":
+                if self.steps[after] == f"-{buffer}":
+                    self.steps[step] += "a"
+                    break
+                after += 1
+        return " ".join(self.steps)
+
+
+# --------------------------------------------------------------------------------------------
+# Modules that may be units, and what happens at their borders
+# --------------------------------------------------------------------------------------------
+
+def candidates(model):
+    """(name, module) of what users wrap: members of lists of modules that have parameters, the
+    outermost lists only."""
+    found, inside = [], set()
+    for name, module in model.named_modules():
+        if any(name.startswith(prefix) for prefix in inside):
+            continue
+        children = list(module.named_children())
+        alike = len({type(child) for _, child in children}) == 1 and len(children) > 1
+        if isinstance(module, nn.ModuleList) or isinstance(module, nn.Sequential) and name and alike:
+            members = [(f"{name}.{n}" if name else n, child) for n, child in children
+                       if any(True for _ in child.parameters())]
+            if members:
+                found += members
+                inside.add(name + ".")
+    return found
+
+
+def called_once(model, found, run):
+    """Those of the candidates whose forward runs once a micro-batch."""
+    calls = collections.Counter()
+    handles = [module.register_forward_pre_hook(lambda m, _: calls.update([id(m)])) for _, module in found]
+    run()
+    for handle in handles:
+        handle.remove()
+    return [(name, module) for name, module in found if calls[id(module)] == 1]
+
+
+def cast_tensors(tree, dtype):
+    def cast(t):
+        if isinstance(t, torch.Tensor) and t.is_floating_point() and t.dtype != dtype:
+            return t.to(dtype)
+        return t
+    return pytree.tree_map(cast, tree)
+
+
+class PostBackward(torch.autograd.Function):
+    """Its node runs when the gradients of a module's inputs are there."""
+
+    @staticmethod
+    def forward(ctx, write, *inputs):
+        ctx.write = write
+        return inputs
+
+    @staticmethod
+    def backward(ctx, *grads):
+        ctx.write()
+        return (None,) + grads
+
+
+class Borders:
+    """Hooks on the root and on units, as fully_shard has them: those with `nodes` cast a module's
+    inputs and pass them through a node."""
+
+    def __init__(self, stream, root, units, nodes, dtype):
+        self.stream, self.nodes, self.dtype = stream, nodes, dtype
+        self.seen, self.queued = set(), False
+        self.handles = []
+        for index, module in [("r", root)] + list(enumerate(units)):
+            self.handles.append(module.register_forward_pre_hook(self.pre(index), prepend=True, with_kwargs=True))
+            self.handles.append(module.register_forward_hook(self.post(index)))
+
+    def write(self, step):
+        self.stream.steps.append(step)
+
+    def pre(self, index):
+        def hook(module, args, kwargs):
+            if not self.nodes:
+                self.write(f"({index}")
+                self.post_backward(index, pytree.tree_leaves((args, kwargs)))
+                return None
+            args, kwargs = cast_tensors(args, self.dtype), cast_tensors(kwargs, self.dtype)
+            self.write(f"({index}")
+            leaves, spec = pytree.tree_flatten((args, kwargs))
+            at = [i for i, t in enumerate(leaves) if isinstance(t, torch.Tensor) and t.requires_grad]
+            if at and torch.is_grad_enabled():
+                passed = PostBackward.apply(lambda: self.write(f">{index}"), *[leaves[i] for i in at])
+                for i, t in zip(at, passed):
+                    leaves[i] = t
+                del passed
+            return pytree.tree_unflatten(leaves, spec)
+        return hook
+
+    def post_backward(self, index, leaves):
+        """Without nodes: when the gradients of all inputs are there."""
+        inputs = [t for t in leaves if isinstance(t, torch.Tensor) and t.requires_grad]
+        missing = [len(inputs)]
+
+        def hook(grad):
+            missing[0] -= 1
+            if missing[0] == 0:
+                self.write(f">{index}")
+        for t in inputs:
+            t.register_hook(hook)
+
+    def post(self, index):
+        def hook(module, args, output):
+            self.write(f"){index}")
+            for t in pytree.tree_leaves(output):
+                if isinstance(t, torch.Tensor) and t.requires_grad:
+                    t.register_hook(self.pre_backward(index))
+        return hook
+
+    def pre_backward(self, index):
+        def hook(grad):
+            if not self.queued:
+                self.queued = True
+                torch.autograd.Variable._execution_engine.queue_callback(lambda: self.write("=final"))
+            if index in self.seen:
+                return
+            if index != "r" and not self.seen - {"r"}:
+                self.write("=blocks")
+            self.seen.add(index)
+            self.write(f"<{index}")
+        return hook
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
+
+
+# --------------------------------------------------------------------------------------------
+# One micro-batch
+# --------------------------------------------------------------------------------------------
+
+def loss_of(output, loss):
+    if loss is not None:
+        return loss(output)
+    if isinstance(output, torch.Tensor) and output.dim() == 0:
+        return output
+    if getattr(output, "loss", None) is not None:
+        return output.loss
+    fail("the model's output has no loss: let build() return (model, inputs, loss), where loss(output) is a scalar")
+
+
+def call_model(model, inputs):
+    return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+
+
+def nodes_of(grad_fn):
+    seen, stack = set(), [grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        stack += [n for n, _ in node.next_functions]
+    return seen
+
+
+def record(model, inputs, loss, units, tables, places, nodes, dtype):
+    """The steps of one variant, and what it needs to be read. Where no hook casts inputs, they come
+    in the dtype that parameters have."""
+    if not nodes:
+        inputs = cast_tensors(inputs, dtype)
+    stream = Stream(tables, places)
+    tensors = [t for t in pytree.tree_leaves(inputs) if isinstance(t, torch.Tensor)]
+    for i, t in enumerate(tensors):
+        stream.place[id(t.untyped_storage())] = f"i{i}"
+    stream.know_inputs(inputs)
+    for buffer in model.buffers():
+        stream.place_of(buffer)
+    params = list(model.parameters())
+    grads, handles = [], []
+
+    def complete(index):
+        def hook(param):
+            number = stream.place_of(param.grad)
+            if not isinstance(number, int) or number in stream.given:
+                fail("two parameters' gradients are one storage")
+            stream.given.add(number)
+            stream.steps.append(f"g{index}:{number}")
+            grads.append(param.grad)
+            param.grad = None
+        return hook
+
+    def before(given):
+        stream.evaluation += 1
+        stream.incoming = {id(t.untyped_storage()) for t in given if t is not None}
+
+    for index, param in enumerate(params):
+        if param.requires_grad:
+            handles.append(param.register_post_accumulate_grad_hook(complete(index)))
+    borders = Borders(stream, model, units, nodes, dtype)
+    Stream.current = stream
+    gc.collect()
+    gc.disable()
+    try:
+        with stream:
+            output = call_model(model, inputs)
+            if loss is not None:
+                stream.steps.append("=logits")
+            scalar = loss_of(output, loss)
+            del output
+            stream.steps.append("=loss")
+            for node in nodes_of(scalar.grad_fn):
+                handles.append(node.register_prehook(before))
+            node = None
+            stream.backward = True
+            scalar.backward()
+            del scalar
+    finally:
+        gc.enable()
+        Stream.current = None
+        borders.remove()
+        for handle in handles:
+            handle.remove()
+    left = [k for k, n in stream.place.items() if isinstance(n, int) and n not in stream.given]
+    for key in left:
+        stream.steps.append(f"-{stream.place[key]}")
+    stream.refs.clear()
+    notes = dict(stream.guessed)
+    if left:
+        notes[f"{len(left)} tensors outlive the step: taken to die at its end"] = 1
+    return {"inputs": [[dtype_name(t.dtype), list(t.shape), t.untyped_storage().nbytes()] for t in tensors],
+            "constants": stream.constants, "notes": sorted(notes), "steps": stream.text()}
+
+
+# --------------------------------------------------------------------------------------------
+# Checkpointing
+# --------------------------------------------------------------------------------------------
+
+def selective_contexts():
+    """torchtitan's policy: products and attention are kept, but every second mm."""
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+    kept = {aten.mm.default, aten.addmm.default, aten.bmm.default,
+            aten._scaled_dot_product_flash_attention.default,
+            aten._scaled_dot_product_efficient_attention.default,
+            aten._scaled_dot_product_cudnn_attention.default}
+    count = collections.Counter()
+
+    def policy(ctx, func, *args, **kwargs):
+        if func == aten.mm.default:
+            mode = "recompute" if ctx.is_recompute else "forward"
+            count[mode] += 1
+            if count[mode] % 2 == 0:
+                return CheckpointPolicy.PREFER_RECOMPUTE
+        return CheckpointPolicy.MUST_SAVE if func in kept else CheckpointPolicy.PREFER_RECOMPUTE
+    return create_selective_checkpoint_contexts(policy)
+
+
+def replace(model, old, new):
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if child is old and module is not new:
+                setattr(module, name, new)
+
+
+@contextlib.contextmanager
+def checkpointed(model, blocks, how):
+    """The blocks, wrapped as torch's checkpoint_wrapper wraps them."""
+    if how == "none":
+        yield blocks
+        return
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+    keywords = {"preserve_rng_state": False, "early_stop": True}
+    if how == "selective":
+        keywords["context_fn"] = selective_contexts
+    wrapped = [checkpoint_wrapper(block, **keywords) for block in blocks]
+    for block, wrapper in zip(blocks, wrapped):
+        replace(model, block, wrapper)
+    try:
+        yield wrapped
+    finally:
+        for block, wrapper in zip(blocks, wrapped):
+            replace(model, wrapper, block)
+
+
+# --------------------------------------------------------------------------------------------
+# Models
+# --------------------------------------------------------------------------------------------
+
+def hf_inputs(model, config, batch, seq):
+    """What the class's forward asks for, with labels where it takes them."""
+    import inspect
+    names = inspect.signature(model.forward).parameters
+    whole = lambda *shape: torch.zeros(*shape, dtype=torch.int64)
+    inputs = {}
+    if "input_ids" in names:
+        inputs["input_ids"] = whole(batch, seq)
+    vision = getattr(config, "vision_config", None) or config
+    if "pixel_values" in names and hasattr(vision, "image_size"):
+        size = vision.image_size
+        height, width = size if isinstance(size, (list, tuple)) else (size, size)
+        inputs["pixel_values"] = torch.zeros(batch, getattr(vision, "num_channels", 3), height, width)
+    elif "pixel_values" in names:       # a network of convolutions takes any size: ImageNet's
+        inputs["pixel_values"] = torch.zeros(batch, getattr(vision, "num_channels", 3), 224, 224)
+    if "input_features" in names and hasattr(config, "num_mel_bins"):
+        inputs["input_features"] = torch.zeros(batch, config.num_mel_bins, 2 * config.max_source_positions)
+    if "input_values" in names:
+        inputs["input_values"] = torch.zeros(batch, seq)
+    if "return_loss" in names:
+        inputs["return_loss"] = True
+    elif "labels" in names:
+        tokens = "input_ids" in names or "decoder_input_ids" in names
+        of_class = type(model).__name__.endswith(("Classification",))
+        inputs["labels"] = whole(batch) if of_class or not tokens else whole(batch, seq)
+    return inputs
+
+
+def hf_model(source, attention):
+    import transformers
+    from transformers.utils import import_utils
+    # fake tensors count as tracing there, which builds causal masks that a real run does without
+    import_utils.is_fake_tensor = lambda x: False
+    config = transformers.AutoConfig.from_pretrained(source)
+    config.use_cache = False
+    name = (config.architectures or [None])[0]
+    own = getattr(transformers, name, None) if name else None
+    make = own or transformers.AutoModelForCausalLM.from_config
+    # what a model has of these it says itself; by default the first that it takes
+    for experts in ("grouped_mm", None):
+        for kind in ("sdpa", "eager") if attention == "auto" else (attention,):
+            config._attn_implementation = kind
+            config._experts_implementation = experts
+            try:
+                with Building():
+                    return make(config).train(), config
+            except ValueError as error:
+                refusal = error
+    raise refusal
+
+
+def cast_parameters(model, dtype):
+    """Parameters alone, as MixedPrecisionPolicy does: buffers keep their dtype. Tied ones stay tied."""
+    cast = {}
+    for module in model.modules():
+        for name, param in list(module._parameters.items()):
+            if param is None or not param.is_floating_point() or param.dtype == dtype:
+                continue
+            if id(param) not in cast:
+                cast[id(param)] = (param, nn.Parameter(param.detach().to(dtype), param.requires_grad))
+            module._parameters[name] = cast[id(param)][1]
+
+
+def listed_order(model):
+    """Parameters as fully_shard lists a unit's: by modules, children before their parent's own."""
+    index = {id(p): i for i, p in enumerate(model.parameters())}
+    order, seen = [], set()
+
+    def visit(module):
+        for child in module.children():
+            visit(child)
+        for param in module._parameters.values():
+            if param is not None and id(param) not in seen:
+                seen.add(id(param))
+                order.append(index[id(param)])
+    visit(model)
+    return order
+
+
+def load(args):
+    """A function of (batch, seq) that gives (model, inputs, loss), the config or None, and a name."""
+    if args.hf:
+        model, config = hf_model(args.hf, args.attention)
+        return (lambda batch, seq: (model, hf_inputs(model, config, batch, seq), None)), \
+            f"{type(model).__name__}"
+    path, _, name = args.source.rpartition(":")
+    if not path:
+        fail(f"{args.source}: FILE.py:FUNCTION is needed")
+    spec = importlib.util.spec_from_file_location("recorded_model", path)
+    if spec is None:
+        fail(f"{path}: no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec.loader.exec_module(module)
+    build = getattr(module, name, None)
+    if build is None:
+        fail(f"{path} has no function {name}")
+    built = []
+
+    def make(batch, seq):
+        with Building():
+            got = build(batch, seq)
+        got = tuple(got) + (None,) * (3 - len(got))
+        if built:       # one model, whatever the batch
+            return (built[0],) + got[1:]
+        built.append(got[0].train())
+        return got
+    return make, name
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Records a model's training step for shardplan.")
+    parser.add_argument("source", nargs="?", metavar="FILE.py:build")
+    parser.add_argument("--hf", metavar="CONFIG_OR_DIR", help="a config.json, its folder, or a name on the hub")
+    parser.add_argument("--seq", type=int, default=2048, help="tokens a sequence (default 2048)")
+    parser.add_argument("--batch", default="1", help="sequences a micro-batch, one recording each: 1,2,4 (default 1)")
+    parser.add_argument("--dtype", choices=DTYPES, default="bf16", help="what parameters compute in (default bf16)")
+    parser.add_argument("--attention", choices=("auto", "sdpa", "eager"), default="auto",
+                        help="of transformers (default: sdpa where the model has it)")
+    parser.add_argument("--checkpointing", default="none,full,selective", help="which are recorded (default all)")
+    parser.add_argument("-o", "--output", required=True, metavar="MODEL.stream.json.gz")
+    args = parser.parse_args()
+    if bool(args.hf) == bool(args.source):
+        fail("give --hf CONFIG_OR_DIR or FILE.py:build")
+    modes = args.checkpointing.split(",")
+    if set(modes) - {"none", "full", "selective"}:
+        fail(f"--checkpointing {args.checkpointing}: allowed are none, full, selective")
+    try:
+        batches = [int(b) for b in args.batch.split(",")]
+    except ValueError:
+        fail(f"--batch {args.batch}: numbers are needed, such as 1,2,4")
+    if args.seq < 1 or min(batches) < 1:
+        fail("--seq and --batch: 1 or more")
+    started = time.time()
+    with FakeTensorMode(allow_non_fake_inputs=True), as_on_cuda():
+        header, variants = record_all(args, batches, modes)
+    write(args.output, header, variants)
+    kilobytes = (os.path.getsize(args.output) + 1023) // 1024
+    print(f"{args.output}: {header['model']['parameters']:,} parameters, {len(header['modules'])} units, "
+          f"{len(variants)} variants, {kilobytes} KiB, {time.time() - started:.1f} s")
+    for note in sorted({n for v in variants for n in v["notes"]}):
+        print(f"note: {note}")
+
+
+def record_all(args, batches, modes):
+    make, name = load(args)
+    tables, variants = Tables(), []
+    model, inputs, loss = make(batches[0], args.seq)
+    dtype = DTYPES[args.dtype]
+    cast_parameters(model, dtype)
+    names = [n for n, _ in model.named_parameters()]
+    params = list(model.parameters())
+    found = called_once(model, candidates(model), lambda: warm(model, cast_tensors(inputs, dtype), loss))
+    places = {id(p.untyped_storage()): f"p{i}" for i, p in enumerate(params)}
+    prefixes = [(i, n + ".") for i, (n, _) in enumerate(found)]
+    owners = [next((i for i, prefix in prefixes if n.startswith(prefix)), -1) for n in names]
+    for batch in batches:
+        _, inputs, loss = make(batch, args.seq)
+        for mode in modes:
+            with checkpointed(model, [m for _, m in found], mode) as units:
+                for hooks in ("fsdp", "plain"):
+                    variant = record(model, inputs, loss, units, tables, places, hooks == "fsdp", dtype)
+                    variants.append({"batch": batch, "checkpointing": mode, "hooks": hooks, **variant})
+    header = {
+        "format": "shardplan stream", "version": VERSION,
+        "model": {"name": name, "parameters": sum(p.numel() for p in params), "dtype": args.dtype, "seq": args.seq,
+                  "torch": torch.__version__, "python": ".".join(map(str, sys.version_info[:2]))},
+        "parameters": [[n, list(p.shape), p.requires_grad, owner] for n, p, owner in zip(names, params, owners)],
+        "order": listed_order(model),
+        "modules": [n for n, _ in found],
+        "ops": list(tables.ops), "types": Tables.rows(tables.types), "calls": Tables.rows(tables.calls),
+        "variants": [{k: v[k] for k in ("batch", "checkpointing", "hooks")} for v in variants],
+    }
+    return header, variants
+
+
+class Building(TorchDispatchMode):
+    """While a model draws its first values: what it asks of them does not matter, and drawing again
+    until they please has no end."""
+
+    def __enter__(self):
+        self.drawing = getattr(nn.init, "_no_grad_trunc_normal_", None)
+        nn.init._no_grad_trunc_normal_ = lambda tensor, *args, **kwargs: tensor
+        return super().__enter__()
+
+    def __exit__(self, *exception):
+        nn.init._no_grad_trunc_normal_ = self.drawing
+        return super().__exit__(*exception)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is aten._local_scalar_dense.default:
+            return args[0].dtype != torch.bool and 1
+        return func(*args, **(kwargs or {}))
+
+
+def warm(model, inputs, loss):
+    """A first micro-batch, in which models fill their caches."""
+    with Stream(Tables(), {}) as stream:
+        stream.know_inputs(inputs)
+        loss_of(call_model(model, inputs), loss).backward()
+    model.zero_grad(set_to_none=True)
+
+
+def write(path, header, variants):
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as out:
+            for line in [header] + variants:
+                out.write((json.dumps(line, separators=(",", ":")) + "\n").encode())
+        os.replace(part, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        fail(f"{path}: {error.strerror}")
+
+
+if __name__ == "__main__":
+    main()
