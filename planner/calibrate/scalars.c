@@ -248,6 +248,7 @@ static void fill_cpu(struct calibration *c)
         {PROFILE_HOST_MALLOC, 0, "not measured: the arena is mapped once"},
         {PROFILE_HOST_FREE, 0, "not measured: the arena is mapped once"},
         {PROFILE_RESTART, 600, "not measured: 10 minutes assumed"},
+        {PROFILE_RANK_SPREAD, 0, "not measured: ranks that share one machine are alike"},
         {PROFILE_JITTER, 0.01, "not measured: 1 % assumed"},
         {PROFILE_STORE, 1e9, "not measured: 1 GB/s assumed"},
         {PROFILE_MTBF, 1.8e8, "not measured: that of a GPU in Llama 3 (arXiv 2407.21783)"},

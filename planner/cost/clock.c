@@ -38,8 +38,9 @@ double clock_share(const struct profile *profile, double peak, double flops, dou
 
 /* What a card of a node in training draws beside the same card alone on a bench, for the same
  * operations: eight of them are hot, which leaks, and links and network are at work. Fitted to
- * every second llm-foundry row on A100 80 GB (tests/data/published), for the least bias. */
-#define IN_TRAINING 1.3
+ * every second llm-foundry row on A100 80 GB (tests/data/published), for the least bias, of steps
+ * that wait for the slowest rank (slowest.h). */
+#define IN_TRAINING 1.14
 
 double clock_under(const struct profile *profile, const struct load *load)
 {

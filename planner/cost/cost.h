@@ -10,6 +10,7 @@
 #ifndef SHARDPLAN_COST_H
 #define SHARDPLAN_COST_H
 
+#include "cost/slowest.h"
 #include "machine/profile.h"
 #include "plan/plan.h"
 
@@ -56,8 +57,15 @@ struct costs {
     double model_flops;          /* of a step: forward and backward of the model once */
     double hardware_flops;       /* the same with what is computed again */
     double peak_flops;           /* of the plan's matmuls, by their dtype */
+    struct slowest slowest;      /* of the plan's ranks; the kernels are those of the mean one */
     struct sequence *sequence;   /* of an outline: what its spans are made of, lent; else NULL */
 };
+
+/* Whether a class takes a slower rank longer: it waits for arithmetic, and so for the clock. */
+static inline bool cost_class_is_arithmetic(enum cost_class class)
+{
+    return class == COST_GEMM || class == COST_ATTENTION;
+}
 
 /* Costs of every kernel of a plan; of an outline, spans aside. `gpus_per_node` places the ranks:
  * neighbours share a node. The caller owns *out: costs_free. ERR_INVALID: the ranks do not fill

@@ -75,11 +75,6 @@ void stream_kernel_cost(const struct kernel *kernel, bool backward, const struct
     out->host_s = host_seconds(&own, kernel, profile);
 }
 
-static bool is_matmul(const struct cost *cost)
-{
-    return cost->class == COST_GEMM || cost->class == COST_ATTENTION;
-}
-
 /* MFU counts a causal attention in full and its backward twice the forward (PaLM, arXiv
  * 2204.02311, appendix B; torchtitan does the same). */
 static double counted_flops(const struct kernel *kernel, const struct cost *cost)
@@ -128,7 +123,7 @@ static bool is_costed(const struct plan_instruction *in)
 static void count_flops(const struct kernel *kernel, const struct cost *cost,
                         const struct profile *profile, struct costs *out)
 {
-    if (!is_matmul(cost))
+    if (!cost_class_is_arithmetic((enum cost_class)cost->class))
         return;
     out->hardware_flops += counted_flops(kernel, cost);
     out->model_flops += kernel->recomputed ? 0 : counted_flops(kernel, cost);
@@ -163,7 +158,8 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
                             uint32_t gpus_per_node, struct costs *out, struct err *err)
 {
     const struct profile used = at_load_of(plan, profile);
-    *out = (struct costs){.event_s = profile_value(profile, PROFILE_HOST_EVENT)};
+    *out = (struct costs){.event_s = profile_value(profile, PROFILE_HOST_EVENT),
+                          .slowest = slowest_of(profile, plan->world)};
     TRY(check_nodes(plan, gpus_per_node, err));
     out->kernels = xmalloc((plan->kernel_count + 1) * sizeof *out->kernels);
     const struct plan_collectives collectives = {

@@ -1,67 +1,12 @@
 /* goodput.c - see goodput.h. */
 #include "cost/goodput.h"
 
-#include <gsl/gsl_cdf.h>
 #include <gsl/gsl_errno.h>
-#include <gsl/gsl_integration.h>
 #include <gsl/gsl_min.h>
-#include <gsl/gsl_randist.h>
 #include <math.h>
 
 /* Below this nothing useful is done; it also keeps exponentials far from overflow. */
 #define LEAST_USEFUL 1e-6
-
-struct slowest {
-    enum jitter jitter;
-    double sigma, ranks;
-};
-
-/* The slowest rank's time at z, times the density of the largest of n normals there. */
-static double weighted(double z, void *context)
-{
-    const struct slowest *s = context;
-    const double below = (s->ranks - 1) * log1p(-gsl_cdf_ugaussian_Q(z));
-    const double density = s->ranks * gsl_ran_ugaussian_pdf(z) * exp(below);
-    if (density == 0)
-        return 0; /* far below the largest: 0 x anything, and exp(-inf) is no number to scale */
-    return density * (s->jitter == JITTER_NORMAL ? 1 + s->sigma * z
-                                                 : exp(s->sigma * z - s->sigma * s->sigma / 2));
-}
-
-enum err_code straggler_factor(enum jitter jitter, double sigma, uint32_t ranks, double *out,
-                               struct err *err)
-{
-    const double most = jitter == JITTER_NORMAL ? 1 : 2;
-    *out = 1;
-    if (ranks == 0)
-        return err_set(err, ERR_INVALID, "the slowest of 0 ranks: 1 or more");
-    if (!(sigma >= 0 && sigma <= most))
-        return err_set(err, ERR_INVALID, "a jitter of %g: within 0..%g of the mean", sigma, most);
-    if (ranks == 1 || sigma == 0)
-        return ERR_OK;
-    struct slowest slowest = {jitter, sigma, ranks};
-    gsl_function f = {weighted, &slowest};
-    /* The density peaks where one rank in n lies higher and is a few tenths wide: integrated in
-     * pieces around it. Beyond 10 + sigma on either side less than 1e-20 is left. */
-    const double peak = gsl_cdf_ugaussian_Qinv(1.0 / ranks);
-    const double edge[] = {-10,      fmax(-9, peak - 2), peak,
-                           peak + 2, peak + 4 + sigma,   peak + 10 + sigma};
-    gsl_integration_workspace *work = gsl_integration_workspace_alloc(64);
-    double sum = 0;
-    int status = GSL_SUCCESS;
-    for (int i = 0; i < 5 && status == GSL_SUCCESS; i++) {
-        double part, error;
-        status = gsl_integration_qag(&f, edge[i], edge[i + 1], 1e-12, 1e-9, 64, GSL_INTEG_GAUSS31,
-                                     work, &part, &error);
-        sum += part;
-    }
-    gsl_integration_workspace_free(work);
-    if (status != GSL_SUCCESS)
-        return err_set(err, ERR_INTERNAL, "the slowest of %u ranks with jitter %g: %s", ranks,
-                       sigma, gsl_strerror(status));
-    *out = fmax(sum, 1);
-    return ERR_OK;
-}
 
 static enum err_code check(const struct failures *f, struct err *err)
 {

@@ -1,24 +1,13 @@
-/* goodput.h - what a large job loses to its slowest rank and to failures.
+/* goodput.h - what a large job loses to failures.
  *
- * Times in seconds. Ranks and failures are independent; failures come as a Poisson process, as they
- * do in published logs of large clusters to good approximation. */
+ * Times in seconds. Failures are independent and come as a Poisson process, as they do in published
+ * logs of large clusters to good approximation. */
 #ifndef SHARDPLAN_GOODPUT_H
 #define SHARDPLAN_GOODPUT_H
 
 #include "base/err.h"
 
 #include <stdint.h>
-
-/* How one rank's time between two synchronisations varies around its mean. */
-enum jitter { JITTER_NORMAL, JITTER_LOGNORMAL };
-
-/* Expected time of the slowest of `ranks` over the mean of one: >= 1. `sigma` is the standard
- * deviation of one rank's time over its mean for JITTER_NORMAL, and that of its logarithm for
- * JITTER_LOGNORMAL. Exact order statistics, integrated: E g(Zmax) = integral of g(z) n phi(z)
- * Phi(z)^(n-1) dz, g being 1 + sigma z and exp(sigma z - sigma^2 / 2). Tens of microseconds for any
- * number of ranks. ERR_INVALID: no rank, or sigma not within 0..1 (0..2 for JITTER_LOGNORMAL). */
-enum err_code straggler_factor(enum jitter jitter, double sigma, uint32_t ranks, double *out,
-                               struct err *err);
 
 /* Mean time between failures that stop a job, per GPU: 419 unexpected interruptions in 54 days on
  * 16,384 GPUs (The Llama 3 Herd of Models, section 3.3.4), 5.8 years. One GPU's failure stops all.

@@ -12,9 +12,11 @@
 
 struct estimator {
     const struct graph *graph;
+    const struct stream *stream;
     const struct machine *machine;
     struct outline *outline;
-    struct sequence *sequence;
+    struct sequence *sequence; /* of the slowest of `ranks`; NULL: of none yet */
+    uint32_t ranks;
     struct collective_models *collectives;
     struct outlined outlined; /* of the strategy before, for its memory; costs likewise */
     struct costs costs;
@@ -34,12 +36,24 @@ struct estimator *estimator_new(const struct graph *graph, const struct stream *
         .graph = graph,
         .machine = machine,
         .outline = outline,
-        .sequence = sequence_new(stream->kernels, outline->kernels, outline->kernel_count,
-                                 outline->forward_count, &machine->profile),
+        .stream = stream,
         .collectives = collective_models_new(),
     };
-    e->costs.sequence = e->sequence;
     return e;
+}
+
+/* A job of other ranks has another slowest one. */
+static void set_ranks(struct estimator *e, uint32_t ranks)
+{
+    const struct outline *o = e->outline;
+    const struct profile *profile = &e->machine->profile;
+    if (e->sequence && e->ranks == ranks)
+        return;
+    sequence_free(e->sequence);
+    e->sequence = sequence_new(e->stream->kernels, o->kernels, o->kernel_count, o->forward_count,
+                               profile, slowest_of(profile, ranks).factor);
+    e->costs.sequence = e->sequence;
+    e->ranks = ranks;
 }
 
 void estimator_free(struct estimator *e)
@@ -58,13 +72,13 @@ static enum err_code take_time(struct estimator *e, const struct plan *plan, str
                                struct err *err)
 {
     const struct machine *machine = e->machine;
+    set_ranks(e, plan->world);
     TRY(costs_of_outline(plan, &machine->profile, machine->gpus_per_node, e->collectives, &e->costs,
                          err));
     struct simulation *simulation = simulation_new(plan, NULL, 0);
     struct timeline timeline = timeline_new(simulation);
     simulate(simulation, &e->costs, NULL, &timeline);
     out->step_s = timeline.step_s;
-    out->exposed_s = timeline.exposed_s;
     timeline_free(&timeline);
     simulation_free(simulation);
     return ERR_OK;

@@ -20,8 +20,7 @@ struct estimator *estimator_new(const struct graph *graph, const struct stream *
 void estimator_free(struct estimator *estimator); /* NULL is allowed */
 
 struct estimate {
-    double step_s;
-    double exposed_s;         /* of it: a collective runs and nothing is computed */
+    double step_s;            /* of the job: of its slowest rank */
     uint64_t requested_bytes; /* peak of a steady-state step */
     uint64_t outside_bytes;   /* context and communicators */
     uint64_t least_bytes;     /* of the device: no prediction's device_bytes is below */

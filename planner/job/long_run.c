@@ -34,11 +34,7 @@ enum err_code long_run(const struct plan *plan, const struct machine *machine,
     const struct profile *p = &machine->profile;
     const uint32_t local =
         plan->world < machine->gpus_per_node ? plan->world : machine->gpus_per_node;
-    double slowest = 1;
     *out = (struct long_run){.checkpoint_bytes = state_bytes(plan) * local / replicas(plan)};
-    TRY(straggler_factor(JITTER_NORMAL, profile_value(p, PROFILE_JITTER), plan->world, &slowest,
-                         err));
-    out->step_s = step->timeline.step_s * slowest;
     out->checkpoint_s = (double)out->checkpoint_bytes / profile_value(p, PROFILE_STORE);
     const struct failures failures = {
         .gpu_mtbf_s = profile_value(p, PROFILE_MTBF),
@@ -47,6 +43,6 @@ enum err_code long_run(const struct plan *plan, const struct machine *machine,
         .restart_s = profile_value(p, PROFILE_RESTART),
     };
     TRY(goodput_best(&failures, &out->goodput, err));
-    out->tokens_per_s = step->tokens_per_s / slowest * out->goodput.useful;
+    out->tokens_per_s = step->tokens_per_s * out->goodput.useful;
     return ERR_OK;
 }

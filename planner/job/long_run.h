@@ -1,4 +1,4 @@
-/* long_run.h - weeks of steps: the slowest rank, failures, checkpoints. */
+/* long_run.h - weeks of steps: failures and checkpoints. */
 #ifndef SHARDPLAN_LONG_RUN_H
 #define SHARDPLAN_LONG_RUN_H
 
@@ -6,7 +6,6 @@
 #include "job/step_time.h"
 
 struct long_run {
-    double step_s;             /* with the slowest of all ranks in every step */
     uint64_t checkpoint_bytes; /* that one node writes: its ranks' parameters and states, of which
                                   replicas share the writing */
     double checkpoint_s;       /* for which training stands still */
@@ -14,9 +13,8 @@ struct long_run {
     double tokens_per_s;       /* of one GPU, over everything */
 };
 
-/* What a job whose step takes step->timeline.step_s makes of a long run on the machine, with the
- * profile's "step_jitter", "mtbf_s", "restart_s" and "checkpoint_bytes_per_s". Errors as
- * goodput_best. */
+/* What a job whose step was timed makes of a long run on the machine, with the profile's "mtbf_s",
+ * "restart_s" and "checkpoint_bytes_per_s". Errors as goodput_best. */
 enum err_code long_run(const struct plan *plan, const struct machine *machine,
                        const struct step_time *step, struct long_run *out, struct err *err);
 

@@ -9,25 +9,51 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Multiplies times of arithmetic by what a slower rank takes longer. */
+static void slow_down(double scale[COST_CLASSES], double factor)
+{
+    for (int k = 0; k < COST_CLASSES; k++)
+        scale[k] *= cost_class_is_arithmetic((enum cost_class)k) ? factor : 1;
+}
+
 /* Kernels of a class are off together, so one factor a class and draw; logarithmic, since a time
  * is as likely to be twice as long as half as long. Draws come in pairs of opposite signs: the
  * quantiles of so few are as near as those of many times as many. */
 void step_draws(const struct simulation *simulation, const struct costs *costs, uint32_t draws,
                 double *steps_s, struct timeline *timeline)
 {
-    double drawn[COST_CLASSES] = {0};
+    double drawn[COST_CLASSES] = {0}, luck = 0, truth = 0;
     gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937); /* its default seed: the same draws always */
     for (uint32_t i = 0; i < draws; i++) {
         double scale[COST_CLASSES];
+        const double sign = i % 2 == 0 ? 1 : -1;
         for (int k = 0; k < COST_CLASSES; k++) {
             if (i % 2 == 0)
                 drawn[k] = gsl_ran_gaussian(random, costs->spread[k]);
-            scale[k] = exp(i % 2 == 0 ? drawn[k] : -drawn[k]);
+            scale[k] = exp(sign * drawn[k]);
         }
+        if (i % 2 == 0) {
+            luck = gsl_ran_ugaussian(random);
+            truth = gsl_ran_ugaussian(random);
+        }
+        slow_down(scale, slowest_draw(&costs->slowest, sign * luck, sign * truth));
         simulate(simulation, costs, scale, timeline);
         steps_s[i] = timeline->step_s;
     }
     gsl_rng_free(random);
+}
+
+/* The slowest rank's step, and with it that of the mean one. */
+static void simulate_job(struct step_time *t)
+{
+    double scale[COST_CLASSES];
+    for (int k = 0; k < COST_CLASSES; k++)
+        scale[k] = 1;
+    slow_down(scale, t->costs.slowest.factor);
+    struct timeline slowest = timeline_new(t->simulation);
+    simulate(t->simulation, &t->costs, scale, &slowest);
+    simulate_beside(t->simulation, &t->costs, NULL, &slowest, &t->timeline);
+    timeline_free(&slowest);
 }
 
 static void draw_range(struct step_time *t, uint32_t draws)
@@ -67,7 +93,7 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
                       err));
     out->simulation = prepare(prediction, &machine->profile);
     out->timeline = timeline_new(out->simulation);
-    simulate(out->simulation, &out->costs, NULL, &out->timeline);
+    simulate_job(out);
 
     const struct timeline *t = &out->timeline;
     snprintf(out->profile, sizeof out->profile, "%s", machine->profile.name);

@@ -8,10 +8,11 @@
 struct step_time {
     struct costs costs; /* owned, as the next two: step_time_free */
     struct simulation *simulation;
-    struct timeline timeline; /* with the profile's own numbers */
+    struct timeline timeline; /* of the mean rank, which waits for the slowest (simulate.h), with
+                                 the profile's own numbers: step_s is that of the job */
     double low_s, high_s;     /* the step lies between them in 90 of 100 draws of the profile's
-                                 numbers within their spreads (seeded, in pairs of opposite
-                                signs: always the same) */
+                                 numbers within their spreads, and of ranks (seeded, in pairs of
+                                 opposite signs: always the same) */
     double tokens_per_s;      /* of one GPU */
     double mfu, hfu;          /* shares of the peak: of the model's arithmetic, and with what
                                  is computed again */
@@ -31,9 +32,10 @@ void step_time_free(struct step_time *time);
 
 enum { STEP_TIME_DRAWS = 200 };
 
-/* Seconds of the step in each of (draws) draws of the numbers within their spreads. They are the
- * same for every simulation, a factor for each class of costs, so that two can be compared draw by
- * draw. *timeline is used and left as it is of the last one. */
+/* Seconds of the job's step in each of (draws) draws of the numbers within their spreads. They are
+ * the same for every simulation, a factor for each class of costs and one for the slowest rank's
+ * arithmetic, so that two can be compared draw by draw. *timeline is used and left as it is of the
+ * last one. */
 void step_draws(const struct simulation *simulation, const struct costs *costs, uint32_t draws,
                 double *steps_s, struct timeline *timeline);
 

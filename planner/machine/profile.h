@@ -92,7 +92,8 @@
     X(NIC_LATENCY, "nic_latency_s", 0, 1, "a crossing beyond NCCL's figures; 0: the network's")    \
     X(STORE, "checkpoint_bytes_per_s", 1, 1e13, "checkpoints to storage, a node")                  \
     X(RESTART, "restart_s", 0, 1e7, "from a failure until training goes on")                       \
-    X(JITTER, "step_jitter", 0, 1, "standard deviation of a rank's step over its mean")            \
+    X(RANK_SPREAD, "rank_spread", 0, 1, "standard deviation of cards' arithmetic over the mean")   \
+    X(JITTER, "step_jitter", 0, 1, "the same of one card's, from step to step")                    \
     X(MTBF, "mtbf_s", 1, 1e12, "mean time between failures of one GPU and its share of a node")
 
 enum profile_key {

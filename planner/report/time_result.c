@@ -12,12 +12,15 @@ json_t *time_json(const struct step_time *time)
     json_t *spent = json_object();
     for (int i = 0; i < SPENT_COUNT; i++)
         json_object_set_new(spent, spent_name((enum spent)i), json_real(t->spent_s[i]));
+    const struct slowest *slowest = &time->costs.slowest;
     json_t *object = json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o}", "profile",
-        time->profile, "step_s", t->step_s, "step_low_s", time->low_s, "step_high_s", time->high_s,
-        "tokens_per_s_per_gpu", time->tokens_per_s, "mfu", time->mfu, "hfu", time->hfu,
-        "exposed_communication_s", t->exposed_s, "communication_s", t->communication_s, "compute_s",
-        t->compute_s, "host_s", t->host_s, "bound", spent_name(time->bound), "spent_s", spent);
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o, s:{s:i, s:f, s:f}}",
+        "profile", time->profile, "step_s", t->step_s, "step_low_s", time->low_s, "step_high_s",
+        time->high_s, "tokens_per_s_per_gpu", time->tokens_per_s, "mfu", time->mfu, "hfu",
+        time->hfu, "exposed_communication_s", t->exposed_s, "communication_s", t->communication_s,
+        "compute_s", t->compute_s, "host_s", t->host_s, "bound", spent_name(time->bound), "spent_s",
+        spent, "slowest_rank", "ranks", (int)slowest->ranks, "arithmetic", slowest->factor,
+        "deviation", slowest->sigma);
     return object;
 }
 
@@ -48,8 +51,8 @@ void time_print(FILE *file, const struct step_time *time)
 {
     static const char *const titles[SPENT_COUNT] = {
         [SPENT_COMPUTE] = "arithmetic",       [SPENT_MEMORY] = "memory bandwidth",
-        [SPENT_NETWORK] = "waiting: network", [SPENT_COPY] = "waiting: copies",
-        [SPENT_HOST] = "waiting: host",
+        [SPENT_NETWORK] = "waiting: network", [SPENT_RANKS] = "waiting: slower ranks",
+        [SPENT_COPY] = "waiting: copies",     [SPENT_HOST] = "waiting: host",
     };
     const struct style s = style_of(file);
     const struct timeline *t = &time->timeline;
@@ -77,12 +80,11 @@ void time_print(FILE *file, const struct step_time *time)
 json_t *long_run_json(const struct long_run *run)
 {
     const struct goodput *g = &run->goodput;
-    return json_pack("{s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step_s", run->step_s,
-                     "checkpoint_bytes_per_node", (json_int_t)run->checkpoint_bytes, "checkpoint_s",
-                     run->checkpoint_s, "job_mtbf_s", g->job_mtbf_s, "interval_s", g->interval_s,
-                     "useful", g->useful, "checkpointing", g->checkpointing, "restarting",
-                     g->restarting, "repeating", g->repeating, "tokens_per_s_per_gpu",
-                     run->tokens_per_s);
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "checkpoint_bytes_per_node",
+                     (json_int_t)run->checkpoint_bytes, "checkpoint_s", run->checkpoint_s,
+                     "job_mtbf_s", g->job_mtbf_s, "interval_s", g->interval_s, "useful", g->useful,
+                     "checkpointing", g->checkpointing, "restarting", g->restarting, "repeating",
+                     g->repeating, "tokens_per_s_per_gpu", run->tokens_per_s);
 }
 
 /* "2.7 h" */
@@ -106,8 +108,6 @@ void long_run_print(FILE *file, const struct long_run *run)
     char time[32], other[32], number[32];
     fprintf(file, "\n  %s%-24s %8.1f%%%s  useful at the best interval\n", s.bold, "goodput",
             100 * g->useful, s.off);
-    fprintf(file, "  %-24s %9s  with the slowest of all ranks\n", "step",
-            compare_seconds(run->step_s, time));
     fprintf(file, "  %-24s %9s  of the whole job\n", "mean time to a failure",
             long_time(g->job_mtbf_s, time));
     fprintf(file, "  %-24s %9s  each takes %s, %.1f GiB a node\n", "checkpoint every",

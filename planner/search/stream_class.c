@@ -158,7 +158,10 @@ static enum err_code sum_up(struct stream_class *c, const struct job *job,
         if (in->op != PLAN_COMPUTE ||
             (in->arg >= plan->shared_count && !plan_kernel(plan, in->arg)->placed))
             continue;
-        busy_add(&c->busy, in->lane, &costs.kernels[in->arg]);
+        struct cost cost = costs.kernels[in->arg];
+        if (cost_class_is_arithmetic((enum cost_class)cost.class))
+            cost.device_s *= costs.slowest.factor;
+        busy_add(&c->busy, in->lane, &cost);
         if (work_is_matmul((enum work_kind)plan_kernel(plan, in->arg)->work))
             matmul[in->phase == PLAN_BACKWARD] = true;
     }

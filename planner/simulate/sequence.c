@@ -7,7 +7,8 @@
 static const float all_of_it[RESOURCE_COUNT] = {1, 1, 1, 1, 1, 1};
 
 struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *kernels,
-                              uint32_t count, uint32_t forward_count, const struct profile *profile)
+                              uint32_t count, uint32_t forward_count, const struct profile *profile,
+                              double slower)
 {
     struct sequence *s = xmalloc(sizeof *s);
     *s = (struct sequence){
@@ -22,6 +23,8 @@ struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *
     const struct profile used = profile_under(profile, &load);
     for (uint32_t i = 0; i < count; i++) {
         stream_kernel_cost(&table->kernels[kernels[i]], i >= forward_count, &used, &s->cost[i]);
+        if (cost_class_is_arithmetic((enum cost_class)s->cost[i].class))
+            s->cost[i].device_s *= slower;
         s->host[i + 1] = s->host[i] + s->cost[i].host_s;
     }
     sequence_begin(s, all_of_it);

@@ -23,10 +23,11 @@ struct sequence {
 };
 
 /* `kernels` (count) are those of the table that run, `forward_count` of them before backward; all
- * are lent for the call. The caller owns it: sequence_free. */
+ * are lent for the call. Arithmetic takes `slower` times the mean rank's (cost/slowest.h). The
+ * caller owns it: sequence_free. */
 struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *kernels,
-                              uint32_t count, uint32_t forward_count,
-                              const struct profile *profile);
+                              uint32_t count, uint32_t forward_count, const struct profile *profile,
+                              double slower);
 void sequence_free(struct sequence *sequence); /* NULL is allowed */
 
 /* A kernel's speed where it asks for its own share alone, and `there` is left for it. */

@@ -42,12 +42,14 @@ struct run {
     const struct simulation *s;
     const struct costs *costs;
     const double *scale;
+    const struct timeline *slower; /* of a rank that is waited for; NULL: of none */
     struct timeline *out;
     struct lane lanes[LANES_MOST]; /* LANE_HOST's stays empty: the host thread is its own */
     double now;
     double host_s;         /* the host's clock */
     uint32_t host;         /* next task it issues */
     uint32_t running;      /* bits: lanes with a kernel that runs */
+    uint32_t held;         /* bits: lanes with a collective that waits for a slower rank */
     bool changed;          /* ... since rates were last shared out, when */
     struct share share[2]; /* ... others and those served first had these */
     bool computes;         /* ... and a kernel ran that is no collective */
@@ -294,7 +296,7 @@ static enum spent spent_on(const struct run *r, bool talks)
     const struct lane *compute = &r->lanes[LANE_COMPUTE];
     if (r->running >> LANE_COMPUTE & 1 && !r->s->tasks[compute->task].collective)
         return spent_computing(compute->cost);
-    return talks ? SPENT_NETWORK : r->running ? SPENT_COPY : SPENT_HOST;
+    return talks ? SPENT_NETWORK : r->held ? SPENT_RANKS : r->running ? SPENT_COPY : SPENT_HOST;
 }
 
 static void spend(struct run *r, enum spent spent, bool talks, double next)
@@ -302,9 +304,31 @@ static void spend(struct run *r, enum spent spent, bool talks, double next)
     const double step = next - r->now;
     assert(step >= 0); /* what has happened is not undone */
     r->out->spent_s[spent] += step;
-    if (talks)
+    if (talks || r->held)
         r->out->communication_s += step;
     r->now = next;
+}
+
+/* When the slower rank is through with a task that is all ranks'. */
+static double slower_end(const struct run *r, uint32_t task)
+{
+    return r->slower && r->s->tasks[task].collective ? r->slower->end_s[task] : 0;
+}
+
+/* The lane's task has done its own part. */
+static void end_task(struct run *r, uint32_t index)
+{
+    struct lane *lane = &r->lanes[index];
+    const double slower_s = slower_end(r, lane->task);
+    if (slower_s > r->now) {
+        r->held |= 1U << index;
+        lane->moment = slower_s;
+        return;
+    }
+    r->held &= ~(1U << index);
+    r->out->end_s[lane->task] = r->now;
+    lane->task = NEVER;
+    lane->moment = INFINITY;
 }
 
 static void go_to(struct run *r, double next)
@@ -313,6 +337,9 @@ static void go_to(struct run *r, double next)
     for (uint32_t bits = r->running; bits; bits &= bits - 1)
         talks |= r->s->tasks[r->lanes[__builtin_ctz(bits)].task].collective;
     spend(r, spent_on(r, talks), talks, next);
+    for (uint32_t bits = r->held; bits; bits &= bits - 1)
+        if (r->lanes[__builtin_ctz(bits)].moment <= next)
+            end_task(r, (uint32_t)__builtin_ctz(bits));
     for (uint32_t bits = r->running; bits; bits &= bits - 1) {
         struct lane *lane = &r->lanes[__builtin_ctz(bits)];
         if (lane->moment > next)
@@ -324,9 +351,7 @@ static void go_to(struct run *r, double next)
             lane->moment = issue_in_span(r, lane, lane->kernel);
             continue;
         }
-        r->out->end_s[lane->task] = next;
-        lane->task = NEVER;
-        lane->moment = INFINITY;
+        end_task(r, (uint32_t)(lane - r->lanes));
     }
 }
 
@@ -465,19 +490,25 @@ static void finish(struct run *r)
         out->spent_s[SPENT_HOST] += r->host_s - r->now;
         r->now = r->host_s;
     }
+    if (r->slower && r->slower->step_s > r->now) { /* before the next step's first collective */
+        out->spent_s[SPENT_RANKS] += r->slower->step_s - r->now;
+        r->now = r->slower->step_s;
+    }
     out->step_s = r->now;
     out->compute_s = out->spent_s[SPENT_COMPUTE] + out->spent_s[SPENT_MEMORY];
-    out->exposed_s = out->spent_s[SPENT_NETWORK];
+    out->exposed_s = out->spent_s[SPENT_NETWORK] + out->spent_s[SPENT_RANKS];
 }
 
 static void simulate_step(const struct simulation *s, const struct costs *costs,
-                          const double *scale, bool short_cut, struct timeline *out)
+                          const double *scale, const struct timeline *slower, bool short_cut,
+                          struct timeline *out)
 {
     double ones[COST_CLASSES];
     assert(!scale || !costs->sequence); /* its sums are of the times as they are */
     for (int class = 0; class < COST_CLASSES; class ++)
         ones[class] = 1;
-    struct run r = {.s = s, .costs = costs, .scale = scale ? scale : ones, .out = out};
+    struct run r = {
+        .s = s, .costs = costs, .scale = scale ? scale : ones, .slower = slower, .out = out};
     begin(&r);
     for (;;) {
         if (r.host < s->count)
@@ -501,13 +532,19 @@ static void simulate_step(const struct simulation *s, const struct costs *costs,
 void simulate(const struct simulation *s, const struct costs *costs, const double *scale,
               struct timeline *out)
 {
-    simulate_step(s, costs, scale, true, out);
+    simulate_step(s, costs, scale, NULL, true, out);
+}
+
+void simulate_beside(const struct simulation *s, const struct costs *costs, const double *scale,
+                     const struct timeline *slower, struct timeline *out)
+{
+    simulate_step(s, costs, scale, slower, true, out);
 }
 
 void simulate_each_event(const struct simulation *s, const struct costs *costs, const double *scale,
-                         struct timeline *out)
+                         const struct timeline *slower, struct timeline *out)
 {
-    simulate_step(s, costs, scale, false, out);
+    simulate_step(s, costs, scale, slower, false, out);
 }
 
 ENUM_NAME(spent_name, enum spent, SPENT_MAP)

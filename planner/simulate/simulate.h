@@ -8,9 +8,14 @@
  * have happened, and (a collective) the one before it on its communicator has ended. From then on
  * it proceeds at a rate: kernels that run at once share each resource, collectives before others,
  * and where they ask for more than there is, each gets its part. The host blocks only where the
- * program says so (waits on the host stream: CPU offload). All ranks are taken to be alike, and the
- * step to begin with nothing queued, as after a loss that was read. Same input, same output, to the
- * bit. */
+ * program says so (waits on the host stream: CPU offload). The step begins with nothing queued, as
+ * after a loss that was read. Same input, same output, to the bit.
+ *
+ * Ranks run the same program, some of them slower (cost/slowest.h). The slowest waits for nobody:
+ * simulate() with its costs gives the step of the job. Every other rank is through with a
+ * collective when the slowest is: simulate_beside() gives such a rank's own step, as its profiler
+ * would show it. A collective that waits takes no part of the machine: NCCL's blocks that spin
+ * meanwhile would slow their own rank, which is not the one that others wait for. */
 #ifndef SHARDPLAN_SIMULATE_H
 #define SHARDPLAN_SIMULATE_H
 
@@ -22,6 +27,7 @@
     X(COMPUTE, "compute") /* the compute stream runs what arithmetic bounds */                     \
     X(MEMORY, "memory")   /* ... or what memory bandwidth bounds */                                \
     X(NETWORK, "network") /* it stands still while a collective runs */                            \
+    X(RANKS, "ranks")     /* ... while one waits for slower ranks */                               \
     X(COPY, "copy")       /* ... while another stream copies */                                    \
     X(HOST, "host")       /* ... until the host issues something */
 
@@ -56,8 +62,8 @@ struct timeline {                /* seconds from the start of the step */
     double *begin_s, *end_s;     /* (tasks) on its stream; of records and waits: when they pass */
     double step_s;               /* until everything is done */
     double compute_s;            /* the compute stream works, collectives on it aside */
-    double communication_s;      /* at least one collective runs */
-    double exposed_s;            /* one runs and the compute stream does not work */
+    double communication_s;      /* at least one collective runs, or waits for slower ranks */
+    double exposed_s;            /* one does and the compute stream does not work */
     double host_s;               /* the host thread issues */
     double spent_s[SPENT_COUNT]; /* adds up to step_s */
 };
@@ -72,10 +78,15 @@ void timeline_free(struct timeline *timeline);
 void simulate(const struct simulation *simulation, const struct costs *costs, const double *scale,
               struct timeline *out);
 
+/* The same of a rank beside a slower one of the same simulation, whose timeline is lent: no
+ * collective ends before it does there, nor the step. */
+void simulate_beside(const struct simulation *simulation, const struct costs *costs,
+                     const double *scale, const struct timeline *slower, struct timeline *out);
+
 /* The same without the short cut for kernels that follow each other undisturbed: slower, and equal
- * to the bit. For tests of that short cut. */
+ * to the bit. `slower` may be NULL. For tests of that short cut. */
 void simulate_each_event(const struct simulation *simulation, const struct costs *costs,
-                         const double *scale, struct timeline *out);
+                         const double *scale, const struct timeline *slower, struct timeline *out);
 
 const char *spent_name(enum spent spent);
 

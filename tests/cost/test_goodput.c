@@ -1,4 +1,4 @@
-/* test_goodput.c - stragglers and failures against published values and seeded Monte Carlo. */
+/* test_goodput.c - failures against published values and seeded Monte Carlo. */
 #include "cost/goodput.h"
 
 #include <gsl/gsl_randist.h>
@@ -15,89 +15,6 @@ static void near(double found, double expected, double tolerance)
 {
     if (!(fabs(found - expected) <= tolerance))
         fail_msg("%.9g, expected %.9g within %g", found, expected, tolerance);
-}
-
-static double slowest(enum jitter jitter, double sigma, uint32_t ranks)
-{
-    double factor;
-    struct err err = {0};
-    if (straggler_factor(jitter, sigma, ranks, &factor, &err) != ERR_OK)
-        fail_msg("%s", err.text);
-    return factor;
-}
-
-/* Expected largest of n standard normals: H. L. Harter, Expected values of normal order statistics,
- * Biometrika 48 (1961), five decimals; n = 2 is 1/sqrt(pi). */
-static void slowest_of_normals_has_the_tabulated_mean(void **state)
-{
-    (void)state;
-    static const struct {
-        uint32_t n;
-        double mean;
-    } table[] = {{2, .56419},   {3, .84628},   {4, 1.02938},  {5, 1.16296},
-                 {10, 1.53875}, {20, 1.86748}, {50, 2.24907}, {100, 2.50759}};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        near((slowest(JITTER_NORMAL, .1, table[i].n) - 1) / .1, table[i].mean, 6e-6);
-    near((slowest(JITTER_NORMAL, 1, 2) - 1), 1 / sqrt(acos(-1)), 1e-9);
-}
-
-/* For two lognormals the mean of the larger is 2 Phi(sigma / sqrt 2) times that of one. */
-static void slower_of_two_lognormals_is_known_exactly(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 10; i++) {
-        const double sigma = .05 * pow(1.5, i); /* to 1.9 */
-        near(slowest(JITTER_LOGNORMAL, sigma, 2), 1 + erf(sigma / 2), 1e-8);
-    }
-}
-
-static void slowest_agrees_with_monte_carlo(void **state)
-{
-    (void)state;
-    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
-    gsl_rng_set(rng, 7);
-    static const uint32_t ranks[] = {2, 64, 1000};
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 2; j++) {
-            const int runs = j ? 4000 : 3000;
-            const double sigma = j ? .3 : .05;
-            double sum = 0, squares = 0;
-            for (int run = 0; run < runs; run++) {
-                double most = 0;
-                for (uint32_t r = 0; r < ranks[i]; r++) {
-                    const double z = gsl_ran_gaussian_ziggurat(rng, sigma);
-                    most = fmax(most, j ? exp(z - sigma * sigma / 2) : 1 + z);
-                }
-                sum += most;
-                squares += most * most;
-            }
-            const double mean = sum / runs;
-            const double error = sqrt((squares / runs - mean * mean) / runs);
-            near(slowest(j ? JITTER_LOGNORMAL : JITTER_NORMAL, sigma, ranks[i]), mean, 4 * error);
-        }
-    gsl_rng_free(rng);
-}
-
-/* Up to 100,000 ranks and beyond it grows, ever slower, as sqrt(2 ln n): Cramer's asymptote
- * (Mathematical Methods of Statistics, 28.6) is within 1 % there. */
-static void slowest_of_many_follows_the_asymptote(void **state)
-{
-    (void)state;
-    double before = 1;
-    for (int i = 0; i < 20; i++) {
-        const double n = 2 * pow(3, i); /* to 2.3e9 */
-        const double now = slowest(JITTER_NORMAL, .02, (uint32_t)n);
-        assert_true(now > before);
-        before = now;
-        if (n > 1e4) {
-            const double a = sqrt(2 * log(n));
-            const double cramer = a - (log(log(n)) + log(4 * acos(-1)) - 2 * .5772156649) / (2 * a);
-            near((now - 1) / .02 / cramer, 1, .01);
-        }
-    }
-    assert_true(slowest(JITTER_LOGNORMAL, 1.5, 100000) < exp(1.5 * 6));
-    near(slowest(JITTER_NORMAL, .1, 1), 1, 0);
-    near(slowest(JITTER_LOGNORMAL, 0, 1000), 1, 0);
 }
 
 static const struct failures llama = {GOODPUT_GPU_MTBF_S, 16384, 60, 600};
@@ -257,10 +174,6 @@ static void impossible_figures_are_refused_by_name(void **state)
     struct goodput extreme;
     assert_int_equal(goodput_best(&extremes[0], &extreme, NULL), ERR_OK);
     assert_int_equal(goodput_best(&extremes[1], &extreme, NULL), ERR_INFEASIBLE);
-    double factor;
-    assert_int_equal(straggler_factor(JITTER_NORMAL, .1, 0, &factor, NULL), ERR_INVALID);
-    assert_int_equal(straggler_factor(JITTER_NORMAL, 1.5, 8, &factor, NULL), ERR_INVALID);
-    assert_int_equal(straggler_factor(JITTER_LOGNORMAL, NAN, 8, &factor, NULL), ERR_INVALID);
     struct goodput g;
     assert_int_equal(goodput_at(&llama, 0, &g, NULL), ERR_INVALID);
 }
@@ -268,10 +181,6 @@ static void impossible_figures_are_refused_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slowest_of_normals_has_the_tabulated_mean),
-        cmocka_unit_test(slower_of_two_lognormals_is_known_exactly),
-        cmocka_unit_test(slowest_agrees_with_monte_carlo),
-        cmocka_unit_test(slowest_of_many_follows_the_asymptote),
         cmocka_unit_test(default_failures_are_the_published_ones),
         cmocka_unit_test(best_interval_is_lamberts),
         cmocka_unit_test(approximations_are_close_where_they_claim),

@@ -68,7 +68,6 @@ static bool compare(struct scene *scene, const struct job *job)
     if (prediction.call_count == 0) { /* no stalls, which an estimate has not */
         const double step_s = time.timeline.step_s;
         assert_true(fabs(found.step_s - step_s) <= TIME_TOLERANCE * step_s);
-        assert_true(fabs(found.exposed_s - time.timeline.exposed_s) <= TIME_TOLERANCE * step_s);
     }
     step_time_free(&time);
     prediction_free(&prediction);

@@ -84,7 +84,7 @@ static void compare(const struct job *job, const char *name, const char *gpu, ui
         for (int class = 0; class < COST_CLASSES; class ++)
             scale[class] = i == 0 ? 1 : random_scale(seed);
         simulate(time.simulation, &time.costs, scale, &time.timeline);
-        simulate_each_event(time.simulation, &time.costs, scale, &each);
+        simulate_each_event(time.simulation, &time.costs, scale, NULL, &each);
         assert_same_timeline(name, &time.timeline, &each, simulation_tasks(time.simulation));
     }
     timeline_free(&each);
@@ -185,7 +185,7 @@ static void nor_does_it_where_much_happens_at_once(void **state)
         char name[32];
         snprintf(name, sizeof name, "program %d", i);
         simulate(simulation, &costs, NULL, &a);
-        simulate_each_event(simulation, &costs, NULL, &b);
+        simulate_each_event(simulation, &costs, NULL, NULL, &b);
         assert_same_timeline(name, &a, &b, simulation_tasks(simulation));
         timeline_free(&a);
         timeline_free(&b);
