@@ -43,15 +43,23 @@ void step_draws(const struct simulation *simulation, const struct costs *costs, 
     gsl_rng_free(random);
 }
 
-/* The slowest rank's step, and with it that of the mean one. */
-static void simulate_job(struct step_time *t)
+/* The timeline of the slowest rank: the job's step. The caller owns it. */
+static struct timeline simulate_slowest(const struct simulation *simulation,
+                                        const struct costs *costs)
 {
     double scale[COST_CLASSES];
     for (int k = 0; k < COST_CLASSES; k++)
         scale[k] = 1;
-    slow_down(scale, t->costs.slowest.factor);
-    struct timeline slowest = timeline_new(t->simulation);
-    simulate(t->simulation, &t->costs, scale, &slowest);
+    slow_down(scale, costs->slowest.factor);
+    struct timeline slowest = timeline_new(simulation);
+    simulate(simulation, costs, scale, &slowest);
+    return slowest;
+}
+
+/* With it, that of the mean one. */
+static void simulate_job(struct step_time *t)
+{
+    struct timeline slowest = simulate_slowest(t->simulation, &t->costs);
     simulate_beside(t->simulation, &t->costs, NULL, &slowest, &t->timeline);
     timeline_free(&slowest);
 }
@@ -108,6 +116,19 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
             out->bound = (enum spent)i;
     if (draws)
         draw_range(out, draws);
+    return ERR_OK;
+}
+
+enum err_code step_time_with(const struct prediction *prediction, const struct profile *profile,
+                             uint32_t gpus_per_node, struct costs *costs, double *step_s,
+                             struct err *err)
+{
+    TRY(costs_of_plan(prediction->plan, profile, gpus_per_node, costs, err));
+    struct simulation *simulation = prepare(prediction, profile);
+    struct timeline slowest = simulate_slowest(simulation, costs);
+    *step_s = slowest.step_s;
+    timeline_free(&slowest);
+    simulation_free(simulation);
     return ERR_OK;
 }
 

@@ -32,6 +32,12 @@ void step_time_free(struct step_time *time);
 
 enum { STEP_TIME_DRAWS = 200 };
 
+/* The job's step alone, with another profile's numbers than it was predicted with (memory stays
+ * what it is), and the costs of its kernels: costs_free. Errors as costs_of_plan. */
+enum err_code step_time_with(const struct prediction *prediction, const struct profile *profile,
+                             uint32_t gpus_per_node, struct costs *costs, double *step_s,
+                             struct err *err);
+
 /* Seconds of the job's step in each of (draws) draws of the numbers within their spreads. They are
  * the same for every simulation, a factor for each class of costs and one for the slowest rank's
  * arithmetic, so that two can be compared draw by draw. *timeline is used and left as it is of the

@@ -32,6 +32,11 @@ const char *profile_key_name(enum profile_key key)
     return keys[key].name;
 }
 
+double profile_key_most(enum profile_key key)
+{
+    return keys[key].most;
+}
+
 static bool is_called(const char *own, const char *name)
 {
     for (; *own && *name; own++, name++)

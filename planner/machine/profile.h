@@ -184,6 +184,7 @@ static inline uint64_t profile_bytes(const struct profile *profile, enum profile
 }
 
 const char *profile_key_name(enum profile_key key);
+double profile_key_most(enum profile_key key); /* the largest value that it may have */
 
 /* The key of a name, where '-' may stand for '_'; PROFILE_KEYS with ERR_INVALID: none is called
  * so, and the sentence names the nearest. */

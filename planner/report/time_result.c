@@ -47,13 +47,18 @@ json_t *time_plan_json(const struct step_time *time, const struct plan *plan)
     return object;
 }
 
-void time_print(FILE *file, const struct step_time *time)
+const char *time_title(enum spent spent)
 {
     static const char *const titles[SPENT_COUNT] = {
         [SPENT_COMPUTE] = "arithmetic",       [SPENT_MEMORY] = "memory bandwidth",
         [SPENT_NETWORK] = "waiting: network", [SPENT_RANKS] = "waiting: slower ranks",
         [SPENT_COPY] = "waiting: copies",     [SPENT_HOST] = "waiting: host",
     };
+    return titles[spent];
+}
+
+void time_print(FILE *file, const struct step_time *time)
+{
     const struct style s = style_of(file);
     const struct timeline *t = &time->timeline;
     char step[32], low[32], high[32], number[32];
@@ -63,7 +68,8 @@ void time_print(FILE *file, const struct step_time *time)
     for (int i = 0; i < SPENT_COUNT; i++) {
         if (t->spent_s[i] < 0.0005 * t->step_s)
             continue;
-        fprintf(file, "  %-24s %9s  ", titles[i], compare_seconds(t->spent_s[i], step));
+        fprintf(file, "  %-24s %9s  ", time_title((enum spent)i),
+                compare_seconds(t->spent_s[i], step));
         style_bar(file, t->spent_s[i] / t->step_s, STYLE_BAR);
         fputc('\n', file);
     }

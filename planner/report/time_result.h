@@ -18,6 +18,9 @@ json_t *time_plan_json(const struct step_time *time, const struct plan *plan);
 /* The same as a table. Colour only when `file` is a terminal. */
 void time_print(FILE *file, const struct step_time *time);
 
+/* "waiting: network" */
+const char *time_title(enum spent spent);
+
 /* The "goodput" of `plan --goodput --json`, which the caller owns, and the same as a table. */
 json_t *long_run_json(const struct long_run *run);
 void long_run_print(FILE *file, const struct long_run *run);

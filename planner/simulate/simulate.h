@@ -60,6 +60,8 @@ uint32_t simulation_instruction(const struct simulation *simulation, uint32_t ta
 struct timeline {                /* seconds from the start of the step */
     double *issue_s;             /* (tasks) the host has issued it */
     double *begin_s, *end_s;     /* (tasks) on its stream; of records and waits: when they pass */
+    double *done_s;              /* (tasks) of a collective: its own part is done; until end_s it
+                                    waits for slower ranks */
     double step_s;               /* until everything is done */
     double compute_s;            /* the compute stream works, collectives on it aside */
     double communication_s;      /* at least one collective runs, or waits for slower ranks */

@@ -119,9 +119,11 @@ uint32_t simulation_instruction(const struct simulation *s, uint32_t task)
 
 struct timeline timeline_new(const struct simulation *s)
 {
-    double *room = xmalloc(3 * (size_t)s->count * sizeof *room + 1);
-    return (struct timeline){
-        .issue_s = room, .begin_s = room + s->count, .end_s = room + 2 * (size_t)s->count};
+    double *room = xmalloc(4 * (size_t)s->count * sizeof *room + 1);
+    return (struct timeline){.issue_s = room,
+                             .begin_s = room + s->count,
+                             .end_s = room + 2 * (size_t)s->count,
+                             .done_s = room + 3 * (size_t)s->count};
 }
 
 void timeline_free(struct timeline *timeline)
