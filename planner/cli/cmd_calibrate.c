@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/run_plan.h"
 #include "report/calibration_report.h"
+#include "report/files.h"
 #include "settings/settings_parse.h"
 
 #include <errno.h>
@@ -117,6 +118,7 @@ static enum err_code check_settings(const struct settings *s, struct err *err)
         return err_set(err, ERR_INVALID, "--device cuda needs --gpu NAME for what is not measured");
     if (s->profile && !s->calibrate.nccl.count)
         return err_set(err, ERR_INVALID, "--profile goes with --from-nccl-tests");
+    (void)files_make_parent(s->output, NULL); /* or what follows says so */
     snprintf(path, sizeof path, "%s", s->output);
     const char *dir = dirname(path);
     if (access(dir, W_OK) != 0) /* minutes of measuring should not end in "cannot write" */

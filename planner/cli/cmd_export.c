@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "frameworks/export.h"
 #include "plan/plan_json.h"
+#include "report/files.h"
 #include "settings/settings_parse.h"
 
 static const char *target_name(enum export_target target)
@@ -24,6 +25,7 @@ static enum err_code write_out(const struct exported *exported, const char *path
                        fflush(stdout) == 0
                    ? ERR_OK
                    : err_set(err, ERR_IO, "standard output could not be written");
+    TRY(files_make_parent(path, err));
     TRY(file_create(path, &to, err));
     fwrite(exported->text, 1, exported->length, to.file); /* file_commit looks at the stream */
     return file_commit(&to, ERR_OK, err);

@@ -1,10 +1,8 @@
-/* cmd_fit.c - shardplan fit: bytes per GPU and the verdict. */
+/* cmd_fit.c - shardplan fit: bytes per GPU and the verdict, time where it is asked for. */
 #include "base/file.h"
+#include "cli/answer.h"
 #include "cli/commands.h"
-#include "frameworks/import.h"
-#include "report/result.h"
 #include "settings/settings_parse.h"
-#include "settings/settings_resolve.h"
 
 /* One event of --events: [±bytes, category, where, unit or null, what]. Events are the allocs and
  * frees of tensors in the steady-state step, in host order. */
@@ -38,54 +36,21 @@ static enum err_code write_events(const struct plan *plan, const char *path, str
     return file_commit(&to, ERR_OK, err);
 }
 
-static int finish(const struct settings *settings, const struct import *import,
-                  const struct job *job, const struct machine *machine,
-                  const struct prediction *prediction)
+static enum err_code fit(struct answer *a, struct err *err)
 {
-    struct remedy remedies[REMEDIES];
-    const uint32_t count =
-        prediction->fits ? 0 : remedies_find(settings, &job->config, machine, remedies);
-    if (settings->json) {
-        json_t *result = result_json(settings, job, machine, prediction, remedies, count);
-        json_object_set_new(result, "from", import_json(import));
-        json_dumpf(result, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(result);
-    } else if (!settings->quiet) {
-        result_print(stdout, settings, job, machine, prediction, remedies, count);
-        import_print(stdout, import);
-    }
-    return prediction->fits ? EXIT_DONE : EXIT_NO_FIT;
-}
-
-static int fit(struct settings *settings, const struct import *import)
-{
-    struct job job;
-    struct machine machine;
-    struct prediction prediction;
-    struct err err = {0};
-    int status;
-    if (settings_resolve(settings, &job, &machine, &err) != ERR_OK)
-        return report_error(&err);
-    if (predict(&job, &machine, &prediction, &err) != ERR_OK) {
-        settings_release(&job, &machine);
-        return report_error(&err);
-    }
-    if (settings->events && write_events(prediction.plan, settings->events, &err) != ERR_OK)
-        status = report_error(&err);
-    else
-        status = finish(settings, import, &job, &machine, &prediction);
-    prediction_free(&prediction);
-    settings_release(&job, &machine);
-    return status;
+    TRY(answer_make(a, false, err));
+    if (a->settings.events)
+        TRY(write_events(a->prediction.plan, a->settings.events, err));
+    answer_show(a);
+    return ERR_OK;
 }
 
 int command_fit(int argc, char **argv)
 {
-    struct settings settings;
-    struct import import = {.framework = NULL};
-    settings_parse_from(COMMAND_FIT, argc, argv, import_file, &import, &settings);
-    const int status = fit(&settings, &import);
-    import_free(&import);
+    struct answer a = {.is_timed = false};
+    struct err err = {0};
+    settings_parse_from(COMMAND_FIT, argc, argv, import_file, &a.import, &a.settings);
+    const int status = fit(&a, &err) == ERR_OK ? answer_status(&a) : report_error(&err);
+    answer_free(&a);
     return status;
 }

@@ -5,6 +5,7 @@
  * made, with the step and instruction that it left behind in the status file. */
 #include "cli/commands.h"
 #include "plan/plan_json.h"
+#include "report/files.h"
 #include "runtime/execution/status.h"
 #include "settings/settings_parse.h"
 
@@ -54,9 +55,7 @@ static enum err_code open_plan(struct launch *launch, struct err *err)
         return err_set(err, ERR_INVALID, "-n %u: %s is a plan for %u ranks%s", s->run.ranks,
                        s->plan, launch->plan->world,
                        rehearsal ? ", of which a rehearsal has one" : "");
-    if (s->output && mkdir(s->output, 0777) != 0 && errno != EEXIST)
-        return err_set(err, ERR_IO, "create folder %s: %s", s->output, strerror(errno));
-    return ERR_OK;
+    return s->output ? files_make_folder(s->output, err) : ERR_OK;
 }
 
 static void make_status(struct launch *launch)

@@ -8,14 +8,47 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum err_code files_make_folder(const char *dir, struct err *err)
+static bool is_folder(const char *path)
 {
     struct stat st;
-    if (mkdir(dir, 0777) == 0)
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* One of the folders of `dir`, whose parent is there. Another process may make it first. */
+static enum err_code make_one(const char *path, const char *dir, struct err *err)
+{
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && is_folder(path)))
         return ERR_OK;
-    if (errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))
+    return err_set(err, ERR_IO, "create folder %s: %s: %s", dir, path, strerror(errno));
+}
+
+enum err_code files_make_folder(const char *dir, struct err *err)
+{
+    char path[4096];
+    if (is_folder(dir))
         return ERR_OK;
-    return err_set(err, ERR_IO, "create folder %s: %s", dir, strerror(errno));
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+        return err_set(err, ERR_IO, "create folder %.100s...: the name is too long", dir);
+    for (char *end = path; *end; end++) {
+        if (*end != '/' || end == path || end[-1] == '/')
+            continue;
+        *end = 0;
+        if (!is_folder(path))
+            TRY(make_one(path, dir, err));
+        *end = '/';
+    }
+    return make_one(path, dir, err);
+}
+
+enum err_code files_make_parent(const char *file, struct err *err)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s", file);
+    char *end = strrchr(path, '/');
+    if (!end || end == path)
+        return ERR_OK;
+    *end = 0;
+    return files_make_folder(path, err);
 }
 
 const char *files_path(const char *dir, const char *name, char *path, size_t size)

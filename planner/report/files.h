@@ -7,8 +7,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Makes the folder unless it is there. ERR_IO names it. */
+/* Makes the folder, and those that it lies in, unless they are there. ERR_IO names the one that
+ * cannot be made; those before it stay. */
 enum err_code files_make_folder(const char *dir, struct err *err);
+
+/* The same of the folder that a file is to lie in. */
+enum err_code files_make_parent(const char *file, struct err *err);
 
 /* "DIR/NAME", written into path, which is returned. */
 const char *files_path(const char *dir, const char *name, char *path, size_t size);

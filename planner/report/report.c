@@ -21,6 +21,7 @@ struct report {
     const struct prediction *prediction;
     const struct step_time *time;
     const char *dir;
+    bool pictures;
 };
 
 /* ---- plan.json ---- */
@@ -305,22 +306,27 @@ static enum err_code write_html(const struct report *r, struct err *err)
     TRY(file_create(path, &to, err));
     files_html_begin(to.file, r->settings->model);
     files_html_pre(to.file, put_tables, r);
-    files_inline_svg(to.file, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
-    files_inline_svg(to.file, files_path(r->dir, "memory.svg", svg, sizeof svg));
-    fputs(
-        "<p>Memory is drawn over instructions in the order in which the host issues them. Open "
-        "<code>trace.json</code> in Perfetto and <code>snapshot.pickle</code> in PyTorch's memory "
-        "viewer.</p>\n</html>\n",
-        to.file);
+    if (r->pictures) { /* others that lie there are of another step */
+        files_inline_svg(to.file, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
+        files_inline_svg(to.file, files_path(r->dir, "memory.svg", svg, sizeof svg));
+        fputs("<p>Memory is drawn over instructions in the order in which the host issues "
+              "them.</p>\n",
+              to.file);
+    }
+    fputs("<p>Open <code>trace.json</code> in Perfetto and <code>snapshot.pickle</code> in "
+          "PyTorch's memory "
+          "viewer.</p>\n</html>\n",
+          to.file);
     return file_commit(&to, ERR_OK, err);
 }
 
 enum err_code report_write(const struct settings *settings, const struct job *job,
                            const struct machine *machine, const struct prediction *prediction,
-                           const struct step_time *time, const char **note, struct err *err)
+                           const struct step_time *time, bool pictures, const char **note,
+                           struct err *err)
 {
     char path[4096];
-    const struct report r = {settings, job, machine, prediction, time, settings->output};
+    const struct report r = {settings, job, machine, prediction, time, settings->output, pictures};
     const struct memory_options options = prediction_memory(prediction, machine);
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));
@@ -329,7 +335,9 @@ enum err_code report_write(const struct settings *settings, const struct job *jo
     TRY(plan_trace_write(prediction->plan, &options, time->simulation, &time->timeline,
                          files_path(r.dir, "trace.json", path, sizeof path), err));
     TRY(write_snapshot(&r, err));
-    TRY(write_curve(&r, note, err));
-    TRY(write_timeline(&r, note, err));
+    if (pictures)
+        TRY(write_curve(&r, note, err));
+    if (pictures)
+        TRY(write_timeline(&r, note, err));
     return write_html(&r, err);
 }

@@ -285,7 +285,7 @@ static enum err_code write_plan(const struct tuned *t, const char *dir, const ch
     TRY(predict(&job, &machine, &prediction, err));
     enum err_code rc = step_time(&prediction, &job, &machine, STEP_TIME_DRAWS, &time, err);
     if (rc == ERR_OK) {
-        rc = report_write(&choice, &job, &machine, &prediction, &time, note, err);
+        rc = report_write(&choice, &job, &machine, &prediction, &time, true, note, err);
         step_time_free(&time);
     }
     prediction_free(&prediction);

@@ -89,6 +89,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     double tolerance_percent; /* of `compare`; NAN: time is not checked */
     enum export_target to;    /* of `export` */
     const char *events, *output;
+    bool time, explain, no_files; /* of `fit` and `plan`; the last of `plan` */
     bool goodput, json, quiet;
 };
 

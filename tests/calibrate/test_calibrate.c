@@ -434,7 +434,7 @@ static void bad_input_leaves_nothing(void **state)
         "calibrate --gpu no-such-gpu",
         "calibrate --largest 0",
         "calibrate something",
-        "calibrate -o /no/such/folder/profile.json",
+        "calibrate -o /proc/no/such/folder/profile.json",
         "calibrate --profile README.md",
         "calibrate --from-nccl-tests README.md -o %s/x.json",
         "calibrate --from-nccl-tests /no/such/file -o %s/x.json",

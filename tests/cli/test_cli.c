@@ -8,6 +8,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -348,6 +349,98 @@ static void bad_models_leave_no_output(void **state)
     assert_true(tried >= 40);
 }
 
+/* A gnuplot that leaves a trace of having been started, and draws nothing. */
+static void put_gnuplot_there(void)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "cd %s && mkdir bin asked && cd bin && "
+             "printf '#!/bin/sh\\ntouch %s/asked/drawn\\nexit 1\\n' >gnuplot && chmod +x gnuplot",
+             folder, folder);
+    assert_int_equal(system(command), 0);
+}
+
+static bool is_there(const char *name)
+{
+    char path[512];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/asked/%s", folder, name);
+    return stat(path, &st) == 0;
+}
+
+static json_t *answer_of(const char *arguments)
+{
+    assert_int_equal(
+        shell("there=$(cd ^ && pwd) && cd %s/asked && PATH=%s/bin:$PATH $there/shardplan %s "
+              "--json 2>/dev/null",
+              folder, folder, arguments),
+        0);
+    json_t *answer = json_loads(program_output(), 0, NULL);
+    assert_non_null(answer);
+    return answer;
+}
+
+/* fit --time and plan say the same of a step; what is written is what was asked for. */
+static void nothing_is_written_or_drawn_unasked(void **state)
+{
+    (void)state;
+    put_gnuplot_there();
+    json_t *plain = answer_of("fit gpt2 --gpus 8 --seq 256");
+    json_t *timed = answer_of("fit gpt2 --gpus 8 --seq 256 --time");
+    json_t *planned = answer_of("plan gpt2 --gpus 8 --seq 256 --no-files");
+    assert_null(json_object_get(plain, "time"));
+    assert_true(json_equal(json_object_get(timed, "time"), json_object_get(planned, "time")));
+    assert_true(json_equal(json_object_get(timed, "peak"), json_object_get(planned, "peak")));
+    assert_false(is_there("plan.json") || is_there("plan") || is_there("drawn"));
+
+    json_decref(answer_of("plan gpt2 --gpus 8 --seq 256")); /* into plan/, without pictures */
+    assert_true(is_there("plan/plan.json") && is_there("plan/report.html"));
+    assert_false(is_there("drawn"));
+    json_decref(answer_of("plan gpt2 --gpus 8 --seq 256 -o a/b/c")); /* and the folders above */
+    assert_true(is_there("a/b/c/plan.json") && is_there("drawn"));
+    json_decref(plain);
+    json_decref(timed);
+    json_decref(planned);
+}
+
+static void a_step_is_explained(void **state)
+{
+    (void)state;
+    json_t *answer = answer_of("fit gpt2 --gpus 8 --seq 1024 --micro-batch 8 --explain");
+    const json_t *explained = json_object_get(answer, "explain");
+    const json_t *spent = json_object_get(explained, "spent");
+    const json_t *numbers = json_object_get(explained, "numbers");
+    const double step_s = number_at(answer, "time", "step_s");
+    const char *kind;
+    json_t *part;
+    double sum_s = 0;
+    size_t i;
+    json_object_foreach((json_t *)spent, kind, part)
+    {
+        const json_t *kernel;
+        double kernels_s = 0;
+        json_array_foreach(json_object_get(part, "kernels"), i, kernel)
+        {
+            kernels_s += json_number_value(json_object_get(kernel, "seconds"));
+        }
+        assert_true(fabs(kernels_s - json_number_value(json_object_get(part, "seconds"))) <
+                    1e-9 * step_s);
+        sum_s += kernels_s;
+    }
+    assert_true(fabs(sum_s / step_s - 1) < 1e-9);
+    assert_true(json_array_size(numbers) > 10);
+    const json_t *number;
+    json_array_foreach(numbers, i, number)
+    {
+        assert_true(json_is_string(json_object_get(number, "source")));
+        assert_true(json_number_value(json_object_get(number, "step_change")) != 0);
+    }
+    json_decref(answer);
+    assert_int_equal(shardplan("plan gpt2 --gpus 8 --seq 1024 --no-files --explain"), 0);
+    assert_non_null(strstr(program_output(), "what 10 % of a number changes"));
+    assert_non_null(strstr(program_output(), "host_op_s"));
+}
+
 static void a_folder_that_cannot_be_made_is_a_failure(void **state)
 {
     (void)state;
@@ -397,6 +490,8 @@ int main(void)
         cmocka_unit_test(plan_leaves_every_file_it_names),
         cmocka_unit_test(plan_says_how_fast_and_the_files_say_the_same),
         cmocka_unit_test(bad_models_leave_no_output),
+        cmocka_unit_test(nothing_is_written_or_drawn_unasked),
+        cmocka_unit_test(a_step_is_explained),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_a_failure),
         cmocka_unit_test(lists_are_valid_json),
     };

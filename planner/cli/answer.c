@@ -1,0 +1,78 @@
+/* answer.c - see answer.h. */
+#include "cli/answer.h"
+
+#include "cli/commands.h"
+#include "report/explain_result.h"
+#include "report/result.h"
+#include "report/time_result.h"
+#include "settings/settings_resolve.h"
+
+static enum err_code make_time(struct answer *a, struct err *err)
+{
+    TRY(step_time(&a->prediction, &a->job, &a->machine, STEP_TIME_DRAWS, &a->time, err));
+    a->is_timed = true;
+    if (a->settings.goodput)
+        TRY(long_run(a->prediction.plan, &a->machine, &a->time, &a->run, err));
+    if (a->settings.explain)
+        TRY(explain(&a->prediction, &a->machine, &a->time, &a->explanation, err));
+    return ERR_OK;
+}
+
+enum err_code answer_make(struct answer *a, bool timed, struct err *err)
+{
+    struct settings *s = &a->settings;
+    TRY(settings_resolve(s, &a->job, &a->machine, err));
+    TRY(predict(&a->job, &a->machine, &a->prediction, err));
+    return timed || s->time || s->explain || s->goodput ? make_time(a, err) : ERR_OK;
+}
+
+void answer_free(struct answer *a)
+{
+    explanation_free(&a->explanation);
+    step_time_free(&a->time);
+    prediction_free(&a->prediction);
+    profile_free(&a->machine.profile);
+    import_free(&a->import);
+}
+
+int answer_status(const struct answer *a)
+{
+    return a->prediction.fits ? EXIT_DONE : EXIT_NO_FIT;
+}
+
+static void show_json(const struct answer *a, const struct remedy *remedies, uint32_t count)
+{
+    json_t *root = result_json(&a->settings, &a->job, &a->machine, &a->prediction, remedies, count);
+    if (a->is_timed)
+        json_object_set_new(root, "time", time_json(&a->time));
+    if (a->settings.explain)
+        json_object_set_new(root, "explain", explanation_json(&a->explanation));
+    if (a->settings.goodput)
+        json_object_set_new(root, "goodput", long_run_json(&a->run));
+    json_object_set_new(root, "from", import_json(&a->import));
+    json_dumpf(root, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(root);
+}
+
+void answer_show(const struct answer *a)
+{
+    struct remedy remedies[REMEDIES];
+    const struct prediction *p = &a->prediction;
+    if (a->settings.quiet && !a->settings.json)
+        return;
+    const uint32_t count =
+        p->fits ? 0 : remedies_find(&a->settings, &a->job.config, &a->machine, remedies);
+    if (a->settings.json) {
+        show_json(a, remedies, count);
+        return;
+    }
+    result_print(stdout, &a->settings, &a->job, &a->machine, p, remedies, count);
+    if (a->is_timed)
+        time_print(stdout, &a->time);
+    if (a->settings.explain)
+        explanation_print(stdout, &a->explanation);
+    if (a->settings.goodput)
+        long_run_print(stdout, &a->run);
+    import_print(stdout, &a->import);
+}
