@@ -10,13 +10,21 @@
 
 #include <stdlib.h>
 
+/* The stream's kernels on the slowest of so many ranks. */
+struct paced {
+    struct sequence *sequence;
+    uint32_t ranks;
+};
+
+enum { PACED_KEPT = 8 };
+
 struct estimator {
     const struct graph *graph;
     const struct stream *stream;
     const struct machine *machine;
     struct outline *outline;
-    struct sequence *sequence; /* of the slowest of `ranks`; NULL: of none yet */
-    uint32_t ranks;
+    struct paced paced[PACED_KEPT]; /* the first paced_count; a search has one number of ranks */
+    uint32_t paced_count, paced_oldest;
     struct collective_models *collectives;
     struct outlined outlined; /* of the strategy before, for its memory; costs likewise */
     struct costs costs;
@@ -43,17 +51,25 @@ struct estimator *estimator_new(const struct graph *graph, const struct stream *
 }
 
 /* A job of other ranks has another slowest one. */
-static void set_ranks(struct estimator *e, uint32_t ranks)
+static struct sequence *sequence_of(struct estimator *e, uint32_t ranks)
 {
     const struct outline *o = e->outline;
     const struct profile *profile = &e->machine->profile;
-    if (e->sequence && e->ranks == ranks)
-        return;
-    sequence_free(e->sequence);
-    e->sequence = sequence_new(e->stream->kernels, o->kernels, o->kernel_count, o->forward_count,
-                               profile, slowest_of(profile, ranks).factor);
-    e->costs.sequence = e->sequence;
-    e->ranks = ranks;
+    for (uint32_t i = 0; i < e->paced_count; i++)
+        if (e->paced[i].ranks == ranks)
+            return e->paced[i].sequence;
+    uint32_t at = e->paced_count;
+    if (at < PACED_KEPT) {
+        e->paced_count++;
+    } else {
+        at = e->paced_oldest++ % PACED_KEPT;
+        sequence_free(e->paced[at].sequence);
+    }
+    e->paced[at].ranks = ranks;
+    e->paced[at].sequence =
+        sequence_new(e->stream->kernels, o->kernels, o->kernel_count, o->forward_count, profile,
+                     slowest_of(profile, ranks).factor);
+    return e->paced[at].sequence;
 }
 
 void estimator_free(struct estimator *e)
@@ -61,7 +77,8 @@ void estimator_free(struct estimator *e)
     if (!e)
         return;
     outline_free(e->outline);
-    sequence_free(e->sequence);
+    for (uint32_t i = 0; i < e->paced_count; i++)
+        sequence_free(e->paced[i].sequence);
     collective_models_free(e->collectives);
     plan_free(e->outlined.plan);
     costs_free(&e->costs);
@@ -72,7 +89,7 @@ static enum err_code take_time(struct estimator *e, const struct plan *plan, str
                                struct err *err)
 {
     const struct machine *machine = e->machine;
-    set_ranks(e, plan->world);
+    e->costs.sequence = sequence_of(e, plan->world);
     TRY(costs_of_outline(plan, &machine->profile, machine->gpus_per_node, e->collectives, &e->costs,
                          err));
     struct simulation *simulation = simulation_new(plan, NULL, 0);
