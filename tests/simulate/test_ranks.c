@@ -192,7 +192,7 @@ static void the_predicted_step_is_the_mean_of_drawn_jobs(void **state)
     for (int i = 0; i < JOBS; i++) {
         double most = 0, scale[COST_CLASSES];
         for (int r = 0; r < RANKS; r++)
-            most = fmax(most, 1 + gsl_ran_gaussian(rng, .04) + gsl_ran_gaussian(rng, .03));
+            most = fmax(most, 1 + gsl_ran_laplace(rng, .04 / sqrt(2)) + gsl_ran_gaussian(rng, .03));
         arithmetic_times(scale, most);
         simulate(p.time.simulation, &p.time.costs, scale, &t);
         sum += t.step_s;
