@@ -182,11 +182,32 @@ double collective_forced_seconds(const struct collective_model *model,
     return wall_seconds(model, algorithm, protocol, (double)bytes);
 }
 
+/* The way that is taken: NCCL's choice, but for TCPXO, whose plug-in has a tuner with a table of
+ * measured times (a3plus_tuner_config.textproto): what is fastest there. */
+static void choose(const struct collective_model *m, uint64_t bytes, enum nccl_algorithm *algorithm,
+                   enum nccl_protocol *protocol)
+{
+    double least = INFINITY;
+    if (!m->is_tuned) {
+        nccl_tuning_choose(&m->tuning, bytes, algorithm, protocol);
+        return;
+    }
+    for (enum nccl_algorithm a = 0; a < NCCL_ALGORITHMS; a++)
+        for (enum nccl_protocol p = 0; p < NCCL_PROTOCOLS; p++) {
+            const double seconds = collective_forced_seconds(m, a, p, bytes);
+            if (seconds < least) {
+                least = seconds;
+                *algorithm = a;
+                *protocol = p;
+            }
+        }
+}
+
 /* The stretch that begins at `bytes`, unless it runs as the one before it. */
 static void add_stretch(struct collective_model *m, uint64_t bytes)
 {
     struct collective_stretch next = {.from_bytes = bytes};
-    nccl_tuning_choose(&m->tuning, bytes, &next.algorithm, &next.protocol);
+    choose(m, bytes, &next.algorithm, &next.protocol);
     if (m->stretches > 0) {
         const struct collective_stretch *last = &m->stretch[m->stretches - 1];
         if (last->algorithm == next.algorithm && last->protocol == next.protocol)
@@ -209,13 +230,13 @@ static void find_stretches(struct collective_model *m)
         const uint64_t at = (uint64_t)exp2(i / 8.0);
         enum nccl_algorithm a;
         enum nccl_protocol p;
-        nccl_tuning_choose(&m->tuning, at, &a, &p);
+        choose(m, at, &a, &p);
         const struct collective_stretch *last = &m->stretch[m->stretches - 1];
         if (a != last->algorithm || p != last->protocol) {
             uint64_t low = before, high = at; /* low still runs as before, high does not */
             while (high - low > 1) {
                 const uint64_t middle = low + (high - low) / 2;
-                nccl_tuning_choose(&m->tuning, middle, &a, &p);
+                choose(m, middle, &a, &p);
                 *(a == last->algorithm && p == last->protocol ? &low : &high) = middle;
             }
             add_stretch(m, high);
@@ -281,6 +302,7 @@ enum err_code collective_model_build(const struct fabric *fabric, enum collectiv
         for (enum nccl_protocol p = 0; p < NCCL_PROTOCOLS; p++)
             if (out->tuning.ways[a][p].gbs > 0)
                 out->way[a][p] = way_of(fabric, &out->tuning, a, p);
+    out->is_tuned = fabric->network == NETWORK_TCPXO;
     set_spread(fabric, out);
     find_stretches(out);
     return take_measured(fabric->measured, out, err);

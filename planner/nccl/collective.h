@@ -2,7 +2,8 @@
  *
  * Three layers:
  *   1. NCCL's graph search and tuning model choose algorithm, protocol and channels
- *      (nccl_graph.h, nccl_tuning.h): its numbers, unchanged.
+ *      (nccl_graph.h, nccl_tuning.h): its numbers, unchanged; or what the network's plug-in has in
+ *      its place.
  *   2. The choice's time on the wall, which NCCL's model gives too low for middle sizes:
  *
  *          seconds = latency + fill x (1 - exp(-transfer / span)) + transfer
@@ -64,6 +65,7 @@ struct collective_model {
     struct nccl_tuning_model tuning;
     struct collective_way way[NCCL_ALGORITHMS][NCCL_PROTOCOLS];
     double spread[2]; /* of small and of large messages */
+    bool is_tuned;    /* the network's plug-in chooses: what is fastest on the wall */
     uint32_t stretches;
     struct collective_stretch stretch[COLLECTIVE_MAX_STRETCHES];
     struct fit_curve *curve; /* owned; NULL without measured points */

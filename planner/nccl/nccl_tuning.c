@@ -92,11 +92,23 @@ static bool gathers(enum collective c)
     return c == COLLECTIVE_ALL_GATHER || c == COLLECTIVE_REDUCE_SCATTER;
 }
 
+/* What the environment that Google gives out with its plug-ins says, and what is then not there:
+ * for TCPXO NCCL_PROTO=Simple,LL128 and NCCL_NVLS_ENABLE=0 (nccl-env-profile.sh of
+ * gpudirect-tcpxo), for TCPX NCCL_ALGO=Ring and NCCL_PROTO=Simple. */
+static bool is_switched_off(enum fabric_network network, enum nccl_algorithm a,
+                            enum nccl_protocol p)
+{
+    const bool switched = a == NCCL_NVLS || a == NCCL_NVLS_TREE;
+    if (network == NETWORK_TCPXO)
+        return switched || p == NCCL_LL;
+    return network == NETWORK_TCPX && (a != NCCL_RING || p != NCCL_SIMPLE);
+}
+
 /* Which ways exist, before bandwidths rule more of them out. */
 static bool is_open(const struct builder *b, enum nccl_algorithm a, enum nccl_protocol p)
 {
     const struct nccl_tuning_model *m = b->model;
-    if (p == NCCL_LL128 && !m->graphs.ll128)
+    if ((p == NCCL_LL128 && !m->graphs.ll128) || is_switched_off(b->fabric->network, a, p))
         return false;
     switch (a) {
     case NCCL_RING:
