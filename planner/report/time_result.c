@@ -14,13 +14,13 @@ json_t *time_json(const struct step_time *time)
         json_object_set_new(spent, spent_name((enum spent)i), json_real(t->spent_s[i]));
     const struct slowest *slowest = &time->costs.slowest;
     json_t *object = json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o, s:{s:i, s:f, s:f}}",
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o, s:{s:i, s:f, s:f}}",
         "profile", time->profile, "step_s", t->step_s, "step_low_s", time->low_s, "step_high_s",
         time->high_s, "tokens_per_s_per_gpu", time->tokens_per_s, "mfu", time->mfu, "hfu",
         time->hfu, "exposed_communication_s", t->exposed_s, "communication_s", t->communication_s,
-        "compute_s", t->compute_s, "host_s", t->host_s, "bound", spent_name(time->bound), "spent_s",
-        spent, "slowest_rank", "ranks", (int)slowest->ranks, "arithmetic", slowest->factor,
-        "deviation", slowest->sigma);
+        "waiting_s", t->waiting_s, "compute_s", t->compute_s, "host_s", t->host_s, "bound",
+        spent_name(time->bound), "spent_s", spent, "slowest_rank", "ranks", (int)slowest->ranks,
+        "arithmetic", slowest->factor, "deviation", slowest->sigma);
     return object;
 }
 
@@ -77,9 +77,10 @@ void time_print(FILE *file, const struct step_time *time)
             style_grouped((uint64_t)(time->tokens_per_s + 0.5), number), 100 * time->mfu,
             100 * time->hfu);
     if (t->communication_s > 0)
-        fprintf(file, "  %-24s %9s  of %s, %.1f %% overlapped\n", "exposed communication",
-                compare_seconds(t->exposed_s, step), compare_seconds(t->communication_s, low),
-                100 * time->overlapped);
+        fprintf(file, "  %-24s %9s  of %s, %.1f %% overlapped; %s of it waits for slower ranks\n",
+                "exposed communication", compare_seconds(t->exposed_s, step),
+                compare_seconds(t->communication_s, low), 100 * time->overlapped,
+                compare_seconds(t->waiting_s, high));
     fprintf(file, "  %-24s %9s  to issue it all\n", "host", compare_seconds(t->host_s, step));
 }
 

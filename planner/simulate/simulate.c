@@ -306,6 +306,8 @@ static void spend(struct run *r, enum spent spent, bool talks, double next)
     r->out->spent_s[spent] += step;
     if (talks || r->held)
         r->out->communication_s += step;
+    if (!talks && r->held)
+        r->out->waiting_s += step;
     r->now = next;
 }
 
@@ -481,7 +483,7 @@ static void begin(struct run *r)
                                         .issued = r->s->first[index],
                                         .task = NEVER,
                                         .moment = INFINITY};
-    r->out->communication_s = r->out->host_s = 0;
+    r->out->communication_s = r->out->waiting_s = r->out->host_s = 0;
     memset(r->out->spent_s, 0, sizeof r->out->spent_s);
 }
 
@@ -493,7 +495,10 @@ static void finish(struct run *r)
         r->now = r->host_s;
     }
     if (r->slower && r->slower->step_s > r->now) { /* before the next step's first collective */
-        out->spent_s[SPENT_RANKS] += r->slower->step_s - r->now;
+        const double rest_s = r->slower->step_s - r->now;
+        out->spent_s[SPENT_RANKS] += rest_s;
+        out->communication_s += rest_s;
+        out->waiting_s += rest_s;
         r->now = r->slower->step_s;
     }
     out->step_s = r->now;

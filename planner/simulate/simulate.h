@@ -65,6 +65,7 @@ struct timeline {                /* seconds from the start of the step */
     double step_s;               /* until everything is done */
     double compute_s;            /* the compute stream works, collectives on it aside */
     double communication_s;      /* at least one collective runs, or waits for slower ranks */
+    double waiting_s;            /* of it: none runs, one waits */
     double exposed_s;            /* one does and the compute stream does not work */
     double host_s;               /* the host thread issues */
     double spent_s[SPENT_COUNT]; /* adds up to step_s */

@@ -293,6 +293,7 @@ static void plan_says_how_fast_and_the_files_say_the_same(void **state)
     json_object_foreach((json_t *)spent, what, seconds_spent) all_s +=
         json_number_value(seconds_spent);
     assert_true(fabs(all_s / step_s - 1) < 1e-9);
+    assert_true(number_at(said, "time", "waiting_s") <= number_at(said, "time", "communication_s"));
     const json_t *slowest = json_object_get(json_object_get(said, "time"), "slowest_rank");
     assert_int_equal(json_integer_value(json_object_get(slowest, "ranks")), 16);
     assert_true(json_number_value(json_object_get(slowest, "arithmetic")) > 1);

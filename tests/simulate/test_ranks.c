@@ -71,7 +71,10 @@ static void others_wait_inside_the_collective(void **state)
     assert_seconds(other.spent_s[SPENT_COMPUTE], 14);
     assert_seconds(other.spent_s[SPENT_NETWORK], 2);
     assert_seconds(other.spent_s[SPENT_RANKS], 10 + 4);
-    assert_seconds(other.communication_s, 12);
+    assert_seconds(other.communication_s, 2 + 10 + 4);
+    assert_seconds(other.waiting_s, 10 + 4);
+    assert_seconds(other.exposed_s, 2 + 10 + 4);
+    assert_seconds(slow.waiting_s, 0);
     timeline_free(&slow);
     timeline_free(&other);
     simulation_free(simulation);
