@@ -31,7 +31,7 @@ void answer_free(struct answer *a)
     explanation_free(&a->explanation);
     step_time_free(&a->time);
     prediction_free(&a->prediction);
-    profile_free(&a->machine.profile);
+    settings_release(&a->job, &a->machine);
     import_free(&a->import);
 }
 
