@@ -109,6 +109,7 @@
     X(LOGICAL_AND, "logical_and")                                                                  \
     X(BITWISE_AND, "bitwise_and.Tensor")                                                           \
     X(MINIMUM, "minimum")                                                                          \
+    X(MAX, "max")                                                                                  \
     X(ABS, "abs")                                                                                  \
     X(LOG, "log")                                                                                  \
     X(FULL_LIKE, "full_like")                                                                      \
@@ -208,6 +209,7 @@ const char *const *aten_names(void);
     X(DIV_IN_PLACE, "div_in_place", "x, y (broadcast to x) -> x / y in x, what was in x")          \
     X(FLOOR_DIV_NUMBER, "floor_div_number", "x -> y: x / attr.p, rounded down")                    \
     X(MINIMUM, "minimum", "x, y -> z: the smaller of both")                                        \
+    X(MAXIMUM, "maximum", "x -> y (): the largest of x")                                           \
     X(CLAMP, "clamp", "x, least (), most () -> y: x within both")                                  \
     X(NEG, "neg", "x -> y: -x")                                                                    \
     X(ABS, "abs", "x -> y: |x|")                                                                   \

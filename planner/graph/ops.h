@@ -20,6 +20,7 @@
     X(ADD_SCALAR, add_scalar, NONE)                                                                \
     X(MUL, mul, NONE)                                                                              \
     X(MUL_SCALAR, mul_scalar, NONE)                                                                \
+    X(DIV_SCALAR, div_scalar, NONE)                                                                \
     X(MUL_CONSTANT, mul_constant, NONE)                                                            \
     X(TO_COPY, to_copy, NONE)                                                                      \
     X(CLONE, clone, NONE)                                                                          \
@@ -83,7 +84,8 @@ uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y);
 uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y);
 /* Elementwise with broadcasting of either side and promotion to fp32. */
 uint32_t op_mul(struct graph *graph, uint32_t x, uint32_t y);
-/* x with a Python number: OP_ADD_SCALAR, OP_MUL_SCALAR, OP_POW (x to the power of `number`). */
+/* x with a Python number: OP_ADD_SCALAR, OP_MUL_SCALAR, OP_DIV_SCALAR, OP_POW (x to the power of
+ * `number`). */
 uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float number);
 /* Mean over the last dim, which is kept as 1. */
 uint32_t op_mean_last(struct graph *graph, uint32_t x);

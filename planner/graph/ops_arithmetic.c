@@ -118,7 +118,11 @@ OP_CLASS(mul_constant) = {
 uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float number)
 {
     const enum aten births[] = {
-        [OP_ADD_SCALAR] = ATEN_ADD, [OP_MUL_SCALAR] = ATEN_MUL, [OP_POW] = ATEN_POW};
+        [OP_ADD_SCALAR] = ATEN_ADD,
+        [OP_MUL_SCALAR] = ATEN_MUL,
+        [OP_DIV_SCALAR] = ATEN_DIV,
+        [OP_POW] = ATEN_POW,
+    };
     autocast_arguments(graph, kind, 1, &x);
     const uint32_t op = begin(graph, kind, 1, &x);
     graph->ops[op].attr.p = number;
@@ -149,6 +153,17 @@ OP_CLASS(mul_scalar) = {
     .label = ATEN_MUL,
     .work = WORK_MUL_NUMBER,
     .backward = mul_scalar_backward,
+};
+
+OP_BACKWARD(div_scalar)
+{
+    give_elementwise(tape, graph, op, WORK_DIV_NUMBER, ATEN_DIV, GRAPH_NONE);
+}
+
+OP_CLASS(div_scalar) = {
+    .label = ATEN_DIV,
+    .work = WORK_DIV_NUMBER,
+    .backward = div_scalar_backward,
 };
 
 /* grad · (n · x^(n-1)), from the inside out. */

@@ -136,6 +136,7 @@ static void validate_pending(struct tape *tape)
                                           (double)shape_elements(&grad.shape), 1, &grad);
             tape_release(tape, grad.place);
             grad = pending->gradient;
+            grad.shape = t->shape;
         }
         if (grad.dtype != t->dtype) {
             pending->gradient = tape_call(tape, WORK_CAST, ATEN_TO_COPY, (enum dtype)t->dtype,
