@@ -83,6 +83,7 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
         return recording_graph(job->config.recording, &choice, out, err);
     }
     model.views = system_has_views(job->strategy.system);
+    model.casts_inputs = system_casts_inputs(&job->strategy);
     TRY(model_build(&job->config, &model, out, err));
     system_prepare(&job->strategy, *out);
     return ERR_OK;

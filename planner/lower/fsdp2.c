@@ -177,6 +177,7 @@ const struct system system_fsdp2 = {
     .state_bytes = sizeof(struct fsdp2),
     .dtensors = true,
     .input_nodes = true,
+    .casts_inputs = true,
     .check = fsdp2_check,
     .set_up = fsdp2_set_up,
     .begin = begin,

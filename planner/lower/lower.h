@@ -115,6 +115,9 @@ enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
 
 /* Whether parameters are views of larger ones under a system: model_job.views. */
 bool system_has_views(enum system_kind kind);
+/* Whether modules cast what they are called with to the dtype in which they compute:
+ * model_job.casts_inputs. */
+bool system_casts_inputs(const struct strategy *strategy);
 
 /* What the strategy's system makes of a graph before it is run: more parameters need a gradient,
  * perhaps. */

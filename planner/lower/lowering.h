@@ -37,6 +37,7 @@ struct system {
     bool own_linear;    /* likewise: it puts a function of its own in the place of F.linear */
     bool scaled_loss;   /* likewise: its engine has the loss */
     bool views;         /* parameters are views of larger ones (graph.h) */
+    bool casts_inputs;  /* its hooks cast modules' inputs where parameters are cast (model.h) */
     bool settles;       /* how a step begins depends on how the one before ended */
     /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
     void (*prepare)(const struct strategy *strategy, struct graph *graph);

@@ -30,6 +30,12 @@ bool system_has_views(enum system_kind kind)
     return system_of(kind) && system_of(kind)->views;
 }
 
+bool system_casts_inputs(const struct strategy *strategy)
+{
+    const struct system *system = system_of(strategy->system);
+    return system && system->casts_inputs && strategy->compute != strategy->store;
+}
+
 void system_prepare(const struct strategy *strategy, struct graph *graph)
 {
     const struct system *system = system_of(strategy->system);

@@ -87,17 +87,21 @@ static uint32_t rope_table(struct graph *graph, enum work_kind work, enum aten a
 struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *c,
                               const struct model_job *job, uint32_t d)
 {
-    const uint32_t s = job->seq;
+    return hf_rope_tables_in(graph, graph->compute, c->rope.attention_factor, job->seq, d);
+}
+
+struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
+                                 uint32_t s, uint32_t d)
+{
     const uint32_t column =
         op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, SHAPE(1, s, 1), 0, NULL);
     const uint32_t half =
         free_op(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, SHAPE(1, s, d / 2), column);
     graph_drop(graph, column);
     const uint32_t angles = free_op(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, SHAPE(1, s, d), half);
-    const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles, c->rope.attention_factor);
-    const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles, c->rope.attention_factor);
-    const struct hf_rope rope = {op_to(graph, cos, graph->compute),
-                                 op_to(graph, sin, graph->compute)};
+    const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles, attention_factor);
+    const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles, attention_factor);
+    const struct hf_rope rope = {op_to(graph, cos, dtype), op_to(graph, sin, dtype)};
     graph_drop(graph, half);
     graph_drop(graph, angles);
     if (rope.cos != cos) {
@@ -126,24 +130,44 @@ uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
     return out;
 }
 
-uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm)
+/* In fp32 (…, h), before the weight; `variance` and the result are the caller's. */
+static uint32_t rms_normed(struct graph *graph, uint32_t x, float eps, uint32_t *variance)
 {
-    const enum dtype dtype = (enum dtype)graph->tensors[x].dtype;
     const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
     const uint32_t square = op_scalar(graph, OP_POW, upcast, 2.0F);
-    const uint32_t variance = op_mean_last(graph, square);
+    *variance = op_mean_last(graph, square);
     graph_drop(graph, square);
-    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, variance, norm.eps);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, *variance, eps);
     const uint32_t rstd = op_unary(graph, OP_RSQRT, shifted);
     graph_drop(graph, shifted);
     const uint32_t normed = op_mul(graph, upcast, rstd);
     graph_drop(graph, rstd);
     if (upcast != x)
         graph_drop(graph, upcast);
-    const uint32_t cast = op_to(graph, normed, dtype);
+    return normed;
+}
+
+uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm)
+{
+    uint32_t variance;
+    const uint32_t normed = rms_normed(graph, x, norm.eps, &variance);
+    const uint32_t cast = op_to(graph, normed, (enum dtype)graph->tensors[x].dtype);
     const uint32_t out = op_mul(graph, norm.weight, cast);
     if (cast != normed)
         graph_drop(graph, cast);
+    graph_drop(graph, normed);
+    graph_drop(graph, variance);
+    return out;
+}
+
+uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm)
+{
+    uint32_t variance;
+    const uint32_t normed = rms_normed(graph, x, norm.eps, &variance);
+    const uint32_t product = op_mul(graph, norm.weight, normed);
+    const uint32_t out = op_to(graph, product, (enum dtype)graph->tensors[x].dtype);
+    if (out != product)
+        graph_drop(graph, product);
     graph_drop(graph, normed);
     graph_drop(graph, variance);
     return out;

@@ -18,18 +18,42 @@ void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t p
 /* Causal mask within a window (b, 1, s, s), made of broadcast index comparisons. */
 uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window);
 
-/* RoPE's factors (1, s, d) in the compute dtype, for d numbers of a head. */
+/* RoPE's factors (1, s, d) in the compute dtype, for d numbers of a head; or in one of fp32 or
+ * that, scaled by attention_factor. */
 struct hf_rope {
     uint32_t cos, sin;
 };
 struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *config,
                               const struct model_job *job, uint32_t d);
+struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
+                                 uint32_t s, uint32_t d);
+
+/* The buffers of a rotary embedding for d numbers of a head, each (d/2). Longrope has the
+ * frequencies of long sequences, too, and takes those that the positions ask for in each pass. */
+struct hf_frequencies {
+    uint32_t now, original, longer; /* longer: GRAPH_NONE where they never change */
+    uint32_t original_positions;
+};
+struct hf_frequencies hf_rope_buffers(struct graph *graph, const struct model_config *config,
+                                      const struct model_job *job, uint32_t d);
+void hf_rope_update(struct graph *graph, const struct hf_frequencies *frequencies,
+                    uint32_t positions);
 
 /* x cos + rotate_half(x) sin; x (b, a, s, d). */
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope);
 
+/* The two ends of heads (b, a, s, d) of which the first `turned` numbers turn; both are views, and
+ * where the whole head turns the other end is empty, and cut too. Joined, they are a new tensor. */
+struct hf_cut {
+    uint32_t turned, passed;
+};
+struct hf_cut hf_cut_heads(struct graph *graph, uint32_t x, uint32_t turned);
+uint32_t hf_join_heads(struct graph *graph, uint32_t embedded, uint32_t passed);
+
 /* RMSNorm as Python writes it, in fp32 but for the last product. */
 uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm);
+/* The same with that product in fp32, too. */
+uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm);
 
 /* An activation by its name in config.json: some are one op, some several. */
 uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x);
@@ -41,6 +65,9 @@ uint32_t hf_heads(struct graph *graph, uint32_t x, struct shape shape, bool copi
 /* Whether hf_attention leaves the gradients of k and v so: padding, repeated heads and single ops
  * do; fused kernels give (b, s, a, d). */
 bool hf_copies_gradients(const struct graph *graph, const struct model_config *config, bool masked);
+/* And that of q, where nothing comes between the projection and attention. */
+bool hf_copies_query_gradient(const struct graph *graph, const struct model_config *config,
+                              bool masked);
 
 /* x through dropout, which takes its place. */
 uint32_t hf_dropout(struct graph *graph, uint32_t x, float p);
@@ -56,6 +83,7 @@ struct hf_attention {
     uint32_t q, k, v, mask;
     bool q_contiguous; /* in memory as (b, a, s, d): flash's output is then in that order too */
     float dropout;
+    float scale; /* of q·kᵀ; 0: 1 / the root of d. Only single ops have it in the plan */
 };
 uint32_t hf_attention(struct graph *graph, const struct hf_attention *attention);
 

@@ -23,6 +23,14 @@ bool hf_copies_gradients(const struct graph *graph, const struct model_config *c
     return padded || (grouped && (!half || !may_group(masked, c->head_dim)));
 }
 
+bool hf_copies_query_gradient(const struct graph *graph, const struct model_config *c, bool masked)
+{
+    const bool half = autocast_product(graph) != DTYPE_FP32;
+    const bool padded = half && may_group(masked, c->head_dim) && c->head_dim % 8 != 0;
+    const bool single_ops = !half && c->heads != c->kv_heads && may_group(masked, c->head_dim);
+    return padded || single_ops;
+}
+
 uint32_t hf_heads(struct graph *graph, uint32_t x, struct shape shape, bool copied)
 {
     const bool orders_differ = shape.dim[1] > 1 && shape.dim[2] > 1;
@@ -128,13 +136,13 @@ static uint32_t causal_bias(struct graph *graph, uint32_t s)
     return bias;
 }
 
-/* Both factors of q·kᵀ are scaled by the root; matmul copies q, which is not (b, a, s, d) in
- * memory, and what it copied or repeated is all that backward sees. */
+/* Both factors of q·kᵀ are scaled by the root; matmul copies q where its batches are not
+ * one after the other in memory, and what it copied or repeated is all that backward sees. */
 static uint32_t unfused(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
     const uint32_t b = s.dim[0], n = s.dim[1], heads = s.dim[2], d = s.dim[3];
-    const float root = powf((float)d, -0.25F);
+    const float root = a->scale > 0 ? sqrtf(a->scale) : powf((float)d, -0.25F);
     const uint32_t q = op_scale(graph, transpose(graph, a->q), root);
     const uint32_t bias = causal_bias(graph, n);
     const uint32_t repeats = heads / shape4(graph, a->k).dim[2];
@@ -142,10 +150,11 @@ static uint32_t unfused(struct graph *graph, const struct hf_attention *a)
     const uint32_t k = op_repeat_copied(graph, transpose(graph, a->k), repeated, 2);
     const uint32_t v = op_repeat_copied(graph, transpose(graph, a->v), repeated, 2);
     const uint32_t kt = op_scale(graph, graph_view(graph, k, SHAPE(b, heads, d, n)), root);
-    const uint32_t q_copy = op_unary(graph, OP_CLONE, q);
+    const uint32_t q_copy = a->q_contiguous || b == 1 ? q : op_unary(graph, OP_CLONE, q);
     const uint32_t product = op_bmm(graph, graph_view(graph, q_copy, SHAPE(b * heads, n, d)),
                                     graph_view(graph, kt, SHAPE(b * heads, d, n)));
-    graph_drop(graph, q_copy);
+    if (q_copy != q)
+        graph_drop(graph, q_copy);
     graph_drop(graph, kt);
     const uint32_t scores =
         op_add_to(graph, graph_view(graph, product, SHAPE(b, heads, n, n)), bias);
@@ -160,8 +169,10 @@ static uint32_t unfused(struct graph *graph, const struct hf_attention *a)
     graph_drop(graph, q);
     graph_drop(graph, bias);
     graph_drop(graph, weights);
-    const uint32_t out = op_unary(
-        graph, OP_CLONE, transpose(graph, op_view_copied(graph, mixed, SHAPE(b, heads, n, d))));
+    const struct shape split = SHAPE(b, heads, n, d); /* of its gradient one sequence is a view */
+    const uint32_t answers =
+        b > 1 ? op_view_copied(graph, mixed, split) : graph_view(graph, mixed, split);
+    const uint32_t out = op_unary(graph, OP_CLONE, transpose(graph, answers));
     graph_drop(graph, mixed);
     return out;
 }

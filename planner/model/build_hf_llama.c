@@ -1,5 +1,5 @@
 /* build_hf_llama.c - Llama, Mistral, Qwen2 and Qwen3 as Hugging Face's transformers write them, and
- * what Mixtral has in common with them.
+ * what others have in common with them (hf_decoder.h).
  *
  *     h = x + o_proj(attention(rope(q y), rope(k y), v y))     y = rms_norm(x)
  *     z = h + down(silu(gate y) · up y)                        y = rms_norm(h)
@@ -7,152 +7,106 @@
  * Nothing is fused but attention: RMSNorm and RoPE are Python arithmetic. Qwen2 adds biases to q,
  * k, v; Qwen3 an RMSNorm to each head of q and k; Mistral and Qwen2 may look at a window only,
  * which takes a mask where the sequence is longer than it. */
-#include "model/build_hf.h"
 #include "model/family_llama.h"
-
-#include <stdio.h>
-
-struct block {
-    struct linear q, k, v, o, gate, up, down;
-    struct hf_moe moe; /* Mixtral's in place of gate, up, down */
-    struct norm q_norm, k_norm, input_norm, post_norm;
-};
-
-struct way {             /* by model file */
-    bool masks_by_layer; /* Qwen: a mask for each type of layer, asked for where any has a window */
-    bool positions_first; /* Mistral: position_ids come before the tables in the call of a block */
-};
+#include "model/hf_decoder.h"
 
 struct inputs { /* the same for every block */
-    struct way way;
+    const struct hf_decoder *way;
     uint32_t positions, mask, window_mask;
-    struct hf_rope rope;
+    struct hf_rope rope, window_rope; /* of layers with a window: often the same */
 };
 
-static struct block declare_block(struct graph *graph, const struct model_config *c,
-                                  const char *prefix)
+/* How many of a head's numbers turn. */
+static uint32_t turned_of(const struct model_config *c, const struct hf_decoder *way)
 {
-    char attention[96], mlp[96];
-    snprintf(attention, sizeof attention, "%s.self_attn.", prefix);
-    snprintf(mlp, sizeof mlp, "%s.mlp.", prefix);
-    const uint32_t h = c->hidden, h_q = c->heads * c->head_dim, h_kv = c->kv_heads * c->head_dim;
-    struct block block = {.q = build_linear(graph, attention, "q_proj", h_q, h, c->attention_bias)};
-    block.k = build_linear(graph, attention, "k_proj", h_kv, h, c->attention_bias);
-    block.v = build_linear(graph, attention, "v_proj", h_kv, h, c->attention_bias);
-    block.o = build_linear(graph, attention, "o_proj", h, h_q, c->output_bias);
-    if (c->qk_norm) {
-        block.q_norm = build_norm(graph, attention, "q_norm", c->head_dim, false, c->norm_eps);
-        block.k_norm = build_norm(graph, attention, "k_norm", c->head_dim, false, c->norm_eps);
+    return way->partial_rotary ? c->rotary_dim : c->head_dim;
+}
+
+/* Whether any layer has a window, or has none. */
+static bool any_layer(const struct model_config *c, bool window)
+{
+    for (uint32_t i = 0; i < c->layers; i++)
+        if (model_has_window(c, i) == window)
+            return true;
+    return false;
+}
+
+/* RoPE where there is a window; with a theta of its own it is never scaled. */
+static struct model_config windowed(const struct model_config *c)
+{
+    struct model_config windowed = *c;
+    windowed.rope = (struct rope){.theta = c->window_theta, .attention_factor = 1};
+    return windowed;
+}
+
+/* The buffers of every RoPE that the model has; those of layers without a window first. */
+static struct hf_frequencies make_frequencies(struct graph *graph, const struct model_config *c,
+                                              const struct model_job *job,
+                                              const struct hf_decoder *way)
+{
+    const uint32_t d = turned_of(c, way);
+    struct hf_frequencies full = {.longer = GRAPH_NONE};
+    if (!way->tables_by_layer || any_layer(c, false))
+        full = hf_rope_buffers(graph, c, job, d);
+    if (way->tables_by_layer && any_layer(c, true)) {
+        const struct model_config window = windowed(c);
+        hf_rope_buffers(graph, &window, job, d);
     }
-    if (c->experts > 0) {
-        block.moe = hf_moe_declare(graph, c, mlp);
-    } else {
-        block.gate = build_linear(graph, mlp, "gate_proj", c->ffn, h, c->mlp_bias);
-        block.up = build_linear(graph, mlp, "up_proj", c->ffn, h, c->mlp_bias);
-        block.down = build_linear(graph, mlp, "down_proj", h, c->ffn, c->mlp_bias);
+    return full;
+}
+
+/* RoPE's tables, of each type that the model has. */
+static void make_tables(struct graph *graph, const struct model_config *c,
+                        const struct model_job *job, const struct hf_frequencies *frequencies,
+                        struct inputs *in)
+{
+    const struct hf_decoder *way = in->way;
+    const enum dtype dtype = way->fp32_tables ? DTYPE_FP32 : graph->compute;
+    const struct hf_rope none = {GRAPH_NONE, GRAPH_NONE};
+    const uint32_t d = turned_of(c, way);
+    in->rope = in->window_rope = none;
+    if (!way->tables_by_layer || any_layer(c, false)) {
+        hf_rope_update(graph, frequencies, in->positions);
+        in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, job->seq, d);
     }
-    block.input_norm = build_norm(graph, prefix, ".input_layernorm", h, false, c->norm_eps);
-    block.post_norm = build_norm(graph, prefix, ".post_attention_layernorm", h, false, c->norm_eps);
-    return block;
-}
-
-static uint32_t normed_heads(struct graph *graph, uint32_t x, struct norm norm)
-{
-    const uint32_t out = hf_rms_norm(graph, x, norm);
-    graph_drop(graph, x);
-    return out;
-}
-
-static uint32_t rotated(struct graph *graph, uint32_t x, struct hf_rope rope) /* x (b, s, a, d) */
-{
-    const struct shape s = graph->tensors[x].shape;
-    const uint32_t out =
-        hf_rotate(graph, graph_view(graph, x, SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3])), rope);
-    return graph_view(graph, out, s);
-}
-
-static uint32_t attention(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct block *block, uint32_t y,
-                          uint32_t mask, struct hf_rope rope)
-{
-    const struct shape q_shape = SHAPE(job->batch, job->seq, c->heads, c->head_dim);
-    const struct shape kv_shape = SHAPE(job->batch, job->seq, c->kv_heads, c->head_dim);
-    const bool copied = hf_copies_gradients(graph, c, mask != GRAPH_NONE);
-    /* RoPE's cat and slices leave the gradients of q and k in the order (b, a, s, d) */
-    uint32_t q0 = hf_heads(graph, apply_linear(graph, y, block->q), q_shape, true);
-    if (c->qk_norm)
-        q0 = normed_heads(graph, q0, block->q_norm);
-    uint32_t k0 = hf_heads(graph, apply_linear(graph, y, block->k), kv_shape, true);
-    if (c->qk_norm)
-        k0 = normed_heads(graph, k0, block->k_norm);
-    const uint32_t v = hf_heads(graph, apply_linear(graph, y, block->v), kv_shape, copied);
-    const uint32_t q = rotated(graph, q0, rope), k = rotated(graph, k0, rope);
-    graph_drop(graph, q0);
-    graph_drop(graph, k0);
-    const uint32_t o = hf_attention(graph, &(struct hf_attention){
-                                               .q = q,
-                                               .k = k,
-                                               .v = v,
-                                               .mask = mask,
-                                               .dropout = c->attention_dropout,
-                                           });
-    const uint32_t out = apply_linear(graph, o, block->o);
-    graph_drop(graph, o);
-    graph_drop(graph, q);
-    graph_drop(graph, k);
-    graph_drop(graph, v);
-    return out;
-}
-
-static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
-                             const struct block *block, uint32_t y)
-{
-    if (c->experts > 0)
-        return hf_moe(graph, c, &block->moe, y);
-    const uint32_t gate = apply_linear(graph, y, block->gate);
-    const uint32_t active = hf_activation(graph, c->activation, gate);
-    graph_drop(graph, gate);
-    const uint32_t up = apply_linear(graph, y, block->up);
-    const uint32_t product = op_mul(graph, active, up);
-    graph_drop(graph, active);
-    graph_drop(graph, up);
-    const uint32_t out = apply_linear(graph, product, block->down);
-    graph_drop(graph, product);
-    return out;
-}
-
-static uint32_t run_block(struct graph *graph, const struct model_config *c,
-                          const struct model_job *job, const struct block *block, uint32_t x,
-                          uint32_t mask, struct hf_rope rope)
-{
-    const uint32_t y1 = hf_rms_norm(graph, x, block->input_norm);
-    const uint32_t attended = attention(graph, c, job, block, y1, mask, rope);
-    graph_drop(graph, y1);
-    const uint32_t h = op_add(graph, x, attended);
-    graph_drop(graph, attended);
-    const uint32_t y2 = hf_rms_norm(graph, h, block->post_norm);
-    const uint32_t fed = feed_forward(graph, c, block, y2);
-    graph_drop(graph, y2);
-    const uint32_t z = op_add(graph, h, fed);
-    graph_drop(graph, fed);
-    graph_drop(graph, h);
-    return z;
+    if (!way->tables_by_layer)
+        in->window_rope = in->rope;
+    else if (any_layer(c, true))
+        in->window_rope = hf_rope_tables_in(graph, dtype, 1, job->seq, d);
 }
 
 /* Positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
-                                 const struct model_job *job, struct way way)
+                                 const struct model_job *job, const struct hf_decoder *way,
+                                 const struct hf_frequencies *frequencies)
 {
     struct inputs in = {.way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE};
-    const bool windows = c->sliding_window && c->full_layers < c->layers;
+    const bool windows = any_layer(c, true);
     in.positions = hf_positions(graph, job);
     hf_packed_test(graph, job, in.positions);
-    if (windows && way.masks_by_layer)
+    if (windows && way->masks_by_layer)
         hf_packed_test(graph, job, in.positions);
     if (windows && job->seq >= c->sliding_window)
         in.window_mask = hf_window_mask(graph, job, c->sliding_window);
-    in.rope = hf_rope_tables(graph, c, job, c->head_dim);
+    make_tables(graph, c, job, frequencies, &in);
     return in;
+}
+
+/* RoPE's tables as a layer is called with them. */
+static struct hf_rope as_called(struct graph *graph, const struct model_job *job,
+                                struct hf_rope rope)
+{
+    if (job->casts_inputs) {
+        rope.cos = op_to(graph, rope.cos, graph->compute);
+        rope.sin = op_to(graph, rope.sin, graph->compute);
+    }
+    return rope;
+}
+
+static void drop_tables(struct graph *graph, struct hf_rope rope)
+{
+    graph_drop(graph, rope.cos);
+    graph_drop(graph, rope.sin);
 }
 
 static uint32_t enter_block(struct graph *graph, const struct model_config *c,
@@ -160,41 +114,51 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
                             const struct inputs *in)
 {
     const uint32_t module = graph_module(graph, ROLE_BLOCK, "model.layers.%u", index);
-    const struct block block = declare_block(graph, c, graph->modules[module].name);
-    const uint32_t mask = index >= c->full_layers ? in->window_mask : in->mask;
+    const struct hf_block block = hf_block_declare(graph, c, in->way, graph->modules[module].name);
+    const bool window = model_has_window(c, index);
+    const uint32_t mask = window ? in->window_mask : in->mask;
+    const struct hf_rope tables = window ? in->window_rope : in->rope;
+    const struct hf_rope rope = as_called(graph, job, tables), none = {GRAPH_NONE, GRAPH_NONE};
+    const bool plain = c->plain_period && (index + 1) % c->plain_period == 0;
     graph_enter(graph, module, x);
-    if (!in->way.positions_first)
+    if (!in->way->positions_first)
         graph_also_input(graph, module, in->positions);
-    graph_also_input(graph, module, in->rope.sin);
-    graph_also_input(graph, module, in->rope.cos);
-    if (in->way.positions_first)
+    graph_also_input(graph, module, rope.sin);
+    graph_also_input(graph, module, rope.cos);
+    if (in->way->positions_first)
         graph_also_input(graph, module, in->positions);
     if (mask != GRAPH_NONE)
         graph_also_input(graph, module, mask);
-    const uint32_t z = run_block(graph, c, job, &block, x, mask, in->rope);
+    const uint32_t z = hf_block_run(graph, c, job, &block, x, mask, plain ? none : rope);
     graph_exit(graph, module, z);
+    if (rope.cos != tables.cos)
+        drop_tables(graph, rope);
     return z;
 }
 
-static void build(struct graph *graph, const struct model_config *c, const struct model_job *job,
-                  struct way way)
+/* The input of the first layer: rows of the table, perhaps times a number. */
+static uint32_t embed(struct graph *graph, const struct model_config *c, uint32_t tokens,
+                      uint32_t *table)
 {
-    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
-    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
-    build_rope(graph, c, job, ROPE_FREQUENCIES, c->head_dim); /* inv_freq */
-    build_rope(graph, c, job, ROPE_FREQUENCIES, c->head_dim); /* original_inv_freq */
-
-    graph_init_weights(graph, init_normal((double)c->init_std, 0));
-    const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "model.embed_tokens");
-    const uint32_t table =
+    const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "model.embed_tokens");
+    *table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
-    graph_enter(graph, embeddings, tokens);
-    const uint32_t embedded = op_embedding(graph, tokens, table);
-    graph_exit(graph, embeddings, embedded);
-    const struct inputs in = make_inputs(graph, c, job, way);
+    graph_enter(graph, module, tokens);
+    const uint32_t rows = op_embedding(graph, tokens, *table);
+    graph_exit(graph, module, rows);
+    if (!(c->embedding_multiplier > 0))
+        return rows;
+    const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, rows, c->embedding_multiplier);
+    graph_drop(graph, rows);
+    return scaled;
+}
+
+static uint32_t run_layers(struct graph *graph, const struct model_config *c,
+                           const struct model_job *job, uint32_t embedded, const struct inputs *in)
+{
     uint32_t x = embedded;
     for (uint32_t i = 0; i < c->layers; i++) {
-        const uint32_t z = enter_block(graph, c, job, i, x, &in);
+        const uint32_t z = enter_block(graph, c, job, i, x, in);
         if (i > 0)
             graph_drop(graph, x); /* the first one is inputs_embeds too */
         x = z;
@@ -202,43 +166,79 @@ static void build(struct graph *graph, const struct model_config *c, const struc
     const uint32_t last = graph_module(graph, ROLE_NORM, "model.norm");
     const struct norm norm = build_norm(graph, "model.", "norm", c->hidden, false, c->norm_eps);
     graph_enter(graph, last, x);
-    const uint32_t normed = hf_rms_norm(graph, x, norm);
+    const uint32_t normed = in->way->norm(graph, x, norm);
     graph_exit(graph, last, normed);
     graph_drop(graph, x);
-    /* Where masks go by layer, the arguments of the functions that make them (inputs_embeds,
-     * position_ids, ...) are also in a dict, which lets go last. */
-    if (way.masks_by_layer && in.window_mask != GRAPH_NONE)
-        graph_drop(graph, in.window_mask);
-    graph_drop(graph, way.masks_by_layer ? embedded : in.positions);
-    graph_drop(graph, way.masks_by_layer ? in.positions : embedded);
-    if (!way.masks_by_layer && in.window_mask != GRAPH_NONE)
-        graph_drop(graph, in.window_mask);
-    graph_drop(graph, in.rope.cos);
-    graph_drop(graph, in.rope.sin);
+    return normed;
+}
+
+/* What layers were called with. Where masks go by layer, the arguments of the functions that make
+ * them (inputs_embeds, position_ids, ...) are also in a dict, which lets go last. */
+static void let_go(struct graph *graph, uint32_t embedded, const struct inputs *in)
+{
+    const bool by_layer = in->way->masks_by_layer;
+    if (by_layer && in->window_mask != GRAPH_NONE)
+        graph_drop(graph, in->window_mask);
+    graph_drop(graph, by_layer ? embedded : in->positions);
+    graph_drop(graph, by_layer ? in->positions : embedded);
+    if (!by_layer && in->window_mask != GRAPH_NONE)
+        graph_drop(graph, in->window_mask);
+    if (in->rope.cos != GRAPH_NONE)
+        drop_tables(graph, in->rope);
+    if (in->window_rope.cos != GRAPH_NONE && in->window_rope.cos != in->rope.cos)
+        drop_tables(graph, in->window_rope);
+}
+
+/* The logits of x (b, s, h). */
+static uint32_t apply_head(struct graph *graph, const struct model_config *c, uint32_t x,
+                           uint32_t table)
+{
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
     const struct linear head = c->tied
                                    ? (struct linear){table, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
-    graph_enter(graph, module, normed);
-    const uint32_t logits = apply_linear(graph, normed, head);
+    graph_enter(graph, module, x);
+    const uint32_t logits = apply_linear(graph, x, head);
     graph_exit(graph, module, logits);
-    hf_loss(graph, normed, logits, labels);
+    if (!(c->logits_scaling > 0))
+        return logits;
+    const uint32_t scaled = op_scalar(graph, OP_DIV_SCALAR, logits, c->logits_scaling);
+    graph_drop(graph, logits);
+    return scaled;
+}
+
+void hf_decoder_build(struct graph *graph, const struct model_config *c,
+                      const struct model_job *job, const struct hf_decoder *way)
+{
+    uint32_t table;
+    const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
+    const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
+    const struct hf_frequencies frequencies = make_frequencies(graph, c, job, way);
+
+    graph_init_weights(graph, init_normal((double)c->init_std, 0));
+    const uint32_t embedded = embed(graph, c, tokens, &table);
+    const struct inputs in = make_inputs(graph, c, job, way, &frequencies);
+    const uint32_t normed = run_layers(graph, c, job, embedded, &in);
+    let_go(graph, embedded, &in);
+    hf_loss(graph, normed, apply_head(graph, c, normed, table), labels);
 }
 
 void build_hf_llama(struct graph *graph, const struct model_config *config,
                     const struct model_job *job)
 {
-    build(graph, config, job, (struct way){0});
+    hf_decoder_build(graph, config, job, &(struct hf_decoder){HF_LLAMA_NORMS});
 }
 
 void build_hf_mistral(struct graph *graph, const struct model_config *config,
                       const struct model_job *job)
 {
-    build(graph, config, job, (struct way){.positions_first = true});
+    hf_decoder_build(graph, config, job,
+                     &(struct hf_decoder){HF_LLAMA_NORMS, .positions_first = true});
 }
 
 void build_hf_qwen(struct graph *graph, const struct model_config *config,
                    const struct model_job *job)
 {
-    build(graph, config, job, (struct way){.masks_by_layer = true});
+    hf_decoder_build(graph, config, job,
+                     &(struct hf_decoder){HF_LLAMA_NORMS, .masks_by_layer = true});
 }

@@ -38,18 +38,35 @@ static enum err_code check_attention(const struct family *family, const struct m
     return ERR_OK;
 }
 
-static bool has_rope(const struct family *family)
+static bool has_key(const struct family *family, size_t field)
 {
     for (size_t i = 0; i < family->keys.count; i++)
-        if (family->keys.keys[i].field == offsetof(struct model_config, rope.theta))
+        if (family->keys.keys[i].field == field)
             return true;
     return false;
+}
+
+static bool has_rope(const struct family *family)
+{
+    return has_key(family, offsetof(struct model_config, rope.theta));
 }
 
 /* How many of a head's numbers turn. */
 static uint32_t rotary_dim(const struct family *family, const struct model_config *c)
 {
     return family->rope ? c->head_dim : c->rotary_dim;
+}
+
+/* Of part of a head. */
+static enum err_code check_rotary(const struct family *family, const struct model_config *c,
+                                  const char *where, struct err *err)
+{
+    const bool partial = has_key(family, offsetof(struct model_config, rotary_dim));
+    if (partial && (c->rotary_dim == 0 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->head_dim))
+        return err_set(err, ERR_INVALID,
+                       "%s: \"%s\" has RoPE turn %u of a head's %u numbers: expected 2, 4, 6 ...",
+                       where, NAME_OF(&family->keys, rotary_dim), c->rotary_dim, c->head_dim);
+    return ERR_OK;
 }
 
 enum err_code model_config_check(const struct model_config *config, const char *where,
@@ -60,6 +77,7 @@ enum err_code model_config_check(const struct model_config *config, const char *
     const struct family *family = family_of(config->arch);
     TRY(keys_check(&family->keys, config, where, err));
     TRY(check_attention(family, config, where, err));
+    TRY(check_rotary(family, config, where, err));
     if (family->check)
         TRY(family->check(config, where, err));
     if (has_rope(family))
@@ -69,6 +87,13 @@ enum err_code model_config_check(const struct model_config *config, const char *
         return err_set(err, ERR_INVALID, "%s: %.3g parameters; at most 10^15 can be planned", where,
                        parameters);
     return ERR_OK;
+}
+
+bool model_has_window(const struct model_config *config, uint32_t index)
+{
+    if (config->window_period)
+        return config->sliding_window && (index + 1) % config->window_period != 0;
+    return config->sliding_window && index >= config->full_layers;
 }
 
 double model_config_parameters(const struct model_config *config)
@@ -110,7 +135,7 @@ enum err_code model_config_from_json(const json_t *root, const char *where,
     TRY(find_arch(root, where, &config.arch, err));
     const struct family *family = family_of(config.arch);
     TRY(keys_read(&family->keys, root, where, &config, err));
-    TRY(keys_read(&key_foreign, root, where, &config, err));
+    TRY(keys_read_foreign(&family->keys, root, where, &config, err));
     if (has_rope(family))
         TRY(rope_read(root, where, rotary_dim(family, &config), &config, err));
     TRY(model_config_check(&config, where, err));

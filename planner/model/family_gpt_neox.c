@@ -32,25 +32,6 @@ static struct block declare_block(struct graph *graph, const struct model_config
     return block;
 }
 
-/* The two ends of a head. Where the whole head turns, the other end is empty, and cut too. */
-struct cut {
-    uint32_t turned, passed;
-};
-
-static struct cut cut_head(struct graph *graph, uint32_t x, uint32_t turned)
-{
-    const uint32_t d = graph->tensors[x].shape.dim[3];
-    const uint32_t first = turned == d ? op_alias(graph, x) : op_slice_last(graph, x, 0, turned);
-    return (struct cut){first, op_slice_last(graph, x, turned, d - turned)};
-}
-
-static uint32_t join_head(struct graph *graph, uint32_t embedded, uint32_t passed)
-{
-    const uint32_t out = op_cat_last(graph, embedded, passed);
-    graph_drop(graph, embedded);
-    return out;
-}
-
 static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct block *block, uint32_t y,
                           struct hf_rope rope)
@@ -62,12 +43,12 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         graph,
         graph_view(graph, hf_heads(graph, qkv, SHAPE(b, s, a, 3 * d), true), SHAPE(b, a, s, 3 * d)),
         3, part);
-    const struct cut q_cut = cut_head(graph, part[0], c->rotary_dim);
-    const struct cut k_cut = cut_head(graph, part[1], c->rotary_dim);
+    const struct hf_cut q_cut = hf_cut_heads(graph, part[0], c->rotary_dim);
+    const struct hf_cut k_cut = hf_cut_heads(graph, part[1], c->rotary_dim);
     const uint32_t q_turned = hf_rotate(graph, q_cut.turned, rope);
     const uint32_t k_turned = hf_rotate(graph, k_cut.turned, rope);
-    const uint32_t q = join_head(graph, q_turned, q_cut.passed);
-    const uint32_t k = join_head(graph, k_turned, k_cut.passed);
+    const uint32_t q = hf_join_heads(graph, q_turned, q_cut.passed);
+    const uint32_t k = hf_join_heads(graph, k_turned, k_cut.passed);
     const uint32_t o = hf_attention(graph, &(struct hf_attention){
                                                .q = graph_view(graph, q, SHAPE(b, s, a, d)),
                                                .k = graph_view(graph, k, SHAPE(b, s, a, d)),
@@ -128,8 +109,7 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
 {
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
-    build_rope(graph, c, job, ROPE_FREQUENCIES, c->rotary_dim); /* inv_freq */
-    build_rope(graph, c, job, ROPE_FREQUENCIES, c->rotary_dim); /* original_inv_freq */
+    const struct hf_frequencies frequencies = hf_rope_buffers(graph, c, job, c->rotary_dim);
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embeddings = graph_module(graph, ROLE_EMBEDDING, "gpt_neox.embed_in");
@@ -142,6 +122,7 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     hf_packed_test(graph, job, positions);
     uint32_t x = op_dropout(graph, embedded, c->dropout);
     const bool aliased = x == embedded;
+    hf_rope_update(graph, &frequencies, positions);
     const struct hf_rope rope = hf_rope_tables(graph, c, job, c->rotary_dim);
 
     for (uint32_t i = 0; i < c->layers; i++) {
@@ -229,22 +210,11 @@ static double parameters(const struct model_config *c)
     return c->layers * count_classic_block(c) + v * h + 2 * h + (c->tied ? 0 : v * h);
 }
 
-static enum err_code check_rotary(const struct model_config *c, const char *where, struct err *err)
-{
-    if (c->rotary_dim == 0 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->head_dim)
-        return err_set(err, ERR_INVALID,
-                       "%s: \"%s\" has RoPE turn %u of a head's %u numbers: expected 2, 4, 6 ...",
-                       where, NAME_OF(&family_gpt_neox.keys, rotary_dim), c->rotary_dim,
-                       c->head_dim);
-    return ERR_OK;
-}
-
 const struct family family_gpt_neox = {
     .name = "gpt_neox",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,
-    .check = check_rotary,
     .parameters = parameters,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_gpt_neox},

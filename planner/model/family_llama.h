@@ -29,6 +29,13 @@ family_builder build_hf_llama, build_hf_mistral, build_hf_qwen;
     THETA("rope_theta", theta),                                                                    \
     TIED(false),                                                                                   \
     {CHOICE("hidden_act", gated, "silu", key_silu_only)}
+/* Of so many layers the last has no window: the class's, where the file has no list. */
+#define WINDOW_PERIOD(number)                                                                      \
+    {.name = "layer_types", .type = KEY_INT, .fixed = true, .min = 1, .max = LAYERS_MAX,           \
+     AT(window_period), .absent = RULE_VALUE, .value = (number)}
+#define PARTIAL_ROTARY(share)                                                                      \
+    {REAL("partial_rotary_factor", KEY_SHARE, rotary_dim, share, 0.001, 1),                        \
+     .other = "rope_parameters.partial_rotary_factor"}
 #define QWEN_WINDOW                                                                                \
     {WINDOW(RULE_VALUE)},                                                                          \
     {.name = "max_window_layers", .type = KEY_INT, .max = LAYERS_MAX, AT(full_layers),             \

@@ -39,8 +39,6 @@ static const struct key foreign[] = {
     NEUTRAL("use_mrope", NO_NUMBER),
 };
 
-const struct key_table key_foreign = KEY_TABLE(foreign);
-
 /* Messages */
 
 struct allowed { /* "an integer 1 ... 16777216 or null" */
@@ -90,6 +88,12 @@ static struct allowed show_allowed(const struct key *key)
         snprintf(allowed.text, sizeof allowed.text,
                  "null, or for each layer \"sliding_attention\" or \"full_attention\" as "
                  "\"sliding_window\" says it (nothing else is planned for)");
+        break;
+    case KEY_PLAIN_LAYERS:
+        snprintf(
+            allowed.text, sizeof allowed.text,
+            "null, or for each layer 1 or 0 as \"no_rope_layer_interval\" says it (nothing else "
+            "is planned for)");
         break;
     case KEY_ONLY:
         snprintf(allowed.text, sizeof allowed.text, "%s (nothing else is planned for)",
@@ -214,9 +218,24 @@ static bool layers_agree(const struct model_config *c, const json_t *list)
     if (json_array_size(list) != c->layers)
         return false;
     for (uint32_t i = 0; i < c->layers; i++) {
-        const bool window = c->sliding_window && i >= c->full_layers;
+        const bool window = model_has_window(c, i);
         const char *text = json_string_value(json_array_get(list, i));
         if (!text || strcmp(text, window ? "sliding_attention" : "full_attention") != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Whether a list says of each layer by 1 that it has RoPE, or by 0 that it has not, as its period
+ * does. */
+static bool plain_layers_agree(const struct model_config *c, const json_t *list)
+{
+    if (json_array_size(list) != c->layers)
+        return false;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const bool plain = c->plain_period && (i + 1) % c->plain_period == 0;
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_integer(value) || json_integer_value(value) != !plain)
             return false;
     }
     return true;
@@ -225,6 +244,8 @@ static bool layers_agree(const struct model_config *c, const json_t *list)
 /* What a key that is only checked may be. */
 static bool is_allowed(const struct reader *r, const struct key *key, const json_t *value)
 {
+    if (key->type == KEY_PLAIN_LAYERS)
+        return plain_layers_agree(r->config, value);
     if (key->type == KEY_LAYERS)
         return layers_agree(r->config, value);
     return json_is_false(value) ||
@@ -234,7 +255,7 @@ static bool is_allowed(const struct reader *r, const struct key *key, const json
 static enum err_code take_value(const struct reader *r, const struct key *key, const char *name,
                                 const json_t *value)
 {
-    if (key->type == KEY_NEUTRAL || key->type == KEY_LAYERS)
+    if (key->type == KEY_NEUTRAL || key->type == KEY_LAYERS || key->type == KEY_PLAIN_LAYERS)
         return is_allowed(r, key, value) ? ERR_OK : unexpected(r, key, name, value);
     if (key->type == KEY_CHOICE) {
         if (!json_is_string(value) || !find_choice(key->choices, json_string_value(value)))
@@ -260,8 +281,8 @@ static enum err_code take_value(const struct reader *r, const struct key *key, c
     return ERR_OK;
 }
 
-/* "rope_parameters.b" is key b of the object that RoPE has, under either of its names; *value is
- * NULL when it is absent. */
+/* "rope_parameters.b" is key b of the object that RoPE has, under either of its names, and
+ * "rope_parameters.a.b" that of an object a in it; *value is NULL when it is absent. */
 static enum err_code look_up(const struct reader *r, const char *name, const json_t **value)
 {
     static const char rope[] = "rope_parameters.";
@@ -270,6 +291,13 @@ static enum err_code look_up(const struct reader *r, const char *name, const jso
     if (name && strncmp(name, rope, sizeof rope - 1) == 0) {
         TRY(rope_find(r->root, r->where, &object, &spelled, r->err));
         name += sizeof rope - 1;
+        const char *dot = strchr(name, '.');
+        if (dot) {
+            char inner[32];
+            snprintf(inner, sizeof inner, "%.*s", (int)(dot - name), name);
+            object = json_object_get(object, inner);
+            name = dot + 1;
+        }
     }
     *value = name ? json_object_get(object, name) : NULL;
     return ERR_OK;
@@ -330,6 +358,25 @@ enum err_code keys_read(const struct key_table *table, const json_t *root, const
     const struct reader reader = {table, root, where, out, err};
     for (size_t i = 0; i < table->count; i++)
         TRY(read_key(&reader, &table->keys[i]));
+    return ERR_OK;
+}
+
+static bool is_named(const struct key_table *table, const char *name)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (strcmp(table->keys[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+enum err_code keys_read_foreign(const struct key_table *own, const json_t *root, const char *where,
+                                struct model_config *out, struct err *err)
+{
+    static const struct key_table table = KEY_TABLE(foreign);
+    const struct reader reader = {&table, root, where, out, err};
+    for (size_t i = 0; i < table.count; i++)
+        if (!is_named(own, foreign[i].name))
+            TRY(read_key(&reader, &foreign[i]));
     return ERR_OK;
 }
 

@@ -9,7 +9,7 @@
  * Names and defaults are those of transformers' config classes (configuration_*.py of 5.23),
  * with one difference: what gives a model its size has no default here. There, a Llama without
  * "hidden_size" is a 7B; here it is more likely a mistake. Keys without a row are ignored, as they
- * are there, because published files are full of them; but not those of key_foreign.
+ * are there, because published files are full of them; but not those of keys_read_foreign.
  *
  * Rows are in the order in which defaults depend on each other: hidden and heads come before
  * whatever is derived from them. A key that feeds two fields has two rows. */
@@ -32,6 +32,7 @@ enum key_type {
     KEY_ONLY,    /* a bool that changes the model so that only `value` is planned for */
     KEY_NEUTRAL, /* as KEY_ONLY, of any type: null, false, or the number `value` */
     KEY_LAYERS,  /* a list that says of each layer whether it has a window: as the other keys do */
+    KEY_PLAIN_LAYERS, /* the same of RoPE */
 };
 
 /* What holds when a key is absent, or null. */
@@ -76,8 +77,10 @@ enum err_code keys_read(const struct key_table *table, const json_t *root, const
                         struct model_config *out, struct err *err);
 
 /* Keys by which other families' classes change what is computed: a file that has them under one of
- * our model_types wants another model, though the class named there would not look. */
-extern const struct key_table key_foreign;
+ * our model_types wants another model, though the class named there would not look. `own` are the
+ * family's, which it reads itself. */
+enum err_code keys_read_foreign(const struct key_table *own, const json_t *root, const char *where,
+                                struct model_config *out, struct err *err);
 
 /* Holds every field that a key feeds to the limits of its row. */
 enum err_code keys_check(const struct key_table *table, const struct model_config *config,

@@ -133,7 +133,8 @@ static enum err_code take_original(const struct rope_reader *o, struct rope *rop
         return err_set(o->err, ERR_INVALID, "%s: \"%s\": %s and \"%s.%s\": %s are the same setting",
                        o->where, key, shown_of(outer).text, o->name, key, shown_of(inner).text);
     const json_t *value = outer ? outer : inner;
-    rope->original_positions = o->max_positions;
+    if (rope->original_positions == 0) /* not even the class has a number of its own */
+        rope->original_positions = o->max_positions;
     if (!value)
         return ERR_OK;
     if (!json_is_integer(value) || json_integer_value(value) < 1 ||

@@ -17,6 +17,11 @@
     X(QWEN2, qwen2)                                                                                \
     X(QWEN3, qwen3)                                                                                \
     X(MIXTRAL, mixtral)                                                                            \
+    X(PHI3, phi3)                                                                                  \
+    X(OLMO2, olmo2)                                                                                \
+    X(OLMO3, olmo3)                                                                                \
+    X(SMOLLM3, smollm3)                                                                            \
+    X(GRANITE, granite)                                                                            \
     X(GPT2, gpt2)                                                                                  \
     X(GPT_NEOX, gpt_neox)                                                                          \
     X(OPT, opt)                                                                                    \
@@ -65,10 +70,21 @@ struct model_config {
     float init_std;          /* of weights that transformers' code draws */
     struct rope rope;        /* dim and positions are the builder's */
     float embedding_dropout; /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */
-    uint32_t rotary_dim;     /* GPT-NeoX: how many of a head's d numbers RoPE turns */
+    uint32_t rotary_dim;     /* GPT-NeoX, Phi-3: how many of a head's d numbers RoPE turns */
     uint32_t sliding_window; /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */
     uint32_t full_layers;    /* Qwen: how many layers, from the first, have no window */
+    /* OLMo 3, Gemma */
+    uint32_t window_period; /* of so many layers the last has no window; 0: full_layers says it */
+    float window_theta;     /* RoPE's where there is a window; 0: as elsewhere */
+    /* SmolLM3 */
+    uint32_t plain_period; /* of so many layers the last has no RoPE; 0: all have it */
+    /* Granite; 0: there is no such product */
+    float embedding_multiplier, attention_multiplier, residual_multiplier;
+    float logits_scaling; /* a divisor */
 };
+
+/* Whether layer `index` looks at a window only. */
+bool model_has_window(const struct model_config *config, uint32_t index);
 
 struct model_job {
     uint32_t batch, seq;
@@ -76,6 +92,7 @@ struct model_job {
     enum dtype compute; /* of unsharded parameters and activations */
     bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
     bool views;         /* parameters are views of larger ones (graph.h) */
+    bool casts_inputs;  /* modules cast what they are called with to `compute` */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     enum autograd autograd;
     enum cross_entropy loss;

@@ -1,7 +1,8 @@
 /* test_truth_hf.c - Hugging Face's models: our parameters and events beside the recorded ones.
  *
- * tests/data/truth/hf_events.jsonl holds recordings of transformers' own classes under torch
- * 2.14.1's fully_shard; a row's "model" is a config.json with a batch and a sequence length. */
+ * tests/data/truth/hf_events.jsonl and families_events.jsonl hold recordings of transformers' own
+ * classes under torch 2.14.1's fully_shard; a row's "model" is a config.json with a batch and a
+ * sequence length. */
 #include "tests/support/truth.h"
 
 #include <setjmp.h>
@@ -13,7 +14,11 @@
 
 #include <cmocka.h>
 
-static const char path[] = "tests/data/truth/hf_events.jsonl";
+static const char *const paths[] = {
+    "tests/data/truth/hf_events.jsonl",
+    "tests/data/truth/families_events.jsonl",
+};
+enum { PATHS = sizeof paths / sizeof *paths };
 
 /* The shape of a recorded parameter is the same as ours. */
 static bool is_shape(const json_t *list, const struct shape *shape)
@@ -52,9 +57,8 @@ static bool same_parameters(const json_t *row)
     return same;
 }
 
-static void parameters_are_named_and_ordered_as_in_transformers(void **state)
+static size_t rows_of_other_parameters(const char *path)
 {
-    (void)state;
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     char *line = NULL;
@@ -66,13 +70,21 @@ static void parameters_are_named_and_ordered_as_in_transformers(void **state)
     }
     free(line);
     fclose(file);
-    assert_int_equal(wrong, 0);
+    return wrong;
+}
+
+static void parameters_are_named_and_ordered_as_in_transformers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PATHS; i++)
+        assert_int_equal(rows_of_other_parameters(paths[i]), 0);
 }
 
 static void events_of_transformers_equal_pytorchs(void **state)
 {
     (void)state;
-    truth_check_file(path, SYSTEM_FSDP2, true, truth_read_hf);
+    for (int i = 0; i < PATHS; i++)
+        truth_check_file(paths[i], SYSTEM_FSDP2, true, truth_read_hf);
 }
 
 int main(void)

@@ -611,7 +611,7 @@ static void what_a_code_does_not_compute_is_refused(void **state)
     expect_code(&c, CODE_HF, 16, "\"dynamic\" changes frequencies in the forward pass");
     expect_code(&c, CODE_HF, 16, "use --code torchtitan");
     c = preset("pythia-70m");
-    c.rope.scaling = ROPE_LONGROPE;
+    c.rope.scaling = ROPE_DYNAMIC;
     expect_code(&c, CODE_HF, 16, "which is not planned");
 }
 

@@ -276,6 +276,16 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
 NOT_CONFIG = ("kind", "model_type", "batch", "seq", "experts_implementation")
 
 
+def hf_classes(model_type):
+    """Those of HF, or what AutoModelForCausalLM takes: a decoder whose blocks are model.layers."""
+    import transformers
+    if model_type in HF:
+        model_class, config_class, paths = HF[model_type]
+        return getattr(transformers, model_class), getattr(transformers, config_class), paths
+    config_class = transformers.models.auto.configuration_auto.CONFIG_MAPPING[model_type]
+    return transformers.AutoModelForCausalLM._model_mapping[config_class], config_class, ["model.layers"]
+
+
 def lowered(tensor):
     """As autocast hands an argument to an operator of lower precision."""
     if tensor is None or not tensor.is_floating_point():
@@ -340,15 +350,15 @@ def hf_model(m):
     import transformers
     # fake tensors count as tracing there, which builds causal masks that a real run does without
     transformers.utils.import_utils.is_fake_tensor = lambda x: False
-    model_class, config_class, paths = HF[m["model_type"]]
+    model_class, config_class, paths = hf_classes(m["model_type"])
     fields = {k: v for k, v in m.items() if k not in NOT_CONFIG}
-    config = getattr(transformers, config_class)(use_cache=False, **fields)
-    config._attn_implementation = "sdpa"
+    config = config_class(use_cache=False, **fields)
+    config._attn_implementation = "sdpa" if model_class._supports_sdpa else "eager"
     if m["model_type"] == "t5":
         config.decoder_start_token_id = config.pad_token_id
     if "experts_implementation" in m:
         config._experts_implementation = m["experts_implementation"]
-    model = getattr(transformers, model_class)(config)
+    model = model_class(config)
     return model.train(), [b for path in paths for b in model.get_submodule(path)]
 
 

@@ -1,0 +1,299 @@
+/* build_hf_layer.c - a layer of a decoder of Llama's kind, as Hugging Face's transformers write
+ * them: see hf_decoder.h.
+ *
+ *     h = x + after(o_proj(attention(rope(q y), rope(k y), v y)))     y = before(x)
+ *     z = h + after(down(act(gate y) · up y))                         y = before(h)
+ *
+ * Nothing is fused but attention: norms and RoPE are Python arithmetic. */
+#include "model/hf_decoder.h"
+
+#include <stdio.h>
+
+static void declare_attention(struct graph *graph, const struct model_config *c, const char *prefix,
+                              struct hf_block *block)
+{
+    const uint32_t h = c->hidden, h_q = c->heads * c->head_dim, h_kv = c->kv_heads * c->head_dim;
+    if (block->way->fused_qkv) {
+        block->o = build_linear(graph, prefix, "o_proj", h, h_q, c->output_bias);
+        block->q = build_linear(graph, prefix, "qkv_proj", h_q + 2 * h_kv, h, c->attention_bias);
+        return;
+    }
+    block->q = build_linear(graph, prefix, "q_proj", h_q, h, c->attention_bias);
+    block->k = build_linear(graph, prefix, "k_proj", h_kv, h, c->attention_bias);
+    block->v = build_linear(graph, prefix, "v_proj", h_kv, h, c->attention_bias);
+    block->o = build_linear(graph, prefix, "o_proj", h, h_q, c->output_bias);
+    const bool wide = block->way->qk == HF_QK_WIDE;
+    if (wide || c->qk_norm) {
+        block->q_norm =
+            build_norm(graph, prefix, "q_norm", wide ? h_q : c->head_dim, false, c->norm_eps);
+        block->k_norm =
+            build_norm(graph, prefix, "k_norm", wide ? h_kv : c->head_dim, false, c->norm_eps);
+    }
+}
+
+static void declare_mlp(struct graph *graph, const struct model_config *c, const char *prefix,
+                        struct hf_block *block)
+{
+    const uint32_t h = c->hidden, f = c->ffn;
+    if (c->experts > 0) {
+        block->moe = hf_moe_declare(graph, c, prefix);
+        return;
+    }
+    if (block->way->fused_gate_up) {
+        block->gate = build_linear(graph, prefix, "gate_up_proj", 2 * f, h, c->mlp_bias);
+    } else {
+        block->gate = build_linear(graph, prefix, "gate_proj", f, h, c->mlp_bias);
+        block->up = build_linear(graph, prefix, "up_proj", f, h, c->mlp_bias);
+    }
+    block->down = build_linear(graph, prefix, "down_proj", h, f, c->mlp_bias);
+}
+
+struct hf_block hf_block_declare(struct graph *graph, const struct model_config *c,
+                                 const struct hf_decoder *way, const char *prefix)
+{
+    char attention[96], mlp[96];
+    snprintf(attention, sizeof attention, "%s.self_attn.", prefix);
+    snprintf(mlp, sizeof mlp, "%s.mlp.", prefix);
+    struct hf_block block = {.way = way};
+    declare_attention(graph, c, attention, &block);
+    declare_mlp(graph, c, mlp, &block);
+    for (int i = 0; i < HF_PLACES; i++)
+        block.norms[i].weight = GRAPH_NONE;
+    for (int i = 0; i < HF_PLACES && way->norms[i].name; i++)
+        block.norms[way->norms[i].at] =
+            build_norm(graph, prefix, way->norms[i].name, c->hidden, false, c->norm_eps);
+    return block;
+}
+
+/* x through a norm, which takes its place. */
+static uint32_t normed(struct graph *graph, const struct hf_block *block, uint32_t x,
+                       struct norm norm)
+{
+    const uint32_t out = block->way->norm(graph, x, norm);
+    graph_drop(graph, x);
+    return out;
+}
+
+/* Heads x (b, s, a, d) as PyTorch has them, (b, a, s, d), and back. */
+static uint32_t transposed(struct graph *graph, uint32_t x)
+{
+    const struct shape s = graph->tensors[x].shape;
+    return graph_view(graph, x, SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]));
+}
+
+struct heads { /* of q, k and v: (b, s, a or k, d) */
+    uint32_t q, k, v;
+};
+
+/* q and k are cut first, both; then each is turned and joined. */
+static void turn_parts(struct graph *graph, const struct model_config *c, struct hf_rope rope,
+                       struct heads *heads)
+{
+    const struct hf_cut q = hf_cut_heads(graph, transposed(graph, heads->q), c->rotary_dim);
+    const struct hf_cut k = hf_cut_heads(graph, transposed(graph, heads->k), c->rotary_dim);
+    heads->q = transposed(graph, hf_join_heads(graph, hf_rotate(graph, q.turned, rope), q.passed));
+    heads->k = transposed(graph, hf_join_heads(graph, hf_rotate(graph, k.turned, rope), k.passed));
+}
+
+/* Heads in fp32 as they were before; the products are let go when both are. */
+static void cast_back(struct graph *graph, enum dtype dtype, struct heads *heads)
+{
+    const uint32_t q = heads->q, k = heads->k;
+    if ((enum dtype)graph->tensors[q].dtype == dtype)
+        return;
+    heads->q = transposed(graph, op_to(graph, transposed(graph, q), dtype));
+    heads->k = transposed(graph, op_to(graph, transposed(graph, k), dtype));
+    graph_drop(graph, q);
+    graph_drop(graph, k);
+}
+
+static void turn(struct graph *graph, const struct model_config *c, const struct hf_block *block,
+                 struct hf_rope rope, struct heads *heads)
+{
+    const uint32_t q = heads->q, k = heads->k;
+    if (block->way->partial_rotary) {
+        turn_parts(graph, c, rope, heads);
+    } else {
+        heads->q = transposed(graph, hf_rotate(graph, transposed(graph, q), rope));
+        heads->k = transposed(graph, hf_rotate(graph, transposed(graph, k), rope));
+    }
+    if (block->way->fp32_tables)
+        cast_back(graph, (enum dtype)graph->tensors[q].dtype, heads);
+    if (block->way->fused_qkv)
+        return; /* they are views of what v views, too */
+    graph_drop(graph, q);
+    graph_drop(graph, k);
+}
+
+/* The order of memory in which the gradients of heads come: RoPE's cat and slices leave those of q
+ * and k in (b, a, s, d). */
+struct orders {
+    struct shape q, kv;
+    bool q_copied, k_copied, v_copied;
+};
+
+static struct orders orders_of(struct graph *graph, const struct model_config *c,
+                               const struct model_job *job, bool turned, bool masked)
+{
+    return (struct orders){
+        .q = SHAPE(job->batch, job->seq, c->heads, c->head_dim),
+        .kv = SHAPE(job->batch, job->seq, c->kv_heads, c->head_dim),
+        .q_copied = turned || hf_copies_query_gradient(graph, c, masked),
+        .k_copied = turned || hf_copies_gradients(graph, c, masked),
+        .v_copied = hf_copies_gradients(graph, c, masked),
+    };
+}
+
+/* Heads of y (b, s, h), by one product. */
+static struct heads project_fused(struct graph *graph, const struct model_config *c,
+                                  const struct hf_block *block, uint32_t y,
+                                  const struct orders *orders)
+{
+    const uint32_t h_q = c->heads * c->head_dim, h_kv = c->kv_heads * c->head_dim;
+    const uint32_t all = apply_linear(graph, y, block->q);
+    const uint32_t q = op_slice_last(graph, all, 0, h_q);
+    const uint32_t k = op_slice_last(graph, all, h_q, h_kv);
+    const uint32_t v = op_slice_last(graph, all, h_q + h_kv, h_kv);
+    return (struct heads){
+        .q = hf_heads(graph, q, orders->q, orders->q_copied),
+        .k = hf_heads(graph, k, orders->kv, orders->k_copied),
+        .v = hf_heads(graph, v, orders->kv, orders->v_copied),
+    };
+}
+
+/* The same with a norm over all heads of q and of k; they are heads when all are projected. */
+static struct heads project_wide(struct graph *graph, const struct hf_block *block, uint32_t y,
+                                 const struct orders *orders)
+{
+    const uint32_t q = normed(graph, block, apply_linear(graph, y, block->q), block->q_norm);
+    const uint32_t k = normed(graph, block, apply_linear(graph, y, block->k), block->k_norm);
+    const uint32_t v = apply_linear(graph, y, block->v);
+    return (struct heads){
+        .q = hf_heads(graph, q, orders->q, orders->q_copied),
+        .k = hf_heads(graph, k, orders->kv, orders->k_copied),
+        .v = hf_heads(graph, v, orders->kv, orders->v_copied),
+    };
+}
+
+static struct heads project(struct graph *graph, const struct model_config *c,
+                            const struct hf_block *block, uint32_t y, const struct orders *orders)
+{
+    if (block->way->fused_qkv)
+        return project_fused(graph, c, block, y, orders);
+    if (block->way->qk == HF_QK_WIDE)
+        return project_wide(graph, block, y, orders);
+    struct heads heads;
+    heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
+    if (c->qk_norm)
+        heads.q = normed(graph, block, heads.q, block->q_norm);
+    heads.k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, orders->k_copied);
+    if (c->qk_norm)
+        heads.k = normed(graph, block, heads.k, block->k_norm);
+    heads.v = hf_heads(graph, apply_linear(graph, y, block->v), orders->kv, orders->v_copied);
+    return heads;
+}
+
+static uint32_t attention(struct graph *graph, const struct model_config *c,
+                          const struct model_job *job, const struct hf_block *block, uint32_t y,
+                          uint32_t mask, struct hf_rope rope)
+{
+    const bool turned = rope.cos != GRAPH_NONE;
+    const struct orders orders = orders_of(graph, c, job, turned, mask != GRAPH_NONE);
+    struct heads heads = project(graph, c, block, y, &orders);
+    if (turned)
+        turn(graph, c, block, rope, &heads);
+    const uint32_t o = hf_attention(graph, &(struct hf_attention){
+                                               .q = heads.q,
+                                               .k = heads.k,
+                                               .v = heads.v,
+                                               .mask = mask,
+                                               .q_contiguous = block->way->partial_rotary,
+                                               .dropout = c->attention_dropout,
+                                               .scale = c->attention_multiplier,
+                                           });
+    const uint32_t out = apply_linear(graph, o, block->o);
+    graph_drop(graph, o);
+    graph_drop(graph, heads.q);
+    graph_drop(graph, heads.k);
+    graph_drop(graph, heads.v);
+    return out;
+}
+
+/* down(up · act(gate)), up and gate halves of one product */
+static uint32_t fused_feed_forward(struct graph *graph, const struct model_config *c,
+                                   const struct hf_block *block, uint32_t y)
+{
+    uint32_t half[2];
+    const uint32_t both = apply_linear(graph, y, block->gate);
+    op_chunk(graph, both, 2, half);
+    const uint32_t active = hf_activation(graph, c->activation, half[0]);
+    const uint32_t product = op_mul(graph, half[1], active);
+    graph_drop(graph, active);
+    const uint32_t out = apply_linear(graph, product, block->down);
+    graph_drop(graph, product);
+    graph_drop(graph, both);
+    return out;
+}
+
+static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
+                             const struct hf_block *block, uint32_t y)
+{
+    if (c->experts > 0)
+        return hf_moe(graph, c, &block->moe, y);
+    if (block->way->fused_gate_up)
+        return fused_feed_forward(graph, c, block, y);
+    const uint32_t gate = apply_linear(graph, y, block->gate);
+    const uint32_t active = hf_activation(graph, c->activation, gate);
+    graph_drop(graph, gate);
+    const uint32_t up = apply_linear(graph, y, block->up);
+    const uint32_t product = op_mul(graph, active, up);
+    graph_drop(graph, active);
+    graph_drop(graph, up);
+    const uint32_t out = apply_linear(graph, product, block->down);
+    graph_drop(graph, product);
+    return out;
+}
+
+/* x through the norm of a place; x itself where there is none. */
+static uint32_t normed_at(struct graph *graph, const struct hf_block *block, enum hf_place place,
+                          uint32_t x)
+{
+    const struct norm norm = block->norms[place];
+    return norm.weight == GRAPH_NONE ? x : block->way->norm(graph, x, norm);
+}
+
+/* residual + after(x), where x is let go. */
+static uint32_t joined(struct graph *graph, const struct model_config *c,
+                       const struct hf_block *block, enum hf_place after, uint32_t residual,
+                       uint32_t x)
+{
+    const uint32_t y = normed_at(graph, block, after, x);
+    if (y != x)
+        graph_drop(graph, x);
+    uint32_t part = op_dropout(graph, y, c->dropout);
+    if (c->residual_multiplier > 0)
+        part = op_scalar(graph, OP_MUL_SCALAR, part, c->residual_multiplier);
+    const uint32_t sum = op_add(graph, residual, part);
+    if (part != y)
+        graph_drop(graph, part);
+    graph_drop(graph, y);
+    return sum;
+}
+
+uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
+                      const struct model_job *job, const struct hf_block *block, uint32_t x,
+                      uint32_t mask, struct hf_rope rope)
+{
+    const uint32_t y1 = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
+    const uint32_t attended = attention(graph, c, job, block, y1, mask, rope);
+    if (y1 != x)
+        graph_drop(graph, y1);
+    const uint32_t h = joined(graph, c, block, HF_AFTER_ATTENTION, x, attended);
+    const uint32_t y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
+    const uint32_t fed = feed_forward(graph, c, block, y2);
+    if (y2 != h)
+        graph_drop(graph, y2);
+    const uint32_t z = joined(graph, c, block, HF_AFTER_MLP, h, fed);
+    graph_drop(graph, h);
+    return z;
+}

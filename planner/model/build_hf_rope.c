@@ -1,0 +1,58 @@
+/* build_hf_rope.c - RoPE of part of a head, and with frequencies that follow the sequence
+ * (build_hf.h). */
+#include "model/build_hf.h"
+
+static uint32_t frequencies_of(struct graph *graph, const struct model_config *c, uint32_t s,
+                               uint32_t d)
+{
+    return build_rope(graph, c, &(struct model_job){.seq = s}, ROPE_FREQUENCIES, d);
+}
+
+struct hf_frequencies hf_rope_buffers(struct graph *graph, const struct model_config *c,
+                                      const struct model_job *job, uint32_t d)
+{
+    const bool changes = c->rope.scaling == ROPE_LONGROPE;
+    struct hf_frequencies f = {.longer = GRAPH_NONE,
+                               .original_positions = c->rope.original_positions};
+    f.now = frequencies_of(graph, c, job->seq, d);                    /* inv_freq */
+    f.original = frequencies_of(graph, c, changes ? 1 : job->seq, d); /* original_inv_freq */
+    if (changes) /* long_inv_freq, which the first step makes */
+        f.longer = frequencies_of(graph, c, c->rope.original_positions + 1, d);
+    return f;
+}
+
+/* where(max(positions) + 1 > original positions, longer, original), which is copied into inv_freq
+ * and dies. */
+void hf_rope_update(struct graph *graph, const struct hf_frequencies *f, uint32_t positions)
+{
+    if (f->longer == GRAPH_NONE)
+        return;
+    const struct shape scalar = {.rank = 0};
+    const uint32_t last =
+        op_no_grad(graph, WORK_MAXIMUM, ATEN_MAX, DTYPE_INT64, scalar, 1, &positions);
+    const uint32_t length =
+        op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_INT64, scalar, last, 1.0F);
+    graph_drop(graph, last);
+    const uint32_t is_long = op_number(graph, WORK_GREATER_NUMBER, ATEN_GT, DTYPE_BOOL, scalar,
+                                       length, (float)f->original_positions);
+    const uint32_t chosen =
+        op_no_grad(graph, WORK_WHERE, ATEN_WHERE, DTYPE_FP32, graph->tensors[f->longer].shape, 3,
+                   (uint32_t[]){is_long, f->longer, f->original});
+    graph_drop(graph, is_long);
+    graph_drop(graph, length);
+    graph_drop(graph, chosen);
+}
+
+struct hf_cut hf_cut_heads(struct graph *graph, uint32_t x, uint32_t turned)
+{
+    const uint32_t d = graph->tensors[x].shape.dim[3];
+    const uint32_t first = turned == d ? op_alias(graph, x) : op_slice_last(graph, x, 0, turned);
+    return (struct hf_cut){first, op_slice_last(graph, x, turned, d - turned)};
+}
+
+uint32_t hf_join_heads(struct graph *graph, uint32_t embedded, uint32_t passed)
+{
+    const uint32_t out = op_cat_last(graph, embedded, passed);
+    graph_drop(graph, embedded);
+    return out;
+}

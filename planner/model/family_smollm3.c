@@ -1,0 +1,44 @@
+/* family_smollm3.c - SmolLM3: Llama where every fourth layer has no RoPE. */
+#include "model/count.h"
+#include "model/family_llama.h"
+#include "model/hf_decoder.h"
+
+static void build_hf_smollm3(struct graph *graph, const struct model_config *config,
+                             const struct model_job *job)
+{
+    hf_decoder_build(graph, config, job,
+                     &(struct hf_decoder){HF_LLAMA_NORMS, .masks_by_layer = true});
+}
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    KV_HEADS(4),
+    HEAD_DIM_KEY,
+    {POSITIONS("max_position_embeddings", 32768)},
+    EPS("rms_norm_eps", 1e-6),
+    STD("initializer_range", 0.02),
+    THETA("rope_theta", 2e6),
+    TIED(true),
+    {CHOICE("hidden_act", gated, "silu", key_silu_only)},
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {FLAG("attention_bias", attention_bias, false)},
+    {FLAG("attention_bias", output_bias, false)},
+    {FLAG("mlp_bias", mlp_bias, false)},
+    {COUNT("no_rope_layer_interval", plain_period, 4, LAYERS_MAX)},
+    {.name = "no_rope_layers",
+     .type = KEY_PLAIN_LAYERS,
+     .absent = RULE_VALUE,
+     .null = RULE_VALUE,
+     .max = 1},
+    {ONLY("use_sliding_window", false)},
+    LAYER_TYPES,
+};
+
+const struct family family_smollm3 = {
+    .name = "smollm3",
+    .keys = KEY_TABLE(keys),
+    .rope = true,
+    .parameters = count_llama,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build_hf_smollm3},
+};

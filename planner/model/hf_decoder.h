@@ -1,0 +1,70 @@
+/* hf_decoder.h - what a decoder of Llama's kind is made of, where the model files of transformers
+ * differ: for the files of this folder only.
+ *
+ * A family's row has one of these and a builder of one line:
+ *
+ *     hf_decoder_build(graph, config, job, &(struct hf_decoder){HF_LLAMA_NORMS, .fused_qkv =
+ * true});
+ *
+ * What is a number or has a key in config.json is in struct model_config instead. */
+#ifndef SHARDPLAN_HF_DECODER_H
+#define SHARDPLAN_HF_DECODER_H
+
+#include "model/build_hf.h"
+
+/* Where in a layer a norm is: x + after(attention(before(x))), and the feed-forward likewise. */
+enum hf_place { HF_BEFORE_ATTENTION, HF_AFTER_ATTENTION, HF_BEFORE_MLP, HF_AFTER_MLP, HF_PLACES };
+
+typedef uint32_t hf_norm(struct graph *graph, uint32_t x, struct norm norm);
+
+enum hf_qk_norm {
+    HF_QK_HEADS, /* of each head, where c->qk_norm: as soon as it is projected */
+    HF_QK_WIDE,  /* of all heads at once, before they are heads */
+};
+
+struct hf_decoder {
+    struct {
+        const char *name; /* ".input_layernorm"; NULL behind the last */
+        enum hf_place at;
+    } norms[HF_PLACES]; /* in the order in which they are declared */
+    hf_norm *norm;      /* how RMSNorm is written */
+    enum hf_qk_norm qk;
+    bool fused_qkv;       /* one product for q, k and v, sliced; declared behind the output's */
+    bool fused_gate_up;   /* one product for gate and up, in two halves */
+    bool partial_rotary;  /* RoPE cuts heads at rotary_dim, even where that is all of them */
+    bool fp32_tables;     /* RoPE's, and what is turned by them until it is cast back */
+    bool tables_by_layer; /* RoPE's for each type of layer: c->window_theta's where it has a window
+                           */
+    bool masks_by_layer;  /* a mask for each type of layer, asked for where any has a window */
+    bool positions_first; /* position_ids come before the tables in the call of a layer */
+};
+
+/* The norms of Llama: members of an initialiser. */
+#define HF_LLAMA_NORMS                                                                             \
+    .norm = hf_rms_norm, .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},                      \
+                                   {".post_attention_layernorm", HF_BEFORE_MLP}}
+
+/* ---- a layer ---- */
+
+struct hf_block {
+    const struct hf_decoder *way;                 /* lent */
+    struct linear q, k, v, o, gate, up, down;     /* q, gate: all of it where they are fused */
+    struct hf_moe moe;                            /* Mixtral's in place of gate, up, down */
+    struct norm q_norm, k_norm, norms[HF_PLACES]; /* weight GRAPH_NONE: no norm there */
+};
+
+/* The parameters of the layer whose module is called `prefix`. */
+struct hf_block hf_block_declare(struct graph *graph, const struct model_config *config,
+                                 const struct hf_decoder *decoder, const char *prefix);
+/* x (b, s, h) through it, which stays the caller's; so do a mask (b, 1, s, s) or GRAPH_NONE and
+ * RoPE's tables (1, s, d), GRAPH_NONE where the layer has none. */
+uint32_t hf_block_run(struct graph *graph, const struct model_config *config,
+                      const struct model_job *job, const struct hf_block *block, uint32_t x,
+                      uint32_t mask, struct hf_rope rope);
+
+/* ---- the model ---- */
+
+void hf_decoder_build(struct graph *graph, const struct model_config *config,
+                      const struct model_job *job, const struct hf_decoder *decoder);
+
+#endif
