@@ -48,7 +48,8 @@ static inline struct param_init init_uniform(double bound)
 
 #define BUFFER_VALUES_MAP(X)                                                                       \
     X(ZEROS, "zeros")                                                                              \
-    X(RANGE, "range") /* 0, 1, 2, ... along the last dim */                                        \
+    X(RANGE, "range")   /* 0, 1, 2, ... along the last dim */                                      \
+    X(NUMBER, "number") /* everywhere the same */                                                  \
     X(ROPE, "rope")
 
 enum buffer_values_kind {
@@ -61,6 +62,7 @@ enum buffer_values_kind {
 struct buffer_values {
     uint8_t kind;   /* enum buffer_values_kind */
     uint8_t layout; /* ROPE: enum rope_layout */
+    float number;   /* NUMBER: in fp32 */
     struct rope rope;
 };
 

@@ -342,6 +342,8 @@ static void put_module_buffers(struct writer *w)
         put_uint(w, row->buffer);
         put(w, ", \"init\": {\"kind\": ");
         put_string(w, buffer_values_name((enum buffer_values_kind)row->values.kind));
+        if (row->values.kind == VALUES_NUMBER)
+            member_real(w, "number", (double)row->values.number, true);
         if (row->values.kind == VALUES_ROPE) {
             member_string(w, "layout", rope_layout_name((enum rope_layout)row->values.layout));
             member_rope(w, &row->values.rope);

@@ -138,11 +138,13 @@ static enum err_code read_buffer_values(struct object *row, struct buffer_values
         layouts[i] = rope_layout_name((enum rope_layout)i);
     TRY(open_member(row, "init", &o));
     TRY(TAKE_CHOICE(&o, "kind", kinds, &values->kind));
+    if (values->kind == VALUES_NUMBER)
+        TRY(take_single(&o, "number", &values->number));
     if (values->kind == VALUES_ROPE) {
         TRY(TAKE_CHOICE(&o, "layout", layouts, &values->layout));
         TRY(read_rope(&o, &values->rope));
     }
-    return finish(&o, "kind layout dim theta scaling factor original_max_position_embeddings "
+    return finish(&o, "kind number layout dim theta scaling factor original_max_position_embeddings "
                       "positions attention_factor beta_fast beta_slow truncate low_freq_factor "
                       "high_freq_factor short_factor long_factor");
 }

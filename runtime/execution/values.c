@@ -109,6 +109,8 @@ void values_of_buffer(const struct buffer_values *values, const struct shape *sh
 {
     if (values->kind == VALUES_RANGE)
         fill_range(shape, out);
+    else if (values->kind == VALUES_NUMBER)
+        fill(values->number, shape_elements(shape), out);
     else if (values->kind == VALUES_ROPE && values->layout == ROPE_COMPLEX)
         rope_table(&values->rope, shape->dim[1], out);
     else if (values->kind == VALUES_ROPE)

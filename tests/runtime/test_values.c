@@ -199,6 +199,16 @@ static void ranges_begin_anew_in_each_row(void **state)
         assert_int_equal(ids[i], 0);
 }
 
+static void numbers_are_in_every_element(void **state)
+{
+    (void)state;
+    float numbers[4];
+    const struct buffer_values eight = {.kind = VALUES_NUMBER, .number = 8.25F};
+    values_of_buffer(&eight, &SHAPE(2, 2), DTYPE_FP32, numbers);
+    for (int i = 0; i < 4; i++)
+        assert_true(numbers[i] == 8.25F);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +217,7 @@ int main(void)
         cmocka_unit_test(draws_have_the_spread_that_is_asked_for),
         cmocka_unit_test(a_parameter_is_the_same_however_it_is_split),
         cmocka_unit_test(ranges_begin_anew_in_each_row),
+        cmocka_unit_test(numbers_are_in_every_element),
     };
     return cmocka_run_group_tests_name("values", tests, NULL, NULL);
 }
