@@ -43,15 +43,13 @@ void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t p
     graph_drop(graph, sequence);
 }
 
-uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window)
+/* Whether k is within the window that ends at q: (1, 1, s, s). */
+static uint32_t near_mask(struct graph *graph, uint32_t window, struct shape square, uint32_t q,
+                          uint32_t k)
 {
-    const uint32_t b = job->batch, s = job->seq;
-    const struct shape square = SHAPE(1, 1, s, s);
-    const uint32_t batches = op_arange(graph, b), heads = op_arange(graph, 1);
-    const uint32_t q = hf_positions(graph, job), k = hf_positions(graph, job);
     const uint32_t yes = op_fill(graph, ATEN_NEW_ONES, DTYPE_BOOL, (struct shape){.rank = 0}, 1.0F);
     const uint32_t first = op_number(graph, WORK_ADD_NUMBER, ATEN_SUB, DTYPE_INT64,
-                                     SHAPE(1, 1, s, 1), q, -(float)window);
+                                     SHAPE(1, 1, square.dim[2], 1), q, -(float)window);
     const uint32_t after = op_no_grad(graph, WORK_GREATER, ATEN_GT_TENSOR, DTYPE_BOOL, square, 2,
                                       (uint32_t[]){k, first});
     graph_drop(graph, first);
@@ -59,12 +57,25 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
                                      (uint32_t[]){yes, after});
     graph_drop(graph, after);
     graph_drop(graph, yes);
+    return near;
+}
+
+uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window)
+{
+    const uint32_t b = job->batch, s = job->seq;
+    const struct shape square = SHAPE(1, 1, s, s);
+    const uint32_t batches = op_arange(graph, b), heads = op_arange(graph, 1);
+    const uint32_t q = hf_positions(graph, job), k = hf_positions(graph, job);
+    const uint32_t near = window ? near_mask(graph, window, square, q, k) : GRAPH_NONE;
     const uint32_t causal =
         op_no_grad(graph, WORK_LESS_EQUAL, ATEN_LE, DTYPE_BOOL, square, 2, (uint32_t[]){k, q});
-    const uint32_t mask = op_no_grad(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2,
-                                     (uint32_t[]){near, causal});
-    graph_drop(graph, causal);
-    graph_drop(graph, near);
+    uint32_t mask = causal;
+    if (window) {
+        mask = op_no_grad(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2,
+                          (uint32_t[]){near, causal});
+        graph_drop(graph, causal);
+        graph_drop(graph, near);
+    }
     graph_drop(graph, batches);
     graph_drop(graph, heads);
     graph_drop(graph, q);
@@ -130,14 +141,18 @@ uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
     return out;
 }
 
-/* In fp32 (…, h), before the weight; `variance` and the result are the caller's. */
+/* In fp32 (…, h), before the weight. The variance is the caller's, or has no name (NULL). */
 static uint32_t rms_normed(struct graph *graph, uint32_t x, float eps, uint32_t *variance)
 {
     const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
     const uint32_t square = op_scalar(graph, OP_POW, upcast, 2.0F);
-    *variance = op_mean_last(graph, square);
+    const uint32_t mean = op_mean_last(graph, square);
     graph_drop(graph, square);
-    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, *variance, eps);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, mean, eps);
+    if (variance)
+        *variance = mean;
+    else
+        graph_drop(graph, mean);
     const uint32_t rstd = op_unary(graph, OP_RSQRT, shifted);
     graph_drop(graph, shifted);
     const uint32_t normed = op_mul(graph, upcast, rstd);
@@ -170,6 +185,22 @@ uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm)
         graph_drop(graph, product);
     graph_drop(graph, normed);
     graph_drop(graph, variance);
+    return out;
+}
+
+uint32_t hf_rms_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm)
+{
+    const uint32_t normed = rms_normed(graph, x, norm.eps, NULL);
+    const uint32_t weight = op_to(graph, norm.weight, DTYPE_FP32);
+    const uint32_t factor = op_scalar(graph, OP_ADD_SCALAR, weight, 1.0F);
+    if (weight != norm.weight)
+        graph_drop(graph, weight);
+    const uint32_t product = op_mul(graph, normed, factor);
+    graph_drop(graph, factor);
+    graph_drop(graph, normed);
+    const uint32_t out = op_to(graph, product, (enum dtype)graph->tensors[x].dtype);
+    if (out != product)
+        graph_drop(graph, product);
     return out;
 }
 

@@ -15,8 +15,12 @@ uint32_t hf_positions(struct graph *graph, const struct model_job *job);
  * once. */
 void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t positions);
 
-/* Causal mask within a window (b, 1, s, s), made of broadcast index comparisons. */
+/* Causal mask within a window (1, 1, s, s) of bools, made of broadcast index comparisons; a window
+ * of 0 is no limit. */
 uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window);
+
+/* Such a mask, which goes, as what is added to scores: (b, 1, s, s), 0 or the least number. */
+uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_t mask);
 
 /* RoPE's factors (1, s, d) in the compute dtype, for d numbers of a head; or in one of fp32 or
  * that, scaled by attention_factor. */
@@ -52,8 +56,12 @@ uint32_t hf_join_heads(struct graph *graph, uint32_t embedded, uint32_t passed);
 
 /* RMSNorm as Python writes it, in fp32 but for the last product. */
 uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm);
-/* The same with that product in fp32, too. */
+/* The same with that product in fp32, too; and with 1 + weight for the weight. */
 uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm);
+uint32_t hf_rms_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm);
+
+/* cap · tanh(x / cap), which takes x's place. */
+uint32_t hf_softcap(struct graph *graph, uint32_t x, float cap);
 
 /* An activation by its name in config.json: some are one op, some several. */
 uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x);
@@ -86,6 +94,11 @@ struct hf_attention {
     float scale; /* of q·kᵀ; 0: 1 / the root of d. Only single ops have it in the plan */
 };
 uint32_t hf_attention(struct graph *graph, const struct hf_attention *attention);
+
+/* eager_attention_forward: the same in Python, with a mask of hf_eager_mask. *weights (b, a, s, s)
+ * is Python's, too: the layer lets go of it when it returns. */
+uint32_t hf_eager_attention(struct graph *graph, const struct hf_attention *attention,
+                            float softcap, uint32_t *weights);
 
 /* A mixture of experts' parameters, and y (b, s, h) through it; y stays the caller's to drop. */
 struct hf_moe {

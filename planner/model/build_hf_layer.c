@@ -7,7 +7,18 @@
  * Nothing is fused but attention: norms and RoPE are Python arithmetic. */
 #include "model/hf_decoder.h"
 
+#include <math.h>
 #include <stdio.h>
+
+struct norm hf_decoder_norm(struct graph *graph, const struct model_config *c,
+                            const struct hf_decoder *way, const char *prefix, const char *name,
+                            uint32_t h)
+{
+    const struct norm norm = build_norm(graph, prefix, name, h, false, c->norm_eps);
+    if (way->norms_at_zero)
+        graph_init_param(graph, norm.weight, (struct param_init){.kind = INIT_ZEROS});
+    return norm;
+}
 
 static void declare_attention(struct graph *graph, const struct model_config *c, const char *prefix,
                               struct hf_block *block)
@@ -25,9 +36,9 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
     const bool wide = block->way->qk == HF_QK_WIDE;
     if (wide || c->qk_norm) {
         block->q_norm =
-            build_norm(graph, prefix, "q_norm", wide ? h_q : c->head_dim, false, c->norm_eps);
+            hf_decoder_norm(graph, c, block->way, prefix, "q_norm", wide ? h_q : c->head_dim);
         block->k_norm =
-            build_norm(graph, prefix, "k_norm", wide ? h_kv : c->head_dim, false, c->norm_eps);
+            hf_decoder_norm(graph, c, block->way, prefix, "k_norm", wide ? h_kv : c->head_dim);
     }
 }
 
@@ -61,7 +72,7 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
         block.norms[i].weight = GRAPH_NONE;
     for (int i = 0; i < HF_PLACES && way->norms[i].name; i++)
         block.norms[way->norms[i].at] =
-            build_norm(graph, prefix, way->norms[i].name, c->hidden, false, c->norm_eps);
+            hf_decoder_norm(graph, c, way, prefix, way->norms[i].name, c->hidden);
     return block;
 }
 
@@ -175,6 +186,23 @@ static struct heads project_wide(struct graph *graph, const struct hf_block *blo
     };
 }
 
+/* The same with a norm on each head of q and of k, as PyTorch has them: (b, a, s, d). */
+static struct heads project_then_norm(struct graph *graph, const struct hf_block *block, uint32_t y,
+                                      const struct orders *orders)
+{
+    const uint32_t q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, true);
+    const uint32_t k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, true);
+    const uint32_t v =
+        hf_heads(graph, apply_linear(graph, y, block->v), orders->kv, orders->v_copied);
+    const uint32_t q_normed = normed(graph, block, transposed(graph, q), block->q_norm);
+    const uint32_t k_normed = normed(graph, block, transposed(graph, k), block->k_norm);
+    return (struct heads){
+        .q = transposed(graph, q_normed),
+        .k = transposed(graph, k_normed),
+        .v = v,
+    };
+}
+
 static struct heads project(struct graph *graph, const struct model_config *c,
                             const struct hf_block *block, uint32_t y, const struct orders *orders)
 {
@@ -182,6 +210,8 @@ static struct heads project(struct graph *graph, const struct model_config *c,
         return project_fused(graph, c, block, y, orders);
     if (block->way->qk == HF_QK_WIDE)
         return project_wide(graph, block, y, orders);
+    if (block->way->qk == HF_QK_LAST)
+        return project_then_norm(graph, block, y, orders);
     struct heads heads;
     heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
     if (c->qk_norm)
@@ -193,24 +223,34 @@ static struct heads project(struct graph *graph, const struct model_config *c,
     return heads;
 }
 
+static float scale_of(const struct model_config *c)
+{
+    return c->query_scalar > 0 ? 1 / sqrtf(c->query_scalar) : c->attention_multiplier;
+}
+
+/* *weights: what Python keeps until the layer returns; GRAPH_NONE: nothing. */
 static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct hf_block *block, uint32_t y,
-                          uint32_t mask, struct hf_rope rope)
+                          uint32_t mask, struct hf_rope rope, uint32_t *weights)
 {
-    const bool turned = rope.cos != GRAPH_NONE;
-    const struct orders orders = orders_of(graph, c, job, turned, mask != GRAPH_NONE);
+    const bool turned = rope.cos != GRAPH_NONE, eager = block->way->eager;
+    struct orders orders = orders_of(graph, c, job, turned, mask != GRAPH_NONE);
+    orders.v_copied |= eager;
     struct heads heads = project(graph, c, block, y, &orders);
     if (turned)
         turn(graph, c, block, rope, &heads);
-    const uint32_t o = hf_attention(graph, &(struct hf_attention){
-                                               .q = heads.q,
-                                               .k = heads.k,
-                                               .v = heads.v,
-                                               .mask = mask,
-                                               .q_contiguous = block->way->partial_rotary,
-                                               .dropout = c->attention_dropout,
-                                               .scale = c->attention_multiplier,
-                                           });
+    const struct hf_attention arguments = {
+        .q = heads.q,
+        .k = heads.k,
+        .v = heads.v,
+        .mask = mask,
+        .q_contiguous = block->way->partial_rotary,
+        .dropout = c->attention_dropout,
+        .scale = scale_of(c),
+    };
+    *weights = GRAPH_NONE;
+    const uint32_t o = eager ? hf_eager_attention(graph, &arguments, c->attention_softcap, weights)
+                             : hf_attention(graph, &arguments);
     const uint32_t out = apply_linear(graph, o, block->o);
     graph_drop(graph, o);
     graph_drop(graph, heads.q);
@@ -285,7 +325,8 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
                       uint32_t mask, struct hf_rope rope)
 {
     const uint32_t y1 = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
-    const uint32_t attended = attention(graph, c, job, block, y1, mask, rope);
+    uint32_t weights;
+    const uint32_t attended = attention(graph, c, job, block, y1, mask, rope, &weights);
     if (y1 != x)
         graph_drop(graph, y1);
     const uint32_t h = joined(graph, c, block, HF_AFTER_ATTENTION, x, attended);
@@ -295,5 +336,7 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
         graph_drop(graph, y2);
     const uint32_t z = joined(graph, c, block, HF_AFTER_MLP, h, fed);
     graph_drop(graph, h);
+    if (weights != GRAPH_NONE)
+        graph_drop(graph, weights);
     return z;
 }

@@ -10,6 +10,8 @@
 #include "model/family_llama.h"
 #include "model/hf_decoder.h"
 
+#include <math.h>
+
 struct inputs { /* the same for every block */
     const struct hf_decoder *way;
     uint32_t positions, mask, window_mask;
@@ -84,10 +86,14 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     const bool windows = any_layer(c, true);
     in.positions = hf_positions(graph, job);
     hf_packed_test(graph, job, in.positions);
+    if (way->eager)
+        in.mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, 0));
     if (windows && way->masks_by_layer)
         hf_packed_test(graph, job, in.positions);
-    if (windows && job->seq >= c->sliding_window)
+    if (windows && (way->eager || job->seq >= c->sliding_window))
         in.window_mask = hf_window_mask(graph, job, c->sliding_window);
+    if (windows && way->eager)
+        in.window_mask = hf_eager_mask(graph, job, in.window_mask);
     make_tables(graph, c, job, frequencies, &in);
     return in;
 }
@@ -136,15 +142,34 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     return z;
 }
 
-/* The input of the first layer: rows of the table, perhaps times a number. */
-static uint32_t embed(struct graph *graph, const struct model_config *c, uint32_t tokens,
-                      uint32_t *table)
+/* Rows of the table as the embedding's module returns them. */
+static uint32_t embedded_rows(struct graph *graph, const struct hf_decoder *way, uint32_t tokens,
+                              uint32_t table, uint32_t scale)
 {
+    const uint32_t rows = op_embedding(graph, tokens, table);
+    if (!way->scaled_rows)
+        return rows;
+    const uint32_t cast = op_to(graph, scale, graph->compute);
+    const uint32_t scaled = op_mul_constant(graph, rows, cast);
+    graph_drop(graph, rows);
+    if (cast != scale)
+        graph_drop(graph, cast);
+    return scaled;
+}
+
+/* The input of the first layer: rows of the table, perhaps times a number. */
+static uint32_t embed(struct graph *graph, const struct model_config *c,
+                      const struct hf_decoder *way, uint32_t tokens, uint32_t *table)
+{
+    const struct buffer_values root = {.kind = VALUES_NUMBER, .number = sqrtf((float)c->hidden)};
+    uint32_t scale = GRAPH_NONE; /* embed_scale */
+    if (way->scaled_rows)
+        scale = graph_buffer(graph, DTYPE_FP32, (struct shape){.rank = 0}, &root);
     const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "model.embed_tokens");
     *table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
     graph_enter(graph, module, tokens);
-    const uint32_t rows = op_embedding(graph, tokens, *table);
+    const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale);
     graph_exit(graph, module, rows);
     if (!(c->embedding_multiplier > 0))
         return rows;
@@ -164,7 +189,7 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
         x = z;
     }
     const uint32_t last = graph_module(graph, ROLE_NORM, "model.norm");
-    const struct norm norm = build_norm(graph, "model.", "norm", c->hidden, false, c->norm_eps);
+    const struct norm norm = hf_decoder_norm(graph, c, in->way, "model.", "norm", c->hidden);
     graph_enter(graph, last, x);
     const uint32_t normed = in->way->norm(graph, x, norm);
     graph_exit(graph, last, normed);
@@ -177,6 +202,8 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
 static void let_go(struct graph *graph, uint32_t embedded, const struct inputs *in)
 {
     const bool by_layer = in->way->masks_by_layer;
+    if (in->mask != GRAPH_NONE)
+        graph_drop(graph, in->mask);
     if (by_layer && in->window_mask != GRAPH_NONE)
         graph_drop(graph, in->window_mask);
     graph_drop(graph, by_layer ? embedded : in->positions);
@@ -200,6 +227,8 @@ static uint32_t apply_head(struct graph *graph, const struct model_config *c, ui
     graph_enter(graph, module, x);
     const uint32_t logits = apply_linear(graph, x, head);
     graph_exit(graph, module, logits);
+    if (c->logits_softcap > 0)
+        return hf_softcap(graph, logits, c->logits_softcap);
     if (!(c->logits_scaling > 0))
         return logits;
     const uint32_t scaled = op_scalar(graph, OP_DIV_SCALAR, logits, c->logits_scaling);
@@ -216,7 +245,7 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     const struct hf_frequencies frequencies = make_frequencies(graph, c, job, way);
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
-    const uint32_t embedded = embed(graph, c, tokens, &table);
+    const uint32_t embedded = embed(graph, c, way, tokens, &table);
     const struct inputs in = make_inputs(graph, c, job, way, &frequencies);
     const uint32_t normed = run_layers(graph, c, job, embedded, &in);
     let_go(graph, embedded, &in);

@@ -20,6 +20,7 @@ typedef uint32_t hf_norm(struct graph *graph, uint32_t x, struct norm norm);
 enum hf_qk_norm {
     HF_QK_HEADS, /* of each head, where c->qk_norm: as soon as it is projected */
     HF_QK_WIDE,  /* of all heads at once, before they are heads */
+    HF_QK_LAST,  /* of each head, when all are projected */
 };
 
 struct hf_decoder {
@@ -29,6 +30,9 @@ struct hf_decoder {
     } norms[HF_PLACES]; /* in the order in which they are declared */
     hf_norm *norm;      /* how RMSNorm is written */
     enum hf_qk_norm qk;
+    bool norms_at_zero;   /* weights begin at 0, to which the norm adds 1 */
+    bool scaled_rows;     /* the embedding is times the root of h, by a buffer */
+    bool eager;           /* attention in Python: hf_eager_attention */
     bool fused_qkv;       /* one product for q, k and v, sliced; declared behind the output's */
     bool fused_gate_up;   /* one product for gate and up, in two halves */
     bool partial_rotary;  /* RoPE cuts heads at rotary_dim, even where that is all of them */
@@ -43,6 +47,11 @@ struct hf_decoder {
 #define HF_LLAMA_NORMS                                                                             \
     .norm = hf_rms_norm, .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},                      \
                                    {".post_attention_layernorm", HF_BEFORE_MLP}}
+
+/* A norm of h numbers, "<prefix><name>.weight". */
+struct norm hf_decoder_norm(struct graph *graph, const struct model_config *config,
+                            const struct hf_decoder *decoder, const char *prefix, const char *name,
+                            uint32_t h);
 
 /* ---- a layer ---- */
 

@@ -22,6 +22,8 @@
     X(OLMO3, olmo3)                                                                                \
     X(SMOLLM3, smollm3)                                                                            \
     X(GRANITE, granite)                                                                            \
+    X(GEMMA2, gemma2)                                                                              \
+    X(GEMMA3, gemma3)                                                                              \
     X(GPT2, gpt2)                                                                                  \
     X(GPT_NEOX, gpt_neox)                                                                          \
     X(OPT, opt)                                                                                    \
@@ -81,6 +83,9 @@ struct model_config {
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */
+    /* Gemma */
+    float query_scalar; /* scores are divided by its root; 0: by that of head_dim */
+    float attention_softcap, logits_softcap; /* c tanh(x / c); 0: x as it is */
 };
 
 /* Whether layer `index` looks at a window only. */

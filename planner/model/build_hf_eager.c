@@ -1,0 +1,120 @@
+/* build_hf_eager.c - attention as Hugging Face's models write it in Python, for those that have
+ * what no kernel has (build_hf.h). Shapes as in build_hf_attention.c. */
+#include "model/build_hf.h"
+
+#include "graph/autocast.h"
+
+#include <math.h>
+
+uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_t mask)
+{
+    const struct shape scalar = {.rank = 0}, shape = graph->tensors[mask].shape;
+    const enum dtype dtype = graph->compute;
+    const uint32_t zero = op_fill(graph, ATEN_ZEROS, dtype, scalar, 0.0F);
+    const uint32_t least = op_fill(graph, ATEN_SCALAR_TENSOR, dtype, scalar, -INFINITY);
+    const uint32_t added = op_no_grad(graph, WORK_WHERE, ATEN_WHERE, dtype,
+                                      SHAPE(job->batch, 1, shape.dim[2], shape.dim[3]), 3,
+                                      (uint32_t[]){mask, zero, least});
+    graph_drop(graph, least);
+    graph_drop(graph, zero);
+    graph_drop(graph, mask);
+    return added;
+}
+
+uint32_t hf_softcap(struct graph *graph, uint32_t x, float cap)
+{
+    const uint32_t shrunk = op_scalar(graph, OP_DIV_SCALAR, x, cap);
+    graph_drop(graph, x);
+    const uint32_t bounded = op_unary(graph, OP_TANH, shrunk);
+    graph_drop(graph, shrunk);
+    const uint32_t out = op_scalar(graph, OP_MUL_SCALAR, bounded, cap);
+    graph_drop(graph, bounded);
+    return out;
+}
+
+/* (b, s, k, d) to (b, a, s, d), k heads repeated. */
+static uint32_t repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
+{
+    const struct shape s = graph->tensors[x].shape;
+    const uint32_t transposed = graph_view(graph, x, SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]));
+    const uint32_t repeats = heads / s.dim[2];
+    if (repeats == 1)
+        return transposed;
+    const uint32_t repeated =
+        op_repeat(graph, transposed, SHAPE(s.dim[0], s.dim[2], repeats, s.dim[1], s.dim[3]), 2);
+    return graph_view(graph, repeated, SHAPE(s.dim[0], heads, s.dim[1], s.dim[3]));
+}
+
+/* The batches of matrices that matmul makes of x (b, a, i, j): a copy where `scattered`, that is
+ * where heads do not lie one behind the other, unless there is one sequence. */
+static uint32_t batched(struct graph *graph, uint32_t x, bool scattered)
+{
+    return scattered && graph->tensors[x].shape.dim[0] > 1 ? op_unary(graph, OP_CLONE, x) : x;
+}
+
+/* x y of (b, a, i, j) and (b, a, j, k), as (b·a, i, k); copies that matmul made are let go. */
+static uint32_t multiply(struct graph *graph, uint32_t x, bool x_scattered, uint32_t y,
+                         bool y_scattered)
+{
+    const struct shape l = graph->tensors[x].shape, r = graph->tensors[y].shape;
+    const uint32_t n = l.dim[0] * l.dim[1];
+    uint32_t in[2] = {x, y};
+    autocast_arguments(graph, OP_BMM, 2, in); /* matmul's own */
+    const uint32_t left = batched(graph, in[0], x_scattered);
+    const uint32_t right = batched(graph, in[1], y_scattered);
+    const uint32_t product = op_bmm(graph, graph_view(graph, left, SHAPE(n, l.dim[2], l.dim[3])),
+                                    graph_view(graph, right, SHAPE(n, r.dim[2], r.dim[3])));
+    if (left != in[0])
+        graph_drop(graph, left);
+    if (right != in[1])
+        graph_drop(graph, right);
+    return product;
+}
+
+/* softmax(q kᵀ · scale, capped, masked), in fp32 and back. */
+static uint32_t weigh(struct graph *graph, const struct hf_attention *a, uint32_t q, uint32_t k,
+                      float softcap, bool grouped)
+{
+    const struct shape s = graph->tensors[q].shape; /* (b, a, s, d) */
+    const uint32_t b = s.dim[0], heads = s.dim[1], n = s.dim[2], d = s.dim[3];
+    const uint32_t product =
+        multiply(graph, q, true, graph_view(graph, k, SHAPE(b, heads, d, n)), !grouped);
+    const float scale = a->scale > 0 ? a->scale : 1 / sqrtf((float)d);
+    uint32_t scores =
+        op_scalar(graph, OP_MUL_SCALAR, graph_view(graph, product, SHAPE(b, heads, n, n)), scale);
+    graph_drop(graph, product);
+    if (softcap > 0)
+        scores = hf_softcap(graph, scores, softcap);
+    const uint32_t masked = op_add(graph, scores, a->mask);
+    graph_drop(graph, scores);
+    const uint32_t upcast = op_to(graph, masked, DTYPE_FP32);
+    const uint32_t wide = op_softmax(graph, upcast);
+    if (upcast != masked)
+        graph_drop(graph, upcast);
+    const uint32_t weights = op_to(graph, wide, (enum dtype)graph->tensors[a->q].dtype);
+    if (weights != wide)
+        graph_drop(graph, wide);
+    graph_drop(graph, masked);
+    return hf_dropout(graph, weights, a->dropout);
+}
+
+uint32_t hf_eager_attention(struct graph *graph, const struct hf_attention *a, float softcap,
+                            uint32_t *weights)
+{
+    const struct shape s = graph->tensors[a->q].shape; /* (b, s, a, d) */
+    const uint32_t b = s.dim[0], n = s.dim[1], heads = s.dim[2], d = s.dim[3];
+    const bool grouped = graph->tensors[a->k].shape.dim[2] != heads;
+    const uint32_t k = repeat_heads(graph, a->k, heads), v = repeat_heads(graph, a->v, heads);
+    *weights = weigh(graph, a, graph_view(graph, a->q, SHAPE(b, heads, n, d)), k, softcap, grouped);
+    const uint32_t mixed = multiply(graph, *weights, false, v, !grouped);
+    const struct shape split = SHAPE(b, heads, n, d); /* of its gradient one sequence is a view */
+    const uint32_t answers =
+        b > 1 ? op_view_copied(graph, mixed, split) : graph_view(graph, mixed, split);
+    const uint32_t out = op_unary(graph, OP_CLONE, graph_view(graph, answers, s));
+    graph_drop(graph, mixed);
+    if (grouped) {
+        graph_drop(graph, k);
+        graph_drop(graph, v);
+    }
+    return graph_view(graph, out, SHAPE(b, n, heads * d));
+}
