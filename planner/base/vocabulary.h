@@ -262,6 +262,8 @@ const char *const *aten_names(void);
     X(MEAN, "mean", "x (..., n) -> y (..., 1)")                                                    \
     X(CUMULATIVE_SUM, "cumulative_sum", "x -> y: along the last dim")                              \
     X(CAT, "cat", "parts ... -> y: joined along the last dim; one part alone: twice")              \
+    X(INTERLEAVE, "interleave", "x, y -> z: elements of the last dim in turn")                     \
+    X(SPREAD, "spread", "dy -> dx: dy in every second element from attr.first on, else 0")         \
     X(PAD, "pad", "x -> y: the last dim filled up with attr.p, or cut, to y's")                    \
     X(SLICE, "slice", "x -> y: what y has room for in the last dim, from attr.first on")           \
     X(SLICE_BACKWARD, "slice_backward", "dy -> dx: dy in the last dim from attr.first on, else 0") \

@@ -27,6 +27,8 @@
     X(REPEAT, repeat, NONE)                                                                        \
     X(CHUNK, chunk, NONE)                                                                          \
     X(SLICE, slice, NONE)                                                                          \
+    X(STEP, step, NONE)                                                                            \
+    X(INTERLEAVE, interleave, NONE)                                                                \
     X(CAT, cat, NONE)                                                                              \
     X(VIEW, view, NONE)                                                                            \
     X(SCALE, scale, NONE)                                                                          \
@@ -138,6 +140,11 @@ uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float num
 uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last);
 /* The first `count` elements from `first` on of the last dim: a view. */
 uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t count);
+/* Every second element from `first` on of the last dim: a view. (No operand says so: one of it is
+ * as many elements from the first one on.) */
+uint32_t op_every_second(struct graph *graph, uint32_t x, uint32_t first);
+/* Elements of x and y in turn: stack on a new last dim, seen without it. */
+uint32_t op_interleave(struct graph *graph, uint32_t x, uint32_t y);
 /* x (…, in) times weight (in, out) plus bias (out): GPT-2's Conv1D. */
 uint32_t op_conv1d(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
 /* x and y beside each other in the last dim. */

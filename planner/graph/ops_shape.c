@@ -68,6 +68,26 @@ OP_BACKWARD(slice) /* the gradient is put into zeros of x's shape */
 
 OP_CLASS(slice) = {.backward = slice_backward};
 
+uint32_t op_every_second(struct graph *graph, uint32_t x, uint32_t first)
+{
+    const struct graph_tensor base = graph->tensors[x];
+    const uint32_t op = begin(graph, OP_STEP, 1, &x);
+    const uint32_t out = view_out(graph, op, x, with_last(base.shape, last_dim(&base.shape) / 2));
+    struct graph_tensor *t = &graph->tensors[out];
+    t->offset = base.offset + first;
+    t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
+    graph->ops[op].attr.first = first;
+    graph_op_done(graph, op);
+    return out;
+}
+
+OP_BACKWARD(step)
+{
+    give_elementwise(tape, graph, op, WORK_SPREAD, ATEN_SLICE_BACKWARD, GRAPH_NONE);
+}
+
+OP_CLASS(step) = {.backward = step_backward};
+
 uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape)
 {
     if (shape_elements(&shape) == shape_elements(shape_of(graph, x))) {
@@ -183,6 +203,37 @@ OP_BACKWARD(cat)
 }
 
 OP_CLASS(cat) = {.label = ATEN_CAT, .work = WORK_CAT, .backward = cat_backward};
+
+uint32_t op_interleave(struct graph *graph, uint32_t x, uint32_t y)
+{
+    const struct shape *s = shape_of(graph, x);
+    assert(s->rank < SHAPE_DIMS);
+    struct shape stacked = *s;
+    stacked.dim[stacked.rank++] = 2;
+    const struct shape shape = with_last(*s, 2 * last_dim(s));
+    const uint32_t out = simple(graph, OP_INTERLEAVE, 2, (uint32_t[]){x, y}, ATEN_STACK,
+                                promoted(graph, x, y), stacked);
+    return graph_view(graph, out, shape);
+}
+
+/* Each side gets a view of the gradient: no births. */
+OP_BACKWARD(interleave)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        struct operand grad = tape_grad(tape, op, 0);
+        grad.offset += i;
+        grad.pitch = grad.pitch ? grad.pitch : 2 * last_dim(shape_of(graph, op->in[i]));
+        grad.shape = *shape_of(graph, op->in[i]);
+        if (tape_needs(tape, op, i))
+            tape_give(tape, op, i, grad);
+    }
+}
+
+OP_CLASS(interleave) = {
+    .label = ATEN_STACK,
+    .work = WORK_INTERLEAVE,
+    .backward = interleave_backward,
+};
 
 uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last)
 {

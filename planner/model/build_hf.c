@@ -122,23 +122,47 @@ struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float at
     return rope;
 }
 
-uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
+/* x cos + turned sin, and `turned` is let go. */
+static uint32_t turn(struct graph *graph, uint32_t x, uint32_t straight, uint32_t turned,
+                     struct hf_rope rope)
 {
-    const struct shape shape = graph->tensors[x].shape; /* (b, a, s, d) */
-    const uint32_t d = shape.dim[3];
-    const struct shape table = SHAPE(1, 1, shape.dim[2], d);
-    const uint32_t straight = op_mul(graph, x, graph_view(graph, rope.cos, table));
-    const uint32_t low = op_slice_last(graph, x, 0, d / 2);
-    const uint32_t high = op_slice_last(graph, x, d / 2, d / 2);
-    const uint32_t minus = op_unary(graph, OP_NEG, high);
-    const uint32_t turned = op_cat_last(graph, minus, low);
-    graph_drop(graph, minus);
+    const struct shape shape = graph->tensors[x].shape;
+    const struct shape table = SHAPE(1, 1, shape.dim[2], shape.dim[3]);
     const uint32_t crossed = op_mul(graph, turned, graph_view(graph, rope.sin, table));
     graph_drop(graph, turned);
     const uint32_t out = op_add(graph, straight, crossed);
     graph_drop(graph, straight);
     graph_drop(graph, crossed);
     return out;
+}
+
+static uint32_t times_cos(struct graph *graph, uint32_t x, struct hf_rope rope)
+{
+    const struct shape shape = graph->tensors[x].shape; /* (b, a, s, d) */
+    return op_mul(graph, x, graph_view(graph, rope.cos, SHAPE(1, 1, shape.dim[2], shape.dim[3])));
+}
+
+uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
+{
+    const uint32_t d = graph->tensors[x].shape.dim[3];
+    const uint32_t straight = times_cos(graph, x, rope);
+    const uint32_t low = op_slice_last(graph, x, 0, d / 2);
+    const uint32_t high = op_slice_last(graph, x, d / 2, d / 2);
+    const uint32_t minus = op_unary(graph, OP_NEG, high);
+    const uint32_t turned = op_cat_last(graph, minus, low);
+    graph_drop(graph, minus);
+    return turn(graph, x, straight, turned, rope);
+}
+
+uint32_t hf_rotate_pairs(struct graph *graph, uint32_t x, struct hf_rope rope)
+{
+    const uint32_t straight = times_cos(graph, x, rope);
+    const uint32_t even = op_every_second(graph, x, 0);
+    const uint32_t odd = op_every_second(graph, x, 1);
+    const uint32_t minus = op_unary(graph, OP_NEG, odd);
+    const uint32_t turned = op_interleave(graph, minus, even);
+    graph_drop(graph, minus);
+    return turn(graph, x, straight, turned, rope);
 }
 
 /* In fp32 (…, h), before the weight. The variance is the caller's, or has no name (NULL). */

@@ -43,8 +43,11 @@ struct hf_frequencies hf_rope_buffers(struct graph *graph, const struct model_co
 void hf_rope_update(struct graph *graph, const struct hf_frequencies *frequencies,
                     uint32_t positions);
 
-/* x cos + rotate_half(x) sin; x (b, a, s, d). */
+/* x cos + rotate_half(x) sin; x (b, a, s, d). A number's partner is half a head away; or it is the
+ * next one, where the tables are interleaved, too: those are Python's, (1, s, d). */
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope);
+uint32_t hf_rotate_pairs(struct graph *graph, uint32_t x, struct hf_rope interleaved);
+struct hf_rope hf_rope_interleaved(struct graph *graph, struct hf_rope rope);
 
 /* The two ends of heads (b, a, s, d) of which the first `turned` numbers turn; both are views, and
  * where the whole head turns the other end is empty, and cut too. Joined, they are a new tensor. */

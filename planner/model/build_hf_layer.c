@@ -106,6 +106,21 @@ static void turn_parts(struct graph *graph, const struct model_config *c, struct
     heads->k = transposed(graph, hf_join_heads(graph, hf_rotate(graph, k.turned, rope), k.passed));
 }
 
+/* The same of neighbours, and both are turned before they are joined. */
+static void turn_pairs(struct graph *graph, const struct model_config *c, struct hf_rope rope,
+                       struct heads *heads)
+{
+    const struct hf_rope pairs = hf_rope_interleaved(graph, rope);
+    const struct hf_cut q = hf_cut_heads(graph, transposed(graph, heads->q), c->rotary_dim);
+    const struct hf_cut k = hf_cut_heads(graph, transposed(graph, heads->k), c->rotary_dim);
+    const uint32_t q_turned = hf_rotate_pairs(graph, q.turned, pairs);
+    const uint32_t k_turned = hf_rotate_pairs(graph, k.turned, pairs);
+    heads->q = transposed(graph, hf_join_heads(graph, q_turned, q.passed));
+    heads->k = transposed(graph, hf_join_heads(graph, k_turned, k.passed));
+    graph_drop(graph, pairs.cos);
+    graph_drop(graph, pairs.sin);
+}
+
 /* Heads in fp32 as they were before; the products are let go when both are. */
 static void cast_back(struct graph *graph, enum dtype dtype, struct heads *heads)
 {
@@ -122,7 +137,9 @@ static void turn(struct graph *graph, const struct model_config *c, const struct
                  struct hf_rope rope, struct heads *heads)
 {
     const uint32_t q = heads->q, k = heads->k;
-    if (block->way->partial_rotary) {
+    if (block->way->pairs) {
+        turn_pairs(graph, c, rope, heads);
+    } else if (block->way->partial_rotary) {
         turn_parts(graph, c, rope, heads);
     } else {
         heads->q = transposed(graph, hf_rotate(graph, transposed(graph, q), rope));

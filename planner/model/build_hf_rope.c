@@ -43,6 +43,20 @@ void hf_rope_update(struct graph *graph, const struct hf_frequencies *f, uint32_
     graph_drop(graph, chosen);
 }
 
+/* Of each table the first half, each number of it twice. */
+struct hf_rope hf_rope_interleaved(struct graph *graph, struct hf_rope rope)
+{
+    uint32_t tables[2] = {rope.cos, rope.sin};
+    for (int i = 0; i < 2; i++) {
+        const struct graph_tensor t = graph->tensors[tables[i]]; /* (1, s, d) */
+        const struct shape pairs = SHAPE(1, 1, t.shape.dim[1], t.shape.dim[2] / 2, 2);
+        const uint32_t doubled = op_no_grad(graph, WORK_INTERLEAVE, ATEN_CLONE, (enum dtype)t.dtype,
+                                            pairs, 2, (uint32_t[]){tables[i], tables[i]});
+        tables[i] = graph_view(graph, doubled, t.shape);
+    }
+    return (struct hf_rope){tables[0], tables[1]};
+}
+
 struct hf_cut hf_cut_heads(struct graph *graph, uint32_t x, uint32_t turned)
 {
     const uint32_t d = graph->tensors[x].shape.dim[3];

@@ -20,6 +20,31 @@ static const struct key keys[] = {
     LAYER_TYPES,
 };
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* Gemma 2: google/gemma-2-2b, -9b, -27b. Gemma2ForCausalLM. */
+#define GEMMA2(title, count, h, l, a, k, d, f, scalar)                                             \
+    {title, count,                                                                                 \
+     {DECODER(ARCH_GEMMA2, h, l, a, k, d, f, 256000, 8192, 1e-6F, 1e4F), .tied = true,             \
+      .activation = "gelu_tanh", .query_scalar = scalar, .sliding_window = 4096,                   \
+      .window_period = 2, .attention_softcap = 50, .logits_softcap = 30}}
+
+static const struct model_preset presets[] = {
+    GEMMA2("gemma-2-2b",  2614341888,  2304, 26, 8,  4,  256, 9216,  256),
+    GEMMA2("gemma-2-9b",  9241705984,  3584, 42, 16, 8,  256, 14336, 256),
+    GEMMA2("gemma-2-27b", 27227128320, 4608, 46, 32, 16, 128, 36864, 144),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"gemma-2-2b-it", "gemma-2-2b"},
+    {"gemma-2-9b-it", "gemma-2-9b"},
+    {"gemma-2-27b-it", "gemma-2-27b"},
+};
+
 double count_gemma(const struct model_config *c)
 {
     return count_llama(c) + 2.0 * c->layers * c->hidden;
@@ -28,6 +53,8 @@ double count_gemma(const struct model_config *c)
 const struct family family_gemma2 = {
     .name = "gemma2",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
     .heads_divide_hidden = true,
     .rope = true,
     .parameters = count_gemma,

@@ -35,9 +35,42 @@ static const struct key keys[] = {
     LAYER_TYPES,
 };
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* Gemma 3: google/gemma-3-1b-pt, and the text models of gemma-3-4b-pt, -12b, -27b.
+ * Gemma3ForCausalLM. */
+#define GEMMA3(h, l, a, k, d, f, v, positions, scalar, window)                                     \
+    DECODER(ARCH_GEMMA3, h, l, a, k, d, f, v, positions, 1e-6F, 1e6F), .tied = true,               \
+    .activation = "gelu_tanh", .qk_norm = true, .query_scalar = scalar, .sliding_window = window,  \
+    .window_period = 6, .window_theta = 1e4F
+/* Made for 32,768 positions and stretched. */
+#define GEMMA3_LONG(title, count, h, l, a, k, d, f, scalar)                                        \
+    {title, count,                                                                                 \
+     {GEMMA3(h, l, a, k, d, f, 262208, 131072, scalar, 1024),                                      \
+      .rope.scaling = ROPE_LINEAR, .rope.factor = 8}}
+
+static const struct model_preset presets[] = {
+    {"gemma-3-1b", 999885952,
+     {GEMMA3(1152, 26, 4, 1, 256, 6912, 262144, 32768, 256, 512)}},
+    GEMMA3_LONG("gemma-3-4b-text",  3880263168,  2560, 34, 8,  4,  256, 10240, 256),
+    GEMMA3_LONG("gemma-3-12b-text", 11766034176, 3840, 48, 16, 8,  256, 15360, 256),
+    GEMMA3_LONG("gemma-3-27b-text", 27009346304, 5376, 62, 32, 16, 128, 21504, 168),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"gemma-3-1b-pt", "gemma-3-1b"},
+    {"gemma-3-1b-it", "gemma-3-1b"},
+};
+
 const struct family family_gemma3 = {
     .name = "gemma3_text",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
     .heads_divide_hidden = true,
     .rope = true,
     .parameters = count_gemma,

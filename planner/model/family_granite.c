@@ -31,9 +31,29 @@ static const struct key keys[] = {
     MULTIPLIER("logits_scaling", logits_scaling),
 };
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* ibm-granite/granite-3.3-8b-instruct. GraniteForCausalLM. */
+static const struct model_preset presets[] = {
+    {"granite-3.3-8b", 8170864640,
+     {GATED(ARCH_GRANITE, 4096, 40, 32, 8, 128, 12800, 49159, 131072, 1e-5F, 1e7F), .tied = true,
+      .embedding_multiplier = 12, .attention_multiplier = 0.0078125F,
+      .residual_multiplier = 0.22F, .logits_scaling = 16}},
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"granite-3.3-8b-instruct", "granite-3.3-8b"},
+};
+
 const struct family family_granite = {
     .name = "granite",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
     .rope = true,
     .parameters = count_llama,
     .code = CODE_HF,

@@ -47,10 +47,12 @@ family_builder build_hf_llama, build_hf_mistral, build_hf_qwen;
 /* ---- fields of presets ---- */
 
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
-#define GATED(kind, h, l, a, k, d, f, v, positions, eps, base)                                     \
+#define DECODER(kind, h, l, a, k, d, f, v, positions, eps, base)                                   \
     .arch = kind, .hidden = h, .layers = l, .heads = a, .kv_heads = k, .head_dim = d, .ffn = f,    \
-    .vocab = v, .max_positions = positions, .norm_eps = eps, .activation = "silu",                 \
-    .init_std = 0.02F, .rope.theta = base, .rope.attention_factor = 1
+    .vocab = v, .max_positions = positions, .norm_eps = eps, .init_std = 0.02F,                    \
+    .rope.theta = base, .rope.attention_factor = 1
+#define GATED(kind, h, l, a, k, d, f, v, positions, eps, base)                                     \
+    DECODER(kind, h, l, a, k, d, f, v, positions, eps, base), .activation = "silu"
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 

@@ -29,6 +29,28 @@ static const struct key keys[] = {
     {WINDOW(RULE_NONE)},
 };
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* microsoft/Phi-3-mini-4k-instruct, phi-4. Phi3ForCausalLM. */
+#define PHI3(title, count, h, l, a, k, f, v, positions, base, window)                              \
+    {title, count,                                                                                 \
+     {GATED(ARCH_PHI3, h, l, a, k, h / a, f, v, positions, 1e-5F, base), .rotary_dim = h / a,      \
+      .rope.original_positions = positions, .sliding_window = window}}
+
+static const struct model_preset presets[] = {
+    PHI3("phi-3-mini-4k", 3821079552,  3072, 32, 32, 32, 8192,  32064,  4096,  1e4F,   2047),
+    PHI3("phi-4",         14659507200, 5120, 40, 40, 10, 17920, 100352, 16384, 2.5e5F, 0),
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
+static const struct preset_alias aliases[] = {
+    {"phi-3-mini", "phi-3-mini-4k"},
+    {"phi-3-mini-4k-instruct", "phi-3-mini-4k"},
+};
+
 /* Phi3Config takes "su" and "yarn" of older files for longrope, and no other kind. */
 static enum err_code check_scaling(const struct model_config *c, const char *where, struct err *err)
 {
@@ -43,6 +65,8 @@ static enum err_code check_scaling(const struct model_config *c, const char *whe
 const struct family family_phi3 = {
     .name = "phi3",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
+    ALIASES(aliases),
     .check = check_scaling,
     .parameters = count_llama,
     .code = CODE_HF,

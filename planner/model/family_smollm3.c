@@ -34,9 +34,23 @@ static const struct key keys[] = {
     LAYER_TYPES,
 };
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* HuggingFaceTB/SmolLM3-3B. SmolLM3ForCausalLM. */
+static const struct model_preset presets[] = {
+    {"smollm3-3b", 3075098624,
+     {GATED(ARCH_SMOLLM3, 2048, 36, 16, 4, 128, 11008, 128256, 65536, 1e-6F, 5e6F), .tied = true,
+      .plain_period = 4}},
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
 const struct family family_smollm3 = {
     .name = "smollm3",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .rope = true,
     .parameters = count_llama,
     .code = CODE_HF,

@@ -36,6 +36,7 @@ struct hf_decoder {
     bool fused_qkv;       /* one product for q, k and v, sliced; declared behind the output's */
     bool fused_gate_up;   /* one product for gate and up, in two halves */
     bool partial_rotary;  /* RoPE cuts heads at rotary_dim, even where that is all of them */
+    bool pairs;           /* RoPE turns neighbours, not numbers half a head away; where partial */
     bool fp32_tables;     /* RoPE's, and what is turned by them until it is cast back */
     bool tables_by_layer; /* RoPE's for each type of layer: c->window_theta's where it has a window
                            */

@@ -70,12 +70,22 @@ static void assert_same_config(const struct model_config *a, const struct model_
     SAME(rotary_dim);
     SAME(sliding_window);
     SAME(full_layers);
+    SAME(window_period);
+    SAME(plain_period);
     assert_string_equal(a->activation, b->activation);
     SAME_FLOAT(dropout);
     SAME_FLOAT(attention_dropout);
     SAME_FLOAT(embedding_dropout);
     SAME_FLOAT(norm_eps);
     SAME_FLOAT(init_std);
+    SAME_FLOAT(window_theta);
+    SAME_FLOAT(embedding_multiplier);
+    SAME_FLOAT(attention_multiplier);
+    SAME_FLOAT(residual_multiplier);
+    SAME_FLOAT(logits_scaling);
+    SAME_FLOAT(query_scalar);
+    SAME_FLOAT(attention_softcap);
+    SAME_FLOAT(logits_softcap);
     SAME(rope.scaling);
     SAME(rope.original_positions);
     SAME_FLOAT(rope.theta);
@@ -91,8 +101,10 @@ static void published_config_files_are_the_presets(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "llama-3.1-8b", "mistral-7b", "qwen2.5-7b", "qwen3-8b", "mixtral-8x7b",   "gpt2",
-        "gpt-neox-20b", "opt-1.3b",   "bert-base",  "t5-small", "fsdp2-tutorial",
+        "llama-3.1-8b",   "mistral-7b",    "qwen2.5-7b",    "qwen3-8b",   "mixtral-8x7b",
+        "gpt2",           "gpt-neox-20b",  "opt-1.3b",      "bert-base",  "t5-small",
+        "fsdp2-tutorial", "phi-3-mini-4k", "olmo-2-7b",     "smollm3-3b", "granite-3.3-8b",
+        "gemma-2-2b",     "gemma-3-1b",    "glm-4-9b-0414",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[128];
@@ -432,9 +444,12 @@ static void no_value_of_any_key_gets_past_the_limits(void **state)
         "-9223372036854775808",
         "16777216",
     };
-    static const char *const names[] = {"llama-3.1-8b", "mistral-7b", "qwen2.5-7b",    "qwen3-8b",
-                                        "mixtral-8x7b", "gpt2",       "gpt-neox-20b",  "opt-1.3b",
-                                        "bert-base",    "t5-small",   "fsdp2-tutorial"};
+    static const char *const names[] = {
+        "llama-3.1-8b", "mistral-7b",    "qwen2.5-7b",          "qwen3-8b",
+        "mixtral-8x7b", "gpt2",          "gpt-neox-20b",        "opt-1.3b",
+        "bert-base",    "t5-small",      "fsdp2-tutorial",      "phi-3-mini-4k",
+        "olmo-2-7b",    "smollm3-3b",    "granite-3.3-8b",      "gemma-2-2b",
+        "gemma-3-1b",   "glm-4-9b-0414", "phi-4-mini-reasoning"};
     uint32_t accepted = 0, refused = 0;
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
         char path[128];

@@ -28,6 +28,13 @@ static const struct {
     {"t5-small", CODE_HF},
     {"mixtral-8x7b", CODE_HF},
     {"fsdp2-tutorial", CODE_TORCHTITAN},
+    {"phi-4-mini-reasoning", CODE_HF},
+    {"olmo-2-7b", CODE_HF},
+    {"smollm3-3b", CODE_HF},
+    {"granite-3.3-8b", CODE_HF},
+    {"gemma-2-2b", CODE_HF},
+    {"gemma-3-1b", CODE_HF},
+    {"glm-4-9b-0414", CODE_HF},
 };
 static const struct {
     enum dtype dtype;
