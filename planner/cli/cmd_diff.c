@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "plan/plan_json.h"
 #include "report/difference_report.h"
+#include "report/model_notes.h"
 #include "report/result.h"
 #include "report/time_result.h"
 #include "search/axis.h"
@@ -70,6 +71,7 @@ static enum err_code make_side(const struct choice *choice, struct side *out, st
     struct prediction p = {.plan = NULL};
     struct step_time t = {.simulation = NULL};
     TRY(settings_resolve(&settings, &job, &machine, err));
+    model_notes_print(stderr, "shardplan: ", &job.config);
     enum err_code rc = choice_set_numbers(choice, &machine.profile, err);
     if (rc == ERR_OK)
         rc = predict(&job, &machine, &p, err);

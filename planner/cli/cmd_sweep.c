@@ -2,6 +2,8 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "frameworks/import.h"
+#include "model/model.h"
+#include "report/model_notes.h"
 #include "report/sweep_report.h"
 #include "settings/settings_parse.h"
 
@@ -79,6 +81,14 @@ static enum err_code show(const struct sweep_question *q, const struct sweep *sw
     return ERR_OK;
 }
 
+/* What the model's file says and no point follows; whether it can be read is said by the points. */
+static void say_notes(const char *model)
+{
+    struct model_config config;
+    if (model_find(model, &config, NULL) == ERR_OK)
+        model_notes_print(stderr, "shardplan: ", &config);
+}
+
 int command_sweep(int argc, char **argv)
 {
     struct settings settings;
@@ -90,6 +100,8 @@ int command_sweep(int argc, char **argv)
     settings_parse_from(COMMAND_SWEEP, argc, argv, import_file, &import, &settings);
     struct progress progress = progress_begin(!settings.quiet);
     enum err_code rc = read_question(&settings, &arena, &question, &err);
+    if (rc == ERR_OK)
+        say_notes(settings.model);
     if (rc == ERR_OK)
         rc = sweep_run(&question, progress_show, &progress, &sweep, &err);
     if (rc == ERR_OK)

@@ -5,6 +5,7 @@
 #include "model/family.h"
 #include "model/keys_rope.h"
 #include "model/shown.h"
+#include "model/stated.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -107,11 +108,8 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
                                struct err *err)
 {
     const json_t *type = json_object_get(root, "model_type");
-    for (int i = 0; json_is_string(type) && i < ARCH_COUNT; i++)
-        if (strcmp(json_string_value(type), arch_name((enum arch)i)) == 0) {
-            *arch = (enum arch)i;
-            return ERR_OK;
-        }
+    if (stated_arch(root, arch))
+        return ERR_OK;
     char known[512] = "";
     size_t used = 0;
     for (int i = 0; i < ARCH_COUNT && used < sizeof known; i++)
@@ -132,12 +130,16 @@ enum err_code model_config_from_json(const json_t *root, const char *where,
         return err_set(err, ERR_INVALID, "%s: expected a JSON object, got %s", where,
                        shown_of(root).text);
     struct model_config config = {.layers = 0};
+    const json_t *file = root;
+    root = stated_part(file, &config.stated);
     TRY(find_arch(root, where, &config.arch, err));
     const struct family *family = family_of(config.arch);
+    stated_read(file, family->class_name, &config.stated);
     TRY(keys_read(&family->keys, root, where, &config, err));
     TRY(keys_read_foreign(&family->keys, root, where, &config, err));
     if (has_rope(family))
-        TRY(rope_read(root, where, rotary_dim(family, &config), &config, err));
+        TRY(rope_read(root, where, rotary_dim(family, &config),
+                      has_key(family, offsetof(struct model_config, window_theta)), &config, err));
     TRY(model_config_check(&config, where, err));
     *out = config;
     return ERR_OK;

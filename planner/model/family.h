@@ -17,7 +17,8 @@ struct preset_alias {
 };
 
 struct family {
-    const char *name; /* model_type */
+    const char *name;       /* model_type */
+    const char *class_name; /* of transformers, what is planned; NULL: it is not there */
     struct key_table keys;
 
     /* Each preset is the config.json that its authors published on Hugging Face; its count is

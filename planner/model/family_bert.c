@@ -225,6 +225,7 @@ static double parameters(const struct model_config *c)
 
 const struct family family_bert = {
     .name = "bert",
+    .class_name = "BertForMaskedLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -52,6 +52,7 @@ double count_gemma(const struct model_config *c)
 
 const struct family family_gemma2 = {
     .name = "gemma2",
+    .class_name = "Gemma2ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

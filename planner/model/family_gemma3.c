@@ -68,6 +68,7 @@ static const struct preset_alias aliases[] = {
 
 const struct family family_gemma3 = {
     .name = "gemma3_text",
+    .class_name = "Gemma3ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

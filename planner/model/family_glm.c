@@ -17,6 +17,7 @@ static const struct key keys[] = {
 
 const struct family family_glm = {
     .name = "glm",
+    .class_name = "GlmForCausalLM",
     .keys = KEY_TABLE(keys),
     .parameters = count_llama,
     .code = CODE_HF,

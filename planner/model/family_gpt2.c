@@ -54,6 +54,7 @@ static double parameters(const struct model_config *c)
 
 const struct family family_gpt2 = {
     .name = "gpt2",
+    .class_name = "GPT2LMHeadModel",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

@@ -212,6 +212,7 @@ static double parameters(const struct model_config *c)
 
 const struct family family_gpt_neox = {
     .name = "gpt_neox",
+    .class_name = "GPTNeoXForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

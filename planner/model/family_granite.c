@@ -51,6 +51,7 @@ static const struct preset_alias aliases[] = {
 
 const struct family family_granite = {
     .name = "granite",
+    .class_name = "GraniteForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -70,6 +70,7 @@ static const struct preset_alias aliases[] = {
 
 const struct family family_llama = {
     .name = "llama",
+    .class_name = "LlamaForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -35,6 +35,7 @@ static const struct preset_alias aliases[] = {
 
 const struct family family_mistral = {
     .name = "mistral",
+    .class_name = "MistralForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

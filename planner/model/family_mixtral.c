@@ -49,6 +49,7 @@ static enum err_code check_experts(const struct model_config *c, const char *whe
 
 const struct family family_mixtral = {
     .name = "mixtral",
+    .class_name = "MixtralForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

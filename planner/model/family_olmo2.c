@@ -45,6 +45,7 @@ double count_olmo(const struct model_config *c)
 
 const struct family family_olmo2 = {
     .name = "olmo2",
+    .class_name = "Olmo2ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

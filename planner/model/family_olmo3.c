@@ -27,6 +27,7 @@ static const struct key keys[] = {
 
 const struct family family_olmo3 = {
     .name = "olmo3",
+    .class_name = "Olmo3ForCausalLM",
     .keys = KEY_TABLE(keys),
     .rope = true,
     .parameters = count_olmo,

@@ -245,6 +245,7 @@ static double parameters(const struct model_config *c)
 
 const struct family family_opt = {
     .name = "opt",
+    .class_name = "OPTForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .heads_divide_hidden = true,

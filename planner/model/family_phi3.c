@@ -64,6 +64,7 @@ static enum err_code check_scaling(const struct model_config *c, const char *whe
 
 const struct family family_phi3 = {
     .name = "phi3",
+    .class_name = "Phi3ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),

@@ -36,6 +36,7 @@ static const struct model_preset presets[] = {
 
 const struct family family_qwen2 = {
     .name = "qwen2",
+    .class_name = "Qwen2ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

@@ -37,6 +37,7 @@ static const struct model_preset presets[] = {
 
 const struct family family_qwen3 = {
     .name = "qwen3",
+    .class_name = "Qwen3ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

@@ -49,6 +49,7 @@ static const struct model_preset presets[] = {
 
 const struct family family_smollm3 = {
     .name = "smollm3",
+    .class_name = "SmolLM3ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,

@@ -420,6 +420,7 @@ static double parameters(const struct model_config *c)
 
 const struct family family_t5 = {
     .name = "t5",
+    .class_name = "T5ForConditionalGeneration",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .parameters = parameters,

@@ -197,7 +197,21 @@ static enum err_code read_llama3(const struct rope_reader *o, struct rope *rope)
     return take_number(o, "high_freq_factor", 1e-6, (double)NAN, &rope->high_freq_factor);
 }
 
-enum err_code rope_read(const json_t *root, const char *where, uint32_t dim,
+/* Where there is an object for each type of layer: that of layers without a window. With one, RoPE
+ * is not scaled. */
+static enum err_code choose_layer(struct rope_reader *o)
+{
+    const json_t *full = json_object_get(o->object, "full_attention");
+    const json_t *window = json_object_get(o->object, "sliding_attention");
+    const json_t *type = json_object_get(window, "rope_type");
+    if (type && strcmp(json_string_value(type) ? json_string_value(type) : "", "default") != 0)
+        return unexpected(o, "sliding_attention.rope_type", "\"default\"", type);
+    if (json_is_object(full) || window)
+        o->object = full;
+    return ERR_OK;
+}
+
+enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, bool by_layer,
                         struct model_config *out, struct err *err)
 {
     struct rope *rope = &out->rope;
@@ -205,6 +219,8 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim,
         .root = root, .where = where, .max_positions = out->max_positions, .err = err};
     rope->attention_factor = 1;
     TRY(rope_find(root, where, &o.object, &o.name, err));
+    if (o.object && by_layer)
+        TRY(choose_layer(&o));
     if (!o.object)
         return ERR_OK;
     const char *key;

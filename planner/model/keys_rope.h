@@ -10,8 +10,10 @@
  * what this file calls it. NULL: neither is there. ERR_INVALID: no object, or two that differ. */
 enum err_code rope_find(const json_t *root, const char *where, const json_t **object,
                         const char **name, struct err *err);
-/* Reads its scaling into out->rope, for `dim` numbers of a head; theta has been read. */
-enum err_code rope_read(const json_t *root, const char *where, uint32_t dim,
+/* Reads its scaling into out->rope, for `dim` numbers of a head; theta has been read. `by_layer`:
+ * the object may have one for each type of layer, and out->rope is that of layers without a window.
+ */
+enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, bool by_layer,
                         struct model_config *out, struct err *err);
 /* Whether the numbers of a RoPE go with its kind. */
 enum err_code rope_check(const struct rope *rope, uint32_t dim, const char *where, struct err *err);

@@ -48,6 +48,13 @@ enum code { /* whose op sequence runs */
             CODE_COUNT
 };
 
+/* What a config.json says of the checkpoint beside it and no plan follows: see model_note. */
+struct model_stated {
+    char class_name[48]; /* of `architectures`, where it is not what is planned; else "" */
+    char outer[32];      /* model_type of the file whose text_config is planned; else "" */
+    char quantized[32];  /* quant_method of its quantization_config; else "" */
+};
+
 struct model_config {
     struct recording *recording; /* of a recorded model, which has nothing of what follows; NULL */
     enum arch arch;
@@ -88,6 +95,8 @@ struct model_config {
     /* Gemma */
     float query_scalar; /* scores are divided by its root; 0: by that of head_dim */
     float attention_softcap, logits_softcap; /* c tanh(x / c); 0: x as it is */
+
+    struct model_stated stated;
 };
 
 /* Whether layer `index` looks at a window only. */
@@ -121,6 +130,10 @@ enum err_code model_find(const char *text, struct model_config *out, struct err 
 
 /* Frees the recording of a model that is one, which all copies of the config share. */
 void model_release(struct model_config *config);
+
+/* Writes the sentence number `index` about what the file says and the plan does not follow, for
+ * whoever shows a plan. False: there are no more. */
+bool model_note(const struct model_config *config, uint32_t index, char *text, size_t size);
 
 struct model_preset {
     const char *name;

@@ -1,6 +1,7 @@
 /* result.c - see result.h. Bytes in JSON, GiB with two decimals in tables. */
 #include "report/result.h"
 
+#include "report/model_notes.h"
 #include "report/style.h"
 
 #include <inttypes.h>
@@ -131,6 +132,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_t *root = json_object();
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
     json_object_set_new(root, "model", model_json(&job->config, p->parameters));
+    model_notes_set(root, &job->config);
     json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "tight", json_boolean(p->tight));
@@ -208,6 +210,15 @@ static void print_title(FILE *file, const struct style *s, const struct settings
     fprintf(file, ", %s compute, %s reduce, %s stored%s\n\n", dtype_brief(t->compute),
             dtype_brief(t->reduce), dtype_brief(t->store),
             job->model.autocast ? ", forward under autocast (bf16)" : "");
+}
+
+static void print_notes(FILE *file, const struct model_config *config)
+{
+    char first[2];
+    if (!model_note(config, 0, first, sizeof first))
+        return;
+    model_notes_print(file, "", config);
+    fputc('\n', file);
 }
 
 static void print_categories(FILE *file, const struct style *s, const struct prediction *p)
@@ -325,6 +336,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
 {
     const struct style s = style_of(file);
     print_title(file, &s, settings, job, machine, p);
+    print_notes(file, &job->config);
     print_categories(file, &s, p);
     print_host(file, &s, job, machine, p);
     fputc('\n', file);

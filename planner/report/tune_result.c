@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "report/files.h"
+#include "report/model_notes.h"
 #include "report/picture.h"
 #include "report/report.h"
 #include "settings/settings_resolve.h"
@@ -110,6 +111,7 @@ json_t *tune_json(const struct tuned *t)
         json_pack("{s:s, s:o, s:b, s:I, s:o}", "shardplan", SHARDPLAN_VERSION, "settings",
                   settings_echo(&t->settings), "fits", t->search.front_count > 0, "limit_bytes",
                   (json_int_t)t->limit_bytes, "search", proof_json(t));
+    model_notes_set(root, &t->job.config);
     if (t->search.front_count) {
         json_t *chosen = found_json(t, &t->chosen);
         json_object_set_new(chosen, "low_s", json_real(t->low_s));
@@ -222,6 +224,7 @@ void tune_print(FILE *file, const struct tuned *t)
     const struct style s = style_of(file);
     fprintf(file, "%s%s%s on %u x %s, %u tokens a sequence\n\n", s.bold, t->settings.model, s.off,
             t->job.strategy.world, t->machine.profile.title, t->job.model.seq);
+    model_notes_print(file, "  ", &t->job.config);
     print_proof(file, t);
     fputc('\n', file);
     if (t->search.front_count) {

@@ -209,6 +209,65 @@ static void null_means_what_the_config_class_makes_of_it(void **state)
     assert_int_equal(mistral.kv_heads, 8);
 }
 
+#define GEMMA3_SIZES                                                                               \
+    "\"model_type\": \"gemma3_text\", \"hidden_size\": 64, \"num_hidden_layers\": 7, "             \
+    "\"intermediate_size\": 128"
+
+static void rope_may_be_of_each_type_of_layer(void **state)
+{
+    (void)state;
+    const struct model_config old =
+        from_text("{" GEMMA3_SIZES ", \"rope_theta\": 2e6, \"rope_local_base_freq\": 3e4, "
+                  "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8.0}}");
+    const struct model_config newer = from_text(
+        "{" GEMMA3_SIZES ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", "
+        "\"factor\": 8.0, \"rope_theta\": 2e6}, \"sliding_attention\": {\"rope_type\": "
+        "\"default\", "
+        "\"rope_theta\": 3e4}}}");
+    assert_same_config(&old, &newer);
+    assert_int_equal(old.rope.scaling, ROPE_LINEAR);
+    assert_true(old.rope.theta == 2e6F && old.window_theta == 3e4F);
+    for (uint32_t i = 0; i < 7; i++)
+        assert_int_equal(model_has_window(&old, i), i != 5);
+}
+
+/* google/gemma-3-4b-pt has its text model's numbers in an object, but for those that are its
+ * class's.
+ */
+static void the_text_model_of_a_multimodal_file_is_planned_and_that_is_said(void **state)
+{
+    (void)state;
+    struct model_config c;
+    struct err err = {0};
+    char text[512];
+    if (model_config_read(CONFIGS "gemma-3-4b", &c, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    const struct model_config expected = preset("gemma-3-4b-text");
+    assert_same_config(&c, &expected);
+    assert_true(model_note(&c, 0, text, sizeof text));
+    assert_non_null(strstr(text, "the text model of a \"gemma3\" is planned alone"));
+    assert_false(model_note(&c, 1, text, sizeof text));
+    assert_false(model_note(&expected, 0, text, sizeof text));
+}
+
+static void what_a_file_says_beside_its_numbers_is_said(void **state)
+{
+    (void)state;
+    char text[512];
+    const struct model_config plain =
+        from_text("{" LLAMA_SIZES ", \"architectures\": [\"LlamaForCausalLM\"]}");
+    assert_false(model_note(&plain, 0, text, sizeof text));
+    const struct model_config other =
+        from_text("{" LLAMA_SIZES ", \"architectures\": [\"LlamaForSequenceClassification\"], "
+                  "\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}");
+    assert_true(model_note(&other, 0, text, sizeof text));
+    assert_string_equal(text, "the file's \"architectures\" is LlamaForSequenceClassification: "
+                              "planned is LlamaForCausalLM, with its head");
+    assert_true(model_note(&other, 1, text, sizeof text));
+    assert_non_null(strstr(text, "quantization_config (gptq)"));
+    assert_false(model_note(&other, 2, text, sizeof text));
+}
+
 static void newer_files_keep_rope_in_an_object(void **state)
 {
     (void)state;
@@ -781,6 +840,9 @@ int main(void)
         cmocka_unit_test(a_folder_stands_for_the_config_in_it),
         cmocka_unit_test(absent_keys_have_the_defaults_of_the_config_class),
         cmocka_unit_test(null_means_what_the_config_class_makes_of_it),
+        cmocka_unit_test(rope_may_be_of_each_type_of_layer),
+        cmocka_unit_test(the_text_model_of_a_multimodal_file_is_planned_and_that_is_said),
+        cmocka_unit_test(what_a_file_says_beside_its_numbers_is_said),
         cmocka_unit_test(newer_files_keep_rope_in_an_object),
         cmocka_unit_test(rope_scaling_is_read_under_both_names),
         cmocka_unit_test(a_setting_may_be_spelled_either_way),

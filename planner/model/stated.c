@@ -1,0 +1,86 @@
+/* stated.c - see stated.h. */
+#include "model/stated.h"
+
+#include "model/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Copies text without what a terminal could take for a command. */
+static void put_text(char *out, size_t size, const char *text)
+{
+    size_t i = 0;
+    for (; text[i] && i + 1 < size; i++)
+        out[i] = (char)(text[i] > ' ' && text[i] <= '~' ? text[i] : '?');
+    out[i] = '\0';
+}
+
+bool stated_arch(const json_t *object, enum arch *arch)
+{
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    for (int i = 0; type && i < ARCH_COUNT; i++)
+        if (strcmp(type, arch_name((enum arch)i)) == 0) {
+            *arch = (enum arch)i;
+            return true;
+        }
+    return false;
+}
+
+const json_t *stated_part(const json_t *root, struct model_stated *out)
+{
+    enum arch arch;
+    const json_t *text = json_object_get(root, "text_config");
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    if (stated_arch(root, &arch) || !type || !stated_arch(text, &arch))
+        return root;
+    put_text(out->outer, sizeof out->outer, type);
+    return text;
+}
+
+void stated_read(const json_t *root, const char *class_name, struct model_stated *out)
+{
+    const json_t *classes = json_object_get(root, "architectures");
+    const json_t *quantization = json_object_get(root, "quantization_config");
+    bool same = !class_name || json_array_size(classes) == 0;
+    size_t i;
+    const json_t *one;
+    json_array_foreach(classes, i, one)
+    {
+        const char *text = json_string_value(one);
+        same = same || (text && strcmp(text, class_name) == 0);
+    }
+    const char *first = json_string_value(json_array_get(classes, 0));
+    if (!same && !out->outer[0])
+        put_text(out->class_name, sizeof out->class_name, first ? first : "?");
+    if (!json_is_object(quantization))
+        return;
+    const char *method = json_string_value(json_object_get(quantization, "quant_method"));
+    put_text(out->quantized, sizeof out->quantized, method ? method : "?");
+}
+
+bool model_note(const struct model_config *config, uint32_t index, char *text, size_t size)
+{
+    const struct family *family = family_of(config->arch);
+    const struct model_stated *s = &config->stated;
+    const char *planned = family->class_name ? family->class_name : family->name;
+    if (s->outer[0] && index-- == 0) {
+        snprintf(text, size,
+                 "the text model of a \"%s\" is planned alone, as %s: what the file has besides "
+                 "text_config (a vision tower, what joins them) is not counted",
+                 s->outer, planned);
+        return true;
+    }
+    if (s->class_name[0] && index-- == 0) {
+        snprintf(text, size, "the file's \"architectures\" is %s: planned is %s, with its head",
+                 s->class_name, planned);
+        return true;
+    }
+    if (s->quantized[0] && index-- == 0) {
+        snprintf(text, size,
+                 "the file has a quantization_config (%s): planned are parameters in the dtypes of "
+                 "the settings, as if it had none",
+                 s->quantized);
+        return true;
+    }
+    return false;
+}
