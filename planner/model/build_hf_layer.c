@@ -14,7 +14,7 @@ struct norm hf_decoder_norm(struct graph *graph, const struct model_config *c,
                             const struct hf_decoder *way, const char *prefix, const char *name,
                             uint32_t h)
 {
-    const struct norm norm = build_norm(graph, prefix, name, h, false, c->norm_eps);
+    const struct norm norm = build_norm(graph, prefix, name, h, way->biased_norms, c->norm_eps);
     if (way->norms_at_zero)
         graph_init_param(graph, norm.weight, (struct param_init){.kind = INIT_ZEROS});
     return norm;
@@ -48,6 +48,11 @@ static void declare_mlp(struct graph *graph, const struct model_config *c, const
     const uint32_t h = c->hidden, f = c->ffn;
     if (c->experts > 0) {
         block->moe = hf_moe_declare(graph, c, prefix);
+        return;
+    }
+    if (block->way->plain_mlp) {
+        block->up = build_linear(graph, prefix, "c_fc", f, h, c->mlp_bias);
+        block->down = build_linear(graph, prefix, "c_proj", h, f, c->mlp_bias);
         return;
     }
     if (block->way->fused_gate_up) {
@@ -268,8 +273,10 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     *weights = GRAPH_NONE;
     const uint32_t o = eager ? hf_eager_attention(graph, &arguments, c->attention_softcap, weights)
                              : hf_attention(graph, &arguments);
-    const uint32_t out = apply_linear(graph, o, block->o);
+    uint32_t out = apply_linear(graph, o, block->o);
     graph_drop(graph, o);
+    if (block->way->own_dropout)
+        out = hf_dropout(graph, out, c->dropout);
     graph_drop(graph, heads.q);
     graph_drop(graph, heads.k);
     graph_drop(graph, heads.v);
@@ -292,11 +299,25 @@ static uint32_t fused_feed_forward(struct graph *graph, const struct model_confi
     return out;
 }
 
+/* down(act(up y)) */
+static uint32_t plain_feed_forward(struct graph *graph, const struct model_config *c,
+                                   const struct hf_block *block, uint32_t y)
+{
+    const uint32_t up = apply_linear(graph, y, block->up);
+    const uint32_t active = hf_activation(graph, c->activation, up);
+    graph_drop(graph, up);
+    const uint32_t out = apply_linear(graph, active, block->down);
+    graph_drop(graph, active);
+    return block->way->own_dropout ? hf_dropout(graph, out, c->dropout) : out;
+}
+
 static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
                              const struct hf_block *block, uint32_t y)
 {
     if (c->experts > 0)
         return hf_moe(graph, c, &block->moe, y);
+    if (block->way->plain_mlp)
+        return plain_feed_forward(graph, c, block, y);
     if (block->way->fused_gate_up)
         return fused_feed_forward(graph, c, block, y);
     const uint32_t gate = apply_linear(graph, y, block->gate);
@@ -327,7 +348,7 @@ static uint32_t joined(struct graph *graph, const struct model_config *c,
     const uint32_t y = normed_at(graph, block, after, x);
     if (y != x)
         graph_drop(graph, x);
-    uint32_t part = op_dropout(graph, y, c->dropout);
+    uint32_t part = block->way->own_dropout ? y : op_dropout(graph, y, c->dropout);
     if (c->residual_multiplier > 0)
         part = op_scalar(graph, OP_MUL_SCALAR, part, c->residual_multiplier);
     const uint32_t sum = op_add(graph, residual, part);

@@ -14,6 +14,7 @@
 
 struct inputs { /* the same for every block */
     const struct hf_decoder *way;
+    uint32_t first; /* hidden_states of the first layer (b, s, h) */
     uint32_t positions, mask, window_mask;
     struct hf_rope rope, window_rope; /* of layers with a window: often the same */
 };
@@ -77,10 +78,10 @@ static void make_tables(struct graph *graph, const struct model_config *c,
         in->window_rope = hf_rope_tables_in(graph, dtype, 1, job->seq, d);
 }
 
-/* Positions, masks and RoPE tables. */
+/* The first hidden states, positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
                                  const struct model_job *job, const struct hf_decoder *way,
-                                 const struct hf_frequencies *frequencies)
+                                 const struct hf_frequencies *frequencies, uint32_t embedded)
 {
     struct inputs in = {.way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE};
     const bool windows = any_layer(c, true);
@@ -94,6 +95,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
         in.window_mask = hf_window_mask(graph, job, c->sliding_window);
     if (windows && way->eager)
         in.window_mask = hf_eager_mask(graph, job, in.window_mask);
+    in.first = op_dropout(graph, embedded, c->embedding_dropout);
     make_tables(graph, c, job, frequencies, &in);
     return in;
 }
@@ -181,11 +183,11 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
 static uint32_t run_layers(struct graph *graph, const struct model_config *c,
                            const struct model_job *job, uint32_t embedded, const struct inputs *in)
 {
-    uint32_t x = embedded;
+    uint32_t x = in->first;
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t z = enter_block(graph, c, job, i, x, in);
-        if (i > 0)
-            graph_drop(graph, x); /* the first one is inputs_embeds too */
+        if (i > 0 || x != embedded)
+            graph_drop(graph, x); /* the first one may be inputs_embeds too */
         x = z;
     }
     const uint32_t last = graph_module(graph, ROLE_NORM, "model.norm");
@@ -246,7 +248,7 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = embed(graph, c, way, tokens, &table);
-    const struct inputs in = make_inputs(graph, c, job, way, &frequencies);
+    const struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
     const uint32_t normed = run_layers(graph, c, job, embedded, &in);
     let_go(graph, embedded, &in);
     hf_loss(graph, normed, apply_head(graph, c, normed, table), labels);

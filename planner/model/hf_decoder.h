@@ -30,14 +30,17 @@ struct hf_decoder {
     } norms[HF_PLACES]; /* in the order in which they are declared */
     hf_norm *norm;      /* how RMSNorm is written */
     enum hf_qk_norm qk;
-    bool norms_at_zero;   /* weights begin at 0, to which the norm adds 1 */
-    bool scaled_rows;     /* the embedding is times the root of h, by a buffer */
-    bool eager;           /* attention in Python: hf_eager_attention */
-    bool fused_qkv;       /* one product for q, k and v, sliced; declared behind the output's */
-    bool fused_gate_up;   /* one product for gate and up, in two halves */
-    bool partial_rotary;  /* RoPE cuts heads at rotary_dim, even where that is all of them */
-    bool pairs;           /* RoPE turns neighbours, not numbers half a head away; where partial */
-    bool fp32_tables;     /* RoPE's, and what is turned by them until it is cast back */
+    bool biased_norms;   /* they are LayerNorms */
+    bool norms_at_zero;  /* weights begin at 0, to which the norm adds 1 */
+    bool scaled_rows;    /* the embedding is times the root of h, by a buffer */
+    bool eager;          /* attention in Python: hf_eager_attention */
+    bool fused_qkv;      /* one product for q, k and v, sliced; declared behind the output's */
+    bool fused_gate_up;  /* one product for gate and up, in two halves */
+    bool plain_mlp;      /* c_proj(act(c_fc y)), no gate */
+    bool own_dropout;    /* attention and feed-forward end with dropout, which is not the layer's */
+    bool partial_rotary; /* RoPE cuts heads at rotary_dim, even where that is all of them */
+    bool pairs;          /* RoPE turns neighbours, not numbers half a head away; where partial */
+    bool fp32_tables;    /* RoPE's, and what is turned by them until it is cast back */
     bool tables_by_layer; /* RoPE's for each type of layer: c->window_theta's where it has a window
                            */
     bool masks_by_layer;  /* a mask for each type of layer, asked for where any has a window */

@@ -22,10 +22,12 @@
     X(OLMO3, olmo3)                                                                                \
     X(SMOLLM3, smollm3)                                                                            \
     X(GRANITE, granite)                                                                            \
+    X(GEMMA, gemma)                                                                                \
     X(GEMMA2, gemma2)                                                                              \
     X(GEMMA3, gemma3)                                                                              \
     X(GLM, glm)                                                                                    \
     X(GLM4, glm4)                                                                                  \
+    X(STARCODER2, starcoder2)                                                                      \
     X(GPT2, gpt2)                                                                                  \
     X(GPT_NEOX, gpt_neox)                                                                          \
     X(OPT, opt)                                                                                    \
@@ -80,7 +82,7 @@ struct model_config {
     float norm_eps;
     float init_std;          /* of weights that transformers' code draws */
     struct rope rope;        /* dim and positions are the builder's */
-    float embedding_dropout; /* GPT-2: embd_pdrop; elsewhere `dropout` is all there is */
+    float embedding_dropout; /* GPT-2: embd_pdrop, StarCoder2; elsewhere `dropout` is all */
     uint32_t rotary_dim;     /* GPT-NeoX, Phi-3, GLM: how many of a head's d numbers RoPE turns */
     uint32_t sliding_window; /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */
     uint32_t full_layers;    /* Qwen: how many layers, from the first, have no window */
