@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 struct norm hf_decoder_norm(struct graph *graph, const struct model_config *c,
                             const struct hf_decoder *way, const char *prefix, const char *name,
@@ -99,6 +100,7 @@ static uint32_t transposed(struct graph *graph, uint32_t x)
 
 struct heads { /* of q, k and v: (b, s, a or k, d) */
     uint32_t q, k, v;
+    uint32_t held[4], held_count; /* what else is Python's until attention returns */
 };
 
 /* q and k are cut first, both; then each is turned and joined. */
@@ -126,6 +128,21 @@ static void turn_pairs(struct graph *graph, const struct model_config *c, struct
     graph_drop(graph, pairs.sin);
 }
 
+/* The same of numbers half a head away, whose parts have names: the turned ones, and views of what
+ * was projected. */
+static void turn_open(struct graph *graph, const struct model_config *c, struct hf_rope rope,
+                      struct heads *heads)
+{
+    const struct hf_cut q = hf_cut_heads(graph, transposed(graph, heads->q), c->rotary_dim);
+    const struct hf_cut k = hf_cut_heads(graph, transposed(graph, heads->k), c->rotary_dim);
+    const uint32_t held[] = {hf_rotate(graph, q.turned, rope), heads->q,
+                             hf_rotate(graph, k.turned, rope), heads->k};
+    heads->q = transposed(graph, op_cat_last(graph, held[0], q.passed));
+    heads->k = transposed(graph, op_cat_last(graph, held[2], k.passed));
+    heads->held_count = sizeof held / sizeof *held;
+    memcpy(heads->held, held, sizeof held);
+}
+
 /* Heads in fp32 as they were before; the products are let go when both are. */
 static void cast_back(struct graph *graph, enum dtype dtype, struct heads *heads)
 {
@@ -142,13 +159,20 @@ static void turn(struct graph *graph, const struct model_config *c, const struct
                  struct hf_rope rope, struct heads *heads)
 {
     const uint32_t q = heads->q, k = heads->k;
-    if (block->way->pairs) {
-        turn_pairs(graph, c, rope, heads);
-    } else if (block->way->partial_rotary) {
-        turn_parts(graph, c, rope, heads);
-    } else {
+    switch (block->way->rotary) {
+    case HF_ROTARY_WHOLE:
         heads->q = transposed(graph, hf_rotate(graph, transposed(graph, q), rope));
         heads->k = transposed(graph, hf_rotate(graph, transposed(graph, k), rope));
+        break;
+    case HF_ROTARY_PARTS:
+        turn_parts(graph, c, rope, heads);
+        break;
+    case HF_ROTARY_PAIRS:
+        turn_pairs(graph, c, rope, heads);
+        break;
+    case HF_ROTARY_OPEN:
+        turn_open(graph, c, rope, heads);
+        return;
     }
     if (block->way->fp32_tables)
         cast_back(graph, (enum dtype)graph->tensors[q].dtype, heads);
@@ -194,12 +218,16 @@ static struct heads project_fused(struct graph *graph, const struct model_config
     };
 }
 
-/* The same with a norm over all heads of q and of k; they are heads when all are projected. */
+/* The same by three products, perhaps with a norm over all heads of q and of k; they are heads when
+ * all are projected. */
 static struct heads project_wide(struct graph *graph, const struct hf_block *block, uint32_t y,
                                  const struct orders *orders)
 {
-    const uint32_t q = normed(graph, block, apply_linear(graph, y, block->q), block->q_norm);
-    const uint32_t k = normed(graph, block, apply_linear(graph, y, block->k), block->k_norm);
+    const bool norms = block->way->qk == HF_QK_WIDE;
+    const uint32_t q0 = apply_linear(graph, y, block->q);
+    const uint32_t q = norms ? normed(graph, block, q0, block->q_norm) : q0;
+    const uint32_t k0 = apply_linear(graph, y, block->k);
+    const uint32_t k = norms ? normed(graph, block, k0, block->k_norm) : k0;
     const uint32_t v = apply_linear(graph, y, block->v);
     return (struct heads){
         .q = hf_heads(graph, q, orders->q, orders->q_copied),
@@ -230,11 +258,11 @@ static struct heads project(struct graph *graph, const struct model_config *c,
 {
     if (block->way->fused_qkv)
         return project_fused(graph, c, block, y, orders);
-    if (block->way->qk == HF_QK_WIDE)
+    if (block->way->qk == HF_QK_WIDE || block->way->qk == HF_QK_NONE)
         return project_wide(graph, block, y, orders);
     if (block->way->qk == HF_QK_LAST)
         return project_then_norm(graph, block, y, orders);
-    struct heads heads;
+    struct heads heads = {.held_count = 0};
     heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
     if (c->qk_norm)
         heads.q = normed(graph, block, heads.q, block->q_norm);
@@ -266,7 +294,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         .k = heads.k,
         .v = heads.v,
         .mask = mask,
-        .q_contiguous = block->way->partial_rotary,
+        .q_contiguous = block->way->rotary != HF_ROTARY_WHOLE,
         .dropout = c->attention_dropout,
         .scale = scale_of(c),
     };
@@ -280,6 +308,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     graph_drop(graph, heads.q);
     graph_drop(graph, heads.k);
     graph_drop(graph, heads.v);
+    for (uint32_t i = 0; i < heads.held_count; i++)
+        graph_drop(graph, heads.held[i]);
     return out;
 }
 
@@ -340,7 +370,7 @@ static uint32_t normed_at(struct graph *graph, const struct hf_block *block, enu
     return norm.weight == GRAPH_NONE ? x : block->way->norm(graph, x, norm);
 }
 
-/* residual + after(x), where x is let go. */
+/* residual + after(x), perhaps with dropout or times a number, where x is let go. */
 static uint32_t joined(struct graph *graph, const struct model_config *c,
                        const struct hf_block *block, enum hf_place after, uint32_t residual,
                        uint32_t x)
@@ -348,20 +378,56 @@ static uint32_t joined(struct graph *graph, const struct model_config *c,
     const uint32_t y = normed_at(graph, block, after, x);
     if (y != x)
         graph_drop(graph, x);
-    uint32_t part = block->way->own_dropout ? y : op_dropout(graph, y, c->dropout);
+    const uint32_t kept = block->way->own_dropout ? y : op_dropout(graph, y, c->dropout);
+    uint32_t part = kept;
     if (c->residual_multiplier > 0)
-        part = op_scalar(graph, OP_MUL_SCALAR, part, c->residual_multiplier);
+        part = op_scalar(graph, OP_MUL_SCALAR, kept, c->residual_multiplier);
     const uint32_t sum = op_add(graph, residual, part);
-    if (part != y)
+    if (part != kept)
         graph_drop(graph, part);
+    if (kept != y)
+        graph_drop(graph, kept);
     graph_drop(graph, y);
     return sum;
+}
+
+/* A layer that lets go of what it computed when it returns; attention and the feed-forward may be
+ * beside each other: x + attention(y) + mlp(y). */
+static uint32_t run_open(struct graph *graph, const struct model_config *c,
+                         const struct model_job *job, const struct hf_block *block, uint32_t x,
+                         uint32_t mask, struct hf_rope rope)
+{
+    uint32_t weights;
+    const uint32_t y = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
+    const uint32_t attended = attention(graph, c, job, block, y, mask, rope, &weights);
+    uint32_t h = GRAPH_NONE, y2 = y;
+    if (!c->parallel_residual) {
+        h = op_add(graph, x, attended);
+        y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
+    }
+    uint32_t fed = feed_forward(graph, c, block, y2);
+    if (y2 != y)
+        graph_drop(graph, y2);
+    fed = hf_dropout(graph, fed, c->dropout);
+    if (c->parallel_residual)
+        h = op_add(graph, x, attended);
+    const uint32_t z = op_add(graph, h, fed);
+    if (c->parallel_residual)
+        graph_drop(graph, h);
+    graph_drop(graph, y);
+    if (!c->parallel_residual)
+        graph_drop(graph, h);
+    graph_drop(graph, attended);
+    graph_drop(graph, fed);
+    return z;
 }
 
 uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
                       const struct model_job *job, const struct hf_block *block, uint32_t x,
                       uint32_t mask, struct hf_rope rope)
 {
+    if (block->way->locals_last)
+        return run_open(graph, c, job, block, x, mask, rope);
     const uint32_t y1 = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
     uint32_t weights;
     const uint32_t attended = attention(graph, c, job, block, y1, mask, rope, &weights);

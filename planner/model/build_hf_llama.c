@@ -22,7 +22,7 @@ struct inputs { /* the same for every block */
 /* How many of a head's numbers turn. */
 static uint32_t turned_of(const struct model_config *c, const struct hf_decoder *way)
 {
-    return way->partial_rotary ? c->rotary_dim : c->head_dim;
+    return way->rotary == HF_ROTARY_WHOLE ? c->head_dim : c->rotary_dim;
 }
 
 /* Whether any layer has a window, or has none. */

@@ -122,25 +122,33 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
                    shown_of(type).text, known);
 }
 
+/* The keys of a model, in an object of their own. */
+static enum err_code read_model(const json_t *root, const char *where, struct model_config *config,
+                                struct err *err)
+{
+    const struct family *family = family_of(config->arch);
+    TRY(keys_read(&family->keys, root, where, config, err));
+    TRY(keys_read_foreign(&family->keys, root, where, config, err));
+    if (has_rope(family))
+        TRY(rope_read(root, where, rotary_dim(family, config),
+                      has_key(family, offsetof(struct model_config, window_theta)), config, err));
+    return model_config_check(config, where, err);
+}
+
 enum err_code model_config_from_json(const json_t *root, const char *where,
                                      struct model_config *out, struct err *err)
 {
+    char part[PATH_MAX + sizeof ": text_config"];
     *out = (struct model_config){.layers = 0};
     if (!json_is_object(root))
         return err_set(err, ERR_INVALID, "%s: expected a JSON object, got %s", where,
                        shown_of(root).text);
     struct model_config config = {.layers = 0};
-    const json_t *file = root;
-    root = stated_part(file, &config.stated);
-    TRY(find_arch(root, where, &config.arch, err));
-    const struct family *family = family_of(config.arch);
-    stated_read(file, family->class_name, &config.stated);
-    TRY(keys_read(&family->keys, root, where, &config, err));
-    TRY(keys_read_foreign(&family->keys, root, where, &config, err));
-    if (has_rope(family))
-        TRY(rope_read(root, where, rotary_dim(family, &config),
-                      has_key(family, offsetof(struct model_config, window_theta)), &config, err));
-    TRY(model_config_check(&config, where, err));
+    const json_t *object = stated_part(root, &config.stated);
+    TRY(find_arch(object, where, &config.arch, err));
+    stated_read(root, family_of(config.arch)->class_name, &config.stated);
+    snprintf(part, sizeof part, "%s%s", where, object != root ? ": text_config" : "");
+    TRY(read_model(object, part, &config, err));
     *out = config;
     return ERR_OK;
 }

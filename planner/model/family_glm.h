@@ -6,7 +6,7 @@
 #include "model/hf_decoder.h"
 
 /* clang-format off */
-#define HF_GLM_LAYER .fused_gate_up = true, .partial_rotary = true, .pairs = true
+#define HF_GLM_LAYER .fused_gate_up = true, .rotary = HF_ROTARY_PAIRS
 #define GLM_KEYS                                                                                   \
     {COUNT("head_dim", head_dim, 128, HEAD_DIM_MAX)},                                              \
     LLAMA_KEYS(131072, 1.5625e-7, 1e4),                                                            \

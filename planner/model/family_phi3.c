@@ -12,7 +12,7 @@ static void build_hf_phi3(struct graph *graph, const struct model_config *config
                          HF_LLAMA_NORMS,
                          .fused_qkv = true,
                          .fused_gate_up = true,
-                         .partial_rotary = true,
+                         .rotary = HF_ROTARY_PARTS,
                          .positions_first = true,
                      });
 }

@@ -1,10 +1,9 @@
 /* hf_decoder.h - what a decoder of Llama's kind is made of, where the model files of transformers
  * differ: for the files of this folder only.
  *
- * A family's row has one of these and a builder of one line:
+ * A family's file has one of these and a builder of one line:
  *
- *     hf_decoder_build(graph, config, job, &(struct hf_decoder){HF_LLAMA_NORMS, .fused_qkv =
- * true});
+ *     hf_decoder_build(graph, config, job, &(struct hf_decoder){HF_LLAMA_NORMS, .fused_qkv = 1});
  *
  * What is a number or has a key in config.json is in struct model_config instead. */
 #ifndef SHARDPLAN_HF_DECODER_H
@@ -19,8 +18,17 @@ typedef uint32_t hf_norm(struct graph *graph, uint32_t x, struct norm norm);
 
 enum hf_qk_norm {
     HF_QK_HEADS, /* of each head, where c->qk_norm: as soon as it is projected */
-    HF_QK_WIDE,  /* of all heads at once, before they are heads */
+    HF_QK_NONE,  /* none; they are heads when all are projected */
+    HF_QK_WIDE,  /* as that, and a norm of all heads at once before */
     HF_QK_LAST,  /* of each head, when all are projected */
+};
+
+enum hf_rotary {
+    HF_ROTARY_WHOLE, /* q, then k */
+    HF_ROTARY_PARTS, /* both are cut at rotary_dim, even where that is all; each is turned, joined
+                      */
+    HF_ROTARY_PAIRS, /* as that, of neighbours; both are turned before they are joined */
+    HF_ROTARY_OPEN,  /* as that, not of neighbours; parts live until attention returns */
 };
 
 struct hf_decoder {
@@ -30,17 +38,17 @@ struct hf_decoder {
     } norms[HF_PLACES]; /* in the order in which they are declared */
     hf_norm *norm;      /* how RMSNorm is written */
     enum hf_qk_norm qk;
-    bool biased_norms;   /* they are LayerNorms */
-    bool norms_at_zero;  /* weights begin at 0, to which the norm adds 1 */
-    bool scaled_rows;    /* the embedding is times the root of h, by a buffer */
-    bool eager;          /* attention in Python: hf_eager_attention */
-    bool fused_qkv;      /* one product for q, k and v, sliced; declared behind the output's */
-    bool fused_gate_up;  /* one product for gate and up, in two halves */
-    bool plain_mlp;      /* c_proj(act(c_fc y)), no gate */
-    bool own_dropout;    /* attention and feed-forward end with dropout, which is not the layer's */
-    bool partial_rotary; /* RoPE cuts heads at rotary_dim, even where that is all of them */
-    bool pairs;          /* RoPE turns neighbours, not numbers half a head away; where partial */
-    bool fp32_tables;    /* RoPE's, and what is turned by them until it is cast back */
+    bool biased_norms;  /* they are LayerNorms */
+    bool norms_at_zero; /* weights begin at 0, to which the norm adds 1 */
+    bool scaled_rows;   /* the embedding is times the root of h, by a buffer */
+    bool eager;         /* attention in Python: hf_eager_attention */
+    bool fused_qkv;     /* one product for q, k and v, sliced; declared behind the output's */
+    bool fused_gate_up; /* one product for gate and up, in two halves */
+    bool plain_mlp;     /* c_proj(act(c_fc y)), no gate */
+    bool locals_last;   /* what a layer computes on its way lives until it returns */
+    bool own_dropout;   /* attention and feed-forward end with dropout, which is not the layer's */
+    enum hf_rotary rotary;
+    bool fp32_tables;     /* RoPE's, and what is turned by them until it is cast back */
     bool tables_by_layer; /* RoPE's for each type of layer: c->window_theta's where it has a window
                            */
     bool masks_by_layer;  /* a mask for each type of layer, asked for where any has a window */

@@ -28,6 +28,7 @@
     X(GLM, glm)                                                                                    \
     X(GLM4, glm4)                                                                                  \
     X(STARCODER2, starcoder2)                                                                      \
+    X(STABLELM, stablelm)                                                                          \
     X(GPT2, gpt2)                                                                                  \
     X(GPT_NEOX, gpt_neox)                                                                          \
     X(OPT, opt)                                                                                    \
@@ -74,7 +75,7 @@ struct model_config {
     bool mlp_bias;
     bool qk_norm;
     bool gated;             /* T5: gated feed-forward */
-    bool parallel_residual; /* GPT-NeoX */
+    bool parallel_residual; /* GPT-NeoX, StableLM */
     bool post_norm;         /* OPT-350m: norms after the residual */
     const char *activation; /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
                                "gelu_fast" (by tanh), "relu": lent, static */
@@ -83,7 +84,8 @@ struct model_config {
     float init_std;          /* of weights that transformers' code draws */
     struct rope rope;        /* dim and positions are the builder's */
     float embedding_dropout; /* GPT-2: embd_pdrop, StarCoder2; elsewhere `dropout` is all */
-    uint32_t rotary_dim;     /* GPT-NeoX, Phi-3, GLM: how many of a head's d numbers RoPE turns */
+    uint32_t
+        rotary_dim; /* GPT-NeoX, Phi-3, GLM, StableLM: how many of a head's d numbers RoPE turns */
     uint32_t sliding_window; /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */
     uint32_t full_layers;    /* Qwen: how many layers, from the first, have no window */
     /* OLMo 3, Gemma */

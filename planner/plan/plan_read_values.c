@@ -144,9 +144,10 @@ static enum err_code read_buffer_values(struct object *row, struct buffer_values
         TRY(TAKE_CHOICE(&o, "layout", layouts, &values->layout));
         TRY(read_rope(&o, &values->rope));
     }
-    return finish(&o, "kind number layout dim theta scaling factor original_max_position_embeddings "
-                      "positions attention_factor beta_fast beta_slow truncate low_freq_factor "
-                      "high_freq_factor short_factor long_factor");
+    return finish(&o,
+                  "kind number layout dim theta scaling factor original_max_position_embeddings "
+                  "positions attention_factor beta_fast beta_slow truncate low_freq_factor "
+                  "high_freq_factor short_factor long_factor");
 }
 
 enum err_code read_module_buffers(struct object *top)

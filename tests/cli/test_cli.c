@@ -153,6 +153,25 @@ static void fit_json_has_the_keys_that_scripts_read(void **state)
 }
 
 /* The events of a config.json through the program, beside what PyTorch did. */
+static void what_the_models_file_says_besides_is_shown_with_every_plan(void **state)
+{
+    (void)state;
+    static const char note[] = "the text model of a \"gemma3\" is planned alone";
+    const char *model = "tests/data/configs/gemma-3-4b --gpus 8 --seq 64";
+    assert_int_equal(shardplan("fit %s", model), 0);
+    assert_non_null(strstr(program_output(), "note: the text model of a \"gemma3\""));
+    assert_int_equal(shell("^/shardplan fit %s --json 2>/dev/null", model), 0);
+    json_t *root = program_object();
+    const json_t *notes = json_object_get(root, "notes");
+    assert_int_equal(json_array_size(notes), 1);
+    assert_non_null(strstr(json_string_value(json_array_get(notes, 0)), note));
+    json_decref(root);
+    assert_int_equal(shell("^/shardplan sweep %s micro-batch=1,2 2>&1 >/dev/null", model), 0);
+    assert_non_null(strstr(program_output(), note));
+    assert_int_equal(shell("^/shardplan fit gemma-3-4b-text --gpus 8 --seq 64 2>/dev/null"), 0);
+    assert_null(strstr(program_output(), "note:"));
+}
+
 static void patterns_that_freeze_nothing_are_refused(void **state)
 {
     (void)state;
@@ -484,6 +503,7 @@ int main(void)
         cmocka_unit_test(a_job_that_fits_exits_with_0_and_one_that_does_not_with_1),
         cmocka_unit_test(what_would_make_it_fit_really_fits),
         cmocka_unit_test(fit_json_has_the_keys_that_scripts_read),
+        cmocka_unit_test(what_the_models_file_says_besides_is_shown_with_every_plan),
         cmocka_unit_test(patterns_that_freeze_nothing_are_refused),
         cmocka_unit_test(what_is_offloaded_is_on_the_host),
         cmocka_unit_test(the_verdict_is_between_least_and_unconstrained),

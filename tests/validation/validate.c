@@ -55,6 +55,8 @@ static void print_fsdp2(struct sums *sums)
                true, truth_read_written, sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
+    print_file("families_events.jsonl", "Whole event lists of more families of them.", true,
+               truth_read_hf, sums);
 }
 
 static void print_ddp(struct sums *sums)
