@@ -166,7 +166,8 @@ static void what_the_models_file_says_besides_is_shown_with_every_plan(void **st
     assert_int_equal(json_array_size(notes), 1);
     assert_non_null(strstr(json_string_value(json_array_get(notes, 0)), note));
     json_decref(root);
-    assert_int_equal(shell("^/shardplan sweep %s micro-batch=1,2 2>&1 >/dev/null", model), 0);
+    assert_int_equal(shell("^/shardplan sweep %s --over micro-batch=1,2 2>&1 >/dev/null", model),
+                     0);
     assert_non_null(strstr(program_output(), note));
     assert_int_equal(shell("^/shardplan fit gemma-3-4b-text --gpus 8 --seq 64 2>/dev/null"), 0);
     assert_null(strstr(program_output(), "note:"));
