@@ -33,7 +33,8 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
     block->q = build_linear(graph, prefix, "q_proj", h_q, h, c->attention_bias);
     block->k = build_linear(graph, prefix, "k_proj", h_kv, h, c->attention_bias);
     block->v = build_linear(graph, prefix, "v_proj", h_kv, h, c->attention_bias);
-    block->o = build_linear(graph, prefix, "o_proj", h, h_q, c->output_bias);
+    const char *output = block->way->output ? block->way->output : "o_proj";
+    block->o = build_linear(graph, prefix, output, h, h_q, c->output_bias);
     const bool wide = block->way->qk == HF_QK_WIDE;
     if (wide || c->qk_norm) {
         block->q_norm =
@@ -51,9 +52,9 @@ static void declare_mlp(struct graph *graph, const struct model_config *c, const
         block->moe = hf_moe_declare(graph, c, prefix);
         return;
     }
-    if (block->way->plain_mlp) {
-        block->up = build_linear(graph, prefix, "c_fc", f, h, c->mlp_bias);
-        block->down = build_linear(graph, prefix, "c_proj", h, f, c->mlp_bias);
+    if (block->way->up) {
+        block->up = build_linear(graph, prefix, block->way->up, f, h, c->mlp_bias);
+        block->down = build_linear(graph, prefix, block->way->down, h, f, c->mlp_bias);
         return;
     }
     if (block->way->fused_gate_up) {
@@ -346,7 +347,7 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
 {
     if (c->experts > 0)
         return hf_moe(graph, c, &block->moe, y);
-    if (block->way->plain_mlp)
+    if (block->way->up)
         return plain_feed_forward(graph, c, block, y);
     if (block->way->fused_gate_up)
         return fused_feed_forward(graph, c, block, y);
@@ -391,32 +392,52 @@ static uint32_t joined(struct graph *graph, const struct model_config *c,
     return sum;
 }
 
-/* A layer that lets go of what it computed when it returns; attention and the feed-forward may be
- * beside each other: x + attention(y) + mlp(y). */
-static uint32_t run_open(struct graph *graph, const struct model_config *c,
-                         const struct model_job *job, const struct hf_block *block, uint32_t x,
-                         uint32_t mask, struct hf_rope rope)
+/* x + a + b in the order of the file, where a + b is first or last. */
+static uint32_t sum_of_three(struct graph *graph, const struct hf_block *block, uint32_t x,
+                             uint32_t a, uint32_t b)
+{
+    const bool x_last = block->way->x_last;
+    const uint32_t sum = x_last ? op_add(graph, a, b) : op_add(graph, x, a);
+    const uint32_t out = op_add(graph, sum, x_last ? x : b);
+    graph_drop(graph, sum);
+    return out;
+}
+
+/* A layer with attention and the feed-forward beside each other, which lets go of what it computed
+ * when it returns: x + attention(y) + mlp(y). */
+static uint32_t run_parallel(struct graph *graph, const struct model_config *c,
+                             const struct model_job *job, const struct hf_block *block, uint32_t x,
+                             uint32_t mask, struct hf_rope rope)
+{
+    uint32_t weights;
+    const uint32_t y = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
+    uint32_t attended = attention(graph, c, job, block, y, mask, rope, &weights);
+    if (block->way->x_last)
+        attended = hf_dropout(graph, attended, c->dropout);
+    const uint32_t fed = hf_dropout(graph, feed_forward(graph, c, block, y), c->dropout);
+    const uint32_t z = sum_of_three(graph, block, x, attended, fed);
+    graph_drop(graph, y);
+    graph_drop(graph, attended);
+    graph_drop(graph, fed);
+    return z;
+}
+
+/* The same with one behind the other. */
+static uint32_t run_serial(struct graph *graph, const struct model_config *c,
+                           const struct model_job *job, const struct hf_block *block, uint32_t x,
+                           uint32_t mask, struct hf_rope rope)
 {
     uint32_t weights;
     const uint32_t y = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
     const uint32_t attended = attention(graph, c, job, block, y, mask, rope, &weights);
-    uint32_t h = GRAPH_NONE, y2 = y;
-    if (!c->parallel_residual) {
-        h = op_add(graph, x, attended);
-        y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
-    }
-    uint32_t fed = feed_forward(graph, c, block, y2);
-    if (y2 != y)
-        graph_drop(graph, y2);
-    fed = hf_dropout(graph, fed, c->dropout);
-    if (c->parallel_residual)
-        h = op_add(graph, x, attended);
+    const uint32_t h = op_add(graph, x, attended);
+    const uint32_t y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
+    const uint32_t output = feed_forward(graph, c, block, y2);
+    graph_drop(graph, y2);
+    const uint32_t fed = hf_dropout(graph, output, c->dropout);
     const uint32_t z = op_add(graph, h, fed);
-    if (c->parallel_residual)
-        graph_drop(graph, h);
     graph_drop(graph, y);
-    if (!c->parallel_residual)
-        graph_drop(graph, h);
+    graph_drop(graph, h);
     graph_drop(graph, attended);
     graph_drop(graph, fed);
     return z;
@@ -427,7 +448,8 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
                       uint32_t mask, struct hf_rope rope)
 {
     if (block->way->locals_last)
-        return run_open(graph, c, job, block, x, mask, rope);
+        return (c->parallel_residual ? run_parallel : run_serial)(graph, c, job, block, x, mask,
+                                                                  rope);
     const uint32_t y1 = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
     uint32_t weights;
     const uint32_t attended = attention(graph, c, job, block, y1, mask, rope, &weights);

@@ -16,6 +16,7 @@ struct inputs { /* the same for every block */
     const struct hf_decoder *way;
     uint32_t first; /* hidden_states of the first layer (b, s, h) */
     uint32_t positions, mask, window_mask;
+    uint32_t embeds;                  /* inputs_embeds */
     struct hf_rope rope, window_rope; /* of layers with a window: often the same */
 };
 
@@ -96,6 +97,9 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     if (windows && way->eager)
         in.window_mask = hf_eager_mask(graph, job, in.window_mask);
     in.first = op_dropout(graph, embedded, c->embedding_dropout);
+    in.embeds = way->dropped_rows ? in.first : embedded;
+    if (in.embeds != embedded)
+        graph_drop(graph, embedded);
     make_tables(graph, c, job, frequencies, &in);
     return in;
 }
@@ -181,17 +185,18 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
 }
 
 static uint32_t run_layers(struct graph *graph, const struct model_config *c,
-                           const struct model_job *job, uint32_t embedded, const struct inputs *in)
+                           const struct model_job *job, const struct inputs *in)
 {
     uint32_t x = in->first;
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t z = enter_block(graph, c, job, i, x, in);
-        if (i > 0 || x != embedded)
+        if (i > 0 || x != in->embeds)
             graph_drop(graph, x); /* the first one may be inputs_embeds too */
         x = z;
     }
-    const uint32_t last = graph_module(graph, ROLE_NORM, "model.norm");
-    const struct norm norm = hf_decoder_norm(graph, c, in->way, "model.", "norm", c->hidden);
+    const char *name = in->way->last_norm ? in->way->last_norm : "norm";
+    const uint32_t last = graph_module(graph, ROLE_NORM, "model.%s", name);
+    const struct norm norm = hf_decoder_norm(graph, c, in->way, "model.", name, c->hidden);
     graph_enter(graph, last, x);
     const uint32_t normed = in->way->norm(graph, x, norm);
     graph_exit(graph, last, normed);
@@ -201,15 +206,15 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
 
 /* What layers were called with. Where masks go by layer, the arguments of the functions that make
  * them (inputs_embeds, position_ids, ...) are also in a dict, which lets go last. */
-static void let_go(struct graph *graph, uint32_t embedded, const struct inputs *in)
+static void let_go(struct graph *graph, const struct inputs *in)
 {
     const bool by_layer = in->way->masks_by_layer;
     if (in->mask != GRAPH_NONE)
         graph_drop(graph, in->mask);
     if (by_layer && in->window_mask != GRAPH_NONE)
         graph_drop(graph, in->window_mask);
-    graph_drop(graph, by_layer ? embedded : in->positions);
-    graph_drop(graph, by_layer ? in->positions : embedded);
+    graph_drop(graph, by_layer ? in->embeds : in->positions);
+    graph_drop(graph, by_layer ? in->positions : in->embeds);
     if (!by_layer && in->window_mask != GRAPH_NONE)
         graph_drop(graph, in->window_mask);
     if (in->rope.cos != GRAPH_NONE)
@@ -219,13 +224,15 @@ static void let_go(struct graph *graph, uint32_t embedded, const struct inputs *
 }
 
 /* The logits of x (b, s, h). */
-static uint32_t apply_head(struct graph *graph, const struct model_config *c, uint32_t x,
-                           uint32_t table)
+static uint32_t apply_head(struct graph *graph, const struct model_config *c,
+                           const struct hf_decoder *way, uint32_t x, uint32_t table)
 {
     const uint32_t module = graph_module(graph, ROLE_HEAD, "lm_head");
-    const struct linear head = c->tied
-                                   ? (struct linear){table, GRAPH_NONE}
-                                   : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
+    struct linear head = {table, GRAPH_NONE};
+    if (!c->tied)
+        head = build_linear(graph, "", "lm_head", c->vocab, c->hidden, way->biased_head);
+    else if (way->biased_head)
+        head.bias = graph_param(graph, PARAM_BIAS, SHAPE(c->vocab), "lm_head.bias");
     graph_enter(graph, module, x);
     const uint32_t logits = apply_linear(graph, x, head);
     graph_exit(graph, module, logits);
@@ -249,9 +256,9 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = embed(graph, c, way, tokens, &table);
     const struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
-    const uint32_t normed = run_layers(graph, c, job, embedded, &in);
-    let_go(graph, embedded, &in);
-    hf_loss(graph, normed, apply_head(graph, c, normed, table), labels);
+    const uint32_t normed = run_layers(graph, c, job, &in);
+    let_go(graph, &in);
+    hf_loss(graph, normed, apply_head(graph, c, way, normed, table), labels);
 }
 
 void build_hf_llama(struct graph *graph, const struct model_config *config,

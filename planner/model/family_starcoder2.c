@@ -13,7 +13,8 @@ static void build_hf_starcoder2(struct graph *graph, const struct model_config *
                          .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},
                                    {".post_attention_layernorm", HF_BEFORE_MLP}},
                          .biased_norms = true,
-                         .plain_mlp = true,
+                         .up = "c_fc",
+                         .down = "c_proj",
                          .own_dropout = true,
                          .positions_first = true,
                      });

@@ -44,9 +44,13 @@ struct hf_decoder {
     bool eager;         /* attention in Python: hf_eager_attention */
     bool fused_qkv;     /* one product for q, k and v, sliced; declared behind the output's */
     bool fused_gate_up; /* one product for gate and up, in two halves */
-    bool plain_mlp;     /* c_proj(act(c_fc y)), no gate */
-    bool locals_last;   /* what a layer computes on its way lives until it returns */
-    bool own_dropout;   /* attention and feed-forward end with dropout, which is not the layer's */
+    const char *up; /* down(act(up y)), no gate: what up is called, and down below; NULL: gated */
+    const char *down, *output, *last_norm; /* "c_proj", "dense", "final_layernorm"; NULL: Llama's */
+    bool biased_head;
+    bool dropped_rows; /* dropout takes the embedding's place: inputs_embeds are what it returns */
+    bool x_last;       /* of the parallel sum: (attention(y) + mlp(y)) + x */
+    bool locals_last;  /* what a layer computes on its way lives until it returns */
+    bool own_dropout;  /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
     bool fp32_tables;     /* RoPE's, and what is turned by them until it is cast back */
     bool tables_by_layer; /* RoPE's for each type of layer: c->window_theta's where it has a window

@@ -17,6 +17,7 @@
     X(QWEN2, qwen2)                                                                                \
     X(QWEN3, qwen3)                                                                                \
     X(MIXTRAL, mixtral)                                                                            \
+    X(PHI, phi)                                                                                    \
     X(PHI3, phi3)                                                                                  \
     X(OLMO2, olmo2)                                                                                \
     X(OLMO3, olmo3)                                                                                \
@@ -75,7 +76,7 @@ struct model_config {
     bool mlp_bias;
     bool qk_norm;
     bool gated;             /* T5: gated feed-forward */
-    bool parallel_residual; /* GPT-NeoX, StableLM */
+    bool parallel_residual; /* GPT-NeoX, StableLM, Phi */
     bool post_norm;         /* OPT-350m: norms after the residual */
     const char *activation; /* "silu", "gelu" (by erf), "gelu_pytorch_tanh", "gelu_new",
                                "gelu_fast" (by tanh), "relu": lent, static */
@@ -83,9 +84,9 @@ struct model_config {
     float norm_eps;
     float init_std;          /* of weights that transformers' code draws */
     struct rope rope;        /* dim and positions are the builder's */
-    float embedding_dropout; /* GPT-2: embd_pdrop, StarCoder2; elsewhere `dropout` is all */
+    float embedding_dropout; /* GPT-2: embd_pdrop, StarCoder2, Phi; elsewhere `dropout` is all */
     uint32_t
-        rotary_dim; /* GPT-NeoX, Phi-3, GLM, StableLM: how many of a head's d numbers RoPE turns */
+        rotary_dim; /* GPT-NeoX, Phi, GLM, StableLM: how many of a head's d numbers RoPE turns */
     uint32_t sliding_window; /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */
     uint32_t full_layers;    /* Qwen: how many layers, from the first, have no window */
     /* OLMo 3, Gemma */
