@@ -185,6 +185,16 @@ SILENT = {"empty.memory_format", "empty_like", "empty_strided", "new_empty", "ne
           "_local_scalar_dense", "lift_fresh", "detach", "alias", "resize_", "record_stream", "sym_size.int"}
 
 
+def is_dense(tensor):
+    """Elements are one after the other, in whatever order of dims."""
+    step = 1
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape) if n != 1):
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
 def simple(value):
     if isinstance(value, (bool, int, float)):
         return value if abs(value) < float("inf") else None
@@ -311,6 +321,9 @@ class Stream(TorchDispatchMode):
         outs = [(t, i) for i, t in enumerate(out if isinstance(out, (tuple, list)) else (out,))
                 if isinstance(t, torch.Tensor)]
         self.follow(func, args, kwargs, [t for t, _ in outs])
+        for value in args:      # a view of what was there before is no birth
+            if isinstance(value, torch.Tensor):
+                self.place_of(value)
         before = self.buffers
         for tensor, _ in outs:
             self.birth(tensor, self.tables.op(name))
@@ -329,7 +342,7 @@ class Stream(TorchDispatchMode):
                 ins.append((value, -1))
             elif simple(value) is not None:
                 arguments[key] = simple(value)
-        if self.is_sum(func, args, ins) and not args[0]._is_view() and args[0].is_contiguous():
+        if self.is_sum(func, args, ins) and not args[0]._is_view() and is_dense(args[0]):
             self.sums.append((len(self.steps), self.place_of(args[0])))
         self.call(name, ins, outs, arguments, flops_of(func, args, kwargs, out))
         return out
