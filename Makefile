@@ -218,6 +218,7 @@ check-gpu: all tests
 install: all
 	install -D -m 755 $(BUILD)/shardplan $(DESTDIR)$(PREFIX)/bin/shardplan
 	install -D -m 755 $(BUILD)/shardrun $(DESTDIR)$(PREFIX)/bin/shardrun
+	install -D -m 755 tools/record.py $(DESTDIR)$(PREFIX)/bin/shardplan-record
 	install -D -m 644 $(BUILD)/shardplan.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardplan.1
 	install -D -m 644 $(BUILD)/shardplan.bash \
 	  $(DESTDIR)$(PREFIX)/share/bash-completion/completions/shardplan
