@@ -98,9 +98,8 @@ OP_BACKWARD(flash_attention)
             tape_give(tape, op, i, out[i]);
         out[i].shape = *shape_of(graph, op->in[i]); /* the memory is (b, s, a, d) */
     }
-    uint32_t scratches =
-        attention_scratch(graph->attention, &in[1].shape, &in[2].shape,
-                          dtype_bytes(dtype_of(graph, op->in[1])), bytes);
+    uint32_t scratches = attention_scratch(graph->attention, &in[1].shape, &in[2].shape,
+                                           dtype_bytes(dtype_of(graph, op->in[1])), bytes);
     for (uint32_t i = 0; i < scratches; i++)
         scratch[i] = tape_scratch(tape, bytes[i]);
     tape_kernel(tape, WORK_ATTENTION_BACKWARD, label, 2.5 * attention_flops(graph, op), 6, in, 3,

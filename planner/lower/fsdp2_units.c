@@ -57,6 +57,13 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
 {
     if (s->not_in_backward)
         TRY(check_not_in_backward(s->not_in_backward, graph, stream, err));
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        if (graph->params[p].shape.rank == 0)
+            return err_set(
+                err, ERR_INVALID,
+                "fully_shard takes no scalar parameters, and %s is one: make it a tensor "
+                "of one dim with one element",
+                graph->params[p].name);
     if (s->world % s->replicate != 0)
         return err_set(err, ERR_INVALID, "--replicate %u does not divide --gpus %u", s->replicate,
                        s->world);

@@ -19,7 +19,9 @@ static const char path[] = "tests/data/truth/real_events.jsonl";
 static truth_read_model reader_of(const json_t *row)
 {
     const char *code = truth_text(json_object_get(row, "strategy"), "code", "");
-    return strcmp(code, "hf") == 0 ? truth_read_hf : truth_read_written;
+    return strcmp(code, "hf") == 0         ? truth_read_hf
+           : strcmp(code, "recorded") == 0 ? truth_read_recorded
+                                           : truth_read_written;
 }
 
 static void events_equal_those_of_computed_steps(void **state)
