@@ -106,7 +106,7 @@ $(BUILD)/shardrun_cuda.so: $(CUDA_OBJECTS)
 
 $(BUILD)/emulated_cuda.so: $(EMULATED_OBJECTS)
 	@$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined -o $@ $^ \
-	  $(filter-out -lcublasLt -lcudart_static,$(CUDA_LIBS)) -lopenblas
+	  $(filter-out -lcublasLt -lcudart_static -lnccl,$(CUDA_LIBS)) -lopenblas
 
 $(BUILD)/emulated/%.o: %.cu
 	@mkdir -p $(@D)

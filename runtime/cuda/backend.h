@@ -3,7 +3,7 @@
  *
  *     shardrun --- dlopen ---> shardrun_cuda.so
  *              settings  --->  cuda_backend_open  ---> struct device
- *              host      <---  broadcast (NCCL's id), check_whole (is a rank gone?),
+ *              host      <---  broadcast (NCCL's id), check_whole (is a rank gone?), give_up,
  *                              run_on_host (offloaded updates)
  */
 #ifndef SHARDPLAN_CUDA_BACKEND_H
@@ -17,7 +17,7 @@
 
 struct device;
 
-enum { CUDA_BACKEND_VERSION = 3 };
+enum { CUDA_BACKEND_VERSION = 4 };
 #define CUDA_BACKEND_SYMBOL "cuda_backend_open"
 #define CUDA_BACKEND_FILE "shardrun_cuda.so"
 #define CUDA_BACKEND_VARIABLE "SHARDRUN_CUDA" /* names the file, for tests and unusual installs */
@@ -26,8 +26,11 @@ struct cuda_host { /* functions of the program that the shared object calls back
     /* From rank 0 to all, as comm_broadcast; for NCCL's id. */
     enum err_code (*broadcast)(struct comm *comm, void *data, uint64_t bytes, uint32_t root,
                                struct err *err);
-    /* As comm_check_whole; of the thread that has the device. */
+    /* As comm_check_whole; of any thread, while a collective of the device is under way. */
     enum err_code (*check_whole)(struct comm *comm, struct err *err);
+    /* Prints the message and ends the run and this process; of any thread, while the thread that
+     * has the device hangs in it. */
+    void (*give_up)(struct comm *comm, const char *message);
     /* Runs work whose operands are all in host memory, as host_run. */
     enum err_code (*run_on_host)(const struct work *work, struct err *err);
 };

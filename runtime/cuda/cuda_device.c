@@ -1,14 +1,14 @@
 /* cuda_device.c - the cuda backend of device.h.
  *
- *     host thread     launch, record, wait: queued and gone       never waits inside a step
- *     streams         [ compute ] [ copy_in ] [ all_gather ] ...  one CUDA stream each
+ *     host thread     launch, record, wait: queued and gone       waits only where too much is
+ * queued streams         [ compute ] [ copy_in ] [ all_gather ] ...  one CUDA stream each
  *
  * Streams are non-blocking ones. Copy-in, all-gather and reduce-scatter have priority -1, the
  * others the default, as FSDP2's have (FSDPCommContext): when both could start, what other ranks
  * wait for goes first. Events are untimed; times come from pairs of their own (cuda_timer.c).
  *
- * Every wait of the host is a loop that looks at the streams and at NCCL, so that a rank that died
- * elsewhere ends this one, too.
+ * Every wait of the host is a loop (cuda_wait.c), and a thread looks at NCCL (cuda_watch.c), so
+ * that a rank that died elsewhere ends this one, too.
  *
  * Work on the host's stream whose operands are in host memory (an offloaded optimizer) is done by
  * the host's kernels, in a host function of that stream. */
@@ -16,7 +16,7 @@
 
 #include "runtime/cuda/cuda_nccl.h"
 #include "runtime/cuda/cuda_timer.h"
-#include "runtime/device/clock.h"
+#include "runtime/cuda/cuda_watch.h"
 #include "runtime/work/operand.h"
 
 #include <assert.h>
@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define GRANULE ((uint64_t)2 << 20)
 
@@ -49,11 +48,37 @@ enum err_code cuda_check(cudaError_t rc, const char *what, struct err *err)
                    end ? (int)(end - what) : (int)strlen(what), what, cudaGetErrorString(rc));
 }
 
+/* What a kernel does wrong is found by a later call, whichever comes first. Then every call fails
+ * with it, so the last error is it. */
+static bool is_of_earlier_work(cudaError_t rc)
+{
+    switch (rc) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Keeps the first failure, for every call that follows. */
 static enum err_code keep(struct cuda_device *cuda, enum err_code rc, struct err *err)
 {
     if (rc == ERR_OK)
         return ERR_OK;
+    const cudaError_t last = cudaPeekAtLastError();
+    if (!cuda->failed && is_of_earlier_work(last))
+        err_set(err, ERR_DEVICE, "at or before instruction %u: %s: %s", cuda->issued.instruction,
+                work_name((enum work_kind)cuda->issued.kind), cudaGetErrorString(last));
     if (!cuda->failed) {
         cuda->failed = true;
         cuda->failure = *err;
@@ -79,56 +104,12 @@ static enum err_code failure(struct cuda_device *cuda, struct err *err)
     struct err fault = {0};
     if (!cuda->failed)
         keep(cuda, find_fault(cuda, &fault), &fault);
+    if (!cuda->failed)
+        keep(cuda, cuda_watch_check(cuda->watch, &fault), &fault);
     return cuda->failed ? err_set(err, cuda->failure.code, "%s", cuda->failure.text) : ERR_OK;
 }
 
 /* ---- waiting ---- */
-
-/* Looks at NCCL: has something failed, or has the same collective been the first that has not ended
- * for longer than the time-out, its turn on this rank having come? And while one has not ended,
- * nobody can have left in peace: each step ends with all ranks' losses. */
-struct watch {
-    uint32_t oldest;
-    double since_s;
-};
-
-static enum err_code look(struct cuda_device *cuda, struct watch *watch, struct err *err)
-{
-    const uint32_t before = watch->oldest;
-    TRY(cuda_nccl_watch(cuda->nccl, &watch->oldest, err));
-    if (watch->oldest != before)
-        watch->since_s = clock_now_s();
-    if (watch->oldest != UINT32_MAX)
-        TRY(cuda->settings.host.check_whole(cuda->settings.comm, err));
-    if (watch->oldest == UINT32_MAX || cuda->settings.timeout_s <= 0 ||
-        clock_now_s() - watch->since_s <= cuda->settings.timeout_s)
-        return ERR_OK;
-    return err_set(err, ERR_DEVICE,
-                   "rank %u: the collective of instruction %u has waited %.3g s for the others; "
-                   "giving up",
-                   cuda->settings.rank, watch->oldest, cuda->settings.timeout_s);
-}
-
-/* Until a stream is empty, or (not NULL) an event has passed. Spins first, for what ends at once,
- * then sleeps between looks. */
-static enum err_code await(struct cuda_device *cuda, uint8_t id, cudaEvent_t event, struct err *err)
-{
-    enum { SPINS = 1000, LOOKS = 64 };
-    const struct timespec rest = {.tv_nsec = 20000};
-    struct watch watch = {UINT32_MAX, clock_now_s()};
-    for (uint32_t tries = 0;; tries++) {
-        const cudaError_t rc = event ? cudaEventQuery(event) : cudaStreamQuery(cuda->stream[id]);
-        if (rc == cudaSuccess)
-            return ERR_OK;
-        if (rc != cudaErrorNotReady)
-            return cuda_check(rc, cuda->lane[id].name, err);
-        if (tries < SPINS)
-            continue;
-        if (cuda->nccl && tries % LOOKS == 0)
-            TRY(look(cuda, &watch, err));
-        nanosleep(&rest, NULL);
-    }
-}
 
 static enum err_code sync_all(struct device *dev, struct err *err)
 {
@@ -136,7 +117,7 @@ static enum err_code sync_all(struct device *dev, struct err *err)
     struct err own = {0};
     enum err_code rc = failure(cuda, &own);
     for (uint32_t s = 0; s < cuda->settings.lanes.count && rc == ERR_OK; s++)
-        rc = await(cuda, (uint8_t)s, NULL, &own);
+        rc = cuda_await(cuda, (uint8_t)s, NULL, &own);
     uint32_t oldest;
     if (rc == ERR_OK && cuda->nccl) /* also forgets the collectives that have ended */
         rc = cuda_nccl_watch(cuda->nccl, &oldest, &own);
@@ -270,7 +251,10 @@ static enum err_code launch(struct device *dev, uint8_t id, const struct work *w
     struct err own = {0};
     TRY(failure(cuda, err));
     nvtxRangePushA(work->label ? work->label : work_name(work->kind));
-    enum err_code rc = cuda_timer_begin(cuda->timer, id, cuda->stream[id], work->instruction, &own);
+    cuda->issued = (struct kernel_site){work->instruction, (uint32_t)work->kind};
+    enum err_code rc = cuda_make_room(cuda, id, &own);
+    if (rc == ERR_OK)
+        rc = cuda_timer_begin(cuda->timer, id, cuda->stream[id], work->instruction, &own);
     if (rc == ERR_OK)
         rc = launch_checked(cuda, id, work, &own);
     if (rc == ERR_OK)
@@ -280,13 +264,25 @@ static enum err_code launch(struct device *dev, uint8_t id, const struct work *w
     return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
 }
 
+/* Queues something that has no time of its own: `call` says what came of it. */
+static enum err_code queued(struct cuda_device *cuda, uint8_t stream, cudaError_t call,
+                            const char *what, struct err *err)
+{
+    struct err own = {0};
+    enum err_code rc = cuda_check(call, what, &own);
+    if (rc == ERR_OK)
+        rc = cuda_make_room(cuda, stream, &own);
+    keep(cuda, rc, &own);
+    return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
+}
+
 static enum err_code record(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
 {
     struct cuda_device *cuda = cuda_of(dev);
     assert(event < cuda->settings.events);
     TRY(failure(cuda, err));
-    TRY_CUDA(err, cudaEventRecord(cuda->events[event], cuda->stream[stream]));
-    return ERR_OK;
+    return queued(cuda, stream, cudaEventRecord(cuda->events[event], cuda->stream[stream]),
+                  "cudaEventRecord", err);
 }
 
 static enum err_code wait(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
@@ -294,8 +290,8 @@ static enum err_code wait(struct device *dev, uint8_t stream, uint32_t event, st
     struct cuda_device *cuda = cuda_of(dev);
     assert(event < cuda->settings.events);
     TRY(failure(cuda, err));
-    TRY_CUDA(err, cudaStreamWaitEvent(cuda->stream[stream], cuda->events[event], 0));
-    return ERR_OK;
+    return queued(cuda, stream, cudaStreamWaitEvent(cuda->stream[stream], cuda->events[event], 0),
+                  "cudaStreamWaitEvent", err);
 }
 
 static enum err_code hold(struct device *dev, uint32_t event, struct err *err)
@@ -303,7 +299,10 @@ static enum err_code hold(struct device *dev, uint32_t event, struct err *err)
     struct cuda_device *cuda = cuda_of(dev);
     assert(event < cuda->settings.events);
     TRY(failure(cuda, err));
-    return await(cuda, LANE_HOST, cuda->events[event], err);
+    struct err own = {0};
+    const enum err_code rc = cuda_await(cuda, LANE_HOST, cuda->events[event], &own);
+    keep(cuda, rc, &own);
+    return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
 }
 
 static void take_times(struct device *dev,
@@ -345,10 +344,19 @@ static uint64_t segment_new(struct device *dev, uint64_t bytes)
     return (uint64_t)(uintptr_t)memory;
 }
 
+/* After a failure a collective may be under way that never ends, and freeing memory waits for all
+ * work: such memory is left to the end of the process, which is near. */
+static bool may_never_end(const struct cuda_device *cuda)
+{
+    return cuda->failed && cuda->nccl;
+}
+
 static void segment_drop(struct device *dev, uint64_t address, uint64_t bytes)
 {
     struct cuda_device *cuda = cuda_of(dev);
     sync_all(dev, NULL); /* a failure is for the next call that can fail */
+    if (may_never_end(cuda))
+        return;
     if (cuda->nccl && cuda->settings.register_buffers)
         cuda_nccl_memory_drop(cuda->nccl, address);
     else
@@ -376,6 +384,8 @@ static void host_drop(struct device *dev, void *memory, uint64_t bytes)
     struct cuda_device *cuda = cuda_of(dev);
     (void)bytes;
     sync_all(dev, NULL);
+    if (may_never_end(cuda))
+        return;
     for (uint32_t i = 0; i < cuda->range_count; i++)
         if (cuda->ranges[i].begin == memory) {
             cuda->ranges[i] = cuda->ranges[--cuda->range_count];
@@ -391,8 +401,7 @@ static enum err_code copy_now(struct cuda_device *cuda, void *to, const void *fr
 {
     cudaStream_t stream = cuda->stream[LANE_COMPUTE];
     TRY_CUDA(err, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
-    TRY_CUDA(err, cudaStreamSynchronize(stream));
-    return ERR_OK;
+    return cuda_await(cuda, LANE_COMPUTE, NULL, err);
 }
 
 static enum err_code write_memory(struct device *dev, uint64_t to, const void *from, uint64_t bytes,
@@ -415,6 +424,7 @@ static void close_cuda(struct device *dev)
 {
     struct cuda_device *cuda = cuda_of(dev);
     sync_all(dev, NULL);
+    cuda_watch_close(cuda->watch);
     cuda_nccl_close(cuda->nccl, cuda->failed);
     cuda_attention_close(cuda->attention);
     cuda_matmuls_close(cuda->matmuls);
@@ -426,6 +436,9 @@ static void close_cuda(struct device *dev)
         if (cuda->stream[s])
             cudaStreamDestroy(cuda->stream[s]);
         cudaFree(cuda->scratch[s]);
+        for (uint32_t m = 0; m < CUDA_MARKS; m++)
+            if (cuda->queue[s].mark[m])
+                cudaEventDestroy(cuda->queue[s].mark[m]);
     }
     cudaFreeHost(cuda->fault);
     free(cuda->events);
@@ -503,6 +516,8 @@ static enum err_code open_parts(struct cuda_device *cuda, struct err *err)
     cuda->device.attention = cuda_attention_about(cuda->attention);
     if (cuda->settings.comm && cuda->settings.ranks > 1)
         TRY(cuda_nccl_open(&cuda->settings, &cuda->nccl, err));
+    if (cuda->nccl)
+        TRY(cuda_watch_open(&cuda->settings, cuda->nccl, cuda->ordinal, &cuda->watch, err));
     return ERR_OK;
 }
 

@@ -1,6 +1,7 @@
 /* cuda_device.h - for the files of the cuda backend only: what they share.
  *
  *     cuda_device.c      the table of device.h: memory, streams, events, failures
+ *     cuda_wait.c        the host's waits; cuda_watch.c: a thread that looks at collectives
  *     cuda_timer.c       when work began and ended, from pairs of timed events
  *     cuda_ops.c         from a piece of work to a launch; cuda_pieces.c: the copies among them
  *     cuda_matmul.c      cuBLASLt
@@ -26,7 +27,12 @@
  * PyTorch takes such memory from its allocator for a moment; no plan lists it. */
 #define CUDA_SCRATCH_BYTES ((uint64_t)8 << 20)
 
+/* Of what is queued on a stream, every so many calls have a mark behind them, and so many marks may
+ * be ahead of the device: 384 calls, one to three launches each, below the driver's own bound. */
+enum { CUDA_MARK_EVERY = 64, CUDA_MARKS = 6 };
+
 struct cuda_timer;
+struct cuda_watch;
 struct cuda_matmuls;
 struct cuda_attention;
 struct cuda_nccl;
@@ -36,18 +42,25 @@ struct host_range {
     uint64_t bytes;
 };
 
+struct lane_queue {
+    uint32_t calls, next;         /* since the last mark; the mark that is used next */
+    cudaEvent_t mark[CUDA_MARKS]; /* made when they are first needed */
+};
+
 struct cuda_device {
     struct device device; /* first */
     struct cuda_settings settings;
     int ordinal;
     struct lane_info lane[LANES_MOST];
     cudaStream_t stream[LANES_MOST];
+    struct lane_queue queue[LANES_MOST];
     cudaEvent_t *events; /* (settings.events) */
     void *scratch[LANES_MOST];
     struct kernel_fault *fault; /* pinned: kernels write it, the host reads it */
     uint64_t segment_bytes;     /* handed out */
     struct host_range *ranges;  /* host memory that was handed out */
     uint32_t range_count, range_cap;
+    struct kernel_site issued; /* the work that was launched last */
     bool failed;
     struct err failure;      /* the first one: every later call reports it */
     atomic_bool host_failed; /* host_failure holds what a host function met; then written no more */
@@ -56,11 +69,26 @@ struct cuda_device {
     struct cuda_matmuls *matmuls;
     struct cuda_attention *attention;
     struct cuda_nccl *nccl;
+    struct cuda_watch *watch; /* NULL: without NCCL */
 };
 
 /* ERR_DEVICE with the text of the call that failed. */
 enum err_code cuda_check(cudaError_t rc, const char *what, struct err *err);
 #define TRY_CUDA(err, call) TRY(cuda_check((call), #call, (err)))
+
+/* ---- cuda_wait.c ---- */
+
+/* Whether an event has passed: cudaSuccess, cudaErrorNotReady, or a failure. */
+cudaError_t cuda_ask_event(cudaEvent_t event);
+
+/* Until stream `id` is empty, or (not NULL) an event on it has passed; ERR_DEVICE also when the
+ * watch has found a failure. */
+enum err_code cuda_await(struct cuda_device *cuda, uint8_t id, cudaEvent_t event, struct err *err);
+
+/* Before each call that queues something on the stream: waits while too much is queued. */
+enum err_code cuda_make_room(struct cuda_device *cuda, uint8_t id, struct err *err);
+
+/* ---- cuda_device.c ---- */
 
 struct kernel_scratch cuda_scratch(const struct cuda_device *cuda, uint8_t stream);
 

@@ -13,6 +13,7 @@
 #include "runtime/device/clock.h"
 
 #include <nccl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +37,9 @@ struct cuda_nccl {
     uint32_t count;   /* groups + 1 */
     struct registered *memory;
     uint32_t memory_count, memory_cap;
-    struct flight *flights; /* the first flight_made have events; from flight_first to
-                               flight_count are queued */
+    pthread_mutex_t lock;   /* of the flights, for the thread that watches them */
+    struct flight *flights; /* the first flight_made have events; those from flight_first (which the
+                               thread that watches moves on) to flight_count are queued */
     uint32_t flight_first, flight_count, flight_made, flight_cap;
 };
 
@@ -122,6 +124,7 @@ enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_n
                                .timeout_s = settings->timeout_s,
                                .count = settings->group_count + 1};
     nccl->comm = xcalloc(nccl->count, sizeof(ncclComm_t));
+    pthread_mutex_init(&nccl->lock, NULL);
     if (settings->share_gpu) {
         /* NCCL refuses two ranks on one GPU of one host; so each rank calls itself another host,
          * and they talk through sockets. */
@@ -168,6 +171,7 @@ void cuda_nccl_close(struct cuda_nccl *nccl, bool failed)
     }
     for (uint32_t i = 0; i < nccl->flight_made; i++)
         drop_events(&nccl->flights[i]);
+    pthread_mutex_destroy(&nccl->lock);
     free(nccl->flights);
     free(nccl->memory);
     free(nccl->comm);
@@ -222,22 +226,33 @@ static enum err_code make_flight(struct cuda_nccl *nccl, struct err *err)
     return rc;
 }
 
-/* Puts an event before the collective that is queued next on the stream. */
+/* Puts an event before the collective that is queued next on the stream. Nothing is queued with the
+ * lock held: a call that blocks in the driver must not stop the thread that watches. */
 static enum err_code precede(struct cuda_nccl *nccl, cudaStream_t stream, struct err *err)
 {
-    TRY(make_flight(nccl, err));
-    TRY_CUDA(err, cudaEventRecord(nccl->flights[nccl->flight_count].begun, stream));
+    cudaEvent_t begun = NULL;
+    pthread_mutex_lock(&nccl->lock);
+    if (nccl->flight_first == nccl->flight_count)
+        nccl->flight_first = nccl->flight_count = 0;
+    const enum err_code rc = make_flight(nccl, err);
+    if (rc == ERR_OK)
+        begun = nccl->flights[nccl->flight_count].begun;
+    pthread_mutex_unlock(&nccl->lock);
+    TRY(rc);
+    TRY_CUDA(err, cudaEventRecord(begun, stream));
     return ERR_OK;
 }
 
-/* And one behind it. */
+/* And one behind it: from then on it is watched. Only this thread changes flight_count. */
 static enum err_code follow(struct cuda_nccl *nccl, uint32_t instruction, cudaStream_t stream,
                             struct err *err)
 {
     struct flight *flight = &nccl->flights[nccl->flight_count];
     flight->instruction = instruction;
     TRY_CUDA(err, cudaEventRecord(flight->ended, stream));
+    pthread_mutex_lock(&nccl->lock);
     nccl->flight_count++;
+    pthread_mutex_unlock(&nccl->lock);
     return ERR_OK;
 }
 
@@ -285,6 +300,19 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
     return done;
 }
 
+/* Forgets what has ended. What has not begun waits for this rank's own work, or for a collective
+ * queued before it. */
+static uint32_t find_oldest(struct cuda_nccl *nccl)
+{
+    while (nccl->flight_first < nccl->flight_count &&
+           cuda_ask_event(nccl->flights[nccl->flight_first].ended) == cudaSuccess)
+        nccl->flight_first++;
+    if (nccl->flight_first == nccl->flight_count)
+        return UINT32_MAX;
+    const struct flight *flight = &nccl->flights[nccl->flight_first];
+    return cuda_ask_event(flight->begun) == cudaSuccess ? flight->instruction : UINT32_MAX;
+}
+
 enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, uint32_t *oldest, struct err *err)
 {
     for (uint32_t i = 0; i < nccl->count; i++) {
@@ -297,16 +325,9 @@ enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, uint32_t *oldest, struct e
         if (state != ncclSuccess && state != ncclInProgress)
             return refuse(nccl, nccl->comm[i], state, "a collective failed", err);
     }
-    while (nccl->flight_first < nccl->flight_count &&
-           cudaEventQuery(nccl->flights[nccl->flight_first].ended) == cudaSuccess)
-        nccl->flight_first++;
-    if (nccl->flight_first == nccl->flight_count)
-        nccl->flight_first = nccl->flight_count = 0;
-    /* What has not begun waits for this rank's own work, or for a collective queued before it. */
-    *oldest = UINT32_MAX;
-    if (nccl->flight_count > 0 &&
-        cudaEventQuery(nccl->flights[nccl->flight_first].begun) == cudaSuccess)
-        *oldest = nccl->flights[nccl->flight_first].instruction;
+    pthread_mutex_lock(&nccl->lock);
+    *oldest = find_oldest(nccl);
+    pthread_mutex_unlock(&nccl->lock);
     return ERR_OK;
 }
 

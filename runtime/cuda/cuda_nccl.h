@@ -1,8 +1,8 @@
 /* cuda_nccl.h - NCCL: one communicator a group of ranks, split from the world's.
  *
- * All calls are for one thread, the host's. Communicators are non-blocking: a rank that never comes
- * is noticed after the time-out and named, and a fault that NCCL reports later, of whatever rank,
- * is found by cuda_nccl_watch. */
+ * All calls are for one thread, the host's, but for cuda_nccl_watch. Communicators are
+ * non-blocking: a rank that never comes is noticed after the time-out and named, and a fault that
+ * NCCL reports later, of whatever rank, is found by cuda_nccl_watch. */
 #ifndef SHARDPLAN_CUDA_NCCL_H
 #define SHARDPLAN_CUDA_NCCL_H
 
@@ -25,7 +25,8 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
 
 /* ERR_DEVICE when a communicator has failed since, with NCCL's own account of it. Else *oldest is
  * the instruction of the first collective that has not ended, if it has begun; UINT32_MAX: all have
- * ended, or this rank is not there yet. When it changes, there is progress. */
+ * ended, or this rank is not there yet. When it changes, there is progress. From any thread,
+ * between opening and closing. */
 enum err_code cuda_nccl_watch(struct cuda_nccl *nccl, uint32_t *oldest, struct err *err);
 
 /* Memory that NCCL's transports may use without a copy of their own: ncclMemAlloc, registered with

@@ -1,8 +1,9 @@
 /* cuda_timer.c - see cuda_timer.h.
  *
  * cudaEventElapsedTime gives milliseconds as a float, which loses microseconds after a few seconds.
- * So times are counted from the first work after the last reading: a step. Its place on the clock
- * is the host's at that moment, when the device was idle. */
+ * So times are counted from the first work that was queued after the last reading: a step. What ran
+ * first may be another stream's; its place on the clock is the host's when the first was queued and
+ * the device was idle. */
 #include "runtime/cuda/cuda_timer.h"
 
 #include "base/arena.h"
@@ -89,9 +90,22 @@ enum err_code cuda_timer_end(struct cuda_timer *timer, cudaStream_t stream, stru
 static double since_base(const struct cuda_timer *timer, cudaEvent_t event)
 {
     float ms = 0.0F;
-    if (cudaEventElapsedTime(&ms, timer->spans[0].begin, event) != cudaSuccess)
+    if (cudaEventElapsedTime(&ms, timer->spans[0].begin, event) != cudaSuccess) {
+        cudaGetLastError(); /* work that did not end: it has no time */
         return 0.0;
+    }
     return 1e-3 * (double)ms;
+}
+
+/* The same of the earliest work, which is not after the first span: 0 or less. */
+static double find_earliest(const struct cuda_timer *timer)
+{
+    double earliest = 0.0;
+    for (uint32_t i = 0; i < timer->count; i++) {
+        const double begin_s = since_base(timer, timer->spans[i].begin);
+        earliest = begin_s < earliest ? begin_s : earliest;
+    }
+    return earliest;
 }
 
 void cuda_timer_take(struct cuda_timer *timer,
@@ -99,10 +113,11 @@ void cuda_timer_take(struct cuda_timer *timer,
                                   double begin_s, double end_s),
                      void *context)
 {
+    const double base_s = timer->base_s - find_earliest(timer);
     for (uint32_t i = 0; i < timer->count; i++) {
         const struct span *span = &timer->spans[i];
-        const double begin_s = timer->base_s + since_base(timer, span->begin);
-        const double end_s = timer->base_s + since_base(timer, span->end);
+        const double begin_s = base_s + since_base(timer, span->begin);
+        const double end_s = base_s + since_base(timer, span->end);
         take(context, span->instruction, span->stream, begin_s, end_s > begin_s ? end_s : begin_s);
     }
     timer->count = 0;

@@ -50,5 +50,5 @@ cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kern
                              cudaStream_t stream)
 {
     const uint64_t queries = (uint64_t)at->b * at->a * at->s;
-    return KERNEL_LAUNCH(attend, blocks_for(queries, WARPS), WARPS * LANES, stream, *at, o);
+    return kernel_launch(attend, blocks_for(queries, WARPS), WARPS * LANES, stream, *at, o);
 }

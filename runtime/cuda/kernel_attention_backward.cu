@@ -126,10 +126,10 @@ cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
     if (queries * sizeof(float) > scratch.bytes)
         return cudaErrorMemoryAllocation;
     cudaError_t rc =
-        KERNEL_LAUNCH(find_delta, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
+        kernel_launch(find_delta, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
     if (rc == cudaSuccess)
-        rc = KERNEL_LAUNCH(find_dq, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
+        rc = kernel_launch(find_dq, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
     if (rc == cudaSuccess)
-        rc = KERNEL_LAUNCH(find_dk_and_dv, blocks_for(keys, WARPS), WARPS * LANES, stream, all);
+        rc = kernel_launch(find_dk_and_dv, blocks_for(keys, WARPS), WARPS * LANES, stream, all);
     return rc;
 }

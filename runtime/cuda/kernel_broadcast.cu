@@ -107,20 +107,20 @@ cudaError_t kernel_broadcast(int multiply, int flat, const struct kernel_spread 
 {
     const unsigned blocks = blocks_for(ceil_div(z.count, VECTOR), THREADS);
     if (flat)
-        return KERNEL_LAUNCH(combine_flat, blocks, THREADS, stream, multiply, x, y, z);
-    return KERNEL_LAUNCH(combine_spread, blocks, THREADS, stream, multiply, *spread, x, y, z);
+        return kernel_launch(combine_flat, blocks, THREADS, stream, multiply, x, y, z);
+    return kernel_launch(combine_spread, blocks, THREADS, stream, multiply, *spread, x, y, z);
 }
 
 cudaError_t kernel_multiply_complex(const struct kernel_spread *spread, const void *x,
                                     const void *y, void *z, uint64_t count, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(multiply_complex, blocks_for(count, THREADS), THREADS, stream, *spread,
+    return kernel_launch(multiply_complex, blocks_for(count, THREADS), THREADS, stream, *spread,
                          static_cast<const float2 *>(x), static_cast<const float2 *>(y),
                          static_cast<float2 *>(z), count);
 }
 
 cudaError_t kernel_conjugate(const void *x, void *y, uint64_t count, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(conjugate, blocks_for(count, THREADS), THREADS, stream,
+    return kernel_launch(conjugate, blocks_for(count, THREADS), THREADS, stream,
                          static_cast<const float2 *>(x), static_cast<float2 *>(y), count);
 }

@@ -128,26 +128,26 @@ cudaError_t kernel_unary(enum kernel_unary_op f, struct kernel_tensor x, struct 
     const unsigned blocks = blocks_of(&y);
     switch (f) {
     case KERNEL_SILU:
-        return KERNEL_LAUNCH(unary<KERNEL_SILU>, blocks, THREADS, stream, x, y);
+        return kernel_launch(unary<KERNEL_SILU>, blocks, THREADS, stream, x, y);
     case KERNEL_GELU:
-        return KERNEL_LAUNCH(unary<KERNEL_GELU>, blocks, THREADS, stream, x, y);
+        return kernel_launch(unary<KERNEL_GELU>, blocks, THREADS, stream, x, y);
     case KERNEL_GELU_TANH:
-        return KERNEL_LAUNCH(unary<KERNEL_GELU_TANH>, blocks, THREADS, stream, x, y);
+        return kernel_launch(unary<KERNEL_GELU_TANH>, blocks, THREADS, stream, x, y);
     case KERNEL_RELU:
-        return KERNEL_LAUNCH(unary<KERNEL_RELU>, blocks, THREADS, stream, x, y);
+        return kernel_launch(unary<KERNEL_RELU>, blocks, THREADS, stream, x, y);
     case KERNEL_SQUARE:
-        return KERNEL_LAUNCH(unary<KERNEL_SQUARE>, blocks, THREADS, stream, x, y);
+        return kernel_launch(unary<KERNEL_SQUARE>, blocks, THREADS, stream, x, y);
     case KERNEL_SQUARE_ROOT:
-        return KERNEL_LAUNCH(unary<KERNEL_SQUARE_ROOT>, blocks, THREADS, stream, x, y);
+        return kernel_launch(unary<KERNEL_SQUARE_ROOT>, blocks, THREADS, stream, x, y);
     default:
-        return KERNEL_LAUNCH(unary<KERNEL_CAST>, blocks, THREADS, stream, x, y);
+        return kernel_launch(unary<KERNEL_CAST>, blocks, THREADS, stream, x, y);
     }
 }
 
 cudaError_t kernel_mul_number(struct kernel_tensor x, struct kernel_tensor y, float factor,
                               cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(mul_number, blocks_of(&y), THREADS, stream, x, y, factor);
+    return kernel_launch(mul_number, blocks_of(&y), THREADS, stream, x, y, factor);
 }
 
 cudaError_t kernel_slope(enum kernel_slope_op f, struct kernel_tensor dy, struct kernel_tensor x,
@@ -156,17 +156,17 @@ cudaError_t kernel_slope(enum kernel_slope_op f, struct kernel_tensor dy, struct
     const unsigned blocks = blocks_of(&dx);
     switch (f) {
     case KERNEL_SILU_SLOPE:
-        return KERNEL_LAUNCH(slope<KERNEL_SILU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
+        return kernel_launch(slope<KERNEL_SILU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
     case KERNEL_GELU_SLOPE:
-        return KERNEL_LAUNCH(slope<KERNEL_GELU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
+        return kernel_launch(slope<KERNEL_GELU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
     case KERNEL_GELU_TANH_SLOPE:
-        return KERNEL_LAUNCH(slope<KERNEL_GELU_TANH_SLOPE>, blocks, THREADS, stream, dy, x, dx);
+        return kernel_launch(slope<KERNEL_GELU_TANH_SLOPE>, blocks, THREADS, stream, dy, x, dx);
     default:
-        return KERNEL_LAUNCH(slope<KERNEL_RELU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
+        return kernel_launch(slope<KERNEL_RELU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
     }
 }
 
 cudaError_t kernel_add_in_place(struct kernel_tensor x, struct kernel_tensor y, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(add_in_place, blocks_of(&y), THREADS, stream, x, y);
+    return kernel_launch(add_in_place, blocks_of(&y), THREADS, stream, x, y);
 }

@@ -115,7 +115,7 @@ cudaError_t kernel_embedding(struct kernel_index ids, struct kernel_tensor weigh
                              uint64_t h, struct kernel_tensor y, struct kernel_fault *fault,
                              struct kernel_site site, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(take_rows, blocks_for(ids.count, 1), THREADS, stream, ids, weight, rows, h,
+    return kernel_launch(take_rows, blocks_for(ids.count, 1), THREADS, stream, ids, weight, rows, h,
                          y, fault, site);
 }
 
@@ -127,6 +127,6 @@ cudaError_t kernel_embedding_backward(struct kernel_tensor dy, struct kernel_ind
     const cudaError_t rc = kernel_fill(dweight, 0.0F, stream);
     if (rc != cudaSuccess || ids.count == 0)
         return rc;
-    return KERNEL_LAUNCH(sum_rows, (unsigned)ids.count, WIDE_THREADS, stream, dy, ids, dweight,
+    return kernel_launch(sum_rows, (unsigned)ids.count, WIDE_THREADS, stream, dy, ids, dweight,
                          rows, h, fault, site);
 }

@@ -25,11 +25,11 @@ static __global__ void fill(struct kernel_tensor y, float value)
 
 cudaError_t kernel_arange(struct kernel_index ids, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(arange, blocks_for(ids.count, THREADS), THREADS, stream, ids);
+    return kernel_launch(arange, blocks_for(ids.count, THREADS), THREADS, stream, ids);
 }
 
 cudaError_t kernel_fill(struct kernel_tensor y, float value, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(fill, blocks_for(ceil_div(y.count, VECTOR), THREADS), THREADS, stream, y,
+    return kernel_launch(fill, blocks_for(ceil_div(y.count, VECTOR), THREADS), THREADS, stream, y,
                          value);
 }

@@ -136,14 +136,14 @@ static __global__ void nll_scatter(struct kernel_index targets, struct kernel_te
 cudaError_t kernel_log_softmax(struct kernel_tensor x, struct kernel_tensor y, uint64_t t,
                                uint64_t v, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(log_softmax, blocks_for(t, 1), THREADS, stream, x, y, t, v);
+    return kernel_launch(log_softmax, blocks_for(t, 1), THREADS, stream, x, y, t, v);
 }
 
 cudaError_t kernel_log_softmax_backward(struct kernel_tensor dy, struct kernel_tensor y,
                                         struct kernel_tensor dx, uint64_t t, uint64_t v,
                                         cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(log_softmax_slope, blocks_for(t, 1), THREADS, stream, dy, y, dx, t, v);
+    return kernel_launch(log_softmax_slope, blocks_for(t, 1), THREADS, stream, dy, y, dx, t, v);
 }
 
 cudaError_t kernel_nll_loss(struct kernel_tensor x, struct kernel_index targets, uint64_t t,
@@ -151,7 +151,7 @@ cudaError_t kernel_nll_loss(struct kernel_tensor x, struct kernel_index targets,
                             struct kernel_fault *fault, struct kernel_site site,
                             cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(nll_loss, 1, THREADS, stream, x, targets, t, v, loss, weight, fault, site);
+    return kernel_launch(nll_loss, 1, THREADS, stream, x, targets, t, v, loss, weight, fault, site);
 }
 
 cudaError_t kernel_nll_loss_backward(struct kernel_tensor dloss, struct kernel_index targets,
@@ -162,9 +162,9 @@ cudaError_t kernel_nll_loss_backward(struct kernel_tensor dloss, struct kernel_i
     float *each = static_cast<float *>(scratch.data);
     cudaError_t rc = kernel_fill(dx, 0.0F, stream);
     if (rc == cudaSuccess)
-        rc = KERNEL_LAUNCH(nll_share, 1, THREADS, stream, dloss, targets, t, v, each, fault, site);
+        rc = kernel_launch(nll_share, 1, THREADS, stream, dloss, targets, t, v, each, fault, site);
     if (rc == cudaSuccess)
-        rc = KERNEL_LAUNCH(nll_scatter, blocks_for(t, THREADS), THREADS, stream, targets, dx, t, v,
+        rc = kernel_launch(nll_scatter, blocks_for(t, THREADS), THREADS, stream, targets, dx, t, v,
                            each);
     return rc;
 }

@@ -218,7 +218,7 @@ cudaError_t kernel_norm(const struct kernel_norm_args *norm, struct kernel_tenso
 {
     if (norm->t == 0 || norm->h == 0)
         return cudaSuccess;
-    return KERNEL_LAUNCH(norm_rows, blocks_for(norm->t, 1), THREADS, stream, *norm, y);
+    return kernel_launch(norm_rows, blocks_for(norm->t, 1), THREADS, stream, *norm, y);
 }
 
 cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct kernel_tensor dy,
@@ -236,7 +236,7 @@ cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct ker
     float *parts = reinterpret_cast<float *>(static_cast<char *>(scratch.data) + saved_bytes);
     cudaError_t rc = cudaSuccess;
     if (norm->t > 0)
-        rc = KERNEL_LAUNCH(norm_rows_backward, blocks_for(norm->t, 1), THREADS, stream, *norm, dy,
+        rc = kernel_launch(norm_rows_backward, blocks_for(norm->t, 1), THREADS, stream, *norm, dy,
                            dx, saved);
     if (rc != cudaSuccess || (!dweight.data && !dbias.data))
         return rc;
@@ -245,10 +245,10 @@ cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct ker
     count = count < 1 ? 1 : count < MOST_PARTS ? count : (uint64_t)MOST_PARTS;
     count = count < room ? count : room;
     const dim3 blocks((unsigned)ceil_div(norm->h, COLUMN_LANES * VECTOR), (unsigned)count);
-    rc = KERNEL_LAUNCH(sum_parts, blocks, dim3(COLUMN_LANES, ROW_LANES), stream, norm->x, dy, saved,
+    rc = kernel_launch(sum_parts, blocks, dim3(COLUMN_LANES, ROW_LANES), stream, norm->x, dy, saved,
                        norm->t, norm->h, ceil_div(norm->t, count), parts);
     if (rc != cudaSuccess)
         return rc;
-    return KERNEL_LAUNCH(add_parts, blocks_for(norm->h, THREADS), THREADS, stream, parts,
+    return kernel_launch(add_parts, blocks_for(norm->h, THREADS), THREADS, stream, parts,
                          (uint32_t)count, norm->h, dweight, dbias);
 }

@@ -55,9 +55,9 @@ static cudaError_t launch(struct table<struct kernel_tensor> *x,
     if (x->count == 0)
         return rc;
     if (x->first[x->count] > 0)
-        rc = KERNEL_LAUNCH(sum_squares, x->first[x->count], THREADS, stream, *x, sums);
+        rc = kernel_launch(sum_squares, x->first[x->count], THREADS, stream, *x, sums);
     if (rc == cudaSuccess)
-        rc = KERNEL_LAUNCH(take_roots, y->count, THREADS, stream, *y, sums);
+        rc = kernel_launch(take_roots, y->count, THREADS, stream, *y, sums);
     x->count = y->count = 0;
     return rc;
 }
@@ -88,5 +88,5 @@ cudaError_t kernel_norms(const struct kernel_tensor *x, const struct kernel_tens
 cudaError_t kernel_clip_coefficient(struct kernel_tensor norm, struct kernel_tensor y, float most,
                                     cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(clip, 1, 1, stream, norm, y, most);
+    return kernel_launch(clip, 1, 1, stream, norm, y, most);
 }

@@ -99,7 +99,7 @@ static cudaError_t launch(struct table<struct kernel_update> *batch, const struc
     if (batch->count == 0)
         return cudaSuccess;
     const cudaError_t rc =
-        KERNEL_LAUNCH(update_all<WHAT>, batch->first[batch->count], THREADS, stream, *batch, c);
+        kernel_launch(update_all<WHAT>, batch->first[batch->count], THREADS, stream, *batch, c);
     batch->count = 0;
     return rc;
 }

@@ -108,7 +108,7 @@ static cudaError_t launch(struct table<struct kernel_piece> *pieces, cudaStream_
     if (pieces->count == 0)
         return cudaSuccess;
     const cudaError_t rc =
-        KERNEL_LAUNCH(copy_pieces, pieces->first[pieces->count], THREADS, stream, *pieces);
+        kernel_launch(copy_pieces, pieces->first[pieces->count], THREADS, stream, *pieces);
     pieces->count = 0;
     return rc;
 }

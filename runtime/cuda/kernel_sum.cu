@@ -52,6 +52,6 @@ cudaError_t kernel_sum(const struct kernel_reduction *reduction, struct kernel_t
     unsigned rows = 1;
     while (rows < MOST_ROWS && rows < reduction->terms)
         rows *= 2;
-    return KERNEL_LAUNCH(sum, blocks_for(reduction->outputs, COLUMNS), dim3(COLUMNS, rows), stream,
+    return kernel_launch(sum, blocks_for(reduction->outputs, COLUMNS), dim3(COLUMNS, rows), stream,
                          *reduction, x, y);
 }

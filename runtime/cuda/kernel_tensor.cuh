@@ -13,11 +13,18 @@
 
 enum { LANES = 32, VECTOR = 8 };
 
-/* Queues a kernel; the name it is launched by is also what a failed launch is reported for. */
-#ifndef KERNEL_LAUNCH
-#define KERNEL_LAUNCH(kernel, blocks, threads, stream, ...)                                        \
-    (kernel<<<(blocks), (threads), 0, (stream)>>>(__VA_ARGS__), cudaGetLastError())
-#endif
+/* Queues a kernel. The result is this launch's own: cudaGetLastError would also say what any call
+ * before it left behind. */
+template <typename... T, typename... Given>
+static inline cudaError_t kernel_launch(void (*kernel)(T...), dim3 blocks, dim3 threads,
+                                        cudaStream_t stream, const Given &...given)
+{
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    config.stream = stream;
+    return cudaLaunchKernelEx(&config, kernel, given...);
+}
 
 static inline uint64_t ceil_div(uint64_t x, uint64_t y)
 {

@@ -22,10 +22,10 @@ static __global__ void hold(const uint64_t *begin, uint64_t nanoseconds)
 
 cudaError_t kernel_clock(uint64_t *ns, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(read_clock, 1, 1, stream, ns);
+    return kernel_launch(read_clock, 1, 1, stream, ns);
 }
 
 cudaError_t kernel_wait(const uint64_t *begin, uint64_t nanoseconds, cudaStream_t stream)
 {
-    return KERNEL_LAUNCH(hold, 1, 1, stream, begin, nanoseconds);
+    return kernel_launch(hold, 1, 1, stream, begin, nanoseconds);
 }

@@ -37,6 +37,13 @@ static enum err_code find_file(char file[PATH_MAX], struct err *err)
                    "nvcc and NCCL are installed");
 }
 
+enum { EXIT_FAILED = 3 }; /* as shardrun's for any failure of a run */
+
+static void give_up(struct comm *comm, const char *message)
+{
+    comm_abort(comm, EXIT_FAILED, message);
+}
+
 enum err_code device_open_cuda(const struct cuda_settings *settings, struct device **out,
                                struct err *err)
 {
@@ -54,6 +61,10 @@ enum err_code device_open_cuda(const struct cuda_settings *settings, struct devi
         return err_set(err, ERR_UNSUPPORTED, "--device cuda: %s is no backend of shardrun", file);
     struct cuda_settings all = *settings;
     all.host = (struct cuda_host){
-        .broadcast = comm_broadcast, .check_whole = comm_check_whole, .run_on_host = host_run};
+        .broadcast = comm_broadcast,
+        .check_whole = comm_check_whole,
+        .give_up = give_up,
+        .run_on_host = host_run,
+    };
     return open(CUDA_BACKEND_VERSION, &all, out, err);
 }

@@ -1,16 +1,20 @@
 /* emulate.cuh - the CUDA that our kernels use, on one CPU core: included before a kernel_*.cu when
  * that is compiled as plain C++. What runs is the kernels' own source, with real blocks, warps,
- * barriers and shuffles (emulate.c), one block at a time.
+ * barriers and shuffles (emulate.c), one block at a time, when its turn comes (emulated_stream.h).
  *
  * So indices, shapes, sums and synchronisation are tested where no GPU is. Not tested: races
  * between blocks, what nvcc makes of the source, and time. */
 #ifndef SHARDPLAN_EMULATE_CUH
 #define SHARDPLAN_EMULATE_CUH
 
+#include "tests/emulate/emulated_stream.h"
+
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <tuple>
+#include <utility>
 
 extern "C" {
 struct emulated_place {
@@ -42,10 +46,8 @@ void emulate_exchange(const void *own, uint64_t all[32]);
 #define __launch_bounds__(...)
 #define __grid_constant__
 
-#define threadIdx emulated_thread
-#define blockIdx emulated_block
-#define blockDim emulated_block_size
-#define gridDim emulated_grid
+inline struct emulated_place &threadIdx = emulated_thread, &blockIdx = emulated_block,
+                             &blockDim = emulated_block_size, &gridDim = emulated_grid;
 
 #define __syncthreads() emulate_barrier(0)
 #define __syncthreads_or(flag) emulate_barrier(flag)
@@ -83,20 +85,42 @@ static inline unsigned atomicCAS(unsigned *at, unsigned expected, unsigned value
     return old;
 }
 
+/* A launch: the kernel and its arguments, by value, until their turn comes. */
+template <typename... T> struct emulated_launch {
+    void (*kernel)(T...);
+    std::tuple<T...> arguments;
+    dim3 blocks, threads;
+};
+
 static inline struct emulated_place emulated_size(dim3 size)
 {
     return {size.x, size.y, size.z};
 }
 
-template <typename F> static inline cudaError_t emulate_launch(dim3 blocks, dim3 threads, F body)
+template <typename... T> static void emulated_run_thread(void *context)
 {
-    emulate_grid(
-        emulated_size(blocks), emulated_size(threads),
-        [](void *context) { (*static_cast<F *>(context))(); }, &body);
-    return cudaSuccess;
+    const auto *launch = static_cast<emulated_launch<T...> *>(context);
+    std::apply(launch->kernel, launch->arguments);
 }
 
-#define KERNEL_LAUNCH(kernel, blocks, threads, stream, ...)                                        \
-    ((void)(stream), emulate_launch((blocks), (threads), [&] { kernel(__VA_ARGS__); }))
+template <typename... T> static int emulated_run(void *context)
+{
+    const auto *launch = static_cast<emulated_launch<T...> *>(context);
+    emulate_grid(emulated_size(launch->blocks), emulated_size(launch->threads),
+                 emulated_run_thread<T...>, context);
+    return 1;
+}
+
+/* As nvcc's template of this name: the arguments become what the kernel takes. */
+template <typename... T, typename... Given>
+static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(T...),
+                                             Given &&...given)
+{
+    auto *launch = new emulated_launch<T...>{
+        kernel, std::tuple<T...>(std::forward<Given>(given)...), config->gridDim, config->blockDim};
+    return emulated_queue(
+        config->stream, emulated_run<T...>,
+        [](void *context) { delete static_cast<emulated_launch<T...> *>(context); }, launch);
+}
 
 #endif

@@ -1,0 +1,177 @@
+/* test_run_emulated.c - several ranks of the cuda backend over tests/emulate: NCCL's collectives
+ * among processes, and what becomes of a run whose peers fail, stop, or hang. */
+#include "tests/support/program.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 2 };
+
+#define FP32 "--param-dtype fp32 --reduce-dtype fp32 "
+
+static char folder[] = "/tmp/shardplan_run_emulated.XXXXXX";
+
+/* Skips where mpirun or the emulated backend is not there. */
+static void need_ranks(void)
+{
+    const char *file = getenv("SHARDRUN_EMULATED");
+    const bool built = file && access(file, R_OK) == 0;
+    if (built && system("command -v mpirun >/dev/null 2>&1") == 0)
+        return;
+    printf("note: %s\n", built ? "mpirun is not installed (package openmpi-bin)"
+                               : "the emulated backend is not built");
+    skip();
+}
+
+static void make_plan(int gpus, const char *options)
+{
+    const int status =
+        shardplan("plan tests/data/configs/toy-llama --gpus %d --seq 8 --micro-batch 1 "
+                  "%s -q -o %s",
+                  gpus, options, folder);
+    if (status != 0)
+        fail_msg("%s", program_output());
+}
+
+static int run(const char *options)
+{
+    return shardplan("run %s/plan.json --steps %d --json %s", folder, STEPS, options);
+}
+
+static int run_emulated(const char *options)
+{
+    char kept[4096], all[512];
+    const char *before = getenv("SHARDRUN_CUDA");
+    snprintf(kept, sizeof kept, "%s", before ? before : "");
+    snprintf(all, sizeof all, "--device cuda --share-gpu %s", options);
+    setenv("SHARDRUN_CUDA", getenv("SHARDRUN_EMULATED"), 1);
+    setenv("SHARDRUN_EMULATED_FOLDER", folder, 1);
+    const int status = run(all);
+    if (before)
+        setenv("SHARDRUN_CUDA", kept, 1);
+    else
+        unsetenv("SHARDRUN_CUDA");
+    return status;
+}
+
+/* Losses and norms of the steps, one JSON object a line. */
+static void read_steps(double out[2 * STEPS])
+{
+    static const char *const keys[] = {"\"loss\": ", "\"grad_norm\": "};
+    const char *at = program_output();
+    for (int i = 0; i < 2 * STEPS; i++) {
+        at = strstr(at, keys[i % 2]);
+        if (!at)
+            fail_msg("%s", program_output());
+        at += strlen(keys[i % 2]);
+        out[i] = strtod(at, NULL);
+    }
+}
+
+/* ---- results ---- */
+
+static void ranks_over_nccl_train_as_they_do_on_the_host(void **state)
+{
+    (void)state;
+    static const struct {
+        int gpus;
+        const char *options;
+    } cases[] = {{2, ""},
+                 {3, "--clip 1"},
+                 {4, "--replicate 2"},
+                 {2, "--strategy ddp"},
+                 {2, FP32 "--accumulate 2"}};
+    need_ranks();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double host[2 * STEPS], cuda[2 * STEPS];
+        make_plan(cases[i].gpus, cases[i].options);
+        if (run("") != 0)
+            fail_msg("%s", program_output());
+        read_steps(host);
+        if (run_emulated("") != 0)
+            fail_msg("%s: %s", cases[i].options, program_output());
+        read_steps(cuda);
+        for (int k = 0; k < 2 * STEPS; k++) /* sums in another order */
+            if (!(fabs(cuda[k] - host[k]) <= 1e-5 * host[k]))
+                fail_msg("%s: %.9g instead of %.9g", cases[i].options, cuda[k], host[k]);
+    }
+}
+
+/* ---- faults ---- */
+
+/* That a run with the fault ends with status 3 within so many seconds, and says so, once. */
+static void expect_end(const char *fault, const char *options, const char *says, int seconds)
+{
+    const time_t begin = time(NULL);
+    setenv("SHARDRUN_EMULATED_NCCL", fault, 1);
+    const int status = run_emulated(options);
+    unsetenv("SHARDRUN_EMULATED_NCCL");
+    const char *found = strstr(program_output(), says);
+    if (status != 3 || !found || strstr(found + 1, says))
+        fail_msg("%s: exit %d: %s", fault, status, program_output());
+    assert_true(time(NULL) - begin <= seconds);
+}
+
+static void a_communicator_that_fails_ends_the_run(void **state)
+{
+    (void)state;
+    need_ranks();
+    make_plan(2, FP32);
+    expect_end("error 1 5", "--timeout 60", "a rank of the emulated NCCL has failed", 30);
+}
+
+static void a_rank_that_is_stopped_ends_the_run_after_the_time_out(void **state)
+{
+    (void)state;
+    need_ranks();
+    make_plan(2, FP32);
+    expect_end("stop 1 5", "--timeout 2", "shardrun: rank 0: the collective of instruction ", 30);
+    if (!strstr(program_output(), "has waited 2 s for the others; giving up"))
+        fail_msg("%s", program_output());
+}
+
+/* The thread that has the device never comes back, so nobody but the watch can end it. */
+static void a_host_that_hangs_in_the_driver_is_ended_by_the_watch(void **state)
+{
+    (void)state;
+    need_ranks();
+    make_plan(2, FP32);
+    expect_end("stop 0 3 block 1 5", "--timeout 1",
+               "shardrun: rank 1: the collective of instruction ", 30);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_over_nccl_train_as_they_do_on_the_host),
+        cmocka_unit_test(a_communicator_that_fails_ends_the_run),
+        cmocka_unit_test(a_rank_that_is_stopped_ends_the_run_after_the_time_out),
+        cmocka_unit_test(a_host_that_hangs_in_the_driver_is_ended_by_the_watch),
+    };
+    return cmocka_run_group_tests_name("run_emulated", tests, set_up, tear_down);
+}
