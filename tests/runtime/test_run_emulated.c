@@ -87,9 +87,9 @@ static void ranks_over_nccl_train_as_they_do_on_the_host(void **state)
     static const struct {
         int gpus;
         const char *options;
-    } cases[] = {{2, ""},
-                 {3, "--clip 1"},
-                 {4, "--replicate 2"},
+    } cases[] = {{2, FP32},
+                 {3, FP32 "--clip 1"},
+                 {4, FP32 "--replicate 2"},
                  {2, "--strategy ddp"},
                  {2, FP32 "--accumulate 2"}};
     need_ranks();
