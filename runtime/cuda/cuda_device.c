@@ -76,14 +76,24 @@ static enum err_code keep(struct cuda_device *cuda, enum err_code rc, struct err
     if (rc == ERR_OK)
         return ERR_OK;
     const cudaError_t last = cudaPeekAtLastError();
-    if (!cuda->failed && is_of_earlier_work(last))
+    if (!cuda->failed && is_of_earlier_work(last)) {
+        *err = (struct err){0}; /* which call found it says nothing */
         err_set(err, ERR_DEVICE, "at or before instruction %u: %s: %s", cuda->issued.instruction,
                 work_name((enum work_kind)cuda->issued.kind), cudaGetErrorString(last));
+    }
     if (!cuda->failed) {
         cuda->failed = true;
         cuda->failure = *err;
     }
     return rc;
+}
+
+/* Keeps it and tells it. */
+static enum err_code kept(struct cuda_device *cuda, enum err_code rc, struct err *own,
+                          struct err *err)
+{
+    keep(cuda, rc, own);
+    return rc == ERR_OK ? ERR_OK : err_set(err, own->code, "%s", own->text);
 }
 
 /* What kernels and host functions have left. */
@@ -123,8 +133,7 @@ static enum err_code sync_all(struct device *dev, struct err *err)
         rc = cuda_nccl_watch(cuda->nccl, &oldest, &own);
     if (rc == ERR_OK)
         rc = find_fault(cuda, &own);
-    keep(cuda, rc, &own);
-    return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
+    return kept(cuda, rc, &own, err);
 }
 
 /* ---- work of the host ---- */
@@ -260,8 +269,7 @@ static enum err_code launch(struct device *dev, uint8_t id, const struct work *w
     if (rc == ERR_OK)
         rc = cuda_timer_end(cuda->timer, cuda->stream[id], &own);
     nvtxRangePop();
-    keep(cuda, rc, &own);
-    return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
+    return kept(cuda, rc, &own, err);
 }
 
 /* Queues something that has no time of its own: `call` says what came of it. */
@@ -272,8 +280,7 @@ static enum err_code queued(struct cuda_device *cuda, uint8_t stream, cudaError_
     enum err_code rc = cuda_check(call, what, &own);
     if (rc == ERR_OK)
         rc = cuda_make_room(cuda, stream, &own);
-    keep(cuda, rc, &own);
-    return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
+    return kept(cuda, rc, &own, err);
 }
 
 static enum err_code record(struct device *dev, uint8_t stream, uint32_t event, struct err *err)
@@ -301,8 +308,7 @@ static enum err_code hold(struct device *dev, uint32_t event, struct err *err)
     TRY(failure(cuda, err));
     struct err own = {0};
     const enum err_code rc = cuda_await(cuda, LANE_HOST, cuda->events[event], &own);
-    keep(cuda, rc, &own);
-    return rc == ERR_OK ? ERR_OK : err_set(err, own.code, "%s", own.text);
+    return kept(cuda, rc, &own, err);
 }
 
 static void take_times(struct device *dev,
@@ -400,8 +406,12 @@ static enum err_code copy_now(struct cuda_device *cuda, void *to, const void *fr
                               struct err *err)
 {
     cudaStream_t stream = cuda->stream[LANE_COMPUTE];
-    TRY_CUDA(err, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
-    return cuda_await(cuda, LANE_COMPUTE, NULL, err);
+    struct err own = {0};
+    enum err_code rc = cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream),
+                                  "cudaMemcpyAsync", &own);
+    if (rc == ERR_OK)
+        rc = cuda_await(cuda, LANE_COMPUTE, NULL, &own);
+    return kept(cuda, rc, &own, err);
 }
 
 static enum err_code write_memory(struct device *dev, uint64_t to, const void *from, uint64_t bytes,

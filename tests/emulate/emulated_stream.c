@@ -60,6 +60,20 @@ static struct {
 
 static _Thread_local cudaError_t last_error;
 
+/* SHARDRUN_EMULATED_FAULT: the number of a piece of work that reads where nothing is. As on a GPU,
+ * nobody is told when it does: every later call fails with it, for good. */
+static cudaError_t broken;
+static unsigned long long worked;
+
+static cudaError_t result_of(cudaError_t rc)
+{
+    if (broken != cudaSuccess)
+        rc = broken;
+    if (rc != cudaSuccess)
+        last_error = rc;
+    return rc;
+}
+
 /* ---- whose turn it is; the lock is held ---- */
 
 static void take_seed(void)
@@ -109,8 +123,11 @@ static bool step(struct stream *stream)
     if (!entry)
         return false;
     if (!entry->point) {
-        if (!entry->run(entry->context))
+        const char *fault = getenv("SHARDRUN_EMULATED_FAULT");
+        if (broken == cudaSuccess && !entry->run(entry->context))
             return false;
+        if (fault && ++worked == strtoull(fault, NULL, 10))
+            broken = cudaErrorIllegalAddress;
     } else if (entry->waits) {
         if (!entry->point->passed)
             return false;
@@ -194,7 +211,7 @@ cudaError_t emulated_queue(cudaStream_t id, int (*run)(void *context), void (*dr
             rest();
     append(stream, &(struct entry){.run = run, .drop = drop, .context = context});
     unlock();
-    return cudaSuccess;
+    return result_of(cudaSuccess);
 }
 
 cudaError_t emulated_queue_copy(cudaStream_t stream, int (*run)(void *context), const void *context,
@@ -220,7 +237,7 @@ void emulated_drain(void)
 cudaError_t cudaGetLastError(void)
 {
     const cudaError_t error = last_error;
-    last_error = cudaSuccess;
+    last_error = broken;
     return error;
 }
 
@@ -284,7 +301,7 @@ static cudaError_t query(const struct stream *stream, const struct event *event)
         all.put_off = (unsigned)(draw() % (NOT_READY_MOST + 1));
     const bool done = !put_off && is_done(stream, event);
     unlock();
-    return done ? cudaSuccess : (last_error = cudaErrorNotReady);
+    return result_of(done ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t id)
@@ -305,7 +322,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t id)
         if (!take_turn())
             rest();
     unlock();
-    return cudaSuccess;
+    return result_of(cudaSuccess);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
@@ -345,7 +362,7 @@ cudaError_t cudaEventRecord(cudaEvent_t id, cudaStream_t stream)
     point->holders = 2;
     append((struct stream *)(void *)stream, &(struct entry){.point = point});
     unlock();
-    return cudaSuccess;
+    return result_of(cudaSuccess);
 }
 
 /* For the record that was queued last; an event that never was is not waited for. */
@@ -360,7 +377,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t id, unsigned fl
                &(struct entry){.point = event->last, .waits = true});
     }
     unlock();
-    return cudaSuccess;
+    return result_of(cudaSuccess);
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
@@ -371,5 +388,5 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
     const bool done = begin->last && begin->last->passed && end->last && end->last->passed;
     *ms = done ? (float)(end->last->ms - begin->last->ms) : 0.0F;
     unlock();
-    return done ? cudaSuccess : (last_error = cudaErrorNotReady);
+    return result_of(done ? cudaSuccess : cudaErrorNotReady);
 }

@@ -317,6 +317,21 @@ static void the_emulated_backend_runs_whole_plans_as_the_host_does(void **state)
     }
 }
 
+/* A kernel that reads where nothing is, is found by a call that comes later. */
+static void a_kernel_fault_names_the_last_instruction_that_it_may_be_of(void **state)
+{
+    (void)state;
+    if (!emulated_is_built()) {
+        skip();
+        return;
+    }
+    make_plan(2, "--param-dtype fp32");
+    setenv("SHARDRUN_EMULATED_FAULT", "400", 1);
+    expect_emulated(3, "shardrun: rank 0: at or before instruction ",
+                    "run %s/plan.json --rehearse 0/2 --steps 2", folder);
+    unsetenv("SHARDRUN_EMULATED_FAULT");
+}
+
 /* Without a GPU, cuDNN does not start: that is said once, and in the trace, unless it was not
  * wanted.
  */
@@ -377,6 +392,7 @@ int main(void)
         cmocka_unit_test(without_a_driver_cuda_fails_with_one_sentence),
         cmocka_unit_test(without_its_file_cuda_fails_with_one_sentence),
         cmocka_unit_test(the_emulated_backend_runs_whole_plans_as_the_host_does),
+        cmocka_unit_test(a_kernel_fault_names_the_last_instruction_that_it_may_be_of),
         cmocka_unit_test(attention_that_is_not_cudnns_is_told),
     };
     return cmocka_run_group_tests_name("run_cuda", tests, set_up, tear_down);
