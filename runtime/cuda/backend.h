@@ -45,7 +45,6 @@ struct cuda_settings {
     uint32_t group_count;   /* communicators: */
     const struct comm_group *groups;
     double timeout_s;      /* of a collective and of NCCL's start; 0: none */
-    bool timed;            /* take device times of all work */
     bool share_gpu;        /* several ranks on one GPU: correctness only */
     bool register_buffers; /* segments from ncclMemAlloc, registered with NCCL */
     bool deterministic;    /* the same bits every time: our own attention, which is slow, and not

@@ -311,6 +311,11 @@ static enum err_code hold(struct device *dev, uint32_t event, struct err *err)
     return kept(cuda, rc, &own, err);
 }
 
+static void time_work(struct device *dev, bool on)
+{
+    cuda_timer_turn(cuda_of(dev)->timer, on);
+}
+
 static void take_times(struct device *dev,
                        void (*take)(void *context, uint32_t instruction, uint8_t stream,
                                     double begin_s, double end_s),
@@ -520,7 +525,7 @@ static enum err_code open_parts(struct cuda_device *cuda, struct err *err)
 {
     TRY(pick_gpu(cuda, err));
     TRY(make_streams(cuda, err));
-    cuda->timer = cuda_timer_new(cuda->settings.timed);
+    cuda->timer = cuda_timer_new();
     TRY(cuda_matmuls_open(&cuda->matmuls, err));
     TRY(cuda_attention_open(cuda->settings.deterministic, &cuda->attention, err));
     cuda->device.attention = cuda_attention_about(cuda->attention);
@@ -553,6 +558,7 @@ enum err_code cuda_backend_open(unsigned version, const struct cuda_settings *se
         .wait = wait,
         .hold = hold,
         .sync = sync_all,
+        .time_work = time_work,
         .take_times = take_times,
     };
     *out = NULL;

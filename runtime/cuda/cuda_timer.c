@@ -27,10 +27,10 @@ struct cuda_timer {
     uint32_t count, made, cap;
 };
 
-struct cuda_timer *cuda_timer_new(bool on)
+struct cuda_timer *cuda_timer_new(void)
 {
     struct cuda_timer *timer = xmalloc(sizeof *timer);
-    *timer = (struct cuda_timer){.on = on, .opened_s = clock_now_s()};
+    *timer = (struct cuda_timer){.on = true, .opened_s = clock_now_s()};
     return timer;
 }
 
@@ -44,6 +44,11 @@ void cuda_timer_free(struct cuda_timer *timer)
     }
     free(timer->spans);
     free(timer);
+}
+
+void cuda_timer_turn(struct cuda_timer *timer, bool on)
+{
+    timer->on = on;
 }
 
 /* Makes the events of the next span, the first time that so many are needed. */

@@ -7,12 +7,16 @@
 #include "base/kernel.h"
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 
 struct cuda_timer;
 
-/* `on`: false makes begin and end do nothing. The clock starts now. */
-struct cuda_timer *cuda_timer_new(bool on);
+/* The clock starts now, and work is timed from now on. */
+struct cuda_timer *cuda_timer_new(void);
 void cuda_timer_free(struct cuda_timer *timer); /* NULL is allowed */
+
+/* `on`: false makes begin and end do nothing from now on; not between a begin and its end. */
+void cuda_timer_turn(struct cuda_timer *timer, bool on);
 
 /* Around the work of one instruction on a stream; one pair at a time. */
 enum err_code cuda_timer_begin(struct cuda_timer *timer, uint8_t id, cudaStream_t stream,

@@ -86,3 +86,9 @@ enum err_code device_sync(struct device *dev, struct err *err)
 {
     return ops_of(dev)->sync(dev, err);
 }
+
+void device_time_work(struct device *dev, bool on)
+{
+    if (ops_of(dev)->time_work)
+        dev->ops->time_work(dev, on);
+}

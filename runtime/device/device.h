@@ -21,9 +21,10 @@
 #include "base/err.h"
 #include "runtime/work/work.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-enum { DEVICE_OPS_VERSION = 4 };
+enum { DEVICE_OPS_VERSION = 5 };
 
 struct device;
 
@@ -50,8 +51,11 @@ struct device_ops {
     enum err_code (*hold)(struct device *dev, uint32_t event, struct err *err);
     /* Waits until every stream has done what was queued. */
     enum err_code (*sync)(struct device *dev, struct err *err);
-    /* Begin and end of a piece of work that ran since the last call, seconds on a clock that starts
-     * when the device is opened; called for each after a sync. */
+    /* Whether work that is launched from now on is timed, which costs a GPU two events each; at
+     * first it is. NULL: times cost nothing and are always taken. */
+    void (*time_work)(struct device *dev, bool on);
+    /* Begin and end of a piece of timed work that ran since the last call, seconds on a clock that
+     * starts when the device is opened; called for each after a sync. */
     void (*take_times)(struct device *dev,
                        void (*take)(void *context, uint32_t instruction, uint8_t stream,
                                     double begin_s, double end_s),
@@ -84,5 +88,6 @@ enum err_code device_record(struct device *dev, uint8_t stream, uint32_t event, 
 enum err_code device_wait(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
 enum err_code device_hold(struct device *dev, uint32_t event, struct err *err);
 enum err_code device_sync(struct device *dev, struct err *err);
+void device_time_work(struct device *dev, bool on);
 
 #endif

@@ -396,6 +396,7 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
     /* What ran before (filling parameters, checkpoints) is no part of the step. */
     TRY(device_sync(e->device, err));
     e->device->ops->take_times(e->device, drop_time, NULL);
+    device_time_work(e->device, e->recorded);
     const double start = clock_now_s();
     e->step = step;
     e->micro_batch = 0;
@@ -412,11 +413,16 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
         record_memory(e, id);
     }
     TRY(device_sync(e->device, err));
+    result->seconds = clock_now_s() - start; /* reading times is no part of the step */
     deferred_end_step(e->deferred);
     e->device->ops->take_times(e->device, take_time, e);
-    result->seconds = clock_now_s() - start;
     e->first_step = false;
     return collect(e, result, err);
+}
+
+void execution_record(struct execution *e, bool on)
+{
+    e->recorded = on;
 }
 
 /* ---- opening ---- */
@@ -513,6 +519,7 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
         .record = xcalloc(plan->instruction_count + 1, sizeof(struct step_record)),
         .param_norm = xcalloc(plan->param_count + 1, sizeof(double)),
         .first_step = true,
+        .recorded = true,
     };
     e->status = status_of_rank(plan->rank, &e->own_status);
     e->settings.allocator.segment_new = new_segment;

@@ -22,7 +22,7 @@ struct run_settings {
 struct step_result {
     double loss;      /* mean over micro-batches and ranks */
     double grad_norm; /* of all parameters, before clipping */
-    double seconds;   /* of the whole step, by the host's clock */
+    double seconds;   /* of the whole step, by the host's clock, until the device has done all of it */
 };
 
 /* What happened at an instruction of the last step. Memory is bytes after it, 0 where it does not
@@ -43,6 +43,11 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
                              struct data *data, const struct run_settings *settings,
                              struct execution **out, struct err *err);
 void execution_close(struct execution *execution); /* NULL is allowed */
+
+/* Whether the steps that follow are timed piece by piece; at first they are. That costs a GPU two
+ * events a kernel, so a step's own `seconds` are those of training only where it is not recorded.
+ * Memory is recorded in any case. */
+void execution_record(struct execution *execution, bool on);
 
 /* Runs one step (numbered from 0) to its end. */
 enum err_code execution_step(struct execution *execution, uint32_t step, struct step_result *result,

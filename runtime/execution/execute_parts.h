@@ -30,6 +30,7 @@ struct execution {
     volatile struct rank_status *status;
     struct rank_status own_status;
     bool first_step;
+    bool recorded; /* the next steps */
 };
 
 enum { SEGMENT_BYTES = 1 << 21 }; /* what segments of the device are multiples of */

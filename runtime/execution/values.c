@@ -4,7 +4,10 @@
 #include "runtime/execution/rope_table.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- parameters ---- */
 
@@ -78,8 +81,8 @@ static void fill_normal(const struct param_init *init, uint64_t seed, uint64_t f
             out[i] = draw_within(init, seed + first + i);
 }
 
-void values_of_param(const struct param_init *init, uint32_t p, uint64_t first, uint64_t count,
-                     float *out)
+static void fill_part(const struct param_init *init, uint32_t p, uint64_t first, uint64_t count,
+                      float *out)
 {
     switch (init->kind) {
     case INIT_UNIFORM:
@@ -92,6 +95,52 @@ void values_of_param(const struct param_init *init, uint32_t p, uint64_t first, 
         fill(init->kind == INIT_ONES ? 1.0F : 0.0F, count, out);
         break;
     }
+}
+
+/* ---- many elements: a thread each for parts of them ---- */
+
+enum { MOST_THREADS = 16, LEAST_A_THREAD = 1 << 17 };
+
+struct part_job {
+    const struct param_init *init;
+    uint32_t p;
+    uint64_t first, count;
+    float *out;
+};
+
+static void *fill_job(void *context)
+{
+    const struct part_job *job = context;
+    fill_part(job->init, job->p, job->first, job->count, job->out);
+    return NULL;
+}
+
+static uint64_t threads_for(uint64_t count)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint64_t most = cores < 1 ? 1 : cores < MOST_THREADS ? (uint64_t)cores : MOST_THREADS;
+    const uint64_t wanted = count / LEAST_A_THREAD;
+    return wanted < 1 ? 1 : wanted < most ? wanted : most;
+}
+
+void values_of_param(const struct param_init *init, uint32_t p, uint64_t first, uint64_t count,
+                     float *out)
+{
+    const uint64_t parts = threads_for(count), each = (count + parts - 1) / parts;
+    pthread_t thread[MOST_THREADS];
+    struct part_job job[MOST_THREADS];
+    bool started[MOST_THREADS] = {false};
+    for (uint64_t i = 0; i < parts; i++) {
+        const uint64_t at = i * each, end = at + each < count ? at + each : count;
+        job[i] = (struct part_job){init, p, first + at, end - at, out + at};
+        if (i + 1 < parts)
+            started[i] = pthread_create(&thread[i], NULL, fill_job, &job[i]) == 0;
+        if (!started[i]) /* the last one, or where no thread is to be had */
+            fill_job(&job[i]);
+    }
+    for (uint64_t i = 0; i < parts; i++)
+        if (started[i])
+            pthread_join(thread[i], NULL);
 }
 
 /* ---- modules' buffers ---- */

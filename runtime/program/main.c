@@ -131,7 +131,6 @@ static enum err_code open_device(struct run *run, struct err *err)
         .group_count = run->plan->group_count,
         .groups = groups,
         .timeout_s = o->timeout_s,
-        .timed = run->settings.output != NULL,
         .share_gpu = o->share_gpu,
         .register_buffers = o->register_buffers,
         .deterministic = o->deterministic,
@@ -186,7 +185,9 @@ static void announce(const struct run *run)
         fprintf(stderr, "note: --share-gpu: ranks take turns on a GPU; times mean nothing\n");
 }
 
-static void print_step(const struct run *run, uint32_t step, const struct step_result *result)
+/* `recorded`: the step was timed piece by piece, which on a GPU makes it slower. */
+static void print_step(const struct run *run, uint32_t step, const struct step_result *result,
+                       bool recorded)
 {
     const struct plan *plan = run->plan;
     const struct buffer *tokens = &plan->buffers[plan_input_of(plan, INPUT_TOKENS)->buffer];
@@ -195,12 +196,13 @@ static void print_step(const struct run *run, uint32_t step, const struct step_r
     if (!is_speaker(run) || run->settings.quiet)
         return;
     if (run->settings.json)
-        printf("{\"step\": %u, \"loss\": %.9g, \"grad_norm\": %.9g, \"seconds\": %.6f}\n", step,
-               result->loss, result->grad_norm, result->seconds);
+        printf("{\"step\": %u, \"loss\": %.9g, \"grad_norm\": %.9g, \"seconds\": %.6f%s}\n", step,
+               result->loss, result->grad_norm, result->seconds,
+               recorded ? ", \"recorded\": true" : "");
     else
-        printf("%sstep %4u/%u  loss %8.5f  grad norm %8.5f  %7.0f tokens/s%s",
+        printf("%sstep %4u/%u  loss %8.5f  grad norm %8.5f  %7.0f tokens/s%s%s",
                run->terminal ? "\r" : "", step + 1, run->settings.run.steps, result->loss,
-               result->grad_norm, count / result->seconds,
+               result->grad_norm, count / result->seconds, recorded ? ", recorded" : "",
                run->terminal && step + 1 < run->settings.run.steps ? "\x1b[K" : "\n");
     fflush(stdout);
 }
@@ -232,22 +234,27 @@ static enum err_code write_trace(const struct run *run, uint32_t step, struct er
     return record_write(run->plan, run->execution, &about, step, path, err);
 }
 
-/* The trace is written anew now and then, so that a run that dies leaves its last one. */
+/* The trace is written anew now and then, so that a run that dies leaves its last one. Only the
+ * steps that it is of are recorded, never two in a row but at the end: speeds are those of the
+ * others. */
 static enum err_code train(struct run *run, struct err *err)
 {
     const double seconds_between_traces = 2.0;
-    double written = 0.0;
+    double written = clock_now_s();
+    bool recorded = false;
     for (uint32_t step = (uint32_t)run->first_step; step < run->settings.run.steps; step++) {
         struct step_result result;
+        const bool due = !recorded && clock_now_s() - written > seconds_between_traces;
+        recorded = run->settings.output && (step + 1 == run->settings.run.steps || due);
+        execution_record(run->execution, recorded);
         TRY(execution_step(run->execution, step, &result, err));
-        print_step(run, step, &result);
+        print_step(run, step, &result, recorded);
         if (!isfinite(result.loss) &&
             !run->settings.run.rehearse_world) /* there it means nothing */
             return err_set(err, ERR_DEVICE, "step %u: the loss is %f", step, result.loss);
         if (step == run->first_step && run->settings.run.param_norms)
             print_param_norms(run);
-        if (step + 1 == run->settings.run.steps ||
-            clock_now_s() - written > seconds_between_traces) {
+        if (recorded) {
             TRY(write_trace(run, step, err));
             written = clock_now_s();
         }

@@ -144,6 +144,7 @@ static const struct device_ops lossy_ops = {
     .wait = lossy_wait,
     .hold = lossy_hold,
     .sync = lossy_sync,
+    .time_work = NULL,
     .take_times = lossy_take_times,
 };
 

@@ -187,6 +187,24 @@ static void a_parameter_is_the_same_however_it_is_split(void **state)
     }
 }
 
+/* So many elements that several threads fill them. */
+static void many_elements_are_those_of_few(void **state)
+{
+    (void)state;
+    enum { MANY = (1 << 20) + 5, FEW = 999 };
+    const struct param_init inits[] = {{INIT_UNIFORM, 0.1, 0}, {INIT_NORMAL, 0.02, 0.03}};
+    float *many = xmalloc(MANY * sizeof *many), few[FEW];
+    for (size_t i = 0; i < sizeof inits / sizeof inits[0]; i++) {
+        values_of_param(&inits[i], 2, 7, MANY, many);
+        for (uint64_t first = 0; first < MANY; first += FEW) {
+            const uint64_t count = MANY - first < FEW ? MANY - first : FEW;
+            values_of_param(&inits[i], 2, 7 + first, count, few);
+            assert_memory_equal(few, many + first, count * sizeof *few);
+        }
+    }
+    free(many);
+}
+
 static void ranges_begin_anew_in_each_row(void **state)
 {
     (void)state;
@@ -216,6 +234,7 @@ int main(void)
         cmocka_unit_test(the_frequencies_are_the_tables),
         cmocka_unit_test(draws_have_the_spread_that_is_asked_for),
         cmocka_unit_test(a_parameter_is_the_same_however_it_is_split),
+        cmocka_unit_test(many_elements_are_those_of_few),
         cmocka_unit_test(ranges_begin_anew_in_each_row),
         cmocka_unit_test(numbers_are_in_every_element),
     };

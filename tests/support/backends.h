@@ -46,7 +46,6 @@ static inline enum err_code open_cuda(uint64_t memory_bytes, uint32_t events,
         .comm = comm,
         .ranks = 1,
         .timeout_s = 60,
-        .timed = true,
     };
     return device_open_cuda(&settings, out, err);
 }
