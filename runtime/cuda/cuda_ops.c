@@ -21,6 +21,7 @@ struct kernel_tensor cuda_tensor(const struct work_operand *x)
     return (struct kernel_tensor){
         .data = x->data,
         .count = operand_count(x),
+        .inverse = kernel_inverse(width),
         .width = (uint32_t)width,
         .pitch = x->pitch,
         .dtype = (uint8_t)cuda_dtype(x),
@@ -68,14 +69,41 @@ enum err_code cuda_launched(const struct work *work, cudaError_t rc, struct err 
 
 /* ---- kinds that need more than their operands in order ---- */
 
+/* Dims along which both go on as they do along the next one are one dim: there are fewer to divide
+ * by. Dims of size 1 are none. */
+static struct kernel_spread spread_of(const struct shape *x, const struct shape *y,
+                                      const struct shape *z)
+{
+    uint64_t x_step[SHAPE_DIMS], y_step[SHAPE_DIMS];
+    struct kernel_spread spread = {.dim = {0}};
+    int at = KERNEL_DIMS; /* the outermost that is filled in */
+    shape_spread(x, z, x_step);
+    shape_spread(y, z, y_step);
+    for (uint32_t i = z->rank; i-- > 0;) {
+        const uint64_t size = at < KERNEL_DIMS ? spread.dim[at] : 0;
+        if (z->dim[i] == 1)
+            continue;
+        if (size && x_step[i] == size * spread.x_step[at] &&
+            y_step[i] == size * spread.y_step[at] && size * z->dim[i] <= UINT32_MAX) {
+            spread.dim[at] *= z->dim[i];
+            continue;
+        }
+        at--;
+        spread.dim[at] = z->dim[i];
+        spread.x_step[at] = x_step[i];
+        spread.y_step[at] = y_step[i];
+    }
+    while (at-- > 0)
+        spread.dim[at] = 1;
+    for (int i = 0; i < KERNEL_DIMS; i++)
+        spread.inverse[i] = kernel_inverse(spread.dim[i]);
+    return spread;
+}
+
 static cudaError_t broadcast(const struct work *work, cudaStream_t stream)
 {
     const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
-    struct kernel_spread spread = {.rank = z->shape.rank};
-    for (uint32_t i = 0; i < z->shape.rank; i++)
-        spread.dim[i] = z->shape.dim[i];
-    shape_spread(&x->shape, &z->shape, spread.x_step);
-    shape_spread(&y->shape, &z->shape, spread.y_step);
+    const struct kernel_spread spread = spread_of(&x->shape, &y->shape, &z->shape);
     if (operand_is_complex(z))
         return kernel_multiply_complex(&spread, x->data, y->data, z->data, operand_count(z),
                                        stream);
@@ -84,7 +112,17 @@ static cudaError_t broadcast(const struct work *work, cudaStream_t stream)
                             cuda_tensor(x), cuda_tensor(y), cuda_tensor(z), stream);
 }
 
-static cudaError_t sum(const struct work *work, cudaStream_t stream)
+/* Whether all summed dims, as one, have `inner` elements below them. */
+static bool is_one_run(const struct kernel_reduction *r, uint64_t *inner)
+{
+    *inner = r->summed ? r->summed_step[r->summed - 1] : 1;
+    for (uint32_t i = 0; i + 1 < r->summed; i++)
+        if (r->summed_step[i] != r->summed_dim[i + 1] * r->summed_step[i + 1])
+            return false;
+    return true;
+}
+
+static cudaError_t sum(const struct work *work, struct kernel_scratch scratch, cudaStream_t stream)
 {
     const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
     struct kernel_reduction r = {.outputs = operand_count(y), .terms = 1};
@@ -93,6 +131,8 @@ static cudaError_t sum(const struct work *work, cudaStream_t stream)
     for (uint32_t i = 0; i < x->shape.rank; i++) {
         const uint32_t dim = x->shape.dim[i];
         x_step = dim ? x_step / dim : 0;
+        if (dim == 1)
+            continue;
         if (y_step[i]) {
             r.kept_dim[r.kept] = dim;
             r.kept_step[r.kept++] = x_step;
@@ -102,7 +142,11 @@ static cudaError_t sum(const struct work *work, cudaStream_t stream)
             r.terms *= dim;
         }
     }
-    return kernel_sum(&r, cuda_tensor(x), cuda_tensor(y), stream);
+    uint64_t inner;
+    if (!x->pitch && !y->pitch && is_one_run(&r, &inner) && inner > 0)
+        return kernel_sum(r.outputs / inner, r.terms, inner, cuda_tensor(x), cuda_tensor(y),
+                          scratch, stream);
+    return kernel_sum_places(&r, cuda_tensor(x), cuda_tensor(y), stream);
 }
 
 static cudaError_t norm(const struct work *work, cudaStream_t stream)
@@ -309,7 +353,7 @@ enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct wor
     case WORK_MUL:
         return cuda_launched(work, broadcast(work, stream), err);
     case WORK_SUM:
-        return cuda_launched(work, sum(work, stream), err);
+        return cuda_launched(work, sum(work, scratch, stream), err);
     case WORK_RMS_NORM:
     case WORK_LAYER_NORM:
         return cuda_launched(work, norm(work, stream), err);

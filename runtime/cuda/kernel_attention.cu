@@ -9,14 +9,13 @@
 enum { WARPS = 8 };
 
 static __global__ void __launch_bounds__(WARPS *LANES)
-    attend(const __grid_constant__ struct kernel_attention_args at, struct kernel_tensor o)
+    attend(const __grid_constant__ struct kernel_attention_args at, struct head_slice heads,
+           const __grid_constant__ struct kernel_tensor o)
 {
-    const uint64_t queries = (uint64_t)at.b * at.a * at.s;
-    const uint64_t step = (uint64_t)gridDim.x * WARPS;
+    const uint32_t queries = heads.count * at.s, step = gridDim.x * WARPS;
     const uint32_t lane = threadIdx.x % LANES;
-    for (uint64_t i = blockIdx.x * (uint64_t)WARPS + threadIdx.x / LANES; i < queries; i += step) {
-        const uint64_t head = i / at.s;
-        const uint32_t query = (uint32_t)(i % at.s);
+    for (uint32_t i = blockIdx.x * WARPS + threadIdx.x / LANES; i < queries; i += step) {
+        const uint32_t head = heads.first + i / at.s, query = i % at.s;
         const uint32_t keys = at.causal && query + 1 < at.s_k ? query + 1 : at.s_k;
         const struct head_row q = row_of(at, at.q, at.s, head, query);
         float sum[COLUMNS] = {0}, highest = -INFINITY, weight = 0.0F;
@@ -42,13 +41,23 @@ static __global__ void __launch_bounds__(WARPS *LANES)
             sum[c] /= weight;
         store_row(at, o, at.s, head, query, sum);
         if (lane == 0)
-            at.logsumexp[head * at.logsumexp_pitch + query] = highest + logf(weight);
+            at.logsumexp[(uint64_t)head * at.logsumexp_pitch + query] = highest + logf(weight);
     }
 }
 
 cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_tensor o,
                              cudaStream_t stream)
 {
-    const uint64_t queries = (uint64_t)at->b * at->a * at->s;
-    return kernel_launch(attend, blocks_for(queries, WARPS), WARPS * LANES, stream, *at, o);
+    for (uint32_t first = 0; first < at->b * at->a;) {
+        const struct head_slice heads = next_slice(*at, first, MOST_HEAD_ROWS);
+        if (heads.count == 0)
+            return cudaErrorMemoryAllocation;
+        const cudaError_t rc =
+            kernel_launch(attend, blocks_for((uint64_t)heads.count * at->s, WARPS), WARPS * LANES,
+                          stream, *at, heads, o);
+        if (rc != cudaSuccess)
+            return rc;
+        first += heads.count;
+    }
+    return cudaSuccess;
 }

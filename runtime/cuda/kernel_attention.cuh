@@ -13,14 +13,30 @@ struct head_row { /* d numbers beside each other */
     uint64_t at;
 };
 
-/* The row of token `token` of `length`, of head `head` = b · a + a's. */
+/* Heads are counted over all sequences: b · a in all. A launch takes some of them, so many that its
+ * rows are counted in 32 bits, whose division is short. */
+enum { MOST_HEAD_ROWS = 1 << 30 };
+
+struct head_slice {
+    uint32_t first, count;
+};
+
+static inline struct head_slice next_slice(const struct kernel_attention_args &at, uint32_t first,
+                                           uint64_t most_rows)
+{
+    const uint32_t length = at.s > at.s_k ? at.s : at.s_k, all = at.b * at.a;
+    const uint64_t most = most_rows / length, rest = all - first;
+    return {first, (uint32_t)(rest < most ? rest : most)};
+}
+
+/* The row of token `token` of `length`, of head `head`. */
 static __device__ __forceinline__ struct head_row row_of(const struct kernel_attention_args &at,
                                                          const struct kernel_tensor &x,
-                                                         uint32_t length, uint64_t head,
+                                                         uint32_t length, uint32_t head,
                                                          uint32_t token)
 {
-    const uint64_t sequence = head / at.a, place = head % at.a;
-    const uint64_t first = ((sequence * length + token) * at.a + place) * at.d;
+    const uint32_t sequence = head / at.a, place = head % at.a;
+    const uint64_t first = (((uint64_t)sequence * length + token) * at.a + place) * at.d;
     return {x.data, x.dtype, tensor_at(x, first)};
 }
 
@@ -47,7 +63,7 @@ static __device__ __forceinline__ void add_row(float sum[COLUMNS], float weight,
 
 static __device__ __forceinline__ void store_row(const struct kernel_attention_args &at,
                                                  const struct kernel_tensor &y, uint32_t length,
-                                                 uint64_t head, uint32_t token,
+                                                 uint32_t head, uint32_t token,
                                                  const float sum[COLUMNS])
 {
     const struct head_row row = row_of(at, y, length, head, token);

@@ -12,11 +12,12 @@ enum { WARPS = 8 };
 struct backward {
     struct kernel_attention_args at;
     struct kernel_tensor dout, o, dq, dk, dv;
-    float *delta; /* (b · a, s) */
+    struct head_slice heads;
+    float *delta; /* (heads.count, s) */
 };
 
 /* p and dp of one query and one key; 0 where it is not seen. */
-static __device__ __forceinline__ void find_scores(const struct backward &all, uint64_t head,
+static __device__ __forceinline__ void find_scores(const struct backward &all, uint32_t head,
                                                    uint32_t query, uint32_t key, float *p,
                                                    float *dp)
 {
@@ -26,23 +27,21 @@ static __device__ __forceinline__ void find_scores(const struct backward &all, u
         return;
     const float score = at.scale * dot(row_of(at, at.q, at.s, head, query),
                                        row_of(at, at.k, at.s_k, head, key), at.d);
-    *p = expf(score - at.logsumexp[head * at.logsumexp_pitch + query]);
+    *p = expf(score - at.logsumexp[(uint64_t)head * at.logsumexp_pitch + query]);
     *dp = dot(row_of(at, all.dout, at.s, head, query), row_of(at, at.v, at.s_k, head, key), at.d);
 }
 
 #define FOR_WARPS(i, count)                                                                        \
-    for (uint64_t i = blockIdx.x * (uint64_t)WARPS + threadIdx.x / LANES; i < (count);             \
-         i += (uint64_t)gridDim.x * WARPS)
+    for (uint32_t i = blockIdx.x * WARPS + threadIdx.x / LANES; i < (count); i += gridDim.x * WARPS)
 
 static __global__ void __launch_bounds__(WARPS *LANES)
     find_delta(const __grid_constant__ struct backward all)
 {
     const struct kernel_attention_args &at = all.at;
     const uint32_t lane = threadIdx.x % LANES;
-    FOR_WARPS(i, (uint64_t)at.b * at.a * at.s)
+    FOR_WARPS(i, all.heads.count * at.s)
     {
-        const uint64_t head = i / at.s;
-        const uint32_t query = (uint32_t)(i % at.s);
+        const uint32_t head = all.heads.first + i / at.s, query = i % at.s;
         float sum = 0.0F;
         if (all.o.data) {
             const struct head_row o = row_of(at, all.o, at.s, head, query);
@@ -68,10 +67,9 @@ static __global__ void __launch_bounds__(WARPS *LANES)
 {
     const struct kernel_attention_args &at = all.at;
     const uint32_t lane = threadIdx.x % LANES;
-    FOR_WARPS(i, (uint64_t)at.b * at.a * at.s)
+    FOR_WARPS(i, all.heads.count * at.s)
     {
-        const uint64_t head = i / at.s;
-        const uint32_t query = (uint32_t)(i % at.s);
+        const uint32_t head = all.heads.first + i / at.s, query = i % at.s;
         const uint32_t keys = at.causal && query + 1 < at.s_k ? query + 1 : at.s_k;
         const float delta = all.delta[i];
         float sum[COLUMNS] = {0};
@@ -92,16 +90,15 @@ static __global__ void __launch_bounds__(WARPS *LANES)
 {
     const struct kernel_attention_args &at = all.at;
     const uint32_t lane = threadIdx.x % LANES;
-    FOR_WARPS(i, (uint64_t)at.b * at.a * at.s_k)
+    FOR_WARPS(i, all.heads.count * at.s_k)
     {
-        const uint64_t head = i / at.s_k;
-        const uint32_t key = (uint32_t)(i % at.s_k);
+        const uint32_t slot = i / at.s_k, head = all.heads.first + slot, key = i % at.s_k;
         float dk[COLUMNS] = {0}, dv[COLUMNS] = {0};
         for (uint32_t first = at.causal ? key / LANES * LANES : 0; first < at.s; first += LANES) {
             const uint32_t query = first + lane;
             float p, dp;
             find_scores(all, head, query, key, &p, &dp);
-            const float delta = query < at.s ? all.delta[head * at.s + query] : 0.0F;
+            const float delta = query < at.s ? all.delta[(uint64_t)slot * at.s + query] : 0.0F;
             const float ds = p * (dp - delta) * at.scale;
             for (uint32_t j = 0; j < LANES && first + j < at.s; j++) {
                 add_row(dk, __shfl_sync(0xffffffffU, ds, j),
@@ -121,15 +118,22 @@ cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
                                       struct kernel_tensor dv, struct kernel_scratch scratch,
                                       cudaStream_t stream)
 {
-    const struct backward all = {*at, dout, o, dq, dk, dv, static_cast<float *>(scratch.data)};
-    const uint64_t queries = (uint64_t)at->b * at->a * at->s, keys = queries / at->s * at->s_k;
-    if (queries * sizeof(float) > scratch.bytes)
-        return cudaErrorMemoryAllocation;
-    cudaError_t rc =
-        kernel_launch(find_delta, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
-    if (rc == cudaSuccess)
-        rc = kernel_launch(find_dq, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
-    if (rc == cudaSuccess)
-        rc = kernel_launch(find_dk_and_dv, blocks_for(keys, WARPS), WARPS * LANES, stream, all);
-    return rc;
+    struct backward all = {*at, dout, o, dq, dk, dv, {0, 0}, static_cast<float *>(scratch.data)};
+    const uint64_t room = scratch.bytes / sizeof(float), limit = MOST_HEAD_ROWS;
+    for (uint32_t first = 0; first < at->b * at->a; first += all.heads.count) {
+        all.heads = next_slice(*at, first, room < limit ? room : limit);
+        if (all.heads.count == 0)
+            return cudaErrorMemoryAllocation;
+        const uint64_t queries = (uint64_t)all.heads.count * at->s;
+        const uint64_t keys = (uint64_t)all.heads.count * at->s_k;
+        cudaError_t rc =
+            kernel_launch(find_delta, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
+        if (rc == cudaSuccess)
+            rc = kernel_launch(find_dq, blocks_for(queries, WARPS), WARPS * LANES, stream, all);
+        if (rc == cudaSuccess)
+            rc = kernel_launch(find_dk_and_dv, blocks_for(keys, WARPS), WARPS * LANES, stream, all);
+        if (rc != cudaSuccess)
+            return rc;
+    }
+    return cudaSuccess;
 }

@@ -1,7 +1,8 @@
 /* kernel_broadcast.cu - z = x + y and z = x · y with repeated dims, complex numbers too.
  *
  * Operands of one shape go through eight elements at a time. With repeated dims, eight elements of
- * z that lie in one row of its last dim need one search for their place in x and y. */
+ * z that lie in one row of its last dim need one search for their place in x and y, and so do two
+ * complex numbers. A search divides by each dim. */
 #include "runtime/cuda/kernel_tensor.cuh"
 
 enum { THREADS = 256 };
@@ -11,8 +12,10 @@ static __device__ __forceinline__ float combine(int multiply, float x, float y)
     return multiply ? x * y : x + y;
 }
 
-static __global__ void combine_flat(int multiply, struct kernel_tensor x, struct kernel_tensor y,
-                                    struct kernel_tensor z)
+static __global__ void __launch_bounds__(THREADS)
+    combine_flat(int multiply, const __grid_constant__ struct kernel_tensor x,
+                 const __grid_constant__ struct kernel_tensor y,
+                 const __grid_constant__ struct kernel_tensor z)
 {
     FOR_GROUPS(i, z.count)
     {
@@ -26,17 +29,24 @@ static __global__ void combine_flat(int multiply, struct kernel_tensor x, struct
     }
 }
 
-/* Where element i of z is in the lists of x and y. */
-static __device__ __forceinline__ void find_places(const struct kernel_spread &spread, uint64_t i,
-                                                   uint64_t *x_at, uint64_t *y_at)
+struct places {
+    uint64_t x, y;
+};
+
+/* Where element i of z is in the lists of x and y. The loop is unrolled: an index of the lists that
+ * is only known when the kernel runs would move them to local memory. */
+static __device__ __forceinline__ struct places find_places(const struct kernel_spread &spread,
+                                                            uint64_t i)
 {
-    *x_at = *y_at = 0;
-    for (int dim = (int)spread.rank - 1; dim >= 0; dim--) {
-        const uint64_t place = i % spread.dim[dim];
-        i /= spread.dim[dim];
-        *x_at += place * spread.x_step[dim];
-        *y_at += place * spread.y_step[dim];
+    struct places at = {0, 0};
+#pragma unroll
+    for (int dim = KERNEL_DIMS - 1; dim >= 0; dim--) {
+        const uint64_t next = divide(i, spread.inverse[dim]), place = i - next * spread.dim[dim];
+        at.x += place * spread.x_step[dim];
+        at.y += place * spread.y_step[dim];
+        i = next;
     }
+    return at;
 }
 
 /* Eight elements of a row, of an operand that has the row (step 1) or its one element (step 0). */
@@ -48,29 +58,32 @@ static __device__ __forceinline__ void load_spread(const struct kernel_tensor &x
         return;
     }
     const float value = load_one(x, at);
+#pragma unroll
     for (int j = 0; j < VECTOR; j++)
         out[j] = value;
 }
 
-static __global__ void combine_spread(int multiply, struct kernel_spread spread,
-                                      struct kernel_tensor x, struct kernel_tensor y,
-                                      struct kernel_tensor z)
+static __global__ void __launch_bounds__(THREADS)
+    combine_spread(int multiply, const __grid_constant__ struct kernel_spread spread,
+                   const __grid_constant__ struct kernel_tensor x,
+                   const __grid_constant__ struct kernel_tensor y,
+                   const __grid_constant__ struct kernel_tensor z)
 {
-    const uint32_t inner = spread.rank ? spread.rank - 1 : 0;
-    const bool whole = spread.rank && spread.dim[inner] % VECTOR == 0;
+    const int inner = KERNEL_DIMS - 1;
+    const bool whole = spread.dim[inner] % VECTOR == 0;
     FOR_GROUPS(i, z.count)
     {
-        uint64_t x_at, y_at;
         float left[VECTOR], right[VECTOR];
         if (whole) {
-            find_places(spread, i, &x_at, &y_at);
-            load_spread(x, x_at, spread.x_step[inner], left);
-            load_spread(y, y_at, spread.y_step[inner], right);
+            const struct places at = find_places(spread, i);
+            load_spread(x, at.x, spread.x_step[inner], left);
+            load_spread(y, at.y, spread.y_step[inner], right);
         } else {
+#pragma unroll
             for (int j = 0; j < VECTOR; j++) {
-                find_places(spread, i + j < z.count ? i + j : i, &x_at, &y_at);
-                left[j] = load_one(x, x_at);
-                right[j] = load_one(y, y_at);
+                const struct places at = find_places(spread, i + j < z.count ? i + j : i);
+                left[j] = load_one(x, at.x);
+                right[j] = load_one(y, at.y);
             }
         }
 #pragma unroll
@@ -80,26 +93,50 @@ static __global__ void combine_spread(int multiply, struct kernel_spread spread,
     }
 }
 
+/* ---- complex numbers ---- */
+
 /* (a + bi)(c + di) */
-static __global__ void multiply_complex(struct kernel_spread spread, const float2 *x,
-                                        const float2 *y, float2 *z, uint64_t count)
+static __device__ __forceinline__ float2 multiply(float2 x, float2 y)
 {
-    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count; i += step) {
-        uint64_t x_at, y_at;
-        find_places(spread, i, &x_at, &y_at);
-        const float2 left = x[x_at], right = y[y_at];
-        z[i] =
-            make_float2(left.x * right.x - left.y * right.y, left.x * right.y + left.y * right.x);
+    return make_float2(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    multiply_complex(const __grid_constant__ struct kernel_spread spread, const float2 *x,
+                     const float2 *y, float2 *z, uint64_t count)
+{
+    const uint64_t step = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = blockIdx.x * (uint64_t)THREADS + threadIdx.x; i < count; i += step) {
+        const struct places at = find_places(spread, i);
+        z[i] = multiply(x[at.x], y[at.y]);
     }
 }
 
-static __global__ void conjugate(const float2 *x, float2 *y, uint64_t count)
+/* Numbers 2i and 2i + 1 of z, neighbours in x and y too: 16 bytes each. */
+static __global__ void __launch_bounds__(THREADS)
+    multiply_pairs(const __grid_constant__ struct kernel_spread spread, const float2 *x,
+                   const float2 *y, float2 *z, uint64_t count)
 {
-    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count; i += step)
+    const uint64_t step = 2 * (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = 2 * (blockIdx.x * (uint64_t)THREADS + threadIdx.x); i < count; i += step) {
+        const struct places at = find_places(spread, i);
+        const float4 left = *reinterpret_cast<const float4 *>(x + at.x);
+        const float4 right = *reinterpret_cast<const float4 *>(y + at.y);
+        const float2 low = multiply(make_float2(left.x, left.y), make_float2(right.x, right.y));
+        const float2 high = multiply(make_float2(left.z, left.w), make_float2(right.z, right.w));
+        *reinterpret_cast<float4 *>(z + i) = make_float4(low.x, low.y, high.x, high.y);
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    conjugate(const float2 *x, float2 *y, uint64_t count)
+{
+    const uint64_t step = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = blockIdx.x * (uint64_t)THREADS + threadIdx.x; i < count; i += step)
         y[i] = make_float2(x[i].x, -x[i].y);
 }
+
+/* ---- launchers ---- */
 
 cudaError_t kernel_broadcast(int multiply, int flat, const struct kernel_spread *spread,
                              struct kernel_tensor x, struct kernel_tensor y, struct kernel_tensor z,
@@ -111,10 +148,24 @@ cudaError_t kernel_broadcast(int multiply, int flat, const struct kernel_spread 
     return kernel_launch(combine_spread, blocks, THREADS, stream, multiply, *spread, x, y, z);
 }
 
+/* Whether any two numbers from an even one on are neighbours, and 16 bytes apart from the next. */
+static bool are_pairs(const struct kernel_spread *spread, const void *x, const void *y,
+                      const void *z)
+{
+    const int inner = KERNEL_DIMS - 1;
+    uint64_t odd = spread->dim[inner] % 2;
+    for (int i = 0; i < inner; i++)
+        odd |= spread->x_step[i] % 2 | spread->y_step[i] % 2;
+    return !odd && spread->x_step[inner] == 1 && spread->y_step[inner] == 1 &&
+           ((uintptr_t)x | (uintptr_t)y | (uintptr_t)z) % sizeof(float4) == 0;
+}
+
 cudaError_t kernel_multiply_complex(const struct kernel_spread *spread, const void *x,
                                     const void *y, void *z, uint64_t count, cudaStream_t stream)
 {
-    return kernel_launch(multiply_complex, blocks_for(count, THREADS), THREADS, stream, *spread,
+    const bool pairs = are_pairs(spread, x, y, z);
+    return kernel_launch(pairs ? multiply_pairs : multiply_complex,
+                         blocks_for(pairs ? count / 2 : count, THREADS), THREADS, stream, *spread,
                          static_cast<const float2 *>(x), static_cast<const float2 *>(y),
                          static_cast<float2 *>(z), count);
 }

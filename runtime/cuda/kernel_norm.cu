@@ -60,8 +60,10 @@ static __device__ __forceinline__ void each_group(const struct row &row, F visit
     }
 }
 
+/* `share`: 1 / h. Sums are double; what is made of them is fp32, as the result is. */
 static __device__ __forceinline__ void statistics(const struct row &row, int centred, float eps,
-                                                  double *room, double *mean, double *rstd)
+                                                  double share, double *room, float *mean,
+                                                  float *rstd)
 {
     double average = 0, squares = 0;
     if (centred) {
@@ -70,7 +72,7 @@ static __device__ __forceinline__ void statistics(const struct row &row, int cen
             for (int j = 0; j < VECTOR; j++)
                 sum += j < n ? (double)x[j] : 0.0;
         });
-        average = block_sum(sum, room) / (double)row.h;
+        average = block_sum(sum, room) * share;
     }
     each_group(row, [&](uint64_t, int n, const float *x) {
         for (int j = 0; j < VECTOR; j++) {
@@ -78,20 +80,20 @@ static __device__ __forceinline__ void statistics(const struct row &row, int cen
             squares += j < n ? away * away : 0.0;
         }
     });
-    *mean = average;
-    *rstd = 1.0 / sqrt(block_sum(squares, room) / (double)row.h + (double)eps);
+    *mean = (float)average;
+    *rstd = rsqrtf((float)(block_sum(squares, room) * share) + eps);
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    norm_rows(const __grid_constant__ struct kernel_norm_args norm, struct kernel_tensor y)
+    norm_rows(const __grid_constant__ struct kernel_norm_args norm,
+              const __grid_constant__ struct kernel_tensor y, double share)
 {
     __shared__ double room[THREADS / LANES];
     for (uint64_t i = blockIdx.x; i < norm.t; i += gridDim.x) {
         struct row row;
-        double mean, rstd;
+        float mean_x, rstd_x;
         open_row(&row, norm.x, i, norm.h);
-        statistics(row, norm.centred, norm.eps, room, &mean, &rstd);
-        const float mean_x = (float)mean, rstd_x = (float)rstd;
+        statistics(row, norm.centred, norm.eps, share, room, &mean_x, &rstd_x);
         each_group(row, [&](uint64_t at, int, const float *x) {
             float weight[VECTOR], bias[VECTOR] = {0}, result[VECTOR];
             load_some(norm.weight, at, norm.h, weight);
@@ -112,24 +114,24 @@ static __global__ void __launch_bounds__(THREADS)
 /* Writes dx where asked for, and the row's mean and rstd to `saved` for the sums over columns. */
 static __global__ void __launch_bounds__(THREADS)
     norm_rows_backward(const __grid_constant__ struct kernel_norm_args norm,
-                       struct kernel_tensor dy, struct kernel_tensor dx, float2 *saved)
+                       const __grid_constant__ struct kernel_tensor dy,
+                       const __grid_constant__ struct kernel_tensor dx, float2 *saved, double share)
 {
     __shared__ double room[THREADS / LANES];
     for (uint64_t i = blockIdx.x; i < norm.t; i += gridDim.x) {
         struct row row;
-        double mean = 0, rstd = 0;
+        float mean_x = 0.0F, rstd_x = 0.0F;
         open_row(&row, norm.x, i, norm.h);
         if (norm.rstd.dtype == KERNEL_FP32) {
-            rstd = (double)load_one(norm.rstd, i);
-            mean = norm.centred ? (double)load_one(norm.mean, i) : 0.0;
+            rstd_x = load_one(norm.rstd, i);
+            mean_x = norm.centred ? load_one(norm.mean, i) : 0.0F;
         } else { /* saved in 16 bits: too coarse to go back with */
-            statistics(row, norm.centred, norm.eps, room, &mean, &rstd);
+            statistics(row, norm.centred, norm.eps, share, room, &mean_x, &rstd_x);
         }
         if (threadIdx.x == 0)
-            saved[i] = make_float2((float)mean, (float)rstd);
+            saved[i] = make_float2(mean_x, rstd_x);
         if (!dx.data)
             continue;
-        const float mean_x = (float)mean, rstd_x = (float)rstd;
         double sum = 0, along = 0;
         each_group(row, [&](uint64_t at, int n, const float *x) {
             float weight[VECTOR], gradient[VECTOR];
@@ -141,8 +143,8 @@ static __global__ void __launch_bounds__(THREADS)
                 along += j < n ? (double)(g * ((x[j] - mean_x) * rstd_x)) : 0.0;
             }
         });
-        const float average = norm.centred ? (float)(block_sum(sum, room) / (double)norm.h) : 0.0F;
-        const float slope = (float)(block_sum(along, room) / (double)norm.h);
+        const float average = norm.centred ? (float)(block_sum(sum, room) * share) : 0.0F;
+        const float slope = (float)(block_sum(along, room) * share);
         each_group(row, [&](uint64_t at, int, const float *x) {
             float weight[VECTOR], gradient[VECTOR];
             load_some(norm.weight, at, norm.h, weight);
@@ -160,7 +162,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* parts (gridDim.y, 2, h): sums of dy · n and of dy over this part's rows. */
 static __global__ void __launch_bounds__(COLUMN_LANES *ROW_LANES)
-    sum_parts(struct kernel_tensor x, struct kernel_tensor dy, const float2 *saved, uint64_t t,
+    sum_parts(const __grid_constant__ struct kernel_tensor x,
+              const __grid_constant__ struct kernel_tensor dy, const float2 *saved, uint64_t t,
               uint64_t h, uint64_t part_rows, float *parts)
 {
     __shared__ float room[2][ROW_LANES][COLUMN_LANES * VECTOR];
@@ -218,7 +221,8 @@ cudaError_t kernel_norm(const struct kernel_norm_args *norm, struct kernel_tenso
 {
     if (norm->t == 0 || norm->h == 0)
         return cudaSuccess;
-    return kernel_launch(norm_rows, blocks_for(norm->t, 1), THREADS, stream, *norm, y);
+    return kernel_launch(norm_rows, blocks_for(norm->t, 1), THREADS, stream, *norm, y,
+                         1.0 / (double)norm->h);
 }
 
 cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct kernel_tensor dy,
@@ -237,7 +241,7 @@ cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct ker
     cudaError_t rc = cudaSuccess;
     if (norm->t > 0)
         rc = kernel_launch(norm_rows_backward, blocks_for(norm->t, 1), THREADS, stream, *norm, dy,
-                           dx, saved);
+                           dx, saved, 1.0 / (double)norm->h);
     if (rc != cudaSuccess || (!dweight.data && !dbias.data))
         return rc;
     uint64_t count = ceil_div(norm->t, ROWS_A_PART);

@@ -16,7 +16,7 @@ struct constants {
 static __device__ __forceinline__ struct kernel_tensor list_of(void *data, unsigned dtype,
                                                                uint64_t count)
 {
-    struct kernel_tensor list = {data, count, 0, 0, (uint8_t)dtype, 0};
+    struct kernel_tensor list = {data, count, 0, 0, 0, (uint8_t)dtype, 0};
     list.wide = reinterpret_cast<uintptr_t>(data) % 16 == 0;
     return list;
 }

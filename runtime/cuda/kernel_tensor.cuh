@@ -40,9 +40,18 @@ static inline unsigned blocks_for(uint64_t items, unsigned threads)
 
 /* ---- one element ---- */
 
+/* n / d of d's inverse (kernels.h). */
+static __device__ __forceinline__ uint64_t divide(uint64_t n, uint64_t inverse)
+{
+    return inverse ? __umul64hi(n, inverse) : n;
+}
+
 static __device__ __forceinline__ uint64_t tensor_at(const struct kernel_tensor &x, uint64_t i)
 {
-    return x.pitch ? i / x.width * x.pitch + i % x.width : i;
+    if (!x.pitch)
+        return i;
+    const uint64_t row = divide(i, x.inverse);
+    return row * x.pitch + (i - row * x.width);
 }
 
 static __device__ __forceinline__ float load_raw(const void *data, unsigned dtype, uint64_t at)

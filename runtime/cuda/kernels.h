@@ -3,8 +3,8 @@
  *
  * A launcher queues its work on `stream` and returns at once; cudaSuccess says that the launch was
  * accepted, not that it ran. Operands were checked by the caller (work_check). Arithmetic is in
- * fp32, long sums in double; every result is the same from run to run: no kernel adds with atomics.
- * Letters are those of work.h. */
+ * fp32, long sums in double, of eight terms at most in fp32; every result is the same from run to
+ * run: no kernel adds with atomics. Letters are those of work.h. */
 #ifndef SHARDPLAN_CUDA_KERNELS_H
 #define SHARDPLAN_CUDA_KERNELS_H
 
@@ -25,10 +25,19 @@ enum kernel_dtype { KERNEL_FP32, KERNEL_BF16, KERNEL_FP16 };
 struct kernel_tensor {
     void *data;
     uint64_t count;
+    uint64_t inverse;      /* kernel_inverse(width) */
     uint32_t width, pitch; /* elements; pitch 0: contiguous */
     uint8_t dtype;         /* enum kernel_dtype */
     uint8_t wide;
 };
+
+/* Kernels divide by multiplying: a 64-bit division is a call, for which registers are spilled. n /
+ * d is the high half of n · kernel_inverse(d), exactly, where n · d is below 2^64 (the error is n ·
+ * e / (d · 2^64), e < d); of d = 1 the inverse, 2^64, is written 0. */
+static inline uint64_t kernel_inverse(uint64_t d)
+{
+    return d > 1 ? UINT64_MAX / d + 1 : 0;
+}
 
 struct kernel_index { /* contiguous int64 or int32 numbers */
     const void *data;
@@ -92,10 +101,11 @@ cudaError_t kernel_add_in_place(struct kernel_tensor x, struct kernel_tensor y,
 
 /* ---- kernel_broadcast.cu ---- */
 
-/* Dims of z, outermost first, and for x and y the step in elements of their list that one step
- * along a dim of z makes: 0 where they are repeated. */
+/* Dims of z, outermost first, of size 1 before those that there are, and for x and y the step in
+ * elements of their list that one step along a dim of z makes: 0 where they are repeated. */
 struct kernel_spread {
-    uint32_t rank, dim[KERNEL_DIMS];
+    uint32_t dim[KERNEL_DIMS];
+    uint64_t inverse[KERNEL_DIMS]; /* kernel_inverse(dim) */
     uint64_t x_step[KERNEL_DIMS], y_step[KERNEL_DIMS];
 };
 
@@ -126,16 +136,22 @@ cudaError_t kernel_pieces(const struct kernel_piece *pieces, uint32_t count, cud
 
 /* ---- kernel_sum.cu ---- */
 
-/* Dims of x, outermost first, in two lists: those that y keeps and those that are summed, with
- * their steps in elements of x's list; y's elements in its own order are the kept ones. */
+/* y (outer, inner) of x (outer, terms, inner), both contiguous. Scratch: parts of y in double, as
+ * many as there is room for. */
+cudaError_t kernel_sum(uint64_t outer, uint64_t terms, uint64_t inner, struct kernel_tensor x,
+                       struct kernel_tensor y, struct kernel_scratch scratch, cudaStream_t stream);
+
+/* The same for any dims. Dims of x, outermost first, in two lists: those that y keeps and those
+ * that are summed, with their steps in elements of x's list; y's elements in its own order are the
+ * kept ones. */
 struct kernel_reduction {
     uint32_t kept, summed;
     uint32_t kept_dim[KERNEL_DIMS], summed_dim[KERNEL_DIMS];
     uint64_t kept_step[KERNEL_DIMS], summed_step[KERNEL_DIMS];
     uint64_t outputs, terms; /* their products */
 };
-cudaError_t kernel_sum(const struct kernel_reduction *reduction, struct kernel_tensor x,
-                       struct kernel_tensor y, cudaStream_t stream);
+cudaError_t kernel_sum_places(const struct kernel_reduction *reduction, struct kernel_tensor x,
+                              struct kernel_tensor y, cudaStream_t stream);
 
 /* ---- kernel_embedding.cu ---- */
 
@@ -221,7 +237,8 @@ struct kernel_attention_args {
 };
 cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_tensor o,
                              cudaStream_t stream);
-/* Scratch: b · a · s floats. `o` data NULL: absent. */
+/* Scratch: s floats a head, for one head at least; heads go in as many launches as it takes. `o`
+ * data NULL: absent. */
 cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
                                       struct kernel_tensor dout, struct kernel_tensor o,
                                       struct kernel_tensor dq, struct kernel_tensor dk,

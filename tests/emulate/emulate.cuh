@@ -52,6 +52,8 @@ inline struct emulated_place &threadIdx = emulated_thread, &blockIdx = emulated_
 #define __syncthreads() emulate_barrier(0)
 #define __syncthreads_or(flag) emulate_barrier(flag)
 #define __threadfence_system()
+#define __umul64hi(x, y) ((uint64_t)((unsigned __int128)(x) * (y) >> 64))
+#define rsqrtf(x) (1.0F / sqrtf(x))
 #define __popc(x) __builtin_popcount(x)
 
 template <typename T> static inline T emulated_shuffle(T x, unsigned lane)

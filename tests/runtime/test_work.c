@@ -345,18 +345,77 @@ static void sums_keep_the_dims_of_the_result(void **state)
             double wanted = 0;
             for (uint32_t i = 0; i < 700; i++)
                 wanted += value(&x, i * 6 + j);
-            close_to(&row, j, wanted, 1);
+            close_to(&row, j, wanted, 16);
             total += wanted;
         }
-        close_to(&all, 0, total, 1);
+        close_to(&all, 0, total, 16);
         for (uint32_t i = 0; i < 700; i++) {
             double wanted = 0;
             for (uint32_t j = 0; j < 6; j++)
                 wanted += value(&x, i * 6 + j);
-            close_to(&column, i, wanted, 1);
+            close_to(&column, i, wanted, 16);
         }
         drop_all(4, (struct work_operand[]){x, row, column, all});
     }
+}
+
+/* Rows and columns that do and do not fit 16-byte accesses, one part and several. */
+static void long_sums_are_those_of_double(void **state)
+{
+    (void)state;
+    static const uint32_t cases[][3] = {/* outer, terms, inner */
+                                        {1, 1000, 24}, {1, 333, 37}, {3, 130, 16}, {40, 5, 128},
+                                        {1, 40000, 1}, {5, 1001, 1}, {1, 65, 1025}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        FOR_DTYPES()
+        {
+            const uint32_t outer = cases[c][0], terms = cases[c][1], inner = cases[c][2];
+            struct work_operand x = filled(dtype, SHAPE(outer, terms, inner));
+            struct work_operand y = empty(dtype, SHAPE(outer, 1, inner));
+            run_kind(WORK_SUM, 1, 1, (struct work_operand[]){x, y});
+            for (uint32_t i = 0; i < outer * inner; i++) {
+                double wanted = 0;
+                for (uint32_t t = 0; t < terms; t++)
+                    wanted += value(&x, (i / inner * terms + t) * inner + i % inner);
+                close_to(&y, i, wanted, 16);
+            }
+            drop_all(2, (struct work_operand[]){x, y});
+        }
+}
+
+/* One search for each group of eight, for each element, and dims that become one. */
+static void repeated_dims_have_any_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        struct shape x, y, z;
+    } cases[] = {
+        {SHAPE(3, 1, 5, 16), SHAPE(1, 7, 1, 16), SHAPE(3, 7, 5, 16)},
+        {SHAPE(3, 7, 5, 1), SHAPE(3, 7, 5, 24), SHAPE(3, 7, 5, 24)},
+        {SHAPE(2, 3, 1, 1, 9), SHAPE(1, 1, 4, 1, 9), SHAPE(2, 3, 4, 1, 9)},
+        {SHAPE(61, 8), SHAPE(1, 8), SHAPE(61, 8)},
+        {SHAPE(1, 1), SHAPE(5, 11), SHAPE(5, 11)},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        FOR_DTYPES()
+        {
+            struct work_operand x = filled(dtype, cases[c].x), y = filled(dtype, cases[c].y);
+            struct work_operand z = empty(dtype, cases[c].z);
+            const struct shape *of = &cases[c].z;
+            run_kind(WORK_MUL, 2, 1, (struct work_operand[]){x, y, z});
+            for (uint64_t i = 0; i < shape_elements(of); i++) {
+                uint64_t rest = i, at[2] = {0}, step[2] = {1, 1};
+                for (uint32_t dim = of->rank; dim-- > 0; rest /= of->dim[dim]) {
+                    const uint32_t sizes[2] = {cases[c].x.dim[dim], cases[c].y.dim[dim]};
+                    for (int k = 0; k < 2; k++) {
+                        at[k] += sizes[k] > 1 ? rest % of->dim[dim] * step[k] : 0;
+                        step[k] *= sizes[k];
+                    }
+                }
+                close_to(&z, i, value(&x, at[0]) * value(&y, at[1]), 1);
+            }
+            drop_all(3, (struct work_operand[]){x, y, z});
+        }
 }
 
 static void cat_joins_the_last_dim(void **state)
@@ -638,6 +697,8 @@ int main(void)
         cmocka_unit_test(a_cast_takes_and_gives_views),
         cmocka_unit_test(repeat_and_sum_undo_each_other),
         cmocka_unit_test(sums_keep_the_dims_of_the_result),
+        cmocka_unit_test(long_sums_are_those_of_double),
+        cmocka_unit_test(repeated_dims_have_any_sizes),
         cmocka_unit_test(cat_joins_the_last_dim),
         cmocka_unit_test(an_embedding_takes_rows_and_sums_them_back),
         cmocka_unit_test(shards_go_through_a_gather_and_come_back),
