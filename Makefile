@@ -55,6 +55,9 @@ CUDA_LIBS = -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -Wl,-rpath,$(CUDA_HOME)/lib6
             -lcudart_static -lstdc++ -ldl -lrt -lpthread -lm
 CUDA_ARCHITECTURES := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
                       -gencode arch=compute_100,code=[sm_100,compute_100]
+# Spilled registers and local memory are errors, but for our own attention, which is not for speed.
+CUDA_STRICT = -Xptxas -warn-spills,-warn-lmem-usage,-Werror
+$(BUILD)/runtime/cuda/kernel_attention%.o: CUDA_STRICT =
 # The same backend over tests/emulate instead of a GPU: its sources, kernels included, on the CPU.
 EMULATED_OBJECTS = $(filter-out $(BUILD)/emulated/runtime/cuda/kernel_wait.o,$(CUDA_KERNELS:%.cu=$(BUILD)/emulated/%.o)) \
                    $(CUDA_SOURCES:%.c=$(BUILD)/pic/%.o) \
@@ -123,7 +126,7 @@ $(BUILD)/pic/%.o: %.c
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call SAY,nvcc,$<)
-	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -I. $(CUDA_ARCHITECTURES) \
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -I. $(CUDA_ARCHITECTURES) $(CUDA_STRICT) \
 	  -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wshadow -MMD -MP -c $< -o $@
 
 $(BUILD)/runtime/comm/%.o: CPPFLAGS += $(MPI_CFLAGS)

@@ -92,7 +92,8 @@ static void tell_stand_in(struct cuda_attention *attention, const struct work *w
 
 /* Queues cuDNN's; else *why_not says why it does not take this work. */
 static enum err_code run_dnn(struct cuda_attention *attention, const struct work *work,
-                             cudaStream_t stream, const char **why_not, struct err *err)
+                             struct kernel_scratch scratch, cudaStream_t stream,
+                             const char **why_not, struct err *err)
 {
     if (!attention->looked)
         cuda_dnn_open(&attention->dnn, &attention->why);
@@ -100,7 +101,7 @@ static enum err_code run_dnn(struct cuda_attention *attention, const struct work
     *why_not = attention->why.text;
     if (!attention->dnn)
         return ERR_OK;
-    TRY(cuda_dnn_attention(attention->dnn, work, stream, why_not, err));
+    TRY(cuda_dnn_attention(attention->dnn, work, scratch, stream, why_not, err));
     if (!*why_not && !attention->noted)
         snprintf(attention->about, sizeof attention->about, "cuDNN %u",
                  cuda_dnn_version(attention->dnn));
@@ -114,7 +115,7 @@ enum err_code cuda_attention_run(struct cuda_attention *attention, const struct 
     const struct attention at = work_attention(work);
     const char *why_not = NULL;
     if (!attention->own && at.q->dtype != DTYPE_FP32) {
-        TRY(run_dnn(attention, work, stream, &why_not, err));
+        TRY(run_dnn(attention, work, scratch, stream, &why_not, err));
         if (!why_not)
             return ERR_OK;
         tell_stand_in(attention, work, why_not);

@@ -10,13 +10,14 @@
  * Engines add parts of dq with atomics: the same step may differ in its last bits.
  *
  * Memory: backward wants D (b·a·s floats), the sum of dq (b·a·s·d floats) and the engine's own. The
- * plan's buffer for FlashAttention's backward, which has the like, is used when it is large
- * enough. */
+ * plan's buffer for attention's backward, which has the like, takes what it has room for, then the
+ * stream's scratch. */
 #include "runtime/cuda/cuda_dnn.h"
 
 #include "base/arena.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_dnn_graph.h"
+#include "runtime/cuda/cuda_room.h"
 #include "runtime/work/operand.h"
 
 #include <float.h>
@@ -370,22 +371,27 @@ static struct entry *find_entry(struct cuda_dnn *dnn, const struct form_key *key
     return entry;
 }
 
-/* Where `bytes` bytes are: the plan's, or our own. */
-static enum err_code find_workspace(struct cuda_dnn *dnn, const struct work *work, uint64_t bytes,
-                                    char **out, struct err *err)
+/* The sum of dq, the rows' D, and the engine's own: into the plan's buffer, the stream's scratch,
+ * and what has no room there into memory of our own. */
+enum { PART_SUM, PART_ROWS, PART_ENGINE, PARTS };
+
+static enum err_code find_room(struct cuda_dnn *dnn, const struct work *work,
+                               struct kernel_scratch scratch, struct room_part parts[PARTS],
+                               struct err *err)
 {
-    if (work->workspace && work->workspace_bytes >= bytes) {
-        *out = work->workspace;
-        return ERR_OK;
-    }
-    if (bytes > dnn->own_bytes) {
+    struct room_area plan = {work->workspace, work->workspace_bytes, 0};
+    struct room_area stream = {scratch.data, scratch.bytes, 0};
+    room_lay(parts, PARTS, &plan);
+    const uint64_t left = room_lay(parts, PARTS, &stream);
+    if (left > dnn->own_bytes) {
         cudaFree(dnn->own); /* waits for what still uses it */
         dnn->own = NULL;
         dnn->own_bytes = 0;
-        TRY_CUDA(err, cudaMalloc(&dnn->own, bytes));
-        dnn->own_bytes = bytes;
+        TRY_CUDA(err, cudaMalloc(&dnn->own, left));
+        dnn->own_bytes = left;
     }
-    *out = dnn->own;
+    struct room_area own = {dnn->own, dnn->own_bytes, 0};
+    room_lay(parts, PARTS, &own);
     return ERR_OK;
 }
 
@@ -445,12 +451,8 @@ static enum err_code execute(struct cuda_dnn *dnn, struct entry *entry, const st
     return ERR_OK;
 }
 
-static uint64_t round_up(uint64_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work, cudaStream_t stream,
+enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work,
+                                 struct kernel_scratch scratch, cudaStream_t stream,
                                  const char **why_not, struct err *err)
 {
     const bool backward = work->kind == WORK_ATTENTION_BACKWARD;
@@ -463,15 +465,16 @@ enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work, 
     *why_not = entry->why.text;
     if (!entry->plan)
         return ERR_OK;
-    const uint64_t rows_bytes = round_up((uint64_t)at.b * at.a * at.s * sizeof(float));
-    const uint64_t sum_bytes = round_up((uint64_t)at.b * at.a * at.s * at.d * sizeof(float));
+    const uint64_t rows_bytes = (uint64_t)at.b * at.a * at.s * sizeof(float);
+    struct room_part parts[PARTS] = {
+        [PART_SUM] = {backward ? rows_bytes * at.d : 0, NULL},
+        [PART_ROWS] = {backward ? rows_bytes : 0, NULL},
+        [PART_ENGINE] = {entry->engine_bytes, NULL},
+    };
     /* What the front end masks with: the lowest float before cuDNN 9.10. */
     float one = 1.0F, least = dnn->version < 91000 ? -FLT_MAX : -INFINITY;
-    char *workspace = NULL;
     struct pack pack = {.count = 0};
-    TRY(find_workspace(dnn, work,
-                       round_up(entry->engine_bytes) + (backward ? rows_bytes + sum_bytes : 0),
-                       &workspace, err));
+    TRY(find_room(dnn, work, scratch, parts, err));
     put(&pack, ID_Q, at.q->data);
     put(&pack, ID_K, at.k->data);
     put(&pack, ID_V, at.v->data);
@@ -481,19 +484,18 @@ enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work, 
     if (at.causal)
         put(&pack, ID_NEGATIVE_INFINITY, &least);
     if (backward) {
-        char *own = workspace + round_up(entry->engine_bytes);
         put(&pack, ID_ONE, &one);
         put(&pack, ID_DO, work_in(work, 0)->data);
         put(&pack, ID_DQ, work_out(work, 0)->data);
         put(&pack, ID_DK, work_out(work, 1)->data);
         put(&pack, ID_DV, work_out(work, 2)->data);
-        put(&pack, ID_DELTA, own);
-        put(&pack, ID_DQ_SUM, own + rows_bytes);
+        put(&pack, ID_DELTA, parts[PART_ROWS].at);
+        put(&pack, ID_DQ_SUM, parts[PART_SUM].at);
         /* Engines before cuDNN 9.6 add to dq's sum without clearing it first. */
         if (dnn->version < 90600)
-            TRY_CUDA(err, cudaMemsetAsync(own + rows_bytes, 0, sum_bytes, stream));
+            TRY_CUDA(err, cudaMemsetAsync(parts[PART_SUM].at, 0, parts[PART_SUM].bytes, stream));
     }
-    TRY(execute(dnn, entry, work, &pack, workspace, stream, err));
+    TRY(execute(dnn, entry, work, &pack, parts[PART_ENGINE].at, stream, err));
     if (entry->plan)
         *why_not = NULL;
     return ERR_OK;

@@ -7,6 +7,7 @@
 #define SHARDPLAN_CUDA_DNN_H
 
 #include "base/err.h"
+#include "runtime/cuda/kernels.h"
 #include "runtime/work/work.h"
 
 #include <cuda_runtime_api.h>
@@ -24,9 +25,10 @@ uint32_t cuda_dnn_version(const struct cuda_dnn *dnn);
 
 /* Queues ATTENTION or ATTENTION_BACKWARD that work_check has passed; *why_not is NULL then. Else
  * nothing is queued and it says why cuDNN does not take this shape and dtype, lent until the next
- * call. work.workspace is used where it is large enough, else memory of its own, made at the first
- * such work of a shape. */
-enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work, cudaStream_t stream,
+ * call. It works in work.workspace and `scratch`, and where they are too small in memory of its
+ * own, made at the first such work of a shape. */
+enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work,
+                                 struct kernel_scratch scratch, cudaStream_t stream,
                                  const char **why_not, struct err *err);
 
 #endif

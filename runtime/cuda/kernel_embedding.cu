@@ -66,9 +66,11 @@ static __device__ __forceinline__ unsigned find_equal(const struct kernel_index 
     return all;
 }
 
-static __global__ void __launch_bounds__(WIDE_THREADS)
-    sum_rows(struct kernel_tensor dy, struct kernel_index ids, struct kernel_tensor dweight,
-             uint64_t rows, uint64_t h, struct kernel_fault *fault, struct kernel_site site)
+static __global__ void __launch_bounds__(WIDE_THREADS, 1)
+    sum_rows(const __grid_constant__ struct kernel_tensor dy,
+             const __grid_constant__ struct kernel_index ids,
+             const __grid_constant__ struct kernel_tensor dweight, uint64_t rows, uint64_t h,
+             struct kernel_fault *fault, struct kernel_site site)
 {
     __shared__ uint64_t position[WIDE_THREADS];
     __shared__ unsigned warp_count[WIDE_THREADS / LANES];
