@@ -15,6 +15,9 @@
 ## make validation remake reports/validation/ from the recordings in tests/data
 ## make questions  remake docs/questions.md
 ## make check-gpu  tests that need a GPU
+## make gpu-kit    all that gpu-truth needs, built, in BUILD/gpu-kit(.tar.gz): nothing is compiled there
+## make gpu-truth  what an hour with a GPU tells, in stages (STAGES: only these), into gpu-results
+## make gpu-report reports/validation/gpu.md of that
 ## make install    copy the programs, the manual page and bash's completion to PREFIX (default /usr/local)
 ## make clean      remove the build folder
 
@@ -146,6 +149,9 @@ $(VALIDATIONS): $(BUILD)/validate%: $(BUILD)/tests/validation/validate%.o $(TEST
 $(BUILD)/bench: $(BUILD)/tests/bench/bench.o $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(BUILD)/bench_device: $(BUILD)/tests/bench/bench_device.o $(BUILD)/libruntime.a $(BUILD)/libplanner.a
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(RUN_LIBS)
+
 $(BUILD)/%.o: %.c | $(GENERATED)
 	@mkdir -p $(@D)
 	$(call SAY,cc  ,$<)
@@ -169,7 +175,7 @@ $(BUILD)/generated/profiles_json.h: $(PROFILES) tools/embed
 	@mkdir -p $(@D)
 	@tools/embed gpu planner/machine/profiles node planner/machine/nodes > $@
 
-tests: $(TESTS) $(EMULATED_BACKEND)
+tests: $(TESTS) $(EMULATED_BACKEND) $(BUILD)/bench_device
 
 deps:
 	@tools/deps $(PACKAGES)
@@ -218,6 +224,16 @@ questions: all
 check-gpu: all tests
 	@tools/check-gpu $(BUILD)
 
+gpu-kit: all tests $(BUILD)/bench_device
+	@tools/gpu-kit $(BUILD) $(BUILD)/gpu-kit
+
+gpu-truth:
+	@[ -d $(BUILD)/gpu-kit ] || $(MAKE) --no-print-directory gpu-kit
+	@RESULTS=$(CURDIR)/gpu-results $(BUILD)/gpu-kit/tools/gpu-truth $(STAGES)
+
+gpu-report:
+	@tools/gpu-report gpu-results >reports/validation/gpu.md
+
 install: all
 	install -D -m 755 $(BUILD)/shardplan $(DESTDIR)$(PREFIX)/bin/shardplan
 	install -D -m 755 $(BUILD)/shardrun $(DESTDIR)$(PREFIX)/bin/shardrun
@@ -236,6 +252,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all tests deps demo check lint format asan tsan checked fuzz bench validation questions check-gpu install \
+.PHONY: all tests deps demo check lint format asan tsan checked fuzz bench validation questions check-gpu gpu-kit gpu-truth \
+        gpu-report install \
         clean help
 .SECONDARY:

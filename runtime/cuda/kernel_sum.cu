@@ -91,7 +91,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- inner = 1 ---- */
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     sum_rows(const __grid_constant__ struct part_of_sum sum,
              const __grid_constant__ struct kernel_tensor from,
              const __grid_constant__ struct kernel_tensor to)
