@@ -31,10 +31,15 @@ static inline uint64_t ceil_div(uint64_t x, uint64_t y)
     return (x + y - 1) / y;
 }
 
-/* Blocks for `items` with `threads` each: enough to fill any GPU, each then loops. */
+/* Enough to fill any GPU. Tests make it small, so that blocks loop over small operands, too. */
+#ifndef KERNEL_MOST_BLOCKS
+#define KERNEL_MOST_BLOCKS 65536
+#endif
+
+/* Blocks for `items` with `threads` each; beyond the most, each of them loops. */
 static inline unsigned blocks_for(uint64_t items, unsigned threads)
 {
-    const uint64_t most = 65536, blocks = ceil_div(items, threads);
+    const uint64_t most = KERNEL_MOST_BLOCKS, blocks = ceil_div(items, threads);
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 

@@ -31,6 +31,9 @@ int emulate_barrier(int flag);
 void emulate_exchange(const void *own, uint64_t all[32]);
 }
 
+/* So few that most operands of the tests take every block round its loop several times. */
+#define KERNEL_MOST_BLOCKS 3
+
 #undef __global__
 #undef __device__
 #undef __host__
