@@ -22,7 +22,8 @@ struct run_settings {
 struct step_result {
     double loss;      /* mean over micro-batches and ranks */
     double grad_norm; /* of all parameters, before clipping */
-    double seconds;   /* of the whole step, by the host's clock, until the device has done all of it */
+    double
+        seconds; /* of the whole step, by the host's clock, until the device has done all of it */
 };
 
 /* What happened at an instruction of the last step. Memory is bytes after it, 0 where it does not

@@ -146,10 +146,11 @@ static bool take_turn(void)
     if (all.count && draw() % REDRAW == 0)
         all.stream[draw() % all.count]->priority = draw();
     for (unsigned tries = 0; tries < all.count; tries++) {
-        unsigned best = MOST_STREAMS;
-        for (unsigned i = 0; i < all.count; i++)
-            if (!asked[i] &&
-                (best == MOST_STREAMS || all.stream[i]->priority > all.stream[best]->priority))
+        unsigned best = 0;
+        while (asked[best])
+            best++;
+        for (unsigned i = best + 1; i < all.count; i++)
+            if (!asked[i] && all.stream[i]->priority > all.stream[best]->priority)
                 best = i;
         asked[best] = true;
         if (step(all.stream[best]))
