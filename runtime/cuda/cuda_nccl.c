@@ -122,9 +122,9 @@ enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_n
     *nccl = (struct cuda_nccl){.rank = settings->rank,
                                .ranks = settings->ranks,
                                .timeout_s = settings->timeout_s,
-                               .count = settings->group_count + 1};
+                               .count = settings->group_count + 1,
+                               .lock = PTHREAD_MUTEX_INITIALIZER};
     nccl->comm = xcalloc(nccl->count, sizeof(ncclComm_t));
-    pthread_mutex_init(&nccl->lock, NULL);
     if (settings->share_gpu) {
         /* NCCL refuses two ranks on one GPU of one host; so each rank calls itself another host,
          * and they talk through sockets. */
@@ -352,15 +352,15 @@ uint64_t cuda_nccl_memory_new(struct cuda_nccl *nccl, uint64_t bytes)
 void cuda_nccl_memory_drop(struct cuda_nccl *nccl, uint64_t address)
 {
     for (uint32_t m = 0; m < nccl->memory_count; m++) {
-        struct registered *entry = &nccl->memory[m];
-        if (entry->address != address)
+        if (nccl->memory[m].address != address)
             continue;
+        const struct registered gone = nccl->memory[m];
+        nccl->memory[m] = nccl->memory[--nccl->memory_count];
         for (uint32_t i = 0; i < nccl->count; i++)
-            if (entry->handle[i])
-                ncclCommDeregister(nccl->comm[i], entry->handle[i]);
-        free(entry->handle);
+            if (gone.handle[i])
+                ncclCommDeregister(nccl->comm[i], gone.handle[i]);
+        free(gone.handle);
         ncclMemFree((void *)(uintptr_t)address);
-        *entry = nccl->memory[--nccl->memory_count];
         return;
     }
 }

@@ -243,8 +243,9 @@ static ncclResult_t call(struct ncclComm *comm, cudaStream_t stream, const struc
     pthread_mutex_unlock(&lock);
     if (is_fault(comm, "stop"))
         raise(SIGSTOP);
-    while (blocks)
-        pause();
+    if (blocks)
+        for (;;)
+            pause();
     return ncclInProgress;
 }
 

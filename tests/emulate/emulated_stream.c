@@ -284,7 +284,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t id)
 
 static bool is_done(const struct stream *stream, const struct event *event)
 {
-    return event ? !event->last || event->last->passed : !stream->first;
+    if (event)
+        return !event->last || event->last->passed;
+    return !stream || !stream->first;
 }
 
 /* "Not ready" a few times although nothing is in its way, as a device that is busy; that is also

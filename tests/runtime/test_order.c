@@ -150,10 +150,17 @@ static const struct device_ops lossy_ops = {
 
 /* ---- a run ---- */
 
-struct outcome {
-    double loss[STEPS], grad_norm[STEPS];
+struct outcome { /* as bits: a NaN is the same as itself */
+    uint64_t loss[STEPS], grad_norm[STEPS];
     uint64_t values; /* a hash of all parameters at the end */
 };
+
+static uint64_t bits_of(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
 
 static uint64_t hash_values(struct execution *e, const struct plan *plan)
 {
@@ -186,7 +193,11 @@ static void run(const struct plan *plan, int seed, long lost, struct lossy *loss
     char text[16];
     snprintf(text, sizeof text, "%d", seed);
     setenv("SHARDRUN_EMULATED_SEED", text, 1);
-    assert_int_equal(open_emulated(0, plan->event_count, lanes, NULL, &lossy->inner, &err), ERR_OK);
+    if (open_emulated(0, plan->event_count, lanes, NULL, &lossy->inner, &err) != ERR_OK ||
+        !lossy->inner) {
+        fail_msg("%s", err.text);
+        return;
+    }
     lossy->device = *lossy->inner;
     lossy->device.ops = &lossy_ops;
     lossy->lost = NOTHING;
@@ -202,8 +213,8 @@ static void run(const struct plan *plan, int seed, long lost, struct lossy *loss
         lossy->count = 0;
         if (execution_step(e, step, &result, &err) != ERR_OK)
             fail_msg("%s", err.text);
-        out->loss[step] = result.loss;
-        out->grad_norm[step] = result.grad_norm;
+        out->loss[step] = bits_of(result.loss);
+        out->grad_norm[step] = bits_of(result.grad_norm);
     }
     out->values = hash_values(e, plan);
     execution_close(e);
@@ -213,7 +224,7 @@ static void run(const struct plan *plan, int seed, long lost, struct lossy *loss
 
 static bool same(const struct outcome *x, const struct outcome *y)
 {
-    return memcmp(x, y, sizeof *x) == 0; /* a NaN of the right run would be one of the wrong, too */
+    return memcmp(x, y, sizeof *x) == 0;
 }
 
 /* ---- what order a call brings ---- */
@@ -320,8 +331,7 @@ static void a_plan_gives_the_same_bits_in_every_order(void **state)
         for (int seed = 2; seed <= SEEDS; seed++) {
             run(plan, seed, NOTHING, &lossy, &other);
             if (!same(&first, &other))
-                fail_msg("%s, seed %d: losses %.9g, %.9g instead of %.9g, %.9g", options[i], seed,
-                         other.loss[0], other.loss[1], first.loss[0], first.loss[1]);
+                fail_msg("%s: seed %d gives other bits than seed 1", options[i], seed);
         }
         free(lossy.calls);
         plan_free(plan);

@@ -52,10 +52,10 @@ static int run(const char *options)
 static int run_emulated(const char *options)
 {
     char kept[4096], all[512];
-    const char *before = getenv("SHARDRUN_CUDA");
+    const char *before = getenv("SHARDRUN_CUDA"), *file = getenv("SHARDRUN_EMULATED");
     snprintf(kept, sizeof kept, "%s", before ? before : "");
     snprintf(all, sizeof all, "--device cuda --share-gpu %s", options);
-    setenv("SHARDRUN_CUDA", getenv("SHARDRUN_EMULATED"), 1);
+    setenv("SHARDRUN_CUDA", file ? file : "", 1);
     setenv("SHARDRUN_EMULATED_FOLDER", folder, 1);
     const int status = run(all);
     if (before)
@@ -72,8 +72,10 @@ static void read_steps(double out[2 * STEPS])
     const char *at = program_output();
     for (int i = 0; i < 2 * STEPS; i++) {
         at = strstr(at, keys[i % 2]);
-        if (!at)
+        if (!at) {
             fail_msg("%s", program_output());
+            return;
+        }
         at += strlen(keys[i % 2]);
         out[i] = strtod(at, NULL);
     }
@@ -94,7 +96,7 @@ static void ranks_over_nccl_train_as_they_do_on_the_host(void **state)
                  {2, FP32 "--accumulate 2"}};
     need_ranks();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        double host[2 * STEPS], cuda[2 * STEPS];
+        double host[2 * STEPS] = {0}, cuda[2 * STEPS] = {0};
         make_plan(cases[i].gpus, cases[i].options);
         if (run("") != 0)
             fail_msg("%s", program_output());

@@ -73,7 +73,7 @@ static void more_than_2_to_the_31_elements(void **state)
     const uint64_t x = device_segment_new(dev, 2 * COUNT), y = device_segment_new(dev, 2 * COUNT);
     const uint64_t small = device_segment_new(dev, 4 * (uint64_t)COLUMNS);
     if (!x || !y || !small) {
-        printf("note: the GPU has no room for %llu bytes\n", (unsigned long long)(4 * COUNT));
+        printf("note: the GPU has no room for %llu bytes\n", 4 * (unsigned long long)COUNT);
         device_close(dev);
         skip();
         return;
