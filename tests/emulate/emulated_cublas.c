@@ -214,6 +214,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t comp
         (turned[1] ? p.second.columns : p.second.rows) != k ||
         (turned[1] ? p.second.rows : p.second.columns) != p.out.columns)
         return CUBLAS_STATUS_INVALID_VALUE;
-    emulated_queue_copy(stream, run_product, &p, sizeof p);
-    return CUBLAS_STATUS_SUCCESS;
+    if (cudaPeekAtLastError() != cudaSuccess) /* taken for this launch's */
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    return emulated_queue_copy(stream, run_product, &p, sizeof p) == cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -230,6 +230,8 @@ static bool is_fault(const struct ncclComm *comm, const char *name)
 
 static ncclResult_t call(struct ncclComm *comm, cudaStream_t stream, const struct collective *from)
 {
+    if (cudaPeekAtLastError() != cudaSuccess) /* taken for its own launch's, as the library does */
+        return ncclUnhandledCudaError;
     pthread_mutex_lock(&lock);
     const bool blocks = is_fault(comm, "block");
     comm->failed |= is_fault(comm, "error");
