@@ -229,6 +229,20 @@ static void the_trace_of_the_first_step_begins_with_it(void **state)
     }
 }
 
+/* Timing each kernel slows a GPU down, so the step of the trace says that it was. */
+static void only_the_step_of_the_trace_is_recorded(void **state)
+{
+    (void)state;
+    make_plan(2, "");
+    expect(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 3 --json", folder);
+    assert_null(strstr(program_output(), "recorded\": true"));
+    expect(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 3 --json -o %s/run", folder, folder);
+    const char *last = strstr(program_output(), "\"step\": 2");
+    const char *recorded = strstr(program_output(), "\"recorded\": true");
+    if (!last || !recorded || recorded < last || strstr(recorded + 1, "\"recorded\": true"))
+        fail_msg("%s", program_output());
+}
+
 static void a_rehearsal_of_another_world_is_refused(void **state)
 {
     (void)state;
@@ -388,6 +402,7 @@ int main(void)
         cmocka_unit_test(collectives_of_a_rehearsal_take_the_predicted_time),
         cmocka_unit_test(a_rehearsal_goes_on_whatever_its_loss_is),
         cmocka_unit_test(the_trace_of_the_first_step_begins_with_it),
+        cmocka_unit_test(only_the_step_of_the_trace_is_recorded),
         cmocka_unit_test(a_rehearsal_of_another_world_is_refused),
         cmocka_unit_test(without_a_driver_cuda_fails_with_one_sentence),
         cmocka_unit_test(without_its_file_cuda_fails_with_one_sentence),
