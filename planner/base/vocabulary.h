@@ -57,6 +57,8 @@
     X(SUM_DIM, "sum.dim_IntList")                                                                  \
     X(TANH, "tanh")                                                                                \
     X(TANH_BACKWARD, "tanh_backward")                                                              \
+    X(SIGMOID, "sigmoid")                                                                          \
+    X(SIGMOID_BACKWARD, "sigmoid_backward")                                                        \
     X(SILU, "silu")                                                                                \
     X(SILU_BACKWARD, "silu_backward")                                                              \
     X(GELU, "gelu")                                                                                \
@@ -116,10 +118,16 @@
     X(ZEROS_LIKE, "zeros_like")                                                                    \
     X(COS, "cos")                                                                                  \
     X(SIN, "sin")                                                                                  \
+    X(POLAR, "polar")                                                                              \
     X(CUMSUM, "cumsum")                                                                            \
+    X(MAX_DIM, "max.dim")                                                                          \
     X(TOPK, "topk")                                                                                \
     X(SORT, "sort")                                                                                \
     X(GATHER, "gather")                                                                            \
+    X(SCATTER_ADD, "scatter_add")                                                                  \
+    X(SCATTER_ADD_, "scatter_add_")                                                                \
+    X(NEW_EMPTY, "new_empty")                                                                      \
+    X(NEW_EMPTY_STRIDED, "new_empty_strided")                                                      \
     X(SCATTER, "scatter.src")                                                                      \
     X(SCATTER_, "scatter_.src")                                                                    \
     X(INDEX, "index.Tensor")                                                                       \
@@ -211,6 +219,8 @@ const char *const *aten_names(void);
     X(MINIMUM, "minimum", "x, y -> z: the smaller of both")                                        \
     X(MAXIMUM, "maximum", "x -> y (): the largest of x")                                           \
     X(CLAMP, "clamp", "x, least (), most () -> y: x within both")                                  \
+    X(AT_MOST, "at_most", "x -> y: the smaller of x and attr.p")                                   \
+    X(WITHIN, "within", "x -> y: x within -attr.p and attr.p")                                     \
     X(NEG, "neg", "x -> y: -x")                                                                    \
     X(ABS, "abs", "x -> y: |x|")                                                                   \
     X(POW, "pow", "x -> y: x to the power attr.p")                                                 \
@@ -220,6 +230,7 @@ const char *const *aten_names(void);
     X(LOG, "log", "x -> y")                                                                        \
     X(COS, "cos", "x -> y")                                                                        \
     X(SIN, "sin", "x -> y")                                                                        \
+    X(POLAR, "polar", "x, y -> z complex64: x (cos y + i sin y)")                                  \
     X(TANH, "tanh", "x -> y")                                                                      \
     X(TANH_BACKWARD, "tanh_backward", "dy, y -> dx: dy (1 - y²)")                                  \
     X(CAST, "cast", "x -> y: same elements, y's dtype")                                            \
@@ -234,7 +245,7 @@ const char *const *aten_names(void);
     X(GREATER, "greater", "x, y (broadcast to x) -> z bool: x > y")                                \
     X(GREATER_NUMBER, "greater_number", "x -> y bool: x > attr.p")                                 \
     X(GREATER_EQUAL, "greater_equal", "x, y -> z bool: x >= y")                                    \
-    X(AND, "and", "x, y bool -> z")                                                                \
+    X(AND, "and", "x, y bool -> z (may be x)")                                                     \
     X(OR, "or", "x, y bool -> z")                                                                  \
     X(ALL, "all", "x bool -> y (): whether all are")                                               \
     X(ANY, "any", "x bool -> y (): whether any is")                                                \
@@ -243,6 +254,8 @@ const char *const *aten_names(void);
     X(MASKED_FILL, "masked_fill", "x, mask bool -> y: attr.p where true, else x")                  \
     X(LOWER_TRIANGLE, "lower_triangle", "x (n, n) -> y: x on and below the diagonal, else 0")      \
     /* ---- activations ---- */                                                                    \
+    X(SIGMOID, "sigmoid", "x -> y: 1 / (1 + exp(-x))")                                             \
+    X(SIGMOID_BACKWARD, "sigmoid_backward", "dy, y -> dx: dy y (1 - y)")                           \
     X(SILU, "silu", "x -> y")                                                                      \
     X(SILU_BACKWARD, "silu_backward", "dy, x -> dx")                                               \
     X(GELU, "gelu", "x -> y: 0.5x(1 + erf(x / sqrt 2))")                                           \
@@ -263,9 +276,11 @@ const char *const *aten_names(void);
     X(CUMULATIVE_SUM, "cumulative_sum", "x -> y: along the last dim")                              \
     X(CAT, "cat", "parts ... -> y: joined along the last dim; one part alone: twice")              \
     X(INTERLEAVE, "interleave", "x, y -> z: elements of the last dim in turn")                     \
-    X(SPREAD, "spread", "dy -> dx: dy in every second element from attr.first on, else 0")         \
     X(PAD, "pad", "x -> y: the last dim filled up with attr.p, or cut, to y's")                    \
+    X(PUT_SLICE, "put_slice", "x, perhaps y -> y: x in y's last dim from attr.first on")           \
     X(SLICE, "slice", "x -> y: what y has room for in the last dim, from attr.first on")           \
+    X(STRIDE_BACKWARD, "stride_backward",                                                          \
+      "dy -> dx: dy at every attr.dim-th place of the last dim from attr.first on, else 0")        \
     X(SLICE_BACKWARD, "slice_backward", "dy -> dx: dy in the last dim from attr.first on, else 0") \
     /* ---- by index ---- */                                                                       \
     X(EMBEDDING, "embedding", "ids (...), weight (v, h) -> y (..., h)")                            \

@@ -55,6 +55,8 @@ static uint32_t add_storage(struct graph *graph, enum storage_kind kind, uint32_
         .kind = (uint8_t)kind,
         .dtype = (uint8_t)dtype,
         .before = GRAPH_NONE,
+        .keeps = GRAPH_NONE,
+        .kept_by = GRAPH_NONE,
         .shape = shape,
     };
     return graph->storage_count++;
@@ -256,13 +258,24 @@ uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype
                           struct shape shape)
 {
     const uint32_t view = graph_view(graph, tensor, shape);
-    graph->tensors[view].dtype = (uint8_t)dtype;
+    struct graph_tensor *t = &graph->tensors[view];
+    const uint32_t before = dtype_bytes((enum dtype)t->dtype), now = dtype_bytes(dtype);
+    t->offset = (uint32_t)((uint64_t)t->offset * before / now);
+    t->pitch = (uint32_t)((uint64_t)t->pitch * before / now);
+    t->dtype = (uint8_t)dtype;
     return view;
 }
 
 void graph_drop(struct graph *graph, uint32_t tensor)
 {
     add_item(graph, ITEM_DROP, tensor);
+}
+
+void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept)
+{
+    const uint32_t owner = graph->tensors[tensor].storage, other = graph->tensors[kept].storage;
+    graph->storages[owner].keeps = other;
+    graph->storages[other].kept_by = owner;
 }
 
 void graph_rebind(struct graph *graph, uint32_t tensor, uint32_t next)

@@ -40,9 +40,11 @@ struct graph_storage {
     uint16_t aten;  /* name of the call that returns it first */
     uint8_t kind;   /* enum storage_kind */
     uint8_t dtype;
-    bool renamed;       /* its Python name goes to another storage, */
-    uint32_t before;    /* whose `before` it is; GRAPH_NONE: none */
-    struct shape shape; /* at birth */
+    bool renamed;            /* its Python name goes to another storage, */
+    uint32_t before;         /* whose `before` it is; GRAPH_NONE: none */
+    uint32_t keeps, kept_by; /* graph_keeps: what goes with this one, where autograd saves, and the
+                                other way round; GRAPH_NONE: none */
+    struct shape shape;      /* at birth */
 };
 
 struct graph_tensor { /* a view of a storage */
@@ -198,6 +200,10 @@ uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype
 
 /* Python's last reference to the tensor's storage goes away here. */
 void graph_drop(struct graph *graph, uint32_t tensor);
+
+/* `kept` is saved by a node that is on the way to `tensor` alone, and that no gradient will reach:
+ * where autograd saves, it lives until Python lets go of `tensor`, just before that. */
+void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept);
 
 /* The same where the Python name of `tensor` is given to `next`: should an exception end the
  * function before, `tensor` dies in the order in which the name does. */

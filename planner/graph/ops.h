@@ -17,6 +17,7 @@
     X(CONV1D, conv1d, LOWER)                                                                       \
     X(ADD, add, NONE)                                                                              \
     X(ADD_TO, add_to, NONE)                                                                        \
+    X(SUB, sub, NONE)                                                                              \
     X(ADD_SCALAR, add_scalar, NONE)                                                                \
     X(MUL, mul, NONE)                                                                              \
     X(MUL_SCALAR, mul_scalar, NONE)                                                                \
@@ -27,7 +28,7 @@
     X(REPEAT, repeat, NONE)                                                                        \
     X(CHUNK, chunk, NONE)                                                                          \
     X(SLICE, slice, NONE)                                                                          \
-    X(STEP, step, NONE)                                                                            \
+    X(STRIDE, stride, NONE)                                                                        \
     X(INTERLEAVE, interleave, NONE)                                                                \
     X(CAT, cat, NONE)                                                                              \
     X(VIEW, view, NONE)                                                                            \
@@ -37,6 +38,7 @@
     X(MEAN_LAST, mean_last, NONE)                                                                  \
     X(RSQRT, rsqrt, FP32)                                                                          \
     X(TANH, tanh, NONE)                                                                            \
+    X(SIGMOID, sigmoid, NONE)                                                                      \
     X(SILU, silu, NONE)                                                                            \
     X(GELU, gelu, NONE)                                                                            \
     X(GELU_TANH, gelu_tanh, NONE)                                                                  \
@@ -46,17 +48,23 @@
     X(RMS_NORM, rms_norm, FP32)                                                                    \
     X(FLASH_ATTENTION, flash_attention, LOWER)                                                     \
     X(EFFICIENT_ATTENTION, efficient_attention, LOWER)                                             \
+    X(MASKED_FILL, masked_fill, NONE)                                                              \
     X(WHERE, where, NONE)                                                                          \
     X(PAD_LAST, pad_last, NONE)                                                                    \
     X(EXPAND, expand, NONE)                                                                        \
     X(ALIAS, alias, NONE)                                                                          \
     X(CLAMP, clamp, NONE)                                                                          \
+    X(LIMIT, limit, NONE)                                                                          \
     X(TOPK, topk, NONE)                                                                            \
+    X(MAX_LAST, max_last, NONE)                                                                    \
     X(SUM_LAST, sum_last, NONE)                                                                    \
     X(DIV_INPLACE, div_inplace, NONE)                                                              \
+    X(GATHER, gather, NONE)                                                                        \
+    X(PUT_SLICE, put_slice, NONE)                                                                  \
     X(INDEX, index, NONE)                                                                          \
     X(SUM_GROUPS, sum_groups, NONE)                                                                \
     X(GROUPED_MM, grouped_mm, NONE)                                                                \
+    X(GROUPED_MM_NN, grouped_mm_nn, NONE)                                                          \
     X(BMM, bmm, LOWER)                                                                             \
     X(SOFTMAX, softmax, FP32)                                                                      \
     X(SAFE_SOFTMAX, safe_softmax, NONE)                                                            \
@@ -81,9 +89,13 @@ uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight);
 uint32_t op_arange(struct graph *graph, uint32_t count);
 /* Elementwise with broadcasting of y to x's shape. */
 uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y);
+/* The same in x itself: add_. */
+uint32_t op_add_in_place(struct graph *graph, uint32_t x, uint32_t y);
 /* The same in x itself, where ATen asks whether a tensor is a subclass: a new one for recordings.
  */
 uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y);
+/* x - y, likewise. */
+uint32_t op_sub(struct graph *graph, uint32_t x, uint32_t y);
 /* Elementwise with broadcasting of either side and promotion to fp32. */
 uint32_t op_mul(struct graph *graph, uint32_t x, uint32_t y);
 /* x with a Python number: OP_ADD_SCALAR, OP_MUL_SCALAR, OP_DIV_SCALAR, OP_POW (x to the power of
@@ -112,14 +124,20 @@ uint32_t op_slice_copied(struct graph *graph, uint32_t x, struct shape shape, ui
 uint32_t op_mul_constant(struct graph *graph, uint32_t x, uint32_t constant);
 /* A copy in another dtype; x itself when it has that dtype already. */
 uint32_t op_to(struct graph *graph, uint32_t x, enum dtype dtype);
-/* Elementwise op of one operand: OP_SILU, OP_GELU, OP_GELU_TANH, OP_RELU, OP_TANH, OP_NEG,
- * OP_RSQRT; OP_CLONE (contiguous() of what was transposed). */
+/* Elementwise op of one operand: OP_SIGMOID, OP_SILU, OP_GELU, OP_GELU_TANH, OP_RELU, OP_TANH,
+ * OP_NEG, OP_RSQRT; OP_CLONE (contiguous() of what was transposed). */
 uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 /* Key/value heads repeated by expand and reshape: a clone of shape `repeated`, in which x's data
  * is repeated along `dim`; the gradient is summed over it. */
 uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
 /* Chunk `index` of `count` equal parts of the last dim: a view; out[count] receives all. */
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out);
+/* x in two parts of the last dim, the first `width` wide: views; out[2] receives both. */
+void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out);
+/* x as part of a tensor (..., width), from `first` on in the last dim, copied there: into `whole`,
+ * or, where that is GRAPH_NONE, into a new one. Returns the whole. */
+uint32_t op_put_slice(struct graph *graph, uint32_t whole, uint32_t x, uint32_t first,
+                      uint32_t width);
 /* weight, bias (h); saves input, mean and rstd. `eps` is added to the variance. */
 uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps);
 /* Fused RMSNorm: saves input and fp32 rstd. `eps` is added to the mean square. */
@@ -131,18 +149,20 @@ void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t cou
  * are divided by the root of d. */
 uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
                       float dropout);
-/* Memory-efficient attention, likewise; an additive bias (b, a, s, s_k) or GRAPH_NONE. */
+/* Memory-efficient attention, likewise, with an additive bias (b, a, s, s_k) or GRAPH_NONE; v may
+ * be of another width than q and k, which is then the result's. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout);
 /* x where `condition`, `number` elsewhere (which is born as a scalar tensor and dies at once). */
 uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number);
+/* Zero where `mask` is true, else x. */
+uint32_t op_masked_zero(struct graph *graph, uint32_t x, uint32_t mask);
 /* The last dim padded to `last` elements. */
 uint32_t op_pad_last(struct graph *graph, uint32_t x, uint32_t last);
 /* The first `count` elements from `first` on of the last dim: a view. */
 uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t count);
-/* Every second element from `first` on of the last dim: a view. (No operand says so: one of it is
- * as many elements from the first one on.) */
-uint32_t op_every_second(struct graph *graph, uint32_t x, uint32_t first);
+/* Every `step`-th element from `first` on of the last dim: a view. */
+uint32_t op_stride_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t step);
 /* Elements of x and y in turn: stack on a new last dim, seen without it. */
 uint32_t op_interleave(struct graph *graph, uint32_t x, uint32_t y);
 /* x (…, in) times weight (in, out) plus bias (out): GPT-2's Conv1D. */
@@ -166,6 +186,8 @@ uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape);
 /* A view that is a node: the same bytes, with a gradient of its own that is complete before it is
  * added to that of x's other users. */
 uint32_t op_alias(struct graph *graph, uint32_t x);
+/* The same in another shape of the same order of memory. */
+uint32_t op_view_node(struct graph *graph, uint32_t x, struct shape shape);
 /* x as a module is called with it. That is x itself, unless a sharding system's hook passes a
  * module's inputs through a node, as FSDP's does, which runs its post-backward there: then inputs
  * that several modules share are summed module by module. (Where a unit is several blocks only its
@@ -173,10 +195,21 @@ uint32_t op_alias(struct graph *graph, uint32_t x);
 uint32_t op_module_input(struct graph *graph, uint32_t x);
 /* x between two scalar tensors, which need no gradient. */
 uint32_t op_clamp(struct graph *graph, uint32_t x, uint32_t least, uint32_t most);
-/* Softmax over the last dim. */
+/* x at most `number`, or within -number and number. */
+uint32_t op_limit(struct graph *graph, uint32_t x, float number, bool both_sides);
+/* Softmax over the last dim; as_is: the call names x's dtype, which autocast then lets be. */
 uint32_t op_softmax(struct graph *graph, uint32_t x);
+uint32_t op_softmax_as_is(struct graph *graph, uint32_t x);
+/* The largest of the last dim, which is kept as 1. Where it is goes with it, saved for backward. */
+uint32_t op_max_last(struct graph *graph, uint32_t x);
 /* The k largest of the last dim, and where they are (int64). */
 uint32_t op_topk(struct graph *graph, uint32_t x, uint32_t k, uint32_t *indices);
+/* The same outside autograd. */
+uint32_t op_topk_no_grad(struct graph *graph, uint32_t x, uint32_t k, uint32_t *indices);
+/* The largest of the last dim, which goes, and where they are: outside autograd. */
+uint32_t op_max_no_grad(struct graph *graph, uint32_t x, uint32_t *indices);
+/* x (n, m) in the places indices (n, k): (n, k). */
+uint32_t op_gather(struct graph *graph, uint32_t x, uint32_t indices);
 /* Sum over the last dim, which is kept as 1. */
 uint32_t op_sum_last(struct graph *graph, uint32_t x);
 /* x /= y with y broadcast: x's bytes, and a copy of what was there for backward. */
@@ -190,6 +223,8 @@ uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group);
 /* Rows of x (n, i), sorted by group, each group times its matrix of weight (g, o, i) transposed;
  * offsets (g) are the ends of the groups: (n, o). */
 uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets);
+/* The same with weight (g, i, o) as it is. */
+uint32_t op_grouped_mm_nn(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets);
 /* Mean cross-entropy of logits (t, v) with targets (t): a scalar of the logits' dtype. */
 uint32_t op_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);
 /* The same of logits in any dtype, by a fused kernel: backward puts their gradient in their place.

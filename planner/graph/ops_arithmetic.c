@@ -26,10 +26,8 @@ OP_BACKWARD(add)
 
 OP_CLASS(add) = {.label = ATEN_ADD, .work = WORK_ADD, .backward = add_backward};
 
-uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y)
+uint32_t op_add_in_place(struct graph *graph, uint32_t x, uint32_t y)
 {
-    if (graph->autograd == AUTOGRAD_RECORDED)
-        return op_add(graph, x, y);
     const uint32_t op = begin(graph, OP_ADD_TO, 2, (uint32_t[]){x, y});
     const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
     graph->tensors[out].root = out; /* what x was is another value */
@@ -38,8 +36,37 @@ uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y)
     return out;
 }
 
+uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y)
+{
+    return graph->autograd == AUTOGRAD_RECORDED ? op_add(graph, x, y)
+                                                : op_add_in_place(graph, x, y);
+}
+
 OP_CLASS(add_to) = {
     .label = ATEN_ADD_, .work = WORK_ADD_TO, .backward = add_backward, .in_place = true};
+
+uint32_t op_sub(struct graph *graph, uint32_t x, uint32_t y)
+{
+    return simple(graph, OP_SUB, 2, (uint32_t[]){x, y}, ATEN_SUB, promoted(graph, x, y),
+                  *shape_of(graph, x));
+}
+
+/* As a sum's, but for the sign of the second. */
+OP_BACKWARD(sub)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    if (tape_needs(tape, op, 0))
+        tape_give(tape, op, 0, grad);
+    if (!tape_needs(tape, op, 1))
+        return;
+    const struct operand minus = call1(tape, WORK_NEG, ATEN_NEG, grad);
+    if (shape_elements(shape_of(graph, op->in[0])) == shape_elements(shape_of(graph, op->in[1])))
+        tape_give(tape, op, 1, minus);
+    else
+        tape_give_summed(tape, op, 1, minus);
+}
+
+OP_CLASS(sub) = {.label = ATEN_SUB, .work = WORK_SUB, .backward = sub_backward};
 
 /* The shape of an elementwise result: sizes aligned at the last dim, ones stretched. */
 static struct shape broadcast(const struct shape *x, const struct shape *y)
@@ -225,19 +252,27 @@ OP_SAVED(div_inplace)
     return 2;
 }
 
+/* Two operands into a new tensor of the wider dtype. */
+static struct operand call_wide(struct tape *tape, enum work_kind work, enum aten aten,
+                                struct operand x, struct operand y)
+{
+    const enum dtype dtype = x.dtype == y.dtype ? (enum dtype)x.dtype : DTYPE_FP32;
+    return tape_call(tape, work, aten, dtype, x.shape, -1.0, 2, (struct operand[]){x, y});
+}
+
 /* The divisor's gradient comes first: -grad * ((x / y) / y). */
 OP_BACKWARD(div_inplace)
 {
     const struct operand grad = tape_grad(tape, op, 0);
     const struct operand x = tape_tensor(tape, op->out[1]), y = tape_tensor(tape, op->in[1]);
-    const struct operand once = call2(tape, WORK_DIV, ATEN_DIV, x, y);
-    const struct operand twice = call2(tape, WORK_DIV, ATEN_DIV, once, y);
+    const struct operand once = call_wide(tape, WORK_DIV, ATEN_DIV, x, y);
+    const struct operand twice = call_wide(tape, WORK_DIV, ATEN_DIV, once, y);
     const struct operand minus = call1(tape, WORK_NEG, ATEN_NEG, grad);
-    const struct operand divisor = call2(tape, WORK_MUL, ATEN_MUL, minus, twice);
+    const struct operand divisor = call_wide(tape, WORK_MUL, ATEN_MUL, minus, twice);
     tape_death(tape, minus);
     tape_death(tape, twice);
     tape_death(tape, once);
-    tape_give(tape, op, 0, call2(tape, WORK_DIV, ATEN_DIV, grad, y));
+    tape_give(tape, op, 0, call_wide(tape, WORK_DIV, ATEN_DIV, grad, y));
     if (last_dim(shape_of(graph, op->in[0])) == 1)
         tape_give(tape, op, 1, divisor);
     else
@@ -278,6 +313,31 @@ OP_CLASS(where) = {
     .work = WORK_WHERE,
     .saved = save_input,
     .backward = where_backward,
+};
+
+uint32_t op_masked_zero(struct graph *graph, uint32_t x, uint32_t mask)
+{
+    return simple(graph, OP_MASKED_FILL, 2, (uint32_t[]){x, mask}, ATEN_MASKED_FILL,
+                  dtype_of(graph, x), *shape_of(graph, x));
+}
+
+OP_SAVED(masked_fill)
+{
+    (void)graph;
+    saved[0] = op->in[1];
+    return 1;
+}
+
+OP_BACKWARD(masked_fill)
+{
+    give_elementwise(tape, graph, op, WORK_MASKED_FILL, ATEN_MASKED_FILL, op->in[1]);
+}
+
+OP_CLASS(masked_fill) = {
+    .label = ATEN_MASKED_FILL,
+    .work = WORK_MASKED_FILL,
+    .saved = masked_fill_saved,
+    .backward = masked_fill_backward,
 };
 
 uint32_t op_clamp(struct graph *graph, uint32_t x, uint32_t least, uint32_t most)
@@ -339,3 +399,55 @@ OP_CLASS(clamp) = {
     .saved = clamp_saved,
     .backward = clamp_backward,
 };
+
+/* ---- limits that are numbers ---- */
+
+uint32_t op_limit(struct graph *graph, uint32_t x, float number, bool both_sides)
+{
+    const uint32_t op = begin(graph, OP_LIMIT, 1, &x);
+    graph->ops[op].work = both_sides ? WORK_WITHIN : WORK_AT_MOST;
+    graph->ops[op].attr.p = number;
+    const uint32_t out =
+        graph_op_birth(graph, op, ATEN_CLAMP, dtype_of(graph, x), *shape_of(graph, x));
+    graph_op_done(graph, op);
+    return out;
+}
+
+static struct operand ask_number(struct tape *tape, enum work_kind work, enum aten aten,
+                                 struct operand x, float number)
+{
+    const struct operand out = tape_call(tape, work, aten, DTYPE_BOOL, x.shape, -1.0, 1, &x);
+    tape_number(tape, number);
+    return out;
+}
+
+/* where(x between the limits, grad, 0) */
+OP_BACKWARD(limit)
+{
+    (void)graph;
+    const float number = op->attr.p;
+    const struct operand grad = tape_grad(tape, op, 0), x = tape_tensor(tape, op->in[0]);
+    const bool both = op->work == WORK_WITHIN;
+    struct operand above = {.place = PLACE_NONE};
+    const struct operand zero =
+        tape_birth(tape, ATEN_SCALAR_TENSOR, (enum dtype)grad.dtype, (struct shape){.rank = 0});
+    tape_kernel(tape, WORK_FILL, ATEN_SCALAR_TENSOR, -1.0, 0, NULL, 1, &zero);
+    tape_number(tape, 0.0F);
+    if (both)
+        above = ask_number(tape, WORK_GREATER_NUMBER, ATEN_GT, x, -number);
+    const struct operand below = ask_number(tape, WORK_LESS_NUMBER, ATEN_LT, x, number);
+    const struct operand inside = both ? above : below;
+    if (both)
+        tape_kernel(tape, WORK_AND, ATEN_LOGICAL_AND, -1.0, 2, (struct operand[]){above, below}, 1,
+                    &inside);
+    const struct operand choice[3] = {inside, grad, zero};
+    tape_give(tape, op, 0,
+              tape_call(tape, WORK_WHERE, ATEN_WHERE, (enum dtype)grad.dtype, grad.shape, -1.0, 3,
+                        choice));
+    tape_death(tape, below);
+    if (both)
+        tape_death(tape, above);
+    tape_death(tape, zero);
+}
+
+OP_CLASS(limit) = {.label = ATEN_CLAMP, .saved = save_input, .backward = limit_backward};

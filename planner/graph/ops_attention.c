@@ -74,11 +74,14 @@ OP_SAVED(attention)
     return 7;
 }
 
-/* Two matmuls, halved where the upper triangle is skipped (compute-cost: 4·b·s²·h_q). */
+/* Two matmuls, halved where the upper triangle is skipped (compute-cost: 4·b·s²·h_q, or less where
+ * values are narrower than keys). */
 static double attention_flops(const struct graph *graph, const struct graph_op *op)
 {
     const struct shape *q = shape_of(graph, op->in[0]), *k = shape_of(graph, op->in[1]);
-    const double full = 4.0 * (double)shape_elements(q) * k->dim[1];
+    const struct shape *v = shape_of(graph, op->in[2]);
+    const double full =
+        2.0 * (double)shape_elements(q) * k->dim[1] * (1 + (double)v->dim[3] / q->dim[3]);
     return op->attr.causal ? full / 2 : full;
 }
 
@@ -123,7 +126,8 @@ OP_CLASS(flash_attention) = {
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout)
 {
-    const struct shape shape = *shape_of(graph, q), scalar = {.rank = 0};
+    const struct shape shape = with_last(*shape_of(graph, q), last_dim(shape_of(graph, v)));
+    const struct shape scalar = {.rank = 0};
     uint32_t in[4] = {q, k, v, bias};
     op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
     const uint32_t op = begin(graph, OP_EFFICIENT_ATTENTION, 4, in);

@@ -59,19 +59,21 @@ OP_CLASS(embedding) = {
 static void give_put(struct tape *tape, const struct graph *graph, const struct graph_op *op,
                      enum work_kind work, uint32_t indices)
 {
-    const bool scatters = work == WORK_SCATTER;
+    /* of one place an element, or of rows; those of gather and of topk differ in name only */
+    static const enum aten labels[3][2] = {{ATEN_INDEX_PUT, ATEN_INDEX_PUT_},
+                                           {ATEN_SCATTER, ATEN_SCATTER_},
+                                           {ATEN_SCATTER_ADD, ATEN_SCATTER_ADD_}};
+    const int which = work != WORK_SCATTER ? 0 : op->kind == OP_GATHER ? 2 : 1;
     const enum dtype dtype = dtype_of(graph, op->in[0]);
     const struct shape shape = *shape_of(graph, op->in[0]);
     const struct operand zeros = tape_birth(tape, ATEN_NEW_ZEROS, dtype, shape);
     tape_kernel(tape, WORK_FILL, ATEN_NEW_ZEROS, -1.0, 0, NULL, 1, &zeros);
     const struct operand in[3] = {zeros, tape_tensor(tape, indices), tape_grad(tape, op, 0)};
     if (graph->autograd == AUTOGRAD_GPU) {
-        tape_kernel(tape, work, scatters ? ATEN_SCATTER_ : ATEN_INDEX_PUT_, -1.0, 3, in, 1, &zeros);
+        tape_kernel(tape, work, labels[which][1], -1.0, 3, in, 1, &zeros);
         tape_give(tape, op, 0, zeros);
     } else {
-        tape_give(tape, op, 0,
-                  tape_call(tape, work, scatters ? ATEN_SCATTER : ATEN_INDEX_PUT, dtype, shape,
-                            -1.0, 3, in));
+        tape_give(tape, op, 0, tape_call(tape, work, labels[which][0], dtype, shape, -1.0, 3, in));
         tape_death(tape, zeros);
     }
 }
@@ -105,6 +107,24 @@ OP_CLASS(topk) = {
     .backward = topk_backward,
 };
 
+uint32_t op_max_last(struct graph *graph, uint32_t x)
+{
+    const struct shape shape = with_last(*shape_of(graph, x), 1);
+    const uint32_t op = begin(graph, OP_MAX_LAST, 1, &x);
+    const uint32_t values = graph_op_birth(graph, op, ATEN_MAX_DIM, dtype_of(graph, x), shape);
+    graph_op_birth(graph, op, ATEN_MAX_DIM, DTYPE_INT64, shape);
+    graph->ops[op].hidden = 1;
+    graph_op_done(graph, op);
+    return values;
+}
+
+OP_CLASS(max_last) = {
+    .label = ATEN_MAX_DIM,
+    .work = WORK_TOPK,
+    .saved = topk_saved,
+    .backward = topk_backward,
+};
+
 uint32_t op_index(struct graph *graph, uint32_t x, uint32_t indices)
 {
     struct shape shape = *shape_of(graph, x);
@@ -133,13 +153,51 @@ OP_CLASS(index) = {
     .backward = index_backward,
 };
 
-uint32_t op_sort(struct graph *graph, uint32_t x, uint32_t *permutation)
+uint32_t op_gather(struct graph *graph, uint32_t x, uint32_t indices)
+{
+    return simple(graph, OP_GATHER, 2, (uint32_t[]){x, indices}, ATEN_GATHER, dtype_of(graph, x),
+                  *shape_of(graph, indices));
+}
+
+OP_BACKWARD(gather)
+{
+    give_put(tape, graph, op, WORK_SCATTER, op->in[1]);
+}
+
+OP_CLASS(gather) = {
+    .label = ATEN_GATHER,
+    .work = WORK_GATHER,
+    .saved = index_saved,
+    .backward = gather_backward,
+};
+
+/* Values of x and where they were, outside autograd. */
+static uint32_t chosen(struct graph *graph, enum work_kind work, enum aten aten, uint32_t x,
+                       struct shape shape, uint32_t *places)
 {
     const uint32_t op = begin(graph, OP_NO_GRAD, 1, &x);
-    graph->ops[op].work = WORK_SORT;
-    const struct shape shape = *shape_of(graph, x);
-    const uint32_t sorted = graph_op_birth(graph, op, ATEN_SORT, dtype_of(graph, x), shape);
-    *permutation = graph_op_birth(graph, op, ATEN_SORT, DTYPE_INT64, shape);
+    graph->ops[op].work = (uint8_t)work;
+    const uint32_t values = graph_op_birth(graph, op, aten, dtype_of(graph, x), shape);
+    *places = graph_op_birth(graph, op, aten, DTYPE_INT64, shape);
     graph_op_done(graph, op);
-    return sorted;
+    graph->ops[op].requires_grad = false;
+    graph->tensors[values].requires_grad = false;
+    return values;
+}
+
+uint32_t op_topk_no_grad(struct graph *graph, uint32_t x, uint32_t k, uint32_t *indices)
+{
+    return chosen(graph, WORK_TOPK, ATEN_TOPK, x, with_last(*shape_of(graph, x), k), indices);
+}
+
+uint32_t op_max_no_grad(struct graph *graph, uint32_t x, uint32_t *indices)
+{
+    struct shape shape = *shape_of(graph, x);
+    shape.rank--;
+    return chosen(graph, WORK_TOPK, ATEN_MAX_DIM, x, shape, indices);
+}
+
+uint32_t op_sort(struct graph *graph, uint32_t x, uint32_t *permutation)
+{
+    return chosen(graph, WORK_SORT, ATEN_SORT, x, *shape_of(graph, x), permutation);
 }

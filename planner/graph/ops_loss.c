@@ -5,6 +5,11 @@
 uint32_t op_softmax(struct graph *graph, uint32_t x)
 {
     autocast_arguments(graph, OP_SOFTMAX, 1, &x);
+    return op_softmax_as_is(graph, x);
+}
+
+uint32_t op_softmax_as_is(struct graph *graph, uint32_t x)
+{
     return simple(graph, OP_SOFTMAX, 1, &x, ATEN_SOFTMAX, dtype_of(graph, x), *shape_of(graph, x));
 }
 

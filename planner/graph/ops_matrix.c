@@ -228,6 +228,14 @@ uint32_t op_grouped_mm(struct graph *graph, uint32_t x, uint32_t weight, uint32_
                   dtype_of(graph, x), SHAPE(in.dim[0], w.dim[1]));
 }
 
+uint32_t op_grouped_mm_nn(struct graph *graph, uint32_t x, uint32_t weight, uint32_t offsets)
+{
+    const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
+    assert(in.rank == 2 && w.rank == 3 && in.dim[1] == w.dim[1]);
+    return simple(graph, OP_GROUPED_MM_NN, 3, (uint32_t[]){x, weight, offsets}, ATEN_GROUPED_MM,
+                  dtype_of(graph, x), SHAPE(in.dim[0], w.dim[2]));
+}
+
 OP_SAVED(grouped_mm)
 {
     uint32_t count = 0;
@@ -239,24 +247,37 @@ OP_SAVED(grouped_mm)
     return count;
 }
 
-/* As mm: the weight's gradient first. */
+/* As mm: the weight's gradient first, of the shape that the weight has. */
 OP_BACKWARD(grouped_mm)
 {
+    const bool as_is = op->kind == OP_GROUPED_MM_NN;
     const struct operand grad = tape_grad(tape, op, 0), offsets = tape_tensor(tape, op->in[2]);
     for (uint32_t i = 2; i-- > 0;) {
         if (!tape_needs(tape, op, i))
             continue;
-        const struct operand in[3] = {grad, tape_tensor(tape, op->in[1 - i]), offsets};
+        const struct operand other = tape_tensor(tape, op->in[1 - i]);
+        const bool turned = i == 1 && as_is; /* xᵀ dy in place of dyᵀ x */
+        const struct operand in[3] = {turned ? other : grad, turned ? grad : other, offsets};
+        const enum work_kind work = i == 1  ? WORK_GROUPED_MM_TN
+                                    : as_is ? WORK_GROUPED_MM_NT
+                                            : WORK_GROUPED_MM_NN;
         tape_give(tape, op, i,
-                  tape_call(tape, i == 0 ? WORK_GROUPED_MM_NN : WORK_GROUPED_MM_TN, ATEN_GROUPED_MM,
-                            dtype_of(graph, op->in[i]), *shape_of(graph, op->in[i]),
-                            product_flops(graph, op), 3, in));
+                  tape_call(tape, work, ATEN_GROUPED_MM, dtype_of(graph, op->in[i]),
+                            *shape_of(graph, op->in[i]), product_flops(graph, op), 3, in));
     }
 }
 
 OP_CLASS(grouped_mm) = {
     .label = ATEN_GROUPED_MM,
     .work = WORK_GROUPED_MM_NT,
+    .saved = grouped_mm_saved,
+    .backward = grouped_mm_backward,
+    .flops = product_flops,
+};
+
+OP_CLASS(grouped_mm_nn) = {
+    .label = ATEN_GROUPED_MM,
+    .work = WORK_GROUPED_MM_NN,
     .saved = grouped_mm_saved,
     .backward = grouped_mm_backward,
     .flops = product_flops,

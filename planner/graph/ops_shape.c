@@ -36,6 +36,20 @@ void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
     graph_op_done(graph, op);
 }
 
+void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out)
+{
+    const struct graph_tensor base = graph->tensors[x];
+    const uint32_t row = last_dim(&base.shape), widths[2] = {width, row - width};
+    const uint32_t op = begin(graph, OP_CHUNK, 1, &x);
+    for (uint32_t i = 0; i < 2; i++) {
+        out[i] = view_out(graph, op, x, with_last(base.shape, widths[i]));
+        struct graph_tensor *t = &graph->tensors[out[i]];
+        t->offset = base.offset + i * width;
+        t->pitch = base.pitch ? base.pitch : row;
+    }
+    graph_op_done(graph, op);
+}
+
 OP_BACKWARD(chunk) /* cat joins the gradients */
 {
     struct operand in[GRAPH_OUTPUTS];
@@ -68,25 +82,29 @@ OP_BACKWARD(slice) /* the gradient is put into zeros of x's shape */
 
 OP_CLASS(slice) = {.backward = slice_backward};
 
-uint32_t op_every_second(struct graph *graph, uint32_t x, uint32_t first)
+/* Its elements are `step` apart; a plan says so by the pitch of rows alone, which is what cost and
+ * the order of memory are about: nobody computes with it yet. */
+uint32_t op_stride_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t step)
 {
     const struct graph_tensor base = graph->tensors[x];
-    const uint32_t op = begin(graph, OP_STEP, 1, &x);
-    const uint32_t out = view_out(graph, op, x, with_last(base.shape, last_dim(&base.shape) / 2));
+    const uint32_t op = begin(graph, OP_STRIDE, 1, &x);
+    const uint32_t out =
+        view_out(graph, op, x, with_last(base.shape, last_dim(&base.shape) / step));
     struct graph_tensor *t = &graph->tensors[out];
     t->offset = base.offset + first;
     t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
     graph->ops[op].attr.first = first;
+    graph->ops[op].attr.dim = step;
     graph_op_done(graph, op);
     return out;
 }
 
-OP_BACKWARD(step)
+OP_BACKWARD(stride)
 {
-    give_elementwise(tape, graph, op, WORK_SPREAD, ATEN_SLICE_BACKWARD, GRAPH_NONE);
+    give_elementwise(tape, graph, op, WORK_STRIDE_BACKWARD, ATEN_SLICE_BACKWARD, GRAPH_NONE);
 }
 
-OP_CLASS(step) = {.backward = step_backward};
+OP_CLASS(stride) = {.backward = stride_backward};
 
 uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape)
 {
@@ -112,6 +130,11 @@ OP_CLASS(expand) = {.backward = expand_backward};
 uint32_t op_alias(struct graph *graph, uint32_t x)
 {
     return view_node(graph, OP_ALIAS, x, *shape_of(graph, x));
+}
+
+uint32_t op_view_node(struct graph *graph, uint32_t x, struct shape shape)
+{
+    return view_node(graph, OP_ALIAS, x, shape);
 }
 
 uint32_t op_module_input(struct graph *graph, uint32_t x)
@@ -204,6 +227,63 @@ OP_BACKWARD(cat)
 
 OP_CLASS(cat) = {.label = ATEN_CAT, .work = WORK_CAT, .backward = cat_backward};
 
+/* ---- written in place ---- */
+
+uint32_t op_put_slice(struct graph *graph, uint32_t whole, uint32_t x, uint32_t first,
+                      uint32_t width)
+{
+    const uint32_t op = begin(graph, OP_PUT_SLICE, 2, (uint32_t[]){x, whole});
+    const struct shape shape = with_last(*shape_of(graph, x), width);
+    graph->ops[op].attr.first = first;
+    const uint32_t out = whole == GRAPH_NONE
+                             ? graph_op_birth(graph, op, ATEN_NEW_EMPTY, dtype_of(graph, x), shape)
+                             : view_out(graph, op, whole, shape);
+    graph_op_done(graph, op);
+    return out;
+}
+
+/* The gradient of what was put there: a copy of the slice, in its dtype. */
+static struct operand slice_gradient(struct tape *tape, const struct graph *graph,
+                                     const struct graph_op *op, struct operand slice)
+{
+    const enum dtype dtype = dtype_of(graph, op->in[0]);
+    if (slice.dtype == dtype)
+        return slice;
+    const struct operand cast =
+        tape_call(tape, WORK_CAST, ATEN_TO_COPY, dtype, slice.shape, -1.0, 1, &slice);
+    tape_death(tape, slice);
+    return cast;
+}
+
+/* CopySlices (pytorch csrc/autograd/functions/tensor.cpp): a copy of the gradient, in which the
+ * slice is zeroed, is the gradient of what was there before. */
+OP_BACKWARD(put_slice)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    const enum dtype dtype = (enum dtype)grad.dtype;
+    const struct shape shape = *shape_of(graph, op->in[0]);
+    const struct operand copy = tape_birth(tape, ATEN_NEW_EMPTY_STRIDED, dtype, grad.shape);
+    tape_kernel(tape, WORK_COPY, ATEN_COPY_, -1.0, 1, &grad, 1, &copy);
+    struct operand slice = tape_call(tape, WORK_SLICE, ATEN_CLONE, dtype, shape, -1.0, 1, &copy);
+    if (tape_needs(tape, op, 1)) {
+        const struct operand zeros = tape_birth(tape, ATEN_ZEROS_LIKE, dtype, shape);
+        tape_kernel(tape, WORK_FILL, ATEN_ZEROS_LIKE, -1.0, 0, NULL, 1, &zeros);
+        slice = slice_gradient(tape, graph, op, slice);
+        tape_kernel(tape, WORK_PUT_SLICE, ATEN_COPY_, -1.0, 1, &zeros, 1, &copy);
+        tape_death(tape, zeros);
+        tape_give(tape, op, 1, copy);
+    } else {
+        slice = slice_gradient(tape, graph, op, slice);
+        tape_death(tape, copy);
+    }
+    if (tape_needs(tape, op, 0))
+        tape_give(tape, op, 0, slice);
+    else
+        tape_death(tape, slice);
+}
+
+OP_CLASS(put_slice) = {
+    .label = ATEN_COPY_, .work = WORK_PUT_SLICE, .backward = put_slice_backward, .in_place = true};
 uint32_t op_interleave(struct graph *graph, uint32_t x, uint32_t y)
 {
     const struct shape *s = shape_of(graph, x);
@@ -264,16 +344,30 @@ OP_BACKWARD(mean_last)
 
 OP_CLASS(mean_last) = {.label = ATEN_MEAN_DIM, .work = WORK_MEAN, .backward = mean_last_backward};
 
+/* Under autocast sums of lower precision are in fp32, without a cast of what is summed. */
+static enum dtype sum_dtype(const struct graph *graph, uint32_t x)
+{
+    return graph->autocast.on ? DTYPE_FP32 : dtype_of(graph, x);
+}
+
+/* The gradient of a sum is expanded: a view; where the sum was in another dtype, a cast of that. */
+static void give_expanded(struct tape *tape, const struct graph *graph, const struct graph_op *op)
+{
+    if (dtype_of(graph, op->in[0]) == dtype_of(graph, op->out[0]))
+        tape_give(tape, op, 0, tape_grad(tape, op, 0));
+    else
+        give_elementwise(tape, graph, op, WORK_CAST, ATEN_TO_COPY, GRAPH_NONE);
+}
+
 uint32_t op_sum_last(struct graph *graph, uint32_t x)
 {
-    return simple(graph, OP_SUM_LAST, 1, &x, ATEN_SUM_DIM, dtype_of(graph, x),
+    return simple(graph, OP_SUM_LAST, 1, &x, ATEN_SUM_DIM, sum_dtype(graph, x),
                   with_last(*shape_of(graph, x), 1));
 }
 
-OP_BACKWARD(sum_last) /* expanded: a view */
+OP_BACKWARD(sum_last)
 {
-    (void)graph;
-    tape_give(tape, op, 0, tape_grad(tape, op, 0));
+    give_expanded(tape, graph, op);
 }
 
 OP_CLASS(sum_last) = {.label = ATEN_SUM_DIM, .work = WORK_SUM, .backward = sum_last_backward};
@@ -286,16 +380,18 @@ uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group)
     const uint32_t op = begin(graph, OP_SUM_GROUPS, 1, &groups);
     graph->ops[op].attr.dim = 1;
     const uint32_t out =
-        graph_op_birth(graph, op, ATEN_SUM_DIM, dtype_of(graph, x), SHAPE(rows, h));
+        graph_op_birth(graph, op, ATEN_SUM_DIM, sum_dtype(graph, x), SHAPE(rows, h));
     graph_op_done(graph, op);
     return out;
 }
 
-/* The gradient is expanded over each group, and the view (rows · group, h) of that is a copy. */
+/* The gradient is expanded over each group, and the view (rows · group, h) of that is a copy, if it
+ * is none yet. */
 OP_BACKWARD(sum_groups)
 {
-    if (shape_of(graph, op->in[0])->dim[1] == 1)
-        tape_give(tape, op, 0, tape_grad(tape, op, 0));
+    const bool cast = dtype_of(graph, op->in[0]) != dtype_of(graph, op->out[0]);
+    if (cast || shape_of(graph, op->in[0])->dim[1] == 1)
+        give_expanded(tape, graph, op);
     else
         give_elementwise(tape, graph, op, WORK_REPEAT, ATEN_CLONE, GRAPH_NONE);
 }

@@ -9,7 +9,7 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x)
     static const enum aten births[OP_KIND_COUNT] = {
         [OP_SILU] = ATEN_SILU,   [OP_GELU] = ATEN_GELU,   [OP_GELU_TANH] = ATEN_GELU,
         [OP_RELU] = ATEN_RELU,   [OP_TANH] = ATEN_TANH,   [OP_NEG] = ATEN_NEG,
-        [OP_RSQRT] = ATEN_RSQRT, [OP_CLONE] = ATEN_CLONE,
+        [OP_RSQRT] = ATEN_RSQRT, [OP_CLONE] = ATEN_CLONE, [OP_SIGMOID] = ATEN_SIGMOID,
     };
     assert(births[kind] != ATEN_NONE);
     autocast_arguments(graph, kind, 1, &x);
@@ -52,6 +52,18 @@ OP_CLASS(tanh) = {
     .work = WORK_TANH,
     .saved = save_output,
     .backward = tanh_backward,
+};
+
+OP_BACKWARD(sigmoid)
+{
+    give_elementwise(tape, graph, op, WORK_SIGMOID_BACKWARD, ATEN_SIGMOID_BACKWARD, op->out[0]);
+}
+
+OP_CLASS(sigmoid) = {
+    .label = ATEN_SIGMOID,
+    .work = WORK_SIGMOID,
+    .saved = save_output,
+    .backward = sigmoid_backward,
 };
 
 OP_BACKWARD(silu)

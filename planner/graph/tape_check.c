@@ -40,6 +40,8 @@ static enum err_code count_names(struct count *c)
     for (uint32_t s = 0; s < tape->graph->storage_count; s++) {
         if (tape->python[s])
             TRY(count_holder(c, tape->where[s], "Python's name of storage", s));
+        if (tape->keeping[s])
+            TRY(count_holder(c, tape->where[tape->graph->storages[s].keeps], "storage", s));
         if (tape->cached[s])
             TRY(count_holder(c, tape->where[s], "the selective cache of storage", s));
     }

@@ -58,6 +58,9 @@ void tape_drop(struct tape *tape, uint32_t storage)
     if (tape->python[storage]) {
         assert(tape->where[storage] != NO_BUFFER);
         tape->python[storage] = 0;
+        if (tape->keeping[storage])
+            tape_release(tape, tape->where[tape->graph->storages[storage].keeps]);
+        tape->keeping[storage] = 0;
         tape_release(tape, tape->where[storage]);
     }
 }

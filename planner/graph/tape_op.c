@@ -109,6 +109,19 @@ static void run_kernel(struct tape *tape, const struct graph_op *op)
                 op->outs, out);
 }
 
+/* Outputs that go with others (graph_keeps). */
+static void keep(struct tape *tape, const struct graph_op *op)
+{
+    for (uint32_t i = 0; i < op->outs; i++) {
+        const uint32_t storage = tape->graph->tensors[op->out[i]].storage;
+        const uint32_t owner = tape->graph->storages[storage].kept_by;
+        if (owner == GRAPH_NONE || tape->keeping[owner])
+            continue;
+        tape_hold(tape, tape->where[storage]);
+        tape->keeping[owner] = 1;
+    }
+}
+
 void tape_op(struct tape *tape, uint32_t index, bool holding)
 {
     const struct graph *graph = tape->graph;
@@ -124,6 +137,8 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     tape->in_op = false;
     if (holding)
         tape_save(tape, index);
+    if (holding)
+        keep(tape, op);
     if (kept && !tape->recomputing) {
         for (uint32_t i = 0; i < op->outs; i++) {
             const uint32_t storage = graph->tensors[op->out[i]].storage;

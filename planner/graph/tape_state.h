@@ -13,6 +13,7 @@
  *
  *     Python              `python`, one for each storage that a name refers to
  *     a node              `node_holds`: what its op saves, from when it ran until its node has
+ *     a dead node         `keeping`, by the storage that it goes with (graph_keeps)
  *     a gradient slot     `slot`, by the root tensor; a buffer passed on is in several
  *     the selective cache `cached`, from forward until recomputation takes it over
  *     a region            its module's inputs, from entering it until its last node has run
@@ -69,6 +70,7 @@ struct tape {
     uint32_t holds_cap;
     uint32_t *where;      /* (storages) buffer of each activation, NO_BUFFER */
     uint8_t *python;      /* (storages) whether Python refers to it */
+    uint8_t *keeping;     /* (storages) whether what goes with them is held */
     uint8_t *cached;      /* (storages) kept by the selective policy until recomputation */
     uint32_t *root;       /* (tensors) the tensor whose gradient is this one's */
     uint32_t *slot;       /* (tensors) buffer of the gradient so far, by root */

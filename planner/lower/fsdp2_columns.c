@@ -54,8 +54,11 @@ static struct operand cut(struct lowering *low, uint32_t param, struct operand g
     const uint32_t ranks = fsdp2_of(low)->shard_ranks;
     const struct shape chunk = chunk_shape(low, param);
     const uint32_t rows = chunk.dim[0], width = chunk.dim[1];
+    struct shape cat = low->plan->params[param].shape; /* as torch has it, with all its dims */
+    cat.dim[0] *= ranks;
+    cat.dim[1] /= ranks;
     const uint32_t whole = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_COMPUTE, ATEN_CAT,
-                                        (enum dtype)gradient.dtype, SHAPE(ranks * rows, width));
+                                        (enum dtype)gradient.dtype, cat);
     struct operand *operands = plan_push_operands(low->plan, ranks + 1);
     for (uint32_t r = 0; r < ranks; r++) {
         operands[r] = gradient;
@@ -64,6 +67,7 @@ static struct operand cut(struct lowering *low, uint32_t param, struct operand g
         operands[r].shape = chunk;
     }
     plan_set_whole_buffer(low->plan, whole, &operands[ranks]);
+    operands[ranks].shape = SHAPE(ranks * rows, width);
     emit_kernel(low, PLAN_COMPUTE, LANE_COMPUTE,
                 plan_push_kernel(low->plan, WORK_PACK, ATEN_CAT, ranks, 1, operands),
                 PLAN_NO_GROUP);

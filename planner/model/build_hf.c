@@ -66,11 +66,12 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
     const struct shape square = SHAPE(1, 1, s, s);
     const uint32_t batches = op_arange(graph, b), heads = op_arange(graph, 1);
     const uint32_t q = hf_positions(graph, job), k = hf_positions(graph, job);
-    const uint32_t near = window ? near_mask(graph, window, square, q, k) : GRAPH_NONE;
+    const uint32_t near =
+        window != HF_NO_WINDOW ? near_mask(graph, window, square, q, k) : GRAPH_NONE;
     const uint32_t causal =
         op_no_grad(graph, WORK_LESS_EQUAL, ATEN_LE, DTYPE_BOOL, square, 2, (uint32_t[]){k, q});
     uint32_t mask = causal;
-    if (window) {
+    if (window != HF_NO_WINDOW) {
         mask = op_no_grad(graph, WORK_AND, ATEN_BITWISE_AND, DTYPE_BOOL, square, 2,
                           (uint32_t[]){near, causal});
         graph_drop(graph, causal);
@@ -95,26 +96,51 @@ static uint32_t rope_table(struct graph *graph, enum work_kind work, enum aten a
     return scaled;
 }
 
-struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *c,
-                              const struct model_job *job, uint32_t d)
-{
-    return hf_rope_tables_in(graph, graph->compute, c->rope.attention_factor, job->seq, d);
-}
-
-struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
-                                 uint32_t s, uint32_t d)
+/* Positions times frequencies: (1, s, d/2). */
+static uint32_t rope_angles(struct graph *graph, uint32_t s, uint32_t d)
 {
     const uint32_t column =
         op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, SHAPE(1, s, 1), 0, NULL);
     const uint32_t half =
         free_op(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, SHAPE(1, s, d / 2), column);
     graph_drop(graph, column);
-    const uint32_t angles = free_op(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, SHAPE(1, s, d), half);
+    return half;
+}
+
+uint32_t hf_complex_rope_table(struct graph *graph, const struct model_config *c,
+                               const struct model_job *job, uint32_t d)
+{
+    const uint32_t angles = rope_angles(graph, job->seq, d);
+    const struct shape shape = graph->tensors[angles].shape;
+    const uint32_t ones = op_fill(graph, ATEN_ONES_LIKE, DTYPE_FP32, shape, 1.0F);
+    const uint32_t polar = op_no_grad(graph, WORK_POLAR, ATEN_POLAR, DTYPE_COMPLEX64, shape, 2,
+                                      (uint32_t[]){ones, angles});
+    graph_drop(graph, ones);
+    const uint32_t scaled = op_number(graph, WORK_MUL_NUMBER, ATEN_MUL, DTYPE_COMPLEX64, shape,
+                                      polar, c->rope.attention_factor);
+    graph_drop(graph, polar);
+    graph_drop(graph, angles);
+    return scaled;
+}
+
+struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *c,
+                              const struct model_job *job, uint32_t d)
+{
+    return hf_rope_tables_in(graph, graph->compute, c->rope.attention_factor, job->seq, d, false);
+}
+
+struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
+                                 uint32_t s, uint32_t d, bool half_only)
+{
+    const uint32_t half = rope_angles(graph, s, d);
+    const uint32_t angles =
+        half_only ? half : free_op(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, SHAPE(1, s, d), half);
     const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles, attention_factor);
     const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles, attention_factor);
     const struct hf_rope rope = {op_to(graph, cos, dtype), op_to(graph, sin, dtype)};
     graph_drop(graph, half);
-    graph_drop(graph, angles);
+    if (angles != half)
+        graph_drop(graph, angles);
     if (rope.cos != cos) {
         graph_drop(graph, cos);
         graph_drop(graph, sin);
@@ -154,11 +180,33 @@ uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
     return turn(graph, x, straight, turned, rope);
 }
 
+uint32_t hf_rotate_pair(struct graph *graph, uint32_t first, uint32_t second, struct hf_rope rope,
+                        bool reversed)
+{
+    const struct shape shape = graph->tensors[first].shape; /* (b, a, s, d/2) */
+    const struct shape table = SHAPE(1, 1, shape.dim[2], shape.dim[3]);
+    const uint32_t cos = graph_view(graph, rope.cos, table);
+    const uint32_t sin = graph_view(graph, rope.sin, table);
+    const uint32_t part[2][2] = {{first, second}, {second, first}};
+    uint32_t turned[2];
+    for (int i = 0; i < 2; i++) {
+        const uint32_t straight = op_mul(graph, part[i][0], cos);
+        const uint32_t crossed = op_mul(graph, part[i][1], sin);
+        turned[i] = i == 0 ? op_sub(graph, straight, crossed) : op_add(graph, straight, crossed);
+        graph_drop(graph, straight);
+        graph_drop(graph, crossed);
+    }
+    const uint32_t out = op_cat_last(graph, turned[0], turned[1]);
+    graph_drop(graph, turned[reversed]);
+    graph_drop(graph, turned[!reversed]);
+    return out;
+}
+
 uint32_t hf_rotate_pairs(struct graph *graph, uint32_t x, struct hf_rope rope)
 {
     const uint32_t straight = times_cos(graph, x, rope);
-    const uint32_t even = op_every_second(graph, x, 0);
-    const uint32_t odd = op_every_second(graph, x, 1);
+    const uint32_t even = op_stride_last(graph, x, 0, 2);
+    const uint32_t odd = op_stride_last(graph, x, 1, 2);
     const uint32_t minus = op_unary(graph, OP_NEG, odd);
     const uint32_t turned = op_interleave(graph, minus, even);
     graph_drop(graph, minus);

@@ -15,22 +15,26 @@ uint32_t hf_positions(struct graph *graph, const struct model_job *job);
  * once. */
 void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t positions);
 
-/* Causal mask within a window (1, 1, s, s) of bools, made of broadcast index comparisons; a window
- * of 0 is no limit. */
+/* Causal mask (1, 1, s, s) of bools, made of broadcast index comparisons; within a window, unless
+ * that is HF_NO_WINDOW. */
+#define HF_NO_WINDOW UINT32_MAX
 uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32_t window);
 
 /* Such a mask, which goes, as what is added to scores: (b, 1, s, s), 0 or the least number. */
 uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_t mask);
 
 /* RoPE's factors (1, s, d) in the compute dtype, for d numbers of a head; or in one of fp32 or
- * that, scaled by attention_factor. */
+ * that, scaled by attention_factor, and perhaps of each angle once, (1, s, d/2), not twice. */
 struct hf_rope {
     uint32_t cos, sin;
 };
 struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *config,
                               const struct model_job *job, uint32_t d);
 struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
-                                 uint32_t s, uint32_t d);
+                                 uint32_t s, uint32_t d, bool half);
+/* The same as complex numbers (1, s, d/2). */
+uint32_t hf_complex_rope_table(struct graph *graph, const struct model_config *config,
+                               const struct model_job *job, uint32_t d);
 
 /* The buffers of a rotary embedding for d numbers of a head, each (d/2). Longrope has the
  * frequencies of long sequences, too, and takes those that the positions ask for in each pass. */
@@ -48,6 +52,11 @@ void hf_rope_update(struct graph *graph, const struct hf_frequencies *frequencie
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope);
 uint32_t hf_rotate_pairs(struct graph *graph, uint32_t x, struct hf_rope interleaved);
 struct hf_rope hf_rope_interleaved(struct graph *graph, struct hf_rope rope);
+/* first · cos - second · sin beside second · cos + first · sin, each factor (1, s, d/2) wide, of
+ * two views (b, a, s, d/2) of one tensor. What is joined dies in that order, or the other way
+ * round. */
+uint32_t hf_rotate_pair(struct graph *graph, uint32_t first, uint32_t second, struct hf_rope rope,
+                        bool reversed);
 
 /* The two ends of heads (b, a, s, d) of which the first `turned` numbers turn; both are views, and
  * where the whole head turns the other end is empty, and cut too. Joined, they are a new tensor. */
@@ -87,7 +96,7 @@ uint32_t hf_dropout(struct graph *graph, uint32_t x, float p);
  * and v (b, s, k, d), with or without fewer heads; mask (b, 1, s, s) of bools or GRAPH_NONE: then
  * causal. The result (b, s, a·d) is Python's.
  *
- *     no mask, d <= 256, 16-bit        flash (d padded to a multiple of 8)
+ *     no mask, d <= 256, 16-bit        flash (d padded to a multiple of 8), where v is as wide
  *     no mask, d <= 256, fp32, k < a   math: matrices and softmax in single ops
  *     else                             memory-efficient (k and v repeated first if k < a) */
 struct hf_attention {
@@ -103,16 +112,16 @@ uint32_t hf_attention(struct graph *graph, const struct hf_attention *attention)
 uint32_t hf_eager_attention(struct graph *graph, const struct hf_attention *attention,
                             float softcap, uint32_t *weights);
 
-/* A mixture of experts' parameters, and y (b, s, h) through it; y stays the caller's to drop. */
-struct hf_moe {
-    uint32_t router;  /* (E, h) */
-    uint32_t gate_up; /* (E, 2f, h) */
-    uint32_t down;    /* (E, h, f) */
+/* Attention in single ops, with a number for each head, (a), that every row's softmax has one more
+ * logit for: what it takes from the others is lost. q (b, s, a, d), k and v (b, s, k, d) with
+ * fewer heads; `mask` is additive. The result (b, s, a·d) is Python's, and so is *weights (b, a, s,
+ * s), a view of the softmax. */
+struct hf_sinks {
+    uint32_t q, k, v, mask, sinks;
+    float dropout;
 };
-struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *config,
-                             const char *prefix);
-uint32_t hf_moe(struct graph *graph, const struct model_config *config, const struct hf_moe *moe,
-                uint32_t y);
+uint32_t hf_sink_attention(struct graph *graph, const struct hf_sinks *attention,
+                           uint32_t *weights);
 
 /* ForCausalLMLoss of logits (b, s, v) with labels (b, s): upcast, labels shifted by padding, and
  * the mean over all b·s rows. Then the root module returns: what the head was given (`hidden`) goes

@@ -184,8 +184,9 @@ uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
     const bool half = autocast_product(graph) != DTYPE_FP32;
     const bool masked = a->mask != GRAPH_NONE;
     const bool may = may_group(masked, s.dim[3]);
-    const uint32_t out = may && half      ? flash(graph, a)
-                         : may && grouped ? unfused(graph, a)
-                                          : efficient(graph, a);
-    return graph_view(graph, out, SHAPE(s.dim[0], s.dim[1], s.dim[2] * s.dim[3]));
+    const uint32_t width = shape4(graph, a->v).dim[3]; /* of MLA narrower than keys: not flash */
+    const uint32_t out = may && half && width == s.dim[3] ? flash(graph, a)
+                         : may && grouped                 ? unfused(graph, a)
+                                                          : efficient(graph, a);
+    return graph_view(graph, out, SHAPE(s.dim[0], s.dim[1], s.dim[2] * width));
 }

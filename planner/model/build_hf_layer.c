@@ -5,6 +5,7 @@
  *     z = h + after(down(act(gate y) · up y))                         y = before(h)
  *
  * Nothing is fused but attention: norms and RoPE are Python arithmetic. */
+#include "model/experts.h"
 #include "model/hf_decoder.h"
 
 #include <math.h>
@@ -25,6 +26,12 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
                               struct hf_block *block)
 {
     const uint32_t h = c->hidden, h_q = c->heads * c->head_dim, h_kv = c->kv_heads * c->head_dim;
+    if (c->kv_lora) {
+        block->mla = hf_mla_declare(graph, c, prefix);
+        return;
+    }
+    if (c->sinks)
+        block->sinks = graph_param(graph, PARAM_WEIGHT, SHAPE(c->heads), "%ssinks", prefix);
     if (block->way->fused_qkv) {
         block->o = build_linear(graph, prefix, "o_proj", h, h_q, c->output_bias);
         block->q = build_linear(graph, prefix, "qkv_proj", h_q + 2 * h_kv, h, c->attention_bias);
@@ -48,31 +55,30 @@ static void declare_mlp(struct graph *graph, const struct model_config *c, const
                         struct hf_block *block)
 {
     const uint32_t h = c->hidden, f = c->ffn;
-    if (c->experts > 0) {
-        block->moe = hf_moe_declare(graph, c, prefix);
+    if (block->mixed) {
+        block->moe = hf_moe_declare(graph, c, &block->way->moe, prefix);
         return;
     }
     if (block->way->up) {
-        block->up = build_linear(graph, prefix, block->way->up, f, h, c->mlp_bias);
-        block->down = build_linear(graph, prefix, block->way->down, h, f, c->mlp_bias);
+        block->mlp.up = build_linear(graph, prefix, block->way->up, f, h, c->mlp_bias);
+        block->mlp.down = build_linear(graph, prefix, block->way->down, h, f, c->mlp_bias);
         return;
     }
-    if (block->way->fused_gate_up) {
-        block->gate = build_linear(graph, prefix, "gate_up_proj", 2 * f, h, c->mlp_bias);
-    } else {
-        block->gate = build_linear(graph, prefix, "gate_proj", f, h, c->mlp_bias);
-        block->up = build_linear(graph, prefix, "up_proj", f, h, c->mlp_bias);
+    if (!block->way->fused_gate_up) {
+        block->mlp = hf_mlp_declare(graph, c, prefix, f);
+        return;
     }
-    block->down = build_linear(graph, prefix, "down_proj", h, f, c->mlp_bias);
+    block->mlp.gate = build_linear(graph, prefix, "gate_up_proj", 2 * f, h, c->mlp_bias);
+    block->mlp.down = build_linear(graph, prefix, "down_proj", h, f, c->mlp_bias);
 }
 
 struct hf_block hf_block_declare(struct graph *graph, const struct model_config *c,
-                                 const struct hf_decoder *way, const char *prefix)
+                                 const struct hf_decoder *way, uint32_t index, const char *prefix)
 {
     char attention[96], mlp[96];
     snprintf(attention, sizeof attention, "%s.self_attn.", prefix);
     snprintf(mlp, sizeof mlp, "%s.mlp.", prefix);
-    struct hf_block block = {.way = way};
+    struct hf_block block = {.way = way, .sinks = GRAPH_NONE, .mixed = experts_in(c, index)};
     declare_attention(graph, c, attention, &block);
     declare_mlp(graph, c, mlp, &block);
     for (int i = 0; i < HF_PLACES; i++)
@@ -129,6 +135,26 @@ static void turn_pairs(struct graph *graph, const struct model_config *c, struct
     graph_drop(graph, pairs.sin);
 }
 
+/* The same of numbers half a head away. */
+static void turn_both(struct graph *graph, const struct model_config *c, struct hf_rope rope,
+                      struct heads *heads)
+{
+    const struct hf_cut q = hf_cut_heads(graph, transposed(graph, heads->q), c->rotary_dim);
+    const struct hf_cut k = hf_cut_heads(graph, transposed(graph, heads->k), c->rotary_dim);
+    const uint32_t q_turned = hf_rotate(graph, q.turned, rope);
+    const uint32_t k_turned = hf_rotate(graph, k.turned, rope);
+    heads->q = transposed(graph, hf_join_heads(graph, q_turned, q.passed));
+    heads->k = transposed(graph, hf_join_heads(graph, k_turned, k.passed));
+}
+
+/* x (b, s, a, d), by tables (1, s, d/2) */
+static uint32_t turned_halves(struct graph *graph, uint32_t x, struct hf_rope rope)
+{
+    uint32_t part[2];
+    op_chunk(graph, transposed(graph, x), 2, part);
+    return transposed(graph, hf_rotate_pair(graph, part[0], part[1], rope, false));
+}
+
 /* The same of numbers half a head away, whose parts have names: the turned ones, and views of what
  * was projected. */
 static void turn_open(struct graph *graph, const struct model_config *c, struct hf_rope rope,
@@ -171,9 +197,16 @@ static void turn(struct graph *graph, const struct model_config *c, const struct
     case HF_ROTARY_PAIRS:
         turn_pairs(graph, c, rope, heads);
         break;
+    case HF_ROTARY_BOTH:
+        turn_both(graph, c, rope, heads);
+        break;
     case HF_ROTARY_OPEN:
         turn_open(graph, c, rope, heads);
         return;
+    case HF_ROTARY_HALVES:
+        heads->q = turned_halves(graph, q, rope);
+        heads->k = turned_halves(graph, k, rope);
+        break;
     }
     if (block->way->fp32_tables)
         cast_back(graph, (enum dtype)graph->tensors[q].dtype, heads);
@@ -237,21 +270,26 @@ static struct heads project_wide(struct graph *graph, const struct hf_block *blo
     };
 }
 
-/* The same with a norm on each head of q and of k, as PyTorch has them: (b, a, s, d). */
+/* x (b, s, a, d) through a norm of heads, perhaps as PyTorch has them: (b, a, s, d). */
+static uint32_t normed_heads(struct graph *graph, const struct hf_block *block, uint32_t x,
+                             struct norm norm)
+{
+    if (block->way->qk == HF_QK_LAST)
+        return normed(graph, block, x, norm);
+    return transposed(graph, normed(graph, block, transposed(graph, x), norm));
+}
+
+/* The same with a norm on each head of q and of k. */
 static struct heads project_then_norm(struct graph *graph, const struct hf_block *block, uint32_t y,
                                       const struct orders *orders)
 {
-    const uint32_t q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, true);
-    const uint32_t k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, true);
-    const uint32_t v =
-        hf_heads(graph, apply_linear(graph, y, block->v), orders->kv, orders->v_copied);
-    const uint32_t q_normed = normed(graph, block, transposed(graph, q), block->q_norm);
-    const uint32_t k_normed = normed(graph, block, transposed(graph, k), block->k_norm);
-    return (struct heads){
-        .q = transposed(graph, q_normed),
-        .k = transposed(graph, k_normed),
-        .v = v,
-    };
+    struct heads heads = {.held_count = 0};
+    heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, true);
+    heads.k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, true);
+    heads.v = hf_heads(graph, apply_linear(graph, y, block->v), orders->kv, orders->v_copied);
+    heads.q = normed_heads(graph, block, heads.q, block->q_norm);
+    heads.k = normed_heads(graph, block, heads.k, block->k_norm);
+    return heads;
 }
 
 static struct heads project(struct graph *graph, const struct model_config *c,
@@ -261,7 +299,7 @@ static struct heads project(struct graph *graph, const struct model_config *c,
         return project_fused(graph, c, block, y, orders);
     if (block->way->qk == HF_QK_WIDE || block->way->qk == HF_QK_NONE)
         return project_wide(graph, block, y, orders);
-    if (block->way->qk == HF_QK_LAST)
+    if (block->way->qk != HF_QK_HEADS && c->qk_norm)
         return project_then_norm(graph, block, y, orders);
     struct heads heads = {.held_count = 0};
     heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
@@ -279,14 +317,29 @@ static float scale_of(const struct model_config *c)
     return c->query_scalar > 0 ? 1 / sqrtf(c->query_scalar) : c->attention_multiplier;
 }
 
+static uint32_t attend(struct graph *graph, const struct model_config *c,
+                       const struct hf_block *block, const struct hf_attention *a,
+                       uint32_t *weights)
+{
+    if (block->way->eager)
+        return hf_eager_attention(graph, a, c->attention_softcap, weights);
+    if (!c->sinks)
+        return hf_attention(graph, a);
+    const struct hf_sinks sinks = {a->q, a->k, a->v, a->mask, block->sinks, a->dropout};
+    return hf_sink_attention(graph, &sinks, weights);
+}
+
 /* *weights: what Python keeps until the layer returns; GRAPH_NONE: nothing. */
 static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct hf_block *block, uint32_t y,
                           uint32_t mask, struct hf_rope rope, uint32_t *weights)
 {
     const bool turned = rope.cos != GRAPH_NONE, eager = block->way->eager;
+    *weights = GRAPH_NONE;
+    if (c->kv_lora)
+        return hf_mla(graph, c, &block->mla, block->way->mla, rope, y);
     struct orders orders = orders_of(graph, c, job, turned, mask != GRAPH_NONE);
-    orders.v_copied |= eager;
+    orders.v_copied |= eager || c->sinks;
     struct heads heads = project(graph, c, block, y, &orders);
     if (turned)
         turn(graph, c, block, rope, &heads);
@@ -299,9 +352,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         .dropout = c->attention_dropout,
         .scale = scale_of(c),
     };
-    *weights = GRAPH_NONE;
-    const uint32_t o = eager ? hf_eager_attention(graph, &arguments, c->attention_softcap, weights)
-                             : hf_attention(graph, &arguments);
+    const uint32_t o = attend(graph, c, block, &arguments, weights);
     uint32_t out = apply_linear(graph, o, block->o);
     graph_drop(graph, o);
     if (block->way->own_dropout)
@@ -319,12 +370,12 @@ static uint32_t fused_feed_forward(struct graph *graph, const struct model_confi
                                    const struct hf_block *block, uint32_t y)
 {
     uint32_t half[2];
-    const uint32_t both = apply_linear(graph, y, block->gate);
+    const uint32_t both = apply_linear(graph, y, block->mlp.gate);
     op_chunk(graph, both, 2, half);
     const uint32_t active = hf_activation(graph, c->activation, half[0]);
     const uint32_t product = op_mul(graph, half[1], active);
     graph_drop(graph, active);
-    const uint32_t out = apply_linear(graph, product, block->down);
+    const uint32_t out = apply_linear(graph, product, block->mlp.down);
     graph_drop(graph, product);
     graph_drop(graph, both);
     return out;
@@ -334,33 +385,26 @@ static uint32_t fused_feed_forward(struct graph *graph, const struct model_confi
 static uint32_t plain_feed_forward(struct graph *graph, const struct model_config *c,
                                    const struct hf_block *block, uint32_t y)
 {
-    const uint32_t up = apply_linear(graph, y, block->up);
+    const uint32_t up = apply_linear(graph, y, block->mlp.up);
     const uint32_t active = hf_activation(graph, c->activation, up);
     graph_drop(graph, up);
-    const uint32_t out = apply_linear(graph, active, block->down);
+    const uint32_t out = apply_linear(graph, active, block->mlp.down);
     graph_drop(graph, active);
     return block->way->own_dropout ? hf_dropout(graph, out, c->dropout) : out;
 }
 
+/* *scores: a second result, Python's; GRAPH_NONE: there is none. */
 static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
-                             const struct hf_block *block, uint32_t y)
+                             const struct hf_block *block, uint32_t y, uint32_t *scores)
 {
-    if (c->experts > 0)
-        return hf_moe(graph, c, &block->moe, y);
+    *scores = GRAPH_NONE;
+    if (block->mixed)
+        return hf_moe(graph, c, &block->way->moe, &block->moe, y, scores);
     if (block->way->up)
         return plain_feed_forward(graph, c, block, y);
     if (block->way->fused_gate_up)
         return fused_feed_forward(graph, c, block, y);
-    const uint32_t gate = apply_linear(graph, y, block->gate);
-    const uint32_t active = hf_activation(graph, c->activation, gate);
-    graph_drop(graph, gate);
-    const uint32_t up = apply_linear(graph, y, block->up);
-    const uint32_t product = op_mul(graph, active, up);
-    graph_drop(graph, active);
-    graph_drop(graph, up);
-    const uint32_t out = apply_linear(graph, product, block->down);
-    graph_drop(graph, product);
-    return out;
+    return hf_mlp(graph, c, &block->mlp, y);
 }
 
 /* x through the norm of a place; x itself where there is none. */
@@ -409,12 +453,12 @@ static uint32_t run_parallel(struct graph *graph, const struct model_config *c,
                              const struct model_job *job, const struct hf_block *block, uint32_t x,
                              uint32_t mask, struct hf_rope rope)
 {
-    uint32_t weights;
+    uint32_t weights, scores;
     const uint32_t y = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
     uint32_t attended = attention(graph, c, job, block, y, mask, rope, &weights);
     if (block->way->x_last)
         attended = hf_dropout(graph, attended, c->dropout);
-    const uint32_t fed = hf_dropout(graph, feed_forward(graph, c, block, y), c->dropout);
+    const uint32_t fed = hf_dropout(graph, feed_forward(graph, c, block, y, &scores), c->dropout);
     const uint32_t z = sum_of_three(graph, block, x, attended, fed);
     graph_drop(graph, y);
     graph_drop(graph, attended);
@@ -427,12 +471,12 @@ static uint32_t run_serial(struct graph *graph, const struct model_config *c,
                            const struct model_job *job, const struct hf_block *block, uint32_t x,
                            uint32_t mask, struct hf_rope rope)
 {
-    uint32_t weights;
+    uint32_t weights, scores;
     const uint32_t y = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
     const uint32_t attended = attention(graph, c, job, block, y, mask, rope, &weights);
     const uint32_t h = op_add(graph, x, attended);
     const uint32_t y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
-    const uint32_t output = feed_forward(graph, c, block, y2);
+    const uint32_t output = feed_forward(graph, c, block, y2, &scores);
     graph_drop(graph, y2);
     const uint32_t fed = hf_dropout(graph, output, c->dropout);
     const uint32_t z = op_add(graph, h, fed);
@@ -451,15 +495,19 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
         return (c->parallel_residual ? run_parallel : run_serial)(graph, c, job, block, x, mask,
                                                                   rope);
     const uint32_t y1 = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
-    uint32_t weights;
+    uint32_t weights, scores;
     const uint32_t attended = attention(graph, c, job, block, y1, mask, rope, &weights);
     if (y1 != x)
         graph_drop(graph, y1);
     const uint32_t h = joined(graph, c, block, HF_AFTER_ATTENTION, x, attended);
     const uint32_t y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
-    const uint32_t fed = feed_forward(graph, c, block, y2);
+    const uint32_t fed = feed_forward(graph, c, block, y2, &scores);
     if (y2 != h)
         graph_drop(graph, y2);
+    if (scores != GRAPH_NONE) { /* both are called _ */
+        graph_drop(graph, weights);
+        weights = scores;
+    }
     const uint32_t z = joined(graph, c, block, HF_AFTER_MLP, h, fed);
     graph_drop(graph, h);
     if (weights != GRAPH_NONE)

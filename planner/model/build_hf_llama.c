@@ -23,7 +23,8 @@ struct inputs { /* the same for every block */
 /* How many of a head's numbers turn. */
 static uint32_t turned_of(const struct model_config *c, const struct hf_decoder *way)
 {
-    return way->rotary == HF_ROTARY_WHOLE ? c->head_dim : c->rotary_dim;
+    const bool whole = way->rotary == HF_ROTARY_WHOLE || way->rotary == HF_ROTARY_HALVES;
+    return whole ? c->head_dim : c->rotary_dim;
 }
 
 /* Whether any layer has a window, or has none. */
@@ -67,16 +68,39 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     const struct hf_decoder *way = in->way;
     const enum dtype dtype = way->fp32_tables ? DTYPE_FP32 : graph->compute;
     const struct hf_rope none = {GRAPH_NONE, GRAPH_NONE};
+    const bool half = way->rotary == HF_ROTARY_HALVES;
     const uint32_t d = turned_of(c, way);
     in->rope = in->window_rope = none;
+    if (way->complex_table) {
+        in->rope.cos = in->window_rope.cos = hf_complex_rope_table(graph, c, job, d);
+        return;
+    }
     if (!way->tables_by_layer || any_layer(c, false)) {
         hf_rope_update(graph, frequencies, in->positions);
-        in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, job->seq, d);
+        in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, job->seq, d, half);
     }
     if (!way->tables_by_layer)
         in->window_rope = in->rope;
     else if (any_layer(c, true))
-        in->window_rope = hf_rope_tables_in(graph, dtype, 1, job->seq, d);
+        in->window_rope = hf_rope_tables_in(graph, dtype, 1, job->seq, d, half);
+}
+
+/* Sinks are never asked whether sequences are packed. */
+static void make_masks(struct graph *graph, const struct model_config *c,
+                       const struct model_job *job, struct inputs *in)
+{
+    const struct hf_decoder *way = in->way;
+    const bool windows = any_layer(c, true) || way->both_masks, added = way->eager || c->sinks;
+    if (!c->sinks)
+        hf_packed_test(graph, job, in->positions);
+    if (added)
+        in->mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
+    if (windows && way->masks_by_layer && !c->sinks)
+        hf_packed_test(graph, job, in->positions);
+    if (windows && (added || way->both_masks || job->seq >= c->sliding_window))
+        in->window_mask = hf_window_mask(graph, job, c->sliding_window);
+    if (windows && added)
+        in->window_mask = hf_eager_mask(graph, job, in->window_mask);
 }
 
 /* The first hidden states, positions, masks and RoPE tables. */
@@ -85,17 +109,8 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
                                  const struct hf_frequencies *frequencies, uint32_t embedded)
 {
     struct inputs in = {.way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE};
-    const bool windows = any_layer(c, true);
     in.positions = hf_positions(graph, job);
-    hf_packed_test(graph, job, in.positions);
-    if (way->eager)
-        in.mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, 0));
-    if (windows && way->masks_by_layer)
-        hf_packed_test(graph, job, in.positions);
-    if (windows && (way->eager || job->seq >= c->sliding_window))
-        in.window_mask = hf_window_mask(graph, job, c->sliding_window);
-    if (windows && way->eager)
-        in.window_mask = hf_eager_mask(graph, job, in.window_mask);
+    make_masks(graph, c, job, &in);
     in.first = op_dropout(graph, embedded, c->embedding_dropout);
     in.embeds = way->dropped_rows ? in.first : embedded;
     if (in.embeds != embedded)
@@ -108,7 +123,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
 static struct hf_rope as_called(struct graph *graph, const struct model_job *job,
                                 struct hf_rope rope)
 {
-    if (job->casts_inputs) {
+    if (job->casts_inputs && rope.sin != GRAPH_NONE) { /* complex numbers are as they are */
         rope.cos = op_to(graph, rope.cos, graph->compute);
         rope.sin = op_to(graph, rope.sin, graph->compute);
     }
@@ -118,7 +133,8 @@ static struct hf_rope as_called(struct graph *graph, const struct model_job *job
 static void drop_tables(struct graph *graph, struct hf_rope rope)
 {
     graph_drop(graph, rope.cos);
-    graph_drop(graph, rope.sin);
+    if (rope.sin != GRAPH_NONE)
+        graph_drop(graph, rope.sin);
 }
 
 static uint32_t enter_block(struct graph *graph, const struct model_config *c,
@@ -126,7 +142,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
                             const struct inputs *in)
 {
     const uint32_t module = graph_module(graph, ROLE_BLOCK, "model.layers.%u", index);
-    const struct hf_block block = hf_block_declare(graph, c, in->way, graph->modules[module].name);
+    const struct hf_block block =
+        hf_block_declare(graph, c, in->way, index, graph->modules[module].name);
     const bool window = model_has_window(c, index);
     const uint32_t mask = window ? in->window_mask : in->mask;
     const struct hf_rope tables = window ? in->window_rope : in->rope;
@@ -135,7 +152,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     graph_enter(graph, module, x);
     if (!in->way->positions_first)
         graph_also_input(graph, module, in->positions);
-    graph_also_input(graph, module, rope.sin);
+    if (rope.sin != GRAPH_NONE)
+        graph_also_input(graph, module, rope.sin);
     graph_also_input(graph, module, rope.cos);
     if (in->way->positions_first)
         graph_also_input(graph, module, in->positions);
@@ -204,19 +222,20 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
     return normed;
 }
 
-/* What layers were called with. Where masks go by layer, the arguments of the functions that make
- * them (inputs_embeds, position_ids, ...) are also in a dict, which lets go last. */
+/* What layers were called with: position_ids and inputs_embeds are arguments, masks local
+ * variables. Where masks go by layer, arguments of the functions that make them are also in a dict,
+ * which lets go last: of inputs_embeds, and in Qwen's and Gemma's of position_ids. */
 static void let_go(struct graph *graph, const struct inputs *in)
 {
-    const bool by_layer = in->way->masks_by_layer;
-    if (in->mask != GRAPH_NONE)
-        graph_drop(graph, in->mask);
-    if (by_layer && in->window_mask != GRAPH_NONE)
-        graph_drop(graph, in->window_mask);
-    graph_drop(graph, by_layer ? in->embeds : in->positions);
-    graph_drop(graph, by_layer ? in->positions : in->embeds);
-    if (!by_layer && in->window_mask != GRAPH_NONE)
-        graph_drop(graph, in->window_mask);
+    const uint32_t arguments_first[] = {in->positions, in->embeds, in->mask, in->window_mask};
+    const uint32_t dict_last[] = {in->mask, in->window_mask, in->embeds, in->positions};
+    const uint32_t embedded_last[] = {in->positions, in->mask, in->window_mask, in->embeds};
+    const uint32_t *order = in->way->embedded_last    ? embedded_last
+                            : in->way->masks_by_layer ? dict_last
+                                                      : arguments_first;
+    for (int i = 0; i < 4; i++)
+        if (order[i] != GRAPH_NONE)
+            graph_drop(graph, order[i]);
     if (in->rope.cos != GRAPH_NONE)
         drop_tables(graph, in->rope);
     if (in->window_rope.cos != GRAPH_NONE && in->window_rope.cos != in->rope.cos)

@@ -1,57 +1,64 @@
-/* build_hf_moe.c - Mixtral's mixture of experts, as Hugging Face transformers writes it; the rest
- * of the block is Llama's (build_hf_llama.c).
+/* build_hf_moe.c - experts, and the block of a router, experts and what all tokens pass
+ * (build_hf_moe.h); the rest of the layer is Llama's (build_hf_llama.c).
  *
- *     p = softmax(router y); the k best of E, weighted by p / sum of the k
  *     rows (t·k) sorted by expert -> silu(gate) · up -> down -> weighted -> back in order, summed
  *
  * All experts of a block are two parameters, (E, 2f, h) and (E, h, f). What runs is transformers'
  * own default, `grouped_mm`: one call multiplies t·k sorted rows, each group with its expert's
  * matrix, so every tensor's shape is the same however the tokens are routed. Balanced routing,
  * t·k/E rows an expert, is assumed nowhere but in the time of that call. `batched_mm` (the config's
- * experts_implementation) copies an expert's matrices for each of the t·k rows instead.
+ * experts_implementation) copies an expert's matrices for each of the t·k rows instead. (GPUs below
+ * compute capability 8.0 have no grouped_mm: transformers' loop over experts is not planned.)
  *
- * Weights of the k best are fp32, so what they multiply is, and the sum over k is cast back. */
-#include "model/build_hf.h"
+ * Where weights of the k best are fp32, what they multiply is, and the sum over k is cast back. */
+#include "model/build_hf_moe.h"
 
-struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c, const char *prefix)
+#include "model/build_hf.h"
+#include "model/experts.h"
+
+#include <stdio.h>
+
+static void declare_experts(struct graph *graph, const struct model_config *c,
+                            const struct hf_moe_way *way, const char *prefix, struct hf_moe *moe)
 {
-    struct hf_moe moe;
-    moe.router =
-        graph_param(graph, PARAM_WEIGHT, SHAPE(c->experts, c->hidden), "%sgate.weight", prefix);
-    moe.gate_up = graph_param(graph, PARAM_WEIGHT, SHAPE(c->experts, 2 * c->ffn, c->hidden),
-                              "%sexperts.gate_up_proj", prefix);
-    moe.down = graph_param(graph, PARAM_WEIGHT, SHAPE(c->experts, c->hidden, c->ffn),
-                           "%sexperts.down_proj", prefix);
+    const uint32_t e = c->experts, h = c->hidden, f = experts_width(c);
+    moe->gate_up =
+        graph_param(graph, PARAM_WEIGHT, way->transposed ? SHAPE(e, h, 2 * f) : SHAPE(e, 2 * f, h),
+                    "%sexperts.gate_up_proj", prefix);
+    moe->gate_up_bias = !c->expert_bias ? GRAPH_NONE
+                                        : graph_param(graph, PARAM_BIAS, SHAPE(e, 2 * f),
+                                                      "%sexperts.gate_up_proj_bias", prefix);
+    moe->down = graph_param(graph, PARAM_WEIGHT, way->transposed ? SHAPE(e, f, h) : SHAPE(e, h, f),
+                            "%sexperts.down_proj", prefix);
+    moe->down_bias = !c->expert_bias ? GRAPH_NONE
+                                     : graph_param(graph, PARAM_BIAS, SHAPE(e, h),
+                                                   "%sexperts.down_proj_bias", prefix);
+}
+
+struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
+                             const struct hf_moe_way *way, const char *prefix)
+{
+    struct hf_moe moe = {.shared_gate = {GRAPH_NONE, GRAPH_NONE}};
+    char shared[128];
+    snprintf(shared, sizeof shared, "%sshared_expert%s.", prefix, c->shared_gate ? "" : "s");
+    if (way->experts_first)
+        declare_experts(graph, c, way, prefix, &moe);
+    moe.router = build_linear(graph, prefix, way->router, c->experts, c->hidden, c->expert_bias);
+    if (moe.router.bias != GRAPH_NONE) /* drawn as its weight is */
+        graph_init_param(graph, moe.router.bias, init_normal((double)c->init_std, 0));
+    if (!way->experts_first)
+        declare_experts(graph, c, way, prefix, &moe);
+    if (way->corrected)
+        moe.correction = graph_buffer(graph, DTYPE_FP32, SHAPE(c->experts),
+                                      &(struct buffer_values){.kind = VALUES_ZEROS});
+    if (experts_shared_width(c))
+        moe.shared = hf_mlp_declare(graph, c, shared, experts_shared_width(c));
+    if (c->shared_gate)
+        moe.shared_gate = build_linear(graph, prefix, "shared_expert_gate", 1, c->hidden, false);
     return moe;
 }
 
-struct routing {
-    uint32_t logits;  /* (t, E): Python's until the block returns */
-    uint32_t weights; /* (t, k) */
-    uint32_t experts; /* (t, k) int64 */
-};
-
-static struct routing route(struct graph *graph, const struct model_config *c, uint32_t rows,
-                            uint32_t router)
-{
-    struct routing r;
-    /* The router flattens its input once more: a node between the product's and the sum of the
-     * gradients of `rows`. */
-    r.logits = op_linear(graph, op_alias(graph, rows), router, GRAPH_NONE);
-    const uint32_t upcast = op_to(graph, r.logits, DTYPE_FP32);
-    const uint32_t probabilities = op_softmax(graph, upcast);
-    if (upcast != r.logits)
-        graph_drop(graph, upcast);
-    const uint32_t best = op_topk(graph, probabilities, c->experts_per_token, &r.experts);
-    const uint32_t sum = op_sum_last(graph, best);
-    r.weights = op_div_inplace(graph, best, sum);
-    graph_drop(graph, sum);
-    graph_drop(graph, probabilities);
-    return r;
-}
-
-/* silu(gate) · up of (n, 2f): (n, f); the input dies when the name is given to the result. */
-static uint32_t apply_gate(struct graph *graph, const struct model_config *c, uint32_t gate_up)
+uint32_t hf_gate_halves(struct graph *graph, const struct model_config *c, uint32_t gate_up)
 {
     uint32_t part[2];
     op_chunk(graph, gate_up, 2, part);
@@ -62,7 +69,28 @@ static uint32_t apply_gate(struct graph *graph, const struct model_config *c, ui
     return product;
 }
 
-/* y times its rows' weights (n), in fp32. */
+uint32_t hf_gate_clamped(struct graph *graph, const struct model_config *c, uint32_t gate_up)
+{
+    const uint32_t even = op_stride_last(graph, gate_up, 0, 2);
+    const uint32_t odd = op_stride_last(graph, gate_up, 1, 2);
+    const uint32_t gate = op_limit(graph, even, c->swiglu_limit, false);
+    const uint32_t up = op_limit(graph, odd, c->swiglu_limit, true);
+    const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, gate, c->swiglu_alpha);
+    const uint32_t share = op_unary(graph, OP_SIGMOID, scaled);
+    graph_drop(graph, scaled);
+    const uint32_t active = op_mul(graph, gate, share);
+    graph_drop(graph, share);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, up, 1.0F);
+    const uint32_t product = op_mul(graph, shifted, active);
+    graph_drop(graph, shifted);
+    graph_drop(graph, gate);
+    graph_drop(graph, up);
+    graph_drop(graph, active);
+    graph_drop(graph, gate_up);
+    return product;
+}
+
+/* y times its rows' weights (n), in the wider dtype. */
 static uint32_t weigh(struct graph *graph, uint32_t y, uint32_t weights)
 {
     const uint32_t rows = graph->tensors[y].shape.dim[0];
@@ -75,9 +103,24 @@ static uint32_t one(struct graph *graph, enum work_kind work, enum aten aten, en
     return op_no_grad(graph, work, aten, dtype, shape, 1, &x);
 }
 
+/* The biases of the experts that sorted rows go to. */
+static uint32_t biases_of(struct graph *graph, uint32_t bias, uint32_t ids)
+{
+    return bias == GRAPH_NONE ? GRAPH_NONE : op_index(graph, bias, ids);
+}
+
+static uint32_t grouped_linear(struct graph *graph, const struct hf_moe_way *way, uint32_t x,
+                               uint32_t weight, uint32_t biases, uint32_t offsets)
+{
+    const uint32_t out = way->transposed ? op_grouped_mm_nn(graph, x, weight, offsets)
+                                         : op_grouped_mm(graph, x, weight, offsets);
+    return biases == GRAPH_NONE ? out : op_add_in_place(graph, out, biases);
+}
+
 /* grouped_mm_experts_forward */
-static uint32_t grouped(struct graph *graph, const struct model_config *c, const struct hf_moe *moe,
-                        uint32_t rows, const struct routing *r)
+static uint32_t grouped(struct graph *graph, const struct model_config *c,
+                        const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t rows,
+                        const struct hf_routing *r)
 {
     const uint32_t k = c->experts_per_token, n = graph->tensors[rows].shape.dim[0] * k;
     const struct shape flat = SHAPE(n), experts = SHAPE(c->experts);
@@ -94,9 +137,13 @@ static uint32_t grouped(struct graph *graph, const struct model_config *c, const
     const uint32_t offsets =
         one(graph, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, DTYPE_INT32, experts, counts);
 
-    const uint32_t gate_up = op_grouped_mm(graph, chosen, moe->gate_up, offsets);
-    const uint32_t product = apply_gate(graph, c, gate_up);
-    const uint32_t out = op_grouped_mm(graph, product, moe->down, offsets);
+    const uint32_t wide = biases_of(graph, moe->gate_up_bias, ids);
+    const uint32_t gate_up = grouped_linear(graph, way, chosen, moe->gate_up, wide, offsets);
+    const uint32_t product = way->gate(graph, c, gate_up);
+    const uint32_t biases = biases_of(graph, moe->down_bias, ids);
+    if (wide != GRAPH_NONE)
+        graph_rebind(graph, wide, biases);
+    const uint32_t out = grouped_linear(graph, way, product, moe->down, biases, offsets);
     graph_drop(graph, product);
 
     const uint32_t weighted = weigh(graph, out, weights);
@@ -115,6 +162,8 @@ static uint32_t grouped(struct graph *graph, const struct model_config *c, const
     graph_drop(graph, numbers);
     graph_drop(graph, counts);
     graph_drop(graph, offsets);
+    if (biases != GRAPH_NONE)
+        graph_drop(graph, biases);
     graph_drop(graph, out);
     graph_drop(graph, restored);
     graph_drop(graph, inverse);
@@ -133,15 +182,16 @@ static uint32_t batched_linear(struct graph *graph, uint32_t y, uint32_t matrice
 }
 
 /* batched_mm_experts_forward */
-static uint32_t batched(struct graph *graph, const struct model_config *c, const struct hf_moe *moe,
-                        uint32_t rows, const struct routing *r)
+static uint32_t batched(struct graph *graph, const struct model_config *c,
+                        const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t rows,
+                        const struct hf_routing *r)
 {
     const uint32_t k = c->experts_per_token, t = graph->tensors[rows].shape.dim[0], n = t * k;
     const uint32_t experts = graph_view(graph, r->experts, SHAPE(n));
     const uint32_t repeated = op_repeat(graph, rows, SHAPE(t, k, c->hidden), 1);
     const uint32_t chosen = graph_view(graph, repeated, SHAPE(n, c->hidden));
     const uint32_t wide = op_index(graph, moe->gate_up, experts);
-    const uint32_t product = apply_gate(graph, c, batched_linear(graph, chosen, wide));
+    const uint32_t product = way->gate(graph, c, batched_linear(graph, chosen, wide));
     const uint32_t narrow = op_index(graph, moe->down, experts);
     graph_rebind(graph, wide, narrow);
     const uint32_t out = batched_linear(graph, product, narrow);
@@ -158,16 +208,54 @@ static uint32_t batched(struct graph *graph, const struct model_config *c, const
     return cast;
 }
 
-uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct hf_moe *moe,
-                uint32_t y)
+/* sigmoid(gate y) · what all tokens passed, added to `out`; drops both. */
+static uint32_t add_gated(struct graph *graph, const struct hf_moe *moe, uint32_t rows,
+                          uint32_t shared, uint32_t out)
+{
+    const uint32_t logit = apply_linear(graph, rows, moe->shared_gate);
+    const uint32_t weight = op_unary(graph, OP_SIGMOID, logit);
+    graph_drop(graph, logit);
+    const uint32_t weighted = op_mul(graph, weight, shared);
+    graph_drop(graph, weight);
+    graph_rebind(graph, shared, weighted);
+    const uint32_t sum = op_add(graph, out, weighted);
+    graph_rebind(graph, out, sum);
+    graph_drop(graph, weighted);
+    return sum;
+}
+
+/* What all tokens pass, added to `out`; drops both. */
+static uint32_t add_shared(struct graph *graph, const struct model_config *c,
+                           const struct hf_moe *moe, uint32_t y, uint32_t out)
+{
+    const uint32_t shared = hf_mlp(graph, c, &moe->shared, y);
+    const uint32_t sum = op_add(graph, graph_view(graph, out, graph->tensors[y].shape), shared);
+    graph_drop(graph, shared);
+    graph_drop(graph, out);
+    return sum;
+}
+
+/* Qwen2's runs what all tokens pass before it routes, others after. */
+uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct hf_moe_way *way,
+                const struct hf_moe *moe, uint32_t y, uint32_t *scores)
 {
     const struct shape shape = graph->tensors[y].shape;
-    const uint32_t rows = graph_view(graph, y, SHAPE(shape.dim[0] * shape.dim[1], shape.dim[2]));
-    const struct routing r = route(graph, c, rows, moe->router);
-    const uint32_t out =
-        c->batched_experts ? batched(graph, c, moe, rows, &r) : grouped(graph, c, moe, rows, &r);
+    const struct shape flat = SHAPE(shape.dim[0] * shape.dim[1], shape.dim[2]);
+    uint32_t rows = way->flattens ? y : graph_view(graph, y, flat);
+    const uint32_t shared = c->shared_gate ? hf_mlp(graph, c, &moe->shared, rows) : GRAPH_NONE;
+    const struct hf_routing r = way->route(graph, c, moe, rows);
+    if (way->flattens)
+        rows = op_view_node(graph, y, flat);
+    uint32_t out = c->batched_experts ? batched(graph, c, way, moe, rows, &r)
+                                      : grouped(graph, c, way, moe, rows, &r);
+    if (c->shared_gate)
+        out = add_gated(graph, moe, rows, shared, out);
+    else if (experts_shared_width(c))
+        out = add_shared(graph, c, moe, y, out);
+    *scores = way->returns_scores ? r.weights : GRAPH_NONE;
     graph_drop(graph, r.logits);
-    graph_drop(graph, r.weights);
+    if (!way->returns_scores)
+        graph_drop(graph, r.weights);
     graph_drop(graph, r.experts);
     return graph_view(graph, out, shape);
 }

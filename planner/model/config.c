@@ -122,6 +122,23 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
                    shown_of(type).text, known);
 }
 
+/* RoPE's scaling, where the file has none as the family's class does then. */
+static enum err_code read_rope(const struct family *family, const json_t *root, const char *where,
+                               struct model_config *config, struct err *err)
+{
+    const uint32_t dim = rotary_dim(family, config);
+    const bool by_layer = has_key(family, offsetof(struct model_config, window_theta));
+    const json_t *object;
+    const char *name;
+    TRY(rope_find(root, where, &object, &name, err));
+    if (object || !family->rope_absent)
+        return rope_read(root, where, dim, by_layer, config, err);
+    json_t *file = json_pack("{s:o}", "rope_parameters", json_loads(family->rope_absent, 0, NULL));
+    const enum err_code rc = rope_read(file, where, dim, by_layer, config, err);
+    json_decref(file);
+    return rc;
+}
+
 /* The keys of a model, in an object of their own. */
 static enum err_code read_model(const json_t *root, const char *where, struct model_config *config,
                                 struct err *err)
@@ -130,8 +147,7 @@ static enum err_code read_model(const json_t *root, const char *where, struct mo
     TRY(keys_read(&family->keys, root, where, config, err));
     TRY(keys_read_foreign(&family->keys, root, where, config, err));
     if (has_rope(family))
-        TRY(rope_read(root, where, rotary_dim(family, config),
-                      has_key(family, offsetof(struct model_config, window_theta)), config, err));
+        TRY(read_rope(family, root, where, config, err));
     return model_config_check(config, where, err);
 }
 

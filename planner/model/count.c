@@ -1,5 +1,6 @@
 /* count.c - see count.h. */
 #include "model/count.h"
+#include "model/experts.h"
 
 double count_linear(double out, double in, bool biased)
 {
@@ -13,18 +14,31 @@ double count_classic_block(const struct model_config *c)
            count_linear(h, f, c->mlp_bias) + 4 * h;
 }
 
-double count_llama(const struct model_config *c)
+static double count_latent_attention(const struct model_config *c)
+{
+    const double h = c->hidden, a = c->heads, qk = (double)c->nope_dim + c->rotary_dim;
+    const bool biased = c->attention_bias;
+    const double q = c->q_lora ? count_linear(c->q_lora, h, biased) + c->q_lora +
+                                     count_linear(a * qk, c->q_lora, false)
+                               : count_linear(a * qk, h, false);
+    return q + count_linear((double)c->kv_lora + c->rotary_dim, h, biased) + c->kv_lora +
+           count_linear(a * ((double)c->nope_dim + c->v_dim), c->kv_lora, false) +
+           count_linear(h, a * c->v_dim, biased);
+}
+
+static double count_attention(const struct model_config *c)
 {
     const double h = c->hidden, q = (double)c->heads * c->head_dim,
-                 kv = (double)c->kv_heads * c->head_dim, f = c->ffn;
-    double block = count_linear(q, h, c->attention_bias) +
-                   2 * count_linear(kv, h, c->attention_bias) + count_linear(h, q, c->output_bias) +
-                   2 * h;
-    if (c->qk_norm)
-        block += 2.0 * c->head_dim;
-    if (c->experts > 0)
-        block += c->experts * 3.0 * h * f + count_linear(c->experts, h, false);
-    else
-        block += 2 * count_linear(f, h, c->mlp_bias) + count_linear(h, f, c->mlp_bias);
-    return c->layers * block + (c->tied ? 1 : 2) * (double)c->vocab * h + h;
+                 kv = (double)c->kv_heads * c->head_dim;
+    return count_linear(q, h, c->attention_bias) + 2 * count_linear(kv, h, c->attention_bias) +
+           count_linear(h, q, c->output_bias) + (c->qk_norm ? 2.0 * c->head_dim : 0) +
+           (c->sinks ? c->heads : 0);
+}
+
+double count_llama(const struct model_config *c)
+{
+    const double h = c->hidden;
+    const double attention = c->kv_lora ? count_latent_attention(c) : count_attention(c);
+    return c->layers * (attention + 2 * h) + experts_count(c) +
+           (c->tied ? 1 : 2) * (double)c->vocab * h + h;
 }

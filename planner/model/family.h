@@ -35,6 +35,7 @@ struct family {
 
     bool heads_divide_hidden; /* even where head_dim is given: the config class insists */
     bool rope;                /* on whole heads; where on part of them, rotary_dim says it */
+    const char *rope_absent;  /* JSON: what RoPE's object is where the file has none; NULL: none */
     bool learned_positions;   /* a sequence may not be longer than max_positions */
 
     /* Parameters, shared ones counted once, as transformers' modeling_*.py has them. In double:

@@ -8,7 +8,7 @@ static void build_hf_gemma3(struct graph *graph, const struct model_config *conf
 {
     hf_decoder_build(
         graph, config, job,
-        &(struct hf_decoder){HF_GEMMA_LAYER, .qk = HF_QK_LAST, .tables_by_layer = true});
+        &(struct hf_decoder){HF_GEMMA_LAYER, .qk = HF_QK_TURNED, .tables_by_layer = true});
 }
 
 /* The published files have no sizes that are the class's. */

@@ -9,7 +9,7 @@
 family_builder build_llama;
 
 /* transformers'. Calls and locals differ by model file, and with them the order of what dies:
- * Mistral and Mixtral are alike in this, Qwen2 and Qwen3 too. */
+ * Qwen2 and Qwen3 are alike in this; mixtures of experts have ways of their own in their files. */
 family_builder build_hf_llama, build_hf_mistral, build_hf_qwen;
 
 /* ---- rows of keys ---- */
@@ -48,11 +48,14 @@ family_builder build_hf_llama, build_hf_mistral, build_hf_qwen;
 
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 #define DECODER(kind, h, l, a, k, d, f, v, positions, eps, base)                                   \
-    .arch = kind, .hidden = h, .layers = l, .heads = a, .kv_heads = k, .head_dim = d, .ffn = f,    \
-    .vocab = v, .max_positions = positions, .norm_eps = eps, .init_std = 0.02F,                    \
-    .rope.theta = base, .rope.attention_factor = 1
+    STRETCHED(kind, h, l, a, k, d, f, v, positions, eps, base, 1)
 #define GATED(kind, h, l, a, k, d, f, v, positions, eps, base)                                     \
     DECODER(kind, h, l, a, k, d, f, v, positions, eps, base), .activation = "silu"
+/* Of RoPE that is stretched: cos and sin times `by`. */
+#define STRETCHED(kind, h, l, a, k, d, f, v, positions, eps, base, by)                             \
+    .arch = kind, .hidden = h, .layers = l, .heads = a, .kv_heads = k, .head_dim = d, .ffn = f,    \
+    .vocab = v, .max_positions = positions, .norm_eps = eps, .init_std = 0.02F,                    \
+    .rope.theta = base, .rope.attention_factor = by
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 

@@ -10,6 +10,8 @@
 #define SHARDPLAN_HF_DECODER_H
 
 #include "model/build_hf.h"
+#include "model/build_hf_mla.h"
+#include "model/build_hf_moe.h"
 
 /* Where in a layer a norm is: x + after(attention(before(x))), and the feed-forward likewise. */
 enum hf_place { HF_BEFORE_ATTENTION, HF_AFTER_ATTENTION, HF_BEFORE_MLP, HF_AFTER_MLP, HF_PLACES };
@@ -17,18 +19,20 @@ enum hf_place { HF_BEFORE_ATTENTION, HF_AFTER_ATTENTION, HF_BEFORE_MLP, HF_AFTER
 typedef uint32_t hf_norm(struct graph *graph, uint32_t x, struct norm norm);
 
 enum hf_qk_norm {
-    HF_QK_HEADS, /* of each head, where c->qk_norm: as soon as it is projected */
-    HF_QK_NONE,  /* none; they are heads when all are projected */
-    HF_QK_WIDE,  /* as that, and a norm of all heads at once before */
-    HF_QK_LAST,  /* of each head, when all are projected */
+    HF_QK_HEADS,  /* of each head, where c->qk_norm: as soon as it is projected */
+    HF_QK_NONE,   /* none; they are heads when all are projected */
+    HF_QK_WIDE,   /* as that, and a norm of all heads at once before */
+    HF_QK_LAST,   /* of each head, where c->qk_norm: when all are projected */
+    HF_QK_TURNED, /* as that, of heads as PyTorch has them: (b, a, s, d) */
 };
 
 enum hf_rotary {
-    HF_ROTARY_WHOLE, /* q, then k */
-    HF_ROTARY_PARTS, /* both are cut at rotary_dim, even where that is all; each is turned, joined
-                      */
-    HF_ROTARY_PAIRS, /* as that, of neighbours; both are turned before they are joined */
-    HF_ROTARY_OPEN,  /* as that, not of neighbours; parts live until attention returns */
+    HF_ROTARY_WHOLE,  /* q, then k */
+    HF_ROTARY_PARTS,  /* both are cut at rotary_dim, if that is all, too; each is turned, joined */
+    HF_ROTARY_PAIRS,  /* as that, of neighbours; both are turned before they are joined */
+    HF_ROTARY_BOTH,   /* as that, not of neighbours */
+    HF_ROTARY_OPEN,   /* as that, and parts live until attention returns */
+    HF_ROTARY_HALVES, /* q, then k, by tables that have each angle once */
 };
 
 struct hf_decoder {
@@ -52,17 +56,22 @@ struct hf_decoder {
     bool locals_last;  /* what a layer computes on its way lives until it returns */
     bool own_dropout;  /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
-    bool fp32_tables;     /* RoPE's, and what is turned by them until it is cast back */
-    bool tables_by_layer; /* RoPE's for each type of layer: c->window_theta's where it has a window
-                           */
-    bool masks_by_layer;  /* a mask for each type of layer, asked for where any has a window */
-    bool positions_first; /* position_ids come before the tables in the call of a layer */
+    bool fp32_tables;      /* RoPE's, and what is turned by them until it is cast back */
+    bool tables_by_layer;  /* RoPE's by type of layer: c->window_theta's where it has a window */
+    bool masks_by_layer;   /* a mask for each type of layer, asked for where any has a window */
+    bool both_masks;       /* ... both, whether any layer has a window or none */
+    bool positions_first;  /* position_ids come before the tables in the call of a layer */
+    bool embedded_last;    /* of what layers were called with, inputs_embeds are let go last */
+    bool complex_table;    /* RoPE's is one, of complex numbers */
+    struct hf_mla_way mla; /* where there is latent attention */
+    struct hf_moe_way moe; /* where there are experts */
 };
 
 /* The norms of Llama: members of an initialiser. */
-#define HF_LLAMA_NORMS                                                                             \
-    .norm = hf_rms_norm, .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},                      \
-                                   {".post_attention_layernorm", HF_BEFORE_MLP}}
+#define HF_LLAMA_NORMS .norm = hf_rms_norm, HF_NORM_NAMES
+#define HF_NORM_NAMES                                                                              \
+    .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},                                           \
+              {".post_attention_layernorm", HF_BEFORE_MLP}}
 
 /* A norm of h numbers, "<prefix><name>.weight". */
 struct norm hf_decoder_norm(struct graph *graph, const struct model_config *config,
@@ -73,14 +82,19 @@ struct norm hf_decoder_norm(struct graph *graph, const struct model_config *conf
 
 struct hf_block {
     const struct hf_decoder *way;                 /* lent */
-    struct linear q, k, v, o, gate, up, down;     /* q, gate: all of it where they are fused */
-    struct hf_moe moe;                            /* Mixtral's in place of gate, up, down */
+    struct linear q, k, v, o;                     /* q: all of it where they are fused */
+    uint32_t sinks;                               /* GRAPH_NONE: there are none */
+    struct hf_mla mla;                            /* latent attention, in their place */
+    struct hf_mlp mlp;                            /* gate: all of it where they are fused */
+    struct hf_moe moe;                            /* in its place ... */
+    bool mixed;                                   /* ... in this layer */
     struct norm q_norm, k_norm, norms[HF_PLACES]; /* weight GRAPH_NONE: no norm there */
 };
 
-/* The parameters of the layer whose module is called `prefix`. */
+/* The parameters of layer `index`, whose module is called `prefix`. */
 struct hf_block hf_block_declare(struct graph *graph, const struct model_config *config,
-                                 const struct hf_decoder *decoder, const char *prefix);
+                                 const struct hf_decoder *decoder, uint32_t index,
+                                 const char *prefix);
 /* x (b, s, h) through it, which stays the caller's; so do a mask (b, 1, s, s) or GRAPH_NONE and
  * RoPE's tables (1, s, d), GRAPH_NONE where the layer has none. */
 uint32_t hf_block_run(struct graph *graph, const struct model_config *config,

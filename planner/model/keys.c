@@ -84,6 +84,10 @@ static struct allowed show_allowed(const struct key *key)
                  : key->value > 0 ? " or 1"
                                   : " or 0");
         break;
+    case KEY_SET:
+        snprintf(allowed.text, sizeof allowed.text, "a list of integers 0 ... %.0f%s", key->max,
+                 or_null);
+        break;
     case KEY_LAYERS:
         snprintf(allowed.text, sizeof allowed.text,
                  "null, or for each layer \"sliding_attention\" or \"full_attention\" as "
@@ -252,9 +256,25 @@ static bool is_allowed(const struct reader *r, const struct key *key, const json
            (key->value >= 0 && json_is_number(value) && json_number_value(value) == key->value);
 }
 
+static enum err_code take_set(const struct reader *r, const struct key *key, const char *name,
+                              const json_t *list)
+{
+    uint32_t *bits = (uint32_t *)(void *)((char *)r->config + key->field);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        const json_int_t number = json_integer_value(value);
+        if (!json_is_integer(value) || number < 0 || (double)number > key->max)
+            return unexpected(r, key, name, list);
+        bits[number / 32] |= 1U << (number % 32);
+    }
+    return json_is_array(list) ? ERR_OK : unexpected(r, key, name, list);
+}
+
 static enum err_code take_value(const struct reader *r, const struct key *key, const char *name,
                                 const json_t *value)
 {
+    if (key->type == KEY_SET)
+        return take_set(r, key, name, value);
     if (key->type == KEY_NEUTRAL || key->type == KEY_LAYERS || key->type == KEY_PLAIN_LAYERS)
         return is_allowed(r, key, value) ? ERR_OK : unexpected(r, key, name, value);
     if (key->type == KEY_CHOICE) {

@@ -31,6 +31,7 @@ enum key_type {
     KEY_CHOICE,  /* one of `choices`: its flag, a bool, and its activation if it has one */
     KEY_ONLY,    /* a bool that changes the model so that only `value` is planned for */
     KEY_NEUTRAL, /* as KEY_ONLY, of any type: null, false, or the number `value` */
+    KEY_SET,     /* a list of numbers, each its bit of an array of uint32_t */
     KEY_LAYERS,  /* a list that says of each layer whether it has a window: as the other keys do */
     KEY_PLAIN_LAYERS, /* the same of RoPE */
 };

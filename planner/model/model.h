@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
+#include "model/config_limits.h"
 #include "recorded/recording.h"
 
 /* X(name, family_NAME of planner/model/family_NAME.c), in the order of every list */
@@ -17,6 +18,13 @@
     X(QWEN2, qwen2)                                                                                \
     X(QWEN3, qwen3)                                                                                \
     X(MIXTRAL, mixtral)                                                                            \
+    X(QWEN2_MOE, qwen2_moe)                                                                        \
+    X(QWEN3_MOE, qwen3_moe)                                                                        \
+    X(GPT_OSS, gpt_oss)                                                                            \
+    X(DEEPSEEK_V2, deepseek_v2)                                                                    \
+    X(DEEPSEEK_V3, deepseek_v3)                                                                    \
+    X(GLM4_MOE, glm4_moe)                                                                          \
+    X(OLMOE, olmoe)                                                                                \
     X(PHI, phi)                                                                                    \
     X(PHI3, phi3)                                                                                  \
     X(OLMO2, olmo2)                                                                                \
@@ -67,12 +75,10 @@ struct model_config {
     uint32_t type_vocab;       /* BERT's token types */
     uint32_t decoder_layers;   /* T5 */
     uint32_t relative_buckets; /* T5 */
-    uint32_t experts, experts_per_token; /* Mixtral */
-    bool batched_experts; /* its experts_implementation is "batched_mm", not "grouped_mm" */
-    uint32_t word_embed;  /* OPT: width of the embedding where it is projected */
-    bool tied;            /* the head shares the token embedding */
-    bool attention_bias;  /* q, k, v have biases; so has what follows them, but see output_bias */
-    bool output_bias;     /* ... for Llama and its kin, whose Qwen2 has none */
+    uint32_t word_embed;       /* OPT: width of the embedding where it is projected */
+    bool tied;                 /* the head shares the token embedding */
+    bool attention_bias; /* q, k, v have biases; so has what follows them, but see output_bias */
+    bool output_bias;    /* ... for Llama and its kin, whose Qwen2 has none */
     bool mlp_bias;
     bool qk_norm;
     bool gated;             /* T5: gated feed-forward */
@@ -85,11 +91,11 @@ struct model_config {
     float init_std;          /* of weights that transformers' code draws */
     struct rope rope;        /* dim and positions are the builder's */
     float embedding_dropout; /* GPT-2: embd_pdrop, StarCoder2, Phi; elsewhere `dropout` is all */
-    uint32_t
-        rotary_dim; /* GPT-NeoX, Phi, GLM, StableLM: how many of a head's d numbers RoPE turns */
+    uint32_t rotary_dim; /* GPT-NeoX, Phi, GLM, StableLM, DeepSeek: how many of a head's d numbers
+                            RoPE turns */
     uint32_t sliding_window; /* Mistral, Mixtral, Qwen: tokens a query sees; 0: all before it */
     uint32_t full_layers;    /* Qwen: how many layers, from the first, have no window */
-    /* OLMo 3, Gemma */
+    /* OLMo 3, Gemma, GPT-OSS */
     uint32_t window_period; /* of so many layers the last has no window; 0: full_layers says it */
     float window_theta;     /* RoPE's where there is a window; 0: as elsewhere */
     /* SmolLM3 */
@@ -100,6 +106,32 @@ struct model_config {
     /* Gemma */
     float query_scalar; /* scores are divided by its root; 0: by that of head_dim */
     float attention_softcap, logits_softcap; /* c tanh(x / c); 0: x as it is */
+
+    /* Mixtures of experts (experts.h) */
+    uint32_t experts, experts_per_token;
+    uint32_t expert_ffn;     /* width of an expert; 0: ffn */
+    uint32_t shared_experts; /* experts of that width that every token passes, joined to one */
+    uint32_t shared_ffn;     /* Qwen2: the width of that one, given as such */
+    uint32_t dense_first;    /* how many layers, from the first, have none */
+    uint32_t sparse_step;    /* else every such layer has; 0: each, as 1 */
+    uint32_t dense_layers[LAYERS_MAX / 32]; /* bits: but for these */
+    bool batched_experts; /* their experts_implementation is "batched_mm", not "grouped_mm" */
+    bool norm_topk;       /* the weights of a token's experts are divided by their sum */
+    bool shared_gate;     /* Qwen2: what all pass is weighted, too */
+    bool expert_bias;     /* GPT-OSS: experts and routers have biases */
+    float swiglu_alpha, swiglu_limit; /* GPT-OSS */
+
+    uint32_t groups, topk_groups; /* DeepSeek: of experts, and those that a token may choose from */
+    bool limited_groups;          /* DeepSeek-V2: ... if it has to, which V3's has always */
+    float routed_scaling;         /* ... its experts' weights are multiplied by it */
+
+    /* DeepSeek: latent attention (build_hf_mla.h); rotary_dim is a part of each head */
+    uint32_t kv_lora; /* 0: it has none */
+    uint32_t q_lora;  /* 0: q has no latent */
+    uint32_t nope_dim, v_dim;
+    bool rope_interleave;
+
+    bool sinks; /* GPT-OSS: of attention */
 
     struct model_stated stated;
 };

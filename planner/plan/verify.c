@@ -326,16 +326,18 @@ static bool shape_end(const struct operand *operand, uint64_t offset, const stru
            !__builtin_add_overflow(*end, row, end) && !__builtin_add_overflow(*end, offset, end);
 }
 
-/* Whether an operand lies within `elements` of memory. What is read may be expanded along one dim,
- * which then takes no memory. */
+/* Whether an operand lies within `elements` of memory. What is read may be expanded along some of
+ * its dims, which then take no memory. */
 static bool is_within(const struct operand *operand, uint64_t offset, uint64_t elements, bool is_in)
 {
     uint64_t end;
     if (shape_end(operand, offset, &operand->shape, &end) && end <= elements)
         return true;
-    for (uint32_t i = 0; is_in && i < operand->shape.rank; i++) {
+    for (uint32_t dims = 1; is_in && dims < 1U << operand->shape.rank; dims++) {
         struct shape narrow = operand->shape;
-        narrow.dim[i] = 1;
+        for (uint32_t i = 0; i < narrow.rank; i++)
+            if (dims >> i & 1U)
+                narrow.dim[i] = 1;
         if (shape_end(operand, offset, &narrow, &end) && end <= elements)
             return true;
     }

@@ -58,6 +58,27 @@ static void assert_same_config(const struct model_config *a, const struct model_
     SAME(experts);
     SAME(experts_per_token);
     SAME(batched_experts);
+    SAME(expert_ffn);
+    SAME(shared_experts);
+    SAME(shared_ffn);
+    SAME(dense_first);
+    SAME(sparse_step);
+    assert_memory_equal(a->dense_layers, b->dense_layers, sizeof a->dense_layers);
+    SAME(norm_topk);
+    SAME(shared_gate);
+    SAME(expert_bias);
+    SAME(groups);
+    SAME(topk_groups);
+    SAME(limited_groups);
+    SAME(kv_lora);
+    SAME(q_lora);
+    SAME(nope_dim);
+    SAME(v_dim);
+    SAME(rope_interleave);
+    SAME(sinks);
+    SAME_FLOAT(swiglu_alpha);
+    SAME_FLOAT(swiglu_limit);
+    SAME_FLOAT(routed_scaling);
     SAME(word_embed);
     SAME(tied);
     SAME(attention_bias);
@@ -93,6 +114,9 @@ static void assert_same_config(const struct model_config *a, const struct model_
     SAME_FLOAT(rope.attention_factor);
     SAME_FLOAT(rope.low_freq_factor);
     SAME_FLOAT(rope.high_freq_factor);
+    SAME_FLOAT(rope.beta_fast);
+    SAME_FLOAT(rope.beta_slow);
+    SAME(rope.truncate);
 }
 
 /* Good files */
@@ -101,10 +125,11 @@ static void published_config_files_are_the_presets(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "llama-3.1-8b",   "mistral-7b",    "qwen2.5-7b",    "qwen3-8b",   "mixtral-8x7b",
-        "gpt2",           "gpt-neox-20b",  "opt-1.3b",      "bert-base",  "t5-small",
-        "fsdp2-tutorial", "phi-3-mini-4k", "olmo-2-7b",     "smollm3-3b", "granite-3.3-8b",
-        "gemma-2-2b",     "gemma-3-1b",    "glm-4-9b-0414",
+        "llama-3.1-8b",   "mistral-7b",       "qwen2.5-7b",    "qwen3-8b",      "mixtral-8x7b",
+        "gpt2",           "gpt-neox-20b",     "opt-1.3b",      "bert-base",     "t5-small",
+        "fsdp2-tutorial", "phi-3-mini-4k",    "olmo-2-7b",     "smollm3-3b",    "granite-3.3-8b",
+        "gemma-2-2b",     "gemma-3-1b",       "glm-4-9b-0414", "qwen3-30b-a3b", "gpt-oss-20b",
+        "deepseek-v3",    "deepseek-v2-lite", "glm-4.5-air",   "olmoe-1b-7b",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[128];

@@ -27,6 +27,12 @@ static const struct {
     {"bert-base", CODE_HF},
     {"t5-small", CODE_HF},
     {"mixtral-8x7b", CODE_HF},
+    {"qwen3-30b-a3b", CODE_HF},
+    {"gpt-oss-20b", CODE_HF},
+    {"deepseek-v3", CODE_HF},
+    {"deepseek-v2-lite", CODE_HF},
+    {"glm-4.5-air", CODE_HF},
+    {"olmoe-1b-7b", CODE_HF},
     {"fsdp2-tutorial", CODE_TORCHTITAN},
     {"phi-4-mini-reasoning", CODE_HF},
     {"olmo-2-7b", CODE_HF},
@@ -60,6 +66,8 @@ struct graph *small_graph_frozen(int i, const char *frozen, char *name, size_t s
     if (model_config_read(path, &config, &err) != ERR_OK)
         fail_msg("%s", err.text);
     config.layers = 3;
+    if (config.dense_first)
+        config.dense_first = 1;
     if (config.sliding_window)
         config.sliding_window = 16; /* fewer than there are: a mask */
     /* 37 tokens: no multiple of what kernels round to */

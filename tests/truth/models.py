@@ -296,7 +296,8 @@ def lowered(tensor):
 def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """scaled_dot_product_attention with the choice of kernel made as on a CUDA device.
 
-    Flash for 16-bit without a mask; else memory-efficient (which has no grouped heads); else math.
+    Flash for 16-bit without a mask and with values as wide as keys; else memory-efficient (which has no
+    grouped heads); else math.
     (Hopper and later with a new cuDNN may prefer the cuDNN kernel; not modelled.)
     """
     aten = torch.ops.aten
@@ -306,7 +307,7 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     half = query.dtype in (torch.bfloat16, torch.float16)
     grouped = enable_gqa and query.size(1) != key.size(1)
     head = query.size(-1)
-    if attn_mask is None and half and head <= 256:
+    if attn_mask is None and half and head <= 256 and value.size(-1) == head:
         if scale is None:
             scale = head ** -0.5
         pad = -head % 8
@@ -334,6 +335,12 @@ def cuda_dropout(input, p=0.5, training=True, inplace=False):
     if p == 0.0 or not training:
         return input
     return torch.native_dropout(input, p, True)[0]
+
+
+def fake_grouped_mm(x, y, offs):
+    """The result of _grouped_mm in fp32, which CPU and CUDA have and the kernel of fake tensors has not."""
+    shape = (x.shape[0], y.shape[2]) if y.dim() == 3 else (offs.shape[0], x.shape[0], y.shape[1])
+    return x.new_empty(shape)
 
 
 @contextlib.contextmanager

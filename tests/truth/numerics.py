@@ -264,6 +264,8 @@ def rope(settings):
 
 # ---- first values ----
 
+EXPERTS = {"vocab_size": 1009, "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
+           "num_key_value_heads": 2, "intermediate_size": 384, "num_experts_per_tok": 2}
 INITS = [
     (AutoModelForCausalLM, {"model_type": "llama", "vocab_size": 1009, "hidden_size": 256,
                             "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -291,7 +293,13 @@ INITS = [
     (AutoModelForSeq2SeqLM, {"model_type": "t5", "vocab_size": 1009, "d_model": 256, "d_kv": 32,
                              "num_layers": 2, "num_heads": 4, "d_ff": 384,
                              "feed_forward_proj": "gated-gelu"}),
-]
+] + [(AutoModelForCausalLM, dict(EXPERTS, **own)) for own in (
+    {"model_type": "qwen3_moe", "num_experts": 4, "moe_intermediate_size": 96},
+    {"model_type": "gpt_oss", "num_local_experts": 4, "head_dim": 64},
+    {"model_type": "deepseek_v3", "num_key_value_heads": 4, "n_routed_experts": 4, "n_group": 2, "topk_group": 1,
+     "kv_lora_rank": 64, "q_lora_rank": 96, "qk_rope_head_dim": 32, "qk_nope_head_dim": 32, "v_head_dim": 32,
+     "moe_intermediate_size": 96, "first_k_dense_replace": 1},
+)]
 
 
 def first_values(make, settings):

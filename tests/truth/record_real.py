@@ -37,7 +37,7 @@ import recorder
 
 SMALL = 16
 SCRATCH = {"mm", "addmm", "bmm", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
-           "copy_", "cumsum", "histc", "sort", "convolution", "convolution_backward"}
+           "copy_", "cumsum", "histc", "sort", "scatter_", "convolution", "convolution_backward"}
 CASTS = {"mul", "add_"}
 
 KERNELS = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",

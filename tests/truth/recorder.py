@@ -202,6 +202,8 @@ class Births(TorchDispatchMode):
         return out
 
     def call(self, func, args, kwargs):
+        if func is torch.ops.aten._grouped_mm.default and args[0].dtype == torch.float32:
+            return models.fake_grouped_mm(*args)
         return func(*args, **kwargs)
 
 

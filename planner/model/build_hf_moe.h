@@ -1,0 +1,81 @@
+/* build_hf_moe.h - a mixture of experts as Hugging Face transformers writes it, in parts: a router,
+ * experts, experts that every token passes. A model file is a choice of these; how many and how
+ * wide they are says config.json.
+ *
+ * Letters: E experts, k of them a token, f the width of one, t tokens. */
+#ifndef SHARDPLAN_BUILD_HF_MOE_H
+#define SHARDPLAN_BUILD_HF_MOE_H
+
+#include "model/build.h"
+
+/* down(silu(gate y) · up y): Llama's feed-forward, and the experts that every token passes. */
+struct hf_mlp {
+    struct linear gate, up, down;
+};
+struct hf_mlp hf_mlp_declare(struct graph *graph, const struct model_config *config,
+                             const char *prefix, uint32_t width);
+uint32_t hf_mlp(struct graph *graph, const struct model_config *config, const struct hf_mlp *mlp,
+                uint32_t y);
+
+struct hf_moe {                       /* parameters */
+    struct linear router;             /* (E, h), and (E) where biased */
+    uint32_t gate_up;                 /* (E, 2f, h), or transposed (E, h, 2f) */
+    uint32_t down;                    /* (E, h, f), or (E, f, h) */
+    uint32_t gate_up_bias, down_bias; /* (E, 2f), (E, h), or GRAPH_NONE */
+    uint32_t correction;              /* a buffer (E): added to what experts are chosen by */
+    struct hf_mlp shared;
+    struct linear shared_gate; /* (1, h) */
+};
+
+/* What a router returns; all of it is Python's until the block returns. */
+struct hf_routing {
+    uint32_t logits;  /* (t, E) */
+    uint32_t weights; /* (t, k) */
+    uint32_t experts; /* (t, k) int64 */
+};
+
+/* `rows` (t, h), or y (b, s, h) where the router flattens it itself. */
+typedef struct hf_routing hf_router(struct graph *graph, const struct model_config *config,
+                                    const struct hf_moe *moe, uint32_t rows);
+
+/* p = softmax(router y) in fp32; the k best, divided by their sum where the config says so. As
+ * Mixtral has it they stay in fp32; as Qwen has it they are cast back. */
+hf_router hf_route_mixtral, hf_route_qwen;
+/* The k best of the logits themselves, and the softmax of those, as GPT-OSS has it. */
+hf_router hf_route_gpt_oss;
+
+/* As DeepSeek-V3 has it, in fp32: s = sigmoid(router y); of groups of experts, the best by the sum
+ * of their two best s + correction; in those the k best s + correction, weighted by their s. */
+hf_router hf_route_deepseek_v3;
+/* As DeepSeek-V2 has it, in fp32: p = softmax(router y); the k best, of the groups with the best
+ * where the config limits them. */
+hf_router hf_route_deepseek_v2;
+
+/* Of gate and up (n, 2f), which it drops: (n, f). */
+typedef uint32_t hf_gate(struct graph *graph, const struct model_config *config, uint32_t gate_up);
+
+/* silu(gate) · up of two halves; (up + 1) · gate · sigmoid(alpha gate) of every second, within
+ * limits. */
+hf_gate hf_gate_halves, hf_gate_clamped;
+
+/* What of it is the model file's. */
+struct hf_moe_way {
+    hf_router *route;
+    hf_gate *gate;
+    const char *router;  /* its module: "gate" */
+    bool experts_first;  /* declared before the router */
+    bool transposed;     /* experts' matrices: multiplied as they are */
+    bool returns_scores; /* the weights are the block's second result */
+    bool flattens;       /* the router and the experts flatten y themselves */
+    bool corrected;      /* the router has that buffer */
+};
+
+/* Declares it under `prefix`; then y (b, s, h) through it; y stays the caller's to drop, and so
+ * does *scores, the second result (GRAPH_NONE: there is none). */
+struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *config,
+                             const struct hf_moe_way *way, const char *prefix);
+uint32_t hf_moe(struct graph *graph, const struct model_config *config,
+                const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t y,
+                uint32_t *scores);
+
+#endif

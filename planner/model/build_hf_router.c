@@ -1,0 +1,195 @@
+/* build_hf_router.c - which experts a token goes to, and with what weights: see build_hf_moe.h. */
+#include "model/build_hf_moe.h"
+
+static struct hf_routing route_softmax(struct graph *graph, const struct model_config *c,
+                                       const struct hf_moe *moe, uint32_t rows, bool cast_back)
+{
+    struct hf_routing r;
+    /* The router flattens its input once more: a node between the product's and the sum of the
+     * gradients of `rows`. */
+    r.logits = apply_linear(graph, op_alias(graph, rows), moe->router);
+    const uint32_t upcast = op_to(graph, r.logits, DTYPE_FP32);
+    const uint32_t probabilities = op_softmax(graph, upcast);
+    if (upcast != r.logits)
+        graph_drop(graph, upcast);
+    uint32_t best = op_topk(graph, probabilities, c->experts_per_token, &r.experts);
+    if (c->norm_topk) {
+        const uint32_t sum = op_sum_last(graph, best);
+        best = op_div_inplace(graph, best, sum);
+        graph_drop(graph, sum);
+    }
+    const enum dtype dtype = (enum dtype)graph->tensors[cast_back ? r.logits : best].dtype;
+    r.weights = op_to(graph, best, dtype);
+    if (r.weights != best)
+        graph_rebind(graph, best, r.weights);
+    graph_drop(graph, probabilities);
+    return r;
+}
+
+struct hf_routing hf_route_mixtral(struct graph *graph, const struct model_config *c,
+                                   const struct hf_moe *moe, uint32_t rows)
+{
+    return route_softmax(graph, c, moe, rows, false);
+}
+
+struct hf_routing hf_route_qwen(struct graph *graph, const struct model_config *c,
+                                const struct hf_moe *moe, uint32_t rows)
+{
+    return route_softmax(graph, c, moe, rows, true);
+}
+
+struct hf_routing hf_route_gpt_oss(struct graph *graph, const struct model_config *c,
+                                   const struct hf_moe *moe, uint32_t rows)
+{
+    struct hf_routing r = {.logits = apply_linear(graph, rows, moe->router)};
+    const uint32_t best = op_topk(graph, r.logits, c->experts_per_token, &r.experts);
+    r.weights = op_softmax_as_is(graph, best);
+    graph_drop(graph, best);
+    return r;
+}
+
+/* ---- groups ---- */
+
+/* Groups of experts are chosen outside of what has a gradient, though autograd has nodes for it:
+ * they keep what they save until Python lets go of what they lead to. */
+struct grouped {
+    uint32_t scores, best, mask, experts; /* (t, G), (t, g), (t, G), (t, E): Python's */
+    uint32_t others;                      /* (t, E) bool: experts of groups that are not the best */
+};
+
+static uint32_t no_grad1(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
+                         struct shape shape, uint32_t x)
+{
+    return op_no_grad(graph, work, aten, dtype, shape, 1, &x);
+}
+
+static void keep(struct graph *graph, const struct hf_moe *moe, uint32_t tensor, uint32_t kept)
+{
+    if (graph->tensors[moe->router.weight].requires_grad)
+        graph_keeps(graph, tensor, kept);
+}
+
+/* (t, E) as (t, G, E / G). */
+static uint32_t in_groups(struct graph *graph, const struct model_config *c, uint32_t x)
+{
+    const uint32_t t = graph->tensors[x].shape.dim[0];
+    return graph_view(graph, x, SHAPE(t, c->groups, c->experts / c->groups));
+}
+
+static struct grouped choose_groups(struct graph *graph, const struct model_config *c,
+                                    uint32_t scores)
+{
+    const struct shape groups = graph->tensors[scores].shape;
+    const struct shape all = SHAPE(groups.dim[0], c->experts);
+    const enum dtype dtype = (enum dtype)graph->tensors[scores].dtype;
+    struct grouped g = {.scores = scores, .experts = GRAPH_NONE};
+    graph_drop(graph, op_topk_no_grad(graph, scores, c->topk_groups, &g.best));
+    /* scatter_ puts ones where the best are, in place */
+    uint32_t wide = g.mask = op_fill(graph, ATEN_ZEROS_LIKE, dtype, groups, 0.0F);
+    if (c->groups > 1) { /* one, expanded, reshapes without a copy */
+        g.experts = no_grad1(graph, WORK_REPEAT, ATEN_CLONE, dtype,
+                             SHAPE(all.dim[0], c->groups, c->experts / c->groups), g.mask);
+        wide = graph_view(graph, g.experts, all);
+    }
+    const uint32_t chosen = no_grad1(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_BOOL, all, wide);
+    g.others = op_number(graph, WORK_EQUAL_NUMBER, ATEN_BITWISE_NOT, DTYPE_BOOL, all, chosen, 0.0F);
+    graph_drop(graph, chosen);
+    return g;
+}
+
+static void drop_groups(struct graph *graph, const struct grouped *g)
+{
+    graph_drop(graph, g->scores);
+    graph_drop(graph, g->best);
+    graph_drop(graph, g->mask);
+    if (g->experts != GRAPH_NONE)
+        graph_drop(graph, g->experts);
+}
+
+/* The product in fp32, whatever y and the weight are in. */
+static uint32_t wide_logits(struct graph *graph, const struct hf_moe *moe, uint32_t y)
+{
+    const struct shape s = graph->tensors[y].shape;
+    const uint32_t rows = op_view_node(graph, y, SHAPE(s.dim[0] * s.dim[1], s.dim[2]));
+    const uint32_t x = op_to(graph, rows, DTYPE_FP32);
+    const uint32_t weight = op_to(graph, moe->router.weight, DTYPE_FP32);
+    const uint32_t logits = op_linear(graph, x, weight, GRAPH_NONE);
+    if (x != rows)
+        graph_drop(graph, x);
+    if (weight != moe->router.weight)
+        graph_drop(graph, weight);
+    return logits;
+}
+
+/* `best` times the scaling factor, which takes its name. */
+static uint32_t scaled(struct graph *graph, const struct model_config *c, uint32_t best)
+{
+    const uint32_t weights = op_scalar(graph, OP_MUL_SCALAR, best, c->routed_scaling);
+    graph_rebind(graph, best, weights);
+    return weights;
+}
+
+struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_config *c,
+                                       const struct hf_moe *moe, uint32_t y)
+{
+    struct hf_routing r = {.logits = wide_logits(graph, moe, y)};
+    const struct shape all = graph->tensors[r.logits].shape;
+    const uint32_t scores = op_unary(graph, OP_SIGMOID, r.logits);
+    const uint32_t choice = op_no_grad(graph, WORK_ADD, ATEN_ADD, DTYPE_FP32, all, 2,
+                                       (uint32_t[]){scores, moe->correction});
+    uint32_t places;
+    const uint32_t two = op_topk_no_grad(graph, in_groups(graph, c, choice), 2, &places);
+    graph_drop(graph, places);
+    const uint32_t sums =
+        no_grad1(graph, WORK_SUM, ATEN_SUM_DIM, DTYPE_FP32, SHAPE(all.dim[0], c->groups), two);
+    keep(graph, moe, sums, places);
+    graph_drop(graph, two);
+    const struct grouped g = choose_groups(graph, c, sums);
+    const uint32_t lowered = op_no_grad(graph, WORK_MASKED_FILL, ATEN_MASKED_FILL, DTYPE_FP32, all,
+                                        2, (uint32_t[]){choice, g.others});
+    keep(graph, moe, lowered, g.others);
+    graph_drop(graph, g.others);
+    graph_drop(graph, choice);
+    graph_drop(graph, op_topk_no_grad(graph, lowered, c->experts_per_token, &r.experts));
+    uint32_t weights = op_gather(graph, scores, r.experts), sum = GRAPH_NONE;
+    if (c->norm_topk) {
+        const uint32_t bare = op_sum_last(graph, weights);
+        sum = op_scalar(graph, OP_ADD_SCALAR, bare, 1e-20F);
+        graph_drop(graph, bare);
+        weights = op_div_inplace(graph, weights, sum);
+    }
+    r.weights = scaled(graph, c, weights);
+    graph_drop(graph, scores);
+    graph_drop(graph, lowered);
+    drop_groups(graph, &g);
+    if (sum != GRAPH_NONE)
+        graph_drop(graph, sum);
+    return r;
+}
+
+struct hf_routing hf_route_deepseek_v2(struct graph *graph, const struct model_config *c,
+                                       const struct hf_moe *moe, uint32_t y)
+{
+    struct hf_routing r = {.logits = wide_logits(graph, moe, y)};
+    const uint32_t upcast = op_to(graph, r.logits, DTYPE_FP32);
+    uint32_t scores = op_softmax_as_is(graph, upcast), places;
+    struct grouped g = {.scores = GRAPH_NONE};
+    if (upcast != r.logits)
+        graph_drop(graph, upcast);
+    if (c->limited_groups) {
+        const uint32_t largest = op_max_no_grad(graph, in_groups(graph, c, scores), &places);
+        keep(graph, moe, largest, places);
+        graph_drop(graph, places);
+        g = choose_groups(graph, c, largest);
+        const uint32_t masked = op_masked_zero(graph, scores, g.others);
+        graph_drop(graph, g.others);
+        graph_rebind(graph, scores, masked);
+        scores = masked;
+    }
+    const uint32_t best = op_topk(graph, scores, c->experts_per_token, &r.experts);
+    r.weights = scaled(graph, c, best);
+    graph_drop(graph, scores);
+    if (c->limited_groups)
+        drop_groups(graph, &g);
+    return r;
+}

@@ -1,0 +1,77 @@
+/* experts.c - see experts.h. */
+#include "model/experts.h"
+#include "model/count.h"
+
+const struct choice experts_ways[] = {
+    {"grouped_mm", NULL, false}, {"batched_mm", NULL, true}, {NULL, NULL, false}};
+
+bool experts_in(const struct model_config *c, uint32_t layer)
+{
+    const uint32_t step = c->sparse_step ? c->sparse_step : 1;
+    const bool listed = c->dense_layers[layer / 32] >> (layer % 32) & 1U;
+    return c->experts > 0 && layer >= c->dense_first && (layer + 1) % step == 0 && !listed;
+}
+
+uint32_t experts_layers(const struct model_config *c)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < c->layers; i++)
+        count += experts_in(c, i);
+    return count;
+}
+
+uint32_t experts_width(const struct model_config *c)
+{
+    return c->expert_ffn ? c->expert_ffn : c->ffn;
+}
+
+uint32_t experts_shared_width(const struct model_config *c)
+{
+    return c->shared_ffn ? c->shared_ffn : c->shared_experts * experts_width(c);
+}
+
+static double gated(double h, double f, bool biased)
+{
+    return 2 * count_linear(f, h, biased) + count_linear(h, f, biased);
+}
+
+double experts_count(const struct model_config *c)
+{
+    const double h = c->hidden, shared = experts_shared_width(c), mixed = experts_layers(c);
+    const double mixture = c->experts * gated(h, experts_width(c), c->expert_bias) +
+                           count_linear(c->experts, h, c->expert_bias) +
+                           gated(h, shared, c->mlp_bias) + (c->shared_gate ? h : 0);
+    return mixed * mixture + (c->layers - mixed) * gated(h, c->ffn, c->mlp_bias);
+}
+
+enum { LAYERS_TIMES_EXPERTS_MAX = 1 << 17 }; /* each is some ops of the graph */
+
+enum err_code experts_check(const struct key_table *table, const struct model_config *c,
+                            const char *where, struct err *err)
+{
+    if (c->experts_per_token > c->experts)
+        return err_set(err, ERR_INVALID, "%s: \"%s\": %u is more than \"%s\": %u", where,
+                       NAME_OF(table, experts_per_token), c->experts_per_token,
+                       NAME_OF(table, experts), c->experts);
+    if ((uint64_t)c->experts * c->layers > LAYERS_TIMES_EXPERTS_MAX)
+        return err_set(err, ERR_INVALID, "%s: \"%s\": %u times \"%s\": %u is more than %d", where,
+                       NAME_OF(table, experts), c->experts, NAME_OF(table, layers), c->layers,
+                       LAYERS_TIMES_EXPERTS_MAX);
+    return ERR_OK;
+}
+
+enum err_code experts_check_groups(const struct key_table *table, const struct model_config *c,
+                                   const char *where, struct err *err)
+{
+    if (c->experts % c->groups != 0)
+        return key_does_not_divide(where, NAME_OF(table, groups), c->groups,
+                                   NAME_OF(table, experts), c->experts, err);
+    if (c->experts / c->groups < 2)
+        return err_set(err, ERR_INVALID, "%s: \"%s\": %u leaves fewer than two experts a group",
+                       where, NAME_OF(table, groups), c->groups);
+    if (c->topk_groups > c->groups)
+        return err_set(err, ERR_INVALID, "%s: \"%s\": %u is more than \"%s\": %u", where,
+                       NAME_OF(table, topk_groups), c->topk_groups, NAME_OF(table, groups),
+                       c->groups);
+    return ERR_OK;
+}
