@@ -5,6 +5,7 @@
 #include "report/explain_result.h"
 #include "report/result.h"
 #include "report/time_result.h"
+#include "search/padding.h"
 #include "settings/settings_resolve.h"
 
 static enum err_code make_time(struct answer *a, struct err *err)
@@ -40,9 +41,17 @@ int answer_status(const struct answer *a)
     return a->prediction.fits ? EXIT_DONE : EXIT_NO_FIT;
 }
 
+static bool find_padding(const struct answer *a, struct padding *padding)
+{
+    return padding_find(&a->settings, &a->job, &a->machine, &a->prediction, padding);
+}
+
 static void show_json(const struct answer *a, const struct remedy *remedies, uint32_t count)
 {
+    struct padding padding;
     json_t *root = result_json(&a->settings, &a->job, &a->machine, &a->prediction, remedies, count);
+    if (find_padding(a, &padding))
+        json_object_set_new(root, "padding", padding_json(&padding));
     if (a->is_timed)
         json_object_set_new(root, "time", time_json(&a->time));
     if (a->settings.explain)
@@ -58,6 +67,7 @@ static void show_json(const struct answer *a, const struct remedy *remedies, uin
 void answer_show(const struct answer *a)
 {
     struct remedy remedies[REMEDIES];
+    struct padding padding;
     const struct prediction *p = &a->prediction;
     if (a->settings.quiet && !a->settings.json)
         return;
@@ -68,6 +78,8 @@ void answer_show(const struct answer *a)
         return;
     }
     result_print(stdout, &a->settings, &a->job, &a->machine, p, remedies, count);
+    if (find_padding(a, &padding))
+        padding_print(stdout, &padding, p->device_bytes);
     if (a->is_timed)
         time_print(stdout, &a->time);
     if (a->settings.explain)

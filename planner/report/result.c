@@ -330,6 +330,36 @@ void remedies_print(FILE *file, const struct style *s, const struct remedy *reme
             remedies[i].cost[0] ? "  " : "", s->dim, remedies[i].cost, s->off);
 }
 
+json_t *padding_json(const struct padding *p)
+{
+    json_t *columns = p->columns_bytes ? bytes_json(p->columns_bytes) : json_null();
+    return json_pack("{s:i, s:I, s:I, s:s, s:i, s:i, s:i, s:o, s:s}", "parameters",
+                     (int)p->parameters, "bytes", (json_int_t)p->bytes, "parameter_bytes",
+                     (json_int_t)p->parameter_bytes, "most", p->param->name, "rows",
+                     (int)p->param->shape.dim[0], "ranks", (int)p->ranks, "idle_ranks",
+                     (int)p->idle, "columns_device_bytes", columns, "columns_refusal",
+                     p->columns_bytes ? "" : p->refusal.text);
+}
+
+void padding_print(FILE *file, const struct padding *p, uint64_t device_bytes)
+{
+    fprintf(
+        file,
+        "\n  padding: rows of %u parameters do not share out evenly: %.2f GiB beside their %.2f, "
+        "in\n  shards, gathers and reductions. Most has %s,\n  %u rows over %u ranks",
+        p->parameters, gib(p->bytes), gib(p->parameter_bytes), p->param->name,
+        p->param->shape.dim[0], p->ranks);
+    if (p->idle)
+        fprintf(file, ", of which %u hold nothing of it", p->idle);
+    if (p->columns_bytes)
+        fprintf(file,
+                "\n  with --placement columns, Shard(1), as torchtitan has experts that ranks "
+                "outnumber: %.2f GiB, not %.2f\n",
+                gib(p->columns_bytes), gib(device_bytes));
+    else
+        fprintf(file, "\n  nor by columns: %s\n", p->refusal.text);
+}
+
 void result_print(FILE *file, const struct settings *settings, const struct job *job,
                   const struct machine *machine, const struct prediction *p,
                   const struct remedy *remedies, uint32_t remedy_count)

@@ -3,6 +3,7 @@
 #define SHARDPLAN_RESULT_H
 
 #include "report/style.h"
+#include "search/padding.h"
 #include "search/remedy.h"
 #include "settings/settings.h"
 
@@ -22,6 +23,11 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
 json_t *remedies_json(const struct remedy *remedies, uint32_t count);
 void remedies_print(FILE *file, const struct style *style, const struct remedy *remedies,
                     uint32_t count);
+
+/* What padding costs: the object of `fit --json`, which the caller owns, and a paragraph; `device`
+ * is the prediction's device_bytes. */
+json_t *padding_json(const struct padding *padding);
+void padding_print(FILE *file, const struct padding *padding, uint64_t device_bytes);
 
 /* What is being allocated at an instruction, in words: "_log_softmax_backward_data [8192, 128256]
  * float32, in bwd". Writes into text and returns it. */

@@ -1,0 +1,139 @@
+/* test_experts_cli.c - mixtures of experts from the command line: what padding costs where ranks
+ * outnumber experts, and what every family is good for. */
+#include "tests/support/program.h"
+#include "tests/support/temp_folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static json_int_t integer(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    assert_true(json_is_integer(value));
+    return json_integer_value(value);
+}
+
+static json_int_t device_bytes(const json_t *root)
+{
+    return integer(json_object_get(root, "peak"), "device_bytes");
+}
+
+/* Qwen3-30B-A3B, fp32, over 256 ranks. Of each of 48 layers: 128 experts' gate_up (1536 · 2048) and
+ * down (2048 · 768) and the router (2048) have 128 rows too few; so have two norms of 128 numbers.
+ * The vocabulary is 151936 = 593.5 · 256: embedding and head lack 128 rows of 2048. */
+static void padding_is_counted_and_columns_have_none(void **state)
+{
+    (void)state;
+    const json_int_t layer = (json_int_t)128 * (1536 * 2048 + 2048 * 768 + 2048) + 2 * 128;
+    const json_int_t bytes = 4 * (48 * layer + 2 * 128 * 2048);
+    assert_int_equal(shardplan("fit qwen3-30b-a3b --gpus 256 --json"), 0);
+    json_t *rows = program_object();
+    const json_t *padding = json_object_get(rows, "padding");
+    assert_int_equal(integer(padding, "bytes"), bytes);
+    assert_int_equal(integer(padding, "parameter_bytes"), 4 * 30532122624);
+    assert_int_equal(integer(padding, "parameters"), 48 * 5 + 2);
+    assert_int_equal(integer(padding, "rows"), 128);
+    assert_int_equal(integer(padding, "idle_ranks"), 128);
+
+    assert_int_equal(shardplan("fit qwen3-30b-a3b --gpus 256 --placement columns --json"), 0);
+    json_t *columns = program_object();
+    assert_int_equal(device_bytes(columns), integer(padding, "columns_device_bytes"));
+    assert_true(device_bytes(columns) < device_bytes(rows));
+    assert_null(json_object_get(columns, "padding"));
+    json_decref(columns);
+    json_decref(rows);
+}
+
+/* As many ranks as experts, half as many, or fewer: each has whole rows. */
+static void rows_that_share_out_are_not_mentioned(void **state)
+{
+    (void)state;
+    static const char *const jobs[] = {"qwen3-30b-a3b --gpus 128", "qwen3-30b-a3b --gpus 64",
+                                       "llama-3.1-8b --gpus 256"};
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        assert_int_equal(shardplan("fit %s --json", jobs[i]), 0);
+        json_t *root = program_object();
+        assert_null(json_object_get(root, "padding"));
+        json_decref(root);
+    }
+}
+
+static void people_are_told_the_cost_and_the_way_out(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("fit qwen3-30b-a3b --gpus 256"), 0);
+    assert_non_null(strstr(program_output(), "128 rows over 256 ranks, of which 128 hold nothing"));
+    assert_non_null(strstr(program_output(), "with --placement columns"));
+    /* 24 ranks: 8 experts are too few, and 4096 columns do not share out */
+    assert_true(shardplan("fit mixtral-8x7b --gpus 24") >= 0);
+    assert_non_null(strstr(program_output(), "8 rows over 24 ranks, of which 16 hold nothing"));
+    assert_non_null(strstr(program_output(), "nor by columns: --placement columns: fully_shard"));
+}
+
+#define SIZES                                                                                      \
+    "\"vocab_size\": 256, \"hidden_size\": 64, \"num_hidden_layers\": 2, "                         \
+    "\"num_attention_heads\": "                                                                    \
+    "4, \"intermediate_size\": 96, \"num_experts_per_tok\": 2"
+#define LATENT                                                                                     \
+    ", \"n_routed_experts\": 8, \"n_group\": 2, \"topk_group\": 1, \"moe_intermediate_size\": "    \
+    "48, "                                                                                         \
+    "\"first_k_dense_replace\": 1"
+
+/* No device has a kernel for experts: a run says which it lacks, and trains nothing. */
+static void every_family_is_planned_and_refused_by_a_run(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {
+        "\"qwen2_moe\", \"num_key_value_heads\": 2, \"num_experts\": 8",
+        "\"qwen3_moe\", \"num_key_value_heads\": 2, \"num_experts\": 8",
+        "\"olmoe\", \"num_experts\": 8",
+        "\"gpt_oss\", \"num_key_value_heads\": 2, \"num_local_experts\": 8",
+        "\"glm4_moe\", \"num_key_value_heads\": 2" LATENT,
+        "\"deepseek_v2\"" LATENT,
+        "\"deepseek_v3\"" LATENT,
+    };
+    for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
+        char text[512];
+        const int length =
+            snprintf(text, sizeof text, "{\"model_type\": %s, " SIZES "}", configs[i]);
+        put_text("a.json", text, (size_t)length);
+        char config[128];
+        snprintf(config, sizeof config, "%s", path_of("a.json"));
+        if (shardplan("plan %s --gpus 2 --seq 32 -q -o %s", config, path_of("plan")) != 0)
+            fail_msg("%s: %s", text, program_output());
+        assert_int_equal(shell("^/shardplan run %s/plan.json --steps 1 2>&1", path_of("plan")), 2);
+        if (!strstr(program_output(), "no device has a kernel for: ") ||
+            !strstr(program_output(), "grouped_mm_"))
+            fail_msg("%s: %s", text, program_output());
+        assert_int_equal(shell("rm -r %s", path_of("plan")), 0);
+    }
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return temp_folder_make("experts_cli");
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return temp_folder_remove();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(padding_is_counted_and_columns_have_none),
+        cmocka_unit_test(rows_that_share_out_are_not_mentioned),
+        cmocka_unit_test(people_are_told_the_cost_and_the_way_out),
+        cmocka_unit_test(every_family_is_planned_and_refused_by_a_run),
+    };
+    return cmocka_run_group_tests_name("experts_cli", tests, make_folder, remove_folder);
+}
