@@ -185,7 +185,10 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
             move_to_host(low, unit, gradient, lane);
         else
             add_on_host(low, unit, gradient, lane);
-        emit_free(low, gradient);
+        if (f->replicas == 1 || gradient != reduced)
+            emit_free(low, gradient);
+        else
+            unit->all_reduce_held = gradient; /* by the AllReduceState */
         return NONE;
     }
     if (unit->sharded_grad == NONE) {
