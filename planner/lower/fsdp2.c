@@ -108,8 +108,16 @@ static void drop_unused_gather(struct lowering *low, struct unit *unit)
     unit->pending = false;
 }
 
+/* What is reduced, of all units so far, is waited for before any of it is let go. A root without
+ * parameters has no group to do so. */
 static void finalize_backward(struct lowering *low, struct unit *unit)
 {
+    struct fsdp2 *f = fsdp2_of(low);
+    for (int lane = 0; lane < 2 && unit->count; lane++) {
+        if (f->last_reduced[lane] != NONE)
+            emit_wait(low, LANE_COMPUTE, f->last_reduced[lane]);
+        f->last_reduced[lane] = NONE;
+    }
     unit->reduce_event = NONE;
     if (unit->all_reduce_held != NONE) {
         emit_free(low, unit->all_reduce_held);
@@ -122,12 +130,8 @@ static void finalize_backward(struct lowering *low, struct unit *unit)
 
 static void finish_backward(struct lowering *low)
 {
-    struct fsdp2 *f = fsdp2_of(low);
-    emit_sync(low, LANE_COMPUTE, f->reduce_scatter);
-    if (f->replicas > 1)
-        emit_sync(low, LANE_COMPUTE, f->all_reduce);
     release_retained(low);
-    f->order_count = 0;
+    fsdp2_of(low)->order_count = 0;
 }
 
 /* The root's post-backward final callback: states in pre-order, so the root first. The rest of it

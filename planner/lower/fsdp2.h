@@ -56,6 +56,8 @@ struct fsdp2 {
     uint32_t *order, order_count;             /* post_forward_order */
     struct retained *retained;                /* inputs of reduce-scatters, oldest first */
     uint32_t retained_count, retained_most;
+    uint32_t last_reduced[2]; /* comm_ctx._last_post_reduce_events: of the reduce-scatter's lane and
+                                 of the all-reduce's; NONE: waited for */
 };
 
 static inline struct fsdp2 *fsdp2_of(const struct lowering *low)

@@ -304,6 +304,7 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const uint32
         added = store_gradient(low, unit, output, last);
     }
     unit->reduce_event = emit_record(low, last);
+    f->last_reduced[last != f->reduce_scatter] = unit->reduce_event;
     if (held.loop != NONE)
         emit_free(low, held.loop);
     if (held.chunks != NONE)

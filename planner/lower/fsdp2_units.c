@@ -254,6 +254,7 @@ void fsdp2_set_up(struct lowering *low)
     struct fsdp2 *f = low->state;
     leave_out_unused(low);
     f->previous_gather = NONE;
+    f->last_reduced[0] = f->last_reduced[1] = NONE;
     f->retained_most = low->strategy->reduce_buffers ? low->strategy->reduce_buffers : 1;
     f->retained = arena_alloc(&low->scratch, (f->retained_most + 1) * sizeof *f->retained);
     declare_mesh(low);
