@@ -33,6 +33,14 @@ static inline uint64_t shape_bytes(const struct shape *shape, enum dtype dtype)
     return shape_elements(shape) * dtype_bytes(dtype);
 }
 
+/* Elements between which a pitch lies: those of one row of the chunk. The last dim, or the last two
+ * of (b, s, a, d), which is a row (a·d) of a chunk seen as heads; all where the pitch is 0. */
+uint64_t shape_row(const struct shape *shape, uint32_t pitch);
+
+/* How many elements of memory a shape with rows `pitch` apart takes, from its first to behind its
+ * last. False: more than any number holds. */
+bool shape_reach(const struct shape *shape, uint32_t pitch, uint64_t *elements);
+
 /* What a buffer is for. They follow the recordings in tests/data/truth, where a
  * category is told by the place of birth; gradients of sharded parameters are therefore under
  * reduce_scatter there, and `gradient` is for systems that keep gradients of their own. */

@@ -49,7 +49,6 @@ static enum err_code open_plan(struct launch *launch, struct err *err)
     const struct settings *s = &launch->settings;
     const bool rehearsal = s->run.rehearse_world > 0; /* one process, whatever the plan's world */
     TRY(plan_read_json(s->plan, &launch->plan, err));
-    TRY(plan_verify(launch->plan, err));
     launch->ranks = rehearsal ? 1 : launch->plan->world;
     if (s->run.ranks && s->run.ranks != launch->ranks)
         return err_set(err, ERR_INVALID, "-n %u: %s is a plan for %u ranks%s", s->run.ranks,

@@ -200,7 +200,7 @@ void tape_death(struct tape *tape, struct operand transient)
 
 struct operand tape_scratch(struct tape *tape, uint64_t bytes)
 {
-    const struct shape shape = SHAPE((uint32_t)((bytes + 1023) / 1024), 256);
+    const struct shape shape = SHAPE((uint32_t)(bytes / 1024), 256); /* whole rows of them */
     const uint32_t buffer = tape_new_buffer(tape, ATEN_WORKSPACE, DTYPE_FP32, shape, bytes);
     tape->stream->buffers[buffer].scratch = true;
     tape->stream->buffers[buffer].category = CATEGORY_WORKSPACE;

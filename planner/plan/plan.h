@@ -389,8 +389,8 @@ const char *plan_buffer_text(const struct plan *plan, const struct buffer *buffe
 
 /* Checks the program, in its first step and in a later one: every index is in range, buffers are
  * allocated when dead and freed when alive, operands are alive and lie within their buffers, waits
- * refer to recorded events, marks come in order, and at the end only resident and carried buffers
- * live.
+ * refer to recorded events, marks come in order, at the end only resident and carried buffers live,
+ * and lanes that share memory are kept apart (plan/order.h).
  * ERR_INTERNAL names the first offending instruction. A plan that passes can be replayed, executed
  * and written without further checks. */
 enum err_code plan_verify(const struct plan *plan, struct err *err);

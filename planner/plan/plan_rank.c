@@ -74,6 +74,9 @@ enum err_code plan_for_rank(struct plan *plan, uint32_t rank, struct err *err)
         for (uint32_t o = 0; o < (uint32_t)kernel->ins + kernel->outs; o++)
             place_operand(plan, &kernel->operands[o]);
     }
+    struct err found = {0};
+    if (plan_verify(plan, &found) != ERR_OK)
+        return err_set(err, ERR_INVALID, "as rank %u has it: %s", rank, found.text);
     return ERR_OK;
 }
 

@@ -13,7 +13,7 @@
 char *plan_rank_path(const char *path, uint32_t rank, char *text, size_t size);
 
 /* Turns a plan made for rank 0 into the plan of `rank` in place. ERR_INVALID: the plan is not rank
- * 0's, or there is no such rank. */
+ * 0's, there is no such rank, or what would be its plan does not pass plan_verify. */
 enum err_code plan_for_rank(struct plan *plan, uint32_t rank, struct err *err);
 
 /* The same for a plan read from `path`; *plan is another one where each rank has its own file. */

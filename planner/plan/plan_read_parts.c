@@ -196,10 +196,10 @@ enum err_code finish(const struct object *o, const char *known)
     json_object_foreach(o->json, key, value)
     {
         const size_t length = strlen(key);
-        const char *at = strstr(known, key);
+        const char *at = length ? strstr(known, key) : NULL;
         while (at && ((at != known && at[-1] != ' ') || (at[length] && at[length] != ' ')))
             at = strstr(at + 1, key);
-        if (!at || length == 0)
+        if (!at)
             return wrong(o, "", "unknown member \"%.64s\": allowed are: %s", key, known);
     }
     return wrong(o, "", "a member does not go with the others; there are: %s", known);

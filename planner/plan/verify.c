@@ -10,6 +10,7 @@
  *
  * because a program that frees in the first step what it allocates in all of them is right once
  * and wrong afterwards. A later step ends as it began, so one of them stands for all. */
+#include "plan/order.h"
 #include "plan/plan.h"
 #include "plan/verify_values.h"
 
@@ -134,6 +135,11 @@ static enum err_code check_buffers(const struct check *c)
             CHECK_INDEX("buffer", i, "local part of parameter", buffer->local - 1,
                         plan->param_count);
         TRY(check_shape(c, "buffer", i, &buffer->shape));
+        if (shape_bytes(&buffer->shape, (enum dtype)buffer->dtype) > buffer->bytes) {
+            char what[TEXT];
+            return err_set(c->err, ERR_INTERNAL, "%s: it has only %" PRIu64 " bytes",
+                           buffer_text(c, i, what), buffer->bytes);
+        }
         if (buffer->bytes > MOST_BYTES)
             return err_set(c->err, ERR_INTERNAL, "buffer %u: %" PRIu64 " bytes: at most %" PRIu64,
                            i, buffer->bytes, MOST_BYTES);
@@ -169,6 +175,24 @@ static enum err_code check_piece(const struct check *c, uint32_t i)
     return ERR_OK;
 }
 
+/* Optimizer states are element by element those of what is updated. */
+static enum err_code check_states(const struct check *c, uint32_t param)
+{
+    const struct plan *plan = c->plan;
+    const struct part updated = plan_part(plan, plan_updated_piece(plan, param), plan->rank);
+    for (int role = PIECE_EXP_AVG; role <= PIECE_EXP_AVG_SQ; role++) {
+        const struct plan_piece *piece = plan_piece(plan, param, (enum piece_role)role);
+        if (!piece)
+            continue;
+        const struct part part = plan_part(plan, piece, plan->rank);
+        if (part.first != updated.first || part_elements(&part) != part_elements(&updated))
+            return err_set(c->err, ERR_INTERNAL,
+                           "parameter %u: %s is of other elements than what is updated", param,
+                           plan_role_name((enum piece_role)role));
+    }
+    return ERR_OK;
+}
+
 static enum err_code check_params(const struct check *c)
 {
     const struct plan *plan = c->plan;
@@ -188,6 +212,8 @@ static enum err_code check_params(const struct check *c)
     }
     for (uint32_t i = 0; i < plan->piece_count; i++)
         TRY(check_piece(c, i));
+    for (uint32_t i = 0; i < plan->param_count; i++)
+        TRY(check_states(c, i));
     return ERR_OK;
 }
 
@@ -232,9 +258,9 @@ static enum err_code check_groups(const struct check *c)
     for (uint32_t i = 0; i < plan->group_count; i++) {
         const struct plan_group *group = &plan->groups[i];
         if (group->ranks == 0 || group->stride == 0 ||
-            (uint64_t)(group->ranks - 1) * group->stride >= plan->world)
+            plan->world % ((uint64_t)group->ranks * group->stride) != 0)
             return err_set(c->err, ERR_INTERNAL,
-                           "group %u, %s: %u ranks with stride %u do not fit into a world of %u", i,
+                           "group %u, %s: %u ranks with stride %u do not divide a world of %u", i,
                            group->name, group->ranks, group->stride, plan->world);
         for (uint32_t other = 0; other < i; other++)
             if (strcmp(group->name, plan->groups[other].name) == 0)
@@ -306,39 +332,27 @@ static enum err_code check_kernels(const struct check *c)
 
 /* ---- each instruction on its own ---- */
 
-/* Elements from the buffer's start to the end of `shape` there; false: no number holds them. A row
- * of a pitched operand is as many trailing dims as fit into the pitch: heads (b, s, a, d) of a
- * chunk are still rows of a*d. */
-static bool shape_end(const struct operand *operand, uint64_t offset, const struct shape *shape,
-                      uint64_t *end)
+/* Whether a shape lies within so many elements of memory, from `offset` on. */
+static bool is_there(const struct operand *operand, const struct shape *shape, uint64_t offset,
+                     uint64_t elements)
 {
-    uint64_t elements, row = 1;
-    if (!count_elements(shape, &elements))
-        return false;
-    *end = 0;
-    if (elements == 0)
-        return true;
-    if (operand->pitch == 0)
-        return !__builtin_add_overflow(offset, elements, end);
-    for (uint32_t i = shape->rank; i-- > 0 && row * shape->dim[i] <= operand->pitch;)
-        row *= shape->dim[i];
-    return !__builtin_mul_overflow(elements / row - 1, (uint64_t)operand->pitch, end) &&
-           !__builtin_add_overflow(*end, row, end) && !__builtin_add_overflow(*end, offset, end);
+    uint64_t reach;
+    return shape_reach(shape, operand->pitch, &reach) &&
+           (reach == 0 || (offset <= elements && reach <= elements - offset));
 }
 
 /* Whether an operand lies within `elements` of memory. What is read may be expanded along some of
  * its dims, which then take no memory. */
 static bool is_within(const struct operand *operand, uint64_t offset, uint64_t elements, bool is_in)
 {
-    uint64_t end;
-    if (shape_end(operand, offset, &operand->shape, &end) && end <= elements)
+    if (is_there(operand, &operand->shape, offset, elements))
         return true;
     for (uint32_t dims = 1; is_in && dims < 1U << operand->shape.rank; dims++) {
         struct shape narrow = operand->shape;
         for (uint32_t i = 0; i < narrow.rank; i++)
             if (dims >> i & 1U)
                 narrow.dim[i] = 1;
-        if (shape_end(operand, offset, &narrow, &end) && end <= elements)
+        if (is_there(operand, &narrow, offset, elements))
             return true;
     }
     return false;
@@ -416,7 +430,7 @@ static enum err_code check_instruction(const struct check *c, uint32_t id)
         return ERR_OK;
     case PLAN_MARK:
         CHECK_INDEX("instruction", id, "mark", instruction->arg, PLAN_MARK_COUNT);
-        return ERR_OK;
+        return instruction->flags ? wrong(c, id, "marks are in every step") : ERR_OK;
     default:
         break;
     }
@@ -512,6 +526,19 @@ static const unsigned may_follow[] = {
     [PLAN_MARK_END] = AFTER(AFTER_STEP),
 };
 
+/* A micro-batch begins with its inputs being written. */
+static enum err_code need_inputs(const struct check *c, uint32_t id)
+{
+    char what[TEXT], since[TEXT];
+    for (uint32_t i = 0; i < c->plan->input_count; i++) {
+        const uint32_t buffer = c->plan->inputs[i].buffer;
+        if (!c->alive[buffer])
+            return wrong(c, id, "input %u is %s, which is not alive: %s", i,
+                         buffer_text(c, buffer, what), since_text(c, buffer, since));
+    }
+    return ERR_OK;
+}
+
 static enum err_code run_mark(struct check *c, uint32_t id, enum plan_mark mark)
 {
     if (!(may_follow[mark] >> c->mark & 1))
@@ -520,7 +547,7 @@ static enum err_code run_mark(struct check *c, uint32_t id, enum plan_mark mark)
                      c->mark == NO_MARK ? "" : plan_mark_name((enum plan_mark)c->mark),
                      c->mark == NO_MARK ? "" : "\"");
     c->mark = mark;
-    return ERR_OK;
+    return mark == PLAN_MARK_MICRO_BATCH ? need_inputs(c, id) : ERR_OK;
 }
 
 static enum err_code run_instruction(struct check *c, uint32_t id)
@@ -567,6 +594,17 @@ static enum err_code run_step(struct check *c, uint32_t step)
     return ERR_OK;
 }
 
+/* Modules' buffers are filled before the first step. */
+static enum err_code check_module_buffers(const struct check *c)
+{
+    for (uint32_t i = 0; i < c->plan->module_buffer_count; i++)
+        if (!c->alive[c->plan->module_buffers[i].buffer])
+            return err_set(c->err, ERR_INTERNAL,
+                           "module buffer %u: buffer %u is not there before the first step", i,
+                           c->plan->module_buffers[i].buffer);
+    return ERR_OK;
+}
+
 enum err_code plan_verify(const struct plan *plan, struct err *err)
 {
     struct check c = {.plan = plan, .err = err};
@@ -574,11 +612,13 @@ enum err_code plan_verify(const struct plan *plan, struct err *err)
     c.alive = plan_initial_buffers(plan);
     c.changed = xcalloc(plan->buffer_count + 1, sizeof *c.changed);
     c.recorded = xcalloc(plan->event_count + 1, sizeof *c.recorded);
-    enum err_code rc = run_step(&c, 1);
+    enum err_code rc = check_module_buffers(&c);
+    if (rc == ERR_OK)
+        rc = run_step(&c, 1);
     if (rc == ERR_OK)
         rc = run_step(&c, 2);
     free(c.alive);
     free(c.changed);
     free(c.recorded);
-    return rc;
+    return rc == ERR_OK ? plan_check_order(plan, err) : rc;
 }

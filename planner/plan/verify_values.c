@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#define MOST_SPREAD 1e30 /* what is drawn, some standard deviations, is a float */
+
 static enum err_code check_init(const struct plan *plan, uint32_t p, struct err *err)
 {
     const struct param_init *init = &plan->params[p].init;
@@ -10,7 +12,7 @@ static enum err_code check_init(const struct plan *plan, uint32_t p, struct err 
     if (init->kind >= INIT_COUNT)
         return err_set(err, ERR_INTERNAL, "parameter %u: init %u: allowed are 0 ... %d", p,
                        init->kind, INIT_COUNT - 1);
-    if (random && !(isfinite(init->spread) && init->spread > 0))
+    if (random && !(init->spread <= MOST_SPREAD && init->spread > 0))
         return err_set(err, ERR_INTERNAL, "parameter %u: init spreads over %g", p, init->spread);
     /* one draw in 13 is then kept, or more */
     if (init->kind == INIT_NORMAL && init->limit != 0 &&
@@ -51,7 +53,8 @@ static enum err_code check_rope(const struct buffer_values *values, const struct
         return err_set(err, ERR_INTERNAL, "module buffer %u: RoPE of theta %g on %u numbers", i,
                        (double)rope->theta, rope->dim);
     if (buffer->dtype != (complex ? DTYPE_COMPLEX64 : DTYPE_FP32) ||
-        shape->rank != (complex ? 4U : 1U) || shape->dim[shape->rank - 1] != rope->dim / 2)
+        shape->rank != (complex ? 4U : 1U) || shape->dim[shape->rank - 1] != rope->dim / 2 ||
+        (complex && (shape->dim[0] != 1 || shape->dim[2] != 1)))
         return err_set(err, ERR_INTERNAL, "module buffer %u: RoPE on %u numbers does not fill it",
                        i, rope->dim);
     if (rope->scaling == ROPE_LONGROPE && rope->dim / 2 > ROPE_PAIRS_MAX)

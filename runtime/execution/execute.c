@@ -213,6 +213,9 @@ static enum err_code launch_norms(struct execution *e, uint32_t id, struct err *
         const struct operand gradient =
             plan_piece_operand(plan, plan_piece(plan, e->normed[i], PIECE_GRADIENT));
         e->operands[done] = operand_at(e, update, &gradient);
+        if (!e->operands[done].data && shape_elements(&gradient.shape) > 0)
+            return err_set(err, ERR_INVALID, "instruction %u: the gradient of %s is not there", id,
+                           plan->params[e->normed[i]].name);
         e->operands[n + done++] = (struct work_operand){
             .data = (float *)(uintptr_t)e->scalars + e->micro_batches + i,
             .dtype = DTYPE_FP32,
@@ -487,6 +490,10 @@ static enum err_code prepare(struct execution *e, struct err *err)
         return err_set(err, ERR_UNSUPPORTED, "the plan has no optimizer step");
     list_normed(e);
     place_norms(e);
+    if ((uint64_t)e->micro_batches + e->normed_count > SEGMENT_BYTES / sizeof(float))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%u micro-batches and %u gradients: at most %zu in all", e->micro_batches,
+                       e->normed_count, SEGMENT_BYTES / sizeof(float));
     return ERR_OK;
 }
 

@@ -8,6 +8,8 @@
 
 enum { CHUNK = 1 << 22 }; /* elements of a parameter that are filled at once */
 
+#define MOST_BATCHES (UINT64_C(1) << 50) /* bytes of a step's tokens */
+
 /* ---- batches ---- */
 
 static const struct buffer *input_buffer(const struct execution *e, uint32_t i)
@@ -15,6 +17,7 @@ static const struct buffer *input_buffer(const struct execution *e, uint32_t i)
     return &e->plan->buffers[e->plan->inputs[i].buffer];
 }
 
+/* All are as long as the tokens, of which no more than MOST_BATCHES fit in. */
 static uint64_t batches_bytes(const struct execution *e, uint32_t i)
 {
     return e->micro_batches * input_buffer(e, i)->bytes;
@@ -32,12 +35,20 @@ static enum err_code check_inputs(const struct execution *e, struct err *err)
     const struct plan_input *tokens = plan_input_of(plan, INPUT_TOKENS);
     if (!tokens || plan->buffers[tokens->buffer].shape.rank != 2)
         return err_set(err, ERR_UNSUPPORTED, "the plan has no input of tokens (b, s)");
+    const struct buffer *of = &plan->buffers[tokens->buffer];
+    if (of->bytes == 0 || of->bytes != shape_bytes(&of->shape, (enum dtype)of->dtype) ||
+        of->bytes > MOST_BATCHES / e->micro_batches)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%u micro-batches of %u by %u tokens in %llu bytes cannot be read",
+                       e->micro_batches, of->shape.dim[0], of->shape.dim[1],
+                       (unsigned long long)of->bytes);
     for (uint32_t i = 0; i < plan->input_count; i++) {
         const enum input_kind kind = (enum input_kind)plan->inputs[i].values.kind;
         if (first_token(kind) < 0)
             return err_set(err, ERR_UNSUPPORTED, "input %u is %s: no data file has them", i,
                            input_name(kind));
-        if (input_buffer(e, i)->bytes != plan->buffers[tokens->buffer].bytes)
+        if (input_buffer(e, i)->bytes != of->bytes ||
+            shape_elements(&input_buffer(e, i)->shape) != shape_elements(&of->shape))
             return err_set(err, ERR_UNSUPPORTED, "input %u, %s, is not as long as the tokens", i,
                            input_name(kind));
     }
@@ -110,7 +121,7 @@ enum err_code execution_write_batch(struct execution *e, uint32_t instruction, s
     const uint32_t batch = tokens->dim[0], seq = tokens->dim[1];
     const uint32_t rows = plan->world * e->micro_batches * batch;
     const uint32_t first = (plan->rank * e->micro_batches + e->micro_batch) * batch;
-    int64_t *row = xmalloc((seq + 1) * sizeof *row);
+    int64_t *row = xmalloc(((size_t)seq + 1) * sizeof *row);
     enum err_code rc = ERR_OK;
     for (uint32_t b = 0; b < batch && rc == ERR_OK; b++) {
         rc = data_row(e->data, e->step, first + b, rows, seq, row, err);
@@ -303,7 +314,9 @@ static enum err_code fill_module_buffers(struct execution *e, struct err *err)
     for (uint32_t i = 0; i < plan->module_buffer_count; i++) {
         const struct plan_module_buffer *row = &plan->module_buffers[i];
         const struct buffer *buffer = &plan->buffers[row->buffer];
-        void *bytes = xmalloc(buffer->bytes + 1);
+        if (buffer->bytes == 0)
+            continue;
+        void *bytes = xcalloc(buffer->bytes, 1); /* behind the shape there may be more */
         values_of_buffer(&row->values, &buffer->shape, (enum dtype)buffer->dtype, bytes);
         const enum err_code rc =
             device_write(e->device, (uint64_t)(uintptr_t)execution_address(e, row->buffer), bytes,

@@ -144,7 +144,6 @@ static enum err_code open_all(struct run *run, struct err *err)
 {
     const struct run_options *o = &run->settings.run;
     TRY(plan_read_json(run->settings.plan, &run->plan, err));
-    TRY(plan_verify(run->plan, err));
     run->started = true;
     TRY(open_comm(run, err));
     TRY(data_open(o->data, token_kind(o->token_bytes), vocabulary(run->plan), &run->data, err));

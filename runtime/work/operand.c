@@ -10,12 +10,7 @@
 
 uint64_t operand_row_width(const struct work_operand *x)
 {
-    if (!x->pitch)
-        return operand_count(x);
-    const uint32_t *dim = x->shape.dim;
-    if (x->shape.rank == 4 && (uint64_t)dim[2] * dim[3] <= x->pitch)
-        return (uint64_t)dim[2] * dim[3];
-    return operand_last(x);
+    return shape_row(&x->shape, x->pitch);
 }
 
 bool operand_is_float(const struct work_operand *x)

@@ -37,8 +37,7 @@ static inline uint64_t operand_rows(const struct work_operand *x)
     return last ? operand_count(x) / last : 0;
 }
 
-/* Elements between which the pitch lies: those of one row of the chunk. The last dim, or the last
- * two of (b, s, a, d), which is a row (a·d) of a chunk seen as heads; all when contiguous. */
+/* Elements between which the pitch lies: shape_row. */
 uint64_t operand_row_width(const struct work_operand *x);
 
 bool operand_is_float(const struct work_operand *x);   /* fp32, bf16, fp16 */

@@ -6,6 +6,18 @@
 
 enum { ANY = UINT8_MAX };
 
+/* Whether x has a · b elements. */
+static enum err_code need_product(const struct work *work, const char *name,
+                                  const struct work_operand *x, uint64_t a, uint64_t b,
+                                  struct err *err)
+{
+    uint64_t count;
+    if (__builtin_mul_overflow(a, b, &count))
+        return work_refuse(work, ERR_INVALID, err, "%s would have %llu by %llu elements", name,
+                           (unsigned long long)a, (unsigned long long)b);
+    return work_need_count(work, name, x, count, err);
+}
+
 /* ---- elementwise ---- */
 
 /* All operands are floating-point and have as many elements as the first output. */
@@ -127,8 +139,8 @@ static enum err_code check_embedding(const struct work *work, struct err *err)
     const struct work_operand *ids = work_in(work, 0), *weight = work_in(work, 1);
     TRY(work_need_index(work, "ids", ids, err));
     TRY(work_need_count(work, "weight", weight, operand_count(weight), err));
-    return work_need_count(work, "y", work_out(work, 0), operand_count(ids) * operand_last(weight),
-                           err);
+    return need_product(work, "y", work_out(work, 0), operand_count(ids), operand_last(weight),
+                        err);
 }
 
 static enum err_code check_embedding_backward(const struct work *work, struct err *err)
@@ -136,8 +148,8 @@ static enum err_code check_embedding_backward(const struct work *work, struct er
     const struct work_operand *ids = work_in(work, 1), *dweight = work_out(work, 0);
     TRY(work_need_index(work, "ids", ids, err));
     TRY(work_need_count(work, "dweight", dweight, operand_count(dweight), err));
-    return work_need_count(work, "dy", work_in(work, 0), operand_count(ids) * operand_last(dweight),
-                           err);
+    return need_product(work, "dy", work_in(work, 0), operand_count(ids), operand_last(dweight),
+                        err);
 }
 
 /* ---- matrices ---- */
@@ -241,7 +253,8 @@ static enum err_code check_queries(const struct work *work, uint32_t first,
     TRY(work_need_count(work, "q", at.q, operand_count(at.q), err));
     TRY(work_need_count(work, "k", at.k, keys, err));
     TRY(work_need_count(work, "v", at.v, keys, err));
-    if (k[2] != at.a || k[3] != at.d || v[2] != at.a || v[3] != at.d || v[1] != at.s_k)
+    if (k[0] != at.b || k[2] != at.a || k[3] != at.d || v[0] != at.b || v[1] != at.s_k ||
+        v[2] != at.a || v[3] != at.d)
         return work_refuse(work, ERR_INVALID, err, "k and v do not have q's heads");
     if (logsumexp->dtype != DTYPE_FP32 || logsumexp->pitch || at.logsumexp_pitch < at.s ||
         operand_rows(logsumexp) != (uint64_t)at.b * at.a)
@@ -356,7 +369,7 @@ static enum err_code check_chunks(const struct work *work, struct err *err)
         TRY(need_float(work, part, err));
         total += operand_chunk(part, work->ranks);
     }
-    return need_total(work, total * work->ranks, operand_count(flat), err);
+    return need_total(work, total, operand_count(flat) / work->ranks, err);
 }
 
 /* ---- collectives ---- */
@@ -371,7 +384,8 @@ static enum err_code check_collective(const struct work *work, struct err *err)
         fits = fits && give % work->ranks == 0 &&
                have == (in->data == out->data ? give : give / work->ranks);
     else if (work->kind == WORK_REDUCE_SCATTER_AVG || work->kind == WORK_REDUCE_SCATTER_SUM)
-        fits = fits && have == give * work->ranks; /* may be in place: onto the own slice */
+        /* may be in place: onto the own slice */
+        fits = fits && have % work->ranks == 0 && have / work->ranks == give;
     else if (work->kind == WORK_BROADCAST)
         fits = fits && in->data == out->data && have == give && work->attr.dim < work->ranks;
     else

@@ -268,7 +268,7 @@ static void a_collective_needs_a_group_and_others_have_none(void **state)
 
     plan = small_plan();
     plan->groups[0].ranks = 5;
-    expect_error(plan, "5 ranks with stride 1 do not fit into a world of 4");
+    expect_error(plan, "5 ranks with stride 1 do not divide a world of 4");
 }
 
 static struct operand *first_output(const struct plan *plan, const struct plan_instruction *i)
@@ -291,6 +291,41 @@ static void an_operand_lies_within_its_buffer(void **state)
     out = first_output(plan, i);
     out->pitch = out->shape.dim[out->shape.rank - 1] + 1;
     expect_error(plan, "out[0] reaches beyond the");
+
+    plan = small_plan(); /* rows, as kernels step over them, and not one long one */
+    i = &plan->instructions[find(plan, PLAN_COMPUTE, 4)];
+    first_output(plan, i)->pitch = UINT32_MAX;
+    expect_error(plan, "out[0] reaches beyond the");
+}
+
+/* What is written before the first step and at each micro-batch. */
+static void what_a_run_fills_is_there(void **state)
+{
+    (void)state;
+    struct plan *plan = small_plan();
+    plan->inputs[0].buffer = some_activation(plan);
+    plan->buffers[plan->inputs[0].buffer].dtype = DTYPE_INT64;
+    plan->buffers[plan->inputs[0].buffer].bytes *= 4;
+    expect_error(plan, "input 0 is buffer");
+
+    plan = small_plan();
+    const uint32_t tokens = plan->inputs[0].buffer;
+    plan->buffers[tokens].shape.dim[0]++;
+    expect_error(plan, "it has only");
+
+    plan = small_plan();
+    plan->buffers[plan->module_buffers[0].buffer].resident = false;
+    expect_error(plan, "is not there before the first step");
+
+    plan = small_plan();
+    plan->instructions[find(plan, PLAN_MARK, 1)].flags = PLAN_FIRST_STEP;
+    expect_error(plan, "marks are in every step");
+
+    plan = small_plan();
+    struct plan_piece *state_of = &plan->pieces[plan->params[1].piece[PIECE_EXP_AVG]];
+    state_of->group = PLAN_NO_GROUP;
+    plan->buffers[state_of->buffer].bytes *= 4;
+    expect_error(plan, "exp_avg is of other elements than what is updated");
 }
 
 /* Each line puts one number out of range. */
@@ -389,6 +424,7 @@ int main(void)
         cmocka_unit_test(marks_come_in_order),
         cmocka_unit_test(a_collective_needs_a_group_and_others_have_none),
         cmocka_unit_test(an_operand_lies_within_its_buffer),
+        cmocka_unit_test(what_a_run_fills_is_there),
         cmocka_unit_test(every_index_is_checked),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

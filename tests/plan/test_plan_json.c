@@ -337,6 +337,7 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
         {"{\"version\": 2,", "{", "version: it is missing"},
         {"{\"version\": 2", "{\"version\": 2, \"world\": 3", "duplicate"},
         {"{\"version\": 2", "{\"version\": 2, \"wrld\": 3", "unknown member \"wrld\""},
+        {"{\"version\": 2", "{\"version\": 2, \"\": 3", "unknown member \"\""},
         {"\"settings\": {}", "\"settings\": 3", "settings: it is a number: an object is expected"},
         {"\"world\": 4", "\"world\": -4", "world: -4: allowed are 0 ... "},
         {"\"world\": 4", "\"world\": 4.5", "world: it is a number with a fraction"},

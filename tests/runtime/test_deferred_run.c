@@ -110,6 +110,8 @@ static struct plan *new_plan(void)
     add(plan, PLAN_MARK, LANE_HOST, PLAN_MARK_START);
     add(plan, PLAN_MARK, LANE_HOST, PLAN_MARK_MICRO_BATCH);
     add(plan, PLAN_ALLOC, LANE_COMPUTE, b);
+    add(plan, PLAN_RECORD, LANE_COMPUTE, 1);
+    add(plan, PLAN_WAIT, SIDE, 1);
     for (int i = 0; i < FILLS; i++)
         fill(plan, SIDE, b, 1);
     copy(plan, SIDE, b, ones);

@@ -1,0 +1,87 @@
+/* plan_runnable.c - plan_check_runnable: what plan_verify lets through, because it can be
+ * predicted, and no device can do. */
+#include "runtime/execution/plan_work.h"
+
+#include "base/arena.h"
+#include "runtime/work/operand.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* "pow (61), rsqrt (30)": the computations that have no kernel, and how often the plan has them. */
+static enum err_code refuse_unknown(const struct plan *plan, struct err *err)
+{
+    uint32_t times[WORK_KIND_COUNT] = {0};
+    char list[900] = "";
+    size_t used = 0;
+    for (uint32_t id = 0; id < plan->instruction_count; id++) {
+        const struct plan_instruction *instruction = &plan->instructions[id];
+        if (plan_op_is_kernel((enum plan_op)instruction->op))
+            times[plan_kernel(plan, instruction->arg)->work]++;
+    }
+    for (unsigned kind = 0; kind < WORK_KIND_COUNT; kind++)
+        if (times[kind] && !work_can_run(work_to_run((enum work_kind)kind)) && used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%u)", used ? ", " : "",
+                                     work_name((enum work_kind)kind), times[kind]);
+    if (used == 0)
+        return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED, "no device has a kernel for: %s", list);
+}
+
+/* Operands as they will be, with a number in place of an address. */
+static enum err_code check_operands(const struct plan *plan, uint32_t id,
+                                    struct work_operand *operand, struct err *err)
+{
+    const struct plan_instruction *instruction = &plan->instructions[id];
+    const struct kernel *kernel = plan_kernel(plan, instruction->arg);
+    struct work work = plan_work(plan, id, operand);
+    work.update.step = 1;
+    for (uint32_t i = 0; i < work.ins + work.outs; i++) {
+        const struct operand *of = &kernel->operands[i];
+        const struct plan_place place = plan_operand_place(plan, instruction, of);
+        const uint64_t room =
+            plan->buffers[place.buffer].bytes / dtype_bytes((enum dtype)of->dtype);
+        uint64_t reach;
+        if (!shape_reach(&of->shape, of->pitch, &reach) ||
+            (reach > 0 && (place.offset > room || reach > room - place.offset)))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "instruction %u, %s: operand %u is larger than the memory it is in: an "
+                           "expanded view (one key/value head) cannot be executed yet",
+                           id, work.label, i);
+        operand[i].data = (void *)((uintptr_t)place.buffer + 1);
+    }
+    return work_check(&work, err);
+}
+
+/* A loss is kept by its micro-batch; marks are in every step. */
+static enum err_code check_losses(const struct plan *plan, struct err *err)
+{
+    for (uint32_t id = 0; id < plan->instruction_count; id++) {
+        const struct plan_instruction *instruction = &plan->instructions[id];
+        if (instruction->op == PLAN_MARK && instruction->arg == PLAN_MARK_MICRO_BATCH)
+            return ERR_OK;
+        if (plan_op_is_kernel((enum plan_op)instruction->op) &&
+            plan_kernel(plan, instruction->arg)->work == WORK_NLL_LOSS)
+            return err_set(err, ERR_UNSUPPORTED, "instruction %u: a loss before any micro-batch",
+                           id);
+    }
+    return ERR_OK;
+}
+
+enum err_code plan_check_runnable(const struct plan *plan, struct err *err)
+{
+    uint32_t widest = 1;
+    TRY(refuse_unknown(plan, err));
+    TRY(check_losses(plan, err));
+    for (uint32_t i = 0; i < plan->kernel_count; i++) {
+        const uint32_t operands = (uint32_t)plan_kernel(plan, i)->ins + plan_kernel(plan, i)->outs;
+        widest = operands > widest ? operands : widest;
+    }
+    struct work_operand *operand = xmalloc(widest * sizeof *operand);
+    enum err_code rc = ERR_OK;
+    for (uint32_t id = 0; id < plan->instruction_count && rc == ERR_OK; id++)
+        if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
+            rc = check_operands(plan, id, operand, err);
+    free(operand);
+    return rc;
+}

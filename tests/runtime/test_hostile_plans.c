@@ -1,0 +1,124 @@
+/* test_hostile_plans.c - a plan.json that can be read can be run: whatever is in it, no step
+ * touches memory that is not a live buffer's. Real plans with places changed at random, and those
+ * changes that once got through. tests/fuzz/fuzz_execute.c does the same for longer. */
+#include "tests/support/guarded_run.h"
+#include "tests/support/mutation.h"
+#include "tests/support/small_jobs.h"
+#include "tests/support/temp_folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SEED = 20261122, MUTANTS = 250 };
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return temp_folder_make("hostile");
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return temp_folder_remove();
+}
+
+/* Programs as unlike each other as systems make them, of the least model. */
+static const struct {
+    enum arch arch;
+    enum system_kind system;
+    uint32_t world;
+} kinds[] = {
+    {ARCH_GPT2, SYSTEM_FSDP2, 1}, {ARCH_LLAMA, SYSTEM_FSDP2, 2}, {ARCH_LLAMA, SYSTEM_FSDP1, 2},
+    {ARCH_GPT2, SYSTEM_DDP, 2},   {ARCH_LLAMA, SYSTEM_ZERO2, 2}, {ARCH_LLAMA, SYSTEM_ZERO3, 2},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* The caller owns it. */
+static json_t *seed_of(int kind)
+{
+    struct job job = small_job(kinds[kind].arch);
+    struct err err = {0};
+    job.config.hidden = 16;
+    job.config.heads = job.config.kv_heads = 2;
+    job.config.head_dim = 8;
+    job.config.ffn = 20;
+    job.config.layers = 1;
+    job.config.vocab = 40;
+    job.config.dropout = 0;
+    job.model.batch = 1;
+    job.model.seq = 6;
+    job.strategy.world = kinds[kind].world;
+    job.strategy.system = kinds[kind].system;
+    if (kinds[kind].system == SYSTEM_DDP)
+        job.model.compute = job.strategy.compute = job.strategy.reduce = DTYPE_FP32;
+    if (kinds[kind].system == SYSTEM_ZERO2 || kinds[kind].system == SYSTEM_ZERO3)
+        job.strategy.zero = zero_defaults(kinds[kind].system == SYSTEM_ZERO2 ? 2 : 3);
+    job.strategy.zero.reduce_bucket_size = 1000;
+    struct plan *plan = small_plan_of(&job);
+    if (plan_write_json(plan, NULL, path_of("a.json"), &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    plan_free(plan);
+    json_error_t at;
+    json_t *tree = json_load_file(path_of("a.json"), 0, &at);
+    assert_non_null(tree);
+    return tree;
+}
+
+static enum err_code run_tree(const json_t *tree, uint32_t rank, struct err *err)
+{
+    bool ran;
+    assert_int_equal(json_dump_file(tree, path_of("b.json"), 0), 0);
+    return guarded_run(path_of("b.json"), rank, &ran, err);
+}
+
+static void plans_run_within_their_buffers(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        json_t *tree = seed_of(kind);
+        for (uint32_t rank = 0; rank < kinds[kind].world; rank++) {
+            struct err err = {0};
+            if (run_tree(tree, rank, &err) != ERR_OK)
+                fail_msg("%s, rank %u: %s", system_name(kinds[kind].system), rank, err.text);
+        }
+        json_decref(tree);
+    }
+}
+
+static void what_is_changed_is_refused_or_harmless(void **state)
+{
+    (void)state;
+    uint64_t place = SEED;
+    uint32_t ended[2] = {0, 0};
+    for (int kind = 0; kind < KINDS; kind++) {
+        json_t *tree = seed_of(kind);
+        for (int i = 0; i < MUTANTS; i++) {
+            json_t *mutant = json_deep_copy(tree);
+            struct err err = {0};
+            mutate_json(mutant, &place);
+            const enum err_code rc = run_tree(mutant, (uint32_t)i % kinds[kind].world, &err);
+            assert_true(rc == ERR_OK || rc == ERR_UNSUPPORTED || err.text[0]);
+            ended[rc == ERR_OK]++;
+            json_decref(mutant);
+        }
+        json_decref(tree);
+    }
+    assert_true(ended[0] > KINDS * MUTANTS / 10 && ended[1] > KINDS * MUTANTS / 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_run_within_their_buffers),
+        cmocka_unit_test(what_is_changed_is_refused_or_harmless),
+    };
+    return cmocka_run_group_tests_name("hostile_plans", tests, make_folder, remove_folder);
+}
