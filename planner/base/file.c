@@ -67,5 +67,7 @@ char *file_read(const char *path, size_t *length, struct err *err)
         text = NULL;
     }
     fclose(file);
+    if (text)
+        text[*length] = '\0'; /* there is room: what fills it is made larger */
     return text;
 }

@@ -22,7 +22,8 @@ enum err_code file_create(const char *path, struct file_writer *out, struct err 
  * removed, and a file that was there under `path` is kept. Returns rc, or ERR_IO. */
 enum err_code file_commit(struct file_writer *writer, enum err_code rc, struct err *err);
 
-/* The whole file: owned by the caller (free), or NULL with ERR_IO in *err. */
+/* The whole file and a '\0' behind its *length bytes: owned by the caller (free), or NULL with
+ * ERR_IO in *err. */
 char *file_read(const char *path, size_t *length, struct err *err);
 
 #endif

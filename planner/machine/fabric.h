@@ -57,6 +57,12 @@ enum collective {
         COLLECTIVE_COUNT
 };
 
+/* What a measured point may be. */
+#define POINT_RANKS_MOST 1e6 /* nodes, too */
+#define POINT_BYTES_MOST 1e15
+#define POINT_SECONDS_LEAST 1e-9
+#define POINT_SECONDS_MOST 1e6
+
 /* One measured time. `bytes` is nccl-tests' size: of all ranks' parts together for all_gather and
  * reduce_scatter, of one rank's buffer for the others. */
 struct collective_point {

@@ -223,11 +223,14 @@ static enum err_code read_point(const char *where, const json_t *item, struct co
         names[i] = collective_name((enum collective)i);
     TRY(read_name(where, "collective", json_object_get(item, "collective"), names, COLLECTIVE_COUNT,
                   &name, err));
-    TRY(read_number(where, "ranks", json_object_get(item, "ranks"), 1, 1e6, &ranks, err));
-    TRY(read_number(where, "nodes", json_object_get(item, "nodes"), 1, 1e6, &nodes, err));
-    TRY(read_number(where, "bytes", json_object_get(item, "bytes"), 1, 1e15, &bytes, err));
-    TRY(read_number(where, "seconds", json_object_get(item, "seconds"), 1e-9, 1e6, &out->seconds,
+    TRY(read_number(where, "ranks", json_object_get(item, "ranks"), 1, POINT_RANKS_MOST, &ranks,
                     err));
+    TRY(read_number(where, "nodes", json_object_get(item, "nodes"), 1, POINT_RANKS_MOST, &nodes,
+                    err));
+    TRY(read_number(where, "bytes", json_object_get(item, "bytes"), 1, POINT_BYTES_MOST, &bytes,
+                    err));
+    TRY(read_number(where, "seconds", json_object_get(item, "seconds"), POINT_SECONDS_LEAST,
+                    POINT_SECONDS_MOST, &out->seconds, err));
     out->collective = (enum collective)name;
     out->bytes = (uint64_t)bytes;
     out->ranks = (uint32_t)ranks;

@@ -26,16 +26,15 @@ enum program nccl_tests_program(const char *text, enum collective *out)
 
 void host_set_add(struct host_set *set, const char *name)
 {
-    for (uint32_t i = set->count; i > 0; i--) /* ranks come host by host: the newest is likely it */
-        if (strcmp(set->names[i - 1], name) == 0)
-            return;
-    ARRAY_GROW(set->names, set->count, set->cap);
-    set->names[set->count++] = name;
+    if (!set->names)
+        set->names = json_object();
+    json_object_set_new_nocheck(set->names, name, json_true()); /* names need not be UTF-8 */
+    set->count = (uint32_t)json_object_size(set->names);
 }
 
 void host_set_free(struct host_set *set)
 {
-    free(set->names);
+    json_decref(set->names);
     *set = (struct host_set){0};
 }
 

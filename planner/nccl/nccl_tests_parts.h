@@ -4,15 +4,16 @@
 
 #include "nccl/nccl_tests.h"
 
+#include <jansson.h>
+
 /* A collective by its program's name ("all_gather_perf", with or without a path before and text
  * after it). */
 enum program { PROGRAM_UNKNOWN, PROGRAM_PLANNED, PROGRAM_OTHER };
 enum program nccl_tests_program(const char *text, enum collective *out);
 
-/* Distinct host names, lent by the caller's buffer. */
-struct host_set {
-    const char **names;
-    uint32_t count, cap;
+struct host_set {  /* distinct host names */
+    json_t *names; /* NULL: none yet */
+    uint32_t count;
 };
 void host_set_add(struct host_set *set, const char *name);
 void host_set_free(struct host_set *set);

@@ -163,6 +163,15 @@ static void broken_files_are_refused_where_they_break(void **state)
         {"{\"args\": [\"all_gather_perf\"], \"config\": {\"devices\": [{\"hostname\": \"a\"}]}, "
          "\"results\": [{\"size\": -4}]}",
          "results[0].size"},
+        {"{\"args\": [\"all_gather_perf\"], \"config\": {\"devices\": [{\"hostname\": \"a\"}, "
+         "{\"hostname\": \"a\"}]}, \"results\": [{\"size\": 1024, \"in_place\": {\"time\": "
+         "1e13}}]}",
+         "all_gather of 1024 bytes on 2 ranks took 1e+07 s"},
+        {"{\"args\": [\"all_gather_perf\"], \"config\": {\"devices\": [{\"hostname\": \"a\"}, "
+         "{\"hostname\": \"a\"}]}, \"results\": [{\"size\": 1000000000000000000, "
+         "\"in_place\": {\"time\": 3}}]}",
+         "at most 1e+15 bytes"},
+        {" \t\r\n", "no measured row"}, /* nothing but what is skipped */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct nccl_tests t;
