@@ -10,7 +10,7 @@
 ## make asan       every test under AddressSanitizer and UBSan
 ## make tsan       every test under ThreadSanitizer
 ## make checked    every test with structures that check themselves after each operation
-## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer
+## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer (FUZZ=fuzz_plan: that one)
 ## make bench      the timed claims: cold start, program and memory, one more configuration
 ## make validation remake reports/validation/ from the recordings in tests/data
 ## make questions  remake docs/questions.md
@@ -208,7 +208,7 @@ checked:
 	TEST_SECONDS=900 $(MAKE) check CUDA=0 BUILD=$(BUILD)/checked CFLAGS='-O2 -g -DSHARDPLAN_CHECKED'
 
 fuzz: deps
-	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)' '$(LIBS)'
+	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)' '$(LIBS)' $(FUZZ)
 
 bench: all
 	@$(MAKE) --no-print-directory $(BUILD)/bench

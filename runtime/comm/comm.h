@@ -27,11 +27,21 @@ struct comm_group { /* as struct plan_group */
 enum err_code comm_open_mpi(const struct comm_group *groups, uint32_t group_count, double timeout_s,
                             struct comm **out, struct err *err);
 
-/* The same over TCP: ranks 1 ... ranks - 1 connect to rank 0 at host:port and every collective goes
+/* Where ranks meet. The token is the job's: whoever does not say it is no rank of it. One that
+ * nobody can guess keeps strangers out, any other keeps two jobs apart; "" is one, too. */
+#define COMM_TOKEN_VARIABLE "SHARDPLAN_TOKEN"
+enum { COMM_TOKEN_BYTES = 64 }; /* with its end */
+struct comm_meeting {
+    const char *host;
+    uint16_t port;
+    const char *token;
+};
+
+/* The same over TCP: ranks 1 ... ranks - 1 connect to rank 0 there and every collective goes
  * through it. That is enough for what a GPU run says on the host (ids, losses, norms, checkpoints);
  * the host backend's own collectives work, and are slow. A rank that never comes, or goes away,
  * ends the run as `timeout_s` and comm_abort say. */
-enum err_code comm_open_tcp(const char *host, uint16_t port, uint32_t rank, uint32_t ranks,
+enum err_code comm_open_tcp(const struct comm_meeting *at, uint32_t rank, uint32_t ranks,
                             const struct comm_group *groups, uint32_t group_count, double timeout_s,
                             struct comm **out, struct err *err);
 void comm_close(struct comm *comm); /* NULL is allowed; every rank must call it */

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "runtime/comm/comm_ops.h"
 #include "runtime/comm/comm_sum.h"
+#include "runtime/comm/tcp_join.h"
 #include "runtime/comm/tcp_socket.h"
 #include "runtime/device/clock.h"
 
@@ -19,15 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define HELLO 0x7368617264706cULL /* what a rank says first, with its version */
-
-static const double HELLO_S = 5; /* it is sent right after connecting */
-
-struct hello {
-    uint64_t magic;
-    uint32_t rank, ranks;
-};
 
 struct header { /* before each part */
     uint64_t sequence, bytes;
@@ -430,56 +422,7 @@ static void close_tcp(struct comm *base)
     free(comm);
 }
 
-/* Takes one more connection, in *came a rank's. A stranger's, such as a port scanner's, is closed:
- * who says nothing for HELLO_S is one. */
-static enum err_code welcome(struct tcp_comm *comm, int listener, double deadline_s, bool *came,
-                             struct err *err)
-{
-    struct hello hello;
-    int fd = -1;
-    *came = false;
-    TRY(tcp_accept(listener, deadline_s, &fd, err));
-    const double hello_by_s = clock_now_s() + HELLO_S;
-    const bool sooner = deadline_s > 0 && deadline_s < hello_by_s;
-    if (tcp_receive(fd, &hello, sizeof hello, sooner ? deadline_s : hello_by_s, NULL) != ERR_OK ||
-        hello.magic != HELLO) {
-        close(fd);
-        return ERR_OK;
-    }
-    if (hello.ranks != comm->comm.ranks || hello.rank == 0 || hello.rank >= comm->comm.ranks ||
-        comm->socket[hello.rank] >= 0) {
-        close(fd);
-        return err_set(err, ERR_INVALID, "rank %u of %u connected, which is none of %u or a second",
-                       hello.rank, hello.ranks, comm->comm.ranks);
-    }
-    comm->socket[hello.rank] = fd;
-    *came = true;
-    return ERR_OK;
-}
-
-static enum err_code join(struct tcp_comm *comm, const char *host, uint16_t port, struct err *err)
-{
-    const double deadline_s = comm->timeout_s > 0 ? clock_now_s() + comm->timeout_s : 0;
-    const struct hello hello = {HELLO, comm->comm.rank, comm->comm.ranks};
-    if (comm->comm.rank > 0) {
-        TRY(tcp_connect(host, port, deadline_s, &comm->socket[0], err));
-        return tcp_send(comm->socket[0], &hello, sizeof hello, deadline_s, err);
-    }
-    int listener = -1;
-    TRY(tcp_listen(port, (int)comm->comm.ranks, &listener, err));
-    enum err_code rc = ERR_OK;
-    for (uint32_t r = 1; r < comm->comm.ranks && rc == ERR_OK;) {
-        bool came = false;
-        rc = welcome(comm, listener, deadline_s, &came, err);
-        if (rc != ERR_OK)
-            err_context(err, "%u of %u ranks have come", r, comm->comm.ranks);
-        r += came;
-    }
-    close(listener);
-    return rc;
-}
-
-enum err_code comm_open_tcp(const char *host, uint16_t port, uint32_t rank, uint32_t ranks,
+enum err_code comm_open_tcp(const struct comm_meeting *at, uint32_t rank, uint32_t ranks,
                             const struct comm_group *groups, uint32_t group_count, double timeout_s,
                             struct comm **out, struct err *err)
 {
@@ -515,16 +458,14 @@ enum err_code comm_open_tcp(const char *host, uint16_t port, uint32_t rank, uint
     if (group_count > 0)
         memcpy(comm->groups, groups, group_count * sizeof *groups);
     comm->socket = xmalloc(ranks * sizeof *comm->socket);
-    for (uint32_t r = 0; r < ranks; r++)
-        comm->socket[r] = -1;
     pthread_mutex_init(&comm->lock, NULL);
     pthread_cond_init(&comm->moved, NULL);
-    const enum err_code rc = join(comm, host, port, err);
+    const enum err_code rc = tcp_join(at, rank, ranks, timeout_s, comm->socket, err);
     if (rc == ERR_OK) {
         *out = &comm->comm;
         return ERR_OK;
     }
-    err_context(err, "rank %u: joining the other ranks at %s:%u", rank, host, port);
+    err_context(err, "rank %u: joining the other ranks at %s:%u", rank, at->host, at->port);
     close_tcp(&comm->comm);
     return rc;
 }

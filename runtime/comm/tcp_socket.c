@@ -41,23 +41,50 @@ static void send_at_once(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-enum err_code tcp_listen(uint16_t port, int backlog, int *out, struct err *err)
+static bool is_loopback(const struct sockaddr_in *address)
 {
-    const int on = 1;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    address.sin_addr.s_addr = htonl(INADDR_ANY);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return ntohl(address->sin_addr.s_addr) >> 24 == 127;
+}
+
+/* A listener at one address. ERR_UNSUPPORTED: it is not this machine's. */
+static enum err_code listen_at(const struct sockaddr_in *address, int backlog, int *out,
+                               struct err *err)
+{
+    const int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_set(err, ERR_DEVICE, "socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
+    if (bind(fd, (const struct sockaddr *)address, sizeof *address) != 0 ||
         listen(fd, backlog) != 0) {
         const int why = errno;
         close(fd);
-        return err_set(err, ERR_DEVICE, "listen on port %u: %s", port, strerror(why));
+        return err_set(err, why == EADDRNOTAVAIL ? ERR_UNSUPPORTED : ERR_DEVICE,
+                       "listen on port %u: %s", ntohs(address->sin_port), strerror(why));
     }
     *out = fd;
     return ERR_OK;
+}
+
+enum err_code tcp_listen(const char *host, uint16_t port, int backlog, int *out, struct err *err)
+{
+    const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    struct addrinfo *found = NULL;
+    struct err reason = {0};
+    const bool loopback = strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0;
+    enum err_code rc = ERR_UNSUPPORTED;
+    if (getaddrinfo(host, NULL, &hints, &found) == 0) {
+        memcpy(&address, found->ai_addr, sizeof address);
+        freeaddrinfo(found);
+        address.sin_port = htons(port);
+        if (loopback || !is_loopback(&address))
+            rc = listen_at(&address, backlog, out, &reason);
+    }
+    if (rc != ERR_UNSUPPORTED)
+        return rc == ERR_OK ? rc : err_set(err, rc, "%s", reason.text);
+    address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    return listen_at(&address, backlog, out, err);
 }
 
 enum err_code tcp_accept(int listener, double deadline_s, int *out, struct err *err)

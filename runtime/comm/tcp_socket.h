@@ -7,8 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A socket that listens on all addresses; the caller owns *out: close. */
-enum err_code tcp_listen(uint16_t port, int backlog, int *out, struct err *err);
+/* A socket that listens at the host's address, where that is one of this machine's. Of a name that
+ * this machine knows for its own loopback (Debian's 127.0.1.1), and of an address of somebody
+ * else's (behind a translation), we do not know where others reach it: then on all addresses. The
+ * caller owns *out: close. */
+enum err_code tcp_listen(const char *host, uint16_t port, int backlog, int *out, struct err *err);
 
 /* The next connection to it. A deadline is a time of clock_now_s; 0: none. */
 enum err_code tcp_accept(int listener, double deadline_s, int *out, struct err *err);

@@ -34,6 +34,22 @@ static void first_host(const char *list, char *out, size_t size)
     snprintf(out, size, "%.*s%.*s", (int)prefix, list, (int)strcspn(number, "-,]"), number);
 }
 
+/* What the launcher says of the job to all its ranks, unless the user says it. */
+static const char *job_token(char *out, size_t size)
+{
+    static const char *const names[] = {COMM_TOKEN_VARIABLE, "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"};
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *text = getenv(names[i]);
+        const char *step = i == 2 ? getenv("SLURM_STEP_ID") : NULL;
+        if (!text)
+            continue;
+        snprintf(out, size, "%s%s%s", text, step ? "." : "", step ? step : "");
+        break;
+    }
+    return out;
+}
+
 static enum err_code open_tcp(uint32_t rank, uint32_t ranks, const struct comm_group *groups,
                               uint32_t group_count, double timeout_s, struct comm **out,
                               struct err *err)
@@ -53,8 +69,10 @@ static enum err_code open_tcp(uint32_t rank, uint32_t ranks, const struct comm_g
         return err_set(err, ERR_INVALID,
                        "rank %u of %u: MASTER_ADDR says not where rank 0 is; mpirun needs none",
                        rank, ranks);
-    return comm_open_tcp(host, (uint16_t)(port + PORT_ABOVE_MASTER), rank, ranks, groups,
-                         group_count, timeout_s, out, err);
+    char token[COMM_TOKEN_BYTES + 1];
+    const struct comm_meeting at = {host, (uint16_t)(port + PORT_ABOVE_MASTER),
+                                    job_token(token, sizeof token)};
+    return comm_open_tcp(&at, rank, ranks, groups, group_count, timeout_s, out, err);
 }
 
 /* Whether torchrun, or what sets the same variables, started this process: itself perhaps by srun,

@@ -7,7 +7,8 @@
 /* Joins the other ranks: over MPI when mpirun started this process; over TCP, as RANK, WORLD_SIZE,
  * MASTER_ADDR and MASTER_PORT say, when torchrun did, even under srun; over MPI when srun did, with
  * an MPI plugin; else over TCP by those variables, or by SLURM_PROCID, SLURM_NTASKS and the first
- * host of SLURM_STEP_NODELIST or MASTER_ADDR (srun). Groups, time-out and ownership as
+ * host of SLURM_STEP_NODELIST or MASTER_ADDR (srun). Over TCP ranks know each other by
+ * SHARDPLAN_TOKEN, or else by the launcher's name of the job. Groups, time-out and ownership as
  * comm_open_mpi. */
 enum err_code launch_open_comm(const struct comm_group *groups, uint32_t group_count,
                                double timeout_s, struct comm **out, struct err *err);

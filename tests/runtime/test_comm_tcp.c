@@ -1,6 +1,7 @@
 /* test_comm_tcp.c - comm.h over TCP: ranks are processes forked here, on the loopback. Numbers are
  * small integers, so that every sum is exact. */
 #include "runtime/comm/comm.h"
+#include "runtime/device/clock.h"
 #include "tests/support/require.h"
 
 #include <arpa/inet.h>
@@ -61,7 +62,8 @@ static struct comm *join(uint32_t rank, uint32_t ranks, uint16_t port,
                          const struct comm_group *groups, uint32_t count)
 {
     struct comm *comm = NULL;
-    REQUIRE_OK(comm_open_tcp("127.0.0.1", port, rank, ranks, groups, count, 20, &comm, &err));
+    const struct comm_meeting at = {"127.0.0.1", port, "a job's"};
+    REQUIRE_OK(comm_open_tcp(&at, rank, ranks, groups, count, 20, &comm, &err));
     REQUIRE(comm_rank(comm) == rank && comm_ranks(comm) == ranks);
     return comm;
 }
@@ -189,28 +191,49 @@ static void a_rank_that_ends_is_named(void **state)
     assert_int_equal(statuses[0], 0);
 }
 
-/* Rank 2 is none: it connects first, says something else, and stays. */
-static void join_beside_a_stranger(uint32_t rank, uint32_t ranks, uint16_t port)
+static int connect_to(const char *address, uint16_t port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (rank == 2) {
-        char text[64] = "GET / HTTP/1.1";
-        int fd = -1;
-        do {
-            close(fd);
-            usleep(1000);
-            fd = socket(AF_INET, SOCK_STREAM, 0);
-        } while (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0);
-        REQUIRE(send(fd, text, sizeof text, MSG_NOSIGNAL) == sizeof text);
-        REQUIRE(recv(fd, text, sizeof text, 0) <= 0); /* it was turned away */
-        return;
-    }
-    if (rank == 1)
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
+    REQUIRE(inet_pton(AF_INET, address, &at.sin_addr) == 1);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (const struct sockaddr *)&at, sizeof at) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int come_first(uint16_t port)
+{
+    int fd;
+    while ((fd = connect_to("127.0.0.1", port)) < 0)
+        usleep(1000);
+    return fd;
+}
+
+/* What all ranks but the last do, which is none; rank 0 has long been listening when rank 1 comes.
+ */
+static void join_without_the_last(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    if (rank > 0)
         usleep(300000);
+    const double begin = clock_now_s();
     struct comm *comm = join(rank, ranks - 1, port, NULL, 0);
     REQUIRE(comm_barrier(comm, NULL) == ERR_OK);
+    REQUIRE(clock_now_s() - begin < 3); /* strangers have 5 s */
     comm_close(comm);
+}
+
+/* It connects first, says something else, and stays. */
+static void join_beside_a_stranger(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    char text[128] = "GET / HTTP/1.1";
+    if (rank + 1 < ranks) {
+        join_without_the_last(rank, ranks, port);
+        return;
+    }
+    const int fd = come_first(port);
+    REQUIRE(send(fd, text, sizeof text, MSG_NOSIGNAL) == sizeof text);
+    REQUIRE(recv(fd, text, sizeof text, 0) <= 0); /* it was turned away */
 }
 
 static void a_stranger_does_not_stop_the_start(void **state)
@@ -219,11 +242,73 @@ static void a_stranger_does_not_stop_the_start(void **state)
     all_succeed(3, join_beside_a_stranger);
 }
 
+/* Hundreds of them, of which some never say a word and some say nonsense. */
+static void join_beside_a_crowd(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    enum { CROWD = 300 };
+    if (rank + 1 < ranks) {
+        join_without_the_last(rank, ranks, port);
+        return;
+    }
+    close(come_first(port));
+    for (int i = 0; i < CROWD; i++) {
+        const int fd = connect_to("127.0.0.1", port); /* kept until the process ends */
+        if (fd >= 0 && i % 3 == 0)
+            send(fd, "garbage", 7, MSG_NOSIGNAL);
+    }
+    sleep(1);
+}
+
+static void a_crowd_of_strangers_does_not_stop_the_start(void **state)
+{
+    (void)state;
+    all_succeed(3, join_beside_a_crowd);
+}
+
+/* Somebody who knows the words, but not the token, wants to be rank 1 of these. */
+static void join_beside_an_impostor(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    if (rank + 1 < ranks) {
+        join_without_the_last(rank, ranks, port);
+        return;
+    }
+    close(come_first(port));
+    struct comm *comm = NULL;
+    struct err err = {0};
+    const struct comm_meeting at = {"127.0.0.1", port, "a job'z"};
+    REQUIRE(comm_open_tcp(&at, 1, ranks - 1, NULL, 0, 5, &comm, &err) == ERR_DEVICE);
+    REQUIRE(strstr(err.text, "no welcome") && !comm);
+}
+
+static void who_has_not_the_token_takes_nobodys_place(void **state)
+{
+    (void)state;
+    all_succeed(3, join_beside_an_impostor);
+}
+
+/* 127.0.0.2 is this machine's, too. */
+static void look_for_rank_0(uint32_t rank, uint32_t ranks, uint16_t port)
+{
+    if (rank + 1 < ranks) {
+        join_without_the_last(rank, ranks, port);
+        return;
+    }
+    close(come_first(port));
+    REQUIRE(connect_to("127.0.0.2", port) < 0);
+}
+
+static void rank_0_listens_where_it_is_told_and_nowhere_else(void **state)
+{
+    (void)state;
+    all_succeed(3, look_for_rank_0);
+}
+
 static void wait_for_one_more(uint32_t rank, uint32_t ranks, uint16_t port)
 {
     struct comm *comm = NULL;
     struct err err = {0};
-    REQUIRE(comm_open_tcp("127.0.0.1", port, rank, ranks + 1, NULL, 0, 0.5, &comm, &err) ==
+    const struct comm_meeting at = {"127.0.0.1", port, ""};
+    REQUIRE(comm_open_tcp(&at, rank, ranks + 1, NULL, 0, 0.5, &comm, &err) ==
             (rank == 0 ? ERR_DEVICE : ERR_OK));
     if (rank == 0)
         REQUIRE(strstr(err.text, "2 of 3 ranks have come"));
@@ -242,9 +327,15 @@ static void wrong_numbers_are_refused(void **state)
     static const struct comm_group three = {3, 1};
     struct comm *comm = NULL;
     struct err err = {0};
-    assert_int_equal(comm_open_tcp("127.0.0.1", 1, 4, 4, NULL, 0, 1, &comm, &err), ERR_INVALID);
+    char text[COMM_TOKEN_BYTES + 1] = "";
+    struct comm_meeting at = {"127.0.0.1", 1, text};
+    assert_int_equal(comm_open_tcp(&at, 4, 4, NULL, 0, 1, &comm, &err), ERR_INVALID);
+    memset(text, 'x', COMM_TOKEN_BYTES);
     err = (struct err){0};
-    assert_int_equal(comm_open_tcp("127.0.0.1", 1, 0, 4, &three, 1, 1, &comm, &err), ERR_INVALID);
+    assert_int_equal(comm_open_tcp(&at, 1, 4, NULL, 0, 1, &comm, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "at most 63"));
+    err = (struct err){0};
+    assert_int_equal(comm_open_tcp(&at, 0, 4, &three, 1, 1, &comm, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "do not divide the 4 ranks"));
     assert_null(comm);
 }
@@ -292,6 +383,9 @@ int main(void)
         cmocka_unit_test(every_rank_may_be_the_root),
         cmocka_unit_test(a_rank_that_ends_is_named),
         cmocka_unit_test(a_stranger_does_not_stop_the_start),
+        cmocka_unit_test(a_crowd_of_strangers_does_not_stop_the_start),
+        cmocka_unit_test(who_has_not_the_token_takes_nobodys_place),
+        cmocka_unit_test(rank_0_listens_where_it_is_told_and_nowhere_else),
         cmocka_unit_test(a_rank_that_never_comes_is_missed),
         cmocka_unit_test(wrong_numbers_are_refused),
         cmocka_unit_test(variables_of_a_launcher_start_a_run),
