@@ -12,6 +12,7 @@
 #include "runtime/program/launch.h"
 #include "runtime/program/rehearsal.h"
 #include "runtime/state/checkpoint.h"
+#include "runtime/state/claim.h"
 #include "settings/settings_parse.h"
 
 #include <math.h>
@@ -33,6 +34,7 @@ struct run {
     struct device *device;
     struct data *data;
     struct execution *execution;
+    struct claim *claim; /* on where to save */
     double *wait_s;      /* (instructions) what a rehearsal's collectives take; NULL: nothing */
     bool terminal;       /* steps overwrite one line */
     bool started;        /* the plan was accepted: what fails now is a failure of the run */
@@ -147,6 +149,8 @@ static enum err_code open_all(struct run *run, struct err *err)
     run->started = true;
     TRY(open_comm(run, err));
     TRY(data_open(o->data, token_kind(o->token_bytes), vocabulary(run->plan), &run->data, err));
+    if (o->save || o->save_full)
+        TRY(claim_open(run->plan, run->comm, o->save, o->save_full, &run->claim, err));
     TRY(open_device(run, err));
     if (o->rehearse_world)
         TRY(rehearsal_times(run->plan, run->settings.plan, o->predicted, &run->wait_s, err));
@@ -164,6 +168,9 @@ static enum err_code open_all(struct run *run, struct err *err)
         TRY(checkpoint_load_full(run->execution, run->plan, run->comm, o->load_full, err));
     if (o->load)
         TRY(checkpoint_load(run->execution, run->plan, run->comm, o->load, &run->first_step, err));
+    if (run->first_step > o->steps)
+        return err_set(err, ERR_INVALID, "--steps %u: %s is after step %llu already", o->steps,
+                       o->load, (unsigned long long)run->first_step);
     return ERR_OK;
 }
 
@@ -302,6 +309,7 @@ int main(int argc, char **argv)
     if (rc == ERR_OK)
         rc = save(&run, &err);
     const int status = rc == ERR_OK ? 0 : fail(&run, &err);
+    claim_release(run.claim);
     execution_close(run.execution);
     device_close(run.device);
     data_close(run.data);

@@ -111,7 +111,8 @@ static enum err_code publish_full(struct transfer *t, struct err *err)
     struct safetensors_writer *writer = t->writer;
     t->writer = NULL;
     TRY(safetensors_finish(writer, ERR_OK, err));
-    return transfer_put_in_place(t, t->temporary, t->dir, err);
+    TRY(transfer_rename(t->temporary, t->dir, err));
+    return transfer_sync_folder(t, t->dir, err);
 }
 
 enum err_code checkpoint_save_full(struct execution *execution, const struct plan *plan,

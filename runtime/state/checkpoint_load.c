@@ -94,6 +94,29 @@ static bool plan_has_states(const struct plan *plan)
     return false;
 }
 
+/* The files' names and sums. */
+static enum err_code take_files(struct transfer *t, const json_t *index, struct err *err)
+{
+    const char *save = json_string_value(json_object_get(index, "save"));
+    const json_t *sums = json_object_get(index, "sums");
+    const size_t length = save ? strspn(save, "abcdefghijklmnopqrstuvwxyz0123456789-") : 0;
+    if (length == 0 || save[length] || length >= sizeof t->save)
+        return err_set(err, ERR_INVALID, "%s/index.json: no valid name of the save", t->dir);
+    memcpy(t->save, save, length + 1);
+    if (json_array_size(sums) != t->file_ranks)
+        return err_set(err, ERR_INVALID, "%s/index.json: %zu sums of %u files", t->dir,
+                       json_array_size(sums), t->file_ranks);
+    t->sums = arena_alloc(&t->arena, t->file_ranks * sizeof *t->sums);
+    for (uint32_t f = 0; f < t->file_ranks; f++) {
+        const char *text = json_string_value(json_array_get(sums, f));
+        char *end = NULL;
+        t->sums[f] = text ? strtoull(text, &end, 16) : 0;
+        if (!text || strlen(text) != 16 || *end)
+            return err_set(err, ERR_INVALID, "%s/index.json: sums[%u] is none", t->dir, f);
+    }
+    return ERR_OK;
+}
+
 static enum err_code take_index(struct transfer *t, const json_t *index, struct err *err)
 {
     const char *format = json_string_value(json_object_get(index, "format"));
@@ -108,6 +131,7 @@ static enum err_code take_index(struct transfer *t, const json_t *index, struct 
         return err_set(err, ERR_INVALID, "%s/index.json: no valid step or ranks", t->dir);
     t->step = (uint64_t)json_integer_value(step);
     t->file_ranks = (uint32_t)ranks;
+    TRY(take_files(t, index, err));
     TRY(check_params(t, json_object_get(index, "parameters"), err));
     const bool saved = json_array_size(json_object_get(index, "states")) == CHECKPOINT_STATES;
     if (plan_has_states(t->plan) && !saved && t->step > 0)
@@ -238,6 +262,21 @@ static enum err_code open_shards(struct transfer *t, struct err *err)
     return ERR_OK;
 }
 
+/* Bytes that are not those that were saved. Each file is read whole by one rank. */
+static enum err_code check_sums(struct transfer *t, struct err *err)
+{
+    const uint32_t first = t->comm ? t->plan->rank : 0, every = t->comm ? t->plan->world : 1;
+    for (uint32_t f = first; f < t->file_ranks; f += every) {
+        const char *path = transfer_shard_path(t, f, t->file_ranks);
+        uint64_t sum;
+        TRY(safetensors_sum_file(path, &sum, err));
+        if (sum != t->sums[f])
+            return err_set(err, ERR_INVALID,
+                           "%s is damaged: its bytes are not those that were saved", path);
+    }
+    return ERR_OK;
+}
+
 struct reading { /* of one tensor of one file, into values */
     struct safetensors *file;
     const struct safetensor *tensor;
@@ -336,8 +375,8 @@ static enum err_code reset_states(struct transfer *t, struct err *err)
 enum err_code checkpoint_load(struct execution *execution, const struct plan *plan,
                               struct comm *comm, const char *dir, uint64_t *step, struct err *err)
 {
-    static transfer_stage *const stages[] = {read_index, open_shards, transfer_restore,
-                                             reset_states, NULL};
+    static transfer_stage *const stages[] = {read_index,       open_shards,  check_sums,
+                                             transfer_restore, reset_states, NULL};
     struct transfer t = transfer_begin(execution, plan, comm, dir);
     TRY(transfer_run(&t, stages, err));
     *step = t.step;

@@ -12,6 +12,7 @@
 #include "runtime/state/safetensors.h"
 
 #include "base/arena.h"
+#include "base/hash.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,7 +26,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little endian, so are we");
 
-enum { LENGTH_BYTES = 8, PIECE_BYTES = 1 << 30 };
+enum { LENGTH_BYTES = 8, PIECE_BYTES = 1 << 30, SUM_BYTES = 1 << 20 };
 #define METADATA "__metadata__"
 
 static const struct {
@@ -339,7 +340,21 @@ struct safetensors_writer {
     uint64_t *place; /* (tensors + 1) where each one's bytes begin in the file */
     uint32_t count;
     uint64_t left; /* bytes not yet written */
+    struct hash hash;
+    bool in_order; /* hash is of all that was written */
 };
+
+/* What goes on where the last one ended is hashed. */
+static enum err_code put(struct safetensors_writer *writer, const void *from, uint64_t bytes,
+                         uint64_t at, struct err *err)
+{
+    if (bytes == 0)
+        return ERR_OK;
+    writer->in_order = writer->in_order && at == writer->hash.bytes;
+    if (writer->in_order)
+        hash_add(&writer->hash, from, bytes);
+    return write_at(writer->fd, writer->path, from, bytes, at, err);
+}
 
 /* The header's text and the tensors' places, from 0; NULL: a name twice, not in UTF-8, reserved. */
 static char *header_text(const struct safetensor *tensors, uint32_t count,
@@ -381,9 +396,9 @@ static enum err_code write_header(struct safetensors_writer *writer, const char 
         writer->place[i] += LENGTH_BYTES + length;
     if (length > SAFETENSORS_HEADER_MOST)
         return err_set(err, ERR_UNSUPPORTED, "%s: a header over 100 MB", writer->path);
-    TRY(write_at(writer->fd, writer->path, &length, LENGTH_BYTES, 0, err));
-    TRY(write_at(writer->fd, writer->path, text, used, LENGTH_BYTES, err));
-    return write_at(writer->fd, writer->path, "       ", length - used, LENGTH_BYTES + used, err);
+    TRY(put(writer, &length, LENGTH_BYTES, 0, err));
+    TRY(put(writer, text, used, LENGTH_BYTES, err));
+    return put(writer, "       ", length - used, LENGTH_BYTES + used, err);
 }
 
 enum err_code safetensors_create(const char *path, const struct safetensor *tensors, uint32_t count,
@@ -396,6 +411,8 @@ enum err_code safetensors_create(const char *path, const struct safetensor *tens
     writer->path = arena_strdup(&arena, path);
     writer->place = arena_alloc(&arena, (count + (size_t)1) * sizeof *writer->place);
     writer->count = count;
+    writer->in_order = true;
+    hash_begin(&writer->hash);
     writer->arena = arena;
     char *text = header_text(tensors, count, notes, note_count, writer->place);
     writer->fd = text ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
@@ -421,7 +438,32 @@ enum err_code safetensors_write(struct safetensors_writer *writer, uint32_t tens
     assert(tensor < writer->count && at + bytes <= writer->place[tensor + 1]);
     assert(bytes <= writer->left);
     writer->left -= bytes;
-    return write_at(writer->fd, writer->path, values, bytes, at, err);
+    return put(writer, values, bytes, at, err);
+}
+
+bool safetensors_sum(const struct safetensors_writer *writer, uint64_t *sum)
+{
+    *sum = hash_end(&writer->hash);
+    return writer->in_order;
+}
+
+enum err_code safetensors_sum_file(const char *path, uint64_t *sum, struct err *err)
+{
+    int fd = -1;
+    struct hash hash;
+    ssize_t got;
+    TRY(open_path(path, &fd, err));
+    char *piece = xmalloc(SUM_BYTES);
+    hash_begin(&hash);
+    while ((got = read(fd, piece, SUM_BYTES)) > 0 || (got < 0 && errno == EINTR))
+        if (got > 0)
+            hash_add(&hash, piece, (size_t)got);
+    const enum err_code rc =
+        got < 0 ? err_set(err, ERR_IO, "read %s: %s", path, strerror(errno)) : ERR_OK;
+    free(piece);
+    close(fd);
+    *sum = hash_end(&hash);
+    return rc;
 }
 
 enum err_code safetensors_finish(struct safetensors_writer *writer, enum err_code rc,

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { SAFETENSORS_DIMS = 8, SAFETENSORS_HEADER_MOST = 100000000 };
@@ -60,6 +61,10 @@ enum err_code safetensors_create(const char *path, const struct safetensor *tens
 /* Writes elements [first, first + count) of the tensor of that index; in any order, each once. */
 enum err_code safetensors_write(struct safetensors_writer *writer, uint32_t tensor, uint64_t first,
                                 uint64_t count, const float *values, struct err *err);
+/* hash.h's of all bytes of the file so far. False: they were not written one after the other. */
+bool safetensors_sum(const struct safetensors_writer *writer, uint64_t *sum);
+/* Of a file that is there. */
+enum err_code safetensors_sum_file(const char *path, uint64_t *sum, struct err *err);
 /* Checks that every byte was written and has reached the disk, and frees the writer in any case.
  * NULL is allowed. `rc`: what came before; a failure is returned as it is. */
 enum err_code safetensors_finish(struct safetensors_writer *writer, enum err_code rc,

@@ -89,7 +89,8 @@ const char *transfer_index_path(struct transfer *t)
 
 const char *transfer_shard_path(struct transfer *t, uint32_t rank, uint32_t ranks)
 {
-    return arena_printf(&t->arena, "%s/shard-%05u-of-%05u.safetensors", t->dir, rank, ranks);
+    return arena_printf(&t->arena, "%s/shard-%05u-of-%05u.%s.safetensors", t->dir, rank, ranks,
+                        t->save);
 }
 
 int transfer_states_end(const struct transfer *t, const struct plan_param *param)
@@ -189,10 +190,9 @@ enum err_code transfer_sync_folder(struct transfer *t, const char *path, struct 
     return failed ? ERR_IO : ERR_OK;
 }
 
-enum err_code transfer_put_in_place(struct transfer *t, const char *temporary, const char *path,
-                                    struct err *err)
+enum err_code transfer_rename(const char *temporary, const char *path, struct err *err)
 {
     if (rename(temporary, path) != 0)
         return err_set(err, ERR_IO, "rename %s to %s: %s", temporary, path, strerror(errno));
-    return transfer_sync_folder(t, path, err);
+    return ERR_OK;
 }

@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #define CHECKPOINT_FORMAT "shardplan-checkpoint"
-enum { CHECKPOINT_VERSION = 2, CHECKPOINT_STATES = 2 };
+enum { CHECKPOINT_VERSION = 3, CHECKPOINT_STATES = 2, CHECKPOINT_SAVE_TEXT = 32 };
 
 struct transfer { /* one call of checkpoint.h */
     struct execution *execution;
@@ -22,13 +22,16 @@ struct transfer { /* one call of checkpoint.h */
     uint32_t rank, ranks; /* of the group that updated pieces are spread over: those that save */
     uint32_t stride;      /* between them in the world */
     uint64_t step;
-    bool states;                 /* saved, or to be loaded */
-    const char *temporary;       /* of this rank's file */
-    const char *temporary_index; /* on rank 0 */
-    uint32_t file_ranks;         /* those that saved */
-    struct placement *placed;    /* (params) how they did */
-    struct safetensors **files;  /* (file_ranks) NULL: not opened */
-    struct safetensors *full;    /* read instead of those */
+    char save[CHECKPOINT_SAVE_TEXT]; /* the name of the save, which its files have */
+    uint64_t sum;                    /* of this rank's file */
+    bool states;                     /* saved, or to be loaded */
+    const char *temporary;           /* of this rank's file */
+    const char *temporary_index;     /* on rank 0 */
+    uint32_t file_ranks;             /* those that saved */
+    uint64_t *sums;                  /* (file_ranks) of their files */
+    struct placement *placed;        /* (params) how they did */
+    struct safetensors **files;      /* (file_ranks) NULL: not opened */
+    struct safetensors *full;        /* read instead of those */
     struct safetensors_writer *writer;
 };
 
@@ -72,8 +75,7 @@ json_t *transfer_shape_json(const struct shape *shape); /* the caller's */
 /* What was renamed or removed is so for good once the folder is on disk; a file system that cannot
  * say so has not failed. */
 enum err_code transfer_sync_folder(struct transfer *t, const char *path, struct err *err);
-enum err_code transfer_put_in_place(struct transfer *t, const char *temporary, const char *path,
-                                    struct err *err);
+enum err_code transfer_rename(const char *temporary, const char *path, struct err *err);
 
 /* A stage of both loads (checkpoint_load.c): reads this rank's parts from the files that are open.
  */

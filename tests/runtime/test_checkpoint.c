@@ -3,6 +3,7 @@
  * The execution is that of fake_execution.h. Saving by several ranks runs under mpirun: a copy of
  * this program that finds its check in the environment is a rank. Loading by several ranks needs no
  * messages, so here one process plays them in turn, and one test runs it under mpirun as well. */
+#include "runtime/state/claim.h"
 #include "tests/support/fake_execution.h"
 #include "tests/support/folder.h"
 #include "tests/support/ranks.h"
@@ -354,7 +355,7 @@ static void replicas_save_once(void **state)
 {
     (void)state;
     char *folder = saved_by(4, "save_replicated");
-    assert_true(file_exists(folder, "shard-00001-of-00002.safetensors"));
+    assert_true(file_exists(folder, "shard-00001-of-00002.step-7.safetensors"));
     assert_int_equal(files_in(folder), 4); /* two shards, the index and `full` */
     expect_restored(folder, 3, 1);
     for (uint32_t rank = 0; rank < 3; rank++) {
@@ -451,8 +452,8 @@ static void a_parameter_that_was_frozen_has_no_states_to_load(void **state)
 
 /* ---- torn ---- */
 
-#define SHARD_1 "shard-00001-of-00003.safetensors"
-#define SHARD_2 "shard-00002-of-00003.safetensors"
+#define SHARD_1 "shard-00001-of-00003.step-7.safetensors"
+#define SHARD_2 "shard-00002-of-00003.step-7.safetensors"
 
 static void a_folder_without_index_is_torn(void **state)
 {
@@ -477,7 +478,8 @@ static void missing_and_truncated_shards_are_refused(void **state)
     among_in(folder, 3, "load_broken");
     unlink(file_in(folder, SHARD_2));
     expect_refusal(folder, ERR_IO, "open ");
-    among_in(folder, 3, "save");
+    folder_drop(folder);
+    folder = saved_by(3, "save");
     struct stat whole;
     assert_int_equal(stat(file_in(folder, SHARD_1), &whole), 0);
     assert_int_equal(truncate(file_in(folder, SHARD_1), whole.st_size - 1), 0);
@@ -524,9 +526,9 @@ static void another_model_is_refused_by_its_first_parameter(void **state)
     outcome = load_as(plan, folder, NULL);
     assert_non_null(strstr(outcome.err.text, "it has 6 parameters, the plan 4"));
     plan_free(plan);
-    file_replace(folder, "index.json", "\"version\": 2", "\"version\": 1");
+    file_replace(folder, "index.json", "\"version\": 3", "\"version\": 2");
     expect_refusal(folder, ERR_UNSUPPORTED, "another version");
-    file_replace(folder, "index.json", "\"version\": 1", "\"version\": 2");
+    file_replace(folder, "index.json", "\"version\": 2", "\"version\": 3");
     file_replace(folder, "index.json", "\"ranks\": 1", "\"ranks\": 0");
     expect_refusal(folder, ERR_INVALID, "no valid step or ranks");
     folder_drop(folder);
@@ -553,7 +555,8 @@ static void a_full_disk_leaves_the_older_checkpoint(void **state)
 {
     (void)state;
     char *folder = saved_by(3, "save");
-    assert_int_equal(symlink("/dev/full", file_in(folder, SHARD_1 ".tmp")), 0);
+    assert_int_equal(
+        symlink("/dev/full", file_in(folder, "shard-00001-of-00003.step-8.safetensors")), 0);
     among_in(folder, 3, "full_disk");
     assert_int_equal(files_in(folder), 4);
     expect_restored(folder, 2, 1);
@@ -603,21 +606,132 @@ static void an_index_that_cannot_be_written_leaves_the_older_checkpoint(void **s
     folder_drop(folder);
 }
 
-/* A folder stands where a shard should go: the rename fails when the old index is gone. */
-static void a_rename_that_fails_leaves_a_torn_folder(void **state)
+/* A folder stands where a shard should go, then where the index should. */
+static void a_file_that_cannot_be_put_in_place_leaves_the_older_checkpoint(void **state)
 {
     (void)state;
     char *folder = saved_by(1, "save");
     struct err err = {0};
     struct solo solo = open_solo(ADAMW);
-    const char *shard = file_in(folder, "shard-00000-of-00001.safetensors");
-    unlink(shard);
-    assert_int_equal(mkdir(shard, 0777), 0);
+    const char *shard = "shard-00000-of-00001.step-8.safetensors";
+    assert_int_equal(mkdir(file_in(folder, shard), 0777), 0);
     assert_int_equal(checkpoint_save(solo.execution, solo.plan, NULL, 8, folder, &err), ERR_IO);
-    expect_refusal(folder, ERR_INVALID, "torn");
-    assert_int_equal(rmdir(file_in(folder, "shard-00000-of-00001.safetensors")), 0);
-    assert_int_equal(files_in(folder), 0);
+    expect_restored(folder, 1, 1);
+    assert_int_equal(rmdir(file_in(folder, shard)), 0);
+    assert_int_equal(files_in(folder), 2);
     close_solo(&solo);
+    folder_drop(folder);
+}
+
+/* What is cut off leaves files that no index names: the next save takes them away. */
+static void a_save_cleans_up_after_others(void **state)
+{
+    (void)state;
+    char *folder = saved_by(2, "save");
+    struct solo solo = open_solo(ADAMW);
+    static const char *const left[] = {"shard-00004-of-00009.step-3.safetensors",
+                                       "shard-00000-of-00002.safetensors",
+                                       "shard-00000-of-00001.step-77.safetensors"};
+    for (int i = 0; i < 3; i++)
+        file_write(file_in(folder, left[i]), "x", 1);
+    file_write(file_in(folder, "notes.txt"), "x", 1);
+    for (int again = 0; again < 3; again++) {
+        struct err err = {0};
+        assert_int_equal(checkpoint_save(solo.execution, solo.plan, NULL, 7, folder, &err), ERR_OK);
+        assert_int_equal(files_in(folder), 3); /* with the notes */
+        assert_true(file_exists(folder, again % 2
+                                            ? "shard-00000-of-00001.step-7.safetensors"
+                                            : "shard-00000-of-00001.step-7-again.safetensors"));
+        expect_restored(folder, 1, 1);
+    }
+    close_solo(&solo);
+    folder_drop(folder);
+}
+
+/* Every byte of a shard, one of each group of 37. */
+static void damage_is_found(void **state)
+{
+    (void)state;
+    char *folder = saved_by(2, "save");
+    char *path = strdup(file_in(folder, "shard-00001-of-00002.step-7.safetensors"));
+    size_t length = 0;
+    char *text = file_text(path, &length);
+    for (size_t at = 0; at < length; at += 37) {
+        text[at] = (char)(text[at] ^ 1 << at % 8);
+        file_write(path, text, length);
+        const struct outcome outcome = load_one(folder, ADAMW);
+        assert_int_equal(outcome.rc, outcome.rc == ERR_UNSUPPORTED ? ERR_UNSUPPORTED : ERR_INVALID);
+        assert_int_equal(outcome.writes, 0);
+        text[at] = (char)(text[at] ^ 1 << at % 8);
+    }
+    file_write(path, text, length);
+    expect_restored(folder, 1, 1);
+    memset(text + length - 64, 0, 64); /* a page that never reached the disk */
+    file_write(path, text, length);
+    expect_refusal(folder, ERR_INVALID, "is damaged: its bytes are not those that were saved");
+    free(text);
+    free(path);
+    folder_drop(folder);
+}
+
+static void names_of_saves_are_no_paths(void **state)
+{
+    (void)state;
+    char *folder = saved_by(1, "save");
+    file_replace(folder, "index.json", "step-7", "../p-7");
+    expect_refusal(folder, ERR_INVALID, "no valid name of the save");
+    file_replace(folder, "index.json", "../p-7", "step-7");
+    file_replace(folder, "index.json", "\"sums\"", "\"sins\"");
+    expect_refusal(folder, ERR_INVALID, "0 sums of 1 files");
+    folder_drop(folder);
+}
+
+/* ---- before the first step ---- */
+
+static void a_folder_is_one_runs(void **state)
+{
+    (void)state;
+    char *folder = folder_new("checkpoint");
+    struct plan *plan = make_plan(1, 1, 0, ADAMW);
+    struct claim *first, *second;
+    struct err err = {0};
+    assert_int_equal(claim_open(plan, NULL, file_in(folder, "a"), NULL, &first, &err), ERR_OK);
+    assert_int_equal(claim_open(plan, NULL, file_in(folder, "b"), NULL, &second, &err), ERR_OK);
+    claim_release(second);
+    assert_int_equal(claim_open(plan, NULL, file_in(folder, "a"), NULL, &second, &err), ERR_IO);
+    assert_non_null(strstr(err.text, "another run saves there"));
+    assert_null(second);
+    claim_release(first);
+    err = (struct err){0};
+    assert_int_equal(claim_open(plan, NULL, file_in(folder, "a"), NULL, &second, &err), ERR_OK);
+    claim_release(second);
+    assert_int_equal(rmdir(file_in(folder, "a")), 0); /* nothing is left in it */
+    assert_int_equal(rmdir(file_in(folder, "b")), 0);
+    plan_free(plan);
+    folder_drop(folder);
+}
+
+static void what_cannot_be_written_is_known_before(void **state)
+{
+    (void)state;
+    struct plan *plan = make_plan(1, 1, 0, ADAMW);
+    struct claim *claim;
+    static const char *const places[][2] = {{"/proc/here", NULL},
+                                            {"/dev/null", NULL},
+                                            {"/nonexistent/here", NULL},
+                                            {NULL, "/nonexistent/full"}};
+    for (int i = 0; i < 4; i++) {
+        struct err err = {0};
+        assert_int_equal(claim_open(plan, NULL, places[i][0], places[i][1], &claim, &err), ERR_IO);
+        assert_non_null(strstr(err.text, "create "));
+    }
+    char *folder = folder_new("checkpoint");
+    struct err err = {0};
+    plan->params[0].shape = SHAPE(UINT32_MAX, UINT32_MAX / 64);
+    assert_int_equal(claim_open(plan, NULL, folder, NULL, &claim, &err), ERR_IO);
+    assert_non_null(strstr(err.text, " has room for "));
+    assert_int_equal(files_in(folder), 0);
+    plan_free(plan);
     folder_drop(folder);
 }
 
@@ -671,7 +785,12 @@ int main(void)
         cmocka_unit_test(a_full_disk_leaves_the_older_checkpoint),
         cmocka_unit_test(a_disk_that_fills_up_leaves_the_older_checkpoint),
         cmocka_unit_test(an_index_that_cannot_be_written_leaves_the_older_checkpoint),
-        cmocka_unit_test(a_rename_that_fails_leaves_a_torn_folder),
+        cmocka_unit_test(a_file_that_cannot_be_put_in_place_leaves_the_older_checkpoint),
+        cmocka_unit_test(a_save_cleans_up_after_others),
+        cmocka_unit_test(damage_is_found),
+        cmocka_unit_test(names_of_saves_are_no_paths),
+        cmocka_unit_test(a_folder_is_one_runs),
+        cmocka_unit_test(what_cannot_be_written_is_known_before),
         cmocka_unit_test(full_files_of_other_models_are_refused),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
