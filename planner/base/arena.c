@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { OUT_OF_MEMORY = 3 }; /* the exit status of failures */
 
 enum { CHUNK_BYTES = 64 * 1024, ALIGNMENT = 16 };
 
@@ -20,7 +23,7 @@ static void *checked(void *memory, size_t count, size_t bytes)
 {
     if (!memory) {
         fprintf(stderr, "shardplan: out of host memory (%zu x %zu bytes asked)\n", count, bytes);
-        abort();
+        _exit(OUT_OF_MEMORY);
     }
     return memory;
 }

@@ -2,7 +2,8 @@
  *
  * One arena holds everything a plan is made of, so the objects in it need no free functions of
  * their own. Memory is zeroed and aligned to 16 bytes. Running out of host memory ends the
- * process: a planner that cannot get a few megabytes has nothing useful left to do. */
+ * process with a message and status 3: a planner that cannot get a few megabytes has nothing useful
+ * left to do. What is as large as its input asks for it otherwise, and has an error to return. */
 #ifndef SHARDPLAN_ARENA_H
 #define SHARDPLAN_ARENA_H
 

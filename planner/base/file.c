@@ -4,12 +4,14 @@
 #include "base/arena.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 1 << 18 };
+enum { BUFFER_BYTES = 1 << 18, PIPE_MOST = 1 << 28 };
 
 enum err_code file_create(const char *path, struct file_writer *out, struct err *err)
 {
@@ -46,28 +48,48 @@ enum err_code file_commit(struct file_writer *w, enum err_code rc, struct err *e
     return rc;
 }
 
-char *file_read(const char *path, size_t *length, struct err *err)
+/* The rest of a file, and a zero; NULL: it has no end, or there is no memory for it. */
+static char *read_rest(FILE *file, const char *path, size_t most, size_t *length, struct err *err)
 {
     size_t capacity = 1 << 16, got;
+    char *text = malloc(capacity);
+    *length = 0;
+    while (text && (got = fread(text + *length, 1, capacity - *length, file)) > 0) {
+        *length += got;
+        if (*length < capacity)
+            continue;
+        if (*length >= most) {
+            err_set(err, ERR_INVALID, "%s: more than %zu bytes, and no file", path, most);
+            free(text);
+            return NULL;
+        }
+        char *wider = realloc(text, capacity *= 2);
+        if (!wider)
+            free(text);
+        text = wider;
+    }
+    if (!text)
+        err_set(err, ERR_NOMEM, "%s: no memory for its %zu bytes and more", path, *length);
+    else
+        text[*length] = '\0';
+    return text;
+}
+
+char *file_read(const char *path, size_t *length, struct err *err)
+{
+    struct stat st;
     FILE *file = fopen(path, "r");
     if (!file) {
         err_set(err, ERR_IO, "open %s: %s", path, strerror(errno));
         return NULL;
     }
-    char *text = xmalloc(capacity);
-    *length = 0;
-    while ((got = fread(text + *length, 1, capacity - *length, file)) > 0) {
-        *length += got;
-        if (*length == capacity)
-            text = xrealloc(text, capacity *= 2);
-    }
-    if (ferror(file)) {
+    const bool endless = fstat(fileno(file), &st) == 0 && !S_ISREG(st.st_mode);
+    char *text = read_rest(file, path, endless ? PIPE_MOST : SIZE_MAX, length, err);
+    if (text && ferror(file)) {
         err_set(err, ERR_IO, "read %s: %s", path, strerror(errno));
         free(text);
         text = NULL;
     }
     fclose(file);
-    if (text)
-        text[*length] = '\0'; /* there is room: what fills it is made larger */
     return text;
 }

@@ -22,8 +22,8 @@ enum err_code file_create(const char *path, struct file_writer *out, struct err 
  * removed, and a file that was there under `path` is kept. Returns rc, or ERR_IO. */
 enum err_code file_commit(struct file_writer *writer, enum err_code rc, struct err *err);
 
-/* The whole file and a '\0' behind its *length bytes: owned by the caller (free), or NULL with
- * ERR_IO in *err. */
+/* The whole file and a '\0' behind its *length bytes: owned by the caller (free). NULL: ERR_IO;
+ * ERR_NOMEM: it is larger than memory; ERR_INVALID: a pipe or a device that goes on for 256 MiB. */
 char *file_read(const char *path, size_t *length, struct err *err);
 
 #endif

@@ -2,6 +2,7 @@
 #include "calibrate/from_nccl_tests.h"
 
 #include "base/arena.h"
+#include "base/json_file.h"
 #include "machine/profile.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@ static enum err_code read_base(const struct nccl_source *source, json_t **out, s
     }
     TRY(profile_read(source->base, &checked, err));
     profile_free(&checked);
-    *out = json_load_file(source->base, JSON_REJECT_DUPLICATES, NULL);
+    *out = json_file_read(source->base, NULL);
     return *out ? ERR_OK : err_set(err, ERR_IO, "read %s a second time", source->base);
 }
 

@@ -1,8 +1,9 @@
 /* cmd_run.c - shardplan run: starts the ranks of a plan and reports how they ended.
  *
  * The ranks are shardrun processes, started by mpirun when there is more than one. mpirun's own
- * messages are read here: what a rank says goes through, and of a rank that was killed one line is
- * made, with the step and instruction that it left behind in the status file. */
+ * messages are read here: what a rank says goes through, of a rank that was killed one line is
+ * made, with the step and instruction that it left behind in the status file, and where neither
+ * says why, everything is shown. */
 #include "cli/commands.h"
 #include "plan/plan_json.h"
 #include "report/files.h"
@@ -13,14 +14,20 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MPIRUN_ARGUMENTS = 16 };
+enum { MPIRUN_ARGUMENTS = 16, OTHER_MOST = 1 << 16, RANKS_MOST = 1024 };
+
+#define GIB 1073741824.0
 
 struct launch {
     struct settings settings;
@@ -44,6 +51,35 @@ static enum err_code find_shardrun(struct launch *launch, struct err *err)
     return err_set(err, ERR_UNSUPPORTED, "shardrun is not beside shardplan: build it with `make`");
 }
 
+/* What a rank holds between steps, at the least: resident buffers of the device and of the host. */
+static uint64_t bytes_at_rest(const struct plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        bytes += plan->buffers[b].resident ? plan->buffers[b].bytes : 0;
+    return bytes;
+}
+
+/* Ranks of the host backend are processes of this machine, whose memory is theirs. Said before any
+ * of them is started: then it would be the system that ends one. */
+static enum err_code check_machine(const struct launch *launch, struct err *err)
+{
+    const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t bytes = bytes_at_rest(launch->plan);
+    if (launch->ranks > RANKS_MOST)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s is a plan for %u ranks: one machine starts at most %d; one rank of them "
+                       "alone: --rehearse R/%u",
+                       launch->settings.plan, launch->ranks, RANKS_MOST, launch->ranks);
+    if (launch->settings.cuda || bytes <= memory / launch->ranks)
+        return ERR_OK;
+    return err_set(
+        err, ERR_UNSUPPORTED,
+        "each of %u ranks holds %.1f GiB between steps, and this machine has %.1f GiB of "
+        "memory",
+        launch->ranks, (double)bytes / GIB, (double)memory / GIB);
+}
+
 static enum err_code open_plan(struct launch *launch, struct err *err)
 {
     const struct settings *s = &launch->settings;
@@ -54,6 +90,7 @@ static enum err_code open_plan(struct launch *launch, struct err *err)
         return err_set(err, ERR_INVALID, "-n %u: %s is a plan for %u ranks%s", s->run.ranks,
                        s->plan, launch->plan->world,
                        rehearsal ? ", of which a rehearsal has one" : "");
+    TRY(check_machine(launch, err));
     return s->output ? files_make_folder(s->output, err) : ERR_OK;
 }
 
@@ -111,52 +148,144 @@ static void start(const struct launch *launch, int messages)
     _exit(EXIT_FAILED);
 }
 
-/* Passes on what ranks say; returns the rank that mpirun saw die by a signal, -1: none. */
-static long read_messages(int messages, bool *said)
-{
+/* ---- while they run ---- */
+
+/* What is read of the ranks and of mpirun, line by line. */
+struct messages {
     char line[4096];
-    long killed = -1;
-    FILE *file = fdopen(messages, "r");
-    while (file && fgets(line, sizeof line, file)) {
-        const char *rank = strstr(line, "process rank ");
-        if (strncmp(line, "shardrun:", 9) == 0) {
-            if (!*said)
-                fputs(line, stderr); /* the first message is the cause */
-            *said = true;
-        } else if (strncmp(line, "note:", 5) == 0) {
-            fputs(line, stderr);
-        } else if (rank && killed < 0) {
-            killed = strtol(rank + strlen("process rank "), NULL, 10);
-        }
+    size_t length;
+    long killed; /* the rank that mpirun saw die by a signal; -1: none */
+    bool said;   /* a rank has said why it failed */
+    char *other; /* what nobody of ours said: shown where nobody says why */
+    size_t other_length, other_cap;
+};
+
+static void keep_other(struct messages *m)
+{
+    while (m->other_length < OTHER_MOST && m->other_length + m->length > m->other_cap)
+        m->other = xrealloc(m->other, m->other_cap = 2 * m->other_cap + sizeof m->line);
+    if (m->other_length >= OTHER_MOST)
+        return;
+    memcpy(m->other + m->other_length, m->line, m->length);
+    m->other_length += m->length;
+}
+
+static void take_line(struct messages *m)
+{
+    const char *rank;
+    m->line[m->length] = '\0';
+    if (strncmp(m->line, "shardrun:", 9) == 0) {
+        if (!m->said)
+            fputs(m->line, stderr); /* the first message is the cause */
+        m->said = true;
+    } else if (strncmp(m->line, "note:", 5) == 0) {
+        fputs(m->line, stderr);
+    } else {
+        rank = strstr(m->line, "process rank ");
+        if (rank && m->killed < 0)
+            m->killed = strtol(rank + strlen("process rank "), NULL, 10);
+        keep_other(m);
     }
-    if (file)
-        fclose(file);
-    return killed;
+    m->length = 0;
+}
+
+/* False: there is nothing more to come. */
+static bool read_messages(struct messages *m, int from)
+{
+    char piece[4096];
+    const ssize_t got = read(from, piece, sizeof piece);
+    if (got <= 0)
+        return got < 0 && errno == EINTR;
+    for (ssize_t i = 0; i < got; i++) {
+        m->line[m->length++] = piece[i];
+        if (piece[i] == '\n' || m->length == sizeof m->line - 1)
+            take_line(m);
+    }
+    return true;
+}
+
+/* Until the ranks' last message. Who ends us, ends them: a signal to us is one to them, the second
+ * of which they cannot ignore. Returns the first one; 0: none came. */
+static int watch(pid_t child, int messages, int signals, struct messages *m)
+{
+    struct pollfd ready[] = {{.fd = messages, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+    struct signalfd_siginfo info;
+    int first = 0;
+    for (bool open = true; open;) {
+        if (poll(ready, 2, -1) < 0 && errno != EINTR)
+            break;
+        if (ready[1].revents & POLLIN && read(signals, &info, sizeof info) == sizeof info) {
+            kill(child, first ? SIGKILL : SIGTERM);
+            first = first ? first : (int)info.ssi_signo;
+        }
+        if (ready[0].revents)
+            open = read_messages(m, messages);
+    }
+    if (m->length > 0)
+        take_line(m);
+    return first;
+}
+
+/* What those say who did not come so far as to say it as ranks do. */
+static void explain(const struct launch *launch, const struct messages *m)
+{
+    if (m->killed < 0 && m->other_length > 0) {
+        fwrite(m->other, 1, m->other_length, stderr);
+        return;
+    }
+    const long rank = m->killed < 0 ? 0 : m->killed;
+    const struct rank_status at = read_status(launch, rank);
+    fprintf(stderr, "shardrun: rank %ld: killed at step %u, instruction %u\n", rank, at.step,
+            at.instruction);
+}
+
+/* In the child: a death of ours is the ranks' end, too, whatever we died of. */
+static void become_ranks(const struct launch *launch, const sigset_t *mask, int messages)
+{
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    start(launch, messages);
 }
 
 static int run(struct launch *launch, struct err *err)
 {
     int ends[2], status = 0;
-    bool said = false;
+    struct messages messages = {.killed = -1};
+    sigset_t ending, before;
     make_status(launch);
     setenv(TERMINAL_VARIABLE, isatty(STDOUT_FILENO) ? "1" : "0", 1);
-    if (pipe(ends) != 0)
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGTERM);
+    sigaddset(&ending, SIGHUP);
+    sigaddset(&ending, SIGINT);
+    sigprocmask(SIG_BLOCK, &ending, &before);
+    const int signals = signalfd(-1, &ending, SFD_CLOEXEC);
+    if (signals < 0 || pipe(ends) != 0)
         return report_error((err_set(err, ERR_IO, "pipe: %s", strerror(errno)), err));
     const pid_t child = fork();
+    if (child < 0) {
+        unlink(launch->status_path);
+        return report_error((err_set(err, ERR_IO, "start a process: %s", strerror(errno)), err));
+    }
     if (child == 0) {
         close(ends[0]);
-        start(launch, ends[1]);
+        become_ranks(launch, &before, ends[1]);
     }
     close(ends[1]);
-    const long killed = read_messages(ends[0], &said);
-    waitpid(child, &status, 0);
+    const int ended_by = watch(child, ends[0], signals, &messages);
+    close(ends[0]);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    close(signals);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
-    if (code != 0 && !said) {
-        const struct rank_status at = read_status(launch, killed < 0 ? 0 : killed);
-        fprintf(stderr, "shardrun: rank %ld: killed at step %u, instruction %u\n",
-                killed < 0 ? 0 : killed, at.step, at.instruction);
-    }
+    if (code != 0 && !messages.said && !ended_by)
+        explain(launch, &messages);
+    free(messages.other);
     unlink(launch->status_path);
+    if (ended_by) {
+        fprintf(stderr, "shardplan: ended by signal %d, and the ranks with it\n", ended_by);
+        return 128 + ended_by; /* as shells say it */
+    }
     return code == 0 || code == EXIT_BAD_INPUT ? code : EXIT_FAILED;
 }
 

@@ -1,5 +1,6 @@
 /* main.c - shardplan: will this sharded training job fit, and what will its step look like? */
 #include "base/names.h"
+#include "base/standard_output.h"
 #include "cli/commands.h"
 #include "settings/command.h"
 #include "settings/completion.h"
@@ -73,6 +74,7 @@ int main(int argc, char **argv)
     /* A process that plans again and again keeps its memory instead of returning it each time. */
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    standard_output_check_at_exit();
     if (argc < 2)
         return help(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

@@ -1,6 +1,8 @@
 /* zero_options.c - see zero_options.h. */
 #include "lower/zero_options.h"
 
+#include "base/json_file.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -253,12 +255,10 @@ enum err_code zero_read_json(const json_t *object, const char *path, uint32_t st
 
 enum err_code zero_read(const char *path, uint32_t stage, struct zero_options *out, struct err *err)
 {
-    json_error_t error;
-    json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    struct err found = {0};
+    json_t *file = json_file_read(path, &found);
     if (!file)
-        return error.line < 0
-                   ? err_set(err, ERR_IO, "--zero: %s", error.text)
-                   : err_set(err, ERR_INVALID, "%s: line %d: %s", path, error.line, error.text);
+        return err_set(err, found.code, "--zero: %s", found.text);
     const enum err_code rc = zero_read_json(file, path, stage, out, err);
     json_decref(file);
     return rc;

@@ -2,6 +2,7 @@
 #include "machine/profile.h"
 
 #include "base/arena.h"
+#include "base/json_file.h"
 #include "base/names.h"
 #include "machine/builtin.h"
 
@@ -499,10 +500,10 @@ enum err_code profile_set_node(const char *name, struct profile *profile, struct
 
 enum err_code profile_read(const char *path, struct profile *profile, struct err *err)
 {
-    json_error_t at;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &at);
+    struct err found = {0};
+    json_t *root = json_file_read(path, &found);
     if (!root)
-        return err_set(err, ERR_INVALID, "%s:%d:%d: %s", path, at.line, at.column, at.text);
+        return err_set(err, found.code == ERR_IO ? ERR_INVALID : found.code, "%s", found.text);
     enum err_code rc = apply(path, root, profile, err);
     json_decref(root);
     return rc;

@@ -2,6 +2,7 @@
  *
  * Every rank reads the same plan.json, checks it, and plays the rank that MPI gave it. Rank 0
  * prints. The first rank that fails prints one message with its rank and ends the whole run. */
+#include "base/standard_output.h"
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
 #include "runtime/device/clock.h"
@@ -297,6 +298,7 @@ int main(int argc, char **argv)
 {
     struct run run = {.plan = NULL};
     struct err err = {0};
+    standard_output_check_at_exit();
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error, not a death */
     settings_parse(COMMAND_RANK, argc, argv, &run.settings);
     const char *terminal = getenv(TERMINAL_VARIABLE); /* under mpirun, ours is a pipe */

@@ -1,6 +1,8 @@
 /* checkpoint_load.c - a checkpoint is loaded, whatever ranks it was saved by: see checkpoint.c. */
 #include "runtime/state/transfer.h"
 
+#include "base/json_file.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -147,14 +149,14 @@ static enum err_code take_index(struct transfer *t, const json_t *index, struct 
 static enum err_code read_index(struct transfer *t, struct err *err)
 {
     const char *path = transfer_index_path(t);
-    json_error_t where;
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return err_set(err, ERR_INVALID,
                        "%s has no index.json: it was torn while it was saved, or is no checkpoint",
                        t->dir);
-    json_t *index = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+    struct err found = {0};
+    json_t *index = json_file_read(path, &found);
     const enum err_code rc =
-        index ? take_index(t, index, err) : err_set(err, ERR_INVALID, "%s: %s", path, where.text);
+        index ? take_index(t, index, err) : err_set(err, found.code, "%s", found.text);
     json_decref(index);
     return rc;
 }

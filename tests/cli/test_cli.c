@@ -482,6 +482,97 @@ static void lists_are_valid_json(void **state)
     json_decref(gpus);
 }
 
+static void what_cannot_be_printed_is_a_failure(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"fit gpt2", "fit gpt2 --json", "--help",   "fit --help",
+                                           "models",   "--man",           "--version"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        assert_int_equal(shell("^/shardplan %s 2>&1 >/dev/full", commands[i]), 3);
+        if (!strstr(program_output(), "standard output: No space left on device"))
+            fail_msg("%s: %s", commands[i], program_output());
+    }
+    assert_int_equal(shell("^/shardplan models >&-"), 0); /* whoever closes it wants none */
+}
+
+static void inputs_without_end_are_refused(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"fit /dev/zero", "fit gpt2 --profile /dev/zero",
+                                           "run /dev/zero",
+                                           "calibrate --from-nccl-tests /dev/zero"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        assert_int_equal(shardplan("%s", commands[i]), 2);
+        assert_non_null(strstr(program_output(), "/dev/zero: "));
+    }
+}
+
+/* Memory that an input asks for, and is not there. */
+static void a_file_larger_than_memory_is_an_error(void **state)
+{
+    (void)state;
+    const char *checked = getenv("SHARDPLAN");
+    if (checked && (strstr(checked, "san"))) /* which take address space by the terabyte */
+        skip();
+    assert_int_equal(shell("truncate -s 600M %s/large.json; ulimit -v 500000; "
+                           "^/shardplan run %s/large.json 2>&1",
+                           folder, folder),
+                     3);
+    assert_non_null(strstr(program_output(), "no memory for its "));
+    assert_int_equal(shell("rm %s/large.json", folder), 0);
+}
+
+static void runs_that_no_machine_can_hold_are_refused_before_they_start(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("plan fsdp2-tutorial --gpus 4096 -q -o %s/many", folder), 0);
+    assert_int_equal(shardplan("run %s/many/plan.json", folder), 2);
+    assert_non_null(
+        strstr(program_output(), "is a plan for 4096 ranks: one machine starts at most"));
+    assert_int_equal(shardplan("plan llama-2-70b --gpus 256 --seq 128 -q -o %s/large", folder), 0);
+    assert_int_equal(shardplan("run %s/large/plan.json", folder), 2);
+    assert_non_null(strstr(program_output(), "each of 256 ranks holds "));
+}
+
+/* Its ranks go with it, whatever ends it. */
+static void a_run_that_is_ended_leaves_no_ranks(void **state)
+{
+    (void)state;
+    if (shell("command -v mpirun && command -v pgrep") != 0)
+        skip();
+    assert_int_equal(shardplan("plan fsdp2-tutorial --gpus 2 -q -o %s/ended", folder), 0);
+    static const char *const signals[] = {"TERM", "HUP", "KILL"};
+    static const int statuses[] = {143, 129, 137};
+    for (int i = 0; i < 3; i++) {
+        /* a path that the shell's own line, which is a process, too, does not have */
+        const int status =
+            shell("exec 2>&1; plan=%s/end; plan=${plan}ed/plan.json; "
+                  "^/shardplan run $plan --steps 1000000 >%s/steps & run=$!; "
+                  "n=0; until grep -q step %s/steps || [ $((n+=1)) = 300 ]; do sleep 0.1; done; "
+                  "kill -%s $run; wait $run; status=$?; "
+                  "n=0; while pgrep -f $plan && [ $((n+=1)) != 100 ]; do sleep 0.1; done; "
+                  "[ $n -lt 100 ] && exit $status",
+                  folder, folder, folder, signals[i]);
+        if (status != statuses[i])
+            fail_msg("%s: %d: %s", signals[i], status, program_output());
+    }
+}
+
+/* What mpirun says when it cannot start anything. */
+static void words_of_others_are_shown_where_no_rank_says_why(void **state)
+{
+    (void)state;
+    if (shell("command -v mpirun") != 0)
+        skip();
+    assert_int_equal(shardplan("plan fsdp2-tutorial --gpus 2 -q -o %s/words", folder), 0);
+    assert_int_equal(shell("mkdir %s/bin && printf '#!/bin/sh\necho not enough slots >&2\nexit 1' "
+                           ">%s/bin/mpirun && chmod +x %s/bin/mpirun && "
+                           "PATH=%s/bin:$PATH ^/shardplan run %s/words/plan.json 2>&1",
+                           folder, folder, folder, folder, folder),
+                     3);
+    assert_string_equal(program_output(), "not enough slots\n");
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -516,6 +607,12 @@ int main(void)
         cmocka_unit_test(a_step_is_explained),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_a_failure),
         cmocka_unit_test(lists_are_valid_json),
+        cmocka_unit_test(what_cannot_be_printed_is_a_failure),
+        cmocka_unit_test(inputs_without_end_are_refused),
+        cmocka_unit_test(a_file_larger_than_memory_is_an_error),
+        cmocka_unit_test(runs_that_no_machine_can_hold_are_refused_before_they_start),
+        cmocka_unit_test(a_run_that_is_ended_leaves_no_ranks),
+        cmocka_unit_test(words_of_others_are_shown_where_no_rank_says_why),
     };
     return cmocka_run_group_tests_name("cli", tests, make_folder, remove_folder);
 }
