@@ -11,6 +11,7 @@
  * end without its "]", because writers that are killed cannot write it; spans may come as a pair
  * of B and E events instead of one X, nested within their thread. */
 #include "base/file.h"
+#include "traces/find.h"
 #include "traces/json_scan.h"
 #include "traces/trace.h"
 
@@ -44,7 +45,9 @@ struct raw_event { /* the members of one event that mean something here */
 };
 
 struct open_span { /* a B that waits for its E */
-    uint32_t event, lane;
+    uint32_t event;
+    uint32_t below; /* the next older one of its lane; FIND_NONE: there is none */
+    bool ended;
 };
 
 struct reader {
@@ -60,8 +63,10 @@ struct reader {
     uint32_t open_count, open_cap;
     size_t event;              /* position in "traceEvents" */
     const char **pids, **tids; /* (processes), (lanes) ids that are strings; NULL: a number */
-    uint32_t pid_cap, tid_cap;
-    uint32_t last_lane, last_track;
+    uint32_t *youngest;        /* (lanes) open span; FIND_NONE: none */
+    uint32_t pid_cap, tid_cap, youngest_cap;
+    struct find processes, lanes, tracks;
+    uint32_t last_lane;
     double last_s;
 };
 
@@ -93,40 +98,71 @@ static const char *ident_text(struct reader *r, const struct ident *ident)
     return ident->is_text ? trace_intern(r->trace, ident->text.text, ident->text.length) : NULL;
 }
 
+/* What is looked for: a process by its pid, a lane by its process and tid. */
+struct wanted {
+    const struct reader *r;
+    uint32_t process;
+    const char *text; /* the id; NULL: a number */
+    int64_t number;
+};
+
+static bool is_process(const void *what, uint32_t item)
+{
+    const struct wanted *w = what;
+    return w->r->pids[item] == w->text &&
+           (w->text || w->r->trace->processes[item].pid == w->number);
+}
+
+static bool is_lane(const void *what, uint32_t item)
+{
+    const struct wanted *w = what;
+    const struct trace_lane *l = &w->r->trace->lanes[item];
+    return l->process == w->process && w->r->tids[item] == w->text &&
+           (w->text || l->tid == w->number);
+}
+
+static uint64_t hash_of(const struct wanted *w)
+{
+    const uint64_t numbers[] = {w->process, (uint64_t)(uintptr_t)w->text,
+                                w->text ? 0 : (uint64_t)w->number};
+    return find_hash(numbers, 3);
+}
+
 static uint32_t keep_process(struct reader *r, const struct ident *pid)
 {
     struct trace *trace = r->trace;
-    const char *text = ident_text(r, pid);
-    for (uint32_t i = 0; i < trace->process_count; i++)
-        if (r->pids[i] == text && (text || trace->processes[i].pid == pid->number))
-            return i;
+    const struct wanted wanted = {r, 0, ident_text(r, pid), pid->number};
+    const uint64_t hash = hash_of(&wanted);
+    const uint32_t known = find_item(&r->processes, hash, is_process, &wanted);
+    if (known != FIND_NONE)
+        return known;
+    find_add(&r->processes, hash, trace->process_count);
     ARRAY_GROW(r->pids, trace->process_count, r->pid_cap);
-    r->pids[trace->process_count] = text;
+    r->pids[trace->process_count] = wanted.text;
     return trace_add_process(
-        trace, text ? FIRST_OWN_NUMBER + (int64_t)trace->process_count : pid->number, text);
-}
-
-static bool is_lane(const struct reader *r, uint32_t lane, uint32_t process, const char *text,
-                    int64_t tid)
-{
-    const struct trace_lane *l = &r->trace->lanes[lane];
-    return l->process == process && r->tids[lane] == text && (text || l->tid == tid);
+        trace, wanted.text ? FIRST_OWN_NUMBER + (int64_t)trace->process_count : pid->number,
+        wanted.text);
 }
 
 static uint32_t keep_lane(struct reader *r, const struct raw_event *raw)
 {
     struct trace *trace = r->trace;
-    const uint32_t process = keep_process(r, &raw->pid), count = trace->lane_count;
-    const char *text = ident_text(r, &raw->tid);
-    if (r->last_lane < count && is_lane(r, r->last_lane, process, text, raw->tid.number))
+    const uint32_t count = trace->lane_count;
+    const struct wanted wanted = {r, keep_process(r, &raw->pid), ident_text(r, &raw->tid),
+                                  raw->tid.number};
+    if (r->last_lane < count && is_lane(&wanted, r->last_lane))
         return r->last_lane;
-    for (uint32_t i = 0; i < count; i++)
-        if (is_lane(r, i, process, text, raw->tid.number))
-            return r->last_lane = i;
-    ARRAY_GROW(r->tids, trace->lane_count, r->tid_cap);
-    r->tids[count] = text;
-    r->last_lane = trace_add_lane(trace, process, text);
-    trace->lanes[count].tid = text ? FIRST_OWN_NUMBER + (int64_t)count : raw->tid.number;
+    const uint64_t hash = hash_of(&wanted);
+    const uint32_t known = find_item(&r->lanes, hash, is_lane, &wanted);
+    if (known != FIND_NONE)
+        return r->last_lane = known;
+    find_add(&r->lanes, hash, count);
+    ARRAY_GROW(r->tids, count, r->tid_cap);
+    r->tids[count] = wanted.text;
+    ARRAY_GROW(r->youngest, count, r->youngest_cap);
+    r->youngest[count] = FIND_NONE;
+    r->last_lane = trace_add_lane(trace, wanted.process, wanted.text);
+    trace->lanes[count].tid = wanted.text ? FIRST_OWN_NUMBER + (int64_t)count : raw->tid.number;
     trace->lanes[count].sort = TRACE_UNSORTED;
     return r->last_lane;
 }
@@ -207,22 +243,22 @@ static void keep_begin(struct reader *r, const struct raw_event *raw)
     keep_event(r, raw, TRACE_SPAN);
     ARRAY_GROW(r->open, r->open_count, r->open_cap);
     const uint32_t event = r->trace->event_count - 1;
-    r->open[r->open_count++] = (struct open_span){event, r->trace->events[event].lane};
+    uint32_t *youngest = &r->youngest[r->trace->events[event].lane];
+    r->open[r->open_count] = (struct open_span){.event = event, .below = *youngest};
+    *youngest = r->open_count++;
 }
 
 /* Ends the youngest open span of the lane; an E without B says nothing. */
 static void keep_end(struct reader *r, const struct raw_event *raw)
 {
-    const uint32_t lane = keep_lane(r, raw);
+    uint32_t *youngest = &r->youngest[keep_lane(r, raw)];
     const double end_s = raw->ts / 1e6;
-    for (uint32_t i = r->open_count; i-- > 0;) {
-        struct trace_event *event = &r->trace->events[r->open[i].event];
-        if (r->open[i].lane != lane)
-            continue;
+    if (*youngest != FIND_NONE) {
+        struct open_span *span = &r->open[*youngest];
+        struct trace_event *event = &r->trace->events[span->event];
         event->end_s = fmax(end_s, event->begin_s);
-        memmove(r->open + i, r->open + i + 1, (r->open_count - i - 1) * sizeof *r->open);
-        r->open_count--;
-        break;
+        span->ended = true;
+        *youngest = span->below;
     }
     r->last_s = fmax(r->last_s, end_s);
 }
@@ -231,18 +267,25 @@ static void keep_end(struct reader *r, const struct raw_event *raw)
 static void end_open_spans(struct reader *r)
 {
     for (uint32_t i = 0; i < r->open_count; i++)
-        r->trace->events[r->open[i].event].end_s = r->last_s;
+        if (!r->open[i].ended)
+            r->trace->events[r->open[i].event].end_s = r->last_s;
 }
 
-static bool is_track(const struct reader *r, uint32_t index, uint32_t process, struct slice name)
+struct wanted_track {
+    const struct trace *trace;
+    const char *const *series; /* interned, as all its texts */
+    const char *name;
+    uint32_t process, count;
+};
+
+static bool is_track(const void *what, uint32_t item)
 {
-    const struct trace_track *track = &r->trace->tracks[index];
-    uint32_t series = 0;
-    if (track->process != process || track->series_count != r->value_count ||
-        !slice_is(name, track->name))
+    const struct wanted_track *w = what;
+    const struct trace_track *track = &w->trace->tracks[item];
+    if (track->process != w->process || track->series_count != w->count || track->name != w->name)
         return false;
-    for (uint32_t i = 0; i < r->arg_count; i++)
-        if (r->args[i].is_number && !slice_is(r->args[i].key, track->series[series++]))
+    for (uint32_t i = 0; i < w->count; i++)
+        if (track->series[i] != w->series[i])
             return false;
     return true;
 }
@@ -250,21 +293,24 @@ static bool is_track(const struct reader *r, uint32_t index, uint32_t process, s
 static uint32_t keep_track(struct reader *r, const struct raw_event *raw)
 {
     struct trace *trace = r->trace;
-    const uint32_t process = keep_process(r, &raw->pid);
-    for (uint32_t i = 0; i < trace->track_count; i++) { /* the one after the last is likeliest */
-        const uint32_t track = (r->last_track + 1 + i) % trace->track_count;
-        if (is_track(r, track, process, raw->name))
-            return r->last_track = track;
-    }
+    struct wanted_track wanted = {.trace = trace, .process = keep_process(r, &raw->pid)};
+    wanted.name = trace_intern(trace, raw->name.text, raw->name.length);
     const char **series = xmalloc(r->value_count * sizeof *series);
-    uint32_t used = 0;
     for (uint32_t i = 0; i < r->arg_count; i++)
         if (r->args[i].is_number)
-            series[used++] = trace_intern(trace, r->args[i].key.text, r->args[i].key.length);
-    const char *name = trace_intern(trace, raw->name.text, raw->name.length);
-    r->last_track = trace_add_track(trace, process, name, used, series);
+            series[wanted.count++] =
+                trace_intern(trace, r->args[i].key.text, r->args[i].key.length);
+    wanted.series = series;
+    const uint64_t numbers[] = {wanted.process, (uint64_t)(uintptr_t)wanted.name,
+                                (uint64_t)(uintptr_t)series[0], wanted.count};
+    const uint64_t hash = find_hash(numbers, 4);
+    uint32_t track = find_item(&r->tracks, hash, is_track, &wanted);
+    if (track == FIND_NONE) {
+        track = trace_add_track(trace, wanted.process, wanted.name, wanted.count, series);
+        find_add(&r->tracks, hash, track);
+    }
     free(series);
-    return r->last_track;
+    return track;
 }
 
 static void keep_counter(struct reader *r, const struct raw_event *raw)
@@ -506,6 +552,10 @@ enum err_code trace_read(const char *path, struct trace **out, struct err *err)
     free(r.open);
     free(r.pids);
     free(r.tids);
+    free(r.youngest);
+    find_free(&r.processes);
+    find_free(&r.lanes);
+    find_free(&r.tracks);
     if (rc == ERR_OK)
         *out = trace;
     else
