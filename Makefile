@@ -142,6 +142,12 @@ $(RUN_TESTS): $(BUILD)/tests/runtime/%: $(BUILD)/tests/runtime/%.o $(TEST_OBJECT
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
 
+# What tests/cli/test_faults.c preloads; sanitizers would want to be loaded before it.
+$(BUILD)/fault.so: tests/faults/fault.c
+	@mkdir -p $(@D)
+	$(call SAY,cc  ,$<)
+	$(Q)$(CC) -std=c11 -Wall -Wextra -O1 -g -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
+
 VALIDATIONS := $(patsubst tests/validation/%.c,$(BUILD)/%,$(wildcard tests/validation/*.c))
 $(VALIDATIONS): $(BUILD)/validate%: $(BUILD)/tests/validation/validate%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
@@ -175,7 +181,7 @@ $(BUILD)/generated/profiles_json.h: $(PROFILES) tools/embed
 	@mkdir -p $(@D)
 	@tools/embed gpu planner/machine/profiles node planner/machine/nodes > $@
 
-tests: $(TESTS) $(EMULATED_BACKEND) $(BUILD)/bench_device
+tests: $(TESTS) $(EMULATED_BACKEND) $(BUILD)/bench_device $(BUILD)/fault.so
 
 deps:
 	@tools/deps $(PACKAGES)

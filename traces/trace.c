@@ -113,9 +113,7 @@ uint32_t trace_add_process(struct trace *trace, int64_t pid, const char *name)
 uint32_t trace_add_lane(struct trace *trace, uint32_t process, const char *name)
 {
     assert(process < trace->process_count);
-    int32_t place = 1;
-    for (uint32_t i = 0; i < trace->lane_count; i++)
-        place += trace->lanes[i].process == process;
+    const int32_t place = (int32_t)++trace->processes[process].lane_count;
     ARRAY_GROW(trace->lanes, trace->lane_count, trace->lane_cap);
     trace->lanes[trace->lane_count] = (struct trace_lane){
         .process = process,

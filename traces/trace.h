@@ -35,6 +35,7 @@ struct trace_event {
 struct trace_process {
     int64_t pid;
     const char *name; /* NULL: none */
+    uint32_t lane_count;
 };
 
 struct trace_lane { /* a stream: a thread of the format */

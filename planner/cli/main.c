@@ -1,4 +1,5 @@
 /* main.c - shardplan: will this sharded training job fit, and what will its step look like? */
+#include "base/arena.h"
 #include "base/names.h"
 #include "base/standard_output.h"
 #include "cli/commands.h"
@@ -6,8 +7,10 @@
 #include "settings/completion.h"
 #include "settings/manual.h"
 
+#include <jansson.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int (*const runs[COMMAND_COUNT])(int argc, char **argv) = {
@@ -75,6 +78,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     standard_output_check_at_exit();
+    json_set_alloc_funcs(xmalloc, free); /* half a document is none */
     if (argc < 2)
         return help(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

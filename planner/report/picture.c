@@ -20,12 +20,49 @@ static FILE *open_file(const char *path, struct err *err)
     return file;
 }
 
+/* Whether all that was put into it is there. */
+static enum err_code close_file(FILE *file, const char *path, struct err *err)
+{
+    const bool failed = ferror(file) != 0;
+    errno = 0;
+    if (fclose(file) == 0 && !failed)
+        return ERR_OK;
+    return err_set(err, ERR_IO, "write %s: %s", path, strerror(errno ? errno : EIO));
+}
+
 /* This process's own, so that two may draw into one folder; never a name that gnuplot takes for a
  * command ("<..." and "|..."). */
 static void temporary(const char *dir, const char *ending, char path[PATH])
 {
     snprintf(path, PATH, "%s%s/picture-%ld.%s.tmp", dir[0] == '/' ? "" : "./", dir, (long)getpid(),
              ending);
+}
+
+static enum err_code write_data(const struct picture *picture, const void *context,
+                                const char *data, struct err *err)
+{
+    FILE *file = open_file(data, err);
+    if (!file)
+        return ERR_IO;
+    picture->data(file, context);
+    return close_file(file, data, err);
+}
+
+static enum err_code write_script(const struct picture *picture, const void *context,
+                                  const char *script, const char *data, const char *partial,
+                                  struct err *err)
+{
+    FILE *file = open_file(script, err);
+    if (!file)
+        return ERR_IO;
+    fputs("data = ", file);
+    files_gnuplot_text(file, data);
+    fputs("\nout = ", file);
+    files_gnuplot_text(file, partial);
+    fputc('\n', file);
+    picture->settings(file, context);
+    fputs(picture->script, file);
+    return close_file(file, script, err);
 }
 
 enum err_code picture_draw(const struct picture *picture, const void *context, const char *dir,
@@ -37,27 +74,17 @@ enum err_code picture_draw(const struct picture *picture, const void *context, c
     temporary(dir, "svg", partial);
     files_path(dir, picture->svg, path, sizeof path);
     *drawn = false;
-    FILE *file = open_file(data, err);
-    if (!file)
-        return ERR_IO;
-    picture->data(file, context);
-    fclose(file);
-    if ((file = open_file(script, err))) {
-        fputs("data = ", file);
-        files_gnuplot_text(file, data);
-        fputs("\nout = ", file);
-        files_gnuplot_text(file, partial);
-        fputc('\n', file);
-        picture->settings(file, context);
-        fputs(picture->script, file);
-        fclose(file);
+    enum err_code rc = write_data(picture, context, data, err);
+    if (rc == ERR_OK)
+        rc = write_script(picture, context, script, data, partial, err);
+    if (rc == ERR_OK) {
         *drawn = files_gnuplot(script) && rename(partial, path) == 0;
         if (!*drawn)
             remove(partial);
-        remove(script);
     }
+    remove(script);
     remove(data);
-    return file ? ERR_OK : ERR_IO;
+    return rc;
 }
 
 /* ---- the timeline ---- */

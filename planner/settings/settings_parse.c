@@ -13,6 +13,8 @@ enum { FIRST_KEY = 1000, HELP_KEY = 'h', MOST_GIVEN = 256, MOST_POSITIONAL = 4 }
 
 static const char SYSTEM_SETTING[] = "strategy", SOURCE_SETTING[] = "from";
 
+enum { FAILED = 3 }; /* the exit status of what is not the arguments' fault */
+
 struct parse {
     struct settings *settings;
     settings_source *source; /* NULL: none */
@@ -291,6 +293,10 @@ void settings_parse_from(enum command command, int argc, char **argv, settings_s
     argp_program_version =
         command == COMMAND_RANK ? "shardrun " SHARDPLAN_VERSION : "shardplan " SHARDPLAN_VERSION;
     argp_err_exit_status = 2;
-    argp_parse(&argp, argc, argv, 0, NULL, &parse);
+    const error_t failed = argp_parse(&argp, argc, argv, 0, NULL, &parse);
+    if (failed != 0) { /* of what is wrong with arguments it has ended the process itself */
+        fprintf(stderr, "shardplan: arguments: %s\n", strerror(failed));
+        exit(FAILED);
+    }
     arena_free(&arena);
 }

@@ -16,6 +16,7 @@
 #include "runtime/state/claim.h"
 #include "settings/settings_parse.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -299,7 +300,8 @@ int main(int argc, char **argv)
     struct run run = {.plan = NULL};
     struct err err = {0};
     standard_output_check_at_exit();
-    signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error, not a death */
+    json_set_alloc_funcs(xmalloc, free); /* half a document is none */
+    signal(SIGXFSZ, SIG_IGN);            /* a file that grows too large is an error, not a death */
     settings_parse(COMMAND_RANK, argc, argv, &run.settings);
     const char *terminal = getenv(TERMINAL_VARIABLE); /* under mpirun, ours is a pipe */
     run.terminal = terminal ? terminal[0] == '1' : isatty(STDOUT_FILENO) != 0;

@@ -1,0 +1,197 @@
+/* test_faults.c - whatever call of the system fails, or is a program's last: a command ends with a
+ * status and a sentence, leaves whole files or none, and no checkpoint is lost.
+ *
+ * tests/faults/fault.c, preloaded, lets the n-th call of a kind fail: here for every n there is, of
+ * allocations for some hundred. */
+#include "tests/support/program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { ALL_UP_TO = 130, SAMPLES = 120 };
+
+static char folder[] = "/tmp/shardplan_faults.XXXXXX";
+
+/* Sanitizers have allocators of their own, and want to be first. */
+static void need_faults(void)
+{
+    const char *program = getenv("SHARDPLAN");
+    if ((program && strstr(program, "san")) || shell("test -e ^/fault.so") != 0)
+        skip();
+}
+
+/* Runs a line of the shell with `fault` (a kind, or empty) in processes of a name; PLAN stands for
+ * nothing: it is only the folder's. */
+static int under(const char *fault, const char *program, unsigned long at, bool end,
+                 const char *line)
+{
+    return shell("cd %s; export FAULT=%s FAULT_PROGRAM=%s FAULT_AT=%lu FAULT_FILE=%s/calls %s; "
+                 "here=$OLDPWD; case ^ in /*) p=^;; *) p=$here/^;; esac; "
+                 "preload() { LD_PRELOAD=$p/fault.so \"$@\"; }; %s",
+                 folder, fault, program, at, folder, end ? "FAULT_END=1" : "", line);
+}
+
+/* How many calls of the kind the line makes. */
+static unsigned long calls_of(const char *fault, const char *program, const char *line)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/calls", folder);
+    unlink(path);
+    if (under(fault, program, 0, false, line) != 0)
+        fail_msg("%s: %s", line, program_output());
+    return stat(path, &st) == 0 ? (unsigned long)st.st_size : 0;
+}
+
+/* The next number of a call to try: all at first, then some. */
+static unsigned long after(unsigned long n, unsigned long calls)
+{
+    return n < ALL_UP_TO || calls < 2 * ALL_UP_TO ? n + 1 : n + 1 + (calls - ALL_UP_TO) / SAMPLES;
+}
+
+/* Of a command that writes OUT: what is there is as in WHOLE (but for a page without pictures), and
+ * there are no partial files, unless it ended for want of memory. */
+#define COMPARE                                                                                    \
+    "; s=$?; [ $FAULT != memory ] && ls out 2>/dev/null | grep -q tmp && exit 99; "                \
+    "for f in out/*; do case $f in *.html|*.tmp|*\\*) continue;; esac; "                           \
+    "cmp -s $f whole/${f#out/} || { echo $f differs; exit 98; }; done; exit $s"
+
+static void expect_plain_failure(int status, const char *fault, unsigned long n)
+{
+    if (status != 0 && (status != 3 || !strstr(program_output(), "shardplan: ")))
+        fail_msg("%s %lu: status %d: %s", fault, n, status, program_output());
+}
+
+static void plans_are_whole_or_not_there(void **state)
+{
+    (void)state;
+    need_faults();
+    static const char *const faults[] = {"write", "rename", "fork", "memory"};
+    static const char line[] = "rm -rf out; preload $p/shardplan plan fsdp2-tutorial --gpus 2 -q "
+                               "-o out 2>&1" COMPARE;
+    assert_int_equal(shell("^/shardplan plan fsdp2-tutorial --gpus 2 -q -o %s/whole", folder), 0);
+    for (int f = 0; f < 4; f++) {
+        const unsigned long calls = calls_of(faults[f], "shardplan", line);
+        unsigned failed = 0;
+        assert_true(calls > 0);
+        for (unsigned long n = 1; n <= calls; n = after(n, calls)) {
+            const int status = under(faults[f], "shardplan", n, false, line);
+            expect_plain_failure(status, faults[f], n);
+            failed += status != 0;
+        }
+        assert_true(failed > 0 || strcmp(faults[f], "fork") == 0); /* pictures are done without */
+    }
+}
+
+/* A plan that is interrupted in its writing leaves the older one. */
+static void an_older_plan_is_kept(void **state)
+{
+    (void)state;
+    need_faults();
+    static const char line[] =
+        "rm -rf out; cp -r whole out; preload $p/shardplan plan fsdp2-tutorial --gpus 2 -q -o out "
+        "2>&1; s=$?; cmp -s out/plan.json whole/plan.json || exit 98; exit $s";
+    assert_int_equal(shell("^/shardplan plan fsdp2-tutorial --gpus 2 -q -o %s/whole", folder), 0);
+    const unsigned long calls = calls_of("write", "shardplan", line);
+    for (unsigned long n = 1; n <= calls; n++)
+        assert_int_not_equal(under("write", "shardplan", n, true, line), 98);
+}
+
+static void an_answer_is_whole_or_there_is_none(void **state)
+{
+    (void)state;
+    need_faults();
+    static const char line[] = "preload $p/shardplan fit fsdp2-tutorial --gpus 2 --json 2>&1";
+    const unsigned long calls = calls_of("memory", "shardplan", line);
+    char *whole = strdup(program_output());
+    assert_true(calls > 100);
+    for (unsigned long n = 1; n <= calls; n = after(n, calls)) {
+        const int status = under("memory", "shardplan", n, false, line);
+        expect_plain_failure(status, "memory", n);
+        if (status == 0 && strcmp(program_output(), whole) != 0)
+            fail_msg("memory %lu: status 0, and another answer: %s", n, program_output());
+    }
+    free(whole);
+}
+
+/* A checkpoint of step 1 is replaced by one of step 2: afterwards one of both can be loaded. */
+#define SAVE                                                                                       \
+    "rm -rf ck; cp -r first ck; "                                                                  \
+    "preload $p/shardrun one/plan.json --steps 2 --load ck --save ck -q 2>&1; s=$?; "              \
+    "[ $s -ge 128 ] && s=3; [ -e ck/index.json.tmp ] && [ -z \"$FAULT_END\" ] && exit 97; "        \
+    "$p/shardrun one/plan.json --steps 3 --load ck -q || exit 98; exit $s"
+
+static void a_checkpoint_is_never_lost(void **state)
+{
+    (void)state;
+    need_faults();
+    static const char *const faults[] = {"write", "rename", "sync", "unlink"};
+    assert_int_equal(shell("^/shardplan plan tests/data/fuzz/least.json --code nanogpt --gpus 1 "
+                           "--seq 6 -q -o %s/one "
+                           "&& ^/shardrun %s/one/plan.json --steps 1 --save %s/first -q",
+                           folder, folder, folder),
+                     0);
+    for (int f = 0; f < 4; f++) {
+        const unsigned long calls = calls_of(faults[f], "shardrun", SAVE);
+        assert_true(calls > 0);
+        for (unsigned long n = 1; n <= calls; n = after(n, calls))
+            for (int end = 0; end < 2; end++) {
+                const int status = under(faults[f], "shardrun", n, end, SAVE);
+                if (status != 0 && status != 3)
+                    fail_msg("%s %lu%s: %d: %s", faults[f], n, end ? ", the last" : "", status,
+                             program_output());
+                if (status == 3 && !end)
+                    assert_non_null(strstr(program_output(), "shardrun: rank 0: "));
+            }
+    }
+}
+
+static void ranks_that_cannot_be_started_are_an_error(void **state)
+{
+    (void)state;
+    need_faults();
+    static const char line[] = "preload $p/shardplan run one/plan.json --steps 1 -q 2>&1";
+    assert_int_equal(shell("^/shardplan plan tests/data/fuzz/least.json --code nanogpt --gpus 1 "
+                           "--seq 6 -q -o %s/one",
+                           folder),
+                     0);
+    assert_int_equal(calls_of("fork", "shardplan", line), 1);
+    assert_int_equal(under("fork", "shardplan", 1, false, line), 3);
+    assert_non_null(strstr(program_output(), "start a process: "));
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_are_whole_or_not_there),
+        cmocka_unit_test(an_older_plan_is_kept),
+        cmocka_unit_test(an_answer_is_whole_or_there_is_none),
+        cmocka_unit_test(a_checkpoint_is_never_lost),
+        cmocka_unit_test(ranks_that_cannot_be_started_are_an_error),
+    };
+    return cmocka_run_group_tests_name("faults", tests, make_folder, remove_folder);
+}
