@@ -84,6 +84,7 @@ RUN_OBJECTS := $(RUN_SOURCES:%.c=$(BUILD)/%.o)
 CUDA_OBJECTS := $(CUDA_SOURCES:%.c=$(BUILD)/pic/%.o) $(CUDA_KERNELS:%.cu=$(BUILD)/%.cu.o)
 TEST_OBJECTS := $(TEST_SHARED:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
+FUZZ_TESTS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/test_%,$(wildcard tests/fuzz/fuzz_*.c))
 MADE := $(BUILD)/shardplan.1 $(BUILD)/shardplan.bash
 GENERATED := $(SCRIPTS:reports/%.gp=$(BUILD)/generated/%_gp.h) $(BUILD)/generated/profiles_json.h
 
@@ -142,6 +143,11 @@ $(RUN_TESTS): $(BUILD)/tests/runtime/%: $(BUILD)/tests/runtime/%.o $(TEST_OBJECT
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_OBJECTS) $(BUILD)/libplanner.a $(TEST_LIBS) $(LIBS)
 
+# A fuzz target as a test: its saved inputs, and what is close to them.
+$(FUZZ_TESTS): $(BUILD)/tests/fuzz/test_%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay.o \
+    $(BUILD)/tests/support/mutation.o $(BUILD)/libruntime.a $(BUILD)/libplanner.a
+	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(RUN_LIBS) -l:libyaml.a
+
 # What tests/cli/test_faults.c preloads; sanitizers would want to be loaded before it.
 $(BUILD)/fault.so: tests/faults/fault.c
 	@mkdir -p $(@D)
@@ -181,7 +187,7 @@ $(BUILD)/generated/profiles_json.h: $(PROFILES) tools/embed
 	@mkdir -p $(@D)
 	@tools/embed gpu planner/machine/profiles node planner/machine/nodes > $@
 
-tests: $(TESTS) $(EMULATED_BACKEND) $(BUILD)/bench_device $(BUILD)/fault.so
+tests: $(TESTS) $(FUZZ_TESTS) $(EMULATED_BACKEND) $(BUILD)/bench_device $(BUILD)/fault.so
 
 deps:
 	@tools/deps $(PACKAGES)

@@ -190,7 +190,7 @@ static const struct key_word *find_word(const struct import *im, const struct ke
 
 const char *key_to_setting(const struct key_row *row, const char *text)
 {
-    for (const struct key_word *w = row->words; w && w->key; w++)
+    for (const struct key_word *w = row->words; text && w && w->key; w++)
         if (strcasecmp(w->key, text) == 0)
             return w->setting;
     return row->words ? NULL : text;

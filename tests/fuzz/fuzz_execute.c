@@ -1,5 +1,5 @@
-/* fuzz_execute.c - a plan.json with places changed: what can be read runs two steps, on the rank that
- * the file is of, without touching anything but its buffers (tests/support/guarded_run.h). */
+/* fuzz_execute.c - a plan.json with places changed: what can be read runs two steps, on the rank
+ * that the file is of, without touching anything but its buffers (tests/support/guarded_run.h). */
 #include "tests/support/guarded_run.h"
 #include "tests/support/mutation.h"
 
