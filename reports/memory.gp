@@ -16,10 +16,10 @@ set tics nomirror
 set yrange [0:top]
 set xrange [start_id:end_id]
 set style fill solid 1.0 noborder
-array colour[10] = ['#4c72b0', '#55a868', '#64b5cd', '#8172b3', '#dd8452', '#c44e52', '#937860', '#da8bc3', '#8c8c8c', '#ccb974']
+array colour[13] = ['#4c72b0', '#55a868', '#64b5cd', '#8172b3', '#dd8452', '#c44e52', '#937860', '#da8bc3', '#8c8c8c', '#ccb974', '#2f4b7c', '#a05195', '#ffa600']
 if (capacity < top) set arrow 1 from start_id,capacity to end_id,capacity nohead lc rgb '#c00000' lw 1.5 dt 2
 if (capacity < top) set label 1 sprintf('capacity %.2f', capacity) at end_id,capacity right offset 0,-0.7 tc rgb '#c00000'
 set label 2 sprintf('%.2f', peak) at peak_id,peak center offset 0,0.7 tc rgb '#222222'
-plot for [i = words(categories):1:-1] data using 1:(sum [c = 5:(i + 4)] column(c)) with filledcurves y1=0 lc rgb colour[i] title word(categories, i), \
+plot for [i = words(categories):1:-1] data using 1:(sum [c = 5:(i + 4)] column(c)) with filledcurves y1=0 lc rgb colour[(i - 1) % |colour| + 1] title word(categories, i), \
      data using 1:3 with lines lc rgb '#222222' lw 1.2 title 'allocated', \
      data using 1:4 with steps lc rgb '#c00000' lw 1.2 title 'reserved'

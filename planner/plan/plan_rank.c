@@ -91,6 +91,17 @@ char *plan_rank_path(const char *path, uint32_t rank, char *text, size_t size)
     return text;
 }
 
+/* Ranks whose plans are of other groups would talk past each other. */
+static bool has_same_groups(const struct plan *a, const struct plan *b)
+{
+    if (a->world != b->world || a->group_count != b->group_count)
+        return false;
+    for (uint32_t i = 0; i < a->group_count; i++)
+        if (a->groups[i].ranks != b->groups[i].ranks || a->groups[i].stride != b->groups[i].stride)
+            return false;
+    return true;
+}
+
 enum err_code plan_read_rank(const char *path, uint32_t rank, struct plan **plan, struct err *err)
 {
     char own[4096];
@@ -101,8 +112,11 @@ enum err_code plan_read_rank(const char *path, uint32_t rank, struct plan **plan
                        (*plan)->world - 1);
     struct plan *read;
     TRY(plan_read_json(plan_rank_path(path, rank, own, sizeof own), &read, err));
+    const bool same = has_same_groups(*plan, read);
     plan_free(*plan);
     *plan = read;
+    if (!same)
+        return err_set(err, ERR_INVALID, "%s has other groups of ranks than %s", own, path);
     return read->rank == rank ? ERR_OK
                               : err_set(err, ERR_INVALID, "%s is rank %u's", own, read->rank);
 }

@@ -16,7 +16,8 @@ char *plan_rank_path(const char *path, uint32_t rank, char *text, size_t size);
  * 0's, there is no such rank, or what would be its plan does not pass plan_verify. */
 enum err_code plan_for_rank(struct plan *plan, uint32_t rank, struct err *err);
 
-/* The same for a plan read from `path`; *plan is another one where each rank has its own file. */
+/* The same for a plan read from `path`; *plan is another one where each rank has its own file,
+ * which must have the same groups. */
 enum err_code plan_read_rank(const char *path, uint32_t rank, struct plan **plan, struct err *err);
 
 #endif

@@ -289,6 +289,8 @@ static int fail(struct run *run, const struct err *err)
     const int status = bad_input ? EXIT_BAD_INPUT : EXIT_FAILED;
     char message[1200];
     snprintf(message, sizeof message, "shardrun: rank %u: %s", rank, err->text);
+    claim_release(run->claim);
+    run->claim = NULL;
     if (run->comm)
         comm_abort(run->comm, status, message);
     fprintf(stderr, "%s\n", message);

@@ -482,6 +482,20 @@ static void lists_are_valid_json(void **state)
     json_decref(gpus);
 }
 
+/* Systems differ in how many categories of memory they have. */
+static void pictures_are_drawn_of_every_system(void **state)
+{
+    (void)state;
+    static const char *const systems[] = {"fsdp2", "fsdp1", "ddp", "zero1", "zero2", "zero3"};
+    if (shell("command -v gnuplot") != 0)
+        skip();
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+        if (shell("^/shardplan plan fsdp2-tutorial --gpus 2 --accumulate 2 --strategy %s -q "
+                  "-o %s/%s 2>&1 && cd %s/%s && ls memory.svg timeline.svg",
+                  systems[i], folder, systems[i], folder, systems[i]) != 0)
+            fail_msg("%s: %s", systems[i], program_output());
+}
+
 static void what_cannot_be_printed_is_a_failure(void **state)
 {
     (void)state;
@@ -532,6 +546,21 @@ static void runs_that_no_machine_can_hold_are_refused_before_they_start(void **s
     assert_int_equal(shardplan("plan llama-2-70b --gpus 256 --seq 128 -q -o %s/large", folder), 0);
     assert_int_equal(shardplan("run %s/large/plan.json", folder), 2);
     assert_non_null(strstr(program_output(), "each of 256 ranks holds "));
+}
+
+/* Each rank has its own file, of which one is of a run of four. */
+static void plans_of_two_jobs_do_not_run_together(void **state)
+{
+    (void)state;
+    if (shell("command -v mpirun") != 0)
+        skip();
+    for (int ranks = 2; ranks <= 4; ranks += 2)
+        assert_int_equal(shardplan("plan fsdp2-tutorial --gpus %d --strategy zero1 -q -o %s/own%d",
+                                   ranks, folder, ranks),
+                         0);
+    assert_int_equal(shell("cp %s/own4/plan-1.json %s/own2", folder, folder), 0);
+    assert_int_equal(shardplan("run %s/own2/plan.json --steps 1", folder), 3);
+    assert_non_null(strstr(program_output(), "plan-1.json has other groups of ranks than "));
 }
 
 /* Its ranks go with it, whatever ends it. */
@@ -607,10 +636,12 @@ int main(void)
         cmocka_unit_test(a_step_is_explained),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_a_failure),
         cmocka_unit_test(lists_are_valid_json),
+        cmocka_unit_test(pictures_are_drawn_of_every_system),
         cmocka_unit_test(what_cannot_be_printed_is_a_failure),
         cmocka_unit_test(inputs_without_end_are_refused),
         cmocka_unit_test(a_file_larger_than_memory_is_an_error),
         cmocka_unit_test(runs_that_no_machine_can_hold_are_refused_before_they_start),
+        cmocka_unit_test(plans_of_two_jobs_do_not_run_together),
         cmocka_unit_test(a_run_that_is_ended_leaves_no_ranks),
         cmocka_unit_test(words_of_others_are_shown_where_no_rank_says_why),
     };
