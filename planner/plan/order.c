@@ -271,6 +271,8 @@ enum err_code plan_check_order(const struct plan *plan, struct err *err)
     struct order o = {.plan = plan, .err = err, .unused = NONE};
     o.events = xcalloc(plan->event_count + 1, sizeof *o.events);
     o.groups = xcalloc(plan->group_count + 1, sizeof *o.groups);
+    o.cap = plan->buffer_count + 1; /* about one a buffer */
+    o.accesses = xmalloc(o.cap * sizeof *o.accesses);
     o.first = xmalloc((plan->buffer_count + 1) * sizeof *o.first);
     memset(o.first, 0xff, (plan->buffer_count + 1) * sizeof *o.first);
     enum err_code rc = ERR_OK;

@@ -70,7 +70,7 @@ static bool fails(enum kind kind)
     return true;
 }
 
-#define REAL(name) ((__typeof__(&name))(__UINTPTR_TYPE__)dlsym(RTLD_NEXT, #name))
+#define REAL(name) ((__typeof__(&(name)))(__UINTPTR_TYPE__)dlsym(RTLD_NEXT, #name))
 
 /* ---- files ---- */
 

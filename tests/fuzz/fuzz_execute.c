@@ -43,7 +43,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
     mutate_json(tree, &state);
     char *text = json_dumps(tree, JSON_COMPACT);
     const size_t length = text ? strlen(text) : most + 1;
-    if (length <= most)
+    if (text && length <= most)
         memcpy(data, text, length);
     free(text);
     json_decref(tree);

@@ -179,14 +179,25 @@ static void change(json_t *document, const struct place *place, uint64_t *state)
     }
 }
 
+static void number_list(json_t *list)
+{
+    json_t *item;
+    size_t index;
+    json_array_foreach(list, index, item)
+    {
+        if (json_is_object(item) && json_object_get(item, "id"))
+            json_object_set_new(item, "id", json_integer((json_int_t)index));
+    }
+}
+
 static void number_items(json_t *document)
 {
     const char *key;
-    json_t *list, *item;
-    size_t index;
-    json_object_foreach(document, key, list) json_array_foreach(
-        list, index, item) if (json_is_object(item) && json_object_get(item, "id"))
-        json_object_set_new(item, "id", json_integer((json_int_t)index));
+    json_t *list;
+    json_object_foreach(document, key, list)
+    {
+        number_list(list);
+    }
 }
 
 void mutate_json(json_t *document, uint64_t *state)
