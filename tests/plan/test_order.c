@@ -201,7 +201,7 @@ static bool are_apart(const struct plan *plan)
 
 /* ---- the plans ---- */
 
-enum { KINDS = SMALL_JOBS + 8 };
+enum { KINDS = SMALL_JOBS + 9 };
 
 static struct job job_of(int kind)
 {
@@ -220,6 +220,11 @@ static struct job job_of(int kind)
     job.strategy.accumulate = other >= 6 ? 2 : 1;
     if (other == 6)
         job.strategy.reduce = job.strategy.store;
+    if (other == 8) { /* units whose turn comes behind the root's end of backward */
+        job.strategy.offload = false;
+        job.strategy.accumulate_sync = true;
+        job.model.frozen = "*wte*,*wpe*,*h.0.*";
+    }
     if (other >= 6)
         return job;
     job.strategy.system = systems[other];
