@@ -261,11 +261,13 @@ class Stream(TorchDispatchMode):
         self.born_in[key] = self.evaluation
         self.steps.append(f"+{Tables.number(self.tables.types, row)}")
 
-    def place_of(self, tensor):
+    def place_of(self, tensor, registered=False):
+        """None: it takes no memory, or none of a GPU's: a number that is no buffer of a module stays
+        where it was made when the model is moved, and kernels take it from there."""
         storage = tensor.untyped_storage()
         key = id(storage)
         if key not in self.place:
-            if storage.nbytes() == 0:
+            if storage.nbytes() == 0 or tensor.dim() == 0 and not registered:
                 return None
             self.place[key] = f"m{len(self.constants)}"
             self.constants.append([dtype_name(tensor.dtype), list(tensor.shape), storage.nbytes()])
@@ -564,7 +566,7 @@ def record(model, inputs, loss, units, tables, places, nodes, dtype):
         stream.place[id(t.untyped_storage())] = f"i{i}"
     stream.know_inputs(inputs)
     for buffer in model.buffers():
-        stream.place_of(buffer)
+        stream.place_of(buffer, registered=True)
     params = list(model.parameters())
     grads, handles = [], []
 
