@@ -44,13 +44,16 @@ import sys
 import time
 import weakref
 
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils.weak import WeakIdKeyDictionary
+try:
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils import _pytree as pytree
+    from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+    from torch.utils.weak import WeakIdKeyDictionary
+except ImportError as error:
+    sys.exit(f"record.py: needs a Python with torch: {error}")
 
 VERSION = 1
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -706,7 +709,10 @@ def hf_inputs(model, config, batch, seq):
 
 
 def hf_model(source, attention):
-    import transformers
+    try:
+        import transformers
+    except ImportError as error:
+        fail(f"--hf needs transformers: {error}")
     from transformers.utils import import_utils
     # fake tensors count as tracing there, which builds causal masks that a real run does without
     import_utils.is_fake_tensor = lambda x: False
