@@ -182,6 +182,8 @@ static enum err_code read_types(struct recording *r, struct err *err)
                            r->path, i);
         type->op = (uint32_t)op;
         type->bytes = (uint64_t)json_integer_value(bytes);
+        if (shape_bytes(&type->shape, type->dtype) > type->bytes) /* it was born expanded */
+            type->shape = SHAPE((uint32_t)(type->bytes / dtype_bytes(type->dtype)));
     }
     return ERR_OK;
 }

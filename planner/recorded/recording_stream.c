@@ -221,7 +221,7 @@ static void make_sum(struct making *m, const struct kernel *whole, struct operan
 /* A workspace, alive while one kernel runs. */
 static uint32_t add_scratch(struct making *m, uint64_t bytes)
 {
-    const struct shape shape = SHAPE((uint32_t)((bytes + 1023) / 1024), 256);
+    const struct shape shape = SHAPE((uint32_t)(bytes / 1024), 256); /* whole rows of them */
     const uint32_t buffer = add_buffer(m, ATEN_WORKSPACE, DTYPE_FP32, &shape, bytes);
     m->stream->buffers[buffer].scratch = true;
     m->stream->buffers[buffer].category = CATEGORY_WORKSPACE;
