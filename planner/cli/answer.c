@@ -59,9 +59,7 @@ static void show_json(const struct answer *a, const struct remedy *remedies, uin
     if (a->settings.goodput)
         json_object_set_new(root, "goodput", long_run_json(&a->run));
     json_object_set_new(root, "from", import_json(&a->import));
-    json_dumpf(root, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(root);
+    report_json(root);
 }
 
 void answer_show(const struct answer *a)

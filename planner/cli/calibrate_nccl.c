@@ -89,9 +89,7 @@ int calibrate_from_nccl(const struct nccl_source *source, const struct settings 
     } else if (settings->json) {
         json_t *object = summary(&import, output);
         json_object_set_new(object, "settings", settings_echo(settings));
-        json_dumpf(object, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(object);
+        report_json(object);
     } else if (!settings->quiet) {
         print(stdout, &import, output);
     }

@@ -102,9 +102,7 @@ static void print(const struct calibrate_command *c, const struct calibration *c
     if (c->settings.json) {
         json_t *object = calibration_json(calibration, c->settings.output);
         json_object_set_new(object, "settings", settings_echo(&c->settings));
-        json_dumpf(object, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(object);
+        report_json(object);
     } else if (!c->settings.quiet) {
         calibration_print(stdout, calibration);
         printf("\n  %s; calibration.html beside it\n", c->settings.output);

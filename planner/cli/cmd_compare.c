@@ -33,9 +33,7 @@ static void print(const struct settings *s, const struct plan *plan, const struc
     if (s->json) {
         json_t *object = compare_json(plan, c, verdict);
         json_object_set_new(object, "settings", settings_echo(s));
-        json_dumpf(object, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(object);
+        report_json(object);
     } else if (!s->quiet) {
         compare_print(stdout, plan, c, verdict);
         if (s->output)

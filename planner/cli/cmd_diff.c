@@ -127,22 +127,22 @@ static enum err_code change(const struct settings *base, const char *text, struc
     return axis_choose(base, axes, values, count, out, err);
 }
 
-static enum err_code make_changed(const struct settings *s, const struct side *a,
+static enum err_code make_changed(const struct settings *s, bool plan_a, const struct side *a,
                                   struct arena *arena, struct side *b, struct err *err)
 {
     struct settings base = of_model(s, s->a);
     struct choice choice;
     snprintf(b->label, sizeof b->label, "A with %s", s->b);
-    if (is_plan(s->a))
+    if (plan_a)
         TRY(of_plan(a->extra.settings, arena, &base, err));
     TRY(change(&base, s->b, arena, &choice, err));
     return make_side(&choice, b, err);
 }
 
-static enum err_code make_or_read(const struct settings *s, const char *text, struct side *out,
-                                  struct err *err)
+static enum err_code make_or_read(const struct settings *s, const char *text, bool plan,
+                                  struct side *out, struct err *err)
 {
-    if (is_plan(text))
+    if (plan)
         return read_side(text, out, err);
     const struct choice choice = {.settings = of_model(s, text)};
     snprintf(out->label, sizeof out->label, "%s", text);
@@ -160,12 +160,11 @@ static void label_options(const struct settings *s, struct side *side)
 }
 
 /* Options describe a model: where there is none they would be lost. */
-static enum err_code check_options(const struct settings *s, bool changes, struct err *err)
+static enum err_code check_options(const struct settings *s, struct err *err)
 {
     char given[1024];
     const struct settings settings = of_model(s, s->a);
-    if (!settings_given_text(&settings, given, sizeof given)[0] || !is_plan(s->a) ||
-        !(changes || is_plan(s->b)))
+    if (!settings_given_text(&settings, given, sizeof given)[0])
         return ERR_OK;
     return err_set(err, ERR_INVALID,
                    "%.200s: options are for a model; %s is a plan.json: write B as changes to it, "
@@ -180,12 +179,15 @@ static enum err_code make_sides(const struct settings *s, struct arena *arena, s
     if (is_changes(s->a))
         return err_set(err, ERR_INVALID, "%s: A is a model or a plan.json; changes come second",
                        s->a);
-    TRY(check_options(s, changes, err));
-    TRY(make_or_read(s, s->a, a, err));
-    TRY(changes ? make_changed(s, a, arena, b, err) : make_or_read(s, s->b, b, err));
-    if (!is_plan(s->a))
+    const bool plan_a = is_plan(s->a), plan_b = !changes && is_plan(s->b);
+    if (plan_a && (changes || plan_b))
+        TRY(check_options(s, err));
+    TRY(make_or_read(s, s->a, plan_a, a, err));
+    TRY(changes ? make_changed(s, plan_a, a, arena, b, err)
+                : make_or_read(s, s->b, plan_b, b, err));
+    if (!plan_a)
         label_options(s, a);
-    if (!changes && !is_plan(s->b))
+    if (!changes && !plan_b)
         label_options(s, b);
     return ERR_OK;
 }
@@ -199,10 +201,7 @@ static enum err_code show(const struct settings *s, const struct difference_repo
     if (s->output)
         TRY(difference_report_write(report, s->output, &note, err));
     if (s->json) {
-        json_t *object = difference_json(report);
-        json_dumpf(object, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(object);
+        report_json(difference_json(report));
     } else if (!s->quiet) {
         difference_print(stdout, report);
         if (s->output)

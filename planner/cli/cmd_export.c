@@ -41,9 +41,7 @@ static void print_json(const struct exported *exported, const struct settings *s
     json_object_set_new(object, "output", s->output ? json_string(s->output) : json_null());
     json_object_set_new(object, "text", json_string(exported->text));
     json_object_set_new(object, "script", script);
-    json_dumpf(object, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(object);
+    report_json(object);
 }
 
 static void list_script(const struct exported *exported)

@@ -93,9 +93,7 @@ static void print_json(const struct kernel_csv *csv, const struct kernel_csv_row
         }
         json_array_append_new(array, row);
     }
-    json_dumpf(object, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(object);
+    report_json(object);
 }
 
 static void print_csv(const struct kernel_csv *csv, const struct kernel_csv_row *rows)

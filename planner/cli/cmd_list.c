@@ -11,9 +11,7 @@
 
 static int print_json(json_t *array)
 {
-    json_dumpf(array, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(array);
+    report_json(array);
     return EXIT_DONE;
 }
 

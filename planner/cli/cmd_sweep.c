@@ -67,9 +67,7 @@ static enum err_code show(const struct sweep_question *q, const struct sweep *sw
     if (s->json) {
         json_t *object = sweep_json(q, sweep);
         json_object_set_new(object, "from", import_json(import));
-        json_dumpf(object, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(object);
+        report_json(object);
     } else if (!s->quiet) {
         sweep_print(stdout, q, sweep);
         import_print(stdout, import);

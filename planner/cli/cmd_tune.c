@@ -1,12 +1,11 @@
 /* cmd_tune.c - shardplan tune: the fastest settings that fit, and why. */
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "frameworks/import.h"
 #include "report/tune_result.h"
 #include "settings/settings_parse.h"
 
 #include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
 /* A handler has nothing else that it could write to. */
 static volatile int interrupted;
@@ -17,26 +16,10 @@ static void interrupt(int signal_number)
     interrupted = 1;
 }
 
-static void show_progress(void *context, const char *what, double share)
-{
-    enum { WIDTH = 30 };
-    char bar[WIDTH + 1];
-    (void)context;
-    const size_t full = share < 1 ? (size_t)(share * WIDTH) : WIDTH;
-    memset(bar, '#', full);
-    memset(bar + full, '.', WIDTH - full);
-    bar[WIDTH] = '\0';
-    fprintf(stderr, "\r  [%s] %s\x1b[K", bar, what);
-    fflush(stderr);
-}
-
 static void show(const struct tuned *t, const struct settings *settings, const char *note)
 {
     if (settings->json) {
-        json_t *object = tune_json(t);
-        json_dumpf(object, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(object);
+        report_json(tune_json(t));
     } else if (!settings->quiet) {
         tune_print(stdout, t);
         if (settings->output && t->search.front_count)
@@ -59,13 +42,12 @@ static int search(const struct settings *settings)
     struct tuned tuned;
     struct err err = {0};
     const char *note = NULL;
-    const bool terminal = !settings->quiet && isatty(STDERR_FILENO);
-    const struct tune_options options = {.stop = &interrupted,
-                                         .progress = terminal ? show_progress : NULL};
+    struct progress progress = progress_begin(!settings->quiet);
+    const struct tune_options options = {
+        .stop = &interrupted, .progress = progress_name, .context = &progress};
     catch_interrupt();
     enum err_code rc = tune(settings, &options, &tuned, &err);
-    if (terminal)
-        fputs("\r\x1b[K", stderr);
+    progress_end(&progress);
     if (rc != ERR_OK)
         return report_error(&err);
     const bool fits = tuned.search.front_count > 0;

@@ -6,6 +6,8 @@
 
 #include "base/err.h"
 
+#include <jansson.h>
+
 enum { EXIT_DONE = 0, EXIT_NO_FIT = 1, EXIT_DIFFERS = 1, EXIT_BAD_INPUT = 2, EXIT_FAILED = 3 };
 
 int command_fit(int argc, char **argv);
@@ -23,5 +25,8 @@ int command_kernels(int argc, char **argv);
 
 /* Prints "shardplan: <sentence>" to standard error; returns the exit status for the code. */
 int report_error(const struct err *err);
+
+/* Writes the answer of --json to standard output, and gives the value up. */
+void report_json(json_t *value);
 
 #endif

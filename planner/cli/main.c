@@ -58,6 +58,13 @@ static int refuse(const char *name)
     return help(stderr);
 }
 
+void report_json(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(value);
+}
+
 int report_error(const struct err *err)
 {
     fprintf(stderr, "shardplan: %s\n", err->text);

@@ -14,8 +14,13 @@ struct progress { /* zero-initialise, then progress_begin */
 /* Shows nothing unless standard error is a terminal and `wanted`. */
 struct progress progress_begin(bool wanted);
 
-/* "  [#####     ]  52 %  13 of 25", from half a second on; gone when all is done. `progress` is a
- * struct progress: a sweep_progress (search/sweep.h). */
+/* "  [#####     ]  52 %  13 of 25", from half a second on; no line any more when all is done.
+ * `progress` is a struct progress: this is a sweep_progress (search/sweep.h). */
 void progress_show(void *progress, uint32_t done, uint32_t total);
+
+/* "  [#####     ]  52 %  bounding": the same of a share of something named, until progress_end. As
+ * tune_options.progress (search/tune.h). */
+void progress_name(void *progress, const char *what, double share);
+void progress_end(const struct progress *progress);
 
 #endif

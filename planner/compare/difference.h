@@ -1,8 +1,8 @@
 /* difference.h - two plans side by side: settings, time by lane and kind, and unit by unit.
  *
  *     plan A --+
- *              +-- by name --> lanes, kinds, units --alike--> groups: "28 of 32 units: -1
- * all_gather" plan B --+
+ *              +-- by name --> lanes, kinds, units --alike--> groups:
+ *     plan B --+                                              "28 of 32 units: -1 all_gather"
  *
  * What happens in a step is counted from the programs, seconds are those of plan.json's "time". An
  * instruction of the sharding system belongs to the unit that its scope names, one of the model's

@@ -28,7 +28,7 @@ static void add(struct sums *sums, const struct plan *plan, uint32_t id, double 
     sums->items[sums->count++] = key;
 }
 
-/* Of those that run at `when`, the one that ends last; the instruction count: none does. */
+/* Of those that run at `when`, the one that ends last; COMPARE_NONE: none does. */
 static uint32_t running_at(const struct compare_interval *spans, const uint32_t *collectives,
                            uint32_t count, double when)
 {

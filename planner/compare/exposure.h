@@ -1,8 +1,10 @@
 /* exposure.h - which collectives the exposed communication of a step is of.
  *
- *     compute          |==|      |==|                       moment by moment, to the collective
- * that all_gather    |====|                                  runs then and ends last reduce_scatter
- * |=====|   ->  all_gather 3, reduce_scatter 4 */
+ *     compute             |====|    |====|
+ *     all_gather      |=====|
+ *     reduce_scatter         |========|     ->  all_gather 4, reduce_scatter 4
+ *
+ * Each exposed moment goes to the collective that runs then and ends last. */
 #ifndef SHARDPLAN_EXPOSURE_H
 #define SHARDPLAN_EXPOSURE_H
 

@@ -1,15 +1,12 @@
 /* difference_report.c - the files of `diff -o DIR`; see difference_report.h. */
 #include "report/difference_report.h"
 
-#include "base/file.h"
 #include "report/files.h"
 #include "report/picture.h"
 
 #include "diff_gp.h" /* generated from reports/diff.gp */
 
 #include <math.h>
-
-enum { PATH = 4096 };
 
 /* "sharded param" 3.74 1.87: a name and both sides, where either has something. */
 static void put_pair(FILE *file, const char *name, double a, double b, double unit)
@@ -65,17 +62,10 @@ enum err_code difference_report_write(const struct difference_report *report, co
                                       const char **note, struct err *err)
 {
     static const struct picture picture = {"diff.svg", diff_gp, pair_data, pair_settings};
-    char path[PATH];
-    struct file_writer to;
     bool drawn = false;
     *note = NULL;
     TRY(files_make_folder(dir, err));
-    TRY(file_create(files_path(dir, "diff.json", path, sizeof path), &to, err));
-    json_t *object = difference_json(report);
-    json_dumpf(object, to.file, JSON_INDENT(1));
-    fputc('\n', to.file);
-    json_decref(object);
-    TRY(file_commit(&to, ERR_OK, err));
+    TRY(files_write_json(dir, "diff.json", difference_json(report), err));
     if (!report->memory[0] || !report->memory[1] || !report->difference->timed) {
         *note = "no diff.svg: a plan without predictions";
         return ERR_OK;

@@ -1,6 +1,8 @@
 /* files.c - see files.h. */
 #include "report/files.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +57,20 @@ const char *files_path(const char *dir, const char *name, char *path, size_t siz
 {
     snprintf(path, size, "%s/%s", dir, name);
     return path;
+}
+
+enum err_code files_write_json(const char *dir, const char *name, json_t *value, struct err *err)
+{
+    char path[4096];
+    struct file_writer to;
+    enum err_code rc = file_create(files_path(dir, name, path, sizeof path), &to, err);
+    if (rc == ERR_OK) {
+        json_dumpf(value, to.file, JSON_INDENT(1));
+        fputc('\n', to.file);
+        rc = file_commit(&to, ERR_OK, err);
+    }
+    json_decref(value);
+    return rc;
 }
 
 bool files_gnuplot(const char *script)

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -16,6 +17,9 @@ enum err_code files_make_parent(const char *file, struct err *err);
 
 /* "DIR/NAME", written into path, which is returned. */
 const char *files_path(const char *dir, const char *name, char *path, size_t size);
+
+/* Writes a value as DIR/NAME, and gives the value up. */
+enum err_code files_write_json(const char *dir, const char *name, json_t *value, struct err *err);
 
 /* Runs gnuplot on a script file; its messages go nowhere. Returns whether it drew. */
 bool files_gnuplot(const char *script);

@@ -1,7 +1,6 @@
 /* sweep_report.c - the files of `sweep -o DIR`; see sweep_report.h. */
 #include "report/sweep_report.h"
 
-#include "base/file.h"
 #include "report/files.h"
 #include "report/picture.h"
 
@@ -10,8 +9,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-
-enum { PATH = 4096 };
 
 #define SWEEP_SVG "sweep.svg"
 
@@ -151,18 +148,11 @@ static enum err_code draw(const struct report *r, const char *dir, bool *drawn, 
 enum err_code sweep_report_write(const struct sweep_question *question, const struct sweep *sweep,
                                  const char *dir, const char **note, struct err *err)
 {
-    char path[PATH];
-    struct file_writer to;
     const struct report r = {question, sweep};
     bool drawn;
     *note = NULL;
     TRY(files_make_folder(dir, err));
-    TRY(file_create(files_path(dir, "sweep.json", path, sizeof path), &to, err));
-    json_t *object = sweep_json(question, sweep);
-    json_dumpf(object, to.file, JSON_INDENT(1));
-    fputc('\n', to.file);
-    json_decref(object);
-    TRY(file_commit(&to, ERR_OK, err));
+    TRY(files_write_json(dir, "sweep.json", sweep_json(question, sweep), err));
     TRY(draw(&r, dir, &drawn, err));
     if (!drawn)
         *note = "gnuplot is not there or failed: no sweep.svg";
