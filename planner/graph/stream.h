@@ -50,6 +50,12 @@ struct stream_step {
     uint32_t arg : 28;
 };
 
+/* Whether the stream goes on without a hook after this step. */
+static inline bool stream_step_is_within(struct stream_step step)
+{
+    return step.kind == STEP_BIRTH || step.kind == STEP_DEATH || step.kind == STEP_KERNEL;
+}
+
 struct stream_grad {
     uint32_t param;
     uint32_t buffer; /* the gradient, d·w elements in the compute dtype */

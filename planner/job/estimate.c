@@ -30,16 +30,11 @@ struct estimator {
     struct costs costs;
 };
 
-static uint64_t round_up(uint64_t bytes)
-{
-    return allocator_round(bytes);
-}
-
 struct estimator *estimator_new(const struct graph *graph, const struct stream *stream,
                                 const struct machine *machine)
 {
     struct estimator *e = xmalloc(sizeof *e);
-    struct outline *outline = outline_new(stream, round_up);
+    struct outline *outline = outline_new(stream, allocator_round);
     *e = (struct estimator){
         .graph = graph,
         .machine = machine,
@@ -107,10 +102,8 @@ enum err_code estimate(struct estimator *e, const struct strategy *strategy, str
     struct outlined *outlined = &e->outlined;
     *out = (struct estimate){.step_s = 0};
     TRY(lower_outline(e->graph, e->outline, strategy, outlined, err));
-    const struct profile *profile = &e->machine->profile;
     out->requested_bytes = outlined->requested_bytes;
-    out->outside_bytes =
-        profile_bytes(profile, PROFILE_CONTEXT) + communicators_bytes(outlined->plan, e->machine);
+    out->outside_bytes = machine_outside_bytes(outlined->plan, e->machine);
     out->least_bytes = out->outside_bytes + outlined->rounded_bytes;
     return take_time(e, outlined->plan, out, err);
 }

@@ -48,8 +48,8 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
  * up. */
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err);
-/* The same of a plan that there is already, as in a search over strategies of one stream: it is
- * out's from the call on, whatever is returned. out->parameters stays 0. */
+/* The same of a plan that there is already: it is out's from the call on, whatever is returned.
+ * out->parameters stays 0. */
 enum err_code predict_plan(struct plan *plan, const struct machine *machine, struct prediction *out,
                            struct err *err);
 void prediction_free(struct prediction *prediction);

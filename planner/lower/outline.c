@@ -65,12 +65,6 @@ void tally_result(const struct tally *tally, const struct plan *plan, struct out
 
 /* ---- a stream's spans ---- */
 
-/* Whether the stream goes on without a hook after this step. */
-static bool is_within_span(struct stream_step step)
-{
-    return step.kind == STEP_BIRTH || step.kind == STEP_DEATH || step.kind == STEP_KERNEL;
-}
-
 static void extend(struct outline *outline, struct outline_span *span, struct stream_step step)
 {
     const struct buffer *buffers = outline->stream->buffers;
@@ -96,7 +90,7 @@ struct outline *outline_new(const struct stream *stream, uint64_t (*rounding)(ui
     struct outline_span span = {0};
     for (uint32_t i = 0; i < stream->step_count; i++) {
         const struct stream_step step = stream->steps[i];
-        if (is_within_span(step)) {
+        if (stream_step_is_within(step)) {
             extend(outline, &span, step);
             continue;
         }

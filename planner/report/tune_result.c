@@ -1,12 +1,10 @@
 /* tune_result.c - see tune_result.h. */
 #include "report/tune_result.h"
 
-#include "base/file.h"
 #include "report/files.h"
 #include "report/model_notes.h"
 #include "report/picture.h"
 #include "report/report.h"
-#include "settings/settings_resolve.h"
 
 #include "pareto_gp.h" /* generated from reports/pareto.gp */
 
@@ -30,19 +28,18 @@ static double tokens_per_s(const struct tuned *t, double step_s)
     return sequences * t->job.model.seq / step_s;
 }
 
-/* What makes a found one of the framework's defaults. */
+/* What was asked for becomes a found one by these options. */
 static const char *change_of(const struct tuned *t, const struct found *found, char text[CHANGE])
 {
-    struct settings usual = t->settings, own;
+    struct settings own;
     tuned_settings(t, found, &own);
-    return settings_difference(&usual, &own, text, CHANGE)[0] ? text : "as it is";
+    return settings_difference(&t->settings, &own, text, CHANGE)[0] ? text : "as it is";
 }
 
-const char *tune_command(const struct tuned *tuned, const struct settings *choice,
-                         struct arena *arena)
+/* "shardplan plan llama-3.1-8b --gpus 8 ...": what plans the choice, in the arena. */
+static const char *command_of(const struct settings *choice, struct arena *arena)
 {
     uint32_t count;
-    (void)tuned;
     const char **arguments = settings_arguments(choice, COMMAND_PLAN, arena, &count);
     const char *line = "shardplan plan";
     for (uint32_t i = 0; i < count; i++)
@@ -116,7 +113,7 @@ json_t *tune_json(const struct tuned *t)
         json_t *chosen = found_json(t, &t->chosen);
         json_object_set_new(chosen, "low_s", json_real(t->low_s));
         json_object_set_new(chosen, "high_s", json_real(t->high_s));
-        json_object_set_new(chosen, "command", json_string(tune_command(t, &t->choice, &arena)));
+        json_object_set_new(chosen, "command", json_string(command_of(&t->choice, &arena)));
         json_object_set_new(chosen, "why", reasons_json(t));
         json_object_set_new(root, "chosen", chosen);
         json_object_set_new(root, "fastest", found_json(t, &t->search.front[0]));
@@ -215,7 +212,7 @@ static void print_choice(FILE *file, const struct tuned *t, const struct style *
     for (uint32_t i = 0; i < t->runner_count; i++)
         print_found(file, t, &t->runners[i]);
     print_front(file, t);
-    fprintf(file, "\n  %s\n", tune_command(t, &t->choice, &arena));
+    fprintf(file, "\n  %s\n", command_of(&t->choice, &arena));
     arena_free(&arena);
 }
 
@@ -261,37 +258,17 @@ static void pareto_settings(FILE *file, const void *context)
     fputc('\n', file);
 }
 
-static enum err_code write_json(const struct tuned *t, const char *dir, struct err *err)
-{
-    char path[4096];
-    struct file_writer to;
-    TRY(file_create(files_path(dir, "tune.json", path, sizeof path), &to, err));
-    json_t *json = tune_json(t);
-    json_dumpf(json, to.file, JSON_INDENT(2));
-    fputc('\n', to.file);
-    json_decref(json);
-    return file_commit(&to, ERR_OK, err);
-}
-
 static enum err_code write_plan(const struct tuned *t, const char *dir, const char **note,
                                 struct err *err)
 {
     struct settings choice = t->choice;
-    struct job job;
-    struct machine machine = t->machine;
-    struct prediction prediction;
-    struct step_time time;
+    struct tuned_prediction p;
     choice.command = COMMAND_PLAN;
     choice.output = dir;
-    machine.expandable_segments = choice.expandable_segments;
-    TRY(settings_job(&choice, &t->job.config, &job, err));
-    TRY(predict(&job, &machine, &prediction, err));
-    enum err_code rc = step_time(&prediction, &job, &machine, STEP_TIME_DRAWS, &time, err);
-    if (rc == ERR_OK) {
-        rc = report_write(&choice, &job, &machine, &prediction, &time, true, note, err);
-        step_time_free(&time);
-    }
-    prediction_free(&prediction);
+    TRY(tuned_predict(t, &choice, STEP_TIME_DRAWS, &p, err));
+    const enum err_code rc =
+        report_write(&choice, &p.job, &p.machine, &p.prediction, &p.time, true, note, err);
+    tuned_prediction_free(&p);
     return rc;
 }
 
@@ -301,7 +278,7 @@ enum err_code tune_write(const struct tuned *t, const char *dir, const char **no
     bool drawn;
     *note = NULL;
     TRY(files_make_folder(dir, err));
-    TRY(write_json(t, dir, err));
+    TRY(files_write_json(dir, "tune.json", tune_json(t), err));
     TRY(write_plan(t, dir, note, err));
     return picture_draw(&picture, t, dir, &drawn, err);
 }

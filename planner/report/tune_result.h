@@ -17,8 +17,4 @@ void tune_print(FILE *file, const struct tuned *tuned);
 enum err_code tune_write(const struct tuned *tuned, const char *dir, const char **note,
                          struct err *err);
 
-/* "shardplan plan llama-3.1-8b --gpus 8 ...": what plans the choice, in the arena. */
-const char *tune_command(const struct tuned *tuned, const struct settings *choice,
-                         struct arena *arena);
-
 #endif

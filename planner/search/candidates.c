@@ -23,17 +23,12 @@ enum err_code candidates_job(const struct candidates *c, uint32_t grid, uint64_t
     return ERR_OK;
 }
 
-static bool is_allocators(const struct grid_axis *axis)
-{
-    return !axis->row->ahead;
-}
-
 uint32_t member_variants(const struct grid *grid, uint64_t point, uint64_t points[AXES_MOST])
 {
     uint32_t count = 0;
     points[count++] = point;
     for (uint32_t a = grid->inner; a < grid->axis_count; a++)
-        for (uint32_t d = 1; is_allocators(&grid->axes[a]) && d < grid->axes[a].count; d++)
+        for (uint32_t d = 1; grid->axes[a].row->allocator && d < grid->axes[a].count; d++)
             points[count++] = grid_with(grid, point, a, d);
     return count;
 }
@@ -79,7 +74,7 @@ uint32_t candidate_members(const struct candidates *c, const struct candidate *c
         struct settings settings;
         bool own = true;
         for (uint32_t a = grid->inner; a < grid->axis_count && own; a++)
-            own = !is_allocators(&grid->axes[a]) || grid_digit(grid, first + m, a) == 0;
+            own = !grid->axes[a].row->allocator || grid_digit(grid, first + m, a) == 0;
         if (!own)
             continue;
         grid_settings(grid, first + m, &settings);
@@ -97,13 +92,13 @@ uint32_t candidate_members(const struct candidates *c, const struct candidate *c
     return count;
 }
 
-uint64_t candidate_count(const struct candidates *c, const struct candidate *candidate)
+static uint64_t count_jobs(const struct candidates *c, const struct candidate *candidate)
 {
     const struct grid *grid = &c->space->grids[candidate->grid];
     uint64_t *points = xmalloc(grid->inner_points * sizeof *points), count = 1;
     const uint32_t members = candidate_members(c, candidate, points);
     for (uint32_t a = grid->inner; a < grid->axis_count; a++)
-        count *= is_allocators(&grid->axes[a]) ? grid->axes[a].count : 1;
+        count *= grid->axes[a].row->allocator ? grid->axes[a].count : 1;
     free(points);
     return members * count;
 }
@@ -183,27 +178,13 @@ static enum err_code seed_job(const struct building *b, const struct seed *seed,
                           &expandable_segments, err);
 }
 
-static struct strategy frame_strategy(const struct strategy *strategy)
-{
-    struct strategy few = *strategy;
-    if (few.accumulate > FRAME_BATCHES)
-        few.accumulate = FRAME_BATCHES;
-    return few;
-}
-
 static void fill_seed(const struct building *b, struct seed *seed)
 {
     struct job job;
     const struct grid *grid = grid_of(b, seed);
-    if (b->options->most_changes != UINT32_MAX) {
-        uint32_t changes = 0;
-        const uint64_t point = seed->outer * grid->inner_points;
-        for (uint32_t a = 0; a < grid->inner; a++)
-            changes += grid_digit(grid, point, a) != grid->axes[a].present;
-        if (changes > b->options->most_changes) {
-            seed->state = SEED_LEFT_OUT;
-            return;
-        }
+    if (grid_outer_changes(grid, seed->outer) > b->options->most_changes) {
+        seed->state = SEED_LEFT_OUT;
+        return;
     }
     if (seed_job(b, seed, &job, NULL) != ERR_OK) {
         seed->state = SEED_IMPOSSIBLE;
@@ -404,6 +385,7 @@ static void bound_chunk(void *context, uint32_t chunk, uint32_t thread)
         struct candidate *at = &c->at[i];
         struct settings settings;
         const struct grid *grid = &c->space->grids[at->grid];
+        at->jobs = count_jobs(c, at);
         const uint64_t point = at->outer * grid->inner_points;
         grid_settings(grid, point, &settings);
         at->departures = grid_departures(grid, point);
@@ -435,8 +417,6 @@ static void make_candidates(struct building *b)
         if (seed->state == SEED_REPEATED && b->seeds[seed->first].state == SEED_IMPOSSIBLE)
             seed->state = SEED_IMPOSSIBLE;
         c->impossible += seed->state == SEED_IMPOSSIBLE ? points : 0;
-        c->repeated += seed->state == SEED_REPEATED ? points : 0;
-        c->left_out += seed->state == SEED_LEFT_OUT ? points : 0;
         if (seed->state != SEED_OPEN)
             continue;
         c->at[c->count++] = (struct candidate){.grid = seed->grid,

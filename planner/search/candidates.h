@@ -17,6 +17,7 @@ struct candidate {
     uint32_t stream_class, frame; /* indices */
     uint32_t departures;          /* of its first member from the framework's defaults */
     uint64_t outer;               /* point of the grid / grid.inner_points */
+    uint64_t jobs;                /* different ones: members, each with all of the allocator's */
     double step_floor_s;
     uint64_t device_floor;
 };
@@ -31,9 +32,8 @@ struct candidates {
     uint32_t evaluator_count;
     struct candidate *at; /* (count) by step_floor_s, then departures */
     uint32_t class_count, frame_count, count;
-    uint32_t blocks;               /* of the model */
-    uint64_t impossible, repeated; /* points that no job is possible of; that mean another's job */
-    uint64_t left_out;             /* more than `most_changes` from what was asked for */
+    uint32_t blocks;     /* of the model */
+    uint64_t impossible; /* points that no job is possible of */
 };
 
 struct candidates_options {
@@ -60,8 +60,6 @@ enum err_code candidates_job(const struct candidates *candidates, uint32_t grid,
  * `points` (grid.inner_points of them). Returns their number. */
 uint32_t candidate_members(const struct candidates *candidates, const struct candidate *candidate,
                            uint64_t *points);
-/* How many different jobs it stands for: its members, each with all settings of the allocator. */
-uint64_t candidate_count(const struct candidates *candidates, const struct candidate *candidate);
 /* The points that differ from a member by the allocator's settings alone, itself the first. */
 uint32_t member_variants(const struct grid *grid, uint64_t point, uint64_t points[AXES_MOST]);
 

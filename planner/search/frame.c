@@ -183,11 +183,6 @@ static void sum_up(const struct plan *plan, const struct costs *costs, struct fr
  * A segment belongs to the stream that it was asked for on, so what each stream's blocks come to at
  * most is there all the time. */
 
-static uint64_t rounded(const struct buffer *b)
-{
-    return b->bytes && b->pool != LANE_HOST ? allocator_round(b->bytes) : 0;
-}
-
 static void raise(uint64_t *most, uint64_t bytes)
 {
     *most = bytes > *most ? bytes : *most;
@@ -203,11 +198,12 @@ static void pools_begin(const struct plan *plan, struct pools *pools)
     *pools = (struct pools){0};
     for (uint32_t b = 0; b < plan->buffer_count; b++)
         if (plan->buffers[b].resident)
-            pools->live[plan->buffers[b].pool] += rounded(&plan->buffers[b]);
+            pools->live[plan->buffers[b].pool] += buffer_device_bytes(&plan->buffers[b]);
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
         if (in->op == PLAN_FREE && in->flags & PLAN_LATER_STEPS)
-            pools->live[plan->buffers[in->arg].pool] += rounded(&plan->buffers[in->arg]);
+            pools->live[plan->buffers[in->arg].pool] +=
+                buffer_device_bytes(&plan->buffers[in->arg]);
     }
     for (uint32_t lane = 0; lane < plan->lane_count; lane++)
         pools->most[lane] = pools->live[lane];
@@ -220,7 +216,7 @@ static void pools_pass(const struct plan *plan, const struct plan_instruction *i
         return;
     const struct buffer *b = &plan->buffers[in->arg];
     uint64_t *live = &pools->live[b->pool];
-    *live = in->op == PLAN_ALLOC ? *live + rounded(b) : *live - rounded(b);
+    *live = in->op == PLAN_ALLOC ? *live + buffer_device_bytes(b) : *live - buffer_device_bytes(b);
     raise(&pools->most[b->pool], *live);
 }
 
@@ -260,15 +256,21 @@ static void walk(const struct plan *plan, struct frame *frame)
 
 /* ---- frames ---- */
 
+struct strategy frame_strategy(const struct strategy *strategy)
+{
+    struct strategy few = *strategy;
+    if (few.accumulate > FRAME_BATCHES)
+        few.accumulate = FRAME_BATCHES;
+    return few;
+}
+
 enum err_code frame_new(const struct stream_class *c, const struct strategy *strategy,
                         const struct machine *machine, struct frame **out, struct err *err)
 {
     struct plan *plan;
     struct costs costs;
-    struct strategy few = *strategy;
+    const struct strategy few = frame_strategy(strategy);
     *out = NULL;
-    if (few.accumulate > FRAME_BATCHES)
-        few.accumulate = FRAME_BATCHES;
     TRY(lower_plan(c->graph, c->hooks, &few, &plan, err));
     const enum err_code rc =
         costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, err);

@@ -27,6 +27,9 @@ struct frame {
 /* A step of more micro-batches repeats the one in the middle. */
 enum { FRAME_BATCHES = 3 };
 
+/* The strategy with no more micro-batches than a frame has: strategies of one result share it. */
+struct strategy frame_strategy(const struct strategy *strategy);
+
 /* The strategy, its fetches as late as can be (struct setting.ahead), around a class's hooks.
  * Errors are lower_plan's and costs_of_plan's. The caller owns *out: frame_free. */
 enum err_code frame_new(const struct stream_class *stream_class, const struct strategy *strategy,

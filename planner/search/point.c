@@ -77,6 +77,12 @@ static enum err_code evaluate(const struct job *job, const struct machine *machi
     return rc;
 }
 
+static void refuse(const struct err *err, struct point *out)
+{
+    *out = (struct point){.verdict = POINT_REFUSED};
+    snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, err->text);
+}
+
 void point_evaluate(const struct choice *choice, struct point *out)
 {
     struct settings settings = choice->settings;
@@ -92,7 +98,18 @@ void point_evaluate(const struct choice *choice, struct point *out)
         settings_release(&job, &machine);
     }
     if (rc != ERR_OK)
-        snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, err.text);
+        refuse(&err, out);
+}
+
+void point_of(const struct settings *base, const struct axis *axes, const char *const *values,
+              uint32_t axis_count, struct point *out)
+{
+    struct choice choice;
+    struct err err = {0};
+    if (axis_choose(base, axes, values, axis_count, &choice, &err) == ERR_OK)
+        point_evaluate(&choice, out);
+    else
+        refuse(&err, out);
 }
 
 double point_value(const struct point *point, enum point_measure measure)

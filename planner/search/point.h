@@ -35,6 +35,11 @@ struct point {
  * settings with its numbers put in. What cannot be planned or timed is a result, not an error. */
 void point_evaluate(const struct choice *choice, struct point *out);
 
+/* The point that `base` becomes with each of `axes` (axis_count) at its value. What axis_choose
+ * will not have is refused. */
+void point_of(const struct settings *base, const struct axis *axes, const char *const *values,
+              uint32_t axis_count, struct point *out);
+
 /* One of its numbers (settings.h). In tokens a second, seconds, a share, and bytes; NAN of a point
  * that is refused. */
 double point_value(const struct point *point, enum point_measure measure);

@@ -132,7 +132,7 @@ static void close_axis(struct grid *grid, struct grid_axis *axis)
 
 static bool is_inner(const struct setting *row)
 {
-    return row->ahead || row->field.offset == offsetof(struct settings, expandable_segments);
+    return row->ahead || row->allocator;
 }
 
 static bool is_searched(const struct settings *settings, const struct space_options *options,
@@ -348,18 +348,35 @@ void grid_chosen(const struct grid *grid, uint64_t point, struct settings *out)
     }
 }
 
-uint32_t grid_departures(const struct grid *grid, uint64_t point)
+/* Of the axes from `from` to before `to`, whose digits these are, those on which a point is not as
+ * asked for (`present`) or not at the framework's default. */
+static uint32_t count_away(const struct grid *grid, uint64_t digits, uint32_t from, uint32_t to,
+                           bool present)
 {
     uint32_t count = 0;
-    for (uint32_t a = grid->axis_count; a-- > 0; point /= grid->axes[a].count)
-        count += point % grid->axes[a].count != grid->axes[a].usual;
+    for (uint32_t a = to; a-- > from; digits /= grid->axes[a].count) {
+        const struct grid_axis *axis = &grid->axes[a];
+        count += digits % axis->count != (present ? axis->present : axis->usual);
+    }
     return count;
+}
+
+uint32_t grid_departures(const struct grid *grid, uint64_t point)
+{
+    return count_away(grid, point, 0, grid->axis_count, false);
+}
+
+uint32_t grid_inner_departures(const struct grid *grid, uint64_t inner)
+{
+    return count_away(grid, inner, grid->inner, grid->axis_count, false);
 }
 
 uint32_t grid_changes(const struct grid *grid, uint64_t point)
 {
-    uint32_t count = 0;
-    for (uint32_t a = grid->axis_count; a-- > 0; point /= grid->axes[a].count)
-        count += point % grid->axes[a].count != grid->axes[a].present;
-    return count;
+    return count_away(grid, point, 0, grid->axis_count, true);
+}
+
+uint32_t grid_outer_changes(const struct grid *grid, uint64_t outer)
+{
+    return count_away(grid, outer, 0, grid->inner, true);
 }

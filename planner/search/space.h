@@ -1,6 +1,6 @@
 /* space.h - every combination of settings that a search may choose from.
  *
- *     a grid a sharding system, an axis a setting: the rows of the settings' table with values
+ * A grid is a sharding system, an axis of it a setting: the rows of the settings' table with values
  * worth a search. What is given is no axis, nor what changes numerics, unless that is allowed.
  *
  * The tokens of a step stay what they are: micro-batch is an axis over the divisors of a GPU's
@@ -69,5 +69,8 @@ void grid_chosen(const struct grid *grid, uint64_t point, struct settings *out);
 /* Axes on which a point is not at the framework's default; not as asked for. */
 uint32_t grid_departures(const struct grid *grid, uint64_t point);
 uint32_t grid_changes(const struct grid *grid, uint64_t point);
+/* The same of one part of a point: point % inner_points; point / inner_points. */
+uint32_t grid_inner_departures(const struct grid *grid, uint64_t inner);
+uint32_t grid_outer_changes(const struct grid *grid, uint64_t outer);
 
 #endif

@@ -35,15 +35,9 @@ void busy_add_all(struct busy *busy, const struct busy *other, double times)
 
 /* ---- memory ---- */
 
-static bool is_hook(struct stream_step step)
+uint64_t buffer_device_bytes(const struct buffer *buffer)
 {
-    return step.kind != STEP_BIRTH && step.kind != STEP_DEATH && step.kind != STEP_KERNEL;
-}
-
-static uint64_t rounded(const struct stream *stream, uint32_t buffer)
-{
-    const struct buffer *b = &stream->buffers[buffer];
-    return b->bytes && b->pool != LANE_HOST ? allocator_round(b->bytes) : 0;
+    return buffer->bytes && buffer->pool != LANE_HOST ? allocator_round(buffer->bytes) : 0;
 }
 
 static void fill_gaps(struct stream_class *c)
@@ -56,19 +50,19 @@ static void fill_gaps(struct stream_class *c)
         const struct stream_step step = s->steps[i];
         struct class_gap *gap = &c->gaps[c->gap_count];
         if (step.kind == STEP_BIRTH)
-            live += rounded(s, step.arg);
+            live += buffer_device_bytes(&s->buffers[step.arg]);
         else if (step.kind == STEP_DEATH)
-            live -= rounded(s, step.arg);
+            live -= buffer_device_bytes(&s->buffers[step.arg]);
         if (live > gap->peak)
             gap->peak = live;
         if (step.kind == STEP_KERNEL) {
             c->first_gap = c->gap_count < c->first_gap ? c->gap_count : c->first_gap;
             c->last_gap = c->gap_count;
         }
-        if (!is_hook(step))
+        if (stream_step_is_within(step))
             continue;
         if (step.kind == STEP_GRAD) /* from here on it is the strategy's */
-            live -= rounded(s, s->grads[step.arg].buffer);
+            live -= buffer_device_bytes(&s->buffers[s->grads[step.arg].buffer]);
         gap->live = live;
         c->gaps[++c->gap_count] = (struct class_gap){.peak = live};
     }
@@ -105,7 +99,7 @@ static void fill_hooks(struct stream_class *c)
     uint32_t gap = 0;
     for (uint32_t i = 0; i < s->step_count; i++) {
         const struct stream_step step = s->steps[i];
-        if (!is_hook(step))
+        if (stream_step_is_within(step))
             continue;
         add_step(hooks, STEP_KERNEL, gap++);
         if (step.kind == STEP_GRAD)

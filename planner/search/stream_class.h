@@ -51,6 +51,9 @@ void stream_class_free(struct stream_class *stream_class); /* NULL is allowed */
 /* Whether any strategy does the same around both, and they have kernels between the same hooks. */
 bool stream_class_same_hooks(const struct stream_class *a, const struct stream_class *b);
 
+/* Bytes of the device that a buffer takes, as the allocator rounds; 0: it lies in host memory. */
+uint64_t buffer_device_bytes(const struct buffer *buffer);
+
 /* Adds the cost of a kernel on a lane. */
 void busy_add(struct busy *busy, uint32_t lane, const struct cost *cost);
 /* Adds `times` times what another is. */

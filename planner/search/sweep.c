@@ -56,12 +56,6 @@ bool sweep_is_best(const struct sweep_question *q, const struct sweep *s, uint32
     return true;
 }
 
-static void refuse(const struct err *err, struct point *out)
-{
-    *out = (struct point){.verdict = POINT_REFUSED};
-    snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, err->text);
-}
-
 /* The answer of a search stands for it; the sweep keeps all trials where there is only one. */
 static enum err_code search(const struct sweep_question *q, const char *const *values,
                             struct turn *turn, struct sweep_point *out, struct err *err)
@@ -86,17 +80,12 @@ static enum err_code evaluate(const struct sweep_question *q, uint32_t index, st
                               struct sweep_point *out, struct err *err)
 {
     const char *values[SWEEP_AXES] = {NULL};
-    struct choice choice;
-    struct err refusal = {0};
     *out = (struct sweep_point){.point = {.verdict = POINT_REFUSED}};
     for (uint32_t i = 0; i < q->axis_count; i++)
         values[i] = q->axes[i].values[sweep_index(q, index, i)];
     if (q->searches)
         return search(q, values, turn, out, err);
-    if (axis_choose(q->base, q->axes, values, q->axis_count, &choice, &refusal) == ERR_OK)
-        point_evaluate(&choice, &out->point);
-    else
-        refuse(&refusal, &out->point);
+    point_of(q->base, q->axes, values, q->axis_count, &out->point);
     return ERR_OK;
 }
 

@@ -1,7 +1,6 @@
 /* tune.c - see tune.h. */
 #include "search/tune.h"
 
-#include "job/step_time.h"
 #include "settings/settings_resolve.h"
 
 #include <math.h>
@@ -39,6 +38,26 @@ void tuned_settings(const struct tuned *tuned, const struct found *found, struct
 {
     grid_chosen(&tuned->space.grids[tuned->candidates.at[found->candidate].grid], found->point,
                 out);
+}
+
+enum err_code tuned_predict(const struct tuned *tuned, const struct settings *settings,
+                            uint32_t draws, struct tuned_prediction *out, struct err *err)
+{
+    *out = (struct tuned_prediction){.machine = tuned->machine};
+    out->machine.expandable_segments = settings->expandable_segments;
+    TRY(settings_job(settings, &tuned->job.config, &out->job, err));
+    TRY(predict(&out->job, &out->machine, &out->prediction, err));
+    const enum err_code rc =
+        step_time(&out->prediction, &out->job, &out->machine, draws, &out->time, err);
+    if (rc != ERR_OK)
+        prediction_free(&out->prediction);
+    return rc;
+}
+
+void tuned_prediction_free(struct tuned_prediction *prediction)
+{
+    step_time_free(&prediction->time);
+    prediction_free(&prediction->prediction);
 }
 
 /* ---- which of those that are as good ----
@@ -88,14 +107,6 @@ static int by_step(const void *x, const void *y)
     return a->candidate < b->candidate ? -1 : a->candidate > b->candidate;
 }
 
-static uint32_t inner_departures(const struct grid *grid, uint64_t inner)
-{
-    uint32_t count = 0;
-    for (uint32_t a = grid->axis_count; a-- > grid->inner; inner /= grid->axes[a].count)
-        count += inner % grid->axes[a].count != grid->axes[a].usual;
-    return count;
-}
-
 /* All points with so many departures that may be as fast and fit. */
 static void gather_level(struct choosing *choosing, uint32_t departures)
 {
@@ -106,11 +117,11 @@ static void gather_level(struct choosing *choosing, uint32_t departures)
         const struct grid *grid = &c->space->grids[at->grid];
         if (at->step_floor_s > choosing->high_s)
             return; /* they are in order of it */
-        const uint32_t own = at->departures - inner_departures(grid, 0);
+        const uint32_t own = at->departures - grid_inner_departures(grid, 0);
         if (own > departures || at->device_floor > choosing->t->out->limit_bytes)
             continue;
         for (uint64_t m = 0; m < grid->inner_points; m++) {
-            if (own + inner_departures(grid, m) != departures)
+            if (own + grid_inner_departures(grid, m) != departures)
                 continue;
             ARRAY_GROW(choosing->level, choosing->level_count, choosing->level_cap);
             choosing->level[choosing->level_count++] = (struct found){
@@ -176,39 +187,6 @@ static void choose(struct tuning *t)
 
 /* ---- why ---- */
 
-struct trial {
-    double step_s;
-    uint64_t device_bytes;
-    bool possible, fits, after_release;
-};
-
-static struct trial try_point(const struct tuned *out, const struct grid *grid, uint64_t point)
-{
-    struct trial trial = {.possible = false};
-    struct settings settings;
-    struct job job;
-    struct prediction prediction;
-    struct step_time time;
-    struct machine machine = out->machine;
-    grid_settings(grid, point, &settings);
-    machine.expandable_segments = settings.expandable_segments;
-    if (settings_job(&settings, &out->job.config, &job, NULL) != ERR_OK ||
-        predict(&job, &machine, &prediction, NULL) != ERR_OK)
-        return trial;
-    if (step_time(&prediction, &job, &machine, 0, &time, NULL) == ERR_OK) {
-        trial = (struct trial){
-            .step_s = time.timeline.step_s,
-            .device_bytes = prediction.device_bytes,
-            .possible = true,
-            .after_release = prediction.after_release,
-            .fits = prediction.device_bytes <= out->limit_bytes && !prediction.after_release,
-        };
-        step_time_free(&time);
-    }
-    prediction_free(&prediction);
-    return trial;
-}
-
 struct asking { /* one point a reason, asked side by side */
     struct tuned *out;
     const struct grid *grid;
@@ -219,13 +197,18 @@ static void ask_one(void *context, uint32_t i, uint32_t thread)
 {
     const struct asking *asking = context;
     struct tuned_setting *reason = &asking->out->reasons[i];
-    const struct trial trial = try_point(asking->out, asking->grid, asking->points[i]);
+    struct settings settings;
+    struct tuned_prediction p;
     (void)thread;
-    reason->possible = trial.possible;
-    reason->fits = trial.fits;
-    reason->after_release = trial.after_release;
-    reason->step_s = trial.step_s;
-    reason->device_bytes = trial.device_bytes;
+    grid_settings(asking->grid, asking->points[i], &settings);
+    if (tuned_predict(asking->out, &settings, 0, &p, NULL) != ERR_OK)
+        return;
+    reason->possible = true;
+    reason->after_release = p.prediction.after_release;
+    reason->device_bytes = p.prediction.device_bytes;
+    reason->fits = reason->device_bytes <= asking->out->limit_bytes && !reason->after_release;
+    reason->step_s = p.time.timeline.step_s;
+    tuned_prediction_free(&p);
 }
 
 static void ask_why(struct tuning *t)
@@ -251,23 +234,14 @@ static void ask_why(struct tuning *t)
 
 static enum err_code find_range(struct tuned *out, struct err *err)
 {
-    struct prediction prediction;
-    struct step_time time;
-    struct job job;
     struct settings settings;
-    struct machine machine = out->machine;
+    struct tuned_prediction p;
     tuned_settings(out, &out->chosen, &settings);
-    machine.expandable_segments = settings.expandable_segments;
-    TRY(settings_job(&settings, &out->job.config, &job, err));
-    TRY(predict(&job, &machine, &prediction, err));
-    const enum err_code rc = step_time(&prediction, &job, &machine, STEP_TIME_DRAWS, &time, err);
-    if (rc == ERR_OK) {
-        out->low_s = time.low_s;
-        out->high_s = time.high_s;
-        step_time_free(&time);
-    }
-    prediction_free(&prediction);
-    return rc;
+    TRY(tuned_predict(out, &settings, STEP_TIME_DRAWS, &p, err));
+    out->low_s = p.time.low_s;
+    out->high_s = p.time.high_s;
+    tuned_prediction_free(&p);
+    return ERR_OK;
 }
 
 /* ---- runners-up ---- */

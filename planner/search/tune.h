@@ -3,6 +3,7 @@
 #ifndef SHARDPLAN_TUNE_H
 #define SHARDPLAN_TUNE_H
 
+#include "job/step_time.h"
 #include "search/remedy.h"
 #include "search/search.h"
 
@@ -52,6 +53,19 @@ struct tune_options {
 enum err_code tune(const struct settings *settings, const struct tune_options *options,
                    struct tuned *out, struct err *err);
 void tune_free(struct tuned *tuned);
+
+struct tuned_prediction { /* of one choice of settings, as the commands predict it */
+    struct job job;       /* lends from tuned */
+    struct machine machine;
+    struct prediction prediction;
+    struct step_time time;
+};
+
+/* Predicts settings of the space in full, on their machine. `draws`: of step_time. Errors are
+ * settings_job's, predict's and step_time's. The caller owns *out: tuned_prediction_free. */
+enum err_code tuned_predict(const struct tuned *tuned, const struct settings *settings,
+                            uint32_t draws, struct tuned_prediction *out, struct err *err);
+void tuned_prediction_free(struct tuned_prediction *prediction);
 
 /* Settings of one that was found, those off their defaults given; texts are lent by the space. */
 void tuned_settings(const struct tuned *tuned, const struct found *found, struct settings *out);

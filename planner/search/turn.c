@@ -37,21 +37,15 @@ static void value_at(const struct search *s, uint64_t place, char text[NUMBER_TE
 static uint32_t try_place(struct search *s, uint64_t place)
 {
     struct turn *t = s->out;
-    struct choice choice;
-    struct err err = {0};
     for (uint32_t i = 0; i < t->count; i++)
         if (t->trials[i].place == place)
             return i;
     ARRAY_GROW(t->trials, t->count, s->cap);
     struct turn_trial *trial = &t->trials[t->count];
-    *trial = (struct turn_trial){.place = place, .point = {.verdict = POINT_REFUSED}};
+    *trial = (struct turn_trial){.place = place};
     value_at(s, place, trial->value);
     s->values[s->axis_count - 1] = trial->value;
-    if (axis_choose(s->base, s->axes, s->values, s->axis_count, &choice, &err) == ERR_OK)
-        point_evaluate(&choice, &trial->point);
-    else
-        snprintf(trial->point.reason, sizeof trial->point.reason, "%.*s",
-                 (int)sizeof trial->point.reason - 1, err.text);
+    point_of(s->base, s->axes, s->values, s->axis_count, &trial->point);
     return t->count++;
 }
 

@@ -97,6 +97,7 @@ struct setting {
     bool spends;      /* the first of its axis takes the least memory, the others more for time */
     bool ahead; /* ... and says only how long before its use something is fetched: every value runs
                    the same work */
+    bool allocator; /* says only how memory is handed out: every value asks for the same */
 };
 
 #define AXIS_WORDS "*"

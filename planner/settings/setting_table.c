@@ -173,7 +173,7 @@ static const struct setting rows[] = {
     {.name = "expandable-segments", .group = GROUP_CLUSTER, .arg = "WHETHER",
      .help = "PYTORCH_ALLOC_CONF=expandable_segments:True", .initial = "off",
      .field = FIELD(expandable_segments), .words = OFF_ON, .commands = FOR_JOB,
-     .axis = AXIS_WORDS},
+     .axis = AXIS_WORDS, .allocator = true},
 
     /* ---- strategy ---- */
     {.name = "attention", .group = GROUP_STRATEGY, .arg = "KERNEL",
