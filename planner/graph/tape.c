@@ -180,6 +180,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->node_holds);
     free(tape->op_region);
     free(tape->regions);
+    free(tape->checkpointed);
     graph_calls_free(tape->calls);
     return tape->stream;
 }

@@ -3,6 +3,7 @@
 #define SHARDPLAN_TAPE_OPTIONS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum checkpointing {
     CHECKPOINTING_NONE,
@@ -10,8 +11,17 @@ enum checkpointing {
     CHECKPOINTING_SELECTIVE, /* torchtitan's op policy: SDPA and every second matmul are kept */
 };
 
+enum checkpointed_blocks {
+    CHECKPOINTED_ALL,
+    CHECKPOINTED_FIRST, /* so many (Megatron's --recompute-method block) */
+    CHECKPOINTED_SHARE, /* the first percent of them, rounded up */
+    CHECKPOINTED_EVERY, /* the k-th, the 2 k-th, ... (torchtitan's selective_ac_option) */
+};
+
 struct tape_options {
     enum checkpointing checkpointing;
+    enum checkpointed_blocks checkpointed; /* blocks in the order in which the model has them */
+    uint32_t checkpointed_number;          /* which `checkpointed` speaks of; 0 with ALL */
     bool input_nodes;   /* the sharding system passes what modules are called with through nodes of
                            its own (op_module_input) */
     bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
@@ -22,5 +32,11 @@ struct tape_options {
     bool scaled_loss; /* an engine divides the loss by the micro-batches, multiplies it by a loss
                          scale, and has hooks behind backward() instead of in its final callback */
 };
+
+/* Whether the options checkpoint block `block` of `count`. */
+bool tape_options_checkpoint(const struct tape_options *options, uint32_t block, uint32_t count);
+
+/* Options of a model with so many blocks that come to the same, written one way only. */
+void tape_options_simplify(struct tape_options *options, uint32_t blocks);
 
 #endif

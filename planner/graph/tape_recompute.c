@@ -12,8 +12,19 @@
 
 bool tape_is_checkpointed(const struct tape *tape, uint32_t module)
 {
-    return tape->options->checkpointing != CHECKPOINTING_NONE &&
-           tape->graph->modules[module].role == ROLE_BLOCK;
+    return tape->checkpointed[module];
+}
+
+static void find_checkpointed(struct tape *tape)
+{
+    const struct graph *graph = tape->graph;
+    uint32_t blocks = 0, block = 0;
+    tape->checkpointed = xcalloc(graph->module_count + 1, sizeof *tape->checkpointed);
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        blocks += graph->modules[m].role == ROLE_BLOCK;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        if (graph->modules[m].role == ROLE_BLOCK)
+            tape->checkpointed[m] = tape_options_checkpoint(tape->options, block++, blocks);
 }
 
 void tape_find_regions(struct tape *tape)
@@ -21,6 +32,7 @@ void tape_find_regions(struct tape *tape)
     const struct graph *graph = tape->graph;
     tape->regions = xmalloc((graph->module_count + 1) * sizeof *tape->regions);
     uint32_t region = GRAPH_NONE;
+    find_checkpointed(tape);
     for (uint32_t i = 0; i < graph->item_count; i++) {
         const struct graph_item item = graph->items[i];
         if (item.kind == ITEM_ENTER && tape_is_checkpointed(tape, item.arg)) {

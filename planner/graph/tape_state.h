@@ -78,6 +78,7 @@ struct tape {
     uint16_t *param_uses; /* (params) gradients still to come */
     uint8_t *node_holds;  /* (ops) whether its node holds what it saves */
     uint32_t *op_region;  /* (ops) region of each op, GRAPH_NONE outside */
+    bool *checkpointed;   /* (modules) whether it is a block that is */
     struct region *regions;
     uint32_t region_count;
     struct pending pending[GRAPH_OPERANDS]; /* of the node that runs */

@@ -59,6 +59,10 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
         return err_set(err, ERR_UNSUPPORTED,
                        "--units: of a recorded model, the members of its lists of modules may be "
                        "units: blocks, or N of them");
+    if (tape.checkpointing && tape.checkpointed)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--checkpoint-blocks: of a recorded model, all blocks are checkpointed or "
+                       "none");
     const char *option = m->code != CODE_RECORDED         ? "--code"
                          : m->loss != CROSS_ENTROPY_EAGER ? "--loss"
                          : m->frozen                      ? "--freeze"

@@ -17,8 +17,7 @@ enum err_code candidates_job(const struct candidates *c, uint32_t grid, uint64_t
     grid_settings(&c->space->grids[grid], point, &settings);
     TRY(settings_job(&settings, c->config, out, err));
     strategy_simplify(&out->strategy, c->blocks);
-    if (out->tape.checkpointing == CHECKPOINTING_NONE) /* there is nothing to stop */
-        out->tape.no_early_stop = false;
+    tape_options_simplify(&out->tape, c->blocks);
     *expandable_segments = settings.expandable_segments;
     return ERR_OK;
 }

@@ -163,8 +163,13 @@ static void describe_number(const struct setting_number *number, char *text, siz
         number_real_text(number->least, false, least);
         number_real_text(number->most, false, most);
     }
-    snprintf(text, size, "%s %s ... %s", number->noun ? number->noun : nouns[number->kind], least,
-             most);
+    const char *before = number->before ? number->before : "";
+    const char *after = number->after ? number->after : "";
+    if (number->before || number->after)
+        snprintf(text, size, "%s%s%s ... %s%s%s", before, least, after, before, most, after);
+    else
+        snprintf(text, size, "%s %s ... %s", number->noun ? number->noun : nouns[number->kind],
+                 least, most);
 }
 
 const char *setting_allowed(const struct setting *row, char *text, size_t size)
@@ -235,12 +240,32 @@ static bool write_word(const struct setting *row, struct settings *settings, con
     return false;
 }
 
+/* The text without what is written around the number, in `bare`; NULL: that is not there. */
+static const char *strip(const struct setting_number *number, const char *text,
+                         char bare[NUMBER_TEXT])
+{
+    const size_t before = number->before ? strlen(number->before) : 0;
+    const size_t after = number->after ? strlen(number->after) : 0, length = strlen(text);
+    if (!before && !after)
+        return text;
+    if (length <= before + after || length >= NUMBER_TEXT ||
+        (before && strncasecmp(text, number->before, before) != 0) ||
+        (after && strcmp(text + length - after, number->after) != 0))
+        return NULL;
+    snprintf(bare, NUMBER_TEXT, "%.*s", (int)(length - before - after), text + before);
+    return bare;
+}
+
 static bool write_number(const struct setting *row, const struct setting_number *number,
                          struct settings *settings, const char *text)
 {
+    char bare[NUMBER_TEXT];
     uint64_t integer = 0;
     double real = 0;
     bool good = false;
+    text = number->kind == NUMBER_NONE ? NULL : strip(number, text, bare);
+    if (!text)
+        return false;
     if (number->kind == NUMBER_REAL)
         good = number_real(text, &real);
     else if (number->kind == NUMBER_INTEGER)
@@ -407,7 +432,8 @@ static const char *number_text(const struct settings *settings, const struct set
                                 number->field.size == sizeof(float), buffer);
     if (number->kind == NUMBER_SIZE)
         return number_bytes_text(integer, buffer);
-    snprintf(buffer, NUMBER_TEXT, "%llu", (unsigned long long)integer);
+    snprintf(buffer, NUMBER_TEXT, "%s%llu%s", number->before ? number->before : "",
+             (unsigned long long)integer, number->after ? number->after : "");
     return buffer;
 }
 

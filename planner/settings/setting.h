@@ -65,6 +65,7 @@ struct setting_number { /* one way to write a number */
     struct setting_field field; /* uint32_t or uint64_t, float or double */
     int word;                   /* then also the value of the row's word field, if it has one */
     uint32_t rest;              /* of the number's field while a word is set */
+    const char *before, *after; /* written around it: "first-", "%"; NULL: nothing */
 };
 
 struct setting_names {                        /* (lent) what is built in */
@@ -87,7 +88,7 @@ struct setting {
     struct setting_field field;
     const struct setting_word *words;
     bool (*offers)(int value); /* of the words; NULL: all */
-    struct setting_number numbers[2];
+    struct setting_number numbers[3];
     const struct setting_names *names;
     uint32_t commands, systems; /* bits by enum command, enum system_kind */
     const char *lacks;          /* "shards no parameters": why a system in `lacking` refuses it */

@@ -15,9 +15,11 @@
 #define CLOCKS WORDS(WORD("sustained", CLOCK_SUSTAINED), WORD("burst", CLOCK_BURST))
 #define OFF_ON WORDS(WORD("off", false), WORD("on", true))
 #define EACH_LAST WORDS(WORD("each", false), WORD("last", true))
-#define INTEGER(member, from, to) {NUMBER_INTEGER, from, to, NULL, FIELD(member), 0, 0}
-#define REAL(member, from, to) {NUMBER_REAL, from, to, NULL, FIELD(member), 0, 0}
-#define SIZE(member, from, to) {NUMBER_SIZE, from, to, NULL, FIELD(member), 0, 0}
+#define INTEGER(member, from, to) NUMBER(INTEGER, member, from, to)
+#define REAL(member, from, to) NUMBER(REAL, member, from, to)
+#define SIZE(member, from, to) NUMBER(SIZE, member, from, to)
+#define NUMBER(what, member, from, to)                                                             \
+    {.kind = NUMBER_##what, .least = from, .most = to, .field = FIELD(member)}
 /* "same" is DTYPE_COUNT until the job is made: no cast, whatever the other dtype is. */
 #define STORED_DTYPES                                                                              \
     WORD("bf16", DTYPE_BF16), WORD("fp32", DTYPE_FP32), WORD("fp16", DTYPE_FP16),                  \
@@ -243,6 +245,18 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("none", CHECKPOINTING_NONE), WORD("full", CHECKPOINTING_FULL),
                     WORD("selective", CHECKPOINTING_SELECTIVE)),
      .commands = FOR_JOB, .axis = AXIS_WORDS},
+    {.name = "checkpoint-blocks", .group = GROUP_STRATEGY, .arg = "WHICH",
+     .help = "Blocks that --checkpointing is of: all, the first K or a share of them, or each K-th "
+             "(torchtitan's selective_ac_option)",
+     .initial = "all", .field = FIELD(job.tape.checkpointed),
+     .words = WORDS(WORD("all", CHECKPOINTED_ALL)),
+     .numbers = {{NUMBER_INTEGER, 1, 99999, NULL, FIELD(job.tape.checkpointed_number),
+                  .word = CHECKPOINTED_FIRST, .before = "first-"},
+                 {NUMBER_INTEGER, 1, 100, NULL, FIELD(job.tape.checkpointed_number),
+                  .word = CHECKPOINTED_SHARE, .before = "first-", .after = "%"},
+                 {NUMBER_INTEGER, 2, 99999, NULL, FIELD(job.tape.checkpointed_number),
+                  .word = CHECKPOINTED_EVERY, .before = "every-"}},
+     .commands = FOR_JOB, .axis = "all,first-25%,first-50%,first-75%,every-2", .spends = true},
     {.name = "early-stop", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "Whether recomputation ends at the last tensor that backward needs (torch's default) "
              "or runs to a block's end (torchtitan's)",
@@ -259,7 +273,7 @@ static const struct setting rows[] = {
      .commands = FOR_JOB, .axis = "foreach,fused"},
     {.name = "clip", .group = GROUP_STRATEGY, .arg = "MAXNORM",
      .help = "clip_grad_norm_ to this norm", .initial = "off", .words = WORDS(WORD("off", 0)),
-     .numbers = {{NUMBER_REAL, 1e-9, 1e9, "norms", FIELD(job.strategy.max_norm), 0, 0}},
+     .numbers = {{NUMBER_REAL, 1e-9, 1e9, "norms", FIELD(job.strategy.max_norm), .word = 0}},
      .commands = FOR_JOB, .numerics = true},
     {.name = "offload", .group = GROUP_STRATEGY, .arg = "WHERE", .help = "CPUOffloadPolicy",
      .initial = "none", .field = FIELD(job.strategy.offload),
@@ -510,7 +524,7 @@ static const struct setting rows[] = {
      .commands = COMMAND(CALIBRATE)},
     {.name = "tolerance", .group = GROUP_MEASURE, .arg = "PERCENT",
      .help = "Fail when the predicted step time is off by more (default: time is not checked)",
-     .numbers = {{NUMBER_REAL, 0, 1e6, "percentages", FIELD(tolerance_percent), 0, 0}},
+     .numbers = {{NUMBER_REAL, 0, 1e6, "percentages", FIELD(tolerance_percent), .word = 0}},
      .commands = COMMAND(COMPARE)},
 
     {.name = "to", .group = GROUP_OUTPUT, .arg = "NAME", .help = "The framework",

@@ -30,6 +30,14 @@ static void events_of_units_that_stay_unsharded_equal_pytorchs(void **state)
     truth_check_file("tests/data/truth/keep_events.jsonl", SYSTEM_FSDP2, true, truth_read_written);
 }
 
+static void events_where_some_blocks_are_checkpointed_equal_pytorchs(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/blocks_events.jsonl", SYSTEM_FSDP2, true,
+                     truth_read_written);
+    truth_check_file("tests/data/truth/blocks_hf_events.jsonl", SYSTEM_FSDP2, true, truth_read_hf);
+}
+
 static void events_of_fsdp2s_rest_equal_pytorchs(void **state)
 {
     (void)state;
@@ -49,6 +57,7 @@ int main(void)
         cmocka_unit_test(events_of_more_strategies_equal_pytorchs),
         cmocka_unit_test(events_of_units_that_stay_unsharded_equal_pytorchs),
         cmocka_unit_test(events_of_fsdp2s_rest_equal_pytorchs),
+        cmocka_unit_test(events_where_some_blocks_are_checkpointed_equal_pytorchs),
         cmocka_unit_test(peaks_and_marks_equal_pytorchs),
     };
     return cmocka_run_group_tests_name("truth", tests, NULL, NULL);

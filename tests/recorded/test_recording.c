@@ -170,9 +170,10 @@ static void settings_that_a_recording_has_not_are_refused(void **state)
     (void)state;
     assert_int_equal(
         recording_parse("line.stream.json", text, strlen(text), &config.recording, &err), ERR_OK);
-    for (int what = 0; what < 5; what++) {
-        static const char *const says[] = {"--strategy zero3", "--loss", "--freeze", "--units",
-                                           "--early-stop"};
+    for (int what = 0; what < 6; what++) {
+        static const char *const says[] = {"--strategy zero3", "--loss",
+                                           "--freeze",         "--units",
+                                           "--early-stop",     "--checkpoint-blocks"};
         job_defaults(&job, &config);
         job.model.code = CODE_RECORDED;
         job.model.seq = 4;
@@ -181,6 +182,10 @@ static void settings_that_a_recording_has_not_are_refused(void **state)
         job.model.frozen = what == 2 ? "*" : NULL;
         job.strategy.units = what == 3 ? UNITS_TORCHTITAN : UNITS_BLOCKS;
         job.tape.no_early_stop = what == 4;
+        if (what == 5)
+            job.tape = (struct tape_options){.checkpointing = CHECKPOINTING_FULL,
+                                             .checkpointed = CHECKPOINTED_FIRST,
+                                             .checkpointed_number = 1};
         err = (struct err){0};
         assert_int_not_equal(job_stream(&job, &graph, &stream, &err), ERR_OK);
         if (!strstr(err.text, says[what]))

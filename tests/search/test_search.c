@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { SEED = 20261122, MOST_POINTS = 8192 };
+enum { SEED = 20261122, MOST_POINTS = 10240 };
 
 /* ---- bounds ---- */
 
@@ -254,21 +254,57 @@ static void brute_force_finds_the_same_front(void **state)
 {
     (void)state;
     static const char *const spaces[][32] = {
-        {TOY, "gpus", "4", "global-batch", "16", "strategy", "fsdp2", "replicate", "1",
-         "backward-prefetch", "0", "keep-unsharded", "0", "optimizer-impl", "fused", "offload",
-         "none", "expandable-segments", "off"},
-        {TOY,      "gpus",           "16",         "global-batch",
-         "32",     "strategy",       "fsdp2",      "accumulate-sync",
-         "last",   "units",          "torchtitan", "forward-prefetch",
-         "2",      "keep-unsharded", "0",          "backward-prefetch",
-         "0",      "offload",        "none",       "optimizer-impl",
-         "foreach"},
+        {TOY,     "gpus",
+         "4",     "global-batch",
+         "16",    "strategy",
+         "fsdp2", "replicate",
+         "1",     "backward-prefetch",
+         "0",     "keep-unsharded",
+         "0",     "optimizer-impl",
+         "fused", "offload",
+         "none",  "expandable-segments",
+         "off",   "checkpoint-blocks",
+         "all"},
+        {TOY,          "gpus",
+         "16",         "global-batch",
+         "32",         "strategy",
+         "fsdp2",      "accumulate-sync",
+         "last",       "units",
+         "torchtitan", "forward-prefetch",
+         "2",          "keep-unsharded",
+         "0",          "backward-prefetch",
+         "0",          "offload",
+         "none",       "optimizer-impl",
+         "foreach",    "checkpoint-blocks",
+         "all"},
         {TOY, "gpus", "2", "global-batch", "8", "strategy", "ddp", "gpu", "l4"},
-        {TOY, "gpus", "4", "global-batch", "64", "strategy", "zero2"},
-        {TOY, "gpus", "4", "global-batch", "64", "strategy", "zero3"},
+        {TOY, "gpus", "4", "global-batch", "64", "strategy", "zero2", "checkpoint-blocks", "all"},
+        {TOY, "gpus", "4", "global-batch", "64", "strategy", "zero3", "checkpoint-blocks", "all"},
         {TOY, "gpus", "4", "strategy", "fsdp2", "checkpointing", "none", "units", "2",
          "optimizer-impl", "loop", "max-memory", "1720MiB", "replicate", "2", "accumulate-sync",
          "last", "backward-prefetch", "1"},
+        {"model",
+         "tests/data/configs/toy-llama",
+         "seq",
+         "2048",
+         "gpus",
+         "2",
+         "strategy",
+         "fsdp2",
+         "units",
+         "blocks",
+         "reshard",
+         "always",
+         "optimizer-impl",
+         "fused",
+         "micro-batch",
+         "4",
+         "keep-unsharded",
+         "0",
+         "max-memory",
+         "2GiB",
+         "offload",
+         "none"},
     };
     for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++)
         compare_with_brute_force(spaces[i]);

@@ -103,6 +103,12 @@ static void every_word_is_taken_and_given_back(void **state)
     }
 }
 
+static void write_integer(const struct setting_number *number, double value, char text[NUMBER_TEXT])
+{
+    snprintf(text, NUMBER_TEXT, "%s%.0f%s", number->before ? number->before : "", value,
+             number->after ? number->after : "");
+}
+
 static void limits_are_taken_and_what_is_beyond_is_not(void **state)
 {
     (void)state;
@@ -122,9 +128,9 @@ static void limits_are_taken_and_what_is_beyond_is_not(void **state)
             if (number->kind == NUMBER_INTEGER) {
                 refuse(&rows[i], "4294967296"); /* 2^32: not 0 */
                 refuse(&rows[i], "18446744073709551617");
-                snprintf(text, sizeof text, "%.0f", number->most + 1);
+                write_integer(number, number->most + 1, text);
                 refuse(&rows[i], text);
-                snprintf(text, sizeof text, "%.0f", number->most);
+                write_integer(number, number->most, text);
                 accept(&rows[i], &settings, text);
                 expect(&rows[i], &settings, text);
                 assert_true(number->field.size == sizeof(uint32_t) && number->most < 0x1p32);

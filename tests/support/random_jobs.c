@@ -74,6 +74,10 @@ struct job random_job(gsl_rng *rng)
     job.model.seq = 1 + below(rng, 40);
     job.model.frozen = frozen[below(rng, 5)];
     job.tape.checkpointing = (enum checkpointing)below(rng, 3);
+    job.tape.checkpointed = (enum checkpointed_blocks)below(rng, 4);
+    job.tape.checkpointed_number = job.tape.checkpointed ? 1 + below(rng, 4) : 0;
+    if (job.tape.checkpointed == CHECKPOINTED_SHARE)
+        job.tape.checkpointed_number *= 25;
     random_strategy(rng, &job.strategy);
     job.model.compute = job.strategy.compute;
     return job;

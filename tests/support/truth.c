@@ -129,6 +129,18 @@ static void read_fsdp2(const json_t *s, struct strategy *t)
         json_string_value(json_array_get(json_object_get(s, "unshard_in_backward_off"), 0));
 }
 
+/* strategy.ac_blocks: "first-2", "first-50%", "every-2" or "all". */
+static void read_blocks(const char *text, struct tape_options *tape)
+{
+    const char *number = strchr(text, '-');
+    if (!number)
+        return;
+    tape->checkpointed_number = (uint32_t)strtoul(number + 1, NULL, 10);
+    tape->checkpointed = strncmp(text, "every", 5) == 0 ? CHECKPOINTED_EVERY
+                         : strchr(text, '%')            ? CHECKPOINTED_SHARE
+                                                        : CHECKPOINTED_FIRST;
+}
+
 static void read_strategy(const json_t *s, struct job *job)
 {
     struct strategy *t = &job->strategy;
@@ -177,6 +189,7 @@ static void read_strategy(const json_t *s, struct job *job)
                               : strcmp(ac, "selective") == 0 ? CHECKPOINTING_SELECTIVE
                                                              : CHECKPOINTING_NONE;
     job->tape.no_early_stop = !truth_bool(s, "ac_early_stop", true);
+    read_blocks(truth_text(s, "ac_blocks", "all"), &job->tape);
 }
 
 bool truth_read_written(const json_t *row, struct model_config *c, struct model_job *job)

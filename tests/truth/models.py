@@ -15,6 +15,7 @@ import contextlib
 import gzip
 import importlib.util
 import json
+import math
 import pathlib
 import sys
 
@@ -431,8 +432,21 @@ def loss_of(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(0, 1))
 
 
-def checkpointed(model, blocks, how, early_stop):
-    """Wraps each block in place (same name) and returns the wrappers.
+def chosen(blocks, which):
+    """Blocks of strategy.ac_blocks: all, the first K or a share of them, each K-th (as torchtitan's
+    selective_ac_option counts: from one)."""
+    kind, _, number = which.partition("-")
+    if kind == "all":
+        return list(blocks)
+    if kind == "every":
+        return [block for i, block in enumerate(blocks, 1) if i % int(number) == 0]
+    if number.endswith("%"):
+        return list(blocks)[:math.ceil(len(blocks) * int(number[:-1]) / 100)]
+    return list(blocks)[:int(number)]
+
+
+def checkpointed(model, blocks, how, early_stop, which="all"):
+    """Wraps each chosen block in place (same name) and returns the blocks, some of them wrappers.
 
     selective = torchtitan's per-op policy: outputs of mm, addmm, bmm and attention are saved, but
     every second mm (counted in forward order within a block) is recomputed.
@@ -460,7 +474,11 @@ def checkpointed(model, blocks, how, early_stop):
             return create_selective_checkpoint_contexts(policy)
         kwargs["context_fn"] = contexts
     out = []
+    wanted = {id(block) for block in chosen(blocks, which)}
     for block in blocks:
+        if id(block) not in wanted:
+            out.append(block)
+            continue
         wrapped = checkpoint_wrapper(block, **kwargs)
         for module in model.modules():
             for name, child in list(module.named_children()):

@@ -20,7 +20,8 @@ that AutoModelForCausalLM has with its blocks in model.layers (classes of Huggin
 the other fields are fields of their config class, plus batch, seq).
 strategy: world, rank, replicate, units (blocks+root | torchtitan), blocks_per_unit,
 reshard (default | always | never | int), forward_prefetch, backward_prefetch, param_dtype,
-reduce_dtype, store_dtype, ac (full | selective), ac_early_stop (default true), accumulate, no_sync, clip,
+reduce_dtype, store_dtype, ac (full | selective), ac_early_stop (default true),
+ac_blocks (all | first-K | first-P% | every-K), accumulate, no_sync, clip,
 optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), code (hf), freeze (comma-separated glob patterns of
 parameter names), reshard_units ({module: true | false | int}, instead of reshard), shard_dim (1:
 matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among

@@ -358,7 +358,8 @@ def run(config, system, log):
     parameters = sum(p.numel() for p in model.parameters())
     parameter_list = [[n, list(p.shape)] for n, p in model.named_parameters()]
     if s.get("ac"):
-        blocks = models.checkpointed(model, blocks, s["ac"], s.get("ac_early_stop", True))
+        blocks = models.checkpointed(model, blocks, s["ac"], s.get("ac_early_stop", True),
+                                      s.get("ac_blocks", "all"))
     model = system.shard(model, blocks)
     del blocks
     optimizer = system.optimizer(model)

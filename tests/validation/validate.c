@@ -53,6 +53,10 @@ static void print_fsdp2(struct sums *sums)
                true, truth_read_written, sums);
     print_file("keep_events.jsonl", "Whole event lists where the last units are not resharded.",
                true, truth_read_written, sums);
+    print_file("blocks_events.jsonl", "Whole event lists where some blocks are checkpointed.", true,
+               truth_read_written, sums);
+    print_file("blocks_hf_events.jsonl", "The same of Hugging Face transformers' own models.", true,
+               truth_read_hf, sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
     print_file("families_events.jsonl", "Whole event lists of more families of them.", true,
