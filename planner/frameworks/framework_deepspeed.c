@@ -252,6 +252,7 @@ static const struct script_setting script[] = {
     {"seq", "tokens of a sequence: %s", NULL},
     {"micro-batch", "train_micro_batch_size_per_gpu: %s", NULL},
     {"checkpointing", "model.gradient_checkpointing_enable() for full: %s", NULL},
+    {"checkpoint-blocks", "which of its blocks are checkpointed: %s", NULL},
     {"early-stop", "torch.utils.checkpoint's early stop: %s", NULL},
     {"freeze", "requires_grad_(False) of %s", NULL},
     {NULL, NULL, NULL},

@@ -7,6 +7,7 @@
 
 #include "base/number.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -180,38 +181,58 @@ static enum err_code read_assets(struct import *im, const struct key_row *row,
 
 /* ---- checkpointing ---- */
 
+/* selective_ac_option: a policy of operators, or that each K-th block is checkpointed in full, all
+ * with "0" and "1". */
+static enum err_code read_selective(struct import *im, const struct key_row *row,
+                                    const struct node *option, struct err *err)
+{
+    uint64_t every;
+    const char *text = option && option->text ? option->text : "2"; /* torchtitan's default */
+    if (strcmp(text, "op") == 0)
+        return import_set(im, "checkpointing", "selective", row, option, err);
+    if (!number_integer(text, &every))
+        return err_set(err, ERR_INVALID, "%s: selective_ac_option %s: expected op or an integer",
+                       row->path, text);
+    TRY(import_set(im, "checkpointing", "full", row, option, err));
+    if (every < 2)
+        return ERR_OK;
+    return import_set(im, "checkpoint-blocks", import_text(im, "every-%" PRIu64, every), row,
+                      option, err);
+}
+
 static enum err_code read_mode(struct import *im, const struct key_row *row,
                                const struct node *node, struct err *err)
 {
-    const struct node *option = import_node(im, "activation_checkpoint.selective_ac_option");
     const char *mode = node ? node->text : row->initial;
-    const bool by_op = option && option->text && strcmp(option->text, "op") == 0;
-    const bool each = option && option->text && strcmp(option->text, "1") == 0;
-    const char *value = strcmp(mode, "selective") == 0       ? (by_op  ? "selective"
-                                                                : each ? "full"
-                                                                       : NULL)
-                        : strcmp(mode, "memory_budget") == 0 ? NULL
-                                                             : mode;
-    if (value)
-        return import_set(im, "checkpointing", value, row, node, err);
+    if (strcmp(mode, "selective") == 0)
+        return read_selective(im, row, import_node(im, "activation_checkpoint.selective_ac_option"),
+                              err);
+    if (strcmp(mode, "memory_budget") != 0)
+        return import_set(im, "checkpointing", mode, row, node, err);
     if (!import_has(im, "checkpointing"))
-        import_list(im, node ? node : option, row->path,
-                    strcmp(mode, "selective") == 0
-                        ? "checkpointing of every k-th block (selective_ac_option, \"2\" where it "
-                          "is absent): planned without checkpointing"
-                        : "a memory budget: planned without checkpointing");
+        import_list(im, node, row->path, "a memory budget: planned without checkpointing");
     return ERR_OK;
+}
+
+/* Whether blocks are chosen as a mode of torchtitan's chooses them. */
+static bool is_each_kth(const struct settings *s)
+{
+    return s->job.tape.checkpointing == CHECKPOINTING_FULL &&
+           s->job.tape.checkpointed == CHECKPOINTED_EVERY;
 }
 
 static const char *write_mode(const struct settings *s, char text[NUMBER_TEXT])
 {
-    return settings_get(s, "checkpointing", text);
+    return is_each_kth(s) ? "selective" : settings_get(s, "checkpointing", text);
 }
 
 static const char *write_option(const struct settings *s, char text[NUMBER_TEXT])
 {
-    (void)text;
-    return s->job.tape.checkpointing == CHECKPOINTING_SELECTIVE ? "op" : NULL;
+    if (is_each_kth(s))
+        snprintf(text, NUMBER_TEXT, "%u", s->job.tape.checkpointed_number);
+    return is_each_kth(s)                                         ? text
+           : s->job.tape.checkpointing == CHECKPOINTING_SELECTIVE ? "op"
+                                                                  : NULL;
 }
 
 static enum err_code read_converters(struct import *im, const struct key_row *row,

@@ -235,6 +235,18 @@ static void what_cannot_be_said_is_refused(void **state)
     refuse("accelerate",
            "model llama-3.1-8b units torchtitan reduce-dtype bf16 checkpointing selective",
            "--checkpointing selective");
+    refuse(
+        "torchtitan",
+        "model llama-3.1-8b units torchtitan clip 1 checkpointing full checkpoint-blocks first-4",
+        "--checkpoint-blocks first-4 (it would be all)");
+    refuse("torchtitan",
+           "model llama-3.1-8b units torchtitan clip 1 checkpointing selective checkpoint-blocks "
+           "every-2",
+           "--checkpoint-blocks every-2 (it would be all)");
+    refuse("accelerate",
+           "model llama-3.1-8b units torchtitan reduce-dtype bf16 checkpointing full "
+           "checkpoint-blocks every-2",
+           "--checkpoint-blocks every-2 (it would be all)");
     refuse("accelerate", "model llama-3.1-8b units torchtitan reduce-dtype bf16 forward-prefetch 2",
            "--forward-prefetch 2 (it would be 0)");
     refuse(

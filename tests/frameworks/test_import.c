@@ -119,8 +119,32 @@ static void torchtitans_defaults_hold_where_it_is_silent(void **state)
     take_text(&f, SYNTAX_TOML, "[training]\n");
     expect(&f, "seq 2048, micro-batch 8, clip 1, param-dtype bf16, reduce-dtype fp32, "
                "optimizer-impl fused, early-stop off, reshard default");
-    expect_note(&f, NOTE_UNPLANNED, "activation_checkpoint.mode", 0, "every k-th block");
+    expect(&f, "checkpointing full, checkpoint-blocks every-2");
     import_free(&f.import);
+}
+
+static void torchtitans_option_says_which_blocks_are_checkpointed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option, *expected;
+    } cases[] = {
+        {"op", "checkpointing selective, checkpoint-blocks all"},
+        {"0", "checkpointing full, checkpoint-blocks all"},
+        {"1", "checkpointing full, checkpoint-blocks all"},
+        {"3", "checkpointing full, checkpoint-blocks every-3"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture f;
+        char text[128];
+        snprintf(text, sizeof text,
+                 "[training]\n[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = "
+                 "\"%s\"\n",
+                 cases[i].option);
+        take_text(&f, SYNTAX_TOML, text);
+        expect(&f, cases[i].expected);
+        import_free(&f.import);
+    }
 }
 
 static void torchtitans_batch_and_mesh_multiply(void **state)
@@ -402,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(torchtitans_file_gives_its_job),
         cmocka_unit_test(torchtitans_defaults_hold_where_it_is_silent),
+        cmocka_unit_test(torchtitans_option_says_which_blocks_are_checkpointed),
         cmocka_unit_test(torchtitans_batch_and_mesh_multiply),
         cmocka_unit_test(torchtitans_python_gives_the_same_settings),
         cmocka_unit_test(accelerates_file_gives_its_job),

@@ -294,6 +294,9 @@ static const struct {
     {NULL, "--gpus 4 --rank 3 --optimizer-impl fused --accumulate 3 --accumulate-sync each"},
     {NULL, "--gpus 4 --freeze 'layers.1.*'"},
     {NULL, "--gpus 4 --keep-unsharded 1 --checkpointing full"},
+    {NULL, "--gpus 4 --checkpointing full --checkpoint-blocks every-2"},
+    {NULL, "--gpus 4 --units 2 --checkpointing selective --checkpoint-blocks first-1"},
+    {NULL, "--gpus 4 --checkpointing full --checkpoint-blocks first-50%"},
     {NULL, "--gpus 4 --placement columns --reduce-buffers 2"},
     {NULL, "--gpus 4 --accumulate 2 --accumulate-sync each --last-backward last "
            "--reshard-after-backward last"},
