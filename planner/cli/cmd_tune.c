@@ -1,7 +1,9 @@
 /* cmd_tune.c - shardplan tune: the fastest settings that fit, and why. */
 #include "cli/commands.h"
+#include "cli/export_file.h"
 #include "cli/progress.h"
 #include "frameworks/import.h"
+#include "report/files.h"
 #include "report/tune_result.h"
 #include "settings/settings_parse.h"
 
@@ -37,11 +39,34 @@ static void catch_interrupt(void)
     sigaction(SIGINT, &action, NULL);
 }
 
+/* Writes the choice as the framework's file, beside its plan.json. */
+static enum err_code export_choice(const struct settings *settings, struct err *err)
+{
+    char plan[4096], path[4096];
+    struct exported exported = {.text = NULL};
+    files_path(settings->output, "plan.json", plan, sizeof plan);
+    files_path(settings->output, export_target_file(settings->to), path, sizeof path);
+    enum err_code rc = export_read(plan, settings->to, &exported, err);
+    if (rc == ERR_OK)
+        rc = export_write(&exported, path, err);
+    if (rc == ERR_OK && !settings->json && !settings->quiet) {
+        printf("  %s: for %s\n", path, export_target_name(settings->to));
+        fflush(stdout);
+        export_list_script(&exported);
+    }
+    export_free(&exported);
+    return rc == ERR_OK ? rc : err_context(err, "%s is there, but not %s", plan, path);
+}
+
 static int search(const struct settings *settings)
 {
     struct tuned tuned;
     struct err err = {0};
     const char *note = NULL;
+    if (settings->to != EXPORT_NONE && !settings->output) {
+        err_set(&err, ERR_INVALID, "--to: in which folder? Give -o, too");
+        return report_error(&err);
+    }
     struct progress progress = progress_begin(!settings->quiet);
     const struct tune_options options = {
         .stop = &interrupted, .progress = progress_name, .context = &progress};
@@ -55,6 +80,8 @@ static int search(const struct settings *settings)
         rc = tune_write(&tuned, settings->output, &note, &err);
     if (rc == ERR_OK)
         show(&tuned, settings, note);
+    if (rc == ERR_OK && fits && settings->to != EXPORT_NONE)
+        rc = export_choice(settings, &err);
     const int status = rc != ERR_OK ? report_error(&err) : fits ? EXIT_DONE : EXIT_NO_FIT;
     tune_free(&tuned);
     return status;

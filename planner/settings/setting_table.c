@@ -14,6 +14,9 @@
 #define ALSO(text, value) {text, value, true} /* another spelling of the word with this value */
 #define CLOCKS WORDS(WORD("sustained", CLOCK_SUSTAINED), WORD("burst", CLOCK_BURST))
 #define OFF_ON WORDS(WORD("off", false), WORD("on", true))
+#define TARGETS                                                                                    \
+    WORDS(WORD("fsdp2", EXPORT_FSDP2), WORD("torchtitan", EXPORT_TORCHTITAN),                      \
+          WORD("accelerate", EXPORT_ACCELERATE), WORD("deepspeed", EXPORT_DEEPSPEED))
 #define EACH_LAST WORDS(WORD("each", false), WORD("last", true))
 #define INTEGER(member, from, to) NUMBER(INTEGER, member, from, to)
 #define REAL(member, from, to) NUMBER(REAL, member, from, to)
@@ -528,10 +531,11 @@ static const struct setting rows[] = {
      .commands = COMMAND(COMPARE)},
 
     {.name = "to", .group = GROUP_OUTPUT, .arg = "NAME", .help = "The framework",
-     .initial = "fsdp2", .field = FIELD(to),
-     .words = WORDS(WORD("fsdp2", EXPORT_FSDP2), WORD("torchtitan", EXPORT_TORCHTITAN),
-                    WORD("accelerate", EXPORT_ACCELERATE), WORD("deepspeed", EXPORT_DEEPSPEED)),
-     .commands = COMMAND(EXPORT)},
+     .initial = "fsdp2", .field = FIELD(to), .words = TARGETS, .commands = COMMAND(EXPORT)},
+    {.name = "to", .group = GROUP_OUTPUT, .arg = "NAME",
+     .help = "Also write the choice for this framework, as `shardplan export` does, into -o's "
+             "folder",
+     .unset = EXPORT_NONE, .field = FIELD(to), .words = TARGETS, .commands = COMMAND(TUNE)},
 
     /* ---- questions ---- */
     {.name = "a", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MODEL, .arg = "A",

@@ -47,7 +47,13 @@ struct tune_settings {
     uint64_t max_memory, headroom; /* bytes of a GPU; max_memory 0: its capacity */
 };
 
-enum export_target { EXPORT_FSDP2, EXPORT_TORCHTITAN, EXPORT_ACCELERATE, EXPORT_DEEPSPEED };
+enum export_target {
+    EXPORT_FSDP2,
+    EXPORT_TORCHTITAN,
+    EXPORT_ACCELERATE,
+    EXPORT_DEEPSPEED,
+    EXPORT_NONE,
+};
 
 enum point_measure { /* a number of a job that can be shown */
                      MEASURE_TOKENS,
@@ -87,7 +93,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     struct sweep_settings sweep;
     const char *a, *b;        /* of `diff` */
     double tolerance_percent; /* of `compare`; NAN: time is not checked */
-    enum export_target to;    /* of `export` */
+    enum export_target to;    /* of `export`, `tune` */
     const char *events, *output;
     bool time, explain, no_files; /* of `fit` and `plan`; the last of `plan` */
     bool goodput, json, quiet;

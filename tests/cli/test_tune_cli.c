@@ -93,6 +93,42 @@ static void bad_input_exits_with_2(void **state)
     expect(shardplan("tune"), 2, "MODEL is missing");
 }
 
+/* The file says what the plan beside it was made with: read back, it is the same job. */
+static void the_choice_is_exported_beside_its_plan(void **state)
+{
+    (void)state;
+    static const char *const targets[][3] = {
+        {"fsdp2", "fsdp2.py", ""},
+        {"torchtitan", "torchtitan.toml", "--units torchtitan --reshard default --clip 1"},
+    };
+    char folder[] = "/tmp/shardplan_tune.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        assert_int_equal(shardplan("tune tests/data/configs/toy-llama --gpus 4 --seq 256 %s "
+                                   "--strategy fsdp2 --checkpointing full --checkpoint-blocks "
+                                   "every-2 --keep-unsharded 0 --forward-prefetch 0 "
+                                   "--backward-prefetch 0 --accumulate 1 --param-dtype bf16 "
+                                   "--offload none --json --to %s -o %s",
+                                   targets[i][2], targets[i][0], folder),
+                         0);
+        json_t *tuned = program_object();
+        const json_t *chosen = json_object_get(tuned, "chosen");
+        assert_int_equal(shardplan("fit --from %s/%s --json", folder, targets[i][1]), 0);
+        json_t *again = program_object();
+        assert_true(number(json_object_get(again, "peak"), "device_bytes") ==
+                    number(chosen, "device_bytes"));
+        assert_string_equal(json_string_value(json_object_get(json_object_get(again, "settings"),
+                                                              "checkpoint_blocks")),
+                            "every-2");
+        json_decref(again);
+        json_decref(tuned);
+    }
+    expect(shardplan("tune " TOY " --reshard never --to torchtitan -o %s", folder), 2,
+           "torchtitan cannot say --units blocks");
+    expect(shardplan("tune " TOY " --to fsdp2"), 2, "Give -o, too");
+    shell("rm -r %s", folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +136,7 @@ int main(void)
         cmocka_unit_test(tables_say_what_was_proven),
         cmocka_unit_test(an_impossible_wish_exits_with_1_and_says_what_is_near),
         cmocka_unit_test(bad_input_exits_with_2),
+        cmocka_unit_test(the_choice_is_exported_beside_its_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
