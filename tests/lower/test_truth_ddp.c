@@ -20,6 +20,13 @@ static void events_of_transformers_models_do(void **state)
     truth_check_file("tests/data/truth/ddp_hf_events.jsonl", SYSTEM_DDP, true, truth_read_hf);
 }
 
+static void events_where_some_blocks_are_checkpointed_do(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/blocks_systems_events.jsonl", SYSTEM_DDP, true,
+                     truth_read_written);
+}
+
 static void events_of_a_toy_do(void **state)
 {
     (void)state;
@@ -38,6 +45,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_pytorchs),
         cmocka_unit_test(events_of_transformers_models_do),
+        cmocka_unit_test(events_where_some_blocks_are_checkpointed_do),
         cmocka_unit_test(events_of_a_toy_do),
         cmocka_unit_test(numbers_of_real_sizes_do),
     };

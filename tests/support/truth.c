@@ -61,8 +61,9 @@ static enum system_kind zero_system(const json_t *strategy)
 static bool read_zero(const json_t *s, struct strategy *t)
 {
     static const char *const others[] = {
-        "system", "world",         "rank",        "accumulate",       "clip",    "optimizer",
-        "ac",     "ac_early_stop", "param_dtype", "grad_accum_dtype", "no_sync",
+        "system",           "world",   "rank",          "accumulate", "clip",
+        "optimizer",        "ac",      "ac_early_stop", "ac_blocks",  "param_dtype",
+        "grad_accum_dtype", "no_sync",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);

@@ -28,7 +28,7 @@ import recorder                     # noqa: E402
 import unfilled                     # noqa: E402
 from recorder import Log, placed    # noqa: E402
 
-COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "param_dtype",
+COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
           "grad_accum_dtype", "no_sync"}
 
 
