@@ -52,7 +52,6 @@ static void trajectories_are_pytorchs_under_every_strategy(void **state)
         {2, 4, "--checkpointing full"},
         {2, 4, "--checkpointing selective"},
         {2, 4, "--checkpointing full --checkpoint-blocks every-2"},
-        {4, 2, "--checkpointing selective --checkpoint-blocks first-1"},
         {2, 2, "--accumulate 2"},
         {2, 2, "--accumulate 2 --accumulate-sync each"},
         {4, 1, "--accumulate 2 --replicate 2 --checkpointing full"},
