@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "report/explain_result.h"
 #include "report/result.h"
+#include "report/start_up_result.h"
 #include "report/time_result.h"
 #include "search/padding.h"
 #include "settings/settings_resolve.h"
@@ -24,6 +25,8 @@ enum err_code answer_make(struct answer *a, bool timed, struct err *err)
     struct settings *s = &a->settings;
     TRY(settings_resolve(s, &a->job, &a->machine, err));
     TRY(predict(&a->job, &a->machine, &a->prediction, err));
+    if (s->start_up)
+        TRY(start_up(&a->prediction, &a->job, &a->machine, &a->start_up, err));
     return timed || s->time || s->explain || s->goodput ? make_time(a, err) : ERR_OK;
 }
 
@@ -58,6 +61,8 @@ static void show_json(const struct answer *a, const struct remedy *remedies, uin
         json_object_set_new(root, "explain", explanation_json(&a->explanation));
     if (a->settings.goodput)
         json_object_set_new(root, "goodput", long_run_json(&a->run));
+    if (a->settings.start_up)
+        json_object_set_new(root, "start_up", start_up_json(&a->start_up, &a->machine));
     json_object_set_new(root, "from", import_json(&a->import));
     report_json(root);
 }
@@ -84,5 +89,7 @@ void answer_show(const struct answer *a)
         explanation_print(stdout, &a->explanation);
     if (a->settings.goodput)
         long_run_print(stdout, &a->run);
+    if (a->settings.start_up)
+        start_up_print(stdout, &a->start_up, &a->machine);
     import_print(stdout, &a->import);
 }

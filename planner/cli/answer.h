@@ -5,6 +5,7 @@
 #include "frameworks/import.h"
 #include "job/explain.h"
 #include "job/long_run.h"
+#include "job/start_up.h"
 #include "settings/settings.h"
 
 #include <stdio.h>
@@ -19,6 +20,7 @@ struct answer { /* zero-initialise; `settings` and `import` are filled by who as
     struct step_time time;          /* when it is */
     struct long_run run;            /* with --goodput */
     struct explanation explanation; /* with --explain */
+    struct start_up start_up;       /* with --start-up */
 };
 
 /* Predicts memory and, with `timed` or where the settings ask for it, time. The caller calls

@@ -580,6 +580,10 @@ static const struct setting rows[] = {
     {.name = "goodput", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
      .help = "Also a long run: failures, the best checkpoint interval and what is left",
      .field = FIELD(goodput), .commands = COMMAND(PLAN)},
+    {.name = "start-up", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
+     .help = "Also ways to initialise the model and to save it: memory of the GPU and of the host, "
+             "bytes of storage, time",
+     .field = FIELD(start_up), .commands = COMMAND(FIT) | COMMAND(PLAN)},
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
      .help = "Folder for plan.json, trace.json, snapshot.pickle, report.html; where it is given, "
              "also for memory.svg and timeline.svg",

@@ -96,7 +96,7 @@ struct settings { /* copied freely: it owns nothing, texts are lent */
     enum export_target to;    /* of `export`, `tune` */
     const char *events, *output;
     bool time, explain, no_files; /* of `fit` and `plan`; the last of `plan` */
-    bool goodput, json, quiet;
+    bool goodput, start_up, json, quiet;
 };
 
 /* Every setting of a command at its default. */

@@ -76,6 +76,8 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
         {"plan gpt2 --profile tests/data/bad/two-objects.json", "two-objects.json:"},
         {"plan gpt2 --gpus 12 --seq 64 -o /tmp/none-of-these", "--gpus-per-node"},
         {"fit gpt2 --goodput", "unrecognized"},
+        {"fit gpt2 --start-up --strategy zero3", "known of fsdp2 alone"},
+        {"fit gpt2 --start-up --offload cpu", "--offload cpu"},
         {"models --what", "usage"},
         {"gpus extra", "usage"},
     };
@@ -287,6 +289,38 @@ static void plan_leaves_every_file_it_names(void **state)
     json_decref(trace);
     snprintf(path, sizeof path, "%s/plan/picture.gp.tmp", folder);
     assert_int_not_equal(stat(path, &st), 0);
+}
+
+static json_int_t start_up_at(const json_t *said, const char *part, const char *way,
+                              const char *key)
+{
+    const json_t *found =
+        json_object_get(json_object_get(json_object_get(said, "start_up"), part), way);
+    assert_true(json_is_integer(json_object_get(found, key)));
+    return json_integer_value(json_object_get(found, key));
+}
+
+static void start_up_counts_models_by_hand(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("fit tests/data/configs/toy-llama --gpus 16 --seq 128 --start-up "
+                               "--json"),
+                     0);
+    json_t *said = json_loads(program_output(), 0, NULL);
+    assert_non_null(said);
+    const json_int_t parameters =
+        json_integer_value(json_object_get(json_object_get(said, "model"), "parameters"));
+    assert_int_equal(start_up_at(said, "checkpoints", "full", "storage_bytes"), 4 * parameters);
+    assert_int_equal(start_up_at(said, "checkpoints", "full_optimizer", "storage_bytes"),
+                     12 * parameters);
+    assert_int_equal(start_up_at(said, "checkpoints", "sharded", "storage_bytes"), 12 * parameters);
+    assert_int_equal(start_up_at(said, "initialisation", "cpu", "host_node_bytes"),
+                     8 * start_up_at(said, "initialisation", "cpu", "host_rank0_bytes"));
+    assert_int_equal(start_up_at(said, "initialisation", "meta", "host_node_bytes"), 0);
+    assert_int_equal(start_up_at(said, "initialisation", "broadcast", "host_other_bytes"), 0);
+    json_decref(said);
+    assert_int_equal(shardplan("fit llama-3.1-70b --gpus 64 --seq 128 --start-up"), 0);
+    assert_non_null(strstr(program_output(), "does not fit: whole on the GPU"));
 }
 
 static void plan_says_how_fast_and_the_files_say_the_same(void **state)
@@ -634,6 +668,7 @@ int main(void)
         cmocka_unit_test(bad_models_leave_no_output),
         cmocka_unit_test(nothing_is_written_or_drawn_unasked),
         cmocka_unit_test(a_step_is_explained),
+        cmocka_unit_test(start_up_counts_models_by_hand),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_a_failure),
         cmocka_unit_test(lists_are_valid_json),
         cmocka_unit_test(pictures_are_drawn_of_every_system),

@@ -1,0 +1,73 @@
+/* start_up.h - what a job needs besides its steps: to make or load its model, and to save it.
+ *
+ * Each way is a program, as a step is (plan.h): what one rank's host allocates, moves, gathers and
+ * frees, in the order of PyTorch's source. Memory is the replay of that program through the
+ * allocator, seconds are the plan's costs of its copies and collectives, one after the other, and
+ * bytes of storage over the profile's rate. Computing the first values is in no way's time.
+ *
+ *     fully_shard, to_empty              torch/distributed/fsdp/_fully_shard
+ *     set_, get_model_state_dict         torch/distributed/_state_dict_utils.py
+ *     save, async_save                   torch/distributed/checkpoint
+ *
+ * tests/data/truth/start_up.jsonl and checkpoints.jsonl hold what PyTorch 2.14.1 does. */
+#ifndef SHARDPLAN_START_UP_H
+#define SHARDPLAN_START_UP_H
+
+#include "job/predict.h"
+
+/* X(name, text, what it is) */
+#define START_UP_MAP(X)                                                                            \
+    X(META, "meta", "meta device, fully_shard, to_empty")                                          \
+    X(CPU, "cpu", "whole on each rank's CPU, fully_shard moves it unit by unit")                   \
+    X(GPU, "gpu", "whole on the GPU, then fully_shard")                                            \
+    X(BROADCAST, "broadcast", "rank 0 reads it, set_model_state_dict broadcasts")                  \
+    X(SHARDED, "sharded", "distributed.checkpoint.save")                                           \
+    X(ASYNC, "async", "distributed.checkpoint.async_save: staged on the host")                     \
+    X(FULL, "full", "get_model_state_dict(full, cpu_offload), saved by rank 0")                    \
+    X(FULL_OPTIMIZER, "full_optimizer", "get_state_dict(full, cpu_offload) likewise")
+
+enum start_up_way {
+#define X(name, text, what) START_UP_##name,
+    START_UP_MAP(X)
+#undef X
+        START_UP_WAYS
+};
+
+/* Initialisations come first. */
+static inline bool start_up_is_checkpoint(enum start_up_way way)
+{
+    return way >= START_UP_SHARDED;
+}
+
+struct start_up_row {
+    uint64_t gpu_bytes;      /* peak of tensors on the plan's rank: requested */
+    uint64_t resident_bytes; /* of those, there before: parameters and states of a checkpoint */
+    uint64_t device_bytes;   /* with the allocator's segments, and what is outside it */
+    uint64_t host_rank0_bytes, host_other_bytes; /* peak of tensors on the host: of rank 0, of each
+                                                    other rank */
+    uint64_t host_node_bytes;                    /* of the first node's ranks together */
+    uint64_t rank_bytes, node_bytes, bytes; /* read or written: by one rank (the first of those that
+                                               share the work), by one node, in all */
+    double blocking_s;                      /* for which training stands still */
+    double seconds;                         /* until all is done */
+    bool fits;                              /* the device */
+};
+
+struct start_up {
+    struct start_up_row rows[START_UP_WAYS];
+};
+
+/* Of a predicted job. ERR_UNSUPPORTED: of its system or setting it is not known. Others are those
+ * of costs_of_plan. */
+enum err_code start_up(const struct prediction *prediction, const struct job *job,
+                       const struct machine *machine, struct start_up *out, struct err *err);
+
+/* The memory of one way on the plan's rank, or as rank 0 (`first`) has it: for who holds the
+ * program to recordings. */
+void start_up_memory(const struct plan *plan, bool tied, enum start_up_way way, bool first,
+                     struct memory *out);
+
+const char *start_up_name(enum start_up_way way);  /* "broadcast" */
+const char *start_up_title(enum start_up_way way); /* "rank 0 reads it, ..." */
+
+#endif
