@@ -66,6 +66,16 @@ static void count_files(const struct plan *plan, bool tied, enum start_up_way wa
     if (way == START_UP_BROADCAST || way == START_UP_FULL || way == START_UP_FULL_OPTIMIZER) {
         row->bytes = whole.parameters + (way == START_UP_FULL_OPTIMIZER ? whole.states : 0);
         row->rank_bytes = row->node_bytes = row->bytes;
+    } else if (way == START_UP_LOAD || way == START_UP_RESHARD) {
+        const uint32_t saved_by = start_up_saved_by(plan, way),
+                       ranks = ranks_on_node(plan, machine);
+        for (uint32_t rank = 0; rank < plan->world; rank++) {
+            const struct start_up_bytes reads = start_up_reads(plan, tied, rank, saved_by);
+            const uint64_t bytes = reads.parameters + reads.states;
+            row->rank_bytes = rank == plan->rank ? bytes : row->rank_bytes;
+            row->node_bytes += rank < ranks ? bytes : 0;
+            row->bytes += bytes;
+        }
     } else if (start_up_is_checkpoint(way)) {
         for (uint32_t rank = 0; rank < ranks_on_node(plan, machine); rank++) {
             const struct start_up_bytes own = start_up_shards(plan, tied, rank);

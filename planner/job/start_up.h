@@ -24,7 +24,9 @@
     X(SHARDED, "sharded", "distributed.checkpoint.save")                                           \
     X(ASYNC, "async", "distributed.checkpoint.async_save: staged on the host")                     \
     X(FULL, "full", "get_model_state_dict(full, cpu_offload), saved by rank 0")                    \
-    X(FULL_OPTIMIZER, "full_optimizer", "get_state_dict(full, cpu_offload) likewise")
+    X(FULL_OPTIMIZER, "full_optimizer", "get_state_dict(full, cpu_offload) likewise")              \
+    X(LOAD, "load", "distributed.checkpoint.load, saved by as many ranks")                         \
+    X(RESHARD, "reshard", "the same, saved by half as many: shards are read whole")
 
 enum start_up_way {
 #define X(name, text, what) START_UP_##name,

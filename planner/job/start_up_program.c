@@ -22,6 +22,12 @@ struct program {
     uint32_t alive_count, alive_cap;
 };
 
+uint32_t start_up_saved_by(const struct plan *plan, enum start_up_way way)
+{
+    const uint32_t shards = plan_group_ranks(plan, plan_group_of_role(plan, GROUP_SHARD));
+    return way == START_UP_RESHARD && shards > 1 ? shards / 2 : shards;
+}
+
 /* ---- births, deaths, moves ---- */
 
 static uint32_t new_buffer(struct program *p, uint8_t pool, enum category category,
@@ -339,10 +345,29 @@ static void stage_piece(struct program *p, const struct plan_piece *piece, bool 
         dies(p, to);
 }
 
+/* A stored shard is read onto the host, and what is wanted of it copied: chunk by chunk, of which
+ * the first has the most. */
+static void load_piece(struct program *p, const struct plan_piece *piece, uint32_t saved_by)
+{
+    const enum dtype dtype = dtype_of(p->of, piece);
+    const uint64_t own = own_elements(p->of, piece, p->of->rank);
+    const uint64_t chunk =
+        placement_padded(piece->placement, &p->of->params[piece->param].shape, saved_by);
+    for (uint64_t done = 0; done < own; done += chunk) {
+        const uint64_t wanted = own - done < chunk ? own - done : chunk;
+        const uint32_t stored = born(p, LANE_HOST, CATEGORY_PARAM, dtype, chunk);
+        copy(p, PLAN_HOST_TO_DEVICE, new_buffer(p, LANE_HOST, CATEGORY_PARAM, dtype, wanted),
+             new_buffer(p, LANE_COMPUTE, CATEGORY_SHARDED_PARAM, dtype, wanted));
+        dies(p, stored);
+    }
+}
+
 static void save_piece(struct program *p, const struct plan_piece *piece, enum start_up_way way)
 {
     if (way == START_UP_FULL || way == START_UP_FULL_OPTIMIZER)
         gather_piece(p, piece);
+    else if (way == START_UP_LOAD || way == START_UP_RESHARD)
+        load_piece(p, piece, start_up_saved_by(p->of, way));
     else
         stage_piece(p, piece, way == START_UP_ASYNC);
 }
@@ -360,7 +385,7 @@ static const struct plan_piece *state_of(const struct program *p, uint32_t param
 }
 
 /* Step counters are on the host already; a state dict's of all is rank 0's. */
-static void save(struct program *p, enum start_up_way way)
+static void save_or_load(struct program *p, enum start_up_way way)
 {
     const uint32_t twice = tied_again(p->of, p->tied);
     for (uint32_t i = 0; i < p->of->param_count; i++)
@@ -404,7 +429,7 @@ struct plan *start_up_program(const struct plan *plan, bool tied, enum start_up_
     p.world = plan_add_group(p.plan, "world", GROUP_DATA, plan->world, 1);
     if (start_up_is_checkpoint(way)) {
         keep_residents(&p);
-        save(&p, way);
+        save_or_load(&p, way);
     } else if (way == START_UP_META) {
         initialise_meta(&p);
     } else if (way == START_UP_BROADCAST) {
@@ -423,7 +448,35 @@ struct plan *start_up_program(const struct plan *plan, bool tied, enum start_up_
 
 /* ---- bytes of files ---- */
 
-static struct start_up_bytes sum(const struct plan *plan, bool tied, uint32_t rank, bool whole)
+struct scope_of_files {
+    enum { OWN, WHOLE, READ } what;
+    uint32_t rank, saved_by; /* READ: by how many ranks */
+};
+
+/* Shards lie one after the other: those of `saved_by` ranks that a rank's own elements touch. */
+static uint64_t touched_elements(const struct plan *plan, const struct plan_piece *piece,
+                                 const struct scope_of_files *scope)
+{
+    const struct part part = plan_part(plan, piece, scope->rank);
+    const uint64_t count = part_elements(&part), whole = whole_elements(plan, piece->param);
+    const uint64_t chunk =
+        placement_padded(piece->placement, &plan->params[piece->param].shape, scope->saved_by);
+    if (count == 0)
+        return 0;
+    const uint64_t from = part.first / chunk * chunk;
+    const uint64_t to = ((part.first + count - 1) / chunk + 1) * chunk;
+    return (to < whole ? to : whole) - from;
+}
+
+static uint64_t elements_of(const struct plan *plan, const struct plan_piece *piece,
+                            const struct scope_of_files *scope)
+{
+    return scope->what == WHOLE  ? whole_elements(plan, piece->param)
+           : scope->what == READ ? touched_elements(plan, piece, scope)
+                                 : own_elements(plan, piece, scope->rank);
+}
+
+static struct start_up_bytes sum(const struct plan *plan, bool tied, struct scope_of_files scope)
 {
     struct start_up_bytes out = {0, 0};
     const uint32_t twice = tied_again(plan, tied);
@@ -435,8 +488,7 @@ static struct start_up_bytes sum(const struct plan *plan, bool tied, uint32_t ra
             if (!pieces[k])
                 continue;
             const uint64_t bytes =
-                (whole ? whole_elements(plan, i) : own_elements(plan, pieces[k], rank)) *
-                dtype_bytes(dtype_of(plan, pieces[k]));
+                elements_of(plan, pieces[k], &scope) * dtype_bytes(dtype_of(plan, pieces[k]));
             *(k ? &out.states : &out.parameters) += k == 0 && i == twice ? 2 * bytes : bytes;
         }
     }
@@ -445,10 +497,17 @@ static struct start_up_bytes sum(const struct plan *plan, bool tied, uint32_t ra
 
 struct start_up_bytes start_up_shards(const struct plan *plan, bool tied, uint32_t rank)
 {
-    return sum(plan, tied, rank, false);
+    return sum(plan, tied, (struct scope_of_files){.what = OWN, .rank = rank});
+}
+
+struct start_up_bytes start_up_reads(const struct plan *plan, bool tied, uint32_t rank,
+                                     uint32_t saved_by)
+{
+    return sum(plan, tied,
+               (struct scope_of_files){.what = READ, .rank = rank, .saved_by = saved_by});
 }
 
 struct start_up_bytes start_up_whole(const struct plan *plan, bool tied)
 {
-    return sum(plan, tied, 0, true);
+    return sum(plan, tied, (struct scope_of_files){.what = WHOLE});
 }

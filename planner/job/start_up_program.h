@@ -11,11 +11,19 @@
 struct plan *start_up_program(const struct plan *plan, bool tied, enum start_up_way way,
                               bool first);
 
-/* Bytes of elements that the plan's rank has of its parameters, and of the optimizer's states. */
+/* How many ranks shared the checkpoint that a way loads. */
+uint32_t start_up_saved_by(const struct plan *plan, enum start_up_way way);
+
+/* Bytes of elements that a rank has of its parameters, and of the optimizer's states. */
 struct start_up_bytes {
     uint64_t parameters, states;
 };
 struct start_up_bytes start_up_shards(const struct plan *plan, bool tied, uint32_t rank);
+
+/* What a rank reads of a checkpoint that `saved_by` ranks wrote, shard by shard: a stored shard is
+ * read whole where a part of it is wanted. */
+struct start_up_bytes start_up_reads(const struct plan *plan, bool tied, uint32_t rank,
+                                     uint32_t saved_by);
 
 /* The same of the whole model. */
 struct start_up_bytes start_up_whole(const struct plan *plan, bool tied);

@@ -142,12 +142,31 @@ static void files_are_pytorchs(void **state)
                      11);
 }
 
+static void loads_read_what_is_planned(const json_t *row, const struct plan *plan, bool tied)
+{
+    const json_t *read = json_object_get(row, "read");
+    const uint32_t saved_by = truth_number(row, "saved_by", 0);
+    assert_int_equal(json_array_size(read), plan->world);
+    for (uint32_t rank = 0; rank < plan->world; rank++) {
+        const struct start_up_bytes reads = start_up_reads(plan, tied, rank, saved_by);
+        assert_int_equal(reads.parameters + reads.states,
+                         json_integer_value(json_array_get(read, rank)));
+    }
+}
+
+static void loads_are_pytorchs(void **state)
+{
+    (void)state;
+    assert_int_equal(each_row("tests/data/truth/loads.jsonl", loads_read_what_is_planned), 27);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_pytorchs),
         cmocka_unit_test(collectives_are_pytorchs),
         cmocka_unit_test(files_are_pytorchs),
+        cmocka_unit_test(loads_are_pytorchs),
     };
     return cmocka_run_group_tests_name("start_up", tests, NULL, NULL);
 }

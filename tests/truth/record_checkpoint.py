@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Record what torch.distributed.checkpoint writes of an FSDP2 model and its AdamW.
 
-    for N in 2 3 4; do torchrun --nproc_per_node N record_checkpoint.py OUT.jsonl; done
+    for N in 2 3 4; do torchrun --nproc_per_node N record_checkpoint.py OUT.jsonl FOLDER; done
+    for N in 2 3 4; do torchrun --nproc_per_node N record_checkpoint.py LOADS.jsonl FOLDER load; done
 
 Real processes over gloo, one step of real parameters. A row a run and a case: name, model, strategy,
 `payload` (bytes of each rank's file that are elements of tensors with a dim, by the checkpoint's own
 metadata), `items` (tensors of each file), `files` (their sizes), `whole` (bytes of all such tensors).
+What was saved by each number of ranks is loaded by each: `saved_by`, and `read`, each rank's bytes of
+the chunks that it reads, which are whole where it needs a part.
 """
 import json
 import os
 import pickle
 import sys
-import tempfile
 
 import torch
 import torch.distributed as dist
@@ -43,31 +45,70 @@ def payload_of(folder, world):
     return payload, items, whole
 
 
+def made(m, s):
+    """The state of a model and its optimizer after a step."""
+    torch.manual_seed(0)
+    model, blocks = models.make(m, s)
+    record.Fsdp2(m, s).shard(model, blocks)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    return dict(zip(("model", "optim"), get_state_dict(model, optimizer)))
+
+
+class Reader(dcp.FileSystemReader):
+    """Counts what it reads of tensors with a dim."""
+    read = 0
+
+    def read_data(self, plan, planner):
+        for item in plan.items:
+            chunks = getattr(planner.metadata.state_dict_metadata[item.storage_index.fqn], "chunks", None)
+            meta = planner.metadata.state_dict_metadata[item.storage_index.fqn]
+            if chunks and meta.size:
+                chunk = next(c for c in chunks if c.offsets == item.storage_index.offset)
+                self.read += chunk.sizes.numel() * meta.properties.dtype.itemsize
+        return super().read_data(plan, planner)
+
+
+def save(path, row, folder):
+    world = dist.get_world_size()
+    dcp.save(made(row["model"], row["strategy"]), checkpoint_id=folder)
+    payload, items, whole = payload_of(folder, world)
+    files = [os.path.getsize(os.path.join(folder, f"__{r}_0.distcp")) for r in range(world)]
+    write(path, {**row, "payload": payload, "items": items, "files": files, "whole": whole})
+
+
+def load(path, row, folder, saved_by):
+    reader = Reader(folder)
+    dcp.load(made(row["model"], row["strategy"]), storage_reader=reader)
+    read = [None] * dist.get_world_size()
+    dist.all_gather_object(read, reader.read)
+    write(path, {**row, "saved_by": saved_by, "read": read})
+
+
+def write(path, row):
+    if dist.get_rank() == 0:
+        with open(path, "a") as out:
+            out.write(json.dumps(row) + "\n")
+
+
 def main():
+    path, folder = sys.argv[1:3]
     dist.init_process_group("gloo")
     world = dist.get_world_size()
     for name, m, extra in CASES:
         if world % extra.get("replicate", 1):
             continue
-        s = {"world": world, **extra}
-        torch.manual_seed(0)
-        model, blocks = models.make(m, s)
-        record.Fsdp2(m, s).shard(model, blocks)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        for p in model.parameters():
-            p.grad = torch.zeros_like(p)
-        optimizer.step()
-        state = dict(zip(("model", "optim"), get_state_dict(model, optimizer)))
-        folder = [tempfile.mkdtemp()] if dist.get_rank() == 0 else [None]
-        dist.broadcast_object_list(folder)
-        dcp.save(state, checkpoint_id=folder[0])
-        if dist.get_rank() == 0:
-            payload, items, whole = payload_of(folder[0], world)
-            files = [os.path.getsize(os.path.join(folder[0], f"__{r}_0.distcp")) for r in range(world)]
-            with open(sys.argv[1], "a") as out:
-                out.write(json.dumps({"name": f"{name}-{world}", "model": m, "strategy": s,
-                                      "torch": torch.__version__, "payload": payload, "items": items,
-                                      "files": files, "whole": whole}) + "\n")
+        row = {"name": f"{name}-{world}", "model": m, "strategy": {"world": world, **extra},
+               "torch": torch.__version__}
+        if sys.argv[3:] != ["load"]:
+            save(path, row, os.path.join(folder, f"{name}-{world}"))
+            continue
+        for saved_by in (2, 3, 4):
+            saved = os.path.join(folder, f"{name}-{saved_by}")
+            if os.path.exists(saved) and "replicate" not in extra:
+                load(path, row, saved, saved_by)
     dist.destroy_process_group()
 
 
