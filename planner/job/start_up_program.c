@@ -310,27 +310,6 @@ static void load_and_broadcast(struct program *p)
         broadcast_param(p, twice, p->full[twice]);
 }
 
-/* A DTensor is gathered into a tensor of padded shards, of which the whole one is a view; rank 0
- * copies that. */
-static void gather_piece(struct program *p, const struct plan_piece *piece)
-{
-    const enum dtype dtype = dtype_of(p->of, piece);
-    const uint64_t own = own_elements(p->of, piece, p->of->rank);
-    const uint64_t padded = padded_elements(p->of, piece);
-    const uint32_t ranks = plan_group_ranks(p->of, piece->group);
-    const uint32_t in = own == padded
-                            ? new_buffer(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded)
-                            : born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded);
-    const uint32_t whole = born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded * ranks);
-    move(p, PLAN_ALL_GATHER, WORK_ALL_GATHER, in, whole, piece->group);
-    if (own != padded)
-        dies(p, in);
-    if (p->first)
-        copy(p, PLAN_DEVICE_TO_HOST, whole,
-             born(p, LANE_HOST, CATEGORY_PARAM, dtype, whole_elements(p->of, piece->param)));
-    dies(p, whole);
-}
-
 /* A part of a checkpoint of shards, for the time that it takes to write it, or for good. */
 static void stage_piece(struct program *p, const struct plan_piece *piece, bool keep)
 {
@@ -343,6 +322,32 @@ static void stage_piece(struct program *p, const struct plan_piece *piece, bool 
     copy(p, PLAN_DEVICE_TO_HOST, from, to);
     if (!keep)
         dies(p, to);
+}
+
+/* A DTensor is gathered into a tensor of padded shards, of which the whole one is a view; rank 0
+ * copies that. */
+static void gather_piece(struct program *p, const struct plan_piece *piece)
+{
+    const enum dtype dtype = dtype_of(p->of, piece);
+    const uint64_t own = own_elements(p->of, piece, p->of->rank);
+    const uint64_t padded = padded_elements(p->of, piece);
+    const uint32_t ranks = plan_group_ranks(p->of, piece->group);
+    if (piece->group == PLAN_NO_GROUP) { /* one rank has all: redistribute does nothing */
+        if (p->first)
+            stage_piece(p, piece, true);
+        return;
+    }
+    const uint32_t in = own == padded
+                            ? new_buffer(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded)
+                            : born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded);
+    const uint32_t whole = born(p, LANE_COMPUTE, CATEGORY_ALL_GATHER, dtype, padded * ranks);
+    move(p, PLAN_ALL_GATHER, WORK_ALL_GATHER, in, whole, piece->group);
+    if (own != padded)
+        dies(p, in);
+    if (p->first)
+        copy(p, PLAN_DEVICE_TO_HOST, whole,
+             born(p, LANE_HOST, CATEGORY_PARAM, dtype, whole_elements(p->of, piece->param)));
+    dies(p, whole);
 }
 
 /* A stored shard is read onto the host, and what is wanted of it copied: chunk by chunk, of which

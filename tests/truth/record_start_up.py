@@ -62,6 +62,7 @@ CASES = (
     ("odd-8-rank-5", ODD, {"world": 8, "rank": 5}),
     ("gpt2-4", GPT2, {"world": 4}),
     ("gpt2-7-rank-2", GPT2, {"world": 7, "rank": 2}),
+    ("llama-1", LLAMA, {"world": 1}),
 )
 
 
