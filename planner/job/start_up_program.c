@@ -158,18 +158,12 @@ static void construct(struct program *p, uint8_t pool, uint32_t *buffers)
 
 typedef void (*unit_call)(struct program *p, const struct plan_unit *unit);
 
-/* The units in the order of calls: the root has what is left. */
-static void each_unit(struct program *p, unit_call call)
+/* The root is called last, and has what is left. */
+static void each_unit(struct program *p, bool root, unit_call call)
 {
-    for (int root = 0; root < 2; root++)
-        for (uint32_t i = 0; i < p->of->unit_count; i++)
-            if ((p->of->units[i].name[0] == '\0') == root)
-                call(p, &p->of->units[i]);
-}
-
-static bool is_root(const struct plan_unit *unit)
-{
-    return unit->name[0] == '\0';
+    for (uint32_t i = 0; i < p->of->unit_count; i++)
+        if ((p->of->units[i].name[0] == '\0') == root)
+            call(p, &p->of->units[i]);
 }
 
 static uint32_t param_of(const struct program *p, const struct plan_unit *unit, uint32_t i)
@@ -218,14 +212,10 @@ static void initialise_whole(struct program *p, uint8_t pool)
     construct(p, pool, buffers);
     /* They belong to the last call, whose parameters are moved before them; where they are moved
      * makes no difference to what lives together with that call's shards. */
-    for (uint32_t i = 0; i < p->of->unit_count; i++)
-        if (!is_root(&p->of->units[i]))
-            shard_unit(p, &p->of->units[i]);
+    each_unit(p, false, shard_unit);
     if (pool == LANE_HOST)
         shard_module_buffers(p, buffers);
-    for (uint32_t i = 0; i < p->of->unit_count; i++)
-        if (is_root(&p->of->units[i]))
-            shard_unit(p, &p->of->units[i]);
+    each_unit(p, true, shard_unit);
     free(buffers);
 }
 
@@ -249,7 +239,7 @@ static void empty_unit(struct program *p, const struct plan_unit *unit)
     }
 }
 
-/* ... and reset_sharded_param gives those a padded copy that need it, and ties again. */
+/* ... and reset_sharded_param gives those a padded copy that need it. */
 static void pad_unit(struct program *p, const struct plan_unit *unit)
 {
     for (uint32_t i = 0; i < unit->params; i++) {
@@ -260,14 +250,10 @@ static void pad_unit(struct program *p, const struct plan_unit *unit)
         allocate_shard(p, param);
         dies(p, own);
     }
-    if (is_root(unit) && p->untied != NONE)
-        dies(p, p->untied);
 }
 
 static void empty_and_pad_unit(struct program *p, const struct plan_unit *unit)
 {
-    if (is_root(unit))
-        return;
     empty_unit(p, unit);
     pad_unit(p, unit);
 }
@@ -275,13 +261,11 @@ static void empty_and_pad_unit(struct program *p, const struct plan_unit *unit)
 static void initialise_meta(struct program *p)
 {
     module_buffers(p, LANE_COMPUTE, NULL);
-    for (uint32_t i = 0; i < p->of->unit_count; i++)
-        if (is_root(&p->of->units[i]))
-            empty_unit(p, &p->of->units[i]);
-    each_unit(p, empty_and_pad_unit);
-    for (uint32_t i = 0; i < p->of->unit_count; i++)
-        if (is_root(&p->of->units[i]))
-            pad_unit(p, &p->of->units[i]);
+    each_unit(p, true, empty_unit);
+    each_unit(p, false, empty_and_pad_unit);
+    each_unit(p, true, pad_unit);
+    if (p->untied != NONE)
+        dies(p, p->untied);
 }
 
 /* ---- state dicts ---- */
