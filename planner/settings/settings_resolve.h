@@ -20,8 +20,8 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
 enum err_code settings_resolve(struct settings *settings, struct job *job, struct machine *machine,
                                struct err *err);
 
-/* Frees what settings_resolve found: the machine's profile, and a model's recording, which copies of
- * the job share. */
+/* Frees what settings_resolve found: the machine's profile, and a model's recording, which copies
+ * of the job share. */
 void settings_release(struct job *job, struct machine *machine);
 
 #endif

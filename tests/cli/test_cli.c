@@ -628,11 +628,12 @@ static void words_of_others_are_shown_where_no_rank_says_why(void **state)
     if (shell("command -v mpirun") != 0)
         skip();
     assert_int_equal(shardplan("plan fsdp2-tutorial --gpus 2 -q -o %s/words", folder), 0);
-    assert_int_equal(shell("mkdir %s/others && printf '#!/bin/sh\necho not enough slots >&2\nexit 1' "
-                           ">%s/others/mpirun && chmod +x %s/others/mpirun && "
-                           "PATH=%s/others:$PATH ^/shardplan run %s/words/plan.json 2>&1",
-                           folder, folder, folder, folder, folder),
-                     3);
+    assert_int_equal(
+        shell("mkdir %s/others && printf '#!/bin/sh\necho not enough slots >&2\nexit 1' "
+              ">%s/others/mpirun && chmod +x %s/others/mpirun && "
+              "PATH=%s/others:$PATH ^/shardplan run %s/words/plan.json 2>&1",
+              folder, folder, folder, folder, folder),
+        3);
     assert_string_equal(program_output(), "not enough slots\n");
 }
 

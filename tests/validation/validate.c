@@ -59,12 +59,15 @@ static void print_fsdp2(struct sums *sums)
                truth_read_hf, sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
+    print_file("moe_events.jsonl", "Whole event lists of their mixtures of experts.", true,
+               truth_read_hf, sums);
     print_file("families_events.jsonl", "Whole event lists of more families of them.", true,
                truth_read_hf, sums);
-    print_file("recorded_events.jsonl",
-               "Whole event lists of models that no builder knows, or knew when they were recorded: "
-               "planned from what tools/record.py wrote down of each once.",
-               true, truth_read_recorded, sums);
+    print_file(
+        "recorded_events.jsonl",
+        "Whole event lists of models that no builder knows, or knew when they were recorded: "
+        "planned from what tools/record.py wrote down of each once.",
+        true, truth_read_recorded, sums);
 }
 
 static void print_ddp(struct sums *sums)
