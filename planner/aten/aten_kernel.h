@@ -10,7 +10,7 @@
 
 #include "base/kernel.h"
 
-enum { ATEN_TENSORS = 128 }; /* of a call: more are left out */
+enum { ATEN_TENSORS = 4096 }; /* of a call, at most: scans stack one a token */
 
 struct aten_tensor {
     struct shape shape;

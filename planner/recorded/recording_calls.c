@@ -105,10 +105,16 @@ static bool is_causal(const json_t *arguments)
     return json_is_true(json_object_get(arguments, "is_causal"));
 }
 
-static bool read_call(struct recording *r, const json_t *row, struct aten_kernel *made,
+struct reading { /* one call at a time */
+    struct aten_kernel made;
+    struct aten_tensor ins[ATEN_TENSORS], outs[ATEN_TENSORS];
+};
+
+static bool read_call(struct recording *r, const json_t *row, struct reading *reading,
                       struct recorded_call *out)
 {
-    struct aten_tensor ins[ATEN_TENSORS], outs[ATEN_TENSORS];
+    struct aten_kernel *made = &reading->made;
+    struct aten_tensor *ins = reading->ins, *outs = reading->outs;
     struct arguments arguments = {.of = json_array_get(row, ARGUMENTS)};
     char stem[256];
     bool ok = json_array_size(row) == 5;
@@ -152,16 +158,16 @@ static bool read_call(struct recording *r, const json_t *row, struct aten_kernel
 enum err_code recording_read_calls(struct recording *r, struct err *err)
 {
     const json_t *rows = json_object_get(r->header, "calls");
-    struct aten_kernel *made = xmalloc(sizeof *made);
+    struct reading *reading = xmalloc(sizeof *reading);
     enum err_code rc = ERR_OK;
     r->call_count = (uint32_t)json_array_size(rows);
     r->calls = arena_alloc(&r->arena, (r->call_count + 1) * sizeof *r->calls);
     for (uint32_t i = 0; i < r->call_count && rc == ERR_OK; i++)
-        if (!read_call(r, json_array_get(rows, i), made, &r->calls[i]))
+        if (!read_call(r, json_array_get(rows, i), reading, &r->calls[i]))
             rc = err_set(err, ERR_INVALID,
                          "%s: line 1: \"calls\"[%u] is not [op, ins, outs, arguments, flops], or "
                          "has a dtype that is not known",
                          r->path, i);
-    free(made);
+    free(reading);
     return rc;
 }

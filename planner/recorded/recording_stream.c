@@ -27,6 +27,7 @@ struct making {
     struct stream *stream;
     uint32_t *buffer;           /* (recorded buffers) which of the stream's it is */
     bool *stays;                /* (recorded buffers) lives on as another: its death is none */
+    struct operand *operands;   /* of the kernel that is made: room for any */
     uint64_t *storage_bytes[3]; /* of parameters, inputs, module buffers: lent */
     bool backward;
     struct scaling {             /* with scaled_loss */
@@ -266,7 +267,7 @@ static void make_safe_softmax(struct making *m, const struct kernel *kernel,
 
 static void make_call(struct making *m, const struct recorded_step *step)
 {
-    struct operand operands[2 * ATEN_TENSORS];
+    struct operand *operands = m->operands;
     const struct recorded_call *call = &m->recording->calls[step->arg];
     const struct recorded_op *op = &m->recording->ops[call->op];
     struct kernel kernel = place_kernel(m, step, operands);
@@ -492,6 +493,7 @@ static struct stream *make_stream(const struct recording *r, const struct record
         .stream = stream,
         .buffer = xcalloc(steps->buffers + 1, sizeof *m.buffer),
         .stays = xcalloc(steps->buffers + 1, sizeof *m.stays),
+        .operands = xmalloc(2 * ATEN_TENSORS * sizeof *m.operands),
         .storage_bytes = {sizes[0], sizes[1], sizes[2]},
     };
     for (uint32_t i = 0; i < steps->count; i++)
@@ -501,6 +503,7 @@ static struct stream *make_stream(const struct recording *r, const struct record
     kernel_table_close(stream->kernels);
     free(m.buffer);
     free(m.stays);
+    free(m.operands);
     return stream;
 }
 

@@ -259,7 +259,7 @@ static const struct setting rows[] = {
                   .word = CHECKPOINTED_SHARE, .before = "first-", .after = "%"},
                  {NUMBER_INTEGER, 2, 99999, NULL, FIELD(job.tape.checkpointed_number),
                   .word = CHECKPOINTED_EVERY, .before = "every-"}},
-     .commands = FOR_JOB, .axis = "all,first-25%,first-50%,first-75%,every-2", .spends = true},
+     .commands = FOR_JOB, .axis = "all,first-50%,first-75%", .spends = true},
     {.name = "early-stop", .group = GROUP_STRATEGY, .arg = "WHETHER",
      .help = "Whether recomputation ends at the last tensor that backward needs (torch's default) "
              "or runs to a block's end (torchtitan's)",
