@@ -55,7 +55,7 @@ CUDA_HOME ?= $(if $(NVCC),$(realpath $(dir $(realpath $(NVCC)))..))
 CUDA ?= $(if $(wildcard $(addsuffix /nccl.h,$(CUDA_HOME)/include /usr/include)),1,0)
 CUDA_CFLAGS = -isystem $(CUDA_HOME)/include
 CUDA_LIBS = -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lnccl \
-            -lcudart_static -lstdc++ -ldl -lrt -lpthread -lm
+            -lcudart_static -ljansson -lstdc++ -ldl -lrt -lpthread -lm
 CUDA_ARCHITECTURES := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
                       -gencode arch=compute_100,code=[sm_100,compute_100]
 # Spilled registers and local memory are errors, but for our own attention, which is not for speed.
