@@ -348,7 +348,7 @@ static enum err_code take(const char *name, char *text, size_t size, struct reco
     struct recording *r = xmalloc(sizeof *r);
     *r = (struct recording){.text = text};
     r->path = arena_strdup(&r->arena, name);
-    const enum err_code rc = strlen(text) == size
+    const enum err_code rc = text && strlen(text) == size
                                  ? read_all(r, err)
                                  : err_set(err, ERR_INVALID, "%s: it is no text", name);
     if (rc == ERR_OK)

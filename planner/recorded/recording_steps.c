@@ -212,9 +212,12 @@ enum err_code recorded_steps_read(const struct recording *recording, uint32_t li
                                   const char *text, const struct recorded_limits *limits,
                                   struct recorded_steps *out, struct err *err)
 {
+    enum { ROOM = 1024 };
     struct text t = {.recording = recording,
                      .limits = limits,
                      .steps = out,
+                     .alive = xcalloc(ROOM, sizeof *t.alive),
+                     .alive_cap = ROOM,
                      .given = xcalloc(limits->params + 1, sizeof *t.given),
                      .passed = xcalloc(limits->modules + 1, sizeof *t.passed),
                      .at = text,

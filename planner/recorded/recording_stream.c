@@ -485,7 +485,11 @@ static struct stream *make_stream(const struct recording *r, const struct record
                                   const struct recorded_steps *steps, uint64_t *sizes[3])
 {
     struct stream *stream = xmalloc(sizeof *stream);
-    *stream = (struct stream){.kernels = kernel_table_new(steps->count, steps->place_count)};
+    *stream = (struct stream){
+        .buffers = xmalloc((steps->buffers + 1) * sizeof *stream->buffers),
+        .buffer_cap = steps->buffers + 1,
+        .kernels = kernel_table_new(steps->count, steps->place_count),
+    };
     struct making m = {
         .recording = r,
         .choice = choice,

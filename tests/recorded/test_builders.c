@@ -113,7 +113,7 @@ static void compare(const char *model, const struct way *way, const struct machi
     struct err err = {0};
     struct model_config configs[2];
     struct prediction p[2];
-    struct step_time t[2];
+    struct step_time t[2] = {{.tokens_per_s = 0}};
     snprintf(name, sizeof name, "%s, %s", model, way->name);
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "tests/data/recorded/%s%s", model,

@@ -52,12 +52,12 @@ static struct events of_recording(const char *path, const struct recording_choic
 {
     struct err err = {0};
     struct events events = {.of = NULL};
-    struct recording *recording;
-    struct stream *stream;
+    struct recording *recording = NULL;
+    struct stream *stream = NULL;
     if (recording_read(path, &recording, &err) != ERR_OK ||
         recording_stream(recording, choice, &stream, &err) != ERR_OK)
         fail_msg("%s", err.text);
-    for (uint32_t i = 0; i < stream->step_count; i++) {
+    for (uint32_t i = 0; stream && i < stream->step_count; i++) {
         const struct stream_step step = stream->steps[i];
         if (step.kind == STEP_BIRTH || step.kind == STEP_DEATH) {
             const int64_t bytes = (int64_t)stream->buffers[step.arg].bytes;
@@ -90,7 +90,7 @@ static uint32_t workspaces(const struct events *gpu, uint32_t at, int64_t index_
 static int64_t peak(const struct events *events, uint32_t count)
 {
     int64_t live = 0, most = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; events->of && i < count; i++) {
         live += events->of[i];
         most = live > most ? live : most;
     }
@@ -119,7 +119,7 @@ static void a_step_on_a_gpu_is_planned_event_for_event(void **state)
         const uint32_t count = ours.count - HELD_AT_THE_END;
         uint32_t skipped = 0;
         assert_true(count > 6500 && gpu.count > count + 16); /* the update comes after */
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; gpu.of && ours.of && i < count; i++) {
             if (gpu.of[i + skipped] != ours.of[i])
                 skipped += workspaces(&gpu, i + skipped, (int64_t)BATCH * steps[s].seq * 8);
             if (gpu.of[i + skipped] != ours.of[i])

@@ -56,7 +56,7 @@ static void plan_model(const char *path, const struct machine *machine)
     for (size_t i = 0; i < sizeof systems / sizeof systems[0]; i++) {
         struct job job;
         struct prediction p;
-        struct step_time t;
+        struct step_time t = {.tokens_per_s = 0};
         job_defaults(&job, &config);
         job.model.code = CODE_RECORDED;
         job.model.seq = info.seq;
