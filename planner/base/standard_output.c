@@ -7,15 +7,22 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Why something that was written before is not there: the next byte meets the same. */
+static int reason(void)
+{
+    errno = 0;
+    return write(STDOUT_FILENO, "\n", 1) == 1 ? EIO : errno;
+}
+
 static void check(void)
 {
-    const int failed = ferror(stdout); /* what was written before */
+    const int before = ferror(stdout) ? reason() : 0;
     errno = 0;
-    if (fclose(stdout) == 0 && !failed)
+    if (fclose(stdout) == 0 && !before)
         return;
-    if (errno == EBADF && !failed)
+    if (errno == EBADF && !before)
         return; /* whoever closed it before us wants none */
-    fprintf(stderr, "shardplan: standard output: %s\n", strerror(errno ? errno : EIO));
+    fprintf(stderr, "shardplan: standard output: %s\n", strerror(before ? before : errno));
     _exit(3);
 }
 
