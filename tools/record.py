@@ -50,6 +50,7 @@ try:
     import torch.nn.functional as F
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils import _pytree as pytree
+    from torch.utils.flop_counter import flop_registry
     from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
     from torch.utils.weak import WeakIdKeyDictionary
 except ImportError as error:
@@ -207,7 +208,6 @@ def simple(value):
 
 
 def flops_of(func, args, kwargs, out):
-    from torch.utils.flop_counter import flop_registry
     count = flop_registry.get(func._overloadpacket)
     if count is None:
         return 0

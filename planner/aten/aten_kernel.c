@@ -58,13 +58,24 @@ static void add_results(struct aten_kernel *made, const struct aten_call *call, 
         add_as_is(made, &call->results[i], true);
 }
 
-static struct strides dense(const struct shape *shape)
+struct strides aten_dense(const struct shape *shape)
 {
     struct strides strides = {{0}};
     uint64_t step = 1;
     for (uint32_t d = shape->rank; d-- > 0; step *= shape->dim[d])
         strides.of[d] = step;
     return strides;
+}
+
+/* Every operand as it is, where results were written down. */
+static bool make_plain(const struct aten_call *call, struct aten_kernel *made)
+{
+    if (call->result_count == 0)
+        return false;
+    for (uint32_t i = 0; i < call->count; i++)
+        add_as_is(made, &call->tensors[i], false);
+    add_results(made, call, 0);
+    return true;
 }
 
 /* ---- elementwise ---- */
@@ -216,12 +227,8 @@ static void make_reduce(const struct aten_call *call, const struct aten_op *op,
 {
     const struct aten_tensor *x = &call->tensors[0];
     struct shape shape = x->shape;
-    if (call->result_count) {
-        for (uint32_t i = 0; i < call->count; i++)
-            add_as_is(made, &call->tensors[i], false);
-        add_results(made, call, 0);
+    if (make_plain(call, made))
         return;
-    }
     if (shape.rank > 0 && op->family == ATEN_REDUCE)
         shape.dim[shape.rank - 1] = 1;
     add(made, x, &x->shape, NULL, x->dtype, false);
@@ -231,12 +238,8 @@ static void make_reduce(const struct aten_call *call, const struct aten_op *op,
 static void make_norm(const struct aten_call *call, bool backward, struct aten_kernel *made)
 {
     const struct aten_tensor *x = &call->tensors[0];
-    if (call->result_count) {
-        for (uint32_t i = 0; i < call->count; i++)
-            add_as_is(made, &call->tensors[i], false);
-        add_results(made, call, 0);
+    if (make_plain(call, made))
         return;
-    }
     add(made, x, &x->shape, NULL, x->dtype, false);
     if (backward)
         add(made, x, &x->shape, NULL, x->dtype, false);
@@ -260,7 +263,7 @@ static bool make_product(const struct aten_call *call, const struct aten_op *op,
     struct shape shape = x->shape;
     shape.dim[last] = y->shape.dim[op->work == WORK_MATMUL_NT ? 0 : y->shape.rank - 1];
     made->kernel.flops = 2.0 * (double)shape_elements(&shape) * x->shape.dim[last];
-    const struct strides strides = dense(&shape);
+    const struct strides strides = aten_dense(&shape);
     add_as_is(made, x, false);
     add_as_is(made, y, false);
     add(made, result(call, 0), &shape, &strides, x->dtype, true);
@@ -371,14 +374,6 @@ static bool make_attention(const struct aten_call *call, const struct aten_op *o
 }
 
 /* ---- all of them ---- */
-
-static bool make_plain(const struct aten_call *call, struct aten_kernel *made)
-{
-    for (uint32_t i = 0; i < call->count; i++)
-        add_as_is(made, &call->tensors[i], false);
-    add_results(made, call, 0);
-    return call->result_count > 0;
-}
 
 /* Whether its cost goes by strides. */
 static bool has_strides(enum aten_family family)

@@ -58,6 +58,9 @@ struct aten_kernel { /* a kernel and what it lends: not to be moved */
     bool known; /* there is a row for the op; else its work is WORK_OTHER, and it costs its bytes */
 };
 
+/* Strides of a tensor whose elements are one after the other. */
+struct strides aten_dense(const struct shape *shape);
+
 /* Fills *out. False: the tensors are not those that the op takes, or there are none. */
 bool aten_kernel_make(const struct aten_call *call, struct aten_kernel *out);
 

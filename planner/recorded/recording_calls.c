@@ -24,15 +24,6 @@ static bool read_strides(const json_t *row, size_t rank, struct strides *out)
     return true;
 }
 
-static struct strides dense(const struct shape *shape)
-{
-    struct strides strides = {{0}};
-    uint64_t step = 1;
-    for (uint32_t d = shape->rank; d-- > 0; step *= shape->dim[d])
-        strides.of[d] = step;
-    return strides;
-}
-
 /* One tensor of a call; `place` is its number among them. */
 static bool read_tensor(const json_t *row, uint32_t place, struct aten_tensor *out)
 {
@@ -45,7 +36,7 @@ static bool read_tensor(const json_t *row, uint32_t place, struct aten_tensor *o
         return false;
     if (json_is_array(strides) && json_array_size(sizes) <= SHAPE_DIMS)
         return read_strides(strides, out->shape.rank, &out->strides);
-    out->strides = dense(&out->shape); /* where dims were joined, too */
+    out->strides = aten_dense(&out->shape); /* where dims were joined, too */
     return true;
 }
 
@@ -95,7 +86,6 @@ static void keep(struct recording *r, const struct aten_kernel *made, struct rec
     call->kernel.operands = operands;
     call->kernel.strides = made->kernel.strides ? strides : NULL;
     call->strides = strides;
-    call->family = made->family;
     call->known = made->known;
 }
 

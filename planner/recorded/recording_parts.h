@@ -36,7 +36,6 @@ struct recorded_call {
     uint32_t op, places;           /* storages that a step names with it */
     struct kernel kernel;          /* operands' places are numbers among these */
     const struct strides *strides; /* (ins + outs) */
-    enum aten_family family;
     bool known;
 };
 
