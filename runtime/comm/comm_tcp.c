@@ -90,8 +90,7 @@ struct exchange {
 
 static enum err_code gone(const struct exchange *x, uint32_t rank, struct err *err)
 {
-    err_context(err, "rank %u: instruction %u: %s: rank %u", x->comm->comm.rank, x->instruction,
-                x->name, rank);
+    err_context(err, "instruction %u: %s: rank %u", x->instruction, x->name, rank);
     return ERR_DEVICE;
 }
 
@@ -143,8 +142,8 @@ static enum err_code check_unbroken(const struct exchange *x, struct err *err)
 {
     if (!x->comm->broken)
         return ERR_OK;
-    return err_set(err, ERR_DEVICE, "rank %u: instruction %u: %s: an earlier collective failed",
-                   x->comm->comm.rank, x->instruction, x->name);
+    return err_set(err, ERR_DEVICE, "instruction %u: %s: an earlier collective failed",
+                   x->instruction, x->name);
 }
 
 /* ---- collectives of a group ---- */
@@ -402,8 +401,7 @@ static enum err_code check_whole(struct comm *base, struct err *err)
     const struct tcp_comm *comm = tcp_of(base);
     for (uint32_t r = 0; r < base->ranks; r++)
         if (comm->socket[r] >= 0 && tcp_is_closed(comm->socket[r]))
-            return err_set(err, ERR_DEVICE, "rank %u: rank %u: its process has ended", base->rank,
-                           r);
+            return err_set(err, ERR_DEVICE, "rank %u: its process has ended", r);
     return ERR_OK;
 }
 

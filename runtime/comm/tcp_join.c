@@ -135,7 +135,7 @@ static enum err_code look_around(struct party *p, double deadline_s, struct err 
     struct pollfd ready[GUESTS_MOST + 1];
     const double now = clock_now_s();
     if (deadline_s > 0 && now >= deadline_s)
-        return err_set(err, ERR_DEVICE, "the time-out has passed");
+        return err_set(err, ERR_DEVICE, "waited until the time-out; giving up");
     for (uint32_t g = p->guest_count; g-- > 0;)
         if (now >= p->guests[g].until_s)
             dismiss(p, g, true);

@@ -24,7 +24,7 @@ static enum err_code await(int fd, short events, double deadline_s, struct err *
         if (deadline_s > 0) {
             const double left = deadline_s - clock_now_s();
             if (left <= 0)
-                return err_set(err, ERR_DEVICE, "the time-out has passed");
+                return err_set(err, ERR_DEVICE, "waited until the time-out; giving up");
             wait_ms = (int)fmin(1000.0, ceil(left * 1e3));
         }
         const int rc = poll(&ready, 1, wait_ms);

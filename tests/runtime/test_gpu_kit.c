@@ -43,7 +43,7 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
     if (shell("GPU_TRUTH_SMALL=1 tools/gpu-kit ^ %s/kit 2>&1", folder) != 0)
         fail_msg("%s", program_output());
     expect(0, "## pair: not yet run", "cd kit && tools/gpu-report");
-#define DRY "cd kit && BENCH_OPTIONS=--small STOP_SECONDS=3 BACKEND=$PWD/build/emulated_cuda.so "
+#define DRY "cd kit && BENCH_OPTIONS=--small BACKEND=$PWD/build/emulated_cuda.so "
     expect(0, "probe      passed", DRY "tools/gpu-truth probe pair");
     expect(0, "eight      passed", DRY "tools/gpu-truth rehearsal attention eight");
     expect(0, "stopped    passed", DRY "tools/gpu-truth stopped kernels");
