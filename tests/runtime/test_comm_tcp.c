@@ -219,7 +219,7 @@ static void join_without_the_last(uint32_t rank, uint32_t ranks, uint16_t port)
     const double begin = clock_now_s();
     struct comm *comm = join(rank, ranks - 1, port, NULL, 0);
     REQUIRE(comm_barrier(comm, NULL) == ERR_OK);
-    REQUIRE(clock_now_s() - begin < 3); /* strangers have 5 s */
+    REQUIRE(clock_now_s() - begin < 4.5); /* strangers have 5 s, and came 0.3 s before */
     comm_close(comm);
 }
 

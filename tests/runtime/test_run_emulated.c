@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -112,17 +111,16 @@ static void ranks_over_nccl_train_as_they_do_on_the_host(void **state)
 
 /* ---- faults ---- */
 
-/* That a run with the fault ends with status 3 within so many seconds, and says so, once. */
-static void expect_end(const char *fault, const char *options, const char *says, int seconds)
+/* That a run with the fault ends with status 3 and says so, once: by itself, not by --timeout or
+ * the limit of this test, which say something else. */
+static void expect_end(const char *fault, const char *options, const char *says)
 {
-    const time_t begin = time(NULL);
     setenv("SHARDRUN_EMULATED_NCCL", fault, 1);
     const int status = run_emulated(options);
     unsetenv("SHARDRUN_EMULATED_NCCL");
     const char *found = strstr(program_output(), says);
     if (status != 3 || !found || strstr(found + 1, says))
         fail_msg("%s: exit %d: %s", fault, status, program_output());
-    assert_true(time(NULL) - begin <= seconds);
 }
 
 static void a_communicator_that_fails_ends_the_run(void **state)
@@ -130,7 +128,7 @@ static void a_communicator_that_fails_ends_the_run(void **state)
     (void)state;
     need_ranks();
     make_plan(2, FP32);
-    expect_end("error 1 5", "--timeout 60", "a rank of the emulated NCCL has failed", 30);
+    expect_end("error 1 5", "--timeout 60", "a rank of the emulated NCCL has failed");
 }
 
 static void a_rank_that_is_stopped_ends_the_run_after_the_time_out(void **state)
@@ -138,7 +136,7 @@ static void a_rank_that_is_stopped_ends_the_run_after_the_time_out(void **state)
     (void)state;
     need_ranks();
     make_plan(2, FP32);
-    expect_end("stop 1 5", "--timeout 2", "shardrun: rank 0: the collective of instruction ", 30);
+    expect_end("stop 1 5", "--timeout 2", "shardrun: rank 0: the collective of instruction ");
     if (!strstr(program_output(), "has waited 2 s for the others; giving up"))
         fail_msg("%s", program_output());
 }
@@ -150,7 +148,7 @@ static void a_host_that_hangs_in_the_driver_is_ended_by_the_watch(void **state)
     need_ranks();
     make_plan(2, FP32);
     expect_end("stop 0 3 block 1 5", "--timeout 1",
-               "shardrun: rank 1: the collective of instruction ", 30);
+               "shardrun: rank 1: the collective of instruction ");
 }
 
 static int set_up(void **state)
