@@ -118,6 +118,7 @@ static void choose_zero(struct strategy *s, uint32_t i)
 
 static void choose(struct strategy *s, uint32_t i)
 {
+    static const uint32_t micro_batches[] = {1, 2, 5, 16, 40}; /* many of them are not simulated */
     const bool sharded = s->system == SYSTEM_FSDP2;
     s->world = 8U << (i % 4);
     s->replicate = sharded ? 1U << (i % 2) : 1;
@@ -126,7 +127,7 @@ static void choose(struct strategy *s, uint32_t i)
     s->per_unit = 1 + i % 3;
     s->forward_prefetch = i % 3;
     s->backward_prefetch = i / 3 % 3;
-    s->accumulate = 1 + i % 2;
+    s->accumulate = micro_batches[i % 5];
     s->accumulate_sync = i / 2 % 2;
     s->impl = (enum optimizer_impl)(i % 3);
     s->max_norm = (float)(i % 2);
