@@ -112,6 +112,12 @@ struct buffer {
 #define PLACE_MODULE_BUFFER 0xc0000000U
 #define PLACE_NONE UINT32_MAX
 
+/* Elements between neighbours of each dim of an operand, where a plan does not say it by `pitch`:
+ * 0 where one element is read again and again. */
+struct strides {
+    uint64_t of[SHAPE_DIMS];
+};
+
 struct operand {
     uint64_t offset; /* elements from the start to the first element */
     uint32_t place;  /* PLACE_... | index */
@@ -121,12 +127,7 @@ struct operand {
                        times the elements; 0: alike on all ranks */
     uint32_t local; /* as a buffer's */
     struct shape shape;
-};
-
-/* Elements between neighbours of each dim of an operand, where a plan does not say it by `pitch`:
- * 0 where one element is read again and again. */
-struct strides {
-    uint64_t of[SHAPE_DIMS];
+    const struct strides *layout; /* lent; NULL: as shape and pitch say. For who computes with it */
 };
 
 /* Numbers a kernel needs beyond its operands; 0 where it has no such thing. */

@@ -368,6 +368,14 @@ static inline bool work_is_matmul(enum work_kind kind)
     return kind >= WORK_MATMUL_NT && kind <= WORK_BMM_TN;
 }
 
+/* What it gives is born in the order of memory of its operands, as PyTorch's TensorIterator has it:
+ * elementwise work, and sums over dims that stay as 1. */
+static inline bool work_keeps_order(enum work_kind kind)
+{
+    return (kind >= WORK_ADD && kind <= WORK_DROPOUT_BACKWARD) || kind == WORK_SUM ||
+           kind == WORK_MEAN;
+}
+
 /* Needs the other ranks of a group. */
 static inline bool work_is_collective(enum work_kind kind)
 {

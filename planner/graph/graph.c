@@ -1,8 +1,9 @@
 /* graph.c - see graph.h. */
 #include "graph/graph.h"
 
+#include "base/layout.h"
 #include "base/names.h"
-#include "graph/ops.h"
+#include "graph/op_table.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -38,6 +39,7 @@ void graph_free(struct graph *graph)
     free(graph->params);
     free(graph->modules);
     free(graph->autocast.kept);
+    free(graph->layouts);
     free(graph->inputs);
     free(graph->buffers);
     arena_free(&graph->arena);
@@ -210,9 +212,41 @@ static void need_gradient(struct graph *graph, struct graph_op *o)
     }
 }
 
+/* What an elementwise op births has its dims in the order of memory of its operands. */
+static void lay_out(struct graph *graph, uint32_t op)
+{
+    const struct graph_op *o = &graph->ops[op];
+    const enum work_kind work = o->work ? (enum work_kind)o->work : op_class(o)->work;
+    struct strides others[GRAPH_OPERANDS];
+    bool plain = true;
+    if (!work_keeps_order(work))
+        return;
+    for (uint32_t i = 0; i < o->ins; i++)
+        plain = plain && (o->in[i] == GRAPH_NONE || !graph->tensors[o->in[i]].layout);
+    if (plain)
+        return;
+    const struct shape shape = graph->tensors[o->out[0]].shape;
+    for (uint32_t i = 0; i < o->ins; i++) {
+        others[i] = (struct strides){{0}};
+        if (o->in[i] == GRAPH_NONE)
+            continue;
+        const struct strides own = graph_strides(graph, o->in[i]);
+        others[i] = layout_align(&graph->tensors[o->in[i]].shape, &own, &shape);
+    }
+    for (uint32_t i = 0; i < o->outs; i++) {
+        const struct graph_tensor *out = &graph->tensors[o->out[i]];
+        const struct graph_storage *s = &graph->storages[out->storage];
+        if (s->kind != STORAGE_ACTIVATION || s->index != op)
+            continue; /* written in place */
+        const struct strides strides = layout_like(&out->shape, o->ins, others);
+        graph_set_strides(graph, o->out[i], &strides);
+    }
+}
+
 void graph_op_done(struct graph *graph, uint32_t op)
 {
     struct graph_op *o = &graph->ops[op];
+    lay_out(graph, op);
     need_gradient(graph, o);
     add_item(graph, ITEM_OP, op);
     end_call(graph, o->kind);
@@ -242,16 +276,107 @@ void graph_need_gradients(struct graph *graph, const bool *needs)
         graph->tensors[t].requires_grad |= graph->tensors[graph->tensors[t].root].requires_grad;
 }
 
+/* ---- views ---- */
+
+struct strides graph_strides(const struct graph *graph, uint32_t tensor)
+{
+    const struct graph_tensor *t = &graph->tensors[tensor];
+    return layout_of(&t->shape, t->pitch, t->layout);
+}
+
+/* One copy of each. */
+static const struct strides *keep_layout(struct graph *graph, const struct strides *strides)
+{
+    for (uint32_t i = 0; i < graph->layout_count; i++)
+        if (memcmp(graph->layouts[i], strides, sizeof *strides) == 0)
+            return graph->layouts[i];
+    struct strides *kept = arena_alloc(&graph->arena, sizeof *kept);
+    *kept = *strides;
+    ARRAY_GROW(graph->layouts, graph->layout_count, graph->layout_cap);
+    graph->layouts[graph->layout_count++] = kept;
+    return kept;
+}
+
+void graph_set_strides(struct graph *graph, uint32_t tensor, const struct strides *strides)
+{
+    struct graph_tensor *t = &graph->tensors[tensor];
+    const struct strides rows = layout_of_rows(&t->shape, t->pitch);
+    struct strides said = *strides;
+    for (uint32_t i = 0; i < SHAPE_DIMS; i++)
+        if (i >= t->shape.rank || t->shape.dim[i] == 1)
+            said.of[i] = 0;
+    if (layout_is_unknown(strides))
+        t->layout = &layout_unknown;
+    else
+        t->layout = layout_same(&t->shape, strides, &rows) ? NULL : keep_layout(graph, &said);
+}
+
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)
 {
     const struct graph_tensor base = graph->tensors[tensor];
     const uint32_t view = add_tensor(graph, base.storage, (enum dtype)base.dtype, shape);
     struct graph_tensor *t = &graph->tensors[view];
+    struct strides strides;
     t->root = base.root;
     t->offset = base.offset;
     t->pitch = base.pitch;
     t->requires_grad = base.requires_grad;
+    if (!base.layout && !base.pitch)
+        return view;
+    const struct strides own = layout_of(&base.shape, base.pitch, base.layout);
+    if (layout_is_unknown(base.layout) || !layout_view(&base.shape, &own, &shape, &strides))
+        strides = layout_unknown;
+    graph_set_strides(graph, view, &strides);
     return view;
+}
+
+uint32_t graph_transpose(struct graph *graph, uint32_t tensor, uint32_t i, uint32_t j)
+{
+    struct shape shape = graph->tensors[tensor].shape;
+    struct strides strides = graph_strides(graph, tensor);
+    const uint64_t step = strides.of[i];
+    const uint32_t dim = shape.dim[i];
+    shape.dim[i] = shape.dim[j];
+    shape.dim[j] = dim;
+    strides.of[i] = strides.of[j];
+    strides.of[j] = step;
+    const struct strides *layout = graph->tensors[tensor].layout;
+    graph->tensors[tensor].layout = NULL; /* the view has its own */
+    const uint32_t view = graph_view(graph, tensor, shape);
+    graph->tensors[tensor].layout = layout;
+    graph_set_strides(graph, view, &strides);
+    return view;
+}
+
+/* A view whose gradient, should it get one, is nobody's. */
+static uint32_t view_without_gradient(struct graph *graph, uint32_t tensor, struct shape shape,
+                                      const struct strides *strides)
+{
+    const struct graph_tensor base = graph->tensors[tensor];
+    const uint32_t view = add_tensor(graph, base.storage, (enum dtype)base.dtype, shape);
+    graph->tensors[view].offset = base.offset;
+    graph->tensors[view].pitch = base.pitch;
+    graph_set_strides(graph, view, strides);
+    return view;
+}
+
+uint32_t graph_slice(struct graph *graph, uint32_t tensor, uint32_t first, uint32_t count)
+{
+    struct shape shape = graph->tensors[tensor].shape;
+    const struct strides strides = graph_strides(graph, tensor);
+    shape.dim[shape.rank - 1] = count;
+    const uint32_t view = view_without_gradient(graph, tensor, shape, &strides);
+    graph->tensors[view].offset += (uint32_t)(first * strides.of[shape.rank - 1]);
+    return view;
+}
+
+uint32_t graph_expand(struct graph *graph, uint32_t tensor, struct shape shape)
+{
+    const struct strides narrow = graph_strides(graph, tensor);
+    struct strides strides;
+    if (!layout_expand(&graph->tensors[tensor].shape, &narrow, &shape, &strides))
+        strides = layout_unknown;
+    return view_without_gradient(graph, tensor, shape, &strides);
 }
 
 uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype,
@@ -263,6 +388,12 @@ uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype
     t->offset = (uint32_t)((uint64_t)t->offset * before / now);
     t->pitch = (uint32_t)((uint64_t)t->pitch * before / now);
     t->dtype = (uint8_t)dtype;
+    if (graph->tensors[tensor].layout) { /* its last dim is other elements, the rest are as before */
+        struct strides strides = graph_strides(graph, tensor);
+        for (uint32_t i = 0; i < shape.rank; i++)
+            strides.of[i] = i + 1 == shape.rank ? 1 : strides.of[i] * before / now;
+        graph_set_strides(graph, view, &strides);
+    }
     return view;
 }
 

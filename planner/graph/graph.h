@@ -55,6 +55,7 @@ struct graph_tensor { /* a view of a storage */
     struct shape shape;
     uint8_t dtype;
     bool requires_grad;
+    const struct strides *layout; /* where shape and pitch do not say it; NULL: they do */
 };
 
 struct graph_op {
@@ -138,11 +139,13 @@ struct graph {
     struct graph_item *items;
     struct graph_param *params;
     struct graph_module *modules;
-    struct input_values *inputs;   /* (input_count) */
+    const struct strides **layouts; /* (layout_count) of tensors, each once */
+    struct input_values *inputs;    /* (input_count) */
     struct buffer_values *buffers; /* (buffer_count) */
     uint32_t storage_count, tensor_count, op_count, item_count, param_count, module_count;
     uint32_t storage_cap, tensor_cap, op_cap, item_cap, param_cap, module_cap;
     uint32_t input_count, buffer_count, input_cap, buffer_cap;
+    uint32_t layout_count, layout_cap;
     /* (params) their indices in the order in which fully_shard lists them: by modules, children
      * before the module's own. `params` is in the order of named_parameters(), where a module's own
      * come first; that differs where a module has both. NULL before graph_list_groups. */
@@ -193,6 +196,16 @@ void graph_op_done(struct graph *graph, uint32_t op);
 
 /* Another shape over the same storage: no memory, and the same gradient. */
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape);
+/* Two dims change places: likewise. */
+uint32_t graph_transpose(struct graph *graph, uint32_t tensor, uint32_t i, uint32_t j);
+/* A tensor without a gradient: `count` elements of its last dim from `first` on; and stretched to
+ * `shape`. */
+uint32_t graph_slice(struct graph *graph, uint32_t tensor, uint32_t first, uint32_t count);
+uint32_t graph_expand(struct graph *graph, uint32_t tensor, struct shape shape);
+
+/* Elements between neighbours of each dim; and to say so of a tensor. */
+struct strides graph_strides(const struct graph *graph, uint32_t tensor);
+void graph_set_strides(struct graph *graph, uint32_t tensor, const struct strides *strides);
 
 /* The same bytes as another dtype of the same total size (view_as_complex and back). */
 uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype,

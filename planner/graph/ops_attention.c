@@ -142,6 +142,7 @@ uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uin
     graph->ops[op].attr.causal = causal;
     graph->ops[op].attr.p = dropout;
     graph_op_done(graph, op);
+    graph->tensors[born].shape = shape; /* as op_attention's */
     return graph_view(graph, born, shape);
 }
 
@@ -183,6 +184,8 @@ OP_BACKWARD(efficient_attention)
                                        dtype_of(graph, op->in[i]), *s, (last_dim(s) + 15U) & ~15U);
         if (tape_needs(tape, op, i))
             tape_give(tape, op, i, out[outs]);
+        if (i < 3)
+            out[outs].shape = *s; /* the memory is (b, s, a, d) */
         outs++;
     }
     tape_kernel(tape, WORK_EFFICIENT_ATTENTION_BACKWARD, ATEN_EFFICIENT_ATTENTION_BACKWARD,

@@ -1,4 +1,5 @@
 /* ops_shape.c - views that are nodes, copies in other shapes, sums over dims. */
+#include "base/layout.h"
 #include "graph/op_class.h"
 
 #include <assert.h>
@@ -22,31 +23,38 @@ static uint32_t view_node(struct graph *graph, enum op_kind kind, uint32_t x, st
     return out;
 }
 
-void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
+/* Every `step`-th element from `first` on of the last dim, `count` of them, as the next output. A
+ * plan says so by the pitch of rows for what cost and the order of memory are about. */
+static uint32_t cut_out(struct graph *graph, uint32_t op, uint32_t x, uint32_t first,
+                        uint32_t count, uint32_t step)
 {
     const struct graph_tensor base = graph->tensors[x];
-    const uint32_t width = last_dim(&base.shape) / count;
+    const uint32_t last = base.shape.rank - 1;
+    struct strides strides = graph_strides(graph, x);
+    const uint32_t out = view_out(graph, op, x, with_last(base.shape, count));
+    struct graph_tensor *t = &graph->tensors[out];
+    t->offset = base.offset + (uint32_t)(first * strides.of[last]);
+    t->pitch = base.pitch ? base.pitch : base.shape.dim[last];
+    strides.of[last] *= step;
+    graph_set_strides(graph, out, layout_is_unknown(base.layout) ? &layout_unknown : &strides);
+    return out;
+}
+
+void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
+{
+    const uint32_t width = last_dim(shape_of(graph, x)) / count;
     const uint32_t op = begin(graph, OP_CHUNK, 1, &x);
-    for (uint32_t i = 0; i < count; i++) {
-        out[i] = view_out(graph, op, x, with_last(base.shape, width));
-        struct graph_tensor *t = &graph->tensors[out[i]];
-        t->offset = base.offset + i * width;
-        t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = cut_out(graph, op, x, i * width, width, 1);
     graph_op_done(graph, op);
 }
 
 void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out)
 {
-    const struct graph_tensor base = graph->tensors[x];
-    const uint32_t row = last_dim(&base.shape), widths[2] = {width, row - width};
+    const uint32_t row = last_dim(shape_of(graph, x));
     const uint32_t op = begin(graph, OP_CHUNK, 1, &x);
-    for (uint32_t i = 0; i < 2; i++) {
-        out[i] = view_out(graph, op, x, with_last(base.shape, widths[i]));
-        struct graph_tensor *t = &graph->tensors[out[i]];
-        t->offset = base.offset + i * width;
-        t->pitch = base.pitch ? base.pitch : row;
-    }
+    out[0] = cut_out(graph, op, x, 0, width, 1);
+    out[1] = cut_out(graph, op, x, width, row - width, 1);
     graph_op_done(graph, op);
 }
 
@@ -64,12 +72,8 @@ OP_CLASS(chunk) = {.backward = chunk_backward};
 
 uint32_t op_slice_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t count)
 {
-    const struct graph_tensor base = graph->tensors[x];
     const uint32_t op = begin(graph, OP_SLICE, 1, &x);
-    const uint32_t out = view_out(graph, op, x, with_last(base.shape, count));
-    struct graph_tensor *t = &graph->tensors[out];
-    t->offset = base.offset + first;
-    t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
+    const uint32_t out = cut_out(graph, op, x, first, count, 1);
     graph->ops[op].attr.first = first;
     graph_op_done(graph, op);
     return out;
@@ -82,17 +86,10 @@ OP_BACKWARD(slice) /* the gradient is put into zeros of x's shape */
 
 OP_CLASS(slice) = {.backward = slice_backward};
 
-/* Its elements are `step` apart; a plan says so by the pitch of rows alone, which is what cost and
- * the order of memory are about: nobody computes with it yet. */
 uint32_t op_stride_last(struct graph *graph, uint32_t x, uint32_t first, uint32_t step)
 {
-    const struct graph_tensor base = graph->tensors[x];
     const uint32_t op = begin(graph, OP_STRIDE, 1, &x);
-    const uint32_t out =
-        view_out(graph, op, x, with_last(base.shape, last_dim(&base.shape) / step));
-    struct graph_tensor *t = &graph->tensors[out];
-    t->offset = base.offset + first;
-    t->pitch = base.pitch ? base.pitch : last_dim(&base.shape);
+    const uint32_t out = cut_out(graph, op, x, first, last_dim(shape_of(graph, x)) / step, step);
     graph->ops[op].attr.first = first;
     graph->ops[op].attr.dim = step;
     graph_op_done(graph, op);
@@ -113,7 +110,12 @@ uint32_t op_expand(struct graph *graph, uint32_t x, struct shape shape)
         assert(shape.rank == shape_of(graph, x)->rank);
         return x;
     }
-    return view_node(graph, OP_EXPAND, x, shape);
+    const struct strides narrow = graph_strides(graph, x);
+    struct strides strides;
+    const bool fits = layout_expand(shape_of(graph, x), &narrow, &shape, &strides);
+    const uint32_t out = view_node(graph, OP_EXPAND, x, shape);
+    graph_set_strides(graph, out, fits ? &strides : &layout_unknown);
+    return out;
 }
 
 OP_BACKWARD(expand)
@@ -174,9 +176,15 @@ uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint3
     const uint32_t op = begin(graph, OP_REPEAT, 1, &x);
     graph->ops[op].attr.dim = dim;
     const bool one_head = repeated.dim[dim - 1] == 1; /* expanded, it reshapes without a copy */
+    const struct strides own = graph_strides(graph, x);
+    struct strides strides = own;
     const uint32_t out = one_head
                              ? view_out(graph, op, x, repeated)
                              : graph_op_birth(graph, op, ATEN_CLONE, dtype_of(graph, x), repeated);
+    for (uint32_t i = dim; i < repeated.rank; i++)
+        strides.of[i] = i == dim ? 0 : own.of[i - 1];
+    if (one_head)
+        graph_set_strides(graph, out, &strides);
     graph_op_done(graph, op);
     return out;
 }
@@ -209,19 +217,32 @@ uint32_t op_cat_last(struct graph *graph, uint32_t x, uint32_t y)
                   with_last(shape, last_dim(&shape) + last_dim(shape_of(graph, y))));
 }
 
+/* A view of the gradient of the last output for an input: every `step`-th element of the last dim
+ * from `first` on. */
+static struct operand part_of_gradient(struct tape *tape, const struct graph *graph,
+                                       const struct graph_op *op, uint32_t i, uint32_t first,
+                                       uint32_t step)
+{
+    struct operand grad = tape_grad(tape, op, 0);
+    const uint32_t last = grad.shape.rank - 1, width = grad.shape.dim[last];
+    struct strides strides = layout_of(&grad.shape, grad.pitch, grad.layout);
+    const bool unknown = layout_is_unknown(grad.layout);
+    grad.offset += unknown ? first : first * strides.of[last];
+    grad.pitch = grad.pitch ? grad.pitch : width;
+    grad.shape = *shape_of(graph, op->in[i]);
+    strides.of[last] *= step;
+    tape_lay_out(tape, &grad, unknown ? &layout_unknown : &strides);
+    return grad;
+}
+
 /* Each side gets a narrow view of the gradient: no births. */
 OP_BACKWARD(cat)
 {
-    const uint32_t width = last_dim(shape_of(graph, op->out[0]));
     uint32_t first = 0;
     for (uint32_t i = 0; i < 2; i++) {
-        struct operand grad = tape_grad(tape, op, 0);
-        grad.offset += first;
-        grad.pitch = grad.pitch ? grad.pitch : width;
-        grad.shape = *shape_of(graph, op->in[i]);
-        first += last_dim(&grad.shape);
         if (tape_needs(tape, op, i))
-            tape_give(tape, op, i, grad);
+            tape_give(tape, op, i, part_of_gradient(tape, graph, op, i, first, 1));
+        first += last_dim(shape_of(graph, op->in[i]));
     }
 }
 
@@ -299,14 +320,9 @@ uint32_t op_interleave(struct graph *graph, uint32_t x, uint32_t y)
 /* Each side gets a view of the gradient: no births. */
 OP_BACKWARD(interleave)
 {
-    for (uint32_t i = 0; i < 2; i++) {
-        struct operand grad = tape_grad(tape, op, 0);
-        grad.offset += i;
-        grad.pitch = grad.pitch ? grad.pitch : 2 * last_dim(shape_of(graph, op->in[i]));
-        grad.shape = *shape_of(graph, op->in[i]);
+    for (uint32_t i = 0; i < 2; i++)
         if (tape_needs(tape, op, i))
-            tape_give(tape, op, i, grad);
-    }
+            tape_give(tape, op, i, part_of_gradient(tape, graph, op, i, i, 2));
 }
 
 OP_CLASS(interleave) = {
@@ -351,12 +367,17 @@ static enum dtype sum_dtype(const struct graph *graph, uint32_t x)
 }
 
 /* The gradient of a sum is expanded: a view; where the sum was in another dtype, a cast of that. */
-static void give_expanded(struct tape *tape, const struct graph *graph, const struct graph_op *op)
+static void give_expanded(struct tape *tape, const struct graph *graph, const struct graph_op *op,
+                          struct shape with_ones)
 {
+    struct operand grad = tape_grad(tape, op, 0);
+    tape_view(tape, &grad, with_ones);
     if (dtype_of(graph, op->in[0]) == dtype_of(graph, op->out[0]))
-        tape_give(tape, op, 0, tape_grad(tape, op, 0));
+        tape_give(tape, op, 0, grad);
     else
-        give_elementwise(tape, graph, op, WORK_CAST, ATEN_TO_COPY, GRAPH_NONE);
+        tape_give(tape, op, 0,
+                  tape_call(tape, WORK_CAST, ATEN_TO_COPY, dtype_of(graph, op->in[0]),
+                            *shape_of(graph, op->in[0]), -1.0, 1, &grad));
 }
 
 uint32_t op_sum_last(struct graph *graph, uint32_t x)
@@ -367,7 +388,7 @@ uint32_t op_sum_last(struct graph *graph, uint32_t x)
 
 OP_BACKWARD(sum_last)
 {
-    give_expanded(tape, graph, op);
+    give_expanded(tape, graph, op, *shape_of(graph, op->out[0]));
 }
 
 OP_CLASS(sum_last) = {.label = ATEN_SUM_DIM, .work = WORK_SUM, .backward = sum_last_backward};
@@ -390,8 +411,13 @@ uint32_t op_sum_groups(struct graph *graph, uint32_t x, uint32_t group)
 OP_BACKWARD(sum_groups)
 {
     const bool cast = dtype_of(graph, op->in[0]) != dtype_of(graph, op->out[0]);
-    if (cast || shape_of(graph, op->in[0])->dim[1] == 1)
-        give_expanded(tape, graph, op);
+    struct shape with_ones = *shape_of(graph, op->in[0]);
+    const uint32_t group = with_ones.dim[1];
+    with_ones.dim[1] = 1;
+    if (group == 1)
+        give_expanded(tape, graph, op, *shape_of(graph, op->out[0]));
+    else if (cast)
+        give_expanded(tape, graph, op, with_ones);
     else
         give_elementwise(tape, graph, op, WORK_REPEAT, ATEN_CLONE, GRAPH_NONE);
 }

@@ -138,6 +138,7 @@ OP_BACKWARD(to_copy)
     const struct shape *born = &graph->storages[graph->tensors[op->out[0]].storage].shape;
     struct operand out = tape_birth(tape, ATEN_TO_COPY, dtype_of(graph, op->in[0]), *born);
     out.shape = *shape_of(graph, op->in[0]);
+    tape_lay_out_like(tape, WORK_CAST, 1, &grad, &out);
     tape_kernel(tape, WORK_CAST, ATEN_TO_COPY, -1.0, 1, &grad, 1, &out);
     tape_give(tape, op, 0, out);
 }

@@ -168,6 +168,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
 struct stream *tape_close(struct tape *tape)
 {
     kernel_table_close(tape->stream->kernels);
+    free(tape->layouts);
     free(tape->holds);
     free(tape->where);
     free(tape->python);

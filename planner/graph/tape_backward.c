@@ -1,5 +1,6 @@
 /* tape_backward.c - autograd's engine (see tape.h, tape_state.h): nodes run in reverse order of
  * creation, gradients are added up where they arrive. */
+#include "base/layout.h"
 #include "graph/op_table.h"
 #include "graph/tape_calls.h"
 
@@ -43,11 +44,8 @@ static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
 {
     const struct graph_tensor *t = &tape->graph->tensors[tensor];
     struct slice *part = &tape->part[root];
-    struct operand in[2] = {*gradient, *gradient};
-    in[0].place = tape->slot[root];
-    in[0].offset = part->offset;
-    in[0].pitch = part->pitch;
-    in[0].shape = in[1].shape = t->shape;
+    struct operand in[2] = {tape_grad_as(tape, tensor), *gradient};
+    in[1].shape = t->shape;
     if (may_add_in_place(tape, tensor, root)) {
         tape_kernel(tape, WORK_ADD_IN_PLACE, ATEN_ADD_, -1.0, 1, &in[1], 1, &in[0]);
     } else {
@@ -55,29 +53,52 @@ static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
             tape_call(tape, WORK_ADD, ATEN_ADD, (enum dtype)t->dtype, t->shape, -1.0, 2, in);
         tape_release(tape, tape->slot[root]);
         tape->slot[root] = sum.place;
-        *part = (struct slice){.tensor = part->tensor == tensor ? tensor : root};
+        *part = (struct slice){.layout = sum.layout,
+                               .seen_as = tensor,
+                               .tensor = part->tensor == tensor ? tensor : root};
     }
     tape_release(tape, gradient->place);
+}
+
+/* What a node hands on, in the shape of the tensor whose gradient it is: a view of it, or, of fewer
+ * elements, stretched. What lies one row after the other does so in any shape. */
+static void see_in_shape(struct tape *tape, const struct shape *shape, struct operand *gradient)
+{
+    if (shape_elements(&gradient->shape) < shape_elements(shape)) {
+        const struct strides narrow =
+            layout_of(&gradient->shape, gradient->pitch, gradient->layout);
+        struct strides wide = layout_unknown;
+        const bool fits = !layout_is_unknown(gradient->layout) &&
+                          layout_expand(&gradient->shape, &narrow, shape, &wide);
+        gradient->shape = *shape;
+        tape_lay_out(tape, gradient, fits ? &wide : &layout_unknown);
+    } else if (!same_shape(&gradient->shape, shape)) {
+        tape_view(tape, gradient, *shape);
+    }
 }
 
 static void accumulate(struct tape *tape, const struct pending *pending)
 {
     const struct graph *graph = tape->graph;
-    const struct operand *gradient = &pending->gradient;
     const struct shape *shape = &graph->tensors[pending->tensor].shape;
+    const struct operand as_given = pending->gradient, *gradient = &as_given;
+    struct operand seen = as_given;
     const uint32_t root = tape->root[pending->tensor];
+    see_in_shape(tape, shape, &seen);
     uint32_t *slot = &tape->slot[root];
     if (*slot == NO_BUFFER) {
         *slot = gradient->place;
         tape->part[root] = (struct slice){
             .offset = (uint32_t)gradient->offset,
             .pitch = gradient->pitch,
+            .layout = seen.layout,
+            .seen_as = pending->tensor,
             .tensor = pending->tensor,
             .expanded = shape_elements(&gradient->shape) < shape_elements(shape),
             .viewed = pending->viewed || !same_shape(&gradient->shape, shape),
         };
     } else {
-        add_up(tape, pending->tensor, root, gradient);
+        add_up(tape, pending->tensor, root, &seen);
     }
     const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
     assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);
@@ -136,7 +157,7 @@ static void validate_pending(struct tape *tape)
                                           (double)shape_elements(&grad.shape), 1, &grad);
             tape_release(tape, grad.place);
             grad = pending->gradient;
-            grad.shape = t->shape;
+            tape_view(tape, &grad, t->shape);
         }
         if (grad.dtype != t->dtype) {
             pending->gradient = tape_call(tape, WORK_CAST, ATEN_TO_COPY, (enum dtype)t->dtype,
@@ -300,7 +321,8 @@ void tape_begin_backward(struct tape *tape)
     tape_hold(tape, tape->seed); /* backward()'s own list of root gradients, beside the slot */
     tape->slot[tape->root[tape->graph->loss]] =
         tape->scaled == NO_BUFFER ? tape->seed : unscale(tape, tape->seed);
-    tape->part[tape->root[tape->graph->loss]] = (struct slice){.tensor = tape->graph->loss};
+    tape->part[tape->root[tape->graph->loss]] =
+        (struct slice){.seen_as = tape->graph->loss, .tensor = tape->graph->loss};
 }
 
 static void release_seed(struct tape *tape)

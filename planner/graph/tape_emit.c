@@ -1,9 +1,11 @@
 /* tape_emit.c - see tape_emit.h and tape_state.h. */
 #include "graph/tape_emit.h"
 
+#include "base/layout.h"
 #include "graph/tape_state.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* ---- buffers and their holders ---- */
 
@@ -89,20 +91,108 @@ struct operand tape_tensor(const struct tape *tape, uint32_t tensor)
         .pitch = t->pitch,
         .dtype = t->dtype,
         .shape = t->shape,
+        .layout = t->layout,
     };
 }
 
-struct operand tape_grad(const struct tape *tape, const struct graph_op *op, uint32_t i)
+/* ---- where their elements are ---- */
+
+void tape_lay_out(struct tape *tape, struct operand *operand, const struct strides *strides)
 {
-    const struct graph_tensor *t = &tape->graph->tensors[op->out[i]];
-    const uint32_t root = tape->root[op->out[i]];
-    return (struct operand){
-        .place = tape->slot[root],
-        .offset = tape->part[root].offset,
-        .pitch = tape->part[root].pitch,
+    struct kernel_table *table = tape->stream->kernels;
+    const struct strides rows = layout_of_rows(&operand->shape, operand->pitch);
+    operand->layout = NULL;
+    if (layout_is_unknown(strides))
+        operand->layout = &layout_unknown;
+    if (operand->layout || layout_same(&operand->shape, strides, &rows))
+        return;
+    for (uint32_t i = 0; i < tape->layout_count && !operand->layout; i++)
+        if (memcmp(tape->layouts[i], strides, sizeof *strides) == 0)
+            operand->layout = tape->layouts[i];
+    if (operand->layout)
+        return;
+    struct strides *kept = arena_alloc(&table->arena, sizeof *kept);
+    *kept = *strides;
+    ARRAY_GROW(tape->layouts, tape->layout_count, tape->layout_cap);
+    tape->layouts[tape->layout_count++] = kept;
+    operand->layout = kept;
+}
+
+/* The gradient of a root as that of `tensor`, the root or a view of it. */
+static void see_as(struct tape *tape, uint32_t tensor, const struct slice *part,
+                   struct operand *gradient)
+{
+    const struct graph_tensor *to = &tape->graph->tensors[tensor];
+    const struct graph_tensor *from = &tape->graph->tensors[part->seen_as];
+    struct strides seen = layout_unknown;
+    gradient->layout = NULL;
+    if (part->seen_as == tensor) {
+        gradient->layout = part->layout;
+        return;
+    }
+    if (!part->layout && !to->layout && !from->layout)
+        return; /* one row after the other, in whatever shape */
+    const struct strides moved = layout_of(&from->shape, part->pitch, part->layout);
+    const struct strides before = layout_of(&from->shape, from->pitch, from->layout);
+    const struct strides now = layout_of(&to->shape, to->pitch, to->layout);
+    if (layout_is_unknown(&moved) || layout_is_unknown(&before) || layout_is_unknown(&now) || from->dtype != to->dtype ||
+        !layout_follow(&from->shape, &before, &moved, &to->shape, &now, &seen))
+        seen = layout_unknown;
+    tape_lay_out(tape, gradient, &seen);
+}
+
+struct operand tape_grad_as(struct tape *tape, uint32_t tensor)
+{
+    const struct graph_tensor *t = &tape->graph->tensors[tensor];
+    const struct slice *part = &tape->part[tape->root[tensor]];
+    struct operand gradient = {
+        .place = tape->slot[tape->root[tensor]],
+        .offset = part->offset,
+        .pitch = part->pitch,
         .dtype = t->dtype,
         .shape = t->shape,
     };
+    if (gradient.place != NO_BUFFER)
+        see_as(tape, tensor, part, &gradient);
+    return gradient;
+}
+
+struct operand tape_grad(struct tape *tape, const struct graph_op *op, uint32_t i)
+{
+    return tape_grad_as(tape, op->out[i]);
+}
+
+void tape_view(struct tape *tape, struct operand *operand, struct shape shape)
+{
+    const struct strides before = layout_of(&operand->shape, operand->pitch, operand->layout);
+    const bool plain = !operand->layout;
+    struct strides seen;
+    if (!plain &&
+        (layout_is_unknown(&before) || !layout_view(&operand->shape, &before, &shape, &seen)))
+        seen = layout_unknown;
+    operand->shape = shape;
+    if (!plain)
+        tape_lay_out(tape, operand, &seen);
+}
+
+void tape_lay_out_like(struct tape *tape, enum work_kind work, uint32_t ins,
+                       const struct operand *in, struct operand *out)
+{
+    struct strides others[GRAPH_OPERANDS + 1];
+    uint32_t count = 0;
+    bool plain = true;
+    for (uint32_t i = 0; i < ins; i++)
+        plain = plain && (in[i].place == PLACE_NONE || !in[i].layout);
+    if (plain || !work_keeps_order(work))
+        return;
+    for (uint32_t i = 0; i < ins && count < GRAPH_OPERANDS + 1; i++) {
+        if (in[i].place == PLACE_NONE)
+            continue;
+        const struct strides own = layout_of(&in[i].shape, in[i].pitch, in[i].layout);
+        others[count++] = layout_align(&in[i].shape, &own, &out->shape);
+    }
+    const struct strides strides = layout_like(&out->shape, count, others);
+    tape_lay_out(tape, out, &strides);
 }
 
 struct operand tape_birth(struct tape *tape, enum aten aten, enum dtype dtype, struct shape shape)
@@ -142,6 +232,16 @@ static double operand_bytes(const struct operand *operand)
     return (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
 }
 
+/* Kernels outlive the graph: what says where its tensors lie is copied to the table. */
+static void add_operand(struct tape *tape, struct operand operand)
+{
+    if (operand.layout) {
+        const struct strides strides = *operand.layout;
+        tape_lay_out(tape, &operand, &strides);
+    }
+    kernel_table_operand(tape->stream->kernels, &operand);
+}
+
 void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double flops, uint32_t ins,
                  const struct operand *in, uint32_t outs, const struct operand *out)
 {
@@ -163,13 +263,13 @@ void tape_kernel(struct tape *tape, enum work_kind work, enum aten aten, double 
         if (in[i].place == GRAPH_NONE)
             continue;
         assert(is_alive(tape, &in[i]));
-        kernel_table_operand(table, &in[i]);
+        add_operand(tape, in[i]);
         kernel.bytes += operand_bytes(&in[i]);
         kernel.ins++;
     }
     for (uint32_t i = 0; i < outs; i++) {
         assert(is_alive(tape, &out[i]));
-        kernel_table_operand(table, &out[i]);
+        add_operand(tape, out[i]);
         kernel.bytes += operand_bytes(&out[i]);
         kernel.outs++;
         if (flops < 0 && i == 0)
@@ -188,7 +288,8 @@ void tape_number(struct tape *tape, float number)
 struct operand tape_call(struct tape *tape, enum work_kind work, enum aten aten, enum dtype dtype,
                          struct shape shape, double flops, uint32_t ins, const struct operand *in)
 {
-    const struct operand out = tape_birth(tape, aten, dtype, shape);
+    struct operand out = tape_birth(tape, aten, dtype, shape);
+    tape_lay_out_like(tape, work, ins, in, &out);
     tape_kernel(tape, work, aten, flops, ins, in, 1, &out);
     return out;
 }

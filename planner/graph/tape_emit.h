@@ -17,7 +17,15 @@ bool tape_own_linear(const struct tape *tape);
 /* An operand for a tensor of the graph, where it is now. */
 struct operand tape_tensor(const struct tape *tape, uint32_t tensor);
 /* An operand for the gradient of output i; place is GRAPH_NONE when none arrived. */
-struct operand tape_grad(const struct tape *tape, const struct graph_op *op, uint32_t i);
+struct operand tape_grad(struct tape *tape, const struct graph_op *op, uint32_t i);
+/* Of what is born by tape_birth: in the order of memory of the kernel's operands, where the work
+ * keeps it (tape_call does that itself). */
+void tape_lay_out_like(struct tape *tape, enum work_kind work, uint32_t ins,
+                       const struct operand *in, struct operand *out);
+/* Says where an operand's elements are: `strides` is copied. */
+void tape_lay_out(struct tape *tape, struct operand *operand, const struct strides *strides);
+/* The same memory in another shape of as many elements. */
+void tape_view(struct tape *tape, struct operand *operand, struct shape shape);
 
 /* Births a buffer and runs a kernel that fills it from `ins` operands (PLACE_NONE places are
  * left out). Returns it as an operand. flops < 0: elementwise, one per element. */

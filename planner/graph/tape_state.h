@@ -51,6 +51,8 @@ struct pending { /* a gradient on its way to an input */
 
 struct slice { /* as an operand's offset and pitch: a gradient may be a slice of a wider one */
     uint32_t offset, pitch;
+    const struct strides *layout; /* as an operand's, in the shape of ... */
+    uint32_t seen_as;             /* this tensor: the root or a view of it */
     uint32_t tensor; /* that the gradient reached first: the root or a view of it */
     bool expanded;   /* fewer elements than its tensor: it stands for a wider one */
     bool viewed;     /* a view of what a kernel made, which the view's autograd data keep alive */
@@ -66,6 +68,8 @@ struct tape {
     struct open_calls open;
     const struct tape_options *options; /* lent */
     struct stream *stream;
+    const struct strides **layouts; /* (layout_count) of operands, each once; the table's */
+    uint32_t layout_count, layout_cap;
     uint16_t *holds; /* (buffers) holders */
     uint32_t holds_cap;
     uint32_t *where;      /* (storages) buffer of each activation, NO_BUFFER */
@@ -122,6 +126,8 @@ uint32_t tape_new_buffer(struct tape *tape, enum aten aten, enum dtype dtype, st
                          uint64_t bytes);
 void tape_hold(struct tape *tape, uint32_t buffer);
 void tape_release(struct tape *tape, uint32_t buffer);
+/* The gradient that has arrived, as that of a tensor. */
+struct operand tape_grad_as(struct tape *tape, uint32_t tensor);
 /* Python's last name of a storage goes away, if it has one. */
 void tape_drop(struct tape *tape, uint32_t storage);
 

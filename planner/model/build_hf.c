@@ -21,19 +21,23 @@ uint32_t hf_positions(struct graph *graph, const struct model_job *job)
 void hf_packed_test(struct graph *graph, const struct model_job *job, uint32_t positions)
 {
     const uint32_t b = job->batch, s = job->seq;
-    const uint32_t before =
-        op_number(graph, WORK_ADD_NUMBER, ATEN_SUB, DTYPE_INT64, SHAPE(b, 1), positions, -1.0F);
+    const uint32_t rows = graph_expand(graph, positions, SHAPE(b, s));
+    const uint32_t before = op_number(graph, WORK_ADD_NUMBER, ATEN_SUB, DTYPE_INT64, SHAPE(b, 1),
+                                      graph_slice(graph, rows, 0, 1), -1.0F);
     const uint32_t joined = op_no_grad(graph, WORK_CAT, ATEN_CAT, DTYPE_INT64, SHAPE(b, s + 1), 2,
-                                       (uint32_t[]){before, positions});
-    const uint32_t steps = free_op(graph, WORK_SUB, ATEN_SUB, DTYPE_INT64, SHAPE(b, s), joined);
+                                       (uint32_t[]){before, rows});
+    const uint32_t steps = op_no_grad(
+        graph, WORK_SUB, ATEN_SUB, DTYPE_INT64, SHAPE(b, s), 2,
+        (uint32_t[]){graph_slice(graph, joined, 1, s), graph_slice(graph, joined, 0, s)});
     graph_drop(graph, joined);
     const uint32_t jumps =
         op_number(graph, WORK_NOT_EQUAL_NUMBER, ATEN_NE, DTYPE_BOOL, SHAPE(b, s), steps, 1.0F);
     const uint32_t sequence =
         free_op(graph, WORK_CUMULATIVE_SUM, ATEN_CUMSUM, DTYPE_INT64, SHAPE(b, s), jumps);
     graph_drop(graph, jumps);
+    const uint32_t last = graph_view(graph, graph_slice(graph, sequence, s - 1, 1), SHAPE(b));
     const uint32_t single =
-        op_number(graph, WORK_EQUAL_NUMBER, ATEN_EQ, DTYPE_BOOL, SHAPE(b), sequence, 0.0F);
+        op_number(graph, WORK_EQUAL_NUMBER, ATEN_EQ, DTYPE_BOOL, SHAPE(b), last, 0.0F);
     const uint32_t all =
         free_op(graph, WORK_ALL, ATEN_ALL, DTYPE_BOOL, (struct shape){.rank = 0}, single);
     graph_drop(graph, single);
@@ -65,7 +69,9 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
     const uint32_t b = job->batch, s = job->seq;
     const struct shape square = SHAPE(1, 1, s, s);
     const uint32_t batches = op_arange(graph, b), heads = op_arange(graph, 1);
-    const uint32_t q = hf_positions(graph, job), k = hf_positions(graph, job);
+    const uint32_t range_q = hf_positions(graph, job), range_k = hf_positions(graph, job);
+    const uint32_t q = graph_view(graph, range_q, SHAPE(1, 1, s, 1));
+    const uint32_t k = graph_view(graph, range_k, SHAPE(1, 1, 1, s));
     const uint32_t near =
         window != HF_NO_WINDOW ? near_mask(graph, window, square, q, k) : GRAPH_NONE;
     const uint32_t causal =
@@ -97,20 +103,23 @@ static uint32_t rope_table(struct graph *graph, enum work_kind work, enum aten a
 }
 
 /* Positions times frequencies: (1, s, d/2). */
-static uint32_t rope_angles(struct graph *graph, uint32_t s, uint32_t d)
+static uint32_t rope_angles(struct graph *graph, struct hf_angles of)
 {
+    const uint32_t s = graph->tensors[of.positions].shape.dim[0];
+    const uint32_t pairs = graph->tensors[of.frequencies].shape.dim[0];
+    const uint32_t positions = graph_view(graph, of.positions, SHAPE(1, s, 1));
     const uint32_t column =
-        op_no_grad(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, SHAPE(1, s, 1), 0, NULL);
-    const uint32_t half =
-        free_op(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, SHAPE(1, s, d / 2), column);
+        free_op(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_FP32, SHAPE(1, s, 1), positions);
+    const uint32_t half = op_no_grad(graph, WORK_MUL, ATEN_MUL, DTYPE_FP32, SHAPE(1, s, pairs), 2,
+                                     (uint32_t[]){column, of.frequencies});
     graph_drop(graph, column);
     return half;
 }
 
 uint32_t hf_complex_rope_table(struct graph *graph, const struct model_config *c,
-                               const struct model_job *job, uint32_t d)
+                               struct hf_angles of)
 {
-    const uint32_t angles = rope_angles(graph, job->seq, d);
+    const uint32_t angles = rope_angles(graph, of);
     const struct shape shape = graph->tensors[angles].shape;
     const uint32_t ones = op_fill(graph, ATEN_ONES_LIKE, DTYPE_FP32, shape, 1.0F);
     const uint32_t polar = op_no_grad(graph, WORK_POLAR, ATEN_POLAR, DTYPE_COMPLEX64, shape, 2,
@@ -124,17 +133,19 @@ uint32_t hf_complex_rope_table(struct graph *graph, const struct model_config *c
 }
 
 struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *c,
-                              const struct model_job *job, uint32_t d)
+                              struct hf_angles of)
 {
-    return hf_rope_tables_in(graph, graph->compute, c->rope.attention_factor, job->seq, d, false);
+    return hf_rope_tables_in(graph, graph->compute, c->rope.attention_factor, of, false);
 }
 
 struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
-                                 uint32_t s, uint32_t d, bool half_only)
+                                 struct hf_angles of, bool half_only)
 {
-    const uint32_t half = rope_angles(graph, s, d);
+    const uint32_t half = rope_angles(graph, of);
+    const struct shape pairs = graph->tensors[half].shape;
+    const struct shape whole = SHAPE(1, pairs.dim[1], 2 * pairs.dim[2]);
     const uint32_t angles =
-        half_only ? half : free_op(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, SHAPE(1, s, d), half);
+        half_only ? half : free_op(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, whole, half);
     const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles, attention_factor);
     const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles, attention_factor);
     const struct hf_rope rope = {op_to(graph, cos, dtype), op_to(graph, sin, dtype)};
@@ -344,7 +355,7 @@ void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t lab
     const uint32_t padded = op_number(graph, WORK_PAD, ATEN_CONSTANT_PAD, DTYPE_INT64,
                                       SHAPE(b, s + 1), labels, -100.0F);
     /* labels[..., 1:] of one sequence is contiguous as it is */
-    const uint32_t shifted = b == 1 ? graph_view(graph, padded, SHAPE(s))
+    const uint32_t shifted = b == 1 ? graph_view(graph, graph_slice(graph, padded, 1, s), SHAPE(s))
                                     : op_slice_copied(graph, padded, SHAPE(b, s), 1);
     graph->loss = build_cross_entropy(graph, graph_view(graph, upcast, SHAPE(b * s, v)),
                                       graph_view(graph, shifted, SHAPE(b * s)));

@@ -23,18 +23,24 @@ uint32_t hf_window_mask(struct graph *graph, const struct model_job *job, uint32
 /* Such a mask, which goes, as what is added to scores: (b, 1, s, s), 0 or the least number. */
 uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_t mask);
 
-/* RoPE's factors (1, s, d) in the compute dtype, for d numbers of a head; or in one of fp32 or
- * that, scaled by attention_factor, and perhaps of each angle once, (1, s, d/2), not twice. */
+/* What RoPE's angles are products of: positions (s), and the buffer of frequencies (d/2), for d
+ * numbers of a head. */
+struct hf_angles {
+    uint32_t positions, frequencies;
+};
+
+/* RoPE's factors (1, s, d) in the compute dtype; or in one of fp32 or that, scaled by
+ * attention_factor, and perhaps of each angle once, (1, s, d/2), not twice. */
 struct hf_rope {
     uint32_t cos, sin;
 };
 struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *config,
-                              const struct model_job *job, uint32_t d);
+                              struct hf_angles angles);
 struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
-                                 uint32_t s, uint32_t d, bool half);
+                                 struct hf_angles angles, bool half);
 /* The same as complex numbers (1, s, d/2). */
 uint32_t hf_complex_rope_table(struct graph *graph, const struct model_config *config,
-                               const struct model_job *job, uint32_t d);
+                               struct hf_angles angles);
 
 /* The buffers of a rotary embedding for d numbers of a head, each (d/2). Longrope has the
  * frequencies of long sequences, too, and takes those that the positions ask for in each pass. */

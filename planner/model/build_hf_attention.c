@@ -45,8 +45,7 @@ static struct shape shape4(const struct graph *graph, uint32_t x)
 /* (b, s, a, d) as (b, a, s, d) and back. */
 static uint32_t transpose(struct graph *graph, uint32_t x)
 {
-    const struct shape s = shape4(graph, x);
-    return graph_view(graph, x, SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]));
+    return graph_transpose(graph, x, 1, 2);
 }
 
 static uint32_t flash(struct graph *graph, const struct hf_attention *a)
@@ -103,7 +102,7 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
                 op_no_grad(graph, WORK_PAD, ATEN_CONSTANT_PAD, autocast_product(graph),
                            SHAPE(s.dim[0], 1, shape.dim[2], (shape.dim[3] + 7) & ~7U), 1, &bias);
             graph_drop(graph, bias);
-            bias = padded;
+            bias = graph_slice(graph, padded, 0, shape.dim[3]);
         }
     }
     const uint32_t out =
@@ -149,7 +148,8 @@ static uint32_t unfused(struct graph *graph, const struct hf_attention *a)
     const struct shape repeated = SHAPE(b, heads / repeats, repeats, n, d);
     const uint32_t k = op_repeat_copied(graph, transpose(graph, a->k), repeated, 2);
     const uint32_t v = op_repeat_copied(graph, transpose(graph, a->v), repeated, 2);
-    const uint32_t kt = op_scale(graph, graph_view(graph, k, SHAPE(b, heads, d, n)), root);
+    const uint32_t kt = op_scale(
+        graph, graph_transpose(graph, graph_view(graph, k, SHAPE(b, heads, n, d)), 2, 3), root);
     const uint32_t q_copy = a->q_contiguous || b == 1 ? q : op_unary(graph, OP_CLONE, q);
     const uint32_t product = op_bmm(graph, graph_view(graph, q_copy, SHAPE(b * heads, n, d)),
                                     graph_view(graph, kt, SHAPE(b * heads, d, n)));

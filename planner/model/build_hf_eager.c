@@ -36,7 +36,7 @@ uint32_t hf_softcap(struct graph *graph, uint32_t x, float cap)
 static uint32_t repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
 {
     const struct shape s = graph->tensors[x].shape;
-    const uint32_t transposed = graph_view(graph, x, SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]));
+    const uint32_t transposed = graph_transpose(graph, x, 1, 2);
     const uint32_t repeats = heads / s.dim[2];
     if (repeats == 1)
         return transposed;
@@ -78,7 +78,7 @@ static uint32_t weigh(struct graph *graph, const struct hf_attention *a, uint32_
     const struct shape s = graph->tensors[q].shape; /* (b, a, s, d) */
     const uint32_t b = s.dim[0], heads = s.dim[1], n = s.dim[2], d = s.dim[3];
     const uint32_t product =
-        multiply(graph, q, true, graph_view(graph, k, SHAPE(b, heads, d, n)), !grouped);
+        multiply(graph, q, true, graph_transpose(graph, k, 2, 3), !grouped);
     const float scale = a->scale > 0 ? a->scale : 1 / sqrtf((float)d);
     uint32_t scores =
         op_scalar(graph, OP_MUL_SCALAR, graph_view(graph, product, SHAPE(b, heads, n, n)), scale);
@@ -105,12 +105,12 @@ uint32_t hf_eager_attention(struct graph *graph, const struct hf_attention *a, f
     const uint32_t b = s.dim[0], n = s.dim[1], heads = s.dim[2], d = s.dim[3];
     const bool grouped = graph->tensors[a->k].shape.dim[2] != heads;
     const uint32_t k = repeat_heads(graph, a->k, heads), v = repeat_heads(graph, a->v, heads);
-    *weights = weigh(graph, a, graph_view(graph, a->q, SHAPE(b, heads, n, d)), k, softcap, grouped);
+    *weights = weigh(graph, a, graph_transpose(graph, a->q, 1, 2), k, softcap, grouped);
     const uint32_t mixed = multiply(graph, *weights, false, v, !grouped);
     const struct shape split = SHAPE(b, heads, n, d); /* of its gradient one sequence is a view */
     const uint32_t answers =
         b > 1 ? op_view_copied(graph, mixed, split) : graph_view(graph, mixed, split);
-    const uint32_t out = op_unary(graph, OP_CLONE, graph_view(graph, answers, s));
+    const uint32_t out = op_unary(graph, OP_CLONE, graph_transpose(graph, answers, 1, 2));
     graph_drop(graph, mixed);
     if (grouped) {
         graph_drop(graph, k);

@@ -101,8 +101,7 @@ static uint32_t normed(struct graph *graph, const struct hf_block *block, uint32
 /* Heads x (b, s, a, d) as PyTorch has them, (b, a, s, d), and back. */
 static uint32_t transposed(struct graph *graph, uint32_t x)
 {
-    const struct shape s = graph->tensors[x].shape;
-    return graph_view(graph, x, SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]));
+    return graph_transpose(graph, x, 1, 2);
 }
 
 struct heads { /* of q, k and v: (b, s, a or k, d) */

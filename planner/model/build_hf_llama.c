@@ -44,45 +44,49 @@ static struct model_config windowed(const struct model_config *c)
     return windowed;
 }
 
+struct frequencies { /* of layers without a window, and of those with one */
+    struct hf_frequencies full, window;
+};
+
 /* The buffers of every RoPE that the model has; those of layers without a window first. */
-static struct hf_frequencies make_frequencies(struct graph *graph, const struct model_config *c,
-                                              const struct model_job *job,
-                                              const struct hf_decoder *way)
+static struct frequencies make_frequencies(struct graph *graph, const struct model_config *c,
+                                           const struct model_job *job,
+                                           const struct hf_decoder *way)
 {
     const uint32_t d = turned_of(c, way);
-    struct hf_frequencies full = {.longer = GRAPH_NONE};
+    struct frequencies f = {.full.longer = GRAPH_NONE};
     if (!way->tables_by_layer || any_layer(c, false))
-        full = hf_rope_buffers(graph, c, job, d);
+        f.full = hf_rope_buffers(graph, c, job, d);
     if (way->tables_by_layer && any_layer(c, true)) {
         const struct model_config window = windowed(c);
-        hf_rope_buffers(graph, &window, job, d);
+        f.window = hf_rope_buffers(graph, &window, job, d);
     }
-    return full;
+    return f;
 }
 
 /* RoPE's tables, of each type that the model has. */
 static void make_tables(struct graph *graph, const struct model_config *c,
-                        const struct model_job *job, const struct hf_frequencies *frequencies,
-                        struct inputs *in)
+                        const struct frequencies *frequencies, struct inputs *in)
 {
     const struct hf_decoder *way = in->way;
     const enum dtype dtype = way->fp32_tables ? DTYPE_FP32 : graph->compute;
     const struct hf_rope none = {GRAPH_NONE, GRAPH_NONE};
     const bool half = way->rotary == HF_ROTARY_HALVES;
-    const uint32_t d = turned_of(c, way);
+    const struct hf_angles full = {in->positions, frequencies->full.now};
+    const struct hf_angles window = {in->positions, frequencies->window.now};
     in->rope = in->window_rope = none;
     if (way->complex_table) {
-        in->rope.cos = in->window_rope.cos = hf_complex_rope_table(graph, c, job, d);
+        in->rope.cos = in->window_rope.cos = hf_complex_rope_table(graph, c, full);
         return;
     }
     if (!way->tables_by_layer || any_layer(c, false)) {
-        hf_rope_update(graph, frequencies, in->positions);
-        in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, job->seq, d, half);
+        hf_rope_update(graph, &frequencies->full, in->positions);
+        in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, full, half);
     }
     if (!way->tables_by_layer)
         in->window_rope = in->rope;
     else if (any_layer(c, true))
-        in->window_rope = hf_rope_tables_in(graph, dtype, 1, job->seq, d, half);
+        in->window_rope = hf_rope_tables_in(graph, dtype, 1, window, half);
 }
 
 /* Sinks are never asked whether sequences are packed. */
@@ -106,7 +110,7 @@ static void make_masks(struct graph *graph, const struct model_config *c,
 /* The first hidden states, positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
                                  const struct model_job *job, const struct hf_decoder *way,
-                                 const struct hf_frequencies *frequencies, uint32_t embedded)
+                                 const struct frequencies *frequencies, uint32_t embedded)
 {
     struct inputs in = {.way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE};
     in.positions = hf_positions(graph, job);
@@ -115,7 +119,7 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     in.embeds = way->dropped_rows ? in.first : embedded;
     if (in.embeds != embedded)
         graph_drop(graph, embedded);
-    make_tables(graph, c, job, frequencies, &in);
+    make_tables(graph, c, frequencies, &in);
     return in;
 }
 
@@ -270,7 +274,7 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     uint32_t table;
     const uint32_t tokens = build_input(graph, c, INPUT_TOKENS, SHAPE(job->batch, job->seq));
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
-    const struct hf_frequencies frequencies = make_frequencies(graph, c, job, way);
+    const struct frequencies frequencies = make_frequencies(graph, c, job, way);
 
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t embedded = embed(graph, c, way, tokens, &table);

@@ -39,7 +39,7 @@ static uint32_t in_heads(struct graph *graph, uint32_t x, uint32_t b, uint32_t s
                          uint32_t d)
 {
     const uint32_t split = hf_heads(graph, x, SHAPE(b, s, heads, d), true);
-    return graph_view(graph, split, SHAPE(b, heads, s, d));
+    return graph_transpose(graph, split, 1, 2);
 }
 
 void hf_mla_rotate_v3(struct graph *graph, const struct model_config *c, struct hf_rope rope,
@@ -115,8 +115,7 @@ static void expand_kv(struct graph *graph, const struct model_config *c, const s
 /* (b, a, s, d) as (b, s, a, d). */
 static uint32_t by_token(struct graph *graph, uint32_t x)
 {
-    const struct shape s = graph->tensors[x].shape;
-    return graph_view(graph, x, SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]));
+    return graph_transpose(graph, x, 1, 2);
 }
 
 uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct hf_mla *mla,

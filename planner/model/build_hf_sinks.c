@@ -8,7 +8,7 @@
 static uint32_t repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
 {
     const struct shape s = graph->tensors[x].shape;
-    const uint32_t turned = graph_view(graph, x, SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]));
+    const uint32_t turned = graph_transpose(graph, x, 1, 2);
     const uint32_t repeated = op_repeat(
         graph, turned, SHAPE(s.dim[0], s.dim[2], heads / s.dim[2], s.dim[1], s.dim[3]), 2);
     return graph_view(graph, repeated, SHAPE(s.dim[0], heads, s.dim[1], s.dim[3]));
@@ -20,8 +20,9 @@ static uint32_t make_logits(struct graph *graph, const struct hf_sinks *a, uint3
 {
     const struct shape shape = graph->tensors[a->q].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], heads = shape.dim[2], d = shape.dim[3];
-    const uint32_t product = op_bmm(graph, graph_view(graph, a->q, SHAPE(b * heads, s, d)),
-                                    graph_view(graph, k, SHAPE(b * heads, d, s)));
+    const uint32_t product = op_bmm(
+        graph, graph_view(graph, graph_transpose(graph, a->q, 1, 2), SHAPE(b * heads, s, d)),
+        graph_transpose(graph, graph_view(graph, k, SHAPE(b * heads, s, d)), 1, 2));
     const uint32_t scaled =
         op_scalar(graph, OP_MUL_SCALAR, graph_view(graph, product, SHAPE(b, heads, s, s)),
                   1 / sqrtf((float)d));
@@ -55,7 +56,7 @@ uint32_t hf_sink_attention(struct graph *graph, const struct hf_sinks *a, uint32
     const struct shape in_heads = SHAPE(b, heads, s, d);
     const uint32_t split =
         b > 1 ? op_view_copied(graph, mixed, in_heads) : graph_view(graph, mixed, in_heads);
-    const uint32_t out = op_unary(graph, OP_CLONE, graph_view(graph, split, SHAPE(b, s, heads, d)));
+    const uint32_t out = op_unary(graph, OP_CLONE, graph_transpose(graph, split, 1, 2));
     graph_drop(graph, mixed);
     graph_drop(graph, k);
     graph_drop(graph, v);

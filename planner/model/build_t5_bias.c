@@ -106,7 +106,8 @@ uint32_t t5_position_bias(struct graph *graph, uint32_t s, uint32_t buckets, boo
     graph_drop(graph, memory);
     graph_drop(graph, relative);
     graph_drop(graph, bucket);
-    return graph_view(graph, values, SHAPE(1, heads, s, s));
+    const uint32_t by_row = graph_transpose(graph, values, 1, 2); /* (s, s, a) -> (a, s, s) */
+    return graph_view(graph, graph_transpose(graph, by_row, 0, 1), SHAPE(1, heads, s, s));
 }
 
 /* torch.finfo(dtype).min */

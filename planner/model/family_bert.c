@@ -57,7 +57,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     const uint32_t type = op_no_grad(graph, WORK_GATHER, ATEN_GATHER, DTYPE_INT64, SHAPE(1, s), 2,
                                      (uint32_t[]){type_ids, ids});
     const uint32_t word = op_embedding(graph, tokens, words);
-    const uint32_t kind = op_embedding(graph, graph_view(graph, type, SHAPE(b, s)), types);
+    const uint32_t kind = op_embedding(graph, graph_expand(graph, type, SHAPE(b, s)), types);
     const uint32_t typed = op_add(graph, word, kind);
     const uint32_t place = op_embedding(graph, ids, positions);
     const uint32_t sum = op_add(graph, typed, place);

@@ -39,10 +39,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     const uint32_t b = job->batch, s = job->seq, a = c->heads, d = c->head_dim;
     const uint32_t qkv = apply_linear(graph, y, block->qkv);
     uint32_t part[3];
-    op_chunk(
-        graph,
-        graph_view(graph, hf_heads(graph, qkv, SHAPE(b, s, a, 3 * d), true), SHAPE(b, a, s, 3 * d)),
-        3, part);
+    const uint32_t heads = hf_heads(graph, qkv, SHAPE(b, s, a, 3 * d), true);
+    op_chunk(graph, graph_transpose(graph, heads, 1, 2), 3, part);
     const struct hf_cut q_cut = hf_cut_heads(graph, part[0], c->rotary_dim);
     const struct hf_cut k_cut = hf_cut_heads(graph, part[1], c->rotary_dim);
     const uint32_t q_turned = hf_rotate(graph, q_cut.turned, rope);
@@ -50,9 +48,9 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     const uint32_t q = hf_join_heads(graph, q_turned, q_cut.passed);
     const uint32_t k = hf_join_heads(graph, k_turned, k_cut.passed);
     const uint32_t o = hf_attention(graph, &(struct hf_attention){
-                                               .q = graph_view(graph, q, SHAPE(b, s, a, d)),
-                                               .k = graph_view(graph, k, SHAPE(b, s, a, d)),
-                                               .v = graph_view(graph, part[2], SHAPE(b, s, a, d)),
+                                               .q = graph_transpose(graph, q, 1, 2),
+                                               .k = graph_transpose(graph, k, 1, 2),
+                                               .v = graph_transpose(graph, part[2], 1, 2),
                                                .mask = GRAPH_NONE,
                                                .q_contiguous = true,
                                                .dropout = c->attention_dropout,
@@ -123,7 +121,7 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     uint32_t x = op_dropout(graph, embedded, c->dropout);
     const bool aliased = x == embedded;
     hf_rope_update(graph, &frequencies, positions);
-    const struct hf_rope rope = hf_rope_tables(graph, c, job, c->rotary_dim);
+    const struct hf_rope rope = hf_rope_tables(graph, c, (struct hf_angles){positions, frequencies.now});
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "gpt_neox.layers.%u", i);

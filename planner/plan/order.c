@@ -6,6 +6,8 @@
  * behind that write comes behind what was before it. */
 #include "plan/order.h"
 
+#include "base/layout.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +142,7 @@ static struct access access_of(const struct order *o, const struct plan_place *p
     const uint32_t element = dtype_bytes((enum dtype)operand->dtype);
     uint64_t elements;
     struct access access = {.begin = place->offset * element, .end = bytes};
-    if (shape_reach(&operand->shape, operand->pitch, &elements) &&
+    if (operand_reach(operand, &elements) &&
         elements <= (bytes - access.begin) / element)
         access.end = access.begin + elements * element;
     return access;

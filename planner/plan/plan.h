@@ -271,6 +271,7 @@ static inline void plan_set_whole_buffer(const struct plan *plan, uint32_t buffe
     out->offset = 0;
     out->place = PLACE_BUFFER | buffer;
     out->pitch = 0;
+    out->layout = NULL;
     out->dtype = b->dtype;
     out->chunk = 0;
     out->local = b->local;

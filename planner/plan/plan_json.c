@@ -6,6 +6,7 @@
 #include "plan/plan_json.h"
 
 #include "base/file.h"
+#include "base/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -405,6 +406,18 @@ static bool same_shape(const struct shape *a, const struct shape *b)
     return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof a->dim[0]) == 0;
 }
 
+static void member_strides(struct writer *w, const struct operand *operand)
+{
+    const bool known = !layout_is_unknown(operand->layout);
+    put_key(w, "strides");
+    put(w, "[");
+    for (uint32_t i = 0; known && i < operand->shape.rank; i++) {
+        put(w, i ? ", " : "");
+        put_uint(w, operand->layout->of[i]);
+    }
+    put(w, "]");
+}
+
 static void put_operand(struct writer *w, const struct plan_instruction *instruction,
                         const struct operand *operand)
 {
@@ -414,7 +427,7 @@ static void put_operand(struct writer *w, const struct plan_instruction *instruc
     const bool other_shape = !same_shape(&operand->shape, &buffer->shape);
     const bool other_local = operand->local != buffer->local;
     if (!other_dtype && !other_shape && !other_local && !place.offset && !operand->pitch &&
-        !operand->chunk) {
+        !operand->layout && !operand->chunk) {
         put_uint(w, place.buffer);
         return;
     }
@@ -426,6 +439,8 @@ static void put_operand(struct writer *w, const struct plan_instruction *instruc
         member_shape(w, "shape", &operand->shape);
     member_nonzero(w, "offset", place.offset);
     member_nonzero(w, "pitch", operand->pitch);
+    if (operand->layout)
+        member_strides(w, operand);
     if (operand->local)
         member_uint(w, "local", operand->local - 1);
     if (operand->chunk)

@@ -28,7 +28,8 @@
  * another lane still uses the memory; "scope" an index into scopes, where the host is;
  * "first_step": done only then, "later_steps": only after it; "group" names the ranks of a
  * collective and of the copies around it. An operand is a buffer, or an object with what differs
- * from that buffer: "dtype", "shape", "offset", "pitch" (in elements). "init" and "what" are
+ * from that buffer: "dtype", "shape", "offset", "pitch" and "strides" (in elements; strides of none: what
+ * that operand is, is not known to be anywhere). "init" and "what" are
  * base/values.h's, with the numbers that the kind has ("bound"; "std", "limit"; base/rope.h's).
  * Members that would be false, zero or none are left out. One item a line; the same plan gives the
  * same bytes.

@@ -9,6 +9,7 @@
  *
  * Every instruction gets a kernel of its own, with absolute buffers: the file has no bases. */
 #include "base/file.h"
+#include "base/layout.h"
 #include "base/vocabulary.h"
 #include "plan/plan_json.h"
 #include "plan/plan_read_parts.h"
@@ -326,6 +327,26 @@ static enum err_code read_buffers(struct object *top)
 
 /* ---- instructions ---- */
 
+/* As many as the shape has dims; none: nobody knows them. */
+static enum err_code take_strides(struct object *o, struct operand *operand)
+{
+    json_t *list;
+    TRY(take_list(o, "strides", &list));
+    if (json_array_size(list) == 0) {
+        operand->layout = &layout_unknown;
+        return ERR_OK;
+    }
+    if (json_array_size(list) != operand->shape.rank)
+        return wrong(o, "strides", "it has %zu items: the shape has %u", json_array_size(list),
+                     operand->shape.rank);
+    struct strides *strides = arena_alloc(&o->r->plan->arena, sizeof *strides);
+    *strides = (struct strides){{0}};
+    for (uint32_t i = 0; i < operand->shape.rank; i++)
+        TRY(number_in(o, "strides", json_array_get(list, i), MOST_ELEMENTS, &strides->of[i]));
+    operand->layout = strides;
+    return ERR_OK;
+}
+
 /* A buffer as it is, or an object that says how it is looked at. */
 static enum err_code read_operand(struct object *o, json_t *value, struct operand *operand)
 {
@@ -356,12 +377,14 @@ static enum err_code read_operand(struct object *o, json_t *value, struct operan
     if (json_object_get(o->json, "offset"))
         TRY(take_number(o, "offset", MOST_ELEMENTS, &operand->offset));
     TRY(take_optional(o, "pitch", UINT32_MAX, &operand->pitch));
+    if (json_object_get(o->json, "strides"))
+        TRY(take_strides(o, operand));
     TRY(take_local(o, &operand->local));
     if (json_object_get(o->json, "chunk")) {
         TRY(take_group(o, "chunk", &operand->chunk));
         operand->chunk++;
     }
-    return finish(o, "buffer dtype shape offset pitch local chunk");
+    return finish(o, "buffer dtype shape offset pitch strides local chunk");
 }
 
 static enum err_code take_operand_list(struct object *o, const char *key, json_t **list,

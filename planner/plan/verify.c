@@ -10,6 +10,7 @@
  *
  * because a program that frees in the first step what it allocates in all of them is right once
  * and wrong afterwards. A later step ends as it began, so one of them stands for all. */
+#include "base/layout.h"
 #include "plan/order.h"
 #include "plan/plan.h"
 #include "plan/verify_values.h"
@@ -341,10 +342,25 @@ static bool is_there(const struct operand *operand, const struct shape *shape, u
            (reach == 0 || (offset <= elements && reach <= elements - offset));
 }
 
+/* Whether something is written several times: in a dim that takes no memory. */
+static bool is_written_over(const struct operand *operand)
+{
+    for (uint32_t i = 0; i < operand->shape.rank; i++)
+        if (operand->shape.dim[i] > 1 && operand->layout->of[i] == 0)
+            return true;
+    return false;
+}
+
 /* Whether an operand lies within `elements` of memory. What is read may be expanded along some of
  * its dims, which then take no memory. */
 static bool is_within(const struct operand *operand, uint64_t offset, uint64_t elements, bool is_in)
 {
+    uint64_t reach;
+    if (layout_is_unknown(operand->layout)) /* nobody can compute with it; it is a view of a whole */
+        return true;
+    if (operand->layout)
+        return operand_reach(operand, &reach) && (is_in || !is_written_over(operand)) &&
+               (reach == 0 || (offset <= elements && reach <= elements - offset));
     if (is_there(operand, &operand->shape, offset, elements))
         return true;
     for (uint32_t dims = 1; is_in && dims < 1U << operand->shape.rank; dims++) {

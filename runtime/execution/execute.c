@@ -130,6 +130,7 @@ static struct work_operand operand_at(const struct execution *e,
         .shape = operand->shape,
         .pitch = operand->pitch,
         .dtype = operand->dtype,
+        .layout = operand->layout,
     };
 }
 

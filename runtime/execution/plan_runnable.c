@@ -3,6 +3,7 @@
 #include "runtime/execution/plan_work.h"
 
 #include "base/arena.h"
+#include "base/layout.h"
 #include "runtime/work/operand.h"
 
 #include <stdio.h>
@@ -42,7 +43,11 @@ static enum err_code check_operands(const struct plan *plan, uint32_t id,
         const uint64_t room =
             plan->buffers[place.buffer].bytes / dtype_bytes((enum dtype)of->dtype);
         uint64_t reach;
-        if (!shape_reach(&of->shape, of->pitch, &reach) ||
+        if (layout_is_unknown(of->layout))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "instruction %u, %s: where the elements of operand %u are is not known",
+                           id, work.label, i);
+        if (!operand_reach(of, &reach) ||
             (reach > 0 && (place.offset > room || reach > room - place.offset)))
             return err_set(err, ERR_UNSUPPORTED,
                            "instruction %u, %s: operand %u is larger than the memory it is in: an "

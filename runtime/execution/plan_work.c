@@ -8,7 +8,8 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
         const struct operand *of = &kernel->operands[i];
         operand[i] =
-            (struct work_operand){.shape = of->shape, .pitch = of->pitch, .dtype = of->dtype};
+            (struct work_operand){
+                .shape = of->shape, .pitch = of->pitch, .dtype = of->dtype, .layout = of->layout};
     }
     return (struct work){
         .kind = work_to_run((enum work_kind)kernel->work),

@@ -26,8 +26,8 @@ static void sixteen_bits_are_read_as_they_are(void **state)
         float *out = malloc(65536 * sizeof *out);
         for (uint32_t i = 0; i < 65536; i++)
             in[i] = (uint16_t)i;
-        const struct work_operand x[2] = {{in, SHAPE(65536), 0, (uint8_t)dtype},
-                                          {out, SHAPE(65536), 0, DTYPE_FP32}};
+        const struct work_operand x[2] = {{in, SHAPE(65536), 0, (uint8_t)dtype, NULL},
+                                          {out, SHAPE(65536), 0, DTYPE_FP32, NULL}};
         run_kind(WORK_CAST, 1, 1, x);
         for (uint32_t i = 0; i < 65536; i++) {
             const double wanted = decode(dtype, (uint16_t)i);
@@ -74,8 +74,8 @@ static void stores_round_to_nearest_even(void **state)
             float value;
             uint16_t out;
             memcpy(&value, &bits, sizeof value);
-            const struct work_operand x[2] = {{&value, {.rank = 0}, 0, DTYPE_FP32},
-                                              {&out, {.rank = 0}, 0, (uint8_t)dtype}};
+            const struct work_operand x[2] = {{&value, {.rank = 0}, 0, DTYPE_FP32, NULL},
+                                              {&out, {.rank = 0}, 0, (uint8_t)dtype, NULL}};
             run_kind(WORK_CAST, 1, 1, x);
             if (isnan(value))
                 assert_true(isnan(decode(dtype, out)));

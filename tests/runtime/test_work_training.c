@@ -59,7 +59,7 @@ static tensor make(struct model *m, struct shape shape)
 {
     void *data = take(m, shape_bytes(&shape, DTYPE_FP32));
     memset(data, 0xff, shape_bytes(&shape, DTYPE_FP32)); /* NaN: nobody may read what is not set */
-    return (tensor){data, shape, 0, DTYPE_FP32};
+    return (tensor){data, shape, 0, DTYPE_FP32, NULL};
 }
 
 static tensor seen_as(tensor x, struct shape shape)
@@ -255,7 +255,7 @@ static tensor layer_norm_backward(struct model *m, tensor dy, tensor x, uint32_t
 static tensor third(const struct model *m, tensor qkv, uint32_t i)
 {
     return (tensor){(float *)qkv.data + i * m->h, SHAPE(m->b, m->s, m->heads, m->d), 3 * m->h,
-                    DTYPE_FP32};
+                    DTYPE_FP32, NULL};
 }
 
 static tensor gpt2_block(struct model *m, tensor x, uint32_t at, struct gpt2_block *k)
@@ -378,7 +378,7 @@ static double grad_norm(struct model *m, tensor norms[PARAMS])
 static void clip(struct model *m, double norm, float max_norm)
 {
     float total = (float)norm;
-    tensor operand[2 * PARAMS + 2] = {{&total, {.rank = 0}, 0, DTYPE_FP32}};
+    tensor operand[2 * PARAMS + 2] = {{&total, {.rank = 0}, 0, DTYPE_FP32, NULL}};
     operand[1] = make(m, (struct shape){.rank = 0});
     const struct work coefficient = {
         .kind = WORK_CLIP_COEFFICIENT, .ins = 1, .outs = 1, .operand = operand, .attr.p = max_norm};
@@ -420,7 +420,7 @@ static bool ends_with(const char *text, const char *end)
 
 static tensor allocate(struct shape shape)
 {
-    tensor x = {calloc(shape_elements(&shape), sizeof(float)), shape, 0, DTYPE_FP32};
+    tensor x = {calloc(shape_elements(&shape), sizeof(float)), shape, 0, DTYPE_FP32, NULL};
     assert_non_null(x.data);
     return x;
 }

@@ -92,7 +92,7 @@ static inline void put(const struct work_operand *x, uint64_t i, double number)
 
 static inline struct work_operand pitched(enum dtype dtype, struct shape shape, uint32_t pitch)
 {
-    struct work_operand x = {NULL, shape, pitch, (uint8_t)dtype};
+    struct work_operand x = {.shape = shape, .pitch = pitch, .dtype = (uint8_t)dtype};
     const uint64_t count = shape_elements(&shape);
     const uint64_t span = count ? place(&x, count - 1) + 1 : 0;
     x.data = malloc(span * dtype_bytes(dtype) + 1); /* +1: never NULL */
