@@ -136,6 +136,7 @@ struct kernel_attr {
     uint32_t first; /* where a slice begins in the last dim */
     float p;        /* dropout probability, exponent, factor, what to fill with */
     float eps;
+    float scale; /* of q·kᵀ; 0: 1 / the root of a head's size */
     bool causal;
 };
 

@@ -153,6 +153,8 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
  * be of another width than q and k, which is then the result's. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
                                 uint32_t bias, bool causal, float dropout);
+/* Of what either returned: q·kᵀ is times `scale` instead; 0: as it is. */
+void op_attention_scale(struct graph *graph, uint32_t attended, float scale);
 /* x where `condition`, `number` elsewhere (which is born as a scalar tensor and dies at once). */
 uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number);
 /* Zero where `mask` is true, else x. */

@@ -64,6 +64,12 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
     return graph_view(graph, born, shape);
 }
 
+void op_attention_scale(struct graph *graph, uint32_t attended, float scale)
+{
+    const struct graph_storage *born = &graph->storages[graph->tensors[attended].storage];
+    graph->ops[born->index].attr.scale = scale;
+}
+
 OP_SAVED(attention)
 {
     (void)graph;

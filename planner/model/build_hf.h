@@ -109,7 +109,7 @@ struct hf_attention {
     uint32_t q, k, v, mask;
     bool q_contiguous; /* in memory as (b, a, s, d): flash's output is then in that order too */
     float dropout;
-    float scale; /* of q·kᵀ; 0: 1 / the root of d. Only single ops have it in the plan */
+    float scale; /* of q·kᵀ; 0: 1 / the root of d */
 };
 uint32_t hf_attention(struct graph *graph, const struct hf_attention *attention);
 

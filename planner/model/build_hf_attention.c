@@ -57,6 +57,8 @@ static uint32_t flash(struct graph *graph, const struct hf_attention *a)
     for (uint32_t i = 0; i < 3 && padded != d; i++)
         in[i] = transpose(graph, op_pad_last(graph, transpose(graph, in[i]), padded));
     uint32_t out = op_attention(graph, in[0], in[1], in[2], true, a->dropout);
+    const float root = 1 / sqrtf((float)d); /* whatever it is padded to */
+    op_attention_scale(graph, out, padded != d && !(a->scale > 0) ? root : a->scale);
     for (uint32_t i = 0; i < 3 && padded != d; i++)
         graph_drop(graph, in[i]);
     if (padded == d && !(a->q_contiguous && s.dim[1] > 1 && s.dim[2] > 1))
@@ -107,6 +109,7 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
     }
     const uint32_t out =
         op_efficient_attention(graph, in[0], in[1], in[2], bias, bias == GRAPH_NONE, a->dropout);
+    op_attention_scale(graph, out, a->scale);
     if (bias != GRAPH_NONE)
         graph_drop(graph, bias);
     if (graph->tensors[k].storage != graph->tensors[a->k].storage) {

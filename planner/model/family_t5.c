@@ -141,6 +141,7 @@ static uint32_t biased_attention(struct graph *graph, const struct model_config 
     shape.dim[0] = graph->tensors[q].shape.dim[0];
     mask = op_expand(graph, mask, shape);
     const uint32_t o = op_efficient_attention(graph, in[0], in[1], in[2], mask, false, c->dropout);
+    op_attention_scale(graph, o, 1.0F);
     if (padding != GRAPH_NONE)
         graph_drop(graph, padding);
     return o;

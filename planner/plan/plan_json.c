@@ -473,6 +473,10 @@ static void member_attr(struct writer *w, const struct kernel_attr *attr)
         put_key(w, "eps");
         put_real(w, (double)attr->eps, true);
     }
+    if (attr->scale > 0) {
+        put_key(w, "scale");
+        put_real(w, (double)attr->scale, true);
+    }
     member_true(w, "causal", attr->causal);
 }
 

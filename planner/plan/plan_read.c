@@ -440,6 +440,7 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
     TRY(take_optional(o, "first", UINT32_MAX, &kernel.attr.first));
     TRY(take_float(o, "p", &kernel.attr.p));
     TRY(take_float(o, "eps", &kernel.attr.eps));
+    TRY(take_float(o, "scale", &kernel.attr.scale));
     TRY(take_bool(o, "causal", &kernel.attr.causal));
     TRY(take_real(o, "flops", &kernel.flops));
     TRY(take_real(o, "bytes", &kernel.bytes));
@@ -454,7 +455,7 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
     plan->kernels[plan->kernel_count++] = kernel;
     return finish(o,
                   "id op stream phase scope first_step later_steps group work kernel kind backward "
-                  "recomputed dim first p eps causal flops bytes in out");
+                  "recomputed dim first p eps scale causal flops bytes in out");
 }
 
 static enum err_code read_instruction(struct object *o, struct plan_instruction *instruction)

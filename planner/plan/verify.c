@@ -323,7 +323,8 @@ static enum err_code check_kernels(const struct check *c)
         if (!is_amount(kernel->flops) || !is_amount(kernel->bytes))
             return err_set(c->err, ERR_INTERNAL, "kernel %u: %g operations, %g bytes", i,
                            kernel->flops, kernel->bytes);
-        if (!isfinite(kernel->attr.p) || !isfinite(kernel->attr.eps))
+        if (!isfinite(kernel->attr.p) || !isfinite(kernel->attr.eps) ||
+            !is_amount((double)kernel->attr.scale))
             return err_set(c->err, ERR_INTERNAL, "kernel %u: p = %g, eps = %g", i,
                            (double)kernel->attr.p, (double)kernel->attr.eps);
         TRY(check_operands(c, i));

@@ -243,7 +243,7 @@ static cudaError_t run_alone(const struct work *work, struct kernel_scratch scra
 static enum err_code launch_checked(struct cuda_device *cuda, uint8_t id, const struct work *work,
                                     struct err *err)
 {
-    TRY(work_check(work, err));
+    TRY(work_check(work, WORK_ON_CUDA, err));
     if (work_is_collective(work->kind) && cuda->nccl)
         return cuda_nccl_launch(cuda->nccl, work, cuda->stream[id], err);
     if (work_is_collective(work->kind))

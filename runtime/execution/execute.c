@@ -128,7 +128,7 @@ static struct work_operand operand_at(const struct execution *e,
     return (struct work_operand){
         .data = base ? base + place.offset * dtype_bytes((enum dtype)operand->dtype) : NULL,
         .shape = operand->shape,
-        .pitch = operand->pitch,
+        .pitch = operand->layout ? 0 : operand->pitch,
         .dtype = operand->dtype,
         .layout = operand->layout,
     };
@@ -472,7 +472,8 @@ static enum err_code prepare(struct execution *e, struct err *err)
     const struct plan *plan = e->plan;
     uint32_t widest = 1;
     e->optimizer = PLACE_NONE;
-    TRY(plan_check_runnable(plan, err));
+    const bool on_host = strcmp(e->device->ops->name, "host") == 0;
+    TRY(plan_check_runnable(plan, on_host ? WORK_ON_HOST : WORK_ON_CUDA, err));
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
         if (instruction->op == PLAN_MARK && instruction->arg == PLAN_MARK_MICRO_BATCH)

@@ -9,29 +9,48 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* "pow (61), rsqrt (30)": the computations that have no kernel, and how often the plan has them. */
-static enum err_code refuse_unknown(const struct plan *plan, struct err *err)
+static bool has_strides(const struct kernel *kernel)
 {
-    uint32_t times[WORK_KIND_COUNT] = {0};
+    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
+        if (kernel->operands[i].layout)
+            return true;
+    return false;
+}
+
+/* "pow (61), rsqrt (30)": the computations that have no kernel, and how often the plan has them. */
+static enum err_code refuse_unknown(const struct plan *plan, enum work_backend backend,
+                                    struct err *err)
+{
+    uint32_t times[WORK_KIND_COUNT] = {0}, strided = 0;
     char list[900] = "";
     size_t used = 0;
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
-        if (plan_op_is_kernel((enum plan_op)instruction->op))
-            times[plan_kernel(plan, instruction->arg)->work]++;
+        if (!plan_op_is_kernel((enum plan_op)instruction->op))
+            continue;
+        const struct kernel *kernel = plan_kernel(plan, instruction->arg);
+        const enum work_kind work = (enum work_kind)kernel->work;
+        if (!work_can_run(work_to_run(work, kernel->ins), backend))
+            times[work]++;
+        strided += backend != WORK_ON_HOST && has_strides(kernel);
     }
     for (unsigned kind = 0; kind < WORK_KIND_COUNT; kind++)
-        if (times[kind] && !work_can_run(work_to_run((enum work_kind)kind)) && used < sizeof list)
+        if (times[kind] && used < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%u)", used ? ", " : "",
                                      work_name((enum work_kind)kind), times[kind]);
+    if (strided && used < sizeof list)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%sviews with strides (%u)",
+                                 used ? ", " : "", strided);
     if (used == 0)
         return ERR_OK;
-    return err_set(err, ERR_UNSUPPORTED, "no device has a kernel for: %s", list);
+    return err_set(err, ERR_UNSUPPORTED, "the %s backend has no kernel for: %s",
+                   work_backend_name(backend), list);
 }
 
 /* Operands as they will be, with a number in place of an address. */
 static enum err_code check_operands(const struct plan *plan, uint32_t id,
-                                    struct work_operand *operand, struct err *err)
+                                    enum work_backend backend, struct work_operand *operand,
+                                    struct err *err)
 {
     const struct plan_instruction *instruction = &plan->instructions[id];
     const struct kernel *kernel = plan_kernel(plan, instruction->arg);
@@ -55,7 +74,7 @@ static enum err_code check_operands(const struct plan *plan, uint32_t id,
                            id, work.label, i);
         operand[i].data = (void *)((uintptr_t)place.buffer + 1);
     }
-    return work_check(&work, err);
+    return work_check(&work, backend, err);
 }
 
 /* A loss is kept by its micro-batch; marks are in every step. */
@@ -73,10 +92,11 @@ static enum err_code check_losses(const struct plan *plan, struct err *err)
     return ERR_OK;
 }
 
-enum err_code plan_check_runnable(const struct plan *plan, struct err *err)
+enum err_code plan_check_runnable(const struct plan *plan, enum work_backend backend,
+                                  struct err *err)
 {
     uint32_t widest = 1;
-    TRY(refuse_unknown(plan, err));
+    TRY(refuse_unknown(plan, backend, err));
     TRY(check_losses(plan, err));
     for (uint32_t i = 0; i < plan->kernel_count; i++) {
         const uint32_t operands = (uint32_t)plan_kernel(plan, i)->ins + plan_kernel(plan, i)->outs;
@@ -86,7 +106,7 @@ enum err_code plan_check_runnable(const struct plan *plan, struct err *err)
     enum err_code rc = ERR_OK;
     for (uint32_t id = 0; id < plan->instruction_count && rc == ERR_OK; id++)
         if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
-            rc = check_operands(plan, id, operand, err);
+            rc = check_operands(plan, id, backend, operand, err);
     free(operand);
     return rc;
 }

@@ -9,10 +9,10 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
         const struct operand *of = &kernel->operands[i];
         operand[i] =
             (struct work_operand){
-                .shape = of->shape, .pitch = of->pitch, .dtype = of->dtype, .layout = of->layout};
+                .shape = of->shape, .pitch = of->layout ? 0 : of->pitch, .dtype = of->dtype, .layout = of->layout};
     }
     return (struct work){
-        .kind = work_to_run((enum work_kind)kernel->work),
+        .kind = work_to_run((enum work_kind)kernel->work, kernel->ins),
         .instruction = id,
         .ins = kernel->ins,
         .outs = kernel->outs,

@@ -4,7 +4,7 @@
 #define SHARDPLAN_PLAN_WORK_H
 
 #include "plan/plan.h"
-#include "runtime/work/work.h"
+#include "runtime/work/operand.h"
 
 /* The work of instruction `id`, which is a kernel, on the plan's rank: everything but addresses
  * and what a run chooses. `operand` has room for the kernel's ins and outs and is lent to the
@@ -15,6 +15,7 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
  * that exist. The plan passes plan_verify; then no address that is made of it lies outside the
  * memory of its buffers. ERR_UNSUPPORTED lists the computations that nobody can run, each once with
  * how often the plan has it; or names the instruction whose operands no kernel takes. */
-enum err_code plan_check_runnable(const struct plan *plan, struct err *err);
+enum err_code plan_check_runnable(const struct plan *plan, enum work_backend backend,
+                                  struct err *err);
 
 #endif

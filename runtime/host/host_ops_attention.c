@@ -37,6 +37,23 @@ void host_tile_store(const struct attention *at, const struct work_operand *y, u
     }
 }
 
+void host_add_bias(const struct attention *at, uint32_t b, uint32_t head, uint32_t query,
+                   uint32_t queries, uint32_t key, uint32_t keys, float *score)
+{
+    const struct shape scores = SHAPE(at->b, at->a, at->s, at->s_k);
+    struct strides room;
+    float row[HOST_TILE];
+    if (!at->bias)
+        return;
+    const struct work_operand bias = host_spread(at->bias, &scores, &room);
+    for (uint32_t i = 0; i < queries; i++) {
+        const uint64_t of = ((uint64_t)b * at->a + head) * at->s + query + i;
+        host_load(&bias, of * at->s_k + key, keys, row);
+        for (uint32_t j = 0; j < keys; j++)
+            score[(uint64_t)i * keys + j] += row[j];
+    }
+}
+
 /* ---- forward ---- */
 
 struct tiles {
@@ -57,6 +74,11 @@ static void soften_row(struct tiles *t, uint32_t row)
     for (uint32_t i = 0; i < seen; i++)
         highest = score[i] > highest ? score[i] : highest;
     double sum = 0;
+    if (isinf(highest) && highest < 0) { /* a bias has masked all so far: likewise */
+        for (uint32_t i = 0; i < t->keys; i++)
+            score[i] = 0;
+        return;
+    }
     for (uint32_t i = 0; i < seen; i++) {
         score[i] = expf(score[i] - highest);
         sum += (double)score[i];
@@ -80,6 +102,7 @@ static void take_keys(struct tiles *t, uint32_t b, uint32_t head)
     host_tile_load(at, at->v, at->s_k, b, head, t->key, t->keys, t->v);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, at->scale, t->q, d, t->k,
                 d, 0, t->score, keys);
+    host_add_bias(at, b, head, t->query, t->queries, t->key, t->keys, t->score);
     for (uint32_t row = 0; row < t->queries; row++)
         soften_row(t, row);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, d, keys, 1, t->score, keys,

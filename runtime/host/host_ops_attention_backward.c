@@ -16,7 +16,7 @@
 struct tiles {
     const struct attention *at;
     const struct work_operand *dout, *logsumexp, *o; /* o NULL: absent */
-    const struct work_operand *dq, *dk, *dv;
+    const struct work_operand *dq, *dk, *dv, *dbias; /* dbias NULL: not asked for */
     float *q, *k, *v, *dout_tile;                              /* (HOST_TILE, d) */
     float *sum_a, *sum_b;                                      /* (HOST_TILE, d): dq; dk and dv */
     double *delta;                                             /* (s): D */
@@ -58,6 +58,7 @@ static void make_scores(struct tiles *t)
     const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)at->d;
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, at->scale, t->q, d, t->k,
                 d, 0, t->p, keys);
+    host_add_bias(at, t->b, t->head, t->query, t->queries, t->key, t->keys, t->p);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, 1, t->dout_tile, d, t->v,
                 d, 0, t->ds, keys);
     for (uint32_t row = 0; row < t->queries; row++) {
@@ -83,6 +84,19 @@ static void make_slopes(struct tiles *t)
         float *ds = t->ds + (uint64_t)row * t->keys;
         for (uint32_t i = 0; i < seen; i++)
             ds[i] = p[i] * (ds[i] - delta) * t->at->scale;
+    }
+}
+
+/* The gradient of a bias is that of the scores, before q and k are scaled. */
+static void store_bias_slopes(const struct tiles *t)
+{
+    const struct attention *at = t->at;
+    float row[HOST_TILE];
+    for (uint32_t i = 0; t->dbias && i < t->queries; i++) {
+        const uint64_t of = ((uint64_t)t->b * at->a + t->head) * at->s + t->query + i;
+        for (uint32_t j = 0; j < t->keys; j++)
+            row[j] = t->ds[(uint64_t)i * t->keys + j] / at->scale;
+        host_store(t->dbias, of * at->s_k + t->key, t->keys, row);
     }
 }
 
@@ -148,6 +162,7 @@ static void find_dq(struct tiles *t)
             load_keys(t, key);
             make_scores(t);
             make_slopes(t);
+            store_bias_slopes(t);
             add_product(t, false, t->ds, t->k, t->sum_a);
         }
         host_tile_store(at, t->dq, at->s, t->b, t->head, query, t->queries, t->sum_a);
@@ -201,7 +216,8 @@ enum err_code host_attention_backward(const struct work *work, struct err *err)
     t->at = &at;
     t->dout = work_in(work, 0);
     t->logsumexp = work_in(work, 4);
-    t->o = work->ins > 5 ? work_in(work, 5) : NULL;
+    t->o = work->ins > 5 && !at.bias ? work_in(work, 5) : NULL;
+    t->dbias = work->outs > 3 ? work_out(work, 3) : NULL;
     t->dq = work_out(work, 0);
     t->dk = work_out(work, 1);
     t->dv = work_out(work, 2);

@@ -1,210 +1,236 @@
 /* host_ops_elementwise.c - kernels that see one element of each operand at a time.
  *
- * Each goes through its operands in blocks on the stack: load as fp32, compute, store. Comparisons
- * are written so that a NaN takes the branch that keeps it. */
+ * One walk for all of them: operands are stretched to the result's shape and gone through in blocks
+ * on the stack: load as fp32, compute, store. A kernel is a row of the table, with the function of
+ * a block. Comparisons are written so that a NaN takes the branch that keeps it. */
 #include "runtime/host/host_ops_internal.h"
 
 #include <math.h>
 #include <string.h>
 
+enum { MOST_OPERANDS = 3 };
+
+/* `in`: the operands' blocks of n elements, `p` is attr.p. */
+typedef void block_function(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out);
+
+#define EACH(name, expression)                                                                     \
+    static void name(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)                     \
+    {                                                                                              \
+        (void)p;                                                                                   \
+        for (uint64_t i = 0; i < n; i++) {                                                         \
+            const float x = in[0][i];                                                              \
+            out[i] = (expression);                                                                 \
+        }                                                                                          \
+    }
+#define EACH_OF_TWO(name, expression)                                                              \
+    static void name(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)                     \
+    {                                                                                              \
+        (void)p;                                                                                   \
+        for (uint64_t i = 0; i < n; i++) {                                                         \
+            const float x = in[0][i], y = in[1][i];                                                \
+            out[i] = (expression);                                                                 \
+        }                                                                                          \
+    }
+#define EACH_OF_THREE(name, expression)                                                            \
+    static void name(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)                     \
+    {                                                                                              \
+        (void)p;                                                                                   \
+        for (uint64_t i = 0; i < n; i++) {                                                         \
+            const float x = in[0][i], y = in[1][i], z = in[2][i];                                  \
+            out[i] = (expression);                                                                 \
+        }                                                                                          \
+    }
+/* A truth as a number. */
+#define TRUTH(condition) ((condition) ? 1.0F : 0.0F)
+
+/* ---- arithmetic ---- */
+
+EACH(same, x)
+EACH_OF_TWO(add, x + y)
+EACH(add_number, x + p)
+EACH_OF_TWO(sub, x - y)
+EACH_OF_TWO(mul, x * y)
+EACH(mul_number, x * p)
+EACH_OF_TWO(divide, x / y)
+EACH(div_number, x / p)
+EACH(floor_div_number, floorf(x / p))
+EACH_OF_TWO(minimum, x > y ? y : x)
+EACH_OF_THREE(clamp, x < y ? y : x > z ? z : x)
+EACH(at_most, x > p ? p : x)
+EACH(within, x < -p ? -p : x > p ? p : x)
+EACH(neg, -x)
+EACH(absolute, fabsf(x))
+EACH(square, x * x)
+EACH(square_root, sqrtf(x))
+EACH(rsqrt, 1 / sqrtf(x))
+EACH(logarithm, logf(x))
+EACH(cosine, cosf(x))
+EACH(sine, sinf(x))
+
+/* Small whole exponents are products, as PyTorch computes them. */
+static void power(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)
+{
+    const int whole = p >= 0 && p <= 3 ? (int)p : -1;
+    const bool is_whole = whole >= 0 && !((float)whole < p);
+    for (uint64_t i = 0; i < n; i++) {
+        const float x = in[0][i];
+        if (!is_whole)
+            out[i] = powf(x, p);
+        else
+            out[i] = whole == 0 ? 1 : whole == 1 ? x : whole == 2 ? x * x : x * x * x;
+    }
+}
+
+/* ---- true or false ---- */
+
+EACH_OF_TWO(equal, TRUTH(!(x < y) && !(x > y) && !isnan(x) && !isnan(y)))
+EACH(equal_number, TRUTH(!(x < p) && !(x > p) && !isnan(x)))
+EACH(not_equal_number, TRUTH(x < p || x > p || isnan(x)))
+EACH_OF_TWO(less, TRUTH(x < y))
+EACH(less_number, TRUTH(x < p))
+EACH_OF_TWO(less_equal, TRUTH(x <= y))
+EACH_OF_TWO(greater, TRUTH(x > y))
+EACH(greater_number, TRUTH(x > p))
+EACH_OF_TWO(greater_equal, TRUTH(x >= y))
+EACH_OF_TWO(both, TRUTH(fabsf(x) > 0 && fabsf(y) > 0))
+EACH_OF_TWO(either, TRUTH(fabsf(x) > 0 || fabsf(y) > 0))
+EACH(is_infinite, TRUTH(isinf(x)))
+EACH_OF_THREE(where, fabsf(x) > 0 ? y : z)
+EACH_OF_TWO(masked_fill, fabsf(y) > 0 ? p : x)
+
+/* ---- activations ---- */
+
 static const float root_half = 0.7071067812F, root_two_pi = 2.506628275F;
 
-/* ---- y = f(x) ---- */
-
-static void same(uint64_t n, const float *x, float *y)
-{
-    memcpy(y, x, n * sizeof *y);
-}
-
-static void silu(uint64_t n, const float *x, float *y)
-{
-    for (uint64_t i = 0; i < n; i++)
-        y[i] = x[i] / (1 + expf(-x[i]));
-}
-
+EACH(tangent, tanhf(x))
+EACH(sigmoid, 1 / (1 + expf(-x)))
+EACH(silu, x / (1 + expf(-x)))
 /* x times the share of a normal distribution that is below x */
-static void gelu(uint64_t n, const float *x, float *y)
-{
-    for (uint64_t i = 0; i < n; i++)
-        y[i] = 0.5F * x[i] * (1 + erff(x[i] * root_half));
-}
-
+EACH(gelu, 0.5F * x * (1 + erff(x * root_half)))
 /* 0.5x(1 + tanh(u)), u = sqrt(2/pi)(x + 0.044715x^3) */
 static const float gelu_root = 0.7978845608F, gelu_cube = 0.044715F;
+EACH(gelu_tanh, 0.5F * x * (1 + tanhf(gelu_root * (x + gelu_cube * x * x * x))))
+EACH(relu, x < 0 ? 0 : x)
 
-static void gelu_tanh(uint64_t n, const float *x, float *y)
+/* ---- dx from dy, and x or y ---- */
+
+EACH_OF_TWO(tangent_slope, x * (1 - y * y))
+EACH_OF_TWO(sigmoid_slope, x * y * (1 - y))
+EACH_OF_TWO(relu_slope, y <= 0 ? 0 : x)
+
+static void silu_slope(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)
 {
-    for (uint64_t i = 0; i < n; i++)
-        y[i] = 0.5F * x[i] * (1 + tanhf(gelu_root * (x[i] + gelu_cube * x[i] * x[i] * x[i])));
-}
-
-static void relu(uint64_t n, const float *x, float *y)
-{
-    for (uint64_t i = 0; i < n; i++)
-        y[i] = x[i] < 0 ? 0 : x[i];
-}
-
-static void square(uint64_t n, const float *x, float *y)
-{
-    for (uint64_t i = 0; i < n; i++)
-        y[i] = x[i] * x[i];
-}
-
-static void square_root(uint64_t n, const float *x, float *y)
-{
-    for (uint64_t i = 0; i < n; i++)
-        y[i] = sqrtf(x[i]);
-}
-
-void host_unary(const struct work *work)
-{
-    static void (*const functions[WORK_KIND_COUNT])(uint64_t, const float *, float *) = {
-        [WORK_CAST] = same,
-        [WORK_SILU] = silu,
-        [WORK_GELU] = gelu,
-        [WORK_GELU_TANH] = gelu_tanh,
-        [WORK_RELU] = relu,
-        [WORK_SQUARE] = square,
-        [WORK_SQUARE_ROOT] = square_root,
-    };
-    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    const uint64_t count = operand_count(y);
-    float in[HOST_BLOCK], out[HOST_BLOCK];
-    for (uint64_t i = 0, n; i < count; i += n) {
-        n = host_block(i, count);
-        host_load(x, i, n, in);
-        functions[work->kind](n, in, out);
-        host_store(y, i, n, out);
-    }
-}
-
-void host_mul_number(const struct work *work)
-{
-    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    const uint64_t count = operand_count(y);
-    float block[HOST_BLOCK];
-    for (uint64_t i = 0, n; i < count; i += n) {
-        n = host_block(i, count);
-        host_load(x, i, n, block);
-        for (uint64_t j = 0; j < n; j++)
-            block[j] *= work->attr.p;
-        host_store(y, i, n, block);
-    }
-}
-
-/* ---- dx = dy f'(x): the block of dy becomes that of dx ---- */
-
-static void silu_slope(uint64_t n, float *dy, const float *x)
-{
+    (void)p;
     for (uint64_t i = 0; i < n; i++) {
-        const float sigmoid = 1 / (1 + expf(-x[i]));
-        dy[i] *= sigmoid * (1 + x[i] * (1 - sigmoid));
+        const float x = in[1][i], share = 1 / (1 + expf(-x));
+        out[i] = in[0][i] * (share * (1 + x * (1 - share)));
     }
 }
 
-static void gelu_slope(uint64_t n, float *dy, const float *x)
+static void gelu_slope(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)
 {
+    (void)p;
     for (uint64_t i = 0; i < n; i++) {
-        const float share = 0.5F * (1 + erff(x[i] * root_half));
-        dy[i] *= share + x[i] * expf(-0.5F * x[i] * x[i]) / root_two_pi;
+        const float x = in[1][i], share = 0.5F * (1 + erff(x * root_half));
+        out[i] = in[0][i] * (share + x * expf(-0.5F * x * x) / root_two_pi);
     }
 }
 
-static void gelu_tanh_slope(uint64_t n, float *dy, const float *x)
+static void gelu_tanh_slope(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)
 {
+    (void)p;
     for (uint64_t i = 0; i < n; i++) {
-        const float squared = x[i] * x[i];
-        const float tanh_u = tanhf(gelu_root * (x[i] + gelu_cube * squared * x[i]));
+        const float x = in[1][i], squared = x * x;
+        const float tanh_u = tanhf(gelu_root * (x + gelu_cube * squared * x));
         const float u_slope = gelu_root * (1 + 3 * gelu_cube * squared);
-        dy[i] *= 0.5F * (1 + tanh_u) + 0.5F * x[i] * (1 - tanh_u * tanh_u) * u_slope;
+        out[i] =
+            in[0][i] * (0.5F * (1 + tanh_u) + 0.5F * x * (1 - tanh_u * tanh_u) * u_slope);
     }
 }
 
-static void relu_slope(uint64_t n, float *dy, const float *y)
-{
-    for (uint64_t i = 0; i < n; i++)
-        dy[i] = y[i] <= 0 ? 0 : dy[i];
-}
+/* ---- the walk ---- */
 
-void host_slope(const struct work *work)
-{
-    static void (*const functions[WORK_KIND_COUNT])(uint64_t, float *, const float *) = {
-        [WORK_SILU_BACKWARD] = silu_slope,
-        [WORK_GELU_BACKWARD] = gelu_slope,
-        [WORK_GELU_TANH_BACKWARD] = gelu_tanh_slope,
-        [WORK_RELU_BACKWARD] = relu_slope,
-    };
-    const struct work_operand *dy = work_in(work, 0), *x = work_in(work, 1);
-    const struct work_operand *dx = work_out(work, 0);
-    const uint64_t count = operand_count(dx);
-    float gradient[HOST_BLOCK], in[HOST_BLOCK];
-    for (uint64_t i = 0, n; i < count; i += n) {
-        n = host_block(i, count);
-        host_load(dy, i, n, gradient);
-        host_load(x, i, n, in);
-        functions[work->kind](n, gradient, in);
-        host_store(dx, i, n, gradient);
-    }
-}
+static const struct {
+    block_function *function;
+    uint8_t operands;
+} table[WORK_KIND_COUNT] = {
+    [WORK_ADD] = {add, 2},
+    [WORK_ADD_NUMBER] = {add_number, 1},
+    [WORK_ADD_IN_PLACE] = {add, 2},
+    [WORK_SUB] = {sub, 2},
+    [WORK_ADD_TO] = {add, 2},
+    [WORK_MUL] = {mul, 2},
+    [WORK_MUL_NUMBER] = {mul_number, 1},
+    [WORK_DIV] = {divide, 2},
+    [WORK_DIV_NUMBER] = {div_number, 1},
+    [WORK_DIV_IN_PLACE] = {divide, 2},
+    [WORK_FLOOR_DIV_NUMBER] = {floor_div_number, 1},
+    [WORK_MINIMUM] = {minimum, 2},
+    [WORK_CLAMP] = {clamp, 3},
+    [WORK_AT_MOST] = {at_most, 1},
+    [WORK_WITHIN] = {within, 1},
+    [WORK_NEG] = {neg, 1},
+    [WORK_ABS] = {absolute, 1},
+    [WORK_POW] = {power, 1},
+    [WORK_SQUARE] = {square, 1},
+    [WORK_SQUARE_ROOT] = {square_root, 1},
+    [WORK_RSQRT] = {rsqrt, 1},
+    [WORK_LOG] = {logarithm, 1},
+    [WORK_COS] = {cosine, 1},
+    [WORK_SIN] = {sine, 1},
+    [WORK_TANH] = {tangent, 1},
+    [WORK_TANH_BACKWARD] = {tangent_slope, 2},
+    [WORK_CAST] = {same, 1},
+    [WORK_REORDER] = {same, 1},
+    [WORK_EQUAL] = {equal, 2},
+    [WORK_EQUAL_NUMBER] = {equal_number, 1},
+    [WORK_NOT_EQUAL_NUMBER] = {not_equal_number, 1},
+    [WORK_LESS] = {less, 2},
+    [WORK_LESS_NUMBER] = {less_number, 1},
+    [WORK_LESS_EQUAL] = {less_equal, 2},
+    [WORK_GREATER] = {greater, 2},
+    [WORK_GREATER_NUMBER] = {greater_number, 1},
+    [WORK_GREATER_EQUAL] = {greater_equal, 2},
+    [WORK_AND] = {both, 2},
+    [WORK_OR] = {either, 2},
+    [WORK_IS_INFINITE] = {is_infinite, 1},
+    [WORK_WHERE] = {where, 3},
+    [WORK_MASKED_FILL] = {masked_fill, 2},
+    [WORK_SIGMOID] = {sigmoid, 1},
+    [WORK_SIGMOID_BACKWARD] = {sigmoid_slope, 2},
+    [WORK_SILU] = {silu, 1},
+    [WORK_SILU_BACKWARD] = {silu_slope, 2},
+    [WORK_GELU] = {gelu, 1},
+    [WORK_GELU_BACKWARD] = {gelu_slope, 2},
+    [WORK_GELU_TANH] = {gelu_tanh, 1},
+    [WORK_GELU_TANH_BACKWARD] = {gelu_tanh_slope, 2},
+    [WORK_RELU] = {relu, 1},
+    [WORK_RELU_BACKWARD] = {relu_slope, 2},
+};
 
-/* ---- z = x ∘ y with broadcasting ---- */
-
-static void combine(enum work_kind kind, uint64_t n, float *x, const float *y)
-{
-    if (kind == WORK_MUL)
-        for (uint64_t i = 0; i < n; i++)
-            x[i] *= y[i];
-    else
-        for (uint64_t i = 0; i < n; i++)
-            x[i] += y[i];
-}
-
-static void combine_flat(const struct work *work)
+void host_elementwise(const struct work *work)
 {
     const struct work_operand *z = work_out(work, 0);
+    const struct work_operand *before = work->kind == WORK_DIV_IN_PLACE ? work_out(work, 1) : NULL;
     const uint64_t count = operand_count(z);
-    float left[HOST_BLOCK], right[HOST_BLOCK];
+    const uint32_t operands = table[work->kind].operands;
+    struct work_operand x[MOST_OPERANDS];
+    struct strides room[MOST_OPERANDS];
+    float in[MOST_OPERANDS][HOST_BLOCK], out[HOST_BLOCK];
+    for (uint32_t i = 0; i < operands; i++) /* y += x reads y, too */
+        x[i] = host_spread(i < work->ins ? work_in(work, i) : z, &z->shape, &room[i]);
     for (uint64_t i = 0, n; i < count; i += n) {
         n = host_block(i, count);
-        host_load(work_in(work, 0), i, n, left);
-        host_load(work_in(work, 1), i, n, right);
-        combine(work->kind, n, left, right);
-        host_store(z, i, n, left);
+        for (uint32_t o = 0; o < operands; o++)
+            host_load(&x[o], i, n, in[o]);
+        table[work->kind].function(n, work->attr.p, in, out);
+        if (before)
+            host_store(before, i, n, in[0]);
+        host_store(z, i, n, out);
     }
 }
 
-/* A part of one row of z from an operand that has the row from `at`, or only its one element. */
-static void load_spread(const struct work_operand *x, uint64_t at, uint64_t step, uint64_t column,
-                        uint64_t n, float *out)
-{
-    if (step) {
-        host_load(x, at + column, n, out);
-        return;
-    }
-    const float value = host_load_one(x, at);
-    for (uint64_t i = 0; i < n; i++)
-        out[i] = value;
-}
-
-static void combine_spread(const struct work *work, const uint64_t x_stride[SHAPE_DIMS],
-                           const uint64_t y_stride[SHAPE_DIMS])
-{
-    const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
-    const uint64_t rows = operand_rows(z), last = operand_last(z);
-    const uint32_t inner = z->shape.rank ? z->shape.rank - 1 : 0;
-    float left[HOST_BLOCK], right[HOST_BLOCK];
-    for (uint64_t row = 0; row < rows; row++) {
-        const uint64_t x_at = host_spread_row(&z->shape, x_stride, row);
-        const uint64_t y_at = host_spread_row(&z->shape, y_stride, row);
-        for (uint64_t i = 0, n; i < last; i += n) {
-            n = host_block(i, last);
-            load_spread(x, x_at, x_stride[inner], i, n, left);
-            load_spread(y, y_at, y_stride[inner], i, n, right);
-            combine(work->kind, n, left, right);
-            host_store(z, row * last + i, n, left);
-        }
-    }
-}
+/* ---- complex numbers ---- */
 
 /* (a + bi)(c + di); complex elements are pairs of floats. */
 static void multiply_complex(const struct work *work, const uint64_t x_stride[SHAPE_DIMS],
@@ -229,35 +255,17 @@ static void multiply_complex(const struct work *work, const uint64_t x_stride[SH
     }
 }
 
-void host_broadcast(const struct work *work)
+void host_multiply(const struct work *work)
 {
     const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
     uint64_t x_stride[SHAPE_DIMS], y_stride[SHAPE_DIMS];
-    shape_spread(&x->shape, &z->shape, x_stride);
-    shape_spread(&y->shape, &z->shape, y_stride);
-    if (operand_is_complex(x) && operand_is_complex(y) && operand_is_complex(z) &&
-        work->kind == WORK_MUL) {
-        multiply_complex(work, x_stride, y_stride);
+    if (!operand_is_complex(z)) {
+        host_elementwise(work);
         return;
     }
-    if (operand_same_shape(x, z) && operand_same_shape(y, z))
-        combine_flat(work);
-    else
-        combine_spread(work, x_stride, y_stride);
-}
-
-void host_add_in_place(const struct work *work)
-{
-    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    const uint64_t count = operand_count(y);
-    float more[HOST_BLOCK], sum[HOST_BLOCK];
-    for (uint64_t i = 0, n; i < count; i += n) {
-        n = host_block(i, count);
-        host_load(y, i, n, sum);
-        host_load(x, i, n, more);
-        combine(WORK_ADD, n, sum, more);
-        host_store(y, i, n, sum);
-    }
+    shape_spread(&x->shape, &z->shape, x_stride);
+    shape_spread(&y->shape, &z->shape, y_stride);
+    multiply_complex(work, x_stride, y_stride);
 }
 
 void host_conjugate(const struct work *work)
@@ -287,6 +295,12 @@ void host_arange(const struct work *work)
 void host_fill(const struct work *work)
 {
     const struct work_operand *y = work_out(work, 0);
-    for (uint64_t i = 0; i < operand_count(y); i++)
-        host_store_one(y, i, work->attr.p);
+    const uint64_t count = operand_count(y);
+    float block[HOST_BLOCK];
+    for (uint64_t i = 0; i < HOST_BLOCK; i++)
+        block[i] = work->kind == WORK_FILL_LOWEST ? -INFINITY : work->attr.p;
+    for (uint64_t i = 0, n; i < count; i += n) {
+        n = host_block(i, count);
+        host_store(y, i, n, block);
+    }
 }

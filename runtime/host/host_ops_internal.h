@@ -1,9 +1,12 @@
 /* host_ops_internal.h - for the kernels of the host backend only: reading and writing operands.
  *
- * A kernel sees an operand as a row-major list of fp32 numbers, whatever its dtype and pitch:
+ * A kernel sees an operand as a row-major list of fp32 numbers, whatever its dtype and however it
+ * lies in memory:
  *
  *     host_load    elements [first, first + count) of the list -> fp32
- *     host_store   back, rounded to nearest even
+ *     host_store   back, rounded to nearest even; to integers towards zero, to bools unless 0
+ *
+ * Integers are exact below 2^24, which positions and the ids of any vocabulary are.
  *
  * Elementwise kernels go through it HOST_BLOCK elements at a time, on the stack. */
 #ifndef SHARDPLAN_HOST_OPS_INTERNAL_H
@@ -40,11 +43,17 @@ void host_store_one(const struct work_operand *y, uint64_t i, float value);
 
 /* Element i of int64 or int32 indices. */
 int64_t host_index(const struct work_operand *ids, uint64_t i);
+void host_store_index(const struct work_operand *ids, uint64_t i, int64_t value);
 
 /* ---- broadcasting ---- */
 
 /* Where row `row` of z (its last dim is a row) begins in y, in elements of y's list. */
 uint64_t host_spread_row(const struct shape *z, const uint64_t stride[SHAPE_DIMS], uint64_t row);
+
+/* An operand stretched to z's shape, to which work_check has seen that it fits: `room` is lent to
+ * it. */
+struct work_operand host_spread(const struct work_operand *x, const struct shape *z,
+                                struct strides *room);
 
 /* ---- scratch ---- */
 
@@ -61,6 +70,10 @@ void host_tile_load(const struct attention *at, const struct work_operand *x, ui
                     uint32_t b, uint32_t head, uint32_t first, uint32_t rows, float *out);
 void host_tile_store(const struct attention *at, const struct work_operand *y, uint32_t length,
                      uint32_t b, uint32_t head, uint32_t first, uint32_t rows, const float *in);
+
+/* Adds the bias, if there is one, to scores (queries, keys) of a head. */
+void host_add_bias(const struct attention *at, uint32_t b, uint32_t head, uint32_t query,
+                   uint32_t queries, uint32_t key, uint32_t keys, float *score);
 
 /* How many of the keys [key, key + keys) query `query` sees. */
 static inline uint32_t host_visible(const struct attention *at, uint32_t query, uint32_t key,
@@ -79,11 +92,8 @@ static inline uint32_t host_visible(const struct attention *at, uint32_t query, 
 /* host_ops_elementwise.c */
 void host_arange(const struct work *work);
 void host_fill(const struct work *work);
-void host_unary(const struct work *work);
-void host_mul_number(const struct work *work);
-void host_slope(const struct work *work);
-void host_add_in_place(const struct work *work);
-void host_broadcast(const struct work *work);
+void host_elementwise(const struct work *work);
+void host_multiply(const struct work *work);
 void host_conjugate(const struct work *work);
 
 /* host_ops_shape.c */
@@ -94,8 +104,40 @@ void host_copy_bytes(const struct work *work);
 HOST_KERNEL(embedding);
 HOST_KERNEL(embedding_backward);
 
+/* host_ops_slice.c */
+void host_pad(const struct work *work);
+void host_slice(const struct work *work);
+void host_put_slice(const struct work *work);
+void host_slice_backward(const struct work *work);
+void host_interleave(const struct work *work);
+void host_lower_triangle(const struct work *work);
+
+/* host_ops_reduce.c */
+void host_mean(const struct work *work);
+void host_cumulative_sum(const struct work *work);
+HOST_KERNEL(sum_dim);
+void host_extreme(const struct work *work);
+
+/* host_ops_softmax.c */
+HOST_KERNEL(softmax);
+HOST_KERNEL(softmax_backward);
+
+/* host_ops_index.c */
+/* Whether ids are indices of so many things. */
+enum err_code host_need_ids(const struct work *work, const struct work_operand *ids,
+                            uint64_t below, struct err *err);
+HOST_KERNEL(take_rows);
+HOST_KERNEL(add_rows);
+HOST_KERNEL(gather);
+HOST_KERNEL(scatter);
+HOST_KERNEL(sort);
+HOST_KERNEL(invert_permutation);
+void host_histogram(const struct work *work);
+
 /* host_ops_matmul.c */
 HOST_KERNEL(matmul);
+HOST_KERNEL(bmm);
+HOST_KERNEL(grouped_mm);
 
 /* host_ops_norm.c */
 HOST_KERNEL(rms_norm);

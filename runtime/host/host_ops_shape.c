@@ -35,8 +35,11 @@ void host_cat(const struct work *work)
     for (uint32_t i = 0; i < work->ins; i++) {
         const struct work_operand *part = work_in(work, i);
         const uint64_t n = operand_last(part);
-        for (uint64_t row = 0; row < rows; row++)
+        for (uint64_t row = 0; row < rows; row++) {
             host_copy(part, row * n, y, row * last + column, n);
+            if (work->ins == 1 && 2 * n == last) /* alone: twice */
+                host_copy(part, row * n, y, row * last + n, n);
+        }
         column += n;
     }
 }
@@ -94,24 +97,12 @@ enum err_code host_sum(const struct work *work, struct err *err)
 
 /* ---- embedding ---- */
 
-static enum err_code need_ids(const struct work *work, const struct work_operand *ids,
-                              uint64_t vocabulary, struct err *err)
-{
-    for (uint64_t i = 0; i < operand_count(ids); i++) {
-        const int64_t id = host_index(ids, i);
-        if (id < 0 || (uint64_t)id >= vocabulary)
-            return work_refuse(work, ERR_INVALID, err, "id %lld is not below %llu", (long long)id,
-                               (unsigned long long)vocabulary);
-    }
-    return ERR_OK;
-}
-
 enum err_code host_embedding(const struct work *work, struct err *err)
 {
     const struct work_operand *ids = work_in(work, 0), *weight = work_in(work, 1);
     const struct work_operand *y = work_out(work, 0);
     const uint64_t h = operand_last(weight);
-    TRY(need_ids(work, ids, operand_rows(weight), err));
+    TRY(host_need_ids(work, ids, operand_rows(weight), err));
     for (uint64_t i = 0; i < operand_count(ids); i++)
         host_copy(weight, (uint64_t)host_index(ids, i) * h, y, i * h, h);
     return ERR_OK;
@@ -159,7 +150,7 @@ enum err_code host_embedding_backward(const struct work *work, struct err *err)
     double *sums = NULL;
     float *row = NULL;
     enum err_code rc = ERR_OK;
-    TRY(need_ids(work, ids, vocabulary, err));
+    TRY(host_need_ids(work, ids, vocabulary, err));
     TRY_GOTO(rc, host_scratch(work, vocabulary + 2, sizeof *start, &start, err), done);
     TRY_GOTO(rc, host_scratch(work, operand_count(ids), sizeof *order, &order, err), done);
     TRY_GOTO(rc, host_scratch(work, h, sizeof *sums, &sums, err), done);

@@ -1,67 +1,130 @@
 /* host_ops_tensor.c - how kernels reach operands (host_ops_internal.h). */
+#include "base/layout.h"
 #include "runtime/host/host_ops_internal.h"
 #include "runtime/work/half.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- runs of elements that lie beside each other ---- */
+/* ---- elements `step` apart ---- */
 
-static void load_run(const struct work_operand *x, uint64_t at, uint64_t count, float *out)
+/* Of a dtype whose numbers C converts by itself. */
+#define LOAD(type)                                                                                 \
+    for (uint64_t i = 0; i < count; i++)                                                           \
+    out[i] = (float)((const type *)x->data)[at + i * step]
+#define STORE(type, convert)                                                                       \
+    for (uint64_t i = 0; i < count; i++)                                                           \
+    ((type *)y->data)[at + i * step] = (type)convert(in[i])
+#define AS_IT_IS(number) (number)
+#define IS_TRUE(number) ((number) != 0)
+
+static void load_run(const struct work_operand *x, uint64_t at, uint64_t step, uint64_t count,
+                     float *out)
 {
     if (!count)
         return;
     const uint16_t *halves = (const uint16_t *)x->data + at;
-    if (x->dtype == DTYPE_FP32)
-        memcpy(out, (const float *)x->data + at, count * sizeof *out);
-    else if (x->dtype == DTYPE_BF16)
+    switch (x->dtype) {
+    case DTYPE_FP32:
+        if (step == 1)
+            memcpy(out, (const float *)x->data + at, count * sizeof *out);
+        else
+            LOAD(float);
+        break;
+    case DTYPE_BF16:
         for (uint64_t i = 0; i < count; i++)
-            out[i] = float_from_bf16(halves[i]);
-    else
+            out[i] = float_from_bf16(halves[i * step]);
+        break;
+    case DTYPE_FP16:
         for (uint64_t i = 0; i < count; i++)
-            out[i] = float_from_fp16(halves[i]);
+            out[i] = float_from_fp16(halves[i * step]);
+        break;
+    case DTYPE_INT64:
+        LOAD(int64_t);
+        break;
+    case DTYPE_INT32:
+        LOAD(int32_t);
+        break;
+    default: /* bool: work_check lets no other through */
+        LOAD(uint8_t);
+        break;
+    }
 }
 
-static void store_run(const struct work_operand *y, uint64_t at, uint64_t count, const float *in)
+static void store_run(const struct work_operand *y, uint64_t at, uint64_t step, uint64_t count,
+                      const float *in)
 {
     if (!count)
         return;
     uint16_t *halves = (uint16_t *)y->data + at;
-    if (y->dtype == DTYPE_FP32)
-        memcpy((float *)y->data + at, in, count * sizeof *in);
-    else if (y->dtype == DTYPE_BF16)
+    switch (y->dtype) {
+    case DTYPE_FP32:
+        if (step == 1)
+            memcpy((float *)y->data + at, in, count * sizeof *in);
+        else
+            STORE(float, AS_IT_IS);
+        break;
+    case DTYPE_BF16:
         for (uint64_t i = 0; i < count; i++)
-            halves[i] = bf16_from_float(in[i]);
-    else
+            halves[i * step] = bf16_from_float(in[i]);
+        break;
+    case DTYPE_FP16:
         for (uint64_t i = 0; i < count; i++)
-            halves[i] = fp16_from_float(in[i]);
+            halves[i * step] = fp16_from_float(in[i]);
+        break;
+    case DTYPE_INT64:
+        STORE(int64_t, AS_IT_IS);
+        break;
+    case DTYPE_INT32:
+        STORE(int32_t, AS_IT_IS);
+        break;
+    default:
+        STORE(uint8_t, IS_TRUE);
+        break;
+    }
+}
+
+/* ---- lists of elements ---- */
+
+/* A stretch of an operand's list whose elements lie at equal distances: from element `at` of its
+ * memory on, `step` apart, `count` of them at the most. */
+struct run {
+    uint64_t at, step, count;
+};
+
+static struct run run_from(const struct work_operand *x, uint64_t first)
+{
+    if (!x->pitch && !x->layout)
+        return (struct run){first, 1, UINT64_MAX};
+    if (!x->layout) {
+        const uint64_t width = operand_row_width(x), column = first % width;
+        return (struct run){first / width * x->pitch + column, 1, width - column};
+    }
+    const uint32_t rank = x->shape.rank;
+    const uint64_t last = operand_last(x), column = first % last;
+    struct run run = {0, rank ? x->layout->of[rank - 1] : 1, last - column};
+    run.at = column * run.step;
+    first /= last;
+    for (uint32_t i = rank ? rank - 1 : 0; i-- > 0; first /= x->shape.dim[i])
+        run.at += first % x->shape.dim[i] * x->layout->of[i];
+    return run;
 }
 
 void host_load(const struct work_operand *x, uint64_t first, uint64_t count, float *out)
 {
-    if (!x->pitch) {
-        load_run(x, first, count, out);
-        return;
-    }
-    const uint64_t width = operand_row_width(x);
-    uint64_t row = first / width, column = first % width;
-    for (uint64_t done = 0, run; done < count; done += run, row++, column = 0) {
-        run = host_least(count - done, width - column);
-        load_run(x, row * x->pitch + column, run, out + done);
+    for (uint64_t done = 0, n; done < count; done += n) {
+        const struct run run = run_from(x, first + done);
+        n = host_least(count - done, run.count);
+        load_run(x, run.at, run.step, n, out + done);
     }
 }
 
 void host_store(const struct work_operand *y, uint64_t first, uint64_t count, const float *in)
 {
-    if (!y->pitch) {
-        store_run(y, first, count, in);
-        return;
-    }
-    const uint64_t width = operand_row_width(y);
-    uint64_t row = first / width, column = first % width;
-    for (uint64_t done = 0, run; done < count; done += run, row++, column = 0) {
-        run = host_least(count - done, width - column);
-        store_run(y, row * y->pitch + column, run, in + done);
+    for (uint64_t done = 0, n; done < count; done += n) {
+        const struct run run = run_from(y, first + done);
+        n = host_least(count - done, run.count);
+        store_run(y, run.at, run.step, n, in + done);
     }
 }
 
@@ -81,7 +144,7 @@ void host_copy(const struct work_operand *x, uint64_t first, const struct work_o
                uint64_t at, uint64_t count)
 {
     const uint64_t size = dtype_bytes((enum dtype)x->dtype);
-    if (x->dtype == y->dtype && !x->pitch && !y->pitch) {
+    if (x->dtype == y->dtype && !x->pitch && !y->pitch && !x->layout && !y->layout) {
         if (count) /* an empty tensor may have no address */
             memmove((char *)y->data + at * size, (const char *)x->data + first * size,
                     count * size);
@@ -97,8 +160,18 @@ void host_copy(const struct work_operand *x, uint64_t first, const struct work_o
 
 int64_t host_index(const struct work_operand *ids, uint64_t i)
 {
-    return ids->dtype == DTYPE_INT64 ? ((const int64_t *)ids->data)[i]
-                                     : ((const int32_t *)ids->data)[i];
+    const uint64_t at = run_from(ids, i).at;
+    return ids->dtype == DTYPE_INT64 ? ((const int64_t *)ids->data)[at]
+                                     : ((const int32_t *)ids->data)[at];
+}
+
+void host_store_index(const struct work_operand *ids, uint64_t i, int64_t value)
+{
+    const uint64_t at = run_from(ids, i).at;
+    if (ids->dtype == DTYPE_INT64)
+        ((int64_t *)ids->data)[at] = value;
+    else
+        ((int32_t *)ids->data)[at] = (int32_t)value;
 }
 
 /* ---- broadcasting ---- */
@@ -109,6 +182,19 @@ uint64_t host_spread_row(const struct shape *z, const uint64_t stride[SHAPE_DIMS
     for (uint32_t i = z->rank ? z->rank - 1 : 0; i-- > 0; row /= z->dim[i])
         at += row % z->dim[i] * stride[i];
     return at;
+}
+
+struct work_operand host_spread(const struct work_operand *x, const struct shape *z,
+                                struct strides *room)
+{
+    struct work_operand spread = *x;
+    if (shape_elements(&x->shape) == shape_elements(z))
+        return spread;
+    const struct strides own = layout_of(&x->shape, x->pitch, x->layout);
+    layout_expand(&x->shape, &own, z, room);
+    spread.shape = *z;
+    spread.layout = room;
+    return spread;
 }
 
 /* ---- scratch ---- */

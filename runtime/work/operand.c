@@ -25,7 +25,7 @@ bool operand_is_index(const struct work_operand *x)
 
 bool operand_is_complex(const struct work_operand *x)
 {
-    return x->dtype == DTYPE_COMPLEX64 && !x->pitch;
+    return x->dtype == DTYPE_COMPLEX64 && !x->pitch && !x->layout;
 }
 
 bool operand_same_shape(const struct work_operand *x, const struct work_operand *y)
@@ -72,7 +72,12 @@ struct norm_gradients work_norm_gradients(const struct work *work)
 
 struct attention work_attention(const struct work *work)
 {
-    const bool backward = work->kind == WORK_ATTENTION_BACKWARD;
+    const bool efficient = work->kind == WORK_EFFICIENT_ATTENTION ||
+                           work->kind == WORK_EFFICIENT_ATTENTION_BACKWARD;
+    const bool backward = work->kind == WORK_ATTENTION_BACKWARD ||
+                          work->kind == WORK_EFFICIENT_ATTENTION_BACKWARD;
+    const uint32_t plain = backward ? 5 : 3; /* operands without a bias */
+    const double scale = (double)work->attr.scale;
     const uint32_t first = backward ? 1 : 0;
     const struct work_operand *q = work_in(work, first);
     const struct work_operand *logsumexp = backward ? work_in(work, 4) : work_out(work, 1);
@@ -86,7 +91,8 @@ struct attention work_attention(const struct work *work)
         .a = q->shape.dim[2],
         .d = q->shape.dim[3],
         .logsumexp_pitch = (uint32_t)operand_last(logsumexp),
-        .scale = (float)(1 / sqrt((double)q->shape.dim[3])),
+        .bias = efficient && work->ins > plain ? work_in(work, plain) : NULL,
+        .scale = (float)(scale > 0 ? scale : 1 / sqrt((double)q->shape.dim[3])),
         .causal = work->attr.causal,
     };
 }

@@ -63,8 +63,9 @@ struct norm_gradients work_norm_gradients(const struct work *work);
 struct attention {
     const struct work_operand *q, *k, *v; /* (b, s, a, d), k and v (b, s_k, a, d) */
     uint32_t b, s, s_k, a, d;
+    const struct work_operand *bias;      /* added to scores, broadcasts to (b, a, s, s_k); NULL */
     uint32_t logsumexp_pitch; /* between heads: s, or more where the rows are rounded up */
-    float scale;              /* 1 / sqrt(d) */
+    float scale;              /* attr.scale, or 1 / sqrt(d) */
     bool causal;
 };
 
@@ -91,15 +92,20 @@ enum err_code work_need_count(const struct work *work, const char *name,
 enum err_code work_need_index(const struct work *work, const char *name,
                               const struct work_operand *x, struct err *err);
 
-/* Whether there is a kernel for it at all: in every backend, or in none. */
-bool work_can_run(enum work_kind kind);
+/* Whose kernels: the host's are the reference, and compute all that anybody does. */
+enum work_backend { WORK_ON_HOST, WORK_ON_CUDA };
+
+const char *work_backend_name(enum work_backend backend); /* "host" */
+
+/* Whether that backend has a kernel for it at all. */
+bool work_can_run(enum work_kind kind, enum work_backend backend);
 
 /* Checks everything that can be known before the work runs: the number of operands, their dtypes,
  * and that their shapes fit together; what is in memory (the range of indices) is the kernel's to
  * check. Collectives are checked, too. ERR_INVALID: operands do not fit; ERR_UNSUPPORTED: a dtype
  * or a form or a kind that has no kernel. Each names the instruction. A backend calls it once for
  * each piece of work, so its kernels need not. */
-enum err_code work_check(const struct work *work, struct err *err);
+enum err_code work_check(const struct work *work, enum work_backend backend, struct err *err);
 
 /* Of a reduce_scatter: its output is the rank's own slice of its input. */
 static inline bool operand_is_own_slice(const struct work *work, const struct work_operand *in,

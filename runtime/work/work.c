@@ -1,15 +1,15 @@
 /* work.c - see work.h. */
 #include "runtime/work/work.h"
 
-enum work_kind work_to_run(enum work_kind kind)
+enum work_kind work_to_run(enum work_kind kind, uint32_t ins)
 {
     switch (kind) {
     case WORK_SEED:
         return WORK_FILL;
     case WORK_EFFICIENT_ATTENTION:
-        return WORK_ATTENTION;
+        return ins > 3 ? kind : WORK_ATTENTION;
     case WORK_EFFICIENT_ATTENTION_BACKWARD:
-        return WORK_ATTENTION_BACKWARD;
+        return ins > 5 ? kind : WORK_ATTENTION_BACKWARD;
     case WORK_ADAMW_FUSED:
         return WORK_ADAMW;
     default:

@@ -36,8 +36,8 @@ struct work { /* lent to the device until the stream has passed it */
     } update;
 };
 
-/* The work under which backends have a kernel for `kind`: itself, or one that computes the same
- * from the same operands. */
-enum work_kind work_to_run(enum work_kind kind);
+/* The work under which backends have a kernel for `kind` with so many operands in: itself, or one
+ * that computes the same from the same operands. */
+enum work_kind work_to_run(enum work_kind kind, uint32_t ins);
 
 #endif

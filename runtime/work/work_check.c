@@ -1,10 +1,10 @@
 /* work_check.c - see work_check in operand.h: one row a kind, how many operands it takes and what
  * they must be to each other. Kinds that only ask for equal counts share a function. */
-#include "runtime/work/operand.h"
+#include "runtime/work/work_check_parts.h"
 
 #include <limits.h>
 
-enum { ANY = UINT8_MAX };
+enum { ANY = ANY_NUMBER };
 
 /* Whether x has a · b elements. */
 static enum err_code need_product(const struct work *work, const char *name,
@@ -71,7 +71,7 @@ static enum err_code need_castable(const struct work *work, const struct work_op
                                    const struct work_operand *y, struct err *err)
 {
     if ((operand_is_float(x) && operand_is_float(y)) ||
-        (x->dtype == y->dtype && !x->pitch && !y->pitch))
+        (x->dtype == y->dtype && !x->pitch && !y->pitch && !x->layout && !y->layout))
         return ERR_OK;
     return work_refuse(work, ERR_UNSUPPORTED, err, "no copy of %s%s to %s%s",
                        dtype_name((enum dtype)x->dtype), x->pitch ? " with a pitch" : "",
@@ -154,7 +154,7 @@ static enum err_code check_embedding_backward(const struct work *work, struct er
 
 /* ---- matrices ---- */
 
-static enum err_code check_matmul(const struct work *work, struct err *err)
+enum err_code work_check_matmul(const struct work *work, struct err *err)
 {
     const struct work_operand *a = work_in(work, 0), *b = work_in(work, 1), *c = work_out(work, 0);
     const struct work_operand *const all[] = {a, b, c};
@@ -170,7 +170,7 @@ static enum err_code check_matmul(const struct work *work, struct err *err)
     bool fit = rows[2] == rows[0] && columns[0] == columns[1] && columns[2] == rows[1]; /* NT */
     if (work->kind == WORK_MATMUL_TN)
         fit = rows[0] == rows[1] && rows[2] == columns[0] && columns[2] == columns[1];
-    else if (work->kind == WORK_MATMUL_NN)
+    else if (work->kind == WORK_MATMUL_NN || work->kind == WORK_MATMUL_NN_BIAS)
         fit = columns[0] == rows[1] && rows[2] == rows[0] && columns[2] == columns[1];
     if (!fit)
         return work_refuse(work, ERR_INVALID, err,
@@ -178,7 +178,7 @@ static enum err_code check_matmul(const struct work *work, struct err *err)
                            (unsigned long long)rows[0], (unsigned long long)columns[0],
                            (unsigned long long)rows[1], (unsigned long long)columns[1],
                            (unsigned long long)rows[2], (unsigned long long)columns[2]);
-    if (work->kind == WORK_MATMUL_NT_BIAS)
+    if (work->ins > 2)
         return work_need_count(work, "bias", work_in(work, 2), columns[2], err);
     return ERR_OK;
 }
@@ -264,21 +264,21 @@ static enum err_code check_queries(const struct work *work, uint32_t first,
     return ERR_OK;
 }
 
-static enum err_code check_attention(const struct work *work, struct err *err)
+enum err_code work_check_attention(const struct work *work, struct err *err)
 {
     TRY(check_queries(work, 0, work_out(work, 1), err));
     const struct attention at = work_attention(work);
     return need_heads(work, &at, "o", work_out(work, 0), false, err);
 }
 
-static enum err_code check_attention_backward(const struct work *work, struct err *err)
+enum err_code work_check_attention_backward(const struct work *work, struct err *err)
 {
     TRY(check_queries(work, 1, work_in(work, 4), err));
-    if (work->outs > 3)
+    if (work->outs > 3 && work->kind == WORK_ATTENTION_BACKWARD)
         return work_refuse(work, ERR_UNSUPPORTED, err, "the gradient of a bias");
     const struct attention at = work_attention(work);
     TRY(need_heads(work, &at, "do", work_in(work, 0), false, err));
-    if (work->ins > 5)
+    if (work->ins > 5 && !at.bias)
         TRY(need_heads(work, &at, "o", work_in(work, 5), false, err));
     for (uint32_t i = 0; i < 3; i++)
         TRY(need_heads(work, &at, "a gradient", work_out(work, i), i > 0, err));
@@ -448,20 +448,16 @@ static enum err_code check_update(const struct work *work, struct err *err)
 
 /* ---- the table ---- */
 
-struct entry {
-    enum err_code (*check)(const struct work *work, struct err *err);
-    uint8_t ins_least, ins_most, outs_least;
-};
-
-static const struct entry entries[WORK_KIND_COUNT] = {
+/* Of what every backend has. */
+static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_ARANGE] = {check_arange, 0, 0, 1},
     [WORK_FILL] = {check_fill, 0, 1, 1},
     [WORK_EMBEDDING] = {check_embedding, 2, 2, 1},
     [WORK_EMBEDDING_BACKWARD] = {check_embedding_backward, 2, 2, 1},
-    [WORK_MATMUL_NT] = {check_matmul, 2, 2, 1},
-    [WORK_MATMUL_NT_BIAS] = {check_matmul, 3, 3, 1},
-    [WORK_MATMUL_NN] = {check_matmul, 2, 2, 1},
-    [WORK_MATMUL_TN] = {check_matmul, 2, 2, 1},
+    [WORK_MATMUL_NT] = {work_check_matmul, 2, 2, 1},
+    [WORK_MATMUL_NT_BIAS] = {work_check_matmul, 3, 3, 1},
+    [WORK_MATMUL_NN] = {work_check_matmul, 2, 2, 1},
+    [WORK_MATMUL_TN] = {work_check_matmul, 2, 2, 1},
     [WORK_ADD] = {check_broadcast, 2, 2, 1},
     [WORK_ADD_IN_PLACE] = {check_equal, 1, 1, 1},
     [WORK_MUL] = {check_broadcast, 2, 2, 1},
@@ -483,8 +479,8 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_RMS_NORM_BACKWARD] = {check_norm_backward, 4, 4, 1},
     [WORK_LAYER_NORM] = {check_norm, 3, 3, 3},
     [WORK_LAYER_NORM_BACKWARD] = {check_norm_backward, 5, 5, 1},
-    [WORK_ATTENTION] = {check_attention, 3, 3, 2},
-    [WORK_ATTENTION_BACKWARD] = {check_attention_backward, 5, 6, 3},
+    [WORK_ATTENTION] = {work_check_attention, 3, 3, 2},
+    [WORK_ATTENTION_BACKWARD] = {work_check_attention_backward, 5, 6, 3},
     [WORK_LOG_SOFTMAX] = {check_equal, 1, 1, 1},
     [WORK_LOG_SOFTMAX_BACKWARD] = {check_equal, 2, 2, 1},
     [WORK_NLL_LOSS] = {check_nll_loss, 2, 2, 2},
@@ -511,20 +507,38 @@ static const struct entry entries[WORK_KIND_COUNT] = {
     [WORK_SCALE] = {check_scale, 1, ANY, 0},
 };
 
-bool work_can_run(enum work_kind kind)
+static const struct work_entry *entry_of(enum work_kind kind, enum work_backend backend)
 {
-    return entries[kind].check;
+    const struct work_entry *of_host = backend == WORK_ON_HOST ? work_host_entry(kind) : NULL;
+    return of_host ? of_host : entries[kind].check ? &entries[kind] : NULL;
 }
 
-enum err_code work_check(const struct work *work, struct err *err)
+const char *work_backend_name(enum work_backend backend)
 {
-    const struct entry *entry = &entries[work->kind];
-    if (!entry->check)
-        return work_refuse(work, ERR_UNSUPPORTED, err, "no kernel computes that");
+    return backend == WORK_ON_HOST ? "host" : "cuda";
+}
+
+bool work_can_run(enum work_kind kind, enum work_backend backend)
+{
+    return entry_of(kind, backend);
+}
+
+enum err_code work_check(const struct work *work, enum work_backend backend, struct err *err)
+{
+    const struct work_entry *entry = entry_of(work->kind, backend);
+    if (!entry)
+        return work_refuse(work, ERR_UNSUPPORTED, err, "no kernel of the %s backend computes that",
+                           work_backend_name(backend));
     if (work->ins < entry->ins_least || (entry->ins_most != ANY && work->ins > entry->ins_most) ||
         work->outs < entry->outs_least)
         return work_refuse(work, ERR_INVALID, err,
                            "%u operands in and %u out; it takes %u or more in, %u or more out",
                            work->ins, work->outs, entry->ins_least, entry->outs_least);
+    for (uint32_t i = 0; i < work->ins + work->outs; i++)
+        if (work->operand[i].layout && (backend != WORK_ON_HOST || !work_host_strides(work->kind)))
+            return work_refuse(work, ERR_UNSUPPORTED, err,
+                               "operand %u is a view with strides, which no kernel of the %s "
+                               "backend reads",
+                               i, work_backend_name(backend));
     return entry->check(work, err);
 }
