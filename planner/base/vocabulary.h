@@ -285,7 +285,7 @@ const char *const *aten_names(void);
     /* ---- by index ---- */                                                                       \
     X(EMBEDDING, "embedding", "ids (...), weight (v, h) -> y (..., h)")                            \
     X(EMBEDDING_BACKWARD, "embedding_backward",                                                    \
-      "dy (..., h), ids (...) -> dweight (v, h): summed over equal ids")                           \
+      "dy (..., h), ids (...) -> dweight (v, h): summed over equal ids, but of attr.first - 1")    \
     X(INDEX, "index", "x (n, ...), ids (m) -> y (m, ...): rows of x")                              \
     X(INDEX_PUT, "index_put", "x (n, ...), ids (m), rows (m, ...) -> y: x with rows added to it")  \
     X(GATHER, "gather", "x (..., n), ids (..., m) -> y (..., m): elements of each row")            \

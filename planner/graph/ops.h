@@ -86,6 +86,8 @@ enum op_kind {
 uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
 /* Rows of weight (v, h) by ids (…): (…, h). */
 uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight);
+/* Of what that returned: the row of this id gets no gradient; 0 is none, 1 the first. */
+void op_embedding_padding(struct graph *graph, uint32_t embedded, uint32_t padding);
 uint32_t op_arange(struct graph *graph, uint32_t count);
 /* Elementwise with broadcasting of y to x's shape. */
 uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y);
@@ -115,6 +117,8 @@ uint32_t op_no_grad(struct graph *graph, enum work_kind work, enum aten aten, en
 /* From one, with a number. */
 uint32_t op_number(struct graph *graph, enum work_kind work, enum aten aten, enum dtype dtype,
                    struct shape shape, uint32_t x, float number);
+/* Sums over the last dim, which the result is without. */
+uint32_t op_sum_last_no_grad(struct graph *graph, uint32_t x);
 /* From none: every element is `number`, which may be -INFINITY. */
 uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
                  float number);

@@ -35,6 +35,12 @@ uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight)
     return rows;
 }
 
+void op_embedding_padding(struct graph *graph, uint32_t embedded, uint32_t padding)
+{
+    const struct graph_storage *born = &graph->storages[graph->tensors[embedded].storage];
+    graph->ops[born->index].attr.first = padding;
+}
+
 OP_BACKWARD(embedding)
 {
     const struct operand in[2] = {tape_grad(tape, op, 0), tape_tensor(tape, op->in[0])};

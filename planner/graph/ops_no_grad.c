@@ -30,6 +30,14 @@ uint32_t op_number(struct graph *graph, enum work_kind work, enum aten aten, enu
                             (struct kernel_attr){.p = number});
 }
 
+uint32_t op_sum_last_no_grad(struct graph *graph, uint32_t x)
+{
+    struct shape shape = *shape_of(graph, x);
+    shape.rank--;
+    return outside_autograd(graph, WORK_SUM_DIM, ATEN_SUM_DIM, dtype_of(graph, x), shape, 1, &x,
+                            (struct kernel_attr){.dim = shape.rank});
+}
+
 uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
                  float number)
 {

@@ -172,9 +172,10 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
 
 /* Rows of the table as the embedding's module returns them. */
 static uint32_t embedded_rows(struct graph *graph, const struct hf_decoder *way, uint32_t tokens,
-                              uint32_t table, uint32_t scale)
+                              uint32_t table, uint32_t scale, uint32_t padding)
 {
     const uint32_t rows = op_embedding(graph, tokens, table);
+    op_embedding_padding(graph, rows, padding);
     if (!way->scaled_rows)
         return rows;
     const uint32_t cast = op_to(graph, scale, graph->compute);
@@ -197,7 +198,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     *table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
     graph_enter(graph, module, tokens);
-    const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale);
+    const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale, c->padding);
     graph_exit(graph, module, rows);
     if (!(c->embedding_multiplier > 0))
         return rows;

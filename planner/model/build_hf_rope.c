@@ -50,8 +50,9 @@ struct hf_rope hf_rope_interleaved(struct graph *graph, struct hf_rope rope)
     for (int i = 0; i < 2; i++) {
         const struct graph_tensor t = graph->tensors[tables[i]]; /* (1, s, d) */
         const struct shape pairs = SHAPE(1, 1, t.shape.dim[1], t.shape.dim[2] / 2, 2);
+        const uint32_t half = graph_slice(graph, tables[i], 0, t.shape.dim[2] / 2);
         const uint32_t doubled = op_no_grad(graph, WORK_INTERLEAVE, ATEN_CLONE, (enum dtype)t.dtype,
-                                            pairs, 2, (uint32_t[]){tables[i], tables[i]});
+                                            pairs, 2, (uint32_t[]){half, half});
         tables[i] = graph_view(graph, doubled, t.shape);
     }
     return (struct hf_rope){tables[0], tables[1]};

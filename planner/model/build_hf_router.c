@@ -140,8 +140,7 @@ struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_c
     uint32_t places;
     const uint32_t two = op_topk_no_grad(graph, in_groups(graph, c, choice), 2, &places);
     graph_drop(graph, places);
-    const uint32_t sums =
-        no_grad1(graph, WORK_SUM, ATEN_SUM_DIM, DTYPE_FP32, SHAPE(all.dim[0], c->groups), two);
+    const uint32_t sums = op_sum_last_no_grad(graph, two);
     keep(graph, moe, sums, places);
     graph_drop(graph, two);
     const struct grouped g = choose_groups(graph, c, sums);

@@ -139,6 +139,19 @@ static enum err_code read_rope(const struct family *family, const json_t *root, 
     return rc;
 }
 
+/* nn.Embedding's padding_idx, which is pad_token_id in all classes that have one. What is no token
+ * of the table pads nothing. */
+static void read_padding(const struct family *family, const json_t *root,
+                         struct model_config *config)
+{
+    const json_t *value = json_object_get(root, "pad_token_id");
+    const json_int_t id = value ? json_integer_value(value) : (json_int_t)family->padding - 1;
+    if (value && !json_is_integer(value))
+        return;
+    if (id >= 0 && id < (json_int_t)config->vocab)
+        config->padding = (uint32_t)id + 1;
+}
+
 /* The keys of a model, in an object of their own. */
 static enum err_code read_model(const json_t *root, const char *where, struct model_config *config,
                                 struct err *err)
@@ -148,6 +161,7 @@ static enum err_code read_model(const json_t *root, const char *where, struct mo
     TRY(keys_read_foreign(&family->keys, root, where, config, err));
     if (has_rope(family))
         TRY(read_rope(family, root, where, config, err));
+    read_padding(family, root, config);
     return model_config_check(config, where, err);
 }
 

@@ -57,6 +57,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     const uint32_t type = op_no_grad(graph, WORK_GATHER, ATEN_GATHER, DTYPE_INT64, SHAPE(1, s), 2,
                                      (uint32_t[]){type_ids, ids});
     const uint32_t word = op_embedding(graph, tokens, words);
+    op_embedding_padding(graph, word, c->padding);
     const uint32_t kind = op_embedding(graph, graph_expand(graph, type, SHAPE(b, s)), types);
     const uint32_t typed = op_add(graph, word, kind);
     const uint32_t place = op_embedding(graph, ids, positions);
@@ -232,6 +233,7 @@ const struct family family_bert = {
     .heads_divide_hidden = true,
     .learned_positions = true,
     .parameters = parameters,
+    .padding = 0 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_bert},
 };

@@ -67,6 +67,7 @@ const struct family family_gemma = {
     ALIASES(aliases),
     .rope = true,
     .parameters = count_llama,
+    .padding = 0 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_gemma},
 };

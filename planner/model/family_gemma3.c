@@ -75,6 +75,7 @@ const struct family family_gemma3 = {
     .heads_divide_hidden = true,
     .rope = true,
     .parameters = count_gemma,
+    .padding = 0 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_gemma3},
 };

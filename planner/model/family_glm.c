@@ -20,6 +20,7 @@ const struct family family_glm = {
     .class_name = "GlmForCausalLM",
     .keys = KEY_TABLE(keys),
     .parameters = count_llama,
+    .padding = 151329 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_glm},
 };

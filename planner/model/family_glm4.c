@@ -46,6 +46,7 @@ const struct family family_glm4 = {
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .parameters = parameters,
+    .padding = 151329 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_glm4},
 };

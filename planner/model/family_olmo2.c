@@ -51,6 +51,7 @@ const struct family family_olmo2 = {
     ALIASES(aliases),
     .rope = true,
     .parameters = count_olmo,
+    .padding = 1 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_olmo2},
 };

@@ -31,6 +31,7 @@ const struct family family_olmo3 = {
     .keys = KEY_TABLE(keys),
     .rope = true,
     .parameters = count_olmo,
+    .padding = 1 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_olmo3},
 };

@@ -53,6 +53,7 @@ const struct family family_olmoe = {
     .rope = true,
     .check = check,
     .parameters = count_olmo,
+    .padding = 1 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

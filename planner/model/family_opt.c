@@ -52,6 +52,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                                .v = hf_heads(graph, v, heads, copied),
                                                .mask = GRAPH_NONE,
                                                .dropout = c->attention_dropout,
+                                               .scale = 1, /* q has it already */
                                            });
     const uint32_t out = apply_linear(graph, o, block->out);
     graph_drop(graph, o);
@@ -142,6 +143,7 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
         final = build_norm(graph, prefix, "final_layer_norm", c->hidden, true, c->norm_eps);
 
     uint32_t embedded = op_embedding(graph, tokens, table);
+    op_embedding_padding(graph, embedded, c->padding);
     const struct positions positions = make_positions(graph, job);
     const uint32_t shifted = op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_INT64,
                                        SHAPE(job->batch, job->seq), positions.ids, 2.0F);
@@ -251,6 +253,7 @@ const struct family family_opt = {
     .heads_divide_hidden = true,
     .learned_positions = true,
     .parameters = parameters,
+    .padding = 1 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_opt},
 };

@@ -70,6 +70,7 @@ const struct family family_phi3 = {
     ALIASES(aliases),
     .check = check_scaling,
     .parameters = count_llama,
+    .padding = 32000 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_phi3},
 };

@@ -54,6 +54,7 @@ const struct family family_smollm3 = {
     PRESETS(presets),
     .rope = true,
     .parameters = count_llama,
+    .padding = 128004 + 1,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build_hf_smollm3},
 };

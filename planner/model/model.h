@@ -72,6 +72,8 @@ struct model_config {
     enum arch arch;
     uint32_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab;
     uint32_t max_positions;    /* of learned position embeddings; elsewhere RoPE's range */
+    uint32_t padding;          /* token + 1 whose row of the embedding gets no gradient in
+                                  transformers' code; 0: none */
     uint32_t type_vocab;       /* BERT's token types */
     uint32_t decoder_layers;   /* T5 */
     uint32_t relative_buckets; /* T5 */

@@ -129,8 +129,9 @@ static void sum_by_id(const struct work *work, const uint64_t *start, const uint
     const struct work_operand *dy = work_in(work, 0), *dweight = work_out(work, 0);
     const uint64_t vocabulary = operand_rows(dweight), h = operand_last(dweight);
     for (uint64_t id = 0; id < vocabulary; id++) {
+        const bool pads = id + 1 == work->attr.first;
         memset(sums, 0, h * sizeof *sums);
-        for (uint64_t i = start[id]; i < start[id + 1]; i++) {
+        for (uint64_t i = start[id]; i < start[id + 1] && !pads; i++) {
             host_load(dy, order[i] * h, h, row);
             for (uint64_t j = 0; j < h; j++)
                 sums[j] += (double)row[j];

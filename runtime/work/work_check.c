@@ -235,7 +235,7 @@ static enum err_code need_heads(const struct work *work, const struct attention 
 {
     TRY(work_need_count(work, name, x, (uint64_t)at->b * (keys ? at->s_k : at->s) * at->a * at->d,
                         err));
-    if (x->pitch && (!is_rows_of_heads(x) || x->shape.dim[2] != at->a))
+    if (x->pitch && (x->shape.rank != 4 || x->shape.dim[2] != at->a))
         return work_refuse(work, ERR_INVALID, err, "%s has a pitch and is not (b, s, a, d)", name);
     return ERR_OK;
 }
@@ -245,7 +245,7 @@ static enum err_code check_queries(const struct work *work, uint32_t first,
                                    const struct work_operand *logsumexp, struct err *err)
 {
     for (uint32_t i = first; i < first + 3; i++)
-        if (!is_rows_of_heads(work_in(work, i)))
+        if (work_in(work, i)->shape.rank != 4)
             return work_refuse(work, ERR_INVALID, err, "q, k, v are not (b, s, a, d)");
     const struct attention at = work_attention(work);
     const uint32_t *k = at.k->shape.dim, *v = at.v->shape.dim;
@@ -507,6 +507,22 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_SCALE] = {check_scale, 1, ANY, 0},
 };
 
+/* What the GPU's kernels ask beyond the host's. */
+static enum err_code check_for_cuda(const struct work *work, struct err *err)
+{
+    const bool attends = work->kind == WORK_ATTENTION || work->kind == WORK_ATTENTION_BACKWARD;
+    for (uint32_t i = 0; attends && i < work->ins + work->outs; i++)
+        if (work->operand[i].pitch && !is_rows_of_heads(&work->operand[i]))
+            return work_refuse(work, ERR_INVALID, err,
+                               "operand %u has a pitch and is not (b, s, a, d)", i);
+    if (attends && work->attr.scale > 0)
+        return work_refuse(work, ERR_UNSUPPORTED, err, "scores scaled by %g",
+                           (double)work->attr.scale);
+    if (work->kind == WORK_EMBEDDING_BACKWARD && work->attr.first)
+        return work_refuse(work, ERR_UNSUPPORTED, err, "a token that pads");
+    return ERR_OK;
+}
+
 static const struct work_entry *entry_of(enum work_kind kind, enum work_backend backend)
 {
     const struct work_entry *of_host = backend == WORK_ON_HOST ? work_host_entry(kind) : NULL;
@@ -540,5 +556,7 @@ enum err_code work_check(const struct work *work, enum work_backend backend, str
                                "operand %u is a view with strides, which no kernel of the %s "
                                "backend reads",
                                i, work_backend_name(backend));
+    if (backend == WORK_ON_CUDA)
+        TRY(check_for_cuda(work, err));
     return entry->check(work, err);
 }

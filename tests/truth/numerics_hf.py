@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Trajectories of transformers' models as transformers computes them: shardplan's `--code hf`.
+
+Writes FOLDER/hf.json (tests/data/numerics): 20 AdamW steps of a small model of each family, on real
+fp32 tensors on a CPU, by the model's own forward and its own loss. Parameters get the values of
+tests/data/numerics/README.md in the order of model.parameters(), tokens are those of that file, and
+labels are the tokens themselves, which the model shifts.
+
+Usage: numerics_hf.py FOLDER [NAME ...]      (torch 2.14.1, transformers 5.23.0; one thread)
+"""
+import json
+import math
+import sys
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM
+
+from numerics import BATCH, SEQ, STEPS, config_of, parameter_values, tokens, write
+
+SIZE = {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 80, "max_position_embeddings": 32}
+GROUPED = {**SIZE, "num_key_value_heads": 2}
+NO_DROPOUT = {"attention_dropout": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+EXPERTS = {**GROUPED, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "head_dim": 16}
+MLA = {**EXPERTS, "num_key_value_heads": 4, "n_routed_experts": 8, "n_shared_experts": 1,
+       "first_k_dense_replace": 1, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+       "qk_nope_head_dim": 16, "v_head_dim": 16}
+del MLA["head_dim"]
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
+            "long_factor": [1.0, 1.5, 2.25, 4.0, 7.0, 12.0]}
+
+FAMILIES = [
+    ("llama", {**GROUPED, "rope_theta": 523.5}),
+    ("llama", {**SIZE, "num_key_value_heads": 1, "head_dim": 16, "tie_word_embeddings": True,
+               "attention_bias": True, "mlp_bias": True}),
+    ("llama", {**SIZE, "num_key_value_heads": 4, "rope_scaling": YARN}),
+    ("mistral", {**GROUPED, "sliding_window": 8, "head_dim": 16}),
+    ("mistral", {**SIZE, "num_key_value_heads": 4, "sliding_window": 64}),
+    ("qwen2", GROUPED),
+    ("qwen2", {**GROUPED, "use_sliding_window": True, "sliding_window": 10,
+               "max_window_layers": 1}),
+    ("qwen3", {**GROUPED, "head_dim": 16, "rms_norm_eps": 2e-2}),
+    ("gpt2", {"vocab_size": 97, "n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 32,
+              **NO_DROPOUT, "attn_pdrop": 0.0}),
+    ("opt", {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "ffn_dim": 80,
+             "num_attention_heads": 4, "max_position_embeddings": 32, "word_embed_proj_dim": 48,
+             "dropout": 0.0, "layerdrop": 0.0, "activation_function": "gelu"}),
+    ("opt", {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "ffn_dim": 80,
+             "num_attention_heads": 4, "max_position_embeddings": 32, "word_embed_proj_dim": 32,
+             "do_layer_norm_before": False, "dropout": 0.0, "layerdrop": 0.0,
+             "activation_function": "gelu"}),
+    ("gpt_neox", {**SIZE, "rotary_pct": 0.5}),
+    ("gpt_neox", {**SIZE, "rotary_pct": 0.5, "use_parallel_residual": False,
+                  "hidden_act": "gelu_fast"}),
+    ("phi", {**GROUPED, "partial_rotary_factor": 0.5, **NO_DROPOUT}),
+    ("phi3", {**GROUPED, "pad_token_id": 0, "original_max_position_embeddings": 32,
+              **NO_DROPOUT}),
+    ("phi3", {**GROUPED, "pad_token_id": 0, "original_max_position_embeddings": 16,
+              "rope_scaling": LONGROPE, **NO_DROPOUT}),
+    ("gemma", {**SIZE, "num_key_value_heads": 1, "head_dim": 16}),
+    ("gemma2", {**GROUPED, "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 24}),
+    ("gemma3_text", {**GROUPED, "num_hidden_layers": 6, "head_dim": 16, "sliding_window": 8,
+                     "query_pre_attn_scalar": 24}),
+    ("olmo2", {**GROUPED, "pad_token_id": 0}),
+    ("olmo3", {**GROUPED, "num_hidden_layers": 4, "pad_token_id": 0, "sliding_window": 8}),
+    ("smollm3", {**GROUPED, "num_hidden_layers": 4, "pad_token_id": 0}),
+    ("granite", {**GROUPED, "embedding_multiplier": 12.0, "logits_scaling": 16.0,
+                 "residual_multiplier": 0.22, "attention_multiplier": 0.0078125}),
+    ("granite", {**SIZE, "num_key_value_heads": 4, "attention_multiplier": 0.125}),
+    ("starcoder2", {**GROUPED, "sliding_window": None, "embedding_dropout": 0.0,
+                    "residual_dropout": 0.0, "attention_dropout": 0.0}),
+    ("stablelm", {**GROUPED, "partial_rotary_factor": 0.5, "attention_dropout": 0.0}),
+    ("glm", {**GROUPED, "head_dim": 16, "pad_token_id": 0}),
+    ("glm4", {**GROUPED, "head_dim": 16, "pad_token_id": 0}),
+    ("mixtral", {**GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("qwen2_moe", {**EXPERTS, "num_experts": 8, "shared_expert_intermediate_size": 40}),
+    ("qwen3_moe", {**EXPERTS, "num_experts": 8, "norm_topk_prob": True}),
+    ("olmoe", {**GROUPED, "num_experts": 8, "num_experts_per_tok": 2, "pad_token_id": 1,
+               "eos_token_id": 2}),
+    ("gpt_oss", {**EXPERTS, "num_local_experts": 8, "sliding_window": 8}),
+    ("deepseek_v2", {**MLA, "q_lora_rank": None, "n_group": 1, "topk_group": 1,
+                     "topk_method": "greedy"}),
+    ("deepseek_v3", {**MLA, "q_lora_rank": 24, "n_group": 4, "topk_group": 2,
+                     "norm_topk_prob": True}),
+    ("glm4_moe", {**EXPERTS, "n_routed_experts": 8, "n_shared_experts": 1, "n_group": 1,
+                  "topk_group": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
+                  "attention_bias": True}),
+]
+
+
+def values(index, parameter, name):
+    if name.endswith("sinks"):  # numbers of heads, and no norm
+        return parameter_values(index, [1, *parameter.shape], name)[0]
+    return parameter_values(index, list(parameter.shape), name)
+
+
+def train(model_type, settings):
+    settings = {"model_type": model_type, **settings}
+    config = config_of(settings)
+    model = AutoModelForCausalLM.from_config(config).float().train()
+    named = list(model.named_parameters())
+    with torch.no_grad():
+        for index, (name, parameter) in enumerate(named):
+            parameter.copy_(values(index, parameter, name))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8,
+                                  weight_decay=0.1)
+    losses, norms, first = [], [], {}
+    for step in range(STEPS):
+        batch = tokens(step, config.vocab_size)[:, :-1].contiguous()
+        loss = model(input_ids=batch, labels=batch, use_cache=False).loss
+        loss.backward()
+        each = {name: float(p.grad.norm()) if p.grad is not None else 0.0 for name, p in named}
+        losses.append(loss.item())
+        norms.append(math.sqrt(sum(n * n for n in each.values())))
+        first = first or each
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"config": settings, "batch": BATCH, "seq": SEQ, "loss": losses, "grad_norm": norms,
+            "first_step_grad_norm_by_parameter": first}
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    torch.set_num_threads(1)
+    print("torch", torch.__version__, "transformers", transformers.__version__)
+    wanted = sys.argv[2:]
+    rows = []
+    for model_type, settings in FAMILIES:
+        if wanted and model_type not in wanted:
+            continue
+        rows.append(train(model_type, settings))
+        print(model_type, rows[-1]["loss"][0], rows[-1]["loss"][-1], flush=True)
+    write(sys.argv[1], "hf.json", rows)
+
+
+if __name__ == "__main__":
+    main()
