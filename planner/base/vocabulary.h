@@ -130,6 +130,7 @@
     X(NEW_EMPTY_STRIDED, "new_empty_strided")                                                      \
     X(SCATTER, "scatter.src")                                                                      \
     X(SCATTER_, "scatter_.src")                                                                    \
+    X(SCATTER_VALUE_, "scatter_.value")                                                            \
     X(INDEX, "index.Tensor")                                                                       \
     X(INDEX_PUT, "index_put")                                                                      \
     X(INDEX_PUT_, "_index_put_impl_")                                                              \
@@ -290,6 +291,8 @@ const char *const *aten_names(void);
     X(INDEX_PUT, "index_put", "x (n, ...), ids (m), rows (m, ...) -> y: x with rows added to it")  \
     X(GATHER, "gather", "x (..., n), ids (..., m) -> y (..., m): elements of each row")            \
     X(SCATTER, "scatter", "x (..., n), ids (..., m), y (..., m) -> z: x with y in those places")   \
+    X(SCATTER_NUMBER, "scatter_number",                                                            \
+      "x (..., n), ids (..., m) -> attr.p in those places of x, where it is")                      \
     X(TOPK, "topk", "x (..., n) -> the m largest (..., m), where they are (..., m)")               \
     X(SORT, "sort", "x (n) -> x in order, the permutation")                                        \
     X(INVERT_PERMUTATION, "invert_permutation", "ids (n) -> y: y[ids[i]] = i")                     \

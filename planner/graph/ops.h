@@ -61,6 +61,7 @@
     X(DIV_INPLACE, div_inplace, NONE)                                                              \
     X(GATHER, gather, NONE)                                                                        \
     X(PUT_SLICE, put_slice, NONE)                                                                  \
+    X(PUT_NUMBER, put_number, NONE)                                                                \
     X(INDEX, index, NONE)                                                                          \
     X(SUM_GROUPS, sum_groups, NONE)                                                                \
     X(GROUPED_MM, grouped_mm, NONE)                                                                \
@@ -119,6 +120,12 @@ uint32_t op_number(struct graph *graph, enum work_kind work, enum aten aten, enu
                    struct shape shape, uint32_t x, float number);
 /* Sums over the last dim, which the result is without. */
 uint32_t op_sum_last_no_grad(struct graph *graph, uint32_t x);
+/* x where `mask` is false, `number` elsewhere. */
+uint32_t op_masked_no_grad(struct graph *graph, uint32_t x, uint32_t mask, float number);
+/* `number` put into places `ids` of the rows of x, which is changed. */
+void op_put_number(struct graph *graph, uint32_t x, uint32_t ids, float number);
+/* A copy of x repeated along dim `dim` of `repeated`, which x is without. */
+uint32_t op_repeat_no_grad(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
 /* From none: every element is `number`, which may be -INFINITY. */
 uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
                  float number);

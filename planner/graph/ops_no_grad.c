@@ -38,6 +38,31 @@ uint32_t op_sum_last_no_grad(struct graph *graph, uint32_t x)
                             (struct kernel_attr){.dim = shape.rank});
 }
 
+uint32_t op_repeat_no_grad(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim)
+{
+    return outside_autograd(graph, WORK_REPEAT, ATEN_CLONE, dtype_of(graph, x), repeated, 1, &x,
+                            (struct kernel_attr){.dim = dim});
+}
+
+uint32_t op_masked_no_grad(struct graph *graph, uint32_t x, uint32_t mask, float number)
+{
+    return outside_autograd(graph, WORK_MASKED_FILL, ATEN_MASKED_FILL, dtype_of(graph, x),
+                            *shape_of(graph, x), 2, (uint32_t[]){x, mask},
+                            (struct kernel_attr){.p = number});
+}
+
+void op_put_number(struct graph *graph, uint32_t x, uint32_t ids, float number)
+{
+    const uint32_t op = begin(graph, OP_PUT_NUMBER, 2, (uint32_t[]){x, ids});
+    const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
+    graph->ops[op].attr.p = number;
+    graph->ops[op].out[graph->ops[op].outs++] = out;
+    graph_op_done(graph, op);
+}
+
+OP_CLASS(put_number) = {
+    .label = ATEN_SCATTER_VALUE_, .work = WORK_SCATTER_NUMBER, .in_place = true};
+
 uint32_t op_fill(struct graph *graph, enum aten aten, enum dtype dtype, struct shape shape,
                  float number)
 {

@@ -283,7 +283,8 @@ OP_BACKWARD(put_slice)
     const struct operand grad = tape_grad(tape, op, 0);
     const enum dtype dtype = (enum dtype)grad.dtype;
     const struct shape shape = *shape_of(graph, op->in[0]);
-    const struct operand copy = tape_birth(tape, ATEN_NEW_EMPTY_STRIDED, dtype, grad.shape);
+    struct operand copy = tape_birth(tape, ATEN_NEW_EMPTY_STRIDED, dtype, grad.shape);
+    tape_lay_out_like(tape, WORK_CAST, 1, &grad, &copy);
     tape_kernel(tape, WORK_COPY, ATEN_COPY_, -1.0, 1, &grad, 1, &copy);
     struct operand slice = tape_call(tape, WORK_SLICE, ATEN_CLONE, dtype, shape, -1.0, 1, &copy);
     if (tape_needs(tape, op, 1)) {

@@ -1,6 +1,8 @@
 /* build_hf_router.c - which experts a token goes to, and with what weights: see build_hf_moe.h. */
 #include "model/build_hf_moe.h"
 
+#include <float.h>
+
 static struct hf_routing route_softmax(struct graph *graph, const struct model_config *c,
                                        const struct hf_moe *moe, uint32_t rows, bool cast_back)
 {
@@ -84,11 +86,11 @@ static struct grouped choose_groups(struct graph *graph, const struct model_conf
     const enum dtype dtype = (enum dtype)graph->tensors[scores].dtype;
     struct grouped g = {.scores = scores, .experts = GRAPH_NONE};
     graph_drop(graph, op_topk_no_grad(graph, scores, c->topk_groups, &g.best));
-    /* scatter_ puts ones where the best are, in place */
     uint32_t wide = g.mask = op_fill(graph, ATEN_ZEROS_LIKE, dtype, groups, 0.0F);
+    op_put_number(graph, g.mask, g.best, 1.0F);
     if (c->groups > 1) { /* one, expanded, reshapes without a copy */
-        g.experts = no_grad1(graph, WORK_REPEAT, ATEN_CLONE, dtype,
-                             SHAPE(all.dim[0], c->groups, c->experts / c->groups), g.mask);
+        g.experts = op_repeat_no_grad(
+            graph, g.mask, SHAPE(all.dim[0], c->groups, c->experts / c->groups), 2);
         wide = graph_view(graph, g.experts, all);
     }
     const uint32_t chosen = no_grad1(graph, WORK_CAST, ATEN_TO_COPY, DTYPE_BOOL, all, wide);
@@ -144,8 +146,8 @@ struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_c
     keep(graph, moe, sums, places);
     graph_drop(graph, two);
     const struct grouped g = choose_groups(graph, c, sums);
-    const uint32_t lowered = op_no_grad(graph, WORK_MASKED_FILL, ATEN_MASKED_FILL, DTYPE_FP32, all,
-                                        2, (uint32_t[]){choice, g.others});
+    /* minus infinity in Python: no number is below this one either */
+    const uint32_t lowered = op_masked_no_grad(graph, choice, g.others, -FLT_MAX);
     keep(graph, moe, lowered, g.others);
     graph_drop(graph, g.others);
     graph_drop(graph, choice);

@@ -97,6 +97,7 @@ static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
     [WORK_INDEX_PUT] = {.attempt = host_add_rows},
     [WORK_GATHER] = {.attempt = host_gather},
     [WORK_SCATTER] = {.attempt = host_scatter},
+    [WORK_SCATTER_NUMBER] = {.attempt = host_scatter_number},
     [WORK_TOPK] = {.attempt = host_sort},
     [WORK_SORT] = {.attempt = host_sort},
     [WORK_INVERT_PERMUTATION] = {.attempt = host_invert_permutation},

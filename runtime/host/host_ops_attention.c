@@ -19,21 +19,23 @@
 
 /* ---- tiles, for backward too ---- */
 
-void host_tile_load(const struct attention *at, const struct work_operand *x, uint32_t length,
-                    uint32_t b, uint32_t head, uint32_t first, uint32_t rows, float *out)
+void host_tile_load(struct host_head of, const struct work_operand *x, uint32_t first,
+                    uint32_t rows, float *out)
 {
     for (uint32_t i = 0; i < rows; i++) {
-        const uint64_t token = (uint64_t)b * length + first + i;
-        host_load(x, (token * at->a + head) * at->d, at->d, out + (uint64_t)i * at->d);
+        const uint64_t token = (uint64_t)of.b * of.length + first + i;
+        host_load(x, (token * of.heads + of.head) * of.width, of.width,
+                  out + (uint64_t)i * of.width);
     }
 }
 
-void host_tile_store(const struct attention *at, const struct work_operand *y, uint32_t length,
-                     uint32_t b, uint32_t head, uint32_t first, uint32_t rows, const float *in)
+void host_tile_store(struct host_head of, const struct work_operand *y, uint32_t first,
+                     uint32_t rows, const float *in)
 {
     for (uint32_t i = 0; i < rows; i++) {
-        const uint64_t token = (uint64_t)b * length + first + i;
-        host_store(y, (token * at->a + head) * at->d, at->d, in + (uint64_t)i * at->d);
+        const uint64_t token = (uint64_t)of.b * of.length + first + i;
+        host_store(y, (token * of.heads + of.head) * of.width, of.width,
+                   in + (uint64_t)i * of.width);
     }
 }
 
@@ -69,7 +71,7 @@ struct tiles {
 static void soften_row(struct tiles *t, uint32_t row)
 {
     const uint32_t seen = host_visible(t->at, t->query + row, t->key, t->keys);
-    float *score = t->score + (uint64_t)row * t->keys, *o = t->o + (uint64_t)row * t->at->d;
+    float *score = t->score + (uint64_t)row * t->keys, *o = t->o + (uint64_t)row * t->at->d_v;
     float highest = t->highest[row];
     for (uint32_t i = 0; i < seen; i++)
         highest = score[i] > highest ? score[i] : highest;
@@ -88,7 +90,7 @@ static void soften_row(struct tiles *t, uint32_t row)
     if (seen == 0) /* nothing changes; -inf - -inf would be NaN */
         return;
     const float shrink = expf(t->highest[row] - highest);
-    for (uint32_t i = 0; i < t->at->d; i++)
+    for (uint32_t i = 0; i < t->at->d_v; i++)
         o[i] *= shrink;
     t->sum[row] = t->sum[row] * (double)shrink + sum;
     t->highest[row] = highest;
@@ -98,30 +100,33 @@ static void take_keys(struct tiles *t, uint32_t b, uint32_t head)
 {
     const struct attention *at = t->at;
     const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)at->d;
-    host_tile_load(at, at->k, at->s_k, b, head, t->key, t->keys, t->k);
-    host_tile_load(at, at->v, at->s_k, b, head, t->key, t->keys, t->v);
+    const blasint d_v = (blasint)at->d_v;
+    const struct host_head of = host_keys(at, b, head);
+    host_tile_load(of, at->k, t->key, t->keys, t->k);
+    host_tile_load(host_values(at, of), at->v, t->key, t->keys, t->v);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, at->scale, t->q, d, t->k,
                 d, 0, t->score, keys);
     host_add_bias(at, b, head, t->query, t->queries, t->key, t->keys, t->score);
     for (uint32_t row = 0; row < t->queries; row++)
         soften_row(t, row);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, d, keys, 1, t->score, keys,
-                t->v, d, 1, t->o, d);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, d_v, keys, 1, t->score,
+                keys, t->v, d_v, 1, t->o, d_v);
 }
 
 static void finish_queries(struct tiles *t, const struct work *work, uint32_t b, uint32_t head)
 {
     const struct attention *at = t->at;
     for (uint32_t row = 0; row < t->queries; row++) {
-        for (uint32_t i = 0; i < at->d; i++) {
-            float *o = &t->o[(uint64_t)row * at->d + i];
+        for (uint32_t i = 0; i < at->d_v; i++) {
+            float *o = &t->o[(uint64_t)row * at->d_v + i];
             *o = (float)((double)*o / t->sum[row]);
         }
         host_store_one(work_out(work, 1),
                        ((uint64_t)b * at->a + head) * at->logsumexp_pitch + t->query + row,
                        (float)((double)t->highest[row] + log(t->sum[row])));
     }
-    host_tile_store(at, work_out(work, 0), at->s, b, head, t->query, t->queries, t->o);
+    host_tile_store(host_values(at, host_queries(at, b, head)), work_out(work, 0), t->query,
+                    t->queries, t->o);
 }
 
 static void attend(struct tiles *t, const struct work *work, uint32_t b, uint32_t head)
@@ -129,8 +134,8 @@ static void attend(struct tiles *t, const struct work *work, uint32_t b, uint32_
     const struct attention *at = t->at;
     for (t->query = 0; t->query < at->s; t->query += t->queries) {
         t->queries = (uint32_t)host_least(HOST_TILE, at->s - t->query);
-        host_tile_load(at, at->q, at->s, b, head, t->query, t->queries, t->q);
-        for (uint64_t i = 0; i < (uint64_t)t->queries * at->d; i++)
+        host_tile_load(host_queries(at, b, head), at->q, t->query, t->queries, t->q);
+        for (uint64_t i = 0; i < (uint64_t)t->queries * at->d_v; i++)
             t->o[i] = 0;
         for (uint32_t row = 0; row < t->queries; row++) {
             t->highest[row] = -INFINITY;
@@ -151,7 +156,7 @@ enum err_code host_attention(const struct work *work, struct err *err)
     const struct attention at = work_attention(work);
     struct tiles *t;
     TRY(host_scratch(work, 1, sizeof *t, &t, err));
-    const uint64_t tile = (uint64_t)HOST_TILE * at.d;
+    const uint64_t tile = (uint64_t)HOST_TILE * (at.d > at.d_v ? at.d : at.d_v);
     float *memory;
     const enum err_code rc = host_scratch(work, 4 * tile, sizeof *memory, &memory, err);
     if (rc == ERR_OK) {

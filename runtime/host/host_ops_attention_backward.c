@@ -32,8 +32,9 @@ static void load_queries(struct tiles *t, uint32_t query)
     const struct attention *at = t->at;
     t->query = query;
     t->queries = (uint32_t)host_least(HOST_TILE, at->s - query);
-    host_tile_load(at, at->q, at->s, t->b, t->head, query, t->queries, t->q);
-    host_tile_load(at, t->dout, at->s, t->b, t->head, query, t->queries, t->dout_tile);
+    const struct host_head of = host_queries(at, t->b, t->head);
+    host_tile_load(of, at->q, query, t->queries, t->q);
+    host_tile_load(host_values(at, of), t->dout, query, t->queries, t->dout_tile);
 }
 
 static void load_keys(struct tiles *t, uint32_t key)
@@ -41,8 +42,9 @@ static void load_keys(struct tiles *t, uint32_t key)
     const struct attention *at = t->at;
     t->key = key;
     t->keys = (uint32_t)host_least(HOST_TILE, at->s_k - key);
-    host_tile_load(at, at->k, at->s_k, t->b, t->head, key, t->keys, t->k);
-    host_tile_load(at, at->v, at->s_k, t->b, t->head, key, t->keys, t->v);
+    const struct host_head of = host_keys(at, t->b, t->head);
+    host_tile_load(of, at->k, key, t->keys, t->k);
+    host_tile_load(host_values(at, of), at->v, key, t->keys, t->v);
 }
 
 /* No query of the tile sees a key of the other tile. */
@@ -59,8 +61,9 @@ static void make_scores(struct tiles *t)
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, at->scale, t->q, d, t->k,
                 d, 0, t->p, keys);
     host_add_bias(at, t->b, t->head, t->query, t->queries, t->key, t->keys, t->p);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d, 1, t->dout_tile, d, t->v,
-                d, 0, t->ds, keys);
+    const blasint d_v = (blasint)at->d_v;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, keys, d_v, 1, t->dout_tile, d_v,
+                t->v, d_v, 0, t->ds, keys);
     for (uint32_t row = 0; row < t->queries; row++) {
         const float logsumexp =
             host_load_one(t->logsumexp, ((uint64_t)t->b * at->a + t->head) * at->logsumexp_pitch +
@@ -100,18 +103,19 @@ static void store_bias_slopes(const struct tiles *t)
     }
 }
 
-/* sum += xᵀ y or x y: x (queries, keys), y (·, d). */
+/* sum += xᵀ y or x y: x (queries, keys), y (·, width). */
 static void add_product(const struct tiles *t, bool turned, const float *x, const float *y,
-                        float *sum)
+                        uint32_t width, float *sum)
 {
-    const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)t->at->d;
+    const blasint queries = (blasint)t->queries, keys = (blasint)t->keys, d = (blasint)width;
     cblas_sgemm(CblasRowMajor, turned ? CblasTrans : CblasNoTrans, CblasNoTrans,
                 turned ? keys : queries, d, turned ? queries : keys, 1, x, keys, y, d, 1, sum, d);
 }
 
 static void clear_tile(const struct tiles *t, float *tile)
 {
-    for (uint64_t i = 0; i < (uint64_t)HOST_TILE * t->at->d; i++)
+    const uint32_t widest = t->at->d > t->at->d_v ? t->at->d : t->at->d_v;
+    for (uint64_t i = 0; i < (uint64_t)HOST_TILE * widest; i++)
         tile[i] = 0;
 }
 
@@ -122,12 +126,13 @@ static void find_delta_from_o(struct tiles *t)
     const struct attention *at = t->at;
     for (uint32_t query = 0; query < at->s; query += HOST_TILE) {
         load_queries(t, query);
-        host_tile_load(at, t->o, at->s, t->b, t->head, query, t->queries, t->sum_a);
+        host_tile_load(host_values(at, host_queries(at, t->b, t->head)), t->o, query, t->queries,
+                       t->sum_a);
         for (uint32_t row = 0; row < t->queries; row++) {
-            const float *o = t->sum_a + (uint64_t)row * at->d;
-            const float *dout = t->dout_tile + (uint64_t)row * at->d;
+            const float *o = t->sum_a + (uint64_t)row * at->d_v;
+            const float *dout = t->dout_tile + (uint64_t)row * at->d_v;
             double sum = 0;
-            for (uint32_t i = 0; i < at->d; i++)
+            for (uint32_t i = 0; i < at->d_v; i++)
                 sum += (double)o[i] * (double)dout[i];
             t->delta[query + row] = sum;
         }
@@ -163,9 +168,9 @@ static void find_dq(struct tiles *t)
             make_scores(t);
             make_slopes(t);
             store_bias_slopes(t);
-            add_product(t, false, t->ds, t->k, t->sum_a);
+            add_product(t, false, t->ds, t->k, at->d, t->sum_a);
         }
-        host_tile_store(at, t->dq, at->s, t->b, t->head, query, t->queries, t->sum_a);
+        host_tile_store(host_queries(at, t->b, t->head), t->dq, query, t->queries, t->sum_a);
     }
 }
 
@@ -182,11 +187,12 @@ static void find_dk_and_dv(struct tiles *t)
             load_queries(t, query);
             make_scores(t);
             make_slopes(t);
-            add_product(t, true, t->ds, t->q, t->sum_a);
-            add_product(t, true, t->p, t->dout_tile, t->sum_b);
+            add_product(t, true, t->ds, t->q, at->d, t->sum_a);
+            add_product(t, true, t->p, t->dout_tile, at->d_v, t->sum_b);
         }
-        host_tile_store(at, t->dk, at->s_k, t->b, t->head, key, t->keys, t->sum_a);
-        host_tile_store(at, t->dv, at->s_k, t->b, t->head, key, t->keys, t->sum_b);
+        const struct host_head of = host_keys(at, t->b, t->head);
+        host_tile_store(of, t->dk, key, t->keys, t->sum_a);
+        host_tile_store(host_values(at, of), t->dv, key, t->keys, t->sum_b);
     }
 }
 
@@ -209,7 +215,7 @@ enum err_code host_attention_backward(const struct work *work, struct err *err)
     float *memory = NULL;
     double *delta = NULL;
     enum err_code rc = ERR_OK;
-    const uint64_t tile = (uint64_t)HOST_TILE * at.d;
+    const uint64_t tile = (uint64_t)HOST_TILE * (at.d > at.d_v ? at.d : at.d_v);
     TRY_GOTO(rc, host_scratch(work, 1, sizeof *t, &t, err), done);
     TRY_GOTO(rc, host_scratch(work, 6 * tile, sizeof *memory, &memory, err), done);
     TRY_GOTO(rc, host_scratch(work, at.s, sizeof *delta, &delta, err), done);

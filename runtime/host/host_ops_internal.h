@@ -65,11 +65,33 @@ enum err_code host_scratch(const struct work *work, uint64_t count, size_t size,
 
 enum { HOST_TILE = 64 }; /* queries, and keys, at a time */
 
-/* Rows `first` to first + rows of head `head` of sequence `b`, of `length` tokens: (rows, d). */
-void host_tile_load(const struct attention *at, const struct work_operand *x, uint32_t length,
-                    uint32_t b, uint32_t head, uint32_t first, uint32_t rows, float *out);
-void host_tile_store(const struct attention *at, const struct work_operand *y, uint32_t length,
-                     uint32_t b, uint32_t head, uint32_t first, uint32_t rows, const float *in);
+/* A head of a sequence: `length` tokens of `width` numbers each. */
+struct host_head {
+    uint32_t heads, length, width, b, head;
+};
+
+static inline struct host_head host_queries(const struct attention *at, uint32_t b, uint32_t head)
+{
+    return (struct host_head){at->a, at->s, at->d, b, head};
+}
+
+static inline struct host_head host_keys(const struct attention *at, uint32_t b, uint32_t head)
+{
+    return (struct host_head){at->a, at->s_k, at->d, b, head};
+}
+
+/* The same as wide as values. */
+static inline struct host_head host_values(const struct attention *at, struct host_head of)
+{
+    of.width = at->d_v;
+    return of;
+}
+
+/* Rows `first` to first + rows of a head: (rows, width). */
+void host_tile_load(struct host_head of, const struct work_operand *x, uint32_t first,
+                    uint32_t rows, float *out);
+void host_tile_store(struct host_head of, const struct work_operand *y, uint32_t first,
+                     uint32_t rows, const float *in);
 
 /* Adds the bias, if there is one, to scores (queries, keys) of a head. */
 void host_add_bias(const struct attention *at, uint32_t b, uint32_t head, uint32_t query,
@@ -130,6 +152,7 @@ HOST_KERNEL(take_rows);
 HOST_KERNEL(add_rows);
 HOST_KERNEL(gather);
 HOST_KERNEL(scatter);
+HOST_KERNEL(scatter_number);
 HOST_KERNEL(sort);
 HOST_KERNEL(invert_permutation);
 void host_histogram(const struct work *work);

@@ -90,6 +90,7 @@ struct attention work_attention(const struct work *work)
         .s_k = work_in(work, first + 1)->shape.dim[1],
         .a = q->shape.dim[2],
         .d = q->shape.dim[3],
+        .d_v = work_in(work, first + 2)->shape.dim[3],
         .logsumexp_pitch = (uint32_t)operand_last(logsumexp),
         .bias = efficient && work->ins > plain ? work_in(work, plain) : NULL,
         .scale = (float)(scale > 0 ? scale : 1 / sqrt((double)q->shape.dim[3])),

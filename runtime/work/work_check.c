@@ -227,14 +227,14 @@ static bool is_rows_of_heads(const struct work_operand *x)
            (!x->pitch || (uint64_t)x->shape.dim[2] * x->shape.dim[3] <= x->pitch);
 }
 
-/* Whether `x` has the elements of q (k where `keys`) in the memory order (b, s, a, d): o and the
+/* Whether `x` has the elements of q (k where `keys`, as wide as v where `values`) in the memory order (b, s, a, d): o and the
  * gradients are born with shape (b, a, s, d), which is that memory transposed. */
 static enum err_code need_heads(const struct work *work, const struct attention *at,
                                 const char *name, const struct work_operand *x, bool keys,
-                                struct err *err)
+                                bool values, struct err *err)
 {
-    TRY(work_need_count(work, name, x, (uint64_t)at->b * (keys ? at->s_k : at->s) * at->a * at->d,
-                        err));
+    const uint64_t tokens = (uint64_t)at->b * (keys ? at->s_k : at->s);
+    TRY(work_need_count(work, name, x, tokens * at->a * (values ? at->d_v : at->d), err));
     if (x->pitch && (x->shape.rank != 4 || x->shape.dim[2] != at->a))
         return work_refuse(work, ERR_INVALID, err, "%s has a pitch and is not (b, s, a, d)", name);
     return ERR_OK;
@@ -252,9 +252,9 @@ static enum err_code check_queries(const struct work *work, uint32_t first,
     const uint64_t keys = (uint64_t)at.b * at.s_k * at.a * at.d;
     TRY(work_need_count(work, "q", at.q, operand_count(at.q), err));
     TRY(work_need_count(work, "k", at.k, keys, err));
-    TRY(work_need_count(work, "v", at.v, keys, err));
+    TRY(work_need_count(work, "v", at.v, operand_count(at.v), err));
     if (k[0] != at.b || k[2] != at.a || k[3] != at.d || v[0] != at.b || v[1] != at.s_k ||
-        v[2] != at.a || v[3] != at.d)
+        v[2] != at.a)
         return work_refuse(work, ERR_INVALID, err, "k and v do not have q's heads");
     if (logsumexp->dtype != DTYPE_FP32 || logsumexp->pitch || at.logsumexp_pitch < at.s ||
         operand_rows(logsumexp) != (uint64_t)at.b * at.a)
@@ -268,7 +268,7 @@ enum err_code work_check_attention(const struct work *work, struct err *err)
 {
     TRY(check_queries(work, 0, work_out(work, 1), err));
     const struct attention at = work_attention(work);
-    return need_heads(work, &at, "o", work_out(work, 0), false, err);
+    return need_heads(work, &at, "o", work_out(work, 0), false, true, err);
 }
 
 enum err_code work_check_attention_backward(const struct work *work, struct err *err)
@@ -277,11 +277,11 @@ enum err_code work_check_attention_backward(const struct work *work, struct err 
     if (work->outs > 3 && work->kind == WORK_ATTENTION_BACKWARD)
         return work_refuse(work, ERR_UNSUPPORTED, err, "the gradient of a bias");
     const struct attention at = work_attention(work);
-    TRY(need_heads(work, &at, "do", work_in(work, 0), false, err));
+    TRY(need_heads(work, &at, "do", work_in(work, 0), false, true, err));
     if (work->ins > 5 && !at.bias)
-        TRY(need_heads(work, &at, "o", work_in(work, 5), false, err));
+        TRY(need_heads(work, &at, "o", work_in(work, 5), false, true, err));
     for (uint32_t i = 0; i < 3; i++)
-        TRY(need_heads(work, &at, "a gradient", work_out(work, i), i > 0, err));
+        TRY(need_heads(work, &at, "a gradient", work_out(work, i), i > 0, i == 2, err));
     return ERR_OK;
 }
 
@@ -515,9 +515,10 @@ static enum err_code check_for_cuda(const struct work *work, struct err *err)
         if (work->operand[i].pitch && !is_rows_of_heads(&work->operand[i]))
             return work_refuse(work, ERR_INVALID, err,
                                "operand %u has a pitch and is not (b, s, a, d)", i);
-    if (attends && work->attr.scale > 0)
-        return work_refuse(work, ERR_UNSUPPORTED, err, "scores scaled by %g",
-                           (double)work->attr.scale);
+    const struct attention at = attends ? work_attention(work) : (struct attention){.a = 0};
+    if (at.d_v != at.d)
+        return work_refuse(work, ERR_UNSUPPORTED, err, "values of %u numbers for keys of %u",
+                           at.d_v, at.d);
     if (work->kind == WORK_EMBEDDING_BACKWARD && work->attr.first)
         return work_refuse(work, ERR_UNSUPPORTED, err, "a token that pads");
     return ERR_OK;

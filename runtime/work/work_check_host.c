@@ -289,6 +289,17 @@ static enum err_code check_scatter(const struct work *work, struct err *err)
                 "x, ids, y and z do not fit", err);
 }
 
+static enum err_code check_scatter_number(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_out(work, 0), *ids = work_in(work, 1);
+    TRY(need_numbers(work, err));
+    TRY(work_need_index(work, "ids", ids, err));
+    return need(work,
+                operand_rows(x) == operand_rows(ids) && work_in(work, 0)->data == x->data &&
+                    operand_count(work_in(work, 0)) == operand_count(x),
+                "ids do not belong to rows of x, which is changed", err);
+}
+
 static enum err_code check_topk(const struct work *work, struct err *err)
 {
     const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
@@ -369,6 +380,16 @@ static enum err_code check_softmax(const struct work *work, struct err *err)
     return ERR_OK;
 }
 
+static enum err_code check_copy(const struct work *work, struct err *err)
+{
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    const bool numbers = is_number(x) && is_number(y);
+    TRY(need(work, x->dtype == y->dtype && operand_count(x) == operand_count(y),
+             "x and y are not alike", err));
+    return need(work, numbers || (!x->pitch && !y->pitch && !x->layout && !y->layout),
+                "numbers of this dtype are copied without gaps only", err);
+}
+
 /* ---- the table ---- */
 
 static const struct work_entry entries[WORK_KIND_COUNT] = {
@@ -441,6 +462,7 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_MEAN] = {check_mean, 1, 1, 1},
     [WORK_SUM] = {check_sum, 1, 1, 1},
     [WORK_SUM_DIM] = {check_sum_dim, 1, 1, 1},
+    [WORK_COPY] = {check_copy, 1, 1, 1},
     [WORK_REPEAT] = {check_repeat, 1, 1, 1},
     [WORK_CAT] = {check_cat, 1, ANY_NUMBER, 1},
     [WORK_INTERLEAVE] = {check_interleave, 2, 2, 1},
@@ -453,6 +475,7 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_INDEX_PUT] = {check_index_put, 3, 3, 1},
     [WORK_GATHER] = {check_gather, 2, 2, 1},
     [WORK_SCATTER] = {check_scatter, 3, 3, 1},
+    [WORK_SCATTER_NUMBER] = {check_scatter_number, 2, 2, 1},
     [WORK_TOPK] = {check_topk, 1, 1, 2},
     [WORK_SORT] = {check_topk, 1, 1, 2},
     [WORK_INVERT_PERMUTATION] = {check_permutation, 1, 1, 1},
