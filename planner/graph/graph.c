@@ -388,11 +388,14 @@ uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype
     t->offset = (uint32_t)((uint64_t)t->offset * before / now);
     t->pitch = (uint32_t)((uint64_t)t->pitch * before / now);
     t->dtype = (uint8_t)dtype;
-    if (graph->tensors[tensor].layout) { /* its last dim is other elements, the rest are as before */
+    if (graph->tensors[tensor].layout || graph->tensors[tensor].pitch) {
         struct strides strides = graph_strides(graph, tensor);
-        for (uint32_t i = 0; i < shape.rank; i++)
+        bool whole = !layout_is_unknown(graph->tensors[tensor].layout);
+        for (uint32_t i = 0; i < shape.rank; i++) {
+            whole = whole && (i + 1 == shape.rank || strides.of[i] * before % now == 0);
             strides.of[i] = i + 1 == shape.rank ? 1 : strides.of[i] * before / now;
-        graph_set_strides(graph, view, &strides);
+        }
+        graph_set_strides(graph, view, whole ? &strides : &layout_unknown);
     }
     return view;
 }

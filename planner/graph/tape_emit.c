@@ -118,6 +118,52 @@ void tape_lay_out(struct tape *tape, struct operand *operand, const struct strid
     operand->layout = kept;
 }
 
+/* A tensor as its real numbers: of complex ones the parts are a dim of their own, the last. */
+static bool as_real(enum dtype dtype, struct shape *shape, struct strides *strides)
+{
+    if (dtype != DTYPE_COMPLEX64)
+        return dtype == DTYPE_FP32;
+    if (shape->rank == SHAPE_DIMS)
+        return false;
+    for (uint32_t i = 0; i < shape->rank; i++)
+        strides->of[i] *= 2;
+    shape->dim[shape->rank] = 2;
+    strides->of[shape->rank++] = 1;
+    return true;
+}
+
+/* And back: the parts have to be neighbours. */
+static bool as_complex(struct shape *shape, struct strides *strides)
+{
+    const uint32_t last = --shape->rank;
+    bool fits = strides->of[last] == 1;
+    strides->of[last] = 0;
+    for (uint32_t i = 0; i < last; i++) {
+        fits = fits && (strides->of[i] % 2 == 0 || shape->dim[i] == 1);
+        strides->of[i] /= 2;
+    }
+    return fits;
+}
+
+/* Whether the gradient `moved` of one tensor is that of another, and how. */
+static bool follow(const struct graph_tensor *from, struct strides moved,
+                   const struct graph_tensor *to, struct strides *seen)
+{
+    struct shape of_from = from->shape, of_moved = from->shape, of_to = to->shape;
+    struct strides before = layout_of(&of_from, from->pitch, from->layout);
+    struct strides now = layout_of(&of_to, to->pitch, to->layout);
+    const enum dtype dtype = (enum dtype)from->dtype;
+    if (layout_is_unknown(&moved) || layout_is_unknown(&before) || layout_is_unknown(&now))
+        return false;
+    if (from->dtype == to->dtype)
+        return layout_follow(&of_from, &before, &moved, &of_to, &now, seen);
+    if (!as_real(dtype, &of_from, &before) || !as_real(dtype, &of_moved, &moved) ||
+        !as_real((enum dtype)to->dtype, &of_to, &now) ||
+        !layout_follow(&of_from, &before, &moved, &of_to, &now, seen))
+        return false;
+    return to->dtype != DTYPE_COMPLEX64 || as_complex(&of_to, seen);
+}
+
 /* The gradient of a root as that of `tensor`, the root or a view of it. */
 static void see_as(struct tape *tape, uint32_t tensor, const struct slice *part,
                    struct operand *gradient)
@@ -133,10 +179,7 @@ static void see_as(struct tape *tape, uint32_t tensor, const struct slice *part,
     if (!part->layout && !to->layout && !from->layout)
         return; /* one row after the other, in whatever shape */
     const struct strides moved = layout_of(&from->shape, part->pitch, part->layout);
-    const struct strides before = layout_of(&from->shape, from->pitch, from->layout);
-    const struct strides now = layout_of(&to->shape, to->pitch, to->layout);
-    if (layout_is_unknown(&moved) || layout_is_unknown(&before) || layout_is_unknown(&now) || from->dtype != to->dtype ||
-        !layout_follow(&from->shape, &before, &moved, &to->shape, &now, &seen))
+    if (!follow(from, moved, to, &seen))
         seen = layout_unknown;
     tape_lay_out(tape, gradient, &seen);
 }

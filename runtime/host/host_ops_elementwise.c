@@ -230,52 +230,64 @@ void host_elementwise(const struct work *work)
     }
 }
 
-/* ---- complex numbers ---- */
+/* ---- complex numbers: pairs of floats ---- */
 
-/* (a + bi)(c + di); complex elements are pairs of floats. */
-static void multiply_complex(const struct work *work, const uint64_t x_stride[SHAPE_DIMS],
-                             const uint64_t y_stride[SHAPE_DIMS])
+static float *pair_at(const struct work_operand *x, uint64_t i)
+{
+    return (float *)x->data + 2 * host_place(x, i);
+}
+
+/* (a + bi)(c + di) */
+static void multiply_complex(const struct work *work)
 {
     const struct work_operand *z = work_out(work, 0);
-    const uint64_t rows = operand_rows(z), last = operand_last(z);
-    const uint32_t inner = z->shape.rank ? z->shape.rank - 1 : 0;
-    for (uint64_t row = 0; row < rows; row++) {
-        const float *x =
-            (const float *)work_in(work, 0)->data + 2 * host_spread_row(&z->shape, x_stride, row);
-        const float *y =
-            (const float *)work_in(work, 1)->data + 2 * host_spread_row(&z->shape, y_stride, row);
-        float *out = (float *)z->data + 2 * row * last;
-        for (uint64_t i = 0; i < last; i++) {
-            const float a = x[0], b = x[1], c = y[0], d = y[1];
-            out[2 * i] = a * c - b * d;
-            out[2 * i + 1] = a * d + b * c;
-            x += 2 * x_stride[inner];
-            y += 2 * y_stride[inner];
-        }
+    struct strides room[2];
+    const struct work_operand left = host_spread(work_in(work, 0), &z->shape, &room[0]);
+    const struct work_operand right = host_spread(work_in(work, 1), &z->shape, &room[1]);
+    for (uint64_t i = 0; i < operand_count(z); i++) {
+        const float *x = pair_at(&left, i), *y = pair_at(&right, i);
+        const float a = x[0], b = x[1], c = y[0], d = y[1];
+        float *out = pair_at(z, i);
+        out[0] = a * c - b * d;
+        out[1] = a * d + b * c;
     }
 }
 
 void host_multiply(const struct work *work)
 {
-    const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
-    uint64_t x_stride[SHAPE_DIMS], y_stride[SHAPE_DIMS];
-    if (!operand_is_complex(z)) {
+    const struct work_operand *z = work_out(work, 0);
+    if (z->dtype != DTYPE_COMPLEX64) {
         host_elementwise(work);
         return;
     }
-    shape_spread(&x->shape, &z->shape, x_stride);
-    shape_spread(&y->shape, &z->shape, y_stride);
-    multiply_complex(work, x_stride, y_stride);
+    if (work->kind == WORK_MUL) {
+        multiply_complex(work);
+        return;
+    }
+    for (uint64_t i = 0; i < operand_count(z); i++) /* by a number */
+        for (uint32_t part = 0; part < 2; part++)
+            pair_at(z, i)[part] = pair_at(work_in(work, 0), i)[part] * work->attr.p;
+}
+
+void host_polar(const struct work *work)
+{
+    const struct work_operand *z = work_out(work, 0);
+    for (uint64_t i = 0; i < operand_count(z); i++) {
+        const float size = host_load_one(work_in(work, 0), i);
+        const float angle = host_load_one(work_in(work, 1), i);
+        pair_at(z, i)[0] = size * cosf(angle);
+        pair_at(z, i)[1] = size * sinf(angle);
+    }
 }
 
 void host_conjugate(const struct work *work)
 {
-    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    const float *in = x->data;
-    float *out = y->data;
-    for (uint64_t i = 0; i < operand_count(x); i++) {
-        out[2 * i] = in[2 * i];
-        out[2 * i + 1] = -in[2 * i + 1];
+    const struct work_operand *y = work_out(work, 0);
+    for (uint64_t i = 0; i < operand_count(y); i++) {
+        const float *x = pair_at(work_in(work, 0), i);
+        float *out = pair_at(y, i);
+        out[0] = x[0];
+        out[1] = -x[1];
     }
 }
 

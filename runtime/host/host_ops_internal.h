@@ -38,6 +38,8 @@ void host_store(const struct work_operand *y, uint64_t first, uint64_t count, co
  * floating-point ones only without cast and pitch. */
 void host_copy(const struct work_operand *x, uint64_t first, const struct work_operand *y,
                uint64_t at, uint64_t count);
+/* Where element i of the list is, in elements from the first. */
+uint64_t host_place(const struct work_operand *x, uint64_t i);
 float host_load_one(const struct work_operand *x, uint64_t i);
 void host_store_one(const struct work_operand *y, uint64_t i, float value);
 
@@ -116,6 +118,7 @@ void host_arange(const struct work *work);
 void host_fill(const struct work *work);
 void host_elementwise(const struct work *work);
 void host_multiply(const struct work *work);
+void host_polar(const struct work *work);
 void host_conjugate(const struct work *work);
 
 /* host_ops_shape.c */

@@ -128,6 +128,11 @@ void host_store(const struct work_operand *y, uint64_t first, uint64_t count, co
     }
 }
 
+uint64_t host_place(const struct work_operand *x, uint64_t i)
+{
+    return run_from(x, i).at;
+}
+
 float host_load_one(const struct work_operand *x, uint64_t i)
 {
     float value;

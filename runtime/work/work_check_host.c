@@ -48,17 +48,31 @@ static uint64_t row_elements(const struct work_operand *x)
 
 /* ---- elementwise ---- */
 
+/* Complex numbers are multiplied, by each other or a number; made of sizes and angles; turned. */
+static bool is_of_complex(const struct work *work)
+{
+    const bool whole = work->kind == WORK_MUL || work->kind == WORK_MUL_NUMBER ||
+                       work->kind == WORK_CONJUGATE;
+    for (uint32_t i = 0; i < work->ins; i++)
+        if (whole ? work_in(work, i)->dtype != DTYPE_COMPLEX64 : !is_number(work_in(work, i)))
+            return false;
+    return (whole || work->kind == WORK_POLAR) && work_out(work, 0)->dtype == DTYPE_COMPLEX64 &&
+           !work_out(work, 0)->pitch;
+}
+
 static enum err_code check_elementwise(const struct work *work, struct err *err)
 {
     const struct work_operand *z = work_out(work, 0);
     uint64_t stride[SHAPE_DIMS];
-    if (work->kind == WORK_MUL && operand_is_complex(z) && operand_is_complex(work_in(work, 0)) &&
-        operand_is_complex(work_in(work, 1)))
-        return need(work,
-                    shape_spread(&work_in(work, 0)->shape, &z->shape, stride) &&
-                        shape_spread(&work_in(work, 1)->shape, &z->shape, stride),
-                    "x and y do not broadcast to z", err);
-    TRY(need_numbers(work, err));
+    if (work->kind == WORK_POLAR || work->kind == WORK_CONJUGATE)
+        TRY(need(work, is_of_complex(work), "the operands are not complex64", err));
+    if (work->kind == WORK_POLAR)
+        TRY(need(work,
+                 operand_count(work_in(work, 0)) == operand_count(z) &&
+                     operand_count(work_in(work, 1)) == operand_count(z),
+                 "sizes and angles are not as many as numbers", err));
+    if (!is_of_complex(work))
+        TRY(need_numbers(work, err));
     for (uint32_t i = 0; i < work->ins; i++) {
         const struct work_operand *x = work_in(work, i);
         if (operand_count(x) != operand_count(z) && !shape_spread(&x->shape, &z->shape, stride))
@@ -443,6 +457,8 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_GELU_BACKWARD] = {check_elementwise, 2, 2, 1},
     [WORK_GELU_TANH_BACKWARD] = {check_elementwise, 2, 2, 1},
     [WORK_RELU_BACKWARD] = {check_elementwise, 2, 2, 1},
+    [WORK_POLAR] = {check_elementwise, 2, 2, 1},
+    [WORK_CONJUGATE] = {check_elementwise, 1, 1, 1},
     [WORK_CLAMP] = {check_elementwise, 3, 3, 1},
     [WORK_WHERE] = {check_elementwise, 3, 3, 1},
     [WORK_FILL] = {check_fill, 0, 1, 1},
