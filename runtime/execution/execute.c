@@ -472,8 +472,8 @@ static enum err_code prepare(struct execution *e, struct err *err)
     const struct plan *plan = e->plan;
     uint32_t widest = 1;
     e->optimizer = PLACE_NONE;
-    const bool on_host = strcmp(e->device->ops->name, "host") == 0;
-    TRY(plan_check_runnable(plan, on_host ? WORK_ON_HOST : WORK_ON_CUDA, err));
+    const bool on_cuda = strcmp(e->device->ops->name, "cuda") == 0;
+    TRY(plan_check_runnable(plan, on_cuda ? WORK_ON_CUDA : WORK_ON_HOST, err));
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
         if (instruction->op == PLAN_MARK && instruction->arg == PLAN_MARK_MICRO_BATCH)

@@ -35,9 +35,12 @@ static const struct {
     enum arch arch;
     enum system_kind system;
     uint32_t world;
+    enum code code;
 } kinds[] = {
-    {ARCH_GPT2, SYSTEM_FSDP2, 1}, {ARCH_LLAMA, SYSTEM_FSDP2, 2}, {ARCH_LLAMA, SYSTEM_FSDP1, 2},
-    {ARCH_GPT2, SYSTEM_DDP, 2},   {ARCH_LLAMA, SYSTEM_ZERO2, 2}, {ARCH_LLAMA, SYSTEM_ZERO3, 2},
+    {ARCH_GPT2, SYSTEM_FSDP2, 1, CODE_NANOGPT},   {ARCH_LLAMA, SYSTEM_FSDP2, 2, CODE_TORCHTITAN},
+    {ARCH_LLAMA, SYSTEM_FSDP1, 2, CODE_TORCHTITAN}, {ARCH_GPT2, SYSTEM_DDP, 2, CODE_NANOGPT},
+    {ARCH_LLAMA, SYSTEM_ZERO2, 2, CODE_TORCHTITAN}, {ARCH_LLAMA, SYSTEM_ZERO3, 2, CODE_TORCHTITAN},
+    {ARCH_LLAMA, SYSTEM_FSDP2, 2, CODE_HF},         {ARCH_GPT2, SYSTEM_FSDP2, 1, CODE_HF},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -46,6 +49,7 @@ static json_t *seed_of(int kind)
 {
     struct job job = small_job(kinds[kind].arch);
     struct err err = {0};
+    job.model.code = kinds[kind].code;
     job.config.hidden = 16;
     job.config.heads = job.config.kv_heads = 2;
     job.config.head_dim = 8;

@@ -449,7 +449,7 @@ static void nll_loss_and_its_gradient(void **state)
     (void)state;
     int64_t ids[6] = {3, 0, 10, -100, 3, 7};
     const struct layer layer = {mean_loss, .rows = 6, .h = 11, .targets = ids};
-    const struct work_operand targets = {ids, SHAPE(6), 0, DTYPE_INT64};
+    const struct work_operand targets = {ids, SHAPE(6), 0, DTYPE_INT64, NULL};
     const struct shape scalar = {.rank = 0};
     FOR_DTYPES()
     {

@@ -334,7 +334,7 @@ static double gpt2_step(struct model *m)
     struct stats stats;
     double loss;
     const uint32_t norm = m->params - 2;
-    const tensor positions = {take(m, 8 * m->s), SHAPE(m->s), 0, DTYPE_INT64};
+    const tensor positions = {take(m, 8 * m->s), SHAPE(m->s), 0, DTYPE_INT64, NULL};
     const tensor token = make(m, SHAPE(m->b, m->s, m->h)), position = make(m, SHAPE(m->s, m->h));
     RUN(EMBEDDING, plain, 2, 1, m->ids, m->param[0], token);
     RUN(ARANGE, plain, 0, 1, positions);

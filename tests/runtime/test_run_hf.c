@@ -1,0 +1,163 @@
+/* test_run_hf.c - plans of transformers' code train what transformers trains.
+ *
+ * tests/data/numerics/hf.json has 20 AdamW steps of a small model of each family, by the model's
+ * own forward and loss, recorded by tests/truth/numerics_hf.py. Each is planned from the
+ * config.json that the model was made of. */
+#include "tests/support/program.h"
+#include "tests/support/trajectory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 20 };
+#define FSDP2 "--param-dtype fp32 --reduce-dtype fp32 "
+
+static char folder[] = "/tmp/shardplan_hf.XXXXXX";
+static json_t *models;
+
+static int open_models(void **state)
+{
+    (void)state;
+    models = json_load_file("tests/data/numerics/hf.json", 0, NULL);
+    /* Under a sanitizer: Open MPI leaks at exit and orders its locks as it likes. */
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
+    setenv("TSAN_OPTIONS", "detect_deadlocks=0", 0);
+    return models && mkdtemp(folder) ? 0 : -1;
+}
+
+static int close_models(void **state)
+{
+    char command[128];
+    (void)state;
+    json_decref(models);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static const char *type_of(const json_t *model)
+{
+    return json_string_value(json_object_get(json_object_get(model, "config"), "model_type"));
+}
+
+static const json_t *first_of(const char *type)
+{
+    for (size_t i = 0; i < json_array_size(models); i++)
+        if (strcmp(type_of(json_array_get(models, i)), type) == 0)
+            return json_array_get(models, i);
+    fail_msg("no %s was recorded", type);
+    return NULL;
+}
+
+static void plan_model(const json_t *model, int ranks, const char *options)
+{
+    const int batch = (int)json_integer_value(json_object_get(model, "batch"));
+    const int seq = (int)json_integer_value(json_object_get(model, "seq"));
+    char path[128];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    assert_int_equal(json_dump_file(json_object_get(model, "config"), path, 0), 0);
+    if (shardplan("plan %s/config.json --code hf --gpus %d --seq %d --micro-batch %d %s -q "
+                  "-o %s/plan",
+                  folder, ranks, seq, batch / ranks, options, folder) != 0)
+        fail_msg("%s: %s", type_of(model), program_output());
+}
+
+static void check_model(const json_t *model, int ranks, const char *options)
+{
+    size_t steps;
+    plan_model(model, ranks, options);
+    if (shardplan("run %s/plan/plan.json --steps %d --json", folder, STEPS) != 0)
+        fail_msg("%s: %s", type_of(model), program_output());
+    const double worst = compare_steps(model, &steps);
+    assert_int_equal(steps, STEPS);
+    if (!(worst <= 2e-5)) /* losses are within 1e-6; a gradient norm of Gemma's is not */
+        fail_msg("%s on %d ranks: largest error %.3g", type_of(model), ranks, worst);
+}
+
+static void every_family_follows_transformers(void **state)
+{
+    (void)state;
+    assert_true(json_array_size(models) >= 36);
+    for (size_t i = 0; i < json_array_size(models); i++)
+        check_model(json_array_get(models, i), 1, FSDP2);
+}
+
+static void every_family_follows_transformers_on_two_ranks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < json_array_size(models); i++)
+        check_model(json_array_get(models, i), 2, i % 2 ? FSDP2 : FSDP2 "--checkpointing full");
+}
+
+static void other_systems_follow_transformers(void **state)
+{
+    static const char *const types[] = {"qwen3", "gpt2", "gemma2", "qwen3_moe"};
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        check_model(first_of(types[i]), 2, "--strategy ddp");
+        check_model(first_of(types[i]), 2, "--strategy fsdp1 " FSDP2);
+        check_model(first_of(types[i]), 2, "--strategy zero1 --param-dtype fp32");
+    }
+}
+
+/* Parameter by parameter, so that no two errors hide behind one norm. What is nothing but rounding
+ * (biases of keys, which softmax takes out again) has no digits to compare. */
+static void first_gradients_are_those_of_transformers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < json_array_size(models); i++) {
+        const json_t *model = json_array_get(models, i);
+        json_t *norms = json_object_get(model, "first_step_grad_norm_by_parameter"), *theirs;
+        const double all =
+            json_number_value(json_array_get(json_object_get(model, "grad_norm"), 0));
+        const char *name;
+        plan_model(model, 1, FSDP2);
+        assert_int_equal(shardplan("run %s/plan/plan.json --steps 1 --json --param-norms", folder),
+                         0);
+        json_object_foreach(norms, name, theirs)
+        {
+            char wanted[160];
+            snprintf(wanted, sizeof wanted, "\"%s\", \"grad_norm\": ", name);
+            const char *at = strstr(program_output(), wanted);
+            const double norm = json_number_value(theirs);
+            if (at && norm < 1e-7 * all && strtod(at + strlen(wanted), NULL) < 1e-7 * all)
+                continue;
+            if (!at || relative(strtod(at + strlen(wanted), NULL), norm) > 1e-4)
+                fail_msg("%s: %s: %.40s, transformers' is %g", type_of(model), name,
+                         at ? at + strlen(wanted) : "nothing", norm);
+        }
+    }
+}
+
+static void recorded_memory_is_the_plans(void **state)
+{
+    static const char *const types[] = {"qwen3", "gpt2", "gemma2", "gpt_oss", "deepseek_v2"};
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        plan_model(first_of(types[i]), 2, FSDP2);
+        assert_int_equal(shardplan("run %s/plan/plan.json --steps 3 -q -o %s/plan", folder, folder),
+                         0);
+        assert_int_equal(shardplan("compare %s/plan/plan.json %s/plan/trace.json", folder, folder),
+                         0);
+        if (!strstr(program_output(), "memory is equal to the byte"))
+            fail_msg("%s: %s", types[i], program_output());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_follows_transformers),
+        cmocka_unit_test(every_family_follows_transformers_on_two_ranks),
+        cmocka_unit_test(other_systems_follow_transformers),
+        cmocka_unit_test(first_gradients_are_those_of_transformers),
+        cmocka_unit_test(recorded_memory_is_the_plans),
+    };
+    return cmocka_run_group_tests_name("run_hf", tests, open_models, close_models);
+}
