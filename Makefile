@@ -81,6 +81,8 @@ PROFILES := $(wildcard planner/machine/profiles/*.json planner/machine/nodes/*.j
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o)
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
 RUN_OBJECTS := $(RUN_SOURCES:%.c=$(BUILD)/%.o)
+RUNNABLE_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard runtime/work/*.c)) \
+  $(addprefix $(BUILD)/runtime/execution/,plan_work.o plan_runnable.o data.o)
 CUDA_OBJECTS := $(CUDA_SOURCES:%.c=$(BUILD)/pic/%.o) $(CUDA_KERNELS:%.cu=$(BUILD)/%.cu.o)
 TEST_OBJECTS := $(TEST_SHARED:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
@@ -90,9 +92,11 @@ GENERATED := $(SCRIPTS:reports/%.gp=$(BUILD)/generated/%_gp.h) $(BUILD)/generate
 
 all: $(BUILD)/shardplan $(BUILD)/shardrun $(MADE) $(CUDA_BACKEND)
 
-$(BUILD)/shardplan: $(CLI_OBJECTS) $(BUILD)/libplanner.a
+# With what says whether a plan can be run: no device, no MPI.
+$(BUILD)/shardplan: $(CLI_OBJECTS) $(RUNNABLE_OBJECTS) $(BUILD)/libplanner.a
 	$(call SAY,link,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(BUILD)/libplanner.a $(LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(RUNNABLE_OBJECTS) $(BUILD)/libplanner.a \
+	  $(LIBS)
 
 $(BUILD)/libplanner.a: $(LIB_OBJECTS)
 	@rm -f $@

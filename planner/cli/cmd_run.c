@@ -5,8 +5,11 @@
  * made, with the step and instruction that it left behind in the status file, and where neither
  * says why, everything is shown. */
 #include "cli/commands.h"
+#include "memory/replay.h"
 #include "plan/plan_json.h"
 #include "report/files.h"
+#include "runtime/execution/data.h"
+#include "runtime/execution/plan_work.h"
 #include "runtime/execution/status.h"
 #include "settings/settings_parse.h"
 
@@ -14,6 +17,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -51,33 +55,63 @@ static enum err_code find_shardrun(struct launch *launch, struct err *err)
     return err_set(err, ERR_UNSUPPORTED, "shardrun is not beside shardplan: build it with `make`");
 }
 
-/* What a rank holds between steps, at the least: resident buffers of the device and of the host. */
-static uint64_t bytes_at_rest(const struct plan *plan)
-{
-    uint64_t bytes = 0;
-    for (uint32_t b = 0; b < plan->buffer_count; b++)
-        bytes += plan->buffers[b].resident ? plan->buffers[b].bytes : 0;
-    return bytes;
-}
+/* ---- before any rank is started ---- */
 
-/* Ranks of the host backend are processes of this machine, whose memory is theirs. Said before any
- * of them is started: then it would be the system that ends one. */
-static enum err_code check_machine(const struct launch *launch, struct err *err)
+/* Ranks of the host backend are processes of this machine, whose memory is theirs: what they have
+ * at the peak of a step, as planned. Where it is too little, it would be the system that ends one. */
+static enum err_code check_memory(const struct launch *launch, struct err *err)
 {
     const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    const uint64_t bytes = bytes_at_rest(launch->plan);
+    const struct memory_options sums = {.without_allocator = true};
+    struct memory planned;
+    TRY(memory_replay(launch->plan, &sums, NULL, NULL, &planned, err));
+    const uint64_t bytes = planned.device.bytes + planned.host.bytes;
+    if (launch->settings.cuda || launch->settings.run.force || bytes <= memory / launch->ranks)
+        return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%u ranks of %.1f GiB each, as planned, are %.1f GiB, and this machine has %.1f "
+                   "GiB of memory; --force starts them all the same",
+                   launch->ranks, (double)bytes / GIB, (double)bytes * launch->ranks / GIB,
+                   (double)memory / GIB);
+}
+
+static uint64_t micro_batches(const struct plan *plan)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        count += plan->instructions[i].op == PLAN_MARK &&
+                 plan->instructions[i].arg == PLAN_MARK_MICRO_BATCH;
+    return count;
+}
+
+/* All tokens that the steps will read. Others' machines may have other files: ranks look, too. */
+static enum err_code check_data(const struct launch *launch, struct err *err)
+{
+    const struct run_options *o = &launch->settings.run;
+    const struct plan_input *tokens = plan_input_of(launch->plan, INPUT_TOKENS);
+    struct data *data;
+    if (!o->data || !tokens)
+        return ERR_OK;
+    TRY(data_open(o->data, data_kind_of(o->token_bytes), tokens->values.vocab, &data, err));
+    const double step = (double)shape_elements(&launch->plan->buffers[tokens->buffer].shape) *
+                        (double)micro_batches(launch->plan) * launch->plan->world;
+    const double all = fmin(step * o->steps + 1, 0x1p62);
+    const enum err_code rc = data_check(data, (uint64_t)all, err);
+    data_close(data);
+    return rc;
+}
+
+static enum err_code check_machine(const struct launch *launch, struct err *err)
+{
     if (launch->ranks > RANKS_MOST)
         return err_set(err, ERR_UNSUPPORTED,
                        "%s is a plan for %u ranks: one machine starts at most %d; one rank of them "
                        "alone: --rehearse R/%u",
                        launch->settings.plan, launch->ranks, RANKS_MOST, launch->ranks);
-    if (launch->settings.cuda || bytes <= memory / launch->ranks)
-        return ERR_OK;
-    return err_set(
-        err, ERR_UNSUPPORTED,
-        "each of %u ranks holds %.1f GiB between steps, and this machine has %.1f GiB of "
-        "memory",
-        launch->ranks, (double)bytes / GIB, (double)memory / GIB);
+    TRY(plan_check_runnable(launch->plan,
+                            launch->settings.cuda ? WORK_ON_CUDA : WORK_ON_HOST, err));
+    TRY(check_memory(launch, err));
+    return check_data(launch, err);
 }
 
 static enum err_code open_plan(struct launch *launch, struct err *err)

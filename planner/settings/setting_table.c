@@ -450,6 +450,9 @@ static const struct setting rows[] = {
      .help = "Device memory of a rank, such as 4GiB (default: 64GiB on the host, on a GPU what it "
              "has)",
      .numbers = {SIZE(run.memory_bytes, 1, 0x1p50)}, .commands = FOR_RUN},
+    {.name = "force", .kind = SETTING_FLAG, .group = GROUP_RUN,
+     .help = "Start ranks that this machine has too little memory for", .field = FIELD(run.force),
+     .commands = COMMAND(RUN)},
     {.name = "timeout", .group = GROUP_RUN, .arg = "SECONDS",
      .help = "Longest collective before the run is ended", .initial = "60",
      .numbers = {REAL(run.timeout_s, 0, 1e7)}, .commands = FOR_RUN},

@@ -120,6 +120,15 @@ static enum err_code file_token(const struct data *data, uint64_t index, int64_t
     return ERR_OK;
 }
 
+enum err_code data_check(const struct data *data, uint64_t tokens, struct err *err)
+{
+    const uint64_t all = data->kind == DATA_REFERENCE ? 0 : data->tokens;
+    int64_t token;
+    for (uint64_t i = 0; i < tokens && i < all; i++)
+        TRY(file_token(data, i, &token, err));
+    return ERR_OK;
+}
+
 enum err_code data_row(struct data *data, uint32_t step, uint32_t row, uint32_t rows, uint32_t seq,
                        int64_t *tokens, struct err *err)
 {

@@ -111,11 +111,6 @@ static uint32_t vocabulary(const struct plan *plan)
     return tokens ? tokens->values.vocab : 1;
 }
 
-static enum data_kind token_kind(uint32_t bytes)
-{
-    return bytes == 4 ? DATA_UINT32 : bytes == 2 ? DATA_UINT16 : DATA_BYTES;
-}
-
 static enum err_code open_device(struct run *run, struct err *err)
 {
     const struct run_options *o = &run->settings.run;
@@ -150,7 +145,7 @@ static enum err_code open_all(struct run *run, struct err *err)
     TRY(plan_read_json(run->settings.plan, &run->plan, err));
     run->started = true;
     TRY(open_comm(run, err));
-    TRY(data_open(o->data, token_kind(o->token_bytes), vocabulary(run->plan), &run->data, err));
+    TRY(data_open(o->data, data_kind_of(o->token_bytes), vocabulary(run->plan), &run->data, err));
     if (o->save || o->save_full)
         TRY(claim_open(run->plan, run->comm, o->save, o->save_full, &run->claim, err));
     TRY(open_device(run, err));

@@ -222,7 +222,7 @@ static void faults_end_the_run_with_one_message(void **state)
     reference_write_initial(reference);
     reference_plan(reference, &v, FP32);
     check_fault(3, "out of memory at instruction", "run %s/plan/plan.json --memory 4MiB", folder);
-    check_fault(3, "/no/such/tokens", "run %s/plan/plan.json --data /no/such/tokens", folder);
+    check_fault(2, "/no/such/tokens", "run %s/plan/plan.json --data /no/such/tokens", folder);
     check_fault(3, "the loss is", "run %s/plan/plan.json --steps 60 --lr 1e30", folder);
     check_fault(2, "is a plan for 2 ranks", "run %s/plan/plan.json -n 3", folder);
     check_fault(2, "PLAN.json is missing", "run");
