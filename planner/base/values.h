@@ -68,14 +68,17 @@ struct buffer_values {
 
 /* ---- inputs ---- */
 
-/* Of a sequence of s + 1 tokens: */
+/* Of a sequence of s + 1 tokens (an executor's rules for what a file of tokens does not say): */
 #define INPUT_MAP(X)                                                                               \
     X(TOKENS, "tokens")   /* the first s */                                                        \
     X(TARGETS, "targets") /* the last s: the token after each */                                   \
     X(LABELS,                                                                                      \
       "labels") /* the first s again; the model itself compares each with the one before */        \
-    X(MASKED_TARGETS, "masked_targets") /* what stood where the first s were masked */             \
-    X(REPLIES, "replies") /* of a second sequence, which a decoder is to write: all s */           \
+    X(MASKED_TARGETS,                                                                              \
+      "masked_targets") /* what stood where the first s are masked: every seventh, from one on     \
+                           that moves on with the step, by the last id of the vocabulary */        \
+    X(REPLIES, "replies") /* the first s of the next step's sequence, which a decoder is to write  \
+                           */                                                                      \
     X(UNKNOWN, "unknown") /* of a recorded model: whatever that takes, of any dtype */
 
 enum input_kind {

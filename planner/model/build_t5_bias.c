@@ -81,7 +81,9 @@ static uint32_t bucket_of(struct graph *graph, uint32_t relative, uint32_t bucke
     if (decoder) /* 0 + a tensor: a new one */
         side = t5_number(graph, WORK_ADD_NUMBER, ATEN_ADD, i64, chosen, 0.0F);
     else
-        graph_drop(graph, chosen); /* added in place */
+        op_add_in_place(graph, side, chosen);
+    if (!decoder)
+        graph_drop(graph, chosen);
     graph_drop(graph, distance);
     graph_drop(graph, small);
     graph_drop(graph, large);
@@ -122,8 +124,9 @@ uint32_t t5_own_bias(struct graph *graph, uint32_t bias, bool causal)
         return op_unary(graph, OP_CLONE, bias);
     const uint32_t s = graph->tensors[bias].shape.dim[2];
     const uint32_t rows = op_arange(graph, s), columns = op_arange(graph, s);
-    const uint32_t mask = op_no_grad(graph, WORK_GREATER_EQUAL, ATEN_GE, DTYPE_BOOL, SHAPE(s, s), 2,
-                                     (uint32_t[]){rows, columns});
+    const uint32_t below[] = {graph_view(graph, rows, SHAPE(s, 1)), columns};
+    const uint32_t mask =
+        op_no_grad(graph, WORK_GREATER_EQUAL, ATEN_GE, DTYPE_BOOL, SHAPE(s, s), 2, below);
     graph_drop(graph, rows);
     graph_drop(graph, columns);
     const uint32_t masked =

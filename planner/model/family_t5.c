@@ -313,7 +313,9 @@ static uint32_t shift_right(struct graph *graph, const struct model_job *job, ui
     const uint32_t b = job->batch, s = job->seq;
     const uint32_t ids =
         t5_step(graph, WORK_FILL, ATEN_NEW_ZEROS, DTYPE_INT64, SHAPE(b, s), labels, GRAPH_NONE);
-    const uint32_t rest = op_slice_copied(graph, labels, SHAPE(b, s - 1), 0);
+    const uint32_t rest =
+        op_slice_copied(graph, graph_view(graph, labels, SHAPE(b, s)), SHAPE(b, s - 1), 0);
+    op_put_slice(graph, ids, rest, 1, s);
     graph_drop(graph, rest);
     const uint32_t start =
         op_fill(graph, ATEN_LIFT_FRESH, DTYPE_INT64, (struct shape){.rank = 0}, 0.0F);

@@ -23,10 +23,11 @@ static uint64_t batches_bytes(const struct execution *e, uint32_t i)
     return e->micro_batches * input_buffer(e, i)->bytes;
 }
 
-/* Which of a row's s + 1 tokens come first in an input of s; -1: no data file has such an input. */
-static int first_token(enum input_kind kind)
+enum { MASKED_OF = 7, NO_TARGET = -100 };
+
+static bool has_input(const struct execution *e, enum input_kind kind)
 {
-    return kind == INPUT_TARGETS ? 1 : kind == INPUT_TOKENS || kind == INPUT_LABELS ? 0 : -1;
+    return plan_input_of(e->plan, kind) != NULL;
 }
 
 static enum err_code check_inputs(const struct execution *e, struct err *err)
@@ -44,7 +45,7 @@ static enum err_code check_inputs(const struct execution *e, struct err *err)
                        (unsigned long long)of->bytes);
     for (uint32_t i = 0; i < plan->input_count; i++) {
         const enum input_kind kind = (enum input_kind)plan->inputs[i].values.kind;
-        if (first_token(kind) < 0)
+        if (kind == INPUT_UNKNOWN)
             return err_set(err, ERR_UNSUPPORTED, "input %u is %s: no data file has them", i,
                            input_name(kind));
         if (input_buffer(e, i)->bytes != of->bytes ||
@@ -104,12 +105,37 @@ static enum err_code send_input(struct execution *e, uint32_t i, uint32_t instru
     return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 
-/* One sequence into its place in every input. */
-static void stage_row(struct execution *e, uint32_t b, uint32_t seq, const int64_t *row)
+/* Whether place i of a sequence is masked in this step: as many of each sequence. */
+static bool is_masked(const struct execution *e, uint32_t i)
 {
-    for (uint32_t i = 0; i < e->plan->input_count; i++) {
-        const int first = first_token((enum input_kind)e->plan->inputs[i].values.kind);
-        memcpy(staged(e, i) + (size_t)b * seq * sizeof *row, row + first, seq * sizeof *row);
+    return has_input(e, INPUT_MASKED_TARGETS) && (i + e->step) % MASKED_OF == 3;
+}
+
+/* One sequence, and the next step's in its place, into their places in an input. */
+static void stage_row(struct execution *e, uint32_t input, uint32_t b, uint32_t seq,
+                      const int64_t *row, const int64_t *next)
+{
+    const struct input_values *values = &e->plan->inputs[input].values;
+    int64_t *out = (int64_t *)(void *)staged(e, input) + (size_t)b * seq;
+    for (uint32_t i = 0; i < seq; i++) {
+        const bool masked = is_masked(e, i);
+        switch ((enum input_kind)values->kind) {
+        case INPUT_TARGETS:
+            out[i] = row[i + 1];
+            break;
+        case INPUT_MASKED_TARGETS:
+            out[i] = masked ? row[i] : NO_TARGET;
+            break;
+        case INPUT_REPLIES:
+            out[i] = next[i];
+            break;
+        case INPUT_TOKENS:
+            out[i] = masked ? (int64_t)values->vocab - 1 : row[i];
+            break;
+        default: /* LABELS */
+            out[i] = row[i];
+            break;
+        }
     }
 }
 
@@ -121,12 +147,14 @@ enum err_code execution_write_batch(struct execution *e, uint32_t instruction, s
     const uint32_t batch = tokens->dim[0], seq = tokens->dim[1];
     const uint32_t rows = plan->world * e->micro_batches * batch;
     const uint32_t first = (plan->rank * e->micro_batches + e->micro_batch) * batch;
-    int64_t *row = xmalloc(((size_t)seq + 1) * sizeof *row);
+    int64_t *row = xmalloc(2 * ((size_t)seq + 1) * sizeof *row), *next = row + seq + 1;
     enum err_code rc = ERR_OK;
     for (uint32_t b = 0; b < batch && rc == ERR_OK; b++) {
         rc = data_row(e->data, e->step, first + b, rows, seq, row, err);
-        if (rc == ERR_OK)
-            stage_row(e, b, seq, row);
+        if (rc == ERR_OK && has_input(e, INPUT_REPLIES))
+            rc = data_row(e->data, e->step + 1, first + b, rows, seq, next, err);
+        for (uint32_t i = 0; i < plan->input_count && rc == ERR_OK; i++)
+            stage_row(e, i, b, seq, row, next);
     }
     for (uint32_t i = 0; i < plan->input_count && rc == ERR_OK; i++)
         rc = send_input(e, i, instruction, err);

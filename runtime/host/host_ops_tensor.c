@@ -3,6 +3,7 @@
 #include "runtime/host/host_ops_internal.h"
 #include "runtime/work/half.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,8 @@
     for (uint64_t i = 0; i < count; i++)                                                           \
     ((type *)y->data)[at + i * step] = (type)convert(in[i])
 #define AS_IT_IS(number) (number)
+/* What is beyond all integers, or no number, is as on x86 the lowest. */
+#define WHOLE(number) (fabsf(number) < 0x1p31F ? (number) : -0x1p31F)
 #define IS_TRUE(number) ((number) != 0)
 
 static void load_run(const struct work_operand *x, uint64_t at, uint64_t step, uint64_t count,
@@ -73,10 +76,10 @@ static void store_run(const struct work_operand *y, uint64_t at, uint64_t step, 
             halves[i * step] = fp16_from_float(in[i]);
         break;
     case DTYPE_INT64:
-        STORE(int64_t, AS_IT_IS);
+        STORE(int64_t, WHOLE);
         break;
     case DTYPE_INT32:
-        STORE(int32_t, AS_IT_IS);
+        STORE(int32_t, WHOLE);
         break;
     default:
         STORE(uint8_t, IS_TRUE);

@@ -3,8 +3,10 @@
 
 Writes FOLDER/hf.json (tests/data/numerics): 20 AdamW steps of a small model of each family, on real
 fp32 tensors on a CPU, by the model's own forward and its own loss. Parameters get the values of
-tests/data/numerics/README.md in the order of model.parameters(), tokens are those of that file, and
-labels are the tokens themselves, which the model shifts.
+tests/data/numerics/README.md in the order of model.parameters(), and tokens are those of that file.
+Labels are the tokens themselves, which the model shifts; of a masked language model what every
+seventh token was before it became the last id, at a place that moves on with the step; of an encoder
+and decoder the tokens of the next step.
 
 Usage: numerics_hf.py FOLDER [NAME ...]      (torch 2.14.1, transformers 5.23.0; one thread)
 """
@@ -14,7 +16,7 @@ import sys
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
 from numerics import BATCH, SEQ, STEPS, config_of, parameter_values, tokens, write
 
@@ -89,7 +91,15 @@ FAMILIES = [
     ("glm4_moe", {**EXPERTS, "n_routed_experts": 6, "n_shared_experts": 1, "n_group": 1,
                   "topk_group": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
                   "attention_bias": True}),
+    ("bert", {**SIZE, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
+    ("t5", {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 80, "num_layers": 2,
+            "num_heads": 4, "dropout_rate": 0.0, "layer_norm_epsilon": 1e-3,
+            "feed_forward_proj": "gelu"}),
+    ("t5", {"vocab_size": 97, "d_model": 48, "d_kv": 16, "d_ff": 80, "num_layers": 2,
+            "num_heads": 4, "dropout_rate": 0.0, "layer_norm_epsilon": 1e-3,
+            "feed_forward_proj": "gated-gelu"}),
 ]
+CLASSES = {"bert": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM}
 
 
 def values(index, parameter, name):
@@ -98,10 +108,24 @@ def values(index, parameter, name):
     return parameter_values(index, list(parameter.shape), name)
 
 
+def inputs(model_type, step, vocab):
+    batch = tokens(step, vocab)[:, :-1].contiguous()
+    if model_type == "t5":
+        return {"input_ids": batch, "labels": tokens(step + 1, vocab)[:, :-1].contiguous()}
+    if model_type != "bert":
+        return {"input_ids": batch, "labels": batch, "use_cache": False}
+    masked = ((torch.arange(SEQ) + step) % 7 == 3).expand(BATCH, SEQ)
+    return {"input_ids": batch.masked_fill(masked, vocab - 1),
+            "labels": batch.masked_fill(~masked, -100)}
+
+
 def train(model_type, settings):
     settings = {"model_type": model_type, **settings}
     config = config_of(settings)
-    model = AutoModelForCausalLM.from_config(config).float().train()
+    if model_type == "t5":
+        config.decoder_start_token_id = 0  # as published files say
+    make = CLASSES.get(model_type, AutoModelForCausalLM)
+    model = make.from_config(config).float().train()
     named = list(model.named_parameters())
     with torch.no_grad():
         for index, (name, parameter) in enumerate(named):
@@ -110,8 +134,7 @@ def train(model_type, settings):
                                   weight_decay=0.1)
     losses, norms, first = [], [], {}
     for step in range(STEPS):
-        batch = tokens(step, config.vocab_size)[:, :-1].contiguous()
-        loss = model(input_ids=batch, labels=batch, use_cache=False).loss
+        loss = model(**inputs(model_type, step, config.vocab_size)).loss
         loss.backward()
         each = {name: float(p.grad.norm()) if p.grad is not None else 0.0 for name, p in named}
         losses.append(loss.item())
