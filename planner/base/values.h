@@ -75,8 +75,8 @@ struct buffer_values {
     X(LABELS,                                                                                      \
       "labels") /* the first s again; the model itself compares each with the one before */        \
     X(MASKED_TARGETS,                                                                              \
-      "masked_targets") /* what stood where the first s are masked: every seventh, from one on     \
-                           that moves on with the step, by the last id of the vocabulary */        \
+      "masked_targets")   /* what stood where the first s are masked: every seventh, from one on   \
+                             that moves on with the step, by the last id of the vocabulary */      \
     X(REPLIES, "replies") /* the first s of the next step's sequence, which a decoder is to write  \
                            */                                                                      \
     X(UNKNOWN, "unknown") /* of a recorded model: whatever that takes, of any dtype */

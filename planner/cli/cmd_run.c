@@ -58,7 +58,8 @@ static enum err_code find_shardrun(struct launch *launch, struct err *err)
 /* ---- before any rank is started ---- */
 
 /* Ranks of the host backend are processes of this machine, whose memory is theirs: what they have
- * at the peak of a step, as planned. Where it is too little, it would be the system that ends one. */
+ * at the peak of a step, as planned. Where it is too little, it would be the system that ends one.
+ */
 static enum err_code check_memory(const struct launch *launch, struct err *err)
 {
     const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -108,8 +109,8 @@ static enum err_code check_machine(const struct launch *launch, struct err *err)
                        "%s is a plan for %u ranks: one machine starts at most %d; one rank of them "
                        "alone: --rehearse R/%u",
                        launch->settings.plan, launch->ranks, RANKS_MOST, launch->ranks);
-    TRY(plan_check_runnable(launch->plan,
-                            launch->settings.cuda ? WORK_ON_CUDA : WORK_ON_HOST, err));
+    TRY(plan_check_runnable(launch->plan, launch->settings.cuda ? WORK_ON_CUDA : WORK_ON_HOST,
+                            err));
     TRY(check_memory(launch, err));
     return check_data(launch, err);
 }

@@ -141,7 +141,7 @@ struct graph {
     struct graph_module *modules;
     const struct strides **layouts; /* (layout_count) of tensors, each once */
     struct input_values *inputs;    /* (input_count) */
-    struct buffer_values *buffers; /* (buffer_count) */
+    struct buffer_values *buffers;  /* (buffer_count) */
     uint32_t storage_count, tensor_count, op_count, item_count, param_count, module_count;
     uint32_t storage_cap, tensor_cap, op_cap, item_cap, param_cap, module_cap;
     uint32_t input_count, buffer_count, input_cap, buffer_cap;

@@ -53,9 +53,9 @@ struct slice { /* as an operand's offset and pitch: a gradient may be a slice of
     uint32_t offset, pitch;
     const struct strides *layout; /* as an operand's, in the shape of ... */
     uint32_t seen_as;             /* this tensor: the root or a view of it */
-    uint32_t tensor; /* that the gradient reached first: the root or a view of it */
-    bool expanded;   /* fewer elements than its tensor: it stands for a wider one */
-    bool viewed;     /* a view of what a kernel made, which the view's autograd data keep alive */
+    uint32_t tensor;              /* that the gradient reached first: the root or a view of it */
+    bool expanded;                /* fewer elements than its tensor: it stands for a wider one */
+    bool viewed; /* a view of what a kernel made, which the view's autograd data keep alive */
 };
 
 struct open_calls { /* modules that are called and have not returned, outermost first */

@@ -77,8 +77,7 @@ static uint32_t weigh(struct graph *graph, const struct hf_attention *a, uint32_
 {
     const struct shape s = graph->tensors[q].shape; /* (b, a, s, d) */
     const uint32_t b = s.dim[0], heads = s.dim[1], n = s.dim[2], d = s.dim[3];
-    const uint32_t product =
-        multiply(graph, q, true, graph_transpose(graph, k, 2, 3), !grouped);
+    const uint32_t product = multiply(graph, q, true, graph_transpose(graph, k, 2, 3), !grouped);
     const float scale = a->scale > 0 ? a->scale : 1 / sqrtf((float)d);
     uint32_t scores =
         op_scalar(graph, OP_MUL_SCALAR, graph_view(graph, product, SHAPE(b, heads, n, n)), scale);

@@ -20,9 +20,9 @@ static uint32_t make_logits(struct graph *graph, const struct hf_sinks *a, uint3
 {
     const struct shape shape = graph->tensors[a->q].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], heads = shape.dim[2], d = shape.dim[3];
-    const uint32_t product = op_bmm(
-        graph, graph_view(graph, graph_transpose(graph, a->q, 1, 2), SHAPE(b * heads, s, d)),
-        graph_transpose(graph, graph_view(graph, k, SHAPE(b * heads, s, d)), 1, 2));
+    const uint32_t product =
+        op_bmm(graph, graph_view(graph, graph_transpose(graph, a->q, 1, 2), SHAPE(b * heads, s, d)),
+               graph_transpose(graph, graph_view(graph, k, SHAPE(b * heads, s, d)), 1, 2));
     const uint32_t scaled =
         op_scalar(graph, OP_MUL_SCALAR, graph_view(graph, product, SHAPE(b, heads, s, s)),
                   1 / sqrtf((float)d));

@@ -121,7 +121,8 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     uint32_t x = op_dropout(graph, embedded, c->dropout);
     const bool aliased = x == embedded;
     hf_rope_update(graph, &frequencies, positions);
-    const struct hf_rope rope = hf_rope_tables(graph, c, (struct hf_angles){positions, frequencies.now});
+    const struct hf_rope rope =
+        hf_rope_tables(graph, c, (struct hf_angles){positions, frequencies.now});
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "gpt_neox.layers.%u", i);

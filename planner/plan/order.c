@@ -142,8 +142,7 @@ static struct access access_of(const struct order *o, const struct plan_place *p
     const uint32_t element = dtype_bytes((enum dtype)operand->dtype);
     uint64_t elements;
     struct access access = {.begin = place->offset * element, .end = bytes};
-    if (operand_reach(operand, &elements) &&
-        elements <= (bytes - access.begin) / element)
+    if (operand_reach(operand, &elements) && elements <= (bytes - access.begin) / element)
         access.end = access.begin + elements * element;
     return access;
 }

@@ -23,16 +23,15 @@
  *
  * Ids are positions. An instruction has "buffer" (alloc, free), "event" (record, wait), "mark", or
  * a kernel: "work" (what it computes: base/vocabulary.h), "kernel" and "kind" (names for people),
- * "backward", "recomputed", attributes ("dim", "first", "p", "eps", "scale", "causal"), "flops", "bytes",
- * "in" and "out". "stream" is a lane: of an alloc the buffer's pool, and of a free, too, unless
- * another lane still uses the memory; "scope" an index into scopes, where the host is;
+ * "backward", "recomputed", attributes ("dim", "first", "p", "eps", "scale", "causal"), "flops",
+ * "bytes", "in" and "out". "stream" is a lane: of an alloc the buffer's pool, and of a free, too,
+ * unless another lane still uses the memory; "scope" an index into scopes, where the host is;
  * "first_step": done only then, "later_steps": only after it; "group" names the ranks of a
  * collective and of the copies around it. An operand is a buffer, or an object with what differs
- * from that buffer: "dtype", "shape", "offset", "pitch" and "strides" (in elements; strides of none: what
- * that operand is, is not known to be anywhere). "init" and "what" are
- * base/values.h's, with the numbers that the kind has ("bound"; "std", "limit"; base/rope.h's).
- * Members that would be false, zero or none are left out. One item a line; the same plan gives the
- * same bytes.
+ * from that buffer: "dtype", "shape", "offset", "pitch" and "strides" (in elements; strides of
+ * none: what that operand is, is not known to be anywhere). "init" and "what" are base/values.h's,
+ * with the numbers that the kind has ("bound"; "std", "limit"; base/rope.h's). Members that would
+ * be false, zero or none are left out. One item a line; the same plan gives the same bytes.
  *
  * Other ranks' programs follow from this one, unless "own_programs" (plan_rank.h). What is not
  * alike on all of them says so: a buffer or operand with "local" has the shape of that parameter's

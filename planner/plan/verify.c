@@ -357,7 +357,8 @@ static bool is_written_over(const struct operand *operand)
 static bool is_within(const struct operand *operand, uint64_t offset, uint64_t elements, bool is_in)
 {
     uint64_t reach;
-    if (layout_is_unknown(operand->layout)) /* nobody can compute with it; it is a view of a whole */
+    if (layout_is_unknown(
+            operand->layout)) /* nobody can compute with it; it is a view of a whole */
         return true;
     if (operand->layout)
         return operand_reach(operand, &reach) && (is_in || !is_written_over(operand)) &&

@@ -48,9 +48,8 @@ static enum err_code refuse_unknown(const struct plan *plan, enum work_backend b
 }
 
 /* Operands as they will be, with a number in place of an address. */
-static enum err_code check_operands(const struct plan *plan, uint32_t id,
-                                    enum work_backend backend, struct work_operand *operand,
-                                    struct err *err)
+static enum err_code check_operands(const struct plan *plan, uint32_t id, enum work_backend backend,
+                                    struct work_operand *operand, struct err *err)
 {
     const struct plan_instruction *instruction = &plan->instructions[id];
     const struct kernel *kernel = plan_kernel(plan, instruction->arg);

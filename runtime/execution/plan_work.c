@@ -7,9 +7,10 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
     const struct kernel *kernel = plan_kernel(plan, instruction->arg);
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
         const struct operand *of = &kernel->operands[i];
-        operand[i] =
-            (struct work_operand){
-                .shape = of->shape, .pitch = of->layout ? 0 : of->pitch, .dtype = of->dtype, .layout = of->layout};
+        operand[i] = (struct work_operand){.shape = of->shape,
+                                           .pitch = of->layout ? 0 : of->pitch,
+                                           .dtype = of->dtype,
+                                           .layout = of->layout};
     }
     return (struct work){
         .kind = work_to_run((enum work_kind)kernel->work, kernel->ins),

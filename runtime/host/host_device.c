@@ -183,7 +183,8 @@ static enum err_code launch(struct device *dev, uint8_t stream, const struct wor
     uint64_t ticket = 0;
     TRY(host_streams_check(host->streams, err));
     if (work_is_collective(work->kind)) {
-        TRY(work_check(work, WORK_ON_HOST, err)); /* before a turn is taken, so that wrong work costs none */
+        TRY(work_check(work, WORK_ON_HOST,
+                       err)); /* before a turn is taken, so that wrong work costs none */
         if (host->comm)
             ticket = comm_ticket(host->comm, work->group);
     }

@@ -109,8 +109,8 @@ static void take_keys(struct tiles *t, uint32_t b, uint32_t head)
     host_add_bias(at, b, head, t->query, t->queries, t->key, t->keys, t->score);
     for (uint32_t row = 0; row < t->queries; row++)
         soften_row(t, row);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, d_v, keys, 1, t->score,
-                keys, t->v, d_v, 1, t->o, d_v);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, d_v, keys, 1, t->score, keys,
+                t->v, d_v, 1, t->o, d_v);
 }
 
 static void finish_queries(struct tiles *t, const struct work *work, uint32_t b, uint32_t head)

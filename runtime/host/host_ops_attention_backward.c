@@ -15,8 +15,8 @@
 
 struct tiles {
     const struct attention *at;
-    const struct work_operand *dout, *logsumexp, *o; /* o NULL: absent */
-    const struct work_operand *dq, *dk, *dv, *dbias; /* dbias NULL: not asked for */
+    const struct work_operand *dout, *logsumexp, *o;           /* o NULL: absent */
+    const struct work_operand *dq, *dk, *dv, *dbias;           /* dbias NULL: not asked for */
     float *q, *k, *v, *dout_tile;                              /* (HOST_TILE, d) */
     float *sum_a, *sum_b;                                      /* (HOST_TILE, d): dq; dk and dv */
     double *delta;                                             /* (s): D */

@@ -14,7 +14,7 @@ enum { MOST_OPERANDS = 3 };
 typedef void block_function(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out);
 
 #define EACH(name, expression)                                                                     \
-    static void name(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)                     \
+    static void name(uint64_t n, float p, float(*in)[HOST_BLOCK], float *out)                      \
     {                                                                                              \
         (void)p;                                                                                   \
         for (uint64_t i = 0; i < n; i++) {                                                         \
@@ -23,7 +23,7 @@ typedef void block_function(uint64_t n, float p, float (*in)[HOST_BLOCK], float 
         }                                                                                          \
     }
 #define EACH_OF_TWO(name, expression)                                                              \
-    static void name(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)                     \
+    static void name(uint64_t n, float p, float(*in)[HOST_BLOCK], float *out)                      \
     {                                                                                              \
         (void)p;                                                                                   \
         for (uint64_t i = 0; i < n; i++) {                                                         \
@@ -32,7 +32,7 @@ typedef void block_function(uint64_t n, float p, float (*in)[HOST_BLOCK], float 
         }                                                                                          \
     }
 #define EACH_OF_THREE(name, expression)                                                            \
-    static void name(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)                     \
+    static void name(uint64_t n, float p, float(*in)[HOST_BLOCK], float *out)                      \
     {                                                                                              \
         (void)p;                                                                                   \
         for (uint64_t i = 0; i < n; i++) {                                                         \
@@ -49,18 +49,18 @@ EACH(same, x)
 EACH_OF_TWO(add, x + y)
 EACH(add_number, x + p)
 EACH_OF_TWO(sub, x - y)
-EACH_OF_TWO(mul, x * y)
-EACH(mul_number, x * p)
+EACH_OF_TWO(mul, x *y)
+EACH(mul_number, x *p)
 EACH_OF_TWO(divide, x / y)
 EACH(div_number, x / p)
 EACH(floor_div_number, floorf(x / p))
 EACH_OF_TWO(minimum, x > y ? y : x)
-EACH_OF_THREE(clamp, x < y ? y : x > z ? z : x)
+EACH_OF_THREE(clamp, x<y ? y : x> z ? z : x)
 EACH(at_most, x > p ? p : x)
-EACH(within, x < -p ? -p : x > p ? p : x)
+EACH(within, x<-p ? -p : x> p ? p : x)
 EACH(neg, -x)
 EACH(absolute, fabsf(x))
-EACH(square, x * x)
+EACH(square, x *x)
 EACH(square_root, sqrtf(x))
 EACH(rsqrt, 1 / sqrtf(x))
 EACH(logarithm, logf(x))
@@ -85,7 +85,7 @@ static void power(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)
 
 EACH_OF_TWO(equal, TRUTH(!(x < y) && !(x > y) && !isnan(x) && !isnan(y)))
 EACH(equal_number, TRUTH(!(x < p) && !(x > p) && !isnan(x)))
-EACH(not_equal_number, TRUTH(x < p || x > p || isnan(x)))
+EACH(not_equal_number, TRUTH(x<p || x> p || isnan(x)))
 EACH_OF_TWO(less, TRUTH(x < y))
 EACH(less_number, TRUTH(x < p))
 EACH_OF_TWO(less_equal, TRUTH(x <= y))
@@ -114,8 +114,8 @@ EACH(relu, x < 0 ? 0 : x)
 
 /* ---- dx from dy, and x or y ---- */
 
-EACH_OF_TWO(tangent_slope, x * (1 - y * y))
-EACH_OF_TWO(sigmoid_slope, x * y * (1 - y))
+EACH_OF_TWO(tangent_slope, x *(1 - y * y))
+EACH_OF_TWO(sigmoid_slope, x *y *(1 - y))
 EACH_OF_TWO(relu_slope, y <= 0 ? 0 : x)
 
 static void silu_slope(uint64_t n, float p, float (*in)[HOST_BLOCK], float *out)
@@ -143,8 +143,7 @@ static void gelu_tanh_slope(uint64_t n, float p, float (*in)[HOST_BLOCK], float 
         const float x = in[1][i], squared = x * x;
         const float tanh_u = tanhf(gelu_root * (x + gelu_cube * squared * x));
         const float u_slope = gelu_root * (1 + 3 * gelu_cube * squared);
-        out[i] =
-            in[0][i] * (0.5F * (1 + tanh_u) + 0.5F * x * (1 - tanh_u * tanh_u) * u_slope);
+        out[i] = in[0][i] * (0.5F * (1 + tanh_u) + 0.5F * x * (1 - tanh_u * tanh_u) * u_slope);
     }
 }
 

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum err_code host_need_ids(const struct work *work, const struct work_operand *ids,
-                            uint64_t below, struct err *err)
+enum err_code host_need_ids(const struct work *work, const struct work_operand *ids, uint64_t below,
+                            struct err *err)
 {
     for (uint64_t i = 0; i < operand_count(ids); i++) {
         const int64_t id = host_index(ids, i);

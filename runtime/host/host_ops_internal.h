@@ -149,8 +149,8 @@ HOST_KERNEL(softmax_backward);
 
 /* host_ops_index.c */
 /* Whether ids are indices of so many things. */
-enum err_code host_need_ids(const struct work *work, const struct work_operand *ids,
-                            uint64_t below, struct err *err);
+enum err_code host_need_ids(const struct work *work, const struct work_operand *ids, uint64_t below,
+                            struct err *err);
 HOST_KERNEL(take_rows);
 HOST_KERNEL(add_rows);
 HOST_KERNEL(gather);

@@ -22,7 +22,8 @@ static bool soften(uint64_t n, float *x)
 }
 
 /* Of a safe one: where x is minus infinity, and in which rows all of it is. */
-static void note_masked(const struct work *work, uint64_t row, uint64_t n, const float *x, bool some)
+static void note_masked(const struct work *work, uint64_t row, uint64_t n, const float *x,
+                        bool some)
 {
     for (uint64_t i = 0; work->outs > 1 && i < n; i++)
         host_store_one(work_out(work, 1), row * n + i, isinf(x[i]) && x[i] < 0 ? 1 : 0);

@@ -72,10 +72,10 @@ struct norm_gradients work_norm_gradients(const struct work *work)
 
 struct attention work_attention(const struct work *work)
 {
-    const bool efficient = work->kind == WORK_EFFICIENT_ATTENTION ||
-                           work->kind == WORK_EFFICIENT_ATTENTION_BACKWARD;
-    const bool backward = work->kind == WORK_ATTENTION_BACKWARD ||
-                          work->kind == WORK_EFFICIENT_ATTENTION_BACKWARD;
+    const bool efficient =
+        work->kind == WORK_EFFICIENT_ATTENTION || work->kind == WORK_EFFICIENT_ATTENTION_BACKWARD;
+    const bool backward =
+        work->kind == WORK_ATTENTION_BACKWARD || work->kind == WORK_EFFICIENT_ATTENTION_BACKWARD;
     const uint32_t plain = backward ? 5 : 3; /* operands without a bias */
     const double scale = (double)work->attr.scale;
     const uint32_t first = backward ? 1 : 0;

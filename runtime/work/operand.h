@@ -63,9 +63,9 @@ struct norm_gradients work_norm_gradients(const struct work *work);
 struct attention {
     const struct work_operand *q, *k, *v; /* (b, s, a, d), k (b, s_k, a, d), v (b, s_k, a, d_v) */
     uint32_t b, s, s_k, a, d, d_v;
-    const struct work_operand *bias;      /* added to scores, broadcasts to (b, a, s, s_k); NULL */
-    uint32_t logsumexp_pitch; /* between heads: s, or more where the rows are rounded up */
-    float scale;              /* attr.scale, or 1 / sqrt(d) */
+    const struct work_operand *bias; /* added to scores, broadcasts to (b, a, s, s_k); NULL */
+    uint32_t logsumexp_pitch;        /* between heads: s, or more where the rows are rounded up */
+    float scale;                     /* attr.scale, or 1 / sqrt(d) */
     bool causal;
 };
 

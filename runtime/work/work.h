@@ -2,8 +2,9 @@
  *
  * Which computation it is, and what its operands are, says base/vocabulary.h. Operands are tensors
  * in device memory, row-major; `pitch` is the distance between rows of the last dims of a chunk of
- * a wider tensor (0: contiguous), and where that is not how they lie `layout` has the strides. Arithmetic is in fp32 whatever the storage dtype; 16-bit results
- * are rounded to nearest even when stored. */
+ * a wider tensor (0: contiguous), and where that is not how they lie `layout` has the strides.
+ * Arithmetic is in fp32 whatever the storage dtype; 16-bit results are rounded to nearest even when
+ * stored. */
 #ifndef SHARDPLAN_WORK_H
 #define SHARDPLAN_WORK_H
 
@@ -13,8 +14,8 @@
 struct work_operand {
     void *data; /* device address of the first element (offset applied) */
     struct shape shape;
-    uint32_t pitch; /* elements */
-    uint8_t dtype;  /* enum dtype */
+    uint32_t pitch;               /* elements */
+    uint8_t dtype;                /* enum dtype */
     const struct strides *layout; /* lent; NULL: as shape and pitch say */
 };
 

@@ -227,8 +227,9 @@ static bool is_rows_of_heads(const struct work_operand *x)
            (!x->pitch || (uint64_t)x->shape.dim[2] * x->shape.dim[3] <= x->pitch);
 }
 
-/* Whether `x` has the elements of q (k where `keys`, as wide as v where `values`) in the memory order (b, s, a, d): o and the
- * gradients are born with shape (b, a, s, d), which is that memory transposed. */
+/* Whether `x` has the elements of q (k where `keys`, as wide as v where `values`) in the memory
+ * order (b, s, a, d): o and the gradients are born with shape (b, a, s, d), which is that memory
+ * transposed. */
 static enum err_code need_heads(const struct work *work, const struct attention *at,
                                 const char *name, const struct work_operand *x, bool keys,
                                 bool values, struct err *err)

@@ -51,8 +51,8 @@ static uint64_t row_elements(const struct work_operand *x)
 /* Complex numbers are multiplied, by each other or a number; made of sizes and angles; turned. */
 static bool is_of_complex(const struct work *work)
 {
-    const bool whole = work->kind == WORK_MUL || work->kind == WORK_MUL_NUMBER ||
-                       work->kind == WORK_CONJUGATE;
+    const bool whole =
+        work->kind == WORK_MUL || work->kind == WORK_MUL_NUMBER || work->kind == WORK_CONJUGATE;
     for (uint32_t i = 0; i < work->ins; i++)
         if (whole ? work_in(work, i)->dtype != DTYPE_COMPLEX64 : !is_number(work_in(work, i)))
             return false;
@@ -119,11 +119,11 @@ static enum err_code check_bmm(const struct work *work, struct err *err)
     const uint32_t *a = x->shape.dim, *b = y->shape.dim, *c = z->shape.dim;
     for (uint32_t i = 0; i < 3; i++)
         TRY(need_matrix(work, &work->operand[i], 3, err));
-    return need(work,
-                a[0] == b[0] && a[0] == c[0] &&
-                    product_fits(work->kind == WORK_BMM_TN, work->kind == WORK_BMM_NT, a + 1, b + 1,
-                                 c + 1),
-                "the batches of matrices do not fit", err);
+    return need(
+        work,
+        a[0] == b[0] && a[0] == c[0] &&
+            product_fits(work->kind == WORK_BMM_TN, work->kind == WORK_BMM_NT, a + 1, b + 1, c + 1),
+        "the batches of matrices do not fit", err);
 }
 
 static enum err_code check_grouped_mm(const struct work *work, struct err *err)
@@ -138,9 +138,9 @@ static enum err_code check_grouped_mm(const struct work *work, struct err *err)
     TRY(work_need_index(work, "ends", ends, err));
     const uint32_t *x = work_in(work, 0)->shape.dim, *w = weight->shape.dim, *y = other->shape.dim;
     const bool turned = work->kind == WORK_GROUPED_MM_NT;
-    const bool fits = to_weight ? x[0] == y[0] && x[1] == w[1] && y[1] == w[2]
-                                : x[0] == y[0] && x[1] == w[turned ? 2 : 1] &&
-                                      y[1] == w[turned ? 1 : 2];
+    const bool fits = to_weight
+                          ? x[0] == y[0] && x[1] == w[1] && y[1] == w[2]
+                          : x[0] == y[0] && x[1] == w[turned ? 2 : 1] && y[1] == w[turned ? 1 : 2];
     return need(work, fits && operand_count(ends) == w[0], "the groups of rows do not fit", err);
 }
 
@@ -171,8 +171,7 @@ static enum err_code check_sum(const struct work *work, struct err *err)
 {
     uint64_t stride[SHAPE_DIMS];
     TRY(need_numbers(work, err));
-    return need(work,
-                shape_spread(&work_out(work, 0)->shape, &work_in(work, 0)->shape, stride),
+    return need(work, shape_spread(&work_out(work, 0)->shape, &work_in(work, 0)->shape, stride),
                 "y's dims are neither x's nor 1", err);
 }
 
@@ -262,9 +261,8 @@ static enum err_code check_index(const struct work *work, struct err *err)
     TRY(need_numbers(work, err));
     TRY(work_need_index(work, "ids", ids, err));
     return need(work,
-                x->shape.rank > 0 &&
-                    is_product(operand_count(work_out(work, 0)), operand_count(ids),
-                               row_elements(x)),
+                x->shape.rank > 0 && is_product(operand_count(work_out(work, 0)),
+                                                operand_count(ids), row_elements(x)),
                 "y has not a row of x for each id", err);
 }
 
@@ -273,11 +271,11 @@ static enum err_code check_index_put(const struct work *work, struct err *err)
     const struct work_operand *x = work_in(work, 0), *ids = work_in(work, 1);
     TRY(need_numbers(work, err));
     TRY(work_need_index(work, "ids", ids, err));
-    return need(work,
-                x->shape.rank > 0 && operand_count(work_out(work, 0)) == operand_count(x) &&
-                    is_product(operand_count(work_in(work, 2)), operand_count(ids),
-                               row_elements(x)),
-                "there is not a row for each id", err);
+    return need(
+        work,
+        x->shape.rank > 0 && operand_count(work_out(work, 0)) == operand_count(x) &&
+            is_product(operand_count(work_in(work, 2)), operand_count(ids), row_elements(x)),
+        "there is not a row for each id", err);
 }
 
 static enum err_code check_gather(const struct work *work, struct err *err)

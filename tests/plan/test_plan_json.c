@@ -390,7 +390,8 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
         {"\"work\": \"matmul_nt\", ", "", "work: it is missing"},
         {"\"out\": [", "\"out\": [1.5, ", "out[0]: it is a number with a fraction"},
         {"\"out\": [", "\"out\": [{\"buffer\": 1, \"shap\": []}, ",
-         "out[0]: unknown member \"shap\": allowed are: buffer dtype shape offset pitch strides local "
+         "out[0]: unknown member \"shap\": allowed are: buffer dtype shape offset pitch strides "
+         "local "
          "chunk"},
         {"\"out\": [", "\"out\": [{\"buffer\": 1, \"dtype\": \"f\"}, ", "out[0].dtype: \"f\""},
         {"\"out\": [", "\"out\": [{\"buffer\": 99999}, ", "out[0].buffer: 99999: allowed are 0 "},

@@ -92,7 +92,8 @@ static void operands_that_no_kernel_takes_name_the_instruction(void **state)
     plan_free(plan);
 }
 
-/* One key/value head stretched over four: the bytes are not there four times, and strides say it. */
+/* One key/value head stretched over four: the bytes are not there four times, and strides say it.
+ */
 static void an_expanded_view_is_read_by_who_reads_strides(void **state)
 {
     (void)state;
