@@ -158,11 +158,14 @@ class Zero(recorder.System):
         forget()
         Log.current.names = {id(p): name for name, p in model.named_parameters()}
         Log.current.names.update({id(x): name or "root" for name, x in model.named_modules()})
-        optimizer = super().optimizer(model)
+        optimizer = self.inner_optimizer(model)
         engine, self.outer, _, _ = deepspeed.initialize(model=model, optimizer=optimizer,
                                                         config=self.configuration())
         self.watch(blocks[-1])
         return engine
+
+    def inner_optimizer(self, model):
+        return super().optimizer(model)
 
     def watch(self, block):
         def reached(grad):

@@ -217,6 +217,7 @@ class System:
     step = 2            # the step that is recorded
     places = ()         # of Log
     extra = ()          # fields of a row beside the common ones, attributes of the system
+    log = Log           # what writes down
 
     loss = None         # of the model's output, where that is not its own business
 
@@ -233,6 +234,10 @@ class System:
     def shard(self, model, blocks):
         """The model to call in its place."""
         raise NotImplementedError
+
+    def inputs(self, inputs):
+        """Where the model finds them."""
+        return inputs
 
     def optimizer(self, model):
         return models.make_optimizer(model, self.s)
@@ -290,7 +295,7 @@ def record(config, kind):
     gc.collect()
     gc.disable()
     system = kind(m, s)
-    Log.current = log = Log(system.places)
+    Log.current = log = system.log(system.places)
     log.patch()
     try:
         with system.tensors(), on_cuda(s.get("code")):
@@ -363,7 +368,7 @@ def run(config, system, log):
     model = system.shard(model, blocks)
     del blocks
     optimizer = system.optimizer(model)
-    inputs = models.make_inputs(m, s) if inputs is None else inputs
+    inputs = system.inputs(models.make_inputs(m, s) if inputs is None else inputs)
     peaks, live, start = [], {}, 0
     system.step = config.get("step", system.step)
     for step in range(1, system.step + 1):

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Record what DeepSpeed's ZeRO-1, 2 and 3 allocate on the device and on the host.
+
+As record_zero.py, where the device and the host are two: the accelerator's device is `meta`, whose tensors have
+storages and no data, and the host's tensors are real and never filled.  What is on the CPU because
+DeepSpeed says so (offload_optimizer, offload_param, scalars of the host) is told from what is on the device.
+
+Usage: as record_systems.py.  Needs deepspeed 0.19.8.
+
+strategy: record_zero.py's.  With offload_optimizer the optimizer is DeepSpeedCPUAdam, whose C++ extension is
+replaced by one that computes nothing: it allocates nothing either.
+
+An event's label ends with " host" for what is pageable memory of the host and with " pinned" for what is
+page-locked; the others are the device's.  Peaks and marks are the sums of both; `device_peak_bytes` and
+`host_peak_bytes` are each one's own.  `copies`: [what, bytes, where] of every copy between the two, in order.
+"""
+import sys
+
+import record_zero                  # noqa: F401  first: it sets DeepSpeed's environment
+import torch
+from deepspeed.accelerator import get_accelerator
+from deepspeed.ops.adam import cpu_adam
+from deepspeed.runtime.zero import linear
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+import recorder
+import unfilled
+from recorder import Log
+
+DEVICE = torch.device("meta")
+aten = torch.ops.aten
+
+
+# --------------------------------------------------------------------------------------------
+# An accelerator whose device is meta
+# --------------------------------------------------------------------------------------------
+
+PINNED = "pinned"
+
+
+def empty(like, dtype, device):
+    return torch.empty_strided(like.shape, like.stride(), dtype=dtype, device=device)
+
+
+def pin(tensor):
+    """torch's pin_memory: a copy in page-locked memory."""
+    with Label(PINNED):
+        return torch.empty_like(tensor)
+
+
+class Label:
+    """What is born on the host inside is of this kind."""
+
+    current = "host"
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __enter__(self):
+        self.before, Label.current = Label.current, self.kind
+
+    def __exit__(self, *args):
+        Label.current = self.before
+
+
+def on_meta(accelerator):
+    kind = type(accelerator)
+    kind.device_name = lambda self, index=None: "meta"
+    kind.current_device_name = lambda self: "meta"
+    kind.current_device = lambda self: 0
+    kind.total_memory = kind.available_memory = lambda self, index=None: 1 << 40
+    kind.device_count = lambda self: 8
+    kind.on_accelerator = lambda self, tensor: tensor.is_meta
+    kind.pin_memory = lambda self, tensor, align_bytes=1: pin(tensor)
+    kind.is_pinned = lambda self, tensor: False
+    for name, dtype in (("ByteTensor", torch.uint8), ("FloatTensor", torch.float), ("DoubleTensor", torch.double),
+                        ("IntTensor", torch.int), ("LongTensor", torch.long)):
+        setattr(kind, name, property(lambda self, dtype=dtype: lambda *a, **k: torch.tensor(
+            *a, **{"dtype": dtype, "device": DEVICE, **k})))
+
+
+class NoAutocast:
+    @staticmethod
+    def device_name():
+        return "cpu"
+
+
+def told_tensor(tensor):
+    """torch.tensor, whose last call no mode sees on meta."""
+    def call(*args, **kwargs):
+        if torch.device(kwargs.get("device") or "cpu") != DEVICE:
+            return tensor(*args, **kwargs)
+        with _disable_current_modes():
+            out = tensor(*args, **kwargs)
+        if Log.current:
+            Log.current.birth(out, f"lift_fresh {list(out.shape)} {str(out.dtype).removeprefix('torch.')}")
+        return out
+    return call
+
+
+class NoAdam:
+    """The extension of DeepSpeedCPUAdam."""
+
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: 0
+
+
+# --------------------------------------------------------------------------------------------
+# The log and the tensors
+# --------------------------------------------------------------------------------------------
+
+class Log2(Log):
+    """Of both places: meta's storages are born like others."""
+
+    def __init__(self, places=()):
+        super().__init__(places)
+        self.of = {"device": 0, "host": 0}
+        self.peak_of = dict(self.of)
+        self.copies = []
+
+    def clear(self):
+        super().clear()
+        self.copies = []
+        self.peak_of = dict(getattr(self, "of", {}))
+
+    def change(self, delta, category, label, call=None):
+        place = "host" if label.endswith((" host", " pinned")) else "device"
+        self.of[place] += delta
+        self.peak_of[place] = max(self.peak_of[place], self.of[place])
+        super().change(delta, category, label, call)
+
+    def birth(self, tensor, label):
+        super().birth(Known(tensor), label if tensor.is_meta else f"{label} {Label.current}")
+
+
+class Known:
+    """A tensor to Log.birth, which passes over meta's."""
+
+    is_meta = False
+
+    def __init__(self, tensor):
+        self.untyped_storage = tensor.untyped_storage
+
+
+class TwoPlaces(record_zero.Unfilled):
+    """Shapes from meta kernels for what is on the device; the host's integers are computed."""
+
+    def call(self, func, args, kwargs):
+        if func.namespace == "c10d":
+            return self.collective(func, args, kwargs)
+        tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
+        self.told(func, args, kwargs, tensors)
+        device = torch.device(kwargs.get("device") or ("meta" if any(t.is_meta for t in tensors) else "cpu"))
+        if func in (aten._to_copy.default, aten.copy_.default):
+            return self.moved(func, args, kwargs, device)
+        if device != DEVICE or func.is_view or func in unfilled.RUN:
+            return super().call(func, args, kwargs)
+        if func is aten._local_scalar_dense.default:
+            return 0 if unfilled.exact(args[0]) else 1.0
+        if func._schema.is_mutable:
+            return unfilled.mutated(func, args, kwargs)
+        with self.fake:     # shapes and dtypes of CPU kernels, as in record_zero.py
+            out = func(*tree_map_only(torch.Tensor, self.shape, args),
+                       **{**tree_map_only(torch.Tensor, self.shape, kwargs),
+                          **({"device": torch.device("cpu")} if "device" in kwargs else {})})
+        return tree_map_only(torch.Tensor, lambda t: empty(t, t.dtype, DEVICE), out)
+
+    def shape(self, tensor):
+        return super().shape(empty(tensor, tensor.dtype, "cpu") if tensor.is_meta else tensor)
+
+    @staticmethod
+    def moved(func, args, kwargs, device):
+        """Integers of the host move, nothing else."""
+        here = not any(isinstance(a, torch.Tensor) and a.is_meta for a in args) and device != DEVICE
+        if here and unfilled.exact(args[0]):
+            return func(*args, **kwargs)
+        if func is aten.copy_.default:
+            return args[0]
+        return empty(args[0], kwargs.get("dtype") or args[0].dtype, device)
+
+    @staticmethod
+    def told(func, args, kwargs, tensors):
+        """Copies between the two."""
+        log = Log.current
+        if func is aten.copy_.default:
+            to, of = args[0].is_meta, args[1]
+        elif func is aten._to_copy.default:
+            to, of = torch.device(kwargs.get("device") or args[0].device) == DEVICE, args[0]
+        else:
+            return
+        if to != of.is_meta and log.recording:
+            log.copies.append(["host_to_device" if to else "device_to_host", of.numel() * of.element_size(),
+                               "/".join(log.place)])
+
+
+class ZeroOffload(record_zero.Zero):
+    log = Log2
+    extra = record_zero.Zero.extra + ("device_peak_bytes", "host_peak_bytes", "copies")
+
+    def tensors(self):
+        return TwoPlaces()
+
+    def make(self):
+        with DEVICE:
+            return super().make()
+
+    def inputs(self, inputs):
+        return [t.to(DEVICE) for t in inputs]
+
+    def inner_optimizer(self, model):
+        if self.s.get("offload_optimizer", {}).get("device", "none") == "none":
+            return super().inner_optimizer(model)
+        return cpu_adam.DeepSpeedCPUAdam(model.parameters(), lr=1e-3)
+
+    def settle(self, log, model, optimizer):
+        for tensor in [t for group in getattr(optimizer, "round_robin_bit16_meta", []) for t in group]:
+            log.recategorize(tensor, "shapes")      # DeepSpeed's own meta tensors
+        log.forget("shapes")
+        super().settle(log, model, optimizer)
+
+    def finish(self, model, optimizer):
+        log = Log.current
+        self.device_peak_bytes, self.host_peak_bytes = log.peak_of["device"], log.peak_of["host"]
+        self.copies = log.copies
+
+
+def prepare():
+    linear.get_accelerator = NoAutocast         # there is none on meta
+    torch.tensor = told_tensor(torch.tensor)
+    on_meta(get_accelerator())
+    cpu_adam.CPUAdamBuilder = lambda: type("Builder", (), {"load": lambda self: NoAdam()})()
+
+
+if __name__ == "__main__":
+    prepare()
+    sys.exit(recorder.main(lambda config: ZeroOffload if config["strategy"]["system"] == "deepspeed" else None))
