@@ -98,6 +98,7 @@ struct buffer {
     bool scratch;       /* a kernel's own workspace: in the allocator, but no tensor of PyTorch's */
     bool resident;      /* allocated before the first step or in it, and there between steps */
     bool carried;       /* lives from one step into the next */
+    bool pinned;        /* of LANE_HOST's: page-locked */
     struct shape shape; /* at birth */
     uint32_t local;     /* parameter + 1 of whose updated part it has the shape, which is another on
                            every rank; 0: alike on all */

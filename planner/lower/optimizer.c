@@ -28,6 +28,12 @@ static enum dtype dtype_of(const struct optimized *o)
 
 /* ---- what is optimized ---- */
 
+/* Updated by DeepSpeedCPUAdam: in one pass. */
+static bool is_cpu_adam(const struct lowering *low, const struct optimized *o)
+{
+    return o->on_host && !low->strategy->offload;
+}
+
 static uint32_t new_state(struct lowering *low, const struct optimized *o, uint8_t pool)
 {
     const uint32_t buffer =
@@ -39,8 +45,8 @@ static uint32_t new_state(struct lowering *low, const struct optimized *o, uint8
 void add_states(struct lowering *low, struct optimized *o)
 {
     const struct strategy *s = low->strategy;
-    const uint8_t pool = s->offload ? LANE_HOST : LANE_COMPUTE;
-    const uint8_t step_pool = s->impl == IMPL_FUSED && !s->offload ? LANE_COMPUTE : LANE_HOST;
+    const uint8_t pool = o->on_host ? LANE_HOST : LANE_COMPUTE;
+    const uint8_t step_pool = s->impl == IMPL_FUSED && !o->on_host ? LANE_COMPUTE : LANE_HOST;
     o->step = o->state[0] = o->state[1] = NONE;
     if (s->optimizer != OPTIMIZER_ADAMW || !o->trained)
         return;
@@ -48,6 +54,7 @@ void add_states(struct lowering *low, struct optimized *o)
     o->step = new_resident(low, CATEGORY_OPTIMIZER, step_pool, ATEN_ZEROS, DTYPE_FP32,
                            o->param == NONE ? one : plan_step_shape(low->plan, o->param));
     low->plan->buffers[o->step].local = o->value.local;
+    low->plan->buffers[o->step].scratch = is_cpu_adam(low, o); /* which counts in Python */
     for (uint32_t i = 0; i < 2 && !is_empty(low, o); i++)
         o->state[i] = new_state(low, o, pool);
 }
@@ -79,6 +86,7 @@ void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count
             .param = p,
             .value = plan_piece_operand(plan, &updated),
             .trained = plan->params[p].trainable,
+            .on_host = low->strategy->offload,
         };
         add_states(low, o);
         add_state_pieces(low, o, &updated);
@@ -282,7 +290,7 @@ static void emit_update(struct lowering *low, struct updated u, enum work_kind w
             if (is_updated(low, &u.of[i]) && u.of[i].state[s] != NONE)
                 plan_set_whole_buffer(plan, u.of[i].state[s], &in[n++]);
     memcpy(in + n, in + gradients, (n - gradients) * sizeof *in);
-    emit_kernel(low, PLAN_OPTIMIZER, low->strategy->offload ? LANE_HOST : LANE_COMPUTE,
+    emit_kernel(low, PLAN_OPTIMIZER, u.of[0].on_host ? LANE_HOST : LANE_COMPUTE,
                 plan_push_kernel(plan, work, label, n, n - gradients, in), PLAN_NO_GROUP);
 }
 
@@ -360,14 +368,15 @@ void emit_update_of(struct lowering *low, uint32_t first, uint32_t count)
 {
     const struct strategy *strategy = low->strategy;
     const struct updated u = {low->optimized + first, count};
-    if (strategy->offload) /* clipping ran on the device's stream */
+    const bool on_host = count && u.of[0].on_host;
+    if (on_host) /* clipping ran on the device's stream */
         emit_sync(low, LANE_HOST, LANE_COMPUTE);
     create_states(low, u);
     if (strategy->optimizer == OPTIMIZER_SGD)
         emit_update(low, u, WORK_SGD, ATEN_FOREACH_ADD_);
-    else if (strategy->impl == IMPL_FUSED)
+    else if (strategy->impl == IMPL_FUSED || is_cpu_adam(low, u.of))
         emit_update(low, u, WORK_ADAMW_FUSED, ATEN_FUSED_ADAMW_);
-    else if (strategy->offload)
+    else if (on_host)
         emit_update(low, u, WORK_ADAMW, ATEN_ADAMW); /* transients are the CPU's */
     else if (strategy->impl == IMPL_FOREACH)
         adam_foreach(low, u);

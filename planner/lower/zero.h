@@ -24,18 +24,33 @@ void zero_look_for_overflow(struct lowering *low, uint8_t group, uint32_t count,
  * `group`. Returns the scalar (fp32): the caller frees it. */
 uint32_t zero_norm(struct lowering *low, uint8_t group, uint32_t count,
                    const struct operand *gradients);
+/* Its parts, for offloading: whether one gradient of `dtype` is infinite; what the host found, on
+ * all ranks; the norm of one gradient (fp64: the caller frees it), all on a lane. */
+void zero_look_at(struct lowering *low, uint8_t lane, enum dtype dtype);
+void zero_share_overflow(struct lowering *low, uint8_t group);
+uint32_t zero_norm_one(struct lowering *low, uint8_t lane, struct operand gradient);
 /* Its parts, for stage 3, whose scalars are fp64. The norm of one group of gradients; the norms of
  * groups as one (`dtype` theirs); whether it is valid. */
 uint32_t zero_norm_fp64(struct lowering *low, uint8_t group, uint32_t count,
                         const struct operand *gradients);
-uint32_t zero_combine_norms(struct lowering *low, uint32_t count, const uint32_t *norms,
-                            enum dtype dtype);
-void zero_check_norm(struct lowering *low, enum dtype dtype);
+uint32_t zero_combine_norms(struct lowering *low, uint8_t lane, uint32_t count,
+                            const uint32_t *norms, enum dtype dtype);
+void zero_check_norm(struct lowering *low, uint8_t lane, enum dtype dtype);
 /* has_overflow of stage 3: two masks of the whole buffer. */
 void zero_scan_for_overflow(struct lowering *low, uint8_t group, struct operand gradients);
 /* unscale_and_clip_grads: `gradient` (flat, fp32) times what keeps its norm below max_norm.
- * `dtype`: of scalars. Stages 1 and 2 look at the norm once more. */
-void zero_clip(struct lowering *low, uint32_t norm, struct operand gradient, enum dtype dtype);
+ * `dtype`: of scalars. Stages 1 and 2 `check` the norm once more. */
+void zero_clip(struct lowering *low, uint8_t lane, uint32_t norm, struct operand gradient,
+               enum dtype dtype, bool check);
+
+/* Reads norms on the device one by one, as `.item()` does: the host waits for each. Returns the sum
+ * of their squares, on the host (no tensor of PyTorch's): the caller frees it. */
+uint32_t zero_read_norms(struct lowering *low, uint32_t count, const uint32_t *norms);
+
+/* Memory of the host that is there before the first step, flat: pinned unless the offload says
+ * otherwise. */
+uint32_t zero_new_host(struct lowering *low, enum category category, enum dtype dtype,
+                       uint64_t elements, const struct zero_offload *offload);
 
 /* ---- small kernels ---- */
 

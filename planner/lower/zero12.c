@@ -18,6 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What is offloaded is, whatever the option says. */
+static bool is_contiguous(const struct lowering *low)
+{
+    return low->strategy->zero.contiguous_gradients || zero12_of(low)->offload;
+}
+
 static uint64_t elements_of(const struct lowering *low, uint32_t param)
 {
     return shape_elements(&low->plan->params[param].shape);
@@ -32,6 +38,9 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_UNSUPPORTED,
                        "--grad-accum-dtype fp32: zero1 then is another optimizer (BF16_Optimizer), "
                        "which is not planned; zero2 has it");
+    if (s->grad_accum_fp32 && s->zero.optimizer.on)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--grad-accum-dtype fp32: with offload_optimizer it is not planned");
     return zero_check_used(graph, stream, err);
 }
 
@@ -120,8 +129,10 @@ static void declare_params(struct lowering *low)
     const enum dtype dtype = low->strategy->compute;
     const struct placement whole = {.kind = PLACEMENT_WHOLE};
     z->flat = new_resident(low, CATEGORY_PARAM, LANE_COMPUTE, ATEN_CAT, dtype, flat(z->total));
-    z->master = new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_TO_COPY, DTYPE_FP32,
-                             flat(z->partition));
+    z->master = z->offload ? zero_new_host(low, CATEGORY_SHARDED_PARAM, DTYPE_FP32, z->partition,
+                                           &low->strategy->zero.optimizer)
+                           : new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_TO_COPY,
+                                          DTYPE_FP32, flat(z->partition));
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         if (!low->plan->params[p].trainable) {
             const uint32_t own = new_resident(low, CATEGORY_PARAM, LANE_COMPUTE, ATEN_EMPTY, dtype,
@@ -147,6 +158,7 @@ static void declare_optimized(struct lowering *low)
         .value = plan_whole_buffer(low->plan, z->master),
         .gradient = no_operand(),
         .trained = true,
+        .on_host = z->offload,
     };
     add_states(low, o);
     static const enum piece_role roles[] = {PIECE_EXP_AVG, PIECE_EXP_AVG_SQ};
@@ -168,6 +180,8 @@ static void set_up(struct lowering *low)
         s->world > 1 ? plan_add_group(low->plan, "data", GROUP_DATA, s->world, 1) : PLAN_NO_GROUP;
     z->lane = s->zero.overlap_comm ? plan_add_lane(low->plan, "reduction", false) : LANE_COMPUTE;
     z->each = s->system == SYSTEM_ZERO2;
+    z->offload = s->zero.optimizer.on;
+    z->held = z->copied = z->filled_event = z->emptied_event[0] = z->emptied_event[1] = NONE;
     z->fp32_partition = s->grad_accum_fp32 && s->compute != DTYPE_FP32;
     z->bucket[0] = z->bucket[1] = z->gradients = z->older = z->padding = NONE;
     order_params(low);
@@ -178,8 +192,10 @@ static void set_up(struct lowering *low)
     declare_units(low);
     declare_params(low);
     declare_optimized(low);
-    new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_DIV, DTYPE_FP32,
-                 (struct shape){.rank = 0}); /* the last step's norm */
+    new_resident(low, CATEGORY_PERSISTENT, z->offload ? LANE_HOST : LANE_COMPUTE, ATEN_DIV,
+                 DTYPE_FP32, (struct shape){.rank = 0}); /* the last step's norm */
+    if (z->offload)
+        zero12_offload_set_up(low);
 }
 
 /* ---- averaging a bucket ---- */
@@ -406,12 +422,15 @@ static void settle(struct lowering *low)
     struct zero12 *z = low->state;
     const struct zero_options *o = &low->strategy->zero;
     for (uint32_t i = 0; i < z->in_count; i++)
-        if (z->is_own[z->in[i]] && o->contiguous_gradients)
+        if (z->is_own[z->in[i]] && z->offload) {
+            if (zero12_offload_gradient(low, z->in[i]) && z->in[i] != z->held)
+                forget(low, z->in[i]);
+        } else if (z->is_own[z->in[i]] && is_contiguous(low))
             keep_gradient(low, z->in[i]);
-        else if (!z->is_own[z->in[i]] && z->each && o->overlap_comm && !o->contiguous_gradients)
+        else if (!z->is_own[z->in[i]] && z->each && o->overlap_comm && !is_contiguous(low))
             z->forgotten[z->forgotten_count++] = z->in[i];
     for (uint32_t i = z->in_count; i-- > 0;) /* a list that dies from its end */
-        if (!z->is_own[z->in[i]] && z->each && !(o->overlap_comm && !o->contiguous_gradients))
+        if (!z->is_own[z->in[i]] && z->each && !(o->overlap_comm && !is_contiguous(low)))
             forget(low, z->in[i]);
 }
 
@@ -423,22 +442,28 @@ static void flush(struct lowering *low)
     const uint32_t before = enter_scope(low, "ds_reduce", PLAN_NO_UNIT, false);
     if (z->in_count) {
         if (o->overlap_comm) {
-            emit_sync(low, z->lane, LANE_COMPUTE);
-            if (o->contiguous_gradients) {
+            if (z->filled_event != NONE)
+                emit_wait(low, z->lane, z->filled_event);
+            else
+                emit_sync(low, z->lane, LANE_COMPUTE);
+            if (is_contiguous(low)) {
                 emit_sync(low, LANE_COMPUTE, z->lane);
             } else { /* the host waits for the device */
                 emit_sync(low, LANE_COMPUTE, z->lane);
                 forget_earlier(low);
             }
         }
-        if (!o->contiguous_gradients)
+        if (!is_contiguous(low))
             average_gradients(low);
         else if (o->reduce_scatter)
             average_slices(low, filled_bucket(low));
         else
             average_whole(low, filled_bucket(low));
         settle(low);
+        if (z->offload && o->overlap_comm && !z->oversized)
+            z->emptied_event[z->turn] = emit_record(low, z->lane);
     }
+    z->filled_event = NONE;
     z->in_count = 0;
     z->filled = 0;
     z->oversized = false;
@@ -456,9 +481,22 @@ static void set_up_buckets(struct lowering *low)
         return;
     z->ready = true;
     z->turn = 0;
-    for (uint32_t i = 0; i < (o->overlap_comm ? 2U : 1U) && o->contiguous_gradients; i++)
+    for (uint32_t i = 0; i < (o->overlap_comm ? 2U : 1U) && is_contiguous(low); i++)
         z->bucket[i] = alloc_buffer(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_EMPTY,
                                     low->strategy->compute, flat(o->reduce_bucket_size));
+}
+
+/* Offloading reads .grad when autograd may have given its memory to others: a copy takes its place.
+ */
+static void own_gradient(struct lowering *low, uint32_t p)
+{
+    const uint32_t clone =
+        alloc_buffer(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_CLONE, low->strategy->compute,
+                     low->plan->params[p].shape);
+    const struct operand whole = plan_whole_buffer(low->plan, clone);
+    zero_copy(low, LANE_COMPUTE, low->grad[p], whole);
+    exchange_gradient(low, p, whole, zero12_of(low)->lane);
+    low->grad[p] = whole;
 }
 
 /* reduce_independent_p_g_buckets_and_remove_grads. */
@@ -470,18 +508,24 @@ static void take(struct lowering *low, uint32_t p)
     const uint32_t before = enter_named_scope(low, "ds_grad", zero_name(low, p));
     if (z->filled + n > o->reduce_bucket_size) {
         flush(low);
-        if (o->contiguous_gradients && o->overlap_comm)
+        if (is_contiguous(low) && o->overlap_comm)
             z->turn = 1 - z->turn;
     }
-    if (o->contiguous_gradients && n > o->reduce_bucket_size) {
+    if (is_contiguous(low) && n > o->reduce_bucket_size) {
         z->oversized = true;
-    } else if (o->contiguous_gradients) {
+        if (z->offload)
+            own_gradient(low, p);
+    } else if (is_contiguous(low)) {
+        if (z->emptied_event[z->turn] != NONE)
+            emit_wait(low, LANE_COMPUTE, z->emptied_event[z->turn]);
         struct operand view = plan_whole_buffer(low->plan, z->bucket[z->turn]);
         view.offset = z->filled;
         view.shape = low->plan->params[p].shape;
         zero_copy(low, LANE_COMPUTE, low->grad[p], view);
         exchange_gradient(low, p, view, z->lane);
     }
+    if (z->offload && o->overlap_comm)
+        z->filled_event = emit_record(low, LANE_COMPUTE);
     z->filled += n;
     z->in[z->in_count++] = p;
     leave_scope(low, before);
@@ -595,7 +639,7 @@ static void clear_gradients(struct lowering *low, uint32_t held)
             clear_gradient(low, z->own[i - 1]);
     if (z->own_count && z->own[z->own_count - 1] != held) /* a loop variable's */
         clear_gradient(low, z->own[z->own_count - 1]);
-    if (z->fp32_partition || z->gradients == NONE)
+    if (z->fp32_partition || z->offload || z->gradients == NONE)
         return;
     if (z->older == NONE)
         z->older = z->gradients;
@@ -612,23 +656,26 @@ static void run_epilogue(struct lowering *low)
     for (uint32_t i = 0; i < z->count && walks; i++)
         if (low->grad[z->listed[i]].place != NONE)
             take(low, z->listed[i]);
+    /* The walk's loop variable still has the last gradient, which is a view of the bucket unless it
+     * was kept. */
+    const uint32_t last = walks && z->count ? z->listed[z->count - 1] : NONE;
+    z->held = last != NONE && (!z->is_own[last] || z->offload) ? last : NONE;
     const uint32_t before = enter_scope(low, "ds_epilogue", PLAN_NO_UNIT, false);
     flush(low);
     if (o->overlap_comm) {
         emit_sync(low, LANE_COMPUTE, z->lane);
         forget_earlier(low);
     }
-    accumulate(low);
-    pad(low);
+    if (!z->offload) {
+        accumulate(low);
+        pad(low);
+    }
     release_buckets(low);
-    /* The walk's loop variable still has the last gradient, which is a view of the bucket unless it
-     * was kept. */
-    const uint32_t held =
-        walks && z->count && !z->is_own[z->listed[z->count - 1]] ? z->listed[z->count - 1] : NONE;
-    clear_gradients(low, held);
+    clear_gradients(low, z->held);
     leave_scope(low, before);
-    if (held != NONE)
-        clear_gradient(low, held);
+    if (z->held != NONE)
+        clear_gradient(low, z->held);
+    z->held = NONE;
     z->ready = false;
 }
 

@@ -24,6 +24,7 @@ struct zero12 {
     uint32_t *in, in_count;
     uint64_t filled;                      /* elements in it */
     bool oversized;                       /* it is one parameter's own gradient */
+    uint32_t held; /* parameter whose .grad stage 1's walk still refers to; NONE */
     uint32_t *forgotten, forgotten_count; /* parameters whose gradients go with the next flush */
     uint32_t gradients; /* this rank's, whole parameters; or its fp32 partition. NONE: none yet */
     uint64_t gradients_used;
@@ -31,6 +32,15 @@ struct zero12 {
     struct operand *kept; /* (params) averaged gradients; place NONE: none */
     uint32_t older;       /* the buffer of the first micro-batch's, where `kept` is */
     uint32_t padding;     /* zeros behind them; NONE: they fill the partition */
+    /* offload_optimizer: zero12_offload.c. `gradients` is the fp32 partition's, on the host */
+    bool offload;
+    uint32_t staging;      /* the partition in 16 bits, on the host */
+    uint32_t temporary;    /* on the device: room for the largest gradient */
+    uint32_t *accumulated; /* (params) on the host: of micro-batches so far; NONE: none */
+    uint32_t *norms, norm_count; /* of this rank's gradients, as they came */
+    uint32_t copied;             /* event: the last gradient is on the host; NONE: known */
+    uint32_t filled_event;       /* the bucket's last copy; NONE: none yet */
+    uint32_t emptied_event[2];   /* a bucket's last flush */
 };
 
 static inline struct zero12 *zero12_of(const struct lowering *low)
@@ -41,7 +51,21 @@ static inline struct zero12 *zero12_of(const struct lowering *low)
 /* The elements of a parameter in this rank's partition. */
 struct part zero12_part(const struct lowering *low, uint32_t param);
 
+/* This rank's partition of the vector, for an operation on the device. */
+struct operand zero12_own(const struct lowering *low);
+/* Says where the update finds gradients. */
+void zero12_declare_gradients(struct lowering *low, uint32_t buffer);
+/* The vector from its partitions. */
+void zero12_gather(struct lowering *low);
+
 /* step(). */
 void zero12_update(struct lowering *low);
+
+/* ---- offload_optimizer ---- */
+
+void zero12_offload_set_up(struct lowering *low);
+/* copy_grads_in_partition: of one of this rank's averaged gradients. True: .grad is to go. */
+bool zero12_offload_gradient(struct lowering *low, uint32_t param);
+void zero12_offload_update(struct lowering *low);
 
 #endif

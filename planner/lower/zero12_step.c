@@ -68,21 +68,32 @@ static struct operand flatten(struct lowering *low, uint32_t count, const struct
     return zero_join(low, count, parts, zero_run(parts[0], 0, z->partition), z->partition);
 }
 
-static void gather(struct lowering *low)
+struct operand zero12_own(const struct lowering *low)
 {
     const struct zero12 *z = zero12_of(low);
     struct operand own = zero_run(plan_whole_buffer(low->plan, z->flat),
                                   z->partition * low->strategy->rank, z->partition);
-    const struct operand master = plan_whole_buffer(low->plan, z->master);
     own.chunk = z->group == PLAN_NO_GROUP ? 0 : (uint8_t)(z->group + 1);
-    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_COPY_, PLAN_NO_GROUP, 1, &master,
-                 1, &own);
+    return own;
+}
+
+void zero12_gather(struct lowering *low)
+{
+    const struct zero12 *z = zero12_of(low);
     if (z->group != PLAN_NO_GROUP)
         emit_work(low, PLAN_ALL_GATHER, LANE_COMPUTE, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
                   z->group, 1, &z->flat, 1, &z->flat);
 }
 
-static void declare_gradients(struct lowering *low, uint32_t buffer)
+static void cast_back(struct lowering *low)
+{
+    const struct operand master = plan_whole_buffer(low->plan, zero12_of(low)->master);
+    const struct operand own = zero12_own(low);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST, ATEN_COPY_, PLAN_NO_GROUP, 1, &master,
+                 1, &own);
+}
+
+void zero12_declare_gradients(struct lowering *low, uint32_t buffer)
 {
     const struct zero12 *z = zero12_of(low);
     for (uint32_t i = 0; i < z->count; i++)
@@ -93,6 +104,10 @@ static void declare_gradients(struct lowering *low, uint32_t buffer)
 void zero12_update(struct lowering *low)
 {
     const struct zero12 *z = zero12_of(low);
+    if (z->offload) {
+        zero12_offload_update(low);
+        return;
+    }
     struct operand *parts = xmalloc((z->own_count + 2) * sizeof *parts);
     uint32_t all = 0;
     const uint32_t count = list_gradients(low, parts, &all);
@@ -104,11 +119,11 @@ void zero12_update(struct lowering *low)
     struct operand *gradient = &low->optimized[0].gradient;
     *gradient = flatten(low, all, parts);
     const bool alias = !z->fp32_partition && all == 1 && low->strategy->compute == DTYPE_FP32;
-    declare_gradients(low, gradient->place);
+    zero12_declare_gradients(low, gradient->place);
     if (!alias)
         drop_gradients(low);
     if (low->strategy->max_norm > 0)
-        zero_clip(low, norm, *gradient, DTYPE_FP32);
+        zero_clip(low, LANE_COMPUTE, norm, *gradient, DTYPE_FP32, true);
     const uint32_t before = enter_scope(low, "ds_inner_step", PLAN_NO_UNIT, false);
     emit_optimizer(low);
     leave_scope(low, before);
@@ -116,7 +131,8 @@ void zero12_update(struct lowering *low)
         drop_gradients(low);
     else
         emit_free(low, gradient->place);
-    gather(low);
+    cast_back(low);
+    zero12_gather(low);
     emit_free(low, norm);
     emit_free(low, unscaled);
     free(parts);

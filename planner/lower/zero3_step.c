@@ -25,7 +25,7 @@ static uint32_t take_norms(struct lowering *low, uint32_t *norms)
         norms[g] = zero_norm_fp64(low, z->shard_group, z->groups[g].count, gradients);
     }
     free(gradients);
-    return zero_combine_norms(low, z->group_count, norms, DTYPE_FP64);
+    return zero_combine_norms(low, LANE_COMPUTE, z->group_count, norms, DTYPE_FP64);
 }
 
 /* The fp32 gradient of a group. */
@@ -60,7 +60,7 @@ static void update_group(struct lowering *low, uint32_t g, uint32_t norm)
     o->gradient = flatten(low, group);
     declare_gradients(low, group, o->gradient);
     if (low->strategy->max_norm > 0)
-        zero_clip(low, norm, o->gradient, DTYPE_FP64);
+        zero_clip(low, LANE_COMPUTE, norm, o->gradient, DTYPE_FP64, false);
     const uint32_t before = enter_scope(low, "ds_inner_step", PLAN_NO_UNIT, false);
     emit_update_of(low, g, 1);
     leave_scope(low, before);
@@ -78,7 +78,7 @@ void zero3_update(struct lowering *low)
     if (low->strategy->compute == DTYPE_FP16)
         zero_scan_for_overflow(low, z->shard_group, plan_whole_buffer(low->plan, z->gradients));
     const uint32_t norm = take_norms(low, norms);
-    zero_check_norm(low, DTYPE_FP64);
+    zero_check_norm(low, LANE_COMPUTE, DTYPE_FP64);
     const uint32_t unscaled = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_DIV,
                                            DTYPE_FP64, (struct shape){.rank = 0});
     for (uint32_t g = 0; g < z->group_count; g++)

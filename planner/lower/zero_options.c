@@ -15,6 +15,7 @@ enum key_kind {
     KEY_ELEMENTS, /* a whole number, as 500000000 or 5e8 */
     KEY_STAGE,
     KEY_OFFLOAD, /* an object with a device, or null */
+    KEY_SHARE,   /* a number from 0 to 1 */
     KEY_OBJECT,
     KEY_IGNORED, /* of checkpoints, messages or checks: changes no byte of a step */
 };
@@ -48,15 +49,15 @@ static const struct zero_key keys[] = {
     {"compute_grad_norm", KEY_BOOL, ZERO12, NO_FIELD, 1, 0, "the norm is always planned"},
     {"load_from_fp32_weights", KEY_IGNORED, ZERO12 | ZERO3, NO_FIELD, 1, 0, NULL},
     {"elastic_checkpoint", KEY_IGNORED, ZERO12 | ZERO3, NO_FIELD, 0, 0, NULL},
-    {"offload_param", KEY_OFFLOAD, ZERO3, NO_FIELD, 0, 0, "parameters stay on the device"},
-    {"offload_optimizer", KEY_OFFLOAD, ZERO12 | ZERO3, NO_FIELD, 0, 0,
-     "optimizer states stay on the device"},
+    {"offload_param", KEY_OFFLOAD, ZERO3, AT(param), 0, 0, NULL},
+    {"offload_optimizer", KEY_OFFLOAD, ZERO12 | ZERO3, AT(optimizer), 0, 0, NULL},
     {"zenflow", KEY_OBJECT, ZERO12 | ZERO3, NO_FIELD, 0, 0, "ZenFlow is not planned"},
     {"sub_group_size", KEY_ELEMENTS, ZERO3, AT(sub_group_size), 1e9, 1, NULL},
-    {"cpu_offload_param", KEY_BOOL, ZERO3, NO_FIELD, 0, 0, "parameters stay on the device"},
+    {"cpu_offload_param", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
+     "DeepSpeed " ZERO_VERSION " has offload_param in its place"},
     {"cpu_offload_use_pin_memory", KEY_IGNORED, ZERO12 | ZERO3, NO_FIELD, 0, 0, NULL},
     {"cpu_offload", KEY_BOOL, ZERO12 | ZERO3, NO_FIELD, 0, 0,
-     "optimizer states stay on the device"},
+     "DeepSpeed " ZERO_VERSION " has offload_optimizer in its place"},
     {"stage3_prefetch_bucket_size", KEY_ELEMENTS, ZERO3, AT(prefetch_bucket_size), 5e7, 0, NULL},
     {"prefetch_bucket_size", KEY_ELEMENTS, ZERO3, AT(prefetch_bucket_size), 5e7, 0, NULL},
     {"stage3_param_persistence_threshold", KEY_ELEMENTS, ZERO3, AT(param_persistence_threshold),
@@ -127,8 +128,9 @@ struct zero_options zero_defaults(uint32_t stage)
 {
     struct zero_options o = {0};
     for (int i = 0; i < KEYS; i++)
-        if (keys[i].field != NO_FIELD)
+        if (keys[i].field != NO_FIELD && keys[i].kind != KEY_OFFLOAD)
             set_field(&o, &keys[i], keys[i].initial);
+    o.optimizer.ratio = o.param.ratio = 1;
     o.overlap_comm = stage == 3; /* overlap_comm_valid */
     return o;
 }
@@ -185,20 +187,90 @@ static enum err_code read_number(const struct reading *r, const struct zero_key 
     return ERR_OK;
 }
 
+/* ---- offload_optimizer, offload_param ---- */
+
+/* Members beside `device` (offload_config.py), and what is planned of them. */
+struct offload_key {
+    const char *name;
+    bool optimizer, param; /* whose */
+    uint8_t kind;          /* KEY_BOOL, KEY_ELEMENTS, KEY_IGNORED */
+    const char *why;       /* other than false is not planned */
+};
+
+static const struct offload_key offload_keys[] = {
+    {"pin_memory", true, true, KEY_BOOL, NULL},
+    {"ratio", true, false, KEY_SHARE, NULL},
+    {"super_offload", true, false, KEY_BOOL, "SuperOffload's optimizer is not planned"},
+    /* of NVMe, or of SuperOffload; the rest changes no byte of a step */
+    {"nvme_path", true, true, KEY_IGNORED, NULL},
+    {"buffer_count", true, true, KEY_IGNORED, NULL},
+    {"buffer_size", false, true, KEY_IGNORED, NULL},
+    {"max_in_cpu", false, true, KEY_IGNORED, NULL},
+    {"pipeline_read", true, false, KEY_IGNORED, NULL},
+    {"pipeline_write", true, false, KEY_IGNORED, NULL},
+    {"fast_init", true, false, KEY_IGNORED, NULL},
+    {"cpuadam_cores_perc", true, false, KEY_IGNORED, NULL},
+};
+
+static enum err_code read_offload_key(const struct reading *r, const struct zero_key *key,
+                                      const char *name, const json_t *value,
+                                      struct zero_offload *out)
+{
+    const bool optimizer = key->field == AT(optimizer);
+    const struct offload_key *own = NULL;
+    for (size_t i = 0; i < sizeof offload_keys / sizeof offload_keys[0]; i++)
+        if (strcmp(offload_keys[i].name, name) == 0 &&
+            (optimizer ? offload_keys[i].optimizer : offload_keys[i].param))
+            own = &offload_keys[i];
+    if (!own)
+        return err_set(r->err, ERR_INVALID,
+                       "%s: %s: DeepSpeed " ZERO_VERSION " has no such key: %s", r->path, key->name,
+                       name);
+    if (own->kind == KEY_BOOL && !json_is_boolean(value))
+        return err_set(r->err, ERR_INVALID, "%s: %s: %s: allowed are true, false", r->path,
+                       key->name, name);
+    if (own->why && json_is_true(value))
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: %s: %s: %s", r->path, key->name, name,
+                       own->why);
+    if (own->kind == KEY_BOOL && !own->why)
+        out->pageable = !json_is_true(value);
+    if (own->kind != KEY_SHARE)
+        return ERR_OK;
+    out->ratio = json_number_value(value);
+    if (!json_is_number(value) || out->ratio < 0 || out->ratio > 1 ||
+        (out->ratio < 1 && r->stage != 3)) /* DeepSpeed's own assertion */
+        return err_set(r->err, ERR_INVALID,
+                       "%s: %s: ratio: allowed are numbers from 0 to 1, and 1 below stage 3",
+                       r->path, key->name);
+    return ERR_OK;
+}
+
 /* {"device": "none" | "cpu" | "nvme", ...}; the rest says where and how, which "none" has no use
  * for. */
 static enum err_code read_offload(const struct reading *r, const struct zero_key *key,
                                   const json_t *value)
 {
-    const char *device = json_string_value(json_object_get(value, "device"));
+    const char *device = json_string_value(json_object_get(value, "device")), *name;
+    struct zero_offload *out = (struct zero_offload *)(void *)((char *)r->out + key->field);
+    json_t *member;
     if (json_is_null(value) || (json_is_object(value) && !json_object_get(value, "device")))
         return ERR_OK;
     if (!device ||
         (strcmp(device, "none") != 0 && strcmp(device, "cpu") != 0 && strcmp(device, "nvme") != 0))
         return wrong(r, key, "null, or an object whose device is none, cpu or nvme");
-    if (strcmp(device, "none") != 0)
-        return err_set(r->err, ERR_UNSUPPORTED, "%s: %s: device %s: %s", r->path, key->name, device,
-                       key->why);
+    if (strcmp(device, "nvme") == 0)
+        return err_set(r->err, ERR_UNSUPPORTED,
+                       "%s: %s: device nvme: swapping to files is not planned: its time is a "
+                       "disk's, of which no machine here has a number",
+                       r->path, key->name);
+    if (strcmp(device, "none") == 0)
+        return ERR_OK;
+    out->on = (r->stage == 3) || key->field == AT(optimizer);
+    json_object_foreach((json_t *)(uintptr_t)value, name, member)
+    {
+        if (strcmp(name, "device") != 0)
+            TRY(read_offload_key(r, key, name, member, out));
+    }
     return ERR_OK;
 }
 

@@ -14,6 +14,11 @@
 
 #define ZERO_VERSION "0.19.8"
 
+struct zero_offload { /* to the memory of the node */
+    bool on, pageable; /* device cpu; pin_memory false */
+    double ratio;      /* of stage 3's groups of parameters, the last ones; 1: all */
+};
+
 struct zero_options {
     bool contiguous_gradients;  /* gradients are copied into buckets */
     bool reduce_scatter;        /* each slice of a bucket is for the rank that owns it */
@@ -27,6 +32,7 @@ struct zero_options {
     uint64_t model_persistence_threshold; /* of all those together */
     uint64_t max_live_parameters, max_reuse_distance;
     uint64_t hpz_partition_size; /* ranks that share a secondary copy; 1: none */
+    struct zero_offload optimizer, param; /* offload_optimizer; offload_param (stage 3) */
 };
 
 /* The defaults of a stage (1, 2, 3): overlap_comm depends on it. */

@@ -27,8 +27,8 @@ struct scalar_step {
 #define STEPS(list) (list), (uint32_t)(sizeof(list) / sizeof(list)[0])
 
 /* `slots` has what is alive. All have one shape, and those of dtype fp32 that of `wide`. */
-static void run_scalars(struct lowering *low, const struct scalar_step *steps, uint32_t count,
-                        struct shape shape, enum dtype wide, uint32_t slots[SLOTS])
+static void run_scalars(struct lowering *low, uint8_t lane, const struct scalar_step *steps,
+                        uint32_t count, struct shape shape, enum dtype wide, uint32_t slots[SLOTS])
 {
     for (uint32_t i = 0; i < count; i++) {
         const struct scalar_step *s = &steps[i];
@@ -36,16 +36,16 @@ static void run_scalars(struct lowering *low, const struct scalar_step *steps, u
             emit_free(low, slots[-s->slot]);
         else
             slots[s->slot] =
-                alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, (enum aten)s->label,
+                alloc_buffer(low, CATEGORY_OPTIMIZER, lane, (enum aten)s->label,
                              s->dtype == DTYPE_FP32 ? wide : (enum dtype)s->dtype, shape);
     }
 }
 
 static const struct shape scalar = {.rank = 0};
 
-static uint32_t new_scalar(struct lowering *low, enum aten label, enum dtype dtype)
+static uint32_t new_scalar(struct lowering *low, uint8_t lane, enum aten label, enum dtype dtype)
 {
-    return alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, dtype, scalar);
+    return alloc_buffer(low, CATEGORY_OPTIMIZER, lane, label, dtype, scalar);
 }
 
 /* A scalar or vector as fp32, whatever its buffer was born as: what the host backend computes in.
@@ -57,11 +57,11 @@ static struct operand as_fp32(const struct lowering *low, uint32_t buffer)
     return x;
 }
 
-static uint32_t step(struct lowering *low, enum work_kind work, enum aten label, uint32_t from,
-                     uint32_t to)
+static uint32_t step(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,
+                     uint32_t from, uint32_t to)
 {
     const struct operand x = as_fp32(low, from), y = as_fp32(low, to);
-    return emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, work, label, PLAN_NO_GROUP, 1, &x, 1, &y);
+    return emit_work_on(low, PLAN_COMPUTE, lane, work, label, PLAN_NO_GROUP, 1, &x, 1, &y);
 }
 
 /* ---- infinite gradients ---- */
@@ -95,14 +95,30 @@ static void share_flag(struct lowering *low, uint8_t group, uint32_t flag)
     emit_free(low, byte);
 }
 
+void zero_look_at(struct lowering *low, uint8_t lane, enum dtype dtype)
+{
+    uint32_t slots[SLOTS];
+    run_scalars(low, lane, STEPS(overflow_steps), scalar, dtype, slots);
+}
+
+void zero_share_overflow(struct lowering *low, uint8_t group)
+{
+    const uint32_t before = enter_scope(low, "ds_overflow", PLAN_NO_UNIT, false);
+    const uint32_t byte = new_flag(low, ATEN_LIFT_FRESH, DTYPE_UINT8);
+    if (group != PLAN_NO_GROUP)
+        emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, group,
+                  1, &byte, 1, &byte);
+    emit_free(low, byte);
+    leave_scope(low, before);
+}
+
 void zero_look_for_overflow(struct lowering *low, uint8_t group, uint32_t count,
                             const struct operand *gradients)
 {
-    uint32_t slots[SLOTS];
     const uint32_t before = enter_scope(low, "ds_overflow", PLAN_NO_UNIT, false);
     const uint32_t found = new_flag(low, ATEN_ZEROS, DTYPE_FP32);
     for (uint32_t i = 0; i < count; i++)
-        run_scalars(low, STEPS(overflow_steps), scalar, (enum dtype)gradients[i].dtype, slots);
+        zero_look_at(low, LANE_COMPUTE, (enum dtype)gradients[i].dtype);
     const uint32_t any = new_flag(low, ATEN_TO_COPY, DTYPE_BOOL);
     emit_free(low, found);
     share_flag(low, group, any);
@@ -133,6 +149,18 @@ static const struct scalar_step invalid_steps[] = {IS_INVALID};
 static const struct scalar_step invalid_norm_steps[] = {IS_INVALID, BORN(5, ANY, BOOL), DIES(4),
                                                         DIES(5)};
 
+uint32_t zero_norm_one(struct lowering *low, uint8_t lane, struct operand gradient)
+{
+    const uint32_t copy =
+        alloc_buffer(low, CATEGORY_OPTIMIZER, lane, ATEN_TO_COPY, DTYPE_FP64, gradient.shape);
+    const uint32_t norm = new_scalar(low, lane, ATEN_LINALG_VECTOR_NORM, DTYPE_FP64);
+    emit_free(low, copy);
+    const struct operand out = as_fp32(low, norm);
+    emit_work_on(low, PLAN_COMPUTE, lane, WORK_NORMS, ATEN_LINALG_VECTOR_NORM, PLAN_NO_GROUP, 1,
+                 &gradient, 1, &out);
+    return norm;
+}
+
 /* The norm of each gradient, from a copy in fp64 that lives for the moment. */
 static void emit_norms(struct lowering *low, uint32_t count, const struct operand *gradients,
                        uint32_t *norms)
@@ -141,7 +169,7 @@ static void emit_norms(struct lowering *low, uint32_t count, const struct operan
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t copy = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_TO_COPY,
                                            DTYPE_FP64, gradients[i].shape);
-        norms[i] = new_scalar(low, ATEN_LINALG_VECTOR_NORM, DTYPE_FP64);
+        norms[i] = new_scalar(low, LANE_COMPUTE, ATEN_LINALG_VECTOR_NORM, DTYPE_FP64);
         emit_free(low, copy);
         out[i] = as_fp32(low, norms[i]);
     }
@@ -150,17 +178,17 @@ static void emit_norms(struct lowering *low, uint32_t count, const struct operan
     free(out);
 }
 
-static uint32_t stack_norms(struct lowering *low, uint32_t count, const uint32_t *norms,
-                            enum dtype dtype)
+static uint32_t stack_norms(struct lowering *low, uint8_t lane, uint32_t count,
+                            const uint32_t *norms, enum dtype dtype)
 {
     struct operand *in = xmalloc((count + 1) * sizeof *in);
     for (uint32_t i = 0; i < count; i++)
         in[i] = as_fp32(low, norms[i]);
     const uint32_t stack =
-        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_STACK, dtype, SHAPE(count));
+        alloc_buffer(low, CATEGORY_OPTIMIZER, lane, ATEN_STACK, dtype, SHAPE(count));
     const struct operand stacked = as_fp32(low, stack);
-    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, count, in,
-                 1, &stacked);
+    emit_work_on(low, PLAN_COMPUTE, lane, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, count, in, 1,
+                 &stacked);
     free(in);
     return stack;
 }
@@ -168,13 +196,13 @@ static uint32_t stack_norms(struct lowering *low, uint32_t count, const uint32_t
 /* stack(norms).pow(2).sum(). */
 static uint32_t sum_norms(struct lowering *low, uint32_t count, const uint32_t *norms)
 {
-    const uint32_t stack = stack_norms(low, count, norms, DTYPE_FP64);
+    const uint32_t stack = stack_norms(low, LANE_COMPUTE, count, norms, DTYPE_FP64);
     const uint32_t squares =
         alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_POW, DTYPE_FP64, SHAPE(count));
-    step(low, WORK_SQUARE, ATEN_POW, stack, squares);
+    step(low, LANE_COMPUTE, WORK_SQUARE, ATEN_POW, stack, squares);
     emit_free(low, stack);
-    const uint32_t sum = new_scalar(low, ATEN_SUM, DTYPE_FP64);
-    step(low, WORK_SUM, ATEN_SUM, squares, sum);
+    const uint32_t sum = new_scalar(low, LANE_COMPUTE, ATEN_SUM, DTYPE_FP64);
+    step(low, LANE_COMPUTE, WORK_SUM, ATEN_SUM, squares, sum);
     emit_free(low, squares);
     return sum;
 }
@@ -182,8 +210,8 @@ static uint32_t sum_norms(struct lowering *low, uint32_t count, const uint32_t *
 static uint32_t sum_squares(struct lowering *low, uint32_t count, const uint32_t *norms)
 {
     const uint32_t sum = sum_norms(low, count, norms);
-    const uint32_t total = new_scalar(low, ATEN_TO_COPY, DTYPE_FP32);
-    step(low, WORK_COPY, ATEN_TO_COPY, sum, total);
+    const uint32_t total = new_scalar(low, LANE_COMPUTE, ATEN_TO_COPY, DTYPE_FP32);
+    step(low, LANE_COMPUTE, WORK_COPY, ATEN_TO_COPY, sum, total);
     emit_free(low, sum);
     return total;
 }
@@ -191,7 +219,7 @@ static uint32_t sum_squares(struct lowering *low, uint32_t count, const uint32_t
 /* A rank without gradients adds nothing. */
 static uint32_t no_squares(struct lowering *low)
 {
-    const uint32_t total = new_scalar(low, ATEN_LIFT_FRESH, DTYPE_FP32);
+    const uint32_t total = new_scalar(low, LANE_COMPUTE, ATEN_LIFT_FRESH, DTYPE_FP32);
     const struct operand out = plan_whole_buffer(low->plan, total);
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_FILL, ATEN_LIFT_FRESH, PLAN_NO_GROUP, 0,
                  NULL, 1, &out);
@@ -209,10 +237,10 @@ static uint32_t norm_of_group(struct lowering *low, uint8_t group, uint32_t coun
     if (group != PLAN_NO_GROUP)
         emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, group,
                   1, &squares, 1, &squares);
-    const uint32_t norm = new_scalar(low, ATEN_POW, DTYPE_FP32);
-    step(low, WORK_SQUARE_ROOT, ATEN_POW, squares, norm);
+    const uint32_t norm = new_scalar(low, LANE_COMPUTE, ATEN_POW, DTYPE_FP32);
+    step(low, LANE_COMPUTE, WORK_SQUARE_ROOT, ATEN_POW, squares, norm);
     emit_free(low, squares);
-    run_scalars(low, STEPS(mask_steps), scalar, DTYPE_FP32, slots);
+    run_scalars(low, LANE_COMPUTE, STEPS(mask_steps), scalar, DTYPE_FP32, slots);
     for (uint32_t i = 0; i < count; i++)
         emit_free(low, norms[i]);
     leave_scope(low, before);
@@ -221,39 +249,39 @@ static uint32_t norm_of_group(struct lowering *low, uint8_t group, uint32_t coun
 }
 
 /* combine_grad_norm_groups: the norm of the norms, or infinity. */
-uint32_t zero_combine_norms(struct lowering *low, uint32_t count, const uint32_t *norms,
-                            enum dtype dtype)
+uint32_t zero_combine_norms(struct lowering *low, uint8_t lane, uint32_t count,
+                            const uint32_t *norms, enum dtype dtype)
 {
     uint32_t slots[SLOTS];
-    const uint32_t stack = stack_norms(low, count, norms, dtype);
+    const uint32_t stack = stack_norms(low, lane, count, norms, dtype);
     slots[1] = stack;
-    run_scalars(low, STEPS(invalid_steps), SHAPE(count), dtype, slots);
-    const uint32_t any = new_scalar(low, ATEN_ANY, DTYPE_BOOL);
+    run_scalars(low, lane, STEPS(invalid_steps), SHAPE(count), dtype, slots);
+    const uint32_t any = new_scalar(low, lane, ATEN_ANY, DTYPE_BOOL);
     emit_free(low, slots[4]);
-    const uint32_t combined = new_scalar(low, ATEN_LINALG_VECTOR_NORM, dtype);
-    step(low, WORK_VECTOR_NORM, ATEN_LINALG_VECTOR_NORM, stack, combined);
-    const uint32_t infinite = new_scalar(low, ATEN_FULL_LIKE, dtype);
-    const uint32_t chosen = new_scalar(low, ATEN_WHERE, dtype);
-    step(low, WORK_COPY, ATEN_WHERE, combined, chosen);
+    const uint32_t combined = new_scalar(low, lane, ATEN_LINALG_VECTOR_NORM, dtype);
+    step(low, lane, WORK_VECTOR_NORM, ATEN_LINALG_VECTOR_NORM, stack, combined);
+    const uint32_t infinite = new_scalar(low, lane, ATEN_FULL_LIKE, dtype);
+    const uint32_t chosen = new_scalar(low, lane, ATEN_WHERE, dtype);
+    step(low, lane, WORK_COPY, ATEN_WHERE, combined, chosen);
     const uint32_t gone[] = {infinite, stack, any, combined};
     for (uint32_t i = 0; i < sizeof gone / sizeof gone[0]; i++)
         emit_free(low, gone[i]);
     return chosen;
 }
 
-void zero_check_norm(struct lowering *low, enum dtype dtype)
+void zero_check_norm(struct lowering *low, uint8_t lane, enum dtype dtype)
 {
     uint32_t slots[SLOTS];
-    run_scalars(low, STEPS(invalid_norm_steps), scalar, dtype, slots);
+    run_scalars(low, lane, STEPS(invalid_norm_steps), scalar, dtype, slots);
 }
 
 uint32_t zero_norm(struct lowering *low, uint8_t group, uint32_t count,
                    const struct operand *gradients)
 {
     const uint32_t norm = norm_of_group(low, group, count, gradients);
-    const uint32_t combined = zero_combine_norms(low, 1, &norm, DTYPE_FP32);
+    const uint32_t combined = zero_combine_norms(low, LANE_COMPUTE, 1, &norm, DTYPE_FP32);
     emit_free(low, norm);
-    zero_check_norm(low, DTYPE_FP32);
+    zero_check_norm(low, LANE_COMPUTE, DTYPE_FP32);
     return combined;
 }
 
@@ -269,16 +297,17 @@ uint32_t zero_norm_fp64(struct lowering *low, uint8_t group, uint32_t count,
         emit_work_on(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE,
                      group, 1, &x, 1, &x);
     }
-    const uint32_t root = new_scalar(low, ATEN_POW, DTYPE_FP64);
-    step(low, WORK_SQUARE_ROOT, ATEN_POW, squares, root);
-    run_scalars(low, mask_steps, MASK_BIRTHS, scalar, DTYPE_FP32, slots);
-    const uint32_t norm = new_scalar(low, ATEN_WHERE, DTYPE_FP64);
-    step(low, WORK_COPY, ATEN_WHERE, root, norm);
+    const uint32_t root = new_scalar(low, LANE_COMPUTE, ATEN_POW, DTYPE_FP64);
+    step(low, LANE_COMPUTE, WORK_SQUARE_ROOT, ATEN_POW, squares, root);
+    run_scalars(low, LANE_COMPUTE, mask_steps, MASK_BIRTHS, scalar, DTYPE_FP32, slots);
+    const uint32_t norm = new_scalar(low, LANE_COMPUTE, ATEN_WHERE, DTYPE_FP64);
+    step(low, LANE_COMPUTE, WORK_COPY, ATEN_WHERE, root, norm);
     emit_free(low, root);
     emit_free(low, squares);
     for (uint32_t i = 0; i < count; i++)
         emit_free(low, norms[i]);
-    run_scalars(low, mask_steps + MASK_BIRTHS, MASK_BIRTHS, scalar, DTYPE_FP32, slots);
+    run_scalars(low, LANE_COMPUTE, mask_steps + MASK_BIRTHS, MASK_BIRTHS, scalar, DTYPE_FP32,
+                slots);
     leave_scope(low, before);
     free(norms);
     return norm;
@@ -288,7 +317,7 @@ static void scan(struct lowering *low, enum aten label, struct operand gradients
 {
     const uint32_t mask =
         alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, DTYPE_BOOL, gradients.shape);
-    const uint32_t any = new_scalar(low, ATEN_ANY, DTYPE_BOOL);
+    const uint32_t any = new_scalar(low, LANE_COMPUTE, ATEN_ANY, DTYPE_BOOL);
     emit_free(low, mask);
     emit_free(low, any);
 }
@@ -318,21 +347,68 @@ static const struct scalar_step clip_steps[] = {
     DIES(2),
 };
 
-void zero_clip(struct lowering *low, uint32_t norm, struct operand gradient, enum dtype dtype)
+void zero_clip(struct lowering *low, uint8_t lane, uint32_t norm, struct operand gradient,
+               enum dtype dtype, bool check)
 {
     uint32_t slots[SLOTS];
-    if (dtype == DTYPE_FP32)
-        zero_check_norm(low, dtype);
-    run_scalars(low, STEPS(clip_steps), scalar, dtype, slots);
+    if (check)
+        zero_check_norm(low, lane, dtype);
+    run_scalars(low, lane, STEPS(clip_steps), scalar, dtype, slots);
     const uint32_t coefficient = slots[4];
-    const uint32_t kernel = step(low, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, norm, coefficient);
+    const uint32_t kernel = step(low, lane, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, norm, coefficient);
     plan_own_kernel(low->plan, kernel)->attr.p = low->strategy->max_norm;
     const struct operand in[] = {as_fp32(low, coefficient), gradient};
-    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP, 2,
-                 in, 1, &gradient);
+    emit_work_on(low, PLAN_COMPUTE, lane, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP, 2, in, 1,
+                 &gradient);
     emit_free(low, coefficient);
     emit_free(low, slots[1]);
     emit_free(low, slots[3]);
+}
+
+/* ---- what the host reads ---- */
+
+/* On the host, and no tensor: a number of Python's. */
+static uint32_t new_number(struct lowering *low, struct shape shape)
+{
+    const uint32_t buffer =
+        new_buffer(low, CATEGORY_OPTIMIZER, LANE_HOST, ATEN_EMPTY, DTYPE_FP32, shape);
+    low->plan->buffers[buffer].scratch = true;
+    emit_alloc(low, buffer);
+    return buffer;
+}
+
+uint32_t zero_read_norms(struct lowering *low, uint32_t count, const uint32_t *norms)
+{
+    const uint32_t sum = new_number(low, scalar);
+    const struct operand out = plan_whole_buffer(low->plan, sum);
+    if (count == 0) {
+        emit_work_on(low, PLAN_COMPUTE, LANE_HOST, WORK_FILL, ATEN_LIFT_FRESH, PLAN_NO_GROUP, 0,
+                     NULL, 1, &out);
+        return sum;
+    }
+    const uint32_t read = new_number(low, SHAPE(count)), squares = new_number(low, SHAPE(count));
+    for (uint32_t i = 0; i < count; i++) {
+        const struct operand x = as_fp32(low, norms[i]);
+        struct operand y = zero_run(plan_whole_buffer(low->plan, read), i, 1);
+        y.shape = x.shape;
+        emit_work_on(low, PLAN_DEVICE_TO_HOST, LANE_COMPUTE, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP,
+                     1, &x, 1, &y);
+        emit_sync(low, LANE_HOST, LANE_COMPUTE);
+    }
+    step(low, LANE_HOST, WORK_SQUARE, ATEN_POW, read, squares);
+    step(low, LANE_HOST, WORK_SUM, ATEN_SUM, squares, sum);
+    emit_free(low, squares);
+    emit_free(low, read);
+    return sum;
+}
+
+uint32_t zero_new_host(struct lowering *low, enum category category, enum dtype dtype,
+                       uint64_t elements, const struct zero_offload *offload)
+{
+    const uint32_t buffer =
+        new_resident(low, category, LANE_HOST, ATEN_ZEROS, dtype, flat(elements));
+    low->plan->buffers[buffer].pinned = !offload->pageable;
+    return buffer;
 }
 
 /* ---- small kernels ---- */

@@ -392,6 +392,7 @@ static void put_buffers(struct writer *w)
         member_true(w, "resident", buffer->resident);
         member_true(w, "carried", buffer->carried);
         member_true(w, "scratch", buffer->scratch);
+        member_true(w, "pinned", buffer->pinned);
         if (buffer->local)
             member_uint(w, "local", buffer->local - 1);
         put(w, "}");

@@ -21,6 +21,12 @@ static void events_equal_deepspeeds(void **state)
     check("tests/data/truth/zero_events.jsonl", true);
 }
 
+static void events_of_offloading_do(void **state)
+{
+    (void)state;
+    check("tests/data/truth/zero_offload_events.jsonl", true);
+}
+
 static void events_where_some_blocks_are_checkpointed_do(void **state)
 {
     (void)state;
@@ -43,6 +49,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_deepspeeds),
+        cmocka_unit_test(events_of_offloading_do),
         cmocka_unit_test(events_where_some_blocks_are_checkpointed_do),
         cmocka_unit_test(events_of_a_toy_do),
         cmocka_unit_test(numbers_of_real_sizes_do),

@@ -389,9 +389,13 @@ static const char *event_text(const json_t *row, const struct plan *plan,
     plan_scope_text(plan, i, scope, sizeof scope);
     plan_buffer_text(plan, b, what, sizeof what);
     if (is_zero(row)) { /* its rows' categories say where a buffer was born: the scope does, too */
+        const bool on_host = json_object_get(row, "host_peak_bytes") && b->pool == LANE_HOST;
         rename_modules("", scope);
-        snprintf(text, size, "%s%llu %s %s", i->op == PLAN_FREE ? "-" : "",
-                 (unsigned long long)b->bytes, scope, what);
+        snprintf(text, size, "%s%llu %s %s%s", i->op == PLAN_FREE ? "-" : "",
+                 (unsigned long long)b->bytes, scope, what,
+                 !on_host    ? ""
+                 : b->pinned ? " pinned"
+                             : " host");
         return text;
     }
     snprintf(text, size, "%s%llu %s %s %s", i->op == PLAN_FREE ? "-" : "",
@@ -495,6 +499,28 @@ static double check_number(const char *name, const char *what, uint64_t ours, co
     return fabs(error);
 }
 
+/* The highest bytes of tensors on the host, or on the device, in a steady step. */
+static uint64_t place_peak(const struct plan *plan, bool on_host)
+{
+    bool *initial = plan_initial_buffers(plan);
+    uint64_t live = 0, peak = 0;
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        if ((initial[b] || plan->buffers[b].resident) && !plan->buffers[b].scratch &&
+            (plan->buffers[b].pool == LANE_HOST) == on_host)
+            live += plan->buffers[b].bytes;
+    peak = live;
+    for (uint32_t n = 0; n < plan->instruction_count; n++) {
+        const struct plan_instruction *i = &plan->instructions[n];
+        if (!is_event(plan, i) || (plan->buffers[i->arg].pool == LANE_HOST) != on_host)
+            continue;
+        live = i->op == PLAN_FREE ? live - plan->buffers[i->arg].bytes
+                                  : live + plan->buffers[i->arg].bytes;
+        peak = live > peak ? live : peak;
+    }
+    free(initial);
+    return peak;
+}
+
 /* Largest relative error over all numbers of the row. */
 static double compare_numbers(const json_t *row, const struct plan *plan, size_t *unequal,
                               uint64_t *peak)
@@ -507,6 +533,10 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
     *peak = memory.requested.bytes;
     double worst = check_number(name, "peak", memory.requested.bytes,
                                 json_object_get(row, "peak_bytes"), unequal);
+    worst = fmax(worst, check_number(name, "device", place_peak(plan, false),
+                                     json_object_get(row, "device_peak_bytes"), unequal));
+    worst = fmax(worst, check_number(name, "host", place_peak(plan, true),
+                                     json_object_get(row, "host_peak_bytes"), unequal));
     const json_t *live = json_object_get(row, "live");
     for (int i = 0; i < PLAN_MARK_COUNT; i++) {
         const char *mark = plan_mark_name((enum plan_mark)i);

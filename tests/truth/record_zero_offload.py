@@ -130,6 +130,12 @@ class Log2(Log):
         self.peak_of[place] = max(self.peak_of[place], self.of[place])
         super().change(delta, category, label, call)
 
+    def forget(self, category):
+        for size, own, label, _ in self.alive.values():
+            if own == category:
+                self.of["host" if label.endswith((" host", " pinned")) else "device"] -= size
+        super().forget(category)
+
     def birth(self, tensor, label):
         super().birth(Known(tensor), label if tensor.is_meta else f"{label} {Label.current}")
 
@@ -226,6 +232,10 @@ class ZeroOffload(record_zero.Zero):
 
 
 def prepare():
+    adam = sys.modules["torch.optim.adam"]      # a GPU's optimizer is foreach unless told otherwise
+    default = adam._default_to_fused_or_foreach
+    adam._default_to_fused_or_foreach = lambda params, *args, **kwargs: \
+        (False, True) if any(p.is_meta for p in params) else default(params, *args, **kwargs)
     linear.get_accelerator = NoAutocast         # there is none on meta
     torch.tensor = told_tensor(torch.tensor)
     on_meta(get_accelerator())
