@@ -37,7 +37,8 @@ uint32_t zero_combine_norms(struct lowering *low, uint8_t lane, uint32_t count,
                             const uint32_t *norms, enum dtype dtype);
 void zero_check_norm(struct lowering *low, uint8_t lane, enum dtype dtype);
 /* has_overflow of stage 3: two masks of the whole buffer. */
-void zero_scan_for_overflow(struct lowering *low, uint8_t group, struct operand gradients);
+void zero_scan_for_overflow(struct lowering *low, uint8_t lane, uint8_t group,
+                            struct operand gradients);
 /* unscale_and_clip_grads: `gradient` (flat, fp32) times what keeps its norm below max_norm.
  * `dtype`: of scalars. Stages 1 and 2 `check` the norm once more. */
 void zero_clip(struct lowering *low, uint8_t lane, uint32_t norm, struct operand gradient,
@@ -46,6 +47,18 @@ void zero_clip(struct lowering *low, uint8_t lane, uint32_t norm, struct operand
 /* Reads norms on the device one by one, as `.item()` does: the host waits for each. Returns the sum
  * of their squares, on the host (no tensor of PyTorch's): the caller frees it. */
 uint32_t zero_read_norms(struct lowering *low, uint32_t count, const uint32_t *norms);
+
+/* A new scalar (fp64) of one: its square, or the root of it. */
+uint32_t zero_scalar(struct lowering *low, uint8_t lane, enum work_kind work, uint32_t of);
+/* Adds to `sum`; NONE: a new one. */
+uint32_t zero_add_scalar(struct lowering *low, uint32_t sum, uint32_t scalar);
+/* The root of what ranks' sums (NONE: nothing here; freed) are together, on the host: the caller
+ * frees it. */
+uint32_t zero_share_sum(struct lowering *low, uint8_t group, uint32_t sum);
+
+/* A copy between device and host, which the host waits for if it `waits`. */
+void zero_move(struct lowering *low, enum plan_op op, uint8_t lane, struct operand x,
+               struct operand y, bool waits);
 
 /* Memory of the host that is there before the first step, flat: pinned unless the offload says
  * otherwise. */

@@ -19,6 +19,12 @@ static uint32_t new_host(struct lowering *low, enum category category, enum dtyp
     return zero_new_host(low, category, dtype, elements, &low->strategy->zero.optimizer);
 }
 
+/* Copies to and from pageable memory are the host's own. */
+static bool is_pageable(const struct lowering *low)
+{
+    return low->strategy->zero.optimizer.pageable;
+}
+
 void zero12_offload_set_up(struct lowering *low)
 {
     struct zero12 *z = low->state;
@@ -50,13 +56,6 @@ static void wait_for_copies(struct lowering *low)
     z->copied = NONE;
 }
 
-static void move(struct lowering *low, enum plan_op op, uint8_t lane, struct operand x,
-                 struct operand y)
-{
-    x.shape = y.shape;
-    emit_work_on(low, op, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1, &x, 1, &y);
-}
-
 /* async_accumulate_grad_in_cpu_via_gpu. */
 static void accumulate(struct lowering *low, uint32_t p)
 {
@@ -67,11 +66,11 @@ static void accumulate(struct lowering *low, uint32_t p)
     wait_for_copies(low);
     if (low->micro_batch > 0) {
         const struct operand room = zero_run(plan_whole_buffer(low->plan, z->temporary), 0, n);
-        move(low, PLAN_HOST_TO_DEVICE, z->lane, there, room);
+        zero_move(low, PLAN_HOST_TO_DEVICE, z->lane, there, room, is_pageable(low));
         emit_work_on(low, PLAN_COMPUTE, z->lane, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP, 1,
                      &room, 1, &here);
     }
-    move(low, PLAN_DEVICE_TO_HOST, z->lane, here, there);
+    zero_move(low, PLAN_DEVICE_TO_HOST, z->lane, here, there, is_pageable(low));
     z->copied = emit_record(low, z->lane);
 }
 
@@ -93,8 +92,9 @@ static void hand_over(struct lowering *low, uint32_t p)
                      &whole);
         own = whole;
     }
-    move(low, PLAN_DEVICE_TO_HOST, z->lane, own,
-         zero_run(plan_whole_buffer(low->plan, z->gradients), part.offset, n));
+    zero_move(low, PLAN_DEVICE_TO_HOST, z->lane, own,
+              zero_run(plan_whole_buffer(low->plan, z->gradients), part.offset, n),
+              is_pageable(low));
     z->copied = emit_record(low, z->lane);
     if (cast != NONE)
         emit_free(low, cast);
@@ -123,12 +123,11 @@ static uint32_t take_norm(struct lowering *low)
     struct operand on_host = plan_whole_buffer(low->plan, sum);
     const struct operand on_device = plan_whole_buffer(low->plan, total);
     emit_sync(low, LANE_COMPUTE, LANE_HOST);
-    move(low, PLAN_HOST_TO_DEVICE, LANE_COMPUTE, on_host, on_device);
+    zero_move(low, PLAN_HOST_TO_DEVICE, LANE_COMPUTE, on_host, on_device, true);
     if (z->group != PLAN_NO_GROUP)
         emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE,
                   z->group, 1, &total, 1, &total);
-    move(low, PLAN_DEVICE_TO_HOST, LANE_COMPUTE, on_device, on_host);
-    emit_sync(low, LANE_HOST, LANE_COMPUTE);
+    zero_move(low, PLAN_DEVICE_TO_HOST, LANE_COMPUTE, on_device, on_host, true);
     const uint32_t norm = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_HOST, ATEN_LIFT_FRESH,
                                        DTYPE_FP32, (struct shape){.rank = 0});
     emit_unary(low, LANE_HOST, WORK_SQUARE_ROOT, ATEN_POW, sum, norm);
@@ -148,7 +147,8 @@ static void bring_back(struct lowering *low)
     emit_unary(low, LANE_HOST, low->strategy->compute == DTYPE_FP32 ? WORK_COPY : WORK_CAST,
                ATEN_COPY_, z->master, z->staging);
     emit_sync(low, LANE_COMPUTE, LANE_HOST);
-    move(low, PLAN_HOST_TO_DEVICE, LANE_COMPUTE, plan_whole_buffer(low->plan, z->staging), own);
+    zero_move(low, PLAN_HOST_TO_DEVICE, LANE_COMPUTE, plan_whole_buffer(low->plan, z->staging), own,
+              is_pageable(low));
 }
 
 void zero12_offload_update(struct lowering *low)

@@ -118,15 +118,17 @@ static void declare_group(struct lowering *low, struct zero3_group *group, struc
 {
     const struct zero3 *z = zero3_of(low);
     static const enum piece_role roles[] = {PIECE_EXP_AVG, PIECE_EXP_AVG_SQ};
-    group->shard = new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
-                                low->strategy->compute, flat(group->elements));
-    group->master = new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_TO_COPY,
-                                 DTYPE_FP32, flat(group->elements));
+    const bool on_host = zero3_is_on_host(low, (uint32_t)(group - z->groups));
+    group->shard = zero3_new_shard(low, group->elements);
+    group->master =
+        new_resident(low, CATEGORY_SHARDED_PARAM, on_host ? LANE_HOST : LANE_COMPUTE, /* pageable */
+                     ATEN_TO_COPY, DTYPE_FP32, flat(group->elements));
     *o = (struct optimized){
         .param = NONE,
         .value = plan_whole_buffer(low->plan, group->master),
         .gradient = no_operand(),
         .trained = true,
+        .on_host = on_host,
     };
     add_states(low, o);
     for (uint32_t i = 0; i < group->count; i++) {
@@ -160,8 +162,10 @@ static void declare_persistent(struct lowering *low)
 
 static void declare_small_things(struct lowering *low)
 {
-    new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_ZEROS, DTYPE_BOOL, SHAPE(1));
-    new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_DIV, DTYPE_FP64,
+    const bool on_host = low->strategy->zero.optimizer.on;
+    const uint8_t pool = on_host ? LANE_HOST : LANE_COMPUTE;
+    new_resident(low, CATEGORY_PERSISTENT, pool, ATEN_ZEROS, DTYPE_BOOL, SHAPE(1));
+    new_resident(low, CATEGORY_PERSISTENT, pool, ATEN_DIV, on_host ? DTYPE_FP32 : DTYPE_FP64,
                  (struct shape){.rank = 0}); /* the last step's norm */
 }
 
@@ -183,6 +187,7 @@ static void set_up(struct lowering *low)
     z->calls = graph_calls_new(low->graph);
     z->params = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *z->params);
     z->in = none_array(low, plan->param_count);
+    z->normed = none_array(low, plan->param_count);
     z->copied = arena_alloc(&low->scratch, plan->param_count + 1);
     low->gathered = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *low->gathered);
     mark_persistent(low);
@@ -196,8 +201,7 @@ static void set_up(struct lowering *low)
         all += z->groups[g].elements;
     }
     declare_persistent(low);
-    z->gradients = new_resident(low, CATEGORY_GRADIENT, LANE_COMPUTE, ATEN_ZEROS,
-                                s->grad_accum_fp32 ? DTYPE_FP32 : s->compute, flat(all));
+    z->gradients = zero3_new_gradients(low, s->grad_accum_fp32 ? DTYPE_FP32 : s->compute, all);
     z->bucket = s->zero.contiguous_gradients
                     ? new_resident(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_EMPTY, s->compute,
                                    flat(s->zero.reduce_bucket_size))
@@ -245,8 +249,7 @@ static struct operand put_together(struct lowering *low, uint32_t *cat)
     return together;
 }
 
-/* Sets .grad free, where it is memory of its own. */
-static void forget(struct lowering *low, uint32_t p)
+void zero3_forget(struct lowering *low, uint32_t p)
 {
     struct zero3 *z = low->state;
     if (!z->copied[p])
@@ -301,9 +304,12 @@ static void keep(struct lowering *low, struct operand own, uint32_t cat)
     const bool cast = z->in_count && casts[0] != NONE;
     if (cast && cat != NONE)
         emit_free(low, cat);
-    keep_pieces(low, pieces);
+    if (low->strategy->zero.optimizer.on)
+        zero3_offload_pieces(low, pieces);
+    else
+        keep_pieces(low, pieces);
     for (uint32_t i = 0; i < z->in_count; i++)
-        forget(low, z->in[i]);
+        zero3_forget(low, z->in[i]);
     for (uint32_t i = z->in_count; cast && i-- > 0;)
         emit_free(low, casts[i]);
     if (!cast && cat != NONE)

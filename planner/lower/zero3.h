@@ -37,6 +37,7 @@ struct zero3_group {       /* sub_group_size: parameters updated at once */
     uint32_t first, count; /* range of `trained` */
     uint64_t elements, at; /* of a rank's piece; before it in the buffer of gradients */
     uint32_t shard, master;
+    uint32_t gradient; /* offload_optimizer: in fp32, always there */
 };
 
 struct zero3 {
@@ -50,6 +51,8 @@ struct zero3 {
     struct zero3_group *groups;
     uint32_t group_count;
     uint32_t gradients; /* this rank's pieces, always there */
+    uint32_t *norms;    /* (params) offload_optimizer: of this step's gradients; NONE: none yet */
+    uint32_t *normed, normed_count; /* parameters, as they came */
     uint32_t bucket;    /* likewise; NONE: gradients stay where they are */
     /* gradients of the bucket */
     uint32_t *in, in_count;
@@ -99,6 +102,30 @@ void zero3_partition_all(struct lowering *low);
 void zero3_gather_persistent(struct lowering *low);
 /* invalidate_secondary_tensor. */
 void zero3_drop_secondary(struct lowering *low);
+
+/* ---- offloading: zero3_offload.c ---- */
+
+/* Whether the host updates a group. */
+bool zero3_is_on_host(const struct lowering *low, uint32_t group);
+/* Where gradients of all groups are accumulated, and where the host finds each group's. */
+uint32_t zero3_new_gradients(struct lowering *low, enum dtype dtype, uint64_t elements);
+/* partition_grads: of the bucket's gradients, each one's reduced piece. */
+void zero3_offload_pieces(struct lowering *low, const struct operand *pieces);
+/* The norms of all groups (each a scalar on the host) and of them together. */
+uint32_t zero3_offload_norm(struct lowering *low, uint32_t *norms);
+void zero3_offload_forget_norms(struct lowering *low);
+/* A group's updated values to where its pieces are. */
+void zero3_write_back(struct lowering *low, const struct zero3_group *group);
+/* A group's pieces, wherever they are. */
+uint32_t zero3_new_shard(struct lowering *low, uint64_t elements);
+/* hpZ: a piece for a smaller group, born within the step. */
+uint32_t zero3_new_secondary(struct lowering *low, uint64_t elements);
+/* Those of `shards` that are on the host become copies on the device; and those copies go. */
+void zero3_bring_shards(struct lowering *low, uint8_t lane, struct operand *shards, uint32_t count);
+void zero3_drop_copies(struct lowering *low, const struct operand *shards, uint32_t count);
+
+/* Sets .grad free, where it is memory of its own. */
+void zero3_forget(struct lowering *low, uint32_t param);
 
 /* step(). */
 void zero3_update(struct lowering *low);

@@ -83,16 +83,24 @@ static struct operand shard_in(const struct lowering *low, uint8_t group, uint32
                : plan_whole_buffer(low->plan, zero3_of(low)->params[p].secondary);
 }
 
-/* One parameter: into its place. */
+/* One parameter: into its place. `shard` is on the device. */
+static void gather_to(struct lowering *low, uint8_t lane, uint8_t group, uint32_t p,
+                      uint32_t buffer, struct operand shard)
+{
+    zero3_of(low)->params[p].buffer = buffer;
+    if (low->plan->buffers[buffer].resident) /* else there already */
+        emit_alloc(low, buffer);
+    gather(low, lane, group, plan_whole_buffer(low->plan, buffer), 1, &shard);
+}
+
 static void gather_one(struct lowering *low, uint8_t lane, uint8_t group, uint32_t p,
                        uint32_t buffer)
 {
-    struct zero3 *z = low->state;
-    struct zero3_param *param = &z->params[p];
-    param->buffer = buffer;
+    struct operand shard = shard_in(low, group, p);
     emit_alloc(low, buffer);
-    const struct operand shard = shard_in(low, group, p);
-    gather(low, lane, group, plan_whole_buffer(low->plan, buffer), 1, &shard);
+    zero3_bring_shards(low, lane, &shard, 1);
+    gather_to(low, lane, group, p, buffer, shard);
+    zero3_drop_copies(low, &shard, 1);
 }
 
 static uint32_t new_place(struct lowering *low, uint8_t lane, uint32_t p)
@@ -114,8 +122,10 @@ static void gather_several(struct lowering *low, struct zero3_handle *handle)
     }
     handle->flat = alloc_buffer(low, CATEGORY_ALL_GATHER, z->gather_lane, ATEN_EMPTY,
                                 low->strategy->compute, flat(elements * z->ranks));
+    zero3_bring_shards(low, z->gather_lane, shards, handle->count);
     gather(low, z->gather_lane, handle->group, plan_whole_buffer(low->plan, handle->flat),
            handle->count, shards);
+    zero3_drop_copies(low, shards, handle->count);
 }
 
 /* Of one group: all have a secondary piece, or none has. */
@@ -199,7 +209,8 @@ static void wait_for(struct lowering *low, uint32_t p)
 /* Blocks that computing still uses come back when that has passed. */
 static void drop(struct lowering *low, uint32_t buffer)
 {
-    if (low->plan->buffers[buffer].pool == LANE_COMPUTE)
+    const uint8_t pool = low->plan->buffers[buffer].pool;
+    if (pool == LANE_COMPUTE || pool == LANE_HOST)
         emit_free(low, buffer);
     else
         emit_free_after(low, buffer, LANE_COMPUTE);
@@ -217,15 +228,20 @@ static void keep_secondary(struct lowering *low, uint32_t p)
     const uint64_t first =
         size * plan_group_rank(low->plan, z->secondary_group, low->strategy->rank);
     const uint64_t have = first < n ? (n - first < size ? n - first : size) : 0;
-    param->secondary = alloc_buffer(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
-                                    low->strategy->compute, flat(size));
+    const bool on_host = low->strategy->zero.param.on;
+    param->secondary = zero3_new_secondary(low, size);
     const struct operand whole = plan_whole_buffer(low->plan, param->secondary);
     if (have < size)
-        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_FILL, ATEN_ZEROS, PLAN_NO_GROUP, 0, NULL,
-                     1, &whole);
-    if (have)
+        emit_work_on(low, PLAN_COMPUTE, on_host ? LANE_HOST : LANE_COMPUTE, WORK_FILL, ATEN_ZEROS,
+                     PLAN_NO_GROUP, 0, NULL, 1, &whole);
+    if (have && on_host)
+        zero_move(low, PLAN_DEVICE_TO_HOST, LANE_COMPUTE, zero_run(low->gathered[p], first, have),
+                  zero_run(whole, 0, have), true);
+    else if (have)
         zero_copy(low, LANE_COMPUTE, zero_run(low->gathered[p], first, have),
                   zero_run(whole, 0, have));
+    if (on_host)
+        emit_sync(low, z->gather_lane, LANE_HOST);
     /* Backward gathers from it: DeepSpeed has the host wait for the computing stream. */
     if (z->gather_lane != LANE_COMPUTE)
         emit_sync(low, z->gather_lane, LANE_COMPUTE);
@@ -301,6 +317,8 @@ void zero3_reset(struct lowering *low)
     z->available = 0;
     if (z->gather_lane != LANE_COMPUTE) /* shards are what the update wrote */
         emit_sync(low, z->gather_lane, LANE_COMPUTE);
+    if (low->strategy->zero.param.on)
+        emit_sync(low, z->gather_lane, LANE_HOST);
 }
 
 /* What the module uses leaves the queue, unless it was gathered ahead for this call. */
@@ -426,12 +444,19 @@ void zero3_partition_all(struct lowering *low)
 void zero3_gather_persistent(struct lowering *low)
 {
     struct zero3 *z = low->state;
-    for (uint32_t p = 0; p < low->plan->param_count; p++) {
-        struct zero3_param *param = &z->params[p];
-        if (!param->persistent || z->ranks == 1)
-            continue;
-        gather_one(low, LANE_COMPUTE, z->shard_group, p, param->home);
+    uint32_t *params = none_array(low, low->plan->param_count), count = 0;
+    for (uint32_t p = 0; p < low->plan->param_count && z->ranks > 1; p++)
+        if (z->params[p].persistent)
+            params[count++] = p;
+    struct operand *shards = arena_alloc(&low->scratch, (count + 1) * sizeof *shards);
+    for (uint32_t i = 0; i < count; i++)
+        shards[i] = zero3_shard(low, params[i]);
+    zero3_bring_shards(low, LANE_COMPUTE, shards, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct zero3_param *param = &z->params[params[i]];
+        gather_to(low, LANE_COMPUTE, z->shard_group, params[i], param->home, shards[i]);
         param->status = ZERO3_AVAILABLE;
-        set_place(low, p);
+        set_place(low, params[i]);
     }
+    zero3_drop_copies(low, shards, count);
 }

@@ -57,16 +57,17 @@ static void update_group(struct lowering *low, uint32_t g, uint32_t norm)
     const struct zero3 *z = zero3_of(low);
     const struct zero3_group *group = &z->groups[g];
     struct optimized *o = &low->optimized[g];
-    o->gradient = flatten(low, group);
+    const bool offload = low->strategy->zero.optimizer.on;
+    o->gradient = offload ? plan_whole_buffer(low->plan, group->gradient) : flatten(low, group);
     declare_gradients(low, group, o->gradient);
     if (low->strategy->max_norm > 0)
-        zero_clip(low, LANE_COMPUTE, norm, o->gradient, DTYPE_FP64, false);
+        zero_clip(low, offload ? LANE_HOST : LANE_COMPUTE, norm, o->gradient,
+                  offload ? DTYPE_FP32 : DTYPE_FP64, false);
     const uint32_t before = enter_scope(low, "ds_inner_step", PLAN_NO_UNIT, false);
     emit_update_of(low, g, 1);
     leave_scope(low, before);
-    emit_unary(low, LANE_COMPUTE, low->strategy->compute == DTYPE_FP32 ? WORK_COPY : WORK_CAST,
-               ATEN_COPY_, group->master, group->shard);
-    if (o->gradient.place != z->gradients)
+    zero3_write_back(low, group);
+    if (o->gradient.place != z->gradients && !offload)
         emit_free(low, o->gradient.place);
 }
 
@@ -75,21 +76,33 @@ void zero3_update(struct lowering *low)
     const struct zero3 *z = zero3_of(low);
     uint32_t *norms = xmalloc((z->group_count + 1) * sizeof *norms);
     zero3_partition_all(low);
+    const bool offload = low->strategy->zero.optimizer.on;
+    const uint8_t lane = offload ? LANE_HOST : LANE_COMPUTE;
+    const enum dtype dtype = offload ? DTYPE_FP32 : DTYPE_FP64;
+    if (offload) /* what the host reads is there */
+        emit_sync(low, LANE_HOST, LANE_COMPUTE);
     if (low->strategy->compute == DTYPE_FP16)
-        zero_scan_for_overflow(low, z->shard_group, plan_whole_buffer(low->plan, z->gradients));
-    const uint32_t norm = take_norms(low, norms);
-    zero_check_norm(low, LANE_COMPUTE, DTYPE_FP64);
-    const uint32_t unscaled = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_DIV,
-                                           DTYPE_FP64, (struct shape){.rank = 0});
+        zero_scan_for_overflow(low, lane, z->shard_group,
+                               plan_whole_buffer(low->plan, z->gradients));
+    const uint32_t norm = offload ? zero3_offload_norm(low, norms) : take_norms(low, norms);
+    zero_check_norm(low, lane, dtype);
+    const uint32_t unscaled = alloc_buffer(low, CATEGORY_OPTIMIZER, lane, ATEN_DIV, dtype,
+                                           (struct shape){.rank = 0});
     for (uint32_t g = 0; g < z->group_count; g++)
         update_group(low, g, norm);
     const uint32_t before = enter_scope(low, "ds_post_step", PLAN_NO_UNIT, false);
+    zero3_offload_forget_norms(low);
+    if (low->strategy->zero.param.on)
+        emit_sync(low, LANE_COMPUTE, LANE_HOST);
     zero3_gather_persistent(low);
     zero3_drop_secondary(low);
     leave_scope(low, before);
+    if (offload)
+        emit_free(low, norm);
     for (uint32_t g = 0; g < z->group_count; g++)
         emit_free(low, norms[g]);
-    emit_free(low, norm);
+    if (!offload)
+        emit_free(low, norm);
     emit_free(low, unscaled);
     free(norms);
 }

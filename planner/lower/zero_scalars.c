@@ -79,15 +79,15 @@ static const struct scalar_step overflow_steps[] = {
     BORN(3, LOGICAL_NOT, BOOL), DIES(2),      DIES(3),
 };
 
-static uint32_t new_flag(struct lowering *low, enum aten label, enum dtype dtype)
+static uint32_t new_flag(struct lowering *low, uint8_t lane, enum aten label, enum dtype dtype)
 {
-    return alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, dtype, SHAPE(1));
+    return alloc_buffer(low, CATEGORY_OPTIMIZER, lane, label, dtype, SHAPE(1));
 }
 
 /* A flag as a byte, which all ranks share. */
 static void share_flag(struct lowering *low, uint8_t group, uint32_t flag)
 {
-    const uint32_t byte = new_flag(low, ATEN_TO_COPY, DTYPE_UINT8);
+    const uint32_t byte = new_flag(low, LANE_COMPUTE, ATEN_TO_COPY, DTYPE_UINT8);
     emit_free(low, flag);
     if (group != PLAN_NO_GROUP)
         emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, group,
@@ -104,7 +104,7 @@ void zero_look_at(struct lowering *low, uint8_t lane, enum dtype dtype)
 void zero_share_overflow(struct lowering *low, uint8_t group)
 {
     const uint32_t before = enter_scope(low, "ds_overflow", PLAN_NO_UNIT, false);
-    const uint32_t byte = new_flag(low, ATEN_LIFT_FRESH, DTYPE_UINT8);
+    const uint32_t byte = new_flag(low, LANE_COMPUTE, ATEN_LIFT_FRESH, DTYPE_UINT8);
     if (group != PLAN_NO_GROUP)
         emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, group,
                   1, &byte, 1, &byte);
@@ -116,10 +116,10 @@ void zero_look_for_overflow(struct lowering *low, uint8_t group, uint32_t count,
                             const struct operand *gradients)
 {
     const uint32_t before = enter_scope(low, "ds_overflow", PLAN_NO_UNIT, false);
-    const uint32_t found = new_flag(low, ATEN_ZEROS, DTYPE_FP32);
+    const uint32_t found = new_flag(low, LANE_COMPUTE, ATEN_ZEROS, DTYPE_FP32);
     for (uint32_t i = 0; i < count; i++)
         zero_look_at(low, LANE_COMPUTE, (enum dtype)gradients[i].dtype);
-    const uint32_t any = new_flag(low, ATEN_TO_COPY, DTYPE_BOOL);
+    const uint32_t any = new_flag(low, LANE_COMPUTE, ATEN_TO_COPY, DTYPE_BOOL);
     emit_free(low, found);
     share_flag(low, group, any);
     leave_scope(low, before);
@@ -313,21 +313,28 @@ uint32_t zero_norm_fp64(struct lowering *low, uint8_t group, uint32_t count,
     return norm;
 }
 
-static void scan(struct lowering *low, enum aten label, struct operand gradients)
+static void scan(struct lowering *low, uint8_t lane, enum aten label, struct operand gradients)
 {
     const uint32_t mask =
-        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, DTYPE_BOOL, gradients.shape);
-    const uint32_t any = new_scalar(low, LANE_COMPUTE, ATEN_ANY, DTYPE_BOOL);
+        alloc_buffer(low, CATEGORY_OPTIMIZER, lane, label, DTYPE_BOOL, gradients.shape);
+    const uint32_t any = new_scalar(low, lane, ATEN_ANY, DTYPE_BOOL);
     emit_free(low, mask);
     emit_free(low, any);
 }
 
-void zero_scan_for_overflow(struct lowering *low, uint8_t group, struct operand gradients)
+void zero_scan_for_overflow(struct lowering *low, uint8_t lane, uint8_t group,
+                            struct operand gradients)
 {
     const uint32_t before = enter_scope(low, "ds_overflow", PLAN_NO_UNIT, false);
-    scan(low, ATEN_ISINF, gradients);
-    scan(low, ATEN_ISNAN, gradients);
-    share_flag(low, group, new_flag(low, ATEN_CLONE, DTYPE_BOOL));
+    scan(low, lane, ATEN_ISINF, gradients);
+    scan(low, lane, ATEN_ISNAN, gradients);
+    uint32_t flag = new_flag(low, lane, ATEN_CLONE, DTYPE_BOOL);
+    if (lane == LANE_HOST) {
+        const uint32_t found = flag;
+        flag = new_flag(low, LANE_COMPUTE, ATEN_TO_COPY, DTYPE_BOOL);
+        emit_free(low, found);
+    }
+    share_flag(low, group, flag);
     leave_scope(low, before);
 }
 
@@ -357,9 +364,22 @@ void zero_clip(struct lowering *low, uint8_t lane, uint32_t norm, struct operand
     const uint32_t coefficient = slots[4];
     const uint32_t kernel = step(low, lane, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, norm, coefficient);
     plan_own_kernel(low->plan, kernel)->attr.p = low->strategy->max_norm;
-    const struct operand in[] = {as_fp32(low, coefficient), gradient};
-    emit_work_on(low, PLAN_COMPUTE, lane, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP, 2, in, 1,
+    struct operand in[] = {as_fp32(low, coefficient), gradient};
+    uint32_t there = NONE; /* a number that a kernel on the device is given */
+    const uint8_t at = low->plan->buffers[gradient.place].pool == LANE_HOST ? LANE_HOST
+                                                                            : LANE_COMPUTE;
+    if (at != lane) {
+        there = new_buffer(low, CATEGORY_OPTIMIZER, at, ATEN_MUL, DTYPE_FP32, scalar);
+        low->plan->buffers[there].scratch = true;
+        emit_alloc(low, there);
+        emit_sync(low, at, lane);
+        zero_move(low, PLAN_HOST_TO_DEVICE, at, in[0], plan_whole_buffer(low->plan, there), false);
+        in[0] = plan_whole_buffer(low->plan, there);
+    }
+    emit_work_on(low, PLAN_COMPUTE, at, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP, 2, in, 1,
                  &gradient);
+    if (there != NONE)
+        emit_free(low, there);
     emit_free(low, coefficient);
     emit_free(low, slots[1]);
     emit_free(low, slots[3]);
@@ -400,6 +420,71 @@ uint32_t zero_read_norms(struct lowering *low, uint32_t count, const uint32_t *n
     emit_free(low, squares);
     emit_free(low, read);
     return sum;
+}
+
+uint32_t zero_scalar(struct lowering *low, uint8_t lane, enum work_kind work, uint32_t of)
+{
+    const uint32_t out = new_scalar(low, lane, ATEN_POW, DTYPE_FP64);
+    step(low, lane, work, ATEN_POW, of, out);
+    return out;
+}
+
+uint32_t zero_add_scalar(struct lowering *low, uint32_t sum, uint32_t one)
+{
+    const bool first = sum == NONE;
+    if (first)
+        sum = new_scalar(low, LANE_COMPUTE, ATEN_ADD, DTYPE_FP64);
+    step(low, LANE_COMPUTE, first ? WORK_COPY : WORK_ADD_IN_PLACE, ATEN_ADD, one, sum);
+    return sum;
+}
+
+/* float(sum): the host waits for it. */
+static uint32_t read_number(struct lowering *low, uint32_t sum)
+{
+    const uint32_t number = new_number(low, scalar);
+    const struct operand y = plan_whole_buffer(low->plan, number);
+    if (sum == NONE)
+        emit_work_on(low, PLAN_COMPUTE, LANE_HOST, WORK_FILL, ATEN_LIFT_FRESH, PLAN_NO_GROUP, 0,
+                     NULL, 1, &y);
+    else
+        zero_move(low, PLAN_DEVICE_TO_HOST, LANE_COMPUTE, as_fp32(low, sum), y, true);
+    return number;
+}
+
+uint32_t zero_share_sum(struct lowering *low, uint8_t group, uint32_t sum)
+{
+    uint32_t slots[SLOTS];
+    const uint32_t number = read_number(low, sum);
+    const uint32_t total = new_flag(low, LANE_COMPUTE, ATEN_LIFT_FRESH, DTYPE_FP32);
+    emit_sync(low, LANE_COMPUTE, LANE_HOST);
+    zero_move(low, PLAN_HOST_TO_DEVICE, LANE_COMPUTE, plan_whole_buffer(low->plan, number),
+              plan_whole_buffer(low->plan, total), true);
+    emit_free(low, number);
+    if (group != PLAN_NO_GROUP)
+        emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, group,
+                  1, &total, 1, &total);
+    const uint32_t root = new_scalar(low, LANE_COMPUTE, ATEN_POW, DTYPE_FP32);
+    struct operand x = plan_whole_buffer(low->plan, total), y = plan_whole_buffer(low->plan, root);
+    x.shape = y.shape;
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SQUARE_ROOT, ATEN_POW, PLAN_NO_GROUP, 1, &x,
+                 1, &y);
+    if (sum != NONE)
+        emit_free(low, sum);
+    run_scalars(low, LANE_COMPUTE, STEPS(mask_steps), scalar, DTYPE_FP32, slots);
+    const uint32_t norm = new_scalar(low, LANE_HOST, ATEN_TO_COPY, DTYPE_FP32);
+    zero_move(low, PLAN_DEVICE_TO_HOST, LANE_COMPUTE, y, plan_whole_buffer(low->plan, norm), true);
+    emit_free(low, root);
+    emit_free(low, total);
+    return norm;
+}
+
+void zero_move(struct lowering *low, enum plan_op op, uint8_t lane, struct operand x,
+               struct operand y, bool waits)
+{
+    x.shape = y.shape;
+    emit_work_on(low, op, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1, &x, 1, &y);
+    if (waits)
+        emit_sync(low, LANE_HOST, lane);
 }
 
 uint32_t zero_new_host(struct lowering *low, enum category category, enum dtype dtype,

@@ -66,6 +66,7 @@ class Label:
 
 def on_meta(accelerator):
     kind = type(accelerator)
+    accelerator._name = "meta"
     kind.device_name = lambda self, index=None: "meta"
     kind.current_device_name = lambda self: "meta"
     kind.current_device = lambda self: 0
