@@ -490,9 +490,8 @@ static void set_up_buckets(struct lowering *low)
  */
 static void own_gradient(struct lowering *low, uint32_t p)
 {
-    const uint32_t clone =
-        alloc_buffer(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_CLONE, low->strategy->compute,
-                     low->plan->params[p].shape);
+    const uint32_t clone = alloc_buffer(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_CLONE,
+                                        low->strategy->compute, low->plan->params[p].shape);
     const struct operand whole = plan_whole_buffer(low->plan, clone);
     zero_copy(low, LANE_COMPUTE, low->grad[p], whole);
     exchange_gradient(low, p, whole, zero12_of(low)->lane);

@@ -22,9 +22,9 @@ struct zero12 {
     uint32_t bucket[2]; /* NONE: not there */
     uint32_t turn;      /* the one that is filled */
     uint32_t *in, in_count;
-    uint64_t filled;                      /* elements in it */
-    bool oversized;                       /* it is one parameter's own gradient */
-    uint32_t held; /* parameter whose .grad stage 1's walk still refers to; NONE */
+    uint64_t filled; /* elements in it */
+    bool oversized;  /* it is one parameter's own gradient */
+    uint32_t held;   /* parameter whose .grad stage 1's walk still refers to; NONE */
     uint32_t *forgotten, forgotten_count; /* parameters whose gradients go with the next flush */
     uint32_t gradients; /* this rank's, whole parameters; or its fp32 partition. NONE: none yet */
     uint64_t gradients_used;
@@ -34,9 +34,9 @@ struct zero12 {
     uint32_t padding;     /* zeros behind them; NONE: they fill the partition */
     /* offload_optimizer: zero12_offload.c. `gradients` is the fp32 partition's, on the host */
     bool offload;
-    uint32_t staging;      /* the partition in 16 bits, on the host */
-    uint32_t temporary;    /* on the device: room for the largest gradient */
-    uint32_t *accumulated; /* (params) on the host: of micro-batches so far; NONE: none */
+    uint32_t staging;            /* the partition in 16 bits, on the host */
+    uint32_t temporary;          /* on the device: room for the largest gradient */
+    uint32_t *accumulated;       /* (params) on the host: of micro-batches so far; NONE: none */
     uint32_t *norms, norm_count; /* of this rank's gradients, as they came */
     uint32_t copied;             /* event: the last gradient is on the host; NONE: known */
     uint32_t filled_event;       /* the bucket's last copy; NONE: none yet */

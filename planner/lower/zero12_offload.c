@@ -4,13 +4,13 @@
  * updates:
  *
  *     backward   an averaged gradient of this rank's goes to the host at once, in fp32; the host
- *                learns its norm and whether it is finite. Before the last micro-batch it goes there
- *                as it is, and comes back to be added to the next one
- *     step       norms are read one by one, the norm of all ranks is the host's; it clips, updates,
- *                casts into a buffer of 16 bits, and that is copied into the vector on the device
+ *                learns its norm and whether it is finite. Before the last micro-batch it goes
+ * there as it is, and comes back to be added to the next one step       norms are read one by one,
+ * the norm of all ranks is the host's; it clips, updates, casts into a buffer of 16 bits, and that
+ * is copied into the vector on the device
  *
- * Whatever is pinned is there from the start: the partition, its gradient, the buffer of 16 bits and
- * room for the largest gradient, on either side. */
+ * Whatever is pinned is there from the start: the partition, its gradient, the buffer of 16 bits
+ * and room for the largest gradient, on either side. */
 #include "lower/zero12.h"
 
 static uint32_t new_host(struct lowering *low, enum category category, enum dtype dtype,
@@ -42,9 +42,8 @@ void zero12_offload_set_up(struct lowering *low)
     z->norms = none_array(low, z->count);
     z->accumulated = none_array(low, low->plan->param_count);
     for (uint32_t i = 0; i < z->own_count && z->each && low->strategy->accumulate > 1; i++)
-        z->accumulated[z->own[i]] =
-            new_host(low, CATEGORY_GRADIENT, dtype,
-                     shape_elements(&low->plan->params[z->own[i]].shape));
+        z->accumulated[z->own[i]] = new_host(low, CATEGORY_GRADIENT, dtype,
+                                             shape_elements(&low->plan->params[z->own[i]].shape));
 }
 
 /* _wait_for_offload_copies: the host does. */
@@ -118,8 +117,8 @@ static uint32_t take_norm(struct lowering *low)
 {
     const struct zero12 *z = zero12_of(low);
     const uint32_t sum = zero_read_norms(low, z->norm_count, z->norms);
-    const uint32_t total = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_LIFT_FRESH,
-                                        DTYPE_FP32, SHAPE(1));
+    const uint32_t total =
+        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_LIFT_FRESH, DTYPE_FP32, SHAPE(1));
     struct operand on_host = plan_whole_buffer(low->plan, sum);
     const struct operand on_device = plan_whole_buffer(low->plan, total);
     emit_sync(low, LANE_COMPUTE, LANE_HOST);

@@ -53,7 +53,7 @@ struct zero3 {
     uint32_t gradients; /* this rank's pieces, always there */
     uint32_t *norms;    /* (params) offload_optimizer: of this step's gradients; NONE: none yet */
     uint32_t *normed, normed_count; /* parameters, as they came */
-    uint32_t bucket;    /* likewise; NONE: gradients stay where they are */
+    uint32_t bucket;                /* likewise; NONE: gradients stay where they are */
     /* gradients of the bucket */
     uint32_t *in, in_count;
     uint64_t filled;

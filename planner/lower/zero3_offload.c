@@ -33,12 +33,11 @@ uint32_t zero3_new_gradients(struct lowering *low, enum dtype dtype, uint64_t el
         return new_resident(low, CATEGORY_GRADIENT, LANE_COMPUTE, ATEN_ZEROS, dtype,
                             flat(elements));
     for (uint32_t g = 0; g < z->group_count; g++)
-        z->groups[g].gradient =
-            zero3_is_on_host(low, g)
-                ? zero_new_host(low, CATEGORY_GRADIENT, DTYPE_FP32, z->groups[g].elements,
-                                optimizer_of(low))
-                : new_resident(low, CATEGORY_GRADIENT, LANE_COMPUTE, ATEN_ZEROS, DTYPE_FP32,
-                               flat(z->groups[g].elements));
+        z->groups[g].gradient = zero3_is_on_host(low, g)
+                                    ? zero_new_host(low, CATEGORY_GRADIENT, DTYPE_FP32,
+                                                    z->groups[g].elements, optimizer_of(low))
+                                    : new_resident(low, CATEGORY_GRADIENT, LANE_COMPUTE, ATEN_ZEROS,
+                                                   DTYPE_FP32, flat(z->groups[g].elements));
     return zero_new_host(low, CATEGORY_GRADIENT, dtype, elements, optimizer_of(low));
 }
 
@@ -233,12 +232,12 @@ uint32_t zero3_new_secondary(struct lowering *low, uint64_t elements)
     const struct zero_offload *o = &low->strategy->zero.param;
     const enum dtype dtype = low->strategy->compute;
     const uint8_t pool = o->on ? LANE_HOST : LANE_COMPUTE;
-    const uint32_t made = alloc_buffer(low, CATEGORY_SHARDED_PARAM, pool, ATEN_EMPTY, dtype,
-                                       flat(elements));
+    const uint32_t made =
+        alloc_buffer(low, CATEGORY_SHARDED_PARAM, pool, ATEN_EMPTY, dtype, flat(elements));
     if (!o->on || o->pageable)
         return made;
-    const uint32_t pinned = new_buffer(low, CATEGORY_SHARDED_PARAM, LANE_HOST, ATEN_EMPTY_LIKE,
-                                       dtype, flat(elements));
+    const uint32_t pinned =
+        new_buffer(low, CATEGORY_SHARDED_PARAM, LANE_HOST, ATEN_EMPTY_LIKE, dtype, flat(elements));
     low->plan->buffers[pinned].pinned = true;
     emit_alloc(low, pinned);
     emit_free(low, made);

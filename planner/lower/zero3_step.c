@@ -86,8 +86,8 @@ void zero3_update(struct lowering *low)
                                plan_whole_buffer(low->plan, z->gradients));
     const uint32_t norm = offload ? zero3_offload_norm(low, norms) : take_norms(low, norms);
     zero_check_norm(low, lane, dtype);
-    const uint32_t unscaled = alloc_buffer(low, CATEGORY_OPTIMIZER, lane, ATEN_DIV, dtype,
-                                           (struct shape){.rank = 0});
+    const uint32_t unscaled =
+        alloc_buffer(low, CATEGORY_OPTIMIZER, lane, ATEN_DIV, dtype, (struct shape){.rank = 0});
     for (uint32_t g = 0; g < z->group_count; g++)
         update_group(low, g, norm);
     const uint32_t before = enter_scope(low, "ds_post_step", PLAN_NO_UNIT, false);

@@ -14,7 +14,7 @@
 
 #define ZERO_VERSION "0.19.8"
 
-struct zero_offload { /* to the memory of the node */
+struct zero_offload {  /* to the memory of the node */
     bool on, pageable; /* device cpu; pin_memory false */
     double ratio;      /* of stage 3's groups of parameters, the last ones; 1: all */
 };
@@ -31,7 +31,7 @@ struct zero_options {
     uint64_t param_persistence_threshold; /* smaller parameters are never released */
     uint64_t model_persistence_threshold; /* of all those together */
     uint64_t max_live_parameters, max_reuse_distance;
-    uint64_t hpz_partition_size; /* ranks that share a secondary copy; 1: none */
+    uint64_t hpz_partition_size;          /* ranks that share a secondary copy; 1: none */
     struct zero_offload optimizer, param; /* offload_optimizer; offload_param (stage 3) */
 };
 

@@ -366,8 +366,8 @@ void zero_clip(struct lowering *low, uint8_t lane, uint32_t norm, struct operand
     plan_own_kernel(low->plan, kernel)->attr.p = low->strategy->max_norm;
     struct operand in[] = {as_fp32(low, coefficient), gradient};
     uint32_t there = NONE; /* a number that a kernel on the device is given */
-    const uint8_t at = low->plan->buffers[gradient.place].pool == LANE_HOST ? LANE_HOST
-                                                                            : LANE_COMPUTE;
+    const uint8_t at =
+        low->plan->buffers[gradient.place].pool == LANE_HOST ? LANE_HOST : LANE_COMPUTE;
     if (at != lane) {
         there = new_buffer(low, CATEGORY_OPTIMIZER, at, ATEN_MUL, DTYPE_FP32, scalar);
         low->plan->buffers[there].scratch = true;

@@ -57,10 +57,51 @@ static void trajectories_are_pytorchs(void **state)
     reference_check_all(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
 }
 
+/* The host computes what DeepSpeedCPUAdam does, between copies that are on their own streams. */
+static void trajectories_of_offloading_are_too(void **state)
+{
+    (void)state;
+    char options[8][256];
+#define OPTIMIZER "\"offload_optimizer\": {\"device\": \"cpu\"}"
+#define PARAM "\"offload_param\": {\"device\": \"cpu\"}"
+#define TIGHT                                                                                      \
+    "\"reduce_bucket_size\": 9000, \"stage3_prefetch_bucket_size\": 5000, "                        \
+    "\"stage3_param_persistence_threshold\": 40, \"stage3_max_live_parameters\": 20000, "          \
+    "\"stage3_max_reuse_distance\": 9000"
+    write_options("small.json", "{\"reduce_bucket_size\": 9000, " OPTIMIZER "}");
+    write_options("overlap.json", "{\"reduce_bucket_size\": 9000, \"round_robin_gradients\": true, "
+                                  "\"overlap_comm\": true, " OPTIMIZER "}");
+    write_options("optimizer.json", "{" TIGHT ", \"sub_group_size\": 8000, " OPTIMIZER "}");
+    write_options("half.json", "{" TIGHT ", \"sub_group_size\": 4000, \"offload_optimizer\": "
+                               "{\"device\": \"cpu\", \"ratio\": 0.5, \"pin_memory\": false}}");
+    write_options("both.json", "{" TIGHT ", " PARAM ", " OPTIMIZER "}");
+    write_options("both-hpz.json",
+                  "{" TIGHT ", \"zero_hpz_partition_size\": 2, " PARAM ", " OPTIMIZER "}");
+    write_options("param.json", "{" TIGHT ", " PARAM "}");
+    static const char *const formats[] = {
+        "--strategy zero1 --zero %s/small.json --accumulate 2",
+        "--strategy zero2 --zero %s/overlap.json --accumulate 2",
+        "--strategy zero2 --zero %s/small.json --checkpointing full",
+        "--strategy zero3 --zero %s/optimizer.json --accumulate 2",
+        "--strategy zero3 --zero %s/half.json",
+        "--strategy zero3 --zero %s/both.json --checkpointing full",
+        "--strategy zero3 --zero %s/both-hpz.json",
+        "--strategy zero3 --zero %s/param.json",
+    };
+    const struct variation variations[] = {
+        {4, 1, options[0]}, {2, 2, options[1]}, {2, 4, options[2]}, {2, 2, options[3]},
+        {4, 2, options[4]}, {2, 4, options[5]}, {4, 2, options[6]}, {2, 4, options[7]},
+    };
+    for (size_t i = 0; i < COUNT(formats); i++)
+        snprintf(options[i], sizeof options[i], formats[i], reference_folder());
+    reference_check_all(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trajectories_are_pytorchs),
+        cmocka_unit_test(trajectories_of_offloading_are_too),
     };
     return cmocka_run_group_tests_name("run_zero", tests, reference_open, reference_close);
 }
