@@ -118,6 +118,7 @@ static void move_to_host(struct lowering *low, struct unit *unit, uint32_t gradi
     uint64_t offset = 0;
     unit->sharded_grad = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
                                       low->strategy->store, flat(unit->trained_elements));
+    low->plan->buffers[unit->sharded_grad].pinned = true;
     for (uint32_t i = 0; i < unit->count; i++) {
         const uint32_t p = unit->params[i];
         const uint64_t elements = padded_shard(low, p);

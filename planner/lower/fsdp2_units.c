@@ -213,6 +213,7 @@ static void declare_storages(struct lowering *low)
             new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS, s->store, flat(shard));
         f->unsharded[p] = new_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
                                      s->compute, flat(shard * f->shard_ranks));
+        low->plan->buffers[f->store[p]].pinned = s->offload; /* CPUOffloadPolicy's default */
         new_piece(low, p, PIECE_STORE, f->store[p], 0, fsdp2_placement(low, p), f->shard_group);
         new_piece(low, p, PIECE_GATHERED, f->unsharded[p], 0, whole, PLAN_NO_GROUP);
     }

@@ -234,6 +234,8 @@ static void keep_secondary(struct lowering *low, uint32_t p)
     if (have < size)
         emit_work_on(low, PLAN_COMPUTE, on_host ? LANE_HOST : LANE_COMPUTE, WORK_FILL, ATEN_ZEROS,
                      PLAN_NO_GROUP, 0, NULL, 1, &whole);
+    if (on_host)
+        emit_sync(low, LANE_COMPUTE, LANE_HOST);
     if (have && on_host)
         zero_move(low, PLAN_DEVICE_TO_HOST, LANE_COMPUTE, zero_run(low->gathered[p], first, have),
                   zero_run(whole, 0, have), true);

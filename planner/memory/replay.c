@@ -17,7 +17,7 @@ struct replay {
     struct allocator_block *workspaces[2];
     uint64_t requested, rounded;
     uint64_t categories[CATEGORY_COUNT], host_categories[CATEGORY_COUNT]; /* host's: of these */
-    uint64_t host;
+    uint64_t host, pinned, held; /* on the host: tensors; of these; all as they are held */
     enum step_part part;
     bool measuring; /* the steady-state step */
     uint32_t instruction;
@@ -38,8 +38,11 @@ static void note_places(struct replay *r)
         for (int i = 0; i < CATEGORY_COUNT; i++)
             out->device_categories[i] = r->categories[i] - r->host_categories[i];
     }
-    if (r->host > out->host.bytes) {
-        reach(&out->host, r->host, r);
+    const uint64_t host = r->host + r->host_categories[CATEGORY_WORKSPACE];
+    if (host > out->host.bytes) {
+        reach(&out->host, host, r);
+        out->host_pinned_bytes = r->pinned;
+        out->host_held_bytes = r->held;
         memcpy(out->host_categories, r->host_categories, sizeof out->host_categories);
     }
 }
@@ -87,6 +90,25 @@ static uint64_t rounded(const struct buffer *buffer)
     return buffer->bytes ? allocator_round(buffer->bytes) : 0;
 }
 
+static uint64_t power_of_two(uint64_t bytes)
+{
+    uint64_t power = 1;
+    while (power < bytes)
+        power *= 2;
+    return bytes ? power : 0;
+}
+
+/* A buffer of the host's comes, or goes: `sign` 1 or -1 (as unsigned numbers wrap around). */
+static void count_on_host(struct replay *r, const struct buffer *buffer, uint64_t sign)
+{
+    const uint64_t bytes = sign * buffer->bytes;
+    if (!buffer->scratch)
+        r->host += bytes;
+    r->host_categories[buffer->scratch ? CATEGORY_WORKSPACE : buffer->category] += bytes;
+    r->pinned += buffer->pinned ? bytes : 0;
+    r->held += buffer->pinned ? sign * power_of_two(buffer->bytes) : bytes;
+}
+
 static enum err_code alloc_buffer(struct replay *r, uint32_t index)
 {
     const struct buffer *buffer = &r->plan->buffers[index];
@@ -96,12 +118,10 @@ static enum err_code alloc_buffer(struct replay *r, uint32_t index)
         r->rounded += rounded(buffer);
         r->categories[buffer->category] += buffer->bytes;
     }
-    if (buffer->pool == LANE_HOST) {
-        r->host += buffer->bytes;
-        r->host_categories[buffer->category] += buffer->bytes;
-    } else {
+    if (buffer->pool == LANE_HOST)
+        count_on_host(r, buffer, 1);
+    else
         TRY(alloc_on_device(r, buffer->bytes, buffer->pool, &r->blocks[index]));
-    }
     note_peaks(r);
     return ERR_OK;
 }
@@ -117,10 +137,8 @@ static void free_buffer(struct replay *r, bool first)
         r->rounded -= rounded(buffer);
         r->categories[buffer->category] -= buffer->bytes;
     }
-    if (buffer->pool == LANE_HOST) {
-        r->host -= buffer->bytes;
-        r->host_categories[buffer->category] -= buffer->bytes;
-    }
+    if (buffer->pool == LANE_HOST)
+        count_on_host(r, buffer, (uint64_t)-1);
     if (!buffer->scratch)
         note_peaks(r); /* a part's peak may be what is left after its first free */
     if (r->blocks[index]) {

@@ -42,7 +42,11 @@ struct memory {
     uint64_t host_bytes; /* resident on the CPU (offload, step counters) */
     /* The same sums of the device's buffers alone and of the host's, each at its own peak. */
     struct memory_moment device, host;
-    uint64_t device_categories[CATEGORY_COUNT], host_categories[CATEGORY_COUNT];
+    uint64_t device_categories[CATEGORY_COUNT],
+        host_categories[CATEGORY_COUNT]; /* CATEGORY_WORKSPACE: what copies make for themselves */
+    /* At the host's peak: what is pinned; and everything as the host has it, which gives pinned
+     * memory in powers of two (ATen/core/CachingHostAllocator.h). */
+    uint64_t host_pinned_bytes, host_held_bytes;
     uint64_t first_step_reserved_bytes;
     bool out_of_memory;           /* the allocator's capacity was reached */
     struct memory_moment failure; /* then: what was asked for, and where */

@@ -159,8 +159,10 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(
         root, "device",
         place_json(&m->device, m->device_categories, p->least_bytes, p->unconstrained_bytes));
-    json_object_set_new(root, "host",
-                        place_json(&m->host, m->host_categories, m->host.bytes, m->host.bytes));
+    json_t *host = place_json(&m->host, m->host_categories, m->host.bytes, m->host.bytes);
+    json_object_set_new(host, "pinned_bytes", bytes_json(m->host_pinned_bytes));
+    json_object_set_new(host, "held_bytes", bytes_json(m->host_held_bytes));
+    json_object_set_new(root, "host", host);
     if (!p->fits)
         json_object_set_new(root, "remedies", remedies_json(remedies, remedy_count));
     return root;
@@ -267,8 +269,10 @@ static void print_host(FILE *file, const struct style *s, const struct job *job,
         if (m->host_categories[i] >> 20)
             fprintf(file, "  %-24s %9.2f\n", category_name((enum category)i),
                     gib(m->host_categories[i]));
-    fprintf(file, "  %-24s %9.2f  pinned; %.2f a node of %u ranks\n", "host", gib(m->host.bytes),
-            gib(ranks * m->host.bytes), ranks);
+    fprintf(file, "  %-24s %9.2f  %.2f pinned, %.2f pageable\n", "host", gib(m->host.bytes),
+            gib(m->host_pinned_bytes), gib(m->host.bytes - m->host_pinned_bytes));
+    fprintf(file, "  %-24s %9.2f  pinned memory comes in powers of two; %.2f a node of %u ranks\n",
+            "held", gib(m->host_held_bytes), gib(ranks * m->host_held_bytes), ranks);
 }
 
 static void print_calls(FILE *file, const struct prediction *p)

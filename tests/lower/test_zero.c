@@ -43,6 +43,12 @@ static struct job random_zero_job(gsl_rng *rng)
     s->zero.max_live_parameters = gsl_rng_uniform_int(rng, 100000);
     s->zero.max_reuse_distance = gsl_rng_uniform_int(rng, 50000);
     s->zero.hpz_partition_size = s->world % 2 == 0 && gsl_rng_uniform_int(rng, 3) == 0 ? 2 : 1;
+    struct zero_offload *optimizer = &s->zero.optimizer, *param = &s->zero.param;
+    optimizer->on = gsl_rng_uniform_int(rng, 3) == 0 && !(stage == 2 && s->grad_accum_fp32);
+    optimizer->ratio = stage == 3 ? (double)gsl_rng_uniform_int(rng, 5) / 4 : 1;
+    optimizer->pageable = gsl_rng_uniform_int(rng, 2);
+    param->on = stage == 3 && gsl_rng_uniform_int(rng, 3) == 0;
+    param->pageable = gsl_rng_uniform_int(rng, 2);
     if (stage == 3)
         job.model.frozen = NULL;
     return job;
@@ -247,6 +253,59 @@ static void options_are_deepspeeds(void **state)
                                2, &o, &err),
                      ERR_OK);
     assert_false(o.reduce_scatter);
+    assert_false(o.optimizer.on || o.param.on);
+}
+
+static void offload_options_are_read(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct zero_options o = {0};
+    assert_int_equal(read_text("{\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.25, "
+                               "\"pin_memory\": false, \"buffer_count\": 5, \"fast_init\": true}, "
+                               "\"offload_param\": {\"device\": \"cpu\"}}",
+                               3, &o, &err),
+                     ERR_OK);
+    assert_true(o.optimizer.on && o.optimizer.pageable && o.optimizer.ratio == 0.25);
+    assert_true(o.param.on && !o.param.pageable);
+    /* Stages 1 and 2 do without offload_param. */
+    assert_int_equal(read_text("{\"offload_param\": {\"device\": \"cpu\"}}", 2, &o, &err), ERR_OK);
+    assert_false(o.param.on);
+}
+
+/* What is on the device without offloading is on the host with it: the bytes of ZeRO-2 are those of
+ * DeepSpeed's own estimate with cpu_offload, 2 a parameter on the device; on the host 16 a rank's
+ * parameter and its 16-bit copy. */
+static void what_is_offloaded_is_on_the_host(void **state)
+{
+    (void)state;
+    struct job job = even_job(SYSTEM_ZERO2, 2, 4), off = job;
+    off.strategy.zero.optimizer = (struct zero_offload){.on = true, .ratio = 1};
+    struct plan *plans[2];
+    struct err err = {0};
+    assert_int_equal(job_plan(&job, &plans[0], NULL, &err), ERR_OK);
+    assert_int_equal(job_plan(&off, &plans[1], NULL, &err), ERR_OK);
+    uint64_t device[2] = {0}, host[2] = {0}, pinned = 0, largest = 0, all = 0;
+    for (int i = 0; i < 2; i++)
+        for (uint32_t b = 0; b < plans[i]->buffer_count; b++) {
+            const struct buffer *buffer = &plans[i]->buffers[b];
+            if (!buffer->resident || buffer->scratch)
+                continue;
+            *(buffer->pool == LANE_HOST ? &host[i] : &device[i]) += buffer->bytes;
+            pinned += i == 1 && buffer->pinned ? buffer->bytes : 0;
+        }
+    for (uint32_t p = 0; p < plans[0]->param_count; p++) {
+        const uint64_t n = shape_elements(&plans[0]->params[p].shape);
+        all += n;
+        largest = n > largest ? n : largest;
+    }
+    /* master, two states, and their norm go; room for the largest gradient comes */
+    const uint64_t part = (all + 7) / 8 * 2;
+    assert_int_equal(device[0] - device[1], 12 * part + 4 - 2 * largest);
+    assert_int_equal(host[1] - host[0], 12 * part + 4 * part + 2 * part + 2 * largest);
+    assert_int_equal(pinned, 4 * part + 4 * part + 2 * part + 2 * largest);
+    plan_free(plans[0]);
+    plan_free(plans[1]);
 }
 
 static void what_is_wrong_or_not_planned_is_named(void **state)
@@ -264,8 +323,16 @@ static void what_is_wrong_or_not_planned_is_named(void **state)
         {"{\"stage\": 2}", 3, ERR_INVALID, "stage: allowed is 3"},
         {"[]", 3, ERR_INVALID, "allowed is one object"},
         {"{\"offload_optimizer\": {\"device\": \"disk\"}}", 2, ERR_INVALID, "none, cpu or nvme"},
-        {"{\"offload_optimizer\": {\"device\": \"cpu\"}}", 2, ERR_UNSUPPORTED,
-         "stay on the device"},
+        {"{\"offload_optimizer\": {\"device\": \"nvme\"}}", 3, ERR_UNSUPPORTED, "a disk's"},
+        {"{\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.5}}", 2, ERR_INVALID,
+         "offload_optimizer: ratio: allowed are numbers from 0 to 1, and 1 below stage 3"},
+        {"{\"offload_optimizer\": {\"device\": \"cpu\", \"super_offload\": true}}", 3,
+         ERR_UNSUPPORTED, "SuperOffload"},
+        {"{\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": 1}}", 3, ERR_INVALID,
+         "pin_memory: allowed are true, false"},
+        {"{\"offload_param\": {\"device\": \"cpu\", \"ratio\": 1}}", 3, ERR_INVALID,
+         "no such key: ratio"},
+        {"{\"cpu_offload\": true}", 2, ERR_UNSUPPORTED, "has offload_optimizer in its place"},
         {"{\"zero_quantized_weights\": true}", 3, ERR_UNSUPPORTED, "quantised gathers"},
         {"{\"mics_shard_size\": 4}", 3, ERR_UNSUPPORTED, "has no MiCS"},
     };
@@ -301,6 +368,8 @@ int main(void)
         cmocka_unit_test(zero2_is_as_estimated_but_for_gradients_that_are_gone),
         cmocka_unit_test(zero3_is_more_than_estimated),
         cmocka_unit_test(options_are_deepspeeds),
+        cmocka_unit_test(offload_options_are_read),
+        cmocka_unit_test(what_is_offloaded_is_on_the_host),
         cmocka_unit_test(what_is_wrong_or_not_planned_is_named),
         cmocka_unit_test(strategies_that_cannot_be_are_refused),
     };
