@@ -184,6 +184,7 @@ static void set_up(struct lowering *low)
             : PLAN_NO_GROUP;
     z->gather_lane = overlap ? plan_add_lane(plan, "all_gather", false) : LANE_COMPUTE;
     z->reduce_lane = overlap ? plan_add_lane(plan, "reduce_scatter", false) : LANE_COMPUTE;
+    z->nccl_lane = s->world > 1 ? plan_add_lane(plan, "nccl", false) : LANE_COMPUTE;
     z->calls = graph_calls_new(low->graph);
     z->params = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *z->params);
     z->in = none_array(low, plan->param_count);
@@ -323,6 +324,24 @@ static int by_index(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+enum { EVENTS_AHEAD = 2 }; /* max_param_reduce_events, max_ongoing_fetch_events */
+
+void zero3_hold_host(struct lowering *low, struct zero3_events *events)
+{
+    if (events->count - events->first > EVENTS_AHEAD)
+        emit_wait(low, LANE_HOST, events->at[events->first++]);
+}
+
+void zero3_add_event(struct lowering *low, struct zero3_events *events, uint8_t lane)
+{
+    uint32_t *at = none_array(low, EVENTS_AHEAD + 2);
+    uint32_t n = 0;
+    for (uint32_t i = events->first; i < events->count; i++)
+        at[n++] = events->at[i];
+    at[n++] = emit_record(low, lane);
+    *events = (struct zero3_events){at, 0, n};
+}
+
 /* __reduce_and_partition_ipg_grads. */
 static void flush(struct lowering *low)
 {
@@ -330,6 +349,7 @@ static void flush(struct lowering *low)
     const uint32_t before = enter_scope(low, "ds_reduce", PLAN_NO_UNIT, false);
     if (z->in_count) {
         uint32_t cat = NONE;
+        zero3_hold_host(low, &z->reductions);
         qsort(z->in, z->in_count, sizeof *z->in, by_index);
         const struct operand together = put_together(low, &cat);
         const uint64_t n = shape_elements(&together.shape) / z->ranks;
@@ -340,6 +360,7 @@ static void flush(struct lowering *low)
                          ATEN_REDUCE_SCATTER_TENSOR, z->shard_group, 1, &together, 1, &own);
         }
         keep(low, own, cat);
+        zero3_add_event(low, &z->reductions, z->reduce_lane);
     }
     z->in_count = 0;
     z->filled = 0;
@@ -393,8 +414,7 @@ static void final(struct lowering *low)
     const struct zero3 *z = zero3_of(low);
     const uint32_t before = enter_scope(low, "ds_epilogue", PLAN_NO_UNIT, false);
     flush(low);
-    if (z->reduce_lane != LANE_COMPUTE)
-        emit_sync(low, LANE_COMPUTE, z->reduce_lane);
+    emit_sync(low, LANE_HOST, z->reduce_lane);
     leave_scope(low, before);
     zero3_release_leftovers(low);
 }

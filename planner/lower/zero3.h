@@ -13,6 +13,7 @@ enum zero3_status { ZERO3_PARTITIONED, ZERO3_IN_FLIGHT, ZERO3_AVAILABLE };
 
 struct zero3_handle { /* of a gather */
     uint32_t *params, count;
+    uint32_t event; /* it is over; NONE: of one rank */
     uint32_t flat; /* what came together of several; NONE: of one, in its place */
     uint32_t left; /* parameters that have not been waited for */
     uint8_t group; /* that gathered it */
@@ -43,7 +44,11 @@ struct zero3_group {       /* sub_group_size: parameters updated at once */
 struct zero3 {
     uint8_t shard_group;     /* PLAN_NO_GROUP: one rank */
     uint8_t secondary_group; /* hpZ; PLAN_NO_GROUP: none */
-    uint8_t gather_lane, reduce_lane;
+    uint8_t gather_lane, reduce_lane; /* what gathers and reductions are issued from */
+    uint8_t nccl_lane;                /* where gathers run */
+    struct zero3_events {             /* on lanes, oldest first: the host blocks on it */
+        uint32_t *at, first, count;
+    } fetches, reductions;
     uint32_t ranks;
     struct graph_calls *calls;
     struct zero3_param *params; /* (params) */
@@ -120,12 +125,21 @@ void zero3_write_back(struct lowering *low, const struct zero3_group *group);
 uint32_t zero3_new_shard(struct lowering *low, uint64_t elements);
 /* hpZ: a piece for a smaller group, born within the step. */
 uint32_t zero3_new_secondary(struct lowering *low, uint64_t elements);
-/* Those of `shards` that are on the host become copies on the device; and those copies go. */
+/* Those of `shards` that are on the host become copies on the device; and those copies go, though `lane`
+ * may still read them. */
 void zero3_bring_shards(struct lowering *low, uint8_t lane, struct operand *shards, uint32_t count);
-void zero3_drop_copies(struct lowering *low, const struct operand *shards, uint32_t count);
+void zero3_drop_copies(struct lowering *low, uint8_t lane, const struct operand *shards,
+                       uint32_t count);
+/* Frees what `lane` may still use. */
+void zero3_let_go(struct lowering *low, uint32_t buffer, uint8_t lane);
 
 /* Sets .grad free, where it is memory of its own. */
 void zero3_forget(struct lowering *low, uint32_t param);
+
+/* The host may be ahead by two events of a kind: it waits for the oldest one where there are more,
+ * before it goes on. */
+void zero3_hold_host(struct lowering *low, struct zero3_events *events);
+void zero3_add_event(struct lowering *low, struct zero3_events *events, uint8_t lane);
 
 /* step(). */
 void zero3_update(struct lowering *low);

@@ -56,7 +56,7 @@ static struct zero3_handle *new_handle(struct lowering *low, const uint32_t *par
 {
     struct zero3_handle *handle = arena_alloc(&low->scratch, sizeof *handle);
     *handle = (struct zero3_handle){
-        .params = none_array(low, count), .count = count, .flat = NONE, .left = count};
+        .params = none_array(low, count), .count = count, .event = NONE, .flat = NONE, .left = count};
     for (uint32_t i = 0; i < count; i++) { /* in the order in which parameters were made */
         uint32_t at = i;
         for (; at > 0 && handle->params[at - 1] > params[i]; at--)
@@ -66,13 +66,21 @@ static struct zero3_handle *new_handle(struct lowering *low, const uint32_t *par
     return handle;
 }
 
-static void gather(struct lowering *low, uint8_t lane, uint8_t group, struct operand whole,
-                   uint32_t count, const struct operand *shards)
+/* Several shards are copied together first; one is where NCCL finds it. Returns the event behind
+ * it. */
+static uint32_t gather(struct lowering *low, uint8_t lane, uint8_t group, struct operand whole,
+                       uint32_t count, const struct operand *shards)
 {
-    emit_work_on(low, PLAN_COPY_IN, lane, WORK_COPY_IN, ATEN_FOREACH_COPY_, group, count, shards, 1,
-                 &whole);
-    emit_work_on(low, PLAN_ALL_GATHER, lane, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR, group, 1,
+    const uint8_t nccl = zero3_of(low)->nccl_lane;
+    if (count == 1)
+        emit_sync(low, nccl, lane);
+    emit_work_on(low, PLAN_COPY_IN, count == 1 ? nccl : lane, WORK_COPY_IN, ATEN_FOREACH_COPY_,
+                 group, count, shards, 1, &whole);
+    if (count > 1)
+        emit_sync(low, nccl, lane);
+    emit_work_on(low, PLAN_ALL_GATHER, nccl, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR, group, 1,
                  &whole, 1, &whole);
+    return emit_record(low, nccl);
 }
 
 /* What a rank of `group` has of it. */
@@ -84,23 +92,24 @@ static struct operand shard_in(const struct lowering *low, uint8_t group, uint32
 }
 
 /* One parameter: into its place. `shard` is on the device. */
-static void gather_to(struct lowering *low, uint8_t lane, uint8_t group, uint32_t p,
-                      uint32_t buffer, struct operand shard)
+static uint32_t gather_to(struct lowering *low, uint8_t lane, uint8_t group, uint32_t p,
+                          uint32_t buffer, struct operand shard)
 {
     zero3_of(low)->params[p].buffer = buffer;
     if (low->plan->buffers[buffer].resident) /* else there already */
         emit_alloc(low, buffer);
-    gather(low, lane, group, plan_whole_buffer(low->plan, buffer), 1, &shard);
+    return gather(low, lane, group, plan_whole_buffer(low->plan, buffer), 1, &shard);
 }
 
-static void gather_one(struct lowering *low, uint8_t lane, uint8_t group, uint32_t p,
-                       uint32_t buffer)
+static uint32_t gather_one(struct lowering *low, uint8_t lane, uint8_t group, uint32_t p,
+                           uint32_t buffer)
 {
     struct operand shard = shard_in(low, group, p);
     emit_alloc(low, buffer);
     zero3_bring_shards(low, lane, &shard, 1);
-    gather_to(low, lane, group, p, buffer, shard);
-    zero3_drop_copies(low, &shard, 1);
+    const uint32_t event = gather_to(low, lane, group, p, buffer, shard);
+    zero3_drop_copies(low, zero3_of(low)->nccl_lane, &shard, 1);
+    return event;
 }
 
 static uint32_t new_place(struct lowering *low, uint8_t lane, uint32_t p)
@@ -123,9 +132,10 @@ static void gather_several(struct lowering *low, struct zero3_handle *handle)
     handle->flat = alloc_buffer(low, CATEGORY_ALL_GATHER, z->gather_lane, ATEN_EMPTY,
                                 low->strategy->compute, flat(elements * z->ranks));
     zero3_bring_shards(low, z->gather_lane, shards, handle->count);
-    gather(low, z->gather_lane, handle->group, plan_whole_buffer(low->plan, handle->flat),
-           handle->count, shards);
-    zero3_drop_copies(low, shards, handle->count);
+    handle->event =
+        gather(low, z->gather_lane, handle->group, plan_whole_buffer(low->plan, handle->flat),
+               handle->count, shards);
+    zero3_drop_copies(low, z->gather_lane, shards, handle->count);
 }
 
 /* Of one group: all have a secondary piece, or none has. */
@@ -146,8 +156,8 @@ static void gather_in(struct lowering *low, uint8_t group, const uint32_t *param
         for (uint32_t i = 0; i < count; i++)
             low->gathered[params[i]] = zero3_shard(low, params[i]);
     else if (count == 1)
-        gather_one(low, z->gather_lane, group, params[0],
-                   new_place(low, z->gather_lane, params[0]));
+        handle->event = gather_one(low, z->gather_lane, group, params[0],
+                                   new_place(low, z->gather_lane, params[0]));
     else
         gather_several(low, handle);
 }
@@ -187,10 +197,13 @@ static void copy_apart(struct lowering *low, const struct zero3_handle *handle)
                  &flat_in, handle->count, out);
 }
 
-static void wait_for(struct lowering *low, uint32_t p)
+/* `lane` waits. */
+static void wait_for(struct lowering *low, uint32_t p, uint8_t lane)
 {
     struct zero3 *z = low->state;
     struct zero3_handle *handle = z->params[p].handle;
+    if (!handle->complete && handle->event != NONE)
+        emit_wait(low, lane, handle->event);
     if (z->params[p].status == ZERO3_IN_FLIGHT && handle->flat != NONE && !handle->complete)
         copy_apart(low, handle);
     for (uint32_t i = 0; i < handle->count && !handle->complete; i++) {
@@ -206,14 +219,19 @@ static void wait_for(struct lowering *low, uint32_t p)
 
 /* ---- partitioning ---- */
 
+void zero3_let_go(struct lowering *low, uint32_t buffer, uint8_t lane)
+{
+    const uint8_t pool = low->plan->buffers[buffer].pool;
+    if (pool == lane || pool == LANE_HOST)
+        emit_free(low, buffer);
+    else
+        emit_free_after(low, buffer, lane);
+}
+
 /* Blocks that computing still uses come back when that has passed. */
 static void drop(struct lowering *low, uint32_t buffer)
 {
-    const uint8_t pool = low->plan->buffers[buffer].pool;
-    if (pool == LANE_COMPUTE || pool == LANE_HOST)
-        emit_free(low, buffer);
-    else
-        emit_free_after(low, buffer, LANE_COMPUTE);
+    zero3_let_go(low, buffer, LANE_COMPUTE);
 }
 
 /* _partition_param_sec: this rank's piece among those of its secondary group. */
@@ -244,9 +262,7 @@ static void keep_secondary(struct lowering *low, uint32_t p)
                   zero_run(whole, 0, have));
     if (on_host)
         emit_sync(low, z->gather_lane, LANE_HOST);
-    /* Backward gathers from it: DeepSpeed has the host wait for the computing stream. */
-    if (z->gather_lane != LANE_COMPUTE)
-        emit_sync(low, z->gather_lane, LANE_COMPUTE);
+    emit_sync(low, LANE_HOST, LANE_COMPUTE); /* backward gathers from it */
 }
 
 void zero3_drop_secondary(struct lowering *low)
@@ -310,7 +326,7 @@ void zero3_reset(struct lowering *low)
     struct zero3 *z = low->state;
     for (uint32_t p = 0; p < low->plan->param_count; p++)
         if (z->params[p].handle) {
-            wait_for(low, p);
+            wait_for(low, p, LANE_COMPUTE);
             partition(low, p, false);
         }
     for (uint32_t p = 0; p < low->plan->param_count; p++)
@@ -376,16 +392,16 @@ void zero3_fetch(struct lowering *low, uint32_t index, bool forward)
             missing[count++] = p;
     }
     gather_params(low, missing, count);
-    bool waited = false;
     for (uint32_t i = 0; i < call->params; i++) {
         const uint32_t p = z->calls->params[call->first_param + i];
         z->params[p].users++;
-        if (z->params[p].handle) {
-            wait_for(low, p);
-            waited = true;
-        }
+        if (!z->params[p].handle)
+            continue;
+        zero3_hold_host(low, &z->fetches);
+        wait_for(low, p, z->gather_lane);
+        zero3_add_event(low, &z->fetches, z->gather_lane);
     }
-    if (waited && z->gather_lane != LANE_COMPUTE)
+    if (z->gather_lane != LANE_COMPUTE)
         emit_sync(low, LANE_COMPUTE, z->gather_lane);
     take_from_queue(z, call);
     prefetch(low);
@@ -437,7 +453,7 @@ void zero3_partition_all(struct lowering *low)
     struct zero3 *z = low->state;
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         if (z->params[p].handle)
-            wait_for(low, p);
+            wait_for(low, p, LANE_COMPUTE);
         z->params[p].users = 0;
         partition(low, p, false);
     }
@@ -454,11 +470,15 @@ void zero3_gather_persistent(struct lowering *low)
     for (uint32_t i = 0; i < count; i++)
         shards[i] = zero3_shard(low, params[i]);
     zero3_bring_shards(low, LANE_COMPUTE, shards, count);
+    uint32_t *events = none_array(low, count);
     for (uint32_t i = 0; i < count; i++) {
         struct zero3_param *param = &z->params[params[i]];
-        gather_to(low, LANE_COMPUTE, z->shard_group, params[i], param->home, shards[i]);
+        events[i] =
+            gather_to(low, LANE_COMPUTE, z->shard_group, params[i], param->home, shards[i]);
         param->status = ZERO3_AVAILABLE;
         set_place(low, params[i]);
     }
-    zero3_drop_copies(low, shards, count);
+    for (uint32_t i = 0; i < count; i++)
+        emit_wait(low, LANE_COMPUTE, events[i]);
+    zero3_drop_copies(low, LANE_COMPUTE, shards, count);
 }

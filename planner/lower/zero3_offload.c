@@ -258,9 +258,10 @@ void zero3_bring_shards(struct lowering *low, uint8_t lane, struct operand *shar
     }
 }
 
-void zero3_drop_copies(struct lowering *low, const struct operand *shards, uint32_t count)
+void zero3_drop_copies(struct lowering *low, uint8_t lane, const struct operand *shards,
+                       uint32_t count)
 {
     for (uint32_t i = count; low->strategy->zero.param.on && i-- > 0;)
         if (low->plan->buffers[shards[i].place].category == CATEGORY_ALL_GATHER)
-            emit_free(low, shards[i].place);
+            zero3_let_go(low, shards[i].place, lane);
 }

@@ -28,6 +28,7 @@ static const struct {
     {"all_reduce", ALL_REDUCE},
     {"nccl", ALL_REDUCE},
     {"future", FUTURE},
+    {"reduction", REDUCE_SCATTER}, /* of ZeRO-1 and 2 */
 };
 
 static enum lane lane_of(const char *name)
@@ -49,6 +50,8 @@ static const struct {
     {"fsdp.split_with_sizes_copy", "copy_out"},
     {"fsdp.chunk_cat", "copy_in"},
     {"reduce_scatter_single", "reduce_scatter"},
+    {"all_gather", "all_gather"},
+    {"reduce_scatter", "reduce_scatter"},
     {"all_reduce", "all_reduce"},
     {"_c10d_functional.all_reduce", "all_reduce"},
     {"allreduce_", "all_reduce"},
@@ -180,7 +183,17 @@ static const char *kernel_name(const struct plan *plan, const struct plan_instru
         return "product";
     if (lane == COPY_IN && label == ATEN_FOREACH_COPY_)
         return "cast";
+    if (strncmp(plan->system, "zero", 4) == 0)
+        return label == ATEN_CAT && in->phase == PLAN_BACKWARD ? "copy_in" : NULL;
     return strcmp(plan->system, "ddp") == 0 ? bucket_name(plan, in) : NULL;
+}
+
+/* Copies of single numbers are not told. */
+static bool is_number(const struct kernel *kernel)
+{
+    return shape_elements(&kernel->operands[0].shape) *
+               dtype_bytes((enum dtype)kernel->operands[0].dtype) <=
+           8;
 }
 
 static const char *name_of(const struct plan *plan, const struct plan_instruction *in,
@@ -191,13 +204,19 @@ static const char *name_of(const struct plan *plan, const struct plan_instructio
         return kernel_name(plan, in, lane);
     case PLAN_COPY_OUT: /* of one rank alone each parameter is copied, which is not recorded */
         return plan_kernel(plan, in->arg)->label == ATEN_COPY_ ? NULL : "copy_out";
-    case PLAN_COPY_IN:
+    case PLAN_HOST_TO_DEVICE:
+    case PLAN_DEVICE_TO_HOST:
+        if (is_number(plan_kernel(plan, in->arg)))
+            return NULL;
+        return plan_op_name((enum plan_op)in->op);
+    case PLAN_COPY_IN: /* of one shard NCCL reads it itself */
+        if (strcmp(plan->lanes[in->lane].name, "nccl") == 0)
+            return NULL;
+        return plan_op_name((enum plan_op)in->op);
     case PLAN_ALL_GATHER:
     case PLAN_REDUCE_SCATTER:
     case PLAN_ALL_REDUCE:
     case PLAN_BROADCAST:
-    case PLAN_HOST_TO_DEVICE:
-    case PLAN_DEVICE_TO_HOST:
         return plan_op_name((enum plan_op)in->op);
     default:
         return NULL;

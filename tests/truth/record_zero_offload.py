@@ -11,7 +11,7 @@ strategy: record_zero.py's.  With offload_optimizer the optimizer is DeepSpeedCP
 replaced by one that computes nothing: it allocates nothing either.
 
 An event's label ends with " host" for what is pageable memory of the host and with " pinned" for what is
-page-locked; the others are the device's.  Peaks and marks are the sums of both; `device_peak_bytes` and
+page-locked; the others are the device's.  `pinned_bytes` are page-locked between steps.  Peaks and marks are the sums of both; `device_peak_bytes` and
 `host_peak_bytes` are each one's own.  `copies`: [what, bytes, where] of every copy between the two, in order.
 """
 import sys
@@ -203,7 +203,7 @@ class TwoPlaces(record_zero.Unfilled):
 
 class ZeroOffload(record_zero.Zero):
     log = Log2
-    extra = record_zero.Zero.extra + ("device_peak_bytes", "host_peak_bytes", "copies")
+    extra = record_zero.Zero.extra + ("device_peak_bytes", "host_peak_bytes", "pinned_bytes", "copies")
 
     def tensors(self):
         return TwoPlaces()
@@ -229,6 +229,7 @@ class ZeroOffload(record_zero.Zero):
     def finish(self, model, optimizer):
         log = Log.current
         self.device_peak_bytes, self.host_peak_bytes = log.peak_of["device"], log.peak_of["host"]
+        self.pinned_bytes = sum(entry[0] for entry in log.alive.values() if entry[2].endswith(" pinned"))
         self.copies = log.copies
 
 
