@@ -25,6 +25,7 @@ static void events_of_offloading_do(void **state)
 {
     (void)state;
     check("tests/data/truth/zero_offload_events.jsonl", true);
+    check("tests/data/truth/zero_offload_visible.jsonl", false);
 }
 
 static void events_where_some_blocks_are_checkpointed_do(void **state)

@@ -172,6 +172,13 @@ static const char *bucket_name(const struct plan *plan, const struct plan_instru
     return from && to ? NULL : from ? "copy_out" : to ? "copy_in" : NULL;
 }
 
+static bool is_bucket(const struct plan *plan, const struct plan_instruction *in)
+{
+    const struct kernel *kernel = plan_kernel(plan, in->arg);
+    const struct operand *out = &kernel->operands[kernel->ins];
+    return plan->buffers[plan_operand_place(plan, in, out).buffer].category == CATEGORY_BUCKET;
+}
+
 /* What a recording tells of a kernel: matrix products, copies from and into buckets, and casts
  * beside the compute stream. */
 static const char *kernel_name(const struct plan *plan, const struct plan_instruction *in,
@@ -184,7 +191,7 @@ static const char *kernel_name(const struct plan *plan, const struct plan_instru
     if (lane == COPY_IN && label == ATEN_FOREACH_COPY_)
         return "cast";
     if (strncmp(plan->system, "zero", 4) == 0)
-        return label == ATEN_CAT && in->phase == PLAN_BACKWARD ? "copy_in" : NULL;
+        return label == ATEN_CAT && is_bucket(plan, in) ? "copy_in" : NULL;
     return strcmp(plan->system, "ddp") == 0 ? bucket_name(plan, in) : NULL;
 }
 

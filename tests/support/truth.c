@@ -537,6 +537,12 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
                                      json_object_get(row, "device_peak_bytes"), unequal));
     worst = fmax(worst, check_number(name, "host", place_peak(plan, true),
                                      json_object_get(row, "host_peak_bytes"), unequal));
+    uint64_t pinned = 0;
+    for (uint32_t b = 0; b < plan->buffer_count; b++)
+        if (plan->buffers[b].resident && plan->buffers[b].pinned)
+            pinned += plan->buffers[b].bytes;
+    worst = fmax(worst, check_number(name, "pinned", pinned, json_object_get(row, "pinned_bytes"),
+                                     unequal));
     const json_t *live = json_object_get(row, "live");
     for (int i = 0; i < PLAN_MARK_COUNT; i++) {
         const char *mark = plan_mark_name((enum plan_mark)i);

@@ -116,7 +116,7 @@ class Told(record_zero_offload.TwoPlaces):
         if len(log.copies) > before:
             if log.copies[-1][1] > NUMBER:
                 tape.put("op", tape.stream.name, log.copies[-1][0])
-            if not kwargs.get("non_blocking"):
+            if not (kwargs.get("non_blocking") or func is torch.ops.aten.copy_.default and args[2:] == (True,)):
                 tape.stream.synchronize()
 
 
