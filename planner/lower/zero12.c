@@ -434,6 +434,13 @@ static void settle(struct lowering *low)
             forget(low, z->in[i]);
 }
 
+/* get_accelerator().synchronize(). */
+static void wait_for_device(struct lowering *low)
+{
+    emit_sync(low, LANE_HOST, LANE_COMPUTE);
+    emit_sync(low, LANE_HOST, zero12_of(low)->lane);
+}
+
 /* reduce_ipg_grads. */
 static void flush(struct lowering *low)
 {
@@ -441,17 +448,15 @@ static void flush(struct lowering *low)
     const struct zero_options *o = &low->strategy->zero;
     const uint32_t before = enter_scope(low, "ds_reduce", PLAN_NO_UNIT, false);
     if (z->in_count) {
-        if (o->overlap_comm) {
+        if (o->overlap_comm && is_contiguous(low)) {
             if (z->filled_event != NONE)
                 emit_wait(low, z->lane, z->filled_event);
             else
                 emit_sync(low, z->lane, LANE_COMPUTE);
-            if (is_contiguous(low)) {
-                emit_sync(low, LANE_COMPUTE, z->lane);
-            } else { /* the host waits for the device */
-                emit_sync(low, LANE_COMPUTE, z->lane);
-                forget_earlier(low);
-            }
+            emit_sync(low, LANE_COMPUTE, z->lane);
+        } else if (o->overlap_comm) {
+            wait_for_device(low);
+            forget_earlier(low);
         }
         if (!is_contiguous(low))
             average_gradients(low);
@@ -662,7 +667,7 @@ static void run_epilogue(struct lowering *low)
     const uint32_t before = enter_scope(low, "ds_epilogue", PLAN_NO_UNIT, false);
     flush(low);
     if (o->overlap_comm) {
-        emit_sync(low, LANE_COMPUTE, z->lane);
+        wait_for_device(low);
         forget_earlier(low);
     }
     if (!z->offload) {

@@ -104,8 +104,7 @@ class Told(record_zero_offload.TwoPlaces):
     @staticmethod
     def copied(line):
         """What one gather brought is copied apart one by one, and told once."""
-        before = [old for old in Tape.current.lines[-64:] if old[0] != "record_stream"]
-        if line[2] != "copy_out" or not before or before[-1] != line:
+        if line[2] != "copy_out" or Tape.current.lines[-1:] != [line]:
             Tape.current.put(*line)
 
     @staticmethod
@@ -147,8 +146,7 @@ def prepare():
     for name, what in NAMES.items():
         setattr(torch.distributed, name, told(getattr(torch.distributed, name), what))
     TorchBackend.all_gather_coalesced = together
-    torch.Tensor.record_stream = lambda tensor, stream: Tape.current.put(
-        "record_stream", stream.name, tensor.untyped_storage().nbytes(), str(tensor.dtype).removeprefix("torch."))
+    torch.Tensor.record_stream = lambda tensor, stream: None       # what it delays is not told
 
 
 if __name__ == "__main__":
