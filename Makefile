@@ -11,6 +11,7 @@
 ## make tsan       every test under ThreadSanitizer
 ## make checked    every test with structures that check themselves after each operation
 ## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer (FUZZ=fuzz_plan: that one)
+## make soak       100,000 random jobs (SOAK_JOBS): more of anything never takes less (tests/soak)
 ## make bench      the timed claims: cold start, program and memory, one more configuration
 ## make validation remake reports/validation/ from the recordings in tests/data
 ## make questions  remake docs/questions.md
@@ -226,6 +227,10 @@ checked:
 fuzz: deps
 	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)' '$(LIBS)' $(FUZZ)
 
+SOAK_JOBS ?= 100000
+soak: $(BUILD)/tests/soak/test_soak
+	SOAK_JOBS=$(SOAK_JOBS) $<
+
 bench: all
 	@$(MAKE) --no-print-directory $(BUILD)/bench
 	@tools/bench $(BUILD)
@@ -268,7 +273,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all tests deps demo check lint format asan tsan checked fuzz bench validation questions check-gpu gpu-kit gpu-truth \
+.PHONY: all tests deps demo check lint format asan tsan checked fuzz soak bench validation questions check-gpu gpu-kit gpu-truth \
         gpu-report install \
         clean help
 .SECONDARY:

@@ -6,7 +6,11 @@
  * A result is cut into tiles that fill the multiprocessors in waves; the last wave is as long as
  * the others. The smaller a tile, the more it reads for each operation. Where tiles are few and the
  * inner size is long, several of them share one result (split-K) and add their parts in fp32
- * through memory. The best of the tile shapes is what cuBLAS's heuristics mostly find. */
+ * through memory. The best of the tile shapes is what cuBLAS's heuristics mostly find.
+ *
+ * A larger problem never takes less: each way of cutting takes longer with each size, where it is
+ * there for the larger one it is for the smaller, and the time is that of the fastest. So it is
+ * with multiprocessors, as long as each stays what it is: `peak` is that of all together. */
 #include "cost/cost_parts.h"
 
 #include <math.h>
@@ -19,7 +23,9 @@ static const struct tile {
 /* Blocks of a cluster share what they read, where there are clusters and kernels that use them. */
 #define SHARED_READS 2
 
-enum { SPLIT_LEAST = 256 }; /* inner size that a part keeps */
+/* Inner size that a part takes as long as, at the least: a problem that is too small for so many
+ * could be padded to one that is not. */
+#define SPLIT_LEAST 256.0
 
 /* Seconds of a tile of one multiprocessor over an inner size of `k`. */
 static double tile_seconds(const struct profile *profile, const struct gemm *g,
@@ -49,8 +55,12 @@ static double tiled(const struct profile *profile, const struct gemm *g, const s
         8 * g->batch * g->m * g->n / /* written and read, in fp32 */
         (profile_value(profile, PROFILE_MEMORY) * profile_value(profile, PROFILE_STREAM));
     double best = ceil(count / sms) * (whole_s + each_s);
-    for (double parts = 2; count * parts <= sms && g->k / parts >= SPLIT_LEAST; parts *= 2)
-        best = fmin(best, whole_s / parts + each_s + parts * part_s);
+    for (double parts = 2; count * parts <= sms; parts *= 2) {
+        const double inner = fmax(g->k / parts, SPLIT_LEAST);
+        best = fmin(best, tile_seconds(profile, g, tile, inner) + each_s + parts * part_s);
+        if (inner * parts > g->k)
+            break; /* more parts only add more */
+    }
     return best;
 }
 

@@ -66,7 +66,7 @@ static double nvls_gbs(const struct nccl_tuning_model *t)
     const double per_node = (double)t->ranks / t->nodes;
     const double passed = t->generation == GENERATION_BLACKWELL ? .74 : .85;
     const double carried = t->collective == COLLECTIVE_ALL_REDUCE ? 1 + 1 / per_node : 1;
-    return t->graphs.link_gbs * passed / carried;
+    return t->graphs.link_gbs * t->graphs.beyond * passed / carried;
 }
 
 /* tuning.cc, perChMaxNVLSTreeBws: a channel's rate, measured by NCCL's authors; the 2.27 tables
@@ -92,7 +92,7 @@ static double ring_inside(const struct fabric *f, const struct nccl_tuning_model
     /* Across nodes the graph follows the cards: what the links would give alone is one node's. */
     const struct nccl_graph ring =
         t->nodes == 1 ? g->ring : nccl_graph_search(f, t->ranks / t->nodes, 1).ring;
-    const double promised = ring.channels * ring.intra;
+    const double promised = ring.channels * ring.intra * g->beyond;
     return (g->nvlink ? link_sustained(f->generation) : 1) * promised;
 }
 

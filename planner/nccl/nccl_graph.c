@@ -39,6 +39,20 @@ static double link_factor(enum gpu_generation generation)
     }
 }
 
+/* All links of the fastest part there is, bytes a second each way, from datasheets: V100, A100,
+ * RTX 3090 and A40 (a bridge), H100, B200, MI300X. What is tried at higher speeds is not what such
+ * a link would have: its NCCL would try others (of Blackwell, a rate that NVLS's table ends at
+ * would make a faster link slower). */
+static double fastest_link(enum gpu_generation generation)
+{
+    static const double fastest[] = {
+        [GENERATION_VOLTA] = 150e9,  [GENERATION_AMPERE] = 300e9,    [GENERATION_ADA] = 56.25e9,
+        [GENERATION_HOPPER] = 450e9, [GENERATION_BLACKWELL] = 900e9, [GENERATION_AMD] = 448e9,
+        [GENERATION_CPU] = INFINITY,
+    };
+    return fastest[generation];
+}
+
 /* topo.h: x16 of PCIe 3, 4, 5 is 12, 24, 48 GB/s; the datasheets say 15.75, 31.5, 63. */
 static double pcie_gbs(const struct fabric *f)
 {
@@ -111,12 +125,15 @@ static void find_link(const struct fabric *f, uint32_t ranks_per_node, struct nc
 {
     g->nvlink = f->link == LINK_NVSWITCH || f->link == LINK_MESH ||
                 (f->link == LINK_BRIDGE && ranks_per_node <= 2) || ranks_per_node == 1;
-    if (ranks_per_node == 1)
+    g->beyond = 1;
+    if (ranks_per_node == 1) {
         g->link_gbs = INFINITY;
-    else if (g->nvlink)
-        g->link_gbs = f->link_bytes_per_s * 1e-9 * link_factor(f->generation);
-    else
+    } else if (g->nvlink) {
+        g->beyond = fmax(1, f->link_bytes_per_s / fastest_link(f->generation));
+        g->link_gbs = f->link_bytes_per_s / g->beyond * 1e-9 * link_factor(f->generation);
+    } else {
         g->link_gbs = pcie_gbs(f);
+    }
 }
 
 static void search_node(const struct fabric *f, struct nccl_graphs *g)

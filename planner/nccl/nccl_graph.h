@@ -22,6 +22,8 @@ struct nccl_graphs {
     bool nvlink;            /* the ranks of a node see each other over NVLink (or xGMI) */
     bool ll128;             /* LL128 is allowed on this group's paths */
     double link_gbs;        /* what NCCL takes one GPU's links for */
+    double beyond;          /* how much faster they are than the fastest of the generation's parts,
+                               which is what is searched with: NCCL's tables are of those; >= 1 */
     double nics_gbs; /* of the cards this group's ranks of one node use, as on the datasheet */
 };
 
