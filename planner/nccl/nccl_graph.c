@@ -88,8 +88,9 @@ static void duplicate(struct nccl_graph *g, enum gpu_generation generation)
     g->inter /= 2;
 }
 
-/* A head carries its own share twice: speed x (ranks + 1) must fit its links. The speed to the
- * switch or the card may then rise alone, up to twice the speed inside (second pass). */
+/* A channel a head, which carries its own share twice: speed x (heads + 1) must fit its links. The
+ * speed to the switch or the card may then rise alone, up to twice the speed inside (second pass).
+ */
 static struct nccl_graph search_nvls(const struct fabric *f, double link, uint32_t ranks,
                                      uint32_t nodes, double nics)
 {
@@ -98,10 +99,11 @@ static struct nccl_graph search_nvls(const struct fabric *f, double link, uint32
     struct nccl_graph g = {0};
     if (f->link != LINK_NVSWITCH || row == 0 || ranks < 2)
         return g;
+    const uint32_t heads = ranks < NVLS_HEADS_MOST ? ranks : NVLS_HEADS_MOST;
     const double card = nodes > 1 ? nics / ranks : INFINITY;
     for (int i = 0; speeds[i] > 0 && g.channels == 0; i++)
-        if (speeds[i] * (ranks + 1) <= link && speeds[i] <= card) {
-            g = (struct nccl_graph){ranks, speeds[i], speeds[i]};
+        if (speeds[i] * (heads + 1) <= link && speeds[i] <= card) {
+            g = (struct nccl_graph){heads, speeds[i], speeds[i]};
             for (int j = i; j > 0 && g.inter < 2 * g.intra && speeds[j - 1] <= card; j--)
                 g.inter = speeds[j - 1];
         }

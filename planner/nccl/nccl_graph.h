@@ -27,6 +27,10 @@ struct nccl_graphs {
     double nics_gbs; /* of the cards this group's ranks of one node use, as on the datasheet */
 };
 
+/* Heads that NVLS has at most: GPUs that reduce and send on for the others of their node, be it a
+ * rack of 72 (NCCL_MAX_NVLS_ARITY; MNNVL makes a rack one node). */
+enum { NVLS_HEADS_MOST = 32 };
+
 /* The fabric has passed fabric_check for this group, which has at least two ranks. */
 struct nccl_graphs nccl_graph_search(const struct fabric *fabric, uint32_t ranks_per_node,
                                      uint32_t nodes);

@@ -115,9 +115,10 @@ static bool is_open(const struct builder *b, enum nccl_algorithm a, enum nccl_pr
         return true;
     case NCCL_TREE:
         return m->collective == COLLECTIVE_ALL_REDUCE;
-    case NCCL_NVLS: /* across nodes only with CollNet */
+    case NCCL_NVLS: /* across nodes only with CollNet; what gathers needs every rank as a head */
         return p == NCCL_SIMPLE && m->nodes == 1 && m->graphs.nvls.channels >= 2 &&
-               m->collective != COLLECTIVE_BROADCAST;
+               m->collective != COLLECTIVE_BROADCAST &&
+               (m->collective == COLLECTIVE_ALL_REDUCE || m->ranks <= NVLS_HEADS_MOST);
     case NCCL_NVLS_TREE:
         return p == NCCL_SIMPLE && m->nodes > 1 && m->graphs.nvls.channels >= 2 &&
                m->collective == COLLECTIVE_ALL_REDUCE;

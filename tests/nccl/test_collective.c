@@ -153,6 +153,29 @@ static void all_reduce_on_h200_changes_to_nvls_between_1_and_2_mib(void **state)
 }
 
 /* Published with NCCL 2.27.7: which algorithm ran an all_reduce of 8 GiB on 4 to 8 GPUs. */
+/* search.cc: 32 heads at most, each of whose links takes 33 shares of 20 GB/s, not of 24;
+ * tuning.cc: 5/6 of 640 GB/s beside the ring's 720 x 72/142. enqueue.cc: no gathers of more ranks
+ * than heads. */
+static void a_rack_of_72_is_one_node_of_32_heads(void **state)
+{
+    (void)state;
+    struct fabric rack = b200_node();
+    rack.gpus_per_node = rack.nics_per_node = 72;
+    rack.tuning = NCCL_TUNING_2_27;
+    const struct nccl_tuning_model ar = nccl_tuning_build(&rack, COLLECTIVE_ALL_REDUCE, 72, 1);
+    enum nccl_algorithm algorithm;
+    enum nccl_protocol protocol;
+    assert_int_equal(ar.graphs.nvls.channels, 32);
+    way_is(&ar, NCCL_NVLS, NCCL_SIMPLE, 25, 533);
+    nccl_tuning_choose(&ar, GIB(1), &algorithm, &protocol);
+    assert_int_equal(algorithm, NCCL_NVLS);
+    for (uint32_t ranks = 32; ranks <= 33; ranks++) {
+        const struct nccl_tuning_model ag =
+            nccl_tuning_build(&rack, COLLECTIVE_ALL_GATHER, ranks, 1);
+        assert_int_equal(ag.ways[NCCL_NVLS][NCCL_SIMPLE].gbs > 0, ranks == 32);
+    }
+}
+
 static void nvls_begins_at_5_h200_and_6_b200(void **state)
 {
     (void)state;
@@ -521,6 +544,7 @@ int main(void)
         cmocka_unit_test(tuning_across_nodes_is_nccls),
         cmocka_unit_test(graphs_have_the_channels_nccl_reports),
         cmocka_unit_test(all_reduce_on_h200_changes_to_nvls_between_1_and_2_mib),
+        cmocka_unit_test(a_rack_of_72_is_one_node_of_32_heads),
         cmocka_unit_test(nvls_begins_at_5_h200_and_6_b200),
         cmocka_unit_test(tuning_of_2_28_takes_ring_on_5_h200),
         cmocka_unit_test(channels_follow_size),

@@ -24,7 +24,8 @@
     .link_bytes_per_s = 900e9, .pcie_bytes_per_s = 63e9, CARDS(INFINIBAND, 72, 50)
 
 #define USUAL_RATE "rate of the cards not stated: 8 x 400 Gb/s taken, the instance's usual"
-#define RACK_REMARK "a rack of 72 taken as one node; NCCL's choice inside NVL72 is not modelled"
+#define RACK_REMARK                                                                                \
+    "a rack of 72 is one node; the example beside the table of 20 racks switches NVLS off"
 
 static const struct published_machine machines[] = {
     {"a100x8", {A100}, false, NULL, NULL},
