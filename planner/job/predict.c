@@ -28,9 +28,11 @@ struct memory_options prediction_memory(const struct prediction *prediction,
                                         const struct machine *machine)
 {
     struct memory_options options = machine_memory(machine);
-    if (prediction->after_release)
+    if (prediction->after_release) {
         options.allocator.capacity_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY) -
                                            prediction->outside_bytes - page_over(machine);
+        options.steps_before = STEPS_TO_SETTLE;
+    }
     return options;
 }
 
@@ -64,6 +66,8 @@ static void note_instruction(void *context, const struct plan *plan, uint32_t in
 {
     struct call_counter *c = context;
     (void)plan;
+    if (instruction == 0 && !first_step) /* another step: what was counted is of one before */
+        c->out->call_count = 0;
     c->instruction = instruction;
     c->steady = !first_step;
 }
@@ -80,6 +84,8 @@ static void count_call(void *context, enum allocator_action action, uint64_t add
     (void)stream;
     if (!c->steady || !(frees || mallocs))
         return;
+    p->settling_frees += frees;
+    p->settling_mallocs += mallocs;
     if (!p->call_count || p->calls[p->call_count - 1].instruction != c->instruction) {
         ARRAY_GROW(p->calls, p->call_count, c->cap);
         p->calls[p->call_count++] = (struct segment_calls){.instruction = c->instruction};
@@ -177,6 +183,7 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
     options.before = note_instruction;
     options.hook_context = &counter;
     options.allocator.capacity_bytes = capacity - out->outside_bytes - page_over(machine);
+    options.steps_before = STEPS_TO_SETTLE;
     rc = memory_replay(out->plan, &options, NULL, NULL, &capped, err);
     if (rc != ERR_OK) {
         prediction_free(out);
@@ -187,6 +194,10 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
         out->memory.out_of_memory = true;
         out->memory.failure = capped.failure;
         return ERR_OK;
+    }
+    for (uint32_t i = 0; i < out->call_count; i++) {
+        out->settling_frees -= out->calls[i].frees;
+        out->settling_mallocs -= out->calls[i].mallocs;
     }
     out->memory = capped;
     out->device_bytes = capped.reserved_bytes + out->outside_bytes;

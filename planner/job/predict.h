@@ -6,7 +6,7 @@
 #include "machine/machine.h"
 #include "memory/replay.h"
 
-/* What the allocator asks of the driver at one instruction of a steady-state step. */
+/* What the allocator asks of the driver at one instruction of a step. */
 struct segment_calls {
     uint32_t instruction;
     uint32_t mallocs, frees; /* cudaMalloc, cudaFree; before frees the host waits for the device */
@@ -27,9 +27,17 @@ struct prediction {
     bool fits;
     bool tight; /* fits, with less free than predictions of reserved memory have been off by */
     bool after_release; /* fits only because cached segments are given back and asked for anew */
-    struct segment_calls *calls; /* (call_count) then: owned */
+    struct segment_calls
+        *calls; /* (call_count) then, in a step that is like the one before: owned */
     uint32_t call_count;
+    uint32_t settling_mallocs, settling_frees; /* ... and all those of the steps until then, the
+                                                  first aside */
 };
+
+/* Under a capacity, the step that is reported: by then the allocator has found where it can do
+ * again what it did in the step before, as far as frees do not depend on clocks. Of the published
+ * runs that fit only so (tests/job/test_published_fits.c) every one has after three. */
+enum { STEPS_TO_SETTLE = 3 };
 
 /* The kernel that a job's attention runs with there: the one that was asked for, or what PyTorch
  * takes by itself. */

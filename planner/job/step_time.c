@@ -116,6 +116,8 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
             out->bound = (enum spent)i;
     if (draws)
         draw_range(out, draws);
+    if (draws && prediction->after_release)
+        out->high_s = fmax(out->high_s, RELEASING_LONGER * t->step_s);
     return ERR_OK;
 }
 

@@ -28,6 +28,8 @@ static void check_table(const char *path, size_t rows)
             fail_msg("%s", err.text);
         fitting += prediction.fits;
         tight += prediction.after_release;
+        if (prediction.after_release) /* the step that is reported is like the one before */
+            assert_true(prediction.call_count == 0 && prediction.settling_frees > 0);
         if (!prediction.fits)
             print_error("MPT-%s, %u x %u, %u GPUs, %s: %.2f GiB requested, %.2f reserved\n",
                         csv_text(&csv, i, "model"), job.model.batch, job.model.seq,

@@ -19,7 +19,8 @@ struct row {
     double slower_s;           /* the slowest rank's step, beyond that of the mean one */
     double spent[SPENT_COUNT]; /* shares of the simulated step */
     uint32_t gpus;
-    char job[96]; /* what is the same where GPUs alone differ; "": not looked at */
+    char job[96];       /* what is the same where GPUs alone differ; "": not looked at */
+    bool after_release; /* fits only by giving cached segments back */
 };
 
 static void fail(const struct err *err)
@@ -53,6 +54,7 @@ static void simulate_job(const struct job *job, struct row *row)
     row->simulated_s = time.timeline.step_s;
     row->low_s = time.low_s;
     row->high_s = time.high_s;
+    row->after_release = prediction.after_release;
     row->slower_s = row->simulated_s - alike_seconds(&time);
     row->gpus = job->strategy.world;
     row->mfu = 100 * time.mfu;
@@ -89,13 +91,17 @@ static void print_rows(const struct row *rows, size_t count)
     }
 }
 
-static void print_summary(const char *name, const struct row *rows, size_t count, const char *gpu)
+/* Which rows of a table are meant: of a GPU (NULL: any), and whether they fit (-1: either way)
+ * only by giving cached segments back. */
+static void print_some(const char *name, const struct row *rows, size_t count, const char *gpu,
+                       int after_release)
 {
     double sum = 0, absolute = 0, largest = 0;
     size_t n = 0, within = 0, inside = 0;
     for (size_t i = 0; i < count; i++) {
         const double error = error_of(&rows[i]);
-        if (gpu && strcmp(rows[i].gpu, gpu) != 0)
+        if ((gpu && strcmp(rows[i].gpu, gpu) != 0) ||
+            (after_release >= 0 && rows[i].after_release != after_release))
             continue;
         sum += error;
         absolute += fabs(error);
@@ -107,6 +113,11 @@ static void print_summary(const char *name, const struct row *rows, size_t count
     printf("| %s | %zu | %.1f %% | %+.1f %% | %+.1f %% | %zu | %.0f %% |\n", name, n,
            100 * absolute / (double)n, 100 * sum / (double)n, 100 * largest, within,
            100 * (double)inside / (double)n);
+}
+
+static void print_summary(const char *name, const struct row *rows, size_t count, const char *gpu)
+{
+    print_some(name, rows, count, gpu, -1);
 }
 
 /* ---- more GPUs ---- */
@@ -281,6 +292,8 @@ int main(void)
     print_summary("llm-foundry, all", mpt, mpts, NULL);
     print_summary("llm-foundry, A100 80 GB", mpt, mpts, "a100-sxm-80gb");
     print_summary("llm-foundry, A100 40 GB", mpt, mpts, "a100-sxm-40gb");
+    print_some("llm-foundry, A100, cached segments given back", mpt, mpts, NULL, true);
+    print_some("llm-foundry, A100, others", mpt, mpts, NULL, false);
     print_summary("llm-foundry, H100 80 GB", hopper, hoppers, NULL);
     print_summary("lightning-thunder, eager", thunder, thunders, NULL);
     print_summary("torchtitan, eager", titan, 2, NULL);
