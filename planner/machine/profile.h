@@ -15,10 +15,11 @@
  *
  * "generation" is one of volta, ampere, ada, hopper, blackwell, amd, cpu; "link" (in a node) one
  * of nvswitch, bridge, pcie, host, mesh; "network" (between nodes) one of infiniband, roce, efa,
- * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from. "aliases"
- * are other names that people have for it. A node type
- * (planner/machine/nodes) is the same thing with only the keys of links and NICs. The built-in ones
- * are files of this form too, in planner/machine/profiles, and travel inside the program. */
+ * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from: where that is of
+ * another generation, what was measured there gets the spread that carrying over has shown.
+ * "aliases" are other names that people have for it. A node type (planner/machine/nodes) is the
+ * same thing with only the keys of links and NICs. The built-in ones are files of this form too, in
+ * planner/machine/profiles, and travel inside the program. */
 #ifndef SHARDPLAN_PROFILE_H
 #define SHARDPLAN_PROFILE_H
 
