@@ -54,12 +54,20 @@ struct costs {
     double event_s;              /* host: one event recorded or waited for */
     double spread[COST_CLASSES]; /* relative standard deviation of a class's times: the mean of its
                                     kernels', by seconds; of the host's, by what it issues */
+    bool together;               /* kernels on the device are off together, whatever their class:
+                                    "step_spread" of the profile, which is their spread then */
     double model_flops;          /* of a step: forward and backward of the model once */
     double hardware_flops;       /* the same with what is computed again */
     double peak_flops;           /* of the plan's matmuls, by their dtype */
     struct slowest slowest;      /* of the plan's ranks; the kernels are those of the mean one */
     struct sequence *sequence;   /* of an outline: what its spans are made of, lent; else NULL */
 };
+
+/* Whether a class is of kernels on the device, whose errors training shows together. */
+static inline bool cost_class_is_of_kernels(enum cost_class class)
+{
+    return class == COST_GEMM || class == COST_ATTENTION || class == COST_MEMORY;
+}
 
 /* Whether a class takes a slower rank longer: it waits for arithmetic, and so for the clock. */
 static inline bool cost_class_is_arithmetic(enum cost_class class)

@@ -185,9 +185,14 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
         count_flops(plan_kernel(plan, in->arg), cost, profile, out);
     }
     free(done);
-    for (int class = 0; class < COST_CLASSES; class ++)
+    const double steps = profile_value(profile, PROFILE_STEPS);
+    out->together = steps > 0;
+    for (int class = 0; class < COST_CLASSES; class ++) {
         out->spread[class] =
             spreads.seconds[class] > 0 ? spreads.weighted[class] / spreads.seconds[class] : 0;
+        if (out->together && cost_class_is_of_kernels((enum cost_class) class))
+            out->spread[class] = steps;
+    }
     collective_models_free(collectives.models);
     if (rc != ERR_OK)
         costs_free(out);

@@ -273,10 +273,15 @@ void load_add(struct load *load, const struct kernel *kernel, const struct profi
     } else if (cost.class == COST_ATTENTION) {
         load->matrix_s += times * attention_matrix_seconds(kernel, profile);
     }
-    if (cost.class != COST_MEMORY && cost.use[RESOURCE_COMPUTE] >= 1)
-        load->compute_s += times * cost.device_s;
-    else
-        load->other_s += times * cost.device_s;
+    /* Of arithmetic that waits for memory, its own time: so that a product which comes to wait has
+     * not lost all that its clock could draw. */
+    const double arithmetic_s =
+        cost.class == COST_MEMORY ? 0
+        : cost.use[RESOURCE_COMPUTE] >= 1
+            ? cost.device_s
+            : fmin(cost.device_s, compute_seconds(kernel, &boost, (enum cost_class)cost.class));
+    load->compute_s += times * arithmetic_s;
+    load->other_s += times * (cost.device_s - arithmetic_s);
 }
 
 struct profile profile_under(const struct profile *profile, const struct load *load)

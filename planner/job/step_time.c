@@ -16,7 +16,8 @@ static void slow_down(double scale[COST_CLASSES], double factor)
         scale[k] *= cost_class_is_arithmetic((enum cost_class)k) ? factor : 1;
 }
 
-/* Kernels of a class are off together, so one factor a class and draw; logarithmic, since a time
+/* Kernels of a class are off together (of a card that training was measured on, all classes of
+ * kernels are, by what steps were off), so one factor a class and draw; logarithmic, since a time
  * is as likely to be twice as long as half as long. Draws come in pairs of opposite signs: the
  * quantiles of so few are as near as those of many times as many. */
 void step_draws(const struct simulation *simulation, const struct costs *costs, uint32_t draws,
@@ -30,6 +31,8 @@ void step_draws(const struct simulation *simulation, const struct costs *costs, 
         for (int k = 0; k < COST_CLASSES; k++) {
             if (i % 2 == 0)
                 drawn[k] = gsl_ran_gaussian(random, costs->spread[k]);
+            if (costs->together && cost_class_is_of_kernels((enum cost_class)k))
+                drawn[k] = drawn[COST_GEMM];
             scale[k] = exp(sign * drawn[k]);
         }
         if (i % 2 == 0) {

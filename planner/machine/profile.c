@@ -484,6 +484,8 @@ static enum err_code apply(const char *where, json_t *root, struct profile *prof
         return err_context(err, "%s: \"gpu\"", where);
     if (is_of_another(root, &made))
         carry_over(&made);
+    if (gpu) /* another card's */
+        made.of[PROFILE_STEPS] = (struct quantity){.source = "no training measured on this card"};
     made.texts = xrealloc(made.texts, (made.text_count + 1) * sizeof(json_t *));
     made.texts[made.text_count++] = json_incref(root);
     const char *member;

@@ -99,7 +99,7 @@ static void print_rows(const struct row *rows, size_t count)
 static void print_some(const char *name, const struct row *rows, size_t count, const char *gpu,
                        int after_release)
 {
-    double sum = 0, absolute = 0, largest = 0;
+    double sum = 0, absolute = 0, squares = 0, largest = 0;
     size_t n = 0, within = 0, inside = 0;
     for (size_t i = 0; i < count; i++) {
         const double error = error_of(&rows[i]);
@@ -108,14 +108,15 @@ static void print_some(const char *name, const struct row *rows, size_t count, c
             continue;
         sum += error;
         absolute += fabs(error);
+        squares += log1p(error) * log1p(error);
         largest = fabs(error) > fabs(largest) ? error : largest;
         within += fabs(error) <= 0.08;
         inside += rows[i].measured_s >= rows[i].low_s && rows[i].measured_s <= rows[i].high_s;
         n++;
     }
-    printf("| %s | %zu | %.1f %% | %+.1f %% | %+.1f %% | %zu | %.0f %% |\n", name, n,
-           100 * absolute / (double)n, 100 * sum / (double)n, 100 * largest, within,
-           100 * (double)inside / (double)n);
+    printf("| %s | %zu | %.1f %% | %+.1f %% | %.3f | %+.1f %% | %zu | %.0f %% |\n", name, n,
+           100 * absolute / (double)n, 100 * sum / (double)n, sqrt(squares / (double)n),
+           100 * largest, within, 100 * (double)inside / (double)n);
 }
 
 static void print_summary(const char *name, const struct row *rows, size_t count, const char *gpu)
@@ -292,14 +293,16 @@ int main(void)
                                    "tests/data/carried/h100-from-a100.json", &carrieds);
     struct row *thunder = thunder_rows(&thunders, &left_out);
     const struct row titan[] = {torchtitan_row(8, 5762), torchtitan_row(128, 5605)};
-    printf("## Summary\n\n| rows | count | mean error, absolute | bias | largest | within 8 %% | "
+    printf("## Summary\n\n| rows | count | mean error, absolute | bias | rms of ln | largest | "
+           "within 8 %% | "
            "inside "
-           "the range |\n|---|---:|---:|---:|---:|---:|---:|\n");
+           "the range |\n|---|---:|---:|---:|---:|---:|---:|---:|\n");
     print_summary("llm-foundry, all", mpt, mpts, NULL);
     print_summary("llm-foundry, A100 80 GB", mpt, mpts, "a100-sxm-80gb");
     print_summary("llm-foundry, A100 40 GB", mpt, mpts, "a100-sxm-40gb");
     print_some("llm-foundry, A100, cached segments given back", mpt, mpts, NULL, true);
-    print_some("llm-foundry, A100, others", mpt, mpts, NULL, false);
+    print_some("llm-foundry, A100 80 GB, others", mpt, mpts, "a100-sxm-80gb", false);
+    print_some("llm-foundry, A100 40 GB, others", mpt, mpts, "a100-sxm-40gb", false);
     print_summary("llm-foundry, H100 80 GB", hopper, hoppers, NULL);
     print_summary("lightning-thunder, eager", thunder, thunders, NULL);
     print_summary("torchtitan, eager", titan, 2, NULL);
@@ -308,8 +311,9 @@ int main(void)
         "numbers (tests/data/carried), as one made before\nanybody had measured a card: what its "
         "range is worth. Numbers that are carried to another generation have the\nspread that "
         "carrying over has shown (planner/machine/profile.c).\n\n"
-        "| rows | count | mean error, absolute | bias | largest | within 8 %% | inside the range "
-        "|\n|---|---:|---:|---:|---:|---:|---:|\n");
+        "| rows | count | mean error, absolute | bias | rms of ln | largest | within 8 %% | inside "
+        "the range "
+        "|\n|---|---:|---:|---:|---:|---:|---:|---:|\n");
     print_summary("llm-foundry, H100 80 GB, by A100's numbers", carried, carrieds, NULL);
     printf(
         "\n## What was fitted to steps\n\nTwo numbers, each to every second row, for the least "
