@@ -9,17 +9,23 @@
 /* ---- running ---- */
 
 static enum err_code run_item(const struct calibrate_runner *runner, const struct suite_item *item,
-                              struct samples *samples, struct err *err)
+                              struct calibration *out, struct err *err)
 {
-    struct trace *trace = NULL;
-    TRY(runner->run(runner->context, item->plan, &trace, err));
-    const enum err_code rc = samples_add(samples, item, trace, err);
-    trace_free(trace);
+    const uint32_t ranks = item->plan->world;
+    struct trace **traces = xcalloc(ranks, sizeof(struct trace *));
+    enum err_code rc = runner->run(runner->context, item->plan, traces, err);
+    if (rc == ERR_OK)
+        rc = samples_add(&out->samples, item, traces[0], err);
+    if (rc == ERR_OK)
+        paces_add(&out->paces, item, (const struct trace *const *)traces);
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        trace_free(traces[rank]);
+    free(traces);
     return rc;
 }
 
 static enum err_code run_suite(const struct suite_options *options,
-                               const struct calibrate_runner *runner, struct samples *samples,
+                               const struct calibrate_runner *runner, struct calibration *out,
                                struct err *err)
 {
     const uint32_t count = suite_count(options);
@@ -28,7 +34,7 @@ static enum err_code run_suite(const struct suite_options *options,
         TRY(suite_make(options, i, &item, err));
         if (runner->progress)
             runner->progress(runner->context, i, count, item.name);
-        const enum err_code rc = run_item(runner, &item, samples, err);
+        const enum err_code rc = run_item(runner, &item, out, err);
         plan_free(item.plan);
         if (rc != ERR_OK)
             return err_context(err, "calibration plan \"%s\"", item.name);
@@ -94,7 +100,7 @@ enum err_code calibrate(const struct calibrate_options *options,
                         struct err *err)
 {
     *out = (struct calibration){.options = *options};
-    const enum err_code rc = run_suite(&options->suite, runner, &out->samples, err);
+    const enum err_code rc = run_suite(&options->suite, runner, out, err);
     if (rc == ERR_OK)
         calibrate_fit(out);
     else
@@ -105,6 +111,7 @@ enum err_code calibrate(const struct calibrate_options *options,
 void calibrate_free(struct calibration *calibration)
 {
     samples_free(&calibration->samples);
+    paces_free(&calibration->paces);
     free(calibration->fits);
     *calibration = (struct calibration){.fits = NULL};
 }

@@ -8,12 +8,14 @@
 #define SHARDPLAN_CALIBRATE_H
 
 #include "calibrate/kernel_fit.h"
+#include "calibrate/paces.h"
 #include "machine/profile.h"
 
 #include <jansson.h>
 
 struct calibrate_runner {
-    /* Executes a plan (lent); on ERR_OK the caller of `run` owns *out: trace_free. */
+    /* Executes a plan (lent): out[rank] is that rank's trace, for as many as the plan has; all but
+     * the first may stay NULL. On ERR_OK the caller of `run` owns them: trace_free. */
     enum err_code (*run)(void *context, const struct plan *plan, struct trace **out,
                          struct err *err);
     void (*progress)(void *context, uint32_t done, uint32_t of, const char *name); /* or NULL */
@@ -36,6 +38,7 @@ struct calibrated { /* one key of the profile */
 struct calibration { /* calibrate_free */
     struct calibrate_options options;
     struct samples samples;
+    struct paces paces;
     struct kernel_fit *fits; /* by work, dtype and pass; a work's last is over all of it */
     uint32_t fit_count;
     struct calibrated of[PROFILE_KEYS];
@@ -47,7 +50,7 @@ enum err_code calibrate(const struct calibrate_options *options,
                         const struct calibrate_runner *runner, struct calibration *out,
                         struct err *err);
 
-/* The second half alone: out->options and out->samples are filled in. */
+/* The second half alone: out->options, out->samples and out->paces are filled in. */
 void calibrate_fit(struct calibration *out);
 
 void calibrate_free(struct calibration *calibration);

@@ -201,6 +201,25 @@ static void measure_overlap(struct calibration *c)
              SUITE_REPEATS - SUITE_WARM_UP);
 }
 
+/* ---- ranks beside each other ---- */
+
+/* The suite's products are too short for a card to come to its limit of power, where cards differ
+ * most: a GPU's numbers are taken where they are larger than the profile's it starts from. */
+static void measure_paces(struct calibration *c)
+{
+    struct paces_found found;
+    struct profile base = {.kernels = NULL};
+    const bool has_base = c->options.base && profile_find(c->options.base, &base, NULL) == ERR_OK;
+    const uint32_t n = c->paces.plans * c->paces.ranks;
+    if (paces_find(&c->paces, &found)) {
+        if (!has_base || found.rank > profile_value(&base, PROFILE_RANK_SPREAD))
+            measured(c, PROFILE_RANK_SPREAD, fmin(1, found.rank), found.rank_spread, n);
+        if (!has_base || found.step > profile_value(&base, PROFILE_JITTER))
+            measured(c, PROFILE_JITTER, fmin(1, found.step), found.step_spread, n);
+    }
+    profile_free(&base);
+}
+
 /* ---- what a CPU does not have, and what is not measured ---- */
 
 static void fill_cpu(struct calibration *c)
@@ -248,8 +267,9 @@ static void fill_cpu(struct calibration *c)
         {PROFILE_HOST_MALLOC, 0, "not measured: the arena is mapped once"},
         {PROFILE_HOST_FREE, 0, "not measured: the arena is mapped once"},
         {PROFILE_RESTART, 600, "not measured: 10 minutes assumed"},
-        {PROFILE_RANK_SPREAD, 0, "not measured: ranks that share one machine are alike"},
-        {PROFILE_JITTER, 0.01, "not measured: 1 % assumed"},
+        {PROFILE_RANK_SPREAD, 0, "not measured: one rank"},
+        {PROFILE_JITTER, 0.01, "not measured: one rank; 1 % assumed"},
+        {PROFILE_STEPS, 0, "not measured: what kernels scatter stands for it"},
         {PROFILE_STORE, 1e9, "not measured: 1 GB/s assumed"},
         {PROFILE_MTBF, 1.8e8, "not measured: that of a GPU in Llama 3 (arXiv 2407.21783)"},
     };
@@ -270,6 +290,7 @@ void scalars_measure(struct calibration *calibration)
     measure_transfers(calibration);
     measure_link(calibration);
     measure_overlap(calibration);
+    measure_paces(calibration);
     if (!calibration->options.base)
         fill_cpu(calibration);
 }

@@ -67,29 +67,52 @@ static enum err_code execute(const struct run_plan *run, const char *plan_path, 
     return rc;
 }
 
+static const char *trace_path(const struct run_plan *run, uint32_t rank, char *path, size_t size)
+{
+    char name[32] = "trace.json";
+    if (rank > 0)
+        snprintf(name, sizeof name, "trace-%u.json", rank);
+    return files_path(run->dir, name, path, size);
+}
+
+/* On an error none is left. */
+static enum err_code read_traces(const struct run_plan *run, uint32_t ranks, struct trace **out,
+                                 struct err *err)
+{
+    char path[PATH_MAX];
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        const enum err_code rc =
+            trace_read(trace_path(run, rank, path, sizeof path), &out[rank], err);
+        if (rc == ERR_OK)
+            continue;
+        while (rank-- > 0) {
+            trace_free(out[rank]);
+            out[rank] = NULL;
+        }
+        return rc;
+    }
+    return ERR_OK;
+}
+
 static void remove_traces(const struct run_plan *run, uint32_t ranks)
 {
     char path[PATH_MAX];
-    remove(files_path(run->dir, "trace.json", path, sizeof path));
-    for (uint32_t rank = 1; rank < ranks; rank++) {
-        char name[32];
-        snprintf(name, sizeof name, "trace-%u.json", rank);
-        remove(files_path(run->dir, name, path, sizeof path));
-    }
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        remove(trace_path(run, rank, path, sizeof path));
 }
 
 enum err_code run_plan(const struct run_plan *run, const struct plan *plan, struct trace **out,
                        struct err *err)
 {
-    char plan_path[PATH_MAX], trace_path[PATH_MAX];
-    *out = NULL;
+    char plan_path[PATH_MAX];
+    for (uint32_t rank = 0; rank < plan->world; rank++)
+        out[rank] = NULL;
     files_path(run->dir, "plan.json", plan_path, sizeof plan_path);
-    files_path(run->dir, "trace.json", trace_path, sizeof trace_path);
     enum err_code rc = plan_write_json(plan, NULL, plan_path, err);
     if (rc == ERR_OK)
         rc = execute(run, plan_path, err);
     if (rc == ERR_OK)
-        rc = trace_read(trace_path, out, err);
+        rc = read_traces(run, plan->world, out, err);
     remove(plan_path);
     remove_traces(run, plan->world);
     return rc;

@@ -13,9 +13,8 @@ struct run_plan {
 
 /* Runs `shardplan run` on the plan, all of its ranks; what they say goes to standard error. SIGINT
  * and SIGTERM end the run and are ERR_DEVICE here, so that the caller can clean up.
- * ERR_UNSUPPORTED: the device or a kernel is not there. On ERR_OK the caller owns *out, rank 0's
- * trace: trace_free.
- */
+ * ERR_UNSUPPORTED: the device or a kernel is not there. On ERR_OK the caller owns out[rank], the
+ * trace of each of the plan's ranks: trace_free. */
 enum err_code run_plan(const struct run_plan *run, const struct plan *plan, struct trace **out,
                        struct err *err);
 

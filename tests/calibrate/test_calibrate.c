@@ -197,6 +197,61 @@ static void suite_finds_a_made_up_machine(void **state)
     calibrate_free(&c);
 }
 
+/* ---- ranks that differ ---- */
+
+/* A trace whose kernels take `factor` times as long as on the made-up machine. */
+static struct trace *trace_at(const struct plan *plan, double factor)
+{
+    struct trace *trace = trace_new();
+    const uint32_t lane = trace_add_lane(trace, trace_add_process(trace, 0, NULL), "compute");
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (plan->instructions[i].op == PLAN_COMPUTE)
+            trace_add_event(trace,
+                            &(struct trace_event){
+                                .id = i,
+                                .lane = lane,
+                                .kind = TRACE_SPAN,
+                                .name = "",
+                                .category = "",
+                                .end_s = factor * made_up_seconds(plan, &plan->instructions[i])});
+    return trace;
+}
+
+static void what_ranks_differ_by_is_found(void **state)
+{
+    (void)state;
+    enum { RANKS = 48 };
+    static const double card = 0.05, step = 0.02;
+    const struct suite_options options = {.ranks = RANKS, .largest_bytes = 1 << 20};
+    gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937);
+    struct paces paces = {.seconds = NULL};
+    struct paces_found found;
+    struct err err = {0};
+    double cards[RANKS];
+    for (int i = 0; i < RANKS; i++)
+        cards[i] = gsl_ran_gaussian(random, card);
+    assert_false(paces_find(&paces, &found));
+    for (uint32_t i = 0; i < suite_count(&options); i++) {
+        struct suite_item item;
+        struct trace *traces[RANKS] = {NULL};
+        assert_int_equal(suite_make(&options, i, &item, &err), ERR_OK);
+        for (uint32_t rank = 0; rank < item.plan->world; rank++)
+            traces[rank] = trace_at(item.plan, exp(cards[rank] + gsl_ran_gaussian(random, step)));
+        paces_add(&paces, &item, (const struct trace *const *)traces);
+        for (uint32_t rank = 0; rank < item.plan->world; rank++)
+            trace_free(traces[rank]);
+        plan_free(item.plan);
+    }
+    assert_true(paces.plans >= 10 && paces.ranks == RANKS);
+    assert_true(paces_find(&paces, &found));
+    /* three standard deviations of so few */
+    assert_near(found.rank, card, 3 / sqrt(2 * (RANKS - 1)));
+    assert_near(found.step, step, 3 / sqrt(2 * 0.37 * (RANKS - 1) * (paces.plans - 1)));
+    assert_near(found.rank_spread, 1 / sqrt(2 * (RANKS - 1)), 1e-6);
+    paces_free(&paces);
+    gsl_rng_free(random);
+}
+
 /* ---- its profile ---- */
 
 static void assert_complete(const struct profile *profile)
@@ -501,6 +556,7 @@ int main(void)
         cmocka_unit_test(fit_has_no_negative_terms),
         cmocka_unit_test(fit_of_one_size_is_that_size),
         cmocka_unit_test(suite_finds_a_made_up_machine),
+        cmocka_unit_test(what_ranks_differ_by_is_found),
         cmocka_unit_test(profile_gives_the_times_back),
         cmocka_unit_test(most_specific_kernel_holds),
         cmocka_unit_test(wrong_kernels_are_refused),
