@@ -496,7 +496,7 @@ static void try_property(uint64_t number, const struct property *p, const struct
     struct pair pair = {p, number, {*base, *base}, {made, made}};
     struct made own[2] = {{NULL, NULL}, {NULL, NULL}};
     struct estimate estimates[2] = {*plain, *plain};
-    bool (*const changes[2])(struct subject *) = {p->first, p->second};
+    change *const changes[2] = {p->first, p->second};
     for (int i = 0; i < 2; i++)
         if (changes[i] && !changes[i](&pair.of[i]))
             return;
@@ -685,7 +685,7 @@ static void faster_wires_never_make_a_way_slower(void **state)
         collective_model_free(&slow);
     }
     printf("of %llu collectives on faster wires %u were slower by NCCL's choice, %.2g %% at most\n",
-           (unsigned long long)(WIRE_COUNT * jobs), choices, 100 * worst);
+           WIRE_COUNT * (unsigned long long)jobs, choices, 100 * worst);
     assert_int_equal(slower, 0);
 }
 
