@@ -303,10 +303,11 @@ static bool checkpoint_selective(struct subject *s)
 
 enum { TIME = 1, BYTES = 2, REBUILT = 4 /* the stream is another */, WIRES = 8 };
 
+typedef bool change(struct subject *s); /* false: not of this job */
+
 static const struct property {
-    const char *name;                /* of the second: its step and bytes must not be less */
-    bool (*first)(struct subject *); /* NULL: the job as it is; false: not of this job */
-    bool (*second)(struct subject *);
+    const char *name;       /* of the second: its step and bytes must not be less */
+    change *first, *second; /* NULL: the job as it is */
     int what;
     /* Bytes that the second may have less, all the same; NULL: none */
     double (*slack)(const struct made *made, const struct subject *s);
@@ -684,8 +685,9 @@ static void faster_wires_never_make_a_way_slower(void **state)
         }
         collective_model_free(&slow);
     }
-    printf("of %llu collectives on faster wires %u were slower by NCCL's choice, %.2g %% at most\n",
-           WIRE_COUNT * (unsigned long long)jobs, choices, 100 * worst);
+    printf("of %d times %llu collectives on faster wires %u were slower by NCCL's choice, %.2g %% "
+           "at most\n",
+           WIRE_COUNT, (unsigned long long)jobs, choices, 100 * worst);
     assert_int_equal(slower, 0);
 }
 
