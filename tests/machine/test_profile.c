@@ -145,6 +145,44 @@ static void gpus_are_found_by_the_names_people_have_for_them(void **state)
     assert_non_null(strstr(err.text, "did you mean h100-sxm"));
 }
 
+static double spread_of(const char *text, enum profile_key key)
+{
+    struct err err = {0};
+    struct profile p = find("h100-sxm");
+    if (read(text, &p, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    const double spread = p.of[key].spread;
+    profile_free(&p);
+    return spread;
+}
+
+/* A generation's numbers on another, not a datasheet's; what a file says itself stands; and what
+ * training was off on a card is of that card alone. */
+static void what_is_carried_over_is_less_certain(void **state)
+{
+    (void)state;
+    static const char same[] = "{\"gpu\": \"h100-sxm\", \"power_w\": 500}",
+                      other[] = "{\"gpu\": \"h100-sxm\", \"generation\": \"ampere\"}",
+                      own[] = "{\"gpu\": \"h100-sxm\", \"generation\": \"ampere\", "
+                              "\"gemm_efficiency\": {\"value\": 0.9, \"spread\": 0.01}}";
+    const struct profile h100 = find("h100-sxm");
+    const double gemm = h100.of[PROFILE_GEMM].spread;
+    assert_true(gemm > 0 && profile_value(&h100, PROFILE_STEPS) > 0);
+    assert_true(spread_of(same, PROFILE_GEMM) == gemm);
+    assert_true(spread_of(other, PROFILE_GEMM) > gemm + 0.1);
+    assert_true(spread_of(own, PROFILE_GEMM) == 0.01);
+    assert_true(spread_of(other, PROFILE_BF16) == 0);
+    struct profile p = find("h100-sxm"), carried = find("l40s");
+    struct err err = {0};
+    assert_int_equal(read(same, &p, &err), ERR_OK);
+    assert_true(profile_value(&p, PROFILE_STEPS) == 0);
+    assert_true(carried.attentions[0].spread > 0.5); /* A100's */
+    profile_free(&p);
+    profile_free(&carried);
+    struct profile done = h100;
+    profile_free(&done);
+}
+
 /* An alias of two would mean whichever file comes first. */
 static void no_alias_stands_for_two(void **state)
 {
@@ -257,6 +295,7 @@ int main(void)
         cmocka_unit_test(gpus_are_found_by_the_names_people_have_for_them),
         cmocka_unit_test(no_alias_stands_for_two),
         cmocka_unit_test(a_file_goes_on_top),
+        cmocka_unit_test(what_is_carried_over_is_less_certain),
         cmocka_unit_test(bad_files_are_refused_by_name_and_leave_the_profile),
     };
     return cmocka_run_group_tests_name("profile", tests, make_folder, remove_folder);
