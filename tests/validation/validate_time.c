@@ -124,6 +124,18 @@ static void print_summary(const char *name, const struct row *rows, size_t count
     print_some(name, rows, count, gpu, -1);
 }
 
+/* How wide the ranges are, about the simulated steps: geometric means. */
+static void print_widths(const char *name, const struct row *rows, size_t count)
+{
+    double low = 0, high = 0;
+    for (size_t i = 0; i < count; i++) {
+        low += log(rows[i].low_s / rows[i].simulated_s) / (double)count;
+        high += log(rows[i].high_s / rows[i].simulated_s) / (double)count;
+    }
+    printf("\nRanges %s: %.0f to %+.0f %%, in the middle.\n", name, 100 * expm1(low),
+           100 * expm1(high));
+}
+
 /* ---- more GPUs ---- */
 
 /* The row of the same job on the fewest or the most GPUs. */
@@ -315,6 +327,11 @@ int main(void)
         "the range "
         "|\n|---|---:|---:|---:|---:|---:|---:|---:|\n");
     print_summary("llm-foundry, H100 80 GB, by A100's numbers", carried, carrieds, NULL);
+    print_widths("by A100's numbers", carried, carrieds);
+    print_widths("by its own", hopper, hoppers);
+    printf("\nA100 and H100 are among the pairs of cards that this spread was taken from; there "
+           "are no "
+           "published runs on\nanother pair.\n");
     printf(
         "\n## What was fitted to steps\n\nTwo numbers, each to every second row, for the least "
         "bias: what a card draws in training beside the\nsame card alone (planner/cost/clock.c), "
