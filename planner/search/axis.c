@@ -2,6 +2,7 @@
 #include "search/axis.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,13 +233,36 @@ enum err_code axis_choose(const struct settings *base, const struct axis *axes,
     return ERR_OK;
 }
 
+/* More multiprocessors come with what each has: these are numbers of all of them together. */
+static void scale_totals(struct profile *profile, double factor)
+{
+    static const enum profile_key totals[] = {PROFILE_FP32, PROFILE_BF16,      PROFILE_FP16,
+                                              PROFILE_TF32, PROFILE_GEMM_FEED, PROFILE_L2_RATE};
+    for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
+        double *value = &profile->of[totals[i]].value;
+        *value = fmin(*value * factor, profile_key_most(totals[i]));
+    }
+}
+
+static enum err_code set_number(const struct choice_number *n, struct profile *profile,
+                                struct err *err)
+{
+    const double present = profile_value(profile, n->key);
+    const double value = n->scales ? n->value * present : n->value;
+    TRY(profile_set_number(profile, n->key, value, err));
+    if (n->key == PROFILE_SMS && present > 0 && value > 0)
+        scale_totals(profile, value / present);
+    return ERR_OK;
+}
+
 enum err_code choice_set_numbers(const struct choice *choice, struct profile *profile,
                                  struct err *err)
 {
-    for (uint32_t i = 0; i < choice->number_count; i++) {
-        const struct choice_number *n = &choice->numbers[i];
-        const double present = profile_value(profile, n->key);
-        TRY(profile_set_number(profile, n->key, n->scales ? n->value * present : n->value, err));
-    }
+    for (uint32_t i = 0; i < choice->number_count; i++)
+        if (choice->numbers[i].key == PROFILE_SMS) /* first: others may set one of the totals */
+            TRY(set_number(&choice->numbers[i], profile, err));
+    for (uint32_t i = 0; i < choice->number_count; i++)
+        if (choice->numbers[i].key != PROFILE_SMS)
+            TRY(set_number(&choice->numbers[i], profile, err));
     return ERR_OK;
 }

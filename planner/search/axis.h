@@ -7,7 +7,8 @@
  *     gpus=8..1024x2              ... and each twice the one before
  *     profile.nic_bytes_per_s=x0.5,x1,25e9
  *                                 a number of the profile (machine/profile.h): as often the one
- * that is there, or in its place
+ *                                 that is there, or in its place; multiprocessors (profile.sms)
+ *                                 take the peaks of all of them along
  *
  * A choice is what a prediction depends on, with one value of each axis put in. */
 #ifndef SHARDPLAN_AXIS_H

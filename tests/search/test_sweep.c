@@ -169,6 +169,28 @@ static void every_point_is_a_prediction(void **state)
     arena_free(&arena);
 }
 
+/* More multiprocessors are more of the same: a step never takes longer for them, whatever the tiles
+ * that they share out. */
+static void more_multiprocessors_never_slow_a_step(void **state)
+{
+    (void)state;
+    struct settings base = job_of("llama-3.1-8b");
+    struct arena arena = {0};
+    struct choice choice;
+    double before = INFINITY;
+    const struct axis axis =
+        read_axis(&base, "profile.sms=x1,x1.01,x1.06,x1.2,x1.21,x1.5,x2", &arena);
+    settings_set(&base, "gpus", "16", NULL);
+    for (uint32_t i = 0; i < axis.count; i++) {
+        struct point point;
+        assert_int_equal(axis_choose(&base, &axis, &axis.values[i], 1, &choice, NULL), ERR_OK);
+        point_evaluate(&choice, &point);
+        assert_true(point.step_s > 0 && point.step_s <= before);
+        before = point.step_s;
+    }
+    arena_free(&arena);
+}
+
 /* A number of the profile put in is the same as a profile file that says so. */
 static void a_number_of_the_profile_is_as_in_a_file(void **state)
 {
@@ -404,6 +426,7 @@ int main(void)
         cmocka_unit_test(axes_are_read_as_written),
         cmocka_unit_test(mistakes_in_axes_are_named),
         cmocka_unit_test(every_point_is_a_prediction),
+        cmocka_unit_test(more_multiprocessors_never_slow_a_step),
         cmocka_unit_test(a_number_of_the_profile_is_as_in_a_file),
         cmocka_unit_test(a_system_refuses_what_was_given_for_another),
         cmocka_unit_test(values_that_change_nothing_are_told),
