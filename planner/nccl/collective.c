@@ -60,7 +60,7 @@ static double link_sustained(enum gpu_generation generation)
 }
 
 /* Of the link's rate, in a rack whose ranks are more than NVLS's heads: one number to the 5 rows of
- * 72 x GB200 (residuals 10 % rms, -21 % at 512 MiB); 144 in two racks, which it was not fitted to,
+ * 72 x GB200 (residuals 11 % rms, -21 % at 512 MiB); 144 in two racks, which it was not fitted to,
  * are within 10 % from 2 GiB on. */
 #define NVLS_BEYOND_HEADS .56
 
@@ -255,17 +255,19 @@ static void find_stretches(struct collective_model *m)
 }
 
 /* Root mean square of the signed relative error over the published sweeps, racks of GB200 and one
- * table of a broken setup left out (reports/validation/collectives.md): up to 16 MiB and above.
- * Links without a sweep get what their few points scatter. */
+ * table of a broken setup left out (reports/validation/collectives.md): up to 16 MiB and above. Of
+ * racks, .12 of one and two (n 11), .60 of twenty (n 6). Links without a sweep get what their few
+ * points scatter. */
 static void set_spread(const struct fabric *f, struct collective_model *m)
 {
     const bool switched = f->link == LINK_NVSWITCH;
-    const bool rack = m->tuning.ranks / m->tuning.nodes > NVLS_HEADS_MOST; /* .12 in 1 and 2 */
+    const bool rack = m->tuning.ranks / m->tuning.nodes > NVLS_HEADS_MOST;
     m->spread[0] = switched ? .21 : .40;
-    m->spread[1] = m->tuning.nodes > 1 || rack ? .15
-                   : switched                  ? .08
-                   : f->link == LINK_HOST      ? .50
-                                               : .25;
+    m->spread[1] = rack && m->tuning.nodes > 2   ? .60
+                   : rack || m->tuning.nodes > 1 ? .15
+                   : switched                    ? .08
+                   : f->link == LINK_HOST        ? .50
+                                                 : .25;
 }
 
 /* The measured points of this layout, as a curve; none or fewer than three sizes leave the model.
