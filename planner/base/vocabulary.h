@@ -306,7 +306,8 @@ const char *const *aten_names(void);
     X(LAYER_NORM_BACKWARD, "layer_norm_backward",                                                  \
       "dy, x, weight, mean, rstd -> perhaps dx, perhaps dweight, perhaps dbias")                   \
     X(ATTENTION, "attention",                                                                      \
-      "q, k, v (b, s, a, d) -> o, logsumexp (b, a, s) fp32, rng seed, rng offset; attr.causal")    \
+      "q, k, v (b, s, a, d), k and v perhaps with fewer heads -> o, logsumexp (b, a, s) fp32, "    \
+      "rng seed, rng offset; attr.causal, attr.scale")                                             \
     X(ATTENTION_BACKWARD, "attention_backward", "do, q, k, v, logsumexp, o -> dq, dk, dv")         \
     X(EFFICIENT_ATTENTION, "efficient_attention",                                                  \
       "q, k, v, perhaps a bias (b, a, s, s) -> as attention, with rows of logsumexp rounded up")   \

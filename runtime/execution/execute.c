@@ -192,8 +192,9 @@ static enum err_code keep_loss(struct execution *e, uint32_t id, struct err *err
     operand[0] = operand_at(e, instruction, &kernel->operands[kernel->ins]);
     operand[1] = operand[0];
     operand[1].data = (float *)(uintptr_t)e->scalars + e->micro_batch - 1;
+    operand[1].dtype = DTYPE_FP32; /* as all of ours: a model may leave its loss in 16 bits */
     const struct work work = {
-        .kind = WORK_COPY, .instruction = id, .ins = 1, .outs = 1, .operand = operand, .group = -1};
+        .kind = WORK_CAST, .instruction = id, .ins = 1, .outs = 1, .operand = operand, .group = -1};
     return device_launch(e->device, LANE_COMPUTE, &work, err);
 }
 

@@ -15,11 +15,11 @@
 
 struct tiles {
     const struct attention *at;
-    const struct work_operand *dout, *logsumexp, *o;           /* o NULL: absent */
-    const struct work_operand *dq, *dk, *dv, *dbias;           /* dbias NULL: not asked for */
-    float *q, *k, *v, *dout_tile;                              /* (HOST_TILE, d) */
-    float *sum_a, *sum_b;                                      /* (HOST_TILE, d): dq; dk and dv */
-    double *delta;                                             /* (s): D */
+    const struct work_operand *dout, *logsumexp, *o; /* o NULL: absent */
+    const struct work_operand *dq, *dk, *dv, *dbias; /* dbias NULL: not asked for */
+    float *q, *k, *v, *dout_tile;                    /* (HOST_TILE, d) */
+    float *sum_a, *sum_b;                            /* (HOST_TILE, d): dq; dk and dv */
+    double *deltas, *delta; /* (repeats, s): D of the heads that have keys in common; of this one */
     float p[HOST_TILE * HOST_TILE], ds[HOST_TILE * HOST_TILE]; /* (queries, keys) */
     uint32_t b, head;
     uint32_t query, queries, key, keys; /* first and number of each */
@@ -174,36 +174,51 @@ static void find_dq(struct tiles *t)
     }
 }
 
-static void find_dk_and_dv(struct tiles *t)
+/* Which of the heads that have keys in common the tiles are of from now on. */
+static void choose_head(struct tiles *t, uint32_t first, uint32_t i)
+{
+    t->head = first + i;
+    t->delta = t->deltas + (uint64_t)i * t->at->s;
+}
+
+/* Over all heads that have these keys. */
+static void find_dk_and_dv(struct tiles *t, uint32_t first)
 {
     const struct attention *at = t->at;
+    const struct host_head of = host_keys(at, t->b, first);
     for (uint32_t key = 0; key < at->s_k; key += HOST_TILE) {
         load_keys(t, key);
         clear_tile(t, t->sum_a);
         clear_tile(t, t->sum_b);
-        for (uint32_t query = 0; query < at->s; query += HOST_TILE) {
-            if (is_hidden(at, query, key))
-                continue;
-            load_queries(t, query);
-            make_scores(t);
-            make_slopes(t);
-            add_product(t, true, t->ds, t->q, at->d, t->sum_a);
-            add_product(t, true, t->p, t->dout_tile, at->d_v, t->sum_b);
+        for (uint32_t i = 0; i < at->repeats; i++) {
+            choose_head(t, first, i);
+            for (uint32_t query = 0; query < at->s; query += HOST_TILE) {
+                if (is_hidden(at, query, key))
+                    continue;
+                load_queries(t, query);
+                make_scores(t);
+                make_slopes(t);
+                add_product(t, true, t->ds, t->q, at->d, t->sum_a);
+                add_product(t, true, t->p, t->dout_tile, at->d_v, t->sum_b);
+            }
         }
-        const struct host_head of = host_keys(at, t->b, t->head);
         host_tile_store(of, t->dk, key, t->keys, t->sum_a);
         host_tile_store(host_values(at, of), t->dv, key, t->keys, t->sum_b);
     }
 }
 
-static void run_head(struct tiles *t)
+/* Heads `first` and on, which have keys in common. */
+static void run_heads(struct tiles *t, uint32_t first)
 {
-    if (t->o)
-        find_delta_from_o(t);
-    else
-        find_delta_from_scores(t);
-    find_dq(t);
-    find_dk_and_dv(t);
+    for (uint32_t i = 0; i < t->at->repeats; i++) {
+        choose_head(t, first, i);
+        if (t->o)
+            find_delta_from_o(t);
+        else
+            find_delta_from_scores(t);
+        find_dq(t);
+    }
+    find_dk_and_dv(t, first);
 }
 
 /* ---- the kernel ---- */
@@ -218,7 +233,7 @@ enum err_code host_attention_backward(const struct work *work, struct err *err)
     const uint64_t tile = (uint64_t)HOST_TILE * (at.d > at.d_v ? at.d : at.d_v);
     TRY_GOTO(rc, host_scratch(work, 1, sizeof *t, &t, err), done);
     TRY_GOTO(rc, host_scratch(work, 6 * tile, sizeof *memory, &memory, err), done);
-    TRY_GOTO(rc, host_scratch(work, at.s, sizeof *delta, &delta, err), done);
+    TRY_GOTO(rc, host_scratch(work, (uint64_t)at.repeats * at.s, sizeof *delta, &delta, err), done);
     t->at = &at;
     t->dout = work_in(work, 0);
     t->logsumexp = work_in(work, 4);
@@ -227,13 +242,13 @@ enum err_code host_attention_backward(const struct work *work, struct err *err)
     t->dq = work_out(work, 0);
     t->dk = work_out(work, 1);
     t->dv = work_out(work, 2);
-    t->delta = delta;
+    t->deltas = delta;
     float **const places[] = {&t->q, &t->k, &t->v, &t->dout_tile, &t->sum_a, &t->sum_b};
     for (uint32_t i = 0; i < 6; i++)
         *places[i] = memory + i * tile;
     for (t->b = 0; t->b < at.b; t->b++)
-        for (t->head = 0; t->head < at.a; t->head++)
-            run_head(t);
+        for (uint32_t head = 0; head < at.a; head += at.repeats)
+            run_heads(t, head);
 done:
     free(delta);
     free(memory);

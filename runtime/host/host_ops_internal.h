@@ -77,9 +77,10 @@ static inline struct host_head host_queries(const struct attention *at, uint32_t
     return (struct host_head){at->a, at->s, at->d, b, head};
 }
 
+/* Keys of a head of queries: several may have the same. */
 static inline struct host_head host_keys(const struct attention *at, uint32_t b, uint32_t head)
 {
-    return (struct host_head){at->a, at->s_k, at->d, b, head};
+    return (struct host_head){at->a / at->repeats, at->s_k, at->d, b, head / at->repeats};
 }
 
 /* The same as wide as values. */

@@ -92,6 +92,9 @@ struct attention work_attention(const struct work *work)
         .d = q->shape.dim[3],
         .d_v = work_in(work, first + 2)->shape.dim[3],
         .logsumexp_pitch = (uint32_t)operand_last(logsumexp),
+        .repeats = work_in(work, first + 1)->shape.dim[2]
+                       ? q->shape.dim[2] / work_in(work, first + 1)->shape.dim[2]
+                       : 1,
         .bias = efficient && work->ins > plain ? work_in(work, plain) : NULL,
         .scale = (float)(scale > 0 ? scale : 1 / sqrt((double)q->shape.dim[3])),
         .causal = work->attr.causal,

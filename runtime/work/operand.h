@@ -61,8 +61,10 @@ struct norm_gradients {
 struct norm_gradients work_norm_gradients(const struct work *work);
 
 struct attention {
-    const struct work_operand *q, *k, *v; /* (b, s, a, d), k (b, s_k, a, d), v (b, s_k, a, d_v) */
+    const struct work_operand *q, *k,
+        *v; /* (b, s, a, d), k and v (b, s_k, fewer heads, d or d_v) */
     uint32_t b, s, s_k, a, d, d_v;
+    uint32_t repeats;                /* heads of q for each of k and v, which have a / repeats */
     const struct work_operand *bias; /* added to scores, broadcasts to (b, a, s, s_k); NULL */
     uint32_t logsumexp_pitch;        /* between heads: s, or more where the rows are rounded up */
     float scale;                     /* attr.scale, or 1 / sqrt(d) */

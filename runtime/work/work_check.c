@@ -235,8 +235,9 @@ static enum err_code need_heads(const struct work *work, const struct attention 
                                 bool values, struct err *err)
 {
     const uint64_t tokens = (uint64_t)at->b * (keys ? at->s_k : at->s);
-    TRY(work_need_count(work, name, x, tokens * at->a * (values ? at->d_v : at->d), err));
-    if (x->pitch && (x->shape.rank != 4 || x->shape.dim[2] != at->a))
+    const uint32_t heads = keys ? at->a / at->repeats : at->a;
+    TRY(work_need_count(work, name, x, tokens * heads * (values ? at->d_v : at->d), err));
+    if (x->pitch && (x->shape.rank != 4 || x->shape.dim[2] != heads))
         return work_refuse(work, ERR_INVALID, err, "%s has a pitch and is not (b, s, a, d)", name);
     return ERR_OK;
 }
@@ -250,12 +251,11 @@ static enum err_code check_queries(const struct work *work, uint32_t first,
             return work_refuse(work, ERR_INVALID, err, "q, k, v are not (b, s, a, d)");
     const struct attention at = work_attention(work);
     const uint32_t *k = at.k->shape.dim, *v = at.v->shape.dim;
-    const uint64_t keys = (uint64_t)at.b * at.s_k * at.a * at.d;
     TRY(work_need_count(work, "q", at.q, operand_count(at.q), err));
-    TRY(work_need_count(work, "k", at.k, keys, err));
+    TRY(work_need_count(work, "k", at.k, operand_count(at.k), err));
     TRY(work_need_count(work, "v", at.v, operand_count(at.v), err));
-    if (k[0] != at.b || k[2] != at.a || k[3] != at.d || v[0] != at.b || v[1] != at.s_k ||
-        v[2] != at.a)
+    if (k[0] != at.b || k[3] != at.d || v[0] != at.b || v[1] != at.s_k || v[2] != k[2] ||
+        at.repeats == 0 || k[2] * at.repeats != at.a)
         return work_refuse(work, ERR_INVALID, err, "k and v do not have q's heads");
     if (logsumexp->dtype != DTYPE_FP32 || logsumexp->pitch || at.logsumexp_pitch < at.s ||
         operand_rows(logsumexp) != (uint64_t)at.b * at.a)
@@ -520,6 +520,9 @@ static enum err_code check_for_cuda(const struct work *work, struct err *err)
     if (at.d_v != at.d)
         return work_refuse(work, ERR_UNSUPPORTED, err, "values of %u numbers for keys of %u",
                            at.d_v, at.d);
+    if (attends && at.repeats != 1)
+        return work_refuse(work, ERR_UNSUPPORTED, err, "%u heads for each of keys and values",
+                           at.repeats);
     if (work->kind == WORK_EMBEDDING_BACKWARD && work->attr.first)
         return work_refuse(work, ERR_UNSUPPORTED, err, "a token that pads");
     return ERR_OK;

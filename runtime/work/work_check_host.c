@@ -402,6 +402,25 @@ static enum err_code check_copy(const struct work *work, struct err *err)
                 "numbers of this dtype are copied without gaps only", err);
 }
 
+/* Numbers of any dtype, or of one that is only moved. */
+static enum err_code check_pack(const struct work *work, struct err *err)
+{
+    const struct work_operand *y = work_out(work, 0);
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < work->ins; i++) {
+        const struct work_operand *x = work_in(work, i);
+        const bool moved =
+            x->dtype == y->dtype && !x->pitch && !y->pitch && !x->layout && !y->layout;
+        TRY(need(work, moved || (operand_is_float(x) && operand_is_float(y)),
+                 "a part is of another dtype", err));
+        total += operand_count(x);
+    }
+    if (total == operand_count(y))
+        return ERR_OK;
+    return work_refuse(work, ERR_INVALID, err, "parts of %llu elements for %llu",
+                       (unsigned long long)total, (unsigned long long)operand_count(y));
+}
+
 /* ---- the table ---- */
 
 static const struct work_entry entries[WORK_KIND_COUNT] = {
@@ -477,6 +496,7 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_SUM] = {check_sum, 1, 1, 1},
     [WORK_SUM_DIM] = {check_sum_dim, 1, 1, 1},
     [WORK_COPY] = {check_copy, 1, 1, 1},
+    [WORK_PACK] = {check_pack, 0, ANY_NUMBER, 1},
     [WORK_REPEAT] = {check_repeat, 1, 1, 1},
     [WORK_CAT] = {check_cat, 1, ANY_NUMBER, 1},
     [WORK_INTERLEAVE] = {check_interleave, 2, 2, 1},

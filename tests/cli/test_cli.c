@@ -579,7 +579,8 @@ static void runs_that_no_machine_can_hold_are_refused_before_they_start(void **s
         strstr(program_output(), "is a plan for 4096 ranks: one machine starts at most"));
     assert_int_equal(shardplan("plan llama-2-70b --gpus 256 --seq 128 -q -o %s/large", folder), 0);
     assert_int_equal(shardplan("run %s/large/plan.json", folder), 2);
-    assert_non_null(strstr(program_output(), "each of 256 ranks holds "));
+    assert_non_null(strstr(program_output(), "256 ranks of "));
+    assert_non_null(strstr(program_output(), "GiB of memory; --force starts them"));
 }
 
 /* Each rank has its own file, of which one is of a run of four. */

@@ -106,6 +106,45 @@ static void other_systems_follow_transformers(void **state)
     }
 }
 
+/* Flash attention with fewer heads of keys, casts, losses in 16 bits: what fp32 has not. */
+static void sixteen_bits_stay_near(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < json_array_size(models); i++) {
+        const json_t *model = json_array_get(models, i);
+        size_t steps;
+        plan_model(model, 2, i % 2 ? "--strategy ddp --autocast bf16" : "");
+        if (shardplan("run %s/plan/plan.json --steps 3 --json", folder) != 0)
+            fail_msg("%s: %s", type_of(model), program_output());
+        const double worst = compare_losses(model, &steps);
+        if (steps != 3 || !(worst <= 3e-3))
+            fail_msg("%s: largest error %.3g of %zu steps", type_of(model), worst, steps);
+    }
+}
+
+/* Before any rank is started, all of it: what the device lacks, and tokens that no model has. */
+static void what_cannot_run_is_said_first(void **state)
+{
+    (void)state;
+    plan_model(first_of("llama"), 2, FSDP2);
+    assert_int_equal(shardplan("run %s/plan/plan.json --device cuda", folder), 2);
+    static const char *const lacking[] = {"the cuda backend has no kernel for: ", "mean (",
+                                          "rsqrt (", "views with strides ("};
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+        if (!strstr(program_output(), lacking[i]))
+            fail_msg("no \"%s\" in: %s", lacking[i], program_output());
+    char path[128];
+    snprintf(path, sizeof path, "%s/tokens", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 2000; i++) /* 8 sequences of 24 a step: the 194th is read in the second */
+        fputc(i == 193 ? 97 : i % 97, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(shardplan("run %s/plan/plan.json --steps 1 --data %s", folder, path), 0);
+    assert_int_equal(shardplan("run %s/plan/plan.json --steps 2 --data %s", folder, path), 2);
+    assert_non_null(strstr(program_output(), "token 97 at byte 193: the model has 97"));
+}
+
 /* Parameter by parameter, so that no two errors hide behind one norm. What is nothing but rounding
  * (biases of keys, which softmax takes out again) has no digits to compare. */
 static void first_gradients_are_those_of_transformers(void **state)
@@ -156,6 +195,8 @@ int main(void)
         cmocka_unit_test(every_family_follows_transformers),
         cmocka_unit_test(every_family_follows_transformers_on_two_ranks),
         cmocka_unit_test(other_systems_follow_transformers),
+        cmocka_unit_test(sixteen_bits_stay_near),
+        cmocka_unit_test(what_cannot_run_is_said_first),
         cmocka_unit_test(first_gradients_are_those_of_transformers),
         cmocka_unit_test(recorded_memory_is_the_plans),
     };

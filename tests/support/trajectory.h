@@ -13,4 +13,7 @@ double relative(double ours, double theirs);
  * steps it printed. */
 double compare_steps(const json_t *reference, size_t *steps);
 
+/* The same of losses alone. */
+double compare_losses(const json_t *reference, size_t *steps);
+
 #endif
