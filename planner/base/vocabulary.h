@@ -292,7 +292,7 @@ const char *const *aten_names(void);
     X(GATHER, "gather", "x (..., n), ids (..., m) -> y (..., m): elements of each row")            \
     X(SCATTER, "scatter", "x (..., n), ids (..., m), y (..., m) -> z: x with y in those places")   \
     X(SCATTER_NUMBER, "scatter_number",                                                            \
-      "x (..., n), ids (..., m) -> attr.p in those places of x, where it is")                      \
+      "x (..., n), ids (..., m) -> x: attr.p put in those places of it")                           \
     X(TOPK, "topk", "x (..., n) -> the m largest (..., m), where they are (..., m)")               \
     X(SORT, "sort", "x (n) -> x in order, the permutation")                                        \
     X(INVERT_PERMUTATION, "invert_permutation", "ids (n) -> y: y[ids[i]] = i")                     \
@@ -306,8 +306,8 @@ const char *const *aten_names(void);
     X(LAYER_NORM_BACKWARD, "layer_norm_backward",                                                  \
       "dy, x, weight, mean, rstd -> perhaps dx, perhaps dweight, perhaps dbias")                   \
     X(ATTENTION, "attention",                                                                      \
-      "q, k, v (b, s, a, d), k and v perhaps with fewer heads -> o, logsumexp (b, a, s) fp32, "    \
-      "rng seed, rng offset; attr.causal, attr.scale")                                             \
+      "q, k, v (b, s, a, d; of k and v perhaps fewer heads) -> o, logsumexp (b, a, s) fp32, rng "  \
+      "seed, rng offset; attr.causal, attr.scale")                                                 \
     X(ATTENTION_BACKWARD, "attention_backward", "do, q, k, v, logsumexp, o -> dq, dk, dv")         \
     X(EFFICIENT_ATTENTION, "efficient_attention",                                                  \
       "q, k, v, perhaps a bias (b, a, s, s) -> as attention, with rows of logsumexp rounded up")   \
