@@ -21,9 +21,9 @@
 #include <math.h>
 
 static const double crossing_s[] = {
-    [NETWORK_INFINIBAND] = 3e-6, [NETWORK_ROCE] = 20e-6,  [NETWORK_EFA] = 22e-6,
-    [NETWORK_EFA_V1] = 70e-6,    [NETWORK_TCPXO] = 40e-6, [NETWORK_TCPX] = 870e-6,
-    [NETWORK_SOCKET] = 60e-6,
+    [NETWORK_INFINIBAND] = 3e-6, [NETWORK_INFINIBAND_SHARP] = 3e-6, [NETWORK_ROCE] = 20e-6,
+    [NETWORK_EFA] = 22e-6,       [NETWORK_EFA_V1] = 70e-6,          [NETWORK_TCPXO] = 40e-6,
+    [NETWORK_TCPX] = 870e-6,     [NETWORK_SOCKET] = 60e-6,
 };
 
 static bool is_rate(double x)

@@ -33,6 +33,8 @@ enum fabric_link {
 /* What carries a message between nodes; it decides the latency of a crossing. */
 enum fabric_network {
     NETWORK_INFINIBAND,
+    NETWORK_INFINIBAND_SHARP, /* ... whose switches reduce, NCCL being told so: its SHARP plug-in
+                                 and NCCL_COLLNET_ENABLE=1 */
     NETWORK_ROCE,
     NETWORK_EFA, /* AWS, second generation and later */
     NETWORK_EFA_V1,

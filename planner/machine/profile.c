@@ -25,8 +25,8 @@ static const struct {
 static const char *const generations[] = {"volta",     "ampere", "ada", "hopper",
                                           "blackwell", "amd",    "cpu"};
 static const char *const links[] = {"nvswitch", "bridge", "pcie", "host", "mesh"};
-static const char *const networks[] = {"infiniband", "roce", "efa",   "efa-v1",
-                                       "tcpxo",      "tcpx", "socket"};
+static const char *const networks[] = {
+    "infiniband", "infiniband-sharp", "roce", "efa", "efa-v1", "tcpxo", "tcpx", "socket"};
 #define COUNT(names) (sizeof(names) / sizeof(names)[0])
 
 const char *profile_key_name(enum profile_key key)

@@ -14,7 +14,8 @@
  *                       "bytes": 1048576, "seconds": 4.4e-5}]}
  *
  * "generation" is one of volta, ampere, ada, hopper, blackwell, amd, cpu; "link" (in a node) one
- * of nvswitch, bridge, pcie, host, mesh; "network" (between nodes) one of infiniband, roce, efa,
+ * of nvswitch, bridge, pcie, host, mesh; "network" (between nodes) one of infiniband,
+ * infiniband-sharp, roce, efa,
  * efa-v1, tcpxo, tcpx, socket. "gpu" names the built-in profile it starts from: where that is of
  * another generation, what was measured there gets the spread that carrying over has shown.
  * "aliases" are other names that people have for it. A node type (planner/machine/nodes) is the

@@ -5,6 +5,7 @@
  *   link_sustained      the large end of the same sweeps, one number a GPU generation
  *   NIC_SUSTAINED       median over the sweeps that the cards bound
  *   NVLS_BEYOND_HEADS   one rack of 72 x GB200
+ *   SHARP_SUSTAINED     64 x H100 with SHARP
  *   call_s              the small end of the A100 sweep; the H100 sweep needs none */
 #include "nccl/collective.h"
 
@@ -63,6 +64,10 @@ static double link_sustained(enum gpu_generation generation)
  * 72 x GB200 (residuals 11 % rms, -21 % at 512 MiB); 144 in two racks, which it was not fitted to,
  * are within 10 % from 2 GiB on. */
 #define NVLS_BEYOND_HEADS .56
+
+/* Of what NVLS sustains in a node, where the network's switches reduce the nodes' results (SHARP):
+ * one number to the 5 rows of 64 x H100 (residuals 3 % rms). */
+#define SHARP_SUSTAINED .70
 
 /* The switch's multicast and reduction. A head sends its own share twice, so each link carries
  * 1 + 1/heads of an all_reduce's bytes; of the link's rate .85 and .74 pass (tuning.cc,
@@ -126,8 +131,8 @@ static double sustained(const struct fabric *f, const struct nccl_tuning_model *
     if (p != NCCL_SIMPLE)
         return fmin(promised, fmin(inside, nics) * to_bytes);
     switch (a) {
-    case NCCL_NVLS:
-        return nvls_gbs(t);
+    case NCCL_NVLS: /* each card sends and receives once what its GPU is the head of */
+        return t->nodes == 1 ? nvls_gbs(t) : fmin(SHARP_SUSTAINED * nvls_gbs(t), nics);
     case NCCL_NVLS_TREE:
         return fmin(fmin(nvls_gbs(t), nvls_tree_bus(t) * to_bytes), tree_nics);
     case NCCL_PAT:

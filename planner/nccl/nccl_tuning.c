@@ -116,9 +116,10 @@ static bool is_open(const struct builder *b, enum nccl_algorithm a, enum nccl_pr
     case NCCL_TREE:
         return m->collective == COLLECTIVE_ALL_REDUCE;
     case NCCL_NVLS: /* across nodes only with CollNet; what gathers needs every rank as a head */
-        return p == NCCL_SIMPLE && m->nodes == 1 && m->graphs.nvls.channels >= 2 &&
-               m->collective != COLLECTIVE_BROADCAST &&
-               (m->collective == COLLECTIVE_ALL_REDUCE || m->ranks <= NVLS_HEADS_MOST);
+        return p == NCCL_SIMPLE && m->graphs.nvls.channels >= 2 &&
+               (m->collective == COLLECTIVE_ALL_REDUCE
+                    ? m->nodes == 1 || b->fabric->network == NETWORK_INFINIBAND_SHARP
+                    : gathers(m->collective) && m->nodes == 1 && m->ranks <= NVLS_HEADS_MOST);
     case NCCL_NVLS_TREE:
         return p == NCCL_SIMPLE && m->nodes > 1 && m->graphs.nvls.channels >= 2 &&
                m->collective == COLLECTIVE_ALL_REDUCE;
@@ -209,7 +210,8 @@ static void latency(const struct builder *b, enum nccl_algorithm a, enum nccl_pr
         way->latency_us += 2 * (b->per_node - 1) * intra + way->crossings * inter;
         return;
     case NCCL_NVLS:
-        way->latency_us = intra;
+        way->crossings = m->nodes > 1;
+        way->latency_us = intra + way->crossings * inter;
         return;
     case NCCL_NVLS_TREE:
         way->crossings = 2 * levels;

@@ -4,7 +4,9 @@
  *
  * for each algorithm and protocol; the least one runs. Source: NCCL 2.28.9 and 2.27.7,
  * src/graph/tuning.cc (ncclTopoTuneModel, ncclTopoGetAlgoTime) and enqueue.cc (topoGetAlgoInfo).
- * Left out: CollNet (SHARP), which is off unless asked for. */
+ * Of CollNet (SHARP in the network, off unless asked for) only NVLS across nodes is here: where
+ * there is NVLS, CollNetDirect and CollNetChain are estimated slower at every size. Left out is
+ * what CollNetDirect may gather and scatter. */
 #ifndef SHARDPLAN_NCCL_TUNING_H
 #define SHARDPLAN_NCCL_TUNING_H
 

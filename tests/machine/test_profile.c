@@ -254,7 +254,7 @@ static void bad_files_are_refused_by_name_and_leave_the_profile(void **state)
         {"{\"generation\": \"kepler\"}", "volta, ampere"},
         {"{\"aliases\": \"h100\"}", "array of strings"},
         {"{\"link\": 7}", "nvswitch, bridge"},
-        {"{\"network\": \"pigeon\"}", "infiniband, roce"},
+        {"{\"network\": \"pigeon\"}", "infiniband, infiniband-sharp, roce"},
         {"{\"kernels\": {\"nothing.such\": {}}}", "nothing.such"},
         {"{\"kernels\": {\"matmul_nt\": {\"latency_s\": -1}}}", "latency_s"},
         {"{\"collectives\": {}}", "expected an array"},

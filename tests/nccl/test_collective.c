@@ -176,6 +176,22 @@ static void a_rack_of_72_is_one_node_of_32_heads(void **state)
     }
 }
 
+/* CollNet opens NVLS across nodes, for what reduces to all: tuning.cc, 25 and 18 us, and 5/6 of
+ * eight heads of 40 GB/s. */
+static void sharp_opens_nvls_across_nodes(void **state)
+{
+    (void)state;
+    struct fabric fabric = h100_node();
+    fabric.tuning = NCCL_TUNING_2_27;
+    struct nccl_tuning_model ar = nccl_tuning_build(&fabric, COLLECTIVE_ALL_REDUCE, 8, 8);
+    assert_true(ar.ways[NCCL_NVLS][NCCL_SIMPLE].gbs == 0);
+    fabric.network = NETWORK_INFINIBAND_SHARP;
+    ar = nccl_tuning_build(&fabric, COLLECTIVE_ALL_REDUCE, 8, 8);
+    way_is(&ar, NCCL_NVLS, NCCL_SIMPLE, 43, 267);
+    const struct nccl_tuning_model ag = nccl_tuning_build(&fabric, COLLECTIVE_ALL_GATHER, 8, 8);
+    assert_true(ag.ways[NCCL_NVLS][NCCL_SIMPLE].gbs == 0);
+}
+
 static void nvls_begins_at_5_h200_and_6_b200(void **state)
 {
     (void)state;
@@ -545,6 +561,7 @@ int main(void)
         cmocka_unit_test(graphs_have_the_channels_nccl_reports),
         cmocka_unit_test(all_reduce_on_h200_changes_to_nvls_between_1_and_2_mib),
         cmocka_unit_test(a_rack_of_72_is_one_node_of_32_heads),
+        cmocka_unit_test(sharp_opens_nvls_across_nodes),
         cmocka_unit_test(nvls_begins_at_5_h200_and_6_b200),
         cmocka_unit_test(tuning_of_2_28_takes_ring_on_5_h200),
         cmocka_unit_test(channels_follow_size),

@@ -70,11 +70,7 @@ static const struct published_machine machines[] = {
      NULL},
     {"aws_p5_1n", {H100}, false, NULL, NULL},
     {"oci_h100", {H100, CARDS(ROCE, 8, 50)}, false, USUAL_RATE, NULL},
-    {"coreweave_h100",
-     {H100, CARDS(INFINIBAND, 8, 50)},
-     false,
-     "SHARP (CollNet) is not modelled: predicted without",
-     NULL},
+    {"coreweave_h100", {H100, CARDS(INFINIBAND_SHARP, 8, 50)}, false, USUAL_RATE, NULL},
     {"coreweave_gb200", {RACK}, false, RACK_REMARK, NULL},
     {"simumax_h100", {H100}, false, NULL, NULL},
 };
