@@ -20,16 +20,19 @@ and shardplan follows either (--autograd). Python frees the locals of a returnin
 last up to 3.13, last to first from 3.14 on: a recording is of the Python that made it.
 
 The file: lines of JSON, compressed. The first is an object: format, version, model, parameters,
-modules, and three tables: `ops` (names of the dispatcher), `types` ([op, dtype, shape, bytes]: of a
+modules, called ([name, its own parameters,
+those of others that it reads] of every module, by number) and three tables: `ops` (names of the dispatcher), `types` ([op, dtype, shape, bytes]: of a
 storage at birth), `calls` ([op, ins, outs, arguments, flops]; a tensor is [dtype, shape, strides,
 position]). The others are a variant each: batch, checkpointing, hooks ("fsdp": modules' inputs are
-cast and pass through a node, as fully_shard's hooks do), inputs, constants, and its steps as text:
+cast and pass through a node, as fully_shard's hooks do; "zero3": every module has DeepSpeed's hooks and
+nn.functional.linear is its own), inputs, constants, and its steps as text:
     +T          a storage of type T is born: the next buffer
     -N          buffer N dies
     C:a,b,c     call C on these storages: N a buffer, pN a parameter, iN an input, mN a module's
                 buffer. Behind it r: recomputed; a: on real tensors it adds to its first operand
     gP:N        the gradient of parameter P is complete, in buffer N
     (M )M <M >M pre-forward, post-forward, pre-backward, post-backward of module M; r: the root
+    {N }N [N ]N likewise of module N of `called`, in variants with hooks "zero3" alone
     =name       logits (the loss is behind the model), loss, blocks (backward reaches them), final (autograd's last callback)
 """
 import argparse
@@ -530,6 +533,171 @@ class Borders:
 
 
 # --------------------------------------------------------------------------------------------
+# Hooks on every module, as DeepSpeed's ZeRO-3 has them (deepspeed 0.19.8, parameter_offload.py)
+# --------------------------------------------------------------------------------------------
+
+class OwnLinear(torch.autograd.Function):
+    """zero/linear.py: saves the parameter itself, which is gathered again for backward."""
+
+    @staticmethod
+    def forward(ctx, input, weight, bias=None):
+        ctx.save_for_backward(input, weight, bias)
+        if input.dim() == 2 and bias is not None:
+            return torch.addmm(bias, input, weight.t())
+        output = input.matmul(weight.t())
+        if bias is not None:
+            output += bias
+        return output
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        input, weight, bias = ctx.saved_tensors
+        grad_input = grad_weight = grad_bias = None
+        dim = grad_output.dim()
+        if ctx.needs_input_grad[0]:
+            grad_input = grad_output.matmul(weight)
+        if ctx.needs_input_grad[1]:
+            if dim > 2:
+                grad_weight = grad_output.reshape(-1, grad_output.shape[-1]).t().matmul(
+                    input.reshape(-1, input.shape[-1]))
+            elif dim == 1:
+                grad_weight = grad_output.unsqueeze(-1) * input.unsqueeze(0)
+            else:
+                grad_weight = grad_output.t().matmul(input)
+        if bias is not None and ctx.needs_input_grad[2]:
+            grad_bias = grad_output if dim == 1 else grad_output.sum(list(range(dim - 1)) if dim > 2 else 0)
+        return grad_input, grad_weight, grad_bias
+
+
+def on_tensors(function, value):
+    """apply_to_tensors_only: in lists, tuples and dictionaries, which are changed in place."""
+    if isinstance(value, (tuple, list)):
+        done = [on_tensors(function, v) for v in value]
+        return type(value)(*done) if hasattr(value, "_fields") else type(value)(done)
+    if isinstance(value, dict):
+        for key in value.keys():
+            value[key] = on_tensors(function, value[key])
+        return value
+    return function(value) if isinstance(value, torch.Tensor) else value
+
+
+class BeforeBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, called, output):
+        ctx.called = called
+        called.outputs += 1
+        return output.detach()
+
+    @staticmethod
+    def backward(ctx, grad):
+        if ctx.called.outputs > 0:
+            ctx.called.write("[")
+            ctx.called.outputs -= 1
+        return None, grad
+
+
+class BehindBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, called, input):
+        ctx.called = called
+        if input.requires_grad:
+            called.inputs += 1
+        return input.detach()
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.called.inputs -= 1
+        if ctx.called.inputs == 0:
+            ctx.called.write("]")
+        return None, grad
+
+
+class Called:
+    """The hooks of one module, and what they count."""
+
+    def __init__(self, calls, index, module):
+        self.calls, self.index = calls, index
+        self.inputs = self.outputs = 0
+        self.handles = [module.register_forward_pre_hook(lambda m, args: self.enter()),
+                        module.register_forward_hook(lambda m, args, output: self.leave()),
+                        module.register_forward_hook(self.wrap_output),
+                        module.register_forward_pre_hook(self.wrap_inputs)]
+
+    def write(self, kind):
+        self.calls.stream.steps.append(f"{kind}{self.index}")
+
+    def enter(self):
+        self.write("{")
+        self.calls.open.append(self.index)
+
+    def leave(self):
+        self.calls.open.pop()
+        self.write("}")
+
+    def wrap_output(self, module, args, output):
+        return on_tensors(lambda t: BeforeBackward.apply(self, t), output)
+
+    def wrap_inputs(self, module, args):
+        self.inputs = 0
+        return on_tensors(lambda t: BehindBackward.apply(self, t), args)
+
+
+def called_modules(model):
+    """(name, module) of all, parents first, as often as they are found."""
+    def visit(name, module):
+        yield name, module
+        for child_name, child in module.named_children():
+            yield from visit(f"{name}.{child_name}" if name else child_name, child)
+    return list(visit("", model))
+
+
+def called_table(model, external):
+    """What the header says of them."""
+    index = {id(p): i for i, p in enumerate(model.parameters())}
+    return [[name, [index[id(p)] for p in module.parameters(recurse=False)], external.get(i, [])]
+            for i, (name, module) in enumerate(called_modules(model))]
+
+
+class Parameters(dict):
+    """A module's parameters, which tells when a module reads them while their own is not called: to
+    DeepSpeed they are that module's, too, from then on (ZeROOrderedDict)."""
+
+    def __init__(self, calls, module, index):
+        super().__init__(module._parameters)
+        self.calls, self.module, self.index = calls, module, index
+
+    def __getitem__(self, key):
+        param = super().__getitem__(key)
+        within = self.calls.open
+        if param is not None and within and all(self.calls.modules[i] is not self.module for i in within):
+            found = self.calls.external.setdefault(within[-1], [])
+            if self.index[id(param)] not in found:
+                found.append(self.index[id(param)])
+        return param
+
+
+class Calls:
+    def __init__(self, stream, model):
+        self.stream, self.open, self.external = stream, [], {}
+        self.modules = [module for _, module in called_modules(model)]
+        self.of = [Called(self, i, module) for i, module in enumerate(self.modules)]
+        index = {id(p): i for i, p in enumerate(model.parameters())}
+        self.parameters = [(module, module._parameters) for module in model.modules()]
+        for module, _ in self.parameters:
+            module._parameters = Parameters(self, module, index)
+        self.linear = F.linear
+        F.linear = lambda input, weight, bias=None: OwnLinear.apply(input, weight, bias)
+
+    def remove(self):
+        F.linear = self.linear
+        for module, parameters in self.parameters:
+            module._parameters = parameters
+        for called in self.of:
+            for handle in called.handles:
+                handle.remove()
+
+
+# --------------------------------------------------------------------------------------------
 # One micro-batch
 # --------------------------------------------------------------------------------------------
 
@@ -558,9 +726,10 @@ def nodes_of(grad_fn):
     return seen
 
 
-def record(model, inputs, loss, units, tables, places, nodes, dtype):
+def record(model, inputs, loss, units, tables, places, hooks, dtype):
     """The steps of one variant, and what it needs to be read. Where no hook casts inputs, they come
     in the dtype that parameters have."""
+    nodes = hooks == "fsdp"
     if not nodes:
         inputs = cast_tensors(inputs, dtype)
     stream = Stream(tables, places)
@@ -592,6 +761,7 @@ def record(model, inputs, loss, units, tables, places, nodes, dtype):
         if param.requires_grad:
             handles.append(param.register_post_accumulate_grad_hook(complete(index)))
     borders = Borders(stream, model, units, nodes, dtype)
+    calls = Calls(stream, model) if hooks == "zero3" else None
     Stream.current = stream
     gc.collect()
     gc.disable()
@@ -613,6 +783,8 @@ def record(model, inputs, loss, units, tables, places, nodes, dtype):
         gc.enable()
         Stream.current = None
         borders.remove()
+        if calls:
+            calls.remove()
         for handle in handles:
             handle.remove()
     left = [k for k, n in stream.place.items() if isinstance(n, int) and n not in stream.given]
@@ -623,6 +795,7 @@ def record(model, inputs, loss, units, tables, places, nodes, dtype):
     if left:
         notes[f"{len(left)} tensors outlive the step: taken to die at its end"] = 1
     return {"inputs": [[dtype_name(t.dtype), list(t.shape), t.untyped_storage().nbytes()] for t in tensors],
+            "external": calls.external if calls else None,
             "constants": stream.constants, "notes": sorted(notes), "steps": stream.text()}
 
 
@@ -829,7 +1002,7 @@ def main():
 
 def record_all(args, batches, modes):
     make, name = load(args)
-    tables, variants = Tables(), []
+    tables, variants, external = Tables(), [], {}
     model, inputs, loss = make(batches[0], args.seq)
     dtype = DTYPES[args.dtype]
     cast_parameters(model, dtype)
@@ -843,8 +1016,9 @@ def record_all(args, batches, modes):
         _, inputs, loss = make(batch, args.seq)
         for mode in modes:
             with checkpointed(model, [m for _, m in found], mode) as units:
-                for hooks in ("fsdp", "plain"):
-                    variant = record(model, inputs, loss, units, tables, places, hooks == "fsdp", dtype)
+                for hooks in ("fsdp", "plain") + (("zero3",) if mode == "none" else ()):
+                    variant = record(model, inputs, loss, units, tables, places, hooks, dtype)
+                    external.update(variant.pop("external") or {})
                     variants.append({"batch": batch, "checkpointing": mode, "hooks": hooks, **variant})
     header = {
         "format": "shardplan stream", "version": VERSION,
@@ -853,6 +1027,7 @@ def record_all(args, batches, modes):
         "parameters": [[n, list(p.shape), p.requires_grad, owner] for n, p, owner in zip(names, params, owners)],
         "order": listed_order(model),
         "modules": [n for n, _ in found],
+        "called": called_table(model, external),
         "ops": list(tables.ops), "types": Tables.rows(tables.types), "calls": Tables.rows(tables.calls),
         "variants": [{k: v[k] for k in ("batch", "checkpointing", "hooks")} for v in variants],
     }

@@ -147,8 +147,35 @@ static void find_borders(const struct graph *graph, struct graph_calls *calls)
     }
 }
 
+/* Those that a recording lists. */
+static struct graph_calls *listed_calls(const struct graph *graph)
+{
+    struct graph_calls *calls = xmalloc(sizeof *calls);
+    uint32_t params = 0;
+    *calls = (struct graph_calls){.count = graph->called_count};
+    for (uint32_t c = 0; c < graph->called_count; c++)
+        params += graph->called[c].count;
+    calls->at = arena_alloc(&calls->arena, (calls->count + 1) * sizeof *calls->at);
+    calls->params = arena_alloc(&calls->arena, (params + 1) * sizeof *calls->params);
+    params = 0;
+    for (uint32_t c = 0; c < graph->called_count; c++) {
+        const struct graph_called *called = &graph->called[c];
+        calls->at[c] = (struct graph_call){
+            .name = called->name,
+            .first_param = params,
+            .params = called->count,
+            .external = called->count - called->own,
+        };
+        for (uint32_t p = 0; p < called->count; p++)
+            calls->params[params++] = called->params[p];
+    }
+    return calls;
+}
+
 struct graph_calls *graph_calls_new(const struct graph *graph)
 {
+    if (graph->called)
+        return listed_calls(graph);
     struct graph_calls *calls = xmalloc(sizeof *calls);
     *calls = (struct graph_calls){.count = 1};
     const size_t most =

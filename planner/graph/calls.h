@@ -23,6 +23,7 @@ struct graph_call {
     bool bordered;    /* a block: graph_enter and graph_exit say when */
     bool input_grad;  /* what it is first called with needs a gradient: a hook behind backward */
     uint32_t first_param, params; /* range of `params`: its own */
+    uint32_t external;            /* that many of them, the last ones, are others' which it reads */
     uint32_t tied; /* the parameter + 1 that it shares with another module; 0: it shares none */
 };
 
@@ -36,7 +37,8 @@ struct graph_calls {
     uint32_t *of_module;   /* (modules) the bordered call; GRAPH_NONE: none */
 };
 
-/* The calls of a graph (lent for the call). The caller owns them: graph_calls_free. */
+/* The calls of a graph (lent for the call); of a recorded one those that it lists, by name and
+ * parameters alone (a name is the graph's). The caller owns them: graph_calls_free. */
 struct graph_calls *graph_calls_new(const struct graph *graph);
 void graph_calls_free(struct graph_calls *calls); /* NULL is allowed */
 

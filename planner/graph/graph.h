@@ -131,6 +131,12 @@ struct graph_autocast {
     int kind;
 };
 
+struct graph_called { /* a module that a recording lists */
+    const char *name;
+    const uint32_t *params; /* its own, and those of others that it reads */
+    uint32_t own, count;
+};
+
 struct graph {
     struct arena arena; /* owns everything below */
     struct graph_storage *storages;
@@ -149,6 +155,8 @@ struct graph {
     /* (params) their indices in the order in which fully_shard lists them: by modules, children
      * before the module's own. `params` is in the order of named_parameters(), where a module's own
      * come first; that differs where a module has both. NULL before graph_list_groups. */
+    const struct graph_called *called; /* of a recorded graph: every module; else NULL */
+    uint32_t called_count;
     const uint32_t *group_order;
     uint32_t loss;      /* the tensor backward starts from */
     enum dtype compute; /* dtype of unsharded parameters and activations */

@@ -37,6 +37,7 @@ static struct recording_choice choice_of(const struct job *job)
         .seq = job->model.seq,
         .checkpointing = job->tape.checkpointing,
         .input_nodes = tape.input_nodes,
+        .module_hooks = tape.call_hooks || tape.own_linear,
         .scaled_loss = tape.scaled_loss,
         .compute = job->model.compute,
         .autograd = job->model.autograd,
@@ -49,11 +50,6 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
 {
     const struct tape_options tape = job_tape(job);
     const struct model_job *m = &job->model;
-    if (tape.call_hooks || tape.own_linear)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--strategy %s: it has hooks on every module, and a recording has those of "
-                       "units alone",
-                       system_name(job->strategy.system));
     if (job->strategy.units == UNITS_TORCHTITAN || job->strategy.units == UNITS_EMBEDDINGS ||
         job->strategy.units == UNITS_ELEMENTS)
         return err_set(err, ERR_UNSUPPORTED,

@@ -80,7 +80,7 @@ struct optimized {
     struct operand value;    /* updated in place */
     struct operand gradient; /* of several: what the update reads. One's is its gradient piece */
     bool trained;
-    bool on_host;                  /* it and its states: the CPU updates it */
+    bool on_host;            /* it and its states: the CPU updates it */
     uint32_t state[2], step; /* buffers: exp_avg, exp_avg_sq, the step counter */
 };
 

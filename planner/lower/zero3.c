@@ -69,6 +69,34 @@ static void mark_persistent(struct lowering *low)
     }
 }
 
+static int by_index(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* What a module reads of others' is its own, too, unless it is always there (ZeROOrderedDict). */
+static void list_external(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    uint32_t all = 0;
+    for (uint32_t c = 0; c < z->calls->count; c++) {
+        struct graph_call *call = &z->calls->at[c];
+        uint32_t *params = &z->calls->params[call->first_param];
+        uint32_t n = call->params - call->external;
+        all += call->params;
+        if (call->external == 0)
+            continue;
+        for (uint32_t i = n; i < call->params; i++)
+            if (!z->params[params[i]].persistent)
+                params[n++] = params[i];
+        call->params = n;
+        call->external = 0;
+        qsort(params, n, sizeof *params, by_index);
+    }
+    z->in_use = arena_alloc(&low->scratch, all + 1);
+}
+
 /* _create_fp16_sub_groups: the parameter that fills one stays in it. */
 static void divide(struct lowering *low)
 {
@@ -192,6 +220,7 @@ static void set_up(struct lowering *low)
     z->copied = arena_alloc(&low->scratch, plan->param_count + 1);
     low->gathered = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *low->gathered);
     mark_persistent(low);
+    list_external(low);
     divide(low);
     declare_units(low);
     low->optimized = arena_alloc(&low->scratch, (z->group_count + 1) * sizeof *low->optimized);
@@ -316,12 +345,6 @@ static void keep(struct lowering *low, struct operand own, uint32_t cat)
     if (!cast && cat != NONE)
         emit_free(low, cat);
     free(pieces);
-}
-
-static int by_index(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
 }
 
 enum { EVENTS_AHEAD = 2 }; /* max_param_reduce_events, max_ongoing_fetch_events */

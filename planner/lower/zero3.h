@@ -14,10 +14,10 @@ enum zero3_status { ZERO3_PARTITIONED, ZERO3_IN_FLIGHT, ZERO3_AVAILABLE };
 struct zero3_handle { /* of a gather */
     uint32_t *params, count;
     uint32_t event; /* it is over; NONE: of one rank */
-    uint32_t flat; /* what came together of several; NONE: of one, in its place */
-    uint32_t left; /* parameters that have not been waited for */
-    uint8_t group; /* that gathered it */
-    bool complete; /* several: all are copied out of it */
+    uint32_t flat;  /* what came together of several; NONE: of one, in its place */
+    uint32_t left;  /* parameters that have not been waited for */
+    uint8_t group;  /* that gathered it */
+    bool complete;  /* several: all are copied out of it */
 };
 
 struct zero3_param {
@@ -42,8 +42,8 @@ struct zero3_group {       /* sub_group_size: parameters updated at once */
 };
 
 struct zero3 {
-    uint8_t shard_group;     /* PLAN_NO_GROUP: one rank */
-    uint8_t secondary_group; /* hpZ; PLAN_NO_GROUP: none */
+    uint8_t shard_group;              /* PLAN_NO_GROUP: one rank */
+    uint8_t secondary_group;          /* hpZ; PLAN_NO_GROUP: none */
     uint8_t gather_lane, reduce_lane; /* what gathers and reductions are issued from */
     uint8_t nccl_lane;                /* where gathers run */
     struct zero3_events {             /* on lanes, oldest first: the host blocks on it */
@@ -51,6 +51,7 @@ struct zero3 {
     } fetches, reductions;
     uint32_t ranks;
     struct graph_calls *calls;
+    bool *in_use;               /* (calls' params) fetched for that call, and not released */
     struct zero3_param *params; /* (params) */
     uint32_t *trained, trained_count;
     struct zero3_group *groups;
@@ -125,8 +126,8 @@ void zero3_write_back(struct lowering *low, const struct zero3_group *group);
 uint32_t zero3_new_shard(struct lowering *low, uint64_t elements);
 /* hpZ: a piece for a smaller group, born within the step. */
 uint32_t zero3_new_secondary(struct lowering *low, uint64_t elements);
-/* Those of `shards` that are on the host become copies on the device; and those copies go, though `lane`
- * may still read them. */
+/* Those of `shards` that are on the host become copies on the device; and those copies go, though
+ * `lane` may still read them. */
 void zero3_bring_shards(struct lowering *low, uint8_t lane, struct operand *shards, uint32_t count);
 void zero3_drop_copies(struct lowering *low, uint8_t lane, const struct operand *shards,
                        uint32_t count);

@@ -55,8 +55,11 @@ void zero3_trace(struct lowering *low)
 static struct zero3_handle *new_handle(struct lowering *low, const uint32_t *params, uint32_t count)
 {
     struct zero3_handle *handle = arena_alloc(&low->scratch, sizeof *handle);
-    *handle = (struct zero3_handle){
-        .params = none_array(low, count), .count = count, .event = NONE, .flat = NONE, .left = count};
+    *handle = (struct zero3_handle){.params = none_array(low, count),
+                                    .count = count,
+                                    .event = NONE,
+                                    .flat = NONE,
+                                    .left = count};
     for (uint32_t i = 0; i < count; i++) { /* in the order in which parameters were made */
         uint32_t at = i;
         for (; at > 0 && handle->params[at - 1] > params[i]; at--)
@@ -132,9 +135,8 @@ static void gather_several(struct lowering *low, struct zero3_handle *handle)
     handle->flat = alloc_buffer(low, CATEGORY_ALL_GATHER, z->gather_lane, ATEN_EMPTY,
                                 low->strategy->compute, flat(elements * z->ranks));
     zero3_bring_shards(low, z->gather_lane, shards, handle->count);
-    handle->event =
-        gather(low, z->gather_lane, handle->group, plan_whole_buffer(low->plan, handle->flat),
-               handle->count, shards);
+    handle->event = gather(low, z->gather_lane, handle->group,
+                           plan_whole_buffer(low->plan, handle->flat), handle->count, shards);
     zero3_drop_copies(low, z->gather_lane, shards, handle->count);
 }
 
@@ -394,7 +396,8 @@ void zero3_fetch(struct lowering *low, uint32_t index, bool forward)
     gather_params(low, missing, count);
     for (uint32_t i = 0; i < call->params; i++) {
         const uint32_t p = z->calls->params[call->first_param + i];
-        z->params[p].users++;
+        z->params[p].users += !z->in_use[call->first_param + i];
+        z->in_use[call->first_param + i] = true;
         if (!z->params[p].handle)
             continue;
         zero3_hold_host(low, &z->fetches);
@@ -425,7 +428,8 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
     for (uint32_t i = 0; i < call->params; i++) {
         const uint32_t p = z->calls->params[call->first_param + i];
         struct zero3_param *param = &z->params[p];
-        param->users = 0; /* its modules are called one after the other */
+        param->users -= z->in_use[call->first_param + i];
+        z->in_use[call->first_param + i] = false;
         if (!param->persistent && param->fetched <= (int64_t)z->step && !is_reused(low, p))
             partition(low, p, recomputed);
     }
@@ -441,7 +445,8 @@ void zero3_release_leftovers(struct lowering *low)
         const struct graph_call *call = &z->calls->at[z->active[--z->active_count]];
         for (uint32_t i = 0; i < call->params; i++) {
             const uint32_t p = z->calls->params[call->first_param + i];
-            z->params[p].users = 0;
+            z->params[p].users -= z->in_use[call->first_param + i];
+            z->in_use[call->first_param + i] = false;
             if (!z->params[p].persistent)
                 partition(low, p, false);
         }
@@ -457,6 +462,9 @@ void zero3_partition_all(struct lowering *low)
         z->params[p].users = 0;
         partition(low, p, false);
     }
+    for (uint32_t c = 0; c < z->calls->count; c++)
+        for (uint32_t i = 0; i < z->calls->at[c].params; i++)
+            z->in_use[z->calls->at[c].first_param + i] = false;
 }
 
 void zero3_gather_persistent(struct lowering *low)
@@ -473,8 +481,7 @@ void zero3_gather_persistent(struct lowering *low)
     uint32_t *events = none_array(low, count);
     for (uint32_t i = 0; i < count; i++) {
         struct zero3_param *param = &z->params[params[i]];
-        events[i] =
-            gather_to(low, LANE_COMPUTE, z->shard_group, params[i], param->home, shards[i]);
+        events[i] = gather_to(low, LANE_COMPUTE, z->shard_group, params[i], param->home, shards[i]);
         param->status = ZERO3_AVAILABLE;
         set_place(low, params[i]);
     }

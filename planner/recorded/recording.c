@@ -222,6 +222,7 @@ static enum err_code find_variants(struct recording *r, const char *next, struct
             return wrong(r, "a row of \"variants\" lacks batch, checkpointing or hooks", err);
         v->batch = (uint32_t)batch;
         v->input_nodes = strcmp(hooks, "fsdp") == 0;
+        v->module_hooks = strcmp(hooks, "zero3") == 0;
         v->line = next;
         v->length = next ? strcspn(next, "\n") : 0;
         v->number = i + 2;
@@ -251,7 +252,7 @@ enum err_code recording_choose(const struct recording *r, const struct recording
                                const struct recorded_variant **out, struct err *err)
 {
     char text[96];
-    bool batch = false;
+    bool batch = false, hooks = false;
     *out = NULL;
     if (choice->seq != r->info.seq)
         return err_set(err, ERR_INVALID,
@@ -269,11 +270,20 @@ enum err_code recording_choose(const struct recording *r, const struct recording
         if (v->batch != choice->batch)
             continue;
         batch = true;
-        if (v->checkpointing == choice->checkpointing && v->input_nodes == choice->input_nodes) {
+        hooks = hooks || v->module_hooks;
+        if (v->checkpointing == choice->checkpointing && v->input_nodes == choice->input_nodes &&
+            v->module_hooks == choice->module_hooks) {
             *out = v;
             return ERR_OK;
         }
     }
+    if (batch && choice->module_hooks)
+        return err_set(err, ERR_UNSUPPORTED,
+                       hooks ? "%s: with hooks on every module it was recorded without "
+                               "checkpointing, which --strategy zero3 is planned with alone"
+                             : "%s was recorded without hooks on every module, which --strategy "
+                               "zero3 has; record it again with this version's record.py",
+                       r->path);
     return batch ? err_set(err, ERR_INVALID,
                            "%s has no recording with this --checkpointing; record it again with it",
                            r->path)

@@ -28,8 +28,9 @@ struct recording_info { /* lent, for as long as the recording */
 struct recording_choice {
     uint32_t batch, seq;
     enum checkpointing checkpointing;
-    bool input_nodes; /* tape_options.h: the variant with fully_shard's hooks */
-    bool scaled_loss; /* likewise: an engine has the loss */
+    bool input_nodes;  /* tape_options.h: the variant with fully_shard's hooks */
+    bool module_hooks; /* likewise, call_hooks and own_linear: with DeepSpeed's on every module */
+    bool scaled_loss;  /* likewise: an engine has the loss */
     enum dtype compute;
     enum autograd autograd; /* GPU: in place where autograd is on real tensors */
     enum attention_kernel attention;

@@ -57,6 +57,39 @@ static enum err_code add_params(const struct recording *r, struct graph *graph, 
                               : err_set(err, ERR_INVALID, "%s: line 1: no parameters", r->path);
 }
 
+/* Every module with its own parameters, for systems with hooks on all of them. */
+static enum err_code add_called(const struct recording *r, struct graph *graph, struct err *err)
+{
+    size_t i, j;
+    const json_t *row, *param, *rows = json_object_get(r->header, "called");
+    struct graph_called *called =
+        arena_alloc(&graph->arena, (json_array_size(rows) + 1) * sizeof *called);
+    json_array_foreach(rows, i, row)
+    {
+        const char *name = json_string_value(json_array_get(row, 0));
+        const json_t *lists[] = {json_array_get(row, 1), json_array_get(row, 2)};
+        const size_t most = json_array_size(lists[0]) + json_array_size(lists[1]);
+        uint32_t *params = arena_alloc(&graph->arena, (most + 1) * sizeof *params), count = 0;
+        for (int of = 0; of < 2; of++)
+            json_array_foreach(lists[of], j, param)
+            {
+                const json_int_t p = json_is_integer(param) ? json_integer_value(param) : -1;
+                if (p < 0 || p >= (json_int_t)graph->param_count)
+                    name = NULL;
+                params[count++] = (uint32_t)p;
+            }
+        if (!name || !json_is_array(lists[0]) || !json_is_array(lists[1]))
+            return err_set(err, ERR_INVALID,
+                           "%s: line 1: \"called\"[%zu] is not [name, [parameters], [parameters]]",
+                           r->path, i);
+        called[i] = (struct graph_called){arena_strdup(&graph->arena, name), params,
+                                          (uint32_t)json_array_size(lists[0]), count};
+    }
+    graph->called = called;
+    graph->called_count = (uint32_t)i;
+    return ERR_OK;
+}
+
 /* In the order in which fully_shard lists them. */
 static enum err_code add_order(const struct recording *r, struct graph *graph, struct err *err)
 {
@@ -109,6 +142,8 @@ static enum err_code fill(const struct recording *r, const struct recorded_varia
     TRY(add_modules(r, graph, err));
     TRY(add_params(r, graph, err));
     TRY(add_order(r, graph, err));
+    if (variant->module_hooks)
+        TRY(add_called(r, graph, err));
     TRY(add_given(r, variant->number, json_object_get(line, "inputs"), true, graph, err));
     return add_given(r, variant->number, json_object_get(line, "constants"), false, graph, err);
 }

@@ -42,7 +42,7 @@ struct recorded_call {
 struct recorded_variant {
     uint32_t batch;
     enum checkpointing checkpointing;
-    bool input_nodes;
+    bool input_nodes, module_hooks;
     const char *line; /* of the file's text */
     size_t length;
     uint32_t number; /* of that line */

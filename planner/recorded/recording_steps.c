@@ -141,6 +141,16 @@ static enum err_code read_border(struct text *t, struct recorded_step *step)
     return ERR_OK;
 }
 
+/* Hooks of every module: those of one may fire as often as it is called. */
+static enum err_code read_called(struct text *t, struct recorded_step *step)
+{
+    const char *at = t->at + 1;
+    const bool back = step->kind == RECORDED_CALLED_BACK || step->kind == RECORDED_RETURNED_BACK;
+    if (!number(&at, t->limits->called, &step->arg) || at != t->end)
+        return wrong(t, "no such module");
+    return back == t->backward ? ERR_OK : wrong(t, "it is on the other side of =loss");
+}
+
 static enum err_code read_mark(struct text *t, struct recorded_step *step)
 {
     static const struct {
@@ -184,6 +194,18 @@ static enum err_code read_step(struct text *t, struct recorded_step *step)
     case '>':
         step->kind = RECORDED_POST_BACKWARD;
         return read_border(t, step);
+    case '{':
+        step->kind = RECORDED_CALLED;
+        return read_called(t, step);
+    case '}':
+        step->kind = RECORDED_RETURNED;
+        return read_called(t, step);
+    case '[':
+        step->kind = RECORDED_CALLED_BACK;
+        return read_called(t, step);
+    case ']':
+        step->kind = RECORDED_RETURNED_BACK;
+        return read_called(t, step);
     case '=':
         return read_mark(t, step);
     default:

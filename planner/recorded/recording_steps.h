@@ -15,6 +15,10 @@ struct recorded_step {
         RECORDED_POST_FORWARD,
         RECORDED_PRE_BACKWARD,
         RECORDED_POST_BACKWARD,
+        RECORDED_CALLED, /* arg: module of `called`; likewise the next three */
+        RECORDED_RETURNED,
+        RECORDED_CALLED_BACK,
+        RECORDED_RETURNED_BACK,
         RECORDED_LOGITS,
         RECORDED_LOSS,
         RECORDED_BLOCKS,
@@ -32,7 +36,7 @@ struct recorded_steps {
 };
 
 struct recorded_limits { /* numbers in a text are below these */
-    uint32_t params, modules, inputs, constants;
+    uint32_t params, modules, called, inputs, constants;
 };
 
 /* Takes the text apart and holds it to the recording: numbers are of something, buffers are alive

@@ -426,6 +426,18 @@ static void make_step(struct making *m, uint32_t index)
     case RECORDED_POST_BACKWARD:
         add_step(m, STEP_POST_BACKWARD, step->arg);
         break;
+    case RECORDED_CALLED:
+        add_step(m, STEP_CALL_FORWARD, step->arg);
+        break;
+    case RECORDED_RETURNED:
+        add_step(m, STEP_RETURN_FORWARD, step->arg);
+        break;
+    case RECORDED_CALLED_BACK:
+        add_step(m, STEP_CALL_BACKWARD, step->arg);
+        break;
+    case RECORDED_RETURNED_BACK:
+        add_step(m, STEP_RETURN_BACKWARD, step->arg);
+        break;
     case RECORDED_LOGITS:
         add_step(m, STEP_MARK, STREAM_AFTER_LOGITS);
         break;
@@ -533,7 +545,10 @@ enum err_code recording_stream(const struct recording *r, const struct recording
     const struct recorded_variant *variant;
     json_t *line = NULL;
     uint64_t *sizes[3] = {NULL};
-    struct recorded_limits limits = {.modules = r->info.units};
+    struct recorded_limits limits = {
+        .modules = r->info.units,
+        .called = (uint32_t)json_array_size(json_object_get(r->header, "called")),
+    };
     struct recorded_steps steps = {.of = NULL};
     *out = NULL;
     TRY(recording_choose(r, choice, &variant, err));

@@ -28,6 +28,18 @@ static void events_of_offloading_do(void **state)
     check("tests/data/truth/zero_offload_visible.jsonl", false);
 }
 
+/* Of models that no builder knows, too: what tools/record.py recorded, lowered, beside DeepSpeed.
+ */
+static void events_of_recorded_models_do(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/zero_recorded_events.jsonl", SYSTEM_ZERO3, true,
+                     truth_read_recorded);
+    /* A module that reads two parameters lets go of them in the order of a Python set. */
+    truth_check_file("tests/data/truth/zero_recorded_visible.jsonl", SYSTEM_ZERO3, false,
+                     truth_read_recorded);
+}
+
 static void events_where_some_blocks_are_checkpointed_do(void **state)
 {
     (void)state;
@@ -51,6 +63,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_deepspeeds),
         cmocka_unit_test(events_of_offloading_do),
+        cmocka_unit_test(events_of_recorded_models_do),
         cmocka_unit_test(events_where_some_blocks_are_checkpointed_do),
         cmocka_unit_test(events_of_a_toy_do),
         cmocka_unit_test(numbers_of_real_sizes_do),

@@ -63,7 +63,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
     static const char *const others[] = {
         "system",           "world",   "rank",          "accumulate", "clip",
         "optimizer",        "ac",      "ac_early_stop", "ac_blocks",  "param_dtype",
-        "grad_accum_dtype", "no_sync",
+        "grad_accum_dtype", "no_sync", "code",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -541,8 +541,8 @@ static double compare_numbers(const json_t *row, const struct plan *plan, size_t
     for (uint32_t b = 0; b < plan->buffer_count; b++)
         if (plan->buffers[b].resident && plan->buffers[b].pinned)
             pinned += plan->buffers[b].bytes;
-    worst = fmax(worst, check_number(name, "pinned", pinned, json_object_get(row, "pinned_bytes"),
-                                     unequal));
+    worst = fmax(
+        worst, check_number(name, "pinned", pinned, json_object_get(row, "pinned_bytes"), unequal));
     const json_t *live = json_object_get(row, "live");
     for (int i = 0; i < PLAN_MARK_COUNT; i++) {
         const char *mark = plan_mark_name((enum plan_mark)i);

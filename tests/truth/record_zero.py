@@ -9,7 +9,7 @@ Usage: as record_systems.py.  Needs deepspeed 0.19.8.
 
 strategy.system: deepspeed.  world, rank, accumulate, clip (gradient_clipping 1), optimizer (adamw_foreach |
 adamw_fused | adamw_loop, torch's own), ac, stage, param_dtype (bf16 | fp16, with a loss scale of 1),
-grad_accum_dtype, and the keys of DeepSpeed's `zero_optimization` by name.
+grad_accum_dtype, code (recorded: models of tools/record.py), and the keys of DeepSpeed's `zero_optimization` by name.
 """
 import os
 import sys
@@ -29,7 +29,7 @@ import unfilled                     # noqa: E402
 from recorder import Log, placed    # noqa: E402
 
 COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
-          "grad_accum_dtype", "no_sync"}
+          "grad_accum_dtype", "no_sync", "code"}
 
 
 # --------------------------------------------------------------------------------------------
@@ -106,10 +106,10 @@ put(_coordinator, "release_sub_module", named("ds_release"))
 
 
 class Unfilled(unfilled.Unfilled):
-    """A test for infinities finds none."""
+    """A test for infinities finds none. (What a model asks of its masks is another matter.)"""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype in (torch.uint8, torch.bool):
+        if Log.current.place[0] != "fwd" and func is torch.ops.aten._local_scalar_dense.default and args[0].dtype in (torch.uint8, torch.bool):
             return 0
         return super().__torch_dispatch__(func, types, args, kwargs)
 
@@ -139,8 +139,16 @@ class Zero(recorder.System):
         return Unfilled()
 
     def make(self):
+        if self.s.get("code") == "recorded":
+            return super().make()
         flat = {"llama": "flat_llama"}.get(self.m["kind"], self.m["kind"])
         return models.make({**self.m, "kind": flat}, self.s)
+
+    def inputs(self, inputs):
+        """The engine casts none."""
+        if self.s.get("code") != "recorded":
+            return inputs
+        return models.tool().cast_tensors(inputs, models.DTYPES[self.s["param_dtype"]])
 
     def configuration(self):
         s, m = self.s, self.m
@@ -171,7 +179,9 @@ class Zero(recorder.System):
         def reached(grad):
             if Log.current.segment == "backward_head":
                 Log.current.segment = "backward_blocks"
-        block.register_forward_hook(lambda module, args, output: output.register_hook(reached) and None)
+        first = lambda output: output if isinstance(output, torch.Tensor) else next(iter(
+            output.values() if isinstance(output, dict) else output))
+        block.register_forward_hook(lambda module, args, output: first(output).register_hook(reached) and None)
 
     def optimizer(self, model):
         return self.outer

@@ -96,10 +96,11 @@ static void print_zero(struct sums *sums)
     print_file("systems_events.jsonl", "Whole event lists.", true, truth_read_written, sums);
     print_file("zero_events.jsonl", "Whole event lists: bytes, sign, order, place, label.", true,
                truth_read_written, sums);
-    print_file("zero_offload_events.jsonl",
-               "offload_optimizer and offload_param: whole event lists of the device and of the host "
-               "(peaks are of both).",
-               true, truth_read_written, sums);
+    print_file(
+        "zero_offload_events.jsonl",
+        "offload_optimizer and offload_param: whole event lists of the device and of the host "
+        "(peaks are of both).",
+        true, truth_read_written, sums);
 }
 
 static void print_fsdp1(struct sums *sums)
