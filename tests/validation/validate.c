@@ -101,6 +101,19 @@ static void print_zero(struct sums *sums)
         "offload_optimizer and offload_param: whole event lists of the device and of the host "
         "(peaks are of both).",
         true, truth_read_written, sums);
+    print_file("zero_offload_visible.jsonl",
+               "Likewise of models of 124M and 1B on 8 GPUs. Numbers: peaks, pinned bytes, marks, "
+               "segments.",
+               false, truth_read_written, sums);
+    if (sums->system != SYSTEM_ZERO3)
+        return;
+    print_file("zero_recorded_events.jsonl",
+               "Models that tools/record.py recorded, three of which no builder knows: whole event "
+               "lists.",
+               true, truth_read_recorded, sums);
+    print_file("zero_recorded_visible.jsonl",
+               "The same where DeepSpeed frees in the order of a Python set. Numbers.", false,
+               truth_read_recorded, sums);
 }
 
 static void print_fsdp1(struct sums *sums)
