@@ -35,7 +35,7 @@ static void events_of_recorded_models_do(void **state)
     (void)state;
     truth_check_file("tests/data/truth/zero_recorded_events.jsonl", SYSTEM_ZERO3, true,
                      truth_read_recorded);
-    /* A module that reads two parameters lets go of them in the order of a Python set. */
+    /* Autograd saves a view of a gathered weight, which outlives its release there; not here. */
     truth_check_file("tests/data/truth/zero_recorded_visible.jsonl", SYSTEM_ZERO3, false,
                      truth_read_recorded);
 }
