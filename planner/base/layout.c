@@ -98,7 +98,7 @@ static int inside_of(const struct shape *shape, uint32_t count, const struct str
 
 struct strides layout_like(const struct shape *shape, uint32_t count, const struct strides *others)
 {
-    uint32_t order[SHAPE_DIMS]; /* innermost first */
+    uint32_t order[SHAPE_DIMS] = {0}; /* innermost first */
     struct strides out = {{0}};
     for (uint32_t i = 0; i < shape->rank; i++)
         order[i] = shape->rank - 1 - i;
