@@ -1,0 +1,445 @@
+#!/usr/bin/env python3
+"""Record what torch.compile makes of blocks: what is saved for backward, and Inductor's programs.
+
+Each block is compiled on its own with fullgraph=True, as torchtitan does, on fake tensors of the device
+"cuda:0": Dynamo, AOTAutograd with the min-cut partitioner, and Inductor up to the text of its wrapper
+(no GPU is needed, no kernel is compiled: no_gpu.c answers what PyTorch asks of CUDA).  The text is then
+read: every allocation, reuse and death of a buffer and every call of a kernel, in order.
+
+Usage
+    record_compile.py --out OUT.jsonl [--only PATTERN] [--joint DIR]
+    record_compile.py --check OUT.jsonl
+
+A row: name, model and strategy as record.py's (`store_dtype` is the dtype of the block's parameters,
+which under FSDP2's mixed precision is param_dtype; ac), and for the compiled block
+    saved      [dtype, shape, "input" or ""]: what backward gets besides parameters, in order
+    parameters how many of those it gets
+    forward, backward   events: ["+", memory, bytes], ["-", memory], ["kernel", name, memory read, memory
+               written]; what is written where other buffers were before has their name.  Inputs are
+               named by their place ("p3": a parameter, "i0": another input, "s2": the saved tensor 2,
+               "t0": the gradient of output 0), results by ["out", names]
+"""
+import argparse
+import ast
+import contextlib
+import fnmatch
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import types
+
+HERE = pathlib.Path(__file__).resolve().parent
+LLAMA = {"kind": "llama", "dim": 256, "heads": 8, "kv_heads": 4, "ffn": 704, "vocab": 251, "layers": 2,
+         "batch": 2, "seq": 128}
+GPT2 = {"kind": "gpt2", "dim": 192, "heads": 4, "vocab": 131, "layers": 2, "batch": 2, "seq": 64}
+HF = {"kind": "hf", "batch": 2, "seq": 128}
+HF_LLAMA = {**HF, "model_type": "llama", "vocab_size": 251, "hidden_size": 256, "intermediate_size": 704,
+            "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8}
+HF_GPT2 = {**HF, "model_type": "gpt2", "vocab_size": 251, "n_positions": 128, "n_embd": 192, "n_layer": 2,
+           "n_head": 4, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+BIG = {"kind": "llama", "dim": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256, "layers": 2,
+       "batch": 1, "seq": 8192}
+BF16 = {"store_dtype": "bf16"}
+HFB = {**BF16, "code": "hf"}
+CASES = (
+    ("llama", LLAMA, BF16),
+    ("llama-mha", {**LLAMA, "kv_heads": 8}, BF16),
+    ("llama-8b", BIG, BF16),
+    ("llama-fp32", LLAMA, {"store_dtype": "fp32"}),
+    ("llama-odd", {**LLAMA, "dim": 192, "heads": 3, "kv_heads": 3, "ffn": 1000, "batch": 1, "seq": 56}, BF16),
+    ("llama-full", LLAMA, {**BF16, "ac": "full"}),
+    ("llama-selective", LLAMA, {**BF16, "ac": "selective"}),
+    ("gpt2", GPT2, BF16),
+    ("gpt2-wide", {**GPT2, "dim": 1024, "heads": 16, "batch": 4, "seq": 512}, BF16),
+    ("gpt2-full", GPT2, {**BF16, "ac": "full"}),
+    ("gpt2-selective", GPT2, {**BF16, "ac": "selective"}),
+    ("hf-llama", HF_LLAMA, HFB),
+    ("hf-llama-gqa", {**HF_LLAMA, "num_key_value_heads": 2}, HFB),
+    ("hf-llama-7b", {**HF_LLAMA, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+                     "num_key_value_heads": 32, "vocab_size": 32000, "batch": 1, "seq": 4096}, HFB),
+    ("hf-llama-full", HF_LLAMA, {**HFB, "ac": "full"}),
+    ("hf-mistral", {**HF_LLAMA, "model_type": "mistral", "num_key_value_heads": 4, "sliding_window": None}, HFB),
+    ("hf-qwen2", {**HF_LLAMA, "model_type": "qwen2"}, HFB),
+    ("hf-qwen3", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32}, HFB),
+    ("hf-gpt2", HF_GPT2, HFB),
+)
+ALIASES = ("view_as_complex", "view_as_real", "_conj")      # fallback kernels that return their operand
+
+
+def preload():
+    """Runs this script again under no_gpu.c."""
+    if "NO_GPU" in os.environ:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        library = os.path.join(folder, "libcuda.so.1")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(HERE / "no_gpu.c")], check=True)
+        paths = folder + ":" + os.environ.get("LD_LIBRARY_PATH", "")
+        env = {**os.environ, "NO_GPU": "1", "LD_PRELOAD": library, "LD_LIBRARY_PATH": paths}
+        sys.exit(subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=env, check=False).returncode)
+
+
+preload()
+
+import torch                                    # noqa: E402
+import torch._functorch.config as aot_config    # noqa: E402
+import torch._functorch.partitioners as partitioners    # noqa: E402
+import torch._inductor.compile_fx as compile_fx         # noqa: E402
+import torch._inductor.config as inductor_config        # noqa: E402
+import torch._inductor.fx_passes.fuse_attention as fuse_attention   # noqa: E402
+import torch._inductor.fx_passes.joint_graph as joint_graph     # noqa: E402
+import torch._inductor.fx_passes.pad_mm as pad_mm       # noqa: E402
+from functorch.compile import make_boxed_func           # noqa: E402
+from torch._dynamo import device_interface              # noqa: E402
+from torch._inductor.graph import GraphLowering         # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode    # noqa: E402
+from triton.backends.compiler import GPUTarget          # noqa: E402
+from triton.runtime.driver import driver                # noqa: E402
+
+import models                                   # noqa: E402
+
+H100 = types.SimpleNamespace(
+    name="NVIDIA H100 80GB HBM3", major=9, minor=0, multi_processor_count=132, total_memory=85520809984,
+    regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048, warp_size=32,
+    shared_memory_per_block=49152, shared_memory_per_block_optin=232448,
+    shared_memory_per_multiprocessor=233472, L2_cache_size=52428800, gcnArchName="", uuid="")
+
+
+class Device(contextlib.nullcontext):
+    """torch.cuda.device of the only one."""
+
+    def __init__(self, *_):
+        super().__init__()
+
+
+class Driver:
+    """Triton's driver: what Inductor asks of it."""
+
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_device_interface(self):
+        return torch.cuda
+
+    def get_active_torch_device(self):
+        return torch.device("cuda", 0)
+
+
+def pretend_gpu():
+    cuda = torch.cuda
+    answers = {"is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0,
+               "set_device": None, "get_rng_state": torch.empty(0), "set_rng_state": None, "synchronize": None,
+               "get_device_properties": H100, "_get_device_properties": H100, "_lazy_init": None,
+               "get_device_capability": (9, 0), "is_current_stream_capturing": False,
+               "current_stream": types.SimpleNamespace(cuda_stream=0)}
+    for name, answer in answers.items():
+        setattr(cuda, name, lambda *_, answer=answer, **__: answer)
+    cuda.graphs.is_current_stream_capturing = cuda.is_current_stream_capturing
+    torch.accelerator.is_available = lambda: False
+    torch._C._cuda_getDevice = lambda: 0
+    torch._C._cuda_getCurrentRawStream = lambda *_: 0
+    cuda.device = cuda._DeviceGuard = device_interface.CudaInterface.device = Device
+    device_interface.CudaInterface.Worker.get_device_properties = staticmethod(lambda *_: H100)
+    device_interface.CudaInterface.get_compute_capability = staticmethod(lambda *_: 90)
+    device_interface.CudaInterface.is_available = staticmethod(lambda: True)
+    driver.set_active(Driver())
+    # patterns of attention written out, and matrices that are padded: neither is in these models
+    fuse_attention._sfdp_init = pad_mm._pad_mm_init = lambda *_, **__: None
+    for name in ("kaiming_uniform_", "uniform_", "normal_", "ones_", "zeros_", "trunc_normal_"):
+        setattr(torch.nn.init, name, lambda tensor, *_, **__: tensor)
+    pretend_transformers()
+    fold = joint_graph.UniformValueConstantFolder._deduce_value
+
+    def deduced(self, node):
+        """Tensors of one value are computed on the CPU."""
+        if node.target is not torch.ops.aten.full.default:
+            return fold(self, node)
+        return torch.full([1], node.args[1], dtype=node.kwargs.get("dtype"), device="cpu")
+    joint_graph.UniformValueConstantFolder._deduce_value = deduced
+    inductor_config.force_disable_caches = True
+    inductor_config.compile_threads = 1
+    aot_config.enable_autograd_cache = False
+
+
+def pretend_transformers():
+    """What transformers asks of the values of tensors: nothing is drawn, nothing is packed."""
+    import transformers
+    import transformers.masking_utils
+    transformers.PreTrainedModel.init_weights = lambda self: None
+    transformers.masking_utils.find_packed_sequence_indices = lambda *_: None
+
+
+# ---- reading Inductor's wrapper ----
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "uint64": 8, "complex64": 8, "bool": 1,
+               "uint8": 1, "int32": 4, "int8": 1, "float64": 8}
+
+
+def extent(shape, stride, dtype):
+    """Bytes of memory that a tensor reaches over."""
+    if 0 in shape:
+        return 0
+    return (1 + sum((n - 1) * s for n, s in zip(shape, stride))) * DTYPE_BYTES[dtype]
+
+
+def called(call):
+    return ast.unparse(call.func)
+
+
+def pointers(text):
+    """Of each Triton kernel, what it does with its arguments: "in_ptr0", "out_ptr0", "in_out_ptr0"."""
+    found = re.findall(r"^def (triton_\w+)\((.*?)\):", text, re.M)
+    return {name: [a.split(":")[0].strip() for a in arguments.split(",")] for name, arguments in found}
+
+
+class Program:
+    """Events of one call(), in order."""
+
+    def __init__(self, text, names):
+        self.events = []
+        self.memory = dict(names)       # Inductor's name -> ours of the memory that it is in
+        self.pointers = pointers(text)
+        tree = ast.parse(text)
+        call = next(f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.name == "call")
+        self.find_fallbacks(call)
+        for statement in call.body:
+            self.statement(statement)
+
+    def find_fallbacks(self, tree):
+        """What kernels that allocate their results give: its parts, and their sizes."""
+        self.sizes, self.parts = {}, {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and called(node) == "assert_tensor_metadata":
+                shape, stride = (ast.literal_eval(a) for a in node.args[1:3])
+                self.sizes[node.args[0].id] = extent(shape, stride, ast.unparse(node.args[3]).split(".")[-1])
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and \
+                    isinstance(node.value.value, ast.Name) and isinstance(node.targets[0], ast.Name):
+                self.parts.setdefault(node.value.value.id, []).append(node.targets[0].id)
+
+    def operands(self, node):
+        names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+        return list(dict.fromkeys(self.memory[name] for name in names if name in self.memory))
+
+    def add(self, *event):
+        self.events.append(list(event))
+
+    def born(self, name, size):
+        self.memory[name] = name
+        self.add("+", name, size)
+
+    def statement(self, s):
+        if isinstance(s, ast.With):
+            for inner in s.body:
+                self.statement(inner)
+        elif isinstance(s, ast.Delete):
+            for target in s.targets:
+                self.died(target.id)
+        elif isinstance(s, ast.Return):
+            self.add("out", [(self.operands(e) or [None])[0] for e in s.value.elts])
+        elif isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name):
+            self.assigned(s.targets[0].id, s.value)
+        elif isinstance(s, ast.Expr) and isinstance(s.value, ast.Call):
+            self.ran(s.value)
+
+    def died(self, name):
+        home = self.memory.pop(name, None)
+        if home is not None and home not in self.memory.values():
+            self.add("-", home)
+
+    def assigned(self, name, value):
+        if isinstance(value, ast.Call) and called(value).startswith("empty_strided"):
+            shape, stride = (ast.literal_eval(a) for a in value.args[:2])
+            self.born(name, extent(shape, stride, ast.unparse(value.args[2]).split(".")[-1]))
+        elif isinstance(value, ast.Call) and called(value).startswith("torch.ops."):
+            self.fallback(name, value)
+        elif isinstance(value, ast.Name) or isinstance(value, ast.Call) and called(value) == "reinterpret_tensor":
+            old = self.operands(value)      # whose name is deleted next: its memory is used again
+            if old:
+                self.memory[name] = old[0]
+
+    def fallback(self, name, value):
+        kernel = called(value).replace("torch.ops.", "").replace(".default", "")
+        read = self.operands(value)
+        if kernel.split(".")[-1] in ALIASES:
+            self.memory[name] = read[0]
+            return
+        made = [name] if name in self.sizes else self.parts.get(name, [])
+        for part in made:
+            self.born(part, self.sizes[part])
+        self.add("kernel", kernel, read, made)
+
+    def ran(self, call):
+        name = called(call)
+        if name.endswith(".run"):
+            read, written = [], []
+            for argument, pointer in zip(call.args, self.pointers[name[:-4]]):
+                operand = self.operands(argument)
+                read += operand if pointer.startswith("in_") else []
+                written += operand if "out_ptr" in pointer else []
+            self.add("kernel", name[:-4], read, written)
+        elif name.startswith("extern_kernels."):
+            out = [k.value for k in call.keywords if k.arg == "out"]
+            read = list(dict.fromkeys(o for a in call.args for o in self.operands(a)))
+            self.add("kernel", name, read, self.operands(out[0]) if out else [])
+
+
+# ---- recording ----
+
+class Recorder:
+    def __init__(self):
+        self.texts = []
+        self.graphs = []        # (graph, is_backward)
+        self.joint = None
+        GraphLowering.save_output_code = staticmethod(self.text)
+        self.solve = partitioners.solve_min_cut
+        partitioners.solve_min_cut = self.solved
+
+    class Enough(Exception):
+        pass
+
+    def text(self, code):
+        self.texts.append(code)
+        raise Recorder.Enough
+
+    def solved(self, graph, info, options, dont_ban=None):
+        saved, banned = self.solve(graph, info, options, dont_ban)
+        lines = []
+        for n in graph.nodes:
+            value = n.meta.get("val")
+            shape = str(value.dtype)[6:] + str(list(value.shape)) if isinstance(value, torch.Tensor) else ""
+            flags = ("F" if info.is_required_fw(n) else ".") + ("S" if n in saved else ".") + \
+                    ("b" if n in banned else ".")
+            args = ", ".join(str(a) for a in n.args) if n.op != "output" else str([str(a) for a in n.args[0]])
+            lines.append(f"{flags} {n.name:30} {shape:28} {str(n.target):40} {args}")
+        self.joint = "\n".join(lines) + "\n"
+        return saved, banned
+
+    def inner(self, graph, inputs, **kwargs):
+        self.graphs.append((graph, kwargs.get("is_backward", False), kwargs.get("static_input_idxs", ())))
+        count = len(self.texts)
+        import copy
+        try:
+            compile_fx.compile_fx_inner(copy.deepcopy(graph), inputs, **kwargs)
+        except Exception:
+            if len(self.texts) == count:
+                raise
+        return make_boxed_func(graph.forward)
+
+    def backend(self, graph, inputs):
+        return compile_fx.compile_fx(graph, inputs, inner_compile=self.inner)
+
+
+def dtype_of(tensor):
+    return str(tensor.dtype)[6:]
+
+
+def placeholders(graph):
+    return [n for n in graph.graph.nodes if n.op == "placeholder"]
+
+
+def input_names(forward, static):
+    """primals: parameters are what never moves."""
+    names, parameters, others = {}, 0, 0
+    for i, n in enumerate(placeholders(forward)):
+        if i in static:
+            names[n.name] = f"p{parameters}"
+            parameters += 1
+        else:
+            names[n.name] = f"i{others}"
+            others += 1
+    return names
+
+
+def described(recorder):
+    (forward, is_backward, static), (backward, is_second, _) = recorder.graphs[:2]
+    assert not is_backward and is_second, "one forward and one backward graph"
+    names = input_names(forward, set(static))
+    saved, parameters = [], 0
+    back = {}
+    for n in placeholders(backward):
+        value = n.meta["val"]
+        if n.name.startswith("tangents"):
+            back[n.name] = f"t{sum(v[0] == 't' for v in back.values())}"
+        elif names.get(n.name, "").startswith("p"):
+            back[n.name] = names[n.name]
+            parameters += 1
+        else:
+            back[n.name] = f"s{len(saved)}"
+            saved.append([dtype_of(value), list(value.shape), "input" if n.name in names else ""])
+    return {"saved": saved, "parameters": parameters,
+            "forward": Program(recorder.texts[0], names).events,
+            "backward": Program(recorder.texts[1], back).events}
+
+
+def record(name, m, s, joint=None):
+    torch._dynamo.reset()
+    recorder = Recorder()
+    models.RMSNorm = lambda dim: torch.nn.RMSNorm(dim, eps=1e-5)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        with mode, torch.device("cuda:0"), models.as_on_cuda():
+            model, blocks = models.make(m, s)
+            if s.get("ac"):
+                blocks = models.checkpointed(model, blocks, s["ac"], True)
+            for block in blocks:
+                block.compile(backend=recorder.backend, fullgraph=True)
+            if s.get("code") == "hf":
+                loss = model(**models.make_inputs(m, s)).loss
+            else:
+                tokens, targets = models.make_inputs(m, s)
+                loss = models.loss_of(model(tokens), targets)
+            loss.backward()
+        row = {"name": name, "model": m, "strategy": s, **described(recorder)}
+    finally:
+        partitioners.solve_min_cut = recorder.solve
+        if joint:
+            pathlib.Path(joint, name + ".txt").write_text(recorder.joint or "")
+            for text, way in zip(recorder.texts, ("forward", "backward")):
+                pathlib.Path(joint, f"{name}.{way}.py").write_text(text)
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out")
+    parser.add_argument("--check")
+    parser.add_argument("--only")
+    parser.add_argument("--joint", help="also writes each joint graph and program there, to be read")
+    args = parser.parse_args()
+    pretend_gpu()
+    if args.check:
+        wrong = 0
+        for line in open(args.check):
+            row = json.loads(line)
+            same = record(row["name"], row["model"], row["strategy"]) == row
+            wrong += not same
+            print(row["name"], "same" if same else "DIFFERS")
+        return wrong > 0
+    rows = []
+    for name, m, s in CASES:
+        if args.only and not fnmatch.fnmatch(name, args.only):
+            continue
+        try:
+            rows.append(record(name, m, s, args.joint))
+            print(name, len(rows[-1]["saved"]), "saved", flush=True)
+        except Exception as error:
+            if not args.joint:
+                raise
+            import traceback
+            traceback.print_exc(limit=-12)
+            print(name, "FAILED", str(error)[:500], flush=True)
+    if args.out:
+        with open(args.out, "w") as f:
+            for row in rows:
+                f.write(json.dumps(row, separators=(",", ":")) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
