@@ -1,0 +1,325 @@
+/* joint.c - see joint.h: nodes, values of buffers, operands. What a kernel becomes is in
+ * joint_work.c. */
+#include "compile/joint.h"
+
+#include "base/arena.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct value { /* of a buffer of the stream, or of a parameter */
+    uint32_t place, node;
+};
+
+struct joint {
+    struct joint_node *nodes;
+    struct value *values;
+    uint32_t node_count, node_cap, value_count, value_cap;
+    bool in_backward;
+};
+
+struct joint *joint_new(void)
+{
+    return xcalloc(1, sizeof(struct joint));
+}
+
+void joint_free(struct joint *joint)
+{
+    if (!joint)
+        return;
+    free(joint->nodes);
+    free(joint->values);
+    free(joint);
+}
+
+uint32_t joint_count(const struct joint *joint)
+{
+    return joint->node_count;
+}
+
+const struct joint_node *joint_at(const struct joint *joint, uint32_t node)
+{
+    assert(node < joint->node_count);
+    return &joint->nodes[node];
+}
+
+enum joint_way joint_way(const struct joint_node *node)
+{
+    static const uint8_t ways[] = {
+#define X(name, way) [JOINT_##name] = WAY_##way,
+        JOINT_MAP(X)
+#undef X
+    };
+    return (enum joint_way)ways[node->name];
+}
+
+bool joint_is_many(const struct joint_node *node)
+{
+    return node->name == JOINT_SPLIT || node->name == JOINT_VARIANCE ||
+           node->name == JOINT_CALL_MANY;
+}
+
+uint64_t joint_bytes(const struct joint_node *node)
+{
+    return shape_bytes(&node->shape, (enum dtype)node->dtype);
+}
+
+/* ---- nodes ---- */
+
+static bool same_shape(const struct shape *x, const struct shape *y)
+{
+    return x->rank == y->rank && memcmp(x->dim, y->dim, x->rank * sizeof *x->dim) == 0;
+}
+
+static bool is_wanted(const struct joint_node *node, const struct joint_want *want)
+{
+    return node->name == want->name && node->dtype == want->dtype && node->args == want->args &&
+           node->of == want->of && node->detail == want->detail && node->number == want->number &&
+           memcmp(node->arg, want->arg, want->args * sizeof *want->arg) == 0 &&
+           same_shape(&node->shape, &want->shape);
+}
+
+static bool is_call(enum joint_name name)
+{
+    return name == JOINT_CALL || name == JOINT_CALL_MANY;
+}
+
+uint32_t joint_node(struct joint *joint, const struct joint_want *want)
+{
+    for (uint32_t i = 0; !is_call(want->name) && i < joint->node_count; i++)
+        if (is_wanted(&joint->nodes[i], want))
+            return i;
+    ARRAY_GROW(joint->nodes, joint->node_count, joint->node_cap);
+    struct joint_node *node = &joint->nodes[joint->node_count];
+    *node = (struct joint_node){
+        .name = (uint8_t)want->name,
+        .dtype = (uint8_t)want->dtype,
+        .args = (uint8_t)want->args,
+        .in_backward = joint->in_backward,
+        .of = want->of,
+        .detail = want->detail,
+        .number = want->number,
+        .shape = want->shape,
+    };
+    memcpy(node->arg, want->arg, sizeof node->arg);
+    return joint->node_count++;
+}
+
+void joint_begin_backward(struct joint *joint)
+{
+    joint->in_backward = true;
+}
+
+/* ---- values ---- */
+
+static struct value *find_value(struct joint *joint, uint32_t place)
+{
+    for (uint32_t i = 0; i < joint->value_count; i++)
+        if (joint->values[i].place == place)
+            return &joint->values[i];
+    return NULL;
+}
+
+static void set_value(struct joint *joint, uint32_t place, uint32_t node)
+{
+    struct value *value = find_value(joint, place);
+    if (!value) {
+        ARRAY_GROW(joint->values, joint->value_count, joint->value_cap);
+        value = &joint->values[joint->value_count++];
+    }
+    *value = (struct value){.place = place, .node = node};
+}
+
+void joint_write(struct joint *joint, const struct operand *operand, uint32_t node)
+{
+    set_value(joint, operand->place, node);
+}
+
+static uint32_t new_input(struct joint *joint, enum joint_source source, uint32_t of,
+                          struct shape shape, enum dtype dtype)
+{
+    const uint32_t node = joint_node(joint, &(struct joint_want){.name = JOINT_INPUT,
+                                                                 .dtype = dtype,
+                                                                 .shape = shape,
+                                                                 .of = of,
+                                                                 .detail = (uint32_t)source});
+    joint->nodes[node].source = (uint8_t)source;
+    joint->nodes[node].in_backward = source == SOURCE_GRADIENT;
+    return node;
+}
+
+uint32_t joint_input(struct joint *joint, enum joint_source source, uint32_t buffer,
+                     struct shape shape, enum dtype dtype)
+{
+    const uint32_t node = new_input(joint, source, PLACE_BUFFER | buffer, shape, dtype);
+    set_value(joint, PLACE_BUFFER | buffer, node);
+    return node;
+}
+
+/* ---- views ---- */
+
+static uint32_t one_view(struct joint *joint, uint32_t x, struct shape shape)
+{
+    if (same_shape(&joint->nodes[x].shape, &shape))
+        return x;
+    return joint_node(joint, &(struct joint_want){.name = JOINT_VIEW,
+                                                  .dtype = (enum dtype)joint->nodes[x].dtype,
+                                                  .shape = shape,
+                                                  .args = 1,
+                                                  .arg = {x}});
+}
+
+/* Heads (b, s, a, d) and rows (t, h) are both seen from (b, s, h), which is what modules are called
+ * with: nn.Linear flattens it, attention takes it apart. */
+uint32_t joint_view(struct joint *joint, uint32_t x, struct shape shape)
+{
+    const struct shape from = joint->nodes[x].shape;
+    const struct shape *heads = from.rank >= 4 ? &from : &shape;
+    const bool between = (from.rank >= 4 && shape.rank == 2) || (from.rank == 2 && shape.rank >= 4);
+    if (between && heads->rank == 4)
+        x = one_view(joint, x, SHAPE(heads->dim[0], heads->dim[1], heads->dim[2] * heads->dim[3]));
+    return one_view(joint, x, shape);
+}
+
+/* fp32 pairs as complex numbers, and back. */
+static uint32_t as_dtype(struct joint *joint, uint32_t x, enum dtype dtype, struct shape shape)
+{
+    const bool to_complex = dtype == DTYPE_COMPLEX64;
+    struct shape pairs = to_complex ? shape : joint->nodes[x].shape;
+    const struct shape numbers = pairs;
+    if (to_complex) {
+        pairs.dim[pairs.rank++] = 2;
+        x = one_view(joint, x, pairs);
+        return joint_node(
+            joint,
+            &(struct joint_want){
+                .name = JOINT_AS_COMPLEX, .dtype = dtype, .shape = numbers, .args = 1, .arg = {x}});
+    }
+    pairs.dim[pairs.rank++] = 2;
+    return joint_node(
+        joint, &(struct joint_want){
+                   .name = JOINT_AS_REAL, .dtype = dtype, .shape = pairs, .args = 1, .arg = {x}});
+}
+
+static uint32_t as_seen(struct joint *joint, uint32_t x, enum dtype dtype, struct shape shape)
+{
+    if (joint->nodes[x].dtype != dtype)
+        x = as_dtype(joint, x, dtype, shape);
+    return joint_view(joint, x, shape);
+}
+
+uint32_t joint_value(struct joint *joint, uint32_t buffer, struct shape shape, enum dtype dtype)
+{
+    const struct value *value = find_value(joint, PLACE_BUFFER | buffer);
+    return value ? as_seen(joint, value->node, dtype, shape) : JOINT_NONE;
+}
+
+/* ---- operands ---- */
+
+/* Part of the last dim of what a row is made of: split gives several such, slice one. */
+static enum err_code slice_of(struct joint *joint, const struct operand *operand, uint32_t base,
+                              uint32_t *out, struct err *err)
+{
+    const struct joint_node whole = joint->nodes[base];
+    const uint64_t row = shape_row(&operand->shape, operand->pitch);
+    const uint64_t rows = shape_elements(&operand->shape) / row;
+    const uint32_t last = whole.shape.dim[whole.shape.rank - 1];
+    if (operand->pitch == 0 || rows * operand->pitch != shape_elements(&whole.shape))
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--compile: this model reads a part of a tensor in a way that is not planned");
+    struct shape wide = whole.shape;
+    if (last != operand->pitch) { /* rows of heads, of which each has a part */
+        if (shape_elements(&operand->shape) % operand->pitch == 0 && wide.rank == 3)
+            wide = operand->shape;
+        wide.dim[wide.rank - 1] = operand->pitch;
+    }
+    if (shape_elements(&wide) != shape_elements(&whole.shape))
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--compile: this model reads a part of a tensor in a way that is not planned");
+    base = joint_view(joint, base, wide);
+    struct shape part = wide;
+    part.dim[part.rank - 1] = (uint32_t)row;
+    const uint32_t first = (uint32_t)(operand->offset % operand->pitch);
+    const bool split = operand->pitch % row == 0 && operand->pitch / row > 2;
+    uint32_t from = base;
+    if (split)
+        from = joint_node(joint, &(struct joint_want){.name = JOINT_SPLIT,
+                                                      .dtype = (enum dtype)whole.dtype,
+                                                      .shape = wide,
+                                                      .args = 1,
+                                                      .arg = {base},
+                                                      .detail = (uint32_t)row});
+    const uint32_t node =
+        joint_node(joint, &(struct joint_want){.name = split ? JOINT_PART : JOINT_SLICE,
+                                               .dtype = (enum dtype)whole.dtype,
+                                               .shape = part,
+                                               .args = 1,
+                                               .arg = {from},
+                                               .detail = first});
+    *out = as_seen(joint, node, (enum dtype)operand->dtype, operand->shape);
+    return ERR_OK;
+}
+
+enum err_code joint_operand(struct joint *joint, const struct operand *operand, uint32_t *out,
+                            struct err *err)
+{
+    const struct value *value = find_value(joint, operand->place);
+    uint32_t base;
+    if (value) {
+        base = value->node;
+    } else if ((operand->place & PLACE_MASK) == PLACE_BUFFER) {
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile: a block reads what is neither its argument nor its own");
+    } else {
+        const bool param = (operand->place & PLACE_MASK) == PLACE_PARAM;
+        base = new_input(joint, param ? SOURCE_PARAM : SOURCE_INPUT, operand->place, operand->shape,
+                         (enum dtype)operand->dtype);
+        joint->nodes[base].in_backward = false;
+        set_value(joint, operand->place, base);
+    }
+    const uint64_t all = shape_elements(&joint->nodes[base].shape);
+    if (operand->pitch && (operand->offset || shape_elements(&operand->shape) < all))
+        return slice_of(joint, operand, base, out, err);
+    if (joint->nodes[base].dtype == operand->dtype && shape_elements(&operand->shape) != all) {
+        *out = base; /* a gradient that stands for a wider one */
+        return ERR_OK;
+    }
+    *out = as_seen(joint, base, (enum dtype)operand->dtype, operand->shape);
+    return ERR_OK;
+}
+
+/* ---- checkpointing ---- */
+
+/* As models that train with it count: products without a bias alternate, in the order of the
+ * block's forward; the others, and attention, are always kept. */
+static bool is_kept(const struct kernel *kernel, uint32_t *products)
+{
+    switch ((enum work_kind)kernel->work) {
+    case WORK_MATMUL_NT:
+        return ++*products % 2 == 1;
+    case WORK_MATMUL_NT_BIAS:
+    case WORK_MATMUL_NN_BIAS:
+    case WORK_BMM_NN:
+    case WORK_ATTENTION:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, const struct kernel *kernels)
+{
+    uint32_t products = 0;
+    for (uint32_t i = 0; how != CHECKPOINT_NOT && i < joint->node_count; i++) {
+        struct joint_node *node = &joint->nodes[i];
+        if (node->in_backward || node->name == JOINT_INPUT || node->name == JOINT_RESULT)
+            continue; /* results of calls with several are no calls themselves */
+        const bool kept = how == CHECKPOINT_SELECTIVE && is_call((enum joint_name)node->name) &&
+                          is_kept(&kernels[node->of], &products);
+        node->save = kept;
+        node->again = !kept;
+    }
+}

@@ -1,0 +1,153 @@
+/* joint.h - forward and backward of a region as one graph of functions, as AOTAutograd traces them.
+ *
+ *     kernels of an eager stream --joint_kernel, one by one--> nodes --> what is saved
+ * (partition.h)
+ *
+ * A kernel of the vocabulary becomes what Inductor's decompositions make of it: silu is a cast to
+ * fp32, a negation, an exponential, a sum, a quotient and a cast back; a product of matrices is
+ * itself, with the views that nn.Linear puts around it. Nodes are without effects: memory that a
+ * kernel writes anew is a new node. What is computed twice is one node (the partitioner's CSE).
+ *
+ * Which functions there are, and what the partitioner thinks of each, is JOINT_MAP: PyTorch 2.14,
+ * torch/_functorch/partitioners.py, get_default_op_list. */
+#ifndef SHARDPLAN_JOINT_H
+#define SHARDPLAN_JOINT_H
+
+#include "base/err.h"
+#include "base/kernel.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How the partitioner takes a function. */
+enum joint_way {
+    WAY_VIEW,      /* gives no memory of its own; fuses; is never forbidden to run again */
+    WAY_ELEMENT,   /* of its list of what may run again, and fuses */
+    WAY_REDUCTION, /* likewise, over a dim */
+    WAY_JOIN,      /* may not run again, and what fuses may fuse into it: cat */
+    WAY_ALIAS,     /* no memory of its own either, but not known as a view: it may not run again */
+    WAY_CALL,      /* a kernel of a library: may not run again, and nothing fuses with it */
+};
+
+/* X(NAME, way) */
+#define JOINT_MAP(X)                                                                               \
+    X(INPUT, CALL)                                                                                 \
+    X(VIEW, VIEW)                                                                                  \
+    X(PERMUTE, VIEW)                                                                               \
+    X(EXPAND, VIEW)                                                                                \
+    X(SLICE, VIEW)                                                                                 \
+    X(SPLIT, VIEW)     /* several results */                                                       \
+    X(PART, VIEW)      /* one of a SPLIT's */                                                      \
+    X(RESULT, ELEMENT) /* one of a call's with several, or of VARIANCE's */                        \
+    X(CAST, ELEMENT)                                                                               \
+    X(ADD, ELEMENT)                                                                                \
+    X(SUB, ELEMENT)                                                                                \
+    X(MUL, ELEMENT)                                                                                \
+    X(DIV, ELEMENT)                                                                                \
+    X(NEG, ELEMENT)                                                                                \
+    X(EXP, ELEMENT)                                                                                \
+    X(POW, ELEMENT)                                                                                \
+    X(RSQRT, ELEMENT)                                                                              \
+    X(TANH, ELEMENT)                                                                               \
+    X(SIGMOID, ELEMENT)                                                                            \
+    X(MAXIMUM, ELEMENT)                                                                            \
+    X(LESS, ELEMENT)                                                                               \
+    X(WHERE, ELEMENT)                                                                              \
+    X(CLONE, ELEMENT)                                                                              \
+    X(FULL, ELEMENT)                                                                               \
+    X(PUT_SLICE, JOIN)                                                                             \
+    X(MEAN, REDUCTION)                                                                             \
+    X(SUM, REDUCTION)                                                                              \
+    X(VARIANCE, REDUCTION) /* several results */                                                   \
+    X(CAT, JOIN)                                                                                   \
+    X(AS_COMPLEX, ALIAS)                                                                           \
+    X(AS_REAL, ALIAS)                                                                              \
+    X(CONJUGATE, ALIAS)                                                                            \
+    X(CALL, CALL)      /* one result */                                                            \
+    X(CALL_MANY, CALL) /* several */
+
+enum joint_name {
+#define X(name, way) JOINT_##name,
+    JOINT_MAP(X)
+#undef X
+};
+
+enum joint_source { SOURCE_PARAM, SOURCE_INPUT, SOURCE_GRADIENT };
+
+enum { JOINT_ARGS = 12, JOINT_NONE = UINT32_MAX };
+
+struct joint_node {
+    uint8_t name;   /* enum joint_name */
+    uint8_t dtype;  /* of its result; of what has several: of none */
+    uint8_t source; /* enum joint_source, of INPUT */
+    uint8_t args;
+    bool in_backward; /* traced there */
+    bool save, again; /* checkpointing: must be saved, must run again */
+    uint32_t arg[JOINT_ARGS];
+    uint32_t of; /* INPUT: the parameter, or the eager stream's buffer. CALL: its kernel there */
+    uint32_t detail; /* what else tells it from others: a dim, a place */
+    float number;
+    struct shape shape;
+};
+
+struct joint;
+
+struct joint *joint_new(void);
+void joint_free(struct joint *joint); /* NULL is allowed */
+
+uint32_t joint_count(const struct joint *joint);
+const struct joint_node *joint_at(const struct joint *joint, uint32_t node);
+enum joint_way joint_way(const struct joint_node *node);
+/* Whether it has several results, and so none that can be saved. */
+bool joint_is_many(const struct joint_node *node);
+/* Bytes of its result: views have those of what they show. */
+uint64_t joint_bytes(const struct joint_node *node);
+
+/* What the kernels that follow read from outside: a buffer of the stream, or a gradient that comes
+ * to backward, as the tensor of `shape` that it is there. (Parameters, the batch and a module's
+ * buffers need no telling.) Returns its node. */
+uint32_t joint_input(struct joint *joint, enum joint_source source, uint32_t buffer,
+                     struct shape shape, enum dtype dtype);
+
+/* From here on kernels are of backward. */
+void joint_begin_backward(struct joint *joint);
+
+/* The next kernel, the `index`-th of its table. ERR_UNSUPPORTED: nothing is known of what Inductor
+ * makes of its work, or of how it reads an operand. */
+enum err_code joint_kernel(struct joint *joint, const struct kernel *kernel, uint32_t index,
+                           struct err *err);
+
+/* The node of a buffer's value now, seen as `shape`; JOINT_NONE: it has none. */
+uint32_t joint_value(struct joint *joint, uint32_t buffer, struct shape shape, enum dtype dtype);
+
+/* How the region is checkpointed, inside what is compiled. */
+enum joint_checkpoint { CHECKPOINT_NOT, CHECKPOINT_AGAIN, CHECKPOINT_SELECTIVE };
+
+/* Once all kernels are there: marks the functions of forward as torch.utils.checkpoint does while
+ * they are traced: all to be computed again, or, selective, every second product and attention to
+ * be saved. */
+void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, const struct kernel *kernels);
+
+/* ---- for joint_work.c ---- */
+
+struct joint_want { /* a node that is asked for: what is the same is there already */
+    enum joint_name name;
+    enum dtype dtype;
+    struct shape shape;
+    uint32_t args;
+    uint32_t arg[JOINT_ARGS];
+    uint32_t of, detail;
+    float number;
+};
+
+uint32_t joint_node(struct joint *joint, const struct joint_want *want);
+/* An operand of a kernel as a node, in the operand's shape and dtype. */
+enum err_code joint_operand(struct joint *joint, const struct operand *operand, uint32_t *out,
+                            struct err *err);
+/* The node is what the operand's buffer holds from now on. */
+void joint_write(struct joint *joint, const struct operand *operand, uint32_t node);
+/* x in another shape of the same elements: x itself, or by the views that PyTorch's modules make.
+ */
+uint32_t joint_view(struct joint *joint, uint32_t x, struct shape shape);
+
+#endif

@@ -1,0 +1,614 @@
+/* joint_work.c - what Inductor's decompositions make of each work of the vocabulary (joint.h).
+ *
+ * Sources: torch/_inductor/decomposition.py, torch/_decomp/decompositions.py (native_layer_norm,
+ * _fused_rms_norm, silu, gelu and their backwards), torch/_refs for what they call. Functions that
+ * compute in the tensor's dtype stay in it; decompositions with an "opmath" cast to fp32 and back.
+ */
+#include "base/arena.h"
+#include "compile/joint.h"
+
+#include <assert.h>
+
+struct works { /* of one kernel */
+    struct joint *joint;
+    const struct kernel *kernel;
+    uint32_t index;
+    uint32_t in[JOINT_ARGS]; /* its operands as nodes */
+};
+
+static const struct operand *result(const struct works *w, uint32_t i)
+{
+    return &w->kernel->operands[w->kernel->ins + i];
+}
+
+static const struct joint_node *at(const struct works *w, uint32_t node)
+{
+    return joint_at(w->joint, node);
+}
+
+/* ---- one function each ---- */
+
+static uint32_t element(const struct works *w, enum joint_name name, enum dtype dtype,
+                        struct shape shape, uint32_t x, uint32_t y, float number)
+{
+    struct joint_want want = {.name = name,
+                              .dtype = dtype,
+                              .shape = shape,
+                              .args = y == JOINT_NONE ? 1 : 2,
+                              .arg = {x},
+                              .number = number};
+    if (y != JOINT_NONE)
+        want.arg[1] = y;
+    return joint_node(w->joint, &want);
+}
+
+/* In x's shape and dtype. */
+static uint32_t of_one(const struct works *w, enum joint_name name, uint32_t x, float number)
+{
+    return element(w, name, (enum dtype)at(w, x)->dtype, at(w, x)->shape, x, JOINT_NONE, number);
+}
+
+static uint32_t of_two(const struct works *w, enum joint_name name, uint32_t x, uint32_t y)
+{
+    const struct shape *a = &at(w, x)->shape, *b = &at(w, y)->shape;
+    const struct shape shape = shape_elements(a) >= shape_elements(b) ? *a : *b;
+    const bool wide = at(w, x)->dtype == DTYPE_FP32 || at(w, y)->dtype == DTYPE_FP32;
+    return element(w, name, wide ? DTYPE_FP32 : (enum dtype)at(w, x)->dtype, shape, x, y, 0);
+}
+
+static uint32_t cast(const struct works *w, uint32_t x, enum dtype dtype)
+{
+    if (at(w, x)->dtype == dtype)
+        return x;
+    return element(w, JOINT_CAST, dtype, at(w, x)->shape, x, JOINT_NONE, 0);
+}
+
+static uint32_t wide(const struct works *w, uint32_t x)
+{
+    return cast(w, x, DTYPE_FP32);
+}
+
+/* Over the last dim, which stays as 1. */
+static uint32_t over_row(const struct works *w, enum joint_name name, uint32_t x)
+{
+    struct shape shape = at(w, x)->shape;
+    shape.dim[shape.rank - 1] = 1;
+    return element(w, name, (enum dtype)at(w, x)->dtype, shape, x, JOINT_NONE, 0);
+}
+
+/* Over all dims but the last. */
+static uint32_t over_rows(const struct works *w, uint32_t x)
+{
+    const struct shape *shape = &at(w, x)->shape;
+    return element(w, JOINT_SUM, (enum dtype)at(w, x)->dtype, SHAPE(shape->dim[shape->rank - 1]), x,
+                   JOINT_NONE, 0);
+}
+
+/* Result i of a node with several. */
+static uint32_t one_of(const struct works *w, uint32_t node, uint32_t i, enum dtype dtype,
+                       struct shape shape)
+{
+    return joint_node(w->joint, &(struct joint_want){.name = JOINT_RESULT,
+                                                     .dtype = dtype,
+                                                     .shape = shape,
+                                                     .args = 1,
+                                                     .arg = {node},
+                                                     .detail = i});
+}
+
+static void write(const struct works *w, uint32_t i, uint32_t node)
+{
+    joint_write(w->joint, result(w, i), cast(w, node, (enum dtype)result(w, i)->dtype));
+}
+
+/* ---- products ---- */
+
+enum { TRANSPOSED = 2, HEADS_FIRST = 1 }; /* details of PERMUTE */
+
+static uint32_t rows_of(const struct works *w, uint32_t x)
+{
+    const struct shape shape = at(w, x)->shape;
+    if (shape.rank == 2)
+        return x;
+    const uint32_t last = shape.dim[shape.rank - 1];
+    return joint_view(w->joint, x, SHAPE((uint32_t)(shape_elements(&shape) / last), last));
+}
+
+static uint32_t transposed(const struct works *w, uint32_t x)
+{
+    const struct shape *shape = &at(w, x)->shape;
+    assert(shape->rank == 2);
+    return joint_node(w->joint, &(struct joint_want){.name = JOINT_PERMUTE,
+                                                     .dtype = (enum dtype)at(w, x)->dtype,
+                                                     .shape = SHAPE(shape->dim[1], shape->dim[0]),
+                                                     .args = 1,
+                                                     .arg = {x},
+                                                     .detail = TRANSPOSED});
+}
+
+static uint32_t call(const struct works *w, uint32_t args, const uint32_t *arg, struct shape shape)
+{
+    struct joint_want want = {.name = JOINT_CALL,
+                              .dtype = (enum dtype)result(w, 0)->dtype,
+                              .shape = shape,
+                              .args = args,
+                              .of = w->index};
+    for (uint32_t i = 0; i < args; i++)
+        want.arg[i] = arg[i];
+    return joint_node(w->joint, &want);
+}
+
+/* x wᵀ, perhaps with a bias: x is flattened, and the result is seen in x's shape. */
+static void product_forward(const struct works *w, bool transposes)
+{
+    const struct shape shape = at(w, w->in[0])->shape;
+    const uint32_t weight = transposes ? transposed(w, w->in[1]) : w->in[1];
+    const uint32_t arg[3] = {rows_of(w, w->in[0]), weight, w->kernel->ins > 2 ? w->in[2] : 0};
+    const struct shape *x = &at(w, arg[0])->shape, *y = &at(w, weight)->shape;
+    uint32_t node = call(w, w->kernel->ins, arg, SHAPE(x->dim[0], y->dim[1]));
+    if (shape.rank > 2) {
+        struct shape seen = shape;
+        seen.dim[seen.rank - 1] = result(w, 0)->shape.dim[result(w, 0)->shape.rank - 1];
+        node = joint_view(w->joint, node, seen);
+    }
+    write(w, 0, node);
+}
+
+/* Of the input: dy w, where the weight is transposed twice on the way; nothing of a Conv1D's. */
+static void product_of_input(const struct works *w, bool twice)
+{
+    const uint32_t once = transposed(w, w->in[1]);
+    const uint32_t arg[2] = {rows_of(w, w->in[0]), twice ? transposed(w, once) : once};
+    const struct shape *x = &at(w, arg[0])->shape, *y = &at(w, arg[1])->shape;
+    write(w, 0, call(w, 2, arg, SHAPE(x->dim[0], y->dim[1])));
+}
+
+/* Of the weight: the first factor is transposed. */
+static void product_of_weight(const struct works *w)
+{
+    const uint32_t arg[2] = {transposed(w, rows_of(w, w->in[0])), rows_of(w, w->in[1])};
+    const struct shape *x = &at(w, arg[0])->shape, *y = &at(w, arg[1])->shape;
+    write(w, 0, call(w, 2, arg, SHAPE(x->dim[0], y->dim[1])));
+}
+
+/* ---- attention ---- */
+
+/* (b, s, a, d) as (b, a, s, d), and back. */
+static uint32_t swapped(const struct works *w, uint32_t x)
+{
+    const struct joint_node *node = at(w, x);
+    const struct shape s = node->shape;
+    if (node->name == JOINT_PERMUTE && node->detail == HEADS_FIRST)
+        return node->arg[0];
+    return joint_node(w->joint,
+                      &(struct joint_want){.name = JOINT_PERMUTE,
+                                           .dtype = (enum dtype)node->dtype,
+                                           .shape = SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]),
+                                           .args = 1,
+                                           .arg = {x},
+                                           .detail = HEADS_FIRST});
+}
+
+static struct shape swapped_shape(const struct shape *s)
+{
+    return SHAPE(s->dim[0], s->dim[2], s->dim[1], s->dim[3]);
+}
+
+static void attention(const struct works *w)
+{
+    struct joint_want want = {.name = JOINT_CALL_MANY, .args = 3, .of = w->index};
+    for (uint32_t i = 0; i < 3; i++)
+        want.arg[i] = swapped(w, w->in[i]);
+    const uint32_t node = joint_node(w->joint, &want);
+    for (uint32_t i = 0; i < w->kernel->outs; i++) {
+        const struct operand *out = result(w, i);
+        uint32_t one =
+            one_of(w, node, i, (enum dtype)out->dtype, i ? out->shape : swapped_shape(&out->shape));
+        if (i == 0)
+            one = swapped(w, one);
+        joint_write(w->joint, out, one);
+    }
+}
+
+/* do, q, k, v, logsumexp, o; and what else the forward call gave, the state of its generator. */
+static void attention_backward(const struct works *w)
+{
+    struct joint_want want = {.name = JOINT_CALL_MANY, .of = w->index};
+    const uint32_t forward = at(w, w->in[4])->arg[0];
+    for (uint32_t i = 0; i < w->kernel->ins; i++)
+        want.arg[want.args++] = i == 4 ? w->in[i] : swapped(w, w->in[i]);
+    for (uint32_t i = 0; i < joint_count(w->joint) && want.args < JOINT_ARGS; i++)
+        if (at(w, i)->name == JOINT_RESULT && at(w, i)->arg[0] == forward && at(w, i)->detail > 1)
+            want.arg[want.args++] = i;
+    const uint32_t node = joint_node(w->joint, &want);
+    for (uint32_t i = 0; i < w->kernel->outs; i++) {
+        const struct operand *out = result(w, i);
+        joint_write(
+            w->joint, out,
+            swapped(w, one_of(w, node, i, (enum dtype)out->dtype, swapped_shape(&out->shape))));
+    }
+}
+
+/* ---- norms ---- */
+
+static uint32_t inverse_root(const struct works *w, uint32_t variance)
+{
+    return of_one(w, JOINT_RSQRT, of_one(w, JOINT_ADD, variance, w->kernel->attr.eps), 0);
+}
+
+static void rms_norm(const struct works *w)
+{
+    const uint32_t x = wide(w, w->in[0]);
+    const uint32_t rstd = inverse_root(w, over_row(w, JOINT_MEAN, of_one(w, JOINT_POW, x, 2)));
+    const uint32_t scaled = of_two(w, JOINT_MUL, of_two(w, JOINT_MUL, x, rstd), w->in[1]);
+    write(w, 0, scaled);
+    write(w, 1, rstd);
+}
+
+static float row_of(const struct works *w, uint32_t x)
+{
+    return (float)at(w, x)->shape.dim[at(w, x)->shape.rank - 1];
+}
+
+/* The results of a norm's backward in order: the input's is as large as the input. */
+static void write_gradients(const struct works *w, uint32_t input, uint32_t weight, uint32_t bias)
+{
+    const uint64_t all = shape_elements(&w->kernel->operands[1].shape);
+    uint32_t vectors = 0;
+    for (uint32_t i = 0; i < w->kernel->outs; i++)
+        if (shape_elements(&result(w, i)->shape) == all)
+            write(w, i, input);
+        else
+            write(w, i, vectors++ ? bias : weight);
+}
+
+static void rms_norm_backward(const struct works *w)
+{
+    const uint32_t dy = wide(w, w->in[0]), rstd = w->in[3];
+    const uint32_t g = of_two(w, JOINT_MUL, dy, wide(w, w->in[2]));
+    const uint32_t n = of_two(w, JOINT_MUL, wide(w, w->in[1]), rstd);
+    const uint32_t sum = over_row(w, JOINT_SUM, of_two(w, JOINT_MUL, n, g));
+    const uint32_t mean = of_one(w, JOINT_DIV, n, row_of(w, n));
+    const uint32_t less = of_two(w, JOINT_SUB, g, of_two(w, JOINT_MUL, mean, sum));
+    const uint32_t dx = of_two(w, JOINT_MUL, less, rstd);
+    write_gradients(w, dx, over_rows(w, of_two(w, JOINT_MUL, dy, n)), JOINT_NONE);
+}
+
+static void layer_norm(const struct works *w)
+{
+    const uint32_t x = wide(w, w->in[0]);
+    struct shape row = at(w, x)->shape;
+    row.dim[row.rank - 1] = 1;
+    const uint32_t both = joint_node(
+        w->joint,
+        &(struct joint_want){
+            .name = JOINT_VARIANCE, .dtype = DTYPE_FP32, .shape = row, .args = 1, .arg = {x}});
+    const uint32_t variance = one_of(w, both, 0, DTYPE_FP32, row);
+    const uint32_t mean = one_of(w, both, 1, DTYPE_FP32, row);
+    const uint32_t rstd = inverse_root(w, variance);
+    const uint32_t n = of_two(w, JOINT_MUL, of_two(w, JOINT_SUB, x, mean), rstd);
+    uint32_t y = of_two(w, JOINT_MUL, n, w->in[1]);
+    if (w->kernel->ins > 2)
+        y = of_two(w, JOINT_ADD, y, w->in[2]);
+    write(w, 0, y);
+    joint_write(w->joint, result(w, 1), mean); /* fp32 on a GPU */
+    joint_write(w->joint, result(w, 2), rstd);
+}
+
+static void layer_norm_backward(const struct works *w)
+{
+    const uint32_t dy = wide(w, w->in[0]), mean = w->in[3], rstd = w->in[4];
+    const uint32_t n = of_two(w, JOINT_MUL, of_two(w, JOINT_SUB, wide(w, w->in[1]), mean), rstd);
+    const uint32_t g = of_two(w, JOINT_MUL, dy, wide(w, w->in[2]));
+    const uint32_t a = of_one(w, JOINT_MUL, g, row_of(w, g));
+    const uint32_t b = over_row(w, JOINT_SUM, g);
+    const uint32_t c = over_row(w, JOINT_SUM, of_two(w, JOINT_MUL, g, n));
+    const uint32_t d = of_two(w, JOINT_MUL, n, c);
+    const uint32_t less = of_two(w, JOINT_SUB, of_two(w, JOINT_SUB, a, b), d);
+    const uint32_t dx = of_two(w, JOINT_MUL, of_one(w, JOINT_DIV, rstd, row_of(w, g)), less);
+    write_gradients(w, dx, over_rows(w, of_two(w, JOINT_MUL, dy, n)), over_rows(w, dy));
+}
+
+/* ---- activations ---- */
+
+static void silu(const struct works *w)
+{
+    const uint32_t x = wide(w, w->in[0]);
+    const uint32_t e = of_one(w, JOINT_EXP, of_one(w, JOINT_NEG, x, 0), 0);
+    write(w, 0, of_two(w, JOINT_DIV, x, of_one(w, JOINT_ADD, e, 1)));
+}
+
+static void silu_backward(const struct works *w)
+{
+    const uint32_t dy = wide(w, w->in[0]), x = wide(w, w->in[1]);
+    const uint32_t s = of_one(w, JOINT_SIGMOID, x, 0);
+    const uint32_t ds = of_two(w, JOINT_MUL, dy, s);
+    const uint32_t rest = of_two(w, JOINT_MUL, x, of_one(w, JOINT_SUB, s, 1));
+    write(w, 0, of_two(w, JOINT_MUL, ds, of_one(w, JOINT_ADD, rest, 1)));
+}
+
+#define GELU_KAPPA 0.044715F
+#define GELU_BETA 0.79788456F /* the square root of 2 / pi */
+
+struct gelu {
+    uint32_t half, square, tanh, above;
+};
+
+static struct gelu gelu_parts(const struct works *w, uint32_t x)
+{
+    struct gelu g;
+    g.square = of_two(w, JOINT_MUL, x, x);
+    const uint32_t cube = of_two(w, JOINT_MUL, g.square, x);
+    const uint32_t sum = of_two(w, JOINT_ADD, x, of_one(w, JOINT_MUL, cube, GELU_KAPPA));
+    const uint32_t inner = of_one(w, JOINT_MUL, sum, GELU_BETA);
+    g.half = of_one(w, JOINT_MUL, x, 0.5F);
+    g.tanh = of_one(w, JOINT_TANH, inner, 0);
+    g.above = of_one(w, JOINT_ADD, g.tanh, 1);
+    return g;
+}
+
+static void gelu_tanh(const struct works *w)
+{
+    const struct gelu g = gelu_parts(w, wide(w, w->in[0]));
+    write(w, 0, of_two(w, JOINT_MUL, g.half, g.above));
+}
+
+static void gelu_tanh_backward(const struct works *w)
+{
+    const uint32_t dy = wide(w, w->in[0]);
+    const struct gelu g = gelu_parts(w, wide(w, w->in[1]));
+    const uint32_t left = of_one(w, JOINT_MUL, g.above, 0.5F);
+    const uint32_t slope = of_one(w, JOINT_SUB, of_two(w, JOINT_MUL, g.tanh, g.tanh), 1);
+    const uint32_t inner = of_one(w, JOINT_ADD, of_one(w, JOINT_MUL, g.square, 3 * GELU_KAPPA), 1);
+    const uint32_t scaled = of_one(w, JOINT_MUL, inner, GELU_BETA);
+    const uint32_t right = of_two(w, JOINT_MUL, of_two(w, JOINT_MUL, g.half, slope), scaled);
+    write(w, 0, of_two(w, JOINT_MUL, dy, of_two(w, JOINT_ADD, left, right)));
+}
+
+static void tanh_backward(const struct works *w)
+{
+    const uint32_t y = wide(w, w->in[1]);
+    const uint32_t slope = of_one(w, JOINT_SUB, of_two(w, JOINT_MUL, y, y), 1);
+    write(w, 0, of_two(w, JOINT_MUL, wide(w, w->in[0]), slope));
+}
+
+/* ---- shapes ---- */
+
+static void repeat(const struct works *w)
+{
+    const struct shape to = result(w, 0)->shape;
+    struct shape one = to;
+    one.dim[w->kernel->attr.dim] = 1;
+    const uint32_t x = joint_view(w->joint, w->in[0], one);
+    const uint32_t expanded =
+        element(w, JOINT_EXPAND, (enum dtype)at(w, x)->dtype, to, x, JOINT_NONE, 0);
+    write(w, 0, of_one(w, JOINT_CLONE, expanded, 0));
+}
+
+static void sum(const struct works *w)
+{
+    const enum dtype dtype = (enum dtype)result(w, 0)->dtype;
+    write(w, 0, element(w, JOINT_SUM, dtype, result(w, 0)->shape, w->in[0], JOINT_NONE, 0));
+}
+
+static void join(const struct works *w)
+{
+    struct joint_want want = {.name = JOINT_CAT,
+                              .dtype = (enum dtype)result(w, 0)->dtype,
+                              .shape = result(w, 0)->shape,
+                              .args = w->kernel->ins};
+    for (uint32_t i = 0; i < w->kernel->ins; i++) {
+        struct shape part = want.shape; /* of heads as one row */
+        const uint64_t rows = shape_elements(&part) / part.dim[part.rank - 1];
+        part.dim[part.rank - 1] = (uint32_t)(shape_elements(&at(w, w->in[i])->shape) / rows);
+        want.arg[i] = joint_view(w->joint, w->in[i], part);
+    }
+    write(w, 0, joint_node(w->joint, &want));
+}
+
+/* slice_scatter into zeros */
+static void slice_backward(const struct works *w)
+{
+    const enum dtype dtype = (enum dtype)result(w, 0)->dtype;
+    const struct shape shape = result(w, 0)->shape;
+    const uint32_t zeros = joint_node(
+        w->joint, &(struct joint_want){.name = JOINT_FULL, .dtype = dtype, .shape = shape});
+    write(w, 0,
+          joint_node(w->joint, &(struct joint_want){.name = JOINT_PUT_SLICE,
+                                                    .dtype = dtype,
+                                                    .shape = shape,
+                                                    .args = 2,
+                                                    .arg = {zeros, w->in[0]},
+                                                    .detail = w->kernel->attr.first}));
+}
+
+/* The conjugate is lazy: a copy where it is used. */
+static void conjugate(const struct works *w)
+{
+    write(w, 0, of_one(w, JOINT_CLONE, of_one(w, JOINT_CONJUGATE, w->in[0], 0), 0));
+}
+
+/* ---- elementwise, as it is ---- */
+
+static uint32_t stretched(const struct works *w, uint32_t x)
+{
+    const struct shape shape = result(w, 0)->shape;
+    if (shape_elements(&at(w, x)->shape) == shape_elements(&shape))
+        return x;
+    return element(w, JOINT_EXPAND, (enum dtype)at(w, x)->dtype, shape, x, JOINT_NONE, 0);
+}
+
+static void number(const struct works *w, enum joint_name name)
+{
+    write(w, 0, of_one(w, name, stretched(w, w->in[0]), w->kernel->attr.p));
+}
+
+static void two(const struct works *w, enum joint_name name)
+{
+    const enum dtype dtype = (enum dtype)result(w, 0)->dtype;
+    joint_write(w->joint, result(w, 0),
+                element(w, name, dtype, result(w, 0)->shape, w->in[0], w->in[1], 0));
+}
+
+/* x, y -> y += x: a new y. */
+static enum err_code add_in_place(const struct works *w, struct err *err)
+{
+    uint32_t y;
+    TRY(joint_operand(w->joint, result(w, 0), &y, err));
+    joint_write(w->joint, result(w, 0), of_two(w, JOINT_ADD, y, w->in[0]));
+    return ERR_OK;
+}
+
+/* x, y -> x + y in x */
+static void add_to(const struct works *w)
+{
+    joint_write(w->joint, &w->kernel->operands[0], of_two(w, JOINT_ADD, w->in[0], w->in[1]));
+}
+
+static bool elementwise(const struct works *w)
+{
+    switch ((enum work_kind)w->kernel->work) {
+    case WORK_ADD:
+        two(w, JOINT_ADD);
+        return true;
+    case WORK_SUB:
+        two(w, JOINT_SUB);
+        return true;
+    case WORK_MUL:
+        two(w, JOINT_MUL);
+        return true;
+    case WORK_ADD_NUMBER:
+        number(w, JOINT_ADD);
+        return true;
+    case WORK_MUL_NUMBER:
+        number(w, JOINT_MUL);
+        return true;
+    case WORK_DIV_NUMBER:
+        number(w, JOINT_DIV);
+        return true;
+    case WORK_POW:
+        number(w, JOINT_POW);
+        return true;
+    case WORK_NEG:
+        number(w, JOINT_NEG);
+        return true;
+    case WORK_RSQRT:
+        number(w, JOINT_RSQRT);
+        return true;
+    case WORK_TANH:
+        number(w, JOINT_TANH);
+        return true;
+    case WORK_CAST:
+        write(w, 0, w->in[0]);
+        return true;
+    case WORK_REORDER:
+        write(w, 0, of_one(w, JOINT_CLONE, w->in[0], 0));
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- all of them ---- */
+
+static bool whole(const struct works *w)
+{
+    switch ((enum work_kind)w->kernel->work) {
+    case WORK_MATMUL_NT:
+    case WORK_MATMUL_NT_BIAS:
+        if (w->kernel->backward && !w->kernel->recomputed)
+            product_of_input(w, false);
+        else
+            product_forward(w, true);
+        return true;
+    case WORK_MATMUL_NN_BIAS:
+        product_forward(w, false);
+        return true;
+    case WORK_MATMUL_NN:
+        product_of_input(w, true);
+        return true;
+    case WORK_MATMUL_TN:
+        product_of_weight(w);
+        return true;
+    case WORK_ATTENTION:
+        attention(w);
+        return true;
+    case WORK_ATTENTION_BACKWARD:
+        attention_backward(w);
+        return true;
+    case WORK_RMS_NORM:
+        rms_norm(w);
+        return true;
+    case WORK_RMS_NORM_BACKWARD:
+        rms_norm_backward(w);
+        return true;
+    case WORK_LAYER_NORM:
+        layer_norm(w);
+        return true;
+    case WORK_LAYER_NORM_BACKWARD:
+        layer_norm_backward(w);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool fused(const struct works *w)
+{
+    switch ((enum work_kind)w->kernel->work) {
+    case WORK_SILU:
+        silu(w);
+        return true;
+    case WORK_SILU_BACKWARD:
+        silu_backward(w);
+        return true;
+    case WORK_GELU_TANH:
+        gelu_tanh(w);
+        return true;
+    case WORK_GELU_TANH_BACKWARD:
+        gelu_tanh_backward(w);
+        return true;
+    case WORK_TANH_BACKWARD:
+        tanh_backward(w);
+        return true;
+    case WORK_REPEAT:
+        repeat(w);
+        return true;
+    case WORK_SUM:
+        sum(w);
+        return true;
+    case WORK_MEAN:
+        write(w, 0, over_row(w, JOINT_MEAN, w->in[0]));
+        return true;
+    case WORK_CAT:
+        join(w);
+        return true;
+    case WORK_SLICE_BACKWARD:
+        slice_backward(w);
+        return true;
+    case WORK_CONJUGATE:
+        conjugate(w);
+        return true;
+    default:
+        return false;
+    }
+}
+
+enum err_code joint_kernel(struct joint *joint, const struct kernel *kernel, uint32_t index,
+                           struct err *err)
+{
+    struct works w = {.joint = joint, .kernel = kernel, .index = index};
+    if (kernel->ins > JOINT_ARGS)
+        return err_set(err, ERR_UNSUPPORTED, "--compile: a call of %u tensors is not planned",
+                       kernel->ins);
+    for (uint32_t i = 0; i < kernel->ins; i++)
+        TRY(joint_operand(joint, &kernel->operands[i], &w.in[i], err));
+    if (kernel->work == WORK_ADD_IN_PLACE)
+        return add_in_place(&w, err);
+    if (kernel->work == WORK_ADD_TO)
+        add_to(&w);
+    else if (!whole(&w) && !fused(&w) && !elementwise(&w))
+        return err_set(err, ERR_UNSUPPORTED, "--compile: what Inductor makes of %s is not planned",
+                       work_name((enum work_kind)kernel->work));
+    return ERR_OK;
+}

@@ -1,0 +1,105 @@
+/* region.c - see region.h. */
+#include "compile/region.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+
+static enum err_code add_kernels(const struct stream *stream, uint32_t first, uint32_t end,
+                                 struct joint *joint, struct err *err)
+{
+    for (uint32_t i = first; i < end; i++)
+        if (stream->steps[i].kind == STEP_KERNEL)
+            TRY(joint_kernel(joint, &stream->kernels->kernels[stream->steps[i].arg],
+                             stream->steps[i].arg, err));
+    return ERR_OK;
+}
+
+static uint32_t value_of(const struct graph *graph, struct joint *joint, uint32_t tensor,
+                         uint32_t buffer)
+{
+    const struct graph_tensor *t = &graph->tensors[tensor];
+    return joint_value(joint, buffer, t->shape, (enum dtype)t->dtype);
+}
+
+static void add_gradient(struct compiled_region *out, struct region_gradient gradient)
+{
+    if (gradient.node != JOINT_NONE)
+        out->gradients[out->gradient_count++] = gradient;
+}
+
+static void find_gradients(const struct graph *graph, const struct stream *stream,
+                           const struct tape_region *region, struct compiled_region *out)
+{
+    out->gradients = xcalloc(region->given_count + stream->grad_count + 1, sizeof *out->gradients);
+    for (uint32_t i = region->backward_first; i < region->backward_end; i++) {
+        if (stream->steps[i].kind != STEP_GRAD)
+            continue;
+        const struct stream_grad *grad = &stream->grads[stream->steps[i].arg];
+        const uint32_t tensor = graph->params[grad->param].tensor;
+        add_gradient(out,
+                     (struct region_gradient){value_of(graph, out->joint, tensor, grad->buffer),
+                                              true, grad->param});
+    }
+    for (uint32_t i = 0; i < region->given_count; i++) {
+        const struct tape_border *given = &region->given[i];
+        add_gradient(
+            out, (struct region_gradient){value_of(graph, out->joint, given->tensor, given->buffer),
+                                          false, given->tensor});
+    }
+}
+
+static enum err_code trace(const struct graph *graph, const struct tape_regions *regions,
+                           const struct tape_region *region, struct compiled_region *out,
+                           struct err *err)
+{
+    const struct stream *stream = regions->stream;
+    for (uint32_t i = 0; i < region->input_count; i++) {
+        const struct graph_tensor *t = &graph->tensors[region->inputs[i].tensor];
+        joint_input(out->joint, SOURCE_INPUT, region->inputs[i].buffer, t->shape,
+                    (enum dtype)t->dtype);
+    }
+    TRY(add_kernels(stream, region->forward_first, region->forward_end, out->joint, err));
+    out->result = value_of(graph, out->joint, region->output.tensor, region->output.buffer);
+    joint_begin_backward(out->joint);
+    if (region->gradient == GRAPH_NONE)
+        return ERR_OK;
+    const struct graph_tensor *t = &graph->tensors[region->output.tensor];
+    out->gradient =
+        joint_input(out->joint, SOURCE_GRADIENT, region->gradient, t->shape, (enum dtype)t->dtype);
+    TRY(add_kernels(stream, region->backward_first, region->backward_end, out->joint, err));
+    find_gradients(graph, stream, region, out);
+    return ERR_OK;
+}
+
+static enum err_code partition(struct compiled_region *out, struct err *err)
+{
+    uint32_t *gradients = xcalloc(out->gradient_count + 1, sizeof *gradients);
+    for (uint32_t i = 0; i < out->gradient_count; i++)
+        gradients[i] = out->gradients[i].node;
+    const enum err_code rc = partition_of(out->joint, 1, &out->result, out->gradient_count,
+                                          gradients, &out->partition, err);
+    free(gradients);
+    return rc;
+}
+
+enum err_code compiled_region_of(const struct graph *graph, const struct tape_regions *regions,
+                                 const struct tape_region *region, enum joint_checkpoint checkpoint,
+                                 struct compiled_region *out, struct err *err)
+{
+    *out = (struct compiled_region){.joint = joint_new(), .gradient = JOINT_NONE};
+    if (region->shared)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile: what a block is called with has a gradient from elsewhere, too");
+    TRY(trace(graph, regions, region, out, err));
+    joint_checkpoint(out->joint, checkpoint, regions->stream->kernels->kernels);
+    return partition(out, err);
+}
+
+void compiled_region_free(struct compiled_region *region)
+{
+    joint_free(region->joint);
+    partition_free(&region->partition);
+    free(region->gradients);
+    *region = (struct compiled_region){0};
+}

@@ -1,0 +1,39 @@
+/* tape_regions.h - where the modules of an eager stream begin and end, and what goes over their
+ * borders: for whoever makes something else of what is between (planner/compile). */
+#ifndef SHARDPLAN_TAPE_REGIONS_H
+#define SHARDPLAN_TAPE_REGIONS_H
+
+#include "graph/stream.h"
+#include "graph/tape_options.h"
+
+struct tape_border { /* a tensor that a region has from outside, or gives out */
+    uint32_t tensor, buffer;
+    bool activation; /* `buffer` is one of the stream's; otherwise the batch's or a module's */
+};
+
+struct tape_region {
+    uint32_t module;
+    uint32_t forward_first, forward_end;   /* steps of the stream: [first, end) */
+    uint32_t backward_first, backward_end; /* empty: no gradient came */
+    struct tape_border *inputs; /* activations that Python has where it begins, each storage once */
+    uint32_t input_count;
+    struct tape_border output;
+    uint32_t gradient;         /* buffer of the output's gradient */
+    struct tape_border *given; /* gradients of inputs: the tensor's root, its buffer */
+    uint32_t given_count;
+    bool shared; /* an input had a gradient from elsewhere before, or others read what it makes */
+};
+
+struct tape_regions {
+    struct stream *stream;
+    struct tape_region *of; /* one for each module that is called, in the order of calls */
+    uint32_t count;
+};
+
+/* Runs the graph (lent) eagerly, without checkpointing, and notes the borders of modules that are
+ * blocks. The caller owns *out: tape_regions_free. */
+void tape_run_regions(const struct graph *graph, const struct tape_options *options,
+                      struct tape_regions *out);
+void tape_regions_free(struct tape_regions *regions);
+
+#endif

@@ -1,0 +1,197 @@
+/* test_partition.c - what our partition saves of a block beside what AOTAutograd saved of it
+ * (tests/data/truth/compile.jsonl: shapes and dtypes of torch.compile's saved tensors). */
+#include "compile/region.h"
+#include "tests/support/truth.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PATH "tests/data/truth/compile.jsonl"
+
+struct tensors { /* "bfloat16 131072 input": of each its dtype, elements, and whether an argument */
+    char text[64][64];
+    size_t count;
+};
+
+static int by_text(const void *x, const void *y)
+{
+    return strcmp(x, y);
+}
+
+static void add_tensor(struct tensors *t, const char *dtype, uint64_t elements, bool input)
+{
+    assert_true(t->count < 64);
+    snprintf(t->text[t->count++], sizeof t->text[0], "%s %llu%s", dtype,
+             (unsigned long long)elements, input ? " input" : "");
+}
+
+static void read_saved(const json_t *row, struct tensors *out)
+{
+    size_t i, d;
+    const json_t *entry, *dim;
+    *out = (struct tensors){.count = 0};
+    json_array_foreach(json_object_get(row, "saved"), i, entry)
+    {
+        uint64_t elements = 1;
+        json_array_foreach(json_array_get(entry, 1), d, dim) elements *=
+            (uint64_t)json_integer_value(dim);
+        add_tensor(out, json_string_value(json_array_get(entry, 0)), elements,
+                   strlen(json_string_value(json_array_get(entry, 2))) > 0);
+    }
+    qsort(out->text, out->count, sizeof out->text[0], by_text);
+}
+
+static const char *torch_name(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_BF16:
+        return "bfloat16";
+    case DTYPE_FP32:
+        return "float32";
+    case DTYPE_UINT64:
+        return "uint64";
+    case DTYPE_COMPLEX64:
+        return "complex64";
+    default:
+        return "other";
+    }
+}
+
+static void planned_saved(const struct compiled_region *region, struct tensors *out)
+{
+    *out = (struct tensors){.count = 0};
+    for (uint32_t i = 0; i < region->partition.saved_count; i++) {
+        const struct joint_node *node = joint_at(region->joint, region->partition.saved[i]);
+        const bool input = node->name == JOINT_INPUT;
+        if (!input || node->source != SOURCE_PARAM)
+            add_tensor(out, torch_name((enum dtype)node->dtype), shape_elements(&node->shape),
+                       input);
+    }
+    qsort(out->text, out->count, sizeof out->text[0], by_text);
+}
+
+/* For who looks for a difference: SHARDPLAN_JOINT=1 shows the graph. */
+static void show(const struct compiled_region *region)
+{
+    static const char *const names[] = {
+#define X(name, way) #name,
+        JOINT_MAP(X)
+#undef X
+    };
+    for (uint32_t i = 0; i < joint_count(region->joint); i++) {
+        const struct joint_node *node = joint_at(region->joint, i);
+        bool saved = false;
+        for (uint32_t k = 0; k < region->partition.saved_count; k++)
+            saved |= region->partition.saved[k] == i;
+        printf("%c%c n%-4u %-12s %s[", node->in_backward ? '.' : 'F', saved ? 'S' : '.', i,
+               names[node->name], torch_name((enum dtype)node->dtype));
+        for (uint32_t d = 0; d < node->shape.rank; d++)
+            printf("%s%u", d ? "," : "", node->shape.dim[d]);
+        printf("]");
+        for (uint32_t a = 0; a < node->args; a++)
+            printf(" n%u", node->arg[a]);
+        printf("\n");
+    }
+}
+
+static bool is_hf(const json_t *row)
+{
+    return strcmp(truth_text(json_object_get(row, "strategy"), "code", ""), "hf") == 0;
+}
+
+static struct graph *graph_of(const json_t *row)
+{
+    struct err err = {0};
+    struct model_config config;
+    const char *store = truth_text(json_object_get(row, "strategy"), "store_dtype", "");
+    struct model_job job = {.compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
+                            .attention = ATTENTION_FLASH};
+    struct graph *graph = NULL;
+    if (!(is_hf(row) ? truth_read_hf : truth_read_written)(row, &config, &job) ||
+        model_build(&config, &job, &graph, &err) != ERR_OK)
+        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
+    return graph;
+}
+
+static enum joint_checkpoint checkpoint_of(const json_t *row)
+{
+    const char *ac = truth_text(json_object_get(row, "strategy"), "ac", "");
+    return strcmp(ac, "full") == 0        ? CHECKPOINT_AGAIN
+           : strcmp(ac, "selective") == 0 ? CHECKPOINT_SELECTIVE
+                                          : CHECKPOINT_NOT;
+}
+
+static bool same_tensors(const char *name, const struct tensors *planned,
+                         const struct tensors *recorded)
+{
+    bool same = planned->count == recorded->count;
+    for (size_t i = 0; same && i < planned->count; i++)
+        same = strcmp(planned->text[i], recorded->text[i]) == 0;
+    if (same)
+        return true;
+    print_error("%s: saved\n", name);
+    for (size_t i = 0; i < planned->count || i < recorded->count; i++)
+        print_error("    %-28s recorded %s\n", i < planned->count ? planned->text[i] : "",
+                    i < recorded->count ? recorded->text[i] : "");
+    return false;
+}
+
+static bool saves_the_same(const json_t *row)
+{
+    struct err err = {0};
+    struct tape_regions regions;
+    struct compiled_region region;
+    struct tensors recorded, planned = {.count = 0};
+    struct graph *graph = graph_of(row);
+    if (!graph)
+        return false;
+    tape_run_regions(graph, &(struct tape_options){.input_nodes = false}, &regions);
+    assert_true(regions.count > 0);
+    if (compiled_region_of(graph, &regions, &regions.of[0], checkpoint_of(row), &region, &err) ==
+        ERR_OK)
+        planned_saved(&region, &planned);
+    else
+        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
+    if (getenv("SHARDPLAN_JOINT") &&
+        strcmp(getenv("SHARDPLAN_JOINT"), truth_text(row, "name", "")) == 0)
+        show(&region);
+    read_saved(row, &recorded);
+    const bool same = same_tensors(truth_text(row, "name", ""), &planned, &recorded);
+    compiled_region_free(&region);
+    tape_regions_free(&regions);
+    graph_free(graph);
+    return same;
+}
+
+static void blocks_save_what_aotautograd_saves(void **state)
+{
+    (void)state;
+    size_t rows = 0, wrong = 0, size = 0;
+    char *line = NULL;
+    FILE *file = fopen(PATH, "r");
+    assert_non_null(file);
+    while (getline(&line, &size, file) > 0) {
+        json_t *row = json_loads(line, 0, NULL);
+        assert_non_null(row);
+        rows++;
+        wrong += !saves_the_same(row);
+        json_decref(row);
+    }
+    free(line);
+    fclose(file);
+    print_message("%zu rows, %zu differ\n", rows, wrong);
+    assert_true(rows >= 15);
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_save_what_aotautograd_saves)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
