@@ -72,13 +72,24 @@ static enum err_code trace(const struct graph *graph, const struct tape_regions 
     return ERR_OK;
 }
 
-static enum err_code partition(struct compiled_region *out, struct err *err)
+static enum err_code split(struct compiled_region *out, struct err *err)
 {
     uint32_t *gradients = xcalloc(out->gradient_count + 1, sizeof *gradients);
     for (uint32_t i = 0; i < out->gradient_count; i++)
         gradients[i] = out->gradients[i].node;
     const enum err_code rc = partition_of(out->joint, 1, &out->result, out->gradient_count,
                                           gradients, &out->partition, err);
+    struct program_wants wants = {.saved = out->partition.saved,
+                                  .saved_count = out->partition.saved_count,
+                                  .results = &out->result,
+                                  .result_count = 1};
+    if (rc == ERR_OK)
+        out->forward = program_of(out->joint, &wants);
+    wants.results = gradients;
+    wants.result_count = out->gradient_count;
+    wants.backward = true;
+    if (rc == ERR_OK && out->gradient != JOINT_NONE)
+        out->backward = program_of(out->joint, &wants);
     free(gradients);
     return rc;
 }
@@ -93,13 +104,15 @@ enum err_code compiled_region_of(const struct graph *graph, const struct tape_re
                        "--compile: what a block is called with has a gradient from elsewhere, too");
     TRY(trace(graph, regions, region, out, err));
     joint_checkpoint(out->joint, checkpoint, regions->stream->kernels->kernels);
-    return partition(out, err);
+    return split(out, err);
 }
 
 void compiled_region_free(struct compiled_region *region)
 {
     joint_free(region->joint);
     partition_free(&region->partition);
+    program_free(region->forward);
+    program_free(region->backward);
     free(region->gradients);
     *region = (struct compiled_region){0};
 }

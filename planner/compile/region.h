@@ -4,6 +4,7 @@
 
 #include "compile/joint.h"
 #include "compile/partition.h"
+#include "compile/program.h"
 #include "graph/graph.h"
 #include "graph/tape_regions.h"
 
@@ -20,6 +21,7 @@ struct compiled_region {
     uint32_t gradient; /* node of the gradient that comes in; JOINT_NONE: none does */
     struct region_gradient *gradients;
     uint32_t gradient_count;
+    struct program *forward, *backward; /* backward: NULL where no gradient comes */
 };
 
 /* ERR_UNSUPPORTED: something in it is not planned. The caller owns *out: compiled_region_free. */

@@ -98,6 +98,27 @@ static void show(const struct compiled_region *region)
             printf(" n%u", node->arg[a]);
         printf("\n");
     }
+    for (int way = 0; way < 2; way++) {
+        const struct program *p = way ? region->backward : region->forward;
+        for (uint32_t i = 0; p && i < p->act_count; i++) {
+            const struct program_act *act = &p->acts[i];
+            printf("%s %s", way ? "backward" : "forward",
+                   act->call != JOINT_NONE ? "call" : act->reduces ? "sums" : "points");
+            for (uint32_t k = 0; k < act->read_count; k++)
+                printf(" n%u", p->memory[act->reads[k]].node);
+            printf(" ->");
+            for (uint32_t k = 0; k < act->write_count; k++) {
+                printf(" n%u", p->memory[act->writes[k]].node);
+                if (act->over[k] != JOINT_NONE)
+                    printf("(over n%u)", p->memory[act->over[k]].node);
+            }
+            printf(" dies");
+            for (uint32_t k = 0; k < act->die_count; k++)
+                printf(" n%u", p->memory[act->dies[k]].node);
+            printf("\n");
+        }
+        printf("peak %llu\n", (unsigned long long)program_peak(region->joint, p));
+    }
 }
 
 static bool is_hf(const json_t *row)

@@ -1,0 +1,198 @@
+/* fusion.c - which functions run in one kernel (program.h).
+ *
+ * As Scheduler.fuse_nodes: pairs that share memory, the most of it first, as long as both run over
+ * the same elements and nothing between them has to run in between. Rows of a reduction and what is
+ * elementwise over them, or over their sums, run together; sums over columns run only with others
+ * of their kind. */
+#include "base/arena.h"
+#include "compile/program_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool list_has(const struct list *list, uint32_t value)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->of[i] == value)
+            return true;
+    return false;
+}
+
+void list_add_once(struct list *list, uint32_t value)
+{
+    if (list_has(list, value))
+        return;
+    ARRAY_GROW(list->of, list->count, list->cap);
+    list->of[list->count++] = value;
+}
+
+/* ---- what each runs over ---- */
+
+enum { UNROLLED = 8 }; /* torch/_inductor/config.py: unroll_reductions_threshold */
+
+bool is_reduction(const struct joint *joint, uint32_t node)
+{
+    const struct joint_node *n = joint_at(joint, node);
+    if (joint_way(n) != WAY_REDUCTION)
+        return false;
+    const uint64_t all = shape_elements(&joint_at(joint, n->arg[0])->shape);
+    return all > UNROLLED * shape_elements(&n->shape);
+}
+
+struct span span_of(const struct joint *joint, uint32_t node)
+{
+    const struct joint_node *n = joint_at(joint, node);
+    const uint64_t kept = shape_elements(&n->shape);
+    if (n->name == JOINT_CALL || n->name == JOINT_CALL_MANY || n->dtype == DTYPE_COMPLEX64)
+        return (struct span){SPAN_CALL, 0, 0};
+    if (!is_reduction(joint, node))
+        return (struct span){SPAN_POINTS, kept, 0};
+    const uint64_t all = shape_elements(&joint_at(joint, n->arg[0])->shape);
+    const bool rows = n->shape.rank > 0 && n->shape.dim[n->shape.rank - 1] == 1;
+    return (struct span){rows ? SPAN_ROWS : SPAN_COLUMNS, all, kept};
+}
+
+static bool run_together(struct span x, struct span y)
+{
+    if (x.kind == SPAN_CALL || y.kind == SPAN_CALL)
+        return false;
+    if (x.kind == y.kind)
+        return x.all == y.all && x.kept == y.kept;
+    if (x.kind == SPAN_COLUMNS || y.kind == SPAN_COLUMNS)
+        return false;
+    const struct span rows = x.kind == SPAN_ROWS ? x : y, points = x.kind == SPAN_ROWS ? y : x;
+    return points.all == rows.all || points.all == rows.kept;
+}
+
+/* ---- what has to run in between ---- */
+
+static bool feeds(const struct draft *x, const struct draft *y)
+{
+    for (uint32_t i = 0; i < x->writes.count; i++)
+        if (list_has(&y->reads, x->writes.of[i]))
+            return true;
+    return false;
+}
+
+/* Whether y comes behind x by way of another act. */
+static bool has_between(const struct building *b, uint32_t x, uint32_t y)
+{
+    uint32_t *stack = xmalloc((b->act_count + 1) * sizeof *stack);
+    bool *seen = xcalloc(b->act_count + 1, sizeof *seen);
+    uint32_t depth = 0;
+    bool found = false;
+    for (uint32_t i = 0; i < b->act_count; i++)
+        if (i != x && i != y && !b->acts[i].gone && feeds(&b->acts[x], &b->acts[i])) {
+            seen[i] = true;
+            stack[depth++] = i;
+        }
+    while (depth > 0 && !found) {
+        const uint32_t cur = stack[--depth];
+        found = feeds(&b->acts[cur], &b->acts[y]);
+        for (uint32_t i = 0; !found && i < b->act_count; i++)
+            if (!seen[i] && i != y && !b->acts[i].gone && feeds(&b->acts[cur], &b->acts[i])) {
+                seen[i] = true;
+                stack[depth++] = i;
+            }
+    }
+    free(stack);
+    free(seen);
+    return found;
+}
+
+/* ---- fusing ---- */
+
+static uint64_t bytes_of(const struct building *b, uint32_t memory)
+{
+    return joint_bytes(joint_at(b->joint, b->program->memory[memory].node));
+}
+
+static uint64_t shared_bytes(const struct building *b, const struct draft *x, const struct draft *y)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < x->reads.count; i++)
+        if (list_has(&y->reads, x->reads.of[i]) || list_has(&y->writes, x->reads.of[i]))
+            bytes += bytes_of(b, x->reads.of[i]);
+    for (uint32_t i = 0; i < x->writes.count; i++)
+        if (list_has(&y->reads, x->writes.of[i]))
+            bytes += bytes_of(b, x->writes.of[i]);
+    return bytes;
+}
+
+static bool is_read_elsewhere(const struct building *b, uint32_t memory, uint32_t by)
+{
+    for (uint32_t i = 0; i < b->act_count; i++)
+        if (i != by && !b->acts[i].gone && list_has(&b->acts[i].reads, memory))
+            return true;
+    return b->program->memory[memory].kept;
+}
+
+static void drop(struct list *list, uint32_t value)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->of[i] != value)
+            list->of[left++] = list->of[i];
+    list->count = left;
+}
+
+static void fuse(struct building *b, uint32_t x, uint32_t y)
+{
+    struct draft *to = &b->acts[x], *from = &b->acts[y];
+    for (uint32_t i = 0; i < from->reads.count; i++)
+        list_add_once(&to->reads, from->reads.of[i]);
+    for (uint32_t i = 0; i < from->writes.count; i++)
+        list_add_once(&to->writes, from->writes.of[i]);
+    if (from->span.kind == SPAN_ROWS || (to->span.kind == SPAN_POINTS && from->span.all > to->span.all))
+        to->span = from->span;
+    to->first = from->first > to->first ? from->first : to->first;
+    from->gone = true;
+    for (uint32_t i = to->writes.count; i-- > 0;) {
+        const uint32_t memory = to->writes.of[i];
+        drop(&to->reads, memory);
+        if (!is_read_elsewhere(b, memory, x))
+            drop(&to->writes, memory);
+    }
+}
+
+static bool may_fuse(const struct building *b, uint32_t x, uint32_t y)
+{
+    return run_together(b->acts[x].span, b->acts[y].span) && !has_between(b, x, y) &&
+           !has_between(b, y, x);
+}
+
+static bool fuse_best(struct building *b)
+{
+    uint64_t best = 0;
+    uint32_t x = 0, y = 0;
+    for (uint32_t i = 0; i < b->act_count; i++)
+        for (uint32_t k = i + 1; k < b->act_count; k++) {
+            if (b->acts[i].gone || b->acts[k].gone)
+                continue;
+            const uint64_t bytes = shared_bytes(b, &b->acts[i], &b->acts[k]);
+            if (bytes > best && may_fuse(b, i, k)) {
+                best = bytes;
+                x = i;
+                y = k;
+            }
+        }
+    if (best > 0)
+        fuse(b, x, y);
+    return best > 0;
+}
+
+void fuse_acts(struct building *b)
+{
+    while (fuse_best(b))
+        ;
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < b->act_count; i++) {
+        if (b->acts[i].gone) {
+            free(b->acts[i].reads.of);
+            free(b->acts[i].writes.of);
+        } else {
+            b->acts[left++] = b->acts[i];
+        }
+    }
+    b->act_count = left;
+}

@@ -1,0 +1,350 @@
+/* order_acts.c - in which order kernels run, and when memory is born and dies (program.h).
+ *
+ * torch/_inductor/memory.py, reorder_for_peak_memory: the order of the graph, that of the least
+ * memory first, a breadth-first and a depth-first one are tried, and the lowest peak is taken. The
+ * names in quotes are its. Parameters and arguments are not counted there; what backward is given
+ * and may free is. */
+#include "base/arena.h"
+#include "compile/program_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ordering {
+    const struct building *b;
+    uint32_t acts, memories;
+    uint64_t *bytes;    /* (memories) counted */
+    uint32_t *readers;  /* (memories) acts that read it */
+    uint32_t *order;    /* (acts) the one that is tried */
+    uint32_t *best;     /* (acts) */
+    uint32_t *waits;    /* (acts) that have to run before it and have not */
+    uint32_t *place;    /* (acts) in `order`; UINT32_MAX: not yet */
+    uint64_t *size;     /* (acts) bytes of what it writes */
+    uint64_t best_peak;
+};
+
+static const struct draft *act(const struct ordering *o, uint32_t i)
+{
+    return &o->b->acts[i];
+}
+
+static bool depends(const struct ordering *o, uint32_t act_of, uint32_t on)
+{
+    const struct draft *x = act(o, on), *y = act(o, act_of);
+    for (uint32_t i = 0; i < x->writes.count; i++)
+        if (list_has(&y->reads, x->writes.of[i]))
+            return true;
+    return false;
+}
+
+/* "size_free": what leaves memory when nobody needs it any more. */
+static bool is_freed(const struct ordering *o, uint32_t memory)
+{
+    const struct program_memory *m = &o->b->program->memory[memory];
+    const struct joint_node *node = joint_at(o->b->joint, m->node);
+    return !m->outside || node->name != JOINT_INPUT || node->source == SOURCE_GRADIENT;
+}
+
+/* ---- the peak of an order ---- */
+
+static uint64_t peak_of(const struct ordering *o)
+{
+    uint32_t *left = xmalloc((o->memories + 1) * sizeof *left);
+    uint64_t live = 0, peak = 0;
+    for (uint32_t m = 0; m < o->memories; m++) {
+        left[m] = o->readers[m] + o->b->program->memory[m].kept;
+        live += o->b->program->memory[m].outside && left[m] ? o->bytes[m] : 0;
+    }
+    for (uint32_t i = 0; i < o->acts; i++) {
+        const struct draft *a = act(o, o->order[i]);
+        live += o->size[o->order[i]];
+        peak = live > peak ? live : peak;
+        for (uint32_t r = 0; r < a->reads.count; r++)
+            live -= --left[a->reads.of[r]] == 0 ? o->bytes[a->reads.of[r]] : 0;
+        for (uint32_t w = 0; w < a->writes.count; w++)
+            live -= left[a->writes.of[w]] == 0 ? o->bytes[a->writes.of[w]] : 0;
+    }
+    free(left);
+    return peak;
+}
+
+static void try_order(struct ordering *o)
+{
+    const uint64_t peak = peak_of(o);
+    if (peak >= o->best_peak)
+        return;
+    o->best_peak = peak;
+    memcpy(o->best, o->order, o->acts * sizeof *o->best);
+}
+
+/* ---- orders ---- */
+
+static void start(struct ordering *o)
+{
+    for (uint32_t i = 0; i < o->acts; i++) {
+        o->waits[i] = 0;
+        o->place[i] = UINT32_MAX;
+        for (uint32_t k = 0; k < o->acts; k++)
+            o->waits[i] += k != i && depends(o, i, k);
+    }
+}
+
+static void run(struct ordering *o, uint32_t index, uint32_t at)
+{
+    o->order[at] = index;
+    o->place[index] = at;
+    for (uint32_t k = 0; k < o->acts; k++)
+        if (k != index && depends(o, k, index))
+            o->waits[k]--;
+}
+
+static bool is_ready(const struct ordering *o, uint32_t index)
+{
+    return o->place[index] == UINT32_MAX && o->waits[index] == 0;
+}
+
+/* What an act's end frees, when `left` readers are left of each memory. */
+static uint64_t freed_by(const struct ordering *o, uint32_t index, const uint32_t *left)
+{
+    const struct draft *a = act(o, index);
+    uint64_t bytes = 0;
+    for (uint32_t r = 0; r < a->reads.count; r++)
+        bytes += left[a->reads.of[r]] == 1 ? o->bytes[a->reads.of[r]] : 0;
+    for (uint32_t w = 0; w < a->writes.count; w++)
+        bytes += left[a->writes.of[w]] == 0 ? o->bytes[a->writes.of[w]] : 0;
+    return bytes;
+}
+
+/* "topological_sort_lpmf" */
+static void least_memory_first(struct ordering *o)
+{
+    const struct program *p = o->b->program;
+    uint32_t *left = xmalloc((o->memories + 1) * sizeof *left);
+    uint64_t live = 0, kept = 0;
+    start(o);
+    for (uint32_t m = 0; m < o->memories; m++) {
+        left[m] = o->readers[m] + p->memory[m].kept;
+        live += p->memory[m].outside && left[m] ? o->bytes[m] : 0;
+        kept += p->memory[m].kept ? o->bytes[m] : 0;
+    }
+    uint64_t most = live > kept ? live : kept;
+    for (uint32_t n = 0; n < o->acts; n++) {
+        const uint64_t gap = most - live;
+        uint32_t chosen = UINT32_MAX;
+        uint64_t chosen_above = 0;
+        int64_t chosen_net = 0;
+        for (uint32_t i = 0; i < o->acts; i++) {
+            if (!is_ready(o, i))
+                continue;
+            const uint64_t above = o->size[i] > gap ? o->size[i] : 0;
+            const int64_t net = (int64_t)o->size[i] - (int64_t)freed_by(o, i, left);
+            if (chosen != UINT32_MAX &&
+                (above > chosen_above || (above == chosen_above && net >= chosen_net)))
+                continue;
+            chosen = i;
+            chosen_above = above;
+            chosen_net = net;
+        }
+        live += o->size[chosen];
+        most = live > most ? live : most;
+        live -= freed_by(o, chosen, left);
+        for (uint32_t r = 0; r < act(o, chosen)->reads.count; r++)
+            left[act(o, chosen)->reads.of[r]]--;
+        run(o, chosen, n);
+    }
+    free(left);
+}
+
+/* Whether i's predecessors ran earlier than k's, compared as sorted lists. */
+static bool ran_earlier(const struct ordering *o, uint32_t i, uint32_t k)
+{
+    for (uint32_t n = 0; n < o->acts; n++) {
+        if (o->order[n] == UINT32_MAX)
+            break;
+        const bool of_i = depends(o, i, o->order[n]), of_k = depends(o, k, o->order[n]);
+        if (of_i == of_k)
+            continue;
+        /* the shorter list, where one is the other's beginning, is the lesser */
+        bool more = false;
+        for (uint32_t m = n + 1; m < o->acts && o->order[m] != UINT32_MAX; m++)
+            more |= depends(o, of_i ? k : i, o->order[m]);
+        return of_i == more;
+    }
+    return false;
+}
+
+/* "topological_sort_bfs" */
+static void earliest_first(struct ordering *o)
+{
+    start(o);
+    memset(o->order, 0xff, o->acts * sizeof *o->order);
+    for (uint32_t n = 0; n < o->acts; n++) {
+        uint32_t chosen = UINT32_MAX;
+        for (uint32_t i = 0; i < o->acts; i++)
+            if (is_ready(o, i) && (chosen == UINT32_MAX || ran_earlier(o, i, chosen)))
+                chosen = i;
+        run(o, chosen, n);
+    }
+}
+
+static uint64_t size_with_reads(const struct ordering *o, uint32_t index)
+{
+    uint64_t bytes = o->size[index];
+    for (uint32_t r = 0; r < act(o, index)->reads.count; r++)
+        bytes += o->bytes[act(o, index)->reads.of[r]];
+    return bytes;
+}
+
+/* An act behind all that it depends on: of these, as of all, the smallest first, or (by_size false)
+ * as the graph has them. */
+static void visit(struct ordering *o, uint32_t index, bool by_size, uint32_t *done) // NOLINT
+{
+    for (;;) {
+        uint32_t next = UINT32_MAX;
+        for (uint32_t k = 0; k < o->acts; k++)
+            if (k != index && o->place[k] == UINT32_MAX && depends(o, index, k) &&
+                (next == UINT32_MAX ||
+                 (by_size && size_with_reads(o, k) < size_with_reads(o, next))))
+                next = k;
+        if (next == UINT32_MAX)
+            break;
+        visit(o, next, by_size, done);
+    }
+    o->place[index] = *done;
+    o->order[(*done)++] = index;
+}
+
+/* "topological_sort_dfs", and the scheduler's own order. */
+static void depth_first(struct ordering *o, bool by_size)
+{
+    uint32_t done = 0;
+    memset(o->place, 0xff, o->acts * sizeof *o->place);
+    while (done < o->acts) {
+        uint32_t next = UINT32_MAX;
+        for (uint32_t i = 0; i < o->acts; i++)
+            if (o->place[i] == UINT32_MAX &&
+                (next == UINT32_MAX ||
+                 (by_size && size_with_reads(o, i) < size_with_reads(o, next))))
+                next = i;
+        visit(o, next, by_size, &done);
+    }
+}
+
+/* ---- births and deaths ---- */
+
+static uint32_t *copied(const struct list *list)
+{
+    uint32_t *copy = xmalloc((list->count + 1) * sizeof *copy);
+    if (list->count)
+        memcpy(copy, list->of, list->count * sizeof *copy);
+    return copy;
+}
+
+/* Memory of the program's own, or saved for it: not its arguments. */
+static bool may_be_taken(const struct ordering *o, uint32_t memory, uint32_t write)
+{
+    const struct program *p = o->b->program;
+    const struct joint_node *x = joint_at(o->b->joint, p->memory[memory].node);
+    const struct joint_node *y = joint_at(o->b->joint, p->memory[write].node);
+    return x->name != JOINT_INPUT && x->dtype == y->dtype && joint_bytes(x) == joint_bytes(y);
+}
+
+/* What dies with an act: each write takes over the first that is as large, and the rest is freed. */
+static void end_act(const struct ordering *o, const struct draft *from, struct program_act *out,
+                    struct list *dying)
+{
+    const bool in_place = from->span.kind == SPAN_POINTS || from->span.kind == SPAN_ROWS;
+    out->over = xmalloc((out->write_count + 1) * sizeof *out->over);
+    for (uint32_t w = 0; w < out->write_count; w++) {
+        out->over[w] = JOINT_NONE;
+        for (uint32_t i = 0; in_place && i < dying->count; i++)
+            if (dying->of[i] != JOINT_NONE && may_be_taken(o, dying->of[i], out->writes[w])) {
+                out->over[w] = dying->of[i];
+                dying->of[i] = JOINT_NONE;
+                break;
+            }
+    }
+    out->dies = xmalloc((dying->count + out->write_count + 1) * sizeof *out->dies);
+    for (uint32_t i = 0; i < dying->count; i++)
+        if (dying->of[i] != JOINT_NONE)
+            out->dies[out->die_count++] = dying->of[i];
+}
+
+static void write_acts(struct ordering *o)
+{
+    struct program *p = o->b->program;
+    uint32_t *left = xmalloc((o->memories + 1) * sizeof *left);
+    p->acts = xcalloc(o->acts + 1, sizeof *p->acts);
+    p->act_count = o->acts;
+    for (uint32_t m = 0; m < o->memories; m++)
+        left[m] = o->readers[m] + p->memory[m].kept;
+    for (uint32_t i = 0; i < o->acts; i++) {
+        const struct draft *from = act(o, o->best[i]);
+        struct program_act *to = &p->acts[i];
+        struct list dying = {0};
+        *to = (struct program_act){
+            .call = from->call,
+            .reduces = from->span.kind == SPAN_ROWS || from->span.kind == SPAN_COLUMNS,
+            .reads = copied(&from->reads),
+            .writes = copied(&from->writes),
+            .read_count = from->reads.count,
+            .write_count = from->writes.count,
+        };
+        for (uint32_t r = 0; r < from->reads.count; r++)
+            if (--left[from->reads.of[r]] == 0)
+                list_add_once(&dying, from->reads.of[r]);
+        end_act(o, from, to, &dying);
+        for (uint32_t w = 0; w < from->writes.count; w++)
+            if (left[from->writes.of[w]] == 0)
+                to->dies[to->die_count++] = from->writes.of[w];
+        free(dying.of);
+    }
+    free(left);
+}
+
+/* ---- all of it ---- */
+
+static void open_ordering(struct ordering *o, const struct building *b)
+{
+    const uint32_t memories = b->program->memory_count;
+    *o = (struct ordering){
+        .b = b, .acts = b->act_count, .memories = memories, .best_peak = UINT64_MAX};
+    o->bytes = xcalloc(memories + 1, sizeof *o->bytes);
+    o->readers = xcalloc(memories + 1, sizeof *o->readers);
+    o->order = xcalloc(o->acts + 1, sizeof *o->order);
+    o->best = xcalloc(o->acts + 1, sizeof *o->best);
+    o->waits = xcalloc(o->acts + 1, sizeof *o->waits);
+    o->place = xcalloc(o->acts + 1, sizeof *o->place);
+    o->size = xcalloc(o->acts + 1, sizeof *o->size);
+    for (uint32_t m = 0; m < memories; m++)
+        if (is_freed(o, m))
+            o->bytes[m] = joint_bytes(joint_at(b->joint, b->program->memory[m].node));
+    for (uint32_t i = 0; i < o->acts; i++) {
+        for (uint32_t r = 0; r < act(o, i)->reads.count; r++)
+            o->readers[act(o, i)->reads.of[r]]++;
+        for (uint32_t w = 0; w < act(o, i)->writes.count; w++)
+            o->size[i] += o->bytes[act(o, i)->writes.of[w]];
+    }
+}
+
+void order_acts(struct building *b)
+{
+    struct ordering o;
+    open_ordering(&o, b);
+    depth_first(&o, false);
+    try_order(&o);
+    least_memory_first(&o);
+    try_order(&o);
+    earliest_first(&o);
+    try_order(&o);
+    depth_first(&o, true);
+    try_order(&o);
+    write_acts(&o);
+    free(o.bytes);
+    free(o.readers);
+    free(o.order);
+    free(o.best);
+    free(o.waits);
+    free(o.place);
+    free(o.size);
+}

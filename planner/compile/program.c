@@ -1,0 +1,268 @@
+/* program.c - see program.h: which functions are kernels, and what they read. Which of them are one
+ * kernel is in fusion.c, their order in order_acts.c. */
+#include "compile/program.h"
+
+#include "base/arena.h"
+#include "compile/program_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory of nodes ---- */
+
+static bool is_seen_through(const struct joint_node *node)
+{
+    const enum joint_way way = joint_way(node);
+    return way == WAY_VIEW || way == WAY_ALIAS;
+}
+
+uint32_t program_home(const struct joint *joint, uint32_t node)
+{
+    while (is_seen_through(joint_at(joint, node)))
+        node = joint_at(joint, node)->arg[0];
+    return node;
+}
+
+static const struct joint_node *at(const struct building *b, uint32_t node)
+{
+    return joint_at(b->joint, node);
+}
+
+/* Where a node's value is found: itself where it is there already, else behind its views. */
+static uint32_t found_at(const struct building *b, uint32_t node)
+{
+    while (!b->there[node] && is_seen_through(at(b, node)))
+        node = at(b, node)->arg[0];
+    return node;
+}
+
+/* A kernel of its own: a library's, or one of eager PyTorch (complex numbers). */
+static bool is_call(const struct building *b, uint32_t node)
+{
+    const struct joint_node *n = at(b, node);
+    return n->name == JOINT_CALL || n->name == JOINT_CALL_MANY ||
+           (n->dtype == DTYPE_COMPLEX64 && (n->name == JOINT_MUL || n->name == JOINT_CLONE));
+}
+
+static bool is_result(const struct building *b, uint32_t node)
+{
+    return at(b, node)->name == JOINT_RESULT;
+}
+
+static uint32_t memory_of(struct building *b, uint32_t node)
+{
+    const bool outside = b->there[node];
+    const uint32_t home = outside ? program_home(b->joint, node) : node;
+    if (b->memory[home] == JOINT_NONE) {
+        struct program *p = b->program;
+        ARRAY_GROW(p->memory, p->memory_count, b->memory_cap);
+        b->memory[home] = p->memory_count;
+        p->memory[p->memory_count++] = (struct program_memory){.node = home, .outside = outside};
+    }
+    return b->memory[home];
+}
+
+/* ---- what is needed, and what of it is in memory ---- */
+
+static void mark_needed(struct building *b, const uint32_t *nodes, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (nodes[i] != JOINT_NONE)
+            b->needed[nodes[i]] = true;
+}
+
+static void find_needed(struct building *b)
+{
+    for (uint32_t i = joint_count(b->joint); i-- > 0;) {
+        if (!b->needed[i] || b->there[i])
+            continue;
+        for (uint32_t a = 0; a < at(b, i)->args; a++) {
+            b->needed[at(b, i)->arg[a]] = true;
+            b->users[at(b, i)->arg[a]]++;
+        }
+    }
+}
+
+static void realize(struct building *b, uint32_t node)
+{
+    b->realized[found_at(b, node)] = true;
+}
+
+/* torch/_inductor/config.py: realize_reads_threshold, of what several read. */
+enum { READS_MOST = 4, READS_ALWAYS = 8 };
+
+static void find_reads(struct building *b, uint32_t node, struct list *reads);
+
+static void add_read(struct building *b, uint32_t arg, struct list *reads) // NOLINT
+{
+    const uint32_t node = found_at(b, arg);
+    if (b->there[node] || b->realized[node] || is_result(b, node))
+        list_add_once(reads, memory_of(b, node));
+    else
+        find_reads(b, node, reads);
+}
+
+/* As deep as functions are that are computed where they are used. */
+static void find_reads(struct building *b, uint32_t node, struct list *reads) // NOLINT
+{
+    for (uint32_t a = 0; a < at(b, node)->args; a++)
+        add_read(b, at(b, node)->arg[a], reads);
+}
+
+static void find_realized(struct building *b, const struct program_wants *wants)
+{
+    const uint32_t count = joint_count(b->joint);
+    for (uint32_t i = 0; i < wants->result_count; i++)
+        if (wants->results[i] != JOINT_NONE)
+            realize(b, wants->results[i]);
+    for (uint32_t i = 0; !wants->backward && i < wants->saved_count; i++)
+        realize(b, wants->saved[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!b->needed[i] || b->there[i])
+            continue;
+        const bool call = is_call(b, i);
+        b->realized[i] |= call || is_reduction(b->joint, i);
+        for (uint32_t a = 0; call && a < at(b, i)->args; a++)
+            realize(b, at(b, i)->arg[a]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct list reads = {0};
+        if (!b->needed[i] || b->there[i] || b->realized[i] || is_seen_through(at(b, i)) ||
+            is_result(b, i))
+            continue;
+        find_reads(b, i, &reads);
+        b->realized[i] = (reads.count > READS_MOST && b->users[i] > 1) || reads.count > READS_ALWAYS;
+        free(reads.of);
+    }
+}
+
+/* ---- acts ---- */
+
+static void add_writes(struct building *b, struct draft *act, uint32_t node)
+{
+    if (!joint_is_many(at(b, node))) {
+        list_add_once(&act->writes, memory_of(b, node));
+        return;
+    }
+    for (uint32_t i = 0; i < joint_count(b->joint); i++)
+        if (b->needed[i] && is_result(b, i) && at(b, i)->arg[0] == node)
+            list_add_once(&act->writes, memory_of(b, i));
+}
+
+static void add_act(struct building *b, uint32_t node)
+{
+    ARRAY_GROW(b->acts, b->act_count, b->act_cap);
+    struct draft *act = &b->acts[b->act_count++];
+    *act = (struct draft){.call = is_call(b, node) ? node : JOINT_NONE,
+                          .span = span_of(b->joint, node),
+                          .first = node};
+    for (uint32_t a = 0; a < at(b, node)->args; a++)
+        add_read(b, at(b, node)->arg[a], &act->reads);
+    add_writes(b, act, node);
+}
+
+static void mark_kept(struct building *b, const uint32_t *nodes, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (nodes[i] != JOINT_NONE)
+            b->program->memory[memory_of(b, found_at(b, nodes[i]))].kept = true;
+}
+
+static void open_building(struct building *b, const struct joint *joint,
+                          const struct program_wants *wants)
+{
+    const uint32_t count = joint_count(joint);
+    *b = (struct building){.joint = joint, .program = xcalloc(1, sizeof *b->program)};
+    b->there = xcalloc(count + 1, sizeof *b->there);
+    b->needed = xcalloc(count + 1, sizeof *b->needed);
+    b->realized = xcalloc(count + 1, sizeof *b->realized);
+    b->users = xcalloc(count + 1, sizeof *b->users);
+    b->memory = xmalloc((count + 1) * sizeof *b->memory);
+    memset(b->memory, 0xff, (count + 1) * sizeof *b->memory);
+    for (uint32_t i = 0; i < count; i++)
+        b->there[i] = joint_at(joint, i)->name == JOINT_INPUT;
+    for (uint32_t i = 0; wants->backward && i < wants->saved_count; i++)
+        b->there[wants->saved[i]] = true;
+}
+
+static void close_building(struct building *b)
+{
+    for (uint32_t i = 0; i < b->act_count; i++) {
+        free(b->acts[i].reads.of);
+        free(b->acts[i].writes.of);
+    }
+    free(b->acts);
+    free(b->there);
+    free(b->needed);
+    free(b->realized);
+    free(b->users);
+    free(b->memory);
+}
+
+struct program *program_of(const struct joint *joint, const struct program_wants *wants)
+{
+    struct building b;
+    open_building(&b, joint, wants);
+    mark_needed(&b, wants->results, wants->result_count);
+    if (!wants->backward)
+        mark_needed(&b, wants->saved, wants->saved_count);
+    find_needed(&b);
+    find_realized(&b, wants);
+    for (uint32_t i = 0; i < joint_count(joint); i++)
+        if (b.needed[i] && !b.there[i] && b.realized[i] && !is_result(&b, i))
+            add_act(&b, i);
+    for (uint32_t i = 0; wants->backward && i < wants->saved_count; i++)
+        memory_of(&b, wants->saved[i]);
+    mark_kept(&b, wants->results, wants->result_count);
+    if (!wants->backward)
+        mark_kept(&b, wants->saved, wants->saved_count);
+    fuse_acts(&b);
+    order_acts(&b);
+    struct program *program = b.program;
+    close_building(&b);
+    return program;
+}
+
+void program_free(struct program *program)
+{
+    if (!program)
+        return;
+    for (uint32_t i = 0; i < program->act_count; i++) {
+        free(program->acts[i].reads);
+        free(program->acts[i].writes);
+        free(program->acts[i].over);
+        free(program->acts[i].dies);
+    }
+    free(program->acts);
+    free(program->memory);
+    free(program);
+}
+
+static uint64_t bytes_of(const struct joint *joint, const struct program *program, uint32_t memory)
+{
+    return joint_bytes(joint_at(joint, program->memory[memory].node));
+}
+
+static bool is_counted(const struct joint *joint, const struct program *program, uint32_t memory)
+{
+    return joint_at(joint, program->memory[memory].node)->name != JOINT_INPUT;
+}
+
+uint64_t program_peak(const struct joint *joint, const struct program *program)
+{
+    uint64_t live = 0, peak = 0;
+    for (uint32_t i = 0; i < program->memory_count; i++)
+        if (program->memory[i].outside && is_counted(joint, program, i))
+            live += bytes_of(joint, program, i);
+    peak = live;
+    for (uint32_t i = 0; i < program->act_count; i++) {
+        const struct program_act *act = &program->acts[i];
+        for (uint32_t w = 0; w < act->write_count; w++)
+            live += act->over[w] == JOINT_NONE ? bytes_of(joint, program, act->writes[w]) : 0;
+        peak = live > peak ? live : peak;
+        for (uint32_t d = 0; d < act->die_count; d++)
+            if (is_counted(joint, program, act->dies[d]))
+                live -= bytes_of(joint, program, act->dies[d]);
+    }
+    return peak;
+}

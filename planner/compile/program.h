@@ -1,0 +1,60 @@
+/* program.h - what Inductor makes of one graph, forward or backward: kernels in order, and the
+ * memory that they read and write.
+ *
+ *     nodes --what must be in memory--> acts --fusion--> fewer acts --the order of least memory-->
+ *
+ * By the rules of PyTorch 2.14: what is given out, saved, reduced, or read by a kernel of a library
+ * is in memory, what is elementwise else is computed where it is used (lowering); kernels over the
+ * same elements that share memory are one (torch/_inductor/scheduler.py); of several orders that
+ * with the lowest peak is taken (memory.py); a result takes the memory of what dies with its kernel
+ * where both are as large. Memory used again later is not told from memory freed and allocated:
+ * Inductor does the former only where the peak stays as it is (codegen/wrapper.py,
+ * should_reuse_buffer). */
+#ifndef SHARDPLAN_PROGRAM_H
+#define SHARDPLAN_PROGRAM_H
+
+#include "compile/joint.h"
+
+struct program_memory {
+    uint32_t node; /* whose result is there first; of outside: an input, or what was saved */
+    bool outside;  /* there before the program runs */
+    bool kept;     /* still needed behind it */
+};
+
+struct program_act { /* one kernel */
+    uint32_t call;   /* node of a call; JOINT_NONE: fused functions */
+    bool reduces;    /* fused, and a sum over rows or columns is among them */
+    uint32_t *reads, *writes; /* memory */
+    uint32_t read_count, write_count;
+    uint32_t *over; /* (write_count) memory that dies with it and that the write takes over;
+                       JOINT_NONE: none */
+    uint32_t *dies; /* memory that nobody reads any more behind it and nobody takes over */
+    uint32_t die_count;
+};
+
+struct program {
+    struct program_memory *memory;
+    struct program_act *acts; /* in order */
+    uint32_t memory_count, act_count;
+};
+
+struct program_wants {
+    const uint32_t *saved; /* nodes: forward gives them out, backward has them */
+    uint32_t saved_count;
+    const uint32_t *results; /* nodes that are given out; JOINT_NONE: none */
+    uint32_t result_count;
+    bool backward;
+};
+
+/* The caller owns the result: program_free. */
+struct program *program_of(const struct joint *joint, const struct program_wants *wants);
+void program_free(struct program *program); /* NULL is allowed */
+
+/* The node that the memory of a node's result has the name of: behind all views. */
+uint32_t program_home(const struct joint *joint, uint32_t node);
+
+/* Highest bytes of its own memory while it runs, with what of `saved` it frees counted as there
+ * before; what comes from outside else is not counted. */
+uint64_t program_peak(const struct joint *joint, const struct program *program);
+
+#endif

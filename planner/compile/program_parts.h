@@ -1,0 +1,56 @@
+/* program_parts.h - for program.c, fusion.c, order_acts.c only: a program while it is made. */
+#ifndef SHARDPLAN_PROGRAM_PARTS_H
+#define SHARDPLAN_PROGRAM_PARTS_H
+
+#include "compile/program.h"
+
+struct list { /* a small set, in the order of arrival */
+    uint32_t *of;
+    uint32_t count, cap;
+};
+
+void list_add_once(struct list *list, uint32_t value);
+bool list_has(const struct list *list, uint32_t value);
+
+/* What a kernel runs over. */
+enum span_kind {
+    SPAN_CALL,    /* nothing is known */
+    SPAN_POINTS,  /* `all` elements */
+    SPAN_ROWS,    /* `all` elements in `kept` rows, summed over each */
+    SPAN_COLUMNS, /* likewise in `kept` columns */
+};
+struct span {
+    enum span_kind kind;
+    uint64_t all, kept;
+};
+
+struct draft { /* an act to be; of call JOINT_NONE, several fused */
+    uint32_t call;
+    struct span span;
+    uint32_t first; /* node: its place in the graph */
+    bool gone;      /* fused into another */
+    struct list reads, writes;
+};
+
+struct building {
+    const struct joint *joint;
+    struct program *program;
+    bool *there;     /* (nodes) the program has it from outside */
+    bool *needed;    /* (nodes) */
+    bool *realized;  /* (nodes) its result is in memory */
+    uint32_t *users; /* (nodes) how many read it */
+    uint32_t *memory; /* (nodes) */
+    uint32_t memory_cap;
+    struct draft *acts;
+    uint32_t act_count, act_cap;
+};
+
+/* A reduction that Inductor makes one of: over more than eight elements. */
+bool is_reduction(const struct joint *joint, uint32_t node);
+struct span span_of(const struct joint *joint, uint32_t node);
+
+void fuse_acts(struct building *b);
+/* Fills the program's acts. */
+void order_acts(struct building *b);
+
+#endif

@@ -1,0 +1,79 @@
+/* compiled_block.c - see compiled_block.h. */
+#include "tests/support/compiled_block.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PATH "tests/data/truth/compile.jsonl"
+
+static bool is_hf(const json_t *row)
+{
+    return strcmp(truth_text(json_object_get(row, "strategy"), "code", ""), "hf") == 0;
+}
+
+static struct graph *graph_of(const json_t *row)
+{
+    struct err err = {0};
+    struct model_config config;
+    const char *store = truth_text(json_object_get(row, "strategy"), "store_dtype", "");
+    struct model_job job = {.compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
+                            .attention = ATTENTION_FLASH};
+    struct graph *graph = NULL;
+    if (!(is_hf(row) ? truth_read_hf : truth_read_written)(row, &config, &job) ||
+        model_build(&config, &job, &graph, &err) != ERR_OK)
+        fail_msg("%s: %s", truth_text(row, "name", ""), err.text);
+    return graph;
+}
+
+static enum joint_checkpoint checkpoint_of(const json_t *row)
+{
+    const char *ac = truth_text(json_object_get(row, "strategy"), "ac", "");
+    return strcmp(ac, "full") == 0        ? CHECKPOINT_AGAIN
+           : strcmp(ac, "selective") == 0 ? CHECKPOINT_SELECTIVE
+                                          : CHECKPOINT_NOT;
+}
+
+static json_t *read_row(size_t index)
+{
+    char *line = NULL;
+    size_t size = 0, at = 0;
+    json_t *row = NULL;
+    FILE *file = fopen(PATH, "r");
+    assert_non_null(file);
+    while (!row && getline(&line, &size, file) > 0)
+        if (at++ == index)
+            row = json_loads(line, 0, NULL);
+    free(line);
+    fclose(file);
+    return row;
+}
+
+bool compiled_block_read(size_t index, struct compiled_block *out)
+{
+    struct err err = {0};
+    *out = (struct compiled_block){.row = read_row(index)};
+    if (!out->row)
+        return false;
+    out->graph = graph_of(out->row);
+    tape_run_regions(out->graph, &(struct tape_options){.input_nodes = false}, &out->regions);
+    assert_true(out->regions.count > 0);
+    if (compiled_region_of(out->graph, &out->regions, &out->regions.of[0], checkpoint_of(out->row),
+                           &out->region, &err) != ERR_OK)
+        fail_msg("%s: %s", truth_text(out->row, "name", ""), err.text);
+    return true;
+}
+
+void compiled_block_free(struct compiled_block *block)
+{
+    compiled_region_free(&block->region);
+    tape_regions_free(&block->regions);
+    graph_free(block->graph);
+    json_decref(block->row);
+    *block = (struct compiled_block){0};
+}
