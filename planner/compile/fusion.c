@@ -26,6 +26,18 @@ void list_add_once(struct list *list, uint32_t value)
     list->of[list->count++] = value;
 }
 
+void draft_free(struct draft *draft)
+{
+    for (uint32_t i = 0; i < draft->part_count; i++) {
+        free(draft->parts[i].reads.of);
+        free(draft->parts[i].writes.of);
+    }
+    free(draft->parts);
+    free(draft->reads.of);
+    free(draft->writes.of);
+    *draft = (struct draft){.gone = true};
+}
+
 /* ---- what each runs over ---- */
 
 enum { UNROLLED = 8 }; /* torch/_inductor/config.py: unroll_reductions_threshold */
@@ -136,6 +148,23 @@ static void drop(struct list *list, uint32_t value)
     list->count = left;
 }
 
+/* In the order of the graph. */
+static void join_parts(struct draft *to, struct draft *from)
+{
+    const uint32_t count = to->part_count + from->part_count;
+    struct part *parts = xcalloc(count, sizeof *parts);
+    for (uint32_t i = 0, x = 0, y = 0; i < count; i++)
+        parts[i] = y == from->part_count || (x < to->part_count && to->parts[x].node < from->parts[y].node)
+                       ? to->parts[x++]
+                       : from->parts[y++];
+    free(to->parts);
+    free(from->parts);
+    to->parts = parts;
+    to->part_count = count;
+    from->parts = NULL;
+    from->part_count = 0;
+}
+
 static void fuse(struct building *b, uint32_t x, uint32_t y)
 {
     struct draft *to = &b->acts[x], *from = &b->acts[y];
@@ -145,8 +174,8 @@ static void fuse(struct building *b, uint32_t x, uint32_t y)
         list_add_once(&to->writes, from->writes.of[i]);
     if (from->span.kind == SPAN_ROWS || (to->span.kind == SPAN_POINTS && from->span.all > to->span.all))
         to->span = from->span;
-    to->first = from->first > to->first ? from->first : to->first;
-    from->gone = true;
+    join_parts(to, from);
+    draft_free(from);
     for (uint32_t i = to->writes.count; i-- > 0;) {
         const uint32_t memory = to->writes.of[i];
         drop(&to->reads, memory);
@@ -187,12 +216,8 @@ void fuse_acts(struct building *b)
         ;
     uint32_t left = 0;
     for (uint32_t i = 0; i < b->act_count; i++) {
-        if (b->acts[i].gone) {
-            free(b->acts[i].reads.of);
-            free(b->acts[i].writes.of);
-        } else {
+        if (!b->acts[i].gone)
             b->acts[left++] = b->acts[i];
-        }
     }
     b->act_count = left;
 }

@@ -1,4 +1,4 @@
-/* order_acts.c - in which order kernels run, and when memory is born and dies (program.h).
+/* order_acts.c - in which order kernels run (program.h).
  *
  * torch/_inductor/memory.py, reorder_for_peak_memory: the order of the graph, that of the least
  * memory first, a breadth-first and a depth-first one are tried, and the lowest peak is taken. The
@@ -20,6 +20,7 @@ struct ordering {
     uint32_t *waits;    /* (acts) that have to run before it and have not */
     uint32_t *place;    /* (acts) in `order`; UINT32_MAX: not yet */
     uint64_t *size;     /* (acts) bytes of what it writes */
+    uint64_t *timeline, *best_timeline; /* (acts + 1) bytes in memory while each runs */
     uint64_t best_peak;
 };
 
@@ -37,17 +38,18 @@ static bool depends(const struct ordering *o, uint32_t act_of, uint32_t on)
     return false;
 }
 
-/* "size_free": what leaves memory when nobody needs it any more. */
-static bool is_freed(const struct ordering *o, uint32_t memory)
+/* "size_free" */
+uint64_t freed_bytes(const struct building *b, uint32_t memory)
 {
-    const struct program_memory *m = &o->b->program->memory[memory];
-    const struct joint_node *node = joint_at(o->b->joint, m->node);
-    return !m->outside || node->name != JOINT_INPUT || node->source == SOURCE_GRADIENT;
+    const struct program_memory *m = &b->program->memory[memory];
+    const struct joint_node *node = joint_at(b->joint, m->node);
+    const bool freed = !m->outside || node->name != JOINT_INPUT || node->source == SOURCE_GRADIENT;
+    return freed ? joint_bytes(node) : 0;
 }
 
 /* ---- the peak of an order ---- */
 
-static uint64_t peak_of(const struct ordering *o)
+static uint64_t peak_of(const struct ordering *o, uint64_t *timeline)
 {
     uint32_t *left = xmalloc((o->memories + 1) * sizeof *left);
     uint64_t live = 0, peak = 0;
@@ -59,22 +61,25 @@ static uint64_t peak_of(const struct ordering *o)
         const struct draft *a = act(o, o->order[i]);
         live += o->size[o->order[i]];
         peak = live > peak ? live : peak;
+        timeline[i] = live;
         for (uint32_t r = 0; r < a->reads.count; r++)
             live -= --left[a->reads.of[r]] == 0 ? o->bytes[a->reads.of[r]] : 0;
         for (uint32_t w = 0; w < a->writes.count; w++)
             live -= left[a->writes.of[w]] == 0 ? o->bytes[a->writes.of[w]] : 0;
     }
+    timeline[o->acts] = live;
     free(left);
     return peak;
 }
 
 static void try_order(struct ordering *o)
 {
-    const uint64_t peak = peak_of(o);
+    const uint64_t peak = peak_of(o, o->timeline);
     if (peak >= o->best_peak)
         return;
     o->best_peak = peak;
     memcpy(o->best, o->order, o->acts * sizeof *o->best);
+    memcpy(o->best_timeline, o->timeline, (o->acts + 1) * sizeof *o->timeline);
 }
 
 /* ---- orders ---- */
@@ -230,78 +235,6 @@ static void depth_first(struct ordering *o, bool by_size)
     }
 }
 
-/* ---- births and deaths ---- */
-
-static uint32_t *copied(const struct list *list)
-{
-    uint32_t *copy = xmalloc((list->count + 1) * sizeof *copy);
-    if (list->count)
-        memcpy(copy, list->of, list->count * sizeof *copy);
-    return copy;
-}
-
-/* Memory of the program's own, or saved for it: not its arguments. */
-static bool may_be_taken(const struct ordering *o, uint32_t memory, uint32_t write)
-{
-    const struct program *p = o->b->program;
-    const struct joint_node *x = joint_at(o->b->joint, p->memory[memory].node);
-    const struct joint_node *y = joint_at(o->b->joint, p->memory[write].node);
-    return x->name != JOINT_INPUT && x->dtype == y->dtype && joint_bytes(x) == joint_bytes(y);
-}
-
-/* What dies with an act: each write takes over the first that is as large, and the rest is freed. */
-static void end_act(const struct ordering *o, const struct draft *from, struct program_act *out,
-                    struct list *dying)
-{
-    const bool in_place = from->span.kind == SPAN_POINTS || from->span.kind == SPAN_ROWS;
-    out->over = xmalloc((out->write_count + 1) * sizeof *out->over);
-    for (uint32_t w = 0; w < out->write_count; w++) {
-        out->over[w] = JOINT_NONE;
-        for (uint32_t i = 0; in_place && i < dying->count; i++)
-            if (dying->of[i] != JOINT_NONE && may_be_taken(o, dying->of[i], out->writes[w])) {
-                out->over[w] = dying->of[i];
-                dying->of[i] = JOINT_NONE;
-                break;
-            }
-    }
-    out->dies = xmalloc((dying->count + out->write_count + 1) * sizeof *out->dies);
-    for (uint32_t i = 0; i < dying->count; i++)
-        if (dying->of[i] != JOINT_NONE)
-            out->dies[out->die_count++] = dying->of[i];
-}
-
-static void write_acts(struct ordering *o)
-{
-    struct program *p = o->b->program;
-    uint32_t *left = xmalloc((o->memories + 1) * sizeof *left);
-    p->acts = xcalloc(o->acts + 1, sizeof *p->acts);
-    p->act_count = o->acts;
-    for (uint32_t m = 0; m < o->memories; m++)
-        left[m] = o->readers[m] + p->memory[m].kept;
-    for (uint32_t i = 0; i < o->acts; i++) {
-        const struct draft *from = act(o, o->best[i]);
-        struct program_act *to = &p->acts[i];
-        struct list dying = {0};
-        *to = (struct program_act){
-            .call = from->call,
-            .reduces = from->span.kind == SPAN_ROWS || from->span.kind == SPAN_COLUMNS,
-            .reads = copied(&from->reads),
-            .writes = copied(&from->writes),
-            .read_count = from->reads.count,
-            .write_count = from->writes.count,
-        };
-        for (uint32_t r = 0; r < from->reads.count; r++)
-            if (--left[from->reads.of[r]] == 0)
-                list_add_once(&dying, from->reads.of[r]);
-        end_act(o, from, to, &dying);
-        for (uint32_t w = 0; w < from->writes.count; w++)
-            if (left[from->writes.of[w]] == 0)
-                to->dies[to->die_count++] = from->writes.of[w];
-        free(dying.of);
-    }
-    free(left);
-}
-
 /* ---- all of it ---- */
 
 static void open_ordering(struct ordering *o, const struct building *b)
@@ -316,9 +249,10 @@ static void open_ordering(struct ordering *o, const struct building *b)
     o->waits = xcalloc(o->acts + 1, sizeof *o->waits);
     o->place = xcalloc(o->acts + 1, sizeof *o->place);
     o->size = xcalloc(o->acts + 1, sizeof *o->size);
+    o->timeline = xcalloc(o->acts + 1, sizeof *o->timeline);
+    o->best_timeline = xcalloc(o->acts + 1, sizeof *o->best_timeline);
     for (uint32_t m = 0; m < memories; m++)
-        if (is_freed(o, m))
-            o->bytes[m] = joint_bytes(joint_at(b->joint, b->program->memory[m].node));
+        o->bytes[m] = freed_bytes(b, m);
     for (uint32_t i = 0; i < o->acts; i++) {
         for (uint32_t r = 0; r < act(o, i)->reads.count; r++)
             o->readers[act(o, i)->reads.of[r]]++;
@@ -327,7 +261,16 @@ static void open_ordering(struct ordering *o, const struct building *b)
     }
 }
 
-void order_acts(struct building *b)
+static void rearrange(struct building *b, const uint32_t *order)
+{
+    struct draft *acts = xcalloc(b->act_count + 1, sizeof *acts);
+    for (uint32_t i = 0; i < b->act_count; i++)
+        acts[i] = b->acts[order[i]];
+    free(b->acts);
+    b->acts = acts;
+}
+
+uint64_t *order_acts(struct building *b)
 {
     struct ordering o;
     open_ordering(&o, b);
@@ -339,7 +282,7 @@ void order_acts(struct building *b)
     try_order(&o);
     depth_first(&o, true);
     try_order(&o);
-    write_acts(&o);
+    rearrange(b, o.best);
     free(o.bytes);
     free(o.readers);
     free(o.order);
@@ -347,4 +290,6 @@ void order_acts(struct building *b)
     free(o.waits);
     free(o.place);
     free(o.size);
+    free(o.timeline);
+    return o.best_timeline;
 }

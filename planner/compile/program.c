@@ -1,5 +1,5 @@
 /* program.c - see program.h: which functions are kernels, and what they read. Which of them are one
- * kernel is in fusion.c, their order in order_acts.c. */
+ * kernel is in fusion.c, their order in order_acts.c, their memory in place_acts.c. */
 #include "compile/program.h"
 
 #include "base/arena.h"
@@ -138,15 +138,15 @@ static void find_realized(struct building *b, const struct program_wants *wants)
 
 /* ---- acts ---- */
 
-static void add_writes(struct building *b, struct draft *act, uint32_t node)
+static void add_writes(struct building *b, struct part *part, uint32_t node)
 {
     if (!joint_is_many(at(b, node))) {
-        list_add_once(&act->writes, memory_of(b, node));
+        list_add_once(&part->writes, memory_of(b, node));
         return;
     }
     for (uint32_t i = 0; i < joint_count(b->joint); i++)
         if (b->needed[i] && is_result(b, i) && at(b, i)->arg[0] == node)
-            list_add_once(&act->writes, memory_of(b, i));
+            list_add_once(&part->writes, memory_of(b, i));
 }
 
 static void add_act(struct building *b, uint32_t node)
@@ -155,10 +155,16 @@ static void add_act(struct building *b, uint32_t node)
     struct draft *act = &b->acts[b->act_count++];
     *act = (struct draft){.call = is_call(b, node) ? node : JOINT_NONE,
                           .span = span_of(b->joint, node),
-                          .first = node};
-    for (uint32_t a = 0; a < at(b, node)->args; a++)
-        add_read(b, at(b, node)->arg[a], &act->reads);
-    add_writes(b, act, node);
+                          .parts = xcalloc(1, sizeof *act->parts),
+                          .part_count = 1};
+    struct part *part = &act->parts[0];
+    part->node = node;
+    find_reads(b, node, &part->reads);
+    add_writes(b, part, node);
+    for (uint32_t i = 0; i < part->reads.count; i++)
+        list_add_once(&act->reads, part->reads.of[i]);
+    for (uint32_t i = 0; i < part->writes.count; i++)
+        list_add_once(&act->writes, part->writes.of[i]);
 }
 
 static void mark_kept(struct building *b, const uint32_t *nodes, uint32_t count)
@@ -187,10 +193,8 @@ static void open_building(struct building *b, const struct joint *joint,
 
 static void close_building(struct building *b)
 {
-    for (uint32_t i = 0; i < b->act_count; i++) {
-        free(b->acts[i].reads.of);
-        free(b->acts[i].writes.of);
-    }
+    for (uint32_t i = 0; i < b->act_count; i++)
+        draft_free(&b->acts[i]);
     free(b->acts);
     free(b->there);
     free(b->needed);
@@ -217,7 +221,9 @@ struct program *program_of(const struct joint *joint, const struct program_wants
     if (!wants->backward)
         mark_kept(&b, wants->saved, wants->saved_count);
     fuse_acts(&b);
-    order_acts(&b);
+    uint64_t *estimate = order_acts(&b);
+    place_acts(&b, estimate);
+    free(estimate);
     struct program *program = b.program;
     close_building(&b);
     return program;

@@ -24,13 +24,21 @@ struct span {
     uint64_t all, kept;
 };
 
-struct draft { /* an act to be; of call JOINT_NONE, several fused */
-    uint32_t call;
-    struct span span;
-    uint32_t first; /* node: its place in the graph */
-    bool gone;      /* fused into another */
+struct part { /* one function of an act: its node, and the memory that it reads */
+    uint32_t node;
     struct list reads, writes;
 };
+
+struct draft { /* an act to be; of call JOINT_NONE, several parts fused */
+    uint32_t call;
+    struct span span;
+    bool gone; /* fused into another */
+    struct list reads, writes;
+    struct part *parts; /* in the order of the graph */
+    uint32_t part_count;
+};
+
+void draft_free(struct draft *draft);
 
 struct building {
     const struct joint *joint;
@@ -50,7 +58,12 @@ bool is_reduction(const struct joint *joint, uint32_t node);
 struct span span_of(const struct joint *joint, uint32_t node);
 
 void fuse_acts(struct building *b);
-/* Fills the program's acts. */
-void order_acts(struct building *b);
+/* Puts them in order. Returns what is in memory at each (act_count + 1), as Inductor estimates it
+ * (memory.py, estimate_peak_memory); the caller frees it. */
+uint64_t *order_acts(struct building *b);
+/* Fills the program's acts: which memory is born, taken over, dies. `estimate`: of order_acts. */
+void place_acts(struct building *b, uint64_t *estimate);
+/* Bytes of memory that leaves when nobody needs it any more; 0: it is not the program's to free. */
+uint64_t freed_bytes(const struct building *b, uint32_t memory);
 
 #endif

@@ -1,0 +1,206 @@
+/* place_acts.c - which memory a kernel's results take (program.h).
+ *
+ * In place: a function of a fused kernel writes where the last of its operands was that nobody else
+ * still reads (SchedulerNode.decide_inplace_update). Again: memory that has died is kept for the
+ * next result of its dtype and size, if the estimated peak stays as it is (codegen/wrapper.py,
+ * AllocateLine.should_reuse_buffer); else it is freed where it died. */
+#include "base/arena.h"
+#include "compile/program_parts.h"
+
+#include <stdlib.h>
+
+struct freed { /* memory whose last reader has run, in the order of death */
+    uint32_t memory, act;
+    bool taken;
+};
+
+struct placing {
+    struct building *b;
+    uint64_t *estimate; /* (acts + 1) */
+    uint64_t peak;
+    uint32_t *left; /* (memory) parts of acts that are still to read it, and whoever keeps it */
+    bool *taken;    /* (memory) something else is there now */
+    struct freed *freed;
+    uint32_t freed_count, freed_cap;
+};
+
+static const struct joint_node *node_of(const struct placing *p, uint32_t memory)
+{
+    return joint_at(p->b->joint, p->b->program->memory[memory].node);
+}
+
+static bool is_alike(const struct placing *p, uint32_t x, uint32_t y)
+{
+    return node_of(p, x)->dtype == node_of(p, y)->dtype &&
+           joint_bytes(node_of(p, x)) == joint_bytes(node_of(p, y));
+}
+
+/* ---- in place ---- */
+
+static uint32_t in_place(struct placing *p, const struct part *part, uint32_t write)
+{
+    for (uint32_t i = 0; i < part->reads.count; i++) {
+        const uint32_t memory = part->reads.of[i];
+        if (p->left[memory] == 1 && !p->taken[memory] && is_alike(p, memory, write) &&
+            node_of(p, memory)->name != JOINT_INPUT)
+            return memory;
+    }
+    return JOINT_NONE;
+}
+
+/* ---- again ---- */
+
+static uint64_t most_between(const struct placing *p, uint32_t first, uint32_t end)
+{
+    uint64_t most = 0;
+    for (uint32_t i = first; i < end; i++)
+        most = p->estimate[i] > most ? p->estimate[i] : most;
+    return most;
+}
+
+/* The last that died of its kind, unless keeping it would cost more than the peak. */
+static uint32_t again(struct placing *p, uint32_t act, uint32_t write)
+{
+    const uint64_t bytes = joint_bytes(node_of(p, write));
+    for (uint32_t i = p->freed_count; i-- > 0;) {
+        struct freed *f = &p->freed[i];
+        if (f->taken || !is_alike(p, f->memory, write))
+            continue;
+        if (f->act + 1 != act && bytes + most_between(p, f->act + 1, act) > p->peak)
+            return JOINT_NONE;
+        for (uint32_t k = f->act + 1; k < act; k++)
+            p->estimate[k] += bytes;
+        f->taken = true;
+        return f->memory;
+    }
+    return JOINT_NONE;
+}
+
+/* Whether what dies may be kept for others: the program's own, and no complex number's. */
+static bool may_be_kept(const struct placing *p, uint32_t memory)
+{
+    const struct joint *joint = p->b->joint;
+    const uint32_t node = p->b->program->memory[memory].node;
+    if (p->b->program->memory[memory].outside || node_of(p, memory)->dtype == DTYPE_COMPLEX64)
+        return false;
+    for (uint32_t i = 0; i < joint_count(joint); i++)
+        if (p->b->needed[i] && joint_at(joint, i)->name == JOINT_AS_COMPLEX &&
+            program_home(joint, i) == node)
+            return false;
+    return true;
+}
+
+/* ---- one act ---- */
+
+static uint32_t place_of_write(const struct draft *act, uint32_t memory)
+{
+    for (uint32_t w = 0; w < act->writes.count; w++)
+        if (act->writes.of[w] == memory)
+            return w;
+    return JOINT_NONE;
+}
+
+static void run_parts(struct placing *p, const struct draft *act, struct program_act *out)
+{
+    const bool elements = act->span.kind == SPAN_POINTS || act->span.kind == SPAN_ROWS;
+    for (uint32_t i = 0; i < act->part_count; i++) {
+        const struct part *part = &act->parts[i];
+        const uint32_t w =
+            part->writes.count == 1 ? place_of_write(act, part->writes.of[0]) : JOINT_NONE;
+        if (elements && w != JOINT_NONE)
+            out->over[w] = in_place(p, part, out->writes[w]);
+        if (elements && w != JOINT_NONE && out->over[w] != JOINT_NONE)
+            p->taken[out->over[w]] = true;
+        for (uint32_t r = 0; r < part->reads.count; r++)
+            p->left[part->reads.of[r]]--;
+    }
+}
+
+static uint32_t *copied(const struct list *list)
+{
+    uint32_t *copy = xmalloc((list->count + 1) * sizeof *copy);
+    for (uint32_t i = 0; i < list->count; i++)
+        copy[i] = list->of[i];
+    return copy;
+}
+
+static void open_act(const struct draft *from, struct program_act *to)
+{
+    *to = (struct program_act){
+        .call = from->call,
+        .reduces = from->span.kind == SPAN_ROWS || from->span.kind == SPAN_COLUMNS,
+        .reads = copied(&from->reads),
+        .writes = copied(&from->writes),
+        .over = xmalloc((from->writes.count + 1) * sizeof *to->over),
+        .dies = xmalloc((from->reads.count + from->writes.count + 1) * sizeof *to->dies),
+        .read_count = from->reads.count,
+        .write_count = from->writes.count,
+    };
+    for (uint32_t w = 0; w < to->write_count; w++)
+        to->over[w] = JOINT_NONE;
+}
+
+/* Fallback kernels allocate what they give themselves. */
+static bool allocates_itself(const struct placing *p, const struct program_act *act)
+{
+    return act->call != JOINT_NONE && joint_at(p->b->joint, act->call)->name != JOINT_CALL;
+}
+
+static void note_dead(struct placing *p, uint32_t memory, uint32_t act)
+{
+    ARRAY_GROW(p->freed, p->freed_count, p->freed_cap);
+    p->freed[p->freed_count++] =
+        (struct freed){.memory = memory, .act = act, .taken = !may_be_kept(p, memory)};
+}
+
+static void place(struct placing *p, uint32_t index)
+{
+    const struct draft *from = &p->b->acts[index];
+    struct program_act *to = &p->b->program->acts[index];
+    open_act(from, to);
+    run_parts(p, from, to);
+    for (uint32_t w = 0; w < to->write_count && !allocates_itself(p, to); w++)
+        if (to->over[w] == JOINT_NONE) {
+            to->over[w] = again(p, index, to->writes[w]);
+            if (to->over[w] != JOINT_NONE)
+                p->taken[to->over[w]] = true;
+        }
+    for (uint32_t r = 0; r < to->read_count; r++)
+        if (p->left[to->reads[r]] == 0 && !p->taken[to->reads[r]])
+            note_dead(p, to->reads[r], index);
+    for (uint32_t w = 0; w < to->write_count; w++)
+        if (p->left[to->writes[w]] == 0)
+            note_dead(p, to->writes[w], index);
+}
+
+static void add_deaths(struct placing *p)
+{
+    for (uint32_t i = 0; i < p->freed_count; i++) {
+        struct program_act *act = &p->b->program->acts[p->freed[i].act];
+        if (!p->taken[p->freed[i].memory])
+            act->dies[act->die_count++] = p->freed[i].memory;
+    }
+}
+
+void place_acts(struct building *b, uint64_t *estimate)
+{
+    struct program *program = b->program;
+    struct placing p = {.b = b, .estimate = estimate};
+    p.left = xcalloc(program->memory_count + 1, sizeof *p.left);
+    p.taken = xcalloc(program->memory_count + 1, sizeof *p.taken);
+    program->acts = xcalloc(b->act_count + 1, sizeof *program->acts);
+    program->act_count = b->act_count;
+    p.peak = most_between(&p, 0, b->act_count + 1);
+    for (uint32_t m = 0; m < program->memory_count; m++)
+        p.left[m] = program->memory[m].kept;
+    for (uint32_t i = 0; i < b->act_count; i++)
+        for (uint32_t k = 0; k < b->acts[i].part_count; k++)
+            for (uint32_t r = 0; r < b->acts[i].parts[k].reads.count; r++)
+                p.left[b->acts[i].parts[k].reads.of[r]]++;
+    for (uint32_t i = 0; i < b->act_count; i++)
+        place(&p, i);
+    add_deaths(&p);
+    free(p.left);
+    free(p.taken);
+    free(p.freed);
+}
