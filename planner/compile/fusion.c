@@ -154,7 +154,7 @@ static void join_parts(struct draft *to, struct draft *from)
     const uint32_t count = to->part_count + from->part_count;
     struct part *parts = xcalloc(count, sizeof *parts);
     for (uint32_t i = 0, x = 0, y = 0; i < count; i++)
-        parts[i] = y == from->part_count || (x < to->part_count && to->parts[x].node < from->parts[y].node)
+        parts[i] = y == from->part_count || (x < to->part_count && to->parts[x].rank < from->parts[y].rank)
                        ? to->parts[x++]
                        : from->parts[y++];
     free(to->parts);

@@ -83,6 +83,32 @@ static void find_needed(struct building *b)
     }
 }
 
+/* A node, behind those that it needs and that have no place yet, these as the joint graph has them. */
+static void give_rank(struct building *b, uint32_t node, uint32_t *next)
+{
+    bool *wanted = xcalloc((size_t)node + 1, sizeof *wanted);
+    wanted[node] = true;
+    for (uint32_t i = node + 1; i-- > 0;)
+        for (uint32_t a = 0; wanted[i] && !b->there[i] && a < at(b, i)->args; a++)
+            wanted[at(b, i)->arg[a]] = true;
+    for (uint32_t i = 0; i <= node; i++)
+        if (wanted[i] && b->rank[i] == JOINT_NONE)
+            b->rank[i] = (*next)++;
+    free(wanted);
+}
+
+/* Forward is as it was traced. Backward ("reordering_to_mimic_autograd_engine") is, too, and what
+ * runs again there does so where it is first needed. */
+static void find_ranks(struct building *b, bool backward)
+{
+    const uint32_t count = joint_count(b->joint);
+    uint32_t next = 0;
+    memset(b->rank, 0xff, (count + 1) * sizeof *b->rank);
+    for (uint32_t i = 0; i < count; i++)
+        if (b->needed[i] && !b->there[i] && (!backward || at(b, i)->in_backward))
+            give_rank(b, i, &next);
+}
+
 static void realize(struct building *b, uint32_t node)
 {
     b->realized[found_at(b, node)] = true;
@@ -158,13 +184,27 @@ static void add_act(struct building *b, uint32_t node)
                           .parts = xcalloc(1, sizeof *act->parts),
                           .part_count = 1};
     struct part *part = &act->parts[0];
-    part->node = node;
+    part->rank = b->rank[node];
     find_reads(b, node, &part->reads);
     add_writes(b, part, node);
     for (uint32_t i = 0; i < part->reads.count; i++)
         list_add_once(&act->reads, part->reads.of[i]);
     for (uint32_t i = 0; i < part->writes.count; i++)
         list_add_once(&act->writes, part->writes.of[i]);
+}
+
+static void add_acts(struct building *b)
+{
+    const uint32_t count = joint_count(b->joint);
+    uint32_t *in_order = xmalloc((count + 1) * sizeof *in_order);
+    memset(in_order, 0xff, (count + 1) * sizeof *in_order);
+    for (uint32_t i = 0; i < count; i++)
+        if (b->needed[i] && !b->there[i] && b->realized[i] && !is_result(b, i))
+            in_order[b->rank[i]] = i;
+    for (uint32_t i = 0; i < count; i++)
+        if (in_order[i] != JOINT_NONE)
+            add_act(b, in_order[i]);
+    free(in_order);
 }
 
 static void mark_kept(struct building *b, const uint32_t *nodes, uint32_t count)
@@ -183,6 +223,7 @@ static void open_building(struct building *b, const struct joint *joint,
     b->needed = xcalloc(count + 1, sizeof *b->needed);
     b->realized = xcalloc(count + 1, sizeof *b->realized);
     b->users = xcalloc(count + 1, sizeof *b->users);
+    b->rank = xmalloc((count + 1) * sizeof *b->rank);
     b->memory = xmalloc((count + 1) * sizeof *b->memory);
     memset(b->memory, 0xff, (count + 1) * sizeof *b->memory);
     for (uint32_t i = 0; i < count; i++)
@@ -200,6 +241,7 @@ static void close_building(struct building *b)
     free(b->needed);
     free(b->realized);
     free(b->users);
+    free(b->rank);
     free(b->memory);
 }
 
@@ -211,10 +253,9 @@ struct program *program_of(const struct joint *joint, const struct program_wants
     if (!wants->backward)
         mark_needed(&b, wants->saved, wants->saved_count);
     find_needed(&b);
+    find_ranks(&b, wants->backward);
     find_realized(&b, wants);
-    for (uint32_t i = 0; i < joint_count(joint); i++)
-        if (b.needed[i] && !b.there[i] && b.realized[i] && !is_result(&b, i))
-            add_act(&b, i);
+    add_acts(&b);
     for (uint32_t i = 0; wants->backward && i < wants->saved_count; i++)
         memory_of(&b, wants->saved[i]);
     mark_kept(&b, wants->results, wants->result_count);

@@ -24,8 +24,8 @@ struct span {
     uint64_t all, kept;
 };
 
-struct part { /* one function of an act: its node, and the memory that it reads */
-    uint32_t node;
+struct part { /* one function of an act: its place in the graph, and the memory that it reads */
+    uint32_t rank;
     struct list reads, writes;
 };
 
@@ -47,6 +47,7 @@ struct building {
     bool *needed;    /* (nodes) */
     bool *realized;  /* (nodes) its result is in memory */
     uint32_t *users; /* (nodes) how many read it */
+    uint32_t *rank;  /* (nodes) its place in the graph that Inductor is given */
     uint32_t *memory; /* (nodes) */
     uint32_t memory_cap;
     struct draft *acts;
