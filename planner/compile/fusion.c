@@ -31,6 +31,7 @@ void draft_free(struct draft *draft)
     for (uint32_t i = 0; i < draft->part_count; i++) {
         free(draft->parts[i].reads.of);
         free(draft->parts[i].writes.of);
+        free(draft->parts[i].moved.of);
     }
     free(draft->parts);
     free(draft->reads.of);
@@ -154,9 +155,10 @@ static void join_parts(struct draft *to, struct draft *from)
     const uint32_t count = to->part_count + from->part_count;
     struct part *parts = xcalloc(count, sizeof *parts);
     for (uint32_t i = 0, x = 0, y = 0; i < count; i++)
-        parts[i] = y == from->part_count || (x < to->part_count && to->parts[x].rank < from->parts[y].rank)
-                       ? to->parts[x++]
-                       : from->parts[y++];
+        parts[i] =
+            y == from->part_count || (x < to->part_count && to->parts[x].rank < from->parts[y].rank)
+                ? to->parts[x++]
+                : from->parts[y++];
     free(to->parts);
     free(from->parts);
     to->parts = parts;
@@ -172,7 +174,8 @@ static void fuse(struct building *b, uint32_t x, uint32_t y)
         list_add_once(&to->reads, from->reads.of[i]);
     for (uint32_t i = 0; i < from->writes.count; i++)
         list_add_once(&to->writes, from->writes.of[i]);
-    if (from->span.kind == SPAN_ROWS || (to->span.kind == SPAN_POINTS && from->span.all > to->span.all))
+    if (from->span.kind == SPAN_ROWS ||
+        (to->span.kind == SPAN_POINTS && from->span.all > to->span.all))
         to->span = from->span;
     join_parts(to, from);
     draft_free(from);

@@ -13,13 +13,13 @@
 struct ordering {
     const struct building *b;
     uint32_t acts, memories;
-    uint64_t *bytes;    /* (memories) counted */
-    uint32_t *readers;  /* (memories) acts that read it */
-    uint32_t *order;    /* (acts) the one that is tried */
-    uint32_t *best;     /* (acts) */
-    uint32_t *waits;    /* (acts) that have to run before it and have not */
-    uint32_t *place;    /* (acts) in `order`; UINT32_MAX: not yet */
-    uint64_t *size;     /* (acts) bytes of what it writes */
+    uint64_t *bytes;                    /* (memories) counted */
+    uint32_t *readers;                  /* (memories) acts that read it */
+    uint32_t *order;                    /* (acts) the one that is tried */
+    uint32_t *best;                     /* (acts) */
+    uint32_t *waits;                    /* (acts) that have to run before it and have not */
+    uint32_t *place;                    /* (acts) in `order`; UINT32_MAX: not yet */
+    uint64_t *size;                     /* (acts) bytes of what it writes */
     uint64_t *timeline, *best_timeline; /* (acts + 1) bytes in memory while each runs */
     uint64_t best_peak;
 };

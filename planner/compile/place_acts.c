@@ -37,12 +37,46 @@ static bool is_alike(const struct placing *p, uint32_t x, uint32_t y)
 
 /* ---- in place ---- */
 
-static uint32_t in_place(struct placing *p, const struct part *part, uint32_t write)
+static bool feeds(const struct part *x, const struct part *y)
 {
+    for (uint32_t i = 0; i < x->writes.count; i++)
+        if (list_has(&y->reads, x->writes.of[i]))
+            return true;
+    return false;
+}
+
+/* Parts of the act, other than `part` and those that it is made of, that read the memory. */
+static uint32_t other_readers(const struct draft *act, uint32_t part, uint32_t memory)
+{
+    bool *before = xcalloc(act->part_count + 1, sizeof *before);
+    uint32_t count = 0;
+    before[part] = true;
+    for (uint32_t i = part; i-- > 0;) /* they are in the order of the graph */
+        for (uint32_t k = i + 1; k <= part; k++)
+            before[i] |= before[k] && feeds(&act->parts[i], &act->parts[k]);
+    for (uint32_t i = 0; i < act->part_count; i++)
+        count += !before[i] && list_has(&act->parts[i].reads, memory);
+    free(before);
+    return count;
+}
+
+static uint32_t readers(const struct draft *act, uint32_t memory)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < act->part_count; i++)
+        count += list_has(&act->parts[i].reads, memory);
+    return count;
+}
+
+static uint32_t in_place(const struct placing *p, const struct draft *act, uint32_t index,
+                         uint32_t write)
+{
+    const struct part *part = &act->parts[index];
     for (uint32_t i = 0; i < part->reads.count; i++) {
         const uint32_t memory = part->reads.of[i];
-        if (p->left[memory] == 1 && !p->taken[memory] && is_alike(p, memory, write) &&
-            node_of(p, memory)->name != JOINT_INPUT)
+        if (!p->taken[memory] && is_alike(p, memory, write) && list_has(&act->reads, memory) &&
+            node_of(p, memory)->name != JOINT_INPUT && !list_has(&part->moved, memory) &&
+            p->left[memory] == readers(act, memory) && other_readers(act, index, memory) == 0)
             return memory;
     }
     return JOINT_NONE;
@@ -108,12 +142,13 @@ static void run_parts(struct placing *p, const struct draft *act, struct program
         const uint32_t w =
             part->writes.count == 1 ? place_of_write(act, part->writes.of[0]) : JOINT_NONE;
         if (elements && w != JOINT_NONE)
-            out->over[w] = in_place(p, part, out->writes[w]);
+            out->over[w] = in_place(p, act, i, out->writes[w]);
         if (elements && w != JOINT_NONE && out->over[w] != JOINT_NONE)
             p->taken[out->over[w]] = true;
-        for (uint32_t r = 0; r < part->reads.count; r++)
-            p->left[part->reads.of[r]]--;
     }
+    for (uint32_t i = 0; i < act->part_count; i++)
+        for (uint32_t r = 0; r < act->parts[i].reads.count; r++)
+            p->left[act->parts[i].reads.of[r]]--;
 }
 
 static uint32_t *copied(const struct list *list)

@@ -83,7 +83,8 @@ static void find_needed(struct building *b)
     }
 }
 
-/* A node, behind those that it needs and that have no place yet, these as the joint graph has them. */
+/* A node, behind those that it needs and that have no place yet, these as the joint graph has them.
+ */
 static void give_rank(struct building *b, uint32_t node, uint32_t *next)
 {
     bool *wanted = xcalloc((size_t)node + 1, sizeof *wanted);
@@ -117,22 +118,37 @@ static void realize(struct building *b, uint32_t node)
 /* torch/_inductor/config.py: realize_reads_threshold, of what several read. */
 enum { READS_MOST = 4, READS_ALWAYS = 8 };
 
-static void find_reads(struct building *b, uint32_t node, struct list *reads);
-
-static void add_read(struct building *b, uint32_t arg, struct list *reads) // NOLINT
+/* Whether a function gives elements at other places than it is given them. */
+static bool moves(const struct building *b, uint32_t node)
 {
-    const uint32_t node = found_at(b, arg);
-    if (b->there[node] || b->realized[node] || is_result(b, node))
-        list_add_once(reads, memory_of(b, node));
-    else
-        find_reads(b, node, reads);
+    const uint8_t name = at(b, node)->name;
+    return name == JOINT_SLICE || name == JOINT_PART || name == JOINT_CAT ||
+           name == JOINT_PUT_SLICE || name == JOINT_EXPAND;
+}
+
+static bool moves_on_the_way(const struct building *b, uint32_t from, uint32_t to)
+{
+    for (; from != to; from = at(b, from)->arg[0])
+        if (moves(b, from))
+            return true;
+    return false;
 }
 
 /* As deep as functions are that are computed where they are used. */
-static void find_reads(struct building *b, uint32_t node, struct list *reads) // NOLINT
+static void find_reads(struct building *b, uint32_t node, bool moved, struct part *part) // NOLINT
 {
-    for (uint32_t a = 0; a < at(b, node)->args; a++)
-        add_read(b, at(b, node)->arg[a], reads);
+    moved |= moves(b, node);
+    for (uint32_t a = 0; a < at(b, node)->args; a++) {
+        const uint32_t arg = at(b, node)->arg[a], found = found_at(b, arg);
+        const bool other = moved || moves_on_the_way(b, arg, found);
+        if (!b->there[found] && !b->realized[found] && !is_result(b, found)) {
+            find_reads(b, found, other, part);
+            continue;
+        }
+        list_add_once(&part->reads, memory_of(b, found));
+        if (other)
+            list_add_once(&part->moved, memory_of(b, found));
+    }
 }
 
 static void find_realized(struct building *b, const struct program_wants *wants)
@@ -152,13 +168,15 @@ static void find_realized(struct building *b, const struct program_wants *wants)
             realize(b, at(b, i)->arg[a]);
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct list reads = {0};
+        struct part part = {0};
         if (!b->needed[i] || b->there[i] || b->realized[i] || is_seen_through(at(b, i)) ||
             is_result(b, i))
             continue;
-        find_reads(b, i, &reads);
-        b->realized[i] = (reads.count > READS_MOST && b->users[i] > 1) || reads.count > READS_ALWAYS;
-        free(reads.of);
+        find_reads(b, i, false, &part);
+        b->realized[i] =
+            (part.reads.count > READS_MOST && b->users[i] > 1) || part.reads.count > READS_ALWAYS;
+        free(part.reads.of);
+        free(part.moved.of);
     }
 }
 
@@ -185,7 +203,7 @@ static void add_act(struct building *b, uint32_t node)
                           .part_count = 1};
     struct part *part = &act->parts[0];
     part->rank = b->rank[node];
-    find_reads(b, node, &part->reads);
+    find_reads(b, node, false, part);
     add_writes(b, part, node);
     for (uint32_t i = 0; i < part->reads.count; i++)
         list_add_once(&act->reads, part->reads.of[i]);

@@ -27,6 +27,7 @@ struct span {
 struct part { /* one function of an act: its place in the graph, and the memory that it reads */
     uint32_t rank;
     struct list reads, writes;
+    struct list moved; /* of what it reads: elements at other places than where they go */
 };
 
 struct draft { /* an act to be; of call JOINT_NONE, several parts fused */
@@ -43,11 +44,11 @@ void draft_free(struct draft *draft);
 struct building {
     const struct joint *joint;
     struct program *program;
-    bool *there;     /* (nodes) the program has it from outside */
-    bool *needed;    /* (nodes) */
-    bool *realized;  /* (nodes) its result is in memory */
-    uint32_t *users; /* (nodes) how many read it */
-    uint32_t *rank;  /* (nodes) its place in the graph that Inductor is given */
+    bool *there;      /* (nodes) the program has it from outside */
+    bool *needed;     /* (nodes) */
+    bool *realized;   /* (nodes) its result is in memory */
+    uint32_t *users;  /* (nodes) how many read it */
+    uint32_t *rank;   /* (nodes) its place in the graph that Inductor is given */
     uint32_t *memory; /* (nodes) */
     uint32_t memory_cap;
     struct draft *acts;

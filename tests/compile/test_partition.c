@@ -1,7 +1,6 @@
 /* test_partition.c - what our partition saves of a block beside what AOTAutograd saved of it
  * (tests/data/truth/compile.jsonl: shapes and dtypes of torch.compile's saved tensors). */
-#include "compile/region.h"
-#include "tests/support/truth.h"
+#include "tests/support/compiled_block.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,8 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#define PATH "tests/data/truth/compile.jsonl"
 
 struct tensors { /* "bfloat16 131072 input": of each its dtype, elements, and whether an argument */
     char text[64][64];
@@ -103,7 +100,9 @@ static void show(const struct compiled_region *region)
         for (uint32_t i = 0; p && i < p->act_count; i++) {
             const struct program_act *act = &p->acts[i];
             printf("%s %s", way ? "backward" : "forward",
-                   act->call != JOINT_NONE ? "call" : act->reduces ? "sums" : "points");
+                   act->call != JOINT_NONE ? "call"
+                   : act->reduces          ? "sums"
+                                           : "points");
             for (uint32_t k = 0; k < act->read_count; k++)
                 printf(" n%u", p->memory[act->reads[k]].node);
             printf(" ->");
@@ -121,33 +120,6 @@ static void show(const struct compiled_region *region)
     }
 }
 
-static bool is_hf(const json_t *row)
-{
-    return strcmp(truth_text(json_object_get(row, "strategy"), "code", ""), "hf") == 0;
-}
-
-static struct graph *graph_of(const json_t *row)
-{
-    struct err err = {0};
-    struct model_config config;
-    const char *store = truth_text(json_object_get(row, "strategy"), "store_dtype", "");
-    struct model_job job = {.compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
-                            .attention = ATTENTION_FLASH};
-    struct graph *graph = NULL;
-    if (!(is_hf(row) ? truth_read_hf : truth_read_written)(row, &config, &job) ||
-        model_build(&config, &job, &graph, &err) != ERR_OK)
-        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
-    return graph;
-}
-
-static enum joint_checkpoint checkpoint_of(const json_t *row)
-{
-    const char *ac = truth_text(json_object_get(row, "strategy"), "ac", "");
-    return strcmp(ac, "full") == 0        ? CHECKPOINT_AGAIN
-           : strcmp(ac, "selective") == 0 ? CHECKPOINT_SELECTIVE
-                                          : CHECKPOINT_NOT;
-}
-
 static bool same_tensors(const char *name, const struct tensors *planned,
                          const struct tensors *recorded)
 {
@@ -163,49 +135,26 @@ static bool same_tensors(const char *name, const struct tensors *planned,
     return false;
 }
 
-static bool saves_the_same(const json_t *row)
+static bool saves_the_same(const struct compiled_block *block)
 {
-    struct err err = {0};
-    struct tape_regions regions;
-    struct compiled_region region;
-    struct tensors recorded, planned = {.count = 0};
-    struct graph *graph = graph_of(row);
-    if (!graph)
-        return false;
-    tape_run_regions(graph, &(struct tape_options){.input_nodes = false}, &regions);
-    assert_true(regions.count > 0);
-    if (compiled_region_of(graph, &regions, &regions.of[0], checkpoint_of(row), &region, &err) ==
-        ERR_OK)
-        planned_saved(&region, &planned);
-    else
-        print_error("%s: %s\n", truth_text(row, "name", ""), err.text);
-    if (getenv("SHARDPLAN_JOINT") &&
-        strcmp(getenv("SHARDPLAN_JOINT"), truth_text(row, "name", "")) == 0)
-        show(&region);
-    read_saved(row, &recorded);
-    const bool same = same_tensors(truth_text(row, "name", ""), &planned, &recorded);
-    compiled_region_free(&region);
-    tape_regions_free(&regions);
-    graph_free(graph);
-    return same;
+    struct tensors recorded, planned;
+    const char *name = truth_text(block->row, "name", ""), *shown = getenv("SHARDPLAN_JOINT");
+    planned_saved(&block->region, &planned);
+    read_saved(block->row, &recorded);
+    if (shown && strcmp(shown, name) == 0)
+        show(&block->region);
+    return same_tensors(name, &planned, &recorded);
 }
 
 static void blocks_save_what_aotautograd_saves(void **state)
 {
     (void)state;
-    size_t rows = 0, wrong = 0, size = 0;
-    char *line = NULL;
-    FILE *file = fopen(PATH, "r");
-    assert_non_null(file);
-    while (getline(&line, &size, file) > 0) {
-        json_t *row = json_loads(line, 0, NULL);
-        assert_non_null(row);
-        rows++;
-        wrong += !saves_the_same(row);
-        json_decref(row);
+    struct compiled_block block;
+    size_t rows = 0, wrong = 0;
+    for (; compiled_block_read(rows, &block); rows++) {
+        wrong += !saves_the_same(&block);
+        compiled_block_free(&block);
     }
-    free(line);
-    fclose(file);
     print_message("%zu rows, %zu differ\n", rows, wrong);
     assert_true(rows >= 15);
     assert_int_equal(wrong, 0);

@@ -2,6 +2,7 @@
  * (tests/data/truth/compile.jsonl). */
 #include "tests/support/compiled_block.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,7 +83,7 @@ static const char *home_of(const json_t *row, size_t k)
     return "";
 }
 
-static const uint64_t element_bytes(const char *dtype)
+static uint64_t element_bytes(const char *dtype)
 {
     return strcmp(dtype, "bfloat16") == 0 ? 2 : strcmp(dtype, "float32") == 0 ? 4 : 8;
 }
@@ -93,7 +94,7 @@ static void add_saved(const json_t *row, struct recorded *r)
     size_t k, d;
     const json_t *entry, *dim;
     const json_t *saved = json_object_get(row, "saved");
-    static char names[NAMES_MOST][8];
+    static char names[NAMES_MOST][24];
     json_array_foreach(saved, k, entry)
     {
         uint64_t bytes = element_bytes(json_string_value(json_array_get(entry, 0)));
@@ -121,7 +122,12 @@ static uint32_t own_kernels(const struct program *p, bool calls)
     return count;
 }
 
-static void compare(const json_t *row, const struct compiled_region *region, bool backward)
+struct count {
+    uint32_t programs, exact, same_fused;
+};
+
+static void compare(const json_t *row, const struct compiled_region *region, bool backward,
+                    struct count *count)
 {
     static struct recorded r;
     const struct program *p = backward ? region->backward : region->forward;
@@ -130,22 +136,37 @@ static void compare(const json_t *row, const struct compiled_region *region, boo
         add_saved(row, &r);
     replay(json_object_get(row, backward ? "backward" : "forward"), &r);
     const uint64_t peak = program_peak(region->joint, p);
-    print_message("%-18s %s: peak %llu recorded %llu (%+.2f %%), calls %u %u, fused %u %u\n",
-                  truth_text(row, "name", ""), backward ? "backward" : "forward ",
-                  (unsigned long long)peak, (unsigned long long)r.peak,
-                  100.0 * ((double)peak / (double)r.peak - 1), own_kernels(p, true), r.calls,
-                  own_kernels(p, false), r.fused);
+    const double error = fabs((double)peak / (double)r.peak - 1);
+    count->programs++;
+    count->exact += peak == r.peak;
+    count->same_fused += own_kernels(p, false) == r.fused;
+    if (peak != r.peak)
+        print_message("%s %s: peak %llu, recorded %llu\n", truth_text(row, "name", ""),
+                      backward ? "backward" : "forward", (unsigned long long)peak,
+                      (unsigned long long)r.peak);
+    assert_int_equal(own_kernels(p, true), r.calls);
+    if (!backward) {
+        assert_true(peak == r.peak);
+        assert_int_equal(own_kernels(p, false), r.fused);
+    }
+    assert_true(error < 0.05);
 }
 
+/* Forward is as recorded in all: kernels and peak. Backward has the recorded calls; where its peak
+ * differs that is said, with the reason, in tests/data/truth/README.md. */
 static void programs_are_inductors(void **state)
 {
     (void)state;
     struct compiled_block block;
+    struct count count = {0};
     for (size_t i = 0; compiled_block_read(i, &block); i++) {
-        compare(block.row, &block.region, false);
-        compare(block.row, &block.region, true);
+        compare(block.row, &block.region, false, &count);
+        compare(block.row, &block.region, true, &count);
         compiled_block_free(&block);
     }
+    print_message("%u programs, %u peaks and %u numbers of fused kernels as recorded\n",
+                  count.programs, count.exact, count.same_fused);
+    assert_true(count.programs >= 38 && count.exact + 3 >= count.programs);
 }
 
 int main(void)
