@@ -148,6 +148,7 @@ struct kernel {
     uint8_t work;                  /* enum work_kind: what it computes */
     bool backward;                 /* part of the backward pass (recomputation included) */
     bool recomputed;               /* runs again for activation checkpointing */
+    bool compiled;                 /* issued by a compiled program, not by eager operators */
     bool placed;                   /* of a plan: a stream's kernel, parameters where they are now */
     struct operand *operands;      /* ins, then outs; of the table that holds the kernel */
     const struct strides *strides; /* (ins + outs), lent; NULL: rows of `pitch` elements, the rest

@@ -24,6 +24,7 @@
 #define ATEN_MAP(X)                                                                                \
     X(NONE, "")                                                                                    \
     X(EMPTY, "empty.memory_format")                                                                \
+    X(EMPTY_STRIDED, "empty_strided")                                                              \
     X(EMPTY_LIKE, "empty_like")                                                                    \
     X(ONES_LIKE, "ones_like")                                                                      \
     X(ZEROS, "zeros")                                                                              \
@@ -162,7 +163,9 @@
     X(ADAMW, "adamw")                                                                              \
     X(FUSED_ADAMW_, "_fused_adamw_")                                                               \
     X(FOREACH_ADD_, "_foreach_add_.List")                                                          \
-    X(FOREACH_MUL_, "_foreach_mul_.Tensor")
+    X(FOREACH_MUL_, "_foreach_mul_.Tensor")                                                        \
+    X(FUSED, "triton_fused")                                                                       \
+    X(FUSED_REDUCTION, "triton_fused_reduction")
 
 enum aten {
 #define X(name, text) ATEN_##name,
@@ -205,6 +208,8 @@ const char *const *aten_names(void);
       "x (places, c), w (o, k), perhaps a bias -> y (places, o); or of it, gradients")             \
     /* ---- anything ---- */                                                                       \
     X(OTHER, "other", "x ... -> y ...: known by its name and its operands alone")                  \
+    X(FUSED, "fused", "x ... -> y ...: many functions of elements in one pass (torch.compile)")    \
+    X(FUSED_REDUCTION, "fused_reduction", "likewise, with sums over rows or columns")              \
     /* ---- elementwise ---- */                                                                    \
     X(ADD, "add", "x, y (broadcast to x from the right) -> z: x + y")                              \
     X(ADD_NUMBER, "add_number", "x -> y: x + attr.p")                                              \

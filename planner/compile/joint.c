@@ -80,6 +80,15 @@ static bool is_wanted(const struct joint_node *node, const struct joint_want *wa
            same_shape(&node->shape, &want->shape);
 }
 
+bool joint_is_alike(const struct joint_node *x, const struct joint_node *y)
+{
+    return x->name == y->name && x->dtype == y->dtype && x->source == y->source &&
+           x->args == y->args && x->in_backward == y->in_backward && x->save == y->save &&
+           x->again == y->again && x->detail == y->detail && x->number == y->number &&
+           memcmp(x->arg, y->arg, x->args * sizeof *x->arg) == 0 &&
+           same_shape(&x->shape, &y->shape);
+}
+
 static bool is_call(enum joint_name name)
 {
     return name == JOINT_CALL || name == JOINT_CALL_MANY;

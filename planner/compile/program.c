@@ -189,7 +189,8 @@ static void add_writes(struct building *b, struct part *part, uint32_t node)
         return;
     }
     for (uint32_t i = 0; i < joint_count(b->joint); i++)
-        if (b->needed[i] && is_result(b, i) && at(b, i)->arg[0] == node)
+        if (is_result(b, i) && at(b, i)->arg[0] == node &&
+            (b->needed[i] || at(b, node)->name == JOINT_CALL_MANY))
             list_add_once(&part->writes, memory_of(b, i));
 }
 

@@ -94,9 +94,10 @@ static enum err_code split(struct compiled_region *out, struct err *err)
     return rc;
 }
 
-enum err_code compiled_region_of(const struct graph *graph, const struct tape_regions *regions,
-                                 const struct tape_region *region, enum joint_checkpoint checkpoint,
-                                 struct compiled_region *out, struct err *err)
+enum err_code compiled_region_trace(const struct graph *graph, const struct tape_regions *regions,
+                                    const struct tape_region *region,
+                                    enum joint_checkpoint checkpoint, struct compiled_region *out,
+                                    struct err *err)
 {
     *out = (struct compiled_region){.joint = joint_new(), .gradient = JOINT_NONE};
     if (region->shared)
@@ -104,7 +105,29 @@ enum err_code compiled_region_of(const struct graph *graph, const struct tape_re
                        "--compile: what a block is called with has a gradient from elsewhere, too");
     TRY(trace(graph, regions, region, out, err));
     joint_checkpoint(out->joint, checkpoint, regions->stream->kernels->kernels);
-    return split(out, err);
+    return ERR_OK;
+}
+
+enum err_code compiled_region_finish(struct compiled_region *region, struct err *err)
+{
+    return region->like ? ERR_OK : split(region, err);
+}
+
+static bool same_nodes(const struct joint *x, const struct joint *y)
+{
+    bool same = joint_count(x) == joint_count(y);
+    for (uint32_t i = 0; same && i < joint_count(x); i++)
+        same = joint_is_alike(joint_at(x, i), joint_at(y, i));
+    return same;
+}
+
+bool compiled_region_is_like(const struct compiled_region *x, const struct compiled_region *y)
+{
+    bool same = x->result == y->result && x->gradient == y->gradient &&
+                x->gradient_count == y->gradient_count && same_nodes(x->joint, y->joint);
+    for (uint32_t i = 0; same && i < x->gradient_count; i++)
+        same = x->gradients[i].node == y->gradients[i].node;
+    return same;
 }
 
 void compiled_region_free(struct compiled_region *region)

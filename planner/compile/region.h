@@ -16,18 +16,41 @@ struct region_gradient { /* that backward gives out */
 
 struct compiled_region {
     struct joint *joint;
-    struct partition partition;
     uint32_t result;   /* node */
     uint32_t gradient; /* node of the gradient that comes in; JOINT_NONE: none does */
     struct region_gradient *gradients;
     uint32_t gradient_count;
+    const struct compiled_region *like; /* lent: traced alike, and what follows is its; or NULL */
+    struct partition partition;
     struct program *forward, *backward; /* backward: NULL where no gradient comes */
 };
 
-/* ERR_UNSUPPORTED: something in it is not planned. The caller owns *out: compiled_region_free. */
-enum err_code compiled_region_of(const struct graph *graph, const struct tape_regions *regions,
-                                 const struct tape_region *region, enum joint_checkpoint checkpoint,
-                                 struct compiled_region *out, struct err *err);
+/* ERR_UNSUPPORTED: something in it is not planned. The caller owns *out, whatever is returned:
+ * compiled_region_free. */
+enum err_code compiled_region_trace(const struct graph *graph, const struct tape_regions *regions,
+                                    const struct tape_region *region,
+                                    enum joint_checkpoint checkpoint, struct compiled_region *out,
+                                    struct err *err);
+/* What is saved, and the programs; nothing where it is like another. */
+enum err_code compiled_region_finish(struct compiled_region *region, struct err *err);
+/* Both traced: whether one's partition and programs are the other's. */
+bool compiled_region_is_like(const struct compiled_region *x, const struct compiled_region *y);
 void compiled_region_free(struct compiled_region *region);
+
+/* Its own, or those of the one that it is like. */
+static inline const struct partition *compiled_region_partition(const struct compiled_region *region)
+{
+    return region->like ? &region->like->partition : &region->partition;
+}
+
+static inline const struct program *compiled_region_forward(const struct compiled_region *region)
+{
+    return region->like ? region->like->forward : region->forward;
+}
+
+static inline const struct program *compiled_region_backward(const struct compiled_region *region)
+{
+    return region->like ? region->like->backward : region->backward;
+}
 
 #endif

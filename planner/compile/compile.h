@@ -1,0 +1,22 @@
+/* compile.h - a model whose blocks torch.compile compiles, each on its own.
+ *
+ *     graph --tape_run_regions--> eager kernels of each block --joint.h--> one graph
+ *           --partition.h--> what is saved --program.h--> kernels and memory --tape_compiled.h-->
+ *           stream
+ *
+ * What the hooks of a sharding system do is outside of what is compiled, as torchtitan has it
+ * (fullgraph=True on each TransformerBlock, fully_shard around it); so are the embedding, the final
+ * norm, the head and the loss, which stay eager. */
+#ifndef SHARDPLAN_COMPILE_H
+#define SHARDPLAN_COMPILE_H
+
+#include "base/err.h"
+#include "graph/stream.h"
+#include "graph/tape_options.h"
+
+/* As tape_run with options.compile. ERR_UNSUPPORTED: a block has something that is not planned. The
+ * caller owns the stream: stream_free. */
+enum err_code compile_run(const struct graph *graph, const struct tape_options *options,
+                          struct stream **out, struct err *err);
+
+#endif

@@ -1,0 +1,223 @@
+/* tape_compiled.c - see tape_compiled.h. */
+#include "graph/tape_compiled.h"
+
+#include "graph/tape_emit.h"
+#include "graph/tape_state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct running {
+    struct tape *tape;
+    const struct tape_compiled *const *of_module;
+    uint32_t **buffers; /* (modules) of the memory of its forward program, while its node lives */
+};
+
+/* ---- where memory is ---- */
+
+static uint32_t slot_root(const struct tape *tape, uint32_t tensor)
+{
+    return tape->root[tensor];
+}
+
+static uint32_t output_of(const struct tape *tape, const struct tape_compiled *c)
+{
+    return tape->graph->modules[c->module].output;
+}
+
+/* Where memory from outside is; NO_BUFFER: it is not born yet. */
+static uint32_t buffer_of(const struct tape *tape, const struct tape_compiled *c,
+                          const struct tape_memory *memory, const uint32_t *forward)
+{
+    switch ((enum tape_memory_from)memory->from) {
+    case TAPE_MEMORY_TENSOR:
+        return tape_buffer(tape, memory->of);
+    case TAPE_MEMORY_SAVED:
+        return forward[memory->of];
+    case TAPE_MEMORY_GRADIENT:
+        return tape->slot[slot_root(tape, output_of(tape, c))];
+    default:
+        return NO_BUFFER;
+    }
+}
+
+/* ---- running a program ---- */
+
+static void emit_kernel(struct tape *tape, const struct tape_program *p, const struct tape_act *act,
+                        const uint32_t *buffers)
+{
+    struct kernel_table *table = tape->stream->kernels;
+    struct kernel kernel = act->kernel;
+    kernel.bytes = 0;
+    kernel.backward = tape->backward;
+    for (uint32_t i = 0; i < (uint32_t)kernel.ins + kernel.outs; i++) {
+        struct operand operand = act->kernel.operands[i];
+        const struct tape_memory *memory = &p->memory[operand.place];
+        operand.place = memory->from == TAPE_MEMORY_PLACE ? memory->of : buffers[operand.place];
+        assert(memory->from == TAPE_MEMORY_PLACE || tape->holds[operand.place] > 0);
+        kernel_table_operand(table, &operand);
+        kernel.bytes += (double)shape_bytes(&operand.shape, (enum dtype)operand.dtype);
+    }
+    kernel.operands = NULL;
+    tape_step(tape, STEP_KERNEL, kernel_table_add(table, &kernel));
+}
+
+static void birth(struct tape *tape, const struct tape_program *p, const struct tape_act *act,
+                  uint32_t *buffers)
+{
+    for (uint32_t w = 0; w < act->write_count; w++) {
+        const struct tape_memory *m = &p->memory[act->writes[w]];
+        buffers[act->writes[w]] =
+            act->over[w] != GRAPH_NONE
+                ? buffers[act->over[w]]
+                : tape_new_buffer(tape, (enum aten)m->label, (enum dtype)m->dtype, m->shape,
+                                  shape_bytes(&m->shape, (enum dtype)m->dtype));
+    }
+}
+
+/* Memory that the program may let go of: its own, and what its forward saved. */
+static void let_go(struct tape *tape, const struct tape_program *p, uint32_t memory,
+                   const uint32_t *buffers)
+{
+    const enum tape_memory_from from = (enum tape_memory_from)p->memory[memory].from;
+    if (from == TAPE_MEMORY_NEW || from == TAPE_MEMORY_SAVED)
+        tape_release(tape, buffers[memory]);
+}
+
+static uint32_t *run_program(struct tape *tape, const struct tape_compiled *c,
+                             const struct tape_program *p, const uint32_t *forward)
+{
+    uint32_t *buffers = xmalloc((p->memory_count + 1) * sizeof *buffers);
+    for (uint32_t m = 0; m < p->memory_count; m++)
+        buffers[m] = buffer_of(tape, c, &p->memory[m], forward);
+    tape->current_op = GRAPH_NONE;
+    for (uint32_t i = 0; i < p->act_count; i++) {
+        const struct tape_act *act = &p->acts[i];
+        birth(tape, p, act, buffers);
+        emit_kernel(tape, p, act, buffers);
+        for (uint32_t d = 0; d < act->die_count; d++)
+            let_go(tape, p, act->dies[d], buffers);
+    }
+    return buffers;
+}
+
+/* ---- forward ---- */
+
+static bool is_saved(const struct tape_compiled *c, uint32_t memory)
+{
+    for (uint32_t i = 0; i < c->saved_count; i++)
+        if (c->saved[i] == memory)
+            return true;
+    return false;
+}
+
+static void forward(struct running *r, const struct tape_compiled *c)
+{
+    struct tape *tape = r->tape;
+    const struct tape_program *p = &c->forward;
+    const uint32_t storage = tape->graph->tensors[output_of(tape, c)].storage;
+    uint32_t *buffers = run_program(tape, c, p, NULL);
+    for (uint32_t i = 0; i < c->saved_count; i++)
+        if (p->memory[c->saved[i]].from == TAPE_MEMORY_TENSOR)
+            tape_hold(tape, buffers[c->saved[i]]);
+    if (is_saved(c, c->result))
+        tape_hold(tape, buffers[c->result]);
+    tape->where[storage] = buffers[c->result]; /* the program's hold is Python's */
+    tape->python[storage] = 1;
+    r->buffers[c->module] = buffers;
+}
+
+/* ---- backward ---- */
+
+static void give_param(struct tape *tape, uint32_t param, uint32_t buffer)
+{
+    struct stream *s = tape->stream;
+    ARRAY_GROW(s->grads, s->grad_count, s->grad_cap);
+    s->grads[s->grad_count] = (struct stream_grad){param, buffer};
+    tape_step(tape, STEP_GRAD, s->grad_count++);
+    tape->param_uses[param] = 0;
+}
+
+static void give(struct tape *tape, const struct tape_compiled *c, const uint32_t *buffers)
+{
+    for (uint32_t i = 0; i < c->given_count; i++) {
+        const struct tape_given *given = &c->given[i];
+        const uint32_t buffer = buffers[given->memory];
+        if (given->of_param) {
+            give_param(tape, given->index, buffer);
+            continue;
+        }
+        assert(tape->slot[given->index] == NO_BUFFER);
+        tape->slot[given->index] = buffer;
+        tape->part[given->index] = (struct slice){.tensor = given->index};
+    }
+}
+
+static void backward(struct running *r, const struct tape_compiled *c)
+{
+    struct tape *tape = r->tape;
+    uint32_t *slot = &tape->slot[slot_root(tape, output_of(tape, c))];
+    const uint32_t gradient = *slot;
+    if (gradient == NO_BUFFER)
+        return;
+    uint32_t *buffers = run_program(tape, c, &c->backward, r->buffers[c->module]);
+    *slot = NO_BUFFER;
+    tape_release(tape, gradient);
+    give(tape, c, buffers);
+    free(buffers);
+}
+
+/* ---- the script ---- */
+
+static const struct tape_compiled *compiled_at(const struct running *r, uint32_t item,
+                                               enum item_kind kind)
+{
+    const struct graph_item at = r->tape->graph->items[item];
+    return at.kind == kind ? r->of_module[at.arg] : NULL;
+}
+
+static void run_forward(struct running *r)
+{
+    const struct graph *graph = r->tape->graph;
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct tape_compiled *c = compiled_at(r, i, ITEM_ENTER);
+        tape_forward_item(r->tape, graph->items[i]);
+        if (!c)
+            continue;
+        forward(r, c);
+        while (compiled_at(r, i + 1, ITEM_EXIT) != c)
+            i++;
+    }
+}
+
+static void run_backward(struct running *r)
+{
+    const struct graph *graph = r->tape->graph;
+    for (uint32_t i = graph->item_count; i-- > 0;) {
+        const struct tape_compiled *c = compiled_at(r, i, ITEM_EXIT);
+        tape_backward_item(r->tape, graph->items[i]);
+        if (!c)
+            continue;
+        backward(r, c);
+        while (compiled_at(r, i - 1, ITEM_ENTER) != c)
+            i--;
+    }
+}
+
+struct stream *tape_run_compiled(const struct graph *graph, const struct tape_options *options,
+                                 const struct tape_compiled *const *of_module)
+{
+    struct tape_options inside = *options;
+    inside.checkpointing = CHECKPOINTING_NONE;
+    struct tape tape;
+    struct running r = {&tape, of_module, xcalloc(graph->module_count + 1, sizeof *r.buffers)};
+    tape_open(&tape, graph, &inside);
+    run_forward(&r);
+    tape_begin_backward(&tape);
+    run_backward(&r);
+    tape_end_backward(&tape);
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        free(r.buffers[m]);
+    free(r.buffers);
+    return tape_close(&tape);
+}

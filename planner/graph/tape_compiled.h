@@ -1,0 +1,67 @@
+/* tape_compiled.h - a tape whose blocks are compiled: each is one function with a program of its
+ * own, forward and backward, and one node of autograd that holds what the program saves.
+ *
+ *     PRE_FORWARD block | births, kernels and deaths of its forward program | POST_FORWARD block
+ *     PRE_BACKWARD block | ... of its backward program, GRAD p ... | POST_BACKWARD block
+ *
+ * Who makes the programs (planner/compile) knows why they are as they are; here they run. What a
+ * program saves dies where its backward's last reader has run (AOTAutograd clears the node's saved
+ * tensors before it calls the program); the gradient that it was given when the node is done, and
+ * parameters' gradients are all given out behind it. */
+#ifndef SHARDPLAN_TAPE_COMPILED_H
+#define SHARDPLAN_TAPE_COMPILED_H
+
+#include "graph/stream.h"
+#include "graph/tape_options.h"
+
+enum tape_memory_from {
+    TAPE_MEMORY_NEW,      /* born in the program */
+    TAPE_MEMORY_TENSOR,   /* of: a tensor of the graph: an argument of the block */
+    TAPE_MEMORY_PLACE,    /* of: the place of a parameter, an input, a module's buffer */
+    TAPE_MEMORY_SAVED,    /* of: memory of the forward program */
+    TAPE_MEMORY_GRADIENT, /* of the block's result */
+};
+
+struct tape_memory {
+    uint8_t from; /* enum tape_memory_from */
+    uint8_t dtype;
+    uint16_t label;
+    uint32_t of;
+    struct shape shape;
+};
+
+struct tape_act {         /* a kernel */
+    struct kernel kernel; /* places of its operands: memory of the program */
+    const uint32_t *writes, *over, *dies; /* program.h */
+    uint32_t write_count, die_count;
+};
+
+struct tape_program {
+    struct tape_memory *memory;
+    struct tape_act *acts;
+    uint32_t memory_count, act_count;
+};
+
+struct tape_given { /* a gradient that backward gives out */
+    uint32_t memory;
+    bool of_param;
+    uint32_t index; /* the parameter, or the tensor (its root) */
+};
+
+struct tape_compiled {
+    uint32_t module;
+    struct tape_program forward, backward;
+    uint32_t result; /* memory of forward */
+    const uint32_t *saved; /* memory of forward, each once: what the node holds */
+    uint32_t saved_count;
+    const struct tape_given *given;
+    uint32_t given_count;
+};
+
+/* As tape_run, with these blocks compiled (lent): `of_module` has one for each module of the graph,
+ * or NULL. What the options say of checkpointing is in the programs already. The caller owns the
+ * result: stream_free. */
+struct stream *tape_run_compiled(const struct graph *graph, const struct tape_options *options,
+                                 const struct tape_compiled *const *of_module);
+
+#endif
