@@ -10,8 +10,8 @@
 struct model {
     const struct graph *graph;
     struct tape_regions regions;
-    struct compiled_region *compiled;  /* (regions) */
-    struct tape_compiled *programs;    /* (regions) */
+    struct compiled_region *compiled; /* (regions) */
+    struct tape_compiled *programs;   /* (regions) */
     const struct tape_compiled **of_module;
     uint32_t count; /* of `compiled` */
 };

@@ -38,7 +38,8 @@ bool compiled_region_is_like(const struct compiled_region *x, const struct compi
 void compiled_region_free(struct compiled_region *region);
 
 /* Its own, or those of the one that it is like. */
-static inline const struct partition *compiled_region_partition(const struct compiled_region *region)
+static inline const struct partition *
+compiled_region_partition(const struct compiled_region *region)
 {
     return region->like ? &region->like->partition : &region->partition;
 }

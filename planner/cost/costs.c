@@ -8,19 +8,21 @@
 /* ---- host ---- */
 
 /* What the host pays for an instruction: a number, and one more for each tensor it names. */
-static enum profile_key host_key(const struct plan_instruction *in)
+static enum profile_key host_key(const struct plan_instruction *in, const struct kernel *kernel)
 {
     if (plan_op_is_collective((enum plan_op)in->op))
         return PROFILE_HOST_COLLECTIVE;
     if (in->op == PLAN_OPTIMIZER || in->scope != 0)
         return PROFILE_HOST_HOOK;
-    return in->phase == PLAN_BACKWARD ? PROFILE_HOST_BACKWARD : PROFILE_HOST_OP;
+    /* A compiled program's kernels are not nodes of autograd. */
+    return in->phase == PLAN_BACKWARD && !kernel->compiled ? PROFILE_HOST_BACKWARD
+                                                           : PROFILE_HOST_OP;
 }
 
 static double host_seconds(const struct plan_instruction *in, const struct kernel *kernel,
                            const struct profile *profile)
 {
-    const enum profile_key key = host_key(in);
+    const enum profile_key key = host_key(in, kernel);
     const uint32_t tensors = kernel->ins > kernel->outs ? kernel->ins : kernel->outs;
     return profile_value(profile, key) +
            (key == PROFILE_HOST_HOOK ? tensors * profile_value(profile, PROFILE_HOST_TENSOR) : 0);
@@ -98,10 +100,11 @@ static void add_spread(struct spreads *spreads, enum cost_class class, double sp
 }
 
 static void add_spreads(struct spreads *spreads, const struct plan_instruction *in,
-                        const struct cost *cost, const struct profile *profile)
+                        const struct kernel *kernel, const struct cost *cost,
+                        const struct profile *profile)
 {
     add_spread(spreads, (enum cost_class)cost->class, (double)cost->spread, cost->device_s);
-    add_spread(spreads, COST_HOST, profile->of[host_key(in)].spread, cost->host_s);
+    add_spread(spreads, COST_HOST, profile->of[host_key(in, kernel)].spread, cost->host_s);
 }
 
 static enum err_code check_nodes(const struct plan *plan, uint32_t gpus_per_node, struct err *err)
@@ -181,7 +184,7 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
         if (rc != ERR_OK)
             break;
         done[in->arg] = true;
-        add_spreads(&spreads, in, cost, profile);
+        add_spreads(&spreads, in, plan_kernel(plan, in->arg), cost, profile);
         count_flops(plan_kernel(plan, in->arg), cost, profile, out);
     }
     free(done);

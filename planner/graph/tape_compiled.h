@@ -30,8 +30,8 @@ struct tape_memory {
     struct shape shape;
 };
 
-struct tape_act {         /* a kernel */
-    struct kernel kernel; /* places of its operands: memory of the program */
+struct tape_act {                         /* a kernel */
+    struct kernel kernel;                 /* places of its operands: memory of the program */
     const uint32_t *writes, *over, *dies; /* program.h */
     uint32_t write_count, die_count;
 };
@@ -51,7 +51,7 @@ struct tape_given { /* a gradient that backward gives out */
 struct tape_compiled {
     uint32_t module;
     struct tape_program forward, backward;
-    uint32_t result; /* memory of forward */
+    uint32_t result;       /* memory of forward */
     const uint32_t *saved; /* memory of forward, each once: what the node holds */
     uint32_t saved_count;
     const struct tape_given *given;

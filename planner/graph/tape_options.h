@@ -24,6 +24,7 @@ struct tape_options {
     uint32_t checkpointed_number;          /* which `checkpointed` speaks of; 0 with ALL */
     bool input_nodes;   /* the sharding system passes what modules are called with through nodes of
                            its own (op_module_input) */
+    bool compiled;      /* each block by torch.compile, on its own (planner/compile) */
     bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
     bool call_hooks;    /* the sharding system has hooks on every module (calls.h), and nodes of its
                            own before and behind each */

@@ -1,6 +1,8 @@
 /* job.c - see job.h. */
 #include "job/job.h"
 
+#include "compile/compile.h"
+
 void job_defaults(struct job *job, const struct model_config *config)
 {
     *job = (struct job){
@@ -55,6 +57,10 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
         return err_set(err, ERR_UNSUPPORTED,
                        "--units: of a recorded model, the members of its lists of modules may be "
                        "units: blocks, or N of them");
+    if (tape.compiled)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile: a recorded model is the calls that eager PyTorch made; what it "
+                       "was written as is not in a recording");
     if (tape.checkpointing && tape.checkpointed)
         return err_set(err, ERR_UNSUPPORTED,
                        "--checkpoint-blocks: of a recorded model, all blocks are checkpointed or "
@@ -135,6 +141,12 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
         const struct recording_choice choice = choice_of(job);
         return recording_stream(job->config.recording, &choice, out, err);
     }
+    if (options.compiled)
+        return job->model.autocast
+                   ? err_set(err, ERR_UNSUPPORTED,
+                             "--compile with --autocast: what is cast where is not planned; "
+                             "--param-dtype casts parameters outside of what is compiled")
+                   : compile_run(graph, &options, out, err);
     *out = tape_run(graph, &options);
     return ERR_OK;
 }

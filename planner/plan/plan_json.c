@@ -492,6 +492,7 @@ static void member_kernel(struct writer *w, const struct plan_instruction *instr
         member_string(w, "kind", w->plan->kinds[kernel->op]);
     member_true(w, "backward", kernel->backward);
     member_true(w, "recomputed", kernel->recomputed);
+    member_true(w, "compiled", kernel->compiled);
     member_attr(w, &kernel->attr);
     put_key(w, "flops");
     put_real(w, kernel->flops, false);

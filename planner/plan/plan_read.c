@@ -438,6 +438,7 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
         TRY(take_name(o, "kind", &o->r->kinds, &kernel.op));
     TRY(take_bool(o, "backward", &kernel.backward));
     TRY(take_bool(o, "recomputed", &kernel.recomputed));
+    TRY(take_bool(o, "compiled", &kernel.compiled));
     TRY(take_optional(o, "dim", UINT32_MAX, &kernel.attr.dim));
     TRY(take_optional(o, "first", UINT32_MAX, &kernel.attr.first));
     TRY(take_float(o, "p", &kernel.attr.p));
@@ -457,7 +458,7 @@ static enum err_code read_kernel(struct object *o, struct plan_instruction *inst
     plan->kernels[plan->kernel_count++] = kernel;
     return finish(o,
                   "id op stream phase scope first_step later_steps group work kernel kind backward "
-                  "recomputed dim first p eps scale causal flops bytes in out");
+                  "recomputed compiled dim first p eps scale causal flops bytes in out");
 }
 
 static enum err_code read_instruction(struct object *o, struct plan_instruction *instruction)
