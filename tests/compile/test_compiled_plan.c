@@ -73,8 +73,8 @@ static void blocks_keep_what_was_saved(void **state)
         const struct tape_options options = {
             .compiled = true,
             .checkpointing = strcmp(checkpoint_of(block.row), "full") == 0 ? CHECKPOINTING_FULL
-                             : *checkpoint_of(block.row) ? CHECKPOINTING_SELECTIVE
-                                                         : CHECKPOINTING_NONE,
+                             : *checkpoint_of(block.row)                   ? CHECKPOINTING_SELECTIVE
+                                                                           : CHECKPOINTING_NONE,
         };
         assert_int_equal(compile_run(block.graph, &options, &stream, &err), ERR_OK);
         assert_true(block.regions.count == 2);
@@ -133,8 +133,8 @@ static void nothing_is_left(void **state)
     for (size_t i = 0; compiled_block_read(i, &block); i++) {
         struct err err = {0};
         struct stream *s;
-        assert_int_equal(compile_run(block.graph, &(struct tape_options){.compiled = true}, &s, &err),
-                         ERR_OK);
+        assert_int_equal(
+            compile_run(block.graph, &(struct tape_options){.compiled = true}, &s, &err), ERR_OK);
         int *alive = calloc(s->buffer_count + 1, sizeof *alive);
         assert_non_null(alive);
         for (uint32_t k = 0; k < s->step_count; k++) {

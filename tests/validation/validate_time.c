@@ -227,7 +227,7 @@ static struct row *mpt_rows(const char *path, const char *profile, size_t *count
 
 /* Lightning's benchmark_litgpt.py: pure bf16, fused AdamW, reshard_after_forward False. litgpt
  * turns queries and keys as Hugging Face does. Only eager PyTorch is what shardplan plans. */
-static struct row thunder_row(const struct csv *csv, size_t i)
+static struct row thunder_row(const struct csv *csv, size_t i, bool compiled)
 {
     struct err err = {0};
     struct model_config config;
@@ -246,11 +246,35 @@ static struct row thunder_row(const struct csv *csv, size_t i)
     job.strategy.store = job.strategy.reduce = DTYPE_BF16;
     job.strategy.reshard = RESHARD_NEVER;
     job.strategy.impl = IMPL_FUSED;
+    job.tape.compiled = compiled;
     snprintf(row.name, sizeof row.name, "%.40s, %u x %u, %u x H100", csv_text(csv, i, "row_id"),
              job.model.batch, job.model.seq, job.strategy.world);
     simulate_job(&job, &row);
     row.measured_mfu = row.mfu * row.simulated_s / row.measured_s;
     return row;
+}
+
+/* torch.compile beside FSDP2, without fp8: what --compile block plans. */
+static bool is_compiled(const struct csv *csv, size_t i)
+{
+    return strcmp(csv_text(csv, i, "compile"), "torch.compile") == 0 &&
+           strncmp(csv_text(csv, i, "sharding"), "FSDP2", 5) == 0;
+}
+
+struct compiled { /* a row that was measured compiled, planned as eager PyTorch and compiled */
+    struct row eager, compiled;
+};
+
+static size_t thunder_compiled(struct compiled *rows)
+{
+    struct csv csv = csv_read("tests/data/published/lightning_thunder_fsdp.csv");
+    size_t count = 0;
+    for (size_t i = 0; i < csv.rows; i++)
+        if (csv_number(&csv, i, "step_time_s") > 0 && is_compiled(&csv, i))
+            rows[count++] =
+                (struct compiled){thunder_row(&csv, i, false), thunder_row(&csv, i, true)};
+    csv_free(&csv);
+    return count;
 }
 
 static struct row *thunder_rows(size_t *count, size_t *left_out)
@@ -262,17 +286,17 @@ static struct row *thunder_rows(size_t *count, size_t *left_out)
         if (csv_number(&csv, i, "step_time_s") <= 0)
             continue;
         if (strcmp(csv_text(&csv, i, "compile"), "no") == 0)
-            rows[(*count)++] = thunder_row(&csv, i);
+            rows[(*count)++] = thunder_row(&csv, i, false);
         else
-            ++*left_out;
+            *left_out += !is_compiled(&csv, i);
     }
     csv_free(&csv);
     return rows;
 }
 
 /* torchtitan, benchmarks/llama3_h100_202412: Llama-3.1-8B, batch 2, sequence 8192, selective
- * checkpointing, eager, tokens a second and GPU. */
-static struct row torchtitan_row(uint32_t gpus, double tokens_per_s)
+ * checkpointing, tokens a second and GPU. */
+static struct row torchtitan_row(uint32_t gpus, double tokens_per_s, bool compiled)
 {
     struct err err = {0};
     struct model_config config;
@@ -290,21 +314,46 @@ static struct row torchtitan_row(uint32_t gpus, double tokens_per_s)
     job.strategy.units = UNITS_TORCHTITAN;
     job.strategy.impl = IMPL_FUSED;
     job.strategy.max_norm = 1;
+    job.tape.compiled = compiled;
     snprintf(row.name, sizeof row.name, "torchtitan Llama-3.1-8B, 2 x 8192, %u x H100 96 GB", gpus);
     simulate_job(&job, &row);
     row.measured_mfu = row.mfu * row.simulated_s / row.measured_s;
     return row;
 }
 
+static void print_compiled(const struct compiled *rows, size_t count)
+{
+    double before = 0, after = 0;
+    printf(
+        "\n## Compiled\n\nMeasured with torch.compile on each block, and what is simulated of the "
+        "same "
+        "jobs: as eager PyTorch,\nand with --compile block. Nothing was fitted to these rows.\n\n"
+        "| configuration | measured s | eager s | error | compiled s | error |\n"
+        "|---|---:|---:|---:|---:|---:|\n");
+    for (size_t i = 0; i < count; i++) {
+        const struct row *e = &rows[i].eager, *c = &rows[i].compiled;
+        printf("| %s | %.3f | %.3f | %+.1f %% | %.3f | %+.1f %% |\n", c->name, c->measured_s,
+               e->simulated_s, 100 * error_of(e), c->simulated_s, 100 * error_of(c));
+        before += fabs(error_of(e)) / (double)count;
+        after += fabs(error_of(c)) / (double)count;
+    }
+    printf("| mean, absolute | | | %.1f %% | | %.1f %% |\n", 100 * before, 100 * after);
+}
+
 int main(void)
 {
     size_t mpts, hoppers, carrieds, thunders, left_out;
+    struct compiled compiled[8] = {
+        {torchtitan_row(8, 6667, false), torchtitan_row(8, 6667, true)},
+        {torchtitan_row(128, 6514, false), torchtitan_row(128, 6514, true)},
+    };
+    const size_t compileds = 2 + thunder_compiled(compiled + 2);
     struct row *mpt = mpt_rows("tests/data/published/llmfoundry_a100.csv", NULL, &mpts);
     struct row *hopper = mpt_rows("tests/data/published/llmfoundry_h100_part.csv", NULL, &hoppers);
     struct row *carried = mpt_rows("tests/data/published/llmfoundry_h100_part.csv",
                                    "tests/data/carried/h100-from-a100.json", &carrieds);
     struct row *thunder = thunder_rows(&thunders, &left_out);
-    const struct row titan[] = {torchtitan_row(8, 5762), torchtitan_row(128, 5605)};
+    const struct row titan[] = {torchtitan_row(8, 5762, false), torchtitan_row(128, 5605, false)};
     printf("## Summary\n\n| rows | count | mean error, absolute | bias | rms of ln | largest | "
            "within 8 %% | "
            "inside "
@@ -349,8 +398,10 @@ int main(void)
         "\n## More GPUs\n\nAll pairs of rows that differ in the number of GPUs alone: the fewest "
         "and the most.\n\n");
     print_scaling(mpt, mpts);
-    printf("\n## H100\n\n%zu rows of lightning-thunder with a speed are compiled (torch.compile, "
-           "thunder) or fp8, which\nshardplan does not plan, and are left out.\n\n",
+    print_compiled(compiled, compileds);
+    printf("\n## H100\n\n%zu rows of lightning-thunder with a speed are compiled by thunder, "
+           "whole, under "
+           "FSDP1, or\nfp8, which shardplan does not plan, and are left out.\n\n",
            left_out);
     print_rows(hopper, hoppers);
     putchar('\n');
