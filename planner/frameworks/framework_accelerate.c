@@ -289,8 +289,8 @@ static const struct key_row rows[] = {
     IDLE(D("offload_optimizer_nvme_path")), IDLE(D("offload_param_nvme_path")),
     IDLE(D("deepspeed_moe_layer_cls_names")),
 
-    {.path = "dynamo_config.dynamo_backend", .kind = KEY_WORD, .setting = "compile",
-     .words = KEY_WORDS({"NO", "off"}, {"INDUCTOR", "on"}), .neutral = "NO"},
+    {.path = "dynamo_config.dynamo_backend", .kind = KEY_WORD, .neutral = "NO",
+     .why = "torch.compile of the whole model"},
     IDLE("dynamo_config.dynamo_mode"), IDLE("dynamo_config.dynamo_use_dynamic"),
     IDLE("dynamo_config.dynamo_use_fullgraph"), IDLE("dynamo_config.dynamo_use_regional_compilation"),
     {.path = "use_cpu", .kind = KEY_BOOL, .neutral = "false", .why = "training on CPUs"},
