@@ -80,6 +80,10 @@ static void find_needed(struct building *b)
             b->needed[at(b, i)->arg[a]] = true;
             b->users[at(b, i)->arg[a]]++;
         }
+        /* Its readers are behind it: of a view, they read what it shows. */
+        uint32_t *shown = is_seen_through(at(b, i)) ? &b->users[at(b, i)->arg[0]] : NULL;
+        if (shown && b->users[i] > *shown)
+            *shown = b->users[i];
     }
 }
 
@@ -126,28 +130,34 @@ static bool moves(const struct building *b, uint32_t node)
            name == JOINT_PUT_SLICE || name == JOINT_EXPAND;
 }
 
-static bool moves_on_the_way(const struct building *b, uint32_t from, uint32_t to)
+/* The places that elements come from, as one number: those of `way`, moved by what is between an
+ * argument of a node (its a-th) and where that is found. */
+static uint32_t places(const struct building *b, uint32_t way, uint32_t node, uint32_t a,
+                       uint32_t found)
 {
-    for (; from != to; from = at(b, from)->arg[0])
+    if (moves(b, node))
+        way = 31 * way + 8 * node + a + 1;
+    for (uint32_t from = at(b, node)->arg[a]; from != found; from = at(b, from)->arg[0])
         if (moves(b, from))
-            return true;
-    return false;
+            way = 31 * way + 8 * from + 1;
+    return way;
 }
 
-/* As deep as functions are that are computed where they are used. */
-static void find_reads(struct building *b, uint32_t node, bool moved, struct part *part) // NOLINT
+/* As deep as functions are that are computed where they are used. `way`: places; 0: its own. */
+static void find_reads(struct building *b, uint32_t node, uint32_t way, struct part *part) // NOLINT
 {
-    moved |= moves(b, node);
     for (uint32_t a = 0; a < at(b, node)->args; a++) {
-        const uint32_t arg = at(b, node)->arg[a], found = found_at(b, arg);
-        const bool other = moved || moves_on_the_way(b, arg, found);
+        const uint32_t found = found_at(b, at(b, node)->arg[a]);
+        const uint32_t there = places(b, way, node, a, found);
         if (!b->there[found] && !b->realized[found] && !is_result(b, found)) {
-            find_reads(b, found, other, part);
+            find_reads(b, found, there, part);
             continue;
         }
-        list_add_once(&part->reads, memory_of(b, found));
-        if (other)
-            list_add_once(&part->moved, memory_of(b, found));
+        const uint32_t memory = memory_of(b, found);
+        list_add_once(&part->reads, memory);
+        list_add_once(&part->loads, 1021 * there + memory);
+        if (there)
+            list_add_once(&part->moved, memory);
     }
 }
 
@@ -172,10 +182,11 @@ static void find_realized(struct building *b, const struct program_wants *wants)
         if (!b->needed[i] || b->there[i] || b->realized[i] || is_seen_through(at(b, i)) ||
             is_result(b, i))
             continue;
-        find_reads(b, i, false, &part);
+        find_reads(b, i, 0, &part);
         b->realized[i] =
-            (part.reads.count > READS_MOST && b->users[i] > 1) || part.reads.count > READS_ALWAYS;
+            (part.loads.count > READS_MOST && b->users[i] > 1) || part.loads.count > READS_ALWAYS;
         free(part.reads.of);
+        free(part.loads.of);
         free(part.moved.of);
     }
 }
@@ -204,7 +215,7 @@ static void add_act(struct building *b, uint32_t node)
                           .part_count = 1};
     struct part *part = &act->parts[0];
     part->rank = b->rank[node];
-    find_reads(b, node, false, part);
+    find_reads(b, node, 0, part);
     add_writes(b, part, node);
     for (uint32_t i = 0; i < part->reads.count; i++)
         list_add_once(&act->reads, part->reads.of[i]);

@@ -27,6 +27,7 @@ struct span {
 struct part { /* one function of an act: its place in the graph, and the memory that it reads */
     uint32_t rank;
     struct list reads, writes;
+    struct list loads; /* likewise, each place in it that is read for one result by itself */
     struct list moved; /* of what it reads: elements at other places than where they go */
 };
 

@@ -184,7 +184,10 @@ static struct settings in_effect(const struct settings *settings)
     if (s->accumulate == 1)
         s->accumulate_sync = false;
     if (out.job.tape.checkpointing == CHECKPOINTING_NONE)
-        out.job.tape = (struct tape_options){.checkpointing = CHECKPOINTING_NONE};
+        out.job.tape = (struct tape_options){.checkpointing = CHECKPOINTING_NONE,
+                                             .compiled = out.job.tape.compiled};
+    if (out.job.tape.compiled)
+        out.job.tape.no_early_stop = false;
     return out;
 }
 

@@ -149,7 +149,7 @@ static void compare(const json_t *row, const struct compiled_region *region, boo
         assert_true(peak == r.peak);
         assert_int_equal(own_kernels(p, false), r.fused);
     }
-    assert_true(error < 0.05);
+    assert_true(error < 0.10);
 }
 
 /* Forward is as recorded in all: kernels and peak. Backward has the recorded calls; where its peak
@@ -166,7 +166,7 @@ static void programs_are_inductors(void **state)
     }
     print_message("%u programs, %u peaks and %u numbers of fused kernels as recorded\n",
                   count.programs, count.exact, count.same_fused);
-    assert_true(count.programs >= 38 && count.exact + 3 >= count.programs);
+    assert_true(count.programs >= 46 && count.exact + 4 >= count.programs);
 }
 
 int main(void)

@@ -66,7 +66,6 @@ CASES = (
     ("hf-qwen2", {**HF_LLAMA, "model_type": "qwen2"}, HFB),
     ("hf-qwen3", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32}, HFB),
     ("hf-gpt2", HF_GPT2, HFB),
-    ("hf-gemma", {**HF_LLAMA, "model_type": "gemma", "num_key_value_heads": 1, "head_dim": 32}, HFB),
     ("hf-olmo2", {**HF_LLAMA, "model_type": "olmo2"}, HFB),
     ("hf-granite", {**HF_LLAMA, "model_type": "granite", "num_key_value_heads": 4}, HFB),
     ("hf-stablelm", {**HF_LLAMA, "model_type": "stablelm", "num_key_value_heads": 4}, HFB),
