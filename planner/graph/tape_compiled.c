@@ -75,12 +75,13 @@ static void birth(struct tape *tape, const struct tape_program *p, const struct 
     }
 }
 
-/* Memory that the program may let go of: its own, and what its forward saved. */
+/* Memory that the program may let go of: its own, what its forward saved, the gradient that it was
+ * handed. */
 static void let_go(struct tape *tape, const struct tape_program *p, uint32_t memory,
                    const uint32_t *buffers)
 {
     const enum tape_memory_from from = (enum tape_memory_from)p->memory[memory].from;
-    if (from == TAPE_MEMORY_NEW || from == TAPE_MEMORY_SAVED)
+    if (from != TAPE_MEMORY_TENSOR && from != TAPE_MEMORY_PLACE)
         tape_release(tape, buffers[memory]);
 }
 
@@ -153,6 +154,20 @@ static void give(struct tape *tape, const struct tape_compiled *c, const uint32_
     }
 }
 
+/* Whether the program lets go of the gradient that it was handed, or hands it on. */
+static bool takes_gradient(const struct tape_compiled *c)
+{
+    const struct tape_program *p = &c->backward;
+    for (uint32_t i = 0; i < p->act_count; i++)
+        for (uint32_t d = 0; d < p->acts[i].die_count; d++)
+            if (p->memory[p->acts[i].dies[d]].from == TAPE_MEMORY_GRADIENT)
+                return true;
+    for (uint32_t i = 0; i < c->given_count; i++)
+        if (p->memory[c->given[i].memory].from == TAPE_MEMORY_GRADIENT)
+            return true;
+    return false;
+}
+
 static void backward(struct running *r, const struct tape_compiled *c)
 {
     struct tape *tape = r->tape;
@@ -162,7 +177,8 @@ static void backward(struct running *r, const struct tape_compiled *c)
         return;
     uint32_t *buffers = run_program(tape, c, &c->backward, r->buffers[c->module]);
     *slot = NO_BUFFER;
-    tape_release(tape, gradient);
+    if (!takes_gradient(c))
+        tape_release(tape, gradient);
     give(tape, c, buffers);
     free(buffers);
 }

@@ -5,9 +5,10 @@
  *     PRE_BACKWARD block | ... of its backward program, GRAD p ... | POST_BACKWARD block
  *
  * Who makes the programs (planner/compile) knows why they are as they are; here they run. What a
- * program saves dies where its backward's last reader has run (AOTAutograd clears the node's saved
- * tensors before it calls the program); the gradient that it was given when the node is done, and
- * parameters' gradients are all given out behind it. */
+ * program saves, and the gradient that it is handed, die where backward's last reader has run:
+ * AOTAutograd clears the node's saved tensors before it calls the program, and takes the gradients
+ * out of the engine's hands (boxed_grads_call, torch 2.14). Parameters' gradients are all given out
+ * behind it. */
 #ifndef SHARDPLAN_TAPE_COMPILED_H
 #define SHARDPLAN_TAPE_COMPILED_H
 
