@@ -194,17 +194,34 @@ static bool may_fuse(const struct building *b, uint32_t x, uint32_t y)
            !has_between(b, y, x);
 }
 
+static uint32_t apart(uint32_t x, uint32_t y)
+{
+    return x > y ? x - y : y - x;
+}
+
+/* How far two acts are from each other in the graph ("proximity_score"): between whose memory is
+ * equal, the nearer ones are fused. */
+static uint32_t distance(const struct draft *x, const struct draft *y)
+{
+    const uint32_t one = apart(x->parts[0].rank, y->parts[y->part_count - 1].rank);
+    const uint32_t other = apart(y->parts[0].rank, x->parts[x->part_count - 1].rank);
+    return one > other ? one : other;
+}
+
 static bool fuse_best(struct building *b)
 {
     uint64_t best = 0;
-    uint32_t x = 0, y = 0;
+    uint32_t x = 0, y = 0, far = UINT32_MAX;
     for (uint32_t i = 0; i < b->act_count; i++)
         for (uint32_t k = i + 1; k < b->act_count; k++) {
             if (b->acts[i].gone || b->acts[k].gone)
                 continue;
             const uint64_t bytes = shared_bytes(b, &b->acts[i], &b->acts[k]);
-            if (bytes > best && may_fuse(b, i, k)) {
+            const uint32_t between = distance(&b->acts[i], &b->acts[k]);
+            if (bytes > 0 && (bytes > best || (bytes == best && between < far)) &&
+                may_fuse(b, i, k)) {
                 best = bytes;
+                far = between;
                 x = i;
                 y = k;
             }
