@@ -438,8 +438,19 @@ static uint32_t stretched(const struct works *w, uint32_t x)
     return element(w, JOINT_EXPAND, (enum dtype)at(w, x)->dtype, shape, x, JOINT_NONE, 0);
 }
 
+/* What changes nothing is left out (joint_graph.py: constant_fold_uniform_value). */
+static bool is_nothing(enum joint_name name, float number)
+{
+    return (name == JOINT_ADD && number == 0) ||
+           ((name == JOINT_MUL || name == JOINT_DIV) && number == 1);
+}
+
 static void number(const struct works *w, enum joint_name name)
 {
+    if (is_nothing(name, w->kernel->attr.p)) {
+        write(w, 0, stretched(w, w->in[0]));
+        return;
+    }
     write(w, 0, of_one(w, name, stretched(w, w->in[0]), w->kernel->attr.p));
 }
 
