@@ -51,7 +51,7 @@ enum err_code compile_run(const struct graph *graph, const struct tape_options *
     tape_run_regions(graph, options, &m.regions);
     m.compiled = xcalloc(m.regions.count + 1, sizeof *m.compiled);
     m.programs = xcalloc(m.regions.count + 1, sizeof *m.programs);
-    m.of_module = xcalloc(graph->module_count + 1, sizeof *m.of_module);
+    m.of_module = xcalloc(graph->module_count + 1, sizeof(void *));
     const enum err_code rc = compile_regions(&m, options, err);
     if (rc == ERR_OK)
         *out = tape_run_compiled(graph, options, m.of_module);

@@ -226,48 +226,51 @@ uint32_t joint_value(struct joint *joint, uint32_t buffer, struct shape shape, e
 
 /* ---- operands ---- */
 
-/* Part of the last dim of what a row is made of: split gives several such, slice one. */
+/* The whole of which an operand is a part of each row: seen as it, with rows `pitch` wide. */
+static bool whole_of(const struct operand *operand, uint64_t row, struct shape *out)
+{
+    const struct shape *shape = &operand->shape;
+    *out = *shape;
+    if (shape->rank > 0 && row == shape->dim[shape->rank - 1]) {
+        out->dim[out->rank - 1] = operand->pitch;
+        return true;
+    }
+    if (shape->rank != 4 || row != (uint64_t)shape->dim[2] * shape->dim[3])
+        return false;
+    *out = SHAPE(shape->dim[0], shape->dim[1], operand->pitch);
+    return true;
+}
+
+/* Part of each row: split gives several such, slice one. */
 static enum err_code slice_of(struct joint *joint, const struct operand *operand, uint32_t base,
                               uint32_t *out, struct err *err)
 {
-    const struct joint_node whole = joint->nodes[base];
+    const enum dtype dtype = (enum dtype)joint->nodes[base].dtype;
     const uint64_t row = shape_row(&operand->shape, operand->pitch);
-    const uint64_t rows = shape_elements(&operand->shape) / row;
-    const uint32_t last = whole.shape.dim[whole.shape.rank - 1];
-    if (operand->pitch == 0 || rows * operand->pitch != shape_elements(&whole.shape))
+    struct shape wide;
+    if (row == 0 || !whole_of(operand, row, &wide) ||
+        shape_elements(&wide) != shape_elements(&joint->nodes[base].shape))
         return err_set(
             err, ERR_UNSUPPORTED,
             "--compile: this model reads a part of a tensor in a way that is not planned");
-    struct shape wide = whole.shape;
-    if (last != operand->pitch) { /* rows of heads, of which each has a part */
-        if (shape_elements(&operand->shape) % operand->pitch == 0 && wide.rank == 3)
-            wide = operand->shape;
-        wide.dim[wide.rank - 1] = operand->pitch;
-    }
-    if (shape_elements(&wide) != shape_elements(&whole.shape))
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--compile: this model reads a part of a tensor in a way that is not planned");
-    base = joint_view(joint, base, wide);
+    uint32_t from = joint_view(joint, base, wide);
+    const bool split = operand->pitch % row == 0 && operand->pitch / row > 2;
     struct shape part = wide;
     part.dim[part.rank - 1] = (uint32_t)row;
-    const uint32_t first = (uint32_t)(operand->offset % operand->pitch);
-    const bool split = operand->pitch % row == 0 && operand->pitch / row > 2;
-    uint32_t from = base;
     if (split)
         from = joint_node(joint, &(struct joint_want){.name = JOINT_SPLIT,
-                                                      .dtype = (enum dtype)whole.dtype,
+                                                      .dtype = dtype,
                                                       .shape = wide,
                                                       .args = 1,
-                                                      .arg = {base},
+                                                      .arg = {from},
                                                       .detail = (uint32_t)row});
-    const uint32_t node =
-        joint_node(joint, &(struct joint_want){.name = split ? JOINT_PART : JOINT_SLICE,
-                                               .dtype = (enum dtype)whole.dtype,
-                                               .shape = part,
-                                               .args = 1,
-                                               .arg = {from},
-                                               .detail = first});
+    const uint32_t node = joint_node(
+        joint, &(struct joint_want){.name = split ? JOINT_PART : JOINT_SLICE,
+                                    .dtype = dtype,
+                                    .shape = part,
+                                    .args = 1,
+                                    .arg = {from},
+                                    .detail = (uint32_t)(operand->offset % operand->pitch)});
     *out = as_seen(joint, node, (enum dtype)operand->dtype, operand->shape);
     return ERR_OK;
 }

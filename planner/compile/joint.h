@@ -48,6 +48,7 @@ enum joint_way {
     X(EXP, ELEMENT)                                                                                \
     X(POW, ELEMENT)                                                                                \
     X(RSQRT, ELEMENT)                                                                              \
+    X(ERF, ELEMENT)                                                                                \
     X(TANH, ELEMENT)                                                                               \
     X(SIGMOID, ELEMENT)                                                                            \
     X(MAXIMUM, ELEMENT)                                                                            \

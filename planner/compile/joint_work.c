@@ -145,7 +145,8 @@ static void product_forward(const struct works *w, bool transposes)
     const uint32_t weight = transposes ? transposed(w, w->in[1]) : w->in[1];
     const uint32_t arg[3] = {rows_of(w, w->in[0]), weight, w->kernel->ins > 2 ? w->in[2] : 0};
     const struct shape *x = &at(w, arg[0])->shape, *y = &at(w, weight)->shape;
-    uint32_t node = call(w, w->kernel->ins, arg, SHAPE(x->dim[0], y->dim[1]));
+    const uint32_t args = w->kernel->ins > 2 ? 3 : 2;
+    uint32_t node = call(w, args, arg, SHAPE(x->dim[0], y->dim[1]));
     if (shape.rank > 2) {
         struct shape seen = shape;
         seen.dim[seen.rank - 1] = result(w, 0)->shape.dim[result(w, 0)->shape.rank - 1];
@@ -365,6 +366,32 @@ static void gelu_tanh_backward(const struct works *w)
     write(w, 0, of_two(w, JOINT_MUL, dy, of_two(w, JOINT_ADD, left, right)));
 }
 
+#define ROOT_OF_HALF 0.70710678F
+#define NORMAL_DENSITY 0.39894228F /* 1 / the square root of 2 pi */
+
+/* 1 + erf(x / the square root of 2) */
+static uint32_t gelu_above(const struct works *w, uint32_t x)
+{
+    return of_one(w, JOINT_ADD, of_one(w, JOINT_ERF, of_one(w, JOINT_MUL, x, ROOT_OF_HALF), 0), 1);
+}
+
+static void gelu(const struct works *w)
+{
+    const uint32_t x = wide(w, w->in[0]);
+    const uint32_t half = of_one(w, JOINT_MUL, x, 0.5F);
+    write(w, 0, of_two(w, JOINT_MUL, half, gelu_above(w, x)));
+}
+
+static void gelu_backward(const struct works *w)
+{
+    const uint32_t dy = wide(w, w->in[0]), x = wide(w, w->in[1]);
+    const uint32_t left = of_one(w, JOINT_MUL, gelu_above(w, x), 0.5F);
+    const uint32_t square = of_one(w, JOINT_MUL, of_two(w, JOINT_MUL, x, x), -0.5F);
+    const uint32_t density = of_one(w, JOINT_MUL, of_one(w, JOINT_EXP, square, 0), NORMAL_DENSITY);
+    const uint32_t slope = of_two(w, JOINT_ADD, left, of_two(w, JOINT_MUL, x, density));
+    write(w, 0, of_two(w, JOINT_MUL, dy, slope));
+}
+
 static void tanh_backward(const struct works *w)
 {
     const uint32_t y = wide(w, w->in[1]);
@@ -572,6 +599,12 @@ static bool fused(const struct works *w)
         return true;
     case WORK_SILU_BACKWARD:
         silu_backward(w);
+        return true;
+    case WORK_GELU:
+        gelu(w);
+        return true;
+    case WORK_GELU_BACKWARD:
+        gelu_backward(w);
         return true;
     case WORK_GELU_TANH:
         gelu_tanh(w);

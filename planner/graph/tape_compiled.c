@@ -33,6 +33,7 @@ static uint32_t buffer_of(const struct tape *tape, const struct tape_compiled *c
     case TAPE_MEMORY_TENSOR:
         return tape_buffer(tape, memory->of);
     case TAPE_MEMORY_SAVED:
+        assert(forward);
         return forward[memory->of];
     case TAPE_MEMORY_GRADIENT:
         return tape->slot[slot_root(tape, output_of(tape, c))];

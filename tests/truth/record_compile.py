@@ -71,12 +71,8 @@ CASES = (
     ("hf-stablelm", {**HF_LLAMA, "model_type": "stablelm", "num_key_value_heads": 4}, HFB),
     ("hf-starcoder2", {**HF_LLAMA, "model_type": "starcoder2", "num_key_value_heads": 2,
                        "residual_dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0}, HFB),
-    ("hf-phi3", {**HF_LLAMA, "model_type": "phi3", "num_key_value_heads": 4, "pad_token_id": 0}, HFB),
     ("hf-gpt-neox", {**HF, "model_type": "gpt_neox", "vocab_size": 251, "hidden_size": 256,
                      "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8}, HFB),
-    ("hf-opt", {**HF, "model_type": "opt", "vocab_size": 251, "hidden_size": 256, "ffn_dim": 1024,
-                "num_hidden_layers": 2, "num_attention_heads": 8, "dropout": 0.0,
-                "word_embed_proj_dim": 256}, HFB),
     ("hf-qwen3-gqa", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2}, HFB),
 )
 ALIASES = ("view_as_complex", "view_as_real", "_conj")      # fallback kernels that return their operand
