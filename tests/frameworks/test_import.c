@@ -147,6 +147,28 @@ static void torchtitans_option_says_which_blocks_are_checkpointed(void **state)
     }
 }
 
+/* Each block on its own (parallelize_llama's apply_compile); older versions had the key in
+ * [training]. accelerate compiles the whole model, which is not planned. */
+static void compiled_blocks_are_torchtitans(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_TOML,
+              "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[compile]\nenable = true\n");
+    expect(&f, "compile block");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML,
+              "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\ncompile = true\n");
+    expect(&f, "compile block");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_YAML,
+              "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\ndynamo_config:\n"
+              "  dynamo_backend: INDUCTOR\n");
+    expect(&f, "compile none");
+    expect_note(&f, NOTE_UNPLANNED, "dynamo_config.dynamo_backend", 5, "whole model");
+    import_free(&f.import);
+}
+
 static void torchtitans_batch_and_mesh_multiply(void **state)
 {
     (void)state;
@@ -427,6 +449,7 @@ int main(void)
         cmocka_unit_test(torchtitans_file_gives_its_job),
         cmocka_unit_test(torchtitans_defaults_hold_where_it_is_silent),
         cmocka_unit_test(torchtitans_option_says_which_blocks_are_checkpointed),
+        cmocka_unit_test(compiled_blocks_are_torchtitans),
         cmocka_unit_test(torchtitans_batch_and_mesh_multiply),
         cmocka_unit_test(torchtitans_python_gives_the_same_settings),
         cmocka_unit_test(accelerates_file_gives_its_job),
