@@ -303,6 +303,17 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
     return ERR_OK;
 }
 
+uint32_t joint_apart(struct joint *joint, uint32_t node) // NOLINT: as deep as views of views
+{
+    struct joint_node copy = joint->nodes[node];
+    const enum joint_way way = joint_way(&copy);
+    if (way == WAY_VIEW || way == WAY_ALIAS)
+        copy.arg[0] = joint_apart(joint, copy.arg[0]);
+    ARRAY_GROW(joint->nodes, joint->node_count, joint->node_cap);
+    joint->nodes[joint->node_count] = copy;
+    return joint->node_count++;
+}
+
 /* ---- checkpointing ---- */
 
 /* As models that train with it count: products without a bias alternate, in the order of the

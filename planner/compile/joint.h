@@ -131,6 +131,10 @@ enum joint_checkpoint { CHECKPOINT_NOT, CHECKPOINT_AGAIN, CHECKPOINT_SELECTIVE }
  * be saved. */
 void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, const struct kernel *kernels);
 
+/* The same value in memory of its own: what is given out twice is computed twice (the partitioner's
+ * CSE leaves nodes alone that are results). */
+uint32_t joint_apart(struct joint *joint, uint32_t node);
+
 /* ---- for joint_work.c ---- */
 
 struct joint_want { /* a node that is asked for: what is the same is there already */

@@ -125,6 +125,33 @@ static void plans_hold_together(void **state)
         }
 }
 
+/* Whatever else a job has: HSDP, accumulation, offload, frozen parameters, ... */
+static void every_kind_of_job_holds_together(void **state)
+{
+    (void)state;
+    static const char *const frozen[] = {NULL, "layers.*.attention.*",
+                                         "tok_embeddings.*,layers.0.*", "layers.1.*", "*norm*"};
+    uint32_t planned = 0;
+    for (int kind = 0; kind < SMALL_JOBS; kind++)
+        for (size_t i = 0; i < sizeof frozen / sizeof *frozen; i++) {
+            struct err err = {0};
+            struct plan *plan;
+            struct job job = small_job_of_kind(kind);
+            if (job.strategy.system != SYSTEM_FSDP2)
+                continue;
+            job.tape.compiled = true;
+            job.model.frozen = frozen[i];
+            const enum err_code rc = job_plan(&job, &plan, NULL, &err);
+            if (rc == ERR_UNSUPPORTED || (rc != ERR_OK && frozen[i])) /* no such name there */
+                continue;
+            if (rc != ERR_OK || plan_verify(plan, &err) != ERR_OK)
+                fail_msg("kind %d, frozen %s: %s", kind, frozen[i] ? frozen[i] : "none", err.text);
+            plan_free(plan);
+            planned++;
+        }
+    assert_true(planned > SMALL_JOBS);
+}
+
 /* Every buffer that is not a parameter's gradient dies in the step that it is born in. */
 static void nothing_is_left(void **state)
 {
@@ -178,9 +205,8 @@ static void what_is_not_planned_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_keep_what_was_saved),
-        cmocka_unit_test(plans_hold_together),
-        cmocka_unit_test(nothing_is_left),
+        cmocka_unit_test(blocks_keep_what_was_saved),       cmocka_unit_test(plans_hold_together),
+        cmocka_unit_test(every_kind_of_job_holds_together), cmocka_unit_test(nothing_is_left),
         cmocka_unit_test(what_is_not_planned_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
