@@ -214,6 +214,30 @@ static enum err_code read_mode(struct import *im, const struct key_row *row,
     return ERR_OK;
 }
 
+static bool has_component(const struct node *components, const char *name)
+{
+    for (const struct node *n = components ? components->first : NULL; n; n = n->next)
+        if (n->text && strcmp(n->text, name) == 0)
+            return true;
+    return !components; /* the default has both, model and loss */
+}
+
+/* "model": each block on its own. A compiled loss is planned as the eager one. */
+static enum err_code read_compile(struct import *im, const struct key_row *row,
+                                  const struct node *node, struct err *err)
+{
+    const struct node *components = import_node(im, "compile.components");
+    const bool on = strcmp(node ? node->text : row->initial, "true") == 0;
+    if (!node && import_has(im, "compile"))
+        return ERR_OK; /* [training] had the key */
+    if (on && has_component(components, "loss"))
+        import_list(im, components ? components : node,
+                    components ? "compile.components" : row->path,
+                    "a compiled loss: planned eager");
+    return import_set(im, "compile", on && has_component(components, "model") ? "block" : "none",
+                      row, node, err);
+}
+
 /* Whether blocks are chosen as a mode of torchtitan's chooses them. */
 static bool is_each_kth(const struct settings *s)
 {
@@ -376,7 +400,7 @@ static const struct key_row rows[] = {
     IDLE("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns"),
     IDLE("activation_checkpoint.force_recompute_mm_shapes_by_fqns"),
 
-    {.path = "compile.enable", .kind = KEY_BOOL, .setting = "compile",
+    {.path = "compile.enable", .kind = KEY_BOOL, .setting = "compile", .read = read_compile,
      .words = KEY_WORDS({"true", "block"}, {"false", "none"}), .initial = "false", .systems = FSDP2},
     {.path = "compile.enable", .kind = KEY_BOOL, .neutral = "false", .systems = DDP,
      .why = "compiled blocks under DDP"},

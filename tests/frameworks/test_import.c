@@ -156,6 +156,16 @@ static void compiled_blocks_are_torchtitans(void **state)
     take_text(&f, SYNTAX_TOML,
               "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[compile]\nenable = true\n");
     expect(&f, "compile block");
+    expect_note(&f, NOTE_UNPLANNED, "compile.enable", 5, "loss");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML,
+              "[training]\nseq_len = 64\n[compile]\nenable = true\ncomponents = [\"model\"]\n");
+    expect(&f, "compile block");
+    assert_null(find_note(&f, NOTE_UNPLANNED, "compile.components"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML,
+              "[training]\nseq_len = 64\n[compile]\nenable = true\ncomponents = [\"loss\"]\n");
+    expect(&f, "compile none");
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML,
               "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\ncompile = true\n");
