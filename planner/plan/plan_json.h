@@ -24,8 +24,9 @@
  * Ids are positions. An instruction has "buffer" (alloc, free), "event" (record, wait), "mark", or
  * a kernel: "work" (what it computes: base/vocabulary.h), "kernel" and "kind" (names for people),
  * "backward", "recomputed", "compiled", attributes ("dim", "first", "p", "eps", "scale", "causal"),
- * "flops", "bytes", "in" and "out". "stream" is a lane: of an alloc the buffer's pool, and of a free,
- * too, unless another lane still uses the memory; "scope" an index into scopes, where the host is;
+ * "flops", "bytes", "in" and "out". "stream" is a lane: of an alloc the buffer's pool, and of a
+ * free, too, unless another lane still uses the memory; "scope" an index into scopes, where the
+ * host is;
  * "first_step": done only then, "later_steps": only after it; "group" names the ranks of a
  * collective and of the copies around it. An operand is a buffer, or an object with what differs
  * from that buffer: "dtype", "shape", "offset", "pitch" and "strides" (in elements; strides of

@@ -37,7 +37,7 @@ static uint64_t recorded_bytes(const json_t *row)
 {
     const json_t *forward = json_object_get(row, "forward"), *event, *name;
     const json_t *out = json_array_get(json_array_get(forward, json_array_size(forward) - 1), 1);
-    const char *kept[128];
+    const char *kept[128] = {NULL};
     size_t i, count = 0;
     uint64_t bytes = 0;
     json_array_foreach(out, i, name)

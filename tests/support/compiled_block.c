@@ -20,7 +20,7 @@ static bool is_hf(const json_t *row)
 static struct graph *graph_of(const json_t *row)
 {
     struct err err = {0};
-    struct model_config config;
+    struct model_config config = {0};
     const char *store = truth_text(json_object_get(row, "strategy"), "store_dtype", "");
     struct model_job job = {.compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
                             .attention = ATTENTION_FLASH};

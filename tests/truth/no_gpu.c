@@ -1,7 +1,9 @@
-/* no_gpu.c - a CUDA runtime and driver that have one GPU and do nothing, preloaded by record_compile.py.
+/* no_gpu.c - a CUDA runtime and driver that have one GPU and do nothing, preloaded by
+ * record_compile.py.
  *
- * PyTorch's autograd asks for streams and devices of tensors that are fake: this answers. Every call
- * succeeds; none does anything. Names and parameters are those of cuda_runtime_api.h and cuda.h. */
+ * PyTorch's autograd asks for streams and devices of tensors that are fake: this answers. Every
+ * call succeeds; none does anything. Names and parameters are those of cuda_runtime_api.h and
+ * cuda.h. */
 #include <stddef.h>
 #include <string.h>
 
