@@ -6,7 +6,12 @@
  *
  * What the hooks of a sharding system do is outside of what is compiled, as torchtitan has it
  * (fullgraph=True on each TransformerBlock, fully_shard around it); so are the embedding, the final
- * norm, the head and the loss, which stay eager. */
+ * norm, the head and the loss, which stay eager.
+ *
+ * Held to recordings (tests/compile): what is saved, and the programs' kernels and peaks; what is
+ * not as Inductor has it is listed in tests/data/truth/README.md. Held to published runs:
+ * reports/validation. Assumed: a compiled program's kernel costs the host what an operator of
+ * forward costs, also in backward, and entering it (guards, AOTAutograd's runtime) nothing. */
 #ifndef SHARDPLAN_COMPILE_H
 #define SHARDPLAN_COMPILE_H
 
