@@ -38,8 +38,9 @@ static bool depends(const struct ordering *o, uint32_t act_of, uint32_t on)
     return false;
 }
 
-/* "size_free" */
-uint64_t freed_bytes(const struct building *b, uint32_t memory)
+/* "size_free": bytes that leave when nobody needs them any more; 0: they are not the program's to
+ * free. */
+static uint64_t freed_bytes(const struct building *b, uint32_t memory)
 {
     const struct program_memory *m = &b->program->memory[memory];
     const struct joint_node *node = joint_at(b->joint, m->node);

@@ -66,7 +66,5 @@ void fuse_acts(struct building *b);
 uint64_t *order_acts(struct building *b);
 /* Fills the program's acts: which memory is born, taken over, dies. `estimate`: of order_acts. */
 void place_acts(struct building *b, uint64_t *estimate);
-/* Bytes of memory that leaves when nobody needs it any more; 0: it is not the program's to free. */
-uint64_t freed_bytes(const struct building *b, uint32_t memory);
 
 #endif
