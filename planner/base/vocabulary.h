@@ -332,6 +332,17 @@ const char *const *aten_names(void);
     X(CROSS_ENTROPY_BACKWARD, "cross_entropy_backward",                                            \
       "dloss (), logits (t, v), targets (t), logsumexp (t) -> dx (t, v), where the logits are")    \
     X(PUT_ROWS, "put_rows", "x (m, h) -> rows (m, h) of a larger y, cast to its dtype")            \
+    /* ---- several of a plan's in one, made by a run (runtime/execution/fuse.h) ---- */           \
+    X(ROTATE, "rotate",                                                                            \
+      "x (b, s, a, d), angles complex64 (broadcast to x's pairs) -> y: pairs of x times them; "    \
+      "attr.p below 0: times their conjugates")                                                    \
+    X(GATE, "gate", "x, u -> silu x, u times that")                                                \
+    X(PRODUCTS, "products", "z, x, y -> x z, y z")                                                 \
+    X(ADD_RMS_NORM, "add_rms_norm", "x, y (..., h), weight (h) -> x + y, its norm, rstd (..., 1)") \
+    X(RMS_NORM_BACKWARD_ADD, "rms_norm_backward_add",                                              \
+      "dy, x, weight, rstd -> dx, perhaps dweight, z: z += dx")                                    \
+    X(CROSS_ENTROPY_SLOPE, "cross_entropy_slope",                                                  \
+      "dloss (), targets (t), log-probabilities (t, v) -> dx (t, v)")                              \
     /* ---- sharding ---- */                                                                       \
     X(PACK, "pack", "parts ... -> y: flattened one after the other, cast to y's dtype")            \
     X(COPY_IN, "copy_in", "parts ... -> gather output: packed into slice `rank` of equal slices")  \

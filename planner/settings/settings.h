@@ -28,7 +28,7 @@ struct run_options { /* of `run`, and of shardrun */
     double timeout_s;
     float lr, beta1, beta2, eps, weight_decay;
     const char *load, *save, *load_full, *save_full;
-    bool param_norms, share_gpu, register_buffers, deterministic;
+    bool param_norms, share_gpu, register_buffers, deterministic, fuse;
     bool force; /* ranks are started though this machine has not the memory */
     uint32_t rehearse_rank, rehearse_world; /* world 0: no rehearsal */
     const char *predicted; /* trace whose collectives a rehearsal waits for; NULL: the

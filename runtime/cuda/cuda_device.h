@@ -4,6 +4,7 @@
  *     cuda_wait.c        the host's waits; cuda_watch.c: a thread that looks at collectives
  *     cuda_timer.c       when work began and ended, from pairs of timed events
  *     cuda_ops.c         from a piece of work to a launch; cuda_pieces.c: the copies among them
+ *     cuda_fused.c       chains of kernels as one
  *     cuda_matmul.c      cuBLASLt
  *     cuda_attention.c   cuDNN's attention or our own; cuda_dnn.c: cuDNN's graphs
  *     cuda_nccl.c        communicators and collectives
@@ -102,10 +103,19 @@ enum err_code cuda_launch(struct cuda_device *cuda, uint8_t stream, const struct
 /* As kernels take an operand. */
 struct kernel_tensor cuda_tensor(const struct work_operand *x);
 struct kernel_index cuda_index(const struct work_operand *x);
+struct kernel_site cuda_site(const struct work *work);
+/* Shapes of a z and of an x and y that are spread over it. */
+struct kernel_spread cuda_spread(const struct shape *x, const struct shape *y,
+                                 const struct shape *z);
 enum kernel_dtype cuda_dtype(const struct work_operand *x);
 
 /* "instruction 12: MATMUL_NT: ..." of a launch that was refused. */
 enum err_code cuda_launched(const struct work *work, cudaError_t rc, struct err *err);
+
+/* ---- cuda_fused.c ---- */
+
+cudaError_t cuda_fused(struct cuda_device *cuda, const struct work *work,
+                       struct kernel_scratch scratch, cudaStream_t stream);
 
 /* ---- cuda_pieces.c: pack, cat, repeat, copy, copy-in, copy-out, chunk_cat, stack ---- */
 

@@ -34,7 +34,7 @@ struct kernel_index cuda_index(const struct work_operand *x)
     return (struct kernel_index){x->data, operand_count(x), x->dtype == DTYPE_INT64};
 }
 
-static struct kernel_site site_of(const struct work *work)
+struct kernel_site cuda_site(const struct work *work)
 {
     return (struct kernel_site){work->instruction, (uint32_t)work->kind};
 }
@@ -71,8 +71,8 @@ enum err_code cuda_launched(const struct work *work, cudaError_t rc, struct err 
 
 /* Dims along which both go on as they do along the next one are one dim: there are fewer to divide
  * by. Dims of size 1 are none. */
-static struct kernel_spread spread_of(const struct shape *x, const struct shape *y,
-                                      const struct shape *z)
+struct kernel_spread cuda_spread(const struct shape *x, const struct shape *y,
+                                 const struct shape *z)
 {
     uint64_t x_step[SHAPE_DIMS], y_step[SHAPE_DIMS];
     struct kernel_spread spread = {.dim = {0}};
@@ -103,7 +103,7 @@ static struct kernel_spread spread_of(const struct shape *x, const struct shape 
 static cudaError_t broadcast(const struct work *work, cudaStream_t stream)
 {
     const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
-    const struct kernel_spread spread = spread_of(&x->shape, &y->shape, &z->shape);
+    const struct kernel_spread spread = cuda_spread(&x->shape, &y->shape, &z->shape);
     if (operand_is_complex(z))
         return kernel_multiply_complex(&spread, x->data, y->data, z->data, operand_count(z),
                                        stream);
@@ -194,10 +194,10 @@ static cudaError_t embedding(const struct cuda_device *cuda, const struct work *
     if (work->kind == WORK_EMBEDDING)
         return kernel_embedding(cuda_index(work_in(work, 0)), cuda_tensor(weight),
                                 operand_rows(weight), operand_last(weight), out(work, 0),
-                                cuda->fault, site_of(work), stream);
+                                cuda->fault, cuda_site(work), stream);
     return kernel_embedding_backward(in(work, 0), cuda_index(work_in(work, 1)),
                                      cuda_tensor(dweight), operand_rows(dweight),
-                                     operand_last(dweight), cuda->fault, site_of(work), stream);
+                                     operand_last(dweight), cuda->fault, cuda_site(work), stream);
 }
 
 static cudaError_t loss(const struct cuda_device *cuda, const struct work *work,
@@ -214,11 +214,11 @@ static cudaError_t loss(const struct cuda_device *cuda, const struct work *work,
     case WORK_NLL_LOSS:
         return kernel_nll_loss(cuda_tensor(x), cuda_index(work_in(work, 1)), operand_rows(x),
                                operand_last(x), cuda_tensor(y), out(work, 1), cuda->fault,
-                               site_of(work), stream);
+                               cuda_site(work), stream);
     default:
         return kernel_nll_loss_backward(cuda_tensor(x), cuda_index(work_in(work, 1)),
                                         cuda_tensor(y), operand_rows(y), operand_last(y), scratch,
-                                        cuda->fault, site_of(work), stream);
+                                        cuda->fault, cuda_site(work), stream);
     }
 }
 
@@ -381,6 +381,13 @@ enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct wor
     case WORK_SGD:
     case WORK_SCALE:
         return update(work, stream, err);
+    case WORK_ROTATE:
+    case WORK_GATE:
+    case WORK_PRODUCTS:
+    case WORK_ADD_RMS_NORM:
+    case WORK_RMS_NORM_BACKWARD_ADD:
+    case WORK_CROSS_ENTROPY_SLOPE:
+        return cuda_launched(work, cuda_fused(cuda, work, scratch, stream), err);
     case WORK_NORMS:
     case WORK_VECTOR_NORM:
         return norms(work, scratch, stream, err);

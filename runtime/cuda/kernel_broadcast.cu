@@ -3,7 +3,7 @@
  * Operands of one shape go through eight elements at a time. With repeated dims, eight elements of
  * z that lie in one row of its last dim need one search for their place in x and y, and so do two
  * complex numbers. A search divides by each dim. */
-#include "runtime/cuda/kernel_tensor.cuh"
+#include "runtime/cuda/kernel_formula.cuh"
 
 enum { THREADS = 256 };
 
@@ -27,26 +27,6 @@ static __global__ void __launch_bounds__(THREADS)
             left[j] = combine(multiply, left[j], right[j]);
         store_some(z, i, z.count, left);
     }
-}
-
-struct places {
-    uint64_t x, y;
-};
-
-/* Where element i of z is in the lists of x and y. The loop is unrolled: an index of the lists that
- * is only known when the kernel runs would move them to local memory. */
-static __device__ __forceinline__ struct places find_places(const struct kernel_spread &spread,
-                                                            uint64_t i)
-{
-    struct places at = {0, 0};
-#pragma unroll
-    for (int dim = KERNEL_DIMS - 1; dim >= 0; dim--) {
-        const uint64_t next = divide(i, spread.inverse[dim]), place = i - next * spread.dim[dim];
-        at.x += place * spread.x_step[dim];
-        at.y += place * spread.y_step[dim];
-        i = next;
-    }
-    return at;
 }
 
 /* Eight elements of a row, of an operand that has the row (step 1) or its one element (step 0). */
@@ -94,12 +74,6 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* ---- complex numbers ---- */
-
-/* (a + bi)(c + di) */
-static __device__ __forceinline__ float2 multiply(float2 x, float2 y)
-{
-    return make_float2(x.x * y.x - x.y * y.y, x.x * y.y + x.y * y.x);
-}
 
 static __global__ void __launch_bounds__(THREADS)
     multiply_complex(const __grid_constant__ struct kernel_spread spread, const float2 *x,

@@ -1,6 +1,6 @@
 /* kernel_elementwise.cu - kernels that see one element of each operand at a time: eight a thread,
  * loaded as fp32, computed, stored. Comparisons take the branch that keeps a NaN. */
-#include "runtime/cuda/kernel_tensor.cuh"
+#include "runtime/cuda/kernel_formula.cuh"
 
 enum { THREADS = 256 };
 
@@ -22,7 +22,7 @@ template <enum kernel_unary_op F> static __device__ __forceinline__ float value_
 {
     switch (F) {
     case KERNEL_SILU:
-        return x / (1.0F + expf(-x));
+        return silu_of(x);
     case KERNEL_GELU:
         return 0.5F * x * (1.0F + erff(x * ROOT_HALF));
     case KERNEL_GELU_TANH:

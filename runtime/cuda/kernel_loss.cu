@@ -4,7 +4,7 @@
  * A block takes a row of the vocabulary. The highest element and the sum of exponentials come from
  * one pass (each thread rescales its sum when it meets a higher element), the result from a second.
  * A target of -100 is left out of the mean; with none left the loss is 0/0, as in nll_loss. */
-#include "runtime/cuda/kernel_tensor.cuh"
+#include "runtime/cuda/kernel_formula.cuh"
 
 enum { THREADS = 512, IGNORED = -100 };
 
@@ -67,7 +67,7 @@ static __global__ void __launch_bounds__(THREADS)
             load_some(dy, i, end, gradient);
             load_some(y, i, end, value);
             for (int j = 0; j < VECTOR; j++)
-                gradient[j] -= expf(value[j]) * total;
+                gradient[j] = log_softmax_slope_of(gradient[j], value[j], total);
             store_some(dx, i, end, gradient);
         }
     }
@@ -133,6 +133,28 @@ static __global__ void nll_scatter(struct kernel_index targets, struct kernel_te
     }
 }
 
+/* nll_scatter and log_softmax_slope in one: of dy only the target's is not zero, so it is the sum.
+ */
+static __global__ void __launch_bounds__(THREADS)
+    cross_entropy_slope(struct kernel_index targets, struct kernel_tensor y,
+                        struct kernel_tensor dx, uint64_t t, uint64_t v, const float *each)
+{
+    for (uint64_t row = blockIdx.x; row < t; row += gridDim.x) {
+        const uint64_t begin = row * v, end = begin + v;
+        const int64_t target = load_index(targets, row);
+        const bool counted = target >= 0 && (uint64_t)target < v;
+        const float total = counted ? *each : 0.0F;
+        const uint64_t at = counted ? begin + (uint64_t)target : end;
+        for (uint64_t i = begin + threadIdx.x * VECTOR; i < end; i += THREADS * VECTOR) {
+            float value[VECTOR];
+            load_some(y, i, end, value);
+            for (int j = 0; j < VECTOR; j++)
+                value[j] = log_softmax_slope_of(i + j == at ? total : 0.0F, value[j], total);
+            store_some(dx, i, end, value);
+        }
+    }
+}
+
 cudaError_t kernel_log_softmax(struct kernel_tensor x, struct kernel_tensor y, uint64_t t,
                                uint64_t v, cudaStream_t stream)
 {
@@ -167,4 +189,19 @@ cudaError_t kernel_nll_loss_backward(struct kernel_tensor dloss, struct kernel_i
         rc = kernel_launch(nll_scatter, blocks_for(t, THREADS), THREADS, stream, targets, dx, t, v,
                            each);
     return rc;
+}
+
+cudaError_t kernel_cross_entropy_slope(struct kernel_tensor dloss, struct kernel_index targets,
+                                       struct kernel_tensor y, struct kernel_tensor dx, uint64_t t,
+                                       uint64_t v, struct kernel_scratch scratch,
+                                       struct kernel_fault *fault, struct kernel_site site,
+                                       cudaStream_t stream)
+{
+    float *each = static_cast<float *>(scratch.data);
+    const cudaError_t rc =
+        kernel_launch(nll_share, 1, THREADS, stream, dloss, targets, t, v, each, fault, site);
+    if (rc != cudaSuccess)
+        return rc;
+    return kernel_launch(cross_entropy_slope, blocks_for(t, 1), THREADS, stream, targets, y, dx, t,
+                         v, each);
 }

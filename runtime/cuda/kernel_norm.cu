@@ -7,7 +7,7 @@
  * A block takes a row; what fits of it stays in registers, so that it is read from memory once. The
  * parameters' gradients are sums over rows: a second kernel sums a part of the rows for each
  * column, a third the parts, always in the same order. */
-#include "runtime/cuda/kernel_tensor.cuh"
+#include "runtime/cuda/kernel_formula.cuh"
 
 enum {
     THREADS = 256,
@@ -41,6 +41,37 @@ static __device__ __forceinline__ void open_row(struct row *row, const struct ke
         if (at < h)
             load_some(x, row->begin + at, row->begin + h, row->kept[k]);
     }
+}
+
+/* The row becomes x + y as `sum` has it, which is written: what does not fit is read from there,
+ * each element by the thread that wrote it. */
+static __device__ __forceinline__ void add_to_row(struct row *row, const struct kernel_tensor &y,
+                                                  const struct kernel_tensor &sum)
+{
+    const uint64_t end = row->begin + row->h;
+#pragma unroll
+    for (int k = 0; k < KEPT; k++) {
+        const uint64_t at = row->begin + (uint64_t)k * ROUND + threadIdx.x * VECTOR;
+        float more[VECTOR];
+        if (at >= end)
+            continue;
+        load_some(y, at, end, more);
+#pragma unroll
+        for (int j = 0; j < VECTOR; j++)
+            row->kept[k][j] = round_to(sum.dtype, row->kept[k][j] + more[j]);
+        store_some(sum, at, end, row->kept[k]);
+    }
+    for (uint64_t at = row->begin + (uint64_t)KEPT * ROUND + threadIdx.x * VECTOR; at < end;
+         at += ROUND) {
+        float value[VECTOR], more[VECTOR];
+        load_some(*row->x, at, end, value);
+        load_some(y, at, end, more);
+#pragma unroll
+        for (int j = 0; j < VECTOR; j++)
+            value[j] += more[j];
+        store_some(sum, at, end, value);
+    }
+    row->x = &sum;
 }
 
 /* Calls `visit(at, n, values)` for this thread's elements of the row: from `at`, n of them. */
@@ -84,8 +115,12 @@ static __device__ __forceinline__ void statistics(const struct row &row, int cen
     *rstd = rsqrtf((float)(block_sum(squares, room) * share) + eps);
 }
 
+/* ADD: what is normed is x + addend, and goes to `sum`. */
+template <bool ADD>
 static __global__ void __launch_bounds__(THREADS)
     norm_rows(const __grid_constant__ struct kernel_norm_args norm,
+              const __grid_constant__ struct kernel_tensor addend,
+              const __grid_constant__ struct kernel_tensor sum,
               const __grid_constant__ struct kernel_tensor y, double share)
 {
     __shared__ double room[THREADS / LANES];
@@ -93,6 +128,8 @@ static __global__ void __launch_bounds__(THREADS)
         struct row row;
         float mean_x, rstd_x;
         open_row(&row, norm.x, i, norm.h);
+        if (ADD)
+            add_to_row(&row, addend, sum);
         statistics(row, norm.centred, norm.eps, share, room, &mean_x, &rstd_x);
         each_group(row, [&](uint64_t at, int, const float *x) {
             float weight[VECTOR], bias[VECTOR] = {0}, result[VECTOR];
@@ -111,11 +148,14 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Writes dx where asked for, and the row's mean and rstd to `saved` for the sums over columns. */
+/* Writes dx where asked for, and the row's mean and rstd to `saved` for the sums over columns. ADD:
+ * what dx would be is added to z. */
+template <bool ADD>
 static __global__ void __launch_bounds__(THREADS)
     norm_rows_backward(const __grid_constant__ struct kernel_norm_args norm,
                        const __grid_constant__ struct kernel_tensor dy,
-                       const __grid_constant__ struct kernel_tensor dx, float2 *saved, double share)
+                       const __grid_constant__ struct kernel_tensor dx,
+                       const __grid_constant__ struct kernel_tensor z, float2 *saved, double share)
 {
     __shared__ double room[THREADS / LANES];
     for (uint64_t i = blockIdx.x; i < norm.t; i += gridDim.x) {
@@ -130,7 +170,7 @@ static __global__ void __launch_bounds__(THREADS)
         }
         if (threadIdx.x == 0)
             saved[i] = make_float2(mean_x, rstd_x);
-        if (!dx.data)
+        if (!ADD && !dx.data)
             continue;
         double sum = 0, along = 0;
         each_group(row, [&](uint64_t at, int n, const float *x) {
@@ -153,7 +193,14 @@ static __global__ void __launch_bounds__(THREADS)
                 const float g = gradient[j] * weight[j];
                 gradient[j] = rstd_x * (g - average - (x[j] - mean_x) * rstd_x * slope);
             }
-            store_some(dx, row.begin + at, row.begin + norm.h, gradient);
+            if (!ADD || dx.data)
+                store_some(dx, row.begin + at, row.begin + norm.h, gradient);
+            if (!ADD)
+                return;
+            load_some(z, row.begin + at, row.begin + norm.h, weight);
+            for (int j = 0; j < VECTOR; j++)
+                weight[j] += round_to(dx.dtype, gradient[j]);
+            store_some(z, row.begin + at, row.begin + norm.h, weight);
         });
     }
 }
@@ -219,16 +266,27 @@ static __global__ void add_parts(const float *parts, uint32_t count, uint64_t h,
 cudaError_t kernel_norm(const struct kernel_norm_args *norm, struct kernel_tensor y,
                         cudaStream_t stream)
 {
+    const struct kernel_tensor none = {};
     if (norm->t == 0 || norm->h == 0)
         return cudaSuccess;
-    return kernel_launch(norm_rows, blocks_for(norm->t, 1), THREADS, stream, *norm, y,
-                         1.0 / (double)norm->h);
+    return kernel_launch(norm_rows<false>, blocks_for(norm->t, 1), THREADS, stream, *norm, none,
+                         none, y, 1.0 / (double)norm->h);
 }
 
-cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct kernel_tensor dy,
-                                 struct kernel_tensor dx, struct kernel_tensor dweight,
-                                 struct kernel_tensor dbias, struct kernel_scratch scratch,
-                                 cudaStream_t stream)
+cudaError_t kernel_add_norm(const struct kernel_norm_args *norm, struct kernel_tensor addend,
+                            struct kernel_tensor sum, struct kernel_tensor y, cudaStream_t stream)
+{
+    if (norm->t == 0 || norm->h == 0)
+        return cudaSuccess;
+    return kernel_launch(norm_rows<true>, blocks_for(norm->t, 1), THREADS, stream, *norm, addend,
+                         sum, y, 1.0 / (double)norm->h);
+}
+
+/* z: what dx is added to; data NULL: nothing. */
+static cudaError_t backward(const struct kernel_norm_args *norm, struct kernel_tensor dy,
+                            struct kernel_tensor dx, struct kernel_tensor z,
+                            struct kernel_tensor dweight, struct kernel_tensor dbias,
+                            struct kernel_scratch scratch, cudaStream_t stream)
 {
     const uint64_t saved_bytes = ceil_div(norm->t * sizeof(float2), 256) * 256;
     const uint64_t part_bytes = 2 * norm->h * sizeof(float);
@@ -240,8 +298,9 @@ cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct ker
     float *parts = reinterpret_cast<float *>(static_cast<char *>(scratch.data) + saved_bytes);
     cudaError_t rc = cudaSuccess;
     if (norm->t > 0)
-        rc = kernel_launch(norm_rows_backward, blocks_for(norm->t, 1), THREADS, stream, *norm, dy,
-                           dx, saved, 1.0 / (double)norm->h);
+        rc = kernel_launch(z.data ? norm_rows_backward<true> : norm_rows_backward<false>,
+                           blocks_for(norm->t, 1), THREADS, stream, *norm, dy, dx, z, saved,
+                           1.0 / (double)norm->h);
     if (rc != cudaSuccess || (!dweight.data && !dbias.data))
         return rc;
     uint64_t count = ceil_div(norm->t, ROWS_A_PART);
@@ -255,4 +314,22 @@ cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct ker
         return rc;
     return kernel_launch(add_parts, blocks_for(norm->h, THREADS), THREADS, stream, parts,
                          (uint32_t)count, norm->h, dweight, dbias);
+}
+
+cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct kernel_tensor dy,
+                                 struct kernel_tensor dx, struct kernel_tensor dweight,
+                                 struct kernel_tensor dbias, struct kernel_scratch scratch,
+                                 cudaStream_t stream)
+{
+    const struct kernel_tensor none = {};
+    return backward(norm, dy, dx, none, dweight, dbias, scratch, stream);
+}
+
+cudaError_t kernel_norm_backward_add(const struct kernel_norm_args *norm, struct kernel_tensor dy,
+                                     struct kernel_tensor dx, struct kernel_tensor z,
+                                     struct kernel_tensor dweight, struct kernel_scratch scratch,
+                                     cudaStream_t stream)
+{
+    const struct kernel_tensor none = {};
+    return backward(norm, dy, dx, z, dweight, none, scratch, stream);
 }

@@ -180,6 +180,27 @@ cudaError_t kernel_norm_backward(const struct kernel_norm_args *norm, struct ker
                                  struct kernel_tensor dbias, struct kernel_scratch scratch,
                                  cudaStream_t stream);
 
+/* The same of x + addend, which goes to `sum`; and with dx, rounded to its dtype (data NULL: not
+ * written), added to z. */
+cudaError_t kernel_add_norm(const struct kernel_norm_args *norm, struct kernel_tensor addend,
+                            struct kernel_tensor sum, struct kernel_tensor y, cudaStream_t stream);
+cudaError_t kernel_norm_backward_add(const struct kernel_norm_args *norm, struct kernel_tensor dy,
+                                     struct kernel_tensor dx, struct kernel_tensor z,
+                                     struct kernel_tensor dweight, struct kernel_scratch scratch,
+                                     cudaStream_t stream);
+
+/* ---- kernel_fused.cu: chains of kernels as one (runtime/work/fused.h) ---- */
+
+/* Pairs of x times `angles`, complex numbers where `spread`'s y is; x is its x and z. */
+cudaError_t kernel_rotate(const struct kernel_spread *spread, struct kernel_tensor x,
+                          const void *angles, int conjugate, struct kernel_tensor y,
+                          cudaStream_t stream);
+/* silu data NULL: not written. */
+cudaError_t kernel_gate(struct kernel_tensor x, struct kernel_tensor u, struct kernel_tensor silu,
+                        struct kernel_tensor product, cudaStream_t stream);
+cudaError_t kernel_products(struct kernel_tensor z, struct kernel_tensor x, struct kernel_tensor y,
+                            struct kernel_tensor xz, struct kernel_tensor yz, cudaStream_t stream);
+
 /* ---- kernel_loss.cu ---- */
 
 cudaError_t kernel_log_softmax(struct kernel_tensor x, struct kernel_tensor y, uint64_t t,
@@ -195,6 +216,13 @@ cudaError_t kernel_nll_loss_backward(struct kernel_tensor dloss, struct kernel_i
                                      struct kernel_tensor dx, uint64_t t, uint64_t v,
                                      struct kernel_scratch scratch, struct kernel_fault *fault,
                                      struct kernel_site site, cudaStream_t stream);
+
+/* The last two back in one pass: dx of log-probabilities y. */
+cudaError_t kernel_cross_entropy_slope(struct kernel_tensor dloss, struct kernel_index targets,
+                                       struct kernel_tensor y, struct kernel_tensor dx, uint64_t t,
+                                       uint64_t v, struct kernel_scratch scratch,
+                                       struct kernel_fault *fault, struct kernel_site site,
+                                       cudaStream_t stream);
 
 /* ---- kernel_optimizer.cu ---- */
 

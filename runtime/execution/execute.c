@@ -30,6 +30,7 @@ static uint64_t new_segment(void *context, uint64_t bytes)
 
 static void drop_segment(void *context, uint64_t address, uint64_t bytes)
 {
+    execution_catch_up(context);
     device_segment_drop(((struct execution *)context)->device, address, bytes);
 }
 
@@ -119,7 +120,7 @@ void *execution_address(const struct execution *e, uint32_t buffer)
 
 /* ---- launching ---- */
 
-static struct work_operand operand_at(const struct execution *e,
+struct work_operand execution_operand(const struct execution *e,
                                       const struct plan_instruction *instruction,
                                       const struct operand *operand)
 {
@@ -169,14 +170,16 @@ static void fill_settings(const struct execution *e, enum work_kind kind, struct
         work->attr.p = 1.0F / (float)e->micro_batches;
 }
 
-static enum err_code launch(struct execution *e, uint32_t id, struct err *err)
+enum err_code execution_launch(struct execution *e, uint32_t id,
+                               const struct work_operand *operands, struct err *err)
 {
     const struct plan *plan = e->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
     const struct kernel *kernel = plan_kernel(plan, instruction->arg);
     struct work work = plan_work(plan, id, e->operands);
     for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
-        e->operands[i] = operand_at(e, instruction, &kernel->operands[i]);
+        e->operands[i] =
+            operands ? operands[i] : execution_operand(e, instruction, &kernel->operands[i]);
     work.wait_s = e->settings.wait_s ? e->settings.wait_s[id] : 0.0;
     fill_settings(e, (enum work_kind)kernel->work, &work);
     TRY(give_workspace(e, instruction, &work, err));
@@ -189,7 +192,7 @@ static enum err_code keep_loss(struct execution *e, uint32_t id, struct err *err
     const struct plan_instruction *instruction = &e->plan->instructions[id];
     const struct kernel *kernel = plan_kernel(e->plan, instruction->arg);
     struct work_operand operand[2];
-    operand[0] = operand_at(e, instruction, &kernel->operands[kernel->ins]);
+    operand[0] = execution_operand(e, instruction, &kernel->operands[kernel->ins]);
     operand[1] = operand[0];
     operand[1].data = (float *)(uintptr_t)e->scalars + e->micro_batch - 1;
     operand[1].dtype = DTYPE_FP32; /* as all of ours: a model may leave its loss in 16 bits */
@@ -214,7 +217,7 @@ static enum err_code launch_norms(struct execution *e, uint32_t id, struct err *
             continue;
         const struct operand gradient =
             plan_piece_operand(plan, plan_piece(plan, e->normed[i], PIECE_GRADIENT));
-        e->operands[done] = operand_at(e, update, &gradient);
+        e->operands[done] = execution_operand(e, update, &gradient);
         if (!e->operands[done].data && shape_elements(&gradient.shape) > 0)
             return err_set(err, ERR_INVALID, "instruction %u: the gradient of %s is not there", id,
                            plan->params[e->normed[i]].name);
@@ -285,7 +288,9 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
             TRY(launch_norms(e, id, err));
         if (plan_op_is_collective((enum plan_op)instruction->op))
             deferred_pass(e->deferred, id);
-        TRY(launch(e, id, err));
+        if (fusion_chain(e->fusion, id))
+            return execution_put_off(e, id, err);
+        TRY(execution_launch(e, id, NULL, err));
         return plan_kernel(e->plan, instruction->arg)->work == WORK_NLL_LOSS ? keep_loss(e, id, err)
                                                                              : ERR_OK;
     }
@@ -468,13 +473,17 @@ static void place_norms(struct execution *e)
     free(taken_by);
 }
 
+static enum work_backend backend_of(const struct execution *e)
+{
+    return strcmp(e->device->ops->name, "cuda") == 0 ? WORK_ON_CUDA : WORK_ON_HOST;
+}
+
 static enum err_code prepare(struct execution *e, struct err *err)
 {
     const struct plan *plan = e->plan;
-    uint32_t widest = 1;
+    uint32_t widest = FUSE_OPERANDS;
     e->optimizer = PLACE_NONE;
-    const bool on_cuda = strcmp(e->device->ops->name, "cuda") == 0;
-    TRY(plan_check_runnable(plan, on_cuda ? WORK_ON_CUDA : WORK_ON_HOST, err));
+    TRY(plan_check_runnable(plan, backend_of(e), err));
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
         const struct plan_instruction *instruction = &plan->instructions[id];
         if (instruction->op == PLAN_MARK && instruction->arg == PLAN_MARK_MICRO_BATCH)
@@ -547,6 +556,8 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
     }
     if (rc == ERR_OK)
         rc = execution_open_batches(e, err);
+    if (rc == ERR_OK && settings->fuse)
+        e->fusion = fusion_find(plan, backend_of(e));
     if (rc == ERR_OK)
         rc = alloc_initial(e, err);
     if (rc == ERR_OK)
@@ -568,6 +579,8 @@ void execution_close(struct execution *e)
     for (uint32_t b = 0; b < e->plan->buffer_count; b++)
         device_host_drop(e->device, e->host[b], e->plan->buffers[b].bytes);
     deferred_close(e->deferred);
+    execution_close_put_off(e);
+    fusion_close(e->fusion);
     allocator_free(e->allocator);
     free(e->block);
     free(e->host);

@@ -17,6 +17,7 @@ struct run_settings {
     struct allocator_settings allocator; /* its segment functions are filled in here */
     const double *wait_s; /* (instructions) a rehearsal: what each collective is to take, seconds,
                              lent until execution_close; NULL: nothing */
+    bool fuse;            /* chains of kernels run as one: runtime/execution/fuse.h */
 };
 
 struct step_result {
@@ -32,6 +33,7 @@ struct step_record {
     double begin_s, end_s;             /* on the device */
     double issue_begin_s, issue_end_s; /* on the host's thread, from the step's start */
     uint64_t allocated, reserved;
+    uint32_t fused_into; /* 1 + the instruction that it ran as a part of; 0: by itself */
 };
 
 struct execution; /* opaque */

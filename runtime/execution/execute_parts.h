@@ -3,7 +3,17 @@
 #define SHARDPLAN_EXECUTE_PARTS_H
 
 #include "runtime/execution/execute.h"
+#include "runtime/execution/fuse.h"
 #include "runtime/execution/status.h"
+
+struct put_off {                    /* kernels of a chain that have been passed */
+    const struct fuse_chain *chain; /* NULL: none */
+    uint32_t count;
+    struct work_operand
+        *operands[FUSE_MEMBERS]; /* where they were then, which may be freed by now */
+    uint32_t room[FUSE_MEMBERS];
+    struct err err; /* of a launch that nobody could be told of; code ERR_OK: none */
+};
 
 struct execution {
     const struct plan *plan;
@@ -13,6 +23,8 @@ struct execution {
     struct run_settings settings;
     struct allocator *allocator;
     struct deferred *deferred;
+    struct fusion *fusion; /* NULL: every kernel by itself */
+    struct put_off put_off;
     struct allocator_block **block;       /* (buffers) */
     void **host;                          /* (buffers) of the host's pool */
     struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */
@@ -42,6 +54,25 @@ void *execution_address(const struct execution *e, uint32_t buffer);
 /* Allocates a buffer for `instruction`; ERR_NOMEM names what holds most. */
 enum err_code execution_alloc(struct execution *e, uint32_t buffer, uint32_t instruction,
                               struct err *err);
+
+/* ---- launching: execute.c ---- */
+
+struct work_operand execution_operand(const struct execution *e,
+                                      const struct plan_instruction *instruction,
+                                      const struct operand *operand);
+/* Launches kernel `id` on operands that lie where `operands` says (its ins and outs); NULL: where
+ * the plan's buffers are now. */
+enum err_code execution_launch(struct execution *e, uint32_t id,
+                               const struct work_operand *operands, struct err *err);
+
+/* ---- chains of kernels as one: execute_fused.c ---- */
+
+/* Kernel `id` belongs to a chain: puts it off, or launches all of it. */
+enum err_code execution_put_off(struct execution *e, uint32_t id, struct err *err);
+/* Launches what was put off one by one: its memory is about to go. A failure is the next
+ * execution_put_off's. */
+void execution_catch_up(struct execution *e);
+void execution_close_put_off(struct execution *e);
 
 /* ---- what memory holds at first: execute_values.c ---- */
 

@@ -129,6 +129,12 @@ static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
     [WORK_VECTOR_NORM] = {.run = host_norms},
     [WORK_CLIP_COEFFICIENT] = {.run = host_clip_coefficient},
     [WORK_SCALE] = {.run = host_scale},
+    [WORK_ROTATE] = {.run = host_rotate},
+    [WORK_GATE] = {.run = host_gate},
+    [WORK_PRODUCTS] = {.run = host_products},
+    [WORK_ADD_RMS_NORM] = {.attempt = host_add_rms_norm},
+    [WORK_RMS_NORM_BACKWARD_ADD] = {.attempt = host_rms_norm_backward_add},
+    [WORK_CROSS_ENTROPY_SLOPE] = {.attempt = host_cross_entropy_slope},
 };
 
 enum err_code host_run(const struct work *work, struct err *err)

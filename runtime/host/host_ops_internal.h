@@ -34,6 +34,8 @@ static inline uint64_t host_block(uint64_t first, uint64_t count)
 
 void host_load(const struct work_operand *x, uint64_t first, uint64_t count, float *out);
 void host_store(const struct work_operand *y, uint64_t first, uint64_t count, const float *in);
+/* What a store of dtype and a load would make of the block. */
+void host_round(enum dtype dtype, uint64_t n, float *block);
 /* Elements [first, first + count) of x to `at` of y, cast to its dtype. Of another dtype than the
  * floating-point ones only without cast and pitch. */
 void host_copy(const struct work_operand *x, uint64_t first, const struct work_operand *y,
@@ -120,6 +122,7 @@ void host_fill(const struct work *work);
 void host_elementwise(const struct work *work);
 void host_multiply(const struct work *work);
 void host_polar(const struct work *work);
+void host_silu(uint64_t n, const float *x, float *y); /* y may be x */
 void host_conjugate(const struct work *work);
 
 /* host_ops_shape.c */
@@ -171,6 +174,8 @@ HOST_KERNEL(rms_norm);
 HOST_KERNEL(rms_norm_backward);
 HOST_KERNEL(layer_norm);
 HOST_KERNEL(layer_norm_backward);
+HOST_KERNEL(add_rms_norm);
+HOST_KERNEL(rms_norm_backward_add);
 
 /* host_ops_attention.c, host_ops_attention_backward.c */
 HOST_KERNEL(attention);
@@ -181,6 +186,15 @@ HOST_KERNEL(log_softmax);
 HOST_KERNEL(log_softmax_backward);
 HOST_KERNEL(nll_loss);
 HOST_KERNEL(nll_loss_backward);
+/* Checks the targets of (t, v) and counts those that are not ignored. */
+enum err_code host_count_targets(const struct work *work, const struct work_operand *targets,
+                                 uint64_t t, uint64_t v, uint64_t *out, struct err *err);
+
+/* host_ops_fused.c */
+void host_rotate(const struct work *work);
+void host_gate(const struct work *work);
+void host_products(const struct work *work);
+HOST_KERNEL(cross_entropy_slope);
 
 /* host_ops_pack.c */
 void host_pack(const struct work *work);

@@ -65,9 +65,8 @@ enum err_code host_log_softmax_backward(const struct work *work, struct err *err
     return ERR_OK;
 }
 
-/* Checks the targets of (t, v) and counts those that are not ignored. */
-static enum err_code count_targets(const struct work *work, const struct work_operand *targets,
-                                   uint64_t t, uint64_t v, uint64_t *out, struct err *err)
+enum err_code host_count_targets(const struct work *work, const struct work_operand *targets,
+                                 uint64_t t, uint64_t v, uint64_t *out, struct err *err)
 {
     *out = 0;
     for (uint64_t i = 0; i < t; i++) {
@@ -88,7 +87,7 @@ enum err_code host_nll_loss(const struct work *work, struct err *err)
     const struct work_operand *loss = work_out(work, 0), *weight = work_out(work, 1);
     const uint64_t t = operand_rows(x), v = operand_last(x);
     uint64_t count;
-    TRY(count_targets(work, targets, t, v, &count, err));
+    TRY(host_count_targets(work, targets, t, v, &count, err));
     double sum = 0;
     for (uint64_t i = 0; i < t; i++)
         if (host_index(targets, i) != IGNORED)
@@ -104,7 +103,7 @@ enum err_code host_nll_loss_backward(const struct work *work, struct err *err)
     const struct work_operand *dx = work_out(work, 0);
     const uint64_t t = operand_rows(dx), v = operand_last(dx);
     uint64_t count;
-    TRY(count_targets(work, targets, t, v, &count, err));
+    TRY(host_count_targets(work, targets, t, v, &count, err));
     const float each = -host_load_one(dloss, 0) / (float)count;
     const float zeros[HOST_BLOCK] = {0};
     for (uint64_t i = 0, n; i < t * v; i += n) {

@@ -8,6 +8,7 @@
  * more. Statistics saved in 16 bits (a plan keeps LayerNorm's in the input's dtype) are too coarse
  * to go back with; they are taken from x again. */
 #include "runtime/host/host_ops_internal.h"
+#include "runtime/work/fused.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,9 +17,11 @@ struct norm {
     const struct work *work;
     const struct work_operand *x, *weight, *bias; /* bias NULL: RMSNorm */
     uint64_t t, h;
-    float *row, *scale, *shift; /* (h) fp32: a row of x, weight, bias */
-    float *dy;                  /* (h), backward */
-    double *dscale, *dshift;    /* (h), backward */
+    float *row, *scale, *shift;              /* (h) fp32: a row of x, weight, bias */
+    float *dy;                               /* (h), backward */
+    double *dscale, *dshift;                 /* (h), backward */
+    const struct work_operand *addend, *sum; /* ADD_RMS_NORM: x + addend is what is normed */
+    const struct work_operand *z;            /* RMS_NORM_BACKWARD_ADD: what dx is added to */
 };
 
 static void close_norm(struct norm *norm)
@@ -31,10 +34,10 @@ static void close_norm(struct norm *norm)
     free(norm->dshift);
 }
 
-static enum err_code open_norm(struct norm *norm, const struct work *work, uint32_t first,
+static enum err_code open_norm(struct norm *norm, const struct work *work,
+                               const struct work_operand *x, const struct work_operand *weight,
                                struct err *err)
 {
-    const struct work_operand *x = work_in(work, first), *weight = work_in(work, first + 1);
     *norm = (struct norm){.work = work, .x = x, .weight = weight};
     norm->t = operand_rows(x);
     norm->h = operand_last(x);
@@ -68,14 +71,26 @@ static void normalize_row(struct norm *norm, float mean, float rstd)
         norm->row[i] = (norm->row[i] - mean) * rstd * norm->scale[i] + norm->shift[i];
 }
 
-/* Rows of x to y, statistics to `mean_out` (NULL: none, mean is 0) and `rstd_out`. */
-static void forward(struct norm *norm, const struct work_operand *mean_out,
-                    const struct work_operand *rstd_out)
+/* A row of what is normed. */
+static void load_row(struct norm *norm, uint64_t row)
 {
-    const struct work_operand *y = work_out(norm->work, 0);
+    host_load(norm->x, row * norm->h, norm->h, norm->row);
+    if (!norm->addend)
+        return;
+    host_load(norm->addend, row * norm->h, norm->h, norm->dy);
+    for (uint64_t i = 0; i < norm->h; i++)
+        norm->row[i] += norm->dy[i];
+    host_store(norm->sum, row * norm->h, norm->h, norm->row);
+    host_round((enum dtype)norm->sum->dtype, norm->h, norm->row);
+}
+
+/* Rows to y, statistics to `mean_out` (NULL: none, mean is 0) and `rstd_out`. */
+static void forward(struct norm *norm, const struct work_operand *y,
+                    const struct work_operand *mean_out, const struct work_operand *rstd_out)
+{
     for (uint64_t row = 0; row < norm->t; row++) {
         double mean, rstd;
-        host_load(norm->x, row * norm->h, norm->h, norm->row);
+        load_row(norm, row);
         statistics(norm, mean_out != NULL, &mean, &rstd);
         normalize_row(norm, (float)mean, (float)rstd);
         host_store(y, row * norm->h, norm->h, norm->row);
@@ -89,8 +104,8 @@ enum err_code host_rms_norm(const struct work *work, struct err *err)
 {
     struct norm norm;
     enum err_code rc = ERR_OK;
-    TRY_GOTO(rc, open_norm(&norm, work, 0, err), done);
-    forward(&norm, NULL, work_out(work, 1));
+    TRY_GOTO(rc, open_norm(&norm, work, work_in(work, 0), work_in(work, 1), err), done);
+    forward(&norm, work_out(work, 0), NULL, work_out(work, 1));
 done:
     close_norm(&norm);
     return rc;
@@ -100,9 +115,23 @@ enum err_code host_layer_norm(const struct work *work, struct err *err)
 {
     struct norm norm;
     enum err_code rc = ERR_OK;
-    TRY_GOTO(rc, open_norm(&norm, work, 0, err), done);
+    TRY_GOTO(rc, open_norm(&norm, work, work_in(work, 0), work_in(work, 1), err), done);
     host_load(work_in(work, 2), 0, norm.h, norm.shift);
-    forward(&norm, work_out(work, 1), work_out(work, 2));
+    forward(&norm, work_out(work, 0), work_out(work, 1), work_out(work, 2));
+done:
+    close_norm(&norm);
+    return rc;
+}
+
+enum err_code host_add_rms_norm(const struct work *work, struct err *err)
+{
+    struct norm norm;
+    enum err_code rc = ERR_OK;
+    TRY_GOTO(rc, open_norm(&norm, work, work_in(work, 0), work_in(work, 2), err), done);
+    TRY_GOTO(rc, host_scratch(work, norm.h, sizeof *norm.dy, &norm.dy, err), done);
+    norm.addend = work_in(work, 1);
+    norm.sum = work_out(work, 0);
+    forward(&norm, work_out(work, 1), NULL, work_out(work, 2));
 done:
     close_norm(&norm);
     return rc;
@@ -137,6 +166,20 @@ static void store_sums(const struct work_operand *y, uint64_t count, const doubl
         host_store_one(y, i, (float)sums[i]);
 }
 
+/* The row of dx where it is asked for, and onto z's. */
+static void store_gradient(struct norm *norm, const struct work_operand *dx, uint64_t row)
+{
+    if (operand_is_written(dx))
+        host_store(dx, row * norm->h, norm->h, norm->row);
+    if (!norm->z)
+        return;
+    host_round((enum dtype)dx->dtype, norm->h, norm->row);
+    host_load(norm->z, row * norm->h, norm->h, norm->dy);
+    for (uint64_t i = 0; i < norm->h; i++)
+        norm->row[i] += norm->dy[i];
+    host_store(norm->z, row * norm->h, norm->h, norm->row);
+}
+
 static enum err_code backward(struct norm *norm, const struct work_operand *mean_in,
                               const struct work_operand *rstd_in, const struct norm_gradients *to,
                               struct err *err)
@@ -158,7 +201,7 @@ static enum err_code backward(struct norm *norm, const struct work_operand *mean
             statistics(norm, mean_in != NULL, &mean, &rstd);
         backward_row(norm, mean_in != NULL, mean, rstd);
         if (to->dx)
-            host_store(to->dx, row * norm->h, norm->h, norm->row);
+            store_gradient(norm, to->dx, row);
     }
     if (to->dweight)
         store_sums(to->dweight, norm->h, norm->dscale);
@@ -167,14 +210,15 @@ static enum err_code backward(struct norm *norm, const struct work_operand *mean
     return ERR_OK;
 }
 
-static enum err_code run_backward(const struct work *work, const struct work_operand *mean,
+static enum err_code run_backward(const struct work *work, const struct norm_gradients *to,
+                                  const struct work_operand *z, const struct work_operand *mean,
                                   const struct work_operand *rstd, struct err *err)
 {
     struct norm norm;
     enum err_code rc = ERR_OK;
-    TRY_GOTO(rc, open_norm(&norm, work, 1, err), done);
-    const struct norm_gradients to = work_norm_gradients(work);
-    rc = backward(&norm, mean, rstd, &to, err);
+    TRY_GOTO(rc, open_norm(&norm, work, work_in(work, 1), work_in(work, 2), err), done);
+    norm.z = z;
+    rc = backward(&norm, mean, rstd, to, err);
 done:
     close_norm(&norm);
     return rc;
@@ -182,10 +226,19 @@ done:
 
 enum err_code host_rms_norm_backward(const struct work *work, struct err *err)
 {
-    return run_backward(work, NULL, work_in(work, 3), err);
+    const struct norm_gradients to = work_norm_gradients(work);
+    return run_backward(work, &to, NULL, NULL, work_in(work, 3), err);
 }
 
 enum err_code host_layer_norm_backward(const struct work *work, struct err *err)
 {
-    return run_backward(work, work_in(work, 3), work_in(work, 4), err);
+    const struct norm_gradients to = work_norm_gradients(work);
+    return run_backward(work, &to, NULL, work_in(work, 3), work_in(work, 4), err);
+}
+
+enum err_code host_rms_norm_backward_add(const struct work *work, struct err *err)
+{
+    const struct norm_backward_add all = work_norm_backward_add(work);
+    const struct norm_gradients to = {.dx = all.dx, .dweight = all.dweight};
+    return run_backward(work, &to, all.z, NULL, work_in(work, 3), err);
 }

@@ -136,6 +136,14 @@ uint64_t host_place(const struct work_operand *x, uint64_t i)
     return run_from(x, i).at;
 }
 
+void host_round(enum dtype dtype, uint64_t n, float *block)
+{
+    for (uint64_t i = 0; dtype == DTYPE_BF16 && i < n; i++)
+        block[i] = float_from_bf16(bf16_from_float(block[i]));
+    for (uint64_t i = 0; dtype == DTYPE_FP16 && i < n; i++)
+        block[i] = float_from_fp16(fp16_from_float(block[i]));
+}
+
 float host_load_one(const struct work_operand *x, uint64_t i)
 {
     float value;

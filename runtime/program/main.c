@@ -158,6 +158,7 @@ static enum err_code open_all(struct run *run, struct err *err)
         .eps = o->eps,
         .weight_decay = o->weight_decay,
         .wait_s = run->wait_s,
+        .fuse = o->fuse,
     };
     TRY(execution_open(run->plan, run->device, run->comm, run->data, &settings, &run->execution,
                        err));

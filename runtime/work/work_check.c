@@ -1,5 +1,6 @@
 /* work_check.c - see work_check in operand.h: one row a kind, how many operands it takes and what
  * they must be to each other. Kinds that only ask for equal counts share a function. */
+#include "runtime/work/fused.h"
 #include "runtime/work/work_check_parts.h"
 
 #include <limits.h>
@@ -506,6 +507,12 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_VECTOR_NORM] = {check_norms, 1, 1, 1},
     [WORK_CLIP_COEFFICIENT] = {check_clip, 1, 1, 1},
     [WORK_SCALE] = {check_scale, 1, ANY, 0},
+    [WORK_ROTATE] = {work_check_rotate, 2, 2, 1},
+    [WORK_GATE] = {work_check_gate, 2, 2, 2},
+    [WORK_PRODUCTS] = {work_check_gate, 3, 3, 2},
+    [WORK_ADD_RMS_NORM] = {work_check_add_rms_norm, 3, 3, 3},
+    [WORK_RMS_NORM_BACKWARD_ADD] = {work_check_rms_norm_backward_add, 4, 4, 2},
+    [WORK_CROSS_ENTROPY_SLOPE] = {work_check_cross_entropy_slope, 3, 3, 1},
 };
 
 /* What the GPU's kernels ask beyond the host's. */
