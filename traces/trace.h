@@ -21,6 +21,10 @@
 #define TRACE_NO_ID UINT32_MAX   /* the event is no instruction of a plan */
 #define TRACE_UNSORTED INT32_MIN /* the lane has no place of its own in the order */
 
+/* In the name of an event that lasts no time: its kernel ran as a part of the instruction behind
+ * it. */
+#define TRACE_FUSED ", fused into "
+
 enum trace_kind { TRACE_SPAN, TRACE_INSTANT };
 
 struct trace_event {

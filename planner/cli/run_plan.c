@@ -24,8 +24,8 @@ static void start(const struct run_plan *run, const char *plan_path, const sigse
     sigprocmask(SIG_UNBLOCK, signals, NULL);
     if (length > 0 && nowhere >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0) {
         self[length] = '\0';
-        execl(self, self, "run", plan_path, "--device", run->device, "--steps", steps, "-q", "-o",
-              run->dir, (char *)NULL);
+        execl(self, self, "run", plan_path, "--device", run->device, "--steps", steps, "--fuse",
+              "off", "-q", "-o", run->dir, (char *)NULL); /* each kernel's own time */
     }
     _exit(EXIT_FAILED);
 }

@@ -17,6 +17,8 @@ struct join { /* the recording by instruction id */
     struct arena *arena;
     struct compare_interval *spans; /* (instruction_count), times as in the trace */
     struct compare_sample *samples; /* (instruction_count) */
+    const char **names;             /* (instruction_count) of the events; NULL: none */
+    uint32_t *fused_into; /* (instruction_count) 1 + the kernel that it ran as a part of; 0: none */
 };
 
 /* Whether the instruction runs in every step but the first. */

@@ -137,8 +137,15 @@ static double predicted_of(const json_t *time, uint32_t id)
 
 static void add_span(const struct join *join, const json_t *time, struct kinds *kinds, uint32_t id)
 {
-    const uint32_t k = find_kind(kinds, compare_kind_of(join->plan, &join->plan->instructions[id]));
+    const uint32_t into = join->fused_into[id];
+    const char *name = into ? join->names[into - 1] : NULL;
+    const uint32_t k =
+        find_kind(kinds, name ? name : compare_kind_of(join->plan, &join->plan->instructions[id]));
     struct compare_kind *kind = &kinds->items[k];
+    if (into && into - 1 != id) { /* a part: predicted by itself, and nothing more */
+        kind->predicted_s += predicted_of(time, id);
+        return;
+    }
     kinds->of[id] = k;
     kind->count++;
     kind->recorded_s += join->spans[id].end_s - join->spans[id].begin_s;

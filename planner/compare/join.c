@@ -137,6 +137,18 @@ static enum err_code refuse_second(uint32_t id, const char *what, struct err *er
 
 /* ---- spans ---- */
 
+/* A part of a chain and the kernel that ran for it are of one kind. */
+static enum err_code take_part(struct join *join, const struct trace_event *event, struct err *err)
+{
+    const char *fused = strstr(event->name, TRACE_FUSED);
+    if (!fused)
+        return ERR_OK;
+    const unsigned long into = strtoul(fused + strlen(TRACE_FUSED), NULL, 10);
+    TRY(check_id(join, (double)into, err));
+    join->fused_into[event->id] = join->fused_into[into] = (uint32_t)into + 1;
+    return ERR_OK;
+}
+
 static enum err_code take_event(struct join *join, const struct trace_event *event, struct err *err)
 {
     if (event->id == TRACE_NO_ID || join->trace->lanes[event->lane].process != join->process)
@@ -149,7 +161,8 @@ static enum err_code take_event(struct join *join, const struct trace_event *eve
     if (!isnan(join->spans[event->id].begin_s))
         return refuse_second(event->id, event->name, err);
     join->spans[event->id] = (struct compare_interval){event->begin_s, event->end_s};
-    return ERR_OK;
+    join->names[event->id] = event->name;
+    return take_part(join, event, err);
 }
 
 /* ---- memory ---- */
@@ -219,6 +232,8 @@ enum err_code join_build(struct join *join, struct err *err)
         return refuse_first_step(err);
     join->spans = arena_alloc(join->arena, count * sizeof *join->spans);
     join->samples = arena_alloc(join->arena, count * sizeof *join->samples);
+    join->names = arena_alloc(join->arena, count * sizeof *join->names);
+    join->fused_into = arena_alloc(join->arena, count * sizeof *join->fused_into);
     for (uint32_t i = 0; i < count; i++)
         join->spans[i] = (struct compare_interval){NAN, NAN};
     for (uint32_t i = 0; i < join->trace->event_count; i++)

@@ -11,6 +11,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/execution/data.h"
+#include "runtime/execution/fuse.h"
 
 struct run_settings {
     float lr, beta1, beta2, eps, weight_decay;
@@ -58,6 +59,9 @@ enum err_code execution_step(struct execution *execution, uint32_t step, struct 
 
 /* The last step, by instruction id: (instruction_count) records, lent until the next step. */
 const struct step_record *execution_records(const struct execution *execution);
+
+/* The chain of kernels that an instruction belongs to; NULL: none. */
+const struct fuse_chain *execution_chain(const struct execution *execution, uint32_t instruction);
 
 /* Micro-batches a step. */
 uint32_t execution_micro_batches(const struct execution *execution);

@@ -75,6 +75,11 @@ enum err_code execution_put_off(struct execution *e, uint32_t id, struct err *er
     return launch_as_one(e, &work, err);
 }
 
+const struct fuse_chain *execution_chain(const struct execution *e, uint32_t id)
+{
+    return fusion_chain(e->fusion, id);
+}
+
 void execution_close_put_off(struct execution *e)
 {
     for (uint32_t n = 0; n < FUSE_MEMBERS; n++)

@@ -3,7 +3,6 @@
 #define SHARDPLAN_EXECUTE_PARTS_H
 
 #include "runtime/execution/execute.h"
-#include "runtime/execution/fuse.h"
 #include "runtime/execution/status.h"
 
 struct put_off {                    /* kernels of a chain that have been passed */

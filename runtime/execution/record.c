@@ -5,6 +5,7 @@
 
 struct recording {
     const struct plan *plan;
+    const struct execution *execution;
     const struct step_record *records;
     struct trace *trace;
     uint32_t lanes[LANES_MOST], issue, track;
@@ -50,17 +51,46 @@ static double first_begin(const struct recording *r)
     return first < 0 ? 0.0 : first;
 }
 
+/* Whether a chain (NULL: none) ran as one. */
+static bool is_fused(const struct recording *r, const struct fuse_chain *chain)
+{
+    return chain && r->records[chain->member[0]].fused_into;
+}
+
+/* What ran as a part of another begins and ends where that begins, and says so. */
+static void add_part(struct recording *r, uint32_t id)
+{
+    const struct plan_instruction *instruction = &r->plan->instructions[id];
+    const uint32_t into = r->records[id].fused_into - 1;
+    char name[160];
+    snprintf(name, sizeof name, "%s%s%u",
+             r->plan->labels[plan_kernel(r->plan, instruction->arg)->label], TRACE_FUSED, into);
+    const struct trace_event event = {
+        .id = id,
+        .lane = r->lanes[instruction->lane],
+        .kind = TRACE_SPAN,
+        .name = name,
+        .category = plan_op_name((enum plan_op)instruction->op),
+        .begin_s = r->records[into].begin_s - r->start_s,
+        .end_s = r->records[into].begin_s - r->start_s,
+    };
+    trace_add_event(r->trace, &event);
+}
+
 static void add_work(struct recording *r, uint32_t id)
 {
     const struct plan_instruction *instruction = &r->plan->instructions[id];
     const struct kernel *kernel = plan_kernel(r->plan, instruction->arg);
+    const struct fuse_chain *chain = execution_chain(r->execution, id);
+    if (r->records[id].fused_into && r->records[r->records[id].fused_into - 1].end_s > 0)
+        add_part(r, id);
     if (r->records[id].end_s <= 0)
         return;
     const struct trace_event event = {
         .id = id,
         .lane = r->lanes[instruction->lane],
         .kind = TRACE_SPAN,
-        .name = r->plan->labels[kernel->label],
+        .name = is_fused(r, chain) ? work_name(chain->kind) : r->plan->labels[kernel->label],
         .category = plan_op_name((enum plan_op)instruction->op),
         .begin_s = r->records[id].begin_s - r->start_s,
         .end_s = r->records[id].end_s - r->start_s,
@@ -89,7 +119,8 @@ enum err_code record_write(const struct plan *plan, const struct execution *exec
                            const struct record_about *about, uint32_t step, const char *path,
                            struct err *err)
 {
-    struct recording r = {.plan = plan, .records = execution_records(execution)};
+    struct recording r = {
+        .plan = plan, .execution = execution, .records = execution_records(execution)};
     open_trace(&r, about, step);
     r.start_s = first_begin(&r);
     double time_s = 0.0; /* of memory: that of the last work issued before it */

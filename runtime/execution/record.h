@@ -14,7 +14,8 @@ struct record_about {         /* what a reader of the trace must know */
 };
 
 /* Writes the trace of this rank's last step: a span for each instruction that ran work, on the lane
- * of its stream, and one counter track "memory recorded" with the series instruction, allocated and
+ * of its stream (of a chain that ran as one, its last; the others' last no time and are named
+ * "mul.Tensor, fused into 60"), and one counter track "memory recorded" with the series instruction, allocated and
  * reserved (bytes), a sample after every alloc, free and mark. A lane "host issue" has when the
  * host issued each instruction; its spans carry no id, so that each id is on one lane only. The
  * host's clock and the device's are set equal at the first of each. */
