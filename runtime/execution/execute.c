@@ -31,6 +31,7 @@ static uint64_t new_segment(void *context, uint64_t bytes)
 static void drop_segment(void *context, uint64_t address, uint64_t bytes)
 {
     execution_catch_up(context);
+    execution_poison_forget(context, address, bytes);
     device_segment_drop(((struct execution *)context)->device, address, bytes);
 }
 
@@ -264,7 +265,9 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
     case PLAN_ALLOC:
         if ((instruction->flags & PLAN_FIRST_STEP) && execution_address(e, instruction->arg))
             return ERR_OK; /* a state that a checkpoint brought */
+        TRY(execution_poison_freed(e, id, err));
         TRY(execution_alloc(e, instruction->arg, id, err));
+        TRY(execution_poison_new(e, id, err));
         if (e->plan->buffers[instruction->arg].scratch)
             e->scratch = instruction->arg;
         return instruction->flags & PLAN_FIRST_STEP ? execution_zero(e, instruction->arg, id, err)
@@ -272,6 +275,7 @@ static enum err_code run_instruction(struct execution *e, uint32_t id, struct er
     case PLAN_FREE:
         if (e->scratch == instruction->arg)
             e->scratch = PLACE_NONE;
+        execution_poison_later(e, id);
         free_buffer(e, id);
         return ERR_OK;
     case PLAN_RECORD:
@@ -581,10 +585,11 @@ void execution_close(struct execution *e)
     deferred_close(e->deferred);
     execution_close_put_off(e);
     fusion_close(e->fusion);
-    allocator_free(e->allocator);
+    allocator_free(e->allocator); /* drops segments, which looks at what was freed */
     free(e->block);
     free(e->host);
     free(e->operands);
+    free(e->freed);
     free(e->normed);
     free(e->norm_at);
     free(e->record);

@@ -18,6 +18,8 @@ struct run_settings {
     struct allocator_settings allocator; /* its segment functions are filled in here */
     const double *wait_s; /* (instructions) a rehearsal: what each collective is to take, seconds,
                              lent until execution_close; NULL: nothing */
+    bool poison;          /* for tests: memory that may be another buffer's by now is overwritten
+                             (execute_poison.c); not with `fuse`, whose chains reach what was freed */
     bool fuse;            /* chains of kernels run as one: runtime/execution/fuse.h */
 };
 

@@ -14,6 +14,11 @@ struct put_off {                    /* kernels of a chain that have been passed 
     struct err err; /* of a launch that nobody could be told of; code ERR_OK: none */
 };
 
+struct poisoned { /* a block that is to be */
+    uint64_t address, bytes;
+    uint8_t pool;
+};
+
 struct execution {
     const struct plan *plan;
     struct device *device;
@@ -24,6 +29,8 @@ struct execution {
     struct deferred *deferred;
     struct fusion *fusion; /* NULL: every kernel by itself */
     struct put_off put_off;
+    struct poisoned *freed; /* for tests: since the last allocation of their pool */
+    uint32_t freed_count, freed_cap;
     struct allocator_block **block;       /* (buffers) */
     void **host;                          /* (buffers) of the host's pool */
     struct allocator_block *workspace[2]; /* of matrix products: forward's thread, backward's */
@@ -72,6 +79,14 @@ enum err_code execution_put_off(struct execution *e, uint32_t id, struct err *er
  * execution_put_off's. */
 void execution_catch_up(struct execution *e);
 void execution_close_put_off(struct execution *e);
+
+/* ---- for tests: execute_poison.c ---- */
+
+/* At free `id`, before it; at allocation `id`, before it and behind it; at the end of a segment. */
+void execution_poison_later(struct execution *e, uint32_t id);
+enum err_code execution_poison_freed(struct execution *e, uint32_t id, struct err *err);
+enum err_code execution_poison_new(struct execution *e, uint32_t id, struct err *err);
+void execution_poison_forget(struct execution *e, uint64_t address, uint64_t bytes);
 
 /* ---- what memory holds at first: execute_values.c ---- */
 
