@@ -560,6 +560,8 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
     }
     if (rc == ERR_OK)
         rc = execution_open_batches(e, err);
+    if (rc == ERR_OK && settings->poison)
+        e->shared = execution_list_shared(plan);
     if (rc == ERR_OK && settings->fuse)
         e->fusion = fusion_find(plan, backend_of(e));
     if (rc == ERR_OK)
@@ -590,6 +592,7 @@ void execution_close(struct execution *e)
     free(e->host);
     free(e->operands);
     free(e->freed);
+    free(e->shared);
     free(e->normed);
     free(e->norm_at);
     free(e->record);

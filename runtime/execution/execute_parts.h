@@ -29,7 +29,8 @@ struct execution {
     struct deferred *deferred;
     struct fusion *fusion; /* NULL: every kernel by itself */
     struct put_off put_off;
-    struct poisoned *freed; /* for tests: since the last allocation of their pool */
+    bool *shared; /* for tests: (buffers) other lanes than the pool's reach it; NULL: no poison */
+    struct poisoned *freed; /* since the last allocation of their pool */
     uint32_t freed_count, freed_cap;
     struct allocator_block **block;       /* (buffers) */
     void **host;                          /* (buffers) of the host's pool */
@@ -82,6 +83,8 @@ void execution_close_put_off(struct execution *e);
 
 /* ---- for tests: execute_poison.c ---- */
 
+/* (buffers) Whether another lane than its pool's reaches it. The caller frees it. */
+bool *execution_list_shared(const struct plan *plan);
 /* At free `id`, before it; at allocation `id`, before it and behind it; at the end of a segment. */
 void execution_poison_later(struct execution *e, uint32_t id);
 enum err_code execution_poison_freed(struct execution *e, uint32_t id, struct err *err);

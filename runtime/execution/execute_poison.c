@@ -10,6 +10,25 @@
 #include <math.h>
 #include <stdlib.h>
 
+bool *execution_list_shared(const struct plan *plan)
+{
+    bool *shared = xcalloc(plan->buffer_count + 1U, sizeof *shared);
+    for (uint32_t id = 0; id < plan->instruction_count; id++) {
+        const struct plan_instruction *instruction = &plan->instructions[id];
+        if (!plan_op_is_kernel((enum plan_op)instruction->op))
+            continue;
+        const struct kernel *kernel = plan_kernel(plan, instruction->arg);
+        for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++) {
+            const uint32_t buffer =
+                plan_operand_place(plan, instruction, &kernel->operands[i]).buffer;
+            const uint8_t pool = plan->buffers[buffer].pool;
+            if (pool != instruction->lane && pool != LANE_HOST)
+                shared[buffer] = true;
+        }
+    }
+    return shared;
+}
+
 static enum err_code fill(struct execution *e, const struct poisoned *block, uint32_t instruction,
                           struct err *err)
 {
@@ -36,7 +55,7 @@ void execution_poison_later(struct execution *e, uint32_t id)
 {
     const struct plan_instruction *instruction = &e->plan->instructions[id];
     const struct poisoned block = block_of(e, instruction->arg);
-    if (!e->settings.poison || !block.address || block.pool == LANE_HOST ||
+    if (!e->shared || !e->shared[instruction->arg] || !block.address ||
         plan_free_is_deferred(e->plan, instruction))
         return;
     ARRAY_GROW(e->freed, e->freed_count, e->freed_cap);
@@ -60,8 +79,9 @@ enum err_code execution_poison_freed(struct execution *e, uint32_t id, struct er
 enum err_code execution_poison_new(struct execution *e, uint32_t id, struct err *err)
 {
     const struct poisoned block = block_of(e, e->plan->instructions[id].arg);
-    return e->settings.poison && block.address && block.pool != LANE_HOST ? fill(e, &block, id, err)
-                                                                          : ERR_OK;
+    return e->shared && e->shared[e->plan->instructions[id].arg] && block.address
+               ? fill(e, &block, id, err)
+               : ERR_OK;
 }
 
 void execution_poison_forget(struct execution *e, uint64_t address, uint64_t bytes)

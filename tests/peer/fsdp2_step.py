@@ -1,18 +1,26 @@
 #!/usr/bin/env python3
-"""The step of a Llama as PyTorch FSDP2 does it, on one GPU, with a process group whose collectives
-do nothing: what a rehearsal of the same plan is compared with. Run by hand; nothing imports it.
+"""The step of a Llama as PyTorch FSDP2 does it, on one GPU, by one rank whose collectives are local
+copies: what a rehearsal of the same plan is compared with (tools/gpu-truth, stage pytorch).
 
     python3 tests/peer/fsdp2_step.py tests/data/configs/llama-3.1-8b --world 8 --seq 8192 \
-        --micro-batch 1 --steps 5
+        --micro-batch 1 --steps 6 --output DIR --planned events.jsonl
 
-Prints one JSON object: seconds of each step after the first, peak bytes allocated and reserved.
+Prints one JSON object: seconds of each step after the first, peak bytes allocated and reserved, and
+how many of the planned allocations and frees (`shardplan fit --events`) a steady step makes. DIR gets
+that step's snapshot.pickle and another one's trace.json, of the profiler. On a CPU (--device cpu, a dry
+run) nothing is recorded of memory.
+
 Written as torchtitan's Llama 3 is: RMSNorm fused, complex RoPE, repeated key/value heads, bf16
 compute, fp32 reduce, fp32 stored, AdamW foreach.
 """
 
 import argparse
+import contextlib
+import difflib
 import json
 import os
+import pickle
+import statistics
 import time
 
 import torch
@@ -21,6 +29,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 
@@ -93,53 +103,117 @@ class Llama(nn.Module):
         return self.output(self.norm(x))
 
 
+def copy_locally(world):
+    """The rank's own slice stands for those of all others, as in a rehearsal without a trace."""
+    gather, reduce = dist.all_gather_into_tensor, dist.reduce_scatter_tensor
+
+    def all_gather_into_tensor(output, own, *args, **kwargs):
+        work = gather(output, own, *args, **kwargs)     # of the fake group: does nothing
+        slices = output.view(world, -1)
+        for slice_ in slices[1:]:
+            slice_.copy_(own.view(-1))
+        return work
+
+    def reduce_scatter_tensor(output, all_, *args, **kwargs):
+        work = reduce(output, all_, *args, **kwargs)
+        output.copy_(all_.view(world, -1)[0].view_as(output))
+        return work
+
+    dist.all_gather_into_tensor = all_gather_into_tensor
+    dist.reduce_scatter_tensor = reduce_scatter_tensor
+
+
+def events_of(snapshot):
+    """Bytes of each allocation, below 0 of each free, in the order of the host."""
+    sign = {"alloc": 1, "free_requested": -1}
+    return [sign[e["action"]] * e["size"] for e in snapshot["device_traces"][0] if e["action"] in sign]
+
+
+def compare_events(planned, snapshot):
+    with open(planned, encoding="utf-8") as file:
+        wanted = [json.loads(line)[0] for line in file]
+    found = events_of(snapshot)
+    blocks = difflib.SequenceMatcher(None, wanted, found, autojunk=False).get_matching_blocks()
+    return {"planned": len(wanted), "recorded": len(found), "equal": sum(b.size for b in blocks)}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("config", help="folder of a config.json")
     parser.add_argument("--world", type=int, default=8)
     parser.add_argument("--seq", type=int, default=8192)
     parser.add_argument("--micro-batch", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--attention", choices=["auto", "flash", "cudnn"], default="auto")
+    parser.add_argument("--output", help="folder for snapshot.pickle and trace.json")
+    parser.add_argument("--planned", help="what `shardplan fit --events` wrote")
     args = parser.parse_args()
     with open(os.path.join(args.config, "config.json"), encoding="utf-8") as file:
         c = json.load(file)
 
+    cuda = args.device == "cuda"
+    wait = torch.cuda.synchronize if cuda else lambda: None
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=args.world)
-    mesh = init_device_mesh("cuda", (args.world,))
-    torch.cuda.set_device(0)
+    copy_locally(args.world)
+    mesh = init_device_mesh(args.device, (args.world,))
+    if cuda:
+        torch.cuda.set_device(0)
     with torch.device("meta"):
         model = Llama(c)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in model.layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
-    model.to_empty(device="cuda")
+    model.to_empty(device=args.device)
     for parameter in model.parameters():
         nn.init.normal_(parameter.to_local(), std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
     head = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
-    table = rope_table(head, args.seq, c.get("rope_theta", 10000.0), "cuda")
+    table = rope_table(head, args.seq, c.get("rope_theta", 10000.0), args.device)
     shape = (args.micro_batch, args.seq)
-    tokens = torch.randint(c["vocab_size"], shape, device="cuda")
-    targets = torch.randint(c["vocab_size"], shape, device="cuda")
+    tokens = torch.randint(c["vocab_size"], shape, device=args.device)
+    targets = torch.randint(c["vocab_size"], shape, device=args.device)
+    backends = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
+    attention = sdpa_kernel(backends[args.attention]) if args.attention in backends \
+        else contextlib.nullcontext()
 
-    seconds = []
-    for _ in range(args.steps):
-        torch.cuda.synchronize()
+    def step():
+        wait()
         start = time.perf_counter()
         logits = model(tokens, table)
         F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    print(json.dumps({
-        "torch": torch.__version__,
-        "gpu": torch.cuda.get_device_name(0),
-        "seconds": seconds[1:],
-        "allocated_peak": torch.cuda.max_memory_allocated(),
-        "reserved_peak": torch.cuda.max_memory_reserved(),
-    }))
+        wait()
+        return time.perf_counter() - start
+
+    with attention:
+        seconds = [step() for _ in range(args.steps)]
+        result = {
+            "torch": torch.__version__,
+            "device": torch.cuda.get_device_name(0) if cuda else "cpu",
+            "attention": args.attention,
+            "seconds": seconds[1:],
+            "median_s": statistics.median(seconds[1:]),
+            "allocated_peak": torch.cuda.max_memory_allocated() if cuda else None,
+            "reserved_peak": torch.cuda.max_memory_reserved() if cuda else None,
+            "events": "skipped: the CPU has no caching allocator",
+        }
+        if args.output and cuda:
+            torch.cuda.memory._record_memory_history(max_entries=1000000)
+            step()
+            snapshot = torch.cuda.memory._snapshot()
+            torch.cuda.memory._record_memory_history(enabled=None)
+            with open(os.path.join(args.output, "snapshot.pickle"), "wb") as file:
+                pickle.dump(snapshot, file)
+            result["events"] = compare_events(args.planned, snapshot) if args.planned else None
+        if args.output:
+            activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
+            with profile(activities=activities) as profiler:
+                step()
+            profiler.export_chrome_trace(os.path.join(args.output, "trace.json"))
+    print(json.dumps(result))
     dist.destroy_process_group()
 
 

@@ -47,6 +47,9 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
     expect(0, "probe      passed", DRY "tools/gpu-truth probe pair");
     expect(0, "eight      passed", DRY "tools/gpu-truth rehearsal attention eight");
     expect(0, "stopped    passed", DRY "tools/gpu-truth stopped kernels");
+    /* a python without torch is said, and is no failure */
+    expect(0, "pytorch    skipped", DRY "PYTHON=/bin/false tools/gpu-truth pytorch");
+    expect(0, "## pytorch: skipped", "cd kit && tools/gpu-report");
     expect(2, "no stage dance", DRY "tools/gpu-truth dance");
     /* without a card, what needs one fails, and is not taken for passed */
     expect(1, "suite      failed", "cd kit && BACKEND=/no/such.so tools/gpu-truth suite");
