@@ -177,7 +177,7 @@ static void a_step_has_the_same_bits_in_the_same_memory(void **state)
 
 static uint32_t count_chains(const struct plan *plan, enum work_kind kind)
 {
-    struct fusion *fusion = fusion_find(plan);
+    struct fusion *fusion = fusion_find(plan, WORK_ON_HOST);
     uint32_t n = 0;
     for (uint32_t i = 0; i < fusion->count; i++)
         n += fusion->chains[i].kind == kind;
@@ -286,7 +286,7 @@ static void a_chain_is_what_nobody_can_tell_apart(void **state)
                  {OTHER_LANE, false, false},     {KEPT, true, true}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct plan *plan = gate_plan(cases[i].variant);
-        struct fusion *fusion = fusion_find(plan);
+        struct fusion *fusion = fusion_find(plan, WORK_ON_HOST);
         if (fusion->count != cases[i].found)
             fail_msg("variant %zu: %u chains", i, fusion->count);
         if (cases[i].found) {
@@ -307,9 +307,9 @@ static void outputs_over_inputs_are_told(void **state)
     (void)state;
     char memory[256];
     struct fuse_chain chain = {.in_place = true};
-    struct work_operand operand[3] = {{memory, SHAPE(4, 8), 0, DTYPE_BF16},
-                                      {memory + 64, SHAPE(4, 8), 0, DTYPE_BF16},
-                                      {memory + 128, SHAPE(4, 8), 0, DTYPE_BF16}};
+    struct work_operand operand[3] = {{memory, SHAPE(4, 8), 0, DTYPE_BF16, NULL},
+                                      {memory + 64, SHAPE(4, 8), 0, DTYPE_BF16, NULL},
+                                      {memory + 128, SHAPE(4, 8), 0, DTYPE_BF16, NULL}};
     const struct work work = {.ins = 2, .outs = 1, .operand = operand};
     assert_true(fuse_fits(&chain, &work));
     operand[2].data = memory + 64; /* exactly there */

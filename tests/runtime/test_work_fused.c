@@ -26,7 +26,7 @@ static struct work_operand copy_of(const struct work_operand *x)
 static struct work_operand seen_as(const struct work_operand *x, enum dtype dtype,
                                    struct shape shape)
 {
-    return (struct work_operand){x->data, shape, 0, (uint8_t)dtype};
+    return (struct work_operand){x->data, shape, 0, (uint8_t)dtype, NULL};
 }
 
 static struct work_operand unwritten(const struct work_operand *x)
@@ -227,8 +227,8 @@ static void check_slope(enum dtype logits, uint32_t t, uint32_t v)
     float share = 0.5F;
     for (uint32_t i = 0; i < t; i++)
         target[i] = i % 5 == 2 ? -100 : (int64_t)(noise(i) % v);
-    const struct work_operand d = {&share, {.rank = 0}, 0, DTYPE_FP32};
-    const struct work_operand targets = {target, SHAPE(t), 0, DTYPE_INT64};
+    const struct work_operand d = {&share, {.rank = 0}, 0, DTYPE_FP32, NULL};
+    const struct work_operand targets = {target, SHAPE(t), 0, DTYPE_INT64, NULL};
     const struct work_operand x = filled(logits, shape), cast = empty(DTYPE_FP32, shape);
     const struct work_operand y = empty(DTYPE_FP32, shape), fused_y = like(&y);
     const struct work_operand g = like(&y), a = like(&y), dx = like(&x), fused = like(&x);
@@ -277,7 +277,7 @@ static void operands_that_do_not_fit_are_refused(void **state)
                    (struct work_operand[]){x, x, w, r, y, odd});
     expect_refusal(ERR_UNSUPPORTED, WORK_CROSS_ENTROPY_SLOPE, 3, 1,
                    (struct work_operand[]){
-                       (struct work_operand){w.data, {.rank = 0}, 0, DTYPE_FP32}, x, x, y});
+                       (struct work_operand){w.data, {.rank = 0}, 0, DTYPE_FP32, NULL}, x, x, y});
     drop_all(5, (struct work_operand[]){x, y, odd, w, r});
 }
 
