@@ -234,7 +234,7 @@ static enum err_code read_compile(struct import *im, const struct key_row *row,
         import_list(im, components ? components : node,
                     components ? "compile.components" : row->path,
                     "a compiled loss: planned eager");
-    return import_set(im, "compile", on && has_component(components, "model") ? "block" : "none",
+    return import_set(im, "compile", on && has_component(components, "model") ? "on" : "off",
                       row, node, err);
 }
 
@@ -356,7 +356,7 @@ static const struct key_row rows[] = {
     {.path = "training.disable_cuda_graphs", .kind = KEY_BOOL, .neutral = "true",
      .why = "CUDA graphs", .syntaxes = PYTHON},
     {.path = "training.compile", .kind = KEY_BOOL, .setting = "compile", .systems = FSDP2,
-     .words = KEY_WORDS({"true", "block"}, {"false", "none"}), .unwritten = true},
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .unwritten = true},
     IDLE("training.steps"),
     IDLE("training.dataset"),
     IDLE("training.dataset_path"),
@@ -401,7 +401,7 @@ static const struct key_row rows[] = {
     IDLE("activation_checkpoint.force_recompute_mm_shapes_by_fqns"),
 
     {.path = "compile.enable", .kind = KEY_BOOL, .setting = "compile", .read = read_compile,
-     .words = KEY_WORDS({"true", "block"}, {"false", "none"}), .initial = "false", .systems = FSDP2},
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .initial = "false", .systems = FSDP2},
     {.path = "compile.enable", .kind = KEY_BOOL, .neutral = "false", .systems = DDP,
      .why = "compiled blocks under DDP"},
     IDLE("compile.components"), IDLE("compile.backend"),

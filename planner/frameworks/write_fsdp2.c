@@ -84,7 +84,7 @@ static const char apply_text[] = /* the part that is alike in all files */
     "            parameter.requires_grad_(False)\n"
     "    if SETTINGS[\"checkpointing\"] != \"none\":\n"
     "        checkpoint_blocks(model)\n"
-    "    if SETTINGS[\"compile\"] == \"block\":\n"
+    "    if SETTINGS[\"compile\"] == \"on\":\n"
     "        for name in [name for names, *_ in UNITS for name in filter(is_block, names)]:\n"
     "            model.get_submodule(name).compile(fullgraph=True)\n"
     "    keywords = {\"mesh\": mesh,\n"

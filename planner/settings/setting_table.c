@@ -265,11 +265,11 @@ static const struct setting rows[] = {
              "or runs to a block's end (torchtitan's)",
      .initial = "on", .field = FIELD(job.tape.no_early_stop),
      .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB},
-    {.name = "compile", .group = GROUP_FSDP2, .arg = "WHAT",
-     .help = "torch.compile: of each block on its own, with fullgraph and inside of fully_shard, as "
+    {.name = "compile", .group = GROUP_FSDP2, .arg = "WHETHER",
+     .help = "torch.compile: each block on its own, with fullgraph and inside of fully_shard, as "
              "torchtitan does",
-     .initial = "none", .field = FIELD(job.tape.compiled),
-     .words = WORDS(WORD("none", false), WORD("block", true)), .commands = FOR_JOB,
+     .initial = "off", .field = FIELD(job.tape.compiled),
+     .words = WORDS(WORD("off", false), WORD("on", true)), .commands = FOR_JOB,
      .systems = SYSTEM(FSDP2), .lacks = "is planned with eager blocks alone",
      .lacking = SYSTEM(DDP) | SYSTEM(FSDP1) | ZERO},
     {.name = "optimizer", .group = GROUP_STRATEGY, .arg = "NAME", .help = "Optimizer",

@@ -155,26 +155,26 @@ static void compiled_blocks_are_torchtitans(void **state)
     struct fixture f;
     take_text(&f, SYNTAX_TOML,
               "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[compile]\nenable = true\n");
-    expect(&f, "compile block");
+    expect(&f, "compile on");
     expect_note(&f, NOTE_UNPLANNED, "compile.enable", 5, "loss");
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML,
               "[training]\nseq_len = 64\n[compile]\nenable = true\ncomponents = [\"model\"]\n");
-    expect(&f, "compile block");
+    expect(&f, "compile on");
     assert_null(find_note(&f, NOTE_UNPLANNED, "compile.components"));
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML,
               "[training]\nseq_len = 64\n[compile]\nenable = true\ncomponents = [\"loss\"]\n");
-    expect(&f, "compile none");
+    expect(&f, "compile off");
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML,
               "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\ncompile = true\n");
-    expect(&f, "compile block");
+    expect(&f, "compile on");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\ndynamo_config:\n"
               "  dynamo_backend: INDUCTOR\n");
-    expect(&f, "compile none");
+    expect(&f, "compile off");
     expect_note(&f, NOTE_UNPLANNED, "dynamo_config.dynamo_backend", 5, "whole model");
     import_free(&f.import);
 }

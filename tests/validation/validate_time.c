@@ -254,7 +254,7 @@ static struct row thunder_row(const struct csv *csv, size_t i, bool compiled)
     return row;
 }
 
-/* torch.compile beside FSDP2, without fp8: what --compile block plans. */
+/* torch.compile beside FSDP2, without fp8: what --compile on plans. */
 static bool is_compiled(const struct csv *csv, size_t i)
 {
     return strcmp(csv_text(csv, i, "compile"), "torch.compile") == 0 &&
@@ -327,7 +327,7 @@ static void print_compiled(const struct compiled *rows, size_t count)
     printf(
         "\n## Compiled\n\nMeasured with torch.compile on each block, and what is simulated of the "
         "same "
-        "jobs: as eager PyTorch,\nand with --compile block. Nothing was fitted to these rows.\n\n"
+        "jobs: as eager PyTorch,\nand with --compile on. Nothing was fitted to these rows.\n\n"
         "| configuration | measured s | eager s | error | compiled s | error |\n"
         "|---|---:|---:|---:|---:|---:|\n");
     for (size_t i = 0; i < count; i++) {
