@@ -15,10 +15,10 @@ struct record_about {         /* what a reader of the trace must know */
 
 /* Writes the trace of this rank's last step: a span for each instruction that ran work, on the lane
  * of its stream (of a chain that ran as one, its last; the others' last no time and are named
- * "mul.Tensor, fused into 60"), and one counter track "memory recorded" with the series instruction, allocated and
- * reserved (bytes), a sample after every alloc, free and mark. A lane "host issue" has when the
- * host issued each instruction; its spans carry no id, so that each id is on one lane only. The
- * host's clock and the device's are set equal at the first of each. */
+ * "mul.Tensor, fused into 60"), and one counter track "memory recorded" with the series
+ * instruction, allocated and reserved (bytes), a sample after every alloc, free and mark. A lane
+ * "host issue" has when the host issued each instruction; its spans carry no id, so that each id is
+ * on one lane only. The host's clock and the device's are set equal at the first of each. */
 enum err_code record_write(const struct plan *plan, const struct execution *execution,
                            const struct record_about *about, uint32_t step, const char *path,
                            struct err *err);
