@@ -234,8 +234,8 @@ static enum err_code read_compile(struct import *im, const struct key_row *row,
         import_list(im, components ? components : node,
                     components ? "compile.components" : row->path,
                     "a compiled loss: planned eager");
-    return import_set(im, "compile", on && has_component(components, "model") ? "on" : "off",
-                      row, node, err);
+    return import_set(im, "compile", on && has_component(components, "model") ? "on" : "off", row,
+                      node, err);
 }
 
 /* Whether blocks are chosen as a mode of torchtitan's chooses them. */
