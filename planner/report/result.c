@@ -245,7 +245,7 @@ static void print_notes(FILE *file, const struct model_config *config)
     fputc('\n', file);
 }
 
-static void print_categories(FILE *file, const struct style *s, const struct prediction *p)
+const char *result_category_title(enum category category)
 {
     static const char *const titles[CATEGORY_COUNT] = {
         [CATEGORY_PARAM] = "parameters",
@@ -262,11 +262,19 @@ static void print_categories(FILE *file, const struct style *s, const struct pre
         [CATEGORY_INPUT] = "input",
         [CATEGORY_BUFFER] = "buffers",
         [CATEGORY_PERSISTENT] = "kept by the system",
+        [CATEGORY_WORKSPACE] = "kernel workspaces",
+        [CATEGORY_OUTSIDE_ALLOCATOR] = "outside the allocator",
     };
+    return titles[category];
+}
+
+static void print_categories(FILE *file, const struct style *s, const struct prediction *p)
+{
     const struct memory *m = &p->memory;
     fprintf(file, "  %sat the peak                   GiB%s\n", s->dim, s->off);
     for (int i = 0; i < CATEGORY_WORKSPACE; i++)
-        row(file, titles[i], m->device_categories[i], p->device_bytes);
+        row(file, result_category_title((enum category)i), m->device_categories[i],
+            p->device_bytes);
     fprintf(file, "  %-24s %9.2f\n\n", "requested by tensors", gib(m->device.bytes));
     fprintf(file, "  %-24s %9.2f  rounded to blocks, with kernel workspaces\n", "allocated",
             gib(m->allocated.bytes));

@@ -18,6 +18,10 @@ static void take_memory(const struct prediction *p, const struct machine *machin
     out->reserved_bytes = p->memory.reserved_bytes;
     out->device_bytes = p->device_bytes;
     out->capacity_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY);
+    out->host_bytes = p->memory.host.bytes;
+    memcpy(out->categories, p->memory.device_categories, sizeof out->categories);
+    out->categories[CATEGORY_WORKSPACE] = p->workspace_bytes;
+    out->categories[CATEGORY_OUTSIDE_ALLOCATOR] = p->outside_bytes;
 }
 
 static void name_exposure(const struct plan *plan, const struct exposure *e, char *text,
@@ -60,6 +64,15 @@ static void take_time(const struct step_time *t, struct point *out)
     memcpy(out->spent_s, t->timeline.spent_s, sizeof out->spent_s);
 }
 
+void point_take(const struct prediction *prediction, const struct step_time *time,
+                const struct machine *machine, struct point *out)
+{
+    *out = (struct point){.reason = ""};
+    take_memory(prediction, machine, out);
+    take_time(time, out);
+    take_exposures(prediction->plan, time, out);
+}
+
 static enum err_code evaluate(const struct job *job, const struct machine *machine,
                               struct point *out, struct err *err)
 {
@@ -67,17 +80,14 @@ static enum err_code evaluate(const struct job *job, const struct machine *machi
     struct step_time time;
     TRY(predict(job, machine, &prediction, err));
     const enum err_code rc = step_time(&prediction, job, machine, 0, &time, err);
-    if (rc == ERR_OK) {
-        take_memory(&prediction, machine, out);
-        take_time(&time, out);
-        take_exposures(prediction.plan, &time, out);
-    }
+    if (rc == ERR_OK)
+        point_take(&prediction, &time, machine, out);
     step_time_free(&time);
     prediction_free(&prediction);
     return rc;
 }
 
-static void refuse(const struct err *err, struct point *out)
+void point_refuse(const struct err *err, struct point *out)
 {
     *out = (struct point){.verdict = POINT_REFUSED};
     snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, err->text);
@@ -98,7 +108,7 @@ void point_evaluate(const struct choice *choice, struct point *out)
         settings_release(&job, &machine);
     }
     if (rc != ERR_OK)
-        refuse(&err, out);
+        point_refuse(&err, out);
 }
 
 void point_of(const struct settings *base, const struct axis *axes, const char *const *values,
@@ -109,7 +119,7 @@ void point_of(const struct settings *base, const struct axis *axes, const char *
     if (axis_choose(base, axes, values, axis_count, &choice, &err) == ERR_OK)
         point_evaluate(&choice, out);
     else
-        refuse(&err, out);
+        point_refuse(&err, out);
 }
 
 double point_value(const struct point *point, enum point_measure measure)

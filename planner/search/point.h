@@ -3,8 +3,8 @@
 #define SHARDPLAN_POINT_H
 
 #include "compare/exposure.h"
+#include "job/step_time.h"
 #include "search/axis.h"
-#include "simulate/simulate.h"
 
 enum point_verdict {
     POINT_REFUSED, /* it cannot be: `reason` says why; there are no numbers */
@@ -19,7 +19,9 @@ struct point {
     char reason[512];   /* a sentence without a final period; "" unless refused */
     bool after_release; /* fits only because cached segments are given back */
     uint64_t requested_bytes, allocated_bytes, reserved_bytes, device_bytes; /* peaks, as fit's */
-    uint64_t capacity_bytes;
+    uint64_t capacity_bytes, host_bytes;
+    uint64_t categories[CATEGORY_COUNT]; /* at the device's peak; their sum, without what is outside
+                                            the allocator and workspaces, is what tensors take */
     double step_s, tokens_per_s, mfu, hfu; /* tokens of one GPU; also of what does not fit */
     double communication_s, exposed_s, compute_s, host_s;
     double spent_s[SPENT_COUNT];
@@ -30,6 +32,13 @@ struct point {
         double seconds;
     } exposures[POINT_EXPOSURES];
 };
+
+/* The numbers of what was predicted and timed on a machine. */
+void point_take(const struct prediction *prediction, const struct step_time *time,
+                const struct machine *machine, struct point *out);
+
+/* A point that cannot be, and why. */
+void point_refuse(const struct err *why, struct point *out);
 
 /* Predicts memory and step of a choice: predict and step_time (planner/job), on the machine of its
  * settings with its numbers put in. What cannot be planned or timed is a result, not an error. */

@@ -17,7 +17,8 @@ enum { FAILED = 3 }; /* the exit status of what is not the arguments' fault */
 
 struct parse {
     struct settings *settings;
-    settings_source *source; /* NULL: none */
+    struct settings_list *list; /* NULL: one system only */
+    settings_source *source;    /* NULL: none */
     void *context;
     struct setting_given given[MOST_GIVEN];
     uint32_t given_count;
@@ -155,14 +156,19 @@ static void require_positional(const struct parse *parse, struct argp_state *sta
     argp_error(state, "%s are needed", list_positional(parse, "", " and ", names, sizeof names));
 }
 
-/* What --from names; its last, as of other options. */
+/* What an option was given, the last time; NULL: it was not. */
+static const char *given_text(const struct parse *parse, const char *name)
+{
+    const char *text = NULL;
+    for (uint32_t i = 0; i < parse->given_count; i++)
+        if (strcmp(parse->given[i].name, name) == 0)
+            text = parse->given[i].text;
+    return text;
+}
+
 static const char *source_path(const struct parse *parse)
 {
-    const char *path = NULL;
-    for (uint32_t i = 0; i < parse->given_count; i++)
-        if (strcmp(parse->given[i].name, SOURCE_SETTING) == 0)
-            path = parse->given[i].text;
-    return path;
+    return given_text(parse, SOURCE_SETTING);
 }
 
 /* A file's errors are not about usage: no hint at --help follows. */
@@ -187,6 +193,101 @@ static void set_all(struct parse *parse, struct argp_state *state)
                 argp_error(state, "%s", err.text);
 }
 
+/* ---- several systems ---- */
+
+static void set_or_end(struct settings *settings, const char *name, const char *text,
+                       struct argp_state *state)
+{
+    struct err err = {0};
+    if (settings_set(settings, name, text, &err) != ERR_OK)
+        argp_error(state, "%s", err.text);
+}
+
+/* A system's settings: the options that it has, then its own. `text` is one of the list, taken
+ * apart. */
+static void set_system(struct parse *parse, char *text, struct argp_state *state)
+{
+    struct settings_list *list = parse->list;
+    struct settings *settings = &list->of[list->count];
+    const char *without = "";
+    char *rest = NULL;
+    list->names[list->count] = arena_strdup(&list->arena, text);
+    const char *system = strtok_r(text, "+", &rest);
+    settings_defaults(settings, parse->settings->command);
+    set_or_end(settings, SYSTEM_SETTING, system ? system : "", state);
+    for (uint32_t i = 0; i < parse->given_count; i++) {
+        const struct setting_given *given = &parse->given[i];
+        if (strcmp(given->name, SYSTEM_SETTING) == 0)
+            continue;
+        if (settings_find(settings, given->name, NULL))
+            set_or_end(settings, given->name, given->text, state);
+        else
+            without = arena_printf(&list->arena, "%s%s--%s", without, without[0] ? ", " : "",
+                                   given->name);
+    }
+    for (char *own = strtok_r(NULL, "+", &rest); own; own = strtok_r(NULL, "+", &rest)) {
+        char *value = strchr(own, '=');
+        if (value)
+            *value++ = '\0';
+        set_or_end(settings, own, value ? value : "on", state);
+    }
+    list->without[list->count++] = without;
+}
+
+/* An option that no system has is an error, in the words of the first. */
+static void check_had(const struct parse *parse, struct argp_state *state)
+{
+    struct err err = {0};
+    const struct settings_list *list = parse->list;
+    for (uint32_t i = 0; i < parse->given_count; i++) {
+        bool had = false;
+        for (uint32_t k = 0; k < list->count; k++)
+            had = had || settings_find(&list->of[k], parse->given[i].name, NULL);
+        if (!had && !settings_find(&list->of[0], parse->given[i].name, &err))
+            argp_error(state, "%s", err.text);
+    }
+}
+
+static void set_list(struct parse *parse, const char *systems, struct argp_state *state)
+{
+    char *rest = NULL, *text = arena_strdup(&parse->list->arena, systems);
+    if (source_path(parse))
+        argp_error(state, "--from %s is the configuration of one system: --strategy %s names more",
+                   source_path(parse), systems);
+    for (text = strtok_r(text, ",", &rest); text; text = strtok_r(NULL, ",", &rest)) {
+        if (parse->list->count == SETTINGS_MOST_SYSTEMS)
+            argp_error(state, "--strategy: at most %d systems", SETTINGS_MOST_SYSTEMS);
+        set_system(parse, text, state);
+    }
+    if (parse->list->count == 0)
+        argp_error(state, "--strategy %s names no system", systems);
+    check_had(parse, state);
+}
+
+/* The text of --strategy where it is a list; NULL: it is not, or there may be none. */
+static const char *list_of_systems(const struct parse *parse)
+{
+    const char *text = given_text(parse, SYSTEM_SETTING);
+    return parse->list && text && strpbrk(text, ",+") ? text : NULL;
+}
+
+/* All that was given is there. */
+static void set_given(struct parse *parse, struct argp_state *state)
+{
+    const char *systems = list_of_systems(parse);
+    if (!source_path(parse))
+        require_positional(parse, state);
+    if (systems) {
+        set_list(parse, systems, state);
+        return;
+    }
+    if (source_path(parse) && parse->source)
+        set_source(parse, source_path(parse));
+    set_all(parse, state);
+    if (!parse->settings->model && parse->source && source_path(parse))
+        argp_error(state, "%s does not say which model it is for: give MODEL", source_path(parse));
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct parse *parse = state->input;
@@ -201,14 +302,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         take_positional(parse, arg, state);
         return 0;
     case ARGP_KEY_END:
-        if (!source_path(parse))
-            require_positional(parse, state);
-        else if (parse->source)
-            set_source(parse, source_path(parse));
-        set_all(parse, state);
-        if (!parse->settings->model && parse->source && source_path(parse))
-            argp_error(state, "%s does not say which model it is for: give MODEL",
-                       source_path(parse));
+        set_given(parse, state);
         return 0;
     case HELP_KEY:
         argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
@@ -268,6 +362,32 @@ static void list_options(struct parse *parse, struct arena *arena, struct argp_o
     options[used] = (struct argp_option){.key = HELP_KEY, .flags = OPTION_HIDDEN, .group = -1};
 }
 
+static void parse_all(enum command command, int argc, char **argv, struct parse *parse)
+{
+    struct argp_option options[SETTINGS_MOST_ROWS + GROUP_COUNT + 2] = {{0}};
+    struct arena arena = {0};
+    char names[256];
+    const struct command_about *about = command_about(command);
+    settings_defaults(parse->settings, command);
+    list_options(parse, &arena, options);
+    const struct argp argp = {
+        .options = options,
+        .parser = parse_option,
+        .args_doc = list_positional(parse, "", " ", names, sizeof names),
+        .doc = about->doc,
+    };
+    argv[0] = (char *)(uintptr_t)about->title; /* what usage and errors call this program */
+    argp_program_version =
+        command == COMMAND_RANK ? "shardrun " SHARDPLAN_VERSION : "shardplan " SHARDPLAN_VERSION;
+    argp_err_exit_status = 2;
+    const error_t failed = argp_parse(&argp, argc, argv, 0, NULL, parse);
+    if (failed != 0) { /* of what is wrong with arguments it has ended the process itself */
+        fprintf(stderr, "shardplan: arguments: %s\n", strerror(failed));
+        exit(FAILED);
+    }
+    arena_free(&arena);
+}
+
 void settings_parse(enum command command, int argc, char **argv, struct settings *out)
 {
     settings_parse_from(command, argc, argv, NULL, NULL, out);
@@ -276,27 +396,27 @@ void settings_parse(enum command command, int argc, char **argv, struct settings
 void settings_parse_from(enum command command, int argc, char **argv, settings_source *source,
                          void *context, struct settings *out)
 {
-    struct argp_option options[SETTINGS_MOST_ROWS + GROUP_COUNT + 2] = {{0}};
-    struct arena arena = {0};
-    char names[256];
-    const struct command_about *about = command_about(command);
     struct parse parse = {.settings = out, .source = source, .context = context};
-    settings_defaults(out, command);
-    list_options(&parse, &arena, options);
-    const struct argp argp = {
-        .options = options,
-        .parser = parse_option,
-        .args_doc = list_positional(&parse, "", " ", names, sizeof names),
-        .doc = about->doc,
-    };
-    argv[0] = (char *)(uintptr_t)about->title; /* what usage and errors call this program */
-    argp_program_version =
-        command == COMMAND_RANK ? "shardrun " SHARDPLAN_VERSION : "shardplan " SHARDPLAN_VERSION;
-    argp_err_exit_status = 2;
-    const error_t failed = argp_parse(&argp, argc, argv, 0, NULL, &parse);
-    if (failed != 0) { /* of what is wrong with arguments it has ended the process itself */
-        fprintf(stderr, "shardplan: arguments: %s\n", strerror(failed));
-        exit(FAILED);
-    }
-    arena_free(&arena);
+    parse_all(command, argc, argv, &parse);
+}
+
+void settings_parse_list(enum command command, int argc, char **argv, settings_source *source,
+                         void *context, struct settings_list *out)
+{
+    struct parse parse = {.list = out, .source = source, .context = context};
+    parse.settings = &out->of[0]; /* of a list the first is made anew */
+    out->count = 0;
+    out->arena = (struct arena){0};
+    parse_all(command, argc, argv, &parse);
+    if (out->count)
+        return;
+    out->names[0] = system_name(out->of[0].job.strategy.system);
+    out->without[0] = "";
+    out->count = 1;
+}
+
+void settings_list_free(struct settings_list *list)
+{
+    arena_free(&list->arena);
+    list->count = 0;
 }

@@ -24,4 +24,23 @@ void settings_parse(enum command command, int argc, char **argv, struct settings
 void settings_parse_from(enum command command, int argc, char **argv, settings_source *source,
                          void *context, struct settings *out);
 
+enum { SETTINGS_MOST_SYSTEMS = 16 };
+
+/* What --strategy may say where several systems are compared: their names by commas, each with
+ * settings of its own, "ddp+autocast=bf16,fsdp2,fsdp2+reshard=never". An option holds for the
+ * systems that have it. */
+struct settings_list { /* settings_list_free */
+    uint32_t count;    /* 1: one system, or none was named */
+    struct settings of[SETTINGS_MOST_SYSTEMS];
+    const char *names[SETTINGS_MOST_SYSTEMS];   /* as they were written */
+    const char *without[SETTINGS_MOST_SYSTEMS]; /* given options that the system does not have:
+                                                   "--reshard, --units"; "": none */
+    struct arena arena;                         /* owns the names */
+};
+
+/* The same of a command that answers for several systems, too. --from is of one. */
+void settings_parse_list(enum command command, int argc, char **argv, settings_source *source,
+                         void *context, struct settings_list *out);
+void settings_list_free(struct settings_list *list);
+
 #endif
