@@ -36,12 +36,20 @@ static bool is_refused(const struct system_point *at)
     return at->point.verdict == POINT_REFUSED;
 }
 
+static void write_verdict(const struct system_point *at, int which, struct cell *out)
+{
+    (void)which;
+    snprintf(out->text, sizeof out->text, "%s%s", point_verdict_text(at->point.verdict),
+             at->point.after_release ? "*" : "");
+}
+
+/* Of a system that cannot do the job there is no number. */
 static void put_row(const struct table *t, const char *title, cell_writer *write, int which)
 {
     fprintf(t->file, "  %-*s", t->title, title);
     for (uint32_t i = 0; i < t->systems->count; i++) {
         struct cell cell = {"-"};
-        if (!is_refused(&t->systems->of[i]))
+        if (!is_refused(&t->systems->of[i]) || write == write_verdict)
             write(&t->systems->of[i], which, &cell);
         fprintf(t->file, "  %*s", t->width[i], cell.text);
     }
@@ -92,13 +100,6 @@ static void write_total(const struct system_point *at, int which, struct cell *o
     write_bytes(of[which], out);
 }
 
-static void write_verdict(const struct system_point *at, int which, struct cell *out)
-{
-    (void)which;
-    snprintf(out->text, sizeof out->text, "%s%s", point_verdict_text(at->point.verdict),
-             at->point.after_release ? "*" : "");
-}
-
 enum figure { STEP, COMMUNICATION, EXPOSED };
 
 static void write_seconds(const struct system_point *at, int which, struct cell *out)
@@ -128,6 +129,12 @@ static void write_form(const struct system_point *at, int which, struct cell *ou
         write_bytes(at->form.paper_bytes, out);
     else if (at->form.estimator)
         write_bytes(at->form.estimator_bytes, out);
+}
+
+static void write_bound(const struct system_point *at, int which, struct cell *out)
+{
+    (void)which;
+    snprintf(out->text, sizeof out->text, "%s", spent_name(at->point.bound));
 }
 
 static void put_names(const struct table *t)
@@ -178,6 +185,7 @@ static void put_time(const struct table *t)
     put_row(t, "MFU", write_mfu, 0);
     put_row(t, "communication", write_seconds, COMMUNICATION);
     put_row(t, "exposed of it", write_seconds, EXPOSED);
+    put_row(t, "bound by", write_bound, 0);
 }
 
 /* ---- what there is to say below it ---- */
@@ -212,14 +220,6 @@ static void put_best(const struct table *t)
             style_grouped((uint64_t)(s->of[s->best].point.tokens_per_s + 0.5), number));
 }
 
-static void put_title(const struct table *t)
-{
-    char given[1024];
-    struct settings first = t->systems->of[0].settings;
-    settings_given_text(&first, given, sizeof given);
-    fprintf(t->file, "%s%s%s\n", t->style.bold, given, t->style.off);
-}
-
 void systems_print(FILE *file, const struct systems *systems)
 {
     struct table t = {.file = file, .style = style_of(file), .systems = systems, .title = 25};
@@ -227,15 +227,16 @@ void systems_print(FILE *file, const struct systems *systems)
         const int length = (int)strlen(systems->of[i].name);
         t.width[i] = length > NARROWEST ? length : NARROWEST;
     }
-    put_title(&t);
+    fprintf(file, "%s%s%s\n", t.style.bold, systems->given, t.style.off);
     put_names(&t);
-    put_row(&t, "stored", write_dtypes, 0);
-    put_row(&t, "computed", write_dtypes, 1);
-    put_row(&t, "reduced", write_dtypes, 2);
+    put_row(&t, "updated in", write_dtypes, 0);
+    put_row(&t, "computed in", write_dtypes, 1);
+    put_row(&t, "reduced in", write_dtypes, 2);
     put_memory(&t);
     fputc('\n', file);
     put_time(&t);
-    put_heading(&t, "\n  closed forms: parameters, gradients and states, GiB");
+    fputc('\n', file);
+    put_heading(&t, "closed forms: parameters, gradients and states, GiB");
     put_row(&t, "ZeRO's paper", write_form, 0);
     put_row(&t, "the framework's estimator", write_form, 1);
     fputc('\n', file);
@@ -288,6 +289,7 @@ json_t *systems_json(const struct systems *systems)
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
     for (uint32_t i = 0; i < systems->count; i++)
         json_array_append_new(array, system_json(&systems->of[i]));
+    json_object_set_new(root, "given", json_string(systems->given));
     json_object_set_new(root, "systems", array);
     json_object_set_new(root, "best",
                         systems->best == SWEEP_NONE ? json_null() : json_integer(systems->best));

@@ -13,8 +13,9 @@
  */
 void systems_print(FILE *file, const struct systems *systems);
 
-/* {"shardplan", "systems": [{"name", "system", "without", "settings", "verdict", ...}], "best"}: of
- * each what `sweep --json` says of a point, its categories and closed forms. The caller owns it. */
+/* {"shardplan", "given", "systems": [{"name", "system", "without", "settings", "verdict", ...}],
+ * "best"}: of each what `sweep --json` says of a point, its categories and closed forms. The caller
+ * owns it. */
 json_t *systems_json(const struct systems *systems);
 
 #endif

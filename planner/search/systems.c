@@ -62,6 +62,7 @@ enum err_code systems_run(const struct settings_list *list, uint32_t draws, syst
     struct visit its = {visit, context, draws, ERR_OK};
     const struct point none = {.tokens_per_s = -1};
     out->count = list->count;
+    out->given = list->given;
     out->best = SWEEP_NONE;
     out->refused = 0;
     for (uint32_t i = 0; i < list->count; i++) {

@@ -18,7 +18,8 @@ struct system_point {
 struct systems {
     struct system_point of[SETTINGS_MOST_SYSTEMS];
     uint32_t count;
-    uint32_t best; /* that fits, with most tokens/s of a GPU: the first of equals; SWEEP_NONE */
+    const char *given; /* for all: lent */
+    uint32_t best;     /* that fits, with most tokens/s of a GPU: the first of equals; SWEEP_NONE */
     uint32_t refused;
 };
 

@@ -6,10 +6,13 @@ const struct command_about *command_about(enum command command)
     static const struct command_about about[COMMAND_COUNT] = {
         [COMMAND_FIT] = {"fit", "shardplan fit", "bytes per GPU, and whether the job fits",
                          "Bytes per GPU and the verdict; when a job does not fit, what would make "
-                         "it fit. MODEL is a preset or a config.json (or its folder)."},
+                         "it fit. MODEL is a preset or a config.json (or its folder). Several "
+                         "systems side by side, each with settings of its own: --strategy "
+                         "ddp+autocast=bf16,zero2,fsdp2,fsdp2+reshard=never."},
         [COMMAND_PLAN] = {"plan", "shardplan plan", "the step: plan.json, timeline, memory curve",
                           "One training step: memory and timeline, written to a folder. MODEL is a "
-                          "preset or a config.json (or its folder)."},
+                          "preset or a config.json (or its folder). Several systems, by commas, "
+                          "are a table, as of `fit`."},
         [COMMAND_TUNE] =
             {"tune", "shardplan tune", "the fastest settings that fit, and why",
              "Searches all settings that do not change what is trained for those with "

@@ -123,9 +123,7 @@ static const struct setting rows[] = {
              "override it",
      .field = FIELD(from), .commands = FOR_MODEL},
     /* the system comes before what belongs to a system: settings_arguments keeps this order */
-    {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME",
-     .help = "The sharding system; for `fit` and `plan` also several by commas, side by side, each "
-             "with settings of its own: ddp+autocast=bf16,fsdp2",
+    {.name = "strategy", .group = GROUP_STRATEGY, .arg = "NAME", .help = "The sharding system",
      .initial = "fsdp2", .field = FIELD(job.strategy.system), .words = system_words,
      .offers = is_planned, .commands = FOR_JOB},
     {.name = "code", .group = GROUP_MODEL, .arg = "NAME",

@@ -203,18 +203,12 @@ static void set_or_end(struct settings *settings, const char *name, const char *
         argp_error(state, "%s", err.text);
 }
 
-/* A system's settings: the options that it has, then its own. `text` is one of the list, taken
- * apart. */
-static void set_system(struct parse *parse, char *text, struct argp_state *state)
+/* Puts what was given and is had, in front of what is `settings`' own. Returns what is not. */
+static const char *set_had(const struct parse *parse, struct settings *settings,
+                           struct argp_state *state)
 {
     struct settings_list *list = parse->list;
-    struct settings *settings = &list->of[list->count];
     const char *without = "";
-    char *rest = NULL;
-    list->names[list->count] = arena_strdup(&list->arena, text);
-    const char *system = strtok_r(text, "+", &rest);
-    settings_defaults(settings, parse->settings->command);
-    set_or_end(settings, SYSTEM_SETTING, system ? system : "", state);
     for (uint32_t i = 0; i < parse->given_count; i++) {
         const struct setting_given *given = &parse->given[i];
         if (strcmp(given->name, SYSTEM_SETTING) == 0)
@@ -225,13 +219,28 @@ static void set_system(struct parse *parse, char *text, struct argp_state *state
             without = arena_printf(&list->arena, "%s%s--%s", without, without[0] ? ", " : "",
                                    given->name);
     }
+    return without;
+}
+
+/* A system's settings: the options that it has, then its own. `text` is one of the list, taken
+ * apart. */
+static void set_system(struct parse *parse, char *text, struct argp_state *state)
+{
+    struct settings_list *list = parse->list;
+    struct settings *settings = &list->of[list->count];
+    char *rest = NULL;
+    list->names[list->count] = arena_strdup(&list->arena, text);
+    const char *system = strtok_r(text, "+", &rest);
+    settings_defaults(settings, parse->settings->command);
+    set_or_end(settings, SYSTEM_SETTING, system ? system : "", state);
+    list->without[list->count] = set_had(parse, settings, state);
     for (char *own = strtok_r(NULL, "+", &rest); own; own = strtok_r(NULL, "+", &rest)) {
         char *value = strchr(own, '=');
         if (value)
             *value++ = '\0';
         set_or_end(settings, own, value ? value : "on", state);
     }
-    list->without[list->count++] = without;
+    list->count++;
 }
 
 /* An option that no system has is an error, in the words of the first. */
@@ -248,6 +257,34 @@ static void check_had(const struct parse *parse, struct argp_state *state)
     }
 }
 
+/* The row of an option in the first system that has it; there is one. */
+static const struct setting *row_had(const struct settings_list *list, const char *name)
+{
+    const struct setting *row = NULL;
+    for (uint32_t i = 0; i < list->count && !row; i++)
+        row = settings_find(&list->of[i], name, NULL);
+    return row;
+}
+
+/* What was given for all, arguments first; --strategy and what is about output are left out. */
+static const char *text_of_given(const struct parse *parse)
+{
+    const char *text = "";
+    struct arena *arena = &parse->list->arena;
+    for (int positional = 1; positional >= 0; positional--)
+        for (uint32_t i = 0; i < parse->given_count; i++) {
+            const struct setting_given *given = &parse->given[i];
+            const struct setting *row = row_had(parse->list, given->name);
+            if (row->group == GROUP_OUTPUT || row->positional != (bool)positional ||
+                strcmp(row->name, SYSTEM_SETTING) == 0)
+                continue;
+            text = arena_printf(arena, "%s%s%s%s%s%s", text, text[0] ? " " : "",
+                                positional ? "" : "--", positional ? "" : row->name,
+                                positional ? "" : " ", given->text);
+        }
+    return text;
+}
+
 static void set_list(struct parse *parse, const char *systems, struct argp_state *state)
 {
     char *rest = NULL, *text = arena_strdup(&parse->list->arena, systems);
@@ -262,6 +299,7 @@ static void set_list(struct parse *parse, const char *systems, struct argp_state
     if (parse->list->count == 0)
         argp_error(state, "--strategy %s names no system", systems);
     check_had(parse, state);
+    parse->list->given = text_of_given(parse);
 }
 
 /* The text of --strategy where it is a list; NULL: it is not, or there may be none. */

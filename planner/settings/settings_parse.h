@@ -31,6 +31,7 @@ enum { SETTINGS_MOST_SYSTEMS = 16 };
  * systems that have it. */
 struct settings_list { /* settings_list_free */
     uint32_t count;    /* 1: one system, or none was named */
+    const char *given; /* of several, what was given for all: "gpt2-xl --gpus 8" */
     struct settings of[SETTINGS_MOST_SYSTEMS];
     const char *names[SETTINGS_MOST_SYSTEMS];   /* as they were written */
     const char *without[SETTINGS_MOST_SYSTEMS]; /* given options that the system does not have:

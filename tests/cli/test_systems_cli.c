@@ -1,0 +1,184 @@
+/* test_systems_cli.c - fit and plan of several systems, as people and scripts call them. SHARDPLAN
+ * names the program. */
+#include "tests/support/folder.h"
+#include "tests/support/program.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TOY "tests/data/configs/toy-llama --seq 256"
+#define ALL "ddp,zero1,zero2,zero3,fsdp1,fsdp2"
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+static void expect_says(int status, int expected, const char *says)
+{
+    if (status != expected || !strstr(program_output(), says))
+        fail_msg("exit %d, no \"%s\" in: %s", status, says, program_output());
+}
+
+/* The command's answer for one system is its column. */
+static void expect_column(const json_t *column, const char *options)
+{
+    static const char *const bytes[] = {"requested_bytes", "allocated_bytes", "reserved_bytes",
+                                        "device_bytes"};
+    const char *category;
+    json_t *value;
+    const int status = shardplan("fit " TOY " --strategy %s --time --json", options);
+    json_t *fit = program_object();
+    const json_t *peak = json_object_get(fit, "peak"), *time = json_object_get(fit, "time");
+    const json_t *device = json_object_get(json_object_get(fit, "device"), "categories");
+    assert_int_equal(status, 0);
+    assert_string_equal(text(column, "verdict"), "fits");
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++)
+        assert_true(number(column, bytes[i]) == number(peak, bytes[i]));
+    json_object_foreach((json_t *)(uintptr_t)device, category, value) assert_true(
+        number(json_object_get(column, "categories"), category) == json_number_value(value));
+    assert_true(number(column, "step_s") == number(time, "step_s"));
+    assert_true(number(column, "tokens_per_s_per_gpu") == number(time, "tokens_per_s_per_gpu"));
+    assert_true(number(column, "exposed_communication_s") ==
+                number(time, "exposed_communication_s"));
+    assert_true(json_equal(json_object_get(column, "settings"), json_object_get(fit, "settings")));
+    json_decref(fit);
+}
+
+static void a_column_is_what_fit_says_of_that_system(void **state)
+{
+    (void)state;
+    static const char *const systems[] = {"ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
+    assert_int_equal(shardplan("fit " TOY " --strategy " ALL " --json"), 0);
+    json_t *answer = program_object();
+    const json_t *columns = json_object_get(answer, "systems");
+    double most = 0;
+    assert_int_equal(json_array_size(columns), 6);
+    for (size_t i = 0; i < 6; i++) {
+        const json_t *column = json_array_get(columns, i);
+        assert_string_equal(text(column, "name"), systems[i]);
+        assert_string_equal(text(column, "system"), systems[i]);
+        expect_column(column, systems[i]);
+        const double tokens = number(column, "tokens_per_s_per_gpu");
+        most = tokens > most ? tokens : most;
+    }
+    const json_t *best =
+        json_array_get(columns, (size_t)json_integer_value(json_object_get(answer, "best")));
+    assert_true(number(best, "tokens_per_s_per_gpu") == most);
+    json_decref(answer);
+}
+
+/* Options go to the systems that have them, and a system may have settings of its own. */
+static void a_column_has_settings_of_its_own(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("plan " TOY " --bucket-cap-mb 3 --units 2 --clip 1 --strategy "
+                               "ddp+autocast=bf16,fsdp2,fsdp2+reshard=never+offload=cpu --json"),
+                     0);
+    json_t *answer = program_object();
+    const json_t *columns = json_object_get(answer, "systems");
+    assert_int_equal(json_array_size(columns), 3);
+    assert_string_equal(text(json_array_get(columns, 0), "without"), "--units");
+    assert_string_equal(text(json_array_get(columns, 1), "without"), "--bucket-cap-mb");
+    assert_string_equal(text(answer, "given"), "tests/data/configs/toy-llama --seq 256 "
+                                               "--bucket-cap-mb 3 --units 2 --clip 1");
+    static const char *const same[] = {"ddp --bucket-cap-mb 3 --clip 1 --autocast bf16",
+                                       "fsdp2 --units 2 --clip 1",
+                                       "fsdp2 --units 2 --clip 1 --reshard never --offload cpu"};
+    for (size_t i = 0; i < 3; i++) {
+        /* `plan` echoes settings that `fit` has not */
+        json_object_del(json_array_get(columns, i), "settings");
+        shardplan("fit " TOY " --strategy %s --json", same[i]);
+        json_t *fit = program_object();
+        json_object_set(json_array_get(columns, i), "settings", json_object_get(fit, "settings"));
+        json_decref(fit);
+        expect_column(json_array_get(columns, i), same[i]);
+    }
+    json_decref(answer);
+}
+
+static void a_system_that_cannot_says_why(void **state)
+{
+    (void)state;
+    expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2+reshard=3"), 0,
+                "fsdp2+reshard=3: --reshard 3 does not divide the 8 ranks");
+    assert_non_null(strstr(program_output(), "refused"));
+    assert_null(strstr(program_output(), "\x1b"));
+    expect_says(shardplan("fit " TOY " --strategy fsdp2+reshard=3,fsdp2+reshard=5"), 2,
+                "--reshard 3 does not divide the 8 ranks");
+    expect_says(shardplan("fit llama-3.1-70b --strategy ddp,zero2"), 1, "too large");
+}
+
+static void what_is_wrong_is_said_once(void **state)
+{
+    (void)state;
+    expect_says(shardplan("fit " TOY " --strategy ddp,zer1"), 2, "did you mean zero1?");
+    expect_says(shardplan("fit " TOY " --strategy ,"), 2, "names no system");
+    expect_says(shardplan("fit " TOY " --strategy ddp,zero1 --reshard never"), 2,
+                "--reshard: ddp shards no parameters; it belongs to fsdp2");
+    expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2+reshard=alway"), 2,
+                "did you mean always?");
+    expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2 --seq x"), 2, "--seq x");
+    expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2 --explain"), 2,
+                "--explain is of one system");
+    expect_says(shardplan("fit --from tests/data/frameworks/torchtitan_8b.toml --strategy ddp,fsdp2"),
+                2, "is the configuration of one system");
+    expect_says(shardplan("sweep " TOY " --strategy ddp,fsdp2 --over seq=64"), 2,
+                "--strategy ddp,fsdp2: allowed are");
+}
+
+/* One system with settings of its own is one answer, as ever. */
+static void one_system_is_no_table(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan("fit " TOY " --strategy fsdp2+reshard=never --json"), 0);
+    json_t *own = program_object();
+    assert_int_equal(shardplan("fit " TOY " --strategy fsdp2 --reshard never --json"), 0);
+    json_t *option = program_object();
+    assert_true(json_equal(own, option));
+    json_decref(own);
+    json_decref(option);
+}
+
+static void files_are_written_where_asked(void **state)
+{
+    (void)state;
+    char *folder = folder_new("systems");
+    assert_int_equal(shardplan("plan " TOY " --strategy ddp,fsdp2+reshard=never -o %s", folder), 0);
+    assert_int_equal(shardplan("run %s/fsdp2+reshard=never/plan.json --steps 1 -n 8 -o %s/run "
+                               "--memory 64MB",
+                               folder, folder),
+                     0);
+    assert_int_equal(shell("cat %s/systems.json", folder), 0);
+    json_t *systems = program_object();
+    assert_int_equal(json_array_size(json_object_get(systems, "systems")), 2);
+    json_decref(systems);
+    folder_drop(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_column_is_what_fit_says_of_that_system),
+        cmocka_unit_test(a_column_has_settings_of_its_own),
+        cmocka_unit_test(a_system_that_cannot_says_why),
+        cmocka_unit_test(what_is_wrong_is_said_once),
+        cmocka_unit_test(one_system_is_no_table),
+        cmocka_unit_test(files_are_written_where_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
