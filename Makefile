@@ -13,7 +13,7 @@
 ## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer (FUZZ=fuzz_plan: that one)
 ## make soak       100,000 random jobs (SOAK_JOBS): more of anything never takes less (tests/soak)
 ## make bench      the timed claims: cold start, program and memory, one more configuration
-## make validation remake reports/validation/ from the recordings in tests/data
+## make validation remake reports/validation/ from the recordings in tests/data, and reports/systems.md
 ## make questions  remake docs/questions.md
 ## make check-gpu  tests that need a GPU
 ## make gpu-kit    all that gpu-truth needs, built, in BUILD/gpu-kit(.tar.gz): nothing is compiled there
@@ -238,6 +238,7 @@ bench: all
 
 validation: all $(VALIDATIONS)
 	@tools/validation $(BUILD)
+	@tools/systems $(BUILD)
 
 questions: all
 	@tools/questions $(BUILD)
