@@ -71,6 +71,7 @@ static uint32_t add_tensor(struct graph *graph, uint32_t storage, enum dtype dty
     graph->tensors[graph->tensor_count] = (struct graph_tensor){
         .storage = storage,
         .root = graph->tensor_count,
+        .base = graph->tensor_count,
         .shape = shape,
         .dtype = (uint8_t)dtype,
     };
@@ -106,7 +107,7 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
     const uint32_t storage =
         add_storage(graph, STORAGE_PARAM, graph->param_count, ATEN_EMPTY, graph->compute, shape);
     const uint32_t tensor = add_tensor(graph, storage, graph->compute, shape);
-    const bool trainable = !names_match(graph->frozen, name);
+    const bool trainable = !graph->all_frozen && !names_match(graph->frozen, name);
     graph->tensors[tensor].requires_grad = trainable;
     ARRAY_GROW(graph->params, graph->param_count, graph->param_cap);
     graph->params[graph->param_count++] = (struct graph_param){
@@ -115,6 +116,7 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
         .tensor = tensor,
         .module = graph->current_module,
         .cast = GRAPH_NONE,
+        .adapter = GRAPH_NONE,
         .trainable = trainable,
         .init = first_values(graph, role),
     };
@@ -318,6 +320,7 @@ uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape)
     struct graph_tensor *t = &graph->tensors[view];
     struct strides strides;
     t->root = base.root;
+    t->base = tensor;
     t->offset = base.offset;
     t->pitch = base.pitch;
     t->requires_grad = base.requires_grad;

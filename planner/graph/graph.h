@@ -50,6 +50,7 @@ struct graph_storage {
 struct graph_tensor { /* a view of a storage */
     uint32_t storage;
     uint32_t root;   /* the tensor whose gradient is this one's: itself, or what it views */
+    uint32_t base;   /* the tensor that it was made a view of: itself, if of none */
     uint32_t offset; /* elements from the start of the storage to the first element */
     uint32_t pitch;  /* elements between rows of a chunk of a wider tensor; 0: contiguous */
     struct shape shape;
@@ -88,8 +89,10 @@ struct graph_param {
     const char *name; /* as the module tree spells it, "layers.0.attention.wq.weight" */
     struct shape shape;
     uint32_t tensor;
-    uint32_t module; /* innermost module of `modules` that holds it, or GRAPH_NONE: the root's */
-    uint32_t cast;   /* autocast's copy of it; GRAPH_NONE: none (yet) */
+    uint32_t module;  /* innermost module of `modules` that holds it, or GRAPH_NONE: the root's */
+    uint32_t cast;    /* autocast's copy of it; GRAPH_NONE: none (yet) */
+    uint32_t adapter; /* of a linear layer's weight: the first of the two parameters of its
+                         low-rank adapter, A (r, in) and B (out, r); GRAPH_NONE: it has none */
     bool trainable;
     struct param_init init;
 };
@@ -137,6 +140,13 @@ struct graph_called { /* a module that a recording lists */
     uint32_t own, count;
 };
 
+/* Low-rank adapters beside linear layers, of which alone a model is then trained (model/lora.h). */
+struct graph_lora {
+    uint32_t rank;       /* 0: none */
+    float scale;         /* lora_alpha / r */
+    const char *targets; /* names of layers by commas; NULL: every linear layer but the head */
+};
+
 struct graph {
     struct arena arena; /* owns everything below */
     struct graph_storage *storages;
@@ -166,6 +176,8 @@ struct graph {
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;
+    bool all_frozen; /* while building: parameters declared now are not trained */
+    struct graph_lora lora;
     bool views;    /* parameters are views of something larger: autocast keeps no cast of them */
     bool own_init; /* parameters start as their code draws them, not with test values */
     struct param_init weights; /* with own_init: what weights hold that are declared next */
@@ -178,13 +190,14 @@ struct graph *graph_new(enum dtype compute, const char *frozen);
 void graph_autocast(struct graph *graph, enum dtype dtype);
 void graph_free(struct graph *graph); /* NULL is allowed */
 
-/* A parameter of the current module, in registration order; returns its tensor. At first, norms'
- * factors are 1, biases 0, and weights what tests/data/numerics/README.md says: test values. */
+/* A parameter of the current module, in registration order; returns its tensor. At first,
+ * norms' factors are 1, biases 0, and weights what tests/data/numerics/README.md says: test
+ * values. */
 uint32_t graph_param(struct graph *graph, enum param_role role, struct shape shape, const char *fmt,
                      ...) __attribute__((format(printf, 4, 5)));
 
-/* How the model's own code initialises it: weights declared from here on; one parameter. Both count
- * only where own_init is set, which is done before anything is declared. */
+/* How the model's own code initialises it: weights declared from here on; one parameter. Both
+ * count only where own_init is set, which is done before anything is declared. */
 void graph_init_weights(struct graph *graph, struct param_init init);
 void graph_init_param(struct graph *graph, uint32_t tensor, struct param_init init);
 
@@ -206,8 +219,8 @@ void graph_op_done(struct graph *graph, uint32_t op);
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape);
 /* Two dims change places: likewise. */
 uint32_t graph_transpose(struct graph *graph, uint32_t tensor, uint32_t i, uint32_t j);
-/* A tensor without a gradient: `count` elements of its last dim from `first` on; and stretched to
- * `shape`. */
+/* A tensor without a gradient: `count` elements of its last dim from `first` on; and stretched
+ * to `shape`. */
 uint32_t graph_slice(struct graph *graph, uint32_t tensor, uint32_t first, uint32_t count);
 uint32_t graph_expand(struct graph *graph, uint32_t tensor, struct shape shape);
 
@@ -222,8 +235,8 @@ uint32_t graph_view_dtype(struct graph *graph, uint32_t tensor, enum dtype dtype
 /* Python's last reference to the tensor's storage goes away here. */
 void graph_drop(struct graph *graph, uint32_t tensor);
 
-/* `kept` is saved by a node that is on the way to `tensor` alone, and that no gradient will reach:
- * where autograd saves, it lives until Python lets go of `tensor`, just before that. */
+/* `kept` is saved by a node that is on the way to `tensor` alone, and that no gradient will
+ * reach: where autograd saves, it lives until Python lets go of `tensor`, just before that. */
 void graph_keeps(struct graph *graph, uint32_t tensor, uint32_t kept);
 
 /* The same where the Python name of `tensor` is given to `next`: should an exception end the

@@ -38,13 +38,33 @@ static bool may_add_in_place(const struct tape *tape, uint32_t tensor, uint32_t 
            !part->expanded && !viewed && (part->pitch == 0 || one_row);
 }
 
+static bool is_view_of(const struct graph *graph, uint32_t tensor, uint32_t base)
+{
+    while (tensor != base && graph->tensors[tensor].base != tensor)
+        tensor = graph->tensors[tensor].base;
+    return tensor == base;
+}
+
+/* Where the gradient of `tensor` meets the one that is there: a tensor's and that of a view of it
+ * meet at the tensor. Of elements that do not lie one after the other, in the shape that came. */
+static uint32_t meets_at(const struct tape *tape, uint32_t tensor, const struct slice *part,
+                         const struct operand *gradient)
+{
+    const struct graph_tensor *tensors = tape->graph->tensors;
+    const bool dense = !gradient->layout && !gradient->pitch && !part->layout && !part->pitch &&
+                       !tensors[tensor].layout && !tensors[part->tensor].layout;
+    return dense && !part->mixed && is_view_of(tape->graph, tensor, part->tensor) ? part->tensor
+                                                                                  : tensor;
+}
+
 /* Adds a second gradient to the one in the root's slot; lets go of both but for the result. */
 static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
                    const struct operand *gradient)
 {
-    const struct graph_tensor *t = &tape->graph->tensors[tensor];
     struct slice *part = &tape->part[root];
-    struct operand in[2] = {tape_grad_as(tape, tensor), *gradient};
+    const uint32_t met = meets_at(tape, tensor, part, gradient);
+    const struct graph_tensor *t = &tape->graph->tensors[met];
+    struct operand in[2] = {tape_grad_as(tape, met), *gradient};
     in[1].shape = t->shape;
     if (may_add_in_place(tape, tensor, root)) {
         tape_kernel(tape, WORK_ADD_IN_PLACE, ATEN_ADD_, -1.0, 1, &in[1], 1, &in[0]);
@@ -53,9 +73,11 @@ static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
             tape_call(tape, WORK_ADD, ATEN_ADD, (enum dtype)t->dtype, t->shape, -1.0, 2, in);
         tape_release(tape, tape->slot[root]);
         tape->slot[root] = sum.place;
+        const bool mixed = part->mixed || (part->tensor != tensor && part->tensor != root);
         *part = (struct slice){.layout = sum.layout,
-                               .seen_as = tensor,
-                               .tensor = part->tensor == tensor ? tensor : root};
+                               .seen_as = met,
+                               .tensor = part->tensor == tensor ? tensor : root,
+                               .mixed = mixed};
     }
     tape_release(tape, gradient->place);
 }

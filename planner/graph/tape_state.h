@@ -54,8 +54,10 @@ struct slice { /* as an operand's offset and pitch: a gradient may be a slice of
     const struct strides *layout; /* as an operand's, in the shape of ... */
     uint32_t seen_as;             /* this tensor: the root or a view of it */
     uint32_t tensor;              /* that the gradient reached first: the root or a view of it */
-    bool expanded;                /* fewer elements than its tensor: it stands for a wider one */
-    bool viewed; /* a view of what a kernel made, which the view's autograd data keep alive */
+    bool mixed;    /* a sum of gradients that reached two views: which then stands for both is not
+                      known, and `tensor` is the root */
+    bool expanded; /* fewer elements than its tensor: it stands for a wider one */
+    bool viewed;   /* a view of what a kernel made, which the view's autograd data keep alive */
 };
 
 struct open_calls { /* modules that are called and have not returned, outermost first */

@@ -68,6 +68,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
     const char *option = m->code != CODE_RECORDED         ? "--code"
                          : m->loss != CROSS_ENTROPY_EAGER ? "--loss"
                          : m->frozen                      ? "--freeze"
+                         : m->lora                        ? "--lora"
                          : m->autocast                    ? "--autocast"
                          : tape.no_early_stop             ? "--early-stop off"
                                                           : NULL;

@@ -1,7 +1,10 @@
 /* build.c - see build.h. */
 #include "model/build.h"
 
+#include "model/lora.h"
+
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 uint32_t build_input(struct graph *graph, const struct model_config *config, enum input_kind kind,
@@ -22,14 +25,39 @@ uint32_t build_rope(struct graph *graph, const struct model_config *config,
                : graph_buffer(graph, DTYPE_FP32, SHAPE(dim / 2), &values);
 }
 
+struct linear build_weights(struct graph *graph, const char *prefix, const char *name,
+                            struct shape shape, uint32_t biases)
+{
+    struct linear linear = {.bias = GRAPH_NONE};
+    linear.weight = graph_param(graph, PARAM_WEIGHT, shape, "%s%s.weight", prefix, name);
+    if (biases)
+        linear.bias = graph_param(graph, PARAM_BIAS, SHAPE(biases), "%s%s.bias", prefix, name);
+    return linear;
+}
+
+/* A layer by its weight's shape; with an adapter it is called base_layer. */
+static struct linear build_layer(struct graph *graph, const char *prefix, const char *name,
+                                 uint32_t out, uint32_t in, struct shape shape, bool biased)
+{
+    char base[128];
+    const bool adapted = lora_wants(graph, prefix, name);
+    snprintf(base, sizeof base, "%s%s", name, adapted ? ".base_layer" : "");
+    const struct linear linear = build_weights(graph, prefix, base, shape, biased ? out : 0);
+    if (adapted)
+        lora_declare(graph, prefix, name, linear.weight, out, in);
+    return linear;
+}
+
 struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                            uint32_t in, bool biased)
 {
-    struct linear linear = {.bias = GRAPH_NONE};
-    linear.weight = graph_param(graph, PARAM_WEIGHT, SHAPE(out, in), "%s%s.weight", prefix, name);
-    if (biased)
-        linear.bias = graph_param(graph, PARAM_BIAS, SHAPE(out), "%s%s.bias", prefix, name);
-    return linear;
+    return build_layer(graph, prefix, name, out, in, SHAPE(out, in), biased);
+}
+
+struct linear build_conv1d(struct graph *graph, const char *prefix, const char *name, uint32_t in,
+                           uint32_t out)
+{
+    return build_layer(graph, prefix, name, out, in, SHAPE(in, out), true);
 }
 
 struct norm build_norm(struct graph *graph, const char *prefix, const char *name, uint32_t h,
@@ -44,7 +72,14 @@ struct norm build_norm(struct graph *graph, const char *prefix, const char *name
 
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 {
-    return op_linear(graph, x, linear.weight, linear.bias);
+    const uint32_t y = op_linear(graph, x, linear.weight, linear.bias);
+    return lora_apply(graph, linear.weight, x, y);
+}
+
+uint32_t apply_conv1d(struct graph *graph, uint32_t x, struct linear conv)
+{
+    const uint32_t y = op_conv1d(graph, x, conv.weight, conv.bias);
+    return lora_apply(graph, conv.weight, x, y);
 }
 
 uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x)

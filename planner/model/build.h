@@ -20,6 +20,13 @@ struct linear {
 };
 struct linear build_linear(struct graph *graph, const char *prefix, const char *name, uint32_t out,
                            uint32_t in, bool biased);
+/* transformers' Conv1D: the weight is (in, out). */
+struct linear build_conv1d(struct graph *graph, const char *prefix, const char *name, uint32_t in,
+                           uint32_t out);
+/* The parameters alone, of what is no layer that could have an adapter (lora.h): a router. `biases`
+ * 0: it has none. */
+struct linear build_weights(struct graph *graph, const char *prefix, const char *name,
+                            struct shape shape, uint32_t biases);
 
 /* A norm's parameters "<prefix>.weight" and, if biased, "<prefix>.bias", both (h), and what it adds
  * to the variance. */
@@ -31,6 +38,7 @@ struct norm build_norm(struct graph *graph, const char *prefix, const char *name
                        bool biased, float eps);
 
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear);
+uint32_t apply_conv1d(struct graph *graph, uint32_t x, struct linear conv);
 /* An activation by its name in config.json, as one operator. The three approximations of GELU by
  * tanh, one function written in three ways, are one operator. */
 uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x);

@@ -11,41 +11,27 @@ struct block {
     struct linear c_attn, c_proj, c_fc, m_proj; /* weights (in, out) */
 };
 
-static struct linear declare_conv1d(struct graph *graph, const char *prefix, const char *name,
-                                    uint32_t in, uint32_t out)
-{
-    struct linear conv = {
-        .weight = graph_param(graph, PARAM_WEIGHT, SHAPE(in, out), "%s%s.weight", prefix, name)};
-    conv.bias = graph_param(graph, PARAM_BIAS, SHAPE(out), "%s%s.bias", prefix, name);
-    return conv;
-}
-
 static struct block declare_block(struct graph *graph, const struct model_config *c,
                                   const char *prefix)
 {
     const uint32_t h = c->hidden;
     struct block block = {.ln_1 = build_norm(graph, prefix, ".ln_1", h, true, c->norm_eps)};
-    block.c_attn = declare_conv1d(graph, prefix, ".attn.c_attn", h, 3 * h);
-    block.c_proj = declare_conv1d(graph, prefix, ".attn.c_proj", h, h);
+    block.c_attn = build_conv1d(graph, prefix, ".attn.c_attn", h, 3 * h);
+    block.c_proj = build_conv1d(graph, prefix, ".attn.c_proj", h, h);
     block.ln_2 = build_norm(graph, prefix, ".ln_2", h, true, c->norm_eps);
-    block.c_fc = declare_conv1d(graph, prefix, ".mlp.c_fc", h, c->ffn);
-    block.m_proj = declare_conv1d(graph, prefix, ".mlp.c_proj", c->ffn, h);
+    block.c_fc = build_conv1d(graph, prefix, ".mlp.c_fc", h, c->ffn);
+    block.m_proj = build_conv1d(graph, prefix, ".mlp.c_proj", c->ffn, h);
     const struct param_init last = init_normal((double)c->init_std / sqrt(2.0 * c->layers), 0);
     graph_init_param(graph, block.c_proj.weight, last);
     graph_init_param(graph, block.m_proj.weight, last);
     return block;
 }
 
-static uint32_t conv1d(struct graph *graph, uint32_t x, struct linear conv)
-{
-    return op_conv1d(graph, x, conv.weight, conv.bias);
-}
-
 static uint32_t attention(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct block *block, uint32_t y)
 {
     const struct shape heads = SHAPE(job->batch, job->seq, c->heads, c->head_dim);
-    const uint32_t qkv = conv1d(graph, y, block->c_attn);
+    const uint32_t qkv = apply_conv1d(graph, y, block->c_attn);
     uint32_t part[3];
     op_chunk(graph, qkv, 3, part);
     const bool copied = hf_copies_gradients(graph, c, false);
@@ -58,7 +44,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                                .mask = GRAPH_NONE,
                                                .dropout = c->attention_dropout,
                                            });
-    const uint32_t projected = conv1d(graph, o, block->c_proj);
+    const uint32_t projected = apply_conv1d(graph, o, block->c_proj);
     graph_drop(graph, o);
     const uint32_t out = hf_dropout(graph, projected, c->dropout);
     graph_drop(graph, qkv);
@@ -74,10 +60,10 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     graph_drop(graph, y1);
 
     const uint32_t y2 = apply_norm(graph, h, block->ln_2);
-    const uint32_t fc = conv1d(graph, y2, block->c_fc);
+    const uint32_t fc = apply_conv1d(graph, y2, block->c_fc);
     const uint32_t active = hf_activation(graph, c->activation, fc);
     graph_drop(graph, fc);
-    const uint32_t projected = conv1d(graph, active, block->m_proj);
+    const uint32_t projected = apply_conv1d(graph, active, block->m_proj);
     graph_drop(graph, active);
     const uint32_t fed = hf_dropout(graph, projected, c->dropout);
     const uint32_t z = op_add(graph, h, fed);

@@ -43,7 +43,8 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
     snprintf(shared, sizeof shared, "%sshared_expert%s.", prefix, c->shared_gate ? "" : "s");
     if (way->experts_first)
         declare_experts(graph, c, way, prefix, &moe);
-    moe.router = build_linear(graph, prefix, way->router, c->experts, c->hidden, c->expert_bias);
+    moe.router = build_weights(graph, prefix, way->router, SHAPE(c->experts, c->hidden),
+                               c->expert_bias ? c->experts : 0);
     if (moe.router.bias != GRAPH_NONE) /* drawn as its weight is */
         graph_init_param(graph, moe.router.bias, init_normal((double)c->init_std, 0));
     if (!way->experts_first)

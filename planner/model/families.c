@@ -4,6 +4,7 @@
 
 #include "model/build.h"
 #include "model/family.h"
+#include "model/lora.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -83,6 +84,14 @@ enum err_code model_build(const struct model_config *config, const struct model_
         return no_builder(family, job->code, err);
     TRY(build_check(family, config, job, err));
     struct graph *graph = graph_new(job->compute, job->frozen);
+    struct graph_lora lora = {.rank = 0};
+    enum err_code rc =
+        job->lora ? lora_read(job->lora, config, job->code, &graph->arena, &lora, err) : ERR_OK;
+    if (rc != ERR_OK) {
+        graph_free(graph);
+        return rc;
+    }
+    lora_begin(graph, &lora);
     graph->own_init = job->own_init;
     graph->views = job->views;
     graph->autograd = job->autograd;
@@ -92,7 +101,9 @@ enum err_code model_build(const struct model_config *config, const struct model_
         graph_autocast(graph, DTYPE_BF16);
     family->builder[job->code](graph, config, job);
     graph_list_groups(graph);
-    const enum err_code rc = check_frozen(graph, err);
+    rc = check_frozen(graph, err);
+    if (rc == ERR_OK)
+        rc = lora_check(graph, err);
     if (rc != ERR_OK) {
         graph_free(graph);
         return rc;

@@ -149,6 +149,7 @@ struct model_job {
     bool views;         /* parameters are views of larger ones (graph.h) */
     bool casts_inputs;  /* modules cast what they are called with to `compute` */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
+    const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
     enum autograd autograd;
     enum cross_entropy loss;
     enum attention_kernel attention; /* AUTO: flash; predict knows the GPU, and what it takes */

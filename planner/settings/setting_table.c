@@ -318,6 +318,11 @@ static const struct setting rows[] = {
     {.name = "freeze", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "GLOBS",
      .help = "Comma-separated globs of parameter names that are not trained",
      .field = FIELD(job.model.frozen), .commands = FOR_JOB, .numerics = true},
+    {.name = "lora", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "RANK[,NAMES]",
+     .help = "peft's low-rank adapters, which alone are trained: their rank, and the linear layers "
+             "that have one, or all-linear (default: peft's own of the model type)",
+     .field = FIELD(job.model.lora), .commands = FOR_JOB, .systems = FSDP | SYSTEM(DDP),
+     .lacks = "has no adapters planned", .lacking = ZERO, .numerics = true},
     {.name = "autocast", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "torch.autocast around the forward pass", .initial = "none",
      .field = FIELD(job.model.autocast),

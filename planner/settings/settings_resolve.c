@@ -46,7 +46,9 @@ enum err_code settings_job(const struct settings *settings, const struct model_c
     *out = settings->job;
     out->config = *config;
     if (out->model.code == CODE_COUNT)
-        out->model.code = config->recording ? CODE_RECORDED : model_default_code(config->arch);
+        out->model.code = config->recording          ? CODE_RECORDED
+                          : settings->job.model.lora ? CODE_HF /* which peft wraps */
+                                                     : model_default_code(config->arch);
     if (out->model.seq == 0 && config->recording)
         out->model.seq = recording_info(config->recording).seq;
     if (out->model.seq == 0)

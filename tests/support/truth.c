@@ -152,6 +152,7 @@ static void read_strategy(const json_t *s, struct job *job)
     else
         read_fsdp2(s, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
+    job->model.lora = truth_text(s, "lora", NULL);
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);

@@ -18,6 +18,7 @@ import json
 import math
 import pathlib
 import sys
+import unittest.mock
 
 import torch
 import torch.nn as nn
@@ -370,6 +371,30 @@ def hf_model(m):
     return model.train(), [b for path in paths for b in model.get_submodule(path)]
 
 
+PREFIX = "base_model.model."     # of the names in a model that peft wraps
+
+
+def adapted(model, s):
+    """The model with peft's LoRA adapters, as users wrap it; everything else is frozen. `lora` is a
+    rank and, by commas, names of layers or all-linear (peft's own of the model type without);
+    `lora_dtype` the adapters' (absent: the model's; peft's own choice for one of 16 bits is fp32)."""
+    import peft
+    rank, *targets = s["lora"].split(",")
+    targets = targets[0] if targets == ["all-linear"] else targets or None
+    config = peft.LoraConfig(r=int(rank), lora_alpha=8, lora_dropout=0.0, target_modules=targets,
+                             task_type="CAUSAL_LM")
+    if s.get("lora_dtype"):
+        torch.set_default_dtype(DTYPES[s["lora_dtype"]])
+    # they are born where they belong, in their dtype: fake tensors cannot be moved in place
+    with unittest.mock.patch.object(nn.Module, "to", lambda module, *_, **__: module):
+        return peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+
+
+def plain_name(name):
+    """A name as the model has it without peft's wrapper."""
+    return name.removeprefix(PREFIX)
+
+
 # --------------------------------------------------------------------------------------------
 # Whatever tools/record.py records
 # --------------------------------------------------------------------------------------------
@@ -414,7 +439,8 @@ def make(m, s):
         if s.get("code") == "recorded":
             return recorded_model(m)
         if s.get("code") == "hf":
-            return hf_model(m)
+            model, blocks = hf_model(m)
+            return (adapted(model, s) if s.get("lora") else model), blocks
         model = KINDS[m["kind"]](m)
         return model, model.blocks()
     finally:

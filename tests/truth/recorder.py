@@ -361,7 +361,7 @@ def run(config, system, log):
         system.loss = model.recorded_loss
         del model.recorded_inputs, model.recorded_loss
     parameters = sum(p.numel() for p in model.parameters())
-    parameter_list = [[n, list(p.shape)] for n, p in model.named_parameters()]
+    parameter_list = [[models.plain_name(n), list(p.shape)] for n, p in model.named_parameters()]
     if s.get("ac"):
         blocks = models.checkpointed(model, blocks, s["ac"], s.get("ac_early_stop", True),
                                       s.get("ac_blocks", "all"))

@@ -1,0 +1,153 @@
+/* lora.c - see lora.h. */
+#include "model/lora.h"
+
+#include "base/number.h"
+#include "graph/ops.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LORA_ALPHA = 8, MOST_RANK = 65536 };
+
+static const char ALL_LINEAR[] = "all-linear";
+
+/* TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, of the model types that are built here. */
+static const char *own_targets(enum arch arch)
+{
+    static const char *const rows[][2] = {
+        {"gpt2", "c_attn"},
+        {"opt", "q_proj,v_proj"},
+        {"gpt_neox", "query_key_value"},
+        {"llama", "q_proj,v_proj"},
+        {"mistral", "q_proj,v_proj"},
+        {"stablelm", "q_proj,v_proj"},
+        {"phi", "q_proj,v_proj,fc1,fc2"},
+        {"gemma", "q_proj,v_proj"},
+        {"gemma2", "q_proj,v_proj"},
+        {"gemma3_text", "q_proj,v_proj"},
+        {"qwen2", "q_proj,v_proj"},
+        {"qwen3", "q_proj,v_proj"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i][0], arch_name(arch)) == 0)
+            return rows[i][1];
+    return NULL;
+}
+
+enum err_code lora_read(const char *text, const struct model_config *config, enum code code,
+                        struct arena *arena, struct graph_lora *out, struct err *err)
+{
+    char *rank = arena_strdup(arena, text), *targets = strchr(rank, ',');
+    uint64_t number;
+    if (targets)
+        *targets++ = '\0';
+    if (!number_integer(rank, &number) || number == 0 || number > MOST_RANK)
+        return err_set(
+            err, ERR_INVALID,
+            "--lora %.100s: expected a rank, 1 ... %d, and by commas the names of linear "
+            "layers or all-linear",
+            text, MOST_RANK);
+    if (code != CODE_HF || config->arch == ARCH_T5 || config->arch == ARCH_BERT)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--lora: peft's adapters are planned for transformers' decoders, not for %s "
+                       "as %s writes it",
+                       arch_name(config->arch), code_name(code));
+    *out = (struct graph_lora){(uint32_t)number, (float)LORA_ALPHA / (float)number, targets};
+    if (!targets)
+        out->targets = own_targets(config->arch);
+    if (!out->targets)
+        return err_set(err, ERR_INVALID,
+                       "--lora %s: peft has no targets of its own for %s: name layers "
+                       "(--lora %s,q_proj,v_proj), or all-linear",
+                       text, arch_name(config->arch), rank);
+    if (strcmp(out->targets, ALL_LINEAR) != 0)
+        return ERR_OK;
+    if (config->experts)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--lora %s: of a mixture of experts that is their parameters and the "
+                       "router's too, which is not planned: name layers",
+                       text);
+    out->targets = NULL;
+    return ERR_OK;
+}
+
+void lora_begin(struct graph *graph, const struct graph_lora *lora)
+{
+    graph->lora = *lora;
+    graph->all_frozen = lora->rank > 0;
+}
+
+/* Whether a path ends with ".target", or is it. */
+static bool ends_with(const char *path, size_t length, const char *target, size_t size)
+{
+    return length >= size && strncmp(path + length - size, target, size) == 0 &&
+           (length == size || path[length - size - 1] == '.');
+}
+
+bool lora_wants(const struct graph *graph, const char *prefix, const char *name)
+{
+    char path[256];
+    const uint32_t module = graph->current_module;
+    const char *at = graph->lora.targets;
+    if (!graph->lora.rank)
+        return false;
+    if (!at)
+        return module == GRAPH_NONE || graph->modules[module].role != ROLE_HEAD;
+    const int length = snprintf(path, sizeof path, "%s%s", prefix, name);
+    while (*at) {
+        const size_t size = strcspn(at, ",");
+        if (size && ends_with(path, (size_t)length, at, size))
+            return true;
+        at += size + (at[size] == ',');
+    }
+    return false;
+}
+
+void lora_declare(struct graph *graph, const char *prefix, const char *name, uint32_t weight,
+                  uint32_t out, uint32_t in)
+{
+    const uint32_t r = graph->lora.rank, first = graph->param_count;
+    graph->all_frozen = false;
+    const uint32_t a =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(r, in), "%s%s.lora_A.default.weight", prefix, name);
+    const uint32_t b =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(out, r), "%s%s.lora_B.default.weight", prefix, name);
+    graph->all_frozen = true;
+    graph_init_param(graph, a, init_uniform(1 / sqrt((double)in))); /* kaiming_uniform_(a=sqrt 5) */
+    graph_init_param(graph, b, (struct param_init){.kind = INIT_ZEROS});
+    graph->params[graph->storages[graph->tensors[weight].storage].index].adapter = first;
+}
+
+uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y)
+{
+    const struct graph_storage *storage = &graph->storages[graph->tensors[weight].storage];
+    const uint32_t adapter = graph->params[storage->index].adapter;
+    if (adapter == GRAPH_NONE)
+        return y;
+    const uint32_t a = graph->params[adapter].tensor, b = graph->params[adapter + 1].tensor;
+    const uint32_t cast = op_to(graph, x, (enum dtype)graph->tensors[a].dtype);
+    const uint32_t low = op_linear(graph, cast, a, GRAPH_NONE);
+    const uint32_t high = op_linear(graph, low, b, GRAPH_NONE);
+    graph_drop(graph, low);
+    const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, high, graph->lora.scale);
+    graph_drop(graph, high);
+    const uint32_t sum = op_add(graph, y, scaled);
+    graph_drop(graph, scaled);
+    graph_drop(graph, y);
+    if (cast != x)
+        graph_drop(graph, cast);
+    return sum;
+}
+
+enum err_code lora_check(const struct graph *graph, struct err *err)
+{
+    bool any = graph->lora.rank == 0;
+    for (uint32_t p = 0; p < graph->param_count && !any; p++)
+        any = graph->params[p].adapter != GRAPH_NONE;
+    return any ? ERR_OK
+               : err_set(err, ERR_INVALID,
+                         "--lora %u,%s: no linear layer is called so; parameters are called as %s",
+                         graph->lora.rank, graph->lora.targets ? graph->lora.targets : ALL_LINEAR,
+                         graph->params[graph->param_count / 2].name);
+}

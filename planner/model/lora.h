@@ -1,0 +1,37 @@
+/* lora.h - low-rank adapters beside the linear layers of a model, as peft has them.
+ *
+ *     y = W x + b          y = W x + b + B (A x) * scale          A (r, in), B (out, r)
+ *
+ * W, b and everything else are frozen: what a layer keeps for backward follows from that. Names,
+ * order of parameters, order of calls and the targets of each model type are those of peft 0.21.2
+ * (tuners/lora/layer.py, Linear.forward; utils/constants.py), with dropout 0, and scale is
+ * lora_alpha / r with peft's lora_alpha of 8. */
+#ifndef SHARDPLAN_LORA_H
+#define SHARDPLAN_LORA_H
+
+#include "graph/graph.h"
+#include "model/model.h"
+
+/* Reads "16", "16,q_proj,k_proj" or "16,all-linear" for a model; the targets go into the arena.
+ * ERR_INVALID: the rank is none, or no targets are named and peft has none of its own for the
+ * model type. ERR_UNSUPPORTED: a code that peft does not wrap. */
+enum err_code lora_read(const char *text, const struct model_config *config, enum code code,
+                        struct arena *arena, struct graph_lora *out, struct err *err);
+
+/* What lora_read gave is to be: before anything is declared. */
+void lora_begin(struct graph *graph, const struct graph_lora *lora);
+
+/* Whether a linear layer "<prefix><name>" is to have an adapter. */
+bool lora_wants(const struct graph *graph, const char *prefix, const char *name);
+
+/* Declares the adapter of a layer (out, in) behind its own parameters. */
+void lora_declare(struct graph *graph, const char *prefix, const char *name, uint32_t weight,
+                  uint32_t out, uint32_t in);
+
+/* What becomes of the layer's output y, for its input x; y is let go where there is an adapter. */
+uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y);
+
+/* Of a graph that is complete: ERR_INVALID where no layer is a target. */
+enum err_code lora_check(const struct graph *graph, struct err *err);
+
+#endif
