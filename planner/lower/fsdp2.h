@@ -71,6 +71,13 @@ static inline bool is_last_micro_batch(const struct lowering *low)
     return low->micro_batch + 1 == low->strategy->accumulate;
 }
 
+/* The dtype in which a parameter is stored. */
+static inline enum dtype fsdp2_store(const struct lowering *low, uint32_t param)
+{
+    const struct strategy *s = low->strategy;
+    return s->frozen_low && !low->plan->params[param].trainable ? s->compute : s->store;
+}
+
 /* Elements of a parameter's shard, padding included. */
 static inline uint64_t padded_shard(const struct lowering *low, uint32_t param)
 {

@@ -16,6 +16,12 @@ static void collect_shards(const struct lowering *low, const struct unit *unit, 
             unit->state == SECONDARY ? f->secondary[unit->params[i]] : f->store[unit->params[i]];
 }
 
+/* Whether a gather casts a parameter: a secondary shard, too, which is a useless copy. */
+static bool is_cast(const struct lowering *low, uint32_t param)
+{
+    return fsdp2_store(low, param) != low->strategy->compute;
+}
+
 /* CPU offload: each shard is copied to the device (and cast) on its own; the copies live until
  * the gather call returns. Returns their number. */
 static uint32_t copy_from_host(struct lowering *low, const struct unit *unit, uint32_t *shards)
@@ -23,14 +29,14 @@ static uint32_t copy_from_host(struct lowering *low, const struct unit *unit, ui
     const struct fsdp2 *f = fsdp2_of(low);
     const struct strategy *s = low->strategy;
     for (uint32_t i = 0; i < unit->count; i++) {
-        const struct shape shape =
-            flat(low->plan->buffers[shards[i]].bytes / dtype_bytes(s->store));
+        const enum dtype store = fsdp2_store(low, unit->params[i]);
+        const struct shape shape = flat(low->plan->buffers[shards[i]].bytes / dtype_bytes(store));
         const uint32_t copy =
-            alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_TO_COPY, s->store, shape);
+            alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_TO_COPY, store, shape);
         emit_work(low, PLAN_HOST_TO_DEVICE, f->copy_in, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
                   &shards[i], 1, &copy);
         shards[i] = copy;
-        if (s->compute == s->store)
+        if (s->compute == store)
             continue;
         shards[i] =
             alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_TO_COPY, s->compute, shape);
@@ -39,6 +45,57 @@ static uint32_t copy_from_host(struct lowering *low, const struct unit *unit, ui
         emit_free(low, copy);
     }
     return unit->count;
+}
+
+struct packed { /* what a gather packs into its buffer, in the order of the unit's parameters */
+    struct operand *in; /* (ins) shards, and places in `cast`: owned */
+    uint32_t ins;
+    uint32_t cast; /* buffer of casts, one after the other; NONE: nothing is cast */
+};
+
+/* Casts what is to be cast; where that is all, one buffer is packed. */
+static struct packed cast_shards(struct lowering *low, const struct unit *unit,
+                                 const uint32_t *shards, uint32_t ranks)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    const enum dtype compute = low->strategy->compute;
+    struct packed out = {xmalloc((unit->count + 1) * sizeof *out.in), unit->count, NONE};
+    uint32_t *casts = xmalloc((unit->count + 1) * sizeof *casts), count = 0;
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < unit->count; i++) {
+        out.in[i] = plan_whole_buffer(low->plan, shards[i]);
+        if (!is_cast(low, unit->params[i]))
+            continue;
+        casts[count++] = shards[i];
+        out.in[i] = (struct operand){.offset = elements, .dtype = compute};
+        out.in[i].shape = flat(padded_shard(low, unit->params[i]) * f->shard_ranks / ranks);
+        elements += shape_elements(&out.in[i].shape);
+    }
+    if (count) {
+        out.cast =
+            alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, compute, flat(elements));
+        emit_work(low, PLAN_COMPUTE, f->copy_in, WORK_PACK, ATEN_FOREACH_COPY_, PLAN_NO_GROUP,
+                  count, casts, 1, &out.cast);
+    }
+    for (uint32_t i = 0; i < unit->count; i++)
+        if (is_cast(low, unit->params[i]))
+            out.in[i].place = PLACE_BUFFER | out.cast;
+    if (count && count == unit->count) {
+        out.in[0] = plan_whole_buffer(low->plan, out.cast);
+        out.ins = 1;
+    }
+    free(casts);
+    return out;
+}
+
+/* What was copied from the host as it is to be packed. */
+static struct packed copied_shards(const struct lowering *low, uint32_t count,
+                                   const uint32_t *shards)
+{
+    struct packed out = {xmalloc((count + 1) * sizeof *out.in), count, NONE};
+    for (uint32_t i = 0; i < count; i++)
+        out.in[i] = plan_whole_buffer(low->plan, shards[i]);
+    return out;
 }
 
 void unshard(struct lowering *low, struct unit *unit)
@@ -60,32 +117,24 @@ void unshard(struct lowering *low, struct unit *unit)
     uint32_t *shards = xmalloc(unit->count * sizeof *shards);
     collect_shards(low, unit, shards);
     const bool from_host = s->offload && unit->state == SHARDED;
-    uint32_t copies = 0, cast = NONE;
-    if (from_host) {
-        copies = copy_from_host(low, unit, shards);
-    } else if (s->compute != s->store) { /* also from a secondary shard: a useless copy */
-        cast = alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, s->compute,
-                            flat(elements));
-        emit_work(low, PLAN_COMPUTE, f->copy_in, WORK_PACK, ATEN_FOREACH_COPY_, PLAN_NO_GROUP,
-                  unit->count, shards, 1, &cast);
-    }
+    const uint32_t copies = from_host ? copy_from_host(low, unit, shards) : 0;
+    const struct packed packed =
+        from_host ? copied_shards(low, unit->count, shards) : cast_shards(low, unit, shards, ranks);
     unit->gather = alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, s->compute,
                                 flat(elements * ranks));
     unit->gather_group = unit->state == SECONDARY ? f->post_group : f->shard_group;
-    if (cast != NONE)
-        emit_work(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
-                  unit->gather_group, 1, &cast, 1, &unit->gather);
-    else
-        emit_work(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
-                  unit->gather_group, unit->count, shards, 1, &unit->gather);
+    const struct operand gather = plan_whole_buffer(low->plan, unit->gather);
+    emit_work_on(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
+                 unit->gather_group, packed.ins, packed.in, 1, &gather);
     emit_wait(low, f->all_gather, emit_record(low, f->copy_in));
     emit_work(low, PLAN_ALL_GATHER, f->all_gather, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
               unit->gather_group, 1, &unit->gather, 1, &unit->gather);
     unit->gather_event = emit_record(low, f->all_gather);
-    if (cast != NONE)
-        emit_free(low, cast);
+    if (packed.cast != NONE)
+        emit_free(low, packed.cast);
     for (uint32_t i = 0; i < copies; i++)
         emit_free(low, shards[i]);
+    free(packed.in);
     free(shards);
     leave_scope(low, before);
 }
@@ -107,7 +156,7 @@ static void wait_alone(struct lowering *low, struct unit *unit)
     for (uint32_t i = 0; i < unit->count; i++) {
         const uint32_t p = unit->params[i];
         uint32_t source = f->store[p];
-        if (s->compute != s->store || s->offload) {
+        if (is_cast(low, p) || s->offload) {
             const struct shape shape = flat(padded_shard(low, p));
             const uint32_t next = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE,
                                                ATEN_TO_COPY, s->compute, shape);

@@ -209,8 +209,8 @@ static void declare_storages(struct lowering *low)
     f->offload_event = none_array(low, low->plan->param_count);
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const uint64_t shard = padded_shard(low, p);
-        f->store[p] =
-            new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS, s->store, flat(shard));
+        f->store[p] = new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS,
+                                   fsdp2_store(low, p), flat(shard));
         f->unsharded[p] = new_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
                                      s->compute, flat(shard * f->shard_ranks));
         low->plan->buffers[f->store[p]].pinned = s->offload; /* CPUOffloadPolicy's default */

@@ -79,6 +79,7 @@ struct strategy {
         keep_last; /* the last units of blocks that are not resharded, whatever `reshard` says */
     uint32_t forward_prefetch, backward_prefetch; /* 0: implicit; n: explicit lists of n units */
     enum dtype store, compute, reduce;            /* o, p, r of reference formulas */
+    bool frozen_low;                              /* what is not trained is stored as `compute` */
     uint32_t accumulate;                          /* micro-batches a step */
     bool accumulate_sync; /* reduce after each micro-batch, not only the last */
     enum optimizer_kind optimizer;

@@ -142,9 +142,13 @@ static uint32_t count_gradients(const struct lowering *low)
     return n;
 }
 
+/* That of what is trained: the rest may be stored in another. */
 static enum dtype gradients_dtype(const struct lowering *low)
 {
-    return low->optimized_count ? dtype_of(&low->optimized[0]) : DTYPE_FP32;
+    for (uint32_t i = 0; i < low->optimized_count; i++)
+        if (low->optimized[i].trained || low->optimized[i].param == NONE)
+            return dtype_of(&low->optimized[i]);
+    return DTYPE_FP32;
 }
 
 /* A kernel from one scalar or vector to another. */

@@ -323,6 +323,13 @@ static const struct setting rows[] = {
              "that have one, or all-linear (default: peft's own of the model type)",
      .field = FIELD(job.model.lora), .commands = FOR_JOB, .systems = FSDP | SYSTEM(DDP),
      .lacks = "has no adapters planned", .lacking = ZERO, .numerics = true},
+    {.name = "frozen-dtype", .group = GROUP_FSDP2, .arg = "WHICH",
+     .help = "In which dtype parameters are stored that are not trained: --store-dtype, or "
+             "--param-dtype (a model loaded in 16 bits, with peft's adapters in fp32)",
+     .initial = "store", .field = FIELD(job.strategy.frozen_low),
+     .words = WORDS(WORD("store", false), WORD("param", true)), .commands = FOR_JOB,
+     .systems = SYSTEM(FSDP2), .lacks = "stores all parameters in one dtype",
+     .lacking = SYSTEM(FSDP1) | SYSTEM(DDP) | ZERO},
     {.name = "autocast", .group = GROUP_STRATEGY, .arg = "DTYPE",
      .help = "torch.autocast around the forward pass", .initial = "none",
      .field = FIELD(job.model.autocast),

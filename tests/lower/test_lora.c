@@ -16,10 +16,24 @@ static void adapters_under_fsdp2(void **state)
     truth_check_file(FILE_OF_ROWS, SYSTEM_FSDP2, true, truth_read_hf);
 }
 
+static void adapters_under_fsdp1(void **state)
+{
+    (void)state;
+    truth_check_file(FILE_OF_ROWS, SYSTEM_FSDP1, true, truth_read_hf);
+}
+
+static void adapters_under_ddp(void **state)
+{
+    (void)state;
+    truth_check_file(FILE_OF_ROWS, SYSTEM_DDP, true, truth_read_hf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adapters_under_fsdp2),
+        cmocka_unit_test(adapters_under_fsdp1),
+        cmocka_unit_test(adapters_under_ddp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,6 +175,10 @@ static void read_strategy(const json_t *s, struct job *job)
         read_fsdp1(s, t);
     t->store = dtype_of(truth_text(s, "store_dtype", "fp32"), DTYPE_FP32);
     t->compute = dtype_of(truth_text(s, "param_dtype", NULL), t->store);
+    if (json_object_get(s, "lora_dtype")) { /* the adapters' own: the rest is in another */
+        t->frozen_low = true;
+        t->store = dtype_of(truth_text(s, "lora_dtype", NULL), t->store);
+    }
     t->reduce = dtype_of(truth_text(s, "reduce_dtype", NULL), t->compute);
     job->model.compute = t->compute;
     t->accumulate = truth_number(s, "accumulate", 1);

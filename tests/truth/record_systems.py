@@ -16,7 +16,7 @@ strategy.system: ddp | fsdp1.  For both: world, rank, accumulate, no_sync (defau
 micro-batch synchronises), clip, optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), ac, store_dtype,
 store_fp32 (glob patterns of parameters kept in fp32),
 autocast (bf16: the forward runs under it, with CUDA's lists of operators), freeze (comma-separated
-glob patterns of parameter names), code (hf).
+glob patterns of parameter names), lora (models.adapted), code (hf).
 ddp: bucket_cap_mb, gradient_as_bucket_view, static_graph, find_unused_parameters, broadcast_buffers,
 comm_hook (allreduce | bf16_compress | fp16_compress), zero_redundancy (plain | bucket_view).
 fsdp1: sharding (FULL_SHARD, ...), replicate, wrap (blocks | titan | none | number), param_dtype,
@@ -143,7 +143,7 @@ class Ddp(Steady):
         super().settle(log, model, getattr(optimizer, "optim", optimizer))
 
     def finish(self, model, optimizer):
-        names = {id(p): name for name, p in model.module.named_parameters()}
+        names = {id(p): models.plain_name(name) for name, p in model.module.named_parameters()}
         self.buckets = [[b.buffer().numel() * b.buffer().element_size(), [names[id(p)] for p in b.parameters()]]
                         for b in model.reducer._get_zeros_like_grad_buckets()]
         self.owners = None
@@ -199,7 +199,7 @@ class Fsdp1(Steady):
     def shard(self, model, blocks):
         s = self.s
         self.prepare(model)
-        Log.current.units = {id(m): name.replace("_checkpoint_wrapped_module.", "") or "root"
+        Log.current.units = {id(m): models.plain_name(name).replace("_checkpoint_wrapped_module.", "") or "root"
                              for name, m in model.named_modules()}
         mesh = None
         if s.get("replicate", 1) > 1:
