@@ -881,14 +881,20 @@ def hf_inputs(model, config, batch, seq):
     return inputs
 
 
+def as_real():
+    """In transformers, where they are used, fake tensors count as tracing, which builds causal masks
+    that a real run does without."""
+    if "transformers" in sys.modules:
+        from transformers.utils import import_utils
+        import_utils.is_fake_tensor = lambda x: False
+
+
 def hf_model(source, attention):
     try:
         import transformers
     except ImportError as error:
         fail(f"--hf needs transformers: {error}")
-    from transformers.utils import import_utils
-    # fake tensors count as tracing there, which builds causal masks that a real run does without
-    import_utils.is_fake_tensor = lambda x: False
+    as_real()
     config = transformers.AutoConfig.from_pretrained(source)
     config.use_cache = False
     name = (config.architectures or [None])[0]
@@ -958,6 +964,7 @@ def load(args):
     def make(batch, seq):
         with Building():
             got = build(batch, seq)
+        as_real()
         got = tuple(got) + (None,) * (3 - len(got))
         if built:       # one model, whatever the batch
             return (built[0],) + got[1:]
@@ -1034,17 +1041,37 @@ def record_all(args, batches, modes):
     return header, variants
 
 
+def moved(module, *args, **kwargs):
+    """Module.to, where there is one device, and fake parameters cannot be changed in place: new ones
+    where the dtype is another."""
+    dtype, made = torch._C._nn._parse_to(*args, **kwargs)[1], {}
+
+    def cast(tensor):
+        if tensor is None or dtype is None or tensor.dtype == dtype or not tensor.is_floating_point():
+            return tensor
+        if id(tensor) not in made:
+            new = tensor.detach().to(dtype)
+            made[id(tensor)] = nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
+        return made[id(tensor)]
+
+    for owner in module.modules():
+        for tensors in owner._parameters, owner._buffers:
+            tensors.update({name: cast(tensor) for name, tensor in tensors.items()})
+    return module
+
+
 class Building(TorchDispatchMode):
     """While a model draws its first values: what it asks of them does not matter, and drawing again
-    until they please has no end."""
+    until they please has no end. Wrappers such as peft's move their parts to where they are."""
 
     def __enter__(self):
-        self.drawing = getattr(nn.init, "_no_grad_trunc_normal_", None)
+        self.drawing, self.to = getattr(nn.init, "_no_grad_trunc_normal_", None), nn.Module.to
         nn.init._no_grad_trunc_normal_ = lambda tensor, *args, **kwargs: tensor
+        nn.Module.to = moved
         return super().__enter__()
 
     def __exit__(self, *exception):
-        nn.init._no_grad_trunc_normal_ = self.drawing
+        nn.init._no_grad_trunc_normal_, nn.Module.to = self.drawing, self.to
         return super().__exit__(*exception)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):

@@ -80,6 +80,27 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
+/* What a recorded model kept for backward follows from what was frozen then: a system cannot give
+ * more of it a gradient. Frees the graph that it refuses. */
+static enum err_code check_gradients(const struct job *job, struct graph **out, struct err *err)
+{
+    struct graph *graph = *out;
+    system_prepare(&job->strategy, graph);
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const struct graph_param *param = &graph->params[p];
+        if (param->trainable || !graph->tensors[param->tensor].requires_grad)
+            continue;
+        err_set(err, ERR_UNSUPPORTED,
+                "%s: frozen in a unit with trained parameters, which under %s all need a gradient: "
+                "that cannot be planned from a recording",
+                param->name, system_name(job->strategy.system));
+        graph_free(graph);
+        *out = NULL;
+        return err->code;
+    }
+    return ERR_OK;
+}
+
 enum err_code job_graph(const struct job *job, struct graph **out, struct err *err)
 {
     struct model_job model = job->model;
@@ -87,7 +108,8 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
     if (job->config.recording) {
         const struct recording_choice choice = choice_of(job);
         TRY(check_recorded(job, err));
-        return recording_graph(job->config.recording, &choice, out, err);
+        TRY(recording_graph(job->config.recording, &choice, out, err));
+        return check_gradients(job, out, err);
     }
     model.views = system_has_views(job->strategy.system);
     model.casts_inputs = system_casts_inputs(&job->strategy);
