@@ -70,7 +70,10 @@ enum err_code systems_run(const struct settings_list *list, uint32_t draws, syst
         struct err why = {0};
         *at = (struct system_point){
             .name = list->names[i], .without = list->without[i], .settings = list->of[i]};
-        if (run_one(&its, at, &why) != ERR_OK) {
+        const enum err_code rc = list->refused[i]
+                                     ? err_set(&why, ERR_INVALID, "%s", list->refused[i])
+                                     : run_one(&its, at, &why);
+        if (rc != ERR_OK) {
             point_refuse(&why, &at->point);
             out->refused++;
         }

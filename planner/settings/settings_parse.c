@@ -203,9 +203,20 @@ static void set_or_end(struct settings *settings, const char *name, const char *
         argp_error(state, "%s", err.text);
 }
 
+/* Whether a row of that name changes what is trained. */
+static bool is_numerics(enum command command, const char *name)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (setting_is_of(&rows[i], command) && strcmp(rows[i].name, name) == 0 && rows[i].numerics)
+            return true;
+    return false;
+}
+
 /* Puts what was given and is had, in front of what is `settings`' own. Returns what is not. */
 static const char *set_had(const struct parse *parse, struct settings *settings,
-                           struct argp_state *state)
+                           const char **refused, struct argp_state *state)
 {
     struct settings_list *list = parse->list;
     const char *without = "";
@@ -213,8 +224,13 @@ static const char *set_had(const struct parse *parse, struct settings *settings,
         const struct setting_given *given = &parse->given[i];
         if (strcmp(given->name, SYSTEM_SETTING) == 0)
             continue;
-        if (settings_find(settings, given->name, NULL))
+        struct err err = {0};
+        if (settings_find(settings, given->name, &err)) {
             set_or_end(settings, given->name, given->text, state);
+            continue;
+        }
+        if (is_numerics(settings->command, given->name))
+            *refused = arena_strdup(&list->arena, err.text);
         else
             without = arena_printf(&list->arena, "%s%s--%s", without, without[0] ? ", " : "",
                                    given->name);
@@ -230,10 +246,11 @@ static void set_system(struct parse *parse, char *text, struct argp_state *state
     struct settings *settings = &list->of[list->count];
     char *rest = NULL;
     list->names[list->count] = arena_strdup(&list->arena, text);
+    list->refused[list->count] = NULL;
     const char *system = strtok_r(text, "+", &rest);
     settings_defaults(settings, parse->settings->command);
     set_or_end(settings, SYSTEM_SETTING, system ? system : "", state);
-    list->without[list->count] = set_had(parse, settings, state);
+    list->without[list->count] = set_had(parse, settings, &list->refused[list->count], state);
     for (char *own = strtok_r(NULL, "+", &rest); own; own = strtok_r(NULL, "+", &rest)) {
         char *value = strchr(own, '=');
         if (value)
@@ -450,6 +467,7 @@ void settings_parse_list(enum command command, int argc, char **argv, settings_s
         return;
     out->names[0] = system_name(out->of[0].job.strategy.system);
     out->without[0] = "";
+    out->refused[0] = NULL;
     out->count = 1;
 }
 

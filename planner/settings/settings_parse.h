@@ -36,6 +36,8 @@ struct settings_list { /* settings_list_free */
     const char *names[SETTINGS_MOST_SYSTEMS];   /* as they were written */
     const char *without[SETTINGS_MOST_SYSTEMS]; /* given options that the system does not have:
                                                    "--reshard, --units"; "": none */
+    const char *refused[SETTINGS_MOST_SYSTEMS]; /* why it cannot do what was given for all: one of
+                                                   those changes what is trained; NULL */
     struct arena arena;                         /* owns the names */
 };
 

@@ -121,6 +121,11 @@ static void a_system_that_cannot_says_why(void **state)
     expect_says(shardplan("fit " TOY " --strategy fsdp2+reshard=3,fsdp2+reshard=5"), 2,
                 "--reshard 3 does not divide the 8 ranks");
     expect_says(shardplan("fit llama-3.1-70b --strategy ddp,zero2"), 1, "too large");
+    /* what changes what is trained is no option to be left out */
+    expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2 --param-dtype bf16"), 0,
+                "ddp: --param-dtype: ddp computes in the stored dtype");
+    expect_says(shardplan("fit " TOY " --strategy fsdp2,zero3 --lora 8"), 0,
+                "zero3: --lora: zero3 has no adapters planned");
 }
 
 static void what_is_wrong_is_said_once(void **state)
@@ -135,8 +140,9 @@ static void what_is_wrong_is_said_once(void **state)
     expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2 --seq x"), 2, "--seq x");
     expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2 --explain"), 2,
                 "--explain is of one system");
-    expect_says(shardplan("fit --from tests/data/frameworks/torchtitan_8b.toml --strategy ddp,fsdp2"),
-                2, "is the configuration of one system");
+    expect_says(
+        shardplan("fit --from tests/data/frameworks/torchtitan_8b.toml --strategy ddp,fsdp2"), 2,
+        "is the configuration of one system");
     expect_says(shardplan("sweep " TOY " --strategy ddp,fsdp2 --over seq=64"), 2,
                 "--strategy ddp,fsdp2: allowed are");
 }
