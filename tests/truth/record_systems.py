@@ -21,7 +21,8 @@ ddp: bucket_cap_mb, gradient_as_bucket_view, static_graph, find_unused_parameter
 comm_hook (allreduce | bf16_compress | fp16_compress), zero_redundancy (plain | bucket_view).
 fsdp1: sharding (FULL_SHARD, ...), replicate, wrap (blocks | titan | none | number), param_dtype,
 reduce_dtype, buffer_dtype, keep_low_precision_grads, backward_prefetch (pre | post | null), forward_prefetch,
-use_orig_params, limit_all_gathers.
+use_orig_params, limit_all_gathers, offload (cpu: CPUOffload(offload_params=True), with param_dtype: copies
+between host and device are copies here, too; without it FSDP1 asks which device a tensor is on, which is one).
 
 Fields of a row beside record.py's
     step                 3, or the `step` of the configuration
@@ -34,11 +35,12 @@ Fields of a row beside record.py's
 import contextlib
 import functools
 import sys
+from unittest import mock
 
 import torch
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import (BackwardPrefetch, FullyShardedDataParallel, MixedPrecision,
+from torch.distributed.fsdp import (BackwardPrefetch, CPUOffload, FullyShardedDataParallel, MixedPrecision,
                                     ShardingStrategy, _runtime_utils)
 from torch.distributed.fsdp._flat_param import FlatParamHandle
 from torch.distributed.fsdp.wrap import lambda_auto_wrap_policy, size_based_auto_wrap_policy
@@ -165,10 +167,39 @@ def unit_label(name):
 
 for _name in ("_unshard", "_reshard", "_pre_backward_hook", "_post_backward_hook"):
     setattr(_runtime_utils, _name, placed(getattr(_runtime_utils, _name), unit_label(_name)))
+
+
+def copied(tensor, *_, **__):
+    """What .to(device) and .pin_memory() make between the host and a device: a new tensor."""
+    return torch.ops.aten._to_copy(tensor.detach())
+
+
+def across_devices(use_low_precision_shard):
+    """Host and device are one memory here: an offloaded shard is copied as between two."""
+    def call(handle):
+        if not handle._offload_params:
+            return use_low_precision_shard(handle)
+        with mock.patch.object(torch.Tensor, "to", copied):
+            return use_low_precision_shard(handle)
+    return call
+
+
+def pinned(init_flat_param_attributes):
+    def call(handle):
+        with mock.patch.object(torch.Tensor, "pin_memory", copied):
+            return init_flat_param_attributes(handle)
+    return call
+
+
+FlatParamHandle.init_flat_param_attributes = pinned(FlatParamHandle.init_flat_param_attributes)
+FlatParamHandle._use_low_precision_shard = across_devices(FlatParamHandle._use_low_precision_shard)
 FlatParamHandle._use_low_precision_shard = placed(FlatParamHandle._use_low_precision_shard,
                                                   lambda *_, **__: "_use_low_precision_shard")
 FlatParamHandle._free_low_precision_sharded_param = placed(FlatParamHandle._free_low_precision_sharded_param,
                                                            lambda *_, **__: "free_low_precision")
+
+
+torch.cpu.Stream.synchronize = lambda stream: None      # of CPUOffload's end of backward
 
 
 class Fsdp1(Steady):
@@ -209,6 +240,7 @@ class Fsdp1(Steady):
             model, device_mesh=mesh, device_id=torch.device("cpu"),
             sharding_strategy=ShardingStrategy[s.get("sharding", "FULL_SHARD")],
             auto_wrap_policy=self.policy(model, blocks), mixed_precision=self.precision(),
+            cpu_offload=CPUOffload(offload_params=s.get("offload") == "cpu"),
             backward_prefetch=self.PREFETCH[s.get("backward_prefetch", "pre")],
             **{k: s[k] for k in self.ARGUMENTS if k in s})
 
@@ -219,7 +251,7 @@ class Fsdp1(Steady):
         for handle in self.handles(model):
             flat = handle.flat_param
             for field, category in (("_local_shard", "sharded_param"), ("_mp_shard", "cast_shard"),
-                                    ("_full_param_padded", "unsharded_param"),
+                                    ("_cpu_grad", "gradient"), ("_full_param_padded", "unsharded_param"),
                                     ("_full_prec_full_param_padded", "unsharded_param")):
                 if isinstance(getattr(flat, field, None), torch.Tensor):
                     log.recategorize(getattr(flat, field), category)
