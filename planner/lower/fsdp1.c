@@ -43,6 +43,8 @@ static void begin(struct lowering *low)
         f->handles[u].needs_pre_forward = true;
         f->handles[u].prefetched = false;
     }
+    if (low->strategy->offload) /* shards are read where the host's optimizer wrote them */
+        emit_sync(low, LANE_COMPUTE, LANE_HOST);
     emit_sync(low, f->unshard, LANE_COMPUTE);
     emit_sync(low, f->pre_unshard, LANE_COMPUTE);
     if (low->micro_batch == 0)
@@ -178,6 +180,8 @@ static void final(struct lowering *low)
         emit_sync(low, LANE_COMPUTE, f->post_backward);
         if (f->all_reduce != LANE_COMPUTE)
             emit_sync(low, LANE_COMPUTE, f->all_reduce);
+        if (low->strategy->offload) /* for copies of gradients */
+            emit_sync(low, LANE_HOST, LANE_COMPUTE);
     }
     f->backward_count = 0;
     f->waiting = NULL;

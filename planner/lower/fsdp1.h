@@ -45,6 +45,7 @@ enum kept {
     KEPT_REDUCED, /* what the reduction writes, in the reduction dtype */
     KEPT_CAST,    /* that cast to the stored dtype */
     KEPT_LOW,     /* that cast to the compute dtype */
+    KEPT_HOST,    /* its copy on the host, where there is a tensor for it all the time */
 };
 
 struct views { /* made of a flat parameter in forward: its gradient comes when backward is there */

@@ -39,9 +39,18 @@ static void cast_shard(struct lowering *low, struct handle *handle)
 {
     const struct fsdp1 *f = fsdp1_of(low);
     const uint32_t before = enter_scope(low, "_use_low_precision_shard", handle->unit, false);
+    uint32_t from = handle->store;
     emit_alloc(low, handle->cast);
     handle->cast_held = true;
-    emit_unary(low, f->pre_unshard, WORK_CAST, ATEN_COPY_, handle->store, handle->cast);
+    if (low->strategy->offload) {
+        from = alloc_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_TO_COPY,
+                            low->strategy->store, flat(handle->shard));
+        emit_work(low, PLAN_HOST_TO_DEVICE, f->pre_unshard, WORK_COPY, ATEN_TO_COPY, PLAN_NO_GROUP,
+                  1, &handle->store, 1, &from);
+    }
+    emit_unary(low, f->pre_unshard, WORK_CAST, ATEN_COPY_, from, handle->cast);
+    if (from != handle->store)
+        emit_free(low, from);
     leave_scope(low, before);
 }
 
@@ -70,7 +79,9 @@ void fsdp1_unshard(struct lowering *low, struct handle *handle)
     const struct fsdp1 *f = fsdp1_of(low);
     const bool gathers = f->sharded && !handle->unsharded;
     const uint32_t before = enter_scope(low, "_unshard", handle->unit, true);
-    if (handle->cast != NONE && (gathers || !f->sharded)) {
+    /* FlatParamHandle.pre_unshard: of what is offloaded a shard is copied even where the unit is
+     * still gathered, and nobody reads it. */
+    if (handle->cast != NONE && (gathers || !f->sharded || low->strategy->offload)) {
         cast_shard(low, handle);
         emit_sync(low, f->unshard, f->pre_unshard);
     }

@@ -215,6 +215,9 @@ static void reduce_shard(struct lowering *low, struct handle *handle, uint32_t f
     }
     divide(low, lane, shard, f->after);
     const uint32_t added = accumulate_shard(low, handle, shard, lane);
+    if (f->kept == KEPT_HOST) /* _offload_grad */
+        emit_work(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
+                  &handle->gradient, 1, &handle->kept);
     if (gradient != flat_gradient)
         emit_free(low, gradient);
     if (padded != gradient)
@@ -306,6 +309,10 @@ static void recast(struct lowering *low, struct handle *handle, bool kept, enum 
 void fsdp1_finish_gradient(struct lowering *low, struct handle *handle)
 {
     const struct strategy *s = low->strategy;
+    if (low->sync && fsdp1_of(low)->kept == KEPT_HOST && handle->gradient != NONE) {
+        emit_free(low, handle->gradient);
+        handle->gradient = handle->kept;
+    }
     if (low->sync && s->keep_low_precision_grads && handle->gradient != NONE &&
         dtype_of(low, handle->gradient) != s->compute) {
         const uint32_t from = handle->gradient;

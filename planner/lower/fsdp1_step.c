@@ -153,7 +153,7 @@ void fsdp1_zero_grad(struct lowering *low)
     for (uint32_t u = 0; u < f->handle_count; u++) {
         struct handle *handle = &f->handles[u];
         const uint32_t gradient = gradient_of(low, handle);
-        if (gradient != NONE && !low->strategy->use_orig_params)
+        if (gradient != NONE && !low->strategy->use_orig_params && f->kept != KEPT_HOST)
             emit_free(low, gradient);
         handle->carried = gradient != NONE && low->strategy->use_orig_params;
         handle->gradient = handle->flat = NONE;

@@ -121,6 +121,26 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
     return ERR_OK;
 }
 
+/* CPUOffload(offload_params=True). */
+static enum err_code check_offload(const struct strategy *s, struct err *err)
+{
+    const bool shards = s->sharding != SHARDING_NONE && s->world > s->replicate;
+    const char *with = s->compute == s->store        ? "--param-dtype of the stored one"
+                       : !shards                     ? "one rank, or NO_SHARD"
+                       : s->use_orig_params          ? "--use-orig-params on"
+                       : s->keep_low_precision_grads ? "--keep-low-precision-grads on"
+                                                     : NULL;
+    if (s->accumulate > 1 && s->accumulate_sync)
+        return err_set(err, ERR_INVALID,
+                       "--offload cpu: fsdp1 cannot add to gradients that are on the host; "
+                       "--accumulate-sync last, or --accumulate 1");
+    return with ? err_set(err, ERR_UNSUPPORTED,
+                          "--offload cpu: what fsdp1 does with %s was not recorded, and is not "
+                          "planned",
+                          with)
+                : ERR_OK;
+}
+
 enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
                           const struct stream *stream, struct err *err)
 {
@@ -130,8 +150,7 @@ enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,
     const char *borderless;
     TRY(check_mesh(s, err));
     if (s->offload)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--offload: what fsdp1 does then was not recorded, and is not planned");
+        TRY(check_offload(s, err));
     choose_units(graph, s, &arena, &w, &borderless);
     const enum err_code rc = check_units(s, graph, &w, borderless, &arena, err);
     arena_free(&arena);
@@ -230,6 +249,8 @@ static enum kept choose_kept(const struct lowering *low)
 {
     const struct strategy *s = low->strategy;
     const bool low_precision = s->keep_low_precision_grads;
+    if (s->offload)
+        return KEPT_HOST;
     if (fsdp1_of(low)->sharded) {
         if (low_precision && s->compute != s->store)
             return KEPT_LOW;
@@ -245,6 +266,9 @@ static uint32_t declare_kept(struct lowering *low, const struct handle *handle)
     const struct fsdp1 *f = fsdp1_of(low);
     const struct strategy *s = low->strategy;
     const bool hook = f->kept == KEPT_REDUCED || f->kept == KEPT_CAST;
+    if (f->kept == KEPT_HOST)
+        return new_resident(low, CATEGORY_GRADIENT, LANE_HOST, ATEN_ZEROS_LIKE, s->store,
+                            flat(handle->shard));
     const enum dtype dtype = f->kept == KEPT_CAST      ? s->store
                              : f->kept == KEPT_REDUCED ? s->reduce
                                                        : s->compute;
@@ -265,8 +289,8 @@ static void declare_buffers(struct lowering *low, struct handle *handle)
 {
     const struct fsdp1 *f = fsdp1_of(low);
     const struct strategy *s = low->strategy;
-    handle->store = new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY, s->store,
-                                 flat(handle->shard));
+    handle->store = new_resident(low, CATEGORY_SHARDED_PARAM, s->offload ? LANE_HOST : LANE_COMPUTE,
+                                 ATEN_EMPTY, s->store, flat(handle->shard));
     if (s->compute != s->store)
         handle->cast = new_buffer(low, CATEGORY_CAST_SHARD, f->pre_unshard, ATEN_EMPTY_LIKE,
                                   s->compute, flat(handle->shard));
@@ -317,6 +341,7 @@ static void declare_optimized(struct lowering *low)
             .value = plan_whole_buffer(low->plan, handle->store),
             .gradient = no_operand(),
             .trained = handle->trained,
+            .on_host = low->strategy->offload,
         };
         add_states(low, o);
         declare_pieces(low, handle, PIECE_EXP_AVG, o->state[0]);

@@ -314,8 +314,9 @@ static void create_states(struct lowering *low, struct updated u)
 /* A tensor as large as what is optimized, for the time of the update. */
 static uint32_t alloc_transient(struct lowering *low, enum aten label, const struct optimized *o)
 {
+    const uint8_t pool = o->on_host ? LANE_HOST : LANE_COMPUTE;
     const uint32_t buffer =
-        new_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, dtype_of(o), o->value.shape);
+        new_buffer(low, CATEGORY_OPTIMIZER, pool, label, dtype_of(o), o->value.shape);
     low->plan->buffers[buffer].local = o->value.local;
     emit_alloc(low, buffer);
     return buffer;
@@ -373,15 +374,13 @@ void emit_update_of(struct lowering *low, uint32_t first, uint32_t count)
     const struct strategy *strategy = low->strategy;
     const struct updated u = {low->optimized + first, count};
     const bool on_host = count && u.of[0].on_host;
-    if (on_host) /* clipping ran on the device's stream */
+    if (on_host && strategy->max_norm > 0) /* clipping ran on the device's stream */
         emit_sync(low, LANE_HOST, LANE_COMPUTE);
     create_states(low, u);
     if (strategy->optimizer == OPTIMIZER_SGD)
         emit_update(low, u, WORK_SGD, ATEN_FOREACH_ADD_);
     else if (strategy->impl == IMPL_FUSED || is_cpu_adam(low, u.of))
         emit_update(low, u, WORK_ADAMW_FUSED, ATEN_FUSED_ADAMW_);
-    else if (on_host)
-        emit_update(low, u, WORK_ADAMW, ATEN_ADAMW); /* transients are the CPU's */
     else if (strategy->impl == IMPL_FOREACH)
         adam_foreach(low, u);
     else

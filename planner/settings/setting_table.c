@@ -285,7 +285,9 @@ static const struct setting rows[] = {
      .help = "clip_grad_norm_ to this norm", .initial = "off", .words = WORDS(WORD("off", 0)),
      .numbers = {{NUMBER_REAL, 1e-9, 1e9, "norms", FIELD(job.strategy.max_norm), .word = 0}},
      .commands = FOR_JOB, .numerics = true},
-    {.name = "offload", .group = GROUP_STRATEGY, .arg = "WHERE", .help = "CPUOffloadPolicy",
+    {.name = "offload", .group = GROUP_STRATEGY, .arg = "WHERE",
+     .help = "Parameters, gradients and optimizer states on the host: CPUOffloadPolicy, FSDP1's "
+             "CPUOffload(offload_params=True)",
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
      .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP) | ZERO, .axis = AXIS_WORDS},

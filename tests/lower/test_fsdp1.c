@@ -138,7 +138,12 @@ static void what_cannot_be_is_refused(void **state)
 
     job = small_job(ARCH_LLAMA);
     job.strategy.offload = true;
-    expect_refusal(&job, ERR_UNSUPPORTED, "--offload");
+    job.strategy.use_orig_params = true;
+    expect_refusal(&job, ERR_UNSUPPORTED, "what fsdp1 does with --use-orig-params on");
+    job.strategy.use_orig_params = false;
+    job.strategy.accumulate = 2;
+    job.strategy.accumulate_sync = true;
+    expect_refusal(&job, ERR_INVALID, "gradients that are on the host");
 
     job = small_job(ARCH_GPT2);
     job.strategy.units = UNITS_EMBEDDINGS;
@@ -170,7 +175,9 @@ static struct job random_fsdp1_job(gsl_rng *rng)
     s->use_orig_params = below(rng, 2);
     s->unlimited_gathers = below(rng, 2);
     s->keep_low_precision_grads = below(rng, 3) == 0;
-    s->offload = false;
+    s->offload = below(rng, 4) == 0 && s->compute != s->store && s->sharding != SHARDING_NONE &&
+                 !s->use_orig_params && !s->keep_low_precision_grads &&
+                 (s->accumulate == 1 || !s->accumulate_sync);
     job.model.autocast = s->compute == DTYPE_FP32 && below(rng, 2);
     return job;
 }

@@ -62,6 +62,22 @@ static bool follows_cast(const json_t *recorded, size_t i)
            strcmp(text_of(before, 2), "aten._to_copy") == 0;
 }
 
+/* Whether line `i` comes right behind the copy of a gradient to the host: the shard is of the pool
+ * of post_backward, which is what the allocator is told. */
+static bool follows_offload(const json_t *recorded, size_t i)
+{
+    const json_t *before = json_array_get(recorded, i - 1);
+    return i > 0 && strcmp(text_of(before, 0), "op") == 0 &&
+           strcmp(text_of(before, 2), "aten.copy_") == 0;
+}
+
+/* Whether a line says again what the one before did: of an offloaded shard the gather and the free
+ * tell the allocator. */
+static bool is_repeated(const json_t *recorded, size_t i)
+{
+    return i > 0 && json_equal(json_array_get(recorded, i - 1), json_array_get(recorded, i));
+}
+
 static void read_recorded(const json_t *recorded, struct lines *lines)
 {
     size_t i;
@@ -76,7 +92,8 @@ static void read_recorded(const json_t *recorded, struct lines *lines)
         } else if (strcmp(what, "record_stream") != 0) {
             add_event(lines, what, stream, number_of(line, 2));
         } else if (number_of(line, 2) > 0 && strcmp(stream, "all_reduce") != 0 &&
-                   !follows_cast(recorded, i)) {
+                   !follows_cast(recorded, i) && !is_repeated(recorded, i) &&
+                   !follows_offload(recorded, i)) {
             snprintf(next_line(lines), LINE, "record_stream %s %u %s", stream, number_of(line, 2),
                      text_of(line, 3));
         }
@@ -112,13 +129,25 @@ static void add_kernel(const struct plan *plan, const struct plan_instruction *i
              (int)strcspn(name, "."), name);
 }
 
+/* What the host has done, a stream need not be told: it is issued later. */
+static bool is_of_host(const struct plan *plan, uint32_t i)
+{
+    const struct plan_instruction *in = &plan->instructions[i];
+    if (in->op == PLAN_RECORD)
+        return in->lane == LANE_HOST;
+    for (uint32_t k = i; in->op == PLAN_WAIT && k-- > 0;)
+        if (plan->instructions[k].op == PLAN_RECORD && plan->instructions[k].arg == in->arg)
+            return plan->instructions[k].lane == LANE_HOST;
+    return false;
+}
+
 static void read_planned(const struct plan *plan, struct lines *lines)
 {
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
         const char *lane = plan->lanes[in->lane].name;
         const struct buffer *buffer = in->op == PLAN_FREE ? &plan->buffers[in->arg] : NULL;
-        if (!plan_is_issued(in, false))
+        if (!plan_is_issued(in, false) || is_of_host(plan, i))
             continue;
         if (in->op == PLAN_RECORD)
             add_event(lines, "record", lane, in->arg);

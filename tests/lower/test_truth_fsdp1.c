@@ -42,9 +42,18 @@ static void numbers_of_real_sizes_do(void **state)
                      truth_read_written);
 }
 
+/* CPUOffload(offload_params=True): shards, gradients and states on the host. */
+static void events_with_offloaded_parameters_do(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/offload_events.jsonl", SYSTEM_FSDP1, true,
+                     truth_read_written);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_with_offloaded_parameters_do),
         cmocka_unit_test(events_equal_pytorchs),
         cmocka_unit_test(events_of_transformers_models_do),
         cmocka_unit_test(events_where_some_blocks_are_checkpointed_do),

@@ -203,7 +203,7 @@ torch.cpu.Stream.synchronize = lambda stream: None      # of CPUOffload's end of
 
 
 class Fsdp1(Steady):
-    places = (("_post_backward_hook", "reduce_scatter"),)
+    places = (("_use_low_precision_shard", "cast_shard"), ("_post_backward_hook", "reduce_scatter"))
     extra = ("step", "peak_bytes_by_step", "units")
     ARGUMENTS = ("forward_prefetch", "use_orig_params", "limit_all_gathers")
     PREFETCH = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST, None: None}

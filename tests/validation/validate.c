@@ -57,6 +57,8 @@ static void print_fsdp2(struct sums *sums)
                truth_read_written, sums);
     print_file("blocks_hf_events.jsonl", "The same of Hugging Face transformers' own models.", true,
                truth_read_hf, sums);
+    print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
+               truth_read_hf, sums);
     print_file("hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
     print_file("moe_events.jsonl", "Whole event lists of their mixtures of experts.", true,
@@ -82,6 +84,8 @@ static void print_ddp(struct sums *sums)
                true, truth_read_written, sums);
     print_file("ddp_hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
+    print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
+               truth_read_hf, sums);
 }
 
 static void print_zero(struct sums *sums)
@@ -133,6 +137,10 @@ static void print_fsdp1(struct sums *sums)
     print_file("fsdp1_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
+    print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
+               truth_read_hf, sums);
+    print_file("offload_events.jsonl", "Whole event lists with CPUOffload(offload_params=True).",
+               true, truth_read_written, sums);
 }
 
 int main(int argc, char **argv)
