@@ -57,11 +57,54 @@ static void every_run_on_h100s_fits(void **state)
     check_table("tests/data/published/llmfoundry_h100_part.csv", 26);
 }
 
+/* lightning-thunder's benchmark_litgpt.py, eager under FSDP2: torch.cuda.max_memory_allocated().
+ * The model is recorded from the litgpt that it pins; its other rows are compiled or in fp8. */
+static void the_eager_run_of_thunder_takes_what_was_measured(void **state)
+{
+    (void)state;
+    struct csv csv = csv_read("tests/data/published/lightning_thunder_fsdp.csv");
+    struct machine machine = {.gpus_per_node = 8};
+    struct model_config config;
+    struct prediction prediction;
+    struct job job;
+    struct err err = {0};
+    size_t eager = 0;
+    assert_int_equal(profile_find("h100-sxm", &machine.profile, &err), ERR_OK);
+    assert_int_equal(model_find("tests/data/recorded/litgpt_llama.stream.json.gz", &config, &err),
+                     ERR_OK);
+    for (size_t i = 0; i < csv.rows; i++) {
+        if (strcmp(csv_text(&csv, i, "compile"), "no") != 0)
+            continue;
+        job_defaults(&job, &config);
+        job.model.code = CODE_RECORDED;
+        job.model.batch = (uint32_t)csv_number(&csv, i, "micro_batch_per_gpu_seqs");
+        job.model.seq = (uint32_t)csv_number(&csv, i, "seq_len_tokens");
+        job.strategy.world = (uint32_t)csv_number(&csv, i, "n_gpus");
+        job.strategy.store = job.strategy.reduce = DTYPE_BF16;
+        job.strategy.reshard = RESHARD_NEVER; /* zero2 */
+        job.strategy.impl = IMPL_FUSED;
+        if (predict(&job, &machine, &prediction, &err) != ERR_OK)
+            fail_msg("%s", err.text);
+        const double planned = (double)prediction.memory.allocated.bytes / 1e9;
+        const double error = planned / csv_number(&csv, i, "peak_mem") - 1;
+        print_message("%s: %.2f GB, measured %.2f: %+.1f %%\n", csv_text(&csv, i, "row_id"),
+                      planned, csv_number(&csv, i, "peak_mem"), 100 * error);
+        assert_true(error > -0.02 && error < 0.02);
+        prediction_free(&prediction);
+        eager++;
+    }
+    assert_int_equal(eager, 1);
+    model_release(&config);
+    profile_free(&machine.profile);
+    csv_free(&csv);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_run_on_a100s_fits),
         cmocka_unit_test(every_run_on_h100s_fits),
+        cmocka_unit_test(the_eager_run_of_thunder_takes_what_was_measured),
     };
     return cmocka_run_group_tests_name("published_fits", tests, NULL, NULL);
 }
