@@ -202,7 +202,9 @@ static void what_is_offloaded_is_on_the_host(void **state)
     assert_non_null(host);
     const double parameters = number_at(root, "model", "parameters");
     const double bytes = number_at(root, "host", "requested_bytes");
-    assert_true(bytes >= 16 * parameters / 8 && bytes < 16.01 * parameters / 8);
+    /* parameters, gradients, two states, and what AdamW (foreach) takes for its time, all of fp32
+     */
+    assert_true(bytes >= 20 * parameters / 8 && bytes < 20.01 * parameters / 8);
     assert_true(number_at(device, "categories", "optimizer") < 1e6);
     assert_true(number_at(device, "categories", "sharded_param") == 0);
     assert_true(number_at(host, "categories", "optimizer") >= parameters);
