@@ -12,14 +12,18 @@ uint64_t closed_form_paper(uint32_t stage, uint64_t parameters, uint64_t trained
            states / (stage >= 1 ? ranks : 1);
 }
 
-uint64_t closed_form_zero2(uint64_t parameters, uint32_t ranks)
+uint64_t closed_form_zero2(uint64_t parameters, uint32_t ranks, const struct zero_options *options)
 {
-    return HALF * parameters + ESTIMATOR * parameters / ranks;
+    return HALF * parameters + (options->optimizer.on ? 0 : ESTIMATOR * parameters / ranks);
 }
 
-uint64_t closed_form_zero3(uint64_t parameters, uint64_t largest_module, uint32_t ranks)
+uint64_t closed_form_zero3(uint64_t parameters, uint64_t largest_module, uint32_t ranks,
+                           const struct zero_options *options)
 {
-    return 2 * HALF * largest_module + ESTIMATOR * parameters / ranks;
+    const uint64_t states = options->param.on       ? 0
+                            : options->optimizer.on ? HALF * parameters / ranks
+                                                    : ESTIMATOR * parameters / ranks;
+    return 2 * HALF * largest_module + states;
 }
 
 uint64_t closed_form_accelerate(uint64_t parameters)
@@ -87,11 +91,12 @@ struct closed_form closed_form_of(const struct plan *plan, const struct strategy
         break;
     case SYSTEM_ZERO2:
         form.estimator = "deepspeed's estimate_zero2_model_states_mem_needs";
-        form.estimator_bytes = closed_form_zero2(parameters, ranks);
+        form.estimator_bytes = closed_form_zero2(parameters, ranks, &strategy->zero);
         break;
     case SYSTEM_ZERO3:
         form.estimator = "deepspeed's estimate_zero3_model_states_mem_needs";
-        form.estimator_bytes = closed_form_zero3(parameters, largest_module(plan), ranks);
+        form.estimator_bytes =
+            closed_form_zero3(parameters, largest_module(plan), ranks, &strategy->zero);
         break;
     default:
         break;

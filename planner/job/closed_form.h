@@ -11,7 +11,8 @@
  *                 stage 2: 2P + (2 + K)T/N    stage 3: 2P/N + (2 + K)T/N
  *     estimator   deepspeed 0.19.8, estimate_zero2_model_states_mem_needs (stage_1_and_2.py) and
  *                 estimate_zero3_model_states_mem_needs (stage3.py): 2P + 18P/N, and 4L + 18P/N
- *                 with the parameters L of the largest module itself; of DDP, accelerate
+ *                 with the parameters L of the largest module itself; with the optimizer on the
+ *                 host 2P and 4L + 2P/N, with parameters there, too, 4L; of DDP, accelerate
  *                 estimate-memory's column "Training using Adam" in float32: 16P */
 #ifndef SHARDPLAN_CLOSED_FORM_H
 #define SHARDPLAN_CLOSED_FORM_H
@@ -33,8 +34,9 @@ struct closed_form closed_form_of(const struct plan *plan, const struct strategy
 /* ---- for who holds them to their sources ---- */
 
 uint64_t closed_form_paper(uint32_t stage, uint64_t parameters, uint64_t trained, uint32_t ranks);
-uint64_t closed_form_zero2(uint64_t parameters, uint32_t ranks);
-uint64_t closed_form_zero3(uint64_t parameters, uint64_t largest_module, uint32_t ranks);
+uint64_t closed_form_zero2(uint64_t parameters, uint32_t ranks, const struct zero_options *options);
+uint64_t closed_form_zero3(uint64_t parameters, uint64_t largest_module, uint32_t ranks,
+                           const struct zero_options *options);
 uint64_t closed_form_accelerate(uint64_t parameters);
 
 #endif

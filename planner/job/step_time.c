@@ -24,7 +24,9 @@ void step_draws(const struct simulation *simulation, const struct costs *costs, 
                 double *steps_s, struct timeline *timeline)
 {
     double drawn[COST_CLASSES] = {0}, luck = 0, truth = 0;
-    gsl_rng *random = gsl_rng_alloc(gsl_rng_mt19937); /* its default seed: the same draws always */
+    /* Its default seed: the same draws always. gsl_rng_alloc would abort for want of memory. */
+    gsl_rng own = {gsl_rng_mt19937, xmalloc(gsl_rng_mt19937->size)}, *random = &own;
+    gsl_rng_set(random, gsl_rng_default_seed);
     for (uint32_t i = 0; i < draws; i++) {
         double scale[COST_CLASSES];
         const double sign = i % 2 == 0 ? 1 : -1;
@@ -43,7 +45,7 @@ void step_draws(const struct simulation *simulation, const struct costs *costs, 
         simulate(simulation, costs, scale, timeline);
         steps_s[i] = timeline->step_s;
     }
-    gsl_rng_free(random);
+    free(own.state);
 }
 
 /* The timeline of the slowest rank: the job's step. The caller owns it. */

@@ -26,11 +26,21 @@ static void estimators_return_what_deepspeeds_do(void **state)
         {8030261248, 525336576, 64, 18319033472, 4359857280},
         {70553706496, 1050673152, 512, 143587816736, 6683096352},
     };
+    const struct zero_options none = {.hpz_partition_size = 1};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_int_equal(closed_form_zero2(rows[i].parameters, rows[i].gpus), rows[i].zero2);
-        assert_int_equal(closed_form_zero3(rows[i].parameters, rows[i].largest, rows[i].gpus),
-                         rows[i].zero3);
+        assert_int_equal(closed_form_zero2(rows[i].parameters, rows[i].gpus, &none), rows[i].zero2);
+        assert_int_equal(
+            closed_form_zero3(rows[i].parameters, rows[i].largest, rows[i].gpus, &none),
+            rows[i].zero3);
     }
+    /* the same with cpu_offload, and with cpu_offload_params, in GiB as they print it */
+    const struct zero_options states = {.optimizer = {.on = true}};
+    const struct zero_options both = {.optimizer = {.on = true}, .param = {.on = true}};
+    assert_float_equal((float)closed_form_zero2(2851000000, 8, &states) / 0x1p30F, 5.31F, 0.005F);
+    assert_float_equal((float)closed_form_zero3(2851000000, 32000000, 8, &states) / 0x1p30F, 0.78F,
+                       0.005F);
+    assert_float_equal((float)closed_form_zero3(2851000000, 32000000, 8, &both) / 0x1p30F, 0.12F,
+                       0.005F);
     /* accelerate's estimate_training_usage(4 x 1557611200, "float32"): its largest, "step" */
     assert_int_equal(closed_form_accelerate(1557611200), 24921779200);
 }
@@ -65,10 +75,11 @@ static void a_plan_has_the_parameters_and_the_largest_module(void **state)
         parameters += elements;
         largest = elements > largest ? elements : largest;
     }
+    const struct zero_options none = {.hpz_partition_size = 1};
     /* of a toy it is the embedding or a product with its bias: no more than two in one */
     job.strategy.system = SYSTEM_ZERO3;
     const struct closed_form form = closed_form_of(plan, &job.strategy);
-    const uint64_t rest = closed_form_zero3(parameters, 0, job.strategy.world);
+    const uint64_t rest = closed_form_zero3(parameters, 0, job.strategy.world, &none);
     assert_string_equal(form.estimator, "deepspeed's estimate_zero3_model_states_mem_needs");
     assert_true(form.estimator_bytes >= rest + 4 * largest);
     assert_true(form.estimator_bytes <= rest + 4 * 2 * largest);
