@@ -78,6 +78,19 @@ static void add_tasks(const struct plan *plan, const struct stall *stalls, uint3
     free(found.last_of_group);
 }
 
+/* Each lane's tasks, in host order. */
+static void fill_queues(struct simulation *s)
+{
+    uint32_t at[LANES_MOST + 1] = {0};
+    for (uint32_t i = 0; i < s->count; i++)
+        at[s->tasks[i].lane + 1]++;
+    for (uint32_t lane = 0; lane < s->lane_count; lane++)
+        at[lane + 1] += at[lane];
+    memcpy(s->first, at, (s->lane_count + 1) * sizeof *at);
+    for (uint32_t i = 0; i < s->count; i++)
+        s->queue[at[s->tasks[i].lane]++] = i;
+}
+
 struct simulation *simulation_new(const struct plan *plan, const struct stall *stalls,
                                   uint32_t stall_count)
 {
@@ -87,14 +100,7 @@ struct simulation *simulation_new(const struct plan *plan, const struct stall *s
         .lane_count = plan->lane_count};
     add_tasks(plan, stalls, stall_count, s);
     s->queue = xmalloc(s->count * sizeof *s->queue + 1);
-    uint32_t at = 0;
-    for (uint32_t lane = 0; lane < s->lane_count; lane++) {
-        s->first[lane] = at;
-        for (uint32_t i = 0; i < s->count; i++)
-            if (s->tasks[i].lane == lane)
-                s->queue[at++] = i;
-    }
-    s->first[s->lane_count] = at;
+    fill_queues(s);
     return s;
 }
 
