@@ -53,14 +53,19 @@ static void add_chunk(struct arena *arena, size_t capacity)
     arena->used = 0;
 }
 
-void *arena_alloc(struct arena *arena, size_t bytes)
+void *arena_lend(struct arena *arena, size_t bytes)
 {
     const size_t rounded = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     if (!arena->chunk || arena->chunk->capacity - arena->used < rounded)
         add_chunk(arena, rounded > CHUNK_BYTES ? rounded : CHUNK_BYTES);
     void *lent = arena->chunk->bytes + arena->used;
     arena->used += rounded;
-    return memset(lent, 0, rounded);
+    return lent;
+}
+
+void *arena_alloc(struct arena *arena, size_t bytes)
+{
+    return memset(arena_lend(arena, bytes), 0, bytes);
 }
 
 char *arena_printf(struct arena *arena, const char *fmt, ...)

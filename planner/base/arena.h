@@ -19,6 +19,9 @@ struct arena { /* zero-initialise to get an empty arena */
 /* Lends `bytes` zeroed bytes, valid until arena_free. bytes may be 0. */
 void *arena_alloc(struct arena *arena, size_t bytes);
 
+/* The same with anything in it, for those who fill it in at once. */
+void *arena_lend(struct arena *arena, size_t bytes);
+
 /* A formatted string in the arena, valid until arena_free. */
 char *arena_printf(struct arena *arena, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), nonnull(2)));

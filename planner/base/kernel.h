@@ -150,6 +150,10 @@ struct kernel {
     bool recomputed;               /* runs again for activation checkpointing */
     bool compiled;                 /* issued by a compiled program, not by eager operators */
     bool placed;                   /* of a plan: a stream's kernel, parameters where they are now */
+    bool summed;                   /* of an outline (lower/outline.h): of lists of operands, the
+                                      first in and the first out, and what all come to: */
+    uint32_t tensors;              /* ... the longer of both lists */
+    double in_bytes;               /* ... bytes of those in; of all: `bytes` */
     struct operand *operands;      /* ins, then outs; of the table that holds the kernel */
     const struct strides *strides; /* (ins + outs), lent; NULL: rows of `pitch` elements, the rest
                                      one after the other */

@@ -3,16 +3,6 @@
 
 #include "base/names.h"
 
-struct shape flat(uint64_t elements)
-{
-    /* A flat buffer longer than 2^32 - 1 elements is written as rows of 1024, as many dims of them
-     * as it takes. */
-    if (elements <= UINT32_MAX)
-        return SHAPE((uint32_t)elements);
-    const uint64_t rows = (elements + 1023) / 1024, more = (rows + 1023) / 1024;
-    return rows <= UINT32_MAX ? SHAPE((uint32_t)rows, 1024) : SHAPE((uint32_t)more, 1024, 1024);
-}
-
 /* The chunk of `rank`: where it begins among `extent` things, and how many it has. */
 static uint64_t chunk_of(uint64_t extent, uint32_t ranks, uint32_t rank, uint64_t *first)
 {

@@ -58,9 +58,15 @@ struct part placement_part(struct placement placement, const struct shape *shape
 /* Elements that every rank sets aside for a tensor, padding included: that of the first rank. */
 uint64_t placement_padded(struct placement placement, const struct shape *shape, uint32_t ranks);
 
-/* A shape for a buffer of so many elements: one dim, or two where they do not fit one (then as many
- * whole rows as hold them). */
-struct shape flat(uint64_t elements);
+/* A shape for a buffer of so many elements: one dim, or where they do not fit one, rows of 1024, as
+ * many dims of them as it takes (then as many whole rows as hold them). */
+static inline struct shape flat(uint64_t elements)
+{
+    if (elements <= UINT32_MAX)
+        return SHAPE((uint32_t)elements);
+    const uint64_t rows = (elements + 1023) / 1024, more = (rows + 1023) / 1024;
+    return rows <= UINT32_MAX ? SHAPE((uint32_t)rows, 1024) : SHAPE((uint32_t)more, 1024, 1024);
+}
 
 static inline uint64_t part_elements(const struct part *part)
 {

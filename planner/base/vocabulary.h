@@ -396,6 +396,13 @@ static inline bool work_keeps_order(enum work_kind kind)
            kind == WORK_MEAN;
 }
 
+/* What sharding and optimizers do to lists of tensors: one after the other, in one kernel. Each
+ * moves its bytes, whatever their shapes. */
+static inline bool work_is_of_lists(enum work_kind kind)
+{
+    return kind >= WORK_PACK;
+}
+
 /* Needs the other ranks of a group. */
 static inline bool work_is_collective(enum work_kind kind)
 {

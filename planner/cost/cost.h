@@ -87,11 +87,12 @@ struct collective_models;
 struct collective_models *collective_models_new(void);
 void collective_models_free(struct collective_models *models); /* NULL is allowed */
 
-/* The same of an outline: of the kernels of its own. *out is reused from call to call; `models` are
- * of this profile and gpus_per_node. */
-enum err_code costs_of_outline(const struct plan *plan, const struct profile *profile,
-                               uint32_t gpus_per_node, struct collective_models *models,
-                               struct costs *out, struct err *err);
+/* Of the kernels of a plan's own alone, at the profile's clock: those of an outline, or of what a
+ * strategy puts around a stream. *out is reused from call to call; `models` are of this profile and
+ * gpus_per_node. */
+enum err_code costs_of_own(const struct plan *plan, const struct profile *profile,
+                           uint32_t gpus_per_node, struct collective_models *models,
+                           struct costs *out, struct err *err);
 
 /* One kernel on the device, collectives aside: launch + work, in seconds, and what it uses. */
 void kernel_cost(const struct kernel *kernel, const struct profile *profile, struct cost *out);

@@ -23,7 +23,8 @@ static double host_seconds(const struct plan_instruction *in, const struct kerne
                            const struct profile *profile)
 {
     const enum profile_key key = host_key(in, kernel);
-    const uint32_t tensors = kernel->ins > kernel->outs ? kernel->ins : kernel->outs;
+    const uint32_t longer = kernel->ins > kernel->outs ? kernel->ins : kernel->outs;
+    const uint32_t tensors = kernel->summed ? kernel->tensors : longer;
     return profile_value(profile, key) +
            (key == PROFILE_HOST_HOOK ? tensors * profile_value(profile, PROFILE_HOST_TENSOR) : 0);
 }
@@ -202,9 +203,9 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
     return rc;
 }
 
-enum err_code costs_of_outline(const struct plan *plan, const struct profile *profile,
-                               uint32_t gpus_per_node, struct collective_models *models,
-                               struct costs *out, struct err *err)
+enum err_code costs_of_own(const struct plan *plan, const struct profile *profile,
+                           uint32_t gpus_per_node, struct collective_models *models,
+                           struct costs *out, struct err *err)
 {
     const struct plan_collectives collectives = {
         .plan = plan, .profile = profile, .gpus_per_node = gpus_per_node, .models = models};
@@ -216,7 +217,7 @@ enum err_code costs_of_outline(const struct plan *plan, const struct profile *pr
         ARRAY_GROW(out->kernels, out->cap, out->cap);
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
-        if (is_costed(in))
+        if (is_costed(in) && in->arg >= out->first)
             TRY(cost_of(&collectives, in, &out->kernels[in->arg - out->first], err));
     }
     return ERR_OK;

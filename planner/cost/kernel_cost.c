@@ -100,6 +100,9 @@ static double operands_bytes(const struct operand *operands, uint32_t count)
 /* Bytes moved between the device and its memory. */
 static double traffic_bytes(const struct kernel *kernel, struct traffic traffic)
 {
+    if (kernel->summed)
+        return traffic.reads * kernel->in_bytes +
+               traffic.writes * (kernel->bytes - kernel->in_bytes);
     const double in = operands_bytes(kernel->operands, kernel->ins);
     const double out = operands_bytes(kernel->operands + kernel->ins, kernel->outs);
     return traffic.reads * in + traffic.writes * out;

@@ -4,13 +4,14 @@
 #include "cost/cost.h"
 #include "job/predict.h"
 #include "lower/outline.h"
-#include "memory/allocator.h"
+#include "memory/placer.h"
 #include "simulate/sequence.h"
 #include "simulate/simulate.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Seconds are sums of thousands of kernels' times: two equal ones differ by their rounding. */
 #define PERIOD_TOLERANCE 1e-11
@@ -31,21 +32,29 @@ struct estimator {
     struct paced paced[PACED_KEPT]; /* the first paced_count; a search has one number of ranks */
     uint32_t paced_count, paced_oldest;
     struct collective_models *collectives;
-    struct outlined outlined; /* of the strategy before, for its memory; costs likewise */
+    struct outlined outlined; /* of the strategy before: for its memory; costs likewise */
+    struct strategy strategy; /* ... which it is, if `wanted` says what is known of it */
+    struct estimate before;
+    unsigned wanted;
     struct costs costs;
+    struct ledger ledger; /* likewise */
+    struct placer *placer;
+    struct plan *program; /* likewise: of the longer way */
 };
 
 struct estimator *estimator_new(const struct graph *graph, const struct stream *stream,
                                 const struct machine *machine)
 {
     struct estimator *e = xmalloc(sizeof *e);
-    struct outline *outline = outline_new(stream, allocator_round);
+    const struct memory_options memory = machine_memory(machine);
+    struct outline *outline = outline_new(stream, memory.workspace_bytes);
     *e = (struct estimator){
         .graph = graph,
         .machine = machine,
         .outline = outline,
         .stream = stream,
         .collectives = collective_models_new(),
+        .placer = placer_new(),
     };
     return e;
 }
@@ -82,6 +91,9 @@ void estimator_free(struct estimator *e)
     collective_models_free(e->collectives);
     plan_free(e->outlined.plan);
     costs_free(&e->costs);
+    ledger_free(&e->ledger);
+    placer_free(e->placer);
+    plan_free(e->program);
     free(e);
 }
 
@@ -121,8 +133,8 @@ static enum err_code take_time(struct estimator *e, bool repeats, double *step_s
     const struct machine *machine = e->machine;
     const struct plan *plan = e->outlined.plan;
     e->costs.sequence = sequence_of(e, plan->world);
-    TRY(costs_of_outline(plan, &machine->profile, machine->gpus_per_node, e->collectives, &e->costs,
-                         err));
+    TRY(costs_of_own(plan, &machine->profile, machine->gpus_per_node, e->collectives, &e->costs,
+                     err));
     struct simulation *simulation = simulation_new(plan, NULL, 0);
     struct timeline timeline = timeline_new(simulation);
     double begin_s[MICRO_BATCHES];
@@ -137,31 +149,117 @@ static enum err_code take_time(struct estimator *e, bool repeats, double *step_s
     return ERR_OK;
 }
 
-static enum err_code estimate_all(struct estimator *e, const struct strategy *strategy,
-                                  bool repeats, double *more_s, struct estimate *out,
-                                  struct err *err)
+/* ---- what the allocator makes of it ---- */
+
+/* The longer way: the program itself, through the allocator. */
+static enum err_code replay(struct estimator *e, const struct strategy *strategy,
+                            const struct estimate_options *wish, struct estimate *out,
+                            struct err *err)
 {
-    const struct outlined *outlined = &e->outlined;
-    *out = (struct estimate){.step_s = 0};
-    TRY(lower_outline(e->graph, e->outline, strategy, &e->outlined, err));
+    struct memory memory;
+    struct memory_options options = machine_memory(e->machine);
+    const uint64_t enough = wish->enough, outside = out->outside_bytes;
+    options.allocator.expandable_segments = wish->expandable_segments;
+    options.enough_bytes = enough > outside ? enough - outside : enough > 0;
+    TRY(lower_nameless(e->graph, e->stream, strategy, &e->program, err));
+    TRY(memory_replay(e->program, &options, NULL, NULL, &memory, err));
+    out->replayed = true;
+    out->device_bytes = memory.out_of_memory ? UINT64_MAX : memory.reserved_bytes + outside;
+    return ERR_OK;
+}
+
+/* False: it takes the longer way. */
+static bool add_pools(const struct estimator *e, const struct estimate_options *wish,
+                      struct estimate *out)
+{
+    const struct memory_options memory = machine_memory(e->machine);
+    const struct placer_options options = {.expandable_segments = wish->expandable_segments,
+                                           .device_bytes = memory.allocator.device_bytes};
+    out->device_bytes = out->outside_bytes;
+    for (uint32_t i = 0; i < LEDGER_POOLS && !e->ledger.broken; i++) {
+        const struct ledger_pool *pool = &e->ledger.pools[i];
+        uint64_t bytes = 0;
+        if ((pool->before.count || pool->step.count) &&
+            !placer_pool(e->placer, pool, i % 2, &options, &bytes))
+            return false;
+        out->device_bytes += bytes;
+    }
+    if (wish->enough && out->device_bytes > wish->enough)
+        out->device_bytes = UINT64_MAX;
+    return !e->ledger.broken;
+}
+
+/* ---- the whole ---- */
+
+/* Lowers it. */
+static enum err_code begin(struct estimator *e, const struct strategy *strategy, bool ledger,
+                           struct estimate *out, struct err *err)
+{
+    struct outlined *outlined = &e->outlined;
+    outlined->ledger = ledger ? &e->ledger : NULL;
+    TRY(lower_outline(e->graph, e->outline, strategy, outlined, err));
     out->requested_bytes = outlined->requested_bytes;
     out->outside_bytes = machine_outside_bytes(outlined->plan, e->machine);
     out->least_bytes = out->outside_bytes + outlined->rounded_bytes;
-    return take_time(e, repeats, &out->step_s, more_s, err);
+    return ERR_OK;
+}
+
+static enum err_code estimate_few(struct estimator *e, const struct strategy *strategy,
+                                  struct estimate *out, struct err *err)
+{
+    struct strategy few = *strategy;
+    double more_s = 0;
+    few.accumulate = MICRO_BATCHES;
+    TRY(begin(e, &few, false, out, err));
+    TRY(take_time(e, true, &out->step_s, &more_s, err));
+    if (more_s > 0) {
+        out->step_s += more_s * (strategy->accumulate - MICRO_BATCHES);
+        return ERR_OK;
+    }
+    /* ranks that drift, a host that falls behind: all of them */
+    TRY(begin(e, strategy, false, out, err));
+    return take_time(e, false, &out->step_s, NULL, err);
+}
+
+/* Of a device the ledger of all micro-batches is wanted: the allocator may hold more with each. */
+static enum err_code estimate_anew(struct estimator *e, const struct strategy *strategy,
+                                   unsigned wanted, struct estimate *out, struct err *err)
+{
+    const bool time = wanted & ESTIMATE_TIME, device = wanted & ESTIMATE_DEVICE;
+    const bool repeats = strategy->accumulate > MICRO_BATCHES;
+    *out = (struct estimate){.step_s = 0};
+    if (time && repeats)
+        TRY(estimate_few(e, strategy, out, err));
+    if (device || !repeats)
+        TRY(begin(e, strategy, device, out, err));
+    if (time && !repeats)
+        TRY(take_time(e, false, &out->step_s, NULL, err));
+    return ERR_OK;
+}
+
+/* The strategy before may be asked for again: with other settings of the allocator, or as one that
+ * comes to the same. */
+enum err_code estimate_with(struct estimator *e, const struct strategy *strategy,
+                            const struct estimate_options *options, struct estimate *out,
+                            struct err *err)
+{
+    const bool again = (e->wanted & options->wanted) == options->wanted &&
+                       memcmp(&e->strategy, strategy, sizeof *strategy) == 0;
+    if (!again) {
+        e->wanted = 0;
+        TRY(estimate_anew(e, strategy, options->wanted, &e->before, err));
+        e->strategy = *strategy;
+        e->wanted = options->wanted;
+    }
+    *out = e->before;
+    if (options->wanted & ESTIMATE_DEVICE && !add_pools(e, options, out))
+        return replay(e, strategy, options, out, err);
+    return ERR_OK;
 }
 
 enum err_code estimate(struct estimator *e, const struct strategy *strategy, struct estimate *out,
                        struct err *err)
 {
-    const bool repeats = strategy->accumulate > MICRO_BATCHES;
-    struct strategy few = *strategy;
-    double more_s = 0;
-    if (repeats)
-        few.accumulate = MICRO_BATCHES;
-    TRY(estimate_all(e, &few, repeats, &more_s, out, err));
-    if (repeats && !(more_s > 0)) /* ranks that drift, a host that falls behind: all of them */
-        return estimate_all(e, strategy, false, NULL, out, err);
-    if (repeats)
-        out->step_s += more_s * (strategy->accumulate - MICRO_BATCHES);
-    return ERR_OK;
+    const struct estimate_options options = {.wanted = ESTIMATE_TIME};
+    return estimate_with(e, strategy, &options, out, err);
 }

@@ -3,8 +3,7 @@
  *
  *     graph, stream --> struct estimator --strategy--> struct estimate
  *
- * Step and requested bytes are those of predict and step_time (time to a rounding); what the
- * allocator makes of the bytes is not asked, only what it needs at the least. */
+ * Step, requested and reserved bytes are those of predict and step_time (time to a rounding). */
 #ifndef SHARDPLAN_ESTIMATE_H
 #define SHARDPLAN_ESTIMATE_H
 
@@ -19,15 +18,34 @@ struct estimator *estimator_new(const struct graph *graph, const struct stream *
                                 const struct machine *machine);
 void estimator_free(struct estimator *estimator); /* NULL is allowed */
 
+enum { /* what is wanted of an estimate */
+       ESTIMATE_TIME = 1,
+       ESTIMATE_DEVICE = 2,
+};
+
+struct estimate_options {
+    unsigned wanted;
+    bool expandable_segments; /* the allocator's, for ESTIMATE_DEVICE */
+    uint64_t enough; /* device bytes beyond which it does not matter how many more; 0: it does */
+};
+
 struct estimate {
-    double step_s;            /* of the job: of its slowest rank */
     uint64_t requested_bytes; /* peak of a steady-state step */
     uint64_t outside_bytes;   /* context and communicators */
     uint64_t least_bytes;     /* of the device: no prediction's device_bytes is below */
+    double step_s;            /* ESTIMATE_TIME: of the job, so of its slowest rank */
+    uint64_t device_bytes;    /* ESTIMATE_DEVICE: prediction.unconstrained_bytes, while nothing is
+                                 given back; UINT64_MAX: more than enough, or than any device has */
+    bool replayed; /* for that the program itself was needed: blocks come back later than their
+                      frees */
 };
 
-/* Errors are those of lower_plan and costs_of_plan. */
+/* Step and bytes, without ESTIMATE_DEVICE. Errors are those of lower_plan and costs_of_plan. */
 enum err_code estimate(struct estimator *estimator, const struct strategy *strategy,
                        struct estimate *out, struct err *err);
+/* What is wanted. */
+enum err_code estimate_with(struct estimator *estimator, const struct strategy *strategy,
+                            const struct estimate_options *options, struct estimate *out,
+                            struct err *err);
 
 #endif

@@ -25,16 +25,18 @@ static void declare_params(struct lowering *low)
     const struct graph *graph = low->graph;
     struct plan *plan = low->plan;
     plan->param_count = graph->param_count;
-    plan->params = arena_alloc(&plan->arena, graph->param_count * sizeof *plan->params);
+    plan->params = arena_lend(&plan->arena, graph->param_count * sizeof *plan->params);
     for (uint32_t p = 0; p < graph->param_count; p++) {
         struct plan_param *param = &plan->params[p];
-        param->name =
-            low->tally ? graph->params[p].name : arena_strdup(&plan->arena, graph->params[p].name);
-        param->shape = graph->params[p].shape;
-        param->trainable = graph->params[p].trainable;
-        param->init = graph->params[p].init;
+        *param = (struct plan_param){
+            .name = low->nameless ? graph->params[p].name
+                                  : arena_strdup(&plan->arena, graph->params[p].name),
+            .shape = graph->params[p].shape,
+            .trainable = graph->params[p].trainable,
+            .step_buffer = NONE,
+            .init = graph->params[p].init,
+        };
         memset(param->piece, 0xff, sizeof param->piece);
-        param->step_buffer = NONE;
     }
 }
 
@@ -255,10 +257,10 @@ static void append_gradients(struct lowering *low)
 static void run_spans(struct lowering *low)
 {
     const struct outline *outline = low->tally->outline;
-    low->tally->at = 0;
+    tally_micro_batch(low);
     for (uint32_t i = 0; i < outline->span_count; i++) {
-        tally_span(low->tally, &outline->spans[i]);
-        run_step(low, outline->spans[i].hook);
+        tally_span(low, &outline->spans[i]);
+        run_step(low, outline->hooks[i]);
     }
     emit_span(low);
 }
@@ -325,7 +327,7 @@ static void settle(struct lowering *low)
         plan->params[p].piece[PIECE_GRADIENT] = NONE;
     low->here = (struct plan_instruction){.group = PLAN_NO_GROUP};
     if (low->tally)
-        low->tally->most = low->tally->live;
+        tally_begin(low->tally);
 }
 
 /* Six a parameter (shard, unsharded, gradient, states), about eight a unit and micro-batch, and the
@@ -348,21 +350,24 @@ static enum err_code check(const struct system *system, const struct graph *grap
 /* Into an empty plan. `tally`: of an outline; else NULL. */
 static void lower(const struct system *system, const struct graph *graph,
                   const struct stream *stream, const struct strategy *strategy, struct tally *tally,
-                  struct plan *plan)
+                  bool nameless, struct plan *plan)
 {
     struct lowering low = {
         .plan = plan,
         .system = system,
         .graph = graph,
         .stream = stream,
+        .hooks = tally ? tally->outline->hooks : stream->steps,
+        .hook_count = tally ? tally->outline->span_count : stream->step_count,
         .strategy = strategy,
         .tally = tally,
+        .nameless = nameless,
         .here = {.group = PLAN_NO_GROUP},
         .norm_group = PLAN_NO_GROUP,
         .incoming = NONE,
     };
     low.state = arena_alloc(&low.scratch, system->state_bytes);
-    low.grad = arena_alloc(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
+    low.grad = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
     for (uint32_t p = 0; p < graph->param_count; p++)
         low.grad[p] = no_operand();
     low.plan->system = system->name;
@@ -390,7 +395,26 @@ enum err_code lower_with(const struct system *system, const struct graph *graph,
     *out = NULL;
     TRY(check(system, graph, stream, strategy, err));
     *out = plan_new();
-    lower(system, graph, stream, strategy, NULL, *out);
+    lower(system, graph, stream, strategy, NULL, false, *out);
+    return ERR_OK;
+}
+
+/* An empty plan, in the memory of the one before if there is any. */
+static void begin_again(struct plan **plan)
+{
+    if (*plan)
+        plan_clear(*plan);
+    else
+        *plan = plan_new();
+}
+
+enum err_code lower_nameless_with(const struct system *system, const struct graph *graph,
+                                  const struct stream *stream, const struct strategy *strategy,
+                                  struct plan **plan, struct err *err)
+{
+    TRY(check(system, graph, stream, strategy, err));
+    begin_again(plan);
+    lower(system, graph, stream, strategy, NULL, true, *plan);
     return ERR_OK;
 }
 
@@ -398,13 +422,11 @@ enum err_code lower_outline_with(const struct system *system, const struct graph
                                  const struct outline *outline, const struct strategy *strategy,
                                  struct outlined *out, struct err *err)
 {
-    struct tally tally = {.outline = outline};
+    struct tally tally = {.outline = outline, .ledger = out->ledger};
     TRY(check(system, graph, outline->stream, strategy, err));
-    if (out->plan)
-        plan_clear(out->plan);
-    else
-        out->plan = plan_new();
-    lower(system, graph, outline->stream, strategy, &tally, out->plan);
+    begin_again(&out->plan);
+    tally_begin(&tally);
+    lower(system, graph, outline->stream, strategy, &tally, true, out->plan);
     tally_result(&tally, out->plan, out);
     return ERR_OK;
 }

@@ -356,8 +356,8 @@ static void declare_optimized(struct lowering *low)
 static void find_forward_order(struct lowering *low)
 {
     struct fsdp1 *f = low->state;
-    for (uint32_t i = 0; i < low->stream->step_count; i++) {
-        const struct stream_step step = low->stream->steps[i];
+    for (uint32_t i = 0; i < low->hook_count; i++) {
+        const struct stream_step step = low->hooks[i];
         struct handle *handle =
             step.kind == STEP_PRE_FORWARD ? fsdp1_handle_at(low, step.arg) : NULL;
         if (!handle || handle->forward_index != NONE)

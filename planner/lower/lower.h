@@ -114,6 +114,12 @@ struct strategy {
 enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
                          const struct strategy *strategy, struct plan **out, struct err *err);
 
+/* The same for those who only add up, and do so again and again: all calls of the system are one
+ * scope, and the graph is lent until plan_free. *plan is NULL, or one of the time before, whose
+ * memory is used again; the caller owns it also after an error. */
+enum err_code lower_nameless(const struct graph *graph, const struct stream *stream,
+                             const struct strategy *strategy, struct plan **plan, struct err *err);
+
 /* Whether parameters are views of larger ones under a system: model_job.views. */
 bool system_has_views(enum system_kind kind);
 /* Whether modules cast what they are called with to the dtype in which they compute:
@@ -128,6 +134,11 @@ void system_prepare(const struct strategy *strategy, struct graph *graph);
  * strategies that it makes equal have one program; those that it leaves different may, too. */
 void strategy_simplify(struct strategy *strategy, uint32_t blocks);
 
+/* Goes further for one stream: puts in a strategy whose program on it is the same but for names of
+ * scopes. */
+void strategy_unify(const struct graph *graph, const struct stream *stream,
+                    struct strategy *strategy);
+
 /* Adds to a tape's options what a system does to the graph: of the streams that it is given. */
 void system_tape(enum system_kind kind, struct tape_options *options);
 
@@ -137,5 +148,8 @@ struct system; /* lowering.h */
 enum err_code lower_with(const struct system *system, const struct graph *graph,
                          const struct stream *stream, const struct strategy *strategy,
                          struct plan **out, struct err *err);
+enum err_code lower_nameless_with(const struct system *system, const struct graph *graph,
+                                  const struct stream *stream, const struct strategy *strategy,
+                                  struct plan **plan, struct err *err);
 
 #endif

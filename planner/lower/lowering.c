@@ -40,9 +40,9 @@ static void emit(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t a
 
 void emit_alloc(struct lowering *low, uint32_t buffer)
 {
-    if (low->tally && !(low->here.flags & PLAN_FIRST_STEP))
-        tally_alloc(low->tally, &low->plan->buffers[buffer]);
-    if (!low->tally)
+    if (low->tally)
+        tally_alloc(low, buffer);
+    else
         emit(low, PLAN_ALLOC, low->plan->buffers[buffer].pool, buffer, PLAN_NO_GROUP);
 }
 
@@ -54,7 +54,7 @@ void emit_free(struct lowering *low, uint32_t buffer)
 void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane)
 {
     if (low->tally)
-        tally_free(low->tally, &low->plan->buffers[buffer]);
+        tally_free(low, buffer, lane);
     else
         emit(low, PLAN_FREE, lane, buffer, PLAN_NO_GROUP);
 }
@@ -88,10 +88,79 @@ void emit_kernel(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t k
     emit(low, op, lane, kernel, group);
 }
 
+void sums_add_in(struct sums *sums, const struct operand *operand)
+{
+    if (sums->ins++ == 0)
+        sums->first[0] = *operand;
+    sums->in_bytes += (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
+}
+
+void sums_add_out(struct sums *sums, const struct operand *operand)
+{
+    if (sums->outs++ == 0)
+        sums->first[1] = *operand;
+    sums->out_bytes += (double)shape_bytes(&operand->shape, (enum dtype)operand->dtype);
+}
+
+struct sums begin_sums(struct lowering *low)
+{
+    return (struct sums){.first = plan_push_operands(low->plan, 2)};
+}
+
+uint32_t emit_sums(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                   enum aten label, uint8_t group, const struct sums *sums)
+{
+    assert(low->tally && work_is_of_lists(work));
+    const uint32_t ins = sums->ins > 0, outs = sums->outs > 0;
+    const uint32_t index =
+        plan_push_kernel(low->plan, work, label, ins, outs, ins ? sums->first : sums->first + 1);
+    struct kernel *kernel = plan_own_kernel(low->plan, index);
+    kernel->summed = true;
+    kernel->tensors = sums->ins > sums->outs ? sums->ins : sums->outs;
+    kernel->in_bytes = sums->in_bytes;
+    kernel->bytes = sums->in_bytes + sums->out_bytes;
+    emit(low, op, lane, index, group);
+    return index;
+}
+
+static double bytes_of_all(const struct plan *plan, uint32_t count, const uint32_t *buffers)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct buffer *b = &plan->buffers[buffers[i]];
+        bytes += (double)shape_bytes(&b->shape, (enum dtype)b->dtype);
+    }
+    return bytes;
+}
+
+static uint32_t emit_sums_of(struct lowering *low, enum plan_op op, uint8_t lane,
+                             enum work_kind work, enum aten label, uint8_t group, uint32_t ins,
+                             const uint32_t *in, uint32_t outs, const uint32_t *out)
+{
+    struct sums sums = begin_sums(low);
+    sums.ins = ins;
+    sums.outs = outs;
+    sums.in_bytes = bytes_of_all(low->plan, ins, in);
+    sums.out_bytes = bytes_of_all(low->plan, outs, out);
+    if (ins)
+        plan_set_whole_buffer(low->plan, in[0], &sums.first[0]);
+    if (outs)
+        plan_set_whole_buffer(low->plan, out[0], &sums.first[1]);
+    return emit_sums(low, op, lane, work, label, group, &sums);
+}
+
 uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
                       enum aten label, uint8_t group, uint32_t ins, const struct operand *in,
                       uint32_t outs, const struct operand *out)
 {
+    if (low->tally && work_is_of_lists(work)) {
+        struct sums sums = begin_sums(low);
+        for (uint32_t i = 0; i < ins; i++)
+            sums_add_in(&sums, &in[i]);
+        for (uint32_t i = 0; i < outs; i++)
+            sums_add_out(&sums, &out[i]);
+        return emit_sums(low, op, lane, work, label, group, &sums);
+    }
     const uint32_t kernel = plan_add_kernel(low->plan, work, label, ins, in, outs, out);
     emit(low, op, lane, kernel, group);
     return kernel;
@@ -101,6 +170,8 @@ uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum wor
                    enum aten label, uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
                    const uint32_t *out)
 {
+    if (low->tally && work_is_of_lists(work))
+        return emit_sums_of(low, op, lane, work, label, group, ins, in, outs, out);
     struct operand *operands = plan_push_operands(low->plan, ins + outs);
     for (uint32_t i = 0; i < ins + outs; i++)
         plan_set_whole_buffer(low->plan, i < ins ? in[i] : out[i - ins], &operands[i]);
@@ -166,7 +237,7 @@ static uint32_t new_scope(struct lowering *low, const char *call, const char *na
 static uint32_t enter(struct lowering *low, const char *call, const char *name, uint32_t unit)
 {
     const struct scope_entry entry = {call, name, low->here.scope, unit, 0};
-    if (low->tally) { /* that it is not the model's own code is all that counts */
+    if (low->nameless) { /* that it is not the model's own code is all that counts */
         low->here.scope = 1;
         return entry.parent;
     }
@@ -197,47 +268,12 @@ void leave_scope(struct lowering *low, uint32_t before)
 
 /* ---- buffers and pieces ---- */
 
-uint32_t new_buffer(struct lowering *low, enum category category, uint8_t pool, enum aten label,
-                    enum dtype dtype, struct shape shape)
-{
-    *plan_push_buffer(low->plan) = (struct buffer){
-        .bytes = shape_bytes(&shape, dtype),
-        .label = (uint16_t)label,
-        .dtype = (uint8_t)dtype,
-        .category = (uint8_t)category,
-        .pool = pool,
-        .shape = shape,
-    };
-    return low->plan->buffer_count - 1;
-}
-
-uint32_t new_resident(struct lowering *low, enum category category, uint8_t pool, enum aten label,
-                      enum dtype dtype, struct shape shape)
-{
-    const uint32_t buffer = new_buffer(low, category, pool, label, dtype, shape);
-    low->plan->buffers[buffer].resident = true;
-    return buffer;
-}
-
 uint32_t alloc_buffer(struct lowering *low, enum category category, uint8_t pool, enum aten label,
                       enum dtype dtype, struct shape shape)
 {
     const uint32_t buffer = new_buffer(low, category, pool, label, dtype, shape);
     emit_alloc(low, buffer);
     return buffer;
-}
-
-void new_piece(struct lowering *low, uint32_t param, enum piece_role role, uint32_t buffer,
-               uint64_t offset, struct placement placement, uint8_t group)
-{
-    *plan_push_piece(low->plan, param, role) = (struct plan_piece){
-        .param = param,
-        .buffer = buffer,
-        .offset = offset,
-        .placement = placement,
-        .role = (uint8_t)role,
-        .group = placement.kind == PLACEMENT_WHOLE ? PLAN_NO_GROUP : group,
-    };
 }
 
 uint32_t *none_array(struct lowering *low, uint32_t count)

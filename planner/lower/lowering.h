@@ -81,7 +81,15 @@ struct optimized {
     struct operand gradient; /* of several: what the update reads. One's is its gradient piece */
     bool trained;
     bool on_host;            /* it and its states: the CPU updates it */
+    bool updated;            /* the update changes something of it on this rank */
     uint32_t state[2], step; /* buffers: exp_avg, exp_avg_sq, the step counter */
+};
+
+/* What a kernel of lists is to an outline. */
+struct sums {
+    struct operand *first; /* (2) in and out, in the plan */
+    uint32_t ins, outs;    /* so many are summed */
+    double in_bytes, out_bytes;
 };
 
 struct lowering {
@@ -90,8 +98,12 @@ struct lowering {
     void *state; /* the system's own */
     const struct graph *graph;
     const struct stream *stream;
+    const struct stream_step *hooks; /* (hook_count) every hook of the stream, in order, and perhaps
+                                        what is between them */
+    uint32_t hook_count;
     const struct strategy *strategy;
     struct tally *tally;          /* of an outline: instead of allocs and frees; else NULL */
+    bool nameless;                /* all calls of the system are one scope */
     struct arena scratch;         /* gone with the lowering */
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
@@ -131,6 +143,12 @@ uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum wor
 uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
                       enum aten label, uint8_t group, uint32_t ins, const struct operand *in,
                       uint32_t outs, const struct operand *out);
+/* The same of an outline, where work_is_of_lists: from begin_sums on, each operand is added. */
+struct sums begin_sums(struct lowering *low);
+uint32_t emit_sums(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
+                   enum aten label, uint8_t group, const struct sums *sums);
+void sums_add_in(struct sums *sums, const struct operand *operand);
+void sums_add_out(struct sums *sums, const struct operand *operand);
 /* One that is in the plan already. */
 void emit_kernel(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t kernel,
                  uint8_t group);
@@ -148,18 +166,48 @@ void leave_scope(struct lowering *low, uint32_t before);
 
 /* ---- buffers and pieces ---- */
 
-/* Declares a buffer without allocating it. */
-uint32_t new_buffer(struct lowering *low, enum category category, uint8_t pool, enum aten label,
-                    enum dtype dtype, struct shape shape);
+/* Declares a buffer without allocating it. Inline, as the next: shapes that are passed on in memory
+ * would cost more than all the rest. */
+static inline uint32_t new_buffer(struct lowering *low, enum category category, uint8_t pool,
+                                  enum aten label, enum dtype dtype, struct shape shape)
+{
+    *plan_push_buffer(low->plan) = (struct buffer){
+        .bytes = shape_bytes(&shape, dtype),
+        .label = (uint16_t)label,
+        .dtype = (uint8_t)dtype,
+        .category = (uint8_t)category,
+        .pool = pool,
+        .shape = shape,
+    };
+    return low->plan->buffer_count - 1;
+}
+
 /* One that is there before the first step. */
-uint32_t new_resident(struct lowering *low, enum category category, uint8_t pool, enum aten label,
-                      enum dtype dtype, struct shape shape);
+static inline uint32_t new_resident(struct lowering *low, enum category category, uint8_t pool,
+                                    enum aten label, enum dtype dtype, struct shape shape)
+{
+    const uint32_t buffer = new_buffer(low, category, pool, label, dtype, shape);
+    low->plan->buffers[buffer].resident = true;
+    return buffer;
+}
+
 /* Declares and allocates. */
 uint32_t alloc_buffer(struct lowering *low, enum category category, uint8_t pool, enum aten label,
                       enum dtype dtype, struct shape shape);
 /* A piece of a parameter; `group`: over which the placement spreads it. */
-void new_piece(struct lowering *low, uint32_t param, enum piece_role role, uint32_t buffer,
-               uint64_t offset, struct placement placement, uint8_t group);
+static inline void new_piece(struct lowering *low, uint32_t param, enum piece_role role,
+                             uint32_t buffer, uint64_t offset, struct placement placement,
+                             uint8_t group)
+{
+    *plan_push_piece(low->plan, param, role) = (struct plan_piece){
+        .param = param,
+        .buffer = buffer,
+        .offset = offset,
+        .placement = placement,
+        .role = (uint8_t)role,
+        .group = placement.kind == PLACEMENT_WHOLE ? PLAN_NO_GROUP : group,
+    };
+}
 
 /* .grad is `to` from now on; what it was dies, unless the engine still holds it. */
 void move_gradient(struct lowering *low, uint32_t param, struct operand to);

@@ -55,7 +55,9 @@ void add_states(struct lowering *low, struct optimized *o)
                            o->param == NONE ? one : plan_step_shape(low->plan, o->param));
     low->plan->buffers[o->step].local = o->value.local;
     low->plan->buffers[o->step].scratch = is_cpu_adam(low, o); /* which counts in Python */
-    for (uint32_t i = 0; i < 2 && !is_empty(low, o); i++)
+    if (is_empty(low, o))
+        return;
+    for (uint32_t i = 0; i < 2; i++)
         o->state[i] = new_state(low, o, pool);
 }
 
@@ -76,20 +78,22 @@ static void add_state_pieces(struct lowering *low, const struct optimized *o,
 void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count)
 {
     const struct plan *plan = low->plan;
-    low->optimized = arena_alloc(&low->scratch, (count + 1) * sizeof *low->optimized);
+    low->optimized = arena_lend(&low->scratch, (count + 1) * sizeof *low->optimized);
     low->optimized_count = count;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t p = order ? order[i] : i;
         struct optimized *o = &low->optimized[i];
-        const struct plan_piece updated = *plan_updated_piece(plan, p);
-        *o = (struct optimized){
-            .param = p,
-            .value = plan_piece_operand(plan, &updated),
-            .trained = plan->params[p].trainable,
-            .on_host = low->strategy->offload,
-        };
+        o->param = p;
+        o->value = plan_piece_operand(plan, plan_updated_piece(plan, p));
+        o->gradient = no_operand();
+        o->trained = plan->params[p].trainable;
+        o->updated = false;
+        o->on_host = low->strategy->offload;
         add_states(low, o);
-        add_state_pieces(low, o, &updated);
+        if (!low->tally) { /* nobody looks where states of an outline are */
+            const struct plan_piece updated = *plan_updated_piece(plan, p);
+            add_state_pieces(low, o, &updated);
+        }
     }
 }
 
@@ -247,12 +251,15 @@ struct updated {
     uint32_t count;
 };
 
-/* Whether the update changes anything of it on this rank. */
-static bool is_updated(const struct lowering *low, const struct optimized *o)
+static void find_updated(const struct lowering *low, struct optimized *optimized, uint32_t count)
 {
-    const bool there = o->param == NONE ? o->gradient.place != NONE
-                                        : plan_piece(low->plan, o->param, PIECE_GRADIENT) != NULL;
-    return there && !is_empty(low, o);
+    for (uint32_t i = 0; i < count; i++) {
+        struct optimized *o = &optimized[i];
+        const bool there = o->param == NONE
+                               ? o->gradient.place != NONE
+                               : plan_piece(low->plan, o->param, PIECE_GRADIENT) != NULL;
+        o->updated = there && !is_empty(low, o);
+    }
 }
 
 /* plan_updated_operand of the gradient: where it is spread as the parameter is, the part is known.
@@ -275,23 +282,51 @@ static void set_gradient_of(const struct plan *plan, const struct optimized *o, 
     }
 }
 
+/* The same of an outline. States are as large as what they are of. */
+static void emit_update_sums(struct lowering *low, struct updated u, enum work_kind work,
+                             enum aten label)
+{
+    struct sums sums = begin_sums(low);
+    for (uint32_t i = 0; i < u.count; i++) {
+        const struct optimized *o = &u.of[i];
+        struct operand gradient;
+        if (!o->updated)
+            continue;
+        set_gradient_of(low->plan, o, &gradient);
+        sums_add_in(&sums, &gradient);
+        sums_add_out(&sums, &o->value);
+        const uint32_t states = (o->state[0] != NONE ? 1U : 0U) + (o->state[1] != NONE ? 1U : 0U);
+        const uint64_t bytes = shape_bytes(&o->value.shape, dtype_of(o));
+        sums.ins += 1 + states;
+        sums.outs += states;
+        sums.in_bytes += (double)((1 + states) * bytes);
+        sums.out_bytes += (double)(states * bytes);
+    }
+    emit_sums(low, PLAN_OPTIMIZER, u.of[0].on_host ? LANE_HOST : LANE_COMPUTE, work, label,
+              PLAN_NO_GROUP, &sums);
+}
+
 /* Gradients in; parameters, and what states there are, in and out. */
 static void emit_update(struct lowering *low, struct updated u, enum work_kind work,
                         enum aten label)
 {
     struct plan *plan = low->plan;
+    if (low->tally) {
+        emit_update_sums(low, u, work, label);
+        return;
+    }
     struct operand *in = plan_push_operands(plan, (4 + 3) * u.count);
     uint32_t n = 0;
     for (uint32_t i = 0; i < u.count; i++)
-        if (is_updated(low, &u.of[i]))
+        if (u.of[i].updated)
             set_gradient_of(plan, &u.of[i], &in[n++]);
     const uint32_t gradients = n;
     for (uint32_t i = 0; i < u.count; i++)
-        if (is_updated(low, &u.of[i]))
+        if (u.of[i].updated)
             in[n++] = u.of[i].value;
     for (uint32_t s = 0; s < 2; s++)
         for (uint32_t i = 0; i < u.count; i++)
-            if (is_updated(low, &u.of[i]) && u.of[i].state[s] != NONE)
+            if (u.of[i].updated && u.of[i].state[s] != NONE)
                 plan_set_whole_buffer(plan, u.of[i].state[s], &in[n++]);
     memcpy(in + n, in + gradients, (n - gradients) * sizeof *in);
     emit_kernel(low, PLAN_OPTIMIZER, u.of[0].on_host ? LANE_HOST : LANE_COMPUTE,
@@ -340,7 +375,7 @@ static void adam_foreach(struct lowering *low, struct updated u)
         emit_free(low, literal);
     }
     for (uint32_t i = 0; i < u.count; i++)
-        if (is_updated(low, &u.of[i]))
+        if (u.of[i].updated)
             roots[n++] = alloc_transient(low, ATEN_FOREACH_SQRT, &u.of[i]);
     emit_update(low, u, WORK_ADAMW, ATEN_ADAMW);
     if (n)
@@ -355,7 +390,7 @@ static void adam_loop(struct lowering *low, struct updated u)
     uint32_t previous = NONE;
     for (uint32_t i = 0; i < u.count; i++) {
         const struct optimized *o = &u.of[i];
-        if (!is_updated(low, o))
+        if (!o->updated)
             continue;
         const uint32_t root = alloc_transient(low, ATEN_SQRT, o);
         const uint32_t denominator = alloc_transient(low, ATEN_DIV, o);
@@ -374,6 +409,7 @@ void emit_update_of(struct lowering *low, uint32_t first, uint32_t count)
     const struct strategy *strategy = low->strategy;
     const struct updated u = {low->optimized + first, count};
     const bool on_host = count && u.of[0].on_host;
+    find_updated(low, low->optimized + first, count);
     if (on_host && strategy->max_norm > 0) /* clipping ran on the device's stream */
         emit_sync(low, LANE_HOST, LANE_COMPUTE);
     create_states(low, u);

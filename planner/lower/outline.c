@@ -3,15 +3,15 @@
 #include "lower/tally.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- bytes ---- */
 
-static struct outline_bytes bytes_of(const struct outline *outline, const struct buffer *buffer)
+static inline struct outline_bytes bytes_of(const struct buffer *buffer)
 {
-    const bool on_device = buffer->pool != LANE_HOST && buffer->bytes > 0;
     return (struct outline_bytes){
         .requested = buffer->scratch ? 0 : (int64_t)buffer->bytes,
-        .rounded = on_device ? (int64_t)outline->rounding(buffer->bytes) : 0,
+        .rounded = ledger_has(buffer) ? (int64_t)ledger_round(buffer->bytes) : 0,
     };
 }
 
@@ -34,23 +34,75 @@ static void shrink(struct outline_bytes *live, struct outline_bytes less)
     live->rounded -= less.rounded;
 }
 
-void tally_alloc(struct tally *tally, const struct buffer *buffer)
+void tally_begin(struct tally *tally)
 {
-    grow(&tally->live, &tally->most, bytes_of(tally->outline, buffer));
+    tally->most = tally->live;
+    if (!tally->ledger)
+        return;
+    ledger_begin(tally->ledger, tally->outline->own_slots);
+    tally->ledger->broken = tally->outline->no_ledger;
 }
 
-void tally_free(struct tally *tally, const struct buffer *buffer)
+static uint32_t ledger_flags(const struct lowering *low)
 {
-    shrink(&tally->live, bytes_of(tally->outline, buffer));
+    return (low->here.flags & PLAN_FIRST_STEP ? (uint32_t)LEDGER_FIRST_STEP : 0) |
+           (low->here.flags & PLAN_LATER_STEPS ? (uint32_t)LEDGER_LATER_STEPS : 0);
 }
 
-void tally_span(struct tally *tally, const struct outline_span *span)
+void tally_alloc(struct lowering *low, uint32_t index)
 {
+    struct tally *tally = low->tally;
+    const struct buffer *buffer = &low->plan->buffers[index];
+    if (!(low->here.flags & PLAN_FIRST_STEP))
+        grow(&tally->live, &tally->most, bytes_of(buffer));
+    if (tally->ledger)
+        ledger_note(tally->ledger, index, buffer, ledger_flags(low));
+}
+
+void tally_free(struct lowering *low, uint32_t index, uint8_t lane)
+{
+    struct tally *tally = low->tally;
+    const struct buffer *buffer = &low->plan->buffers[index];
+    shrink(&tally->live, bytes_of(buffer));
+    if (!tally->ledger)
+        return;
+    ledger_note(tally->ledger, index, buffer, ledger_flags(low) | LEDGER_FREE);
+    tally->ledger->broken |= lane != buffer->pool && ledger_has(buffer);
+}
+
+void tally_micro_batch(struct lowering *low)
+{
+    low->tally->at = 0;
+    low->tally->event = 0;
+}
+
+static void note_events(struct lowering *low, uint32_t count)
+{
+    struct tally *tally = low->tally;
+    struct ledger *ledger = tally->ledger;
+    const struct outline_event *events = tally->outline->events + tally->event;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outline_event *e = &events[i];
+        if (e->gradient != NONE) {
+            const uint32_t index = low->base + e->gradient;
+            ledger_note(ledger, index, &low->plan->buffers[index], e->event.what);
+        } else if (!e->once || low->micro_batch == 0) {
+            ledger_add(&ledger->pools[e->pool].step, e->event);
+        }
+    }
+}
+
+void tally_span(struct lowering *low, const struct outline_span *span)
+{
+    struct tally *tally = low->tally;
     const struct outline_bytes before = tally->live;
     grow(&tally->live, &tally->most, span->most);
     tally->live.requested = before.requested + span->end.requested;
     tally->live.rounded = before.rounded + span->end.rounded;
     tally->pending += span->kernels;
+    if (tally->ledger)
+        note_events(low, span->events);
+    tally->event += span->events;
 }
 
 void tally_result(const struct tally *tally, const struct plan *plan, struct outlined *out)
@@ -58,49 +110,151 @@ void tally_result(const struct tally *tally, const struct plan *plan, struct out
     struct outline_bytes resident = {0}, most = {0};
     for (uint32_t b = 0; b < plan->buffer_count; b++)
         if (plan->buffers[b].resident)
-            grow(&resident, &most, bytes_of(tally->outline, &plan->buffers[b]));
+            grow(&resident, &most, bytes_of(&plan->buffers[b]));
     out->requested_bytes = (uint64_t)(most.requested + tally->most.requested);
     out->rounded_bytes = (uint64_t)(most.rounded + tally->most.rounded);
+    if (tally->ledger)
+        ledger_close(tally->ledger, plan);
 }
 
 /* ---- a stream's spans ---- */
 
-static void extend(struct outline *outline, struct outline_span *span, struct stream_step step)
+struct outlining {
+    struct outline *outline;
+    uint32_t *gradients; /* (buffers) index into grads; NONE: it is none */
+    uint32_t *slots;     /* (buffers) of the device's, in their pools; NONE: none yet */
+    uint32_t alive;      /* of those that are no gradients */
+    uint64_t workspace_bytes[2];
+};
+
+static void add_event(struct outlining *o, struct outline_span *span, struct outline_event event)
 {
+    o->outline->events[o->outline->event_count++] = event;
+    span->events++;
+}
+
+static void add_birth_or_death(struct outlining *o, struct outline_span *span, uint32_t index,
+                               uint32_t flags)
+{
+    struct outline *outline = o->outline;
+    const struct buffer *buffer = &outline->stream->buffers[index];
+    if (!ledger_has(buffer))
+        return;
+    struct outline_event event = {
+        .event = {.what = flags, .units = flags ? 0 : ledger_units(buffer->bytes)},
+        .pool = ledger_pool_of(buffer->pool, buffer->bytes),
+        .gradient = o->gradients[index],
+    };
+    if (event.gradient == NONE) {
+        if (o->slots[index] == NONE)
+            o->slots[index] = outline->own_slots[event.pool]++;
+        event.event.what |= o->slots[index] << LEDGER_SHIFT;
+        o->alive += flags ? UINT32_MAX : 1; /* modulo 2^32 */
+        outline->no_ledger |= buffer->bytes > LEDGER_LARGEST;
+    }
+    add_event(o, span, event);
+}
+
+/* memory/replay.c: the first matmul of each thread makes its cuBLAS handle allocate. */
+static void add_workspace(struct outlining *o, struct outline_span *span, uint32_t kernel,
+                          bool backward)
+{
+    struct outline *outline = o->outline;
+    const uint64_t bytes = o->workspace_bytes[backward];
+    const enum work_kind work = (enum work_kind)outline->stream->kernels->kernels[kernel].work;
+    if (bytes == 0 || !work_is_matmul(work))
+        return;
+    const uint32_t pool = ledger_pool_of(LANE_COMPUTE, bytes);
+    const uint32_t slot = outline->own_slots[pool]++;
+    add_event(o, span,
+              (struct outline_event){
+                  .event = {slot << LEDGER_SHIFT | LEDGER_FIRST_STEP, ledger_units(bytes)},
+                  .pool = pool,
+                  .gradient = NONE,
+                  .once = true,
+              });
+    o->workspace_bytes[backward] = 0;
+}
+
+static void extend(struct outlining *o, struct outline_span *span, struct stream_step step,
+                   bool backward)
+{
+    struct outline *outline = o->outline;
     const struct buffer *buffers = outline->stream->buffers;
-    if (step.kind == STEP_BIRTH)
-        grow(&span->end, &span->most, bytes_of(outline, &buffers[step.arg]));
-    else if (step.kind == STEP_DEATH)
-        shrink(&span->end, bytes_of(outline, &buffers[step.arg]));
-    else {
+    if (step.kind == STEP_BIRTH) {
+        grow(&span->end, &span->most, bytes_of(&buffers[step.arg]));
+        add_birth_or_death(o, span, step.arg, 0);
+    } else if (step.kind == STEP_DEATH) {
+        shrink(&span->end, bytes_of(&buffers[step.arg]));
+        add_birth_or_death(o, span, step.arg, LEDGER_FREE);
+    } else {
+        add_workspace(o, span, step.arg, backward);
         outline->kernels[outline->kernel_count++] = step.arg;
         span->kernels++;
     }
 }
 
-struct outline *outline_new(const struct stream *stream, uint64_t (*rounding)(uint64_t bytes))
+static uint32_t *nothing_of(uint32_t count)
+{
+    uint32_t *array = xmalloc((count + 1) * sizeof *array);
+    memset(array, 0xff, (count + 1) * sizeof *array);
+    return array;
+}
+
+static void find_gradients(struct outlining *o)
+{
+    const struct stream *stream = o->outline->stream;
+    for (uint32_t g = 0; g < stream->grad_count; g++) {
+        uint32_t *gradient = &o->gradients[stream->grads[g].buffer];
+        o->outline->no_ledger |= *gradient != NONE;
+        *gradient = g;
+    }
+}
+
+static void add_spans(struct outlining *o)
+{
+    struct outline *outline = o->outline;
+    const struct stream *stream = outline->stream;
+    struct outline_span span = {0};
+    bool backward = false;
+    for (uint32_t i = 0; i < stream->step_count; i++) {
+        const struct stream_step step = stream->steps[i];
+        if (stream_step_is_within(step)) {
+            extend(o, &span, step, backward);
+            continue;
+        }
+        if (step.kind == STEP_MARK && step.arg == STREAM_AFTER_FORWARD) {
+            outline->forward_count = outline->kernel_count;
+            backward = true;
+        }
+        outline->hooks[outline->span_count] = step;
+        outline->spans[outline->span_count++] = span;
+        span = (struct outline_span){0};
+    } /* the last step is a mark: nothing is left over */
+}
+
+struct outline *outline_new(const struct stream *stream, const uint64_t workspace_bytes[2])
 {
     struct outline *outline = xmalloc(sizeof *outline);
     *outline = (struct outline){
         .stream = stream,
         .spans = xmalloc((stream->step_count + 1) * sizeof *outline->spans),
+        .hooks = xmalloc((stream->step_count + 1) * sizeof *outline->hooks),
         .kernels = xmalloc((stream->step_count + 1) * sizeof *outline->kernels),
-        .rounding = rounding,
+        .events = xmalloc((stream->step_count + 2) * sizeof *outline->events),
     };
-    struct outline_span span = {0};
-    for (uint32_t i = 0; i < stream->step_count; i++) {
-        const struct stream_step step = stream->steps[i];
-        if (stream_step_is_within(step)) {
-            extend(outline, &span, step);
-            continue;
-        }
-        if (step.kind == STEP_MARK && step.arg == STREAM_AFTER_FORWARD)
-            outline->forward_count = outline->kernel_count;
-        span.hook = step;
-        outline->spans[outline->span_count++] = span;
-        span = (struct outline_span){0};
-    }
-    return outline; /* the last step is a mark: nothing is left over */
+    struct outlining o = {
+        .outline = outline,
+        .gradients = nothing_of(stream->buffer_count),
+        .slots = nothing_of(stream->buffer_count),
+        .workspace_bytes = {workspace_bytes[0], workspace_bytes[1]},
+    };
+    find_gradients(&o);
+    add_spans(&o);
+    outline->no_ledger |= o.alive != 0;
+    free(o.gradients);
+    free(o.slots);
+    return outline;
 }
 
 void outline_free(struct outline *outline)
@@ -108,6 +262,8 @@ void outline_free(struct outline *outline)
     if (!outline)
         return;
     free(outline->spans);
+    free(outline->hooks);
     free(outline->kernels);
+    free(outline->events);
     free(outline);
 }

@@ -11,6 +11,7 @@
 #define SHARDPLAN_OUTLINE_H
 
 #include "lower/lower.h"
+#include "plan/ledger.h"
 
 /* Bytes alive, against some beginning. */
 struct outline_bytes {
@@ -18,24 +19,39 @@ struct outline_bytes {
     int64_t rounded;   /* of the device's allocator: each as it rounds it, workspaces too */
 };
 
-struct outline_span {
+struct outline_span {               /* a hook comes next: no birth, death or kernel */
     uint32_t kernels;               /* that run in it: they follow those of the span before */
+    uint32_t events;                /* likewise of outline.events */
     struct outline_bytes end, most; /* against what lives at its beginning */
-    struct stream_step hook;        /* comes next: no birth, death or kernel */
+};
+
+/* A birth or death on the device, as a ledger has it. */
+struct outline_event {
+    struct ledger_event event;
+    uint32_t pool;
+    uint32_t
+        gradient; /* of the stream's: the slot is the program's; PLACE_NONE: it is in `event` */
+    bool once;    /* in the first micro-batch only: the workspace of a thread's matmuls */
 };
 
 struct outline {
     const struct stream *stream; /* lent */
-    struct outline_span *spans;
+    struct outline_span *spans;  /* (span_count) */
+    struct stream_step *hooks;   /* (span_count) behind each of them */
     uint32_t span_count;
     uint32_t *kernels; /* (kernel_count) of the stream's table, in the order in which they run */
     uint32_t kernel_count;
-    uint32_t forward_count;               /* of them, those before the end of the loss */
-    uint64_t (*rounding)(uint64_t bytes); /* the allocator's */
+    uint32_t forward_count;       /* of them, those before the end of the loss */
+    struct outline_event *events; /* (event_count) */
+    uint32_t event_count;
+    uint32_t own_slots[LEDGER_POOLS]; /* of the stream's buffers: all of a micro-batch are dead
+                                         when the next begins */
+    bool no_ledger;                   /* ... if not, or if two gradients are one buffer */
 };
 
-/* The stream is lent until outline_free. */
-struct outline *outline_new(const struct stream *stream, uint64_t (*rounding)(uint64_t bytes));
+/* The stream is lent until outline_free. `workspace_bytes`: of matmuls in forward and in backward
+ * (struct memory_options); only a ledger has them. */
+struct outline *outline_new(const struct stream *stream, const uint64_t workspace_bytes[2]);
 void outline_free(struct outline *outline); /* NULL is allowed */
 
 struct outlined {
@@ -45,6 +61,7 @@ struct outlined {
     uint64_t requested_bytes; /* peak of a steady-state step: as memory_replay has it, to the byte
                                */
     uint64_t rounded_bytes;   /* likewise, what the allocator has to find room for at the least */
+    struct ledger *ledger;    /* lent, filled in; NULL: is not asked for */
 };
 
 /* `graph` and the outline's stream under a strategy, as lower_plan. The caller owns out->plan, also

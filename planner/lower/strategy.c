@@ -32,3 +32,69 @@ void strategy_simplify(struct strategy *s, uint32_t blocks)
     s->forward_prefetch = least(s->forward_prefetch, units ? units - 1 : 0);
     s->backward_prefetch = least(s->backward_prefetch, units ? units - 1 : 0);
 }
+
+/* ---- on one stream ---- */
+
+static bool is_block(const struct graph *graph, uint32_t module)
+{
+    return module != MODULE_ROOT && graph->modules[module].role == ROLE_BLOCK;
+}
+
+static uint32_t count_blocks(const struct graph *graph)
+{
+    uint32_t blocks = 0;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        blocks += is_block(graph, m);
+    return blocks;
+}
+
+/* Blocks with parameters, where parameters are listed module by module. */
+static uint32_t count_with_params(const struct graph *graph)
+{
+    uint32_t blocks = 0, last = MODULE_ROOT;
+    for (uint32_t p = 0; p < graph->param_count; p++) {
+        const uint32_t module = graph->params[p].module;
+        if (module == GRAPH_NONE || module == last || !is_block(graph, module))
+            continue;
+        if (last != MODULE_ROOT && module < last)
+            return 0;
+        last = module;
+        blocks++;
+    }
+    return blocks;
+}
+
+/* Whether forward comes to each block once, in their order and with no other module between them,
+ * and backward once at most, last block first; and each has parameters. */
+static bool blocks_follow(const struct graph *graph, const struct stream *stream)
+{
+    const uint32_t blocks = count_blocks(graph);
+    uint32_t forward = 0, last = MODULE_ROOT, last_back = MODULE_ROOT;
+    bool follow = true;
+    for (uint32_t i = 0; i < stream->step_count && follow; i++) {
+        const struct stream_step step = stream->steps[i];
+        if (step.kind == STEP_POST_FORWARD) {
+            if (!is_block(graph, step.arg)) {
+                follow = forward == 0 || forward == blocks;
+                continue;
+            }
+            follow = last == MODULE_ROOT || step.arg > last;
+            last = step.arg;
+            forward++;
+        } else if (step.kind == STEP_PRE_BACKWARD && is_block(graph, step.arg)) {
+            follow = last_back == MODULE_ROOT || step.arg < last_back;
+            last_back = step.arg;
+        }
+    }
+    return follow && forward == blocks && count_with_params(graph) == blocks;
+}
+
+/* What FSDP2 fetches by itself in backward is the unit whose forward ended before that of the one
+ * that it comes to. Where blocks follow each other, so do the units of blocks, and a list of one
+ * names just that unit; for the first of them there is no list. */
+void strategy_unify(const struct graph *graph, const struct stream *stream, struct strategy *s)
+{
+    if (s->system == SYSTEM_FSDP2 && s->backward_prefetch == 1 && s->units != UNITS_ELEMENTS &&
+        blocks_follow(graph, stream))
+        s->backward_prefetch = 0;
+}

@@ -65,6 +65,14 @@ enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
     return lower_with(system, graph, stream, strategy, out, err);
 }
 
+enum err_code lower_nameless(const struct graph *graph, const struct stream *stream,
+                             const struct strategy *strategy, struct plan **plan, struct err *err)
+{
+    const struct system *system;
+    TRY(find(strategy->system, &system, err));
+    return lower_nameless_with(system, graph, stream, strategy, plan, err);
+}
+
 enum err_code lower_outline(const struct graph *graph, const struct outline *outline,
                             const struct strategy *strategy, struct outlined *out, struct err *err)
 {

@@ -9,16 +9,21 @@
 struct tally {
     const struct outline *outline;
     struct outline_bytes live, most; /* resident buffers aside */
-    uint32_t at, pending; /* kernels of this micro-batch that have their instruction; that wait
-                             for theirs, which comes with the next thing that is emitted */
+    uint32_t at, pending;  /* kernels of this micro-batch that have their instruction; that wait
+                              for theirs, which comes with the next thing that is emitted */
+    struct ledger *ledger; /* that is filled in as well, or NULL */
+    uint32_t event;        /* of the outline's: the next */
 };
 
-/* A buffer of the program is allocated, freed. Residents count only where they are freed and come
- * back. */
-void tally_alloc(struct tally *tally, const struct buffer *buffer);
-void tally_free(struct tally *tally, const struct buffer *buffer);
-/* A span passes. */
-void tally_span(struct tally *tally, const struct outline_span *span);
+/* Nothing has been allocated yet. */
+void tally_begin(struct tally *tally);
+/* A buffer of the program is allocated, freed on a lane. Residents count only where they are freed
+ * and come back. */
+void tally_alloc(struct lowering *low, uint32_t buffer);
+void tally_free(struct lowering *low, uint32_t buffer, uint8_t lane);
+/* A micro-batch begins; a span of it passes. */
+void tally_micro_batch(struct lowering *low);
+void tally_span(struct lowering *low, const struct outline_span *span);
 /* Adds what is resident. */
 void tally_result(const struct tally *tally, const struct plan *plan, struct outlined *out);
 

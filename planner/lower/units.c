@@ -166,7 +166,7 @@ static const char *unit_name(struct lowering *low, const struct wrapping *w, uin
 {
     struct arena *arena = &low->plan->arena;
     const char *name = NULL;
-    if (unit == 0)
+    if (unit == 0 || low->nameless)
         return "";
     for (uint32_t m = w->first_module[unit]; m <= w->last_module[unit]; m++)
         if (w->of_module[m] == unit)

@@ -31,22 +31,22 @@ void zero3_trace(struct lowering *low)
 {
     struct zero3 *z = low->state;
     uint32_t calls = 0, uses = 0;
-    for (uint32_t i = 0; i < low->stream->step_count; i++)
-        if (is_call(&low->stream->steps[i])) {
+    for (uint32_t i = 0; i < low->hook_count; i++)
+        if (is_call(&low->hooks[i])) {
             calls++;
-            uses += z->calls->at[low->stream->steps[i].arg].params;
+            uses += z->calls->at[low->hooks[i].arg].params;
         }
     z->trace = arena_alloc(&low->scratch, (calls + 1) * sizeof *z->trace);
     z->uses = arena_alloc(&low->scratch, (uses + 1) * sizeof *z->uses);
     z->active = arena_alloc(&low->scratch, (calls + 1) * sizeof *z->active);
-    for (uint32_t i = 0; i < low->stream->step_count; i++) {
-        if (!is_call(&low->stream->steps[i]))
+    for (uint32_t i = 0; i < low->hook_count; i++) {
+        if (!is_call(&low->hooks[i]))
             continue;
-        const struct graph_call *call = &z->calls->at[low->stream->steps[i].arg];
+        const struct graph_call *call = &z->calls->at[low->hooks[i].arg];
         for (uint32_t p = 0; p < call->params; p++)
             z->uses[z->use_count++] =
                 (struct zero3_use){z->calls->params[call->first_param + p], z->trace_count};
-        z->trace[z->trace_count++] = low->stream->steps[i].arg;
+        z->trace[z->trace_count++] = low->hooks[i].arg;
     }
 }
 

@@ -140,7 +140,7 @@ uint32_t plan_add_kernel(struct plan *plan, enum work_kind work, unsigned label,
 
 struct operand *plan_push_operands(struct plan *plan, uint32_t count)
 {
-    return arena_alloc(&plan->arena, count * sizeof(struct operand));
+    return arena_lend(&plan->arena, count * sizeof(struct operand));
 }
 
 uint32_t plan_push_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,

@@ -237,7 +237,7 @@ static inline struct plan_instruction *plan_push_instruction(struct plan *plan)
 }
 
 struct plan_piece *plan_push_piece(struct plan *plan, uint32_t param, enum piece_role role);
-/* Room for a kernel's operands, ins then outs, and the kernel when they are filled in. */
+/* Room for a kernel's operands, ins then outs, to be filled in whole; and the kernel then. */
 struct operand *plan_push_operands(struct plan *plan, uint32_t count);
 uint32_t plan_push_kernel(struct plan *plan, enum work_kind work, unsigned label, uint32_t ins,
                           uint32_t outs, struct operand *operands);

@@ -321,10 +321,10 @@ static void build_frame(void *context, uint32_t i, uint32_t thread)
     struct building *b = e->b;
     const struct seed *seed = &b->seeds[b->firsts[i]];
     struct job job;
-    (void)thread;
     if (!stopped(b) && seed_job(b, seed, &job, &e->errs[i]) == ERR_OK)
-        (void)frame_new(b->c->classes[seed->stream_class], &job.strategy, b->c->machine,
-                        &b->c->frames[i], &e->errs[i]);
+        (void)frame_new(evaluator_framer(b->c->evaluators[thread]),
+                        b->c->classes[seed->stream_class], &job.strategy, &b->c->frames[i],
+                        &e->errs[i]);
 }
 
 /* In parts, between which others hear how far it is. */

@@ -13,6 +13,7 @@ struct of_class {
 
 struct evaluator {
     const struct machine *machine;
+    struct framer *framer;
     struct of_class *classes; /* (count) met so far, the last one first */
     uint32_t count, cap;
 };
@@ -20,8 +21,13 @@ struct evaluator {
 struct evaluator *evaluator_new(const struct machine *machine)
 {
     struct evaluator *e = xmalloc(sizeof *e);
-    *e = (struct evaluator){.machine = machine};
+    *e = (struct evaluator){.machine = machine, .framer = framer_new(machine)};
     return e;
+}
+
+struct framer *evaluator_framer(struct evaluator *e)
+{
+    return e->framer;
 }
 
 void evaluator_free(struct evaluator *e)
@@ -30,6 +36,7 @@ void evaluator_free(struct evaluator *e)
         return;
     for (uint32_t i = 0; i < e->count; i++)
         estimator_free(e->classes[i].estimator);
+    framer_free(e->framer);
     free(e->classes);
     free(e);
 }
@@ -51,12 +58,24 @@ static struct estimator *estimator_of(struct evaluator *e, const struct stream_c
     return found.estimator;
 }
 
+/* One strategy stands for all that come to the same. */
+static enum err_code estimate_unified(struct evaluator *e, const struct stream_class *c,
+                                      const struct strategy *strategy,
+                                      const struct estimate_options *options, struct estimate *out,
+                                      struct err *err)
+{
+    struct strategy same = *strategy;
+    strategy_unify(c->graph, c->stream, &same);
+    return estimate_with(estimator_of(e, c), &same, options, out, err);
+}
+
 enum err_code evaluate_fast(struct evaluator *e, const struct stream_class *c,
                             const struct strategy *strategy, struct evaluation *out,
                             struct err *err)
 {
     struct estimate estimated;
-    TRY(estimate(estimator_of(e, c), strategy, &estimated, err));
+    const struct estimate_options options = {.wanted = ESTIMATE_TIME};
+    TRY(estimate_unified(e, c, strategy, &options, &estimated, err));
     *out = (struct evaluation){estimated.step_s, estimated.least_bytes};
     return ERR_OK;
 }
@@ -90,15 +109,10 @@ enum err_code evaluate_full(struct evaluator *e, const struct stream_class *c,
                             const struct strategy *strategy, bool expandable_segments,
                             uint64_t enough, uint64_t *device_bytes, struct err *err)
 {
-    struct plan *plan;
-    struct memory memory;
-    struct memory_options options = machine_memory(e->machine);
-    options.allocator.expandable_segments = expandable_segments;
-    TRY(lower_plan(c->graph, c->stream, strategy, &plan, err));
-    const uint64_t outside = machine_outside_bytes(plan, e->machine);
-    options.enough_bytes = enough > outside ? enough - outside : enough > 0;
-    const enum err_code rc = memory_replay(plan, &options, NULL, NULL, &memory, err);
-    *device_bytes = memory.out_of_memory ? UINT64_MAX : memory.reserved_bytes + outside;
-    plan_free(plan);
-    return rc;
+    struct estimate estimated;
+    const struct estimate_options options = {
+        .wanted = ESTIMATE_DEVICE, .expandable_segments = expandable_segments, .enough = enough};
+    TRY(estimate_unified(e, c, strategy, &options, &estimated, err));
+    *device_bytes = estimated.device_bytes;
+    return ERR_OK;
 }

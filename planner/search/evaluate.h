@@ -13,6 +13,9 @@ struct evaluator; /* opaque */
 struct evaluator *evaluator_new(const struct machine *machine);
 void evaluator_free(struct evaluator *evaluator); /* NULL is allowed */
 
+/* What its thread makes frames with: lent. */
+struct framer *evaluator_framer(struct evaluator *evaluator);
+
 struct evaluation {
     double step_s; /* as step_time says, without draws and to a rounding, of a prediction that gives
                       no segments back */

@@ -13,14 +13,26 @@ enum { GRAIN = 2 << 20 }; /* bytes: segments are multiples of that, allocator.h 
 
 /* ---- time ---- */
 
+/* A kernel of the strategy's, in every step. */
+static bool is_own(const struct plan *plan, const struct plan_instruction *in)
+{
+    return plan_op_is_kernel((enum plan_op)in->op) && in->arg >= plan->shared_count &&
+           !(in->flags & PLAN_FIRST_STEP);
+}
+
+static const struct cost *cost_of(const struct costs *costs, const struct plan_instruction *in)
+{
+    return &costs->kernels[in->arg - costs->first];
+}
+
 /* What the host pays for records and waits is left out: how many there are may depend on how far
  * ahead things are fetched. */
 static void add_instruction(const struct plan *plan, const struct costs *costs,
                             const struct plan_instruction *in, struct busy *busy)
 {
-    if (!plan_op_is_kernel((enum plan_op)in->op) || in->arg < plan->shared_count)
+    if (!is_own(plan, in))
         return;
-    struct cost cost = costs->kernels[in->arg];
+    struct cost cost = *cost_of(costs, in);
     if (in->lane == LANE_HOST)
         cost.host_s = 0; /* the host runs it instead of issuing it */
     busy_add(busy, in->lane, &cost);
@@ -32,9 +44,9 @@ static void note_first(const struct plan *plan, const struct costs *costs, struc
     float most[LANES_MOST][RESOURCE_COUNT] = {{0}}, joint[LANES_MOST] = {0};
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
-        if (!plan_op_is_kernel((enum plan_op)in->op) || in->flags & PLAN_FIRST_STEP)
+        if (!is_own(plan, in))
             continue;
-        const struct cost *cost = &costs->kernels[in->arg];
+        const struct cost *cost = cost_of(costs, in);
         if (!cost->first)
             continue;
         for (int k = 0; k < RESOURCE_COUNT; k++)
@@ -84,7 +96,7 @@ static double event_of(const struct chain *c, uint32_t event)
 static void chain_kernel(struct chain *c, const struct plan_instruction *in)
 {
     struct clocks *now = &c->now;
-    const struct cost *cost = &c->costs->kernels[in->arg];
+    const struct cost *cost = cost_of(c->costs, in);
     if (in->lane == LANE_HOST) {
         now->host_s += cost->device_s;
         return;
@@ -105,7 +117,7 @@ static void chain_pass(struct chain *c, const struct plan_instruction *in)
 {
     struct clocks *now = &c->now;
     double *clock_s = in->lane == LANE_HOST ? &now->host_s : &now->lane_s[in->lane];
-    if (plan_op_is_kernel((enum plan_op)in->op) && in->arg >= c->plan->shared_count) {
+    if (is_own(c->plan, in)) {
         chain_kernel(c, in);
     } else if (in->op == PLAN_RECORD || in->op == PLAN_WAIT) {
         if (in->op == PLAN_WAIT)
@@ -264,32 +276,53 @@ struct strategy frame_strategy(const struct strategy *strategy)
     return few;
 }
 
-enum err_code frame_new(const struct stream_class *c, const struct strategy *strategy,
-                        const struct machine *machine, struct frame **out, struct err *err)
-{
+struct framer {
+    const struct machine *machine;
     struct plan *plan;
     struct costs costs;
+    struct collective_models *collectives;
+};
+
+struct framer *framer_new(const struct machine *machine)
+{
+    struct framer *framer = xmalloc(sizeof *framer);
+    *framer = (struct framer){.machine = machine, .collectives = collective_models_new()};
+    return framer;
+}
+
+void framer_free(struct framer *framer)
+{
+    if (!framer)
+        return;
+    plan_free(framer->plan);
+    costs_free(&framer->costs);
+    collective_models_free(framer->collectives);
+    free(framer);
+}
+
+enum err_code frame_new(struct framer *framer, const struct stream_class *c,
+                        const struct strategy *strategy, struct frame **out, struct err *err)
+{
+    const struct machine *machine = framer->machine;
     const struct strategy few = frame_strategy(strategy);
+    struct costs *costs = &framer->costs;
     *out = NULL;
-    TRY(lower_plan(c->graph, c->hooks, &few, &plan, err));
-    const enum err_code rc =
-        costs_of_plan(plan, &machine->profile, machine->gpus_per_node, &costs, err);
-    if (rc == ERR_OK) {
-        struct frame *frame = xmalloc(sizeof *frame);
-        *frame = (struct frame){
-            .during = calloc(2 * (size_t)c->gap_count + 1, sizeof *frame->during),
-            .gap_count = c->gap_count,
-            .outside = machine_outside_bytes(plan, machine),
-        };
-        frame->after = frame->during + c->gap_count;
-        sum_up(plan, &costs, frame);
-        find_idle(c, plan, &costs, frame);
-        walk(plan, frame);
-        costs_free(&costs);
-        *out = frame;
-    }
-    plan_free(plan);
-    return rc;
+    TRY(lower_nameless(c->graph, c->hooks, &few, &framer->plan, err));
+    const struct plan *plan = framer->plan;
+    TRY(costs_of_own(plan, &machine->profile, machine->gpus_per_node, framer->collectives, costs,
+                     err));
+    struct frame *frame = xmalloc(sizeof *frame);
+    *frame = (struct frame){
+        .during = xcalloc(2 * (size_t)c->gap_count + 1, sizeof *frame->during),
+        .gap_count = c->gap_count,
+        .outside = machine_outside_bytes(plan, machine),
+    };
+    frame->after = frame->during + c->gap_count;
+    sum_up(plan, costs, frame);
+    find_idle(c, plan, costs, frame);
+    walk(plan, frame);
+    *out = frame;
+    return ERR_OK;
 }
 
 void frame_free(struct frame *frame)

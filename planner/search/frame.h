@@ -30,10 +30,15 @@ enum { FRAME_BATCHES = 3 };
 /* The strategy with no more micro-batches than a frame has: strategies of one result share it. */
 struct strategy frame_strategy(const struct strategy *strategy);
 
+/* What making a frame needs, used again for the next: of one thread. The machine is lent. */
+struct framer; /* opaque */
+struct framer *framer_new(const struct machine *machine);
+void framer_free(struct framer *framer); /* NULL is allowed */
+
 /* The strategy, its fetches as late as can be (struct setting.ahead), around a class's hooks.
  * Errors are lower_plan's and costs_of_plan's. The caller owns *out: frame_free. */
-enum err_code frame_new(const struct stream_class *stream_class, const struct strategy *strategy,
-                        const struct machine *machine, struct frame **out, struct err *err);
+enum err_code frame_new(struct framer *framer, const struct stream_class *stream_class,
+                        const struct strategy *strategy, struct frame **out, struct err *err);
 void frame_free(struct frame *frame); /* NULL is allowed */
 
 /* Bytes of a GPU that a configuration takes at least: what its tensors ask for on each stream, as

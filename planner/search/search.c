@@ -24,6 +24,10 @@
 
 enum { SIMULATED_AT_ONCE = 32, VERIFIED_AT_ONCE = 8 };
 
+/* Members of a candidate that one thread simulates, one after the other: neighbours differ in how
+ * far ahead something is fetched, and some of them are one program (strategy_unify). */
+enum { NEIGHBOURS = 3 };
+
 struct run {
     const struct candidates *c;
     const struct search_options *options;
@@ -156,6 +160,20 @@ void search_simulate(const struct candidates *c, struct pool *pool, struct found
     evaluate_all(c, pool, found, count, false);
 }
 
+/* Groups side by side, what is in each one after the other: an evaluator knows what it was asked
+ * for last. */
+struct groups {
+    struct batch batch;
+    uint32_t first[SIMULATED_AT_ONCE + 1], count;
+};
+
+static void evaluate_group(void *context, uint32_t i, uint32_t thread)
+{
+    struct groups *g = context;
+    for (uint32_t k = g->first[i]; k < g->first[i + 1]; k++)
+        evaluate_one(&g->batch, k, thread);
+}
+
 /* ---- the next to be simulated ---- */
 
 static void expand(struct run *r, uint32_t index)
@@ -212,8 +230,14 @@ static void simulate_some(struct run *r)
          count < SIMULATED_AT_ONCE && (member = peek_member(r)) && member->step_s < until;
          r->member_at++)
         batch[count++] = *member;
-    struct batch work = {r->c, batch, false, 0};
-    pool_run(r->pool, count, evaluate_one, &work);
+    struct groups work = {.batch = {r->c, batch, false, 0}};
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t first = work.count ? work.first[work.count - 1] : 0;
+        if (i == 0 || batch[i].candidate != batch[first].candidate || i - first == NEIGHBOURS)
+            work.first[work.count++] = i;
+    }
+    work.first[work.count] = count;
+    pool_run(r->pool, work.count, evaluate_group, &work);
     for (uint32_t i = 0; i < count; i++) {
         heap_push(r, &batch[i]);
         ARRAY_GROW(r->out->simulated, r->out->simulated_count, r->simulated_cap);
@@ -244,6 +268,9 @@ static void take(struct run *r, const struct found *found)
 static void verify_some(struct run *r, double until)
 {
     struct found batch[VERIFIED_AT_ONCE + AXES_MOST];
+    struct groups work = {
+        .batch = {r->c, batch, true,
+                  r->options->measure == SEARCH_BYTES ? r->best : r->options->limit_bytes}};
     uint32_t count = 0;
     while (count < VERIFIED_AT_ONCE && r->heap_count && r->heap[0].step_s <= until) {
         uint64_t points[AXES_MOST];
@@ -251,16 +278,19 @@ static void verify_some(struct run *r, double until)
         const struct candidate *candidate = candidate_of(r, &found);
         const uint32_t variants =
             member_variants(&r->c->space->grids[candidate->grid], found.point, points);
+        const uint32_t first = count;
         for (uint32_t v = 0; v < variants && is_wanted(r, found.device_floor, found.weight); v++) {
             batch[count] = found;
             batch[count].point = points[v];
             batch[count].weight = weight_of(r, candidate, points[v]);
             count++;
         }
+        if (count > first && (first == 0 || batch[first - 1].candidate != found.candidate ||
+                              batch[first - 1].step_s != found.step_s))
+            work.first[work.count++] = first;
     }
-    struct batch work = {r->c, batch, true,
-                         r->options->measure == SEARCH_BYTES ? r->best : r->options->limit_bytes};
-    pool_run(r->pool, count, evaluate_one, &work);
+    work.first[work.count] = count;
+    pool_run(r->pool, work.count, evaluate_group, &work);
     r->out->verified += count;
     for (uint32_t i = 0; i < count; i++)
         take(r, &batch[i]);

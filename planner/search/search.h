@@ -12,11 +12,11 @@
 
 struct found {
     uint32_t candidate; /* index into candidates.at */
+    uint32_t weight;    /* departures from the framework's defaults, or changes */
     uint64_t point;     /* of its grid */
     double step_s;
     uint64_t device_floor; /* it takes at least so much */
     uint64_t device_bytes; /* 0: not worked out */
-    uint32_t weight;       /* departures from the framework's defaults, or changes */
 };
 
 /* What a slower configuration must have less of to be on the front. */

@@ -74,8 +74,8 @@ static void bench_405b(void)
     report("405B on 16,384 GPUs: program and memory", seconds, 1e-3, "ms", 5);
 }
 
-/* One more strategy for a model whose stream is there: what a search does for every candidate
- * (estimated), and for those it cannot tell apart without the allocator (predicted). */
+/* One more strategy for a model whose stream is there: what a search does for every candidate (its
+ * time), and for those that it cannot tell apart without the allocator. */
 struct tried {
     struct job job;
     struct machine machine;
@@ -84,30 +84,22 @@ struct tried {
     struct estimator *estimator;
 };
 
-static void estimate_one(const struct tried *c)
+/* None that was tried before. */
+static void choose_another(struct tried *c, uint32_t i)
 {
+    c->job.strategy.world = 8U << (i % 8);
+    c->job.strategy.keep_last = i / 8;
+}
+
+static void estimate_one(const struct tried *c, unsigned wanted)
+{
+    const struct estimate_options options = {.wanted = wanted};
     struct estimate found;
     struct err err = {0};
-    estimate(c->estimator, &c->job.strategy, &found, &err);
+    estimate_with(c->estimator, &c->job.strategy, &options, &found, &err);
 }
 
-static void predict_one(const struct tried *c)
-{
-    struct err err = {0};
-    struct plan *plan;
-    struct prediction prediction;
-    lower_plan(c->graph, c->stream, &c->job.strategy, &plan, &err);
-    predict_plan(plan, &c->machine, &prediction, &err);
-    prediction_free(&prediction);
-}
-
-static void estimate_and_predict_one(const struct tried *c)
-{
-    estimate_one(c);
-    predict_one(c);
-}
-
-static void bench_strategy(void (*try_one)(const struct tried *c), const char *what, double goal)
+static void bench_strategy(unsigned wanted, const char *what, double goal)
 {
     struct tried c = {.job = job_of("llama-3.1-8b", 8), .machine = {.gpus_per_node = 8}};
     double seconds[RUNS];
@@ -118,9 +110,9 @@ static void bench_strategy(void (*try_one)(const struct tried *c), const char *w
     c.stream = tape_run(c.graph, &options);
     c.estimator = estimator_new(c.graph, c.stream, &c.machine);
     for (int i = 0; i < RUNS; i++) {
-        c.job.strategy.world = 8U << (i % 8);
+        choose_another(&c, (uint32_t)i);
         const double start = now();
-        try_one(&c);
+        estimate_one(&c, wanted);
         seconds[i] = now() - start;
     }
     report(what, seconds, 1e-6, "us", goal);
@@ -243,9 +235,10 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     bench_405b();
-    bench_strategy(estimate_one, "8B: one more strategy, step and requested", 50);
-    bench_strategy(predict_one, "8B: one more strategy, reserved", 100);
-    bench_strategy(estimate_and_predict_one, "8B: one more strategy, step and reserved", 150);
+    bench_strategy(ESTIMATE_TIME, "8B: one more strategy, step and requested", 50);
+    bench_strategy(ESTIMATE_DEVICE, "8B: one more strategy, reserved", 100);
+    bench_strategy(ESTIMATE_TIME | ESTIMATE_DEVICE, "8B: one more strategy, step and reserved",
+                   150);
     bench_timeline("llama-3.1-8b", 8, "8B: timeline of one step", 1e-6, "us", 50);
     bench_timeline("llama-3.1-405b", 16384, "405B on 16,384 GPUs: timeline", 1e-3, "ms", 5);
     bench_trace();

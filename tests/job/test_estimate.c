@@ -53,7 +53,11 @@ static bool compare(struct scene *scene, const struct job *job)
     struct estimate found;
     struct prediction prediction;
     struct step_time time;
-    const enum err_code rc = estimate(scene->estimator, &job->strategy, &found, &first);
+    const struct estimate_options options = {.wanted = ESTIMATE_TIME | ESTIMATE_DEVICE,
+                                             .expandable_segments =
+                                                 scene->machine.expandable_segments};
+    const enum err_code rc =
+        estimate_with(scene->estimator, &job->strategy, &options, &found, &first);
     assert_int_equal(predict(job, &scene->machine, &prediction, &second), ERR_OK);
     const enum err_code timed = step_time(&prediction, job, &scene->machine, 0, &time, &second);
     assert_int_equal(rc, timed);
@@ -65,6 +69,9 @@ static bool compare(struct scene *scene, const struct job *job)
     assert_int_equal(found.requested_bytes, prediction.memory.requested.bytes);
     assert_int_equal(found.outside_bytes, prediction.outside_bytes);
     assert_true(found.least_bytes <= prediction.device_bytes);
+    assert_int_equal(found.device_bytes, prediction.unconstrained_bytes);
+    if (job->strategy.system == SYSTEM_FSDP2)
+        assert_false(found.replayed);
     if (prediction.call_count == 0) { /* no stalls, which an estimate has not */
         const double step_s = time.timeline.step_s;
         assert_true(fabs(found.step_s - step_s) <= TIME_TOLERANCE * step_s);
@@ -86,6 +93,7 @@ static void random_jobs_are_estimated_as_predicted(void **state)
         job.strategy.world = job.strategy.world > 8 ? 64 : job.strategy.world;
         job.strategy.rank %= job.strategy.world;
         set_up(&scene, &job);
+        scene.machine.expandable_segments = i % 2;
         compared += compare(&scene, &job);
         tear_down(&scene);
     }
@@ -156,6 +164,7 @@ static void strategies_of_one_stream(enum system_kind system)
     set_up(&scene, &job);
     for (uint32_t i = 0; i < STRATEGIES; i++) {
         choose(&job.strategy, i);
+        scene.machine.expandable_segments = i / 2 % 2;
         compared += compare(&scene, &job);
     }
     assert_int_equal(compared, STRATEGIES);

@@ -54,11 +54,6 @@ static struct job random_zero_job(gsl_rng *rng)
     return job;
 }
 
-static uint64_t as_requested(uint64_t bytes)
-{
-    return bytes;
-}
-
 /* The peak of the job's outline, which is to be the program's. */
 static uint64_t outlined_peak(const struct job *job)
 {
@@ -67,7 +62,8 @@ static uint64_t outlined_peak(const struct job *job)
     assert_int_equal(model_build(&job->config, &job->model, &graph, &err), ERR_OK);
     const struct tape_options options = job_tape(job);
     struct stream *stream = tape_run(graph, &options);
-    struct outline *outline = outline_new(stream, as_requested);
+    const uint64_t no_workspace[2] = {0};
+    struct outline *outline = outline_new(stream, no_workspace);
     struct outlined out = {.plan = NULL};
     assert_int_equal(lower_outline(graph, outline, &job->strategy, &out, &err), ERR_OK);
     plan_free(out.plan);

@@ -115,7 +115,7 @@ static void try_bounds(const struct machine *machine)
         evaluator_free(evaluator);
         return;
     }
-    if (frame_new(class, &job.strategy, machine, &frame, &err) == ERR_OK) {
+    if (frame_new(evaluator_framer(evaluator), class, &job.strategy, &frame, &err) == ERR_OK) {
         const double step_floor = frame_step_floor(frame, class, job.strategy.accumulate);
         const uint64_t device_floor = frame_device_floor(frame, class);
         if (job.strategy.system == SYSTEM_FSDP2) { /* the frame's are as late as can be */

@@ -1,0 +1,30 @@
+/* placer.h - what the caching allocator reserves for a ledger: in tens of microseconds, for those
+ * who ask of very many programs.
+ *
+ * The rules are the allocator's (allocator.h) under its default settings, with expandable segments
+ * or without, where memory is never refused. Then segments are never given back, pools do not hear
+ * of each other, and nothing of a pool is asked but the order of its blocks in memory: a block is
+ * four numbers, and the free ones are one sorted array. tests/memory/test_placer.c holds it to the
+ * allocator, call by call. */
+#ifndef SHARDPLAN_PLACER_H
+#define SHARDPLAN_PLACER_H
+
+#include "plan/ledger.h"
+
+struct placer; /* memory that is used again from pool to pool; for one thread */
+
+struct placer *placer_new(void);
+void placer_free(struct placer *placer); /* NULL is allowed */
+
+struct placer_options {
+    bool expandable_segments;
+    uint64_t device_bytes; /* as allocator_settings.device_bytes, not 0 */
+};
+
+/* Bytes of one pool's segments after the first step and another one: memory.reserved_bytes is the
+ * sum over pools. False: not planned here (more than 2 TiB, or beyond the range of expandable
+ * segments); ask memory_replay. */
+bool placer_pool(struct placer *placer, const struct ledger_pool *pool, bool small,
+                 const struct placer_options *options, uint64_t *reserved_bytes);
+
+#endif
