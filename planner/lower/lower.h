@@ -135,9 +135,12 @@ void system_prepare(const struct strategy *strategy, struct graph *graph);
 void strategy_simplify(struct strategy *strategy, uint32_t blocks);
 
 /* Goes further for one stream: puts in a strategy whose program on it is the same but for names of
- * scopes. */
-void strategy_unify(const struct graph *graph, const struct stream *stream,
-                    struct strategy *strategy);
+ * scopes. `blocks_follow`: what the stream says of itself. */
+void strategy_unify(struct strategy *strategy, bool blocks_follow);
+
+/* Whether forward comes to each block once, in their order and with no other module between them,
+ * and backward once at most, last block first; and each has parameters. */
+bool stream_blocks_follow(const struct graph *graph, const struct stream *stream);
 
 /* Adds to a tape's options what a system does to the graph: of the streams that it is given. */
 void system_tape(enum system_kind kind, struct tape_options *options);

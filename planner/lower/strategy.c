@@ -64,9 +64,7 @@ static uint32_t count_with_params(const struct graph *graph)
     return blocks;
 }
 
-/* Whether forward comes to each block once, in their order and with no other module between them,
- * and backward once at most, last block first; and each has parameters. */
-static bool blocks_follow(const struct graph *graph, const struct stream *stream)
+bool stream_blocks_follow(const struct graph *graph, const struct stream *stream)
 {
     const uint32_t blocks = count_blocks(graph);
     uint32_t forward = 0, last = MODULE_ROOT, last_back = MODULE_ROOT;
@@ -92,9 +90,9 @@ static bool blocks_follow(const struct graph *graph, const struct stream *stream
 /* What FSDP2 fetches by itself in backward is the unit whose forward ended before that of the one
  * that it comes to. Where blocks follow each other, so do the units of blocks, and a list of one
  * names just that unit; for the first of them there is no list. */
-void strategy_unify(const struct graph *graph, const struct stream *stream, struct strategy *s)
+void strategy_unify(struct strategy *s, bool blocks_follow)
 {
-    if (s->system == SYSTEM_FSDP2 && s->backward_prefetch == 1 && s->units != UNITS_ELEMENTS &&
-        blocks_follow(graph, stream))
+    if (blocks_follow && s->system == SYSTEM_FSDP2 && s->backward_prefetch == 1 &&
+        s->units != UNITS_ELEMENTS)
         s->backward_prefetch = 0;
 }

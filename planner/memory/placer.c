@@ -15,17 +15,19 @@ enum { NOBODY = UINT32_MAX };
 struct block {
     uint32_t units, address;
     uint32_t prev, next; /* neighbours in the segment; NOBODY: its end */
-    uint32_t is_free;
+    uint32_t place;      /* among the free blocks of its bin; NOBODY: in use */
+    uint32_t bin;
 };
 
-/* Free blocks by size, then address: what best fit asks for. */
+/* Free blocks from a power of two units to before the next, in any order: there are a few, or some
+ * dozens of one size, and looking at all of them is faster than keeping them sorted. */
 struct free_blocks {
-    struct free_entry {
-        uint64_t key; /* units << 32 | address, ascending */
-        uint32_t block;
-    } * at; /* (count) */
+    uint64_t *keys;   /* (count) units << 32 | address: the least is what best fit takes */
+    uint32_t *blocks; /* (count) */
     uint32_t count, cap;
 };
+
+enum { BINS = 32 };
 
 /* What was found before, by 128 bits of what was asked. */
 struct known {
@@ -41,7 +43,8 @@ struct placer {
     uint32_t unused; /* linked by next */
     uint32_t *slots; /* (slot_cap) the block that each slot has */
     uint32_t slot_cap;
-    struct free_blocks free;
+    struct free_blocks bins[BINS];
+    uint32_t used_bins; /* bits */
     /* of the pool */
     bool small, expandable;
     uint32_t least_rest; /* a smaller rest is not split off */
@@ -64,7 +67,10 @@ void placer_free(struct placer *p)
         return;
     free(p->blocks);
     free(p->slots);
-    free(p->free.at);
+    for (uint32_t bin = 0; bin < BINS; bin++) {
+        free(p->bins[bin].keys);
+        free(p->bins[bin].blocks);
+    }
     free(p->known);
     free(p);
 }
@@ -76,48 +82,81 @@ static inline uint64_t key_of(const struct block *b)
     return (uint64_t)b->units << 32 | b->address;
 }
 
-/* How many keys are below. Without branches, which would be guessed wrong. */
-static inline uint32_t rank_of(const struct free_blocks *f, uint64_t key)
+static inline bool is_free(const struct placer *p, uint32_t index)
 {
-    const struct free_entry *base = f->at;
-    uint32_t n = f->count;
-    if (n == 0)
-        return 0;
-    while (n > 1) {
-        const uint32_t half = n / 2;
-        base += half & (0U - (uint32_t)(base[half - 1].key < key));
-        n -= half;
+    return p->blocks[index].place != NOBODY;
+}
+
+static inline uint32_t bin_of(uint32_t units)
+{
+    return 31 - (uint32_t)__builtin_clz(units);
+}
+
+/* The block of a bin with the least key from `least` on; NOBODY: there is none. What is below
+ * becomes larger than all others, modulo 2^64. */
+static inline uint32_t find_in(const struct free_blocks *f, uint64_t least)
+{
+    uint64_t best = UINT64_MAX;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        const uint64_t above = f->keys[i] - least;
+        at = above < best ? i : at;
+        best = above < best ? above : best;
     }
-    return (uint32_t)(base - f->at) + (base->key < key);
+    return best <= UINT64_MAX - least ? f->blocks[at] : NOBODY;
 }
 
-static void insert(struct free_blocks *f, uint64_t key, uint32_t block)
+/* The same of all bins; least >> 32 is not 0. */
+static inline uint32_t find(const struct placer *p, uint64_t least)
 {
-    ARRAY_GROW(f->at, f->count, f->cap);
-    struct free_entry *at = f->at + rank_of(f, key), *end = f->at + f->count++;
-    memmove(at + 1, at, (size_t)(end - at) * sizeof *at);
-    *at = (struct free_entry){key, block};
+    const uint32_t first = bin_of((uint32_t)(least >> 32));
+    for (uint32_t bins = p->used_bins >> first << first; bins; bins &= bins - 1) {
+        const uint32_t found = find_in(&p->bins[__builtin_ctz(bins)], least);
+        if (found != NOBODY)
+            return found;
+    }
+    return NOBODY;
 }
 
-static void remove_at(struct free_blocks *f, uint32_t index)
+static void insert(struct placer *p, uint32_t index)
 {
-    struct free_entry *at = f->at + index, *end = f->at + f->count--;
-    memmove(at, at + 1, (size_t)(end - at - 1) * sizeof *at);
+    struct block *block = &p->blocks[index];
+    block->bin = bin_of(block->units);
+    struct free_blocks *f = &p->bins[block->bin];
+    if (f->count == f->cap) {
+        f->cap = f->cap ? 2 * f->cap : 64;
+        f->keys = xrealloc(f->keys, f->cap * sizeof *f->keys);
+        f->blocks = xrealloc(f->blocks, f->cap * sizeof *f->blocks);
+    }
+    block->place = f->count;
+    f->keys[f->count] = key_of(block);
+    f->blocks[f->count++] = index;
+    p->used_bins |= 1U << block->bin;
 }
 
-/* The key of the block at a place has changed: it moves to where that belongs. */
-static void change_key(struct free_blocks *f, uint32_t from, uint64_t key)
+/* The last one takes its place. */
+static void take_out(struct placer *p, uint32_t index)
 {
-    const uint32_t block = f->at[from].block;
-    uint32_t to = rank_of(f, key);
-    if (to > from)
-        to--; /* it is below itself */
-    struct free_entry *at = f->at;
-    if (to < from)
-        memmove(at + to + 1, at + to, (from - to) * sizeof *at);
-    else if (to > from)
-        memmove(at + from, at + from + 1, (to - from) * sizeof *at);
-    at[to] = (struct free_entry){key, block};
+    const uint32_t bin = p->blocks[index].bin, place = p->blocks[index].place;
+    struct free_blocks *f = &p->bins[bin];
+    const uint32_t last = --f->count;
+    f->keys[place] = f->keys[last];
+    f->blocks[place] = f->blocks[last];
+    p->blocks[f->blocks[place]].place = place;
+    p->blocks[index].place = NOBODY;
+    p->used_bins &= ~((uint32_t)(last == 0) << bin);
+}
+
+/* A free block has another size or address. */
+static inline void note_key(struct placer *p, uint32_t index)
+{
+    const struct block *block = &p->blocks[index];
+    if (block->bin == bin_of(block->units)) {
+        p->bins[block->bin].keys[block->place] = key_of(block);
+        return;
+    }
+    take_out(p, index);
+    insert(p, index);
 }
 
 /* ---- blocks ---- */
@@ -148,22 +187,24 @@ static uint64_t segment_units(uint32_t units)
     return ((uint64_t)units + rounding - 1) / rounding * rounding;
 }
 
-/* A free block of new memory, in no array yet; NOBODY: beyond what is planned here. */
+/* A free block of new memory; NOBODY: beyond what is planned here. */
 static uint32_t grow(struct placer *p, uint32_t units)
 {
     const uint64_t more = segment_units(units);
     if (p->reserved + more > UINT32_MAX)
         return NOBODY;
-    const uint32_t address = (uint32_t)p->reserved;
+    const uint32_t block = new_block(
+        p, (struct block){(uint32_t)more, (uint32_t)p->reserved, NOBODY, NOBODY, NOBODY, 0});
     p->reserved += more;
-    return new_block(p, (struct block){(uint32_t)more, address, NOBODY, NOBODY, 1});
+    insert(p, block);
+    return block;
 }
 
 /* Maps pages behind the last one, so many that with what is free before them it is enough. */
 static uint32_t grow_range(struct placer *p, uint32_t units)
 {
     const uint32_t tail = p->tail;
-    const bool joins = tail != NOBODY && p->blocks[tail].is_free;
+    const bool joins = tail != NOBODY && is_free(p, tail);
     const uint64_t missing = units - (joins ? p->blocks[tail].units : 0);
     const uint64_t more = (missing + p->page - 1) / p->page * p->page;
     if (p->reserved + more > p->range || p->range > UINT32_MAX)
@@ -171,72 +212,65 @@ static uint32_t grow_range(struct placer *p, uint32_t units)
     const uint32_t address = (uint32_t)p->reserved;
     p->reserved += more;
     if (joins) {
-        remove_at(&p->free, rank_of(&p->free, key_of(&p->blocks[tail])));
         p->blocks[tail].units += (uint32_t)more;
+        note_key(p, tail);
         return tail;
     }
-    const uint32_t block = new_block(p, (struct block){(uint32_t)more, address, tail, NOBODY, 1});
+    const uint32_t block =
+        new_block(p, (struct block){(uint32_t)more, address, tail, NOBODY, NOBODY, 0});
     if (tail != NOBODY)
         p->blocks[tail].next = block;
+    insert(p, block);
     return p->tail = block;
 }
 
 /* ---- alloc and free ---- */
 
 /* allocator.c: spot_choose. The end of a range can still grow: a hole is taken before it. */
-static uint32_t prefer_hole(const struct placer *p, uint32_t at)
+static uint32_t prefer_hole(const struct placer *p, uint32_t index)
 {
-    const struct free_blocks *f = &p->free;
-    if (f->at[at].block != p->tail || at + 1 == f->count)
-        return at;
-    const uint64_t reach = p->blocks[p->tail].units + (p->range - p->reserved);
-    return p->blocks[f->at[at + 1].block].units < reach ? at + 1 : at;
+    if (index != p->tail)
+        return index;
+    const uint32_t hole = find(p, key_of(&p->blocks[index]) + 1);
+    const uint64_t reach = p->blocks[index].units + (p->range - p->reserved);
+    return hole != NOBODY && p->blocks[hole].units < reach ? hole : index;
 }
 
-/* Puts the front of a free block, at place `at` of the array (NOBODY: in none), into use. */
-static uint32_t hand_out(struct placer *p, uint32_t index, uint32_t at, uint32_t units)
+/* Puts the front of a free block into use. */
+static uint32_t hand_out(struct placer *p, uint32_t index, uint32_t units)
 {
     struct block *block = &p->blocks[index];
     const uint32_t rest = block->units - units;
     if (rest < p->least_rest) {
-        if (at != NOBODY)
-            remove_at(&p->free, at);
-        block->is_free = 0;
+        take_out(p, index);
         return index;
     }
     const uint32_t front =
-        new_block(p, (struct block){units, block->address, block->prev, index, 0});
+        new_block(p, (struct block){units, block->address, block->prev, index, NOBODY, 0});
     block = &p->blocks[index]; /* blocks may have moved */
     if (block->prev != NOBODY)
         p->blocks[block->prev].next = front;
     block->prev = front;
     block->address += units;
     block->units = rest;
-    if (at != NOBODY)
-        change_key(&p->free, at, key_of(block));
-    else
-        insert(&p->free, key_of(block), index);
+    note_key(p, index);
     return front;
 }
 
 static bool place(struct placer *p, uint32_t slot, uint32_t units)
 {
-    uint32_t at = rank_of(&p->free, (uint64_t)units << 32), block;
-    if (at < p->free.count) {
-        if (p->expandable)
-            at = prefer_hole(p, at);
-        block = p->free.at[at].block;
-    } else {
-        at = NOBODY;
+    uint32_t block = find(p, (uint64_t)units << 32);
+    if (block == NOBODY)
         block = p->expandable ? grow_range(p, units) : grow(p, units);
-        if (block == NOBODY)
-            return false;
-    }
-    p->slots[slot] = hand_out(p, block, at, units);
+    else if (p->expandable)
+        block = prefer_hole(p, block);
+    if (block == NOBODY)
+        return false;
+    p->slots[slot] = hand_out(p, block, units);
     return true;
 }
 
-/* `index` takes in its free neighbour behind it, which is in no array. */
+/* `index` takes in the block behind it, which is in use no more, nor free. */
 static void join_next(struct placer *p, uint32_t index)
 {
     struct block *block = &p->blocks[index];
@@ -253,27 +287,20 @@ static void join_next(struct placer *p, uint32_t index)
 
 static void take_back(struct placer *p, uint32_t slot)
 {
-    uint32_t index = p->slots[slot], at = NOBODY;
-    struct block *block = &p->blocks[index];
-    assert(!block->is_free);
-    block->is_free = 1;
-    if (block->next != NOBODY && p->blocks[block->next].is_free) {
-        at = rank_of(&p->free, key_of(&p->blocks[block->next]));
-        join_next(p, index);
-        p->free.at[at].block = index;
-    }
-    if (block->prev != NOBODY && p->blocks[block->prev].is_free) {
-        if (at != NOBODY)
-            remove_at(&p->free, at);
-        index = block->prev;
-        block = &p->blocks[index];
-        at = rank_of(&p->free, key_of(block));
+    const uint32_t index = p->slots[slot];
+    const struct block *block = &p->blocks[index];
+    const uint32_t prev = block->prev, next = block->next;
+    assert(!is_free(p, index));
+    if (next != NOBODY && is_free(p, next)) {
+        take_out(p, next);
         join_next(p, index);
     }
-    if (at != NOBODY)
-        change_key(&p->free, at, key_of(block));
-    else
-        insert(&p->free, key_of(block), index);
+    if (prev != NOBODY && is_free(p, prev)) {
+        join_next(p, prev);
+        note_key(p, prev);
+    } else {
+        insert(p, index);
+    }
 }
 
 /* ---- a pool ---- */
@@ -303,7 +330,9 @@ static uint64_t range_units(uint64_t device_bytes, uint32_t page)
 static void begin(struct placer *p, const struct ledger_pool *pool, bool small,
                   const struct placer_options *options)
 {
-    p->block_count = p->free.count = 0;
+    p->block_count = p->used_bins = 0;
+    for (uint32_t bin = 0; bin < BINS; bin++)
+        p->bins[bin].count = 0;
     p->unused = p->tail = NOBODY;
     p->reserved = 0;
     p->small = small;

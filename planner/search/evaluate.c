@@ -65,7 +65,7 @@ static enum err_code estimate_unified(struct evaluator *e, const struct stream_c
                                       struct err *err)
 {
     struct strategy same = *strategy;
-    strategy_unify(c->graph, c->stream, &same);
+    strategy_unify(&same, c->blocks_follow);
     return estimate_with(estimator_of(e, c), &same, options, out, err);
 }
 

@@ -178,6 +178,7 @@ enum err_code stream_class_new(const struct job *job, const struct machine *mach
     if (rc == ERR_OK)
         rc = job_stream(&there, &c->graph, &c->stream, err);
     if (rc == ERR_OK) {
+        c->blocks_follow = stream_blocks_follow(c->graph, c->stream);
         fill_gaps(c);
         fill_hooks(c);
         rc = sum_up(c, job, machine, err);

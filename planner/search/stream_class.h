@@ -37,6 +37,7 @@ struct stream_class {
     uint32_t first_gap, last_gap; /* with kernels */
     struct busy busy;             /* of one micro-batch */
     uint64_t workspace;           /* bytes that its matmuls make cuBLAS allocate */
+    bool blocks_follow;           /* stream_blocks_follow */
     struct stream *hooks; /* the stream without births, deaths and kernels: in each gap a kernel
                              that does nothing, with the number of the gap. Gradients are born
                              where they are taken */

@@ -84,8 +84,17 @@ struct tried {
     struct estimator *estimator;
 };
 
-/* None that was tried before. */
-static void choose_another(struct tried *c, uint32_t i)
+/* None that was tried before. As a search goes on: what is fetched ahead, then what is kept. */
+static void choose_settings(struct tried *c, uint32_t i)
+{
+    c->job.strategy.world = 64;
+    c->job.strategy.forward_prefetch = i % 3;
+    c->job.strategy.backward_prefetch = i / 3 % 3;
+    c->job.strategy.keep_last = i / 9;
+}
+
+/* Every size of a shard is another one, so that nothing of the allocator's is known from before. */
+static void choose_world(struct tried *c, uint32_t i)
 {
     c->job.strategy.world = 8U << (i % 8);
     c->job.strategy.keep_last = i / 8;
@@ -99,7 +108,8 @@ static void estimate_one(const struct tried *c, unsigned wanted)
     estimate_with(c->estimator, &c->job.strategy, &options, &found, &err);
 }
 
-static void bench_strategy(unsigned wanted, const char *what, double goal)
+static void bench_strategy(unsigned wanted, void (*choose)(struct tried *c, uint32_t i),
+                           const char *what, double goal)
 {
     struct tried c = {.job = job_of("llama-3.1-8b", 8), .machine = {.gpus_per_node = 8}};
     double seconds[RUNS];
@@ -110,7 +120,7 @@ static void bench_strategy(unsigned wanted, const char *what, double goal)
     c.stream = tape_run(c.graph, &options);
     c.estimator = estimator_new(c.graph, c.stream, &c.machine);
     for (int i = 0; i < RUNS; i++) {
-        choose_another(&c, (uint32_t)i);
+        choose(&c, (uint32_t)i);
         const double start = now();
         estimate_one(&c, wanted);
         seconds[i] = now() - start;
@@ -235,10 +245,11 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     bench_405b();
-    bench_strategy(ESTIMATE_TIME, "8B: one more strategy, step and requested", 50);
-    bench_strategy(ESTIMATE_DEVICE, "8B: one more strategy, reserved", 100);
-    bench_strategy(ESTIMATE_TIME | ESTIMATE_DEVICE, "8B: one more strategy, step and reserved",
-                   150);
+    bench_strategy(ESTIMATE_TIME, choose_settings, "8B: one more strategy, step and requested", 50);
+    bench_strategy(ESTIMATE_DEVICE, choose_settings, "8B: one more strategy, reserved", 100);
+    bench_strategy(ESTIMATE_TIME | ESTIMATE_DEVICE, choose_settings,
+                   "8B: one more strategy, step and reserved", 150);
+    bench_strategy(ESTIMATE_DEVICE, choose_world, "8B: reserved, of other sizes than before", 100);
     bench_timeline("llama-3.1-8b", 8, "8B: timeline of one step", 1e-6, "us", 50);
     bench_timeline("llama-3.1-405b", 16384, "405B on 16,384 GPUs: timeline", 1e-3, "ms", 5);
     bench_trace();

@@ -63,7 +63,7 @@ static bool compare(const struct scene *scene, const struct strategy *strategy)
     struct strategy same = *strategy;
     struct plan *a, *b;
     struct err err = {0};
-    strategy_unify(scene->graph, scene->stream, &same);
+    strategy_unify(&same, stream_blocks_follow(scene->graph, scene->stream));
     if (same.backward_prefetch == strategy->backward_prefetch)
         return false;
     assert_int_equal(lower_plan(scene->graph, scene->stream, strategy, &a, &err), ERR_OK);
