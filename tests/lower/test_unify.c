@@ -107,7 +107,7 @@ static void what_does_not_follow_stays(void **state)
     struct scene scene = set_up(&job);
     job.strategy.backward_prefetch = 1;
     assert_true(compare(&scene, &job.strategy));
-    uint32_t blocks[2], count = 0;
+    uint32_t blocks[2] = {0}, count = 0;
     for (uint32_t i = 0; i < scene.stream->step_count && count < 2; i++) {
         const struct stream_step step = scene.stream->steps[i];
         if (step.kind == STEP_POST_FORWARD && step.arg != MODULE_ROOT &&
