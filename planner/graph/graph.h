@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/attention.h"
 #include "base/kernel.h"
+#include "base/torch.h"
 #include "base/values.h"
 #include "base/vocabulary.h"
 
@@ -171,6 +172,7 @@ struct graph {
     uint32_t loss;      /* the tensor backward starts from */
     enum dtype compute; /* dtype of unsharded parameters and activations */
     enum autograd autograd;
+    uint32_t torch; /* 2.x, whose operators these are (base/torch.h); 0: the newest */
     enum cross_entropy cross_entropy;
     enum attention_kernel attention; /* AUTO: flash where a code leaves it to PyTorch */
     struct graph_autocast autocast;

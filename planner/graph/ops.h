@@ -19,6 +19,7 @@
     X(ADD_TO, add_to, NONE)                                                                        \
     X(SUB, sub, NONE)                                                                              \
     X(ADD_SCALAR, add_scalar, NONE)                                                                \
+    X(ADD_SCALAR_TO, add_scalar_to, NONE)                                                          \
     X(MUL, mul, NONE)                                                                              \
     X(MUL_SCALAR, mul_scalar, NONE)                                                                \
     X(DIV_SCALAR, div_scalar, NONE)                                                                \
@@ -104,6 +105,8 @@ uint32_t op_mul(struct graph *graph, uint32_t x, uint32_t y);
 /* x with a Python number: OP_ADD_SCALAR, OP_MUL_SCALAR, OP_DIV_SCALAR, OP_POW (x to the power of
  * `number`). */
 uint32_t op_scalar(struct graph *graph, enum op_kind kind, uint32_t x, float number);
+/* x + number in x itself. */
+uint32_t op_add_scalar_in_place(struct graph *graph, uint32_t x, float number);
 /* Mean over the last dim, which is kept as 1. */
 uint32_t op_mean_last(struct graph *graph, uint32_t x);
 /* native_dropout: saves a mask of bools. x itself when p is 0. */
@@ -151,7 +154,8 @@ uint32_t op_put_slice(struct graph *graph, uint32_t whole, uint32_t x, uint32_t 
                       uint32_t width);
 /* weight, bias (h); saves input, mean and rstd. `eps` is added to the variance. */
 uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias, float eps);
-/* Fused RMSNorm: saves input and fp32 rstd. `eps` is added to the mean square. */
+/* F.rms_norm. `eps` is added to the mean square. Fused it saves input and fp32 rstd; before torch
+ * 2.9 it is a handful of small kernels in fp32. */
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps);
 /* What scaled_dot_product_attention does first under autocast: casts of q, k, v (b, s, a, d) and of
  * a bias, if there is one; `kind` is the attention that they are for. */

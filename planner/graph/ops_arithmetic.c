@@ -26,14 +26,19 @@ OP_BACKWARD(add)
 
 OP_CLASS(add) = {.label = ATEN_ADD, .work = WORK_ADD, .backward = add_backward};
 
-uint32_t op_add_in_place(struct graph *graph, uint32_t x, uint32_t y)
+/* The op's result is x itself, which was another value. */
+static uint32_t done_in_place(struct graph *graph, uint32_t op, uint32_t x)
 {
-    const uint32_t op = begin(graph, OP_ADD_TO, 2, (uint32_t[]){x, y});
     const uint32_t out = graph_view(graph, x, *shape_of(graph, x));
-    graph->tensors[out].root = out; /* what x was is another value */
+    graph->tensors[out].root = out;
     graph->ops[op].out[graph->ops[op].outs++] = out;
     graph_op_done(graph, op);
     return out;
+}
+
+uint32_t op_add_in_place(struct graph *graph, uint32_t x, uint32_t y)
+{
+    return done_in_place(graph, begin(graph, OP_ADD_TO, 2, (uint32_t[]){x, y}), x);
 }
 
 uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y)
@@ -169,6 +174,20 @@ OP_CLASS(add_scalar) = {
     .label = ATEN_ADD,
     .work = WORK_ADD_NUMBER,
     .backward = add_scalar_backward,
+};
+
+uint32_t op_add_scalar_in_place(struct graph *graph, uint32_t x, float number)
+{
+    const uint32_t op = begin(graph, OP_ADD_SCALAR_TO, 1, &x);
+    graph->ops[op].attr.p = number;
+    return done_in_place(graph, op, x);
+}
+
+OP_CLASS(add_scalar_to) = {
+    .label = ATEN_ADD_,
+    .work = WORK_ADD_NUMBER,
+    .backward = add_scalar_backward,
+    .in_place = true,
 };
 
 OP_BACKWARD(mul_scalar)

@@ -36,7 +36,14 @@ static void birth_statistics(struct graph *graph, uint32_t op, const struct shap
         return;
     }
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_FP32,
-                   SHAPE(q->dim[0], q->dim[2], q->dim[1]));                  /* logsumexp */
+                   SHAPE(q->dim[0], q->dim[2], q->dim[1])); /* logsumexp */
+    if (!torch_does(graph->torch, TORCH_FLASH_STATE_ON_DEVICE)) {
+        /* seed and offset: of a GPU's, nothing is on the GPU */
+        const struct shape state = graph->autograd == AUTOGRAD_GPU ? SHAPE(0) : scalar;
+        graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_INT64, state);
+        graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_INT64, state);
+        return;
+    }
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, SHAPE(2)); /* rng state */
     graph_op_birth(graph, op, ATEN_FLASH_ATTENTION, DTYPE_UINT64, scalar);
 }

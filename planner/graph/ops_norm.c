@@ -1,4 +1,4 @@
-/* ops_norm.c - layer norm and RMS norm, fused. */
+/* ops_norm.c - layer norm and RMS norm: fused, or as ATen composes the second before torch 2.9. */
 #include "graph/autocast.h"
 #include "graph/op_class.h"
 
@@ -55,8 +55,40 @@ OP_CLASS(layer_norm) = {
     .backward = layer_norm_backward,
 };
 
+/* A name is bound to what was made of it; a cast to the same dtype is the tensor itself. */
+static uint32_t rebound(struct graph *graph, uint32_t before, uint32_t after)
+{
+    if (after != before)
+        graph_drop(graph, before);
+    return after;
+}
+
+/* upcast * rsqrt(mean(upcast^2) + eps), as rms_norm of native/layer_norm.cpp writes it; the weight
+ * comes behind the cast back, since 2.7 before it. */
+static uint32_t composed_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
+{
+    const enum dtype dtype = dtype_of(graph, x);
+    const bool wide = torch_does(graph->torch, TORCH_RMS_NORM_WIDE);
+    const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
+    const uint32_t square = op_scalar(graph, OP_POW, upcast, 2.0F);
+    const uint32_t mean = op_mean_last(graph, square);
+    const uint32_t rstd = op_unary(graph, OP_RSQRT, op_add_scalar_in_place(graph, mean, eps));
+    graph_drop(graph, mean);
+    graph_drop(graph, square);
+    uint32_t out = op_mul(graph, upcast, rstd);
+    if (!wide)
+        out = rebound(graph, out, op_to(graph, out, dtype));
+    out = rebound(graph, out, op_mul(graph, out, weight));
+    graph_drop(graph, rstd);
+    if (upcast != x)
+        graph_drop(graph, upcast);
+    return wide ? rebound(graph, out, op_to(graph, out, dtype)) : out;
+}
+
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
 {
+    if (!torch_does(graph->torch, TORCH_RMS_NORM_FUSED))
+        return composed_rms_norm(graph, x, weight, eps);
     const struct shape shape = *shape_of(graph, x);
     uint32_t in[2] = {x, weight};
     autocast_arguments(graph, OP_RMS_NORM, 2, in);

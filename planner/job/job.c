@@ -10,7 +10,8 @@ void job_defaults(struct job *job, const struct model_config *config)
         .model = {.batch = 1,
                   .seq = 1024,
                   .code = model_default_code(config->arch),
-                  .compute = DTYPE_BF16},
+                  .compute = DTYPE_BF16,
+                  .torch = TORCH_NEWEST},
         .strategy = {.world = 8,
                      .replicate = 1,
                      .per_unit = 1,
@@ -44,6 +45,7 @@ static struct recording_choice choice_of(const struct job *job)
         .compute = job->model.compute,
         .autograd = job->model.autograd,
         .attention = job->model.attention,
+        .torch = job->model.torch,
     };
 }
 
@@ -72,6 +74,12 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : m->autocast                    ? "--autocast"
                          : tape.no_early_stop             ? "--early-stop off"
                                                           : NULL;
+    const char *made = recording_info(job->config.recording).torch;
+    if (m->torch != 0 && m->torch != TORCH_NEWEST && m->torch != torch_minor(made))
+        return err_set(err, ERR_INVALID,
+                       "--torch 2.%u: the model was recorded with torch %s, whose calls it has; "
+                       "record it again with that version",
+                       m->torch, made);
     if (option)
         return err_set(err, ERR_INVALID,
                        "%s: a recorded model is what it was when it was recorded; record it again "

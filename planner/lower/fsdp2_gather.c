@@ -109,7 +109,7 @@ void unshard(struct lowering *low, struct unit *unit)
     unit->pending = true;
     unit->gather = NONE;
     const uint32_t ranks = current_ranks(low, unit);
-    if (ranks == 1)
+    if (ranks == 1 && torch_does(low->graph->torch, TORCH_ALONE_COPIES))
         return;
 
     const uint32_t before = enter_scope(low, "unshard", unit->index, true);

@@ -258,7 +258,8 @@ static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uin
     const uint32_t ranks = fsdp2_of(low)->shard_ranks;
     const uint32_t last = grads[count - 1].place;
     held->chunks = cut_columns(low, params, grads, count);
-    held->loop = ranks > 1 && last != held->chunks ? last : NONE; /* alone there is no loop */
+    const bool loops = ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_REDUCES);
+    held->loop = loops && last != held->chunks ? last : NONE; /* alone there is no loop */
     const uint32_t input =
         alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_COMPUTE, ATEN_EMPTY, low->strategy->reduce,
                      flat(unit->trained_elements * ranks));
@@ -278,7 +279,7 @@ static struct retained reduce_scatter(struct lowering *low, const struct unit *u
     emit_sync(low, f->reduce_scatter, LANE_COMPUTE);
     *output = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, f->reduce_scatter, ATEN_EMPTY,
                            low->strategy->reduce, flat(unit->trained_elements));
-    if (f->shard_ranks == 1)
+    if (f->shard_ranks == 1 && torch_does(low->graph->torch, TORCH_ALONE_REDUCES))
         emit_unary(low, f->reduce_scatter, WORK_COPY, ATEN_COPY_, input, *output);
     else
         emit_work(low, PLAN_REDUCE_SCATTER, f->reduce_scatter, WORK_REDUCE_SCATTER_AVG,
@@ -342,7 +343,8 @@ void post_backward(struct lowering *low, struct unit *unit)
     const uint32_t count = take_grads(low, unit, grads, params);
     if (reshards)
         reshard_after_backward(low, unit);
-    make_room(low);
+    if (count || torch_does(low->graph->torch, TORCH_EMPTY_GROUP_FREES))
+        make_room(low);
     if (count) {
         wait_for_reduction(low, unit);
         foreach_reduce(low, unit, params, grads, count);

@@ -52,6 +52,34 @@ static enum err_code check_columns(const struct strategy *s, const struct graph 
     return ERR_OK;
 }
 
+/* What a version of PyTorch does not have, or is not known to do as 2.14. */
+static enum err_code check_version(const struct strategy *s, uint32_t torch, struct err *err)
+{
+    const struct {
+        bool used;
+        enum torch_change change;
+        const char *option;
+    } options[] = {
+        {s->columns, TORCH_SHARD_PLACEMENT, "--placement columns"},
+        {s->not_in_backward != NULL, TORCH_NOT_IN_BACKWARD, "--not-in-backward"},
+        {s->forward_prefetch > 0, TORCH_PREFETCH_LISTS, "--forward-prefetch"},
+        {s->backward_prefetch > 0, TORCH_PREFETCH_LISTS, "--backward-prefetch"},
+        {s->reduce_buffers > 1, TORCH_REDUCE_BUFFERS, "--reduce-buffers"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (options[i].used && !torch_does(torch, options[i].change))
+            return err_set(err, ERR_INVALID, "%s: torch 2.%u does not have it; 2.%u does",
+                           options[i].option, torch, torch_row(options[i].change)->since);
+    if (s->columns && s->world == s->replicate && !torch_does(torch, TORCH_ALONE_REDUCES))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--placement columns of one rank: not planned as torch 2.%u does it", torch);
+    if (s->offload && torch != 0 && torch != TORCH_NEWEST)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--offload: not known of torch 2.%u; it is planned as 2.%d does it", torch,
+                       TORCH_NEWEST);
+    return ERR_OK;
+}
+
 enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                           const struct stream *stream, struct err *err)
 {
@@ -72,6 +100,7 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--reshard %u does not divide the %u ranks of the shard group",
                        s->reshard_ranks, shard);
+    TRY(check_version(s, graph->torch, err));
     if (s->columns)
         TRY(check_columns(s, graph, err));
     if (s->forward_prefetch > PREFETCH_MOST || s->backward_prefetch > PREFETCH_MOST)
@@ -88,14 +117,14 @@ static void declare_mesh(struct lowering *low)
     f->shard_ranks = s->world / s->replicate;
     f->replicas = s->replicate;
     f->shard_group = f->replicate_group = f->post_group = PLAN_NO_GROUP;
-    if (f->shard_ranks > 1)
+    if (f->shard_ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_REDUCES))
         f->shard_group = plan_add_group(plan, "shard", GROUP_SHARD, f->shard_ranks, 1);
     if (f->replicas > 1)
         f->replicate_group =
             plan_add_group(plan, "replicate", GROUP_REPLICATE, f->replicas, f->shard_ranks);
     if (s->reshard == RESHARD_INT && s->reshard_ranks > 1 && s->reshard_ranks < f->shard_ranks)
         f->post_group = plan_add_group(plan, "post_forward", GROUP_RESHARD, s->reshard_ranks, 1);
-    low->norm_group = f->shard_group;
+    low->norm_group = f->shard_ranks > 1 ? f->shard_group : PLAN_NO_GROUP;
     f->copy_in = plan_add_lane(plan, "copy_in", true);
     f->all_gather = plan_add_lane(plan, "all_gather", true);
     f->reduce_scatter = plan_add_lane(plan, "reduce_scatter", true);
@@ -121,17 +150,18 @@ static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
     const struct strategy *s = low->strategy;
+    const bool obeys = torch_does(low->graph->torch, TORCH_ROOT_RESHARDS);
     if (s->keep_last > 0 && is_kept(low, unit))
         return 0;
     switch (s->reshard) {
     case RESHARD_NEVER:
         return 0;
     case RESHARD_INT: /* 1 means False */
-        return s->reshard_ranks == 1 ? 0 : s->reshard_ranks;
+        return unit == 0 && !obeys ? 0 : s->reshard_ranks == 1 ? 0 : s->reshard_ranks;
     case RESHARD_DEFAULT:
         return unit == 0 || is_tail_unit(low, &f->wrapping, unit) ? 0 : f->shard_ranks;
     default:
-        return f->shard_ranks;
+        return unit == 0 && !obeys ? 0 : f->shard_ranks;
     }
 }
 

@@ -109,15 +109,14 @@ void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_
 
 /* ---- clipping ---- */
 
-static uint32_t scalar(struct lowering *low, enum aten label, enum dtype dtype)
+static uint32_t numbers(struct lowering *low, enum aten label, enum dtype dtype, struct shape shape)
 {
-    return alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, dtype,
-                        (struct shape){.rank = 0});
+    return alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, dtype, shape);
 }
 
-static uint32_t vector(struct lowering *low, enum aten label, enum dtype dtype, uint32_t n)
+static uint32_t scalar(struct lowering *low, enum aten label, enum dtype dtype)
 {
-    return alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, dtype, SHAPE(n));
+    return numbers(low, label, dtype, (struct shape){.rank = 0});
 }
 
 /* Gradients that are there, as operands; returns their number. `out` has room for all. */
@@ -162,36 +161,48 @@ static uint32_t step(struct lowering *low, enum work_kind work, enum aten label,
     return emit_unary(low, LANE_COMPUTE, work, label, from, to);
 }
 
-/* Squares of the norms are summed over the shards; the result's root is what each norm would have
- * been of the whole gradient. Returns the vector to take the total norm of. */
-static uint32_t reduce_norms(struct lowering *low, uint32_t stacked, uint32_t n)
+/* Squares of the norms (shape) are summed over the shards; the result's root is what each norm
+ * would have been of the whole gradient. Returns what has the results. */
+static uint32_t reduce_norms(struct lowering *low, uint32_t norms, struct shape shape)
 {
     const enum dtype dtype = gradients_dtype(low);
-    const uint32_t squares = vector(low, ATEN_POW, dtype, n);
-    step(low, WORK_SQUARE, ATEN_POW, stacked, squares);
-    const uint32_t reduced = vector(low, ATEN_C10D_ALL_REDUCE, dtype, n);
+    const uint32_t squares = numbers(low, ATEN_POW, dtype, shape);
+    step(low, WORK_SQUARE, ATEN_POW, norms, squares);
+    const uint32_t reduced = numbers(low, ATEN_C10D_ALL_REDUCE, dtype, shape);
     uint32_t waited =
         reduced; /* wait_tensor gives back what it was given; a fake one a new tensor */
     if (low->graph->autograd == AUTOGRAD_RECORDED)
-        waited = vector(low, ATEN_C10D_WAIT_TENSOR, dtype, n);
+        waited = numbers(low, ATEN_C10D_WAIT_TENSOR, dtype, shape);
     emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_C10D_ALL_REDUCE,
               low->norm_group, 1, &squares, 1, &waited);
     if (waited != reduced)
         emit_free(low, reduced);
-    const uint32_t summed = vector(low, ATEN_POW, dtype, n);
+    const uint32_t summed = numbers(low, ATEN_POW, dtype, shape);
     step(low, WORK_SQUARE_ROOT, ATEN_SQRT, waited, summed);
     emit_free(low, squares);
     emit_free(low, waited);
     return summed;
 }
 
-/* coefficient = clamp(max_norm / (total + 1e-6), max=1), then one multiply of all gradients. */
-static void scale_gradients(struct lowering *low, uint32_t total)
+/* coefficient = clamp(max_norm / (total + 1e-6), max=1), then one multiply of all gradients. Where
+ * the total is of this rank's shards alone, the sum with 1e-6 is, too: its reciprocal is the first
+ * that has to know the others'. */
+static void scale_gradients(struct lowering *low, uint32_t total, bool reduced)
 {
     const enum dtype dtype = gradients_dtype(low);
     const uint32_t denominator = scalar(low, ATEN_ADD, dtype);
+    if (!reduced)
+        total = reduce_norms(low, total, (struct shape){.rank = 0});
     const uint32_t inverse = scalar(low, ATEN_RECIPROCAL, dtype);
+    if (!reduced) { /* it goes now: the norm is handed on, to the kernel that computes it all */
+        step(low, WORK_COPY, ATEN_RECIPROCAL, total, inverse);
+        emit_free(low, total);
+    }
     const uint32_t ratio = scalar(low, ATEN_MUL, dtype);
+    if (!reduced) {
+        step(low, WORK_COPY, ATEN_MUL, inverse, ratio);
+        total = ratio;
+    }
     emit_free(low, inverse);
     emit_free(low, denominator);
     const uint32_t clamped = scalar(low, ATEN_CLAMP, dtype);
@@ -226,11 +237,12 @@ void emit_clip(struct lowering *low)
     for (uint32_t i = 0; i < n; i++)
         norms[i] = scalar(low, ATEN_FOREACH_NORM, dtype);
     emit_norms(low, norms, n);
-    const uint32_t stacked = vector(low, ATEN_STACK, dtype, n);
+    const uint32_t stacked = numbers(low, ATEN_STACK, dtype, SHAPE(n));
     emit_work(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, n, norms, 1,
               &stacked);
-    const uint32_t summed =
-        low->norm_group == PLAN_NO_GROUP ? stacked : reduce_norms(low, stacked, n);
+    const bool alone = low->norm_group == PLAN_NO_GROUP;
+    const bool each = torch_does(low->graph->torch, TORCH_NORMS_REDUCED);
+    const uint32_t summed = alone || !each ? stacked : reduce_norms(low, stacked, SHAPE(n));
     const uint32_t total = scalar(low, ATEN_LINALG_VECTOR_NORM, dtype);
     step(low, WORK_VECTOR_NORM, ATEN_LINALG_VECTOR_NORM, summed, total);
     if (summed != stacked)
@@ -238,7 +250,7 @@ void emit_clip(struct lowering *low)
     emit_free(low, stacked);
     for (uint32_t i = 0; i < n; i++) /* a list of plain tensors dies from its end */
         emit_free(low, norms[low->system->dtensors ? i : n - 1 - i]);
-    scale_gradients(low, total);
+    scale_gradients(low, total, alone || each);
     emit_free(low, total);
     free(norms);
 }

@@ -55,11 +55,29 @@ static enum err_code check_chunks(const struct family *family, const struct mode
     return ERR_OK;
 }
 
+/* Of older versions only what was recorded: what torchtitan's, nanoGPT's and the tutorial's codes
+ * call. Up to 2.8 each `:` of an index is a node whose backward copies, and transformers' code is
+ * full of them. */
+static enum err_code check_torch(const struct model_job *job, struct err *err)
+{
+    if (job->code == CODE_HF && !torch_does(job->torch, TORCH_INDEX_OF_ALL))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--torch 2.%u: transformers' code is planned as of torch 2.%u and newer; %s",
+                       job->torch, torch_row(TORCH_INDEX_OF_ALL)->since,
+                       torch_row(TORCH_INDEX_OF_ALL)->before);
+    if (job->autocast && !torch_does(job->torch, TORCH_RMS_NORM_FUSED))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--torch 2.%u: torch.autocast is planned as of torch 2.%u and newer",
+                       job->torch, torch_row(TORCH_RMS_NORM_FUSED)->since);
+    return ERR_OK;
+}
+
 enum err_code build_check(const struct family *family, const struct model_config *config,
                           const struct model_job *job, struct err *err)
 {
     if (job->loss == CROSS_ENTROPY_CHUNKED)
         TRY(check_chunks(family, job, err));
+    TRY(check_torch(job, err));
     switch (job->code) {
     case CODE_TORCHTITAN:
         return check_torchtitan(config, job, err);

@@ -34,6 +34,7 @@ struct recording_choice {
     enum dtype compute;
     enum autograd autograd; /* GPU: in place where autograd is on real tensors */
     enum attention_kernel attention;
+    uint32_t torch; /* 2.x, whose FSDP2 runs it; the calls are those of the recording */
 };
 
 /* Whether a file's name is one of a recording: it ends in .stream.json or .stream.json.gz. */

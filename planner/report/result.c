@@ -3,6 +3,7 @@
 
 #include "report/model_notes.h"
 #include "report/style.h"
+#include "report/version_notes.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -153,6 +154,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
     json_object_set_new(root, "model", model_json(&job->config, p->parameters));
     model_notes_set(root, &job->config);
+    version_notes_set(root, job->model.torch);
     json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "tight", json_boolean(p->tight));
@@ -236,12 +238,15 @@ static void print_title(FILE *file, const struct style *s, const struct settings
             job->model.autocast ? ", forward under autocast (bf16)" : "");
 }
 
-static void print_notes(FILE *file, const struct model_config *config)
+static void print_notes(FILE *file, const struct job *job)
 {
     char first[2];
-    if (!model_note(config, 0, first, sizeof first))
+    const uint32_t torch = job->model.torch;
+    const bool older = torch != 0 && torch != TORCH_NEWEST;
+    if (!model_note(&job->config, 0, first, sizeof first) && !older)
         return;
-    model_notes_print(file, "", config);
+    model_notes_print(file, "", &job->config);
+    version_notes_print(file, torch);
     fputc('\n', file);
 }
 
@@ -405,7 +410,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
 {
     const struct style s = style_of(file);
     print_title(file, &s, settings, job, machine, p);
-    print_notes(file, &job->config);
+    print_notes(file, job);
     print_categories(file, &s, p);
     print_host(file, &s, job, machine, p);
     fputc('\n', file);

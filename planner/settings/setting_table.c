@@ -102,6 +102,17 @@ static const struct setting_word attention_words[] = {
         {NULL, 0, false},
 };
 
+/* As people have it from torch.__version__, too. */
+static const struct setting_word torch_words[] = {
+#define VERSION(minor)                                                                             \
+    WORD("2." #minor, minor), ALSO("2." #minor ".0", minor), ALSO("2." #minor ".1", minor)
+    VERSION(4),       VERSION(5),  VERSION(6),  VERSION(7),  VERSION(8),  VERSION(9),
+    VERSION(10),      VERSION(11), VERSION(12), VERSION(13), VERSION(14),
+#undef VERSION
+    {NULL, 0, false},
+};
+_Static_assert(TORCH_OLDEST == 4 && TORCH_NEWEST == 14, "the words of --torch");
+
 static const struct setting_word system_words[] = {
 #define X(name, text) WORD(text, SYSTEM_##name),
     SYSTEM_MAP(X)
@@ -182,8 +193,8 @@ static const struct setting rows[] = {
 
     /* ---- strategy ---- */
     {.name = "attention", .group = GROUP_STRATEGY, .arg = "KERNEL",
-     .help = "Which kernel computes attention; auto: cudnn on Hopper and Blackwell, else flash "
-             "(FlashAttention-2), in fp32 efficient",
+     .help = "Which kernel computes attention; auto: cudnn on Hopper and Blackwell since torch "
+             "2.11, else flash (FlashAttention-2), in fp32 efficient",
      .initial = "auto", .field = FIELD(attention), .words = attention_words, .commands = FOR_JOB},
     {.name = "replicate", .group = GROUP_STRATEGY, .arg = "R",
      .help = "HSDP replicas: the mesh is R x N/R", .initial = "1",
@@ -347,6 +358,11 @@ static const struct setting rows[] = {
      .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("fused", CROSS_ENTROPY_FUSED),
                     WORD("chunked", CROSS_ENTROPY_CHUNKED)),
      .commands = FOR_JOB},
+    {.name = "torch", .group = GROUP_STRATEGY, .arg = "VERSION",
+     .help = "The version of PyTorch that runs it, as its last patch release",
+     .initial = "2.14", .field = FIELD(job.model.torch), .words = torch_words,
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "is known as of torch 2.14 alone",
+     .lacking = SYSTEM(DDP) | SYSTEM(FSDP1) | ZERO},
     {.name = "autograd", .group = GROUP_STRATEGY, .arg = "HOW",
      .help = "Gradients are added in place as on a GPU, or as recordings on fake tensors have it",
      .initial = "gpu", .field = FIELD(job.model.autograd),

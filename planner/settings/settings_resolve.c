@@ -79,6 +79,9 @@ enum err_code settings_machine(const struct settings *settings, struct machine *
         rc = profile_read(settings->profile, &out->profile, err);
     out->profile.clock = settings->clock;
     out->profile.attention = settings->attention;
+    if (settings->attention == ATTENTION_AUTO &&
+        !torch_does(settings->job.model.torch, TORCH_CUDNN_ATTENTION))
+        out->profile.attention = ATTENTION_FLASH;
     if (rc != ERR_OK)
         profile_free(&out->profile);
     return rc;

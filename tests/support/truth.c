@@ -356,6 +356,7 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
     job.model.code = model_job.code;
     job.model.autograd =
         strcmp(truth_text(row, "autograd", ""), "gpu") == 0 ? AUTOGRAD_GPU : AUTOGRAD_RECORDED;
+    job.model.torch = torch_minor(truth_text(row, "torch", ""));
     read_strategy(json_object_get(row, "strategy"), &job);
     struct plan *plan = NULL;
     struct graph *graph = NULL;
@@ -638,6 +639,23 @@ static bool is_of(const json_t *row, enum system_kind system)
     return strcmp(truth_text(s, "system", "fsdp2"), system_name(system)) == 0;
 }
 
+static void visit_row(const json_t *row, bool events, truth_read_model read,
+                      void (*visit)(void *context, const struct truth_result *result),
+                      void *context)
+{
+    struct plan *plan = row ? truth_plan(row, read) : NULL;
+    struct truth_result result = {.name = truth_text(row, "name", "?"),
+                                  .wrong_events = TRUTH_NO_PLAN};
+    if (plan) {
+        result.recorded_peak = (uint64_t)json_integer_value(json_object_get(row, "peak_bytes"));
+        result.events = count_events(plan);
+        result.wrong_events = events ? truth_compare_events(row, plan) : 0;
+        result.worst_error = compare_numbers(row, plan, &result.unequal, &result.planned_peak);
+    }
+    visit(context, &result);
+    plan_free(plan);
+}
+
 bool truth_each(const char *path, enum system_kind system, bool events, truth_read_model read,
                 void (*visit)(void *context, const struct truth_result *result), void *context)
 {
@@ -652,17 +670,14 @@ bool truth_each(const char *path, enum system_kind system, bool events, truth_re
             json_decref(row);
             continue;
         }
-        struct plan *plan = row ? truth_plan(row, read) : NULL;
-        struct truth_result result = {.name = truth_text(row, "name", "?"),
-                                      .wrong_events = TRUTH_NO_PLAN};
-        if (plan) {
-            result.recorded_peak = (uint64_t)json_integer_value(json_object_get(row, "peak_bytes"));
-            result.events = count_events(plan);
-            result.wrong_events = events ? truth_compare_events(row, plan) : 0;
-            result.worst_error = compare_numbers(row, plan, &result.unequal, &result.planned_peak);
+        visit_row(row, events, read, visit, context);
+        size_t i;
+        json_t *version;
+        json_array_foreach(json_object_get(row, "torch_also"), i, version)
+        {
+            json_object_set(row, "torch", version);
+            visit_row(row, events, read, visit, context);
         }
-        visit(context, &result);
-        plan_free(plan);
         json_decref(row);
     }
     free(line);

@@ -47,8 +47,8 @@ struct truth_result { /* one row, recorded beside planned; lent for the visit */
     double worst_error;                   /* of those, relative */
 };
 
-/* Plans every row of a system in a file and hands the comparison to `visit`. False: no such file.
- */
+/* Plans every row of a system in a file and hands the comparison to `visit`; a row that several
+ * versions of PyTorch recorded alike ("torch_also"), as each of them. False: no such file. */
 bool truth_each(const char *path, enum system_kind system, bool events, truth_read_model read,
                 void (*visit)(void *context, const struct truth_result *result), void *context);
 

@@ -24,6 +24,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import older_torch
+
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, None: None}
 
 
@@ -52,7 +54,9 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x):
-        return FusedRMSNorm.apply(x, self.weight)
+        if older_torch.RMS_NORM_IS_FUSED:
+            return FusedRMSNorm.apply(x, self.weight)
+        return F.rms_norm(x, self.weight.shape, self.weight, 1e-5)
 
 
 def attention(q, k, v):
@@ -69,7 +73,7 @@ def repeat_kv(x, n):
     if n == 1:
         return x
     b, s, h, d = x.shape
-    return x[:, :, :, None, :].expand(b, s, h, n, d).reshape(b, s, h * n, d)
+    return torch.unsqueeze(x, 3).expand(b, s, h, n, d).reshape(b, s, h * n, d)
 
 
 class LlamaAttention(nn.Module):
@@ -478,7 +482,7 @@ def checkpointed(model, blocks, how, early_stop, which="all"):
     every second mm (counted in forward order within a block) is recomputed.
     """
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-    kwargs = {"preserve_rng_state": False, "early_stop": early_stop}
+    kwargs = {"preserve_rng_state": False, **older_torch.early_stop(early_stop)}
     if how == "selective":
         from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
         aten = torch.ops.aten

@@ -23,11 +23,12 @@ import weakref
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import models
+import older_torch
+from older_torch import DTensor
 
 
 # --------------------------------------------------------------------------------------------
@@ -196,13 +197,14 @@ class Births(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
             return True     # transformers asks whether masks are all ones and sequences not packed
         out = self.call(func, args, kwargs or {})
-        for t in out if isinstance(out, (tuple, list)) else (out,):
+        name, born = older_torch.births(op_name(func), out)
+        for t in born if isinstance(born, (tuple, list)) else (born,):
             if isinstance(t, torch.Tensor) and not isinstance(t, DTensor):
-                Log.current.birth(t, f"{op_name(func)} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
+                Log.current.birth(t, f"{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
         return out
 
     def call(self, func, args, kwargs):
-        if func is torch.ops.aten._grouped_mm.default and args[0].dtype == torch.float32:
+        if str(func) == "aten._grouped_mm.default" and args[0].dtype == torch.float32:
             return models.fake_grouped_mm(*args)
         return func(*args, **kwargs)
 

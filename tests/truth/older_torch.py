@@ -1,0 +1,62 @@
+"""FSDP2 of torch 2.4 to 2.14 under the names that 2.14 has for it.
+
+What FSDP2 does is left alone: only where things are imported from, what None stands for, and that collectives on
+fake tensors and streams of a CPU do nothing, as they do by themselves in 2.14.
+"""
+import importlib
+import importlib.util
+
+import torch
+import torch.distributed as dist
+
+VERSION = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
+
+if VERSION >= (2, 6):
+    _PACKAGE, _PARTS = "torch.distributed.fsdp", "torch.distributed.fsdp._fully_shard"
+else:
+    _PACKAGE = _PARTS = "torch.distributed._composable.fsdp"
+
+_public = importlib.import_module(_PACKAGE)
+fsdp_init = importlib.import_module(_PARTS + "._fsdp_init")
+fsdp_group = importlib.import_module(_PARTS + "._fsdp_param_group")
+fsdp_api = importlib.import_module(_PARTS + ("._fully_shard" if VERSION >= (2, 6) else ".fully_shard"))
+fully_shard = _public.fully_shard
+CPUOffloadPolicy, MixedPrecisionPolicy = _public.CPUOffloadPolicy, _public.MixedPrecisionPolicy
+
+_tensor = importlib.import_module("torch.distributed.tensor" if VERSION >= (2, 5) else "torch.distributed._tensor")
+DTensor, Shard = _tensor.DTensor, _tensor.Shard
+
+# "default" of a strategy: None, as fully_shard has it by itself from 2.8 on.
+RESHARD_DEFAULT = None if VERSION >= (2, 8) else True
+
+# F.rms_norm of a GPU is one kernel from 2.9 on; before, it is ATen's composite, on every device.
+RMS_NORM_IS_FUSED = VERSION >= (2, 9)
+
+
+def births(name, out):
+    """An op's name and results, in the order of their births, as 2.14 has them: up to 2.8 FSDP2's copy-in has the
+    at::empty of the gather's output inside, up to 2.7 the output of a reduction is its input's new_empty."""
+    if name == "fsdp.all_gather_copy_in":
+        return "empty.memory_format", out[::-1]
+    return "empty.memory_format" if name == "new_empty" and VERSION < (2, 8) else name, out
+
+
+def early_stop(enabled):
+    """Keywords for torch.utils.checkpoint.checkpoint."""
+    if VERSION >= (2, 11):
+        return {"early_stop": enabled}
+    torch.utils.checkpoint._enable_checkpoint_early_stop = enabled
+    return {}
+
+
+if importlib.util.find_spec("torch.distributed._meta_registrations") is None:
+    for _name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce"):
+        setattr(dist, _name, lambda *args, **kwargs: None)
+
+if not hasattr(torch.cpu.Stream, "record_event"):
+    torch.cpu.Stream.record_event = lambda self, event=None: event or torch.cpu.Event()
+    torch.cpu.Stream.wait_event = lambda self, event: None
+
+if VERSION < (2, 7):        # streams are torch.cuda's, whatever the device is
+    for _name in ("Stream", "Event", "stream", "current_stream"):
+        setattr(torch.cuda, _name, getattr(torch.cpu, _name))
