@@ -149,6 +149,7 @@ void trace_add_event(struct trace *trace, const struct trace_event *event)
     *added = *event;
     added->name = copy(trace, event->name);
     added->category = copy(trace, event->category);
+    added->module = copy(trace, event->module);
 }
 
 void trace_add_counter(struct trace *trace, uint32_t track, double time_s, const double *values)
@@ -308,7 +309,12 @@ static enum err_code put_event(FILE *file, const struct trace *trace, uint32_t i
     fputs(",\"args\":{", file);
     if (event->id != TRACE_NO_ID)
         fprintf(file, "\"id\":%" PRIu32 ",", event->id);
-    fprintf(file, "\"bytes\":%" PRIu64 "}}", event->bytes);
+    fprintf(file, "\"bytes\":%" PRIu64, event->bytes);
+    if (event->module && *event->module) {
+        fputs(",\"module\":", file);
+        put_string(file, event->module);
+    }
+    fputs("}}", file);
     return ERR_OK;
 }
 

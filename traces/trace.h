@@ -34,6 +34,7 @@ struct trace_event {
     const char *name, *category;
     double begin_s, end_s; /* equal for TRACE_INSTANT */
     uint64_t bytes;        /* read and written, or sent */
+    const char *module;    /* of the model, that it is of; NULL or "": none */
 };
 
 struct trace_process {

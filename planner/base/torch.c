@@ -14,7 +14,7 @@ uint32_t torch_minor(const char *version)
 const struct torch_row *torch_row(enum torch_change change)
 {
     static const struct torch_row rows[] = {
-#define X(NAME, since, now, before, source) {since, now, before, source},
+#define X(NAME, from, until, now, then, source) {from, until, now, then, source},
         TORCH_MAP(X)
 #undef X
     };

@@ -9,6 +9,8 @@
  * two or three of the tracks, not all fifteen. */
 #include "job/plan_trace.h"
 
+#include "plan/modules.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,6 +27,8 @@ struct builder {
     uint64_t values[TOTALS + CATEGORY_COUNT]; /* as last sampled */
     bool used[TOTALS + CATEGORY_COUNT];
     bool sampled; /* there was a first sample */
+    struct arena arena;
+    const char **modules; /* (instructions) names */
 };
 
 /* ---- times ---- */
@@ -101,6 +105,7 @@ static void add_work(struct builder *b, uint32_t id)
         .begin_s = b->begin_s[id],
         .end_s = b->end_s[id],
         .bytes = is_mark ? 0 : (uint64_t)plan_kernel(plan, instruction->arg)->bytes,
+        .module = is_mark ? NULL : b->modules[id],
     };
     trace_add_event(b->trace, &event);
     if (is_mark || instruction->lane == LANE_HOST)
@@ -169,6 +174,7 @@ enum err_code plan_trace_add(const struct plan *plan, const struct memory_option
     b.process = trace_add_process(trace, plan->rank, name);
     trace_set_info(trace, "clock", "seconds");
     take_times(&b, simulation, timeline);
+    b.modules = plan_module_names(plan, &b.arena);
     add_lanes(&b);
     for (uint32_t i = 0; i < plan->instruction_count; i++)
         if (is_drawn((enum plan_op)plan->instructions[i].op) &&
@@ -177,6 +183,7 @@ enum err_code plan_trace_add(const struct plan *plan, const struct memory_option
     add_tracks(&b, !options->without_allocator);
     const enum err_code rc = memory_replay(plan, options, add_point, &b, &memory, err);
     free(b.issue_s);
+    arena_free(&b.arena);
     return rc;
 }
 

@@ -170,6 +170,42 @@ static void pass_mark(struct lowering *low, enum stream_mark mark)
         low->here.phase = PLAN_BACKWARD;
 }
 
+/* ---- where the host is, for those who show it (plan/modules.h) ---- */
+
+static void name_modules(struct lowering *low)
+{
+    const struct graph *graph = low->graph;
+    low->module_names = arena_alloc(&low->scratch, (graph->module_count + 1) * sizeof(char *));
+    for (uint32_t m = 0; m < graph->module_count && !low->tally; m++)
+        low->module_names[m] = arena_strdup(&low->plan->arena, graph->modules[m].name);
+}
+
+static void note_module(struct lowering *low)
+{
+    const uint32_t module = low->depth ? low->inside[low->depth - 1] : MODULE_ROOT;
+    plan_add_module_span(low->plan, module == MODULE_ROOT ? "" : low->module_names[module]);
+}
+
+static void enter_module(struct lowering *low, uint32_t module)
+{
+    if (low->tally || low->depth == MODULES_DEEP)
+        return;
+    low->inside[low->depth++] = module;
+    note_module(low);
+}
+
+/* Backward leaves some modules without saying so: the next one around them says it. */
+static void leave_module(struct lowering *low, uint32_t module)
+{
+    uint32_t at = low->depth;
+    while (at > 0 && low->inside[at - 1] != module)
+        at--;
+    if (low->tally || at == 0)
+        return;
+    low->depth = at - 1;
+    note_module(low);
+}
+
 static void call(struct lowering *low, void (*hook)(struct lowering *low))
 {
     if (hook)
@@ -200,22 +236,30 @@ static void run_step(struct lowering *low, struct stream_step step)
         take_gradient(low, &low->stream->grads[step.arg]);
         break;
     case STEP_PRE_FORWARD:
+        enter_module(low, step.arg);
         call_for(low, system->pre_forward, step.arg);
         break;
     case STEP_POST_FORWARD:
         call_for(low, system->post_forward, step.arg);
+        leave_module(low, step.arg);
         break;
     case STEP_PRE_BACKWARD:
+        enter_module(low, step.arg);
         call_for(low, system->pre_backward, step.arg);
         break;
     case STEP_BACK:
         call_for(low, system->back, step.arg);
+        leave_module(low, step.arg);
         break;
     case STEP_POST_BACKWARD:
         call_for(low, system->post_backward, step.arg);
+        leave_module(low, step.arg);
         break;
     case STEP_FINAL:
+        low->depth = 0;
+        enter_module(low, MODULE_ROOT);
         call(low, system->final);
+        low->depth = 0;
         break;
     case STEP_CALL_FORWARD:
     case STEP_RETURN_FORWARD:
@@ -323,6 +367,7 @@ static void settle(struct lowering *low)
     plan->kernel_count = before.kernel_count;
     plan->event_count = before.event_count;
     plan->piece_count = before.piece_count;
+    plan->module_span_count = before.module_span_count;
     for (uint32_t p = 0; p < plan->param_count; p++)
         plan->params[p].piece[PIECE_GRADIENT] = NONE;
     low->here = (struct plan_instruction){.group = PLAN_NO_GROUP};
@@ -378,6 +423,7 @@ static void lower(const struct system *system, const struct graph *graph,
     plan_reserve_buffers(low.plan, buffers_expected(&low));
     name_numbers(low.plan, stream->kernels);
     declare_params(&low);
+    name_modules(&low);
     system->set_up(&low);
     declare_inputs(&low);
     if (!low.optimized)

@@ -69,16 +69,22 @@ void release_retained(struct lowering *low)
     f->retained_count = 0;
 }
 
-/* Of the inputs of reduce-scatters so many may live, with the one to come: the oldest go. */
-static void make_room(struct lowering *low)
+/* Of the inputs of reduce-scatters so many may live, with the one to come: the oldest go. Returns
+ * the one that a loop variable holds until post_backward returns, or NONE. */
+static uint32_t make_room(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
+    uint32_t held = NONE;
     while (f->retained_count >= f->retained_most) {
         emit_wait(low, LANE_COMPUTE, f->retained[0].event);
-        emit_free(low, f->retained[0].buffer);
+        if (torch_does(low->graph->torch, TORCH_INPUT_LET_GO))
+            emit_free(low, f->retained[0].buffer);
+        else
+            held = f->retained[0].buffer;
         f->retained_count--;
         memmove(f->retained, f->retained + 1, f->retained_count * sizeof *f->retained);
     }
+    return held;
 }
 
 /* FSDPParamGroup._wait_for_post_backward: of a micro-batch before, whose backward was not the last.
@@ -343,14 +349,17 @@ void post_backward(struct lowering *low, struct unit *unit)
     const uint32_t count = take_grads(low, unit, grads, params);
     if (reshards)
         reshard_after_backward(low, unit);
+    uint32_t input = NONE;
     if (count || torch_does(low->graph->torch, TORCH_EMPTY_GROUP_FREES))
-        make_room(low);
+        input = make_room(low);
     if (count) {
         wait_for_reduction(low, unit);
         foreach_reduce(low, unit, params, grads, count);
     }
     free(params);
     free(grads);
+    if (input != NONE)
+        emit_free(low, input);
     leave_scope(low, before);
 }
 

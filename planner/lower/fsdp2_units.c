@@ -62,14 +62,12 @@ static enum err_code check_version(const struct strategy *s, uint32_t torch, str
     } options[] = {
         {s->columns, TORCH_SHARD_PLACEMENT, "--placement columns"},
         {s->not_in_backward != NULL, TORCH_NOT_IN_BACKWARD, "--not-in-backward"},
-        {s->forward_prefetch > 0, TORCH_PREFETCH_LISTS, "--forward-prefetch"},
-        {s->backward_prefetch > 0, TORCH_PREFETCH_LISTS, "--backward-prefetch"},
         {s->reduce_buffers > 1, TORCH_REDUCE_BUFFERS, "--reduce-buffers"},
     };
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         if (options[i].used && !torch_does(torch, options[i].change))
             return err_set(err, ERR_INVALID, "%s: torch 2.%u does not have it; 2.%u does",
-                           options[i].option, torch, torch_row(options[i].change)->since);
+                           options[i].option, torch, torch_row(options[i].change)->until);
     if (s->columns && s->world == s->replicate && !torch_does(torch, TORCH_ALONE_REDUCES))
         return err_set(err, ERR_UNSUPPORTED,
                        "--placement columns of one rank: not planned as torch 2.%u does it", torch);

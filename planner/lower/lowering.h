@@ -92,6 +92,8 @@ struct sums {
     double in_bytes, out_bytes;
 };
 
+enum { MODULES_DEEP = 8 }; /* modules with borders within each other, at most */
+
 struct lowering {
     struct plan *plan;
     const struct system *system;
@@ -119,7 +121,9 @@ struct lowering {
     struct optimized *optimized; /* in the optimizer's order: one a parameter, unless set_up made
                                     others */
     uint32_t optimized_count;
-    struct scope_entry *scopes; /* hash of the scopes so far */
+    const char **module_names;            /* (modules) of the plan's life */
+    uint32_t inside[MODULES_DEEP], depth; /* modules that the host is in, the innermost last */
+    struct scope_entry *scopes;           /* hash of the scopes so far */
     uint32_t scope_slots;
 };
 

@@ -42,6 +42,8 @@ void plan_clear(struct plan *plan)
         .group_cap = old.group_cap,
         .scopes = old.scopes,
         .scope_cap = old.scope_cap,
+        .module_spans = old.module_spans,
+        .module_span_cap = old.module_span_cap,
     };
     arena_reset(&plan->arena);
     begin(plan);
@@ -58,6 +60,7 @@ void plan_free(struct plan *plan)
     free(plan->pieces);
     free(plan->groups);
     free(plan->scopes);
+    free(plan->module_spans);
     arena_free(&plan->arena);
     free(plan);
 }
@@ -106,6 +109,13 @@ uint8_t plan_add_group(struct plan *plan, const char *name, enum group_role role
     plan->groups[plan->group_count] =
         (struct plan_group){.name = name, .role = (uint8_t)role, .ranks = ranks, .stride = stride};
     return (uint8_t)plan->group_count++;
+}
+
+void plan_add_module_span(struct plan *plan, const char *name)
+{
+    ARRAY_GROW(plan->module_spans, plan->module_span_count, plan->module_span_cap);
+    plan->module_spans[plan->module_span_count++] =
+        (struct plan_module_span){plan->instruction_count, name};
 }
 
 uint32_t plan_add_scope(struct plan *plan, const char *text, uint32_t unit)

@@ -182,6 +182,11 @@ struct plan_scope {   /* a place in the sharding system's code */
     uint32_t unit;    /* that the innermost call is about; PLAN_NO_UNIT: none */
 };
 
+struct plan_module_span { /* from `first` on the host is in that module (plan/modules.h) */
+    uint32_t first;       /* instruction */
+    const char *name;     /* "layers.0"; "" for the root, and outside of it */
+};
+
 struct plan {
     struct arena arena; /* owns names, pieces' tables and operands of the plan's own kernels */
     const char *system; /* "fsdp2" */
@@ -207,6 +212,8 @@ struct plan {
     const char *const *kinds;  /* names of kernel.op; kinds[0] is "" */
     uint32_t label_count, kind_count;
     uint32_t world, rank;
+    struct plan_module_span *module_spans; /* none where it was read from a file */
+    uint32_t module_span_count, module_span_cap;
     bool own_programs; /* each rank has a program of its own: others do not follow from this one */
 };
 
@@ -245,6 +252,7 @@ uint32_t plan_push_kernel(struct plan *plan, enum work_kind work, unsigned label
 uint8_t plan_add_lane(struct plan *plan, const char *name, bool urgent);
 uint8_t plan_add_group(struct plan *plan, const char *name, enum group_role role, uint32_t ranks,
                        uint32_t stride);
+void plan_add_module_span(struct plan *plan, const char *name);
 uint32_t plan_add_scope(struct plan *plan, const char *text, uint32_t unit);
 /* A piece of param `piece->param`, which has none of that role yet. */
 uint32_t plan_add_piece(struct plan *plan, const struct plan_piece *piece);

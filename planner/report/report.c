@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "job/plan_trace.h"
 #include "memory/snapshot.h"
+#include "plan/modules.h"
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
 #include "report/compare_print.h"
@@ -69,7 +70,8 @@ static enum err_code write_plan(const struct report *r, struct err *err)
 struct snapshot_run {
     struct snapshot *snapshot;
     const char *path;
-    struct arena arena; /* frame names */
+    struct arena arena;   /* frame names */
+    const char **modules; /* (instructions) */
     uint64_t time_us;
     enum err_code rc;
     struct err *err;
@@ -79,14 +81,16 @@ static void name_frame(void *context, const struct plan *plan, uint32_t instruct
                        bool first_step)
 {
     struct snapshot_run *run = context;
-    char what[512];
+    char what[512], name[700];
     (void)first_step;
     const enum plan_op op = (enum plan_op)plan->instructions[instruction].op;
     if (op != PLAN_ALLOC && op != PLAN_FREE && op != PLAN_WAIT) /* a wait may complete frees */
         return;
-    snapshot_set_frame(run->snapshot,
-                       arena_strdup(&run->arena, result_what(plan, instruction, what, sizeof what)),
-                       "plan.json", (int)instruction, run->time_us++);
+    const char *module = run->modules[instruction];
+    result_what(plan, instruction, what, sizeof what);
+    snprintf(name, sizeof name, "%s%s%s", module, module[0] ? ": " : "", what);
+    snapshot_set_frame(run->snapshot, arena_strdup(&run->arena, name), "plan.json",
+                       (int)instruction, run->time_us++);
 }
 
 static void write_snapshot_at_end(void *context, const struct allocator *allocator)
@@ -104,6 +108,7 @@ static enum err_code write_snapshot(const struct report *r, struct err *err)
         .err = err,
     };
     struct memory memory;
+    run.modules = plan_module_names(r->prediction->plan, &run.arena);
     struct memory_options options = prediction_memory(r->prediction, r->machine);
     options.allocator.on_action = snapshot_on_action;
     options.allocator.action_context = run.snapshot;

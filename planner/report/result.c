@@ -1,6 +1,7 @@
 /* result.c - see result.h. Bytes in JSON, GiB with two decimals in tables. */
 #include "report/result.h"
 
+#include "plan/modules.h"
 #include "report/model_notes.h"
 #include "report/style.h"
 #include "report/version_notes.h"
@@ -11,6 +12,12 @@
 static double gib(uint64_t bytes)
 {
     return (double)bytes / 1073741824.0;
+}
+
+/* "layers.31.feed_forward.w2", or where there is no such name nothing. */
+static const char *module_text(const struct prediction *p, uint32_t instruction, char text[160])
+{
+    return plan_module_text(p->plan, instruction, text, 160);
 }
 
 const char *result_what(const struct plan *plan, uint32_t instruction, char *text, size_t size)
@@ -35,7 +42,7 @@ static json_t *bytes_json(uint64_t bytes)
 
 static json_t *peak_json(const struct prediction *p)
 {
-    char what[512];
+    char what[512], module[160];
     const struct memory *m = &p->memory;
     json_t *peak = json_object();
     json_object_set_new(peak, "requested_bytes", bytes_json(m->requested.bytes));
@@ -44,6 +51,8 @@ static json_t *peak_json(const struct prediction *p)
     json_object_set_new(peak, "device_bytes", bytes_json(p->device_bytes));
     json_object_set_new(peak, "phase", json_string(step_part_name(m->requested.part)));
     json_object_set_new(peak, "instruction", json_integer(m->requested.instruction));
+    json_object_set_new(peak, "module",
+                        json_string(module_text(p, m->requested.instruction, module)));
     json_object_set_new(
         peak, "what",
         json_string(result_what(p->plan, m->requested.instruction, what, sizeof what)));
@@ -351,10 +360,11 @@ static void print_verdict(FILE *file, const struct style *s, const struct machin
 
 static void print_peak(FILE *file, const struct prediction *p)
 {
-    char what[512];
+    char what[512], module[160];
     const struct memory *m = &p->memory;
-    fprintf(file, "\n  peak: instruction %u, %s: %s\n", m->device.instruction,
-            step_part_name(m->device.part),
+    module_text(p, m->device.instruction, module);
+    fprintf(file, "\n  peak: instruction %u, %s%s%s: %s\n", m->device.instruction,
+            step_part_name(m->device.part), module[0] ? ", " : "", module,
             result_what(p->plan, m->device.instruction, what, sizeof what));
     fprintf(file, "  highest in");
     for (int i = 0; i < PART_COUNT; i++)

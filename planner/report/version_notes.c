@@ -8,7 +8,7 @@ void version_notes_print(FILE *file, uint32_t torch)
     for (int i = 0; i < TORCH_CHANGES; i++) {
         const struct torch_row *row = torch_row((enum torch_change)i);
         if (!torch_does(torch, (enum torch_change)i))
-            fprintf(file, "torch 2.%u: %s (until 2.%u)\n", torch, row->before, row->since);
+            fprintf(file, "torch 2.%u: %s (until 2.%u)\n", torch, row->then, row->until);
     }
 }
 
@@ -20,8 +20,8 @@ void version_notes_set(json_t *object, uint32_t torch)
         const struct torch_row *row = torch_row((enum torch_change)i);
         if (torch_does(torch, (enum torch_change)i))
             continue;
-        snprintf(version, sizeof version, "2.%u", row->since);
-        json_array_append_new(otherwise, json_pack("{s:s, s:s, s:s}", "does", row->before, "until",
+        snprintf(version, sizeof version, "2.%u", row->until);
+        json_array_append_new(otherwise, json_pack("{s:s, s:s, s:s}", "does", row->then, "until",
                                                    version, "source", row->source));
     }
     snprintf(version, sizeof version, "2.%u", torch ? torch : TORCH_NEWEST);

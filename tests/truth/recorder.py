@@ -197,10 +197,11 @@ class Births(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
             return True     # transformers asks whether masks are all ones and sequences not packed
         out = self.call(func, args, kwargs or {})
-        name, born = older_torch.births(op_name(func), out)
+        log = Log.current
+        name, born = older_torch.births(op_name(func), out, log.place[0])
         for t in born if isinstance(born, (tuple, list)) else (born,):
             if isinstance(t, torch.Tensor) and not isinstance(t, DTensor):
-                Log.current.birth(t, f"{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
+                log.birth(t, f"{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
         return out
 
     def call(self, func, args, kwargs):
