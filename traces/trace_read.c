@@ -224,6 +224,7 @@ static void keep_event(struct reader *r, const struct raw_event *raw, enum trace
     const uint32_t lane = keep_lane(r, raw);
     const double begin_s = raw->ts / 1e6;
     const double end_s = kind == TRACE_SPAN ? (raw->ts + raw->dur) / 1e6 : begin_s;
+    const struct arg *module = find_arg(r, "module");
     ARRAY_GROW(trace->events, trace->event_count, trace->event_cap);
     trace->events[trace->event_count++] = (struct trace_event){
         .id = (uint32_t)arg_number(r, "id", TRACE_NO_ID - 1, TRACE_NO_ID),
@@ -234,6 +235,9 @@ static void keep_event(struct reader *r, const struct raw_event *raw, enum trace
         .begin_s = begin_s,
         .end_s = end_s,
         .bytes = arg_number(r, "bytes", 1ULL << 53, 0),
+        .module = module && module->is_text
+                      ? trace_intern(trace, module->text.text, module->text.length)
+                      : NULL,
     };
     r->last_s = fmax(r->last_s, end_s);
 }

@@ -1,7 +1,8 @@
 /* torch.h - what versions of PyTorch do differently to bytes, kernels and streams, in one table.
  *
  * A plan is made as one version runs it: 2.TORCH_OLDEST ... 2.TORCH_NEWEST, each as its last patch
- * release. A row is one thing that some of them did otherwise, until a version changed it; whoever
+ * release; before, FSDP2 was a prototype of another package (torch.distributed._composable.fsdp).
+ * A row is one thing that some of them did otherwise, until a version changed it; whoever
  * does either asks torch_does, and nothing else knows of versions.
  * tests/data/truth/version_events.jsonl has recordings of the versions themselves. */
 #ifndef SHARDPLAN_TORCH_H
@@ -10,48 +11,44 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TORCH_OLDEST = 5, TORCH_NEWEST = 14 }; /* 2.x */
+enum { TORCH_OLDEST = 6, TORCH_NEWEST = 14 }; /* 2.x */
 
 /* X(NAME, from 2.x on, until 2.x, what others do, what these did, source): from TORCH_OLDEST on
  * unless a version began it. */
 #define TORCH_MAP(X)                                                                               \
-    X(RMS_NORM_WIDE, 5, 7, "RMSNorm multiplies by its weight in fp32, then casts back",            \
+    X(RMS_NORM_WIDE, 6, 7, "RMSNorm multiplies by its weight in fp32, then casts back",            \
       "RMSNorm casts back, then multiplies by its weight", "recorded, 2.6.0 and 2.7.1")            \
-    X(FLASH_STATE_ON_DEVICE, 5, 7, "flash attention keeps its generator's state on the GPU",       \
+    X(FLASH_STATE_ON_DEVICE, 6, 7, "flash attention keeps its generator's state on the GPU",       \
       "flash attention keeps seed and offset on the host",                                         \
       "recorded, 2.6.0 and 2.7.1; mha_fwd of native/transformers/cuda/flash_attn/flash_api.cpp")   \
-    X(ROOT_RESHARDS, 5, 8, "FSDP2's root obeys an explicit reshard_after_forward=True",            \
+    X(ROOT_RESHARDS, 6, 8, "FSDP2's root obeys an explicit reshard_after_forward=True",            \
       "FSDP2's root stays unsharded after forward, whatever reshard_after_forward says",           \
       "recorded, 2.7.1 and 2.8.0; _fsdp_state.py, _auto_reshard_after_forward")                    \
-    X(NCCL_ON_CALLER, 5, 8, "collectives run on the stream that calls them",                       \
+    X(NCCL_ON_CALLER, 6, 8, "collectives run on the stream that calls them",                       \
       "collectives run on NCCL's own stream, in the same order; "                                  \
       "TORCH_NCCL_AVOID_RECORD_STREAMS=1 "                                                         \
       "is assumed, as torchtitan sets it",                                                         \
       "pytorch#148590, pytorch#150398")                                                            \
-    X(RMS_NORM_FUSED, 5, 9, "RMSNorm is one kernel", "RMSNorm is seven small kernels in fp32",     \
+    X(RMS_NORM_FUSED, 6, 9, "RMSNorm is one kernel", "RMSNorm is seven small kernels in fp32",     \
       "native_functions.yaml, _fused_rms_norm; recorded, 2.8.0")                                   \
-    X(INDEX_OF_ALL, 5, 9, "x[:] is x", "each : of an index is a node, whose backward copies",      \
+    X(INDEX_OF_ALL, 6, 9, "x[:] is x", "each : of an index is a node, whose backward copies",      \
       "grad_fn of x[:, :, None], 2.8.0 and 2.9.1")                                                 \
-    X(ALONE_COPIES, 5, 9, "one rank copies its parameters one by one",                             \
+    X(ALONE_COPIES, 6, 9, "one rank copies its parameters one by one",                             \
       "one rank gathers from itself, as many do",                                                  \
       "recorded, 2.8.0 and 2.9.1; _fsdp_param_group.py, unshard")                                  \
-    X(ALONE_REDUCES, 5, 10, "one rank copies its gradients in the place of a reduce-scatter",      \
+    X(ALONE_REDUCES, 6, 10, "one rank copies its gradients in the place of a reduce-scatter",      \
       "one rank reduce-scatters with itself",                                                      \
       "recorded, 2.9.1 and 2.10.0; _fsdp_collectives.py, foreach_reduce")                          \
-    X(CUDNN_ATTENTION, 5, 11, "attention is cuDNN's on Hopper and Blackwell",                      \
+    X(CUDNN_ATTENTION, 6, 11, "attention is cuDNN's on Hopper and Blackwell",                      \
       "attention is FlashAttention-2 on Hopper and Blackwell, too",                                \
       "sdp_utils.cpp, check_prefer_cudnn_attention: cuDNN newer than 9.15, which wheels have "     \
       "since 2.11; opt-in in 2.5.1 to 2.10 (pytorch#138522)")                                      \
-    X(EMPTY_GROUP_FREES, 5, 12,                                                                    \
+    X(EMPTY_GROUP_FREES, 6, 12,                                                                    \
       "a unit without gradients lets the input of the reduction before it "                        \
       "go",                                                                                        \
       "a unit without gradients leaves the input of the reduction before it alone",                \
       "recorded, 2.11.0 and 2.12.1; _fsdp_param_group.py, post_backward")                          \
-    X(SHARD_PLACEMENT, 5, 6, "fully_shard takes shard_placement_fn", "fully_shard shards by rows", \
-      "_fully_shard.py of 2.5.1 and 2.6.0")                                                        \
-    X(NOT_IN_BACKWARD, 5, 6, "modules have set_unshard_in_backward",                               \
-      "every unit unshards in backward", "_fully_shard.py of 2.5.1 and 2.6.0")                     \
-    X(REDUCE_BUFFERS, 5, 13, "modules have set_reduce_scatter_max_input_buffers",                  \
+    X(REDUCE_BUFFERS, 6, 13, "modules have set_reduce_scatter_max_input_buffers",                  \
       "one reduce-scatter's input is in flight", "_fully_shard.py of 2.12.1 and 2.13.0")           \
     X(INPUT_LET_GO, 12, 13, "the input of the reduction before goes before the next is made",      \
       "the input of the reduction before lives until the next has been issued: a loop variable "   \
@@ -59,7 +56,7 @@ enum { TORCH_OLDEST = 5, TORCH_NEWEST = 14 }; /* 2.x */
       "post_backward holds it",                                                                    \
       "recorded, 2.11.0, 2.12.1 and 2.13.0; _fsdp_param_group.py, "                                \
       "post_backward, rs_state")                                                                   \
-    X(NORMS_REDUCED, 5, 10, "clip_grad_norm_ all-reduces the norm of each parameter",              \
+    X(NORMS_REDUCED, 6, 10, "clip_grad_norm_ all-reduces the norm of each parameter",              \
       "clip_grad_norm_ all-reduces the total norm alone",                                          \
       "recorded, 2.9.1 and 2.10.0; distributed/tensor/_ops/_math_ops.py, stack of partial norms")
 

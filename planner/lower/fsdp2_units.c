@@ -55,19 +55,9 @@ static enum err_code check_columns(const struct strategy *s, const struct graph 
 /* What a version of PyTorch does not have, or is not known to do as 2.14. */
 static enum err_code check_version(const struct strategy *s, uint32_t torch, struct err *err)
 {
-    const struct {
-        bool used;
-        enum torch_change change;
-        const char *option;
-    } options[] = {
-        {s->columns, TORCH_SHARD_PLACEMENT, "--placement columns"},
-        {s->not_in_backward != NULL, TORCH_NOT_IN_BACKWARD, "--not-in-backward"},
-        {s->reduce_buffers > 1, TORCH_REDUCE_BUFFERS, "--reduce-buffers"},
-    };
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (options[i].used && !torch_does(torch, options[i].change))
-            return err_set(err, ERR_INVALID, "%s: torch 2.%u does not have it; 2.%u does",
-                           options[i].option, torch, torch_row(options[i].change)->until);
+    if (s->reduce_buffers > 1 && !torch_does(torch, TORCH_REDUCE_BUFFERS))
+        return err_set(err, ERR_INVALID, "--reduce-buffers: torch 2.%u does not have it; 2.%u does",
+                       torch, torch_row(TORCH_REDUCE_BUFFERS)->until);
     if (s->columns && s->world == s->replicate && !torch_does(torch, TORCH_ALONE_REDUCES))
         return err_set(err, ERR_UNSUPPORTED,
                        "--placement columns of one rank: not planned as torch 2.%u does it", torch);

@@ -11,6 +11,7 @@
 #include "report/files.h"
 #include "report/picture.h"
 #include "report/time_result.h"
+#include "report/units_result.h"
 #include "search/step_spans.h"
 
 #include "memory_gp.h" /* generated from reports/memory.gp */
@@ -301,6 +302,7 @@ static void put_tables(FILE *to, const void *context)
     const struct report *r = context;
     result_print(to, r->settings, r->job, r->machine, r->prediction, NULL, 0);
     time_print(to, r->time);
+    units_print(to, &r->job->strategy, r->prediction->plan);
 }
 
 static enum err_code write_html(const struct report *r, struct err *err)

@@ -4,6 +4,7 @@
 #include "plan/modules.h"
 #include "report/model_notes.h"
 #include "report/style.h"
+#include "report/units_result.h"
 #include "report/version_notes.h"
 
 #include <inttypes.h>
@@ -196,6 +197,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(host, "pinned_bytes", bytes_json(m->host_pinned_bytes));
     json_object_set_new(host, "held_bytes", bytes_json(m->host_held_bytes));
     json_object_set_new(root, "host", host);
+    json_object_set_new(root, "units", units_json(p->plan));
     if (!p->fits)
         json_object_set_new(root, "remedies", remedies_json(remedies, remedy_count));
     return root;
@@ -426,6 +428,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
     fputc('\n', file);
     print_verdict(file, &s, machine, p);
     print_peak(file, p);
+    units_print_line(file, &job->strategy, p->plan);
     if (p->fits)
         return;
     if (remedy_count)

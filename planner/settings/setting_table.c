@@ -111,7 +111,7 @@ static const struct setting_word torch_words[] = {
 #undef VERSION
     {NULL, 0, false},
 };
-_Static_assert(TORCH_OLDEST == 5 && TORCH_NEWEST == 14, "the words of --torch");
+_Static_assert(TORCH_OLDEST == 6 && TORCH_NEWEST == 14, "the words of --torch");
 
 static const struct setting_word system_words[] = {
 #define X(name, text) WORD(text, SYSTEM_##name),

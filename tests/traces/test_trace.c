@@ -216,8 +216,17 @@ static void a_large_trace_comes_back(void **state)
         trace_add_lane(trace, process, names[i]);
     for (uint32_t i = 0; i < EVENTS; i++) {
         const double begin_s = 1.3e-5 * i + 1e-9 * (i % 1000);
-        const struct trace_event event = {i,         i % 4,   TRACE_SPAN,       names[i % 4],
-                                          "compute", begin_s, begin_s + 9.7e-6, 123456ULL * i};
+        const struct trace_event event = {
+            .id = i,
+            .lane = i % 4,
+            .kind = TRACE_SPAN,
+            .name = names[i % 4],
+            .category = "compute",
+            .begin_s = begin_s,
+            .end_s = begin_s + 9.7e-6,
+            .bytes = 123456ULL * i,
+            .module = names[(i + 1) % 4],
+        };
         trace_add_event(trace, &event);
     }
     write_trace(trace, "a.json");
@@ -226,6 +235,7 @@ static void a_large_trace_comes_back(void **state)
     for (uint32_t i = 0; i < EVENTS; i += 997) {
         assert_int_equal(again->events[i].id, i);
         assert_int_equal(again->events[i].bytes, trace->events[i].bytes);
+        assert_string_equal(again->events[i].module, trace->events[i].module);
         assert_true(fabs(again->events[i].end_s - trace->events[i].end_s) < 1e-9);
     }
     write_trace(again, "b.json");

@@ -1,30 +1,16 @@
-"""FSDP2 of torch 2.4 to 2.14 under the names that 2.14 has for it.
+"""FSDP2 of torch 2.6 to 2.14 under the names that 2.14 has for it.
 
-What FSDP2 does is left alone: only where things are imported from, what None stands for, and that collectives on
-fake tensors and streams of a CPU do nothing, as they do by themselves in 2.14.
+What FSDP2 does is left alone: only what None stands for, and that collectives on fake tensors and streams of a CPU
+do nothing, as they do by themselves in 2.14.
 """
-import importlib
 import importlib.util
 
 import torch
 import torch.distributed as dist
+import torch.utils.checkpoint
 
 VERSION = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
 
-if VERSION >= (2, 6):
-    _PACKAGE, _PARTS = "torch.distributed.fsdp", "torch.distributed.fsdp._fully_shard"
-else:
-    _PACKAGE = _PARTS = "torch.distributed._composable.fsdp"
-
-_public = importlib.import_module(_PACKAGE)
-fsdp_init = importlib.import_module(_PARTS + "._fsdp_init")
-fsdp_group = importlib.import_module(_PARTS + "._fsdp_param_group")
-fsdp_api = importlib.import_module(_PARTS + ("._fully_shard" if VERSION >= (2, 6) else ".fully_shard"))
-fully_shard = _public.fully_shard
-CPUOffloadPolicy, MixedPrecisionPolicy = _public.CPUOffloadPolicy, _public.MixedPrecisionPolicy
-
-_tensor = importlib.import_module("torch.distributed.tensor" if VERSION >= (2, 5) else "torch.distributed._tensor")
-DTensor, Shard = _tensor.DTensor, _tensor.Shard
 
 # "default" of a strategy: None, as fully_shard has it by itself from 2.8 on.
 RESHARD_DEFAULT = None if VERSION >= (2, 8) else True

@@ -37,15 +37,19 @@ import sys
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard import _fsdp_init as fsdp_init
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group as fsdp_group
+from torch.distributed.fsdp._fully_shard import _fully_shard as fsdp_api
+from torch.distributed.tensor import DTensor, Shard
 from torch.utils._python_dispatch import _disable_current_modes
 
+import older_torch
 import recorder
 from models import DTYPES, plain_name
-from older_torch import (RESHARD_DEFAULT, CPUOffloadPolicy, DTensor, MixedPrecisionPolicy, Shard, fsdp_api, fsdp_group,
-                         fsdp_init, fully_shard)
 from recorder import Log, placed
 
-RESHARD = {"default": RESHARD_DEFAULT, "always": True, "never": False}
+RESHARD = {"default": older_torch.RESHARD_DEFAULT, "always": True, "never": False}
 TAIL = [None]       # label of the group that torchtitan makes of norm and output
 
 

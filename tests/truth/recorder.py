@@ -23,12 +23,12 @@ import weakref
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import models
 import older_torch
-from older_torch import DTensor
 
 
 # --------------------------------------------------------------------------------------------

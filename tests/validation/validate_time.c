@@ -295,7 +295,8 @@ static struct row *thunder_rows(size_t *count, size_t *left_out)
 }
 
 /* torchtitan, benchmarks/llama3_h100_202412: Llama-3.1-8B, batch 2, sequence 8192, selective
- * checkpointing, tokens a second and GPU. */
+ * checkpointing, tokens a second and GPU; the eager ones as torch 2.6, which was branched in that
+ * month. */
 static struct row torchtitan_row(uint32_t gpus, double tokens_per_s, bool compiled)
 {
     struct err err = {0};
@@ -309,6 +310,7 @@ static struct row torchtitan_row(uint32_t gpus, double tokens_per_s, bool compil
     job_defaults(&job, &config);
     job.model.batch = 2;
     job.model.seq = 8192;
+    job.model.torch = compiled ? TORCH_NEWEST : 6;
     job.tape.checkpointing = CHECKPOINTING_SELECTIVE;
     job.strategy.world = gpus;
     job.strategy.units = UNITS_TORCHTITAN;
