@@ -119,9 +119,16 @@ void files_html_begin(FILE *to, const char *title)
     fputs("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>shardplan: ", to);
     files_html_text(to, title);
     fputs("</title>\n"
-          "<style>body{font:15px/1.45 Helvetica,Arial,sans-serif;max-width:1150px;"
-          "margin:2em auto;color:#222}pre{background:#f6f6f6;padding:1em;overflow:auto;"
-          "font:13px/1.4 monospace}svg{width:100%;height:auto}</style>\n<h1>",
+          "<meta name=\"viewport\" content=\"width=device-width\">\n"
+          "<style>:root{color-scheme:light dark}body{font:15px/1.45 Helvetica,Arial,sans-serif;"
+          "max-width:1150px;margin:1em auto;padding:0 12px;color:#222;background:#fff}"
+          "pre{background:#f6f6f6;padding:1em;overflow:auto;font:13px/1.4 monospace}"
+          ".picture{overflow-x:auto;position:relative}svg{width:100%;min-width:720px;height:auto}"
+          ".verdict{font-size:1.25em;margin:.6em 0}.good{color:#2a7f3f}.bad{color:#b3261e}"
+          ".reading{min-height:1.45em;color:#666;font-size:13px}"
+          "@media(prefers-color-scheme:dark){body{color:#ddd;background:#16181b}"
+          "pre{background:#202327}svg{filter:invert(.91) hue-rotate(180deg)}"
+          ".good{color:#7bc98d}.bad{color:#ff8a80}.reading{color:#999}}</style>\n<h1>",
           to);
     files_html_text(to, title);
     fputs("</h1>\n", to);

@@ -2,6 +2,7 @@
 #include "report/picture.h"
 
 #include "report/files.h"
+#include "report/palette.h"
 
 #include "timeline_gp.h" /* generated from reports/timeline.gp */
 
@@ -103,17 +104,12 @@ static int place_lanes(const struct timeline_picture *t, int rows[LANES_MOST])
     return count;
 }
 
-static void write_box(FILE *file, const struct compare_interval *span, int row, unsigned colour)
+/* At least a pixel wide: nothing that ran is invisible. */
+static void write_box(FILE *file, const struct compare_interval *span, int row, unsigned colour,
+                      double pixel_s)
 {
-    fprintf(file, "%.6f %.6f %d %u\n", 1e3 * span->begin_s, 1e3 * span->end_s, row, colour);
-}
-
-static unsigned colour_of(const struct plan_instruction *instruction)
-{
-    static const unsigned phases[] = {0x4c72b0, 0xdd8452, 0x8172b3}; /* as in timeline.gp */
-    return plan_op_is_collective((enum plan_op)instruction->op) ? 0x55a868
-           : instruction->lane != LANE_COMPUTE                  ? 0xaaaaaa
-                                                                : phases[instruction->phase];
+    const double end_s = fmax(span->end_s, span->begin_s + pixel_s);
+    fprintf(file, "%.6f %.6f %d %u\n", 1e3 * span->begin_s, 1e3 * end_s, row, colour);
 }
 
 /* Boxes less than a pixel apart and of one colour are drawn as one. */
@@ -127,17 +123,17 @@ static void write_lane(FILE *file, const struct timeline_picture *t, uint32_t la
         const struct compare_interval *span = &t->time->spans[i];
         if (instruction->lane != lane || isnan(span->begin_s))
             continue;
-        if (colour_of(instruction) == colour && span->begin_s - open.end_s < pixel_s) {
+        if (palette_instruction(instruction) == colour && span->begin_s - open.end_s < pixel_s) {
             open.end_s = fmax(open.end_s, span->end_s);
             continue;
         }
         if (!isnan(open.begin_s))
-            write_box(file, &open, row, colour);
+            write_box(file, &open, row, colour, pixel_s);
         open = *span;
-        colour = colour_of(instruction);
+        colour = palette_instruction(instruction);
     }
     if (!isnan(open.begin_s))
-        write_box(file, &open, row, colour);
+        write_box(file, &open, row, colour, pixel_s);
 }
 
 static void timeline_data(FILE *file, const void *context)
@@ -149,11 +145,11 @@ static void timeline_data(FILE *file, const void *context)
     for (uint32_t lane = 0; lane < t->plan->lane_count; lane++)
         write_lane(file, t, lane, rows[lane], pixel_s);
     for (uint32_t i = 0; i < t->host_count; i++)
-        write_box(file, &t->host[i], row, 0x937860);
+        write_box(file, &t->host[i], row, PALETTE_HOST, pixel_s);
     row += t->host != NULL;
     for (uint32_t i = 0; i < t->time->exposed_count; i++)
-        if (t->time->exposed[i].end_s - t->time->exposed[i].begin_s >= 0.2 * pixel_s)
-            write_box(file, &t->time->exposed[i], row, 0xc44e52);
+        if (t->time->exposed[i].end_s > t->time->exposed[i].begin_s)
+            write_box(file, &t->time->exposed[i], row, PALETTE_EXPOSED, pixel_s);
 }
 
 static void timeline_settings(FILE *file, const void *context)
@@ -168,7 +164,9 @@ static void timeline_settings(FILE *file, const void *context)
     fprintf(file, "%sexposed'\nend_ms = %.6f\ntitle = ", t->host ? "issuing " : "",
             1e3 * t->time->step_s);
     files_gnuplot_text(file, t->title);
-    fputc('\n', file);
+    fprintf(file, "\narray colour[7] = [%d, %d, %d, %d, %d, %d, %d]\n", PALETTE_FORWARD,
+            PALETTE_BACKWARD, PALETTE_OPTIMIZER, PALETTE_COLLECTIVE, PALETTE_COPY, PALETTE_HOST,
+            PALETTE_EXPOSED);
 }
 
 enum err_code timeline_draw(const struct timeline_picture *timeline, const char *dir, bool *drawn,

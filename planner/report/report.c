@@ -9,6 +9,8 @@
 #include "plan/plan_rank.h"
 #include "report/compare_print.h"
 #include "report/files.h"
+#include "report/page.h"
+#include "report/palette.h"
 #include "report/picture.h"
 #include "report/time_result.h"
 #include "report/units_result.h"
@@ -133,6 +135,8 @@ struct curve {
     struct memory_point widest; /* of those: the one with most bytes requested */
     bool pending;
     uint64_t highest[CATEGORY_COUNT]; /* categories that stay empty are left out of the picture */
+    const char **modules; /* (instructions) of rows for a page's script; NULL: gnuplot's data */
+    bool any;             /* there was such a row */
 };
 
 static bool is_drawn(const struct curve *curve, int category)
@@ -149,6 +153,29 @@ static void note_highest(void *context, const struct plan *plan, const struct me
             curve->highest[i] = point->categories[i];
 }
 
+/* A string of JSON inside a script: no quote, backslash or end tag of its own. */
+static void put_text(FILE *to, const char *text)
+{
+    for (; *text; text++)
+        if (*text != '"' && *text != '\\' && *text != '<' && (unsigned char)*text >= ' ')
+            fputc(*text, to);
+}
+
+/* [instruction, "what is read there"] */
+static void write_reading(struct curve *curve, const struct memory_point *point)
+{
+    const char *module = curve->modules[point->instruction];
+    const double unit = 1073741824.0;
+    fprintf(curve->file, "%s[%u,\"instruction %u", curve->any ? ",\n" : "", point->instruction,
+            point->instruction);
+    fputs(module[0] ? ", " : "", curve->file);
+    put_text(curve->file, module);
+    fprintf(curve->file, ": %.2f GiB requested, %.2f allocated, %.2f reserved\"]",
+            (double)point->requested / unit, (double)point->allocated / unit,
+            (double)point->reserved / unit);
+    curve->any = true;
+}
+
 static void write_point(struct curve *curve)
 {
     FILE *file = curve->file;
@@ -156,6 +183,10 @@ static void write_point(struct curve *curve)
     if (!curve->pending)
         return;
     curve->pending = false;
+    if (curve->modules) {
+        write_reading(curve, point);
+        return;
+    }
     const double unit = 1073741824.0;
     fprintf(file, "%u %.6f %.6f %.6f", point->instruction, (double)point->requested / unit,
             (double)point->allocated / unit, (double)point->reserved / unit);
@@ -221,11 +252,17 @@ static void curve_settings(FILE *script, const void *context)
              r->job->strategy.rank, r->job->strategy.world);
     fputs("title = ", script);
     files_gnuplot_text(script, title);
+    int drawn = 0;
     fputs("\ncategories = '", script);
     for (int i = 0; i < CATEGORY_COUNT; i++)
         if (is_drawn(curve, i))
-            fprintf(script, "%s ", category_name((enum category)i));
-    fprintf(script, "'\n");
+            fprintf(script, "\"%s\" ", palette_category((enum category)i).name);
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        drawn += is_drawn(curve, i);
+    fprintf(script, "'\narray colour[%d]\n", drawn);
+    for (int i = 0, k = 1; i < CATEGORY_COUNT; i++)
+        if (is_drawn(curve, i))
+            fprintf(script, "colour[%d] = %u\n", k++, palette_category((enum category)i).rgb);
     write_marks(r, script, top);
 }
 
@@ -297,6 +334,65 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
 
 /* ---- report.html ---- */
 
+static void put_memory_picture(const struct report *r, const char **modules, FILE *to)
+{
+    char svg[4096];
+    struct memory memory;
+    const struct plan *plan = r->prediction->plan;
+    const struct memory_options options = prediction_memory(r->prediction, r->machine);
+    struct curve curve = {
+        .r = r,
+        .file = to,
+        .stride = plan->instruction_count / CURVE_POINTS + 1,
+        .modules = modules,
+    };
+    page_picture_begin(to, PAGE_MEMORY_LEFT, PAGE_MEMORY_RIGHT, 0, plan->instruction_count);
+    files_inline_svg(to, files_path(r->dir, "memory.svg", svg, sizeof svg));
+    fputs("<script type=\"application/json\">[", to);
+    memory_replay(plan, &options, add_point, &curve, &memory, NULL);
+    write_point(&curve);
+    fputs("]</script>\n", to);
+    page_picture_end(to);
+}
+
+enum { TIMELINE_ROWS = 2000 };
+
+/* What the compute stream does, a row for each stretch of the step. */
+static void put_timeline_rows(const struct report *r, const char **modules, FILE *to)
+{
+    const struct plan *plan = r->prediction->plan;
+    const struct timeline *t = &r->time->timeline;
+    double next_s = 0;
+    bool any = false;
+    for (uint32_t i = 0; i < simulation_tasks(r->time->simulation); i++) {
+        const uint32_t id = simulation_instruction(r->time->simulation, i);
+        const struct plan_instruction *in = &plan->instructions[id];
+        if (in->lane != LANE_COMPUTE || !plan_op_is_kernel((enum plan_op)in->op) ||
+            t->begin_s[i] < next_s)
+            continue;
+        fprintf(to, "%s[%.4f,\"%.2f ms: ", any ? ",\n" : "", 1e3 * t->begin_s[i],
+                1e3 * t->begin_s[i]);
+        put_text(to, modules[id]);
+        fputs(modules[id][0] ? ", " : "", to);
+        put_text(to, plan->labels[plan_kernel(plan, in->arg)->label]);
+        fputs("\"]", to);
+        next_s = t->begin_s[i] + t->step_s / TIMELINE_ROWS;
+        any = true;
+    }
+}
+
+static void put_timeline_picture(const struct report *r, const char **modules, FILE *to)
+{
+    char svg[4096];
+    page_picture_begin(to, PAGE_TIMELINE_LEFT, PAGE_TIMELINE_RIGHT, 0,
+                       1e3 * r->time->timeline.step_s);
+    files_inline_svg(to, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
+    fputs("<script type=\"application/json\">[", to);
+    put_timeline_rows(r, modules, to);
+    fputs("]</script>\n", to);
+    page_picture_end(to);
+}
+
 static void put_tables(FILE *to, const void *context)
 {
     const struct report *r = context;
@@ -307,23 +403,30 @@ static void put_tables(FILE *to, const void *context)
 
 static enum err_code write_html(const struct report *r, struct err *err)
 {
-    char path[4096], svg[4096];
+    char path[4096];
     struct file_writer to;
+    struct arena arena = {0};
     files_path(r->dir, "report.html", path, sizeof path);
     TRY(file_create(path, &to, err));
     files_html_begin(to.file, r->settings->model);
-    files_html_pre(to.file, put_tables, r);
+    page_verdict(to.file, r->prediction, &r->machine->profile, r->time);
     if (r->pictures) { /* others that lie there are of another step */
-        files_inline_svg(to.file, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
-        files_inline_svg(to.file, files_path(r->dir, "memory.svg", svg, sizeof svg));
+        const char **modules = plan_module_names(r->prediction->plan, &arena);
+        put_timeline_picture(r, modules, to.file);
+        put_memory_picture(r, modules, to.file);
         fputs("<p>Memory is drawn over instructions in the order in which the host issues "
               "them.</p>\n",
               to.file);
     }
+    arena_free(&arena);
+    files_html_pre(to.file, put_tables, r);
     fputs("<p>Open <code>trace.json</code> in Perfetto and <code>snapshot.pickle</code> in "
           "PyTorch's memory "
-          "viewer.</p>\n</html>\n",
+          "viewer.</p>\n",
           to.file);
+    if (r->pictures)
+        page_script(to.file);
+    fputs("</html>\n", to.file);
     return file_commit(&to, ERR_OK, err);
 }
 

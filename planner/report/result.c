@@ -3,6 +3,7 @@
 
 #include "plan/modules.h"
 #include "report/model_notes.h"
+#include "report/palette.h"
 #include "report/style.h"
 #include "report/units_result.h"
 #include "report/version_notes.h"
@@ -261,35 +262,12 @@ static void print_notes(FILE *file, const struct job *job)
     fputc('\n', file);
 }
 
-const char *result_category_title(enum category category)
-{
-    static const char *const titles[CATEGORY_COUNT] = {
-        [CATEGORY_PARAM] = "parameters",
-        [CATEGORY_SHARDED_PARAM] = "sharded parameters",
-        [CATEGORY_UNSHARDED_PARAM] = "unsharded parameters",
-        [CATEGORY_CAST_SHARD] = "low-precision shards",
-        [CATEGORY_ALL_GATHER] = "all-gather buffers",
-        [CATEGORY_REDUCE_SCATTER] = "reduce-scatter, gradients",
-        [CATEGORY_BUCKET] = "gradient buckets",
-        [CATEGORY_ACTIVATION] = "activations",
-        [CATEGORY_BACKWARD] = "backward",
-        [CATEGORY_GRADIENT] = "gradients",
-        [CATEGORY_OPTIMIZER] = "optimizer",
-        [CATEGORY_INPUT] = "input",
-        [CATEGORY_BUFFER] = "buffers",
-        [CATEGORY_PERSISTENT] = "kept by the system",
-        [CATEGORY_WORKSPACE] = "kernel workspaces",
-        [CATEGORY_OUTSIDE_ALLOCATOR] = "outside the allocator",
-    };
-    return titles[category];
-}
-
 static void print_categories(FILE *file, const struct style *s, const struct prediction *p)
 {
     const struct memory *m = &p->memory;
     fprintf(file, "  %sat the peak                   GiB%s\n", s->dim, s->off);
     for (int i = 0; i < CATEGORY_WORKSPACE; i++)
-        row(file, result_category_title((enum category)i), m->device_categories[i],
+        row(file, palette_category((enum category)i).name, m->device_categories[i],
             p->device_bytes);
     fprintf(file, "  %-24s %9.2f\n\n", "requested by tensors", gib(m->device.bytes));
     fprintf(file, "  %-24s %9.2f  rounded to blocks, with kernel workspaces\n", "allocated",

@@ -2,6 +2,7 @@
 #include "report/systems_result.h"
 
 #include "report/compare_print.h"
+#include "report/palette.h"
 #include "report/point_json.h"
 #include "report/result.h"
 #include "report/style.h"
@@ -167,7 +168,7 @@ static void put_memory(const struct table *t)
     put_heading(t, "at the peak, GiB");
     for (int i = 0; i < CATEGORY_WORKSPACE; i++)
         if (any_has(t->systems, i))
-            put_row(t, result_category_title((enum category)i), write_category, i);
+            put_row(t, palette_category((enum category)i).name, write_category, i);
     put_row(t, "requested by tensors", write_total, REQUESTED);
     put_row(t, "allocated", write_total, ALLOCATED);
     put_row(t, "reserved", write_total, RESERVED);

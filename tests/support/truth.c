@@ -631,7 +631,7 @@ bool truth_is_planned(const json_t *row)
            strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0; /* has float64 */
 }
 
-static bool is_of(const json_t *row, enum system_kind system)
+bool truth_is_of(const json_t *row, enum system_kind system)
 {
     const json_t *s = json_object_get(row, "strategy");
     if (is_zero(row))
@@ -666,7 +666,7 @@ bool truth_each(const char *path, enum system_kind system, bool events, truth_re
     size_t size = 0;
     while (getline(&line, &size, file) > 0) {
         json_t *row = json_loads(line, 0, NULL);
-        if (row && (!is_of(row, system) || !truth_is_planned(row))) {
+        if (row && (!truth_is_of(row, system) || !truth_is_planned(row))) {
             json_decref(row);
             continue;
         }

@@ -19,6 +19,9 @@ bool truth_bool(const json_t *object, const char *key, bool otherwise);
 typedef bool (*truth_read_model)(const json_t *row, struct model_config *config,
                                  struct model_job *job);
 
+/* Whether a row is of a system. */
+bool truth_is_of(const json_t *row, enum system_kind system);
+
 /* Whether a row is of what this version plans. */
 bool truth_is_planned(const json_t *row);
 

@@ -1,0 +1,77 @@
+/* page.c - see page.h. */
+#include "report/page.h"
+
+#include "report/style.h"
+
+static double gib(double bytes)
+{
+    return bytes / 1073741824.0;
+}
+
+void page_verdict(FILE *to, const struct prediction *p, const struct profile *profile,
+                  const struct step_time *time)
+{
+    char number[32];
+    const double capacity = profile_value(profile, PROFILE_CAPACITY);
+    fprintf(
+        to,
+        "<p class=\"verdict\"><b class=\"%s\">%s</b>: %.2f of %.2f GiB a GPU; a step of %.4g s, "
+        "%s tokens/s a GPU.</p>\n",
+        p->fits ? "good" : "bad", p->fits ? "fits" : "does not fit", gib((double)p->device_bytes),
+        gib(capacity), time->timeline.step_s,
+        style_grouped((uint64_t)(time->tokens_per_s + 0.5), number));
+}
+
+void page_picture_begin(FILE *to, double left, double right, double from, double to_x)
+{
+    fprintf(to,
+            "<div class=\"picture\" data-left=\"%g\" data-right=\"%g\" data-from=\"%.9g\" "
+            "data-to=\"%.9g\">\n",
+            left, right, from, to_x);
+}
+
+void page_picture_end(FILE *to)
+{
+    fputs(
+        "</div>\n<div class=\"reading\">Point at the picture to read it; turn the wheel over it to "
+        "zoom, double-click to see all of it.</div>\n",
+        to);
+}
+
+/* The view box is what is seen: zooming makes it narrower around the pointer, never wider than the
+ * picture. */
+void page_script(FILE *to)
+{
+    fputs("<script>\n"
+          "for (const box of document.querySelectorAll('.picture')) {\n"
+          "  const svg = box.querySelector('svg'), out = box.nextElementSibling;\n"
+          "  if (!svg) continue;\n"
+          "  const data = box.querySelector('script'), rows = data ? JSON.parse(data.text) : [];\n"
+          "  const whole = svg.viewBox.baseVal, all = {x: whole.x, y: whole.y, w: whole.width, "
+          "h: whole.height};\n"
+          "  const at = event => { const r = svg.getBoundingClientRect();\n"
+          "    return whole.x + whole.width * (event.clientX - r.left) / r.width; };\n"
+          "  svg.addEventListener('pointermove', event => {\n"
+          "    const d = box.dataset, share = (at(event) - all.x) / all.w;\n"
+          "    const x = +d.from + (share - d.left) / (d.right - d.left) * (d.to - d.from);\n"
+          "    let low = 0, high = rows.length;\n"
+          "    while (low < high) { const mid = (low + high) >> 1;\n"
+          "      if (rows[mid][0] <= x) low = mid + 1; else high = mid; }\n"
+          "    out.textContent = share < d.left || share > d.right || !rows.length ? '' :\n"
+          "      rows[Math.max(0, low - 1)][1];\n"
+          "  });\n"
+          "  svg.addEventListener('wheel', event => {\n"
+          "    event.preventDefault();\n"
+          "    const x = at(event), f = event.deltaY < 0 ? 0.8 : 1.25;\n"
+          "    const w = Math.min(all.w, Math.max(all.w / 200, whole.width * f));\n"
+          "    const left = x - (x - whole.x) * w / whole.width;\n"
+          "    svg.setAttribute('preserveAspectRatio', 'none');\n"
+          "    svg.setAttribute('viewBox', [Math.min(Math.max(all.x, left), all.x + all.w - w), "
+          "all.y, w, all.h].join(' '));\n"
+          "  }, {passive: false});\n"
+          "  svg.addEventListener('dblclick', () =>\n"
+          "    svg.setAttribute('viewBox', [all.x, all.y, all.w, all.h].join(' ')));\n"
+          "}\n"
+          "</script>\n",
+          to);
+}
