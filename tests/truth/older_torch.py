@@ -19,11 +19,11 @@ RESHARD_DEFAULT = None if VERSION >= (2, 8) else True
 RMS_NORM_IS_FUSED = VERSION >= (2, 9)
 
 
-def births(name, out):
+def births(name, out, phase):
     """An op's name and results, in the order of their births, as 2.14 has them: up to 2.8 FSDP2's copy-in has the
     at::empty of the gather's output inside, up to 2.7 the output of a reduction is its input's new_empty; and on fake
-    tensors 2.9 to 2.11 compose some calls of others (_foreach_ in place, a slice's clone), which no GPU makes."""
-    if (2, 9) <= VERSION < (2, 12) and name == "empty_strided":
+    tensors 2.9 to 2.11 compose the optimizer's calls in place of others, which no GPU makes."""
+    if (2, 9) <= VERSION < (2, 12) and phase == "opt" and name == "empty_strided":
         return name, ()
     if name == "fsdp.all_gather_copy_in":
         return "empty.memory_format", out[::-1]

@@ -198,7 +198,7 @@ class Births(TorchDispatchMode):
             return True     # transformers asks whether masks are all ones and sequences not packed
         out = self.call(func, args, kwargs or {})
         log = Log.current
-        name, born = older_torch.births(op_name(func), out)
+        name, born = older_torch.births(op_name(func), out, log.place[0])
         for t in born if isinstance(born, (tuple, list)) else (born,):
             if isinstance(t, torch.Tensor) and not isinstance(t, DTensor):
                 log.birth(t, f"{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}")
