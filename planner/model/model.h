@@ -153,7 +153,7 @@ struct model_job {
     enum autograd autograd;
     enum cross_entropy loss;
     enum attention_kernel attention; /* AUTO: flash; predict knows the GPU, and what it takes */
-    bool own_init; /* parameters start as the code draws them; else with test values */
+    bool own_init;  /* parameters start as the code draws them; else with test values */
     uint32_t torch; /* 2.x, as base/torch.h counts; 0: the newest */
 };
 

@@ -4,7 +4,8 @@
  * The driver notes where the host enters and leaves modules that may be wrapped
  * (plan.module_spans); what is within them follows from the parameters: a kernel that reads one is
  * of the parameter's module, and a kernel between two such is of the module around both. What is
- * allocated is for the next kernel, what is freed was of the one before. What a system does for a unit is of the unit.
+ * allocated is for the next kernel, what is freed was of the one before. What a system does for a
+ * unit is of the unit.
  *
  *     enter layers.0 | norm | wq wk wv | rope, attention | wo | add | norm ... leave
  *                      norm   attention.wq ...  attention  attention.wo  layers.0 */

@@ -1,5 +1,5 @@
-/* test_truth_versions.c - our event lists beside those of older versions of PyTorch, as each of them
- * recorded itself (tests/data/truth/version_events.jsonl). */
+/* test_truth_versions.c - our event lists beside those of older versions of PyTorch, as each of
+ * them recorded itself (tests/data/truth/version_events.jsonl). */
 #include "tests/support/truth.h"
 
 #include <setjmp.h>
