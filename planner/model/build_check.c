@@ -65,10 +65,6 @@ static enum err_code check_torch(const struct model_job *job, struct err *err)
                        "--torch 2.%u: transformers' code is planned as of torch 2.%u and newer; %s",
                        job->torch, torch_row(TORCH_INDEX_OF_ALL)->until,
                        torch_row(TORCH_INDEX_OF_ALL)->then);
-    if (job->autocast && !torch_does(job->torch, TORCH_RMS_NORM_FUSED))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--torch 2.%u: torch.autocast is planned as of torch 2.%u and newer",
-                       job->torch, torch_row(TORCH_RMS_NORM_FUSED)->until);
     return ERR_OK;
 }
 

@@ -1,0 +1,86 @@
+/* test_torch_cli.c - --torch: what a version does otherwise is said with the plan, what is not
+ * known of it is refused. */
+#include "base/torch.h"
+#include "tests/support/program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FIT "fit tests/data/configs/toy-llama --gpus 4 --seq 128 "
+
+#define LLAMA "fit llama-3.1-8b --gpus 8 --seq 512 --loss fused --checkpointing full "
+#define BLOCK 218112000 /* parameters of one of its blocks */
+
+static json_int_t requested(const char *job, const char *options)
+{
+    assert_int_equal(shardplan("%s--json %s", job, options), 0);
+    json_t *result = program_object();
+    const json_int_t bytes =
+        json_integer_value(json_object_get(json_object_get(result, "peak"), "requested_bytes"));
+    json_decref(result);
+    return bytes;
+}
+
+/* The newest is the default. RMSNorm in small kernels keeps fp32 copies. 2.12 holds the input of
+ * one more reduction than its neighbours, the fp32 gradients of a block. */
+static void versions_hold_what_they_hold(void **state)
+{
+    (void)state;
+    assert_int_equal(requested(FIT, ""), requested(FIT, "--torch 2.14.1"));
+    assert_true(requested(FIT, "--torch 2.8") > requested(FIT, "--torch 2.9"));
+    const json_int_t neighbour = requested(LLAMA, "--torch 2.11");
+    assert_int_equal(requested(LLAMA, "--torch 2.13"), neighbour);
+    assert_int_equal(requested(LLAMA, "--torch 2.12"), neighbour + 4 * (json_int_t)BLOCK);
+}
+
+/* The table's own sentences, of the rows that the version's range is in. */
+static void what_a_version_does_otherwise_is_said(void **state)
+{
+    (void)state;
+    assert_int_equal(shardplan(FIT "--torch 2.8"), 0);
+    assert_non_null(strstr(program_output(), torch_row(TORCH_RMS_NORM_FUSED)->then));
+    assert_null(strstr(program_output(), torch_row(TORCH_INPUT_LET_GO)->then));
+    assert_int_equal(shardplan(FIT "--torch 2.12"), 0);
+    assert_non_null(strstr(program_output(), torch_row(TORCH_INPUT_LET_GO)->then));
+    assert_null(strstr(program_output(), torch_row(TORCH_RMS_NORM_FUSED)->then));
+    assert_int_equal(shardplan(FIT "--torch 2.14 --json"), 0);
+    json_t *result = program_object();
+    const json_t *torch = json_object_get(result, "torch");
+    assert_string_equal(json_string_value(json_object_get(torch, "version")), "2.14");
+    assert_int_equal(json_array_size(json_object_get(torch, "otherwise")), 0);
+    json_decref(result);
+}
+
+static void what_is_not_known_of_a_version_is_refused(void **state)
+{
+    static const struct {
+        const char *options, *says;
+    } refused[] = {
+        {"--torch 2.5", "allowed are 2.6"},
+        {"--torch 2.8 --strategy ddp", "is known as of torch 2.14 alone"},
+        {"--torch 2.8 --code hf", "transformers' code is planned as of torch 2.9"},
+        {"--torch 2.12 --reduce-buffers 2", "torch 2.12 does not have it; 2.13 does"},
+        {"--torch 2.13 --offload cpu", "--offload: not known of torch 2.13"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        assert_int_equal(shardplan(FIT "%s", refused[i].options), 2);
+        if (!strstr(program_output(), refused[i].says))
+            fail_msg("%s: %s", refused[i].options, program_output());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions_hold_what_they_hold),
+        cmocka_unit_test(what_a_version_does_otherwise_is_said),
+        cmocka_unit_test(what_is_not_known_of_a_version_is_refused),
+    };
+    return cmocka_run_group_tests_name("torch", tests, NULL, NULL);
+}
