@@ -106,8 +106,8 @@ static const struct setting_word attention_words[] = {
 static const struct setting_word torch_words[] = {
 #define VERSION(minor)                                                                             \
     WORD("2." #minor, minor), ALSO("2." #minor ".0", minor), ALSO("2." #minor ".1", minor)
-    VERSION(6),  VERSION(7),  VERSION(8),  VERSION(9),
-    VERSION(10), VERSION(11), VERSION(12), VERSION(13), VERSION(14),
+    VERSION(6),       VERSION(7),  VERSION(8),  VERSION(9),  VERSION(10),
+    VERSION(11),      VERSION(12), VERSION(13), VERSION(14),
 #undef VERSION
     {NULL, 0, false},
 };
