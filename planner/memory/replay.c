@@ -194,8 +194,10 @@ static void visit_point(struct replay *r, memory_visitor *visit, void *context)
     struct memory_point point = {
         .instruction = r->instruction,
         .requested = r->requested,
+        .host = r->host,
     };
     memcpy(point.categories, r->categories, sizeof point.categories);
+    memcpy(point.host_categories, r->host_categories, sizeof point.host_categories);
     if (r->allocator) {
         point.allocated = allocator_stats(r->allocator)->allocated_bytes;
         point.reserved = allocator_stats(r->allocator)->reserved_bytes;

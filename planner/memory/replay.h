@@ -73,6 +73,8 @@ struct memory_point {
     uint32_t instruction;
     uint64_t requested, allocated, reserved;
     uint64_t categories[CATEGORY_COUNT]; /* requested */
+    uint64_t host;                       /* of what is requested, the host's part */
+    uint64_t host_categories[CATEGORY_COUNT];
 };
 
 /* Called for each alloc, free and mark of the steady-state step, after it took effect. */

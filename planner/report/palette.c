@@ -26,6 +26,7 @@ unsigned palette_instruction(const struct plan_instruction *instruction)
 {
     static const unsigned phases[] = {PALETTE_FORWARD, PALETTE_BACKWARD, PALETTE_OPTIMIZER};
     return plan_op_is_collective((enum plan_op)instruction->op) ? PALETTE_COLLECTIVE
-           : instruction->lane != LANE_COMPUTE                  ? PALETTE_COPY
-                                                                : phases[instruction->phase];
+           : instruction->op == PLAN_OPTIMIZER ? PALETTE_OPTIMIZER /* on any lane */
+           : instruction->lane != LANE_COMPUTE ? PALETTE_COPY
+                                               : phases[instruction->phase];
 }

@@ -18,6 +18,8 @@
 
 #include "memory_gp.h" /* generated from reports/memory.gp */
 
+#include <math.h>
+
 struct report {
     const struct settings *settings;
     const struct job *job;
@@ -137,6 +139,7 @@ struct curve {
     uint64_t highest[CATEGORY_COUNT]; /* categories that stay empty are left out of the picture */
     const char **modules; /* (instructions) of rows for a page's script; NULL: gnuplot's data */
     bool any;             /* there was such a row */
+    uint64_t host;        /* the most bytes on the host */
 };
 
 static bool is_drawn(const struct curve *curve, int category)
@@ -144,13 +147,26 @@ static bool is_drawn(const struct curve *curve, int category)
     return category < CATEGORY_WORKSPACE && curve->highest[category] > 0;
 }
 
+/* The device's part: what is offloaded has a line of its own. */
+static uint64_t on_device(const struct memory_point *point, int category)
+{
+    return point->categories[category] - point->host_categories[category];
+}
+
+static bool has_host(const struct curve *curve)
+{
+    return curve->host >> 20 > 0; /* more than step counters */
+}
+
 static void note_highest(void *context, const struct plan *plan, const struct memory_point *point)
 {
     struct curve *curve = context;
     (void)plan;
     for (int i = 0; i < CATEGORY_COUNT; i++)
-        if (point->categories[i] > curve->highest[i])
-            curve->highest[i] = point->categories[i];
+        if (on_device(point, i) > curve->highest[i])
+            curve->highest[i] = on_device(point, i);
+    if (point->host > curve->host)
+        curve->host = point->host;
 }
 
 /* A string of JSON inside a script: no quote, backslash or end tag of its own. */
@@ -170,9 +186,12 @@ static void write_reading(struct curve *curve, const struct memory_point *point)
             point->instruction);
     fputs(module[0] ? ", " : "", curve->file);
     put_text(curve->file, module);
-    fprintf(curve->file, ": %.2f GiB requested, %.2f allocated, %.2f reserved\"]",
-            (double)point->requested / unit, (double)point->allocated / unit,
+    fprintf(curve->file, ": %.2f GiB requested, %.2f allocated, %.2f reserved",
+            (double)(point->requested - point->host) / unit, (double)point->allocated / unit,
             (double)point->reserved / unit);
+    if (point->host >> 20)
+        fprintf(curve->file, "; %.2f on the host", (double)point->host / unit);
+    fputs("\"]", curve->file);
     curve->any = true;
 }
 
@@ -188,11 +207,12 @@ static void write_point(struct curve *curve)
         return;
     }
     const double unit = 1073741824.0;
-    fprintf(file, "%u %.6f %.6f %.6f", point->instruction, (double)point->requested / unit,
-            (double)point->allocated / unit, (double)point->reserved / unit);
+    fprintf(file, "%u %.6f %.6f %.6f %.6f", point->instruction,
+            (double)(point->requested - point->host) / unit, (double)point->allocated / unit,
+            (double)point->reserved / unit, (double)point->host / unit);
     for (int i = 0; i < CATEGORY_COUNT; i++)
         if (is_drawn(curve, i))
-            fprintf(file, " %.6f", (double)point->categories[i] / unit);
+            fprintf(file, " %.6f", (double)on_device(point, i) / unit);
     fputc('\n', file);
 }
 
@@ -204,7 +224,8 @@ static void add_point(void *context, const struct plan *plan, const struct memor
     if (curve->pending &&
         point->instruction / curve->stride != curve->widest.instruction / curve->stride)
         write_point(curve);
-    if (!curve->pending || point->requested > curve->widest.requested)
+    if (!curve->pending ||
+        point->requested - point->host > curve->widest.requested - curve->widest.host)
         curve->widest = *point;
     curve->pending = true;
 }
@@ -238,15 +259,16 @@ static void curve_settings(FILE *script, const void *context)
     const struct report *r = curve->r;
     const struct prediction *p = r->prediction;
     const double unit = 1073741824.0;
-    double top = (double)p->memory.reserved_bytes / unit;
+    double top = fmax((double)p->memory.reserved_bytes, (double)curve->host) / unit;
     const double capacity = profile_value(&r->machine->profile, PROFILE_CAPACITY) / unit;
     if (capacity < 1.6 * top && capacity > top)
         top = capacity;
     top *= 1.08;
     fprintf(script, "capacity = %f\ntop = %f\n", capacity, top);
     fprintf(script, "peak_id = %u\npeak = %f\nstart_id = 0\nend_id = %u\n",
-            p->memory.requested.instruction, (double)p->memory.requested.bytes / unit,
+            p->memory.device.instruction, (double)p->memory.device.bytes / unit,
             p->plan->instruction_count);
+    fprintf(script, "host = %d\n", has_host(curve));
     char title[512];
     snprintf(title, sizeof title, "%s: memory of one step on rank %u of %u", r->settings->model,
              r->job->strategy.rank, r->job->strategy.world);

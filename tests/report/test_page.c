@@ -99,12 +99,38 @@ static void frames_of_the_snapshot_are_named_by_module(void **state)
     free(snapshot);
 }
 
+/* What is offloaded is no part of the device's stack: its peak is what `fit` says of the device. */
+static void the_hosts_bytes_are_apart(void **state)
+{
+    (void)state;
+    size_t length;
+    assert_int_equal(shardplan("plan tests/data/configs/toy-llama --gpus 4 --seq 128 --offload cpu "
+                               "-q --json -o %s",
+                               folder),
+                     0);
+    json_t *result = program_object();
+    char device[64];
+    snprintf(
+        device, sizeof device, ": %.2f GiB requested",
+        json_number_value(json_object_get(json_object_get(result, "device"), "requested_bytes")) /
+            1073741824.0);
+    json_decref(result);
+    char *page = bytes_of("report.html", &length);
+    if (!strstr(page, "GiB requested"))
+        skip();
+    assert_non_null(strstr(page, device));
+    assert_non_null(strstr(page, " on the host\"]"));
+    assert_non_null(strstr(page, "on the host, pinned")); /* the line's name */
+    free(page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_verdict_is_first_and_nothing_is_fetched),
         cmocka_unit_test(what_the_script_reads_is_in_order),
         cmocka_unit_test(frames_of_the_snapshot_are_named_by_module),
+        cmocka_unit_test(the_hosts_bytes_are_apart),
     };
     return cmocka_run_group_tests_name("page", tests, make_report, remove_report);
 }
