@@ -44,7 +44,8 @@ static const struct {
     {"zero",
      {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3},
      SYSTEM_ZERO3,
-     {"systems_visible", "systems_events", "zero_events"}},
+     {"systems_visible", "systems_events", "zero_events", "zero_offload_events",
+      "zero_offload_visible", "zero_recorded_events", "zero_recorded_visible"}},
 };
 
 static bool is_of_group(const json_t *row, size_t group)
