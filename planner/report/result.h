@@ -33,5 +33,4 @@ void padding_print(FILE *file, const struct padding *padding, uint64_t device_by
  * float32, in bwd". Writes into text and returns it. */
 const char *result_what(const struct plan *plan, uint32_t instruction, char *text, size_t size);
 
-
 #endif
