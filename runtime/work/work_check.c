@@ -568,7 +568,6 @@ enum err_code work_check(const struct work *work, enum work_backend backend, str
                                "operand %u is a view with strides, which no kernel of the %s "
                                "backend reads",
                                i, work_backend_name(backend));
-    if (backend == WORK_ON_CUDA)
-        TRY(check_for_cuda(work, err));
-    return entry->check(work, err);
+    TRY(entry->check(work, err));
+    return backend == WORK_ON_CUDA ? check_for_cuda(work, err) : ERR_OK;
 }

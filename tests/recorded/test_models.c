@@ -75,7 +75,10 @@ static void plan_model(const char *path, const struct machine *machine)
             err = (struct err){0};
             continue;
         }
-        if (rc == ERR_UNSUPPORTED && strstr(err.text, "mask_token")) { /* no gradient reaches it */
+        const bool frozen = systems[i] == SYSTEM_FSDP1 && strstr(err.text, ": frozen in a unit");
+        if (rc ==
+                ERR_UNSUPPORTED && /* no gradient reaches the one; Whisper's positions are frozen */
+            (strstr(err.text, "mask_token") || frozen)) {
             err = (struct err){0};
             continue;
         }

@@ -26,21 +26,23 @@ struct counted {
 static const struct {
     const char *name;                  /* in places, and in the report's */
     enum system_kind systems[3], last; /* the last of them */
-    const char *files[12];
+    const char *files[16];             /* until NULL */
 } groups[] = {
     {"fsdp2",
      {SYSTEM_FSDP2},
      SYSTEM_FSDP2,
      {"visible", "events", "more_events", "fsdp2_events", "keep_events", "blocks_events",
-      "blocks_hf_events", "hf_events", "moe_events", "families_events", "recorded_events"}},
+      "blocks_hf_events", "hf_events", "moe_events", "families_events", "lora_events",
+      "recorded_events"}},
     {"fsdp1",
      {SYSTEM_FSDP1},
      SYSTEM_FSDP1,
-     {"systems_visible", "systems_events", "fsdp1_events", "fsdp1_hf_events"}},
+     {"systems_visible", "systems_events", "fsdp1_events", "fsdp1_hf_events", "lora_events",
+      "offload_events"}},
     {"ddp",
      {SYSTEM_DDP},
      SYSTEM_DDP,
-     {"systems_visible", "systems_events", "ddp_events", "ddp_hf_events"}},
+     {"systems_visible", "systems_events", "ddp_events", "ddp_hf_events", "lora_events"}},
     {"zero",
      {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3},
      SYSTEM_ZERO3,
