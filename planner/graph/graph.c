@@ -294,6 +294,7 @@ static const struct strides *keep_layout(struct graph *graph, const struct strid
             return graph->layouts[i];
     struct strides *kept = arena_alloc(&graph->arena, sizeof *kept);
     *kept = *strides;
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): pointers
     ARRAY_GROW(graph->layouts, graph->layout_count, graph->layout_cap);
     graph->layouts[graph->layout_count++] = kept;
     return kept;

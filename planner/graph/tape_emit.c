@@ -113,6 +113,7 @@ void tape_lay_out(struct tape *tape, struct operand *operand, const struct strid
         return;
     struct strides *kept = arena_alloc(&table->arena, sizeof *kept);
     *kept = *strides;
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): pointers
     ARRAY_GROW(tape->layouts, tape->layout_count, tape->layout_cap);
     tape->layouts[tape->layout_count++] = kept;
     operand->layout = kept;

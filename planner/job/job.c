@@ -3,6 +3,8 @@
 
 #include "compile/compile.h"
 
+#include <assert.h>
+
 void job_defaults(struct job *job, const struct model_config *config)
 {
     *job = (struct job){
@@ -157,6 +159,7 @@ static enum err_code check_sizes(const struct graph *graph, const struct stream 
 static enum err_code check_trained(const struct job *job, const struct graph *graph,
                                    struct err *err)
 {
+    assert(graph); /* made without an error */
     for (uint32_t p = 0; p < graph->param_count; p++)
         if (graph->params[p].trainable)
             return ERR_OK;

@@ -4,6 +4,7 @@
 #include "runtime/execution/plan_work.h"
 #include "runtime/work/fused.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -319,7 +320,7 @@ static bool is_exact(const struct match *m, const struct bound *letter)
 /* What the chain writes is an output of the work, or nobody misses it. */
 static bool may_become_one(const struct match *m)
 {
-    for (char c = 'a'; c <= 'z'; c++) {
+    for (int c = 'a'; c <= 'z'; c++) {
         const struct bound *letter = &m->letter[c - 'a'];
         if (letter->is && letter->is_out && !strchr(m->pattern->outs, c) &&
             (!is_private(m, letter->place.buffer) || !is_exact(m, letter)))
@@ -384,6 +385,7 @@ static struct fuse_chain chain_of(struct fusion *fusion, const struct match *m)
 struct work fuse_work(const struct fuse_chain *chain, const struct work_operand *const *operands,
                       struct work_operand *out)
 {
+    assert(chain->places && operands);
     for (uint32_t i = 0; i < chain->ins + chain->outs; i++) {
         const struct fuse_place *place = &chain->places[i];
         out[i] = operands[place->member][place->operand];

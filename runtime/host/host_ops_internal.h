@@ -15,6 +15,7 @@
 #include "runtime/host/host_ops.h"
 #include "runtime/work/operand.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 enum { HOST_BLOCK = 512 };
@@ -82,6 +83,7 @@ static inline struct host_head host_queries(const struct attention *at, uint32_t
 /* Keys of a head of queries: several may have the same. */
 static inline struct host_head host_keys(const struct attention *at, uint32_t b, uint32_t head)
 {
+    assert(at->repeats > 0); /* work_check */
     return (struct host_head){at->a / at->repeats, at->s_k, at->d, b, head / at->repeats};
 }
 

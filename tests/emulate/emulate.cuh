@@ -58,8 +58,8 @@ inline struct emulated_place &threadIdx = emulated_thread, &blockIdx = emulated_
 #define __umul64hi(x, y) ((uint64_t)((unsigned __int128)(x) * (y) >> 64))
 #define rsqrtf(x) (1.0F / sqrtf(x))
 #define __fmul_rn(x, y) ((x) * (y))
-#define __fmaf_rn(x, y, z) ((x) * (y) + (z)) /* rounded twice, as the kernels' other products are  \
-                                              */
+/* rounded twice, as the kernels' other products are */
+#define __fmaf_rn(x, y, z) ((x) * (y) + (z))
 #define __popc(x) __builtin_popcount(x)
 
 template <typename T> static inline T emulated_shuffle(T x, unsigned lane)
