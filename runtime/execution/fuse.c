@@ -385,9 +385,9 @@ static struct fuse_chain chain_of(struct fusion *fusion, const struct match *m)
 struct work fuse_work(const struct fuse_chain *chain, const struct work_operand *const *operands,
                       struct work_operand *out)
 {
-    assert(chain->places && operands);
     for (uint32_t i = 0; i < chain->ins + chain->outs; i++) {
         const struct fuse_place *place = &chain->places[i];
+        assert(operands[place->member]);
         out[i] = operands[place->member][place->operand];
         if (i >= chain->ins && !place->written)
             out[i].data = NULL;
