@@ -2,6 +2,7 @@
 #include "cli/answer.h"
 
 #include "cli/commands.h"
+#include "cli/several.h"
 #include "report/explain_result.h"
 #include "report/result.h"
 #include "report/start_up_result.h"
@@ -37,11 +38,6 @@ void answer_free(struct answer *a)
     prediction_free(&a->prediction);
     settings_release(&a->job, &a->machine);
     import_free(&a->import);
-}
-
-int answer_status(const struct answer *a)
-{
-    return a->prediction.fits ? EXIT_DONE : EXIT_NO_FIT;
 }
 
 static bool find_padding(const struct answer *a, struct padding *padding)
@@ -92,4 +88,25 @@ void answer_show(const struct answer *a)
     if (a->settings.start_up)
         start_up_print(stdout, &a->start_up, &a->machine);
     import_print(stdout, &a->import);
+}
+
+int answer_command(enum command command, int argc, char **argv,
+                   enum err_code (*run)(struct answer *answer, struct err *err))
+{
+    struct answer a = {.is_timed = false};
+    struct settings_list list;
+    struct err err = {0};
+    int status;
+    settings_parse_list(command, argc, argv, import_file, &a.import, &list);
+    if (list.count > 1) {
+        status = several_answer(&list);
+    } else {
+        a.settings = list.of[0];
+        status = run(&a, &err) != ERR_OK ? report_error(&err)
+                 : a.prediction.fits     ? EXIT_DONE
+                                         : EXIT_NO_FIT;
+    }
+    answer_free(&a);
+    settings_list_free(&list);
+    return status;
 }

@@ -28,10 +28,12 @@ struct answer { /* zero-initialise; `settings` and `import` are filled by who as
 enum err_code answer_make(struct answer *answer, bool timed, struct err *err);
 void answer_free(struct answer *answer);
 
-/* The exit status of an answer. */
-int answer_status(const struct answer *answer);
-
 /* Prints it as JSON or as tables, or nothing, as the settings say. */
 void answer_show(const struct answer *answer);
+
+/* The command: parses its words, answers with `run`, which has answer->settings and leaves the rest
+ * to be freed, or of several systems (several.h); returns the exit status. */
+int answer_command(enum command command, int argc, char **argv,
+                   enum err_code (*run)(struct answer *answer, struct err *err));
 
 #endif

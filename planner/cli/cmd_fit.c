@@ -2,8 +2,6 @@
 #include "base/file.h"
 #include "cli/answer.h"
 #include "cli/commands.h"
-#include "cli/several.h"
-#include "settings/settings_parse.h"
 
 /* One event of --events: [±bytes, category, where, unit or null, what]. Events are the allocs and
  * frees of tensors in the steady-state step, in host order. */
@@ -48,18 +46,5 @@ static enum err_code fit(struct answer *a, struct err *err)
 
 int command_fit(int argc, char **argv)
 {
-    struct answer a = {.is_timed = false};
-    struct settings_list list;
-    struct err err = {0};
-    settings_parse_list(COMMAND_FIT, argc, argv, import_file, &a.import, &list);
-    int status;
-    if (list.count > 1) {
-        status = several_answer(&list);
-    } else {
-        a.settings = list.of[0];
-        status = fit(&a, &err) == ERR_OK ? answer_status(&a) : report_error(&err);
-    }
-    answer_free(&a);
-    settings_list_free(&list);
-    return status;
+    return answer_command(COMMAND_FIT, argc, argv, fit);
 }

@@ -1,9 +1,7 @@
 /* cmd_plan.c - shardplan plan: the step, written to a folder. */
 #include "cli/answer.h"
 #include "cli/commands.h"
-#include "cli/several.h"
 #include "report/report.h"
-#include "settings/settings_parse.h"
 
 /* Pictures are drawn into a folder that was asked for: gnuplot takes longer than all the rest. */
 static bool draws_pictures(const struct settings *s)
@@ -37,18 +35,5 @@ static enum err_code plan(struct answer *a, struct err *err)
 
 int command_plan(int argc, char **argv)
 {
-    struct answer a = {.is_timed = false};
-    struct settings_list list;
-    struct err err = {0};
-    settings_parse_list(COMMAND_PLAN, argc, argv, import_file, &a.import, &list);
-    int status;
-    if (list.count > 1) {
-        status = several_answer(&list);
-    } else {
-        a.settings = list.of[0];
-        status = plan(&a, &err) == ERR_OK ? answer_status(&a) : report_error(&err);
-    }
-    answer_free(&a);
-    settings_list_free(&list);
-    return status;
+    return answer_command(COMMAND_PLAN, argc, argv, plan);
 }

@@ -3,6 +3,7 @@
  *
  * tests/faults/fault.c, preloaded, lets the n-th call of a kind fail: here for every n there is, of
  * allocations for some hundred. */
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 
 #include <setjmp.h>
@@ -173,15 +174,13 @@ static void ranks_that_cannot_be_started_are_an_error(void **state)
 static int make_folder(void **state)
 {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(folder);
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    char command[256];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 int main(void)

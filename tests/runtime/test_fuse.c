@@ -5,6 +5,7 @@
 #include "runtime/execution/execute.h"
 #include "runtime/work/operand.h"
 #include "tests/support/backends.h"
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 
 #include <setjmp.h>
@@ -329,15 +330,13 @@ static void outputs_over_inputs_are_told(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(folder);
 }
 
 static int tear_down(void **state)
 {
-    char command[128];
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* test_gpu_kit.c - the stages of tools/gpu-truth, run over the emulated backend: that each works
  * before a card is at hand, that one which failed says so, and that the report claims nothing of
  * the rest. */
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 
 #include <setjmp.h>
@@ -62,15 +63,13 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(folder);
 }
 
 static int tear_down(void **state)
 {
-    char command[128];
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 int main(void)

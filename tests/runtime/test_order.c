@@ -11,6 +11,7 @@
 #include "plan/plan_json.h"
 #include "runtime/execution/execute.h"
 #include "tests/support/backends.h"
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 
 #include <setjmp.h>
@@ -437,15 +438,13 @@ static void a_lost_record_or_wait_is_found(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(folder);
 }
 
 static int tear_down(void **state)
 {
-    char command[128];
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 int main(void)

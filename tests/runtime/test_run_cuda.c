@@ -1,5 +1,6 @@
 /* test_run_cuda.c - `shardplan run` without what a run usually has: its peers (a rehearsal), a
  * driver, the backend itself, a GPU (the emulated backend). */
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 #include "traces/trace.h"
 
@@ -383,15 +384,13 @@ static void attention_that_is_not_cudnns_is_told(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(folder);
 }
 
 static int tear_down(void **state)
 {
-    char command[128];
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* test_run_emulated.c - several ranks of the cuda backend over tests/emulate: NCCL's collectives
  * among processes, and what becomes of a run whose peers fail, stop, or hang. */
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 
 #include <math.h>
@@ -154,15 +155,13 @@ static void a_host_that_hangs_in_the_driver_is_ended_by_the_watch(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(folder);
 }
 
 static int tear_down(void **state)
 {
-    char command[128];
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
  * tests/data/numerics/hf.json has 20 AdamW steps of a small model of each family, by the model's
  * own forward and loss, recorded by tests/truth/numerics_hf.py. Each is planned from the
  * config.json that the model was made of. */
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 #include "tests/support/trajectory.h"
 
@@ -25,20 +26,15 @@ static json_t *models;
 static int open_models(void **state)
 {
     (void)state;
-    models = json_load_file("tests/data/numerics/hf.json", 0, NULL);
-    /* Under a sanitizer: Open MPI leaks at exit and orders its locks as it likes. */
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
-    setenv("TSAN_OPTIONS", "detect_deadlocks=0", 0);
-    return models && mkdtemp(folder) ? 0 : -1;
+    models = trajectories_open("hf", folder);
+    return models ? 0 : -1;
 }
 
 static int close_models(void **state)
 {
-    char command[128];
     (void)state;
     json_decref(models);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 static const char *type_of(const json_t *model)

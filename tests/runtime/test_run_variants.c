@@ -4,6 +4,7 @@
  * eps, theta, activations, biases, and every kind of RoPE scaling, recorded by
  * tests/truth/numerics.py. Each is planned from the config.json that the model was made of, and
  * starts from the values that the plan says. */
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 #include "tests/support/trajectory.h"
 
@@ -27,20 +28,15 @@ static json_t *variants;
 static int open_variants(void **state)
 {
     (void)state;
-    variants = json_load_file("tests/data/numerics/variants.json", 0, NULL);
-    /* Under a sanitizer: Open MPI leaks at exit and orders its locks as it likes. */
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
-    setenv("TSAN_OPTIONS", "detect_deadlocks=0", 0);
-    return variants && mkdtemp(folder) ? 0 : -1;
+    variants = trajectories_open("variants", folder);
+    return variants ? 0 : -1;
 }
 
 static int close_variants(void **state)
 {
-    char command[128];
     (void)state;
     json_decref(variants);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }
 
 static const char *name_of(const json_t *variant)

@@ -41,6 +41,18 @@ void folder_drop(char *folder)
     free(folder);
 }
 
+int folder_make(char *path)
+{
+    return mkdtemp(path) ? 0 : -1;
+}
+
+int folder_remove(const char *path)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", path);
+    return system(command);
+}
+
 bool file_exists(const char *folder, const char *name)
 {
     return access(file_in(folder, name), F_OK) == 0;

@@ -11,6 +11,11 @@
 char *folder_new(const char *name);
 void folder_drop(char *folder);
 
+/* A program's own folder: `path` ends in XXXXXX, which becomes its name; removed with all that is
+ * in it. Both return 0, or what a set-up or tear-down of cmocka returns where it failed. */
+int folder_make(char *path);
+int folder_remove(const char *path);
+
 /* "FOLDER/NAME", good for the next three calls as well. */
 const char *file_in(const char *folder, const char *name);
 

@@ -1,6 +1,7 @@
 /* reference.c - see reference.h. */
 #include "tests/support/reference.h"
 
+#include "tests/support/folder.h"
 #include "tests/support/program.h"
 #include "tests/support/trajectory.h"
 
@@ -230,18 +231,13 @@ const json_t *reference_models(void)
 int reference_open(void **state)
 {
     (void)state;
-    /* Under a sanitizer: Open MPI leaks at exit and orders its locks as it likes. */
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
-    setenv("TSAN_OPTIONS", "detect_deadlocks=0", 0);
-    references = json_load_file("tests/data/numerics/reference.json", 0, NULL);
-    return references && mkdtemp(folder) ? 0 : -1;
+    references = trajectories_open("reference", folder);
+    return references ? 0 : -1;
 }
 
 int reference_close(void **state)
 {
-    char command[128];
     (void)state;
     json_decref(references);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(folder);
 }

@@ -5,6 +5,11 @@
 #include <jansson.h>
 #include <stddef.h>
 
+/* What tests/data/numerics/NAME.json has recorded, for runs in `folder`, which is made
+ * (folder_make); NULL: one of them is not to be had. Ranks will spare Open MPI under a sanitizer.
+ * The caller owns it. */
+json_t *trajectories_open(const char *name, char *folder);
+
 /* |ours - theirs| / |theirs| */
 double relative(double ours, double theirs);
 
