@@ -18,6 +18,14 @@ bool list_has(const struct list *list, uint32_t value)
     return false;
 }
 
+bool lists_meet(const struct list *a, const struct list *b)
+{
+    for (uint32_t i = 0; i < a->count; i++)
+        if (list_has(b, a->of[i]))
+            return true;
+    return false;
+}
+
 void list_add_once(struct list *list, uint32_t value)
 {
     if (list_has(list, value))
@@ -80,14 +88,6 @@ static bool run_together(struct span x, struct span y)
 
 /* ---- what has to run in between ---- */
 
-static bool feeds(const struct draft *x, const struct draft *y)
-{
-    for (uint32_t i = 0; i < x->writes.count; i++)
-        if (list_has(&y->reads, x->writes.of[i]))
-            return true;
-    return false;
-}
-
 /* Whether y comes behind x by way of another act. */
 static bool has_between(const struct building *b, uint32_t x, uint32_t y)
 {
@@ -96,15 +96,17 @@ static bool has_between(const struct building *b, uint32_t x, uint32_t y)
     uint32_t depth = 0;
     bool found = false;
     for (uint32_t i = 0; i < b->act_count; i++)
-        if (i != x && i != y && !b->acts[i].gone && feeds(&b->acts[x], &b->acts[i])) {
+        if (i != x && i != y && !b->acts[i].gone &&
+            lists_meet(&b->acts[x].writes, &b->acts[i].reads)) {
             seen[i] = true;
             stack[depth++] = i;
         }
     while (depth > 0 && !found) {
         const uint32_t cur = stack[--depth];
-        found = feeds(&b->acts[cur], &b->acts[y]);
+        found = lists_meet(&b->acts[cur].writes, &b->acts[y].reads);
         for (uint32_t i = 0; !found && i < b->act_count; i++)
-            if (!seen[i] && i != y && !b->acts[i].gone && feeds(&b->acts[cur], &b->acts[i])) {
+            if (!seen[i] && i != y && !b->acts[i].gone &&
+                lists_meet(&b->acts[cur].writes, &b->acts[i].reads)) {
                 seen[i] = true;
                 stack[depth++] = i;
             }

@@ -31,11 +31,7 @@ static const struct draft *act(const struct ordering *o, uint32_t i)
 
 static bool depends(const struct ordering *o, uint32_t act_of, uint32_t on)
 {
-    const struct draft *x = act(o, on), *y = act(o, act_of);
-    for (uint32_t i = 0; i < x->writes.count; i++)
-        if (list_has(&y->reads, x->writes.of[i]))
-            return true;
-    return false;
+    return lists_meet(&act(o, on)->writes, &act(o, act_of)->reads);
 }
 
 /* "size_free": bytes that leave when nobody needs them any more; 0: they are not the program's to

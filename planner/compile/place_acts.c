@@ -37,14 +37,6 @@ static bool is_alike(const struct placing *p, uint32_t x, uint32_t y)
 
 /* ---- in place ---- */
 
-static bool feeds(const struct part *x, const struct part *y)
-{
-    for (uint32_t i = 0; i < x->writes.count; i++)
-        if (list_has(&y->reads, x->writes.of[i]))
-            return true;
-    return false;
-}
-
 /* Parts of the act, other than `part` and those that it is made of, that read the memory. */
 static uint32_t other_readers(const struct draft *act, uint32_t part, uint32_t memory)
 {
@@ -53,7 +45,7 @@ static uint32_t other_readers(const struct draft *act, uint32_t part, uint32_t m
     before[part] = true;
     for (uint32_t i = part; i-- > 0;) /* they are in the order of the graph */
         for (uint32_t k = i + 1; k <= part; k++)
-            before[i] |= before[k] && feeds(&act->parts[i], &act->parts[k]);
+            before[i] |= before[k] && lists_meet(&act->parts[i].writes, &act->parts[k].reads);
     for (uint32_t i = 0; i < act->part_count; i++)
         count += !before[i] && list_has(&act->parts[i].reads, memory);
     free(before);

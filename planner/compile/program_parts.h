@@ -11,6 +11,7 @@ struct list { /* a small set, in the order of arrival */
 
 void list_add_once(struct list *list, uint32_t value);
 bool list_has(const struct list *list, uint32_t value);
+bool lists_meet(const struct list *a, const struct list *b); /* whether any is in both */
 
 /* What a kernel runs over. */
 enum span_kind {
