@@ -164,6 +164,12 @@
     X(FUSED_ADAMW_, "_fused_adamw_")                                                               \
     X(FOREACH_ADD_, "_foreach_add_.List")                                                          \
     X(FOREACH_MUL_, "_foreach_mul_.Tensor")                                                        \
+    X(SCALED_MM, "_scaled_mm")                                                                     \
+    X(LOG2, "log2")                                                                                \
+    X(FLOOR, "floor")                                                                              \
+    X(EXP2, "exp2")                                                                                \
+    X(REPEAT, "repeat")                                                                            \
+    X(MUL_, "mul_.Tensor")                                                                         \
     X(FUSED, "triton_fused")                                                                       \
     X(FUSED_REDUCTION, "triton_fused_reduction")
 
@@ -195,6 +201,9 @@ const char *const *aten_names(void);
     X(MATMUL_NN, "matmul_nn", "x (t, o), w (o, h) -> y (t, h): x w")                               \
     X(MATMUL_NN_BIAS, "matmul_nn_bias", "x (t, h), w (h, o), bias (o) -> y (t, o): x w + bias")    \
     X(MATMUL_TN, "matmul_tn", "x (t, o), y (t, h) -> w (o, h): xᵀ y")                              \
+    X(SCALED_MM_NT, "scaled_mm_nt",                                                                \
+      "x (t, h), w (o, h) in float8, what each is divided by (one, or one a row) -> y (t, o): x "  \
+      "wᵀ")                                                                                        \
     X(BMM_NN, "bmm_nn", "x (n, m, k), y (n, k, o) -> z (n, m, o): each x y")                       \
     X(BMM_NT, "bmm_nt", "x (n, m, o), y (n, k, o) -> z (n, m, k): each x yᵀ")                      \
     X(BMM_TN, "bmm_tn", "x (n, m, k), y (n, m, o) -> z (n, k, o): each xᵀ y")                      \
@@ -224,6 +233,7 @@ const char *const *aten_names(void);
     X(FLOOR_DIV_NUMBER, "floor_div_number", "x -> y: x / attr.p, rounded down")                    \
     X(MINIMUM, "minimum", "x, y -> z: the smaller of both")                                        \
     X(MAXIMUM, "maximum", "x -> y (): the largest of x")                                           \
+    X(LARGEST, "largest", "x -> y: the largest along the dim that is 1 in y")                      \
     X(CLAMP, "clamp", "x, least (), most () -> y: x within both")                                  \
     X(AT_MOST, "at_most", "x -> y: the smaller of x and attr.p")                                   \
     X(WITHIN, "within", "x -> y: x within -attr.p and attr.p")                                     \
@@ -234,6 +244,10 @@ const char *const *aten_names(void);
     X(SQUARE_ROOT, "square_root", "x -> y")                                                        \
     X(RSQRT, "rsqrt", "x -> y: 1 / the square root of x")                                          \
     X(LOG, "log", "x -> y")                                                                        \
+    X(LOG2, "log2", "x -> y")                                                                      \
+    X(FLOOR, "floor", "x -> y: x rounded down")                                                    \
+    X(EXP2, "exp2", "x -> y: 2 to the power x")                                                    \
+    X(RECIPROCAL, "reciprocal", "x -> y: 1 / x")                                                   \
     X(COS, "cos", "x -> y")                                                                        \
     X(SIN, "sin", "x -> y")                                                                        \
     X(POLAR, "polar", "x, y -> z complex64: x (cos y + i sin y)")                                  \

@@ -235,6 +235,8 @@ static void fill_cpu(struct calibration *c)
         {PROFILE_NCCL_RING, 0, "MPI's buffers are not in the arena"},
         {PROFILE_NCCL_NET, 0, "MPI's buffers are not in the arena"},
         {PROFILE_TF32, 0, "a CPU has none"},
+        {PROFILE_FP8, 0, "a CPU has none"},
+        {PROFILE_FP8_SPEED, 1, "a CPU has none"},
         {PROFILE_CLOCK, 0, "rates are measured as the machine runs"},
         {PROFILE_BOOST_CLOCK, 0, "rates are measured as the machine runs"},
         {PROFILE_POWER, 0, "rates are measured as the machine runs"},

@@ -111,18 +111,20 @@ static bool is_aligned(const struct kernel *kernel)
  * from the arithmetic. */
 struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile)
 {
-    const struct operand *out = &kernel->operands[kernel->ins];
+    const struct operand *in = &kernel->operands[0], *out = &kernel->operands[kernel->ins];
+    const bool float8 = kernel->work == WORK_SCALED_MM_NT;
+    const enum dtype dtype = (enum dtype)(float8 ? in : out)->dtype;
     const struct shape *shape = &out->shape;
     const double n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
     const double m = shape->rank > 1 ? shape->dim[shape->rank - 2] : 1;
     const double elements = (double)shape_elements(shape);
     return (struct gemm){
-        .peak = peak_flops(profile, (enum dtype)out->dtype),
+        .peak = peak_flops(profile, dtype),
         .m = m,
         .n = n,
         .k = kernel->flops / (2 * elements),
         .batch = elements / (m * n),
-        .element_bytes = dtype_bytes((enum dtype)out->dtype),
+        .element_bytes = dtype_bytes(dtype),
         .speed = is_aligned(kernel) ? 1 : profile_value(profile, PROFILE_GEMM_UNALIGNED),
     };
 }
@@ -134,6 +136,9 @@ double peak_flops(const struct profile *profile, enum dtype dtype)
         return profile_value(profile, PROFILE_BF16);
     case DTYPE_FP16:
         return profile_value(profile, PROFILE_FP16);
+    case DTYPE_FLOAT8_E4M3:
+    case DTYPE_FLOAT8_E5M2:
+        return profile_value(profile, PROFILE_FP8) * profile_value(profile, PROFILE_FP8_SPEED);
     default:
         return profile_value(profile, PROFILE_FP32);
     }

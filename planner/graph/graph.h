@@ -124,6 +124,10 @@ enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
 enum cross_entropy { CROSS_ENTROPY_EAGER, CROSS_ENTROPY_FUSED, CROSS_ENTROPY_CHUNKED };
 enum { LOSS_CHUNKS = 8 }; /* torchtitan components/loss.py, num_chunks */
 
+/* Products of linear layers in float8, by torchao's recipes: one scale a tensor; one a row of each
+ * factor; likewise, but the weight's gradient in the compute dtype. */
+enum float8 { FLOAT8_NONE, FLOAT8_TENSORWISE, FLOAT8_ROWWISE, FLOAT8_ROWWISE_GW_HP };
+
 /* The region of torch.autocast that the script is in (autocast.h). */
 struct graph_autocast {
     bool on;
@@ -175,6 +179,7 @@ struct graph {
     uint32_t torch; /* 2.x, whose operators these are (base/torch.h); 0: the newest */
     enum cross_entropy cross_entropy;
     enum attention_kernel attention; /* AUTO: flash where a code leaves it to PyTorch */
+    enum float8 float8;
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *frozen;

@@ -15,6 +15,7 @@
     X(LINEAR, linear, LOWER)                                                                       \
     X(LINEAR_BIAS, linear_bias, LOWER)                                                             \
     X(CONV1D, conv1d, LOWER)                                                                       \
+    X(FLOAT8_LINEAR, float8_linear, NONE)                                                          \
     X(ADD, add, NONE)                                                                              \
     X(ADD_TO, add_to, NONE)                                                                        \
     X(SUB, sub, NONE)                                                                              \
@@ -86,6 +87,8 @@ enum op_kind {
 
 /* x (…, in) times weight (out, in)ᵀ plus bias (out) or GRAPH_NONE: (…, out). */
 uint32_t op_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
+/* The same as torchao's Float8Linear computes it, by graph->float8. */
+uint32_t op_float8_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias);
 /* Rows of weight (v, h) by ids (…): (…, h). */
 uint32_t op_embedding(struct graph *graph, uint32_t ids, uint32_t weight);
 /* Of what that returned: the row of this id gets no gradient; 0 is none, 1 the first. */

@@ -154,6 +154,15 @@ static void release_saved(struct tape *tape, uint32_t op, const uint32_t *saved,
     tape->node_holds[op] = false;
 }
 
+void tape_end_frame(struct tape *tape, const struct graph_op *op)
+{
+    const uint32_t index = (uint32_t)(op - tape->graph->ops);
+    uint32_t saved[SAVED_MOST];
+    const uint32_t count = tape_saved(tape, op, saved);
+    if (tape->op_region[index] != GRAPH_NONE && tape->node_holds[index])
+        release_saved(tape, index, saved, count, true);
+}
+
 /* The shape that sum_to_size gives before its last view: as the gradient, with ones. */
 static struct shape sum_shape(const struct shape *gradient, const struct shape *target)
 {
@@ -256,7 +265,7 @@ void tape_node(struct tape *tape, uint32_t index)
 
     /* Checkpointed nodes unpack into locals of the backward function, which die first and in
      * reverse; otherwise the gradients given die first, then release_variables() runs. */
-    if (region)
+    if (region && tape->node_holds[index])
         release_saved(tape, index, saved, saved_count, true);
     validate_pending(tape);
     for (uint32_t o = 0; o < given_count; o++) {
@@ -276,6 +285,8 @@ void tape_node(struct tape *tape, uint32_t index)
         return_gradients(tape, index);
     for (uint32_t i = 0; i < tape->pending_count; i++)
         accumulate(tape, &tape->pending[i]);
+    while (tape->unasked_count > 0)
+        tape_release(tape, tape->unasked[--tape->unasked_count]);
 }
 
 /* ---- the whole pass ---- */

@@ -354,6 +354,12 @@ struct operand tape_scratch(struct tape *tape, uint64_t bytes)
 
 /* ---- gradients ---- */
 
+void tape_give_unasked(struct tape *tape, struct operand gradient)
+{
+    assert(tape->unasked_count < GRAPH_OPERANDS);
+    tape->unasked[tape->unasked_count++] = gradient.place;
+}
+
 void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct operand gradient)
 {
     assert(tape->pending_count < GRAPH_OPERANDS);

@@ -55,6 +55,14 @@ void tape_give(struct tape *tape, const struct graph_op *op, uint32_t i, struct 
 void tape_give_view(struct tape *tape, const struct graph_op *op, uint32_t i,
                     struct operand gradient);
 
+/* As tape_give_view, of a torch.autograd.Function that computes what nobody asked for as well: that
+ * lives until the engine has handed on the others. */
+void tape_give_unasked(struct tape *tape, struct operand gradient);
+
+/* The frame of a torch.autograd.Function's backward ends: in a checkpointed region, what it
+ * unpacked dies here. */
+void tape_end_frame(struct tape *tape, const struct graph_op *op);
+
 /* Hands the memory of a tensor that the node saved to input i: its kernel has put the gradient
  * there. */
 void tape_give_saved(struct tape *tape, const struct graph_op *op, uint32_t i, uint32_t tensor);

@@ -6,6 +6,7 @@
  *     backward  first node that needs something saved -> the script runs again, now holding what
  *               nodes save, and stops early where the last saved tensor would be packed
  *               nodes run; the inputs are let go with the last node that saved anything */
+#include "graph/op_table.h"
 #include "graph/tape_calls.h"
 
 #include <assert.h>
@@ -118,7 +119,7 @@ static bool saves_inputs_only(const struct tape *tape, uint32_t index)
     const struct graph_op *op = &tape->graph->ops[index];
     uint32_t saved[SAVED_MOST];
     const uint32_t count = tape_saved(tape, op, saved);
-    if (tape_is_own_linear(tape, op))
+    if (tape_is_own_linear(tape, op) || op_class(op)->in_python)
         return false;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t o = 0; o < op->outs; o++)

@@ -89,6 +89,8 @@ struct tape {
     uint32_t region_count;
     struct pending pending[GRAPH_OPERANDS]; /* of the node that runs */
     uint32_t pending_count;
+    uint32_t unasked[GRAPH_OPERANDS]; /* (unasked_count) buffers of gradients that nobody wants */
+    uint32_t unasked_count;
     uint32_t current_op;           /* GRAPH_NONE: none */
     bool in_op;                    /* its own function runs: kernels have its numbers. The engine's,
                                       which add gradients up and cast them, have none */

@@ -74,6 +74,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : m->frozen                      ? "--freeze"
                          : m->lora                        ? "--lora"
                          : m->autocast                    ? "--autocast"
+                         : m->float8                      ? "--float8"
                          : tape.no_early_stop             ? "--early-stop off"
                                                           : NULL;
     const char *made = recording_info(job->config.recording).torch;
@@ -175,6 +176,10 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
         const struct recording_choice choice = choice_of(job);
         return recording_stream(job->config.recording, &choice, out, err);
     }
+    if (job->model.float8 && options.checkpointing == CHECKPOINTING_SELECTIVE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--float8 with --checkpointing selective: what of a float8 product is kept "
+                       "is not planned");
     if (options.compiled)
         return job->model.autocast
                    ? err_set(err, ERR_UNSUPPORTED,

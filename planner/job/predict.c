@@ -129,6 +129,11 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
             err, ERR_UNSUPPORTED,
             "--attention math is not planned by this version: what it keeps for backward "
             "is not known");
+    if (job->model.float8 && profile_value(&machine->profile, PROFILE_FP8) <= 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--float8: %s multiplies no float8 (compute capability 8.9 and newer do; "
+                       "fp8_flops in a profile)",
+                       machine->profile.title);
     return ERR_OK;
 }
 

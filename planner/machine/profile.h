@@ -46,6 +46,8 @@
     X(BF16, "bf16_flops", 1e9, 1e17, "peak of bf16 matmuls, dense")                                \
     X(FP16, "fp16_flops", 1e9, 1e17, "peak of fp16 matmuls, dense")                                \
     X(TF32, "tf32_flops", 0, 1e17, "peak of fp32 matmuls with TF32 on; 0: there is none")          \
+    X(FP8, "fp8_flops", 0, 1e17, "peak of float8 matmuls, dense; 0: there are none")               \
+    X(FP8_SPEED, "fp8_speed", 0.01, 1, "share of it that they reach, beside bf16's of its own")    \
     X(CLOCK, "clock_hz", 0, 1e11, "at which the peaks hold; 0: they hold as they are")             \
     X(BOOST_CLOCK, "boost_clock_hz", 0, 1e11, "the highest clock, which a short burst runs at")    \
     X(POWER, "power_w", 0, 1e5, "limit under which the clock is kept; 0: no limit")                \

@@ -70,9 +70,24 @@ struct norm build_norm(struct graph *graph, const char *prefix, const char *name
     return norm;
 }
 
+/* torchtitan's Float8Converter leaves the head alone (filter_fqns), be it tied or not, and what
+ * _scaled_mm cannot take. */
+static bool is_float8(const struct graph *graph, uint32_t weight)
+{
+    enum { WHOLE = 16 };
+    const struct graph_tensor *w = &graph->tensors[weight];
+    const struct graph_param *param = &graph->params[graph->storages[w->storage].index];
+    const bool in_block =
+        param->module != GRAPH_NONE && graph->modules[param->module].role == ROLE_BLOCK;
+    return graph->float8 && in_block && w->shape.dim[0] % WHOLE == 0 &&
+           w->shape.dim[1] % WHOLE == 0;
+}
+
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 {
-    const uint32_t y = op_linear(graph, x, linear.weight, linear.bias);
+    const uint32_t y = is_float8(graph, linear.weight)
+                           ? op_float8_linear(graph, x, linear.weight, linear.bias)
+                           : op_linear(graph, x, linear.weight, linear.bias);
     return lora_apply(graph, linear.weight, x, y);
 }
 

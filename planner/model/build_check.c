@@ -68,12 +68,24 @@ static enum err_code check_torch(const struct model_job *job, struct err *err)
     return ERR_OK;
 }
 
+/* Of float8 what was recorded: eager, plain Linear, no adapters. Under a policy of what is kept a
+ * dispatch mode sees the products' parts, which torchtitan's policy names one by one. */
+static enum err_code check_float8(const struct model_job *job, struct err *err)
+{
+    const char *option = job->lora ? "--lora" : job->autocast ? "--autocast" : NULL;
+    if (!option)
+        return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED, "--float8 with %s is not planned", option);
+}
+
 enum err_code build_check(const struct family *family, const struct model_config *config,
                           const struct model_job *job, struct err *err)
 {
     if (job->loss == CROSS_ENTROPY_CHUNKED)
         TRY(check_chunks(family, job, err));
     TRY(check_torch(job, err));
+    if (job->float8)
+        TRY(check_float8(job, err));
     switch (job->code) {
     case CODE_TORCHTITAN:
         return check_torchtitan(config, job, err);

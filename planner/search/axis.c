@@ -236,8 +236,9 @@ enum err_code axis_choose(const struct settings *base, const struct axis *axes,
 /* More multiprocessors come with what each has: these are numbers of all of them together. */
 static void scale_totals(struct profile *profile, double factor)
 {
-    static const enum profile_key totals[] = {PROFILE_FP32, PROFILE_BF16,      PROFILE_FP16,
-                                              PROFILE_TF32, PROFILE_GEMM_FEED, PROFILE_L2_RATE};
+    static const enum profile_key totals[] = {PROFILE_FP32,   PROFILE_BF16, PROFILE_FP16,
+                                              PROFILE_TF32,   PROFILE_FP8,  PROFILE_GEMM_FEED,
+                                              PROFILE_L2_RATE};
     for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++) {
         double *value = &profile->of[totals[i]].value;
         *value = fmin(*value * factor, profile_key_most(totals[i]));

@@ -336,6 +336,16 @@ static const struct setting rows[] = {
              "that have one, or all-linear (default: peft's own of the model type)",
      .field = FIELD(job.model.lora), .commands = FOR_JOB, .systems = FSDP | SYSTEM(DDP),
      .lacks = "has no adapters planned", .lacking = ZERO, .numerics = true},
+    {.name = "float8", .group = GROUP_STRATEGY, .arg = "RECIPE",
+     .help = "torchao's Float8Linear in place of linear layers but the head, as torchtitan converts "
+             "them: one scale a tensor, one a row, or likewise with the weight's gradient in "
+             "--param-dtype",
+     .initial = "none", .field = FIELD(job.model.float8),
+     .words = WORDS(WORD("none", FLOAT8_NONE), WORD("tensorwise", FLOAT8_TENSORWISE),
+                    WORD("rowwise", FLOAT8_ROWWISE),
+                    WORD("rowwise_with_gw_hp", FLOAT8_ROWWISE_GW_HP)),
+     .commands = FOR_JOB, .systems = FSDP | SYSTEM(DDP),
+     .lacks = "is planned with products in --param-dtype alone", .lacking = ZERO, .numerics = true},
     {.name = "frozen-dtype", .group = GROUP_FSDP2, .arg = "WHICH",
      .help = "In which dtype parameters are stored that are not trained: --store-dtype, or "
              "--param-dtype (a model loaded in 16 bits, with peft's adapters in fp32)",

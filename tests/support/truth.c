@@ -142,6 +142,14 @@ static void read_blocks(const char *text, struct tape_options *tape)
                                                         : CHECKPOINTED_FIRST;
 }
 
+static enum float8 float8_named(const char *recipe)
+{
+    return strcmp(recipe, "tensorwise") == 0           ? FLOAT8_TENSORWISE
+           : strcmp(recipe, "rowwise") == 0            ? FLOAT8_ROWWISE
+           : strcmp(recipe, "rowwise_with_gw_hp") == 0 ? FLOAT8_ROWWISE_GW_HP
+                                                       : FLOAT8_NONE;
+}
+
 static void read_strategy(const json_t *s, struct job *job)
 {
     struct strategy *t = &job->strategy;
@@ -153,6 +161,7 @@ static void read_strategy(const json_t *s, struct job *job)
         read_fsdp2(s, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.lora = truth_text(s, "lora", NULL);
+    job->model.float8 = float8_named(truth_text(s, "float8", ""));
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);

@@ -11,6 +11,7 @@ fp32 rstd; input and weight gradient).
 """
 import argparse
 import collections
+import dataclasses
 import contextlib
 import gzip
 import importlib.util
@@ -375,6 +376,20 @@ def hf_model(m):
     return model.train(), [b for path in paths for b in model.get_submodule(path)]
 
 
+def in_float8(model, s):
+    """The model with torchao's Float8Linear in place of Linear but for the head, as torchtitan's Float8Converter
+    does it: `float8` is the recipe (tensorwise, rowwise, rowwise_with_gw_hp)."""
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+    config = Float8LinearConfig.from_recipe_name(s["float8"])
+    if s.get("float8_all_gather"):
+        config = dataclasses.replace(config, enable_fsdp_float8_all_gather=True)
+
+    def wanted(module, name):
+        return name not in ("output", "lm_head") and \
+            module.in_features % 16 == 0 and module.out_features % 16 == 0
+    return convert_to_float8_training(model, config=config, module_filter_fn=wanted)
+
+
 PREFIX = "base_model.model."     # of the names in a model that peft wraps
 
 
@@ -444,9 +459,12 @@ def make(m, s):
             return recorded_model(m)
         if s.get("code") == "hf":
             model, blocks = hf_model(m)
-            return (adapted(model, s) if s.get("lora") else model), blocks
-        model = KINDS[m["kind"]](m)
-        return model, model.blocks()
+        else:
+            model = KINDS[m["kind"]](m)
+            blocks = model.blocks()
+        if s.get("float8"):
+            in_float8(model, s)
+        return (adapted(model, s) if s.get("lora") else model), blocks
     finally:
         torch.set_default_dtype(torch.float32)
 

@@ -37,13 +37,13 @@ import recorder
 
 SMALL = 16
 SCRATCH = {"mm", "addmm", "bmm", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
-           "copy_", "cumsum", "histc", "sort", "scatter_", "convolution", "convolution_backward"}
+           "copy_", "mul_", "cumsum", "histc", "sort", "scatter_", "convolution", "convolution_backward"}
 CASTS = {"mul", "add_"}
 
 KERNELS = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
            "_scaled_dot_product_efficient_attention",
            "_scaled_dot_product_efficient_attention_backward", "native_dropout",
-           "native_dropout_backward", "native_layer_norm", "native_layer_norm_backward"]
+           "native_dropout_backward", "native_layer_norm", "native_layer_norm_backward", "_scaled_mm"]
 
 
 def on_meta(value):
@@ -133,6 +133,8 @@ def ledger(trace):
 def without_scratch(events):
     """Drops what an operator of SCRATCH gives back before it returns, and what is small."""
     born, gone = {}, set()
+    scaled = {op for _, _, ops, _ in events if "aten::_scaled_mm" in [name for name, _ in ops]
+              for op in ops}        # torchao's mm of two float8 tensors: no kernel, but calls of others
     for i, (size, _, ops, pointer) in enumerate(events):
         if size > 0:
             born[pointer] = i
@@ -140,7 +142,7 @@ def without_scratch(events):
             first = born.pop(pointer)
             names = {name.removeprefix("aten::") for name, _ in events[first][2]}
             own = SCRATCH | CASTS if "_to_copy" in names else SCRATCH
-            inside = {op for op in events[first][2] if op[0].removeprefix("aten::") in own}
+            inside = {op for op in events[first][2] if op[0].removeprefix("aten::") in own} - scaled
             if inside & set(ops):
                 gone |= {first, i}
     return [[size, phase, operator(ops)] for i, (size, phase, ops, _) in enumerate(events)

@@ -1,0 +1,65 @@
+/* test_float8_cli.c - --float8 as people call it: what it changes, and what is refused. SHARDPLAN
+ * names the program. */
+#include "tests/support/program.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TOY "fit tests/data/configs/toy-llama --gpus 2 --seq 256 --gpu h100"
+
+static void expect_refused(const char *options, const char *says)
+{
+    const int status = shardplan(TOY " %s", options);
+    if (status != 2 || !strstr(program_output(), says))
+        fail_msg("%s: exit %d, no \"%s\" in: %s", options, status, says, program_output());
+}
+
+static void what_is_not_planned_is_refused(void **state)
+{
+    (void)state;
+    expect_refused("--float8 tensorwise --gpu a100-80gb", "multiplies no float8");
+    expect_refused("--float8 tensorwise --checkpointing selective", "--checkpointing selective");
+    expect_refused("--float8 rowwise --code hf --lora 8", "--float8 with --lora");
+    expect_refused("--float8 rowwise --strategy ddp --autocast bf16", "--float8 with --autocast");
+    expect_refused("--float8 rowwise --compile on", "--compile");
+    expect_refused("--float8 rowwise --strategy zero3", "--float8");
+    expect_refused("--float8 colwise", "rowwise_with_gw_hp");
+}
+
+static json_int_t requested(const char *options)
+{
+    assert_int_equal(shardplan(TOY " --json %s", options), 0);
+    json_t *fit = program_object();
+    const json_t *peak = json_object_get(fit, "peak");
+    const json_int_t bytes = json_integer_value(json_object_get(peak, "requested_bytes"));
+    json_decref(fit);
+    return bytes;
+}
+
+/* What a linear layer keeps for backward is in the compute dtype, as without: at rest nothing is
+ * in float8, and transients only add. */
+static void eager_products_save_no_memory(void **state)
+{
+    (void)state;
+    const json_int_t without = requested("");
+    assert_true(requested("--float8 tensorwise") >= without);
+    assert_true(requested("--float8 rowwise") >= without);
+    assert_true(requested("--float8 rowwise_with_gw_hp") >= without);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_planned_is_refused),
+        cmocka_unit_test(eager_products_save_no_memory),
+    };
+    return cmocka_run_group_tests_name("float8_cli", tests, NULL, NULL);
+}
