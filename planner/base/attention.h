@@ -17,7 +17,8 @@ enum attention_kernel {
 #define X(name, word, what) ATTENTION_##name,
     ATTENTION_MAP(X)
 #undef X
-        ATTENTION_KERNELS
+        ATTENTION_KERNELS,
+    ATTENTION_OWN = ATTENTION_KERNELS /* of a run only: kernels of its backend, no library's */
 };
 
 /* "cudnn" */
@@ -27,8 +28,21 @@ static inline const char *attention_name(enum attention_kernel kernel)
 #define X(name, word, what) word,
         ATTENTION_MAP(X)
 #undef X
+            "own",
     };
     return names[kernel];
+}
+
+/* "cuDNN's fused attention" */
+static inline const char *attention_what(enum attention_kernel kernel)
+{
+    static const char *const texts[] = {
+#define X(name, word, what) what,
+        ATTENTION_MAP(X)
+#undef X
+            "kernels of the backend's own",
+    };
+    return texts[kernel];
 }
 
 #endif

@@ -109,8 +109,9 @@ static enum err_code check_machine(const struct launch *launch, struct err *err)
                        "%s is a plan for %u ranks: one machine starts at most %d; one rank of them "
                        "alone: --rehearse R/%u",
                        launch->settings.plan, launch->ranks, RANKS_MOST, launch->ranks);
-    TRY(plan_check_runnable(launch->plan, launch->settings.cuda ? WORK_ON_CUDA : WORK_ON_HOST,
-                            err));
+    const enum work_backend backend = launch->settings.cuda ? WORK_ON_CUDA : WORK_ON_HOST;
+    TRY(plan_check_runnable(launch->plan, backend, err));
+    TRY(plan_check_attention(launch->plan, launch->settings.run.attention, backend, err));
     TRY(check_memory(launch, err));
     return check_data(launch, err);
 }

@@ -102,6 +102,14 @@ static const struct setting_word attention_words[] = {
         {NULL, 0, false},
 };
 
+static const struct setting_word attention_to_run_words[] = {
+#define X(name, word, what) WORD(word, ATTENTION_##name),
+    ATTENTION_MAP(X)
+#undef X
+        WORD("own", ATTENTION_OWN),
+    {NULL, 0, false},
+};
+
 /* As people have it from torch.__version__, too. */
 static const struct setting_word torch_words[] = {
 #define VERSION(minor)                                                                             \
@@ -543,9 +551,20 @@ static const struct setting rows[] = {
     {.name = "register-buffers", .kind = SETTING_FLAG, .group = GROUP_CUDA,
      .help = "Memory that NCCL may use without copies of its own (ncclMemAlloc, ncclCommRegister)",
      .field = FIELD(run.register_buffers), .commands = FOR_RUN},
-    {.name = "deterministic", .kind = SETTING_FLAG, .group = GROUP_CUDA,
-     .help = "The same bits every time, with a slow attention", .field = FIELD(run.deterministic),
+    {.name = "attention", .group = GROUP_CUDA, .arg = "KERNEL",
+     .help = "Which kernel computes attention; auto: cudnn where it takes the shape, else own, "
+             "which is slow; cudnn: that or nothing",
+     .initial = "auto", .field = FIELD(run.attention), .words = attention_to_run_words,
      .commands = FOR_RUN},
+    {.name = "deterministic", .kind = SETTING_FLAG, .group = GROUP_CUDA,
+     .help = "The same bits every time: cudnn's deterministic backward, which is slower and takes "
+             "memory that no plan has, or --attention own; products are not measured",
+     .field = FIELD(run.deterministic), .commands = FOR_RUN},
+
+    {.name = "products", .kind = SETTING_TEXT, .group = GROUP_CUDA, .arg = "FILE",
+     .help = "Which of cuBLASLt's kernels each matrix product takes, for other runs to take the same: "
+             "what FILE lacks is measured before the first step and added",
+     .field = FIELD(run.products), .commands = FOR_RUN},
 
     /* ---- tables of kernels ---- */
     {.name = "table", .positional = true, .kind = SETTING_TEXT, .group = GROUP_MEASURE,

@@ -12,7 +12,7 @@
 #include "machine/profile.h"
 #include "settings/setting.h"
 
-enum { SETTINGS_MOST_FILES = 16, SETTINGS_MOST_ROWS = 128 };
+enum { SETTINGS_MOST_FILES = 16, SETTINGS_MOST_ROWS = 192 };
 
 struct text_list {
     const char *at[SETTINGS_MOST_FILES];
@@ -29,6 +29,8 @@ struct run_options { /* of `run`, and of shardrun */
     float lr, beta1, beta2, eps, weight_decay;
     const char *load, *save, *load_full, *save_full;
     bool param_norms, share_gpu, register_buffers, deterministic, fuse;
+    enum attention_kernel attention;
+    const char *products;
     bool force; /* ranks are started though this machine has not the memory */
     uint32_t rehearse_rank, rehearse_world; /* world 0: no rehearsal */
     const char *predicted; /* trace whose collectives a rehearsal waits for; NULL: the

@@ -9,6 +9,7 @@
 #ifndef SHARDPLAN_CUDA_BACKEND_H
 #define SHARDPLAN_CUDA_BACKEND_H
 
+#include "base/attention.h"
 #include "base/err.h"
 #include "runtime/comm/comm.h"
 #include "runtime/work/work.h"
@@ -17,7 +18,7 @@
 
 struct device;
 
-enum { CUDA_BACKEND_VERSION = 4 };
+enum { CUDA_BACKEND_VERSION = 5 };
 #define CUDA_BACKEND_SYMBOL "cuda_backend_open"
 #define CUDA_BACKEND_FILE "shardrun_cuda.so"
 #define CUDA_BACKEND_VARIABLE "SHARDRUN_CUDA" /* names the file, for tests and unusual installs */
@@ -44,11 +45,14 @@ struct cuda_settings {
     uint32_t local_rank;    /* on this machine: which GPU */
     uint32_t group_count;   /* communicators: */
     const struct comm_group *groups;
-    double timeout_s;      /* of a collective and of NCCL's start; 0: none */
-    bool share_gpu;        /* several ranks on one GPU: correctness only */
-    bool register_buffers; /* segments from ncclMemAlloc, registered with NCCL */
-    bool deterministic;    /* the same bits every time: our own attention, which is slow, and not
-                              cuDNN's, whose backward adds with atomics */
+    double timeout_s;                /* of a collective and of NCCL's start; 0: none */
+    bool share_gpu;                  /* several ranks on one GPU: correctness only */
+    bool register_buffers;           /* segments from ncclMemAlloc, registered with NCCL */
+    enum attention_kernel attention; /* auto: cuDNN's where it takes the shape, else our own; cudnn:
+                                        that or an error; own: never cuDNN's */
+    bool deterministic;    /* the same bits every time: of cuDNN's attention only what adds without
+                              atomics, and no measured choice of products (cuda_matmul.c) */
+    const char *products;  /* file of the choices among cuBLASLt's kernels; NULL: none */
     struct cuda_host host; /* filled in by device_open_cuda */
 };
 

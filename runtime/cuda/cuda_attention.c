@@ -1,6 +1,7 @@
 /* cuda_attention.c - which attention runs: cuDNN's for 16-bit numbers where one of its engines
  * takes the shape, else our own kernels, which take every shape up to heads of KERNEL_HEAD_SIZE and
- * are many times slower: the first time that they stand in for cuDNN's, a note says why. */
+ * are many times slower: the first time that they stand in for cuDNN's, a note says why. Where
+ * cuDNN's was asked for by name, that is an error. */
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_dnn.h"
 #include "runtime/work/operand.h"
@@ -9,20 +10,21 @@
 #include <stdlib.h>
 
 struct cuda_attention {
-    bool own;    /* never cuDNN's */
+    enum attention_kernel kernel;
+    bool deterministic;
     bool looked; /* for cuDNN */
     bool noted;  /* that our own kernels stood in for it */
     struct cuda_dnn *dnn;
-    struct err why; /* there is no cuDNN */
+    uint64_t told_bytes; /* of cuDNN's workspace, outside the plan */
+    struct err why;      /* there is no cuDNN */
     char about[512];
 };
 
-enum err_code cuda_attention_open(bool own, struct cuda_attention **out, struct err *err)
+struct cuda_attention *cuda_attention_new(enum attention_kernel kernel, bool deterministic)
 {
-    (void)err;
-    *out = xmalloc(sizeof **out);
-    **out = (struct cuda_attention){.own = own};
-    return ERR_OK;
+    struct cuda_attention *attention = xmalloc(sizeof *attention);
+    *attention = (struct cuda_attention){.kernel = kernel, .deterministic = deterministic};
+    return attention;
 }
 
 void cuda_attention_close(struct cuda_attention *attention)
@@ -74,20 +76,42 @@ static enum err_code run_own(const struct work *work, struct kernel_scratch scra
                          err);
 }
 
+static void name_work(const struct work *work, char what[128])
+{
+    const struct attention at = work_attention(work);
+    snprintf(what, 128, "attention of %u x %u x %u x %u %s%s", at.b, at.s, at.a, at.d,
+             dtype_name((enum dtype)at.q->dtype),
+             work->kind == WORK_ATTENTION_BACKWARD ? " backward" : "");
+}
+
 /* For the trace, and a note: times of a run whose attention is ours are not those of cuDNN's. */
 static void tell_stand_in(struct cuda_attention *attention, const struct work *work,
                           const char *why)
 {
-    const struct attention at = work_attention(work);
     char what[128];
     if (attention->noted)
         return;
     attention->noted = true;
-    snprintf(what, sizeof what, "attention of %u x %u x %u x %u %s%s", at.b, at.s, at.a, at.d,
-             dtype_name((enum dtype)at.q->dtype),
-             work->kind == WORK_ATTENTION_BACKWARD ? " backward" : "");
+    name_work(work, what);
     snprintf(attention->about, sizeof attention->about, "own kernels: %s: %.300s", what, why);
     fprintf(stderr, "note: %s runs on our own kernel, which is slow: %s\n", what, why);
+}
+
+/* For the trace, and of memory that no plan has a note. */
+static void tell_dnn(struct cuda_attention *attention)
+{
+    const uint64_t bytes = cuda_dnn_own_bytes(attention->dnn);
+    const double mib = (double)bytes / 1048576.0;
+    char beside[64] = "";
+    if (bytes > 0)
+        snprintf(beside, sizeof beside, ", %.1f MiB beside the plan", mib);
+    if (bytes > attention->told_bytes)
+        fprintf(stderr, "note: cuDNN's attention works in %.1f MiB that no plan has\n", mib);
+    attention->told_bytes = bytes;
+    if (!attention->noted)
+        snprintf(attention->about, sizeof attention->about, "cuDNN %u%s%s",
+                 cuda_dnn_version(attention->dnn),
+                 attention->deterministic ? ", deterministic" : "", beside);
 }
 
 /* Queues cuDNN's; else *why_not says why it does not take this work. */
@@ -96,15 +120,14 @@ static enum err_code run_dnn(struct cuda_attention *attention, const struct work
                              const char **why_not, struct err *err)
 {
     if (!attention->looked)
-        cuda_dnn_open(&attention->dnn, &attention->why);
+        cuda_dnn_open(attention->deterministic, &attention->dnn, &attention->why);
     attention->looked = true;
     *why_not = attention->why.text;
     if (!attention->dnn)
         return ERR_OK;
     TRY(cuda_dnn_attention(attention->dnn, work, scratch, stream, why_not, err));
-    if (!*why_not && !attention->noted)
-        snprintf(attention->about, sizeof attention->about, "cuDNN %u",
-                 cuda_dnn_version(attention->dnn));
+    if (!*why_not)
+        tell_dnn(attention);
     return ERR_OK;
 }
 
@@ -114,10 +137,12 @@ enum err_code cuda_attention_run(struct cuda_attention *attention, const struct 
 {
     const struct attention at = work_attention(work);
     const char *why_not = NULL;
-    if (!attention->own && at.q->dtype != DTYPE_FP32) {
+    if (attention->kernel != ATTENTION_OWN && at.q->dtype != DTYPE_FP32) {
         TRY(run_dnn(attention, work, scratch, stream, &why_not, err));
         if (!why_not)
             return ERR_OK;
+        if (attention->kernel == ATTENTION_CUDNN)
+            return work_refuse(work, ERR_UNSUPPORTED, err, "--attention cudnn: %s", why_not);
         tell_stand_in(attention, work, why_not);
     } else if (!attention->about[0]) { /* asked for, or no other takes fp32 */
         snprintf(attention->about, sizeof attention->about, "own kernels");

@@ -311,6 +311,17 @@ static enum err_code hold(struct device *dev, uint32_t event, struct err *err)
     return kept(cuda, rc, &own, err);
 }
 
+static enum err_code prepare(struct device *dev, const struct work *works, uint32_t count,
+                             struct err *err)
+{
+    struct cuda_device *cuda = cuda_of(dev);
+    struct err own = {0};
+    enum err_code rc = failure(cuda, &own);
+    if (rc == ERR_OK)
+        rc = cuda_matmuls_prepare(cuda, works, count, &own);
+    return kept(cuda, rc, &own, err);
+}
+
 static void time_work(struct device *dev, bool on)
 {
     cuda_timer_turn(cuda_of(dev)->timer, on);
@@ -527,7 +538,7 @@ static enum err_code open_parts(struct cuda_device *cuda, struct err *err)
     TRY(make_streams(cuda, err));
     cuda->timer = cuda_timer_new();
     TRY(cuda_matmuls_open(&cuda->matmuls, err));
-    TRY(cuda_attention_open(cuda->settings.deterministic, &cuda->attention, err));
+    cuda->attention = cuda_attention_new(cuda->settings.attention, cuda->settings.deterministic);
     cuda->device.attention = cuda_attention_about(cuda->attention);
     if (cuda->settings.comm && cuda->settings.ranks > 1)
         TRY(cuda_nccl_open(&cuda->settings, &cuda->nccl, err));
@@ -553,6 +564,7 @@ enum err_code cuda_backend_open(unsigned version, const struct cuda_settings *se
         .host_drop = host_drop,
         .write = write_memory,
         .read = read_memory,
+        .prepare = prepare,
         .launch = launch,
         .record = record,
         .wait = wait,

@@ -5,7 +5,7 @@
  *     cuda_timer.c       when work began and ended, from pairs of timed events
  *     cuda_ops.c         from a piece of work to a launch; cuda_pieces.c: the copies among them
  *     cuda_fused.c       chains of kernels as one
- *     cuda_matmul.c      cuBLASLt
+ *     cuda_matmul.c      cuBLASLt; cuda_matmul_choice.c: which of its kernels
  *     cuda_attention.c   cuDNN's attention or our own; cuda_dnn.c: cuDNN's graphs
  *     cuda_nccl.c        communicators and collectives
  *     kernel_*.cu        our kernels
@@ -131,11 +131,14 @@ enum err_code cuda_matmuls_open(struct cuda_matmuls **out, struct err *err);
 void cuda_matmuls_close(struct cuda_matmuls *matmuls); /* NULL is allowed */
 enum err_code cuda_matmul(struct cuda_matmuls *matmuls, const struct work *work,
                           cudaStream_t stream, struct err *err);
+/* As device_prepare, of products of matrices. */
+enum err_code cuda_matmuls_prepare(struct cuda_device *cuda, const struct work *works,
+                                   uint32_t count, struct err *err);
 
 /* ---- cuda_attention.c ---- */
 
-/* `own`: never cuDNN's. cuDNN is loaded at the first attention that it could do. */
-enum err_code cuda_attention_open(bool own, struct cuda_attention **out, struct err *err);
+/* Both as in struct cuda_settings. cuDNN is loaded at the first attention that it could do. */
+struct cuda_attention *cuda_attention_new(enum attention_kernel kernel, bool deterministic);
 void cuda_attention_close(struct cuda_attention *attention); /* NULL is allowed */
 /* As device.attention; it changes as attention runs. */
 const char *cuda_attention_about(const struct cuda_attention *attention);

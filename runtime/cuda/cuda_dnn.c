@@ -7,11 +7,13 @@
  *     backward   D = Σ do · o;  p = exp(s - stats);  dv = pᵀ do
  *                ds = (do vᵀ - D) · p · scale;  dk = dsᵀ q;  dq = ds k, summed in fp32
  *
- * Engines add parts of dq with atomics: the same step may differ in its last bits.
+ * Engines add parts of dq with atomics: the same step may differ in its last bits. Where it must
+ * not, dq is a product like the others, as the front end's set_deterministic_algorithm has it; the
+ * engine then keeps ds whole (b·a·s·s numbers of 16 bits) in its workspace.
  *
  * Memory: backward wants D (b·a·s floats), the sum of dq (b·a·s·d floats) and the engine's own. The
  * plan's buffer for attention's backward, which has the like, takes what it has room for, then the
- * stream's scratch. */
+ * stream's scratch, then memory that no plan has. */
 #include "runtime/cuda/cuda_dnn.h"
 
 #include "base/arena.h"
@@ -63,17 +65,31 @@ struct cuda_dnn {
     struct dnn_library library;
     cudnnHandle_t handle;
     size_t version;
+    bool deterministic;
+    int generation; /* of the GPU: the major number of its compute capability */
     struct entry *entries;
     uint32_t count, cap;
     void *own; /* workspace where the plan's is too small */
     uint64_t own_bytes;
 };
 
-enum err_code cuda_dnn_open(struct cuda_dnn **out, struct err *err)
+static enum err_code ask_generation(struct cuda_dnn *dnn, struct err *err)
+{
+    int ordinal = 0;
+    TRY_CUDA(err, cudaGetDevice(&ordinal));
+    TRY_CUDA(err,
+             cudaDeviceGetAttribute(&dnn->generation, cudaDevAttrComputeCapabilityMajor, ordinal));
+    return ERR_OK;
+}
+
+enum err_code cuda_dnn_open(bool deterministic, struct cuda_dnn **out, struct err *err)
 {
     struct cuda_dnn *dnn = xcalloc(1, sizeof *dnn);
+    dnn->deterministic = deterministic;
     *out = NULL;
-    enum err_code rc = dnn_library_load(&dnn->library, err);
+    enum err_code rc = ask_generation(dnn, err);
+    if (rc == ERR_OK)
+        rc = dnn_library_load(&dnn->library, err);
     if (rc == ERR_OK) {
         const cudnnStatus_t created = dnn->library.create(&dnn->handle);
         dnn->version = dnn->library.version();
@@ -90,6 +106,11 @@ enum err_code cuda_dnn_open(struct cuda_dnn **out, struct err *err)
 uint32_t cuda_dnn_version(const struct cuda_dnn *dnn)
 {
     return (uint32_t)dnn->version;
+}
+
+uint64_t cuda_dnn_own_bytes(const struct cuda_dnn *dnn)
+{
+    return dnn->own_bytes;
 }
 
 void cuda_dnn_close(struct cuda_dnn *dnn)
@@ -248,8 +269,9 @@ static dnn_tensor find_delta(const struct build *b, dnn_tensor dout)
     return delta;
 }
 
-/* `k_type`: of k turned back within the graph. The front end makes it fp32. */
-static void build_backward(const struct build *b, cudnnDataType_t k_type)
+/* `k_type`: of k turned back within the graph. The front end makes it fp32. `direct`: dq without a
+ * sum of its own. */
+static void build_backward(const struct build *b, cudnnDataType_t k_type, bool direct)
 {
     struct dnn_graph *graph = b->graph;
     const struct form_key *key = b->key;
@@ -270,11 +292,12 @@ static void build_backward(const struct build *b, cudnnDataType_t k_type)
     const struct dnn_form k_form = heads_form(key, key->s_k, key->pitch[1], false);
     const struct dnn_form sum_form = dnn_packed(key->b, key->a, key->s, key->d);
     dnn_tensor k_back = graph_virtual(graph, k_type, &k_form);
-    dnn_tensor dq_sum = graph_tensor(graph, ID_DQ_SUM, CUDNN_DATA_FLOAT, &sum_form);
+    dnn_tensor dq = heads(b, ID_DQ, key->s, 5, false);
+    dnn_tensor sum = direct ? dq : graph_tensor(graph, ID_DQ_SUM, CUDNN_DATA_FLOAT, &sum_form);
     graph_reshape(graph, k, k_back);
-    graph_matmul(graph, ds, k_back, dq_sum);
-    graph_pointwise(graph, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, -1, dq_sum, NULL, NULL,
-                    heads(b, ID_DQ, key->s, 5, false));
+    graph_matmul(graph, ds, k_back, sum);
+    if (!direct)
+        graph_pointwise(graph, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, -1, sum, NULL, NULL, dq);
 }
 
 static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
@@ -291,10 +314,10 @@ static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
         const struct build b = {graph, &entry->key, io, graph_number(graph, ID_SCALE)};
         int64_t workspace = 0;
         if (entry->key.backward)
-            build_backward(&b, k_types[i]);
+            build_backward(&b, k_types[i], dnn->deterministic);
         else
             build_forward(&b);
-        entry->plan = graph_plan(graph, dnn->handle, &workspace);
+        entry->plan = graph_plan(graph, dnn->handle, dnn->deterministic, &workspace);
         entry->engine_bytes = (uint64_t)workspace;
         entry->why = graph->why;
     }
@@ -346,6 +369,9 @@ static const char *find_unfit(const struct cuda_dnn *dnn, const struct work *wor
     /* The front end works around engines up to 9.15.0 with a padding mask, which we do not build */
     if (backward && at->s_k % 128 != 0 && dnn->version <= 91500)
         return "keys in no multiple of 128 need cuDNN 9.15.1";
+    /* There the front end asks for one engine by number, with settings of its own. */
+    if (backward && dnn->deterministic && dnn->generation == 10)
+        return "its deterministic backward on Blackwell is not built";
     for (uint32_t i = 0; i < work->ins + work->outs; i++) {
         const struct work_operand *x = &work->operand[i];
         const bool is_stats = backward ? i == 4 : i == work->ins + 1;
@@ -387,7 +413,14 @@ static enum err_code find_room(struct cuda_dnn *dnn, const struct work *work,
         cudaFree(dnn->own); /* waits for what still uses it */
         dnn->own = NULL;
         dnn->own_bytes = 0;
-        TRY_CUDA(err, cudaMalloc(&dnn->own, left));
+        if (cudaMalloc(&dnn->own, left) != cudaSuccess) {
+            cudaGetLastError();
+            dnn->own = NULL;
+            return work_refuse(work, ERR_NOMEM, err,
+                               "cuDNN needs %.1f MiB beside the plan's memory; --attention own "
+                               "needs none",
+                               (double)left / 1048576.0);
+        }
         dnn->own_bytes = left;
     }
     struct room_area own = {dnn->own, dnn->own_bytes, 0};
@@ -467,7 +500,7 @@ enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work,
         return ERR_OK;
     const uint64_t rows_bytes = (uint64_t)at.b * at.a * at.s * sizeof(float);
     struct room_part parts[PARTS] = {
-        [PART_SUM] = {backward ? rows_bytes * at.d : 0, NULL},
+        [PART_SUM] = {backward && !dnn->deterministic ? rows_bytes * at.d : 0, NULL},
         [PART_ROWS] = {backward ? rows_bytes : 0, NULL},
         [PART_ENGINE] = {entry->engine_bytes, NULL},
     };
@@ -490,9 +523,10 @@ enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work,
         put(&pack, ID_DK, work_out(work, 1)->data);
         put(&pack, ID_DV, work_out(work, 2)->data);
         put(&pack, ID_DELTA, parts[PART_ROWS].at);
-        put(&pack, ID_DQ_SUM, parts[PART_SUM].at);
+        if (parts[PART_SUM].bytes > 0)
+            put(&pack, ID_DQ_SUM, parts[PART_SUM].at);
         /* Engines before cuDNN 9.6 add to dq's sum without clearing it first. */
-        if (dnn->version < 90600)
+        if (parts[PART_SUM].bytes > 0 && dnn->version < 90600)
             TRY_CUDA(err, cudaMemsetAsync(parts[PART_SUM].at, 0, parts[PART_SUM].bytes, stream));
     }
     TRY(execute(dnn, entry, work, &pack, parts[PART_ENGINE].at, stream, err));

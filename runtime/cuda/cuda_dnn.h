@@ -2,7 +2,8 @@
  * cuDNN's fused engines runs as a whole.
  *
  * The library is loaded when it is first asked, so that a machine without it has our own kernels. A
- * shape that no engine takes is remembered as such, with the reason. */
+ * shape that no engine takes is remembered as such, with the reason. CUDA_DNN_VARIABLE names
+ * another file than libcudnn.so.9. */
 #ifndef SHARDPLAN_CUDA_DNN_H
 #define SHARDPLAN_CUDA_DNN_H
 
@@ -16,12 +17,16 @@
 struct cuda_dnn;
 
 /* ERR_UNSUPPORTED or ERR_DEVICE, *out NULL: cuDNN cannot be loaded, has another major version, or
- * cannot start. The caller owns *out. */
-enum err_code cuda_dnn_open(struct cuda_dnn **out, struct err *err);
+ * cannot start. `deterministic`: only engines that give the same bits every time. The caller owns
+ * *out. */
+enum err_code cuda_dnn_open(bool deterministic, struct cuda_dnn **out, struct err *err);
 void cuda_dnn_close(struct cuda_dnn *dnn); /* NULL is allowed */
 
 /* As cudnnGetVersion: 91002 is 9.10.2. */
 uint32_t cuda_dnn_version(const struct cuda_dnn *dnn);
+
+/* Of the workspace that had room neither in the plan's memory nor in scratch. */
+uint64_t cuda_dnn_own_bytes(const struct cuda_dnn *dnn);
 
 /* Queues ATTENTION or ATTENTION_BACKWARD that work_check has passed; *why_not is NULL then. Else
  * nothing is queued and it says why cuDNN does not take this shape and dtype, lent until the next

@@ -3,6 +3,7 @@
 #include "runtime/cuda/cuda_dnn_graph.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the library ---- */
@@ -18,7 +19,8 @@ static bool find(void *library, const char *name, void *function, struct err *er
 
 enum err_code dnn_library_load(struct dnn_library *out, struct err *err)
 {
-    void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    const char *named = getenv(CUDA_DNN_VARIABLE);
+    void *library = dlopen(named ? named : "libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return err_set(err, ERR_UNSUPPORTED, "%s", dlerror());
     const bool whole = find(library, "cudnnCreate", &out->create, err) &&
@@ -205,6 +207,27 @@ void graph_reshape(struct dnn_graph *graph, dnn_tensor x, dnn_tensor y)
 
 enum { MOST_CHOICES = 8 };
 
+/* Whether the engine of a configuration says that its results may differ from run to run. */
+static bool is_nondeterministic(struct dnn_graph *graph, cudnnBackendDescriptor_t configuration)
+{
+    const struct dnn_library *library = graph->library;
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    cudnnBackendDescriptor_t engine = create(graph, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    int64_t found = 0, count = 0;
+    if (!graph->failed)
+        note(graph, "cudnnBackendGetAttribute of a configuration",
+             library->get(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                          1, &found, &engine));
+    if (!graph->failed)
+        note(graph, "cudnnBackendGetAttribute of an engine",
+             library->get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                          CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
+    for (int64_t i = 0; i < count && !graph->failed; i++)
+        if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
+            return true;
+    return graph->failed;
+}
+
 /* Whether an engine with this configuration can do it; then the plan is ready. */
 static bool try_plan(struct dnn_graph *graph, cudnnHandle_t handle,
                      cudnnBackendDescriptor_t configuration, cudnnBackendDescriptor_t *out)
@@ -259,7 +282,7 @@ static int64_t list_choices(struct dnn_graph *graph, cudnnHandle_t handle,
 }
 
 cudnnBackendDescriptor_t graph_plan(struct dnn_graph *graph, cudnnHandle_t handle,
-                                    int64_t *workspace)
+                                    bool deterministic, int64_t *workspace)
 {
     cudnnBackendDescriptor_t choices[MOST_CHOICES], plan = NULL;
     const int64_t count = list_choices(graph, handle, choices);
@@ -267,9 +290,15 @@ cudnnBackendDescriptor_t graph_plan(struct dnn_graph *graph, cudnnHandle_t handl
     *workspace = 0;
     if (count == 0 && !graph->failed)
         err_set(&graph->why, ERR_UNSUPPORTED, "cuDNN's heuristic lists no engine");
-    for (int64_t i = 0; i < count && !plan; i++)
+    for (int64_t i = 0; i < count && !plan; i++) {
+        if (deterministic && is_nondeterministic(graph, choices[i])) {
+            if (!graph->failed)
+                err_set(&graph->why, ERR_UNSUPPORTED, "none of cuDNN's engines is deterministic");
+            continue;
+        }
         if (!try_plan(graph, handle, choices[i], &plan))
             plan = NULL;
+    }
     if (!plan)
         return NULL;
     const cudnnStatus_t rc = graph->library->get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,

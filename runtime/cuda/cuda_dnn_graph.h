@@ -34,7 +34,10 @@ struct dnn_library { /* functions of libcudnn.so.9 */
                              cudnnBackendDescriptor_t pack);
 };
 
-/* Loads libcudnn.so.9. ERR_UNSUPPORTED: it is not there, or lacks a function. It stays loaded. */
+#define CUDA_DNN_VARIABLE "SHARDRUN_CUDNN"
+
+/* Loads libcudnn.so.9, or what CUDA_DNN_VARIABLE names. ERR_UNSUPPORTED: it is not there, or lacks
+ * a function. It stays loaded. */
 enum err_code dnn_library_load(struct dnn_library *out, struct err *err);
 
 /* "cudnnBackendFinalize: CUDNN_STATUS_...: " and the library's own account of its last error. */
@@ -79,10 +82,11 @@ void graph_reduce(struct dnn_graph *graph, cudnnReduceTensorOp_t operator, dnn_t
 void graph_matmul(struct dnn_graph *graph, dnn_tensor a, dnn_tensor b, dnn_tensor c);
 void graph_reshape(struct dnn_graph *graph, dnn_tensor x, dnn_tensor y);
 
-/* The first plan that an engine of the heuristic's list makes; NULL: none does. `*workspace` is
- * its bytes. The caller owns the result: library->descriptor_free, before graph_close. */
+/* The first plan that an engine of the heuristic's list makes, with `deterministic` of those that
+ * do not say that they are not; NULL: none does. `*workspace` is its bytes. The caller owns the
+ * result: library->descriptor_free, before graph_close. */
 cudnnBackendDescriptor_t graph_plan(struct dnn_graph *graph, cudnnHandle_t handle,
-                                    int64_t *workspace);
+                                    bool deterministic, int64_t *workspace);
 void graph_close(struct dnn_graph *graph);
 
 #endif

@@ -11,42 +11,24 @@
  *          T       N                 N       N                 N  T
  *
  * Sums are fp32 for every dtype: TF32 is not used, and a split sum may not be rounded to 16 bits
- * between its parts. What cuBLASLt chose for a shape is kept. */
+ * between its parts. What was chosen for a shape is kept: what cuda_matmul_choice.c has found
+ * before the first step, or else what cuBLASLt's heuristic puts first. */
+#include "runtime/cuda/cuda_matmul.h"
+
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/work/operand.h"
 
-#include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct shape_key { /* compared as bytes: made from zero */
-    uint32_t kind, m, n, k;
-    uint32_t first_pitch, second_pitch, out_pitch;
-    uint8_t dtype, out_dtype, alignment, unused; /* alignment: of the least aligned, 16 at most */
-    uint64_t workspace_bytes;
-};
-
-struct product { /* what was chosen for a key */
-    struct shape_key key;
-    cublasLtMatmulDesc_t what;
-    cublasLtMatrixLayout_t first, second, out;
-    cublasLtMatmulAlgo_t algorithm;
-};
-
-struct cuda_matmuls {
-    cublasLtHandle_t handle;
-    struct product *products;
-    uint32_t count, cap;
-};
-
-static enum err_code check_blas(const struct work *work, cublasStatus_t rc, const char *what,
-                                struct err *err)
+enum err_code matmul_check(const struct work *work, cublasStatus_t rc, const char *what,
+                           struct err *err)
 {
     if (rc == CUBLAS_STATUS_SUCCESS)
         return ERR_OK;
     return work_refuse(work, ERR_DEVICE, err, "%s: %s", what, cublasLtGetStatusString(rc));
 }
-#define TRY_BLAS(work, err, call, what) TRY(check_blas((work), (call), (what), (err)))
+#define TRY_BLAS(work, err, call, what) TRY(matmul_check((work), (call), (what), (err)))
 
 enum err_code cuda_matmuls_open(struct cuda_matmuls **out, struct err *err)
 {
@@ -159,15 +141,10 @@ static struct shape_key key_of(const struct work *work)
     return key;
 }
 
-static enum err_code set_bias(const struct work *work, const struct product *product,
-                              struct err *err)
+static cublasStatus_t set_bias(const struct product *product, const void *bias)
 {
-    const void *bias = work_in(work, 2)->data;
-    TRY_BLAS(work, err,
-             cublasLtMatmulDescSetAttribute(product->what, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                            sizeof bias),
-             "bias");
-    return ERR_OK;
+    return cublasLtMatmulDescSetAttribute(product->what, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                          sizeof bias);
 }
 
 static enum err_code make_product(const struct work *work, struct product *product, struct err *err)
@@ -193,7 +170,8 @@ static enum err_code make_product(const struct work *work, struct product *produ
                  cublasLtMatmulDescSetAttribute(product->what, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                 &epilogue, sizeof epilogue),
                  "epilogue");
-        TRY(set_bias(work, product, err)); /* the choice of a kernel may look at it */
+        TRY_BLAS(work, err, set_bias(product, work_in(work, 2)->data), /* a choice may look at it */
+                 "bias");
     }
     TRY_BLAS(work, err,
              cublasLtMatrixLayoutCreate(&product->first, data_type(key->dtype),
@@ -212,8 +190,10 @@ static enum err_code make_product(const struct work *work, struct product *produ
     return ERR_OK;
 }
 
-static enum err_code choose(struct cuda_matmuls *matmuls, const struct work *work,
-                            struct product *product, struct err *err)
+enum err_code matmul_list(struct cuda_matmuls *matmuls, const struct work *work,
+                          const struct product *product,
+                          cublasLtMatmulAlgo_t choices[MATMUL_CHOICES], uint32_t *count,
+                          struct err *err)
 {
     const uint64_t workspace = product->key.workspace_bytes;
     const uint32_t alignment = product->key.alignment;
@@ -236,39 +216,49 @@ static enum err_code choose(struct cuda_matmuls *matmuls, const struct work *wor
     for (size_t i = 0; i < sizeof wishes / sizeof wishes[0] && rc == CUBLAS_STATUS_SUCCESS; i++)
         rc = cublasLtMatmulPreferenceSetAttribute(preference, wishes[i].name, wishes[i].value,
                                                   wishes[i].size);
-    cublasLtMatmulHeuristicResult_t result;
+    cublasLtMatmulHeuristicResult_t results[MATMUL_CHOICES];
     int found = 0;
-    memset(&result, 0, sizeof result);
+    *count = 0;
+    memset(results, 0, sizeof results);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatmulAlgoGetHeuristic(matmuls->handle, product->what, product->first,
                                             product->second, product->out, product->out, preference,
-                                            1, &result, &found);
+                                            MATMUL_CHOICES, results, &found);
     cublasLtMatmulPreferenceDestroy(preference);
     TRY_BLAS(work, err, rc, "cublasLtMatmulAlgoGetHeuristic");
-    if (found == 0)
+    for (int i = 0; i < found; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= workspace)
+            choices[(*count)++] = results[i].algo;
+    if (*count == 0)
         return work_refuse(work, ERR_UNSUPPORTED, err, "cuBLASLt has no kernel for it");
-    product->algorithm = result.algo;
     return ERR_OK;
 }
 
 /* Shapes are few and repeat in order, so a search from the front is short. */
-static enum err_code find_product(struct cuda_matmuls *matmuls, const struct work *work,
-                                  struct product **out, struct err *err)
+enum err_code matmul_find(struct cuda_matmuls *matmuls, const struct work *work,
+                          struct product **out, struct err *err)
 {
     const struct shape_key key = key_of(work);
+    *out = NULL;
+    TRY(check_form(work, err));
+    if (key.m == 0 || key.n == 0 || key.k == 0)
+        return ERR_OK;
     for (uint32_t i = 0; i < matmuls->count; i++)
         if (memcmp(&matmuls->products[i].key, &key, sizeof key) == 0) {
             *out = &matmuls->products[i];
             return ERR_OK;
         }
+    cublasLtMatmulAlgo_t choices[MATMUL_CHOICES];
+    uint32_t count = 0;
     struct product made = {.key = key};
     enum err_code rc = make_product(work, &made, err);
     if (rc == ERR_OK)
-        rc = choose(matmuls, work, &made, err);
+        rc = matmul_list(matmuls, work, &made, choices, &count, err);
     if (rc != ERR_OK) {
         drop_product(&made);
         return rc;
     }
+    made.algorithm = choices[0];
     ARRAY_GROW(matmuls->products, matmuls->count, matmuls->cap);
     matmuls->products[matmuls->count] = made;
     *out = &matmuls->products[matmuls->count++];
@@ -293,26 +283,39 @@ static enum err_code fill_rows(const struct work *work, cudaStream_t stream, str
     return cuda_launched(work, kernel_pieces(&piece, 1, stream), err);
 }
 
+cublasStatus_t matmul_run(struct cuda_matmuls *matmuls, const struct product *product,
+                          const cublasLtMatmulAlgo_t *algorithm, const struct matmul_memory *memory,
+                          cudaStream_t stream)
+{
+    const float one = 1.0F, zero = 0.0F;
+    if (product->key.kind == WORK_MATMUL_NT_BIAS) {
+        const cublasStatus_t rc = set_bias(product, memory->bias);
+        if (rc != CUBLAS_STATUS_SUCCESS)
+            return rc;
+    }
+    return cublasLtMatmul(matmuls->handle, product->what, &one, memory->first, product->first,
+                          memory->second, product->second, &zero, memory->out, product->out,
+                          memory->out, product->out, algorithm, memory->workspace,
+                          memory->workspace_bytes, stream);
+}
+
 enum err_code cuda_matmul(struct cuda_matmuls *matmuls, const struct work *work,
                           cudaStream_t stream, struct err *err)
 {
     const struct operands at = operands_of(work);
-    const float one = 1.0F, zero = 0.0F;
     struct product *product = NULL;
-    TRY(check_form(work, err));
-    const struct shape_key key = key_of(work);
-    if (key.m == 0 || key.n == 0)
-        return ERR_OK;
-    if (key.k == 0)
+    TRY(matmul_find(matmuls, work, &product, err));
+    if (!product) /* which writes nothing where nothing is */
         return fill_rows(work, stream, err);
-    TRY(find_product(matmuls, work, &product, err));
-    if (work->kind == WORK_MATMUL_NT_BIAS)
-        TRY(set_bias(work, product, err));
-    TRY_BLAS(work, err,
-             cublasLtMatmul(matmuls->handle, product->what, &one, at.first->data, product->first,
-                            at.second->data, product->second, &zero, at.out->data, product->out,
-                            at.out->data, product->out, &product->algorithm, work->workspace,
-                            work->workspace ? work->workspace_bytes : 0, stream),
+    const struct matmul_memory memory = {
+        .first = at.first->data,
+        .second = at.second->data,
+        .bias = work->kind == WORK_MATMUL_NT_BIAS ? work_in(work, 2)->data : NULL,
+        .out = at.out->data,
+        .workspace = work->workspace,
+        .workspace_bytes = work->workspace ? work->workspace_bytes : 0,
+    };
+    TRY_BLAS(work, err, matmul_run(matmuls, product, &product->algorithm, &memory, stream),
              "cublasLtMatmul");
     return ERR_OK;
 }

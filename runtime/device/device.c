@@ -56,6 +56,15 @@ enum err_code device_read(struct device *dev, void *to, uint64_t from, uint64_t 
     return ops_of(dev)->read(dev, to, from, bytes, err);
 }
 
+enum err_code device_prepare(struct device *dev, const struct work *works, uint32_t count,
+                             struct err *err)
+{
+    if (!ops_of(dev)->prepare)
+        return ERR_OK;
+    assert(works || count == 0);
+    return ops_of(dev)->prepare(dev, works, count, err);
+}
+
 enum err_code device_launch(struct device *dev, uint8_t stream, const struct work *work,
                             struct err *err)
 {

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DEVICE_OPS_VERSION = 5 };
+enum { DEVICE_OPS_VERSION = 6 };
 
 struct device;
 
@@ -43,6 +43,9 @@ struct device_ops {
                            struct err *err);
     enum err_code (*read)(struct device *dev, void *to, uint64_t from, uint64_t bytes,
                           struct err *err);
+    /* NULL: there is nothing to choose. */
+    enum err_code (*prepare)(struct device *dev, const struct work *works, uint32_t count,
+                             struct err *err);
     enum err_code (*launch)(struct device *dev, uint8_t stream, const struct work *work,
                             struct err *err);
     enum err_code (*record)(struct device *dev, uint8_t stream, uint32_t event, struct err *err);
@@ -82,6 +85,13 @@ enum err_code device_write(struct device *dev, uint64_t to, const void *from, ui
                            struct err *err);
 enum err_code device_read(struct device *dev, void *to, uint64_t from, uint64_t bytes,
                           struct err *err);
+
+/* Before the first step, by all ranks at the same time: the matrix products that are to come, each
+ * at least once, with addresses that say nothing but how operands are aligned (16 bytes at most).
+ * A backend that has several kernels for one may measure them, on memory that it gives back; all
+ * ranks then have the same. */
+enum err_code device_prepare(struct device *dev, const struct work *works, uint32_t count,
+                             struct err *err);
 enum err_code device_launch(struct device *dev, uint8_t stream, const struct work *work,
                             struct err *err);
 enum err_code device_record(struct device *dev, uint8_t stream, uint32_t event, struct err *err);

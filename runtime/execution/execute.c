@@ -565,6 +565,8 @@ enum err_code execution_open(const struct plan *plan, struct device *device, str
     if (rc == ERR_OK && settings->fuse)
         e->fusion = fusion_find(plan, backend_of(e));
     if (rc == ERR_OK)
+        rc = execution_prepare_products(e, err);
+    if (rc == ERR_OK)
         rc = alloc_initial(e, err);
     if (rc == ERR_OK)
         rc = execution_fill(e, err);

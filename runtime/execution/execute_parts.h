@@ -94,6 +94,10 @@ void execution_poison_forget(struct execution *e, uint64_t address, uint64_t byt
 /* ---- what memory holds at first: execute_values.c ---- */
 
 /* Checks that batches can be made of a data file's tokens, and makes room for them. */
+/* ---- execute_products.c ---- */
+
+enum err_code execution_prepare_products(struct execution *e, struct err *err);
+
 enum err_code execution_open_batches(struct execution *e, struct err *err);
 void execution_close_batches(struct execution *e);
 /* Queues copies of the next sequences into the inputs, for the micro-batch that begins at

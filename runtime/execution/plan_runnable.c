@@ -109,3 +109,36 @@ enum err_code plan_check_runnable(const struct plan *plan, enum work_backend bac
     free(operand);
     return rc;
 }
+
+/* The dtype of the plan's attention; DTYPE_COUNT: it has none. */
+static enum dtype attention_dtype(const struct plan *plan)
+{
+    for (uint32_t id = 0; id < plan->instruction_count; id++) {
+        if (!plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
+            continue;
+        const struct kernel *kernel = plan_kernel(plan, plan->instructions[id].arg);
+        if (work_to_run((enum work_kind)kernel->work, kernel->ins) == WORK_ATTENTION)
+            return (enum dtype)kernel->operands[0].dtype;
+    }
+    return DTYPE_COUNT;
+}
+
+enum err_code plan_check_attention(const struct plan *plan, enum attention_kernel asked,
+                                   enum work_backend backend, struct err *err)
+{
+    const enum dtype dtype = attention_dtype(plan);
+    if (asked == ATTENTION_AUTO || asked == ATTENTION_OWN)
+        return ERR_OK;
+    if (backend != WORK_ON_CUDA || asked != ATTENTION_CUDNN)
+        return err_set(err, ERR_UNSUPPORTED, "--attention %s: the %s backend has no %s; it has %s",
+                       attention_name(asked), work_backend_name(backend), attention_what(asked),
+                       backend == WORK_ON_CUDA ? "cudnn and own" : "own");
+    if (dtype == DTYPE_COUNT)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention cudnn: the plan has no kernel that is attention as a whole");
+    if (dtype == DTYPE_FP32)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention cudnn: the plan's attention is of fp32, cuDNN's is of bf16 and "
+                       "fp16");
+    return ERR_OK;
+}

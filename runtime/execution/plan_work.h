@@ -3,6 +3,7 @@
 #ifndef SHARDPLAN_PLAN_WORK_H
 #define SHARDPLAN_PLAN_WORK_H
 
+#include "base/attention.h"
 #include "plan/plan.h"
 #include "runtime/work/operand.h"
 
@@ -17,5 +18,10 @@ struct work plan_work(const struct plan *plan, uint32_t id, struct work_operand 
  * how often the plan has it; or names the instruction whose operands no kernel takes. */
 enum err_code plan_check_runnable(const struct plan *plan, enum work_backend backend,
                                   struct err *err);
+
+/* Whether a backend's device has the attention that a run asks for (--attention), for the works of
+ * this plan. ERR_UNSUPPORTED says what it has instead. */
+enum err_code plan_check_attention(const struct plan *plan, enum attention_kernel asked,
+                                   enum work_backend backend, struct err *err);
 
 #endif

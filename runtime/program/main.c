@@ -6,6 +6,7 @@
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
 #include "runtime/device/clock.h"
+#include "runtime/execution/plan_work.h"
 #include "runtime/execution/record.h"
 #include "runtime/execution/status.h"
 #include "runtime/host/host_device.h"
@@ -132,7 +133,9 @@ static enum err_code open_device(struct run *run, struct err *err)
         .timeout_s = o->timeout_s,
         .share_gpu = o->share_gpu,
         .register_buffers = o->register_buffers,
+        .attention = o->attention,
         .deterministic = o->deterministic,
+        .products = o->products,
     };
     const enum err_code rc = device_open_cuda(&settings, &run->device, err);
     free(groups);
@@ -144,6 +147,8 @@ static enum err_code open_all(struct run *run, struct err *err)
     const struct run_options *o = &run->settings.run;
     TRY(plan_read_json(run->settings.plan, &run->plan, err));
     run->started = true;
+    TRY(plan_check_attention(run->plan, o->attention,
+                             run->settings.cuda ? WORK_ON_CUDA : WORK_ON_HOST, err));
     TRY(open_comm(run, err));
     TRY(data_open(o->data, data_kind_of(o->token_bytes), vocabulary(run->plan), &run->data, err));
     if (o->save || o->save_full)

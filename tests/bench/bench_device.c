@@ -155,6 +155,8 @@ static double run_row(struct bench *bench, const struct row *row)
         total = total / 4 * 7;
     bench->count = 0;
     bench->dev->ops->take_times(bench->dev, drop_time, NULL);
+    if (work_is_matmul(row->kind) && device_prepare(bench->dev, &work, 1, &err) != ERR_OK)
+        end_with(&err);
     for (uint32_t i = 0; i < WARM_UP + TIMES; i++)
         if (device_launch(bench->dev, LANE_COMPUTE, &work, &err) != ERR_OK)
             end_with(&err);

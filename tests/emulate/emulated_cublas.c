@@ -1,13 +1,24 @@
 /* emulated_cublas.c - the functions of cuBLASLt that the cuda backend calls: one column-major
- * product in fp32, by OpenBLAS. */
+ * product in fp32, by OpenBLAS. The heuristic knows three kernels for each:
+ *
+ *     0   the whole sum at once
+ *     1   two halves of the sum, added: other bits
+ *     2   refuses when it is to run
+ *
+ * SHARDRUN_EMULATED_FASTEST: "1 0" has kernel 1 fastest on rank 0 and kernel 0 on rank 1, the
+ * others by far slower; otherwise time is what it is. */
 #include "runtime/work/half.h"
 #include "tests/emulate/emulated_stream.h"
 
 #include <cblas.h>
 #include <cublasLt.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { KERNELS = 3 };
+#define SLOW_MS 1e6 /* no machine is as busy as that */
 
 struct what {
     cublasOperation_t op[2];
@@ -123,8 +134,28 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 {
     (void)handle, (void)what, (void)a, (void)b, (void)c, (void)d, (void)preference;
     memset(results, 0, (size_t)asked * sizeof *results);
-    *found = 1;
+    for (*found = 0; *found < KERNELS && *found < asked; (*found)++)
+        results[*found].algo.data[0] = (uint64_t)*found;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion(void)
+{
+    return 130000;
+}
+
+/* Whether SHARDRUN_EMULATED_FASTEST has another kernel fastest on this rank. */
+static bool is_slow(uint64_t kernel)
+{
+    const char *all = getenv("SHARDRUN_EMULATED_FASTEST");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    char *end = NULL;
+    if (!all)
+        return false;
+    unsigned long fastest = strtoul(all, &end, 10);
+    for (int r = rank ? atoi(rank) : 0; r > 0; r--)
+        fastest = strtoul(end, &end, 10);
+    return kernel != fastest;
 }
 
 static float load(const void *data, cudaDataType_t type, uint64_t i)
@@ -159,6 +190,7 @@ struct product {
     const void *A, *B;
     void *D, *workspace;
     size_t workspace_bytes;
+    uint64_t kernel;
 };
 
 static int run_product(void *context)
@@ -175,8 +207,15 @@ static int run_product(void *context)
         memset(p->workspace, 0xff, p->workspace_bytes < 4096 ? p->workspace_bytes : 4096);
     float *x = copy_of(p->A, first), *y = copy_of(p->B, second);
     float *z = malloc((m * n + 1) * sizeof *z);
-    cblas_sgemm(CblasColMajor, turn[0], turn[1], (blasint)m, (blasint)n, (blasint)k, 1, x,
-                (blasint)first->rows, y, (blasint)second->rows, 0, z, (blasint)m);
+    const uint64_t half = p->kernel == 1 ? k / 2 : 0; /* of the sum, in a product of its own */
+    if (is_slow(p->kernel))
+        emulated_spend(SLOW_MS);
+    memset(z, 0, (m * n + 1) * sizeof *z);
+    for (uint64_t from = 0, to = half ? half : k; from < k; from = to, to = k)
+        cblas_sgemm(CblasColMajor, turn[0], turn[1], (blasint)m, (blasint)n, (blasint)(to - from),
+                    1, x + from * (turn[0] == CblasTrans ? 1 : first->rows), (blasint)first->rows,
+                    y + from * (turn[1] == CblasTrans ? second->rows : 1), (blasint)second->rows, 1,
+                    z, (blasint)m);
     for (uint64_t j = 0; j < n; j++)
         for (uint64_t i = 0; i < m; i++) {
             const bool biased = p->what.epilogue == CUBLASLT_EPILOGUE_BIAS;
@@ -206,10 +245,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t comp
         .D = D,
         .workspace = workspace,
         .workspace_bytes = workspace_bytes,
+        .kernel = algorithm->data[0],
     };
     const bool turned[2] = {p.what.op[0] == CUBLAS_OP_T, p.what.op[1] == CUBLAS_OP_T};
     const uint64_t k = turned[0] ? p.first.rows : p.first.columns;
-    (void)handle, (void)alpha, (void)beta, (void)C, (void)c, (void)algorithm;
+    (void)handle, (void)alpha, (void)beta, (void)C, (void)c;
+    if (p.kernel >= KERNELS - 1)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if ((turned[0] ? p.first.columns : p.first.rows) != p.out.rows ||
         (turned[1] ? p.second.columns : p.second.rows) != k ||
         (turned[1] ? p.second.rows : p.second.columns) != p.out.columns)

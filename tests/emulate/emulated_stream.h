@@ -25,6 +25,9 @@ cudaError_t emulated_queue(cudaStream_t stream, int (*run)(void *context),
 cudaError_t emulated_queue_copy(cudaStream_t stream, int (*run)(void *context), const void *context,
                                 size_t bytes);
 
+/* For work that runs: it takes so much longer on the clock of events. */
+void emulated_spend(double ms);
+
 /* Until no queue can go on: what cudaFree does before it frees. */
 void emulated_drain(void);
 

@@ -357,7 +357,8 @@ static void attention_that_is_not_cudnns_is_told(void **state)
         const char *plan, *run;
         bool told;
     } cases[] = {{"", "", true},
-                 {"", "--deterministic", false},
+                 {"", "--deterministic", true},
+                 {"", "--attention own", false},
                  {"--param-dtype fp32 --reduce-dtype fp32", "", false}};
     if (!emulated_is_built()) {
         skip();
@@ -379,6 +380,55 @@ static void attention_that_is_not_cudnns_is_told(void **state)
             assert_string_equal(about, "own kernels");
         trace_free(trace);
     }
+}
+
+/* With tests/emulate's cuDNN: the step's attention is its graphs', and nearly what our own is. */
+static void attention_is_what_was_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *run, *about;
+    } cases[] = {{"--attention own", "own kernels"},
+                 {"", "cuDNN 92000"},
+                 {"--attention cudnn --deterministic", "cuDNN 92000, deterministic"}};
+    double loss[3] = {0};
+    if (!emulated_is_built()) {
+        skip();
+        return;
+    }
+    make_plan(2, "");
+    setenv("SHARDRUN_CUDNN", getenv("SHARDRUN_EMULATED"), 1);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        expect_emulated(
+            0, "\"loss\": ", "run %s/plan.json --rehearse 0/2 --steps 2 --json %s -o %s/run",
+            folder, cases[i].run, folder);
+        loss[i] = strtod(strstr(program_output(), "\"loss\": ") + 8, NULL);
+        struct trace *trace = read_trace("run/trace.json");
+        assert_string_equal(trace_get_info(trace, "attention"), cases[i].about);
+        trace_free(trace);
+        if (!(fabs(loss[i] - loss[0]) <= 1e-3 * loss[0]))
+            fail_msg("%s: loss %.9g instead of %.9g", cases[i].run, loss[i], loss[0]);
+    }
+    unsetenv("SHARDRUN_CUDNN");
+}
+
+static void attention_that_the_device_lacks_is_refused(void **state)
+{
+    (void)state;
+    static const char *const lacking[] = {"flash", "efficient", "math", "flash-3", "triton"};
+    make_plan(2, "");
+    for (size_t i = 0; i < sizeof lacking / sizeof lacking[0]; i++)
+        expect(2, "it has cudnn and own",
+               "run %s/plan.json --device cuda --rehearse 0/2 --attention %s", folder, lacking[i]);
+    expect(2, "the cuda backend has no FlashAttention-2, as in PyTorch; it has cudnn and own",
+           "run %s/plan.json --device cuda --rehearse 0/2 --attention flash", folder);
+    expect(2, "the host backend has no cuDNN's fused attention; it has own",
+           "run %s/plan.json --rehearse 0/2 --attention cudnn", folder);
+    expect(2, "did you mean cudnn?", "run %s/plan.json --attention cudn", folder);
+    make_plan(2, "--param-dtype fp32 --reduce-dtype fp32");
+    expect(2, "is of fp32, cuDNN's is of bf16 and fp16",
+           "run %s/plan.json --device cuda --rehearse 0/2 --attention cudnn", folder);
+    expect(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 1 --attention own --json", folder);
 }
 
 static int set_up(void **state)
@@ -408,6 +458,8 @@ int main(void)
         cmocka_unit_test(the_emulated_backend_runs_whole_plans_as_the_host_does),
         cmocka_unit_test(a_kernel_fault_names_the_last_instruction_that_it_may_be_of),
         cmocka_unit_test(attention_that_is_not_cudnns_is_told),
+        cmocka_unit_test(attention_is_what_was_asked_for),
+        cmocka_unit_test(attention_that_the_device_lacks_is_refused),
     };
     return cmocka_run_group_tests_name("run_cuda", tests, set_up, tear_down);
 }

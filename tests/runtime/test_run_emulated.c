@@ -110,6 +110,59 @@ static void ranks_over_nccl_train_as_they_do_on_the_host(void **state)
     }
 }
 
+/* ---- which of cuBLASLt's kernels ---- */
+
+/* Losses and norms where `fastest` names each rank's fastest kernel. */
+static void train(const char *fastest, const char *options, double out[2 * STEPS])
+{
+    setenv("SHARDRUN_EMULATED_FASTEST", fastest, 1);
+    const int status = run_emulated(options);
+    unsetenv("SHARDRUN_EMULATED_FASTEST");
+    if (status != 0)
+        fail_msg("%s, %s: exit %d: %s", fastest, options, status, program_output());
+    read_steps(out);
+}
+
+/* The fastest one on rank 0 is everybody's: kernels sum in other orders, which the last bits show.
+ * With a file it is the next run's, too; deterministic runs have the first of the list. */
+static void all_ranks_and_runs_have_one_kernel_for_a_product(void **state)
+{
+    (void)state;
+    double first[2 * STEPS], second[2 * STEPS], got[2 * STEPS];
+    char file[128], other[256];
+    need_ranks();
+    make_plan(2, FP32);
+    train("0 0", "", first);
+    train("1 1", "", second);
+    assert_memory_not_equal(first, second, sizeof first);
+    train("1 0", "", got);
+    assert_memory_equal(got, second, sizeof got);
+    train("0 1", "", got);
+    assert_memory_equal(got, first, sizeof got);
+    train("1 1", "--deterministic", got);
+    assert_memory_equal(got, first, sizeof got);
+
+    snprintf(file, sizeof file, "--products %s/products", folder);
+    train("1 1", file, got);
+    assert_memory_equal(got, second, sizeof got);
+    train("0 0", file, got);
+    assert_memory_equal(got, second, sizeof got);
+    make_plan(2, "--param-dtype bf16 --reduce-dtype fp32"); /* others, which are added */
+    train("1 1", file, second);
+    train("0 0", file, got);
+    assert_memory_equal(got, second, sizeof got);
+    make_plan(2, FP32);
+    train("0 0", file, got);
+    assert_memory_not_equal(got, first, sizeof got);
+    assert_int_equal(shell("sed -i s/130000/120900/ %s/products", folder), 0);
+    assert_int_equal(run_emulated(file), 3);
+    assert_non_null(strstr(program_output(), "its first line is \"shardrun's products of cuBLASLt "
+                                             "120900 on emulated\""));
+    snprintf(other, sizeof other, "--products %s/plan.json", folder);
+    assert_int_equal(run_emulated(other), 3);
+    assert_non_null(strstr(program_output(), "not shardrun's products"));
+}
+
 /* ---- faults ---- */
 
 /* That a run with the fault ends with status 3 and says so, once: by itself, not by --timeout or
@@ -168,6 +221,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_over_nccl_train_as_they_do_on_the_host),
+        cmocka_unit_test(all_ranks_and_runs_have_one_kernel_for_a_product),
         cmocka_unit_test(a_communicator_that_fails_ends_the_run),
         cmocka_unit_test(a_rank_that_is_stopped_ends_the_run_after_the_time_out),
         cmocka_unit_test(a_host_that_hangs_in_the_driver_is_ended_by_the_watch),
