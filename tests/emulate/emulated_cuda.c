@@ -63,6 +63,8 @@ struct mapping {
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
+    if (bytes > (size_t)2 << 30) /* what is larger is for a GPU (test_work_sizes.c) */
+        return cudaErrorMemoryAllocation;
     const size_t rounded = (bytes + 15) / 16 * 16, pages = (rounded + PAGE - 1) / PAGE * PAGE;
     const size_t whole = pages + 2 * (size_t)PAGE;
     char *map = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

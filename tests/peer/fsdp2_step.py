@@ -210,7 +210,7 @@ def main():
             result["events"] = compare_events(args.planned, snapshot) if args.planned else None
         if args.output:
             activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
-            with profile(activities=activities) as profiler:
+            with profile(activities=activities, record_shapes=True) as profiler:
                 step()
             profiler.export_chrome_trace(os.path.join(args.output, "trace.json"))
     print(json.dumps(result))

@@ -17,35 +17,54 @@ struct form {
 };
 
 static struct device *device;
+static char *given; /* SHARDRUN_CUDNN, as this program was started with */
 
-static bool emulated_is_there(void)
+static const char *emulated_file(void)
 {
     const char *file = getenv("SHARDRUN_EMULATED");
     if (file && access(file, R_OK) == 0)
-        return true;
+        return file;
     printf("note: the emulated backend is not built\n");
-    return false;
+    skip();
+    return NULL;
 }
 
-static void open_device(enum attention_kernel kernel, bool deterministic)
+static enum err_code open_here(enum attention_kernel kernel, bool deterministic, struct err *err)
 {
-    const char *before = getenv(CUDA_BACKEND_VARIABLE);
-    char kept[4096];
-    snprintf(kept, sizeof kept, "%s", before ? before : "");
-    setenv(CUDA_BACKEND_VARIABLE, getenv("SHARDRUN_EMULATED"), 1);
     const struct cuda_settings settings = {.events = 1,
                                            .lanes = test_lanes,
                                            .ranks = 1,
                                            .timeout_s = 60,
                                            .attention = kernel,
                                            .deterministic = deterministic};
+    return device_open_cuda(&settings, &device, err);
+}
+
+/* The emulated backend, with its cuDNN. */
+static void open_device(const char *file, enum attention_kernel kernel, bool deterministic)
+{
+    const char *before = getenv(CUDA_BACKEND_VARIABLE);
+    char kept[4096];
+    snprintf(kept, sizeof kept, "%s", before ? before : "");
+    setenv(CUDA_BACKEND_VARIABLE, file, 1);
+    setenv("SHARDRUN_CUDNN", file, 1);
     struct err err = {0};
-    if (device_open_cuda(&settings, &device, &err) != ERR_OK)
+    if (open_here(kernel, deterministic, &err) != ERR_OK)
         fail_msg("%s", err.text);
     if (before)
         setenv(CUDA_BACKEND_VARIABLE, kept, 1);
     else
         unsetenv(CUDA_BACKEND_VARIABLE);
+}
+
+static void drop_device(void)
+{
+    device_close(device);
+    device = NULL;
+    if (given)
+        setenv("SHARDRUN_CUDNN", given, 1);
+    else
+        unsetenv("SHARDRUN_CUDNN");
 }
 
 /* ---- operands ---- */
@@ -153,52 +172,69 @@ static void check_form(const struct form *form)
 }
 
 static const struct form forms[] = {
-    {1, 128, 128, 2, 64, 0, DTYPE_BF16, true},   {1, 128, 128, 1, 128, 0, DTYPE_BF16, true},
-    {2, 64, 128, 2, 64, 0, DTYPE_BF16, false},   {1, 32, 256, 1, 128, 0, DTYPE_FP16, false},
-    {1, 7, 7, 3, 8, 0, DTYPE_BF16, true},        {2, 9, 5, 2, 16, 3 * 2 * 16, DTYPE_FP16, true},
-    {1, 128, 128, 2, 64, 384, DTYPE_BF16, true},
+    {1, 128, 128, 2, 64, 0, DTYPE_BF16, true},      {1, 128, 128, 1, 128, 0, DTYPE_BF16, true},
+    {2, 64, 128, 2, 64, 0, DTYPE_BF16, false},      {1, 32, 256, 1, 128, 0, DTYPE_FP16, false},
+    {1, 128, 128, 2, 64, 384, DTYPE_BF16, true},    {1, 7, 7, 3, 8, 0, DTYPE_BF16, true},
+    {2, 9, 5, 2, 16, 3 * 2 * 16, DTYPE_FP16, true},
 };
+
+enum { FORMS = sizeof forms / sizeof forms[0], OF_MODELS = 5 /* the first of them */ };
+
+/* On a GPU, by cuDNN; what it gives must be the same twice where that was asked for. */
+static void cudnn_is_attention(void **state)
+{
+    (void)state;
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        struct err err = {0};
+        if (open_here(ATTENTION_CUDNN, deterministic, &err) != ERR_OK) {
+            printf("note: cuda: %s\n", err.text);
+            skip();
+            return;
+        }
+        for (size_t i = 0; i < OF_MODELS; i++)
+            check_form(&forms[i]);
+        assert_non_null(strstr(device->attention, "cuDNN "));
+        drop_device();
+    }
+}
 
 static void graphs_are_attention(void **state)
 {
     (void)state;
-    if (!emulated_is_there()) {
-        skip();
+    const char *file = emulated_file();
+    if (!file)
         return;
-    }
-    open_device(ATTENTION_CUDNN, false);
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+    open_device(file, ATTENTION_CUDNN, false);
+    for (size_t i = 0; i < FORMS; i++)
         check_form(&forms[i]);
     assert_string_equal(device->attention, "cuDNN 92000");
-    device_close(device);
+    drop_device();
 }
 
 /* dq without a sum in memory: an engine that keeps scores in its workspace, beside the plan. */
 static void deterministic_graphs_are_attention(void **state)
 {
     (void)state;
-    if (!emulated_is_there()) {
-        skip();
+    const char *file = emulated_file();
+    if (!file)
         return;
-    }
-    open_device(ATTENTION_AUTO, true);
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+    open_device(file, ATTENTION_AUTO, true);
+    for (size_t i = 0; i < FORMS; i++)
         check_form(&forms[i]);
     assert_string_equal(device->attention, "cuDNN 92000, deterministic");
     const struct form large = {1, 2112, 2112, 1, 8, 0, DTYPE_BF16, true};
     check_form(&large); /* 2112² · 2 bytes are more than a stream's scratch */
     assert_non_null(
         strstr(device->attention, "cuDNN 92000, deterministic, 8.5 MiB beside the plan"));
-    device_close(device);
+    drop_device();
 }
 
 static void what_cudnn_does_not_take_is_an_error_where_it_was_asked_for(void **state)
 {
     (void)state;
-    if (!emulated_is_there()) {
-        skip();
+    const char *file = emulated_file();
+    if (!file)
         return;
-    }
     struct err err = {0};
     struct work_operand operand[5];
     for (uint32_t i = 0; i < 3; i++) {
@@ -209,23 +245,23 @@ static void what_cudnn_does_not_take_is_an_error_where_it_was_asked_for(void **s
     operand[4] = operand_new(DTYPE_FP32, SHAPE(1, 1, 32), 0); /* rows are padded */
     const struct work work = {
         .kind = WORK_ATTENTION, .ins = 3, .outs = 2, .operand = operand, .ranks = 1, .group = -1};
-    open_device(ATTENTION_CUDNN, false);
+    open_device(file, ATTENTION_CUDNN, false);
     assert_int_equal(run_on_device(device, &work, &err), ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "--attention cudnn: its rows of statistics are padded"));
-    device_close(device);
-    open_device(ATTENTION_AUTO, false);
+    drop_device();
+    open_device(file, ATTENTION_AUTO, false);
     assert_int_equal(run_on_device(device, &work, &err), ERR_OK);
     assert_non_null(
         strstr(device->attention, "own kernels: attention of 1 x 8 x 1 x 8 bfloat16: "));
-    device_close(device);
+    drop_device();
 }
 
 int main(void)
 {
-    const char *file = getenv("SHARDRUN_EMULATED");
-    if (file)
-        setenv("SHARDRUN_CUDNN", file, 1);
+    const char *before = getenv("SHARDRUN_CUDNN");
+    given = before ? strdup(before) : NULL;
     const struct CMUnitTest tests[] = {
+        {.name = "cuda: cudnn_is_attention", .test_func = cudnn_is_attention},
         cmocka_unit_test(graphs_are_attention),
         cmocka_unit_test(deterministic_graphs_are_attention),
         cmocka_unit_test(what_cudnn_does_not_take_is_an_error_where_it_was_asked_for),

@@ -47,6 +47,9 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
 #define DRY "cd kit && BENCH_OPTIONS=--small BACKEND=$PWD/build/emulated_cuda.so "
     expect(0, "probe      passed", DRY "tools/gpu-truth probe pair");
     expect(0, "eight      passed", DRY "tools/gpu-truth rehearsal attention eight");
+    expect(0, "worlds     passed", DRY "tools/gpu-truth worlds");
+    expect(0, "offload, rank 0 of 8: memory is equal to the byte", "cd kit && tools/gpu-report");
+    expect(0, "sanitizer  skipped", DRY "PATH=/bin:/usr/bin tools/gpu-truth sanitizer");
     expect(0, "stopped    passed", DRY "tools/gpu-truth stopped kernels");
     /* a python without torch is said, and is no failure */
     expect(0, "pytorch    skipped", DRY "PYTHON=/bin/false tools/gpu-truth pytorch");
