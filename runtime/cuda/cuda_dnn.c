@@ -48,6 +48,7 @@ enum id { /* of tensors that have memory */
 
 struct form_key { /* compared as bytes: made from zero */
     uint32_t b, s, s_k, a, d;
+    uint32_t a_k;      /* heads of k and v: a, or fewer that several share */
     uint32_t pitch[9]; /* q, k, v, o, do, dq, dk, dv, and 0: elements between tokens */
     uint8_t dtype, causal, backward, unused;
 };
@@ -131,14 +132,15 @@ void cuda_dnn_close(struct cuda_dnn *dnn)
 
 /* ---- forms ---- */
 
-/* (b, a, s, d) over memory in the order (b, s, a, d), or its transpose (b, a, d, s). */
-static struct dnn_form heads_form(const struct form_key *key, uint32_t tokens, uint32_t pitch,
+/* (b, a, s, d) over memory in the order (b, s, a, d), or its transpose (b, a, d, s); of k and v
+ * with their own heads and tokens. */
+static struct dnn_form heads_form(const struct form_key *key, bool keys, uint32_t pitch,
                                   bool turned)
 {
-    const int64_t s = tokens, d = key->d, p = pitch;
+    const int64_t a = keys ? key->a_k : key->a, s = keys ? key->s_k : key->s, d = key->d, p = pitch;
     if (turned)
-        return (struct dnn_form){{key->b, key->a, d, s}, {s * p, d, 1, p}};
-    return (struct dnn_form){{key->b, key->a, s, d}, {s * p, d, p, 1}};
+        return (struct dnn_form){{key->b, a, d, s}, {s * p, d, 1, p}};
+    return (struct dnn_form){{key->b, a, s, d}, {s * p, d, p, 1}};
 }
 
 static struct dnn_form scores_form(const struct form_key *key)
@@ -160,9 +162,11 @@ struct build {
     dnn_tensor scale;
 };
 
-static dnn_tensor heads(const struct build *b, enum id id, uint32_t tokens, int pitch, bool turned)
+enum { OF_QUERIES, OF_KEYS };
+
+static dnn_tensor heads(const struct build *b, enum id id, bool keys, int pitch, bool turned)
 {
-    const struct dnn_form form = heads_form(b->key, tokens, b->key->pitch[pitch], turned);
+    const struct dnn_form form = heads_form(b->key, keys, b->key->pitch[pitch], turned);
     return graph_tensor(b->graph, id, b->io, &form);
 }
 
@@ -222,7 +226,7 @@ static void build_forward(const struct build *b)
 {
     struct dnn_graph *graph = b->graph;
     const struct form_key *key = b->key;
-    dnn_tensor q = heads(b, ID_Q, key->s, 0, false), k = heads(b, ID_K, key->s_k, 1, true);
+    dnn_tensor q = heads(b, ID_Q, OF_QUERIES, 0, false), k = heads(b, ID_K, OF_KEYS, 1, true);
     dnn_tensor s = scaled_scores(b, q, k);
     if (key->causal)
         s = mask(b, s);
@@ -236,7 +240,7 @@ static void build_forward(const struct build *b)
                     stats_tensor(b));
     dnn_tensor p = scores(b, b->io); /* the second product takes the operands' dtype */
     graph_pointwise(graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, -1, e, sum, NULL, p);
-    graph_matmul(graph, p, heads(b, ID_V, key->s_k, 2, false), heads(b, ID_O, key->s, 3, false));
+    graph_matmul(graph, p, heads(b, ID_V, OF_KEYS, 2, false), heads(b, ID_O, OF_QUERIES, 3, false));
 }
 
 /* x (b, a, s, s_k) as (b, a, s_k, s), in the operands' dtype. */
@@ -262,11 +266,25 @@ static dnn_tensor find_delta(const struct build *b, dnn_tensor dout)
     dnn_tensor product = graph_virtual(b->graph, CUDNN_DATA_FLOAT, &whole), sum = rows(b);
     dnn_tensor delta = graph_tensor(b->graph, ID_DELTA, CUDNN_DATA_FLOAT, &form);
     graph_pointwise(b->graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, dout,
-                    heads(b, ID_O, key->s, 3, false), NULL, product);
+                    heads(b, ID_O, OF_QUERIES, 3, false), NULL, product);
     graph_reduce(b->graph, CUDNN_REDUCE_TENSOR_ADD, product, sum);
     graph_pointwise(b->graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, sum,
                     graph_number(b->graph, ID_ONE), NULL, delta);
     return delta;
+}
+
+/* y = x z; where several heads share keys, of all heads, then their sum. */
+static void give_keys(const struct build *b, dnn_tensor x, dnn_tensor z, dnn_tensor y)
+{
+    const struct form_key *key = b->key;
+    const struct dnn_form whole = dnn_packed(key->b, key->a, key->s_k, key->d);
+    if (key->a_k == key->a) {
+        graph_matmul(b->graph, x, z, y);
+        return;
+    }
+    dnn_tensor all = graph_virtual(b->graph, b->io, &whole);
+    graph_matmul(b->graph, x, z, all);
+    graph_reduce(b->graph, CUDNN_REDUCE_TENSOR_ADD, all, y);
 }
 
 /* `k_type`: of k turned back within the graph. The front end makes it fp32. `direct`: dq without a
@@ -275,24 +293,24 @@ static void build_backward(const struct build *b, cudnnDataType_t k_type, bool d
 {
     struct dnn_graph *graph = b->graph;
     const struct form_key *key = b->key;
-    dnn_tensor q = heads(b, ID_Q, key->s, 0, false), k = heads(b, ID_K, key->s_k, 1, true);
-    dnn_tensor v = heads(b, ID_V, key->s_k, 2, true), dout = heads(b, ID_DO, key->s, 4, false);
+    dnn_tensor q = heads(b, ID_Q, OF_QUERIES, 0, false), k = heads(b, ID_K, OF_KEYS, 1, true);
+    dnn_tensor v = heads(b, ID_V, OF_KEYS, 2, true), dout = heads(b, ID_DO, OF_QUERIES, 4, false);
     dnn_tensor delta = find_delta(b, dout);
     dnn_tensor s = apply(b, CUDNN_POINTWISE_SUB, scaled_scores(b, q, k), stats_tensor(b));
     if (key->causal)
         s = mask(b, s);
     dnn_tensor p = apply(b, CUDNN_POINTWISE_EXP, s, NULL);
-    graph_matmul(graph, turn_scores(b, p), dout, heads(b, ID_DV, key->s_k, 7, false));
+    give_keys(b, turn_scores(b, p), dout, heads(b, ID_DV, OF_KEYS, 7, false));
     dnn_tensor dp = scores(b, CUDNN_DATA_FLOAT);
     graph_matmul(graph, dout, v, dp);
     dnn_tensor slope = apply(b, CUDNN_POINTWISE_SUB, dp, delta);
     slope = apply(b, CUDNN_POINTWISE_MUL, slope, p);
     dnn_tensor ds = apply(b, CUDNN_POINTWISE_MUL, slope, b->scale);
-    graph_matmul(graph, turn_scores(b, ds), q, heads(b, ID_DK, key->s_k, 6, false));
-    const struct dnn_form k_form = heads_form(key, key->s_k, key->pitch[1], false);
+    give_keys(b, turn_scores(b, ds), q, heads(b, ID_DK, OF_KEYS, 6, false));
+    const struct dnn_form k_form = heads_form(key, OF_KEYS, key->pitch[1], false);
     const struct dnn_form sum_form = dnn_packed(key->b, key->a, key->s, key->d);
     dnn_tensor k_back = graph_virtual(graph, k_type, &k_form);
-    dnn_tensor dq = heads(b, ID_DQ, key->s, 5, false);
+    dnn_tensor dq = heads(b, ID_DQ, OF_QUERIES, 5, false);
     dnn_tensor sum = direct ? dq : graph_tensor(graph, ID_DQ_SUM, CUDNN_DATA_FLOAT, &sum_form);
     graph_reshape(graph, k, k_back);
     graph_matmul(graph, ds, k_back, sum);
@@ -325,9 +343,9 @@ static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
 
 /* ---- running ---- */
 
-static uint32_t token_pitch(const struct attention *at, const struct work_operand *x)
+static uint32_t token_pitch(const struct attention *at, const struct work_operand *x, bool keys)
 {
-    return x->pitch ? x->pitch : at->a * at->d;
+    return x->pitch ? x->pitch : at->a / (keys ? at->repeats : 1) * at->d;
 }
 
 static struct form_key key_of(const struct work *work, const struct attention *at)
@@ -341,14 +359,15 @@ static struct form_key key_of(const struct work *work, const struct attention *a
     key.s_k = at->s_k;
     key.a = at->a;
     key.d = at->d;
-    key.pitch[0] = token_pitch(at, at->q);
-    key.pitch[1] = token_pitch(at, at->k);
-    key.pitch[2] = token_pitch(at, at->v);
-    key.pitch[3] = token_pitch(at, o);
+    key.a_k = at->a / at->repeats;
+    key.pitch[0] = token_pitch(at, at->q, OF_QUERIES);
+    key.pitch[1] = token_pitch(at, at->k, OF_KEYS);
+    key.pitch[2] = token_pitch(at, at->v, OF_KEYS);
+    key.pitch[3] = token_pitch(at, o, OF_QUERIES);
     if (backward) {
-        key.pitch[4] = token_pitch(at, work_in(work, 0));
+        key.pitch[4] = token_pitch(at, work_in(work, 0), OF_QUERIES);
         for (uint32_t i = 0; i < 3; i++)
-            key.pitch[5 + i] = token_pitch(at, work_out(work, i));
+            key.pitch[5 + i] = token_pitch(at, work_out(work, i), i > 0);
     }
     key.dtype = at->q->dtype;
     key.causal = at->causal;

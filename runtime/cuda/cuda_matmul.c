@@ -288,7 +288,7 @@ cublasStatus_t matmul_run(struct cuda_matmuls *matmuls, const struct product *pr
                           cudaStream_t stream)
 {
     const float one = 1.0F, zero = 0.0F;
-    if (product->key.kind == WORK_MATMUL_NT_BIAS) {
+    if (matmul_has_bias(product->key.kind)) {
         const cublasStatus_t rc = set_bias(product, memory->bias);
         if (rc != CUBLAS_STATUS_SUCCESS)
             return rc;
@@ -310,7 +310,7 @@ enum err_code cuda_matmul(struct cuda_matmuls *matmuls, const struct work *work,
     const struct matmul_memory memory = {
         .first = at.first->data,
         .second = at.second->data,
-        .bias = work->kind == WORK_MATMUL_NT_BIAS ? work_in(work, 2)->data : NULL,
+        .bias = matmul_has_bias((uint32_t)work->kind) ? work_in(work, 2)->data : NULL,
         .out = at.out->data,
         .workspace = work->workspace,
         .workspace_bytes = work->workspace ? work->workspace_bytes : 0,

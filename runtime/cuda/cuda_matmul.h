@@ -7,6 +7,7 @@
 #include "runtime/work/work.h"
 
 #include <cublasLt.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { MATMUL_CHOICES = 8 }; /* of the heuristic's list that are looked at */
@@ -24,6 +25,11 @@ struct product { /* what was chosen for a key */
     cublasLtMatrixLayout_t first, second, out;
     cublasLtMatmulAlgo_t algorithm;
 };
+
+static inline bool matmul_has_bias(uint32_t kind)
+{
+    return kind == WORK_MATMUL_NT_BIAS || kind == WORK_MATMUL_NN_BIAS;
+}
 
 struct cuda_matmuls {
     cublasLtHandle_t handle;

@@ -380,6 +380,8 @@ enum err_code cuda_matmuls_prepare(struct cuda_device *cuda, const struct work *
     enum err_code rc = ask_maker(&maker, err);
     for (uint32_t i = 0; i < count && rc == ERR_OK; i++) {
         struct product *product = NULL;
+        if (works[i].kind > WORK_MATMUL_TN) /* of many matrices: no product of cuda_matmul.c */
+            continue;
         rc = matmul_find(matmuls, &works[i], &product, err);
         if (product)
             of[product - matmuls->products] = &works[i];

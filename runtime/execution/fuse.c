@@ -96,6 +96,13 @@ static const struct pattern patterns[] = {
      .may_skip = "",
      .in_place = true,
      .parts = {{WORK_NLL_LOSS_BACKWARD, "dt", "g"}, {WORK_LOG_SOFTMAX_BACKWARD, "gl", "y"}}},
+    {.kind = WORK_ATTENTION,
+     .ins = "qkv",
+     .outs = "olst",
+     .may_skip = "",
+     .attr_of = 2,
+     .copies = true,
+     .parts = {{WORK_REPEAT, "k", "a"}, {WORK_REPEAT, "v", "b"}, {WORK_ATTENTION, "qab", "olst"}}},
     {.kind = WORK_COPY_IN,
      .ins = "*",
      .outs = "y",
@@ -341,6 +348,35 @@ static bool rotates_pairs(const struct match *m)
     return same;
 }
 
+/* Heads of k and v, each repeated so often: how attention counts its keys by itself. */
+static bool repeats_heads(const struct match *m)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct kernel *repeat = kernel_of(m, m->member[i]);
+        const struct shape *x = &repeat->operands[0].shape, *y = &repeat->operands[1].shape;
+        const struct shape *all = &kernel_of(m, m->member[2])->operands[i + 1].shape;
+        if (repeat->operands[0].dtype != repeat->operands[1].dtype || x->rank != 4 ||
+            y->rank != 5 || repeat->attr.dim != 3 || all->rank != 4 || all->dim[0] != x->dim[0] ||
+            all->dim[1] != x->dim[1] || all->dim[3] != x->dim[3] ||
+            all->dim[2] != y->dim[2] * y->dim[3] || x->dim[2] != y->dim[2])
+            return false;
+    }
+    return true;
+}
+
+/* What a pattern says nothing of. */
+static bool has_form(const struct match *m)
+{
+    switch (m->pattern->kind) {
+    case WORK_ROTATE:
+        return rotates_pairs(m);
+    case WORK_ATTENTION:
+        return repeats_heads(m);
+    default:
+        return true;
+    }
+}
+
 /* ---- the chain ---- */
 
 static void add_place(struct fuse_chain *chain, const struct match *m, char letter)
@@ -434,7 +470,7 @@ static void try_all(struct fusion *fusion, const struct plan *plan, enum work_ba
         struct match m = {.plan = plan, .kept = kept, .pattern = &patterns[i]};
         const uint32_t work = plan_kernel(plan, plan->instructions[id].arg)->work;
         if (work != patterns[i].parts[0].work || !take_all(&m, id) || !may_become_one(&m) ||
-            (patterns[i].kind == WORK_ROTATE && !rotates_pairs(&m)))
+            !has_form(&m))
             continue;
         const struct fuse_chain chain = chain_of(fusion, &m);
         if (!can_run(plan, backend, &chain))

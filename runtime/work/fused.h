@@ -11,6 +11,7 @@
  *     add_rms_norm            add, rms_norm
  *     rms_norm_backward_add   rms_norm_backward, add_in_place
  *     cross_entropy_slope     nll_loss_backward, log_softmax_backward; and perhaps a cast
+ *     attention               repeat, repeat, attention: of heads that share keys and values
  *
  * An output that nobody reads outside of it may have `data` NULL: it is not written, and its dtype
  * says how the number is rounded on its way. */

@@ -229,6 +229,15 @@ static bool is_product(const int64_t *a, const int64_t *b, const int64_t *c)
     return a[2] == c[2] && a[3] == b[2] && b[3] == c[3];
 }
 
+/* Neighbours along a dim are summed: all of them, or in groups. */
+static bool is_sum(const int64_t *x, const int64_t *y)
+{
+    for (int i = 0; i < DIMS; i++)
+        if (y[i] == 0 || x[i] % y[i])
+            return false;
+    return true;
+}
+
 static bool is_right(const struct descriptor *d)
 {
     const struct operation o = operation_of(d);
@@ -238,7 +247,7 @@ static bool is_right(const struct descriptor *d)
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
         return fits(o.in[0], o.out) && fits(o.in[1], o.out) && fits(o.in[2], o.out);
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
-        return fits(o.out, o.in[0]);
+        return is_sum(dims_of(o.in[0]), dims_of(o.out));
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
         return is_product(dims_of(o.in[0]), dims_of(o.in[1]), dims_of(o.out));
     default:
@@ -517,7 +526,7 @@ static void run_reduction(const struct descriptor *d, const struct operation *o,
 {
     const struct descriptor *what = part(d, CUDNN_ATTR_OPERATION_REDUCTION_DESC);
     const bool most = word(what, CUDNN_ATTR_REDUCTION_OPERATOR) == CUDNN_REDUCE_TENSOR_MAX;
-    const int64_t *to = dims_of(o->out);
+    const int64_t *from = dims_of(o->in[0]), *to = dims_of(o->out);
     int64_t n = 0;
     for (int64_t i = 0; i < elements_of(o->out); i++)
         out[i] = most ? -INFINITY : 0;
@@ -525,7 +534,7 @@ static void run_reduction(const struct descriptor *d, const struct operation *o,
     {
         int64_t place = 0;
         for (int i = 0; i < DIMS; i++)
-            place = place * to[i] + (to[i] == 1 ? 0 : at[i]);
+            place = place * to[i] + at[i] / (from[i] / to[i]);
         const float x = in[n++];
         out[place] = most ? fmaxf(out[place], x) : out[place] + x;
     }

@@ -396,6 +396,29 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return ncclInProgress;
 }
 
+/* What communicators know of: a registration ends before its memory and its communicator do. */
+enum { MOST_REGISTERED = 256 };
+
+static struct registration {
+    ncclComm_t comm;
+    void *memory;
+} registered[MOST_REGISTERED];
+static unsigned registered_count;
+
+static void end_with(const char *what)
+{
+    fprintf(stderr, "emulated NCCL: %s\n", what);
+    abort();
+}
+
+static bool is_registered(ncclComm_t comm, const void *memory)
+{
+    for (unsigned i = 0; i < registered_count; i++)
+        if ((comm && registered[i].comm == comm) || (memory && registered[i].memory == memory))
+            return true;
+    return false;
+}
+
 /* Leaves nothing of this rank's; the last one takes the folder. */
 static void leave(struct ncclComm *comm)
 {
@@ -424,6 +447,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    if (is_registered(comm, NULL))
+        end_with("a communicator ends that has registered memory");
     leave(comm);
     return ncclSuccess;
 }
@@ -447,18 +472,27 @@ ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
 
 ncclResult_t ncclMemFree(void *memory)
 {
+    if (is_registered(NULL, memory))
+        end_with("memory is freed that a communicator has registered");
     return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclSystemError;
 }
 
 ncclResult_t ncclCommRegister(ncclComm_t comm, void *memory, size_t bytes, void **handle)
 {
-    (void)comm, (void)bytes;
+    if (registered_count == MOST_REGISTERED || bytes == 0)
+        end_with("too much is registered, or nothing");
+    registered[registered_count++] = (struct registration){comm, memory};
     *handle = memory;
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle)
 {
-    (void)comm, (void)handle;
-    return ncclSuccess;
+    for (unsigned i = 0; i < registered_count; i++)
+        if (registered[i].comm == comm && registered[i].memory == handle) {
+            registered[i] = registered[--registered_count];
+            return ncclSuccess;
+        }
+    end_with("something is deregistered that is not registered");
+    return ncclInvalidArgument;
 }

@@ -200,7 +200,24 @@ static void a_llama_has_the_chains_that_it_should(void **state)
     assert_int_equal(count_chains(plan, WORK_LOG_SOFTMAX), 1);
     assert_int_equal(count_chains(plan, WORK_CROSS_ENTROPY_SLOPE), 1);
     assert_true(count_chains(plan, WORK_COPY_IN) >= 3);
+    assert_int_equal(count_chains(plan, WORK_ATTENTION), 0); /* backward reads repeated heads */
     plan_free(plan);
+}
+
+/* Each block's forward repeats the heads of keys and values for attention alone, where backward
+ * repeats them anew. */
+static void attention_reads_shared_heads_where_nobody_keeps_them(void **state)
+{
+    (void)state;
+    static const char *const checkpointing[] = {"full", "selective"};
+    for (int i = 0; i < 2; i++) {
+        char options[96];
+        snprintf(options, sizeof options, "--gpus 2 --seq 8 --micro-batch 1 --checkpointing %s",
+                 checkpointing[i]);
+        struct plan *plan = make_plan(options);
+        assert_int_equal(count_chains(plan, WORK_ATTENTION), 2);
+        plan_free(plan);
+    }
 }
 
 enum variant {
@@ -343,6 +360,7 @@ int main(void)
 {
     const struct CMUnitTest chains[] = {
         cmocka_unit_test(a_llama_has_the_chains_that_it_should),
+        cmocka_unit_test(attention_reads_shared_heads_where_nobody_keeps_them),
         cmocka_unit_test(a_chain_is_what_nobody_can_tell_apart),
         cmocka_unit_test(outputs_over_inputs_are_told),
     };

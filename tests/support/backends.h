@@ -46,6 +46,7 @@ static inline enum err_code open_cuda(uint64_t memory_bytes, uint32_t events,
         .comm = comm,
         .ranks = 1,
         .timeout_s = 60,
+        .deterministic = true,
     };
     return device_open_cuda(&settings, out, err);
 }
