@@ -168,6 +168,9 @@ static void check_form(const struct form *form)
         backward[i][7] = operand_new(dtype, k, 0);
         backward[i][8] = operand_new(dtype, k, 0);
     }
+    const struct work asked = {.kind = WORK_ATTENTION, .ins = 3, .outs = 2, .operand = forward[0]};
+    if (form->a_k != form->a && work_check(&asked, WORK_ON_CUDA, &err) != ERR_OK)
+        return; /* the backend's other kernels have no such form */
     run_both(WORK_ATTENTION, form, 3, 2, forward[0], forward[1], &err);
     run_both(WORK_ATTENTION_BACKWARD, form, INS, OUTS, backward[0], backward[1], &err);
 }
