@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Kernels take turns, so that a clock that is still rising favours none; the first round does not
  * count. Another than the heuristic's first must be faster by more than times vary. */
@@ -167,7 +168,7 @@ static enum err_code time_choice(struct bench *bench, const struct product *prod
 static enum err_code pick(struct bench *bench, struct product *product,
                           const cublasLtMatmulAlgo_t *choices, uint32_t count, struct err *err)
 {
-    float best[MATMUL_CHOICES];
+    float best[MATMUL_CHOICES] = {0};
     uint32_t fastest = 0;
     for (uint32_t round = 0; round < ROUNDS; round++)
         for (uint32_t i = 0; i < count; i++) {
@@ -285,10 +286,12 @@ static enum err_code read_file(struct cuda_matmuls *matmuls, const char *path,
 static enum err_code write_file(const struct cuda_matmuls *matmuls, const char *path,
                                 const struct made_by *maker, const bool *known, struct err *err)
 {
+    struct stat before;
+    const bool begun = stat(path, &before) == 0 && before.st_size > 0;
     FILE *file = fopen(path, "a");
     if (!file)
         return err_set(err, ERR_IO, "--products %s: %s", path, strerror(errno));
-    if (fseek(file, 0, SEEK_END) == 0 && ftell(file) == 0)
+    if (!begun)
         fprintf(file, TITLE " of cuBLASLt %" PRIu64 " on %s\n", maker->version, maker->gpu);
     for (uint32_t i = 0; i < matmuls->count; i++) {
         const struct shape_key *key = &matmuls->products[i].key;
@@ -337,7 +340,8 @@ static bool is_alike(const struct cuda_device *cuda, const struct made_by *first
 /* Product by product, so that no rank waits for long. One that another rank meets and rank 0 does
  * not keeps the heuristic's first choice. */
 static enum err_code choose_all(struct cuda_device *cuda, const struct made_by *own,
-                                const struct work *const *works, const bool *known, struct err *err)
+                                const struct work *works, const uint32_t *work_of,
+                                const bool *known, struct err *err)
 {
     struct cuda_matmuls *matmuls = cuda->matmuls;
     const bool is_first = cuda->settings.rank == 0;
@@ -353,7 +357,7 @@ static enum err_code choose_all(struct cuda_device *cuda, const struct made_by *
         struct choice choice;
         memset(&choice, 0, sizeof choice);
         if (is_first && !known[i])
-            rc = measure(&bench, works[i], &matmuls->products[i], err);
+            rc = measure(&bench, &works[work_of[i]], &matmuls->products[i], err);
         if (is_first)
             choice = (struct choice){matmuls->products[i].key, matmuls->products[i].algorithm};
         if (rc == ERR_OK)
@@ -374,7 +378,7 @@ enum err_code cuda_matmuls_prepare(struct cuda_device *cuda, const struct work *
     const char *path = cuda->settings.rank == 0 ? cuda->settings.products : NULL;
     const bool measured = path || !cuda->settings.deterministic;
     const uint32_t before = matmuls->count; /* chosen at an earlier call */
-    const struct work **of = xcalloc(before + count + 1U, sizeof *of); /* a work of each product */
+    uint32_t *work_of = xcalloc(before + count + 1U, sizeof *work_of); /* one of each product */
     bool *known = xmalloc(before + count + 1U); /* each product: is not to be measured */
     struct made_by maker;
     enum err_code rc = ask_maker(&maker, err);
@@ -384,17 +388,17 @@ enum err_code cuda_matmuls_prepare(struct cuda_device *cuda, const struct work *
             continue;
         rc = matmul_find(matmuls, &works[i], &product, err);
         if (product)
-            of[product - matmuls->products] = &works[i];
+            work_of[product - matmuls->products] = i;
     }
     for (uint32_t i = 0; i < before + count; i++)
         known[i] = !measured || i < before;
     if (rc == ERR_OK && path)
         rc = read_file(matmuls, path, &maker, known, err);
     if (rc == ERR_OK)
-        rc = choose_all(cuda, &maker, of, known, err);
+        rc = choose_all(cuda, &maker, works, work_of, known, err);
     if (rc == ERR_OK && path)
         rc = write_file(matmuls, path, &maker, known, err);
     free(known);
-    free(of);
+    free(work_of);
     return rc;
 }

@@ -44,9 +44,13 @@ static struct descriptor *of(cudnnBackendDescriptor_t descriptor)
 
 /* ---- the library ---- */
 
+struct cudnnContext {
+    cudaStream_t stream;
+};
+
 EXPORTED cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
 {
-    *handle = calloc(1, sizeof(cudaStream_t));
+    *handle = calloc(1, sizeof **handle);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -58,7 +62,7 @@ EXPORTED cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
 
 EXPORTED cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 {
-    memcpy(handle, &stream, sizeof stream);
+    handle->stream = stream;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -630,8 +634,6 @@ EXPORTED cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDes
         .workspace = part(of(pack), CUDNN_ATTR_VARIANT_PACK_WORKSPACE),
         .workspace_bytes = workspace_of(of(plan)),
     };
-    cudaStream_t stream;
-    memcpy(&stream, handle, sizeof stream);
     for (int64_t i = 0; i < job.count; i++) {
         struct given *given = &job.given[i];
         given->id = ((const int64_t *)ids->values)[i];
@@ -639,7 +641,7 @@ EXPORTED cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDes
         if (is_by_value(job.graph, given->id)) /* read now: it is the caller's */
             given->number = *(const float *)given->data;
     }
-    return emulated_queue_copy(stream, run_graph, &job, sizeof job) == cudaSuccess
+    return emulated_queue_copy(handle->stream, run_graph, &job, sizeof job) == cudaSuccess
                ? CUDNN_STATUS_SUCCESS
                : CUDNN_STATUS_EXECUTION_FAILED;
 }

@@ -397,7 +397,8 @@ static void attention_is_what_was_asked_for(void **state)
         return;
     }
     make_plan(2, "");
-    setenv("SHARDRUN_CUDNN", getenv("SHARDRUN_EMULATED"), 1);
+    const char *file = getenv("SHARDRUN_EMULATED");
+    setenv("SHARDRUN_CUDNN", file ? file : "", 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         expect_emulated(
             0, "\"loss\": ", "run %s/plan.json --rehearse 0/2 --steps 2 --json %s -o %s/run",
