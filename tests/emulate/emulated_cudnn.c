@@ -416,11 +416,13 @@ static void store(void *data, int type, int64_t i, float x)
             type == CUDNN_DATA_BFLOAT16 ? bf16_from_float(x) : fp16_from_float(x);
 }
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): `at` is declared */
 #define FOR_ELEMENTS(at, dim)                                                                      \
     for (int64_t at[DIMS] = {0}; at[0] < (dim)[0]; at[0]++)                                        \
         for (at[1] = 0; at[1] < (dim)[1]; at[1]++)                                                 \
             for (at[2] = 0; at[2] < (dim)[2]; at[2]++)                                             \
                 for (at[3] = 0; at[3] < (dim)[3]; at[3]++)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static int64_t place(const int64_t *at, const int64_t *stride)
 {
