@@ -434,7 +434,7 @@ static float *read_tensor(const struct job *job, const struct descriptor *tensor
 {
     if (!tensor)
         return NULL;
-    float *out = malloc((size_t)elements_of(tensor) * sizeof *out);
+    float *out = calloc((size_t)elements_of(tensor), sizeof *out);
     const int type = word(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE);
     const int64_t *dim = dims_of(tensor), *stride = strides_of(tensor);
     int64_t n = 0;
@@ -586,7 +586,7 @@ static void run_operation(struct job *job, const struct descriptor *d)
     float *in[READS];
     for (int i = 0; i < READS; i++)
         in[i] = read_tensor(job, o.in[i]);
-    float *out = malloc((size_t)elements_of(o.out) * sizeof *out);
+    float *out = calloc((size_t)elements_of(o.out), sizeof *out);
     if (d->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
         run_pointwise(d, &o, in, out);
     else if (d->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
