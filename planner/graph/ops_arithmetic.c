@@ -8,6 +8,13 @@ uint32_t op_add(struct graph *graph, uint32_t x, uint32_t y)
                   *shape_of(graph, x));
 }
 
+/* Whether a gradient has to be summed to a shape (at::sum_to): dims before its first are summed
+ * even if they are ones. */
+static bool was_broadcast(const struct shape *shape, const struct shape *gradient)
+{
+    return shape->rank != gradient->rank || shape_elements(shape) != shape_elements(gradient);
+}
+
 /* The gradient of a sum goes to both sides as it is; where y was broadcast it is summed first,
  * keeping the dims (sum_to_size). */
 OP_BACKWARD(add)
@@ -17,11 +24,10 @@ OP_BACKWARD(add)
         tape_give(tape, op, 0, grad);
     if (!tape_needs(tape, op, 1))
         return;
-    const struct shape *x = shape_of(graph, op->in[0]), *y = shape_of(graph, op->in[1]);
-    if (x->rank == y->rank && shape_elements(x) == shape_elements(y))
-        tape_give(tape, op, 1, grad);
-    else
+    if (was_broadcast(shape_of(graph, op->in[1]), shape_of(graph, op->in[0])))
         tape_give_summed(tape, op, 1, grad);
+    else
+        tape_give(tape, op, 1, grad);
 }
 
 OP_CLASS(add) = {.label = ATEN_ADD, .work = WORK_ADD, .backward = add_backward};
@@ -65,10 +71,10 @@ OP_BACKWARD(sub)
     if (!tape_needs(tape, op, 1))
         return;
     const struct operand minus = call1(tape, WORK_NEG, ATEN_NEG, grad);
-    if (shape_elements(shape_of(graph, op->in[0])) == shape_elements(shape_of(graph, op->in[1])))
-        tape_give(tape, op, 1, minus);
-    else
+    if (was_broadcast(shape_of(graph, op->in[1]), shape_of(graph, op->in[0])))
         tape_give_summed(tape, op, 1, minus);
+    else
+        tape_give(tape, op, 1, minus);
 }
 
 OP_CLASS(sub) = {.label = ATEN_SUB, .work = WORK_SUB, .backward = sub_backward};
@@ -100,10 +106,10 @@ OP_BACKWARD(mul)
         const struct operand product =
             tape_call(tape, WORK_MUL, ATEN_MUL, dtype_of(graph, op->out[0]),
                       *shape_of(graph, op->out[0]), -1.0, 2, in);
-        if (shape_elements(&product.shape) == shape_elements(shape_of(graph, op->in[i])))
-            tape_give(tape, op, i, product);
-        else
+        if (was_broadcast(shape_of(graph, op->in[i]), &product.shape))
             tape_give_summed(tape, op, i, product);
+        else
+            tape_give(tape, op, i, product);
     }
 }
 

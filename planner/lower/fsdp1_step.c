@@ -31,10 +31,15 @@ static void place_gradients(struct lowering *low)
 
 /* ---- FullyShardedDataParallel.clip_grad_norm_ ---- */
 
+static uint32_t scalar_of(struct lowering *low, enum aten label, enum dtype dtype)
+{
+    return alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, dtype,
+                        (struct shape){.rank = 0});
+}
+
 static uint32_t scalar(struct lowering *low, enum aten label)
 {
-    return alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, label, DTYPE_FP32,
-                        (struct shape){.rank = 0});
+    return scalar_of(low, label, DTYPE_FP32);
 }
 
 /* Elements of trained parameters that this rank has of a unit's, and in how many parameters. */
@@ -100,6 +105,32 @@ static uint32_t local_norm(struct lowering *low, const struct operand *gradients
     return norm.place;
 }
 
+/* Every gradient (n operands behind the first of `scaled`; PyTorch has `count`) times the
+ * coefficient, which is cast to its dtype for each. Returns the norm in that dtype. */
+static uint32_t scale(struct lowering *low, struct operand *scaled, uint32_t n, uint32_t count,
+                      uint32_t coefficient, uint32_t norm)
+{
+    const enum dtype dtype = n ? (enum dtype)scaled[1].dtype : DTYPE_FP32;
+    const bool casts = dtype != DTYPE_FP32;
+    for (uint32_t i = 0; i < count && casts; i++) {
+        if (i > 0)
+            emit_free(low, scaled[0].place);
+        const uint32_t cast = scalar_of(low, ATEN_TO_COPY, dtype);
+        emit_unary(low, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, coefficient, cast);
+        scaled[0] = plan_whole_buffer(low->plan, cast);
+    }
+    if (!casts)
+        scaled[0] = plan_whole_buffer(low->plan, coefficient);
+    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP,
+                 n + 1, scaled, n, scaled + 1);
+    if (!casts)
+        return norm;
+    emit_free(low, scaled[0].place);
+    const uint32_t returned = scalar_of(low, ATEN_TO_COPY, dtype);
+    emit_unary(low, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, norm, returned);
+    return returned;
+}
+
 /* coefficient = clamp(max_norm / (total + 1e-6), max=1), and every gradient times it. */
 static void clip(struct lowering *low)
 {
@@ -123,13 +154,13 @@ static void clip(struct lowering *low)
     const uint32_t clamp =
         emit_unary(low, LANE_COMPUTE, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, total, clamped);
     plan_own_kernel(low->plan, clamp)->attr.p = low->strategy->max_norm;
+    const uint32_t returned = scale(low, scaled, n, count, clamped, total);
     emit_free(low, local);
+    if (returned != total)
+        emit_free(low, total);
     emit_free(low, ratio);
-    scaled[0] = plan_whole_buffer(low->plan, clamped);
-    emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SCALE, ATEN_FOREACH_MUL_, PLAN_NO_GROUP,
-                 n + 1, scaled, n, scaled + 1);
     emit_free(low, clamped);
-    emit_free(low, total);
+    emit_free(low, returned);
     free(scaled);
 }
 

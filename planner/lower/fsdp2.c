@@ -155,10 +155,13 @@ static void final(struct lowering *low)
 /* ---- the step ---- */
 
 /* Each parameter's sharded gradient lies in its unit's buffer: chunks in unit order, each as long
- * as the padded shard. */
+ * as the padded shard. On the host each has its own. */
 static void before_step(struct lowering *low)
 {
     const struct fsdp2 *f = fsdp2_of(low);
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        if (f->host_grad[p] != NONE)
+            set_gradient(low, p, f->host_grad[p], 0, false);
     for (uint32_t u = 0; u < f->wrapping.units; u++) {
         const struct unit *unit = &f->units[u];
         uint64_t offset = 0;

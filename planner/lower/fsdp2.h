@@ -51,6 +51,7 @@ struct fsdp2 {
     uint32_t *store;                          /* (params) buffer of the shard */
     uint32_t *secondary;                      /* (params) secondary shard buffer */
     uint32_t *offload_event;                  /* (params) its gradient is on the host; or NONE */
+    uint32_t *host_grad;                      /* (params) offloaded: its .grad; or NONE */
     uint32_t *accumulated;                    /* (params) held gradient in the reduce dtype */
     uint32_t previous_gather, previous_event; /* forward: the comm context's AllGatherState */
     uint32_t *order, order_count;             /* post_forward_order */

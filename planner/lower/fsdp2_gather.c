@@ -22,29 +22,23 @@ static bool is_cast(const struct lowering *low, uint32_t param)
     return fsdp2_store(low, param) != low->strategy->compute;
 }
 
-/* CPU offload: each shard is copied to the device (and cast) on its own; the copies live until
- * the gather call returns. Returns their number. */
-static uint32_t copy_from_host(struct lowering *low, const struct unit *unit, uint32_t *shards)
+/* CPU offload: a shard is copied to the device, and cast there, on its own. Returns what is to be
+ * gathered. */
+static uint32_t copy_from_host(struct lowering *low, uint32_t param, enum category category,
+                               uint8_t lane)
 {
-    const struct fsdp2 *f = fsdp2_of(low);
-    const struct strategy *s = low->strategy;
-    for (uint32_t i = 0; i < unit->count; i++) {
-        const enum dtype store = fsdp2_store(low, unit->params[i]);
-        const struct shape shape = flat(low->plan->buffers[shards[i]].bytes / dtype_bytes(store));
-        const uint32_t copy =
-            alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_TO_COPY, store, shape);
-        emit_work(low, PLAN_HOST_TO_DEVICE, f->copy_in, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
-                  &shards[i], 1, &copy);
-        shards[i] = copy;
-        if (s->compute == store)
-            continue;
-        shards[i] =
-            alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_TO_COPY, s->compute, shape);
-        emit_work(low, PLAN_COMPUTE, f->copy_in, WORK_CAST, ATEN_TO_COPY, PLAN_NO_GROUP, 1, &copy,
-                  1, &shards[i]);
-        emit_free(low, copy);
-    }
-    return unit->count;
+    const uint32_t stored = fsdp2_of(low)->store[param];
+    const enum dtype store = fsdp2_store(low, param), compute = low->strategy->compute;
+    const struct shape shape = flat(padded_shard(low, param));
+    const uint32_t copy = alloc_buffer(low, category, lane, ATEN_TO_COPY, store, shape);
+    emit_work(low, PLAN_HOST_TO_DEVICE, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1, &stored, 1,
+              &copy);
+    if (compute == store)
+        return copy;
+    const uint32_t cast = alloc_buffer(low, category, lane, ATEN_TO_COPY, compute, shape);
+    emit_unary(low, lane, WORK_CAST, ATEN_TO_COPY, copy, cast);
+    emit_free(low, copy);
+    return cast;
 }
 
 struct packed { /* what a gather packs into its buffer, in the order of the unit's parameters */
@@ -88,7 +82,8 @@ static struct packed cast_shards(struct lowering *low, const struct unit *unit,
     return out;
 }
 
-/* What was copied from the host as it is to be packed. */
+/* Under CPU offload nothing is cast together: what was copied from the host, or a secondary shard,
+ * is packed as it is. */
 static struct packed copied_shards(const struct lowering *low, uint32_t count,
                                    const uint32_t *shards)
 {
@@ -117,9 +112,11 @@ void unshard(struct lowering *low, struct unit *unit)
     uint32_t *shards = xmalloc(unit->count * sizeof *shards);
     collect_shards(low, unit, shards);
     const bool from_host = s->offload && unit->state == SHARDED;
-    const uint32_t copies = from_host ? copy_from_host(low, unit, shards) : 0;
-    const struct packed packed =
-        from_host ? copied_shards(low, unit->count, shards) : cast_shards(low, unit, shards, ranks);
+    const uint32_t copies = from_host ? unit->count : 0; /* which live until the call returns */
+    for (uint32_t i = 0; i < copies; i++)
+        shards[i] = copy_from_host(low, unit->params[i], CATEGORY_ALL_GATHER, f->copy_in);
+    const struct packed packed = s->offload ? copied_shards(low, unit->count, shards)
+                                            : cast_shards(low, unit, shards, ranks);
     unit->gather = alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, s->compute,
                                 flat(elements * ranks));
     unit->gather_group = unit->state == SECONDARY ? f->post_group : f->shard_group;
@@ -132,7 +129,7 @@ void unshard(struct lowering *low, struct unit *unit)
     unit->gather_event = emit_record(low, f->all_gather);
     if (packed.cast != NONE)
         emit_free(low, packed.cast);
-    for (uint32_t i = 0; i < copies; i++)
+    for (uint32_t i = copies; i-- > 0;) /* a list dies from its end */
         emit_free(low, shards[i]);
     free(packed.in);
     free(shards);
@@ -157,11 +154,14 @@ static void wait_alone(struct lowering *low, struct unit *unit)
         const uint32_t p = unit->params[i];
         uint32_t source = f->store[p];
         if (is_cast(low, p) || s->offload) {
-            const struct shape shape = flat(padded_shard(low, p));
-            const uint32_t next = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE,
-                                               ATEN_TO_COPY, s->compute, shape);
-            emit_work(low, s->offload ? PLAN_HOST_TO_DEVICE : PLAN_COMPUTE, LANE_COMPUTE, WORK_CAST,
-                      ATEN_TO_COPY, PLAN_NO_GROUP, 1, &source, 1, &next);
+            uint32_t next;
+            if (s->offload) {
+                next = copy_from_host(low, p, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE);
+            } else {
+                next = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_TO_COPY,
+                                    s->compute, flat(padded_shard(low, p)));
+                emit_unary(low, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, source, next);
+            }
             if (cast != NONE)
                 emit_free(low, cast);
             source = cast = next;

@@ -64,8 +64,11 @@ void release_retained(struct lowering *low)
     struct fsdp2 *f = low->state;
     for (uint32_t i = 0; i < f->retained_count; i++)
         emit_wait(low, LANE_COMPUTE, f->retained[i].event);
-    for (uint32_t i = 0; i < f->retained_count; i++)
-        emit_free(low, f->retained[i].buffer);
+    if (f->retained_count) { /* list.clear() from its end; the last one is a loop variable's */
+        for (uint32_t i = f->retained_count - 1; i-- > 0;)
+            emit_free(low, f->retained[i].buffer);
+        emit_free(low, f->retained[f->retained_count - 1].buffer);
+    }
     f->retained_count = 0;
 }
 
@@ -101,61 +104,67 @@ static void wait_for_reduction(struct lowering *low, struct unit *unit)
     unit->all_reduce_held = NONE;
 }
 
-static struct operand run_of(const struct lowering *low, uint32_t buffer, uint64_t offset,
-                             uint64_t elements)
-{
-    struct operand run = plan_whole_buffer(low->plan, buffer);
-    run.offset = offset;
-    run.shape = flat(elements);
-    return run;
-}
+/* What locals of Python still hold of gradients until the reduction returns: the loop variable the
+ * last one, `chunks` the last that was cut, `copy` the last that was copied to the host and added
+ * there. NONE: nothing, or the same. */
+struct held {
+    uint32_t loop, chunks, copy;
+};
 
-static void copy_to_host(struct lowering *low, uint8_t lane, struct operand from, struct operand to)
+static void copy_to_host(struct lowering *low, uint8_t lane, struct operand from, uint32_t to)
 {
+    const struct operand host = plan_whole_buffer(low->plan, to);
     emit_work_on(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1, &from, 1,
-                 &to);
+                 &host);
 }
 
-/* Parameter by parameter, into pinned memory; the host waits in the final callback
- * (grad_offload_event). */
-static void move_to_host(struct lowering *low, struct unit *unit, uint32_t gradient, uint8_t lane)
+/* A parameter's gradient there: this rank's rows, without the padding that the device's have. */
+static uint32_t alloc_on_host(struct lowering *low, const struct operand *shard, bool pinned)
+{
+    const uint32_t buffer = new_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
+                                       low->strategy->store, shard->shape);
+    low->plan->buffers[buffer].local = shard->local;
+    low->plan->buffers[buffer].pinned = pinned;
+    emit_alloc(low, buffer);
+    return buffer;
+}
+
+/* Parameter by parameter. The first time into memory of their own, for which the host waits in the
+ * final callback (grad_offload_event); later ones are added there on the CPU (`.grad += `), for
+ * which the host waits copy by copy. */
+static void move_to_host(struct lowering *low, const struct unit *unit, uint32_t gradient,
+                         uint8_t lane, struct held *held)
 {
     const struct fsdp2 *f = fsdp2_of(low);
     uint64_t offset = 0;
-    unit->sharded_grad = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
-                                      low->strategy->store, flat(unit->trained_elements));
-    low->plan->buffers[unit->sharded_grad].pinned = true;
     for (uint32_t i = 0; i < unit->count; i++) {
         const uint32_t p = unit->params[i];
-        const uint64_t elements = padded_shard(low, p);
         if (!low->plan->params[p].trainable)
             continue;
-        copy_to_host(low, lane, run_of(low, gradient, offset, elements),
-                     run_of(low, unit->sharded_grad, offset, elements));
-        f->offload_event[p] = emit_record(low, lane);
-        offset += elements;
-    }
-}
-
-/* `.grad += ` on the CPU, for which the host waits copy by copy. */
-static void add_on_host(struct lowering *low, struct unit *unit, uint32_t gradient, uint8_t lane)
-{
-    uint64_t offset = 0;
-    for (uint32_t i = 0; i < unit->count; i++) {
-        const uint32_t p = unit->params[i];
-        const uint64_t elements = padded_shard(low, p);
-        if (!low->plan->params[p].trainable)
+        const struct operand shard =
+            plan_piece_operand(low->plan, plan_piece(low->plan, p, PIECE_STORE));
+        struct operand from = plan_whole_buffer(low->plan, gradient);
+        from.offset = offset;
+        from.shape = shard.shape;
+        from.local = shard.local;
+        offset += padded_shard(low, p);
+        if (held->copy != NONE)
+            emit_free(low, held->copy);
+        held->copy = NONE;
+        const bool first = f->host_grad[p] == NONE;
+        const uint32_t copy = alloc_on_host(low, &shard, first);
+        copy_to_host(low, lane, from, copy);
+        if (first) {
+            f->host_grad[p] = copy;
+            f->offload_event[p] = emit_record(low, lane);
             continue;
-        const uint32_t copy = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_HOST, ATEN_TO_COPY,
-                                           low->strategy->store, flat(elements));
-        const struct operand came = plan_whole_buffer(low->plan, copy);
-        const struct operand sum = run_of(low, unit->sharded_grad, offset, elements);
-        copy_to_host(low, lane, run_of(low, gradient, offset, elements), came);
+        }
         emit_sync(low, LANE_HOST, lane);
+        const struct operand came = plan_whole_buffer(low->plan, copy);
+        const struct operand sum = plan_whole_buffer(low->plan, f->host_grad[p]);
         emit_work_on(low, PLAN_COMPUTE, LANE_HOST, WORK_ADD_IN_PLACE, ATEN_ADD_, PLAN_NO_GROUP, 1,
                      &came, 1, &sum);
-        emit_free(low, copy);
-        offset += elements;
+        held->copy = copy;
     }
 }
 
@@ -171,9 +180,9 @@ void wait_for_offload(struct lowering *low, const struct unit *unit)
 }
 
 /* After the reduction: cast to the store dtype, then `.grad = view` or `.grad += view`. Returns
- * the buffer that dies on return when it was only added, NONE otherwise. */
+ * the buffer that dies on return when it was only added or copied, NONE otherwise. */
 static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t reduced,
-                               uint8_t lane)
+                               uint8_t lane, struct held *held)
 {
     const struct fsdp2 *f = fsdp2_of(low);
     const struct strategy *s = low->strategy;
@@ -188,14 +197,10 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
             unit->all_reduce_held = reduced;
     }
     if (s->offload) {
-        if (unit->sharded_grad == NONE)
-            move_to_host(low, unit, gradient, lane);
-        else
-            add_on_host(low, unit, gradient, lane);
+        move_to_host(low, unit, gradient, lane, held);
         if (f->replicas == 1 || gradient != reduced)
-            emit_free(low, gradient);
-        else
-            unit->all_reduce_held = gradient; /* by the AllReduceState */
+            return gradient;
+        unit->all_reduce_held = gradient; /* by the AllReduceState */
         return NONE;
     }
     if (unit->sharded_grad == NONE) {
@@ -250,12 +255,6 @@ static uint8_t reduce_over_replicas(struct lowering *low, struct unit *unit, uin
     return f->all_reduce;
 }
 
-/* What locals of Python still hold of gradients until the reduction returns: the loop variable the
- * last one, `chunks` the last that was cut. NONE: nothing, or the same. */
-struct held {
-    uint32_t loop, chunks;
-};
-
 /* The gradients become one input, in unit order and chunk by chunk, and die, a list from its end.
  */
 static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uint32_t *params,
@@ -297,7 +296,7 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const uint32
                            struct operand *grads, uint32_t count)
 {
     struct fsdp2 *f = low->state;
-    struct held held;
+    struct held held = {NONE, NONE, NONE};
     uint32_t output, joined = NONE, added;
     uint8_t last = f->reduce_scatter;
     const uint32_t before = enter_scope(low, "foreach_reduce", unit->index, false);
@@ -309,7 +308,7 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const uint32
         joined = take_partial(low, unit, output);
         if (f->replicas > 1)
             last = reduce_over_replicas(low, unit, output);
-        added = store_gradient(low, unit, output, last);
+        added = store_gradient(low, unit, output, last, &held);
     }
     unit->reduce_event = emit_record(low, last);
     f->last_reduced[last != f->reduce_scatter] = unit->reduce_event;
@@ -319,6 +318,8 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const uint32
         emit_free(low, held.chunks);
     if (added != NONE)
         emit_free(low, added);
+    if (held.copy != NONE)
+        emit_free(low, held.copy);
     f->retained[f->retained_count++] = scattered;
     leave_scope(low, before);
     if (joined != NONE) /* self._partial_reduce_output is set to what is returned */
@@ -364,12 +365,16 @@ void post_backward(struct lowering *low, struct unit *unit)
 }
 
 /* zero_grad(set_to_none=True): a unit's gradients are views of one buffer, which goes with the
- * last of them. */
+ * last of them; on the host each has its own. */
 void fsdp2_zero_grad(struct lowering *low)
 {
     const struct plan *plan = low->plan;
+    uint32_t *host_grad = fsdp2_of(low)->host_grad;
     for (uint32_t p = 0; p < plan->param_count; p++) {
         struct unit *unit = &fsdp2_of(low)->units[plan->params[p].unit];
+        if (host_grad[p] != NONE)
+            emit_free(low, host_grad[p]);
+        host_grad[p] = NONE;
         if (p == unit->last_trainable && unit->sharded_grad != NONE) {
             emit_free(low, unit->sharded_grad);
             unit->sharded_grad = NONE;

@@ -224,6 +224,7 @@ static void declare_storages(struct lowering *low)
     f->unsharded = none_array(low, low->plan->param_count);
     f->secondary = none_array(low, low->plan->param_count);
     f->accumulated = none_array(low, low->plan->param_count);
+    f->host_grad = none_array(low, low->plan->param_count);
     f->offload_event = none_array(low, low->plan->param_count);
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const uint64_t shard = padded_shard(low, p);

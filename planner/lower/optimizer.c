@@ -397,16 +397,32 @@ static void adam_foreach(struct lowering *low, struct updated u)
     free(roots);
 }
 
+/* A DTensor has a gradient on every rank, if one without elements. */
+static bool is_updated_elsewhere(const struct lowering *low, const struct optimized *o)
+{
+    return low->system->dtensors && o->param != NONE &&
+           plan_piece(low->plan, o->param, PIECE_GRADIENT) != NULL;
+}
+
 static void adam_loop(struct lowering *low, struct updated u)
 {
     uint32_t previous = NONE;
     for (uint32_t i = 0; i < u.count; i++) {
         const struct optimized *o = &u.of[i];
-        if (!o->updated)
+        if (!o->updated) {
+            if (previous != NONE && is_updated_elsewhere(low, o)) {
+                emit_free(low, previous);
+                previous = NONE;
+            }
             continue;
+        }
         const uint32_t root = alloc_transient(low, ATEN_SQRT, o);
         const uint32_t denominator = alloc_transient(low, ATEN_DIV, o);
         emit_free(low, root);
+        if (shape_elements(&o->value.shape) == 0) { /* no gradient here: other ranks' alone */
+            emit_free(low, denominator);
+            continue;
+        }
         if (previous != NONE)
             emit_free(low, previous);
         previous = denominator;

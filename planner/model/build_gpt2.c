@@ -77,10 +77,10 @@ void build_gpt2(struct graph *graph, const struct model_config *c, const struct 
     const uint32_t token = op_embedding(graph, tokens, wte);
     const uint32_t positions = op_arange(graph, job->seq);
     const uint32_t position = op_embedding(graph, positions, wpe);
+    graph_drop(graph, positions);
     uint32_t x = op_add(graph, token, position);
     graph_drop(graph, token);
     graph_drop(graph, position);
-    graph_drop(graph, positions);
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "h.%u", i);

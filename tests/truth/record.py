@@ -33,6 +33,7 @@ streams there).
 """
 import contextlib
 import sys
+from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -66,7 +67,29 @@ def group_label(name):
 for _name in ("unshard", "wait_for_unshard", "reshard", "pre_backward", "post_backward"):
     setattr(fsdp_group.FSDPParamGroup, _name,
             placed(getattr(fsdp_group.FSDPParamGroup, _name), group_label(_name)))
-fsdp_group.foreach_reduce = placed(fsdp_group.foreach_reduce, lambda *_, **__: "foreach_reduce")
+
+
+# ---- CPUOffloadPolicy: host and device are one memory here, and copies between them are copies ----
+
+TO = torch.Tensor.to
+
+
+def to(tensor, *args, **kwargs):
+    if args and isinstance(args[0], torch.device):
+        return torch.ops.aten._to_copy(tensor)
+    return TO(tensor, *args, **kwargs)
+
+
+def across_devices(function):
+    def call(*args, **kwargs):
+        with mock.patch.object(torch.Tensor, "to", to):
+            return function(*args, **kwargs)
+    return call
+
+
+inputs_of = fsdp_group.FSDPParam.all_gather_inputs
+fsdp_group.FSDPParam.all_gather_inputs = property(across_devices(inputs_of.fget))
+fsdp_group.foreach_reduce = placed(across_devices(fsdp_group.foreach_reduce), lambda *_, **__: "foreach_reduce")
 
 
 def make_mesh(world, replicate):
@@ -99,7 +122,9 @@ class Fsdp2(recorder.System):
 
     @contextlib.contextmanager
     def tensors(self):
-        with FakeTensorMode(allow_non_fake_inputs=True), self.births():
+        with FakeTensorMode(allow_non_fake_inputs=True), self.births(), \
+                mock.patch.object(torch.Tensor, "pin_memory", lambda t: torch.ops.aten._to_copy(t.detach())), \
+                mock.patch.object(torch.cpu.Stream, "record_event", lambda stream: torch.cpu.Event(), create=True):
             yield
 
     def keywords(self):
