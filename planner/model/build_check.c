@@ -25,7 +25,7 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
 /* It asks the positions in every forward pass how long the sequence is, and may make its
  * frequencies anew. (So does longrope, which only chooses: hf_rope_update.) */
 static enum err_code check_hf(const struct family *family, const struct model_config *c,
-                              struct err *err)
+                              const struct model_job *job, struct err *err)
 {
     const enum rope_scaling scaling = (enum rope_scaling)c->rope.scaling;
     const bool other_code = family->builder[CODE_TORCHTITAN] != NULL;
@@ -34,6 +34,12 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        "RoPE scaling \"%s\" changes frequencies in the forward pass of "
                        "transformers' code, which is not planned%s",
                        rope_scaling_name(scaling), other_code ? ": use --code torchtitan" : "");
+    if (job->seq == 1 && (c->sinks || c->arch == ARCH_GEMMA2))
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--seq 1: of a single token %s's attention, which is written in Python, copies "
+            "otherwise, which is not planned",
+            family->name);
     return ERR_OK;
 }
 
@@ -90,7 +96,7 @@ enum err_code build_check(const struct family *family, const struct model_config
     case CODE_TORCHTITAN:
         return check_torchtitan(config, job, err);
     case CODE_HF:
-        return check_hf(family, config, err);
+        return check_hf(family, config, job, err);
     default:
         return ERR_OK;
     }

@@ -139,28 +139,29 @@ static uint32_t causal_bias(struct graph *graph, uint32_t s)
 }
 
 /* Both factors of q·kᵀ are scaled by the root; matmul copies q where its batches are not
- * one after the other in memory, and what it copied or repeated is all that backward sees. */
+ * one after the other in memory, and what it copied or repeated is all that backward sees. A
+ * single token is masked by nothing. */
 static uint32_t unfused(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
     const uint32_t b = s.dim[0], n = s.dim[1], heads = s.dim[2], d = s.dim[3];
     const float root = a->scale > 0 ? sqrtf(a->scale) : powf((float)d, -0.25F);
     const uint32_t q = op_scale(graph, transpose(graph, a->q), root);
-    const uint32_t bias = causal_bias(graph, n);
+    const uint32_t bias = n > 1 ? causal_bias(graph, n) : GRAPH_NONE;
     const uint32_t repeats = heads / shape4(graph, a->k).dim[2];
     const struct shape repeated = SHAPE(b, heads / repeats, repeats, n, d);
     const uint32_t k = op_repeat_copied(graph, transpose(graph, a->k), repeated, 2);
     const uint32_t v = op_repeat_copied(graph, transpose(graph, a->v), repeated, 2);
     const uint32_t kt = op_scale(
         graph, graph_transpose(graph, graph_view(graph, k, SHAPE(b, heads, n, d)), 2, 3), root);
-    const uint32_t q_copy = a->q_contiguous || b == 1 ? q : op_unary(graph, OP_CLONE, q);
+    const uint32_t q_copy = a->q_contiguous || b == 1 || n == 1 ? q : op_unary(graph, OP_CLONE, q);
     const uint32_t product = op_bmm(graph, graph_view(graph, q_copy, SHAPE(b * heads, n, d)),
                                     graph_view(graph, kt, SHAPE(b * heads, d, n)));
     if (q_copy != q)
         graph_drop(graph, q_copy);
     graph_drop(graph, kt);
-    const uint32_t scores =
-        op_add_to(graph, graph_view(graph, product, SHAPE(b, heads, n, n)), bias);
+    const uint32_t split_product = graph_view(graph, product, SHAPE(b, heads, n, n));
+    const uint32_t scores = n > 1 ? op_add_to(graph, split_product, bias) : split_product;
     if (graph->tensors[scores].storage != graph->tensors[product].storage)
         graph_drop(graph, product);
     const uint32_t weights = hf_dropout(graph, op_safe_softmax(graph, scores), a->dropout);
@@ -170,12 +171,16 @@ static uint32_t unfused(struct graph *graph, const struct hf_attention *a)
     graph_drop(graph, k);
     graph_drop(graph, v);
     graph_drop(graph, q);
-    graph_drop(graph, bias);
+    if (bias != GRAPH_NONE)
+        graph_drop(graph, bias);
     graph_drop(graph, weights);
     const struct shape split = SHAPE(b, heads, n, d); /* of its gradient one sequence is a view */
     const uint32_t answers =
-        b > 1 ? op_view_copied(graph, mixed, split) : graph_view(graph, mixed, split);
-    const uint32_t out = op_unary(graph, OP_CLONE, transpose(graph, answers));
+        b > 1 && n > 1 ? op_view_copied(graph, mixed, split) : graph_view(graph, mixed, split);
+    const uint32_t turned = transpose(graph, answers);
+    if (n == 1)
+        return turned;
+    const uint32_t out = op_unary(graph, OP_CLONE, turned);
     graph_drop(graph, mixed);
     return out;
 }

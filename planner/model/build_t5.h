@@ -11,7 +11,8 @@ uint32_t t5_step(struct graph *graph, enum work_kind work, enum aten aten, enum 
 /* compute_bias: (1, a, s, s), a view of (s, s, a), from the embedding `buckets` (n, a). */
 uint32_t t5_position_bias(struct graph *graph, uint32_t s, uint32_t buckets, bool decoder);
 
-/* The bias (1, a, s, s) as one contiguous tensor, with a causal mask in it or not. */
+/* The bias (1, a, s, s) as one contiguous tensor, with a causal mask in it or not: itself, where it
+ * is one already. */
 uint32_t t5_own_bias(struct graph *graph, uint32_t bias, bool causal);
 
 #endif

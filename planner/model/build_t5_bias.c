@@ -120,9 +120,10 @@ static float lowest(enum dtype dtype)
 
 uint32_t t5_own_bias(struct graph *graph, uint32_t bias, bool causal)
 {
-    if (!causal)
-        return op_unary(graph, OP_CLONE, bias);
     const uint32_t s = graph->tensors[bias].shape.dim[2];
+    const bool copied = s > 1 && graph->tensors[bias].shape.dim[1] > 1; /* else contiguous */
+    if (!causal || s == 1)
+        return copied ? op_unary(graph, OP_CLONE, bias) : bias;
     const uint32_t rows = op_arange(graph, s), columns = op_arange(graph, s);
     const uint32_t below[] = {graph_view(graph, rows, SHAPE(s, 1)), columns};
     const uint32_t mask =
@@ -131,8 +132,9 @@ uint32_t t5_own_bias(struct graph *graph, uint32_t bias, bool causal)
     graph_drop(graph, columns);
     const uint32_t masked =
         op_where(graph, mask, bias, lowest((enum dtype)graph->tensors[bias].dtype));
-    const uint32_t copy = op_unary(graph, OP_CLONE, masked);
+    const uint32_t copy = copied ? op_unary(graph, OP_CLONE, masked) : masked;
     graph_drop(graph, mask);
-    graph_drop(graph, masked);
+    if (copied)
+        graph_drop(graph, masked);
     return copy;
 }

@@ -168,7 +168,7 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
                         : t5_position_bias(graph, s, a->buckets, stack->decoder);
     const uint32_t bias = cross ? *shared : t5_own_bias(graph, *shared, stack->decoder);
     const uint32_t o = biased_attention(graph, c, q, k, v, bias);
-    if (!cross)
+    if (bias != *shared)
         graph_drop(graph, bias);
     const uint32_t joined = graph_view(graph, o, SHAPE(b, s, c->heads * c->head_dim));
     const uint32_t projected = apply_linear(graph, joined, a->o);
