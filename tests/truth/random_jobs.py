@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Random jobs under real PyTorch and DeepSpeed, beside what shardplan says of them.
+
+    random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero] [--out ROWS.jsonl]
+    random_jobs.py --check ROWS.jsonl ... [--only NAME ...]     rows recorded before, beside shardplan as it is now
+
+Every job is drawn from what `shardplan fit --help` offers (draw.py), recorded as record.py and its like do, and planned by
+the command line (beside.py): each allocation and free, its place and its name, the peak, and what lives at each mark
+are compared. Prints a line a job, what differs, and at the end how many of each system were equal, refused (by shardplan), not
+recordable (PyTorch fails), or differ. Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23 and, for ZeRO,
+deepspeed 0.19.8; SHARDPLAN is the program (build/shardplan).
+"""
+import argparse
+import collections
+import json
+import random
+import shlex
+import sys
+import traceback
+import warnings
+
+import beside
+import draw
+
+
+def recorder_of(system):
+    """ZeRO's recorder sets an environment up: one is imported where it is needed."""
+    if system == "zero":
+        import record_zero
+        return record_zero.Zero
+    if system == "fsdp2":
+        import record
+        return record.Fsdp2
+    import record_systems
+    return record_systems.KINDS[system]
+
+
+def system_of(row):
+    return row["strategy"].get("system", "fsdp2").replace("deepspeed", "zero")
+
+
+def recorded(config):
+    import recorder
+    try:
+        return recorder.record(config, recorder_of(system_of(config))), None
+    except Exception as error:
+        return None, "".join(traceback.format_exception(error)[-3:])
+
+
+def drawn(args):
+    for n in range(args.count):
+        seed = f"{args.seed}-{n}"
+        rng = random.Random(seed)
+        yield draw.job(rng, args.system[n % len(args.system)], f"random-{seed}")
+
+
+def show(name, how, lines, words, tally, system):
+    tally[system][how] += 1
+    print(f"{how:9} {system} {name}", flush=True)
+    if how in ("differs", "crashed"):
+        print("   $ " + shlex.join(str(w) for w in words))
+    for line in lines if how != "equal" else []:
+        print("   " + line)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--system", nargs="*", default=list(draw.SYSTEMS))
+    parser.add_argument("--out", default="/dev/null")
+    parser.add_argument("--check", nargs="*")
+    parser.add_argument("--only", nargs="*")
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    tally = collections.defaultdict(collections.Counter)
+    if args.check:
+        for line in (line for path in args.check for line in open(path)):
+            row = json.loads(line)
+            if not args.only or row["name"] in args.only:
+                show(row["name"], *beside.verdict(row), tally, system_of(row))
+    else:
+        with open(args.out, "w") as out:
+            for config in drawn(args):
+                row, failure = recorded(config)
+                if row is None:
+                    show(config["name"], "failed", [failure, json.dumps(config)], [], tally, system_of(config))
+                    continue
+                out.write(json.dumps(row, separators=(",", ":")) + "\n")
+                out.flush()
+                show(row["name"], *beside.verdict(row), tally, system_of(row))
+    for system, counts in sorted(tally.items()):
+        print(f"{system}: {sum(counts.values())} jobs, " + ", ".join(f"{n} {how}" for how, n in sorted(counts.items())))
+    return any(counts["differs"] + counts["crashed"] for counts in tally.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
