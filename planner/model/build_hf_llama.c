@@ -119,7 +119,10 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     in.embeds = way->dropped_rows ? in.first : embedded;
     if (in.embeds != embedded)
         graph_drop(graph, embedded);
+    const uint32_t first = graph->op_count;
     make_tables(graph, c, frequencies, &in);
+    for (uint32_t op = first; op < graph->op_count; op++)
+        graph->ops[op].call = "model.rotary_emb";
     return in;
 }
 
