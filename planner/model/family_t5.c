@@ -127,10 +127,12 @@ static uint32_t add_dropped(struct graph *graph, const struct model_config *c, u
 
 /* scaled_dot_product_attention with a bias: rows of a multiple of 8, then the whole batch. */
 static uint32_t biased_attention(struct graph *graph, const struct model_config *c, uint32_t q,
-                                 uint32_t k, uint32_t v, uint32_t bias)
+                                 uint32_t k, uint32_t v, uint32_t bias, bool is_view)
 {
     struct shape shape = graph->tensors[bias].shape;
-    const uint32_t columns = shape.dim[3], padded = (columns + 7U) & ~7U;
+    /* Of one head the bias is a view whose strides are no multiples of 8: padded by a whole row. */
+    const bool view = shape.dim[1] == 1 && shape.dim[2] > 1 && is_view;
+    const uint32_t columns = shape.dim[3], padded = (columns + (view ? 8U : 7U)) & ~7U;
     uint32_t in[4] = {q, k, v, bias};
     op_attention_arguments(graph, OP_EFFICIENT_ATTENTION, 4, in);
     uint32_t padding = GRAPH_NONE, mask = in[3];
@@ -167,7 +169,7 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
                                   SHAPE(1, c->heads, s, s), 0.0F)
                         : t5_position_bias(graph, s, a->buckets, stack->decoder);
     const uint32_t bias = cross ? *shared : t5_own_bias(graph, *shared, stack->decoder);
-    const uint32_t o = biased_attention(graph, c, q, k, v, bias);
+    const uint32_t o = biased_attention(graph, c, q, k, v, bias, !cross && bias == *shared);
     if (bias != *shared)
         graph_drop(graph, bias);
     const uint32_t joined = graph_view(graph, o, SHAPE(b, s, c->heads * c->head_dim));
