@@ -64,6 +64,7 @@ struct key_row {
 struct implied_setting { /* what holds whatever the file says */
     const char *setting, *value;
     uint32_t systems;
+    const char *source; /* of what is not the framework's but its launcher's: is listed; NULL */
 };
 
 struct script_setting { /* what the framework leaves to the user's own code */

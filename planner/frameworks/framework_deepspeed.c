@@ -240,9 +240,9 @@ static const struct key_row rows[] = {
 /* clang-format on */
 
 static const struct implied_setting implied[] = {
-    {"code", "hf", 0},
-    {"optimizer-impl", "fused", 0},
-    {NULL, NULL, 0},
+    {"code", "hf", 0, NULL},
+    {"optimizer-impl", "fused", 0, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 static const struct script_setting script[] = {

@@ -426,11 +426,14 @@ static const struct key_row rows[] = {
 /* clang-format on */
 
 static const struct implied_setting implied[] = {
-    {"code", "torchtitan", 0},
-    {"units", "torchtitan", FSDP2},
-    {"accumulate-sync", "each", FSDP2 | DDP},
-    {"bucket-cap-mb", "100", DDP},
-    {NULL, NULL, 0},
+    {"code", "torchtitan", 0, NULL},
+    {"units", "torchtitan", FSDP2, NULL},
+    {"accumulate-sync", "each", FSDP2 | DDP, NULL},
+    {"bucket-cap-mb", "100", DDP, NULL},
+    {"expandable-segments", "on", 0,
+     "run_train.sh sets PYTORCH_ALLOC_CONF=expandable_segments:True (since October 2024, "
+     "torchtitan a5e57e4a9); a launcher of one's own may not"},
+    {NULL, NULL, 0, NULL},
 };
 
 static const struct script_setting script[] = {

@@ -221,10 +221,10 @@ static const struct key_row rows[] = {
 /* clang-format on */
 
 static const struct implied_setting implied[] = {
-    {"code", "hf", 0},
-    {"optimizer", "adamw", 0},
-    {"accumulate-sync", "last", FSDP | DDP},
-    {NULL, NULL, 0},
+    {"code", "hf", 0, NULL},
+    {"optimizer", "adamw", 0, NULL},
+    {"accumulate-sync", "last", FSDP | DDP, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 static const struct script_setting script[] = {

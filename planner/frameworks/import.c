@@ -419,6 +419,9 @@ static enum err_code take_implied(struct import *im, struct err *err)
             is_set(im, target))
             continue;
         TRY(import_set(im, s->setting, s->value, NULL, NULL, err));
+        if (s->source && import_has(im, s->setting) && !given_text(im, s->setting))
+            add_note(im, NOTE_LAUNCHED, NULL, NULL,
+                     import_text(im, "--%s %s: %s", s->setting, s->value, s->source));
     }
     return ERR_OK;
 }

@@ -22,7 +22,8 @@ enum note_kind {
     NOTE_UNKNOWN,    /* no row has the key */
     NOTE_OVERRIDDEN, /* an option of the command line says otherwise */
     NOTE_UNSAID, /* a setting that the file leaves open: an option says it, or the default holds */
-    NOTE_IDLE,   /* no effect on memory and time of a step */
+    NOTE_LAUNCHED, /* what the framework's own launcher sets beside the file */
+    NOTE_IDLE,     /* no effect on memory and time of a step */
     NOTE_KINDS
 };
 

@@ -9,7 +9,8 @@ static const struct {
 } kinds[NOTE_KINDS] = {
     [NOTE_TAKEN] = {"taken", "taken"},          [NOTE_UNPLANNED] = {"not planned", "not_planned"},
     [NOTE_UNKNOWN] = {"not known", "unknown"},  [NOTE_OVERRIDDEN] = {"overridden", "overridden"},
-    [NOTE_UNSAID] = {"left open", "left_open"}, [NOTE_IDLE] = {"no effect", "no_effect"},
+    [NOTE_UNSAID] = {"left open", "left_open"}, [NOTE_LAUNCHED] = {"launcher", "launcher"},
+    [NOTE_IDLE] = {"no effect", "no_effect"},
 };
 
 static uint32_t count_of(const struct import *im, enum note_kind kind)
@@ -78,6 +79,7 @@ void import_print(FILE *file, const struct import *im)
     print_kind(file, im, NOTE_UNKNOWN);
     print_kind(file, im, NOTE_OVERRIDDEN);
     print_kind(file, im, NOTE_UNSAID);
+    print_kind(file, im, NOTE_LAUNCHED);
     print_names(file, im, NOTE_IDLE);
 }
 

@@ -112,6 +112,39 @@ static void torchtitans_file_gives_its_job(void **state)
     import_free(&f.import);
 }
 
+static uint32_t count_launched(const struct fixture *f, const char *text)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < f->import.note_count; i++)
+        count += f->import.notes[i].kind == NOTE_LAUNCHED &&
+                 (!text || strstr(f->import.notes[i].text, text) != NULL);
+    return count;
+}
+
+/* run_train.sh of v0.1.0 and newer: no key of the file says it, and no file of another framework
+ * has it. */
+static void torchtitans_launcher_expands_segments(void **state)
+{
+    (void)state;
+    const struct setting_given off = {"expandable-segments", "off"};
+    struct err err = {0};
+    struct fixture f;
+    take_file(&f, DATA "torchtitan_8b.toml");
+    expect(&f, "expandable-segments on");
+    assert_int_equal(count_launched(&f, "run_train.sh"), 1);
+    import_free(&f.import);
+
+    assert_int_equal(take_with(&f, DATA "torchtitan_8b.toml", 0, NULL, &off, 1, &err), ERR_OK);
+    expect(&f, "expandable-segments off");
+    assert_int_equal(count_launched(&f, NULL), 0);
+    import_free(&f.import);
+
+    take_file(&f, DATA "accelerate_fsdp2.yaml");
+    expect(&f, "expandable-segments off");
+    assert_int_equal(count_launched(&f, NULL), 0);
+    import_free(&f.import);
+}
+
 static void torchtitans_defaults_hold_where_it_is_silent(void **state)
 {
     (void)state;
@@ -457,6 +490,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(torchtitans_file_gives_its_job),
+        cmocka_unit_test(torchtitans_launcher_expands_segments),
         cmocka_unit_test(torchtitans_defaults_hold_where_it_is_silent),
         cmocka_unit_test(torchtitans_option_says_which_blocks_are_checkpointed),
         cmocka_unit_test(compiled_blocks_are_torchtitans),
