@@ -25,7 +25,10 @@ enum err_code answer_make(struct answer *a, bool timed, struct err *err)
 {
     struct settings *s = &a->settings;
     TRY(settings_resolve(s, &a->job, &a->machine, err));
-    TRY(predict(&a->job, &a->machine, &a->prediction, err));
+    /* For sums few micro-batches do; every instruction is wanted of what is written or explained.
+     */
+    const bool whole = timed || s->events || s->explain || s->start_up;
+    TRY((whole ? predict : predict_few)(&a->job, &a->machine, &a->prediction, err));
     if (s->start_up)
         TRY(start_up(&a->prediction, &a->job, &a->machine, &a->start_up, err));
     return timed || s->time || s->explain || s->goodput ? make_time(a, err) : ERR_OK;

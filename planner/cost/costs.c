@@ -1,6 +1,7 @@
 /* costs.c - the costs of a whole plan: see cost.h. */
 #include "cost/cost.h"
 #include "cost/plan_collectives.h"
+#include "plan/repeat.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -102,10 +103,10 @@ static void add_spread(struct spreads *spreads, enum cost_class class, double sp
 
 static void add_spreads(struct spreads *spreads, const struct plan_instruction *in,
                         const struct kernel *kernel, const struct cost *cost,
-                        const struct profile *profile)
+                        const struct profile *profile, double times)
 {
-    add_spread(spreads, (enum cost_class)cost->class, (double)cost->spread, cost->device_s);
-    add_spread(spreads, COST_HOST, profile->of[host_key(in, kernel)].spread, cost->host_s);
+    add_spread(spreads, (enum cost_class)cost->class, (double)cost->spread, times * cost->device_s);
+    add_spread(spreads, COST_HOST, profile->of[host_key(in, kernel)].spread, times * cost->host_s);
 }
 
 static enum err_code check_nodes(const struct plan *plan, uint32_t gpus_per_node, struct err *err)
@@ -125,12 +126,12 @@ static bool is_costed(const struct plan_instruction *in)
 }
 
 static void count_flops(const struct kernel *kernel, const struct cost *cost,
-                        const struct profile *profile, struct costs *out)
+                        const struct profile *profile, double times, struct costs *out)
 {
     if (!cost_class_is_arithmetic((enum cost_class)cost->class))
         return;
-    out->hardware_flops += counted_flops(kernel, cost);
-    out->model_flops += kernel->recomputed ? 0 : counted_flops(kernel, cost);
+    out->hardware_flops += times * counted_flops(kernel, cost);
+    out->model_flops += kernel->recomputed ? 0 : times * counted_flops(kernel, cost);
     out->peak_flops = fmax(out->peak_flops, peak_flops(profile, kernel_result_dtype(kernel)));
 }
 
@@ -150,7 +151,7 @@ static struct profile at_load_of(const struct plan *plan, const struct profile *
     uint32_t *times = xcalloc(plan->kernel_count + 1, sizeof *times);
     for (uint32_t i = 0; i < plan->instruction_count; i++)
         if (is_of_stream(plan, &plan->instructions[i]))
-            times[plan->instructions[i].arg]++;
+            times[plan->instructions[i].arg] += plan_times(plan, i);
     for (uint32_t k = 0; k < plan->kernel_count; k++)
         if (times[k])
             load_add(&load, plan_kernel(plan, k), profile, times[k]);
@@ -185,8 +186,9 @@ enum err_code costs_of_plan(const struct plan *plan, const struct profile *profi
         if (rc != ERR_OK)
             break;
         done[in->arg] = true;
-        add_spreads(&spreads, in, plan_kernel(plan, in->arg), cost, profile);
-        count_flops(plan_kernel(plan, in->arg), cost, profile, out);
+        const double times = plan_times(plan, i);
+        add_spreads(&spreads, in, plan_kernel(plan, in->arg), cost, profile, times);
+        count_flops(plan_kernel(plan, in->arg), cost, profile, times, out);
     }
     free(done);
     const double steps = profile_value(profile, PROFILE_STEPS);

@@ -2,6 +2,7 @@
 #include "job/predict.h"
 
 #include "cost/cost.h"
+#include "plan/repeat.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -149,6 +150,44 @@ enum err_code predict(const struct job *job, const struct machine *machine, stru
     const enum err_code rc = predict_plan(plan, machine, out, err);
     out->parameters = parameters;
     return rc;
+}
+
+/* One more plan of few micro-batches; *done: it stands for the whole step. What the allocator gives
+ * back under a capacity is asked of the whole one. */
+static enum err_code try_few(struct job *few, uint32_t repeats, const struct machine *machine,
+                             struct prediction *out, bool *done, struct err *err)
+{
+    struct plan *plan;
+    uint64_t parameters;
+    *done = false;
+    TRY(job_plan(few, &plan, &parameters, err));
+    if (!plan_repeats(plan)) {
+        plan_free(plan);
+        return ERR_OK;
+    }
+    plan->repeats = repeats;
+    TRY(predict_plan(plan, machine, out, err));
+    out->parameters = parameters;
+    *done = out->memory.repeats && !out->after_release && !out->memory.out_of_memory;
+    if (!*done)
+        prediction_free(out);
+    return ERR_OK;
+}
+
+enum err_code predict_few(const struct job *job, const struct machine *machine,
+                          struct prediction *out, struct err *err)
+{
+    struct job few;
+    bool done;
+    *out = (struct prediction){0};
+    TRY(job_on_machine(job, machine, &few, err));
+    for (uint32_t count = REPEAT_FEW; count < job->strategy.accumulate; count *= 2) {
+        few.strategy.accumulate = count;
+        TRY(try_few(&few, job->strategy.accumulate - count, machine, out, &done, err));
+        if (done)
+            return ERR_OK;
+    }
+    return predict(job, machine, out, err);
 }
 
 enum err_code predict_plan(struct plan *plan, const struct machine *machine, struct prediction *out,

@@ -56,6 +56,10 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
  * up. */
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err);
+/* The same for those who ask for sums alone: where micro-batches repeat and find memory alike, of a
+ * plan of few of them, with repeats (plan/repeat.h). Its cost does not grow with their number. */
+enum err_code predict_few(const struct job *job, const struct machine *machine,
+                          struct prediction *out, struct err *err);
 /* The same of a plan that there is already: it is out's from the call on, whatever is returned.
  * out->parameters stays 0. */
 enum err_code predict_plan(struct plan *plan, const struct machine *machine, struct prediction *out,

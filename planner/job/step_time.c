@@ -1,6 +1,7 @@
 /* step_time.c - see step_time.h. */
 #include "job/step_time.h"
 
+#include <assert.h>
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
 #include <gsl/gsl_sort.h>
@@ -16,12 +17,36 @@ static void slow_down(double scale[COST_CLASSES], double factor)
         scale[k] *= cost_class_is_arithmetic((enum cost_class)k) ? factor : 1;
 }
 
+/* Of a step that is simulated as few micro-batches. */
+struct repeats {
+    const struct plan *plan;
+    struct simulation *whole; /* NULL: not needed so far */
+    struct timeline timeline; /* of it */
+};
+
+/* Seconds of the whole step, after its few micro-batches were simulated. */
+static double repeated_step(struct repeats *r, const struct simulation *few,
+                            const struct costs *costs, const double *scale,
+                            const struct timeline *timeline)
+{
+    double period_s;
+    if (simulation_is_steady(few, timeline, &period_s))
+        return timeline->step_s + r->plan->repeats * period_s;
+    if (!r->whole) {
+        r->whole = simulation_of_passes(r->plan, 1 + r->plan->repeats);
+        r->timeline = timeline_new(r->whole);
+    }
+    simulate(r->whole, costs, scale, &r->timeline);
+    return r->timeline.step_s;
+}
+
 /* Kernels of a class are off together (of a card that training was measured on, all classes of
  * kernels are, by what steps were off), so one factor a class and draw; logarithmic, since a time
  * is as likely to be twice as long as half as long. Draws come in pairs of opposite signs: the
  * quantiles of so few are as near as those of many times as many. */
-void step_draws(const struct simulation *simulation, const struct costs *costs, uint32_t draws,
-                double *steps_s, struct timeline *timeline)
+static void draw_steps(const struct simulation *simulation, struct repeats *repeats,
+                       const struct costs *costs, uint32_t draws, double *steps_s,
+                       struct timeline *timeline)
 {
     double drawn[COST_CLASSES] = {0}, luck = 0, truth = 0;
     /* Its default seed: the same draws always. gsl_rng_alloc would abort for want of memory. */
@@ -44,8 +69,16 @@ void step_draws(const struct simulation *simulation, const struct costs *costs, 
         slow_down(scale, slowest_draw(&costs->slowest, sign * luck, sign * truth));
         simulate(simulation, costs, scale, timeline);
         steps_s[i] = timeline->step_s;
+        if (repeats)
+            steps_s[i] = repeated_step(repeats, simulation, costs, scale, timeline);
     }
     free(own.state);
+}
+
+void step_draws(const struct simulation *simulation, const struct costs *costs, uint32_t draws,
+                double *steps_s, struct timeline *timeline)
+{
+    draw_steps(simulation, NULL, costs, draws, steps_s, timeline);
 }
 
 /* The timeline of the slowest rank: the job's step. The caller owns it. */
@@ -61,24 +94,93 @@ static struct timeline simulate_slowest(const struct simulation *simulation,
     return slowest;
 }
 
-/* With it, that of the mean one. */
-static void simulate_job(struct step_time *t)
+/* With it, that of the mean one, beside the slowest if that has got `delay_s` further behind before
+ * the last micro-batch. The periods of both, if they have come to one, go to period_s. */
+static bool simulate_job(const struct simulation *simulation, const struct costs *costs,
+                         double delay_s, struct timeline *mean, double period_s[2])
 {
-    struct timeline slowest = simulate_slowest(t->simulation, &t->costs);
-    simulate_beside(t->simulation, &t->costs, NULL, &slowest, &t->timeline);
+    struct timeline slowest = simulate_slowest(simulation, costs);
+    const bool steady = simulation_is_steady(simulation, &slowest, &period_s[0]);
+    simulation_delay(simulation, delay_s, &slowest);
+    simulate_beside(simulation, costs, NULL, &slowest, mean);
     timeline_free(&slowest);
+    return steady && simulation_is_steady(simulation, mean, &period_s[1]);
 }
 
-static void draw_range(struct step_time *t, uint32_t draws)
+/* The sums of a timeline and `more` times what they are beyond those of a shorter one. */
+static void add_sums(struct timeline *t, const struct timeline *shorter, double more)
+{
+    double *const sums[] = {&t->step_s,    &t->compute_s, &t->communication_s,
+                            &t->waiting_s, &t->exposed_s, &t->host_s};
+    const double of_shorter[] = {shorter->step_s,    shorter->compute_s, shorter->communication_s,
+                                 shorter->waiting_s, shorter->exposed_s, shorter->host_s};
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
+        *sums[i] += more * (*sums[i] - of_shorter[i]);
+    for (int i = 0; i < SPENT_COUNT; i++)
+        t->spent_s[i] += more * (t->spent_s[i] - shorter->spent_s[i]);
+}
+
+static void take_sums(struct timeline *t, const struct timeline *whole)
+{
+    const struct timeline own = *t;
+    *t = *whole;
+    t->issue_s = own.issue_s; /* the tasks' moments stay those of few micro-batches */
+    t->begin_s = own.begin_s;
+    t->end_s = own.end_s;
+    t->done_s = own.done_s;
+}
+
+/* What one more micro-batch adds, for each that is not there. Where no collective keeps the mean
+ * rank, it gets further ahead of the slowest with each: by the last one as far as in the whole
+ * step, whether a pass more is simulated or not. */
+static void add_repeats(struct step_time *t, const struct plan *plan, const double period_s[2])
+{
+    struct simulation *shorter = simulation_of_passes(plan, 0);
+    struct timeline timeline = timeline_new(shorter);
+    const double more = plan->repeats, ahead_s = fmax(period_s[0] - period_s[1], 0);
+    double ignored[2];
+    simulate_job(t->simulation, &t->costs, more * ahead_s, &t->timeline, ignored);
+    simulate_job(shorter, &t->costs, (more + 1) * ahead_s, &timeline, ignored);
+    add_sums(&t->timeline, &timeline, more);
+    timeline_free(&timeline);
+    simulation_free(shorter);
+}
+
+static void simulate_all(struct step_time *t, const struct plan *plan)
+{
+    struct simulation *whole = simulation_of_passes(plan, 1 + plan->repeats);
+    struct timeline timeline = timeline_new(whole);
+    double ignored[2];
+    simulate_job(whole, &t->costs, 0, &timeline, ignored);
+    take_sums(&t->timeline, &timeline);
+    timeline_free(&timeline);
+    simulation_free(whole);
+}
+
+/* The job's step, from few micro-batches where they have come to a period. */
+static void make_timeline(struct step_time *t, const struct plan *plan)
+{
+    double period_s[2];
+    const bool steady = simulate_job(t->simulation, &t->costs, 0, &t->timeline, period_s);
+    if (plan->repeats && steady)
+        add_repeats(t, plan, period_s);
+    else if (plan->repeats)
+        simulate_all(t, plan);
+}
+
+static void draw_range(struct step_time *t, const struct plan *plan, uint32_t draws)
 {
     struct timeline timeline = timeline_new(t->simulation);
+    struct repeats repeats = {.plan = plan};
     double *steps = xmalloc(draws * sizeof *steps);
-    step_draws(t->simulation, &t->costs, draws, steps, &timeline);
+    draw_steps(t->simulation, plan->repeats ? &repeats : NULL, &t->costs, draws, steps, &timeline);
     gsl_sort(steps, 1, draws);
     t->low_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.05);
     t->high_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.95);
     free(steps);
     timeline_free(&timeline);
+    timeline_free(&repeats.timeline);
+    simulation_free(repeats.whole);
 }
 
 /* The allocator's calls as stalls of the host. */
@@ -106,7 +208,7 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
                       err));
     out->simulation = prepare(prediction, &machine->profile);
     out->timeline = timeline_new(out->simulation);
-    simulate_job(out);
+    make_timeline(out, prediction->plan);
 
     const struct timeline *t = &out->timeline;
     snprintf(out->profile, sizeof out->profile, "%s", machine->profile.name);
@@ -120,7 +222,7 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
         if (t->spent_s[i] > t->spent_s[out->bound])
             out->bound = (enum spent)i;
     if (draws)
-        draw_range(out, draws);
+        draw_range(out, prediction->plan, draws);
     if (draws && prediction->after_release)
         out->high_s = fmax(out->high_s, RELEASING_LONGER * t->step_s);
     return ERR_OK;
@@ -130,6 +232,7 @@ enum err_code step_time_with(const struct prediction *prediction, const struct p
                              uint32_t gpus_per_node, struct costs *costs, double *step_s,
                              struct err *err)
 {
+    assert(prediction->plan->repeats == 0);
     TRY(costs_of_plan(prediction->plan, profile, gpus_per_node, costs, err));
     struct simulation *simulation = prepare(prediction, profile);
     struct timeline slowest = simulate_slowest(simulation, costs);

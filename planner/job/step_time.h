@@ -9,7 +9,9 @@ struct step_time {
     struct costs costs; /* owned, as the next two: step_time_free */
     struct simulation *simulation;
     struct timeline timeline; /* of the mean rank, which waits for the slowest (simulate.h), with
-                                 the profile's own numbers: step_s is that of the job */
+                                 the profile's own numbers: step_s is that of the job. Of a plan
+                                 with repeats (plan/repeat.h), sums are those of the whole step,
+                                 and the tasks' moments those of the plan as it stands */
     double low_s, high_s;     /* the step lies between them in 90 of 100 draws of the profile's
                                  numbers within their spreads, and of ranks (seeded, in pairs of
                                  opposite signs: always the same) */
@@ -39,8 +41,9 @@ enum { STEP_TIME_DRAWS = 200 };
  */
 #define RELEASING_LONGER 1.36
 
-/* The job's step alone, with another profile's numbers than it was predicted with (memory stays
- * what it is), and the costs of its kernels: costs_free. Errors as costs_of_plan. */
+/* Of a plan without repeats: the job's step alone, with another profile's numbers than it was
+ * predicted with (memory stays what it is), and the costs of its kernels: costs_free. Errors as
+ * costs_of_plan. */
 enum err_code step_time_with(const struct prediction *prediction, const struct profile *profile,
                              uint32_t gpus_per_node, struct costs *costs, double *step_s,
                              struct err *err);

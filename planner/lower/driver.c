@@ -311,6 +311,7 @@ static void run_spans(struct lowering *low)
 
 static void run_micro_batch(struct lowering *low)
 {
+    plan_note_micro_batch(low->plan);
     if (low->tally)
         append_gradients(low);
     else
@@ -368,6 +369,7 @@ static void settle(struct lowering *low)
     plan->event_count = before.event_count;
     plan->piece_count = before.piece_count;
     plan->module_span_count = before.module_span_count;
+    plan->micro_batch_count = before.micro_batch_count;
     for (uint32_t p = 0; p < plan->param_count; p++)
         plan->params[p].piece[PIECE_GRADIENT] = NONE;
     low->here = (struct plan_instruction){.group = PLAN_NO_GROUP};

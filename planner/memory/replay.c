@@ -3,10 +3,16 @@
 
 #include "base/names.h"
 #include "memory/deferred.h"
+#include "memory/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct found {      /* by a micro-batch */
+    uint64_t state; /* memory_state */
+    uint64_t requested, host;
+};
 
 struct replay {
     const struct plan *plan;
@@ -21,6 +27,8 @@ struct replay {
     enum step_part part;
     bool measuring; /* the steady-state step */
     uint32_t instruction;
+    uint32_t micro_batch; /* how many of the step have begun */
+    struct found found;   /* by the one before the last */
     struct memory *out;
 };
 
@@ -177,6 +185,24 @@ static void pass_mark(struct replay *r, enum plan_mark mark)
     r->out->live[mark] = r->requested;
 }
 
+/* Of a plan with repeats, the one that repeats and the one after it are asked what they find. */
+static void begin_micro_batch(struct replay *r)
+{
+    const uint32_t count = r->plan->micro_batch_count, index = r->micro_batch++;
+    if (!r->plan->repeats || !r->allocator || index + 2 < count)
+        return;
+    const struct found found = {
+        .state = memory_state(r->plan, r->allocator, r->blocks, &r->plan->micro_batches[index]),
+        .requested = r->requested,
+        .host = r->host,
+    };
+    if (index + 2 == count)
+        r->found = found;
+    else if (found.state != r->found.state || found.requested != r->found.requested ||
+             found.host != r->found.host)
+        r->out->repeats = false;
+}
+
 /* The first matmul of each thread makes that thread's cuBLAS handle allocate its workspace. */
 static enum err_code run_kernel(struct replay *r, const struct plan_instruction *instruction)
 {
@@ -207,6 +233,7 @@ static void visit_point(struct replay *r, memory_visitor *visit, void *context)
 
 static enum err_code run_step(struct replay *r, bool first, memory_visitor *visit, void *context)
 {
+    r->micro_batch = 0;
     for (uint32_t i = 0; i < r->plan->instruction_count; i++) {
         const struct plan_instruction *instruction = &r->plan->instructions[i];
         r->instruction = i;
@@ -226,6 +253,8 @@ static enum err_code run_step(struct replay *r, bool first, memory_visitor *visi
             continue;
         case PLAN_MARK:
             pass_mark(r, (enum plan_mark)instruction->arg);
+            if (instruction->arg == PLAN_MARK_MICRO_BATCH)
+                begin_micro_batch(r);
             break;
         default: /* with cases for events, all the others would go through a jump table */
             if (r->allocator && (instruction->op == PLAN_RECORD || instruction->op == PLAN_WAIT ||
@@ -278,7 +307,7 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
                             struct err *err)
 {
     (void)err;
-    *out = (struct memory){0};
+    *out = (struct memory){.repeats = plan->repeats > 0 && !options->without_allocator};
     struct replay r = {.plan = plan, .options = options, .out = out};
     if (!options->without_allocator) {
         struct allocator_settings settings = options->allocator;

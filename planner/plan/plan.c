@@ -44,6 +44,8 @@ void plan_clear(struct plan *plan)
         .scope_cap = old.scope_cap,
         .module_spans = old.module_spans,
         .module_span_cap = old.module_span_cap,
+        .micro_batches = old.micro_batches,
+        .micro_batch_cap = old.micro_batch_cap,
     };
     arena_reset(&plan->arena);
     begin(plan);
@@ -61,6 +63,7 @@ void plan_free(struct plan *plan)
     free(plan->groups);
     free(plan->scopes);
     free(plan->module_spans);
+    free(plan->micro_batches);
     arena_free(&plan->arena);
     free(plan);
 }
@@ -109,6 +112,13 @@ uint8_t plan_add_group(struct plan *plan, const char *name, enum group_role role
     plan->groups[plan->group_count] =
         (struct plan_group){.name = name, .role = (uint8_t)role, .ranks = ranks, .stride = stride};
     return (uint8_t)plan->group_count++;
+}
+
+void plan_note_micro_batch(struct plan *plan)
+{
+    ARRAY_GROW(plan->micro_batches, plan->micro_batch_count, plan->micro_batch_cap);
+    plan->micro_batches[plan->micro_batch_count++] =
+        (struct plan_micro_batch){plan->instruction_count, plan->buffer_count, plan->event_count};
 }
 
 void plan_add_module_span(struct plan *plan, const char *name)

@@ -187,6 +187,10 @@ struct plan_module_span { /* from `first` on the host is in that module (plan/mo
     const char *name;     /* "layers.0"; "" for the root, and outside of it */
 };
 
+struct plan_micro_batch { /* what a step's micro-batch begins with: the next of each */
+    uint32_t instruction, buffer, event;
+};
+
 struct plan {
     struct arena arena; /* owns names, pieces' tables and operands of the plan's own kernels */
     const char *system; /* "fsdp2" */
@@ -214,6 +218,10 @@ struct plan {
     uint32_t world, rank;
     struct plan_module_span *module_spans; /* none where it was read from a file */
     uint32_t module_span_count, module_span_cap;
+    struct plan_micro_batch *micro_batches; /* likewise */
+    uint32_t micro_batch_count, micro_batch_cap;
+    uint32_t repeats;  /* so often again does a step issue the micro-batch before the last
+                          (plan/repeat.h); 0 in a plan that is written or run */
     bool own_programs; /* each rank has a program of its own: others do not follow from this one */
 };
 
@@ -253,6 +261,8 @@ uint8_t plan_add_lane(struct plan *plan, const char *name, bool urgent);
 uint8_t plan_add_group(struct plan *plan, const char *name, enum group_role role, uint32_t ranks,
                        uint32_t stride);
 void plan_add_module_span(struct plan *plan, const char *name);
+/* A micro-batch begins with what is added next. */
+void plan_note_micro_batch(struct plan *plan);
 uint32_t plan_add_scope(struct plan *plan, const char *text, uint32_t unit);
 /* A piece of param `piece->param`, which has none of that role yet. */
 uint32_t plan_add_piece(struct plan *plan, const struct plan_piece *piece);

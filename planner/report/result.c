@@ -2,6 +2,7 @@
 #include "report/result.h"
 
 #include "plan/modules.h"
+#include "plan/repeat.h"
 #include "report/model_notes.h"
 #include "report/palette.h"
 #include "report/style.h"
@@ -52,7 +53,8 @@ static json_t *peak_json(const struct prediction *p)
     json_object_set_new(peak, "reserved_bytes", bytes_json(m->reserved_bytes));
     json_object_set_new(peak, "device_bytes", bytes_json(p->device_bytes));
     json_object_set_new(peak, "phase", json_string(step_part_name(m->requested.part)));
-    json_object_set_new(peak, "instruction", json_integer(m->requested.instruction));
+    json_object_set_new(peak, "instruction",
+                        json_integer(plan_place_in_step(p->plan, m->requested.instruction)));
     json_object_set_new(peak, "module",
                         json_string(module_text(p, m->requested.instruction, module)));
     json_object_set_new(
@@ -343,8 +345,9 @@ static void print_peak(FILE *file, const struct prediction *p)
     char what[512], module[160];
     const struct memory *m = &p->memory;
     module_text(p, m->device.instruction, module);
-    fprintf(file, "\n  peak: instruction %u, %s%s%s: %s\n", m->device.instruction,
-            step_part_name(m->device.part), module[0] ? ", " : "", module,
+    fprintf(file, "\n  peak: instruction %u, %s%s%s: %s\n",
+            plan_place_in_step(p->plan, m->device.instruction), step_part_name(m->device.part),
+            module[0] ? ", " : "", module,
             result_what(p->plan, m->device.instruction, what, sizeof what));
     fprintf(file, "  highest in");
     for (int i = 0; i < PART_COUNT; i++)

@@ -53,6 +53,10 @@ struct simulation *simulation_new(const struct plan *plan, const struct stall *s
                                   uint32_t stall_count);
 void simulation_free(struct simulation *simulation); /* NULL is allowed */
 
+/* Of a plan with repeats (plan/repeat.h): the micro-batch that repeats is simulated so many times,
+ * 0 among them. simulation_new simulates it once, as it stands there. */
+struct simulation *simulation_of_passes(const struct plan *plan, uint32_t times);
+
 /* What was simulated: kernels, records, waits and stalls of a later step, in host order. */
 uint32_t simulation_tasks(const struct simulation *simulation);
 uint32_t simulation_instruction(const struct simulation *simulation, uint32_t task);
@@ -74,6 +78,17 @@ struct timeline {                /* seconds from the start of the step */
 /* Room for the tasks of a simulation; timeline_free. */
 struct timeline timeline_new(const struct simulation *simulation);
 void timeline_free(struct timeline *timeline);
+
+/* Of simulation_new's, after it was simulated: what one more pass takes, *period_s. True where
+ * each more takes as much: all that is on a stream in that micro-batch came as much later as in
+ * the one before, and the host got no further behind. */
+bool simulation_is_steady(const struct simulation *simulation, const struct timeline *timeline,
+                          double *period_s);
+
+/* Everything behind the micro-batch that repeats, later than it was simulated: a rank that is
+ * waited for, and slower with each repeat that is left out. */
+void simulation_delay(const struct simulation *simulation, double seconds,
+                      struct timeline *timeline);
 
 /* Simulates one step. `scale` multiplies the times of each class (COST_CLASSES of them); NULL: 1,
  * which it is for outlines (costs->sequence), whose spans count as computing, memory-bound or not.

@@ -61,21 +61,53 @@ static void add_task(const struct plan_instruction *in, uint32_t id, struct foun
     s->tasks[s->count++] = task;
 }
 
-static void add_tasks(const struct plan *plan, const struct stall *stalls, uint32_t stall_count,
-                      struct simulation *s)
+struct maker {
+    const struct plan *plan;
+    const struct stall *stalls; /* those to come */
+    uint32_t stall_count;
+    struct found found;
+    struct simulation *s;
+};
+
+static void add_range(struct maker *m, uint32_t first, uint32_t end)
 {
-    struct found found = {nothing_yet(plan->event_count), nothing_yet(plan->group_count)};
-    for (uint32_t i = 0; i < plan->instruction_count; i++) {
-        if (stall_count && stalls->instruction == i) {
-            add_stall(stalls++, s);
-            stall_count--;
+    for (uint32_t i = first; i < end; i++) {
+        if (m->stall_count && m->stalls->instruction == i) {
+            add_stall(m->stalls++, m->s);
+            m->stall_count--;
         }
-        if (is_task(&plan->instructions[i]))
-            add_task(&plan->instructions[i], i, &found, s);
+        if (is_task(&m->plan->instructions[i]))
+            add_task(&m->plan->instructions[i], i, &m->found, m->s);
     }
-    assert(stall_count == 0); /* they are in order of instructions, which there are */
-    free(found.recorded);
-    free(found.last_of_group);
+}
+
+/* The micro-batch at `at` so many times, each behind the one before. What it waits for of its
+ * predecessor, and what its successor waits for of it, goes by the names of two of them. */
+static void add_micro_batch(struct maker *m, const struct plan_micro_batch *at, uint32_t times)
+{
+    uint32_t *const here = m->found.recorded + at->event;
+    uint32_t *const before = m->found.recorded + at[-1].event;
+    const size_t bytes = (at->event - at[-1].event) * sizeof *here;
+    for (uint32_t pass = 0; pass < times; pass++) {
+        if (pass > 0)
+            memcpy(before, here, bytes);
+        add_range(m, at->instruction, at[1].instruction);
+    }
+    if (times == 0)
+        memcpy(here, before, bytes);
+}
+
+static void add_tasks(struct maker *m, uint32_t times)
+{
+    const struct plan *plan = m->plan;
+    const struct plan_micro_batch *at = &plan->micro_batches[plan->micro_batch_count - 2];
+    add_range(m, 0, plan->repeats ? at->instruction : plan->instruction_count);
+    if (!plan->repeats)
+        return;
+    m->s->repeat[0] = m->s->count;
+    add_micro_batch(m, at, times);
+    m->s->repeat[1] = m->s->count;
+    add_range(m, at[1].instruction, plan->instruction_count);
 }
 
 /* Each lane's tasks, in host order. */
@@ -91,17 +123,41 @@ static void fill_queues(struct simulation *s)
         s->queue[at[s->tasks[i].lane]++] = i;
 }
 
-struct simulation *simulation_new(const struct plan *plan, const struct stall *stalls,
-                                  uint32_t stall_count)
+static struct simulation *make(const struct plan *plan, const struct stall *stalls,
+                               uint32_t stall_count, uint32_t times)
 {
+    size_t tasks = (size_t)plan->instruction_count + stall_count;
+    if (times > 1) {
+        const struct plan_micro_batch *at = &plan->micro_batches[plan->micro_batch_count - 2];
+        tasks += (size_t)(times - 1) * (at[1].instruction - at->instruction);
+    }
     struct simulation *s = xmalloc(sizeof *s);
-    *s = (struct simulation){
-        .tasks = xmalloc((plan->instruction_count + stall_count) * sizeof *s->tasks + 1),
-        .lane_count = plan->lane_count};
-    add_tasks(plan, stalls, stall_count, s);
+    *s = (struct simulation){.tasks = xmalloc(tasks * sizeof *s->tasks + 1),
+                             .lane_count = plan->lane_count};
+    struct maker m = {plan,
+                      stalls,
+                      stall_count,
+                      {nothing_yet(plan->event_count), nothing_yet(plan->group_count)},
+                      s};
+    add_tasks(&m, times);
+    assert(m.stall_count == 0); /* they are in order of instructions, which there are */
+    free(m.found.recorded);
+    free(m.found.last_of_group);
     s->queue = xmalloc(s->count * sizeof *s->queue + 1);
     fill_queues(s);
     return s;
+}
+
+struct simulation *simulation_new(const struct plan *plan, const struct stall *stalls,
+                                  uint32_t stall_count)
+{
+    return make(plan, stalls, stall_count, 1);
+}
+
+struct simulation *simulation_of_passes(const struct plan *plan, uint32_t times)
+{
+    assert(plan->repeats);
+    return make(plan, NULL, 0, times);
 }
 
 void simulation_free(struct simulation *s)
