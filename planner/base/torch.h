@@ -4,7 +4,8 @@
  * release; before, FSDP2 was a prototype of another package (torch.distributed._composable.fsdp).
  * A row is one thing that some of them did otherwise, until a version changed it; whoever
  * does either asks torch_does, and nothing else knows of versions.
- * tests/data/truth/version_events.jsonl has recordings of the versions themselves. */
+ * tests/data/truth/version_events.jsonl and version_streams.jsonl are recordings of the versions
+ * themselves. */
 #ifndef SHARDPLAN_TORCH_H
 #define SHARDPLAN_TORCH_H
 

@@ -50,6 +50,8 @@ static const struct {
     {"fsdp.split_with_sizes_copy", "copy_out"},
     {"fsdp.chunk_cat", "copy_in"},
     {"reduce_scatter_single", "reduce_scatter"},
+    {"all_gather_into_tensor", "all_gather"}, /* until 2.12 */
+    {"reduce_scatter_tensor", "reduce_scatter"},
     {"all_gather", "all_gather"},
     {"reduce_scatter", "reduce_scatter"},
     {"all_reduce", "all_reduce"},

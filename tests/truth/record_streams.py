@@ -370,7 +370,7 @@ def main():
                     continue
                 if out:
                     row = {k: config[k] for k in ("name", "model", "strategy")}
-                    out.write(json.dumps({**row, "streams": lines}) + "\n")
+                    out.write(json.dumps({**row, "streams": lines, "torch": torch.__version__}) + "\n")
                     print(config["name"], len(lines), flush=True)
                 else:
                     same = lines == config["streams"]
