@@ -180,8 +180,24 @@ static const char *copied(struct name name, struct arena *arena)
     return text; /* the arena's memory is zero */
 }
 
+/* A file's spans, each instruction's own. */
+static const char **known_names(const struct plan *plan, struct arena *arena)
+{
+    const char **names = arena_alloc(arena, (plan->instruction_count + 1) * sizeof *names);
+    const char *now = "";
+    uint32_t span = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        for (; span < plan->module_span_count && plan->module_spans[span].first <= i; span++)
+            now = plan->module_spans[span].name;
+        names[i] = now;
+    }
+    return names;
+}
+
 const char **plan_module_names(const struct plan *plan, struct arena *arena)
 {
+    if (plan->modules_known)
+        return known_names(plan, arena);
     struct walk w = walk_plan(plan);
     const char **names = arena_alloc(arena, (plan->instruction_count + 1) * sizeof *names);
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
@@ -195,6 +211,12 @@ const char **plan_module_names(const struct plan *plan, struct arena *arena)
 
 const char *plan_module_text(const struct plan *plan, uint32_t instruction, char *text, size_t size)
 {
+    if (plan->modules_known) {
+        struct arena arena = {0};
+        snprintf(text, size, "%s", known_names(plan, &arena)[instruction]);
+        arena_free(&arena);
+        return text;
+    }
     struct walk w = walk_plan(plan);
     snprintf(text, size, "%.*s", (int)w.name[instruction].length, w.name[instruction].text);
     free_walk(&w);

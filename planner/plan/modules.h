@@ -5,7 +5,7 @@
  * (plan.module_spans); what is within them follows from the parameters: a kernel that reads one is
  * of the parameter's module, and a kernel between two such is of the module around both. What is
  * allocated is for the next kernel, what is freed was of the one before. What a system does for a
- * unit is of the unit.
+ * unit is of the unit. A plan that was read from a file has the names that were found then.
  *
  *     enter layers.0 | norm | wq wk wv | rope, attention | wo | add | norm ... leave
  *                      norm   attention.wq ...  attention  attention.wo  layers.0 */
@@ -14,8 +14,8 @@
 
 #include "plan/plan.h"
 
-/* (instructions) Names, of the arena: "" is the root module or nothing known; "loss" and
- * "optimizer" are what is outside of the model. */
+/* (instructions) Names, of the arena or the plan: "" is the root module or nothing known; "loss"
+ * and "optimizer" are what is outside of the model. */
 const char **plan_module_names(const struct plan *plan, struct arena *arena);
 
 /* That of one instruction, written into text, which it returns. */

@@ -216,9 +216,11 @@ struct plan {
     const char *const *kinds;  /* names of kernel.op; kinds[0] is "" */
     uint32_t label_count, kind_count;
     uint32_t world, rank;
-    struct plan_module_span *module_spans; /* none where it was read from a file */
+    struct plan_module_span *module_spans;
     uint32_t module_span_count, module_span_cap;
-    struct plan_micro_batch *micro_batches; /* likewise */
+    bool modules_known; /* the spans are each instruction's own module, as a file has them: nothing
+                           is left to be found in parameters */
+    struct plan_micro_batch *micro_batches; /* none where it was read from a file */
     uint32_t micro_batch_count, micro_batch_cap;
     uint32_t repeats;  /* so often again does a step issue the micro-batch before the last
                           (plan/repeat.h); 0 in a plan that is written or run */

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/layout.h"
+#include "plan/modules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -560,6 +561,26 @@ static enum err_code put_extra(struct writer *w, const char *key, const json_t *
     return ERR_OK;
 }
 
+/* Which module each instruction is of: where another one begins. */
+static void put_modules(struct writer *w)
+{
+    struct arena arena = {0};
+    const char **names = plan_module_names(w->plan, &arena), *now = "";
+    uint32_t count = 0;
+    put_list(w, "modules");
+    for (uint32_t i = 0; i < w->plan->instruction_count; i++) {
+        if (strcmp(names[i], now) == 0)
+            continue;
+        now = names[i];
+        put_item(w, count++, "first");
+        put_uint(w, i);
+        member_string(w, "name", now);
+        put(w, "}");
+    }
+    put(w, "]");
+    arena_free(&arena);
+}
+
 static enum err_code put_plan(struct writer *w, const struct plan_json_extra *extra,
                               struct err *err)
 {
@@ -586,6 +607,8 @@ static enum err_code put_plan(struct writer *w, const struct plan_json_extra *ex
     put_module_buffers(w);
     put_buffers(w);
     put_instructions(w);
+    if (plan->module_span_count)
+        put_modules(w);
     put(w, "}\n");
     return ERR_OK;
 }

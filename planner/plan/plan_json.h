@@ -19,7 +19,8 @@
  *        {"id": 7, "op": "alloc", "stream": "compute", "phase": "fwd", "buffer": 17},
  *        {"id": 8, "op": "compute", ..., "work": "matmul_nt", "kernel": "mm", "kind": "linear",
  *         "flops", "bytes",
- *         "in": [16, {"buffer": 3, "shape": [256, 688]}], "out": [17]}]}
+ *         "in": [16, {"buffer": 3, "shape": [256, 688]}], "out": [17]}],
+ *      "modules": [{"first": 7, "name": "layers.0.attention.wq"}]}
  *
  * Ids are positions. An instruction has "buffer" (alloc, free), "event" (record, wait), "mark", or
  * a kernel: "work" (what it computes: base/vocabulary.h), "kernel" and "kind" (names for people),
@@ -32,7 +33,9 @@
  * from that buffer: "dtype", "shape", "offset", "pitch" and "strides" (in elements; strides of
  * none: what that operand is, is not known to be anywhere). "init" and "what" are base/values.h's,
  * with the numbers that the kind has ("bound"; "std", "limit"; base/rope.h's). Members that would
- * be false, zero or none are left out. One item a line; the same plan gives the same bytes.
+ * be false, zero or none are left out. From "first" on instructions are of that module
+ * (modules.h), for people: a plan may come without them. One item a line; the same plan gives the
+ * same bytes.
  *
  * Other ranks' programs follow from this one, unless "own_programs" (plan_rank.h). What is not
  * alike on all of them says so: a buffer or operand with "local" has the shape of that parameter's

@@ -510,6 +510,38 @@ static enum err_code read_instructions(struct object *top)
     return ERR_OK;
 }
 
+static enum err_code read_module(struct object *o, struct plan *plan)
+{
+    const struct plan_module_span *before =
+        plan->module_span_count ? &plan->module_spans[plan->module_span_count - 1] : NULL;
+    struct plan_module_span span;
+    TRY(take_index(o, "first", plan->instruction_count, "instructions", &span.first));
+    TRY(take_kept_text(o, "name", &span.name));
+    if (before && span.first <= before->first)
+        return wrong(o, "first", "%u: the module before it begins at %u", span.first,
+                     before->first);
+    plan_add_module_span(plan, span.name);
+    plan->module_spans[plan->module_span_count - 1].first = span.first;
+    return finish(o, "first name");
+}
+
+/* Names for people: a plan without them runs as well. */
+static enum err_code read_modules(struct object *top)
+{
+    struct plan *plan = top->r->plan;
+    json_t *list;
+    if (!json_object_get(top->json, "modules"))
+        return ERR_OK;
+    TRY(take_list(top, "modules", &list));
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
+        struct object o;
+        TRY(open_item(top->r, "modules", list, i, &o));
+        TRY(read_module(&o, plan));
+    }
+    plan->modules_known = true;
+    return ERR_OK;
+}
+
 /* ---- the file ---- */
 
 static enum err_code take_extra(struct object *top, const char *key, json_t **out)
@@ -547,8 +579,9 @@ static enum err_code read_top(struct object *top)
     TRY(read_inputs(top));
     TRY(read_module_buffers(top));
     TRY(read_instructions(top));
+    TRY(read_modules(top));
     return finish(top, "version settings memory time system world rank events lanes groups units "
-                       "scopes params inputs module_buffers buffers instructions");
+                       "scopes params inputs module_buffers buffers instructions modules");
 }
 
 static enum err_code read_version(struct object *top)

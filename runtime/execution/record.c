@@ -1,6 +1,8 @@
 /* record.c - see record.h. */
 #include "runtime/execution/record.h"
 
+#include "plan/modules.h"
+
 #include <stdio.h>
 
 struct recording {
@@ -9,6 +11,8 @@ struct recording {
     const struct step_record *records;
     struct trace *trace;
     uint32_t lanes[LANES_MOST], issue, track;
+    struct arena arena;   /* of the next */
+    const char **modules; /* (instructions) names */
     double start_s;
 };
 
@@ -73,6 +77,7 @@ static void add_part(struct recording *r, uint32_t id)
         .category = plan_op_name((enum plan_op)instruction->op),
         .begin_s = r->records[into].begin_s - r->start_s,
         .end_s = r->records[into].begin_s - r->start_s,
+        .module = r->modules[id],
     };
     trace_add_event(r->trace, &event);
 }
@@ -95,6 +100,7 @@ static void add_work(struct recording *r, uint32_t id)
         .begin_s = r->records[id].begin_s - r->start_s,
         .end_s = r->records[id].end_s - r->start_s,
         .bytes = (uint64_t)kernel->bytes,
+        .module = r->modules[id],
     };
     trace_add_event(r->trace, &event);
 }
@@ -122,6 +128,7 @@ enum err_code record_write(const struct plan *plan, const struct execution *exec
     struct recording r = {
         .plan = plan, .execution = execution, .records = execution_records(execution)};
     open_trace(&r, about, step);
+    r.modules = plan_module_names(plan, &r.arena);
     r.start_s = first_begin(&r);
     double time_s = 0.0; /* of memory: that of the last work issued before it */
     for (uint32_t id = 0; id < plan->instruction_count; id++) {
@@ -142,5 +149,6 @@ enum err_code record_write(const struct plan *plan, const struct execution *exec
     }
     const enum err_code rc = trace_write(r.trace, path, err);
     trace_free(r.trace);
+    arena_free(&r.arena);
     return rc;
 }

@@ -1,5 +1,6 @@
 /* test_plan_json.c - plan.json loses nothing, and wrong files are refused with a reason. */
 #include "memory/replay.h"
+#include "plan/modules.h"
 #include "plan/plan_json.h"
 #include "tests/support/small_jobs.h"
 #include "tests/support/temp_folder.h"
@@ -154,6 +155,23 @@ static void assert_same_values(const struct plan *a, const struct plan *b)
     }
 }
 
+/* A file has no parameters in its kernels' operands, from which names are found otherwise. */
+static void assert_same_modules(const struct plan *a, const struct plan *b)
+{
+    struct arena arena = {0};
+    char text[256];
+    uint32_t named = 0;
+    const char **x = plan_module_names(a, &arena), **y = plan_module_names(b, &arena);
+    for (uint32_t i = 0; i < a->instruction_count; i++) {
+        assert_string_equal(x[i], y[i]);
+        named += x[i][0] != '\0';
+    }
+    assert_string_equal(plan_module_text(b, a->instruction_count / 2, text, sizeof text),
+                        x[a->instruction_count / 2]);
+    assert_true(named > a->instruction_count / 2);
+    arena_free(&arena);
+}
+
 static void a_plan_comes_back_from_its_file(void **state)
 {
     (void)state;
@@ -167,6 +185,7 @@ static void a_plan_comes_back_from_its_file(void **state)
         assert_same_instructions(plan, again);
         assert_same_memory(plan, again);
         assert_same_values(plan, again);
+        assert_same_modules(plan, again);
         write_plan(again, NULL, "b.json");
         assert_same_files();
         plan_free(plan);
@@ -362,6 +381,11 @@ static void errors_name_the_member_and_what_is_allowed(void **state)
         {"\"scaling\": \"default\"", "\"scaling\": \"linear\", \"factor\": 0.5",
          "module buffer 0: factor 0.5: allowed are 1 ... "},
         {"\"trainable\": true", "\"trainable\": 1", "params[0].trainable: it is a number"},
+        {"\"modules\": [", "\"modules\": [{\"first\": 1048576, \"name\": \"x\"},",
+         "modules[0].first: 1048576"},
+        {"\"modules\": [",
+         "\"modules\": [{\"first\": 9, \"name\": \"x\"}, {\"first\": 9, \"name\": \"y\"},",
+         "modules[1].first: 9: the module before it begins at 9"},
         {"{\"id\": 1, \"bytes\"", "{\"id\": 2, \"bytes\"", "buffers[1].id: 2: it is item 1"},
         {"\"dtype\": \"float32\"", "\"dtype\": \"float31\"",
          "buffers[0].dtype: \"float31\": allowed are float32, bfloat16"},

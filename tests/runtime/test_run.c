@@ -7,6 +7,7 @@
 #include "tests/support/program.h"
 #include "tests/support/reference.h"
 #include "tests/support/trajectory.h"
+#include "traces/trace.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -264,6 +265,47 @@ static void faults_end_the_run_with_one_message(void **state)
     json_decref(trace);
 }
 
+/* Of the kernel with that id; NULL: there is none. */
+static const char *module_in(const struct trace *trace, uint32_t id)
+{
+    for (uint32_t i = 0; i < trace->event_count; i++)
+        if (trace->events[i].id == id && trace->events[i].kind == TRACE_SPAN)
+            return trace->events[i].module ? trace->events[i].module : "";
+    return NULL;
+}
+
+/* By instruction: a plan's file carries the names from the planner to those who run it. */
+static void recorded_slices_are_of_the_modules_that_were_planned(void **state)
+{
+    (void)state;
+    static const struct variation two = {2, 4, ""};
+    struct trace *planned, *recorded;
+    struct err err = {0};
+    char path[4096];
+    uint32_t named = 0;
+    reference_write_config(json_array_get(references, 0));
+    reference_plan(json_array_get(references, 0), &two, FP32);
+    assert_int_equal(shardplan("run %s/plan/plan.json -q --steps 2 -o %s/named", folder, folder),
+                     0);
+    snprintf(path, sizeof path, "%s/plan/trace.json", folder);
+    assert_int_equal(trace_read(path, &planned, &err), ERR_OK);
+    for (int rank = 0; rank < 2; rank++) {
+        snprintf(path, sizeof path, "%s/named/trace%s.json", folder, rank ? "-1" : "");
+        assert_int_equal(trace_read(path, &recorded, &err), ERR_OK);
+        for (uint32_t i = 0; i < recorded->event_count; i++) {
+            const struct trace_event *event = &recorded->events[i];
+            const char *module = event->id == TRACE_NO_ID ? NULL : module_in(planned, event->id);
+            if (!module)
+                continue;
+            assert_string_equal(event->module ? event->module : "", module);
+            named += module[0] != '\0';
+        }
+        trace_free(recorded);
+    }
+    trace_free(planned);
+    assert_true(named > 100);
+}
+
 /* A GPU sums in another order than PyTorch's CPU does: 1e-4 instead of 1e-5. */
 static void trajectories_are_pytorchs_on_a_gpu(void **state)
 {
@@ -308,6 +350,7 @@ int main(void)
         cmocka_unit_test(first_gradients_are_pytorchs_parameter_by_parameter),
         cmocka_unit_test(a_run_continues_on_another_number_of_ranks),
         cmocka_unit_test(faults_end_the_run_with_one_message),
+        cmocka_unit_test(recorded_slices_are_of_the_modules_that_were_planned),
         cmocka_unit_test(trajectories_are_pytorchs_on_a_gpu),
     };
     return cmocka_run_group_tests_name("run", tests, set_up, reference_close);
