@@ -21,13 +21,20 @@ uint32_t op_layer_norm(struct graph *graph, uint32_t x, uint32_t weight, uint32_
     return out;
 }
 
+/* Bias, input and weight, as the node lists them by name: parameters that live anyway, or casts of
+ * them that autocast has made. */
 OP_SAVED(norm)
 {
     (void)graph;
-    saved[0] = op->in[0];
+    uint32_t count = 0;
+    if (op->ins > 2 && op->in[2] != GRAPH_NONE)
+        saved[count++] = op->in[2];
+    saved[count++] = op->in[0];
+    if (op->in[1] != GRAPH_NONE)
+        saved[count++] = op->in[1];
     for (uint32_t i = 1; i < op->outs; i++)
-        saved[i] = op->out[i];
-    return op->outs;
+        saved[count++] = op->out[i];
+    return count;
 }
 
 OP_BACKWARD(layer_norm)

@@ -40,10 +40,18 @@ static void numbers_of_real_sizes_do(void **state)
                      truth_read_written);
 }
 
+/* Autocast casts the parameters of a norm, and its node keeps the casts. */
+static void events_of_parameters_of_16_bits_do(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/cast_events.jsonl", SYSTEM_DDP, true, truth_read_written);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_pytorchs),
+        cmocka_unit_test(events_of_parameters_of_16_bits_do),
         cmocka_unit_test(events_of_transformers_models_do),
         cmocka_unit_test(events_where_some_blocks_are_checkpointed_do),
         cmocka_unit_test(events_of_a_toy_do),
