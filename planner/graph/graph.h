@@ -102,8 +102,9 @@ struct graph_param {
 enum param_role { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM, PARAM_ROLES };
 
 /* Modules that a sharding strategy may wrap: embeddings, blocks, final norm, head; tables are
- * embeddings of models that nobody wraps as torchtitan does. */
-enum module_role { ROLE_EMBEDDING, ROLE_BLOCK, ROLE_NORM, ROLE_HEAD, ROLE_TABLE };
+ * embeddings of models that nobody wraps as torchtitan does; experts are within a block, and have
+ * borders only where they are to be wrapped (model_job.own_experts). */
+enum module_role { ROLE_EMBEDDING, ROLE_BLOCK, ROLE_NORM, ROLE_HEAD, ROLE_TABLE, ROLE_EXPERTS };
 struct graph_module {
     const char *name; /* "layers.0" */
     enum module_role role;
@@ -186,6 +187,8 @@ struct graph {
     bool all_frozen; /* while building: parameters declared now are not trained */
     struct graph_lora lora;
     bool views;    /* parameters are views of something larger: autocast keeps no cast of them */
+    bool own_experts;  /* experts are wrapped on their own: builders give their borders */
+    bool casts_inputs; /* modules that are wrapped cast what they are called with to `compute` */
     bool own_init; /* parameters start as their code draws them, not with test values */
     struct param_init weights; /* with own_init: what weights hold that are declared next */
 };

@@ -128,12 +128,22 @@ static bool saves_inputs_only(const struct tape *tape, uint32_t index)
     return true;
 }
 
+/* Of modules within the block those that are wrapped on their own: their hooks run again. */
+static bool is_unit_within(const struct graph *graph, struct graph_item item)
+{
+    return (item.kind == ITEM_ENTER || item.kind == ITEM_EXIT) &&
+           graph->modules[item.arg].role == ROLE_EXPERTS;
+}
+
 static void run_items(struct tape *tape, const struct region *region, uint32_t end, bool early)
 {
     for (uint32_t i = region->first + 1; i <= end; i++) {
         const struct graph_item item = tape->graph->items[i];
         if (item.kind == ITEM_DROP)
             tape_drop(tape, tape->graph->tensors[item.arg].storage);
+        if (is_unit_within(tape->graph, item))
+            tape_step(tape, item.kind == ITEM_ENTER ? STEP_PRE_FORWARD : STEP_POST_FORWARD,
+                      item.arg);
         if (item.kind != ITEM_OP)
             continue;
         tape_enter_op(tape, item.arg);

@@ -39,7 +39,7 @@ static void begin(struct lowering *low)
 static void pre_forward(struct lowering *low, uint32_t module)
 {
     struct unit *unit = unit_at(low, module, true);
-    if (!unit)
+    if (!unit || unit->in_pre_backward)
         return;
     unshard(low, unit);
     wait_for_unshard(low, unit, true);
@@ -51,7 +51,7 @@ static void post_forward(struct lowering *low, uint32_t module)
 {
     struct fsdp2 *f = fsdp2_of(low);
     struct unit *unit = unit_at(low, module, false);
-    if (!unit)
+    if (!unit || unit->in_pre_backward)
         return;
     reshard_after_forward(low, unit);
     if (unit->count) {
@@ -80,6 +80,7 @@ static void pre_backward(struct lowering *low, uint32_t module)
     struct unit *unit = unit_at(low, module, false);
     if (!unit || !unit->count)
         return;
+    unit->in_pre_backward = true;
     const uint32_t before = enter_scope(low, "pre_backward", unit->index, true);
     unshard_in_backward(low, unit);
     wait_for_unshard(low, unit, false);
@@ -144,7 +145,7 @@ static void final(struct lowering *low)
         struct unit *unit = &f->units[u];
         if (!unit->post_backward_ran)
             post_backward(low, unit);
-        unit->post_backward_ran = false;
+        unit->post_backward_ran = unit->in_pre_backward = false;
         if (last)
             finalize_backward(low, unit);
     }

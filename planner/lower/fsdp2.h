@@ -7,8 +7,14 @@
 enum unit_state { SHARDED, UNSHARDED, SECONDARY };
 enum { PREFETCH_MOST = 16, USES_MOST = 4 };
 
+struct mesh { /* what fully_shard is called with: replicas × shard_ranks */
+    uint32_t shard_ranks, replicas;
+    uint8_t shard_group, replicate_group;
+};
+
 struct unit { /* an FSDPParamGroup */
     uint32_t index;
+    const struct mesh *mesh;
     const uint32_t *params; /* (count) in the order of the flat buffers */
     uint32_t count;
     uint32_t post_ranks;       /* after forward: 0 keep, N reshard, k secondary shards */
@@ -24,6 +30,8 @@ struct unit { /* an FSDPParamGroup */
     uint32_t reshard_event; /* SECONDARY: its shards are made */
     uint8_t gather_group;   /* ranks it gathers from */
     bool post_backward_ran;
+    bool in_pre_backward; /* backward has come to it: a checkpoint that runs it again finds its
+                             parameters there, and its hooks of forward do nothing */
     bool accumulated;      /* unsharded gradients are held in the reduce dtype */
     uint32_t sharded_grad; /* buffer that the parameters' .grad view */
     uint32_t all_reduce_held, all_reduce_event; /* HSDP: reduce output kept until finalize */
@@ -42,9 +50,8 @@ struct retained {
 struct fsdp2 {
     struct wrapping wrapping;
     struct unit *units;   /* [0] is the root */
-    uint32_t shard_ranks; /* N */
-    uint32_t replicas;    /* R */
-    uint8_t shard_group, replicate_group, post_group;
+    struct mesh mesh, experts; /* of all units but experts', and of those */
+    uint8_t post_group;
     uint8_t copy_in, all_gather, reduce_scatter, all_reduce; /* lanes */
     uint64_t *padded;                                        /* (params) elements of a shard */
     uint32_t *unsharded;                      /* (params) buffer of the gathered piece */
@@ -77,6 +84,12 @@ static inline enum dtype fsdp2_store(const struct lowering *low, uint32_t param)
 {
     const struct strategy *s = low->strategy;
     return s->frozen_low && !low->plan->params[param].trainable ? s->compute : s->store;
+}
+
+/* The mesh of a parameter's unit. */
+static inline const struct mesh *mesh_of(const struct lowering *low, uint32_t param)
+{
+    return fsdp2_of(low)->units[low->plan->params[param].unit].mesh;
 }
 
 /* Elements of a parameter's shard, padding included. */

@@ -12,13 +12,13 @@ static struct shape chunk_shape(const struct lowering *low, uint32_t param)
 
 bool is_by_columns(const struct lowering *low, uint32_t param)
 {
-    return fsdp2_of(low)->shard_ranks > 1 && fsdp2_placement(low, param).kind == PLACEMENT_COLUMNS;
+    return mesh_of(low, param)->shard_ranks > 1 && fsdp2_placement(low, param).kind == PLACEMENT_COLUMNS;
 }
 
 /* torch.cat of the chunks along dim 1. */
 static void join(struct lowering *low, uint32_t param, uint32_t gathered)
 {
-    const uint32_t ranks = fsdp2_of(low)->shard_ranks;
+    const uint32_t ranks = mesh_of(low, param)->shard_ranks;
     const struct shape chunk = chunk_shape(low, param);
     struct operand *operands = plan_push_operands(low->plan, ranks + 1);
     for (uint32_t r = 0; r < ranks; r++) {
@@ -51,7 +51,7 @@ void join_columns(struct lowering *low, const struct unit *unit, const uint32_t 
 /* torch.cat of the chunks of a gradient along dim 0. */
 static struct operand cut(struct lowering *low, uint32_t param, struct operand gradient)
 {
-    const uint32_t ranks = fsdp2_of(low)->shard_ranks;
+    const uint32_t ranks = mesh_of(low, param)->shard_ranks;
     const struct shape chunk = chunk_shape(low, param);
     const uint32_t rows = chunk.dim[0], width = chunk.dim[1];
     struct shape cat = low->plan->params[param].shape; /* as torch has it, with all its dims */

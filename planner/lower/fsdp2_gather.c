@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-static uint32_t current_ranks(const struct lowering *low, const struct unit *unit)
+static uint32_t current_ranks(const struct unit *unit)
 {
-    return unit->state == SECONDARY ? unit->post_ranks : fsdp2_of(low)->shard_ranks;
+    return unit->state == SECONDARY ? unit->post_ranks : unit->mesh->shard_ranks;
 }
 
 static void collect_shards(const struct lowering *low, const struct unit *unit, uint32_t *out)
@@ -62,7 +62,7 @@ static struct packed cast_shards(struct lowering *low, const struct unit *unit,
             continue;
         casts[count++] = shards[i];
         out.in[i] = (struct operand){.offset = elements, .dtype = compute};
-        out.in[i].shape = flat(padded_shard(low, unit->params[i]) * f->shard_ranks / ranks);
+        out.in[i].shape = flat(padded_shard(low, unit->params[i]) * unit->mesh->shard_ranks / ranks);
         elements += shape_elements(&out.in[i].shape);
     }
     if (count) {
@@ -103,12 +103,12 @@ void unshard(struct lowering *low, struct unit *unit)
         release_gather(low, unit->reshard_event);
     unit->pending = true;
     unit->gather = NONE;
-    const uint32_t ranks = current_ranks(low, unit);
+    const uint32_t ranks = current_ranks(unit);
     if (ranks == 1 && torch_does(low->graph->torch, TORCH_ALONE_COPIES))
         return;
 
     const uint32_t before = enter_scope(low, "unshard", unit->index, true);
-    const uint64_t elements = unit->shard_elements * f->shard_ranks / ranks;
+    const uint64_t elements = unit->shard_elements * unit->mesh->shard_ranks / ranks;
     uint32_t *shards = xmalloc(unit->count * sizeof *shards);
     collect_shards(low, unit, shards);
     const bool from_host = s->offload && unit->state == SHARDED;
@@ -119,7 +119,7 @@ void unshard(struct lowering *low, struct unit *unit)
                                             : cast_shards(low, unit, shards, ranks);
     unit->gather = alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, s->compute,
                                 flat(elements * ranks));
-    unit->gather_group = unit->state == SECONDARY ? f->post_group : f->shard_group;
+    unit->gather_group = unit->state == SECONDARY ? f->post_group : unit->mesh->shard_group;
     const struct operand gather = plan_whole_buffer(low->plan, unit->gather);
     emit_work_on(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
                  unit->gather_group, packed.ins, packed.in, 1, &gather);
@@ -143,9 +143,9 @@ void release_gather(struct lowering *low, uint32_t event)
     emit_wait(low, f->all_gather, event);
 }
 
-/* World size 1: every parameter is still copied, through a cast where dtypes differ; one cast
- * dies when the next exists. */
-static void wait_alone(struct lowering *low, struct unit *unit)
+/* One rank: every parameter is still copied, through a cast where dtypes differ; one cast dies when
+ * the next exists. Returns the last, which a local variable holds; NONE: there is none. */
+static uint32_t wait_alone(struct lowering *low, struct unit *unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
     const struct strategy *s = low->strategy;
@@ -170,8 +170,7 @@ static void wait_alone(struct lowering *low, struct unit *unit)
         emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
                   &source, 1, &f->unsharded[p]);
     }
-    if (cast != NONE)
-        emit_free(low, cast);
+    return cast;
 }
 
 void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
@@ -180,14 +179,14 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
     if (!unit->count || !unit->pending)
         return;
     const uint32_t before = enter_scope(low, "wait_for_unshard", unit->index, true);
-    uint32_t previous = NONE;
+    uint32_t previous = NONE, cast = NONE;
     if (forward && f->previous_gather != NONE) {
         release_gather(low, f->previous_event);
         previous = f->previous_gather;
         f->previous_gather = NONE;
     }
     if (unit->gather == NONE) {
-        wait_alone(low, unit);
+        cast = wait_alone(low, unit);
         unit->state = UNSHARDED;
     } else {
         emit_wait(low, LANE_COMPUTE, unit->gather_event);
@@ -218,6 +217,8 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
     }
     if (previous != NONE)
         emit_free(low, previous);
+    if (cast != NONE)
+        emit_free(low, cast);
     unit->pending = false;
     leave_scope(low, before);
 }
@@ -265,7 +266,7 @@ static void shrink_to_secondary(struct lowering *low, struct unit *unit)
     const struct fsdp2 *f = fsdp2_of(low);
     for (uint32_t i = 0; i < unit->count; i++) {
         const uint32_t p = unit->params[i];
-        const struct shape shape = flat(padded_shard(low, p) * f->shard_ranks / unit->post_ranks);
+        const struct shape shape = flat(padded_shard(low, p) * unit->mesh->shard_ranks / unit->post_ranks);
         f->secondary[p] = unit->in_backward
                               ? alloc_buffer(low, CATEGORY_ACTIVATION, LANE_COMPUTE, ATEN_CLONE,
                                              low->strategy->compute, shape)
@@ -282,7 +283,7 @@ void reshard_after_forward(struct lowering *low, struct unit *unit)
     if (!unit->count || unit->state != UNSHARDED || unit->post_ranks == 0)
         return;
     const uint32_t before = enter_scope(low, "reshard", unit->index, true);
-    if (unit->post_ranks == fsdp2_of(low)->shard_ranks)
+    if (unit->post_ranks == unit->mesh->shard_ranks)
         free_unsharded(low, unit);
     else
         shrink_to_secondary(low, unit);

@@ -184,21 +184,20 @@ void wait_for_offload(struct lowering *low, const struct unit *unit)
 static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t reduced,
                                uint8_t lane, struct held *held)
 {
-    const struct fsdp2 *f = fsdp2_of(low);
     const struct strategy *s = low->strategy;
     uint32_t gradient = reduced;
     if (s->reduce != s->store) {
         gradient = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, lane, ATEN_TO_COPY, s->store,
                                 flat(unit->trained_elements));
         emit_unary(low, lane, WORK_CAST, ATEN_TO_COPY, reduced, gradient);
-        if (f->replicas == 1)
+        if (unit->mesh->replicas == 1)
             emit_free(low, reduced);
         else
             unit->all_reduce_held = reduced;
     }
     if (s->offload) {
         move_to_host(low, unit, gradient, lane, held);
-        if (f->replicas == 1 || gradient != reduced)
+        if (unit->mesh->replicas == 1 || gradient != reduced)
             return gradient;
         unit->all_reduce_held = gradient; /* by the AllReduceState */
         return NONE;
@@ -208,7 +207,7 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
         return NONE;
     }
     emit_unary(low, lane, WORK_ADD_IN_PLACE, ATEN_ADD_, gradient, unit->sharded_grad);
-    if (f->replicas == 1 || s->reduce != s->store)
+    if (unit->mesh->replicas == 1 || s->reduce != s->store)
         return gradient;
     unit->all_reduce_held = gradient; /* the AllReduceState still refers to it */
     return NONE;
@@ -238,9 +237,9 @@ static uint32_t take_partial(struct lowering *low, struct unit *unit, uint32_t r
     return partial;
 }
 
-static bool keeps_partial(const struct lowering *low)
+static bool keeps_partial(const struct lowering *low, const struct unit *unit)
 {
-    return fsdp2_of(low)->replicas > 1 && low->strategy->all_reduce_last &&
+    return unit->mesh->replicas > 1 && low->strategy->all_reduce_last &&
            !is_last_micro_batch(low);
 }
 
@@ -250,7 +249,7 @@ static uint8_t reduce_over_replicas(struct lowering *low, struct unit *unit, uin
     const struct fsdp2 *f = fsdp2_of(low);
     emit_sync(low, f->all_reduce, f->reduce_scatter);
     emit_work(low, PLAN_ALL_REDUCE, f->all_reduce, WORK_ALL_REDUCE_AVG, ATEN_ALL_REDUCE,
-              f->replicate_group, 1, &output, 1, &output);
+              unit->mesh->replicate_group, 1, &output, 1, &output);
     unit->all_reduce_event = emit_record(low, f->all_reduce);
     return f->all_reduce;
 }
@@ -260,7 +259,7 @@ static uint8_t reduce_over_replicas(struct lowering *low, struct unit *unit, uin
 static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uint32_t *params,
                         struct operand *grads, uint32_t count, struct held *held)
 {
-    const uint32_t ranks = fsdp2_of(low)->shard_ranks;
+    const uint32_t ranks = unit->mesh->shard_ranks;
     const uint32_t last = grads[count - 1].place;
     held->chunks = cut_columns(low, params, grads, count);
     const bool loops = ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_REDUCES);
@@ -270,7 +269,7 @@ static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uin
                      flat(unit->trained_elements * ranks));
     const struct operand cat = plan_whole_buffer(low->plan, input);
     emit_work_on(low, PLAN_COPY_IN, LANE_COMPUTE, WORK_CHUNK_CAT, ATEN_CHUNK_CAT,
-                 fsdp2_of(low)->shard_group, count, grads, 1, &cat);
+                 unit->mesh->shard_group, count, grads, 1, &cat);
     for (uint32_t i = count; i-- > 0;)
         if (grads[i].place != held->loop)
             emit_free(low, grads[i].place);
@@ -284,11 +283,11 @@ static struct retained reduce_scatter(struct lowering *low, const struct unit *u
     emit_sync(low, f->reduce_scatter, LANE_COMPUTE);
     *output = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, f->reduce_scatter, ATEN_EMPTY,
                            low->strategy->reduce, flat(unit->trained_elements));
-    if (f->shard_ranks == 1 && torch_does(low->graph->torch, TORCH_ALONE_REDUCES))
+    if (unit->mesh->shard_ranks == 1 && torch_does(low->graph->torch, TORCH_ALONE_REDUCES))
         emit_unary(low, f->reduce_scatter, WORK_COPY, ATEN_COPY_, input, *output);
     else
         emit_work(low, PLAN_REDUCE_SCATTER, f->reduce_scatter, WORK_REDUCE_SCATTER_AVG,
-                  ATEN_REDUCE_SCATTER_TENSOR, f->shard_group, 1, &input, 1, output);
+                  ATEN_REDUCE_SCATTER_TENSOR, unit->mesh->shard_group, 1, &input, 1, output);
     return (struct retained){input, emit_record(low, f->reduce_scatter)};
 }
 
@@ -302,11 +301,11 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const uint32
     const uint32_t before = enter_scope(low, "foreach_reduce", unit->index, false);
     const uint32_t input = copy_in(low, unit, params, grads, count, &held);
     const struct retained scattered = reduce_scatter(low, unit, input, &output);
-    if (keeps_partial(low)) {
+    if (keeps_partial(low, unit)) {
         added = keep_partial(low, unit, output);
     } else {
         joined = take_partial(low, unit, output);
-        if (f->replicas > 1)
+        if (unit->mesh->replicas > 1)
             last = reduce_over_replicas(low, unit, output);
         added = store_gradient(low, unit, output, last, &held);
     }

@@ -36,7 +36,7 @@ static enum err_code check_not_in_backward(const char *globs, const struct graph
 static enum err_code check_columns(const struct strategy *s, const struct graph *graph,
                                    struct err *err)
 {
-    const uint32_t ranks = s->world / s->replicate;
+    uint32_t ranks = s->world / s->replicate;
     if (s->reshard == RESHARD_INT && s->reshard_ranks > 1 && s->reshard_ranks < ranks)
         return err_set(err, ERR_UNSUPPORTED,
                        "--reshard %u with --placement columns is not planned by this version",
@@ -68,6 +68,36 @@ static enum err_code check_version(const struct strategy *s, uint32_t torch, str
     return ERR_OK;
 }
 
+/* Two meshes: torch's clip_grad_norm_ stacks norms, and "all operands in aten.stack.default must
+ * have the same mesh". */
+static enum err_code check_experts(const struct strategy *s, const struct graph *graph,
+                                   struct err *err)
+{
+    const bool meshes = s->experts_replicate != s->replicate;
+    bool any = false;
+    for (uint32_t m = 0; m < graph->module_count; m++)
+        any |= graph->modules[m].role == ROLE_EXPERTS;
+    if (!any)
+        return err_set(err, ERR_INVALID,
+                       "--experts-replicate: the model has no module of experts to wrap");
+    if (s->world % s->experts_replicate != 0)
+        return err_set(err, ERR_INVALID, "--experts-replicate %u does not divide --gpus %u",
+                       s->experts_replicate, s->world);
+    if (meshes && s->max_norm > 0)
+        return err_set(err, ERR_INVALID,
+                       "--clip: torch's clip_grad_norm_ takes no gradients of two meshes, which "
+                       "--replicate %u and --experts-replicate %u are; --clip off",
+                       s->replicate, s->experts_replicate);
+    if (s->finalize_last)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--last-backward last with --experts-replicate is not planned");
+    if (meshes && s->reshard == RESHARD_INT)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--reshard %u with --experts-replicate %u on another mesh is not planned",
+                       s->reshard_ranks, s->experts_replicate);
+    return ERR_OK;
+}
+
 enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                           const struct stream *stream, struct err *err)
 {
@@ -89,6 +119,8 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                        "--reshard %u does not divide the %u ranks of the shard group",
                        s->reshard_ranks, shard);
     TRY(check_version(s, graph->torch, err));
+    if (s->experts_replicate)
+        TRY(check_experts(s, graph, err));
     if (s->columns)
         TRY(check_columns(s, graph, err));
     if (s->forward_prefetch > PREFETCH_MOST || s->backward_prefetch > PREFETCH_MOST)
@@ -97,26 +129,42 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
     return ERR_OK;
 }
 
+static struct mesh make_mesh(struct lowering *low, uint32_t replicas, const char *shard,
+                             const char *replicate)
+{
+    struct mesh mesh = {low->strategy->world / replicas, replicas, PLAN_NO_GROUP, PLAN_NO_GROUP};
+    if (mesh.shard_ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_REDUCES))
+        mesh.shard_group = plan_add_group(low->plan, shard, GROUP_SHARD, mesh.shard_ranks, 1);
+    if (replicas > 1)
+        mesh.replicate_group =
+            plan_add_group(low->plan, replicate, GROUP_REPLICATE, replicas, mesh.shard_ranks);
+    return mesh;
+}
+
 static void declare_mesh(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
     const struct strategy *s = low->strategy;
     struct plan *plan = low->plan;
-    f->shard_ranks = s->world / s->replicate;
-    f->replicas = s->replicate;
-    f->shard_group = f->replicate_group = f->post_group = PLAN_NO_GROUP;
-    if (f->shard_ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_REDUCES))
-        f->shard_group = plan_add_group(plan, "shard", GROUP_SHARD, f->shard_ranks, 1);
-    if (f->replicas > 1)
-        f->replicate_group =
-            plan_add_group(plan, "replicate", GROUP_REPLICATE, f->replicas, f->shard_ranks);
-    if (s->reshard == RESHARD_INT && s->reshard_ranks > 1 && s->reshard_ranks < f->shard_ranks)
+    f->mesh = f->experts = make_mesh(low, s->replicate, "shard", "replicate");
+    if (s->experts_replicate && s->experts_replicate != s->replicate)
+        f->experts = make_mesh(low, s->experts_replicate, "experts_shard", "experts_replicate");
+    f->post_group = PLAN_NO_GROUP;
+    if (s->reshard == RESHARD_INT && s->reshard_ranks > 1 && s->reshard_ranks < f->mesh.shard_ranks)
         f->post_group = plan_add_group(plan, "post_forward", GROUP_RESHARD, s->reshard_ranks, 1);
-    low->norm_group = f->shard_ranks > 1 ? f->shard_group : PLAN_NO_GROUP;
+    low->norm_group = f->mesh.shard_ranks > 1 ? f->mesh.shard_group : PLAN_NO_GROUP;
     f->copy_in = plan_add_lane(plan, "copy_in", true);
     f->all_gather = plan_add_lane(plan, "all_gather", true);
     f->reduce_scatter = plan_add_lane(plan, "reduce_scatter", true);
     f->all_reduce = plan_add_lane(plan, "all_reduce", false);
+}
+
+static const struct mesh *mesh_of_unit(const struct lowering *low, uint32_t unit)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    const uint32_t module = f->wrapping.first_module[unit];
+    const bool experts = unit > 0 && low->graph->modules[module].role == ROLE_EXPERTS;
+    return experts ? &f->experts : &f->mesh;
 }
 
 static bool is_of_blocks(const struct lowering *low, uint32_t unit)
@@ -139,6 +187,7 @@ static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
     const struct fsdp2 *f = fsdp2_of(low);
     const struct strategy *s = low->strategy;
     const bool obeys = torch_does(low->graph->torch, TORCH_ROOT_RESHARDS);
+    const uint32_t ranks = mesh_of_unit(low, unit)->shard_ranks;
     if (s->keep_last > 0 && is_kept(low, unit))
         return 0;
     switch (s->reshard) {
@@ -147,9 +196,9 @@ static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
     case RESHARD_INT: /* 1 means False */
         return unit == 0 && !obeys ? 0 : s->reshard_ranks == 1 ? 0 : s->reshard_ranks;
     case RESHARD_DEFAULT:
-        return unit == 0 || is_tail_unit(low, &f->wrapping, unit) ? 0 : f->shard_ranks;
+        return unit == 0 || is_tail_unit(low, &f->wrapping, unit) ? 0 : ranks;
     default:
-        return unit == 0 && !obeys ? 0 : f->shard_ranks;
+        return unit == 0 && !obeys ? 0 : ranks;
     }
 }
 
@@ -160,7 +209,8 @@ static void pad_shards(struct lowering *low)
     f->padded = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *f->padded);
     for (uint32_t p = 0; p < plan->param_count; p++)
         f->padded[p] =
-            placement_padded(fsdp2_placement(low, p), &plan->params[p].shape, f->shard_ranks);
+            placement_padded(fsdp2_placement(low, p), &plan->params[p].shape,
+                             mesh_of_unit(low, plan->params[p].unit)->shard_ranks);
 }
 
 static const char *first_module(const struct lowering *low, uint32_t unit)
@@ -179,6 +229,7 @@ static void declare_units(struct lowering *low)
         struct unit *unit = &f->units[u];
         *unit = (struct unit){
             .index = u,
+            .mesh = mesh_of_unit(low, u),
             .params = plan->unit_params + plan->units[u].first_param,
             .count = plan->units[u].params,
             .post_ranks = post_ranks(low, u),
@@ -231,9 +282,10 @@ static void declare_storages(struct lowering *low)
         f->store[p] = new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS,
                                    fsdp2_store(low, p), flat(shard));
         f->unsharded[p] = new_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
-                                     s->compute, flat(shard * f->shard_ranks));
+                                     s->compute, flat(shard * mesh_of(low, p)->shard_ranks));
         low->plan->buffers[f->store[p]].pinned = s->offload; /* CPUOffloadPolicy's default */
-        new_piece(low, p, PIECE_STORE, f->store[p], 0, fsdp2_placement(low, p), f->shard_group);
+        new_piece(low, p, PIECE_STORE, f->store[p], 0, fsdp2_placement(low, p),
+                  mesh_of(low, p)->shard_group);
         new_piece(low, p, PIECE_GATHERED, f->unsharded[p], 0, whole, PLAN_NO_GROUP);
     }
 }

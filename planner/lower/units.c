@@ -32,7 +32,8 @@ static bool shares_embedding(const struct graph *graph)
     return head;
 }
 
-/* Blocks are taken together until a unit is full; torchtitan's tail is one unit. */
+/* Blocks are taken together until a unit is full; torchtitan's tail is one unit. Experts with
+ * borders are units within their blocks, whatever the others are. */
 static void choose_by_role(const struct graph *graph, const struct strategy *s, struct wrapping *w)
 {
     const bool titan = s->units == UNITS_TORCHTITAN;
@@ -44,7 +45,11 @@ static void choose_by_role(const struct graph *graph, const struct strategy *s, 
     for (uint32_t m = 0; m < graph->module_count; m++) {
         const enum module_role role = graph->modules[m].role;
         uint32_t unit = NONE;
-        if (role == ROLE_BLOCK) {
+        if (role == ROLE_EXPERTS) {
+            unit = new_unit(w, m);
+        } else if (s->units == UNITS_NONE) {
+            continue;
+        } else if (role == ROLE_BLOCK) {
             const uint64_t more = s->units == UNITS_BYTES ? module_bytes(graph, m, s->store) : 0;
             const bool full =
                 s->units == UNITS_BYTES ? bytes + more > s->unit_bytes : blocks == per_unit;
@@ -148,7 +153,7 @@ void choose_units(const struct graph *graph, const struct strategy *s, struct ar
     if (s->units == UNITS_ELEMENTS) {
         by.wrapped = arena_alloc(arena, graph->module_count + 1);
         choose_by_size(&by, out);
-    } else if (s->units != UNITS_NONE) {
+    } else {
         choose_by_role(graph, s, out);
     }
     if (borderless)

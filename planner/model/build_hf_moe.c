@@ -22,6 +22,9 @@ static void declare_experts(struct graph *graph, const struct model_config *c,
                             const struct hf_moe_way *way, const char *prefix, struct hf_moe *moe)
 {
     const uint32_t e = c->experts, h = c->hidden, f = experts_width(c);
+    const uint32_t outer = graph->current_module;
+    if (graph->own_experts)
+        moe->module = graph_module(graph, ROLE_EXPERTS, "%sexperts", prefix);
     moe->gate_up =
         graph_param(graph, PARAM_WEIGHT, way->transposed ? SHAPE(e, h, 2 * f) : SHAPE(e, 2 * f, h),
                     "%sexperts.gate_up_proj", prefix);
@@ -33,12 +36,13 @@ static void declare_experts(struct graph *graph, const struct model_config *c,
     moe->down_bias = !c->expert_bias ? GRAPH_NONE
                                      : graph_param(graph, PARAM_BIAS, SHAPE(e, h),
                                                    "%sexperts.down_proj_bias", prefix);
+    graph->current_module = outer;
 }
 
 struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
                              const struct hf_moe_way *way, const char *prefix)
 {
-    struct hf_moe moe = {.shared_gate = {GRAPH_NONE, GRAPH_NONE}};
+    struct hf_moe moe = {.module = GRAPH_NONE, .shared_gate = {GRAPH_NONE, GRAPH_NONE}};
     char shared[128];
     snprintf(shared, sizeof shared, "%sshared_expert%s.", prefix, c->shared_gate ? "" : "s");
     if (way->experts_first)
@@ -209,6 +213,34 @@ static uint32_t batched(struct graph *graph, const struct model_config *c,
     return cast;
 }
 
+static uint32_t run_experts(struct graph *graph, const struct model_config *c,
+                            const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t rows,
+                            const struct hf_routing *r)
+{
+    return c->batched_experts ? batched(graph, c, way, moe, rows, r)
+                              : grouped(graph, c, way, moe, rows, r);
+}
+
+/* As a module that is wrapped, which is called with casts of what is not in the compute dtype. */
+static uint32_t run_wrapped(struct graph *graph, const struct model_config *c,
+                            const struct hf_moe_way *way, const struct hf_moe *moe, uint32_t rows,
+                            const struct hf_routing *r)
+{
+    struct hf_routing in = *r;
+    const uint32_t cast =
+        graph->casts_inputs ? op_to(graph, r->weights, graph->compute) : r->weights;
+    rows = op_module_input(graph, rows);
+    in.weights = op_module_input(graph, cast);
+    graph_enter(graph, moe->module, rows);
+    graph_also_input(graph, moe->module, in.experts);
+    graph_also_input(graph, moe->module, in.weights);
+    const uint32_t out = run_experts(graph, c, way, moe, rows, &in);
+    graph_exit(graph, moe->module, out);
+    if (cast != r->weights)
+        graph_drop(graph, cast);
+    return out;
+}
+
 /* sigmoid(gate y) · what all tokens passed, added to `out`; drops both. */
 static uint32_t add_gated(struct graph *graph, const struct hf_moe *moe, uint32_t rows,
                           uint32_t shared, uint32_t out)
@@ -247,8 +279,8 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
     const struct hf_routing r = way->route(graph, c, moe, rows);
     if (way->flattens)
         rows = op_view_node(graph, y, flat);
-    uint32_t out = c->batched_experts ? batched(graph, c, way, moe, rows, &r)
-                                      : grouped(graph, c, way, moe, rows, &r);
+    uint32_t out = moe->module == GRAPH_NONE ? run_experts(graph, c, way, moe, rows, &r)
+                                             : run_wrapped(graph, c, way, moe, rows, &r);
     if (c->shared_gate)
         out = add_gated(graph, moe, rows, shared, out);
     else if (experts_shared_width(c))

@@ -22,6 +22,7 @@ struct hf_moe {                       /* parameters */
     uint32_t gate_up;                 /* (E, 2f, h), or transposed (E, h, 2f) */
     uint32_t down;                    /* (E, h, f), or (E, f, h) */
     uint32_t gate_up_bias, down_bias; /* (E, 2f), (E, h), or GRAPH_NONE */
+    uint32_t module;                  /* of the experts, where they are wrapped; or GRAPH_NONE */
     uint32_t correction;              /* a buffer (E): added to what experts are chosen by */
     struct hf_mlp shared;
     struct linear shared_gate; /* (1, h) */

@@ -94,6 +94,8 @@ enum err_code model_build(const struct model_config *config, const struct model_
     lora_begin(graph, &lora);
     graph->own_init = job->own_init;
     graph->views = job->views;
+    graph->own_experts = job->own_experts;
+    graph->casts_inputs = job->casts_inputs;
     graph->autograd = job->autograd;
     graph->cross_entropy = job->loss;
     graph->attention = job->attention;

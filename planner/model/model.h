@@ -148,6 +148,7 @@ struct model_job {
     bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
     bool views;         /* parameters are views of larger ones (graph.h) */
     bool casts_inputs;  /* modules cast what they are called with to `compute` */
+    bool own_experts;   /* experts are modules that are wrapped on their own (ROLE_EXPERTS) */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
     enum autograd autograd;

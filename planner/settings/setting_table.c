@@ -209,6 +209,12 @@ static const struct setting rows[] = {
      .numbers = {INTEGER(job.strategy.replicate, 1, 1000000)}, .commands = FOR_JOB,
      .systems = FSDP, .lacks = "shards nothing", .lacking = SYSTEM(DDP),
      .axis = "1,2,4,8,16,32,64,128,256,512"},
+    {.name = "experts-replicate", .group = GROUP_FSDP2, .arg = "R",
+     .help = "Experts of a mixture are units of their own, on a mesh of R replicas; 0: of their "
+             "block's unit",
+     .initial = "0", .numbers = {INTEGER(job.strategy.experts_replicate, 0, 1000000)},
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "has no units of experts",
+     .lacking = SYSTEM(FSDP1) | SYSTEM(DDP) | ZERO},
     {.name = "units", .group = GROUP_FSDP2, .arg = "UNITS",
      .help = "What is gathered at once: each block and the rest, as torchtitan wraps, so many "
              "blocks, or blocks until they hold a size",

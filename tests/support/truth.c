@@ -166,6 +166,7 @@ static void read_strategy(const json_t *s, struct job *job)
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);
     t->replicate = truth_number(s, "replicate", 1);
+    t->experts_replicate = truth_number(s, "experts_replicate", 0);
     t->per_unit = truth_number(s, "blocks_per_unit", 1);
     t->units =
         strcmp(truth_text(s, "units", ""), "torchtitan") == 0 ? UNITS_TORCHTITAN : UNITS_BLOCKS;

@@ -26,7 +26,8 @@ optimizer (adamw_foreach | adamw_fused | adamw_loop | sgd), code (hf), freeze (c
 parameter names), lora and lora_dtype (models.adapted: peft's adapters), reshard_units ({module: true | false | int}, instead of reshard), shard_dim (1:
 matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among
 is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true for the last
-micro-batch only), offload (cpu: with a pinned host).
+micro-batch only), offload (cpu: with a pinned host), experts_replicate (R: each block's experts are a unit of their
+own, on a mesh of R replicas; replicate is the others').
 
 Deviations from a GPU run, on purpose: tensors live on the fake device "cpu" (FSDP needs no
 streams there).
@@ -60,7 +61,8 @@ def group_label(name):
         if name == "pre_backward" and log.segment == "backward_head" and \
                 group._module_fqn not in ("", None, TAIL[0]):
             log.segment = "backward_blocks"
-        return f"{name}[{plain_name(group._module_fqn or 'root')}]"
+        fqn = (group._module_fqn or "root").replace("_checkpoint_wrapped_module.", "")
+        return f"{name}[{plain_name(fqn)}]"
     return label
 
 
@@ -127,10 +129,10 @@ class Fsdp2(recorder.System):
                 mock.patch.object(torch.cpu.Stream, "record_event", lambda stream: torch.cpu.Event(), create=True):
             yield
 
-    def keywords(self):
+    def keywords(self, replicate):
         s = self.s
         with _disable_current_modes():      # a mesh reads its own rank tensor
-            mesh = make_mesh(s["world"], s.get("replicate", 1))
+            mesh = make_mesh(s["world"], replicate)
         how = s.get("reshard", "default")
         kw = {"mesh": mesh, "reshard_after_forward": RESHARD.get(how, how)}
         if s.get("param_dtype") or s.get("reduce_dtype"):
@@ -146,7 +148,8 @@ class Fsdp2(recorder.System):
         s = self.s
         for p in recorder.matching(model, s.get("freeze")):
             p.requires_grad_(False)
-        kw = self.keywords()
+        kw = self.keywords(s.get("replicate", 1))
+        experts = self.keywords(s["experts_replicate"]) if s.get("experts_replicate") else None
         how = kw["reshard_after_forward"]
         own = {model.get_submodule(name): {"reshard_after_forward": value}
                for name, value in s.get("reshard_units", {}).items()}
@@ -165,6 +168,10 @@ class Fsdp2(recorder.System):
         units = []
         for i in range(0, len(blocks), per):
             unit = blocks[i:i + per]
+            for block in unit if experts else ():
+                for name, module in block.named_modules():
+                    if name.split(".")[-1] == "experts":
+                        fully_shard(module, **experts)
             fully_shard(unit if len(unit) > 1 else unit[0], **{**kw, **own.get(unit[0], {})})
             units.append(unit[0])
         if s.get("units") == "torchtitan" and not tied:
