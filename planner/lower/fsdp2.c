@@ -36,11 +36,31 @@ static void begin(struct lowering *low)
     release_gather(low, emit_record(low, LANE_COMPUTE));
 }
 
+/* A checkpoint's forward within backward, of which the unit is the root: what it gathers waits for
+ * what was issued so far, and nobody after it drops its last gather. It is not resharded
+ * (FSDPParamGroup.post_forward, is_bw), and the order of backward stays what it was. */
+static bool runs_again(const struct lowering *low)
+{
+    return low->here.phase == PLAN_BACKWARD;
+}
+
+static void drop_previous_gather(struct lowering *low)
+{
+    struct fsdp2 *f = fsdp2_of(low);
+    if (f->previous_gather == NONE)
+        return;
+    release_gather(low, f->previous_event);
+    emit_free(low, f->previous_gather);
+    f->previous_gather = NONE;
+}
+
 static void pre_forward(struct lowering *low, uint32_t module)
 {
     struct unit *unit = unit_at(low, module, true);
     if (!unit || unit->in_pre_backward)
         return;
+    if (runs_again(low))
+        release_gather(low, emit_record(low, LANE_COMPUTE));
     unshard(low, unit);
     wait_for_unshard(low, unit, true);
     for (uint32_t i = 0; i < unit->forward_list_count; i++)
@@ -51,19 +71,20 @@ static void post_forward(struct lowering *low, uint32_t module)
 {
     struct fsdp2 *f = fsdp2_of(low);
     struct unit *unit = unit_at(low, module, false);
-    if (!unit || unit->in_pre_backward)
+    if (!unit)
         return;
+    if (runs_again(low)) {
+        drop_previous_gather(low);
+        return;
+    }
     reshard_after_forward(low, unit);
     if (unit->count) {
         assert(unit->index_count < USES_MOST);
         unit->indices[unit->index_count++] = f->order_count;
         f->order[f->order_count++] = unit->index;
     }
-    if (unit->index == 0 && f->previous_gather != NONE) {
-        release_gather(low, f->previous_event);
-        emit_free(low, f->previous_gather);
-        f->previous_gather = NONE;
-    }
+    if (unit->index == 0)
+        drop_previous_gather(low);
 }
 
 /* ---- backward hooks ---- */

@@ -61,6 +61,10 @@ static enum err_code check_version(const struct strategy *s, uint32_t torch, str
     if (s->columns && s->world == s->replicate && !torch_does(torch, TORCH_ALONE_REDUCES))
         return err_set(err, ERR_UNSUPPORTED,
                        "--placement columns of one rank: not planned as torch 2.%u does it", torch);
+    if (s->experts_replicate && torch != 0 && torch != TORCH_NEWEST)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--experts-replicate: not known of torch 2.%u; it is planned as 2.%d does it",
+                       torch, TORCH_NEWEST);
     if (s->offload && torch != 0 && torch != TORCH_NEWEST)
         return err_set(err, ERR_UNSUPPORTED,
                        "--offload: not known of torch 2.%u; it is planned as 2.%d does it", torch,
@@ -88,9 +92,6 @@ static enum err_code check_experts(const struct strategy *s, const struct graph 
                        "--clip: torch's clip_grad_norm_ takes no gradients of two meshes, which "
                        "--replicate %u and --experts-replicate %u are; --clip off",
                        s->replicate, s->experts_replicate);
-    if (s->finalize_last)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--last-backward last with --experts-replicate is not planned");
     if (meshes && s->reshard == RESHARD_INT)
         return err_set(err, ERR_UNSUPPORTED,
                        "--reshard %u with --experts-replicate %u on another mesh is not planned",
