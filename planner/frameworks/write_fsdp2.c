@@ -16,9 +16,9 @@ static const char apply_text[] = /* the part that is alike in all files */
     "\"same\": None}\n"
     "\n"
     "\n"
-    "def make_mesh(device_type=\"cuda\"):\n"
+    "def make_mesh(device_type=\"cuda\", setting=\"replicate\"):\n"
     "    \"\"\"The mesh that was planned: replicas x shards, or shards alone.\"\"\"\n"
-    "    world, replicas = dist.get_world_size(), SETTINGS[\"replicate\"]\n"
+    "    world, replicas = dist.get_world_size(), SETTINGS[setting]\n"
     "    if replicas == 1:\n"
     "        return init_device_mesh(device_type, (world,))\n"
     "    return init_device_mesh(device_type, (replicas, world // replicas),\n"
@@ -27,6 +27,10 @@ static const char apply_text[] = /* the part that is alike in all files */
     "\n"
     "def is_block(name):\n"
     "    return name.rpartition(\".\")[2].isdigit()\n"
+    "\n"
+    "\n"
+    "def is_experts(name):\n"
+    "    return name.rpartition(\".\")[2] == \"experts\"\n"
     "\n"
     "\n"
     "def keep_every_second_matmul():\n"
@@ -81,9 +85,10 @@ static const char apply_text[] = /* the part that is alike in all files */
     "model)\n"
     "\n"
     "\n"
-    "def apply(model, mesh):\n"
+    "def apply(model, mesh, experts_mesh=None):\n"
     "    \"\"\"Freezes, checkpoints and shards the model in place. Call it before the optimizer is "
-    "made.\"\"\"\n"
+    "made.\n"
+    "    Experts that are units of their own are sharded over experts_mesh; None: over mesh.\"\"\"\n"
     "    if SETTINGS[\"lora\"]:\n"
     "        add_adapters(model)\n"
     "    frozen = (SETTINGS[\"freeze\"] or \"\").split(\",\")\n"
@@ -112,8 +117,11 @@ static const char apply_text[] = /* the part that is alike in all files */
     "        keywords[\"shard_placement_fn\"] = lambda p: Shard(1 if p.ndim > 1 else 0)\n"
     "    for names, reshard, _, _ in UNITS:\n"
     "        modules = [model.get_submodule(name) for name in names]\n"
+    "        if is_experts(names[0]):\n"
+    "            keywords[\"mesh\"] = experts_mesh or mesh\n"
     "        fully_shard(modules if len(modules) > 1 else modules[0], "
     "reshard_after_forward=reshard, **keywords)\n"
+    "        keywords[\"mesh\"] = mesh\n"
     "    for names, _, forward, backward in UNITS:\n"
     "        unit = model.get_submodule(names[0])\n"
     "        if forward:\n"
@@ -260,6 +268,28 @@ static void write_reshard(FILE *file, const struct strategy *s, const struct pla
     }
 }
 
+static bool is_experts(const char *unit)
+{
+    const char *last = strrchr(unit, '.');
+    return last && strcmp(last, ".experts") == 0;
+}
+
+static void write_unit(FILE *file, const struct strategy *s, const struct plan *plan, uint32_t unit)
+{
+    const char *name = plan->units[unit].name;
+    const bool block = is_block(name);
+    fputs("    (", file);
+    write_modules(file, name);
+    fputs(", ", file);
+    write_reshard(file, s, plan, unit);
+    fputs(", ", file);
+    write_prefetch(file, plan, unit, 1, block ? s->forward_prefetch : 0);
+    fputs(", ", file);
+    write_prefetch(file, plan, unit, -1, block ? s->backward_prefetch : 0);
+    fputs("),\n", file);
+}
+
+/* What is within a block is wrapped before it. */
 static void write_units(FILE *file, const struct settings *settings, const struct plan *plan)
 {
     const struct strategy *s = &settings->job.strategy;
@@ -268,19 +298,13 @@ static void write_units(FILE *file, const struct settings *settings, const struc
           "backward. \"\" is the\n# model itself, with every parameter that no other unit has.\n"
           "UNITS = [\n",
           file);
-    for (uint32_t i = 1; i <= plan->unit_count; i++) {
-        const uint32_t u = i % plan->unit_count; /* the root is the last */
-        const char *name = plan->units[u].name;
-        const bool block = is_block(name);
-        fputs("    (", file);
-        write_modules(file, name);
-        fputs(", ", file);
-        write_reshard(file, s, plan, u);
-        fputs(", ", file);
-        write_prefetch(file, plan, u, 1, block ? s->forward_prefetch : 0);
-        fputs(", ", file);
-        write_prefetch(file, plan, u, -1, block ? s->backward_prefetch : 0);
-        fputs("),\n", file);
+    for (uint32_t u = 1; u < plan->unit_count; u++)
+        if (is_experts(plan->units[u].name))
+            write_unit(file, s, plan, u);
+    for (uint32_t i = 1; i <= plan->unit_count; i++) { /* the root is the last */
+        const uint32_t u = i % plan->unit_count;
+        if (!is_experts(plan->units[u].name))
+            write_unit(file, s, plan, u);
     }
     fputs("]\n\n", file);
 }
@@ -300,16 +324,24 @@ static bool has_dropout(const struct plan *plan)
     return false;
 }
 
+static bool has_two_meshes(const struct strategy *s)
+{
+    return s->experts_replicate && s->experts_replicate != s->replicate;
+}
+
 void write_fsdp2(FILE *file, const struct text_file *from)
 {
     fprintf(file,
             "\"\"\"FSDP2 as it was planned: %s on %u GPUs. Written by shardplan " SHARDPLAN_VERSION
             ", for %s.\n\n"
             "    mesh = make_mesh()\n"
-            "    apply(model, mesh)                  # before the optimizer is made\n"
+            "    apply(model, mesh%s)                  # before the optimizer is made\n"
             "    ...\n"
             "    before_micro_batch(model, last)     # when gradients are accumulated\n",
-            from->settings->model, from->settings->job.strategy.world, from->framework->versions);
+            from->settings->model, from->settings->job.strategy.world, from->framework->versions,
+            has_two_meshes(&from->settings->job.strategy)
+                ? ", make_mesh(setting=\"experts_replicate\")"
+                : "");
     if (from->script_count)
         fputs("\nWhat the training script has to say itself:\n", file);
     for (uint32_t i = 0; i < from->script_count; i++)

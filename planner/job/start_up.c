@@ -151,6 +151,9 @@ static enum err_code check(const struct job *job, struct err *err)
     if (s->offload)
         return err_set(err, ERR_UNSUPPORTED,
                        "--start-up is not planned with --offload cpu by this version");
+    if (s->experts_replicate)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--start-up is not planned with --experts-replicate by this version");
     if (s->columns)
         return err_set(err, ERR_UNSUPPORTED,
                        "--start-up is not planned for parameters sharded by columns by this "

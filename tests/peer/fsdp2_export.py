@@ -54,12 +54,16 @@ def configuration(settings, config):
 
 
 def system_of(exported):
+    settings = exported.SETTINGS
+    two_meshes = settings["experts_replicate"] not in (0, settings["replicate"])
+
     class Exported(record.Fsdp2):
         def shard(self, model, blocks):
             with _disable_current_modes():      # a mesh reads its own rank tensor
                 mesh = exported.make_mesh("cpu")
+                experts = exported.make_mesh("cpu", "experts_replicate") if two_meshes else None
             record.TAIL[0] = "norm, output" if self.s["units"] == "torchtitan" else None
-            return exported.apply(model, mesh)
+            return exported.apply(model, mesh, experts)
 
         def synced(self, model, last, sync):
             if self.s["accumulate"] > 1:

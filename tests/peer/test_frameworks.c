@@ -279,6 +279,11 @@ static const struct {
     {"neox.json", "{\"model_type\": \"gpt_neox\", \"hidden_size\": 64, \"num_hidden_layers\": 2, "
                   "\"num_attention_heads\": 4, \"intermediate_size\": 128, \"vocab_size\": 251, "
                   "\"max_position_embeddings\": 128, \"tie_word_embeddings\": false}"},
+    {"moe.json", "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 64, \"num_hidden_layers\": 2, "
+                 "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 16, "
+                 "\"intermediate_size\": 128, \"moe_intermediate_size\": 48, \"num_experts\": 8, "
+                 "\"num_experts_per_tok\": 2, \"vocab_size\": 251, "
+                 "\"max_position_embeddings\": 128, \"tie_word_embeddings\": false}"},
 };
 
 static const struct {
@@ -306,6 +311,8 @@ static const struct {
     {"tied.json", "--gpus 4 --code hf --units torchtitan --reshard always --accumulate 2"},
     {"gpt2.json", "--gpus 4 --code hf --units torchtitan"},
     {"neox.json", "--gpus 4 --code hf --units torchtitan --checkpointing full --reshard always"},
+    {"moe.json", "--gpus 8 --code hf --replicate 2 --experts-replicate 4"},
+    {"moe.json", "--gpus 4 --code hf --experts-replicate 1 --clip 1 --checkpointing full"},
 };
 
 /* Plans, exports and predicts one of them; its part of the command line of the program beside. */

@@ -91,6 +91,16 @@ static void every_family_follows_transformers_on_two_ranks(void **state)
         check_model(json_array_get(models, i), 2, i % 2 ? FSDP2 : FSDP2 "--checkpointing full");
 }
 
+static void experts_on_their_own_mesh_follow_transformers(void **state)
+{
+    static const char *const types[] = {"qwen3_moe", "mixtral", "deepseek_v3"};
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        check_model(first_of(types[i]), 2, FSDP2 "--replicate 2 --experts-replicate 1");
+        check_model(first_of(types[i]), 2, FSDP2 "--experts-replicate 2 --checkpointing full");
+    }
+}
+
 static void other_systems_follow_transformers(void **state)
 {
     static const char *const types[] = {"qwen3", "gpt2", "gemma2", "qwen3_moe"};
@@ -190,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_follows_transformers),
         cmocka_unit_test(every_family_follows_transformers_on_two_ranks),
+        cmocka_unit_test(experts_on_their_own_mesh_follow_transformers),
         cmocka_unit_test(other_systems_follow_transformers),
         cmocka_unit_test(sixteen_bits_stay_near),
         cmocka_unit_test(what_cannot_run_is_said_first),

@@ -9,7 +9,7 @@ Usage: as record_systems.py.  Needs deepspeed 0.19.8.
 
 strategy.system: deepspeed.  world, rank, accumulate, clip (gradient_clipping 1), optimizer (adamw_foreach |
 adamw_fused | adamw_loop, torch's own), ac, stage, param_dtype (bf16 | fp16, with a loss scale of 1),
-grad_accum_dtype, code (recorded: models of tools/record.py), and the keys of DeepSpeed's `zero_optimization` by name.
+grad_accum_dtype, code (recorded: models of tools/record.py; hf), freeze and lora (as record.py has them), and the keys of DeepSpeed's `zero_optimization` by name.
 """
 import os
 import sys
@@ -29,7 +29,7 @@ import unfilled                     # noqa: E402
 from recorder import Log, placed    # noqa: E402
 
 COMMON = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
-          "grad_accum_dtype", "no_sync", "code"}
+          "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype"}
 
 
 # --------------------------------------------------------------------------------------------
@@ -164,6 +164,8 @@ class Zero(recorder.System):
 
     def shard(self, model, blocks):
         forget()
+        for p in recorder.matching(model, self.s.get("freeze")):
+            p.requires_grad_(False)
         Log.current.names = {id(p): name for name, p in model.named_parameters()}
         Log.current.names.update({id(x): name or "root" for name, x in model.named_modules()})
         optimizer = self.inner_optimizer(model)
