@@ -27,11 +27,6 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--zero: zero_hpz_partition_size: %llu does not divide the %u ranks",
                        (unsigned long long)s->zero.hpz_partition_size, s->world);
-    for (uint32_t p = 0; p < graph->param_count; p++)
-        if (!graph->params[p].trainable)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "%s is frozen: zero3 with frozen parameters is not planned",
-                           graph->params[p].name);
     return zero_check_used(graph, stream, err);
 }
 
@@ -39,6 +34,8 @@ struct operand zero3_shard(const struct lowering *low, uint32_t p)
 {
     const struct zero3 *z = zero3_of(low);
     const struct zero3_param *param = &z->params[p];
+    if (param->group == NONE)
+        return plan_whole_buffer(low->plan, param->frozen);
     return zero_run(plan_whole_buffer(low->plan, z->groups[param->group].shard), param->at,
                     param->part);
 }
@@ -60,7 +57,8 @@ static void mark_persistent(struct lowering *low)
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const uint64_t n = zero3_elements(low, p);
         z->params[p] = (struct zero3_param){
-            .fetched = -1, .buffer = NONE, .home = NONE, .saved = NONE, .secondary = NONE};
+            .fetched = -1, .buffer = NONE, .home = NONE, .saved = NONE, .secondary = NONE,
+            .group = NONE, .frozen = NONE};
         z->params[p].part = placement_chunk(n, z->ranks);
         if (n > o->param_persistence_threshold || n + all > o->model_persistence_threshold)
             continue;
@@ -97,7 +95,7 @@ static void list_external(struct lowering *low)
     z->in_use = arena_alloc(&low->scratch, all + 1);
 }
 
-/* _create_fp16_sub_groups: the parameter that fills one stays in it. */
+/* _create_fp16_sub_groups: the parameter that fills one stays in it. What is frozen is in none. */
 static void divide(struct lowering *low)
 {
     struct zero3 *z = low->state;
@@ -107,6 +105,8 @@ static void divide(struct lowering *low)
     z->groups = arena_alloc(&low->scratch, (low->plan->param_count + 1) * sizeof *z->groups);
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         struct zero3_group *group = &z->groups[z->group_count];
+        if (!low->plan->params[p].trainable)
+            continue;
         if (group->count == 0)
             *group = (struct zero3_group){.first = z->trained_count, .at = done};
         z->params[p].group = z->group_count;
@@ -115,9 +115,10 @@ static void divide(struct lowering *low)
         group->count++;
         group->elements += z->params[p].part;
         done += z->params[p].part;
-        if (group->elements >= most || p + 1 == low->plan->param_count)
+        if (group->elements >= most)
             z->group_count++;
     }
+    z->group_count += z->groups[z->group_count].count > 0;
 }
 
 static struct placement piece_of(const struct lowering *low, uint32_t p)
@@ -125,12 +126,13 @@ static struct placement piece_of(const struct lowering *low, uint32_t p)
     return (struct placement){PLACEMENT_FLAT, 0, zero3_elements(low, p)};
 }
 
-/* Units of the plan: the groups of the update. */
+/* Units of the plan: the groups of the update, and what is not trained. */
 static void declare_units(struct lowering *low)
 {
     const struct zero3 *z = zero3_of(low);
     struct plan *plan = low->plan;
-    plan->unit_count = z->group_count;
+    const uint32_t frozen = plan->param_count - z->trained_count;
+    plan->unit_count = z->group_count + (frozen > 0);
     plan->units = arena_alloc(&plan->arena, (z->group_count + 1) * sizeof *plan->units);
     plan->unit_params = arena_alloc(&plan->arena, (plan->param_count + 1) * sizeof(uint32_t));
     memcpy(plan->unit_params, z->trained, z->trained_count * sizeof *z->trained);
@@ -140,6 +142,13 @@ static void declare_units(struct lowering *low)
         for (uint32_t i = 0; i < z->groups[g].count; i++)
             plan->params[z->trained[z->groups[g].first + i]].unit = g;
     }
+    plan->units[z->group_count] = (struct plan_unit){"frozen", z->trained_count, frozen};
+    uint32_t next = z->trained_count;
+    for (uint32_t p = 0; p < plan->param_count; p++)
+        if (!plan->params[p].trainable) {
+            plan->params[p].unit = z->group_count;
+            plan->unit_params[next++] = p;
+        }
 }
 
 static void declare_group(struct lowering *low, struct zero3_group *group, struct optimized *o)
@@ -168,6 +177,19 @@ static void declare_group(struct lowering *low, struct zero3_group *group, struc
         for (int s = 0; s < 2; s++)
             if (o->state[s] != NONE)
                 new_piece(low, p, roles[s], o->state[s], at, piece_of(low, p), z->shard_group);
+    }
+}
+
+/* The piece of each parameter that is in no group is a tensor of its own. */
+static void declare_frozen(struct lowering *low)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        struct zero3_param *param = &z->params[p];
+        if (param->group != NONE)
+            continue;
+        param->frozen = zero3_new_shard(low, param->part);
+        new_piece(low, p, PIECE_STORE, param->frozen, 0, piece_of(low, p), z->shard_group);
     }
 }
 
@@ -230,6 +252,7 @@ static void set_up(struct lowering *low)
         declare_group(low, &z->groups[g], &low->optimized[g]);
         all += z->groups[g].elements;
     }
+    declare_frozen(low);
     declare_persistent(low);
     z->gradients = zero3_new_gradients(low, s->grad_accum_fp32 ? DTYPE_FP32 : s->compute, all);
     z->bucket = s->zero.contiguous_gradients

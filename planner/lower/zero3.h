@@ -30,7 +30,8 @@ struct zero3_param {
     uint32_t saved;  /* released in a recomputation, but saved by its node: still there. NONE */
     struct zero3_handle *handle; /* in flight */
     uint32_t secondary; /* hpZ: a piece of fewer ranks, from its first release to the step; NONE */
-    uint32_t group;     /* of the update */
+    uint32_t group;     /* of the update; NONE: it is not trained, */
+    uint32_t frozen;    /* ... and this is its piece */
     uint64_t at, part;  /* elements before its piece in the group; of the piece, padded */
 };
 

@@ -348,8 +348,7 @@ static const struct setting rows[] = {
     {.name = "lora", .kind = SETTING_TEXT, .group = GROUP_STRATEGY, .arg = "RANK[,NAMES]",
      .help = "peft's low-rank adapters, which alone are trained: their rank, and the linear layers "
              "that have one, or all-linear (default: peft's own of the model type)",
-     .field = FIELD(job.model.lora), .commands = FOR_JOB, .systems = FSDP | SYSTEM(DDP),
-     .lacks = "has no adapters planned", .lacking = ZERO, .numerics = true},
+     .field = FIELD(job.model.lora), .commands = FOR_JOB, .numerics = true},
     {.name = "float8", .group = GROUP_STRATEGY, .arg = "RECIPE",
      .help = "torchao's Float8Linear in place of linear layers but the head, as torchtitan converts "
              "them: one scale a tensor, one a row, or likewise with the weight's gradient in "

@@ -8,11 +8,16 @@
 
 #include <cmocka.h>
 
-static void check(const char *path, bool events)
+static void check_of(const char *path, bool events, truth_read_model read)
 {
     static const enum system_kind stages[] = {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        truth_check_file(path, stages[i], events, truth_read_written);
+        truth_check_file(path, stages[i], events, read);
+}
+
+static void check(const char *path, bool events)
+{
+    check_of(path, events, truth_read_written);
 }
 
 static void events_equal_deepspeeds(void **state)
@@ -40,6 +45,12 @@ static void events_of_recorded_models_do(void **state)
                      truth_read_recorded);
 }
 
+static void events_with_adapters_do(void **state)
+{
+    (void)state;
+    check_of("tests/data/truth/zero_lora_events.jsonl", true, truth_read_hf);
+}
+
 static void events_where_some_blocks_are_checkpointed_do(void **state)
 {
     (void)state;
@@ -64,6 +75,7 @@ int main(void)
         cmocka_unit_test(events_equal_deepspeeds),
         cmocka_unit_test(events_of_offloading_do),
         cmocka_unit_test(events_of_recorded_models_do),
+        cmocka_unit_test(events_with_adapters_do),
         cmocka_unit_test(events_where_some_blocks_are_checkpointed_do),
         cmocka_unit_test(events_of_a_toy_do),
         cmocka_unit_test(numbers_of_real_sizes_do),

@@ -63,7 +63,8 @@ static bool read_zero(const json_t *s, struct strategy *t)
     static const char *const others[] = {
         "system",           "world",   "rank",          "accumulate", "clip",
         "optimizer",        "ac",      "ac_early_stop", "ac_blocks",  "param_dtype",
-        "grad_accum_dtype", "no_sync", "code",
+        "grad_accum_dtype", "no_sync", "code",          "freeze",     "lora",
+        "lora_dtype",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);

@@ -166,8 +166,8 @@ class Zero(recorder.System):
         forget()
         for p in recorder.matching(model, self.s.get("freeze")):
             p.requires_grad_(False)
-        Log.current.names = {id(p): name for name, p in model.named_parameters()}
-        Log.current.names.update({id(x): name or "root" for name, x in model.named_modules()})
+        Log.current.names = {id(p): models.plain_name(name) for name, p in model.named_parameters()}
+        Log.current.names.update({id(x): models.plain_name(name) or "root" for name, x in model.named_modules()})
         optimizer = self.inner_optimizer(model)
         engine, self.outer, _, _ = deepspeed.initialize(model=model, optimizer=optimizer,
                                                         config=self.configuration())
