@@ -67,6 +67,7 @@ struct graph_op {
     uint8_t hidden;     /* the last `hidden` outputs are never Python's: saved or gone at once */
     bool requires_grad; /* becomes a node of the autograd graph */
     bool of_hook;       /* under tape_options.input_nodes only: otherwise it is not there */
+    bool of_call;       /* likewise under tape_options.call_hooks */
     uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
     uint32_t out[GRAPH_OUTPUTS];
     struct kernel_attr attr;

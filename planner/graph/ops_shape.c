@@ -146,6 +146,13 @@ uint32_t op_module_input(struct graph *graph, uint32_t x)
     return out;
 }
 
+uint32_t op_call_input(struct graph *graph, uint32_t x)
+{
+    const uint32_t out = op_alias(graph, x);
+    graph->ops[graph->op_count - 1].of_call = true;
+    return out;
+}
+
 OP_BACKWARD(alias)
 {
     (void)graph;

@@ -105,7 +105,8 @@ struct tape {
 /* Whether an op is there at all under this tape's options. */
 static inline bool tape_has(const struct tape *tape, const struct graph_op *op)
 {
-    return !op->of_hook || tape->options->input_nodes;
+    return (!op->of_hook || tape->options->input_nodes) &&
+           (!op->of_call || tape->options->call_hooks);
 }
 
 /* Whether an op is such a function. */

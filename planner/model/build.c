@@ -85,6 +85,7 @@ static bool is_float8(const struct graph *graph, uint32_t weight)
 
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 {
+    x = lora_input(graph, linear.weight, x);
     const uint32_t y = is_float8(graph, linear.weight)
                            ? op_float8_linear(graph, x, linear.weight, linear.bias)
                            : op_linear(graph, x, linear.weight, linear.bias);
@@ -93,6 +94,7 @@ uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 
 uint32_t apply_conv1d(struct graph *graph, uint32_t x, struct linear conv)
 {
+    x = lora_input(graph, conv.weight, x);
     const uint32_t y = op_conv1d(graph, x, conv.weight, conv.bias);
     return lora_apply(graph, conv.weight, x, y);
 }

@@ -119,10 +119,19 @@ void lora_declare(struct graph *graph, const char *prefix, const char *name, uin
     graph->params[graph->storages[graph->tensors[weight].storage].index].adapter = first;
 }
 
+static uint32_t adapter_of(const struct graph *graph, uint32_t weight)
+{
+    return graph->params[graph->storages[graph->tensors[weight].storage].index].adapter;
+}
+
+uint32_t lora_input(struct graph *graph, uint32_t weight, uint32_t x)
+{
+    return adapter_of(graph, weight) == GRAPH_NONE ? x : op_call_input(graph, x);
+}
+
 uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y)
 {
-    const struct graph_storage *storage = &graph->storages[graph->tensors[weight].storage];
-    const uint32_t adapter = graph->params[storage->index].adapter;
+    const uint32_t adapter = adapter_of(graph, weight);
     if (adapter == GRAPH_NONE)
         return y;
     const uint32_t a = graph->params[adapter].tensor, b = graph->params[adapter + 1].tensor;

@@ -28,6 +28,9 @@ bool lora_wants(const struct graph *graph, const char *prefix, const char *name)
 void lora_declare(struct graph *graph, const char *prefix, const char *name, uint32_t weight,
                   uint32_t out, uint32_t in);
 
+/* x as the layer and its adapter both read it. */
+uint32_t lora_input(struct graph *graph, uint32_t weight, uint32_t x);
+
 /* What becomes of the layer's output y, for its input x; y is let go where there is an adapter. */
 uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y);
 

@@ -127,8 +127,8 @@ static void a_system_that_cannot_says_why(void **state)
     /* what changes what is trained is no option to be left out */
     expect_says(shardplan("fit " TOY " --strategy ddp,fsdp2 --param-dtype bf16"), 0,
                 "ddp: --param-dtype: ddp computes in the stored dtype");
-    expect_says(shardplan("fit " TOY " --strategy fsdp2,zero3 --lora 8"), 0,
-                "zero3: --lora: zero3 has no adapters planned");
+    expect_says(shardplan("fit " TOY " --strategy fsdp2,zero3 --store-dtype bf16"), 0,
+                "zero3: --store-dtype: zero3 keeps a copy in fp32");
 }
 
 static void what_is_wrong_is_said_once(void **state)

@@ -49,8 +49,6 @@ static struct job random_zero_job(gsl_rng *rng)
     optimizer->pageable = gsl_rng_uniform_int(rng, 2);
     param->on = stage == 3 && gsl_rng_uniform_int(rng, 3) == 0;
     param->pageable = gsl_rng_uniform_int(rng, 2);
-    if (stage == 3)
-        job.model.frozen = NULL;
     return job;
 }
 

@@ -32,8 +32,8 @@ static const struct {
      {SYSTEM_FSDP2},
      SYSTEM_FSDP2,
      {"visible", "events", "more_events", "fsdp2_events", "keep_events", "blocks_events",
-      "blocks_hf_events", "hf_events", "moe_events", "families_events", "lora_events",
-      "recorded_events"}},
+      "blocks_hf_events", "hf_events", "moe_events", "experts_events", "families_events",
+      "lora_events", "recorded_events"}},
     {"fsdp1",
      {SYSTEM_FSDP1},
      SYSTEM_FSDP1,
@@ -46,7 +46,7 @@ static const struct {
     {"zero",
      {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3},
      SYSTEM_ZERO3,
-     {"systems_visible", "systems_events", "zero_events", "zero_offload_events",
+     {"systems_visible", "systems_events", "zero_events", "zero_lora_events", "zero_offload_events",
       "zero_offload_visible", "zero_recorded_events", "zero_recorded_visible"}},
 };
 

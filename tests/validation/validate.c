@@ -63,6 +63,9 @@ static void print_fsdp2(struct sums *sums)
                true, truth_read_hf, sums);
     print_file("moe_events.jsonl", "Whole event lists of their mixtures of experts.", true,
                truth_read_hf, sums);
+    print_file("experts_events.jsonl",
+               "The same where experts are units of their own, on a mesh of their own.", true,
+               truth_read_hf, sums);
     print_file("families_events.jsonl", "Whole event lists of more families of them.", true,
                truth_read_hf, sums);
     print_file(
@@ -109,6 +112,8 @@ static void print_zero(struct sums *sums)
                "Likewise of models of 124M and 1B on 8 GPUs. Numbers: peaks, pinned bytes, marks, "
                "segments.",
                false, truth_read_written, sums);
+    print_file("zero_lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
+               truth_read_hf, sums);
     if (sums->system != SYSTEM_ZERO3)
         return;
     print_file("zero_recorded_events.jsonl",
