@@ -27,6 +27,12 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--zero: zero_hpz_partition_size: %llu does not divide the %u ranks",
                        (unsigned long long)s->zero.hpz_partition_size, s->world);
+    for (uint32_t p = 0; s->zero.hpz_partition_size > 1 && p < graph->param_count; p++)
+        if (!graph->params[p].trainable)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "--zero: zero_hpz_partition_size: %s is frozen, and DeepSpeed keeps the "
+                           "secondary pieces of what it does not train for good: not planned",
+                           graph->params[p].name);
     return zero_check_used(graph, stream, err);
 }
 

@@ -43,6 +43,8 @@ static struct job random_zero_job(gsl_rng *rng)
     s->zero.max_live_parameters = gsl_rng_uniform_int(rng, 100000);
     s->zero.max_reuse_distance = gsl_rng_uniform_int(rng, 50000);
     s->zero.hpz_partition_size = s->world % 2 == 0 && gsl_rng_uniform_int(rng, 3) == 0 ? 2 : 1;
+    if (s->zero.hpz_partition_size > 1)
+        job.model.frozen = NULL;
     struct zero_offload *optimizer = &s->zero.optimizer, *param = &s->zero.param;
     optimizer->on = gsl_rng_uniform_int(rng, 3) == 0 && !(stage == 2 && s->grad_accum_fp32);
     optimizer->ratio = stage == 3 ? (double)gsl_rng_uniform_int(rng, 5) / 4 : 1;

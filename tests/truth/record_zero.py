@@ -142,6 +142,9 @@ class Zero(recorder.System):
         if self.s.get("code") == "recorded":
             return super().make()
         flat = {"llama": "flat_llama"}.get(self.m["kind"], self.m["kind"])
+        if self.s.get("lora"):      # peft keeps a tensor for good when it is first used
+            models.make(self.m, self.s)
+            Log.current.forget("init")
         return models.make({**self.m, "kind": flat}, self.s)
 
     def inputs(self, inputs):
