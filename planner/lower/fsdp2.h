@@ -30,8 +30,8 @@ struct unit { /* an FSDPParamGroup */
     uint32_t reshard_event; /* SECONDARY: its shards are made */
     uint8_t gather_group;   /* ranks it gathers from */
     bool post_backward_ran;
-    bool in_pre_backward; /* backward has come to it: a checkpoint that runs it again finds its
-                             parameters there, and its hooks of forward do nothing */
+    bool in_pre_backward;  /* backward has come to it: a checkpoint that runs it again finds its
+                              parameters there, and its hooks of forward do nothing */
     bool accumulated;      /* unsharded gradients are held in the reduce dtype */
     uint32_t sharded_grad; /* buffer that the parameters' .grad view */
     uint32_t all_reduce_held, all_reduce_event; /* HSDP: reduce output kept until finalize */
@@ -49,7 +49,7 @@ struct retained {
 
 struct fsdp2 {
     struct wrapping wrapping;
-    struct unit *units;   /* [0] is the root */
+    struct unit *units;        /* [0] is the root */
     struct mesh mesh, experts; /* of all units but experts', and of those */
     uint8_t post_group;
     uint8_t copy_in, all_gather, reduce_scatter, all_reduce; /* lanes */

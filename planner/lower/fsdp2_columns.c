@@ -12,7 +12,8 @@ static struct shape chunk_shape(const struct lowering *low, uint32_t param)
 
 bool is_by_columns(const struct lowering *low, uint32_t param)
 {
-    return mesh_of(low, param)->shard_ranks > 1 && fsdp2_placement(low, param).kind == PLACEMENT_COLUMNS;
+    return mesh_of(low, param)->shard_ranks > 1 &&
+           fsdp2_placement(low, param).kind == PLACEMENT_COLUMNS;
 }
 
 /* torch.cat of the chunks along dim 1. */

@@ -62,7 +62,8 @@ static struct packed cast_shards(struct lowering *low, const struct unit *unit,
             continue;
         casts[count++] = shards[i];
         out.in[i] = (struct operand){.offset = elements, .dtype = compute};
-        out.in[i].shape = flat(padded_shard(low, unit->params[i]) * unit->mesh->shard_ranks / ranks);
+        out.in[i].shape =
+            flat(padded_shard(low, unit->params[i]) * unit->mesh->shard_ranks / ranks);
         elements += shape_elements(&out.in[i].shape);
     }
     if (count) {
@@ -266,7 +267,8 @@ static void shrink_to_secondary(struct lowering *low, struct unit *unit)
     const struct fsdp2 *f = fsdp2_of(low);
     for (uint32_t i = 0; i < unit->count; i++) {
         const uint32_t p = unit->params[i];
-        const struct shape shape = flat(padded_shard(low, p) * unit->mesh->shard_ranks / unit->post_ranks);
+        const struct shape shape =
+            flat(padded_shard(low, p) * unit->mesh->shard_ranks / unit->post_ranks);
         f->secondary[p] = unit->in_backward
                               ? alloc_buffer(low, CATEGORY_ACTIVATION, LANE_COMPUTE, ATEN_CLONE,
                                              low->strategy->compute, shape)

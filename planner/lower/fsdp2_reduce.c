@@ -239,8 +239,7 @@ static uint32_t take_partial(struct lowering *low, struct unit *unit, uint32_t r
 
 static bool keeps_partial(const struct lowering *low, const struct unit *unit)
 {
-    return unit->mesh->replicas > 1 && low->strategy->all_reduce_last &&
-           !is_last_micro_batch(low);
+    return unit->mesh->replicas > 1 && low->strategy->all_reduce_last && !is_last_micro_batch(low);
 }
 
 /* Returns the lane on which it goes on. */

@@ -62,9 +62,10 @@ static enum err_code check_version(const struct strategy *s, uint32_t torch, str
         return err_set(err, ERR_UNSUPPORTED,
                        "--placement columns of one rank: not planned as torch 2.%u does it", torch);
     if (s->experts_replicate && torch != 0 && torch != TORCH_NEWEST)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--experts-replicate: not known of torch 2.%u; it is planned as 2.%d does it",
-                       torch, TORCH_NEWEST);
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--experts-replicate: not known of torch 2.%u; it is planned as 2.%d does it", torch,
+            TORCH_NEWEST);
     if (s->offload && torch != 0 && torch != TORCH_NEWEST)
         return err_set(err, ERR_UNSUPPORTED,
                        "--offload: not known of torch 2.%u; it is planned as 2.%d does it", torch,
@@ -209,9 +210,8 @@ static void pad_shards(struct lowering *low)
     const struct plan *plan = low->plan;
     f->padded = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *f->padded);
     for (uint32_t p = 0; p < plan->param_count; p++)
-        f->padded[p] =
-            placement_padded(fsdp2_placement(low, p), &plan->params[p].shape,
-                             mesh_of_unit(low, plan->params[p].unit)->shard_ranks);
+        f->padded[p] = placement_padded(fsdp2_placement(low, p), &plan->params[p].shape,
+                                        mesh_of_unit(low, plan->params[p].unit)->shard_ranks);
 }
 
 static const char *first_module(const struct lowering *low, uint32_t unit)

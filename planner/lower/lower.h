@@ -67,8 +67,8 @@ enum comm_hook { COMM_HOOK_NONE, COMM_HOOK_BF16 }; /* BF16: bf16_compress_hook *
 
 struct strategy {
     enum system_kind system;
-    uint32_t world, rank; /* ranks in all, and whose program this is */
-    uint32_t replicate;   /* HSDP replicas: the mesh is replicate × world/replicate */
+    uint32_t world, rank;       /* ranks in all, and whose program this is */
+    uint32_t replicate;         /* HSDP replicas: the mesh is replicate × world/replicate */
     uint32_t experts_replicate; /* the same of experts, which are units of their own within their
                                    blocks; 0: they are of their block's unit */
     enum units_kind units;

@@ -62,9 +62,13 @@ static void mark_persistent(struct lowering *low)
     uint64_t all = 0;
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         const uint64_t n = zero3_elements(low, p);
-        z->params[p] = (struct zero3_param){
-            .fetched = -1, .buffer = NONE, .home = NONE, .saved = NONE, .secondary = NONE,
-            .group = NONE, .frozen = NONE};
+        z->params[p] = (struct zero3_param){.fetched = -1,
+                                            .buffer = NONE,
+                                            .home = NONE,
+                                            .saved = NONE,
+                                            .secondary = NONE,
+                                            .group = NONE,
+                                            .frozen = NONE};
         z->params[p].part = placement_chunk(n, z->ranks);
         if (n > o->param_persistence_threshold || n + all > o->model_persistence_threshold)
             continue;

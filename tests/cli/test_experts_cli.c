@@ -50,11 +50,32 @@ static void padding_is_counted_and_columns_have_none(void **state)
     json_decref(rows);
 }
 
-/* As many ranks as experts, half as many, or fewer: each has whole rows. */
+static void refuses(const char *arguments, const char *sentence)
+{
+    assert_int_equal(shardplan("fit %s", arguments), 2);
+    if (!strstr(program_output(), sentence))
+        fail_msg("%s: %s", arguments, program_output());
+}
+
+static void what_such_experts_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    refuses("llama-3.1-8b --experts-replicate 1", "the model has no module of experts to wrap");
+    refuses("mixtral-8x7b --experts-replicate 3", "--experts-replicate 3 does not divide --gpus 8");
+    refuses("mixtral-8x7b --experts-replicate 2 --clip 1", "takes no gradients of two meshes");
+    refuses("mixtral-8x7b --experts-replicate 2 --reshard 2", "on another mesh is not planned");
+    refuses("mixtral-8x7b --experts-replicate 1 --torch 2.12", "not known of torch 2.12");
+    refuses("mixtral-8x7b --experts-replicate 1 --start-up", "--start-up is not planned with");
+    refuses("mixtral-8x7b --experts-replicate 1 --strategy zero3", "it belongs to fsdp2");
+}
+
+/* As many ranks as experts, half as many, or fewer: each has whole rows. So it has of experts on a
+ * mesh of their own; what is left, routers and norms, is not worth a line. */
 static void rows_that_share_out_are_not_mentioned(void **state)
 {
     (void)state;
     static const char *const jobs[] = {"qwen3-30b-a3b --gpus 128", "qwen3-30b-a3b --gpus 64",
+                                       "qwen3-30b-a3b --gpus 256 --experts-replicate 2",
                                        "llama-3.1-8b --gpus 256"};
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         assert_int_equal(shardplan("fit %s --json", jobs[i]), 0);
@@ -134,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(padding_is_counted_and_columns_have_none),
+        cmocka_unit_test(what_such_experts_cannot_be_is_refused),
         cmocka_unit_test(rows_that_share_out_are_not_mentioned),
         cmocka_unit_test(people_are_told_the_cost_and_the_way_out),
         cmocka_unit_test(every_family_is_planned_and_run),

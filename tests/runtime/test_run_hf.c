@@ -112,6 +112,49 @@ static void other_systems_follow_transformers(void **state)
     }
 }
 
+/* What the last run printed, as a reference for others. The caller owns it. */
+static json_t *printed_steps(void)
+{
+    json_t *losses = json_array(), *norms = json_array();
+    for (char *save = NULL, *line = strtok_r(program_output(), "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        json_t *step = json_loads(line, 0, NULL), *loss = json_object_get(step, "loss");
+        if (loss) {
+            json_array_append(losses, loss);
+            json_array_append(norms, json_object_get(step, "grad_norm"));
+        }
+        json_decref(step);
+    }
+    return json_pack("{s:o, s:o}", "loss", losses, "grad_norm", norms);
+}
+
+/* Adapters drawn as peft draws them: under every system what DDP trains. */
+static void adapters_are_trained_alike(void **state)
+{
+    static const char *const systems[] = {"--strategy fsdp2 --reduce-dtype fp32 --param-dtype fp32",
+                                          "--strategy zero1 --param-dtype fp32",
+                                          "--strategy zero2 --param-dtype fp32",
+                                          "--strategy zero3 --param-dtype fp32"};
+    size_t steps;
+    char options[256];
+    (void)state;
+    plan_model(first_of("llama"), 2, "--lora 4,all-linear --clip 1 --strategy ddp");
+    assert_int_equal(shardplan("run %s/plan/plan.json --steps %d --json", folder, STEPS), 0);
+    json_t *ddp = printed_steps();
+    assert_int_equal(json_array_size(json_object_get(ddp, "loss")), STEPS);
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
+        snprintf(options, sizeof options, "--lora 4,all-linear --clip 1 %s", systems[i]);
+        plan_model(first_of("llama"), 2, options);
+        if (shardplan("run %s/plan/plan.json --steps %d --json", folder, STEPS) != 0)
+            fail_msg("%s: %s", systems[i], program_output());
+        const double worst = compare_steps(ddp, &steps);
+        assert_int_equal(steps, STEPS);
+        if (!(worst <= 1e-5))
+            fail_msg("%s: largest error %.3g", systems[i], worst);
+    }
+    json_decref(ddp);
+}
+
 /* Flash attention with fewer heads of keys, casts, losses in 16 bits: what fp32 has not. */
 static void sixteen_bits_stay_near(void **state)
 {
@@ -201,6 +244,7 @@ int main(void)
         cmocka_unit_test(every_family_follows_transformers),
         cmocka_unit_test(every_family_follows_transformers_on_two_ranks),
         cmocka_unit_test(experts_on_their_own_mesh_follow_transformers),
+        cmocka_unit_test(adapters_are_trained_alike),
         cmocka_unit_test(other_systems_follow_transformers),
         cmocka_unit_test(sixteen_bits_stay_near),
         cmocka_unit_test(what_cannot_run_is_said_first),
