@@ -45,11 +45,9 @@ static void choose_by_role(const struct graph *graph, const struct strategy *s, 
     for (uint32_t m = 0; m < graph->module_count; m++) {
         const enum module_role role = graph->modules[m].role;
         uint32_t unit = NONE;
-        if (role == ROLE_EXPERTS) {
-            unit = new_unit(w, m);
-        } else if (s->units == UNITS_NONE) {
+        if (s->units == UNITS_NONE && role != ROLE_EXPERTS)
             continue;
-        } else if (role == ROLE_BLOCK) {
+        if (role == ROLE_BLOCK) {
             const uint64_t more = s->units == UNITS_BYTES ? module_bytes(graph, m, s->store) : 0;
             const bool full =
                 s->units == UNITS_BYTES ? bytes + more > s->unit_bytes : blocks == per_unit;
@@ -61,7 +59,7 @@ static void choose_by_role(const struct graph *graph, const struct strategy *s, 
             unit = open;
             blocks++;
             bytes += more;
-        } else if ((titan && role == ROLE_EMBEDDING && !tied) ||
+        } else if (role == ROLE_EXPERTS || (titan && role == ROLE_EMBEDDING && !tied) ||
                    (embeddings && (role == ROLE_EMBEDDING || role == ROLE_TABLE))) {
             unit = new_unit(w, m);
         } else if (titan && (role == ROLE_EMBEDDING || role == ROLE_NORM || role == ROLE_HEAD)) {
