@@ -123,10 +123,14 @@ static void find_roots(struct tape *tape)
     const struct graph *graph = tape->graph;
     for (uint32_t t = 0; t < graph->tensor_count; t++)
         tape->root[t] = graph->tensors[t].root;
+    for (uint32_t t = 0; t < graph->tensor_count; t++)
+        tape->same[t] = t;
     for (uint32_t i = 0; i < graph->op_count; i++) {
         const struct graph_op *op = &graph->ops[i];
-        if (!tape_has(tape, op))
-            tape->root[op->out[0]] = tape->root[graph->tensors[op->in[0]].root];
+        if (tape_has(tape, op))
+            continue;
+        tape->root[op->out[0]] = tape->root[graph->tensors[op->in[0]].root];
+        tape->same[op->out[0]] = tape->same[op->in[0]];
     }
     for (uint32_t t = 0; t < graph->tensor_count; t++)
         tape->root[t] = tape->root[graph->tensors[t].root];
@@ -143,6 +147,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .keeping = xcalloc(graph->storage_count + 1, 1),
         .cached = xcalloc(graph->storage_count + 1, 1),
         .root = none_array(graph->tensor_count),
+        .same = none_array(graph->tensor_count),
         .slot = none_array(graph->tensor_count),
         .part = xcalloc(graph->tensor_count + 1, sizeof(struct slice)),
         .param_uses = xcalloc(graph->param_count + 1, sizeof(uint16_t)),
@@ -175,6 +180,7 @@ struct stream *tape_close(struct tape *tape)
     free(tape->keeping);
     free(tape->cached);
     free(tape->root);
+    free(tape->same);
     free(tape->slot);
     free(tape->part);
     free(tape->param_uses);

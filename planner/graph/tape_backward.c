@@ -102,10 +102,11 @@ static void see_in_shape(struct tape *tape, const struct shape *shape, struct op
 static void accumulate(struct tape *tape, const struct pending *pending)
 {
     const struct graph *graph = tape->graph;
-    const struct shape *shape = &graph->tensors[pending->tensor].shape;
+    const uint32_t tensor = tape->same[pending->tensor];
+    const struct shape *shape = &graph->tensors[tensor].shape;
     const struct operand as_given = pending->gradient, *gradient = &as_given;
     struct operand seen = as_given;
-    const uint32_t root = tape->root[pending->tensor];
+    const uint32_t root = tape->root[tensor];
     see_in_shape(tape, shape, &seen);
     uint32_t *slot = &tape->slot[root];
     if (*slot == NO_BUFFER) {
@@ -114,13 +115,13 @@ static void accumulate(struct tape *tape, const struct pending *pending)
             .offset = (uint32_t)gradient->offset,
             .pitch = gradient->pitch,
             .layout = seen.layout,
-            .seen_as = pending->tensor,
-            .tensor = pending->tensor,
+            .seen_as = tensor,
+            .tensor = tensor,
             .expanded = shape_elements(&gradient->shape) < shape_elements(shape),
             .viewed = pending->viewed || !same_shape(&gradient->shape, shape),
         };
     } else {
-        add_up(tape, pending->tensor, root, &seen);
+        add_up(tape, tensor, root, &seen);
     }
     const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
     assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);

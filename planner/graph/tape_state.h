@@ -79,6 +79,7 @@ struct tape {
     uint8_t *keeping;     /* (storages) whether what goes with them is held */
     uint8_t *cached;      /* (storages) kept by the selective policy until recomputation */
     uint32_t *root;       /* (tensors) the tensor whose gradient is this one's */
+    uint32_t *same;       /* (tensors) itself, or what the absent op has that returns it */
     uint32_t *slot;       /* (tensors) buffer of the gradient so far, by root */
     struct slice *part;   /* (tensors) where in that buffer it is */
     uint16_t *param_uses; /* (params) gradients still to come */
