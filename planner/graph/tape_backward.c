@@ -57,7 +57,8 @@ static uint32_t meets_at(const struct tape *tape, uint32_t tensor, const struct 
                                                                                   : tensor;
 }
 
-/* Adds a second gradient to the one in the root's slot; lets go of both but for the result. */
+/* Adds a second gradient to the one in the root's slot, and lets go of that one but for the result;
+ * the second is its node's until all that the node gives has arrived. */
 static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
                    const struct operand *gradient)
 {
@@ -79,7 +80,6 @@ static void add_up(struct tape *tape, uint32_t tensor, uint32_t root,
                                .tensor = part->tensor == tensor ? tensor : root,
                                .mixed = mixed};
     }
-    tape_release(tape, gradient->place);
 }
 
 /* What a node hands on, in the shape of the tensor whose gradient it is: a view of it, or, of fewer
@@ -99,7 +99,7 @@ static void see_in_shape(struct tape *tape, const struct shape *shape, struct op
     }
 }
 
-static void accumulate(struct tape *tape, const struct pending *pending)
+static void accumulate(struct tape *tape, struct pending *pending)
 {
     const struct graph *graph = tape->graph;
     const uint32_t tensor = tape->same[pending->tensor];
@@ -122,6 +122,7 @@ static void accumulate(struct tape *tape, const struct pending *pending)
         };
     } else {
         add_up(tape, tensor, root, &seen);
+        pending->added = true;
     }
     const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
     assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);
@@ -226,6 +227,13 @@ static void hold_passed_on(struct tape *tape, const uint32_t *given, uint32_t co
         }
 }
 
+/* What was added to others: the engine's list of a node's outputs has it to its end. */
+static void release_added(struct tape *tape, const struct pending *pending)
+{
+    if (pending->added)
+        tape_release(tape, pending->gradient.place);
+}
+
 /* Between a module's node and those before it is one of the system: parameters' gradients arrive
  * first, then its hook runs, then those of inputs are added up. Leaves the latter. */
 static void return_gradients(struct tape *tape, uint32_t op)
@@ -234,6 +242,9 @@ static void return_gradients(struct tape *tape, uint32_t op)
     for (uint32_t i = 0; i < tape->pending_count; i++)
         if (is_param(tape, tape->pending[i].tensor))
             accumulate(tape, &tape->pending[i]);
+    for (uint32_t i = 0; i < tape->pending_count; i++)
+        if (is_param(tape, tape->pending[i].tensor))
+            release_added(tape, &tape->pending[i]);
         else
             tape->pending[left++] = tape->pending[i];
     tape->pending_count = left;
@@ -286,6 +297,8 @@ void tape_node(struct tape *tape, uint32_t index)
         return_gradients(tape, index);
     for (uint32_t i = 0; i < tape->pending_count; i++)
         accumulate(tape, &tape->pending[i]);
+    for (uint32_t i = 0; i < tape->pending_count; i++)
+        release_added(tape, &tape->pending[i]);
     while (tape->unasked_count > 0)
         tape_release(tape, tape->unasked[--tape->unasked_count]);
 }

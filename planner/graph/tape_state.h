@@ -47,6 +47,7 @@ struct pending { /* a gradient on its way to an input */
     struct operand gradient;
     bool broadcast; /* to be summed to the tensor's shape first */
     bool viewed;    /* its node made a view of it */
+    bool added;     /* it was added to the gradient that was there */
 };
 
 struct slice { /* as an operand's offset and pitch: a gradient may be a slice of a wider one */
