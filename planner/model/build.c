@@ -70,6 +70,15 @@ struct norm build_norm(struct graph *graph, const char *prefix, const char *name
     return norm;
 }
 
+struct norm build_head_norm(struct graph *graph, const char *prefix, const char *name, uint32_t a,
+                            uint32_t d, float eps)
+{
+    const uint32_t weight =
+        graph_param(graph, PARAM_WEIGHT, SHAPE(a, d), "%s%s.weight", prefix, name);
+    graph_init_param(graph, weight, (struct param_init){.kind = INIT_ONES});
+    return (struct norm){.weight = weight, .bias = GRAPH_NONE, .eps = eps};
+}
+
 /* torchtitan's Float8Converter leaves the head alone (filter_fqns), be it tied or not, and what
  * _scaled_mm cannot take. */
 static bool is_float8(const struct graph *graph, uint32_t weight)

@@ -37,6 +37,10 @@ struct norm {
 struct norm build_norm(struct graph *graph, const char *prefix, const char *name, uint32_t h,
                        bool biased, float eps);
 
+/* The same with a weight for each number of each head, (a, d), and no bias. */
+struct norm build_head_norm(struct graph *graph, const char *prefix, const char *name, uint32_t a,
+                            uint32_t d, float eps);
+
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear);
 uint32_t apply_conv1d(struct graph *graph, uint32_t x, struct linear conv);
 /* An activation by its name in config.json, as one operator. The three approximations of GELU by

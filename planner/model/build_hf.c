@@ -135,17 +135,24 @@ uint32_t hf_complex_rope_table(struct graph *graph, const struct model_config *c
 struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *c,
                               struct hf_angles of)
 {
-    return hf_rope_tables_in(graph, graph->compute, c->rope.attention_factor, of, false);
+    return hf_rope_tables_in(graph, graph->compute, c->rope.attention_factor, of, HF_TABLE_WHOLE);
 }
 
 struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
-                                 struct hf_angles of, bool half_only)
+                                 struct hf_angles of, enum hf_table table)
 {
     const uint32_t half = rope_angles(graph, of);
     const struct shape pairs = graph->tensors[half].shape;
     const struct shape whole = SHAPE(1, pairs.dim[1], 2 * pairs.dim[2]);
-    const uint32_t angles =
-        half_only ? half : free_op(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, whole, half);
+    const struct shape twice = SHAPE(1, pairs.dim[1], pairs.dim[2], 2);
+    uint32_t angles = half;
+    if (table == HF_TABLE_WHOLE)
+        angles = free_op(graph, WORK_CAT, ATEN_CAT, DTYPE_FP32, whole, half);
+    else if (table == HF_TABLE_NEIGHBOURS)
+        angles = graph_view(graph,
+                            op_no_grad(graph, WORK_INTERLEAVE, ATEN_CLONE, DTYPE_FP32, twice, 2,
+                                       (uint32_t[]){half, half}),
+                            whole);
     const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles, attention_factor);
     const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles, attention_factor);
     const struct hf_rope rope = {op_to(graph, cos, dtype), op_to(graph, sin, dtype)};
@@ -258,17 +265,30 @@ uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm)
     return out;
 }
 
-uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm)
+static uint32_t rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm, bool cast)
 {
     uint32_t variance;
     const uint32_t normed = rms_normed(graph, x, norm.eps, &variance);
-    const uint32_t product = op_mul(graph, norm.weight, normed);
+    const uint32_t weight = cast ? op_to(graph, norm.weight, DTYPE_FP32) : norm.weight;
+    const uint32_t product = op_mul(graph, weight, normed);
+    if (weight != norm.weight)
+        graph_drop(graph, weight);
     const uint32_t out = op_to(graph, product, (enum dtype)graph->tensors[x].dtype);
     if (out != product)
         graph_drop(graph, product);
     graph_drop(graph, normed);
     graph_drop(graph, variance);
     return out;
+}
+
+uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm)
+{
+    return rms_norm_wide(graph, x, norm, false);
+}
+
+uint32_t hf_rms_norm_cast(struct graph *graph, uint32_t x, struct norm norm)
+{
+    return rms_norm_wide(graph, x, norm, true);
 }
 
 uint32_t hf_rms_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm)
@@ -330,8 +350,19 @@ static uint32_t gelu_fast(struct graph *graph, uint32_t x)
     return half_of_one_plus_tanh(graph, half, inner);
 }
 
+/* The square of what is positive of x. */
+static uint32_t relu_squared(struct graph *graph, uint32_t x)
+{
+    const uint32_t positive = op_unary(graph, OP_RELU, x);
+    const uint32_t square = op_scalar(graph, OP_POW, positive, 2.0F);
+    graph_drop(graph, positive);
+    return square;
+}
+
 uint32_t hf_activation(struct graph *graph, const char *name, uint32_t x)
 {
+    if (strcmp(name, "relu2") == 0)
+        return relu_squared(graph, x);
     if (strcmp(name, "gelu_new") == 0)
         return gelu_new(graph, x);
     if (strcmp(name, "gelu_fast") == 0)

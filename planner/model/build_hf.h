@@ -30,14 +30,19 @@ struct hf_angles {
 };
 
 /* RoPE's factors (1, s, d) in the compute dtype; or in one of fp32 or that, scaled by
- * attention_factor, and perhaps of each angle once, (1, s, d/2), not twice. */
+ * attention_factor, in one of these layouts. */
 struct hf_rope {
     uint32_t cos, sin;
+};
+enum hf_table {
+    HF_TABLE_WHOLE,      /* every angle, and every angle again */
+    HF_TABLE_HALF,       /* every angle: (1, s, d/2) */
+    HF_TABLE_NEIGHBOURS, /* each angle twice */
 };
 struct hf_rope hf_rope_tables(struct graph *graph, const struct model_config *config,
                               struct hf_angles angles);
 struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float attention_factor,
-                                 struct hf_angles angles, bool half);
+                                 struct hf_angles angles, enum hf_table table);
 /* The same as complex numbers (1, s, d/2). */
 uint32_t hf_complex_rope_table(struct graph *graph, const struct model_config *config,
                                struct hf_angles angles);
@@ -58,6 +63,12 @@ void hf_rope_update(struct graph *graph, const struct hf_frequencies *frequencie
 uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope);
 uint32_t hf_rotate_pairs(struct graph *graph, uint32_t x, struct hf_rope interleaved);
 struct hf_rope hf_rope_interleaved(struct graph *graph, struct hf_rope rope);
+/* q and k, qk[0] and qk[1] (b, a, s, d), of neighbours: by tables that are interleaved here; the
+ * same with each factor of a product cast to fp32 for itself and the sum cast back; and with q and
+ * k cast to fp32 first, by tables of HF_TABLE_NEIGHBOURS. What was there stays the caller's. */
+void hf_turn_neighbours(struct graph *graph, struct hf_rope rope, uint32_t qk[2]);
+void hf_turn_neighbours_wide(struct graph *graph, struct hf_rope rope, uint32_t qk[2]);
+void hf_turn_neighbours_cast(struct graph *graph, struct hf_rope rope, uint32_t qk[2]);
 /* first · cos - second · sin beside second · cos + first · sin, each factor (1, s, d/2) wide, of
  * two views (b, a, s, d/2) of one tensor. What is joined dies in that order, or the other way
  * round. */
@@ -74,9 +85,15 @@ uint32_t hf_join_heads(struct graph *graph, uint32_t embedded, uint32_t passed);
 
 /* RMSNorm as Python writes it, in fp32 but for the last product. */
 uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm);
-/* The same with that product in fp32, too; and with 1 + weight for the weight. */
+/* The same with that product in fp32, too; with the weight cast for it; and with 1 + weight for
+ * the weight. */
 uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm);
+uint32_t hf_rms_norm_cast(struct graph *graph, uint32_t x, struct norm norm);
 uint32_t hf_rms_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm);
+/* LayerNorm without a bias as Python writes it, all of it in fp32; and PyTorch's with 1 + weight
+ * for the weight. */
+uint32_t hf_layer_norm_wide(struct graph *graph, uint32_t x, struct norm norm);
+uint32_t hf_layer_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm);
 
 /* cap · tanh(x / cap), which takes x's place. */
 uint32_t hf_softcap(struct graph *graph, uint32_t x, float cap);

@@ -22,6 +22,22 @@ struct norm hf_decoder_norm(struct graph *graph, const struct model_config *c,
     return norm;
 }
 
+static void declare_qk_norms(struct graph *graph, const struct model_config *c, const char *prefix,
+                             struct hf_block *block)
+{
+    const struct hf_decoder *way = block->way;
+    const bool wide = way->qk == HF_QK_WIDE;
+    const char *q = way->q_norm ? way->q_norm : "q_norm", *k = way->k_norm ? way->k_norm : "k_norm";
+    const uint32_t d = c->head_dim;
+    if (way->qk_by_head) {
+        block->q_norm = build_head_norm(graph, prefix, q, c->heads, d, c->norm_eps);
+        block->k_norm = build_head_norm(graph, prefix, k, c->kv_heads, d, c->norm_eps);
+        return;
+    }
+    block->q_norm = hf_decoder_norm(graph, c, way, prefix, q, wide ? c->heads * d : d);
+    block->k_norm = hf_decoder_norm(graph, c, way, prefix, k, wide ? c->kv_heads * d : d);
+}
+
 static void declare_attention(struct graph *graph, const struct model_config *c, const char *prefix,
                               struct hf_block *block)
 {
@@ -42,13 +58,8 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
     block->v = build_linear(graph, prefix, "v_proj", h_kv, h, c->attention_bias);
     const char *output = block->way->output ? block->way->output : "o_proj";
     block->o = build_linear(graph, prefix, output, h, h_q, c->output_bias);
-    const bool wide = block->way->qk == HF_QK_WIDE;
-    if (wide || c->qk_norm) {
-        block->q_norm =
-            hf_decoder_norm(graph, c, block->way, prefix, "q_norm", wide ? h_q : c->head_dim);
-        block->k_norm =
-            hf_decoder_norm(graph, c, block->way, prefix, "k_norm", wide ? h_kv : c->head_dim);
-    }
+    if (block->way->qk == HF_QK_WIDE || c->qk_norm)
+        declare_qk_norms(graph, c, prefix, block);
 }
 
 static void declare_mlp(struct graph *graph, const struct model_config *c, const char *prefix,
@@ -77,15 +88,18 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
 {
     char attention[96], mlp[96];
     snprintf(attention, sizeof attention, "%s.self_attn.", prefix);
-    snprintf(mlp, sizeof mlp, "%s.mlp.", prefix);
+    snprintf(mlp, sizeof mlp, "%s.%s.", prefix, way->mlp ? way->mlp : "mlp");
     struct hf_block block = {.way = way, .sinks = GRAPH_NONE, .mixed = experts_in(c, index)};
     declare_attention(graph, c, attention, &block);
-    declare_mlp(graph, c, mlp, &block);
+    if (!way->mlp_last)
+        declare_mlp(graph, c, mlp, &block);
     for (int i = 0; i < HF_PLACES; i++)
         block.norms[i].weight = GRAPH_NONE;
     for (int i = 0; i < HF_PLACES && way->norms[i].name; i++)
         block.norms[way->norms[i].at] =
             hf_decoder_norm(graph, c, way, prefix, way->norms[i].name, c->hidden);
+    if (way->mlp_last)
+        declare_mlp(graph, c, mlp, &block);
     return block;
 }
 
@@ -146,6 +160,20 @@ static void turn_both(struct graph *graph, const struct model_config *c, struct 
     heads->k = transposed(graph, hf_join_heads(graph, k_turned, k.passed));
 }
 
+/* The same where the turned parts live until both are joined. */
+static void turn_last(struct graph *graph, const struct model_config *c, struct hf_rope rope,
+                      struct heads *heads)
+{
+    const struct hf_cut q = hf_cut_heads(graph, transposed(graph, heads->q), c->rotary_dim);
+    const struct hf_cut k = hf_cut_heads(graph, transposed(graph, heads->k), c->rotary_dim);
+    const uint32_t q_turned = hf_rotate(graph, q.turned, rope);
+    const uint32_t k_turned = hf_rotate(graph, k.turned, rope);
+    heads->q = transposed(graph, op_cat_last(graph, q_turned, q.passed));
+    heads->k = transposed(graph, op_cat_last(graph, k_turned, k.passed));
+    graph_drop(graph, q_turned);
+    graph_drop(graph, k_turned);
+}
+
 /* x (b, s, a, d), by tables (1, s, d/2) */
 static uint32_t turned_halves(struct graph *graph, uint32_t x, struct hf_rope rope)
 {
@@ -181,6 +209,21 @@ static void cast_back(struct graph *graph, enum dtype dtype, struct heads *heads
     graph_drop(graph, k);
 }
 
+/* Whole heads of neighbours, one of three ways to write it. */
+static void turn_neighbours(struct graph *graph, enum hf_rotary rotary, struct hf_rope rope,
+                            struct heads *heads)
+{
+    uint32_t qk[2] = {transposed(graph, heads->q), transposed(graph, heads->k)};
+    if (rotary == HF_ROTARY_NEIGHBOURS_CAST)
+        hf_turn_neighbours_cast(graph, rope, qk);
+    else if (rotary == HF_ROTARY_NEIGHBOURS_WIDE)
+        hf_turn_neighbours_wide(graph, rope, qk);
+    else
+        hf_turn_neighbours(graph, rope, qk);
+    heads->q = transposed(graph, qk[0]);
+    heads->k = transposed(graph, qk[1]);
+}
+
 static void turn(struct graph *graph, const struct model_config *c, const struct hf_block *block,
                  struct hf_rope rope, struct heads *heads)
 {
@@ -199,6 +242,9 @@ static void turn(struct graph *graph, const struct model_config *c, const struct
     case HF_ROTARY_BOTH:
         turn_both(graph, c, rope, heads);
         break;
+    case HF_ROTARY_LAST:
+        turn_last(graph, c, rope, heads);
+        break;
     case HF_ROTARY_OPEN:
         turn_open(graph, c, rope, heads);
         return;
@@ -206,8 +252,11 @@ static void turn(struct graph *graph, const struct model_config *c, const struct
         heads->q = turned_halves(graph, q, rope);
         heads->k = turned_halves(graph, k, rope);
         break;
+    default:
+        turn_neighbours(graph, block->way->rotary, rope, heads);
+        break;
     }
-    if (block->way->fp32_tables)
+    if (block->way->fp32_tables && block->way->rotary != HF_ROTARY_NEIGHBOURS_WIDE)
         cast_back(graph, (enum dtype)graph->tensors[q].dtype, heads);
     if (block->way->fused_qkv)
         return; /* they are views of what v views, too */
@@ -283,8 +332,8 @@ static struct heads project_then_norm(struct graph *graph, const struct hf_block
                                       const struct orders *orders)
 {
     struct heads heads = {.held_count = 0};
-    heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, true);
-    heads.k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, true);
+    heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
+    heads.k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, orders->k_copied);
     heads.v = hf_heads(graph, apply_linear(graph, y, block->v), orders->kv, orders->v_copied);
     heads.q = normed_heads(graph, block, heads.q, block->q_norm);
     heads.k = normed_heads(graph, block, heads.k, block->k_norm);
@@ -296,16 +345,18 @@ static struct heads project(struct graph *graph, const struct model_config *c,
 {
     if (block->way->fused_qkv)
         return project_fused(graph, c, block, y, orders);
-    if (block->way->qk == HF_QK_WIDE || block->way->qk == HF_QK_NONE)
+    const enum hf_qk_norm qk = block->way->qk;
+    const bool at_once = qk == HF_QK_HEADS && c->qk_norm;
+    if (qk == HF_QK_WIDE || qk == HF_QK_NONE)
         return project_wide(graph, block, y, orders);
-    if (block->way->qk != HF_QK_HEADS && c->qk_norm)
+    if (qk != HF_QK_HEADS && qk != HF_QK_AFTER && c->qk_norm)
         return project_then_norm(graph, block, y, orders);
     struct heads heads = {.held_count = 0};
     heads.q = hf_heads(graph, apply_linear(graph, y, block->q), orders->q, orders->q_copied);
-    if (c->qk_norm)
+    if (at_once)
         heads.q = normed(graph, block, heads.q, block->q_norm);
     heads.k = hf_heads(graph, apply_linear(graph, y, block->k), orders->kv, orders->k_copied);
-    if (c->qk_norm)
+    if (at_once)
         heads.k = normed(graph, block, heads.k, block->k_norm);
     heads.v = hf_heads(graph, apply_linear(graph, y, block->v), orders->kv, orders->v_copied);
     return heads;
@@ -342,12 +393,17 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     struct heads heads = project(graph, c, block, y, &orders);
     if (turned)
         turn(graph, c, block, rope, &heads);
+    if (block->way->qk == HF_QK_AFTER) {
+        heads.q = normed_heads(graph, block, heads.q, block->q_norm);
+        heads.k = normed_heads(graph, block, heads.k, block->k_norm);
+    }
     const struct hf_attention arguments = {
         .q = heads.q,
         .k = heads.k,
         .v = heads.v,
         .mask = mask,
-        .q_contiguous = block->way->rotary != HF_ROTARY_WHOLE,
+        .q_contiguous =
+            block->way->rotary != HF_ROTARY_WHOLE && block->way->rotary < HF_ROTARY_NEIGHBOURS,
         .dropout = c->attention_dropout,
         .scale = scale_of(c),
     };
@@ -389,7 +445,7 @@ static uint32_t plain_feed_forward(struct graph *graph, const struct model_confi
     graph_drop(graph, up);
     const uint32_t out = apply_linear(graph, active, block->mlp.down);
     graph_drop(graph, active);
-    return block->way->own_dropout ? hf_dropout(graph, out, c->dropout) : out;
+    return out;
 }
 
 /* *scores: a second result, Python's; GRAPH_NONE: there is none. */
@@ -399,11 +455,11 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
     *scores = GRAPH_NONE;
     if (block->mixed)
         return hf_moe(graph, c, &block->way->moe, &block->moe, y, scores);
-    if (block->way->up)
-        return plain_feed_forward(graph, c, block, y);
     if (block->way->fused_gate_up)
         return fused_feed_forward(graph, c, block, y);
-    return hf_mlp(graph, c, &block->mlp, y);
+    const uint32_t out =
+        block->way->up ? plain_feed_forward(graph, c, block, y) : hf_mlp(graph, c, &block->mlp, y);
+    return block->way->own_dropout ? hf_dropout(graph, out, c->dropout) : out;
 }
 
 /* x through the norm of a place; x itself where there is none. */

@@ -23,7 +23,7 @@ struct inputs { /* the same for every block */
 /* How many of a head's numbers turn. */
 static uint32_t turned_of(const struct model_config *c, const struct hf_decoder *way)
 {
-    const bool whole = way->rotary == HF_ROTARY_WHOLE || way->rotary == HF_ROTARY_HALVES;
+    const bool whole = way->rotary == HF_ROTARY_WHOLE || way->rotary >= HF_ROTARY_HALVES;
     return whole ? c->head_dim : c->rotary_dim;
 }
 
@@ -71,7 +71,9 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     const struct hf_decoder *way = in->way;
     const enum dtype dtype = way->fp32_tables ? DTYPE_FP32 : graph->compute;
     const struct hf_rope none = {GRAPH_NONE, GRAPH_NONE};
-    const bool half = way->rotary == HF_ROTARY_HALVES;
+    const enum hf_table table = way->rotary == HF_ROTARY_HALVES            ? HF_TABLE_HALF
+                                : way->rotary == HF_ROTARY_NEIGHBOURS_CAST ? HF_TABLE_NEIGHBOURS
+                                                                           : HF_TABLE_WHOLE;
     const struct hf_angles full = {in->positions, frequencies->full.now};
     const struct hf_angles window = {in->positions, frequencies->window.now};
     in->rope = in->window_rope = none;
@@ -81,12 +83,12 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     }
     if (!way->tables_by_layer || any_layer(c, false)) {
         hf_rope_update(graph, &frequencies->full, in->positions);
-        in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, full, half);
+        in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, full, table);
     }
     if (!way->tables_by_layer)
         in->window_rope = in->rope;
     else if (any_layer(c, true))
-        in->window_rope = hf_rope_tables_in(graph, dtype, 1, window, half);
+        in->window_rope = hf_rope_tables_in(graph, dtype, 1, window, table);
 }
 
 /* Sinks are never asked whether sequences are packed. */
@@ -107,6 +109,16 @@ static void make_masks(struct graph *graph, const struct model_config *c,
         in->window_mask = hf_eager_mask(graph, job, in->window_mask);
 }
 
+/* Rows of the embedding times a number, which take their place. */
+static uint32_t multiplied(struct graph *graph, const struct model_config *c, uint32_t rows)
+{
+    if (!(c->embedding_multiplier > 0))
+        return rows;
+    const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, rows, c->embedding_multiplier);
+    graph_drop(graph, rows);
+    return scaled;
+}
+
 /* The first hidden states, positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
                                  const struct model_job *job, const struct hf_decoder *way,
@@ -115,6 +127,8 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     struct inputs in = {.way = way, .mask = GRAPH_NONE, .window_mask = GRAPH_NONE};
     in.positions = hf_positions(graph, job);
     make_masks(graph, c, job, &in);
+    if (way->late_scale)
+        embedded = multiplied(graph, c, embedded);
     in.first = op_dropout(graph, embedded, c->embedding_dropout);
     in.embeds = way->dropped_rows ? in.first : embedded;
     if (in.embeds != embedded)
@@ -155,7 +169,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     const uint32_t mask = window ? in->window_mask : in->mask;
     const struct hf_rope tables = window ? in->window_rope : in->rope;
     const struct hf_rope rope = as_called(graph, job, tables), none = {GRAPH_NONE, GRAPH_NONE};
-    const bool plain = c->plain_period && (index + 1) % c->plain_period == 0;
+    const bool plain = (c->plain_period && (index + 1) % c->plain_period == 0) ||
+                       (in->way->window_rope && c->sliding_window && !window);
     graph_enter(graph, module, x);
     if (!in->way->positions_first)
         graph_also_input(graph, module, in->positions);
@@ -203,11 +218,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     graph_enter(graph, module, tokens);
     const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale, c->padding);
     graph_exit(graph, module, rows);
-    if (!(c->embedding_multiplier > 0))
-        return rows;
-    const uint32_t scaled = op_scalar(graph, OP_MUL_SCALAR, rows, c->embedding_multiplier);
-    graph_drop(graph, rows);
-    return scaled;
+    return way->late_scale ? rows : multiplied(graph, c, rows);
 }
 
 static uint32_t run_layers(struct graph *graph, const struct model_config *c,
@@ -265,9 +276,11 @@ static uint32_t apply_head(struct graph *graph, const struct model_config *c,
     graph_exit(graph, module, logits);
     if (c->logits_softcap > 0)
         return hf_softcap(graph, logits, c->logits_softcap);
-    if (!(c->logits_scaling > 0))
+    if (!(c->logits_scaling > 0) && !(c->logits_multiplier > 0))
         return logits;
-    const uint32_t scaled = op_scalar(graph, OP_DIV_SCALAR, logits, c->logits_scaling);
+    const uint32_t scaled = c->logits_multiplier > 0
+                                ? op_scalar(graph, OP_MUL_SCALAR, logits, c->logits_multiplier)
+                                : op_scalar(graph, OP_DIV_SCALAR, logits, c->logits_scaling);
     graph_drop(graph, logits);
     return scaled;
 }

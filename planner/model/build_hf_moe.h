@@ -45,6 +45,9 @@ hf_router hf_route_mixtral, hf_route_qwen;
 /* The k best of the logits themselves, and the softmax of those, as GPT-OSS has it. */
 hf_router hf_route_gpt_oss;
 
+/* The same of logits in fp32, cast back, as Granite has it. */
+hf_router hf_route_granite;
+
 /* As DeepSeek-V3 has it, in fp32: s = sigmoid(router y); of groups of experts, the best by the sum
  * of their two best s + correction; in those the k best s + correction, weighted by their s. */
 hf_router hf_route_deepseek_v3;

@@ -50,6 +50,23 @@ struct hf_routing hf_route_gpt_oss(struct graph *graph, const struct model_confi
     return r;
 }
 
+struct hf_routing hf_route_granite(struct graph *graph, const struct model_config *c,
+                                   const struct hf_moe *moe, uint32_t rows)
+{
+    struct hf_routing r;
+    const uint32_t product = apply_linear(graph, rows, moe->router);
+    r.logits = op_to(graph, product, DTYPE_FP32);
+    if (r.logits != product)
+        graph_drop(graph, product);
+    const uint32_t best = op_topk(graph, r.logits, c->experts_per_token, &r.experts);
+    const uint32_t share = op_softmax_as_is(graph, best);
+    r.weights = op_to(graph, share, (enum dtype)graph->tensors[rows].dtype);
+    if (r.weights != share)
+        graph_drop(graph, share);
+    graph_drop(graph, best);
+    return r;
+}
+
 /* ---- groups ---- */
 
 /* Groups of experts are chosen outside of what has a gradient, though autograd has nodes for it:

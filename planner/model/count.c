@@ -42,3 +42,8 @@ double count_llama(const struct model_config *c)
     return c->layers * (attention + 2 * h) + experts_count(c) +
            (c->tied ? 1 : 2) * (double)c->vocab * h + h;
 }
+
+double count_ungated(const struct model_config *c)
+{
+    return count_llama(c) - c->layers * count_linear(c->ffn, c->hidden, c->mlp_bias);
+}

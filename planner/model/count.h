@@ -14,4 +14,7 @@ double count_classic_block(const struct model_config *config);
 /* A decoder of the Llama kind, experts or not, with its embedding, last norm and head. */
 double count_llama(const struct model_config *config);
 
+/* The same where the feed-forward has no gate. */
+double count_ungated(const struct model_config *config);
+
 #endif

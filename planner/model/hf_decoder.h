@@ -24,6 +24,7 @@ enum hf_qk_norm {
     HF_QK_WIDE,   /* as that, and a norm of all heads at once before */
     HF_QK_LAST,   /* of each head, where c->qk_norm: when all are projected */
     HF_QK_TURNED, /* as that, of heads as PyTorch has them: (b, a, s, d) */
+    HF_QK_AFTER,  /* as that, when RoPE has turned them */
 };
 
 enum hf_rotary {
@@ -31,8 +32,13 @@ enum hf_rotary {
     HF_ROTARY_PARTS,  /* both are cut at rotary_dim, if that is all, too; each is turned, joined */
     HF_ROTARY_PAIRS,  /* as that, of neighbours; both are turned before they are joined */
     HF_ROTARY_BOTH,   /* as that, not of neighbours */
+    HF_ROTARY_LAST,   /* as that, and the turned parts live until both are joined */
     HF_ROTARY_OPEN,   /* as that, and parts live until attention returns */
     HF_ROTARY_HALVES, /* q, then k, by tables that have each angle once */
+    HF_ROTARY_NEIGHBOURS, /* q, then k, whole heads of neighbours; tables by hf_rope_interleaved */
+    HF_ROTARY_NEIGHBOURS_WIDE, /* as that, each factor of a product in fp32 */
+    HF_ROTARY_NEIGHBOURS_CAST, /* both are cast to fp32 first; tables are of neighbours as they are
+                                */
 };
 
 struct hf_decoder {
@@ -42,21 +48,27 @@ struct hf_decoder {
     } norms[HF_PLACES]; /* in the order in which they are declared */
     hf_norm *norm;      /* how RMSNorm is written */
     enum hf_qk_norm qk;
-    bool biased_norms;  /* they are LayerNorms */
-    bool norms_at_zero; /* weights begin at 0, to which the norm adds 1 */
-    bool scaled_rows;   /* the embedding is times the root of h, by a buffer */
-    bool eager;         /* attention in Python: hf_eager_attention */
+    const char *q_norm, *k_norm; /* what those are called; NULL: "q_norm", "k_norm" */
+    bool qk_by_head;             /* ... and each head has factors of its own */
+    bool biased_norms;           /* they are LayerNorms */
+    bool norms_at_zero;          /* weights begin at 0, to which the norm adds 1 */
+    bool scaled_rows;            /* the embedding is times the root of h, by a buffer */
+    bool eager;                  /* attention in Python: hf_eager_attention */
     bool fused_qkv;     /* one product for q, k and v, sliced; declared behind the output's */
     bool fused_gate_up; /* one product for gate and up, in two halves */
+    const char *mlp;    /* the feed-forward's module; NULL: "mlp" */
+    bool mlp_last;      /* it is declared behind the norms */
     const char *up; /* down(act(up y)), no gate: what up is called, and down below; NULL: gated */
     const char *down, *output, *last_norm; /* "c_proj", "dense", "final_layernorm"; NULL: Llama's */
     bool biased_head;
+    bool late_scale;   /* c->embedding_multiplier: when masks are there, not with the embedding */
     bool dropped_rows; /* dropout takes the embedding's place: inputs_embeds are what it returns */
     bool x_last;       /* of the parallel sum: (attention(y) + mlp(y)) + x */
     bool locals_last;  /* what a layer computes on its way lives until it returns */
     bool own_dropout;  /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
     bool fp32_tables;      /* RoPE's, and what is turned by them until it is cast back */
+    bool window_rope;      /* where layers have windows, those without one have no RoPE */
     bool tables_by_layer;  /* RoPE's by type of layer: c->window_theta's where it has a window */
     bool masks_by_layer;   /* a mask for each type of layer, asked for where any has a window */
     bool both_masks;       /* ... both, whether any layer has a window or none */

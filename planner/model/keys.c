@@ -23,6 +23,8 @@ const struct choice key_activations[] = {
 const struct choice key_silu_only[] = {
     {"silu", "silu", false}, {"swish", "silu", false}, {NULL, NULL, false}};
 
+const struct choice key_squared_relu_only[] = {{"relu2", "relu2", false}, {NULL, NULL, false}};
+
 static const struct key foreign[] = {
     NEUTRAL("attn_logit_softcapping", NO_NUMBER),
     NEUTRAL("final_logit_softcapping", NO_NUMBER),

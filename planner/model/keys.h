@@ -119,7 +119,7 @@ enum err_code key_does_not_divide(const char *where, const char *name, uint32_t 
 #define POSITIONS(name, value) COUNT(name, max_positions, value, POSITIONS_MAX)
 
 /* "gelu" and "gelu_tanh" are one op each; the others are as many as Python writes. */
-extern const struct choice key_activations[], key_silu_only[];
+extern const struct choice key_activations[], key_silu_only[], key_squared_relu_only[];
 
 /* ---- rows that many families have ---- */
 

@@ -31,6 +31,17 @@
     X(OLMO3, olmo3)                                                                                \
     X(SMOLLM3, smollm3)                                                                            \
     X(GRANITE, granite)                                                                            \
+    X(GRANITEMOE, granitemoe)                                                                      \
+    X(SEED_OSS, seed_oss)                                                                          \
+    X(ARCEE, arcee)                                                                                \
+    X(HUNYUAN_V1_DENSE, hunyuan_v1_dense)                                                          \
+    X(EXAONE4, exaone4)                                                                            \
+    X(MINISTRAL, ministral)                                                                        \
+    X(HELIUM, helium)                                                                              \
+    X(ERNIE4_5, ernie4_5)                                                                          \
+    X(COHERE, cohere)                                                                              \
+    X(COHERE2, cohere2)                                                                            \
+    X(NEMOTRON, nemotron)                                                                          \
     X(GEMMA, gemma)                                                                                \
     X(GEMMA2, gemma2)                                                                              \
     X(GEMMA3, gemma3)                                                                              \
@@ -105,6 +116,8 @@ struct model_config {
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */
+    /* Cohere; 0: there is no such product */
+    float logits_multiplier;
     /* Gemma */
     float query_scalar; /* scores are divided by its root; 0: by that of head_dim */
     float attention_softcap, logits_softcap; /* c tanh(x / c); 0: x as it is */

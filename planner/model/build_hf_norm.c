@@ -1,0 +1,55 @@
+/* build_hf_norm.c - LayerNorms that model files write themselves (build_hf.h). */
+#include "model/build_hf.h"
+
+/* (x - mean) · rsqrt(mean((x - mean)²) + eps), where x - mean is computed twice. */
+static uint32_t centred(struct graph *graph, uint32_t x, uint32_t mean, uint32_t variance,
+                        float eps)
+{
+    const uint32_t difference = op_sub(graph, x, mean);
+    const uint32_t shifted = op_scalar(graph, OP_ADD_SCALAR, variance, eps);
+    const uint32_t rstd = op_unary(graph, OP_RSQRT, shifted);
+    graph_drop(graph, shifted);
+    const uint32_t normed = op_mul(graph, difference, rstd);
+    graph_drop(graph, difference);
+    graph_drop(graph, rstd);
+    return normed;
+}
+
+static uint32_t variance_of(struct graph *graph, uint32_t x, uint32_t mean)
+{
+    const uint32_t difference = op_sub(graph, x, mean);
+    const uint32_t square = op_scalar(graph, OP_POW, difference, 2.0F);
+    graph_drop(graph, difference);
+    const uint32_t variance = op_mean_last(graph, square);
+    graph_drop(graph, square);
+    return variance;
+}
+
+uint32_t hf_layer_norm_wide(struct graph *graph, uint32_t x, struct norm norm)
+{
+    const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
+    const uint32_t mean = op_mean_last(graph, upcast);
+    const uint32_t variance = variance_of(graph, upcast, mean);
+    const uint32_t normed = centred(graph, upcast, mean, variance, norm.eps);
+    if (upcast != x)
+        graph_drop(graph, upcast);
+    const uint32_t weight = op_to(graph, norm.weight, DTYPE_FP32);
+    const uint32_t product = op_mul(graph, weight, normed);
+    if (weight != norm.weight)
+        graph_drop(graph, weight);
+    graph_drop(graph, normed);
+    const uint32_t out = op_to(graph, product, (enum dtype)graph->tensors[x].dtype);
+    if (out != product)
+        graph_drop(graph, product);
+    graph_drop(graph, mean);
+    graph_drop(graph, variance);
+    return out;
+}
+
+uint32_t hf_layer_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm)
+{
+    const uint32_t weight = op_scalar(graph, OP_ADD_SCALAR, norm.weight, 1.0F);
+    const uint32_t out = op_layer_norm(graph, x, weight, norm.bias, norm.eps);
+    graph_drop(graph, weight);
+    return out;
+}
