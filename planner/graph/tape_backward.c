@@ -124,10 +124,6 @@ static void accumulate(struct tape *tape, struct pending *pending)
         add_up(tape, tensor, root, &seen);
         pending->added = true;
     }
-    const struct graph_storage *storage = &graph->storages[graph->tensors[root].storage];
-    assert(storage->kind != STORAGE_PARAM || tape->param_uses[storage->index] > 0);
-    if (storage->kind == STORAGE_PARAM && --tape->param_uses[storage->index] == 0)
-        give_out(tape, storage->index, slot);
 }
 
 static bool is_param(const struct tape *tape, uint32_t tensor)
@@ -227,28 +223,52 @@ static void hold_passed_on(struct tape *tape, const uint32_t *given, uint32_t co
         }
 }
 
-/* What was added to others: the engine's list of a node's outputs has it to its end. */
-static void release_added(struct tape *tape, const struct pending *pending)
+/* What was added to others: the engine's list of a node's outputs has it to the node's end. */
+static void release_added(struct tape *tape)
 {
-    if (pending->added)
-        tape_release(tape, pending->gradient.place);
+    for (uint32_t i = 0; i < tape->pending_count; i++) {
+        if (tape->pending[i].added)
+            tape_release(tape, tape->pending[i].gradient.place);
+        tape->pending[i].added = false;
+    }
+}
+
+/* One of the uses of a parameter has given its gradient, perhaps the last. */
+static void count_down(struct tape *tape, uint32_t tensor)
+{
+    const uint32_t param = param_index(tape, tensor);
+    assert(tape->param_uses[param] > 0);
+    if (--tape->param_uses[param] == 0)
+        give_out(tape, param, &tape->slot[tape->root[tensor]]);
+}
+
+/* Hands on the gradients of parameters, of others, or both. That of a parameter goes to a node of
+ * its own, before which the one that made it has ended. */
+static void hand_on(struct tape *tape, bool params, bool others)
+{
+    for (uint32_t i = 0; i < tape->pending_count; i++) {
+        struct pending *pending = &tape->pending[i];
+        const bool param = is_param(tape, pending->tensor);
+        if (!(param ? params : others))
+            continue;
+        if (param)
+            release_added(tape);
+        accumulate(tape, pending);
+        if (!param)
+            continue;
+        release_added(tape);
+        count_down(tape, pending->tensor);
+    }
+    release_added(tape);
 }
 
 /* Between a module's node and those before it is one of the system: parameters' gradients arrive
- * first, then its hook runs, then those of inputs are added up. Leaves the latter. */
+ * first, then its hook runs, then those of inputs are added up. */
 static void return_gradients(struct tape *tape, uint32_t op)
 {
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < tape->pending_count; i++)
-        if (is_param(tape, tape->pending[i].tensor))
-            accumulate(tape, &tape->pending[i]);
-    for (uint32_t i = 0; i < tape->pending_count; i++)
-        if (is_param(tape, tape->pending[i].tensor))
-            release_added(tape, &tape->pending[i]);
-        else
-            tape->pending[left++] = tape->pending[i];
-    tape->pending_count = left;
+    hand_on(tape, true, false);
     tape_leave_op(tape, op);
+    hand_on(tape, false, true);
 }
 
 void tape_node(struct tape *tape, uint32_t index)
@@ -295,10 +315,8 @@ void tape_node(struct tape *tape, uint32_t index)
      * to others. */
     if (tape->calls && tape->calls->of_op[index] != GRAPH_NONE)
         return_gradients(tape, index);
-    for (uint32_t i = 0; i < tape->pending_count; i++)
-        accumulate(tape, &tape->pending[i]);
-    for (uint32_t i = 0; i < tape->pending_count; i++)
-        release_added(tape, &tape->pending[i]);
+    else
+        hand_on(tape, true, true);
     while (tape->unasked_count > 0)
         tape_release(tape, tape->unasked[--tape->unasked_count]);
 }
