@@ -11,9 +11,13 @@ static size_t parent_length(const char *name, size_t length)
     return length ? length - 1 : 0;
 }
 
-/* Whether the first `length` characters name the list that blocks are in. */
+/* Whether the first `length` characters name the list that blocks are in, or what else is never
+ * called. */
 static bool is_list(const struct graph *graph, const char *name, size_t length)
 {
+    if (graph->uncalled && strlen(graph->uncalled) == length &&
+        strncmp(graph->uncalled, name, length) == 0)
+        return true;
     for (uint32_t m = 0; m < graph->module_count; m++) {
         const char *block = graph->modules[m].name;
         if (graph->modules[m].role == ROLE_BLOCK && length > 0 &&
@@ -86,6 +90,22 @@ static uint32_t tied_call(struct graph_calls *calls, uint32_t call, uint32_t par
     return calls->count++;
 }
 
+/* The call that the builder says, or within it that of the parameter (of_param's, or none): one
+ * that the said call does not have is a tied one. */
+static uint32_t called_by(const struct graph *graph, struct graph_calls *calls,
+                          const struct graph_op *op, uint32_t param, uint32_t own)
+{
+    if (!op->call)
+        return own;
+    const uint32_t call = call_of(graph, calls, op->call, strlen(op->call));
+    if (own == GRAPH_NONE)
+        return call;
+    if (graph_call_within(calls, own, call))
+        return own;
+    calls->at[call].tied = param + 1;
+    return call;
+}
+
 /* Whose op each is, and what is first in each call. A module is called once: parameters that are
  * used again, after others, are another module's. */
 static void assign_ops(const struct graph *graph, struct graph_calls *calls,
@@ -96,13 +116,13 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
     for (uint32_t i = 0; i < graph->op_count; i++) {
         const struct graph_op *op = &graph->ops[i];
         const uint32_t param = op->of_hook ? GRAPH_NONE : param_of(graph, op);
-        uint32_t call = param != GRAPH_NONE ? of_param[param]
-                        : op->call          ? call_of(graph, calls, op->call, strlen(op->call))
-                                            : GRAPH_NONE;
+        const uint32_t own = param == GRAPH_NONE ? GRAPH_NONE : of_param[param];
+        uint32_t call = op->of_hook ? GRAPH_NONE : called_by(graph, calls, op, param, own);
         calls->of_op[i] = calls->next[i] = calls->last[i] = GRAPH_NONE;
         if (call == GRAPH_NONE)
             continue;
-        if (param != GRAPH_NONE && met[call] && calls->of_op[before] != call && call != CALL_ROOT)
+        if (!op->call && param != GRAPH_NONE && met[call] && calls->of_op[before] != call &&
+            call != CALL_ROOT)
             call = tied_call(calls, call, param);
         calls->of_op[i] = call;
         if (before != GRAPH_NONE) {

@@ -158,7 +158,11 @@ uint32_t graph_buffer(struct graph *graph, enum dtype dtype, struct shape shape,
 uint32_t graph_op_new(struct graph *graph, int kind)
 {
     ARRAY_GROW(graph->ops, graph->op_count, graph->op_cap);
-    graph->ops[graph->op_count] = (struct graph_op){.kind = (uint16_t)kind};
+    const uint32_t depth = graph->calling_depth;
+    graph->ops[graph->op_count] = (struct graph_op){
+        .kind = (uint16_t)kind,
+        .call = depth ? graph->calling[depth - 1] : NULL,
+    };
     return graph->op_count++;
 }
 
@@ -432,6 +436,23 @@ void graph_call_is(struct graph *graph, uint32_t tensor, const char *fmt, ...)
     va_end(args);
     const struct graph_storage *storage = &graph->storages[graph->tensors[tensor].storage];
     graph->ops[storage->index].call = arena_strdup(&graph->arena, name);
+}
+
+void graph_call_begin(struct graph *graph, const char *fmt, ...)
+{
+    char name[96];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
+    assert(graph->calling_depth < sizeof graph->calling / sizeof *graph->calling);
+    graph->calling[graph->calling_depth++] = arena_strdup(&graph->arena, name);
+}
+
+void graph_call_end(struct graph *graph)
+{
+    assert(graph->calling_depth > 0);
+    graph->calling_depth--;
 }
 
 uint32_t graph_module(struct graph *graph, enum module_role role, const char *fmt, ...)

@@ -71,8 +71,8 @@ struct graph_op {
     uint32_t in[GRAPH_OPERANDS]; /* tensors; GRAPH_NONE for an absent optional operand */
     uint32_t out[GRAPH_OUTPUTS];
     struct kernel_attr attr;
-    const char *call; /* module without parameters whose forward it is; NULL: that of those it
-                         uses, if any */
+    const char *call; /* module whose forward it is; NULL: that of the parameters that it uses, if
+                         any */
 };
 
 enum item_kind { ITEM_OP, ITEM_DROP, ITEM_ENTER, ITEM_EXIT, ITEM_MARK };
@@ -184,6 +184,9 @@ struct graph {
     enum float8 float8;
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
+    const char *calling[8];  /* graph_call_begin: calling_depth of them, the innermost last */
+    uint32_t calling_depth;
+    const char *uncalled; /* a module that its children are called past; NULL: none. Lent */
     const char *frozen;
     bool all_frozen; /* while building: parameters declared now are not trained */
     struct graph_lora lora;
@@ -266,6 +269,13 @@ void graph_mark(struct graph *graph, enum graph_mark mark);
 /* The op that births `tensor` is the forward of a module without parameters. */
 void graph_call_is(struct graph *graph, uint32_t tensor, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The ops from here to graph_call_end are the forward of this module, but for those of modules that
+ * begin within it: what a system does where modules are called, it does before the first of them,
+ * which need not be the first that has a parameter. */
+void graph_call_begin(struct graph *graph, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void graph_call_end(struct graph *graph);
 
 /* Parameters of which needs[i] is true need a gradient, too, trained or not; and so whatever is
  * computed with them. For a graph that is complete. */

@@ -213,9 +213,12 @@ uint32_t op_view_node(struct graph *graph, uint32_t x, struct shape shape);
  * that several modules share are summed module by module. (Where a unit is several blocks only its
  * first has that node; then two sums come in another order.) */
 uint32_t op_module_input(struct graph *graph, uint32_t x);
-/* The same of a system that has hooks on every module (tape_options.call_hooks): x as a module is
- * called with it that passes it to several of its own. */
+/* The same where a system has hooks on every module (tape_options.call_hooks): x as a module is
+ * called with it that uses it more than once, or passes it to several of its own, or before
+ * something else that has a gradient. */
 uint32_t op_call_input(struct graph *graph, uint32_t x);
+/* x from a module that returns what it was called with, where the call itself matters. */
+uint32_t op_called_alone(struct graph *graph, uint32_t x);
 /* x between two scalar tensors, which need no gradient. */
 uint32_t op_clamp(struct graph *graph, uint32_t x, uint32_t least, uint32_t most);
 /* x at most `number`, or within -number and number. */

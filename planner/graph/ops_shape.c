@@ -150,6 +150,14 @@ uint32_t op_call_input(struct graph *graph, uint32_t x)
 {
     const uint32_t out = op_alias(graph, x);
     graph->ops[graph->op_count - 1].of_call = true;
+    graph->ops[graph->op_count - 1].call = NULL; /* in front of it */
+    return out;
+}
+
+uint32_t op_called_alone(struct graph *graph, uint32_t x)
+{
+    const uint32_t out = op_alias(graph, x);
+    graph->ops[graph->op_count - 1].of_call = true;
     return out;
 }
 

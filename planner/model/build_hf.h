@@ -115,6 +115,19 @@ bool hf_copies_query_gradient(const struct graph *graph, const struct model_conf
 /* x through dropout, which takes its place. */
 uint32_t hf_dropout(struct graph *graph, uint32_t x, float p);
 
+/* The module that has a parameter is called from here to graph_call_end; or the module of that name
+ * beside it. An operator that uses a module's parameters is its call without being told. */
+void hf_call(struct graph *graph, uint32_t param);
+void hf_call_beside(struct graph *graph, uint32_t param, const char *module);
+/* The two above as modules, which dropout is though it drops nothing. */
+uint32_t hf_activation_beside(struct graph *graph, const char *name, uint32_t x, uint32_t param,
+                              const char *module);
+/* The first as a module of the one that is being called. */
+uint32_t hf_activation_within(struct graph *graph, const char *name, uint32_t x,
+                              const char *module);
+uint32_t hf_dropout_beside(struct graph *graph, uint32_t x, float p, uint32_t param,
+                           const char *module);
+
 /* scaled_dot_product_attention and what sdpa_attention_forward does around it. q (b, s, a, d), k
  * and v (b, s, k, d), with or without fewer heads; mask (b, 1, s, s) of bools or GRAPH_NONE: then
  * causal. The result (b, s, a·d) is Python's.

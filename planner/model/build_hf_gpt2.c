@@ -46,7 +46,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
                                            });
     const uint32_t projected = apply_conv1d(graph, o, block->c_proj);
     graph_drop(graph, o);
-    const uint32_t out = hf_dropout(graph, projected, c->dropout);
+    const uint32_t out =
+        hf_dropout_beside(graph, projected, c->dropout, block->c_proj.weight, "resid_dropout");
     graph_drop(graph, qkv);
     return out;
 }
@@ -61,11 +62,13 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 
     const uint32_t y2 = apply_norm(graph, h, block->ln_2);
     const uint32_t fc = apply_conv1d(graph, y2, block->c_fc);
-    const uint32_t active = hf_activation(graph, c->activation, fc);
+    const uint32_t active =
+        hf_activation_beside(graph, c->activation, fc, block->c_fc.weight, "act");
     graph_drop(graph, fc);
     const uint32_t projected = apply_conv1d(graph, active, block->m_proj);
     graph_drop(graph, active);
-    const uint32_t fed = hf_dropout(graph, projected, c->dropout);
+    const uint32_t fed =
+        hf_dropout_beside(graph, projected, c->dropout, block->m_proj.weight, "dropout");
     const uint32_t z = op_add(graph, h, fed);
     graph_drop(graph, y2);
     graph_drop(graph, h);
@@ -92,7 +95,7 @@ void build_hf_gpt2(struct graph *graph, const struct model_config *c, const stru
         op_embedding(graph, graph_view(graph, positions, SHAPE(1, job->seq)), wpe);
     uint32_t x = op_add(graph, token, position);
     hf_packed_test(graph, job, positions);
-    x = hf_dropout(graph, x, c->embedding_dropout);
+    x = hf_dropout_beside(graph, x, c->embedding_dropout, wte, "drop");
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "transformer.h.%u", i);
@@ -119,7 +122,9 @@ void build_hf_gpt2(struct graph *graph, const struct model_config *c, const stru
                                    ? (struct linear){wte, GRAPH_NONE}
                                    : build_linear(graph, "", "lm_head", c->vocab, c->hidden, false);
     graph_enter(graph, module, normed);
+    graph_call_begin(graph, "lm_head");
     const uint32_t logits = apply_linear(graph, normed, head);
+    graph_call_end(graph);
     graph_exit(graph, module, logits);
     hf_loss(graph, normed, logits, labels);
 }

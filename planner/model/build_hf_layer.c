@@ -103,11 +103,20 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
     return block;
 }
 
+uint32_t hf_decoder_normed(struct graph *graph, const struct hf_decoder *way, uint32_t x,
+                           struct norm norm)
+{
+    hf_call(graph, norm.weight);
+    const uint32_t out = way->norm(graph, x, norm);
+    graph_call_end(graph);
+    return out;
+}
+
 /* x through a norm, which takes its place. */
 static uint32_t normed(struct graph *graph, const struct hf_block *block, uint32_t x,
                        struct norm norm)
 {
-    const uint32_t out = block->way->norm(graph, x, norm);
+    const uint32_t out = hf_decoder_normed(graph, block->way, x, norm);
     graph_drop(graph, x);
     return out;
 }
@@ -427,7 +436,8 @@ static uint32_t fused_feed_forward(struct graph *graph, const struct model_confi
     uint32_t half[2];
     const uint32_t both = apply_linear(graph, y, block->mlp.gate);
     op_chunk(graph, both, 2, half);
-    const uint32_t active = hf_activation(graph, c->activation, half[0]);
+    const uint32_t active = hf_activation_beside(graph, c->activation, half[0],
+                                                 block->mlp.gate.weight, "activation_fn");
     const uint32_t product = op_mul(graph, half[1], active);
     graph_drop(graph, active);
     const uint32_t out = apply_linear(graph, product, block->mlp.down);
@@ -441,7 +451,8 @@ static uint32_t plain_feed_forward(struct graph *graph, const struct model_confi
                                    const struct hf_block *block, uint32_t y)
 {
     const uint32_t up = apply_linear(graph, y, block->mlp.up);
-    const uint32_t active = hf_activation(graph, c->activation, up);
+    const uint32_t active = hf_activation_beside(graph, c->activation, up, block->mlp.up.weight,
+                                                 block->way->act ? block->way->act : "act_fn");
     graph_drop(graph, up);
     const uint32_t out = apply_linear(graph, active, block->mlp.down);
     graph_drop(graph, active);
@@ -467,7 +478,24 @@ static uint32_t normed_at(struct graph *graph, const struct hf_block *block, enu
                           uint32_t x)
 {
     const struct norm norm = block->norms[place];
-    return norm.weight == GRAPH_NONE ? x : block->way->norm(graph, x, norm);
+    return norm.weight == GRAPH_NONE ? x : hf_decoder_normed(graph, block->way, x, norm);
+}
+
+/* y through the layer's dropout, which may be a module though it drops nothing. */
+static uint32_t layer_dropout(struct graph *graph, const struct model_config *c,
+                              const struct hf_block *block, enum hf_place after, uint32_t y)
+{
+    const struct hf_decoder *way = block->way;
+    const char *module = after == HF_AFTER_MLP ? way->mlp_dropout : way->attention_dropout;
+    if (way->own_dropout)
+        return y;
+    if (!module)
+        return op_dropout(graph, y, c->dropout);
+    hf_call_beside(graph, block->norms[HF_BEFORE_ATTENTION].weight, module);
+    const uint32_t out =
+        c->dropout > 0 ? op_dropout(graph, y, c->dropout) : op_called_alone(graph, y);
+    graph_call_end(graph);
+    return out;
 }
 
 /* residual + after(x), perhaps with dropout or times a number, where x is let go. */
@@ -478,14 +506,14 @@ static uint32_t joined(struct graph *graph, const struct model_config *c,
     const uint32_t y = normed_at(graph, block, after, x);
     if (y != x)
         graph_drop(graph, x);
-    const uint32_t kept = block->way->own_dropout ? y : op_dropout(graph, y, c->dropout);
+    const uint32_t kept = layer_dropout(graph, c, block, after, y);
     uint32_t part = kept;
     if (c->residual_multiplier > 0)
         part = op_scalar(graph, OP_MUL_SCALAR, kept, c->residual_multiplier);
     const uint32_t sum = op_add(graph, residual, part);
     if (part != kept)
         graph_drop(graph, part);
-    if (kept != y)
+    if (graph->tensors[kept].storage != graph->tensors[y].storage)
         graph_drop(graph, kept);
     graph_drop(graph, y);
     return sum;
@@ -556,7 +584,9 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
         graph_drop(graph, y1);
     const uint32_t h = joined(graph, c, block, HF_AFTER_ATTENTION, x, attended);
     const uint32_t y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
-    const uint32_t fed = feed_forward(graph, c, block, y2, &scores);
+    /* attention is called by keywords, which hooks do not see */
+    const uint32_t to_feed = y2 == h ? op_call_input(graph, h) : y2;
+    const uint32_t fed = feed_forward(graph, c, block, to_feed, &scores);
     if (y2 != h)
         graph_drop(graph, y2);
     if (scores != GRAPH_NONE) { /* both are called _ */

@@ -133,10 +133,9 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     in.embeds = way->dropped_rows ? in.first : embedded;
     if (in.embeds != embedded)
         graph_drop(graph, embedded);
-    const uint32_t first = graph->op_count;
+    graph_call_begin(graph, "model.rotary_emb");
     make_tables(graph, c, frequencies, &in);
-    for (uint32_t op = first; op < graph->op_count; op++)
-        graph->ops[op].call = "model.rotary_emb";
+    graph_call_end(graph);
     return in;
 }
 
@@ -216,7 +215,9 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     *table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
     graph_enter(graph, module, tokens);
+    hf_call(graph, *table);
     const uint32_t rows = embedded_rows(graph, way, tokens, *table, scale, c->padding);
+    graph_call_end(graph);
     graph_exit(graph, module, rows);
     return way->late_scale ? rows : multiplied(graph, c, rows);
 }
@@ -235,7 +236,7 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
     const uint32_t last = graph_module(graph, ROLE_NORM, "model.%s", name);
     const struct norm norm = hf_decoder_norm(graph, c, in->way, "model.", name, c->hidden);
     graph_enter(graph, last, x);
-    const uint32_t normed = in->way->norm(graph, x, norm);
+    const uint32_t normed = hf_decoder_normed(graph, in->way, x, norm);
     graph_exit(graph, last, normed);
     graph_drop(graph, x);
     return normed;
@@ -272,7 +273,9 @@ static uint32_t apply_head(struct graph *graph, const struct model_config *c,
     else if (way->biased_head)
         head.bias = graph_param(graph, PARAM_BIAS, SHAPE(c->vocab), "lm_head.bias");
     graph_enter(graph, module, x);
+    graph_call_begin(graph, "lm_head");
     const uint32_t logits = apply_linear(graph, x, head);
+    graph_call_end(graph);
     graph_exit(graph, module, logits);
     if (c->logits_softcap > 0)
         return hf_softcap(graph, logits, c->logits_softcap);

@@ -16,7 +16,8 @@ uint32_t hf_mlp(struct graph *graph, const struct model_config *c, const struct 
                 uint32_t y)
 {
     const uint32_t gate = apply_linear(graph, y, mlp->gate);
-    const uint32_t active = hf_activation(graph, c->activation, gate);
+    const uint32_t active =
+        hf_activation_beside(graph, c->activation, gate, mlp->gate.weight, "act_fn");
     graph_drop(graph, gate);
     const uint32_t up = apply_linear(graph, y, mlp->up);
     const uint32_t product = op_mul(graph, active, up);

@@ -67,7 +67,7 @@ uint32_t hf_gate_halves(struct graph *graph, const struct model_config *c, uint3
 {
     uint32_t part[2];
     op_chunk(graph, gate_up, 2, part);
-    const uint32_t active = hf_activation(graph, c->activation, part[0]);
+    const uint32_t active = hf_activation_within(graph, c->activation, part[0], "act_fn");
     const uint32_t product = op_mul(graph, active, part[1]);
     graph_drop(graph, active);
     graph_drop(graph, gate_up);
@@ -279,8 +279,10 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
     const struct hf_routing r = way->route(graph, c, moe, rows);
     if (way->flattens)
         rows = op_view_node(graph, y, flat);
+    hf_call(graph, moe->gate_up);
     uint32_t out = moe->module == GRAPH_NONE ? run_experts(graph, c, way, moe, rows, &r)
                                              : run_wrapped(graph, c, way, moe, rows, &r);
+    graph_call_end(graph);
     if (c->shared_gate)
         out = add_gated(graph, moe, rows, shared, out);
     else if (experts_shared_width(c))

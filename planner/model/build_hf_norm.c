@@ -48,8 +48,9 @@ uint32_t hf_layer_norm_wide(struct graph *graph, uint32_t x, struct norm norm)
 
 uint32_t hf_layer_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm)
 {
+    const uint32_t input = op_call_input(graph, x);
     const uint32_t weight = op_scalar(graph, OP_ADD_SCALAR, norm.weight, 1.0F);
-    const uint32_t out = op_layer_norm(graph, x, weight, norm.bias, norm.eps);
+    const uint32_t out = op_layer_norm(graph, input, weight, norm.bias, norm.eps);
     graph_drop(graph, weight);
     return out;
 }

@@ -1,4 +1,5 @@
 /* build_hf_router.c - which experts a token goes to, and with what weights: see build_hf_moe.h. */
+#include "model/build_hf.h"
 #include "model/build_hf_moe.h"
 
 #include <float.h>
@@ -7,6 +8,7 @@ static struct hf_routing route_softmax(struct graph *graph, const struct model_c
                                        const struct hf_moe *moe, uint32_t rows, bool cast_back)
 {
     struct hf_routing r;
+    hf_call(graph, moe->router.weight);
     /* The router flattens its input once more: a node between the product's and the sum of the
      * gradients of `rows`. */
     r.logits = apply_linear(graph, op_alias(graph, rows), moe->router);
@@ -25,6 +27,7 @@ static struct hf_routing route_softmax(struct graph *graph, const struct model_c
     if (r.weights != best)
         graph_rebind(graph, best, r.weights);
     graph_drop(graph, probabilities);
+    graph_call_end(graph);
     return r;
 }
 
@@ -43,10 +46,12 @@ struct hf_routing hf_route_qwen(struct graph *graph, const struct model_config *
 struct hf_routing hf_route_gpt_oss(struct graph *graph, const struct model_config *c,
                                    const struct hf_moe *moe, uint32_t rows)
 {
+    hf_call(graph, moe->router.weight);
     struct hf_routing r = {.logits = apply_linear(graph, rows, moe->router)};
     const uint32_t best = op_topk(graph, r.logits, c->experts_per_token, &r.experts);
     r.weights = op_softmax_as_is(graph, best);
     graph_drop(graph, best);
+    graph_call_end(graph);
     return r;
 }
 
@@ -54,6 +59,7 @@ struct hf_routing hf_route_granite(struct graph *graph, const struct model_confi
                                    const struct hf_moe *moe, uint32_t rows)
 {
     struct hf_routing r;
+    hf_call(graph, moe->router.weight);
     const uint32_t product = apply_linear(graph, rows, moe->router);
     r.logits = op_to(graph, product, DTYPE_FP32);
     if (r.logits != product)
@@ -64,6 +70,7 @@ struct hf_routing hf_route_granite(struct graph *graph, const struct model_confi
     if (r.weights != share)
         graph_drop(graph, share);
     graph_drop(graph, best);
+    graph_call_end(graph);
     return r;
 }
 

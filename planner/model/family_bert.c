@@ -53,6 +53,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     const struct norm norm =
         build_norm(graph, "bert.embeddings.", "LayerNorm", c->hidden, true, c->norm_eps);
 
+    graph_call_begin(graph, "bert.embeddings");
     const uint32_t ids = graph_view(graph, position_ids, SHAPE(1, s));
     const uint32_t type = op_no_grad(graph, WORK_GATHER, ATEN_GATHER, DTYPE_INT64, SHAPE(1, s), 2,
                                      (uint32_t[]){type_ids, ids});
@@ -65,9 +66,8 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     graph_drop(graph, typed);
     const uint32_t normed = apply_norm(graph, sum, norm);
     graph_drop(graph, sum);
-    const uint32_t x = op_dropout(graph, normed, c->dropout);
-    if (x != normed)
-        graph_drop(graph, normed);
+    const uint32_t x = hf_dropout_beside(graph, normed, c->dropout, norm.weight, "dropout");
+    graph_call_end(graph);
     graph_drop(graph, word);
     graph_drop(graph, kind);
     graph_drop(graph, place);
@@ -80,9 +80,8 @@ static uint32_t dense_add_norm(struct graph *graph, const struct model_config *c
                                struct linear dense, struct norm norm, uint32_t residual)
 {
     const uint32_t projected = apply_linear(graph, y, dense);
-    const uint32_t dropped = op_dropout(graph, projected, c->dropout);
-    if (dropped != projected)
-        graph_drop(graph, projected);
+    const uint32_t dropped =
+        hf_dropout_beside(graph, projected, c->dropout, dense.weight, "dropout");
     const uint32_t sum = op_add(graph, dropped, residual);
     const uint32_t out = apply_norm(graph, sum, norm);
     graph_drop(graph, sum);
@@ -94,9 +93,10 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
                           const struct model_job *job, const struct bert_block *block, uint32_t x)
 {
     const struct shape heads = SHAPE(job->batch, job->seq, c->heads, c->head_dim);
-    const uint32_t q = graph_view(graph, apply_linear(graph, x, block->query), heads);
-    const uint32_t k = graph_view(graph, apply_linear(graph, x, block->key), heads);
-    const uint32_t v = graph_view(graph, apply_linear(graph, x, block->value), heads);
+    const uint32_t y = op_call_input(graph, x);
+    const uint32_t q = graph_view(graph, apply_linear(graph, y, block->query), heads);
+    const uint32_t k = graph_view(graph, apply_linear(graph, y, block->key), heads);
+    const uint32_t v = graph_view(graph, apply_linear(graph, y, block->value), heads);
     const uint32_t o =
         autocast_product(graph) == DTYPE_FP32
             ? op_efficient_attention(graph, q, k, v, GRAPH_NONE, false, c->attention_dropout)
@@ -109,7 +109,8 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     graph_drop(graph, o);
 
     const uint32_t wide = apply_linear(graph, h, block->intermediate);
-    const uint32_t active = hf_activation(graph, c->activation, wide);
+    const uint32_t active = hf_activation_beside(graph, c->activation, wide,
+                                                 block->intermediate.weight, "intermediate_act_fn");
     graph_drop(graph, wide);
     const uint32_t z = dense_add_norm(graph, c, active, block->output, block->output_norm, h);
     graph_drop(graph, active);
@@ -134,11 +135,14 @@ static uint32_t head(struct graph *graph, const struct model_config *c, uint32_t
     }
 
     const uint32_t y = apply_linear(graph, x, dense);
-    const uint32_t active = hf_activation(graph, c->activation, y);
+    const uint32_t active =
+        hf_activation_beside(graph, c->activation, y, dense.weight, "transform_act_fn");
     graph_drop(graph, y);
     const uint32_t normed = apply_norm(graph, active, norm);
     graph_drop(graph, active);
+    graph_call_begin(graph, "cls.predictions.decoder");
     const uint32_t logits = apply_linear(graph, normed, decoder);
+    graph_call_end(graph);
     graph_drop(graph, normed);
     return logits;
 }

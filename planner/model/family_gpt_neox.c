@@ -68,12 +68,12 @@ static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
 {
     const uint32_t y = apply_norm(graph, x, block->post_norm);
     const uint32_t up = apply_linear(graph, y, block->up);
-    const uint32_t active = hf_activation(graph, c->activation, up);
+    const uint32_t active = hf_activation_beside(graph, c->activation, up, block->up.weight, "act");
     graph_drop(graph, up);
     const uint32_t down = apply_linear(graph, active, block->down);
     graph_drop(graph, active);
     graph_drop(graph, y); /* an argument: the caller's until the call returns */
-    return hf_dropout(graph, down, c->dropout);
+    return hf_dropout_beside(graph, down, c->dropout, block->input_norm.weight, "post_mlp_dropout");
 }
 
 static uint32_t run_block(struct graph *graph, const struct model_config *c,
@@ -83,7 +83,8 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t y = apply_norm(graph, x, block->input_norm);
     const uint32_t projected = attention(graph, c, job, block, y, rope);
     graph_drop(graph, y);
-    uint32_t attended = hf_dropout(graph, projected, c->dropout);
+    uint32_t attended = hf_dropout_beside(graph, projected, c->dropout, block->input_norm.weight,
+                                          "post_attention_dropout");
     uint32_t z, fed;
     if (c->parallel_residual) {
         fed = feed_forward(graph, c, block, x);
@@ -118,11 +119,16 @@ static void build_hf_gpt_neox(struct graph *graph, const struct model_config *c,
     graph_exit(graph, embeddings, embedded);
     const uint32_t positions = hf_positions(graph, job);
     hf_packed_test(graph, job, positions);
-    uint32_t x = op_dropout(graph, embedded, c->dropout);
-    const bool aliased = x == embedded;
+    const bool aliased = !(c->dropout > 0);
+    graph_call_begin(graph, "gpt_neox.emb_dropout");
+    uint32_t x =
+        aliased ? op_called_alone(graph, embedded) : op_dropout(graph, embedded, c->dropout);
+    graph_call_end(graph);
+    graph_call_begin(graph, "gpt_neox.rotary_emb");
     hf_rope_update(graph, &frequencies, positions);
     const struct hf_rope rope =
         hf_rope_tables(graph, c, (struct hf_angles){positions, frequencies.now});
+    graph_call_end(graph);
 
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "gpt_neox.layers.%u", i);

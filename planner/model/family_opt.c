@@ -83,7 +83,8 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
     const uint32_t fc = apply_linear(graph, y2, block->fc1);
     if (y2 != flat)
         graph_drop(graph, y2);
-    const uint32_t active = hf_activation(graph, c->activation, fc);
+    const uint32_t active =
+        hf_activation_beside(graph, c->activation, fc, block->fc1.weight, "activation_fn");
     graph_drop(graph, fc);
     const uint32_t projected = apply_linear(graph, active, block->fc2);
     graph_drop(graph, active);
@@ -128,6 +129,7 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     const uint32_t labels = build_input(graph, c, INPUT_LABELS, SHAPE(job->batch, job->seq));
     const bool projected = c->word_embed != c->hidden;
     const char *prefix = "model.decoder.";
+    graph->uncalled = "model"; /* OPTForCausalLM calls its decoder */
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t table = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->word_embed),
                                        "%sembed_tokens.weight", prefix);
@@ -145,9 +147,11 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     uint32_t embedded = op_embedding(graph, tokens, table);
     op_embedding_padding(graph, embedded, c->padding);
     const struct positions positions = make_positions(graph, job);
+    hf_call(graph, rows);
     const uint32_t shifted = op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_INT64,
                                        SHAPE(job->batch, job->seq), positions.ids, 2.0F);
     const uint32_t position = op_embedding(graph, shifted, rows);
+    graph_call_end(graph);
     graph_drop(graph, shifted);
     if (projected) {
         const uint32_t wide = apply_linear(graph, embedded, in);
@@ -183,7 +187,9 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
     struct linear head = {table, GRAPH_NONE};
     if (!c->tied)
         head = build_linear(graph, "", "lm_head", c->vocab, c->word_embed, false);
+    graph_call_begin(graph, "lm_head");
     const uint32_t logits = apply_linear(graph, x, head);
+    graph_call_end(graph);
     hf_loss(graph, x, logits, labels);
 }
 

@@ -14,6 +14,8 @@ static void build_hf_phi3(struct graph *graph, const struct model_config *config
                          .fused_gate_up = true,
                          .rotary = HF_ROTARY_PARTS,
                          .positions_first = true,
+                         .attention_dropout = "resid_attn_dropout",
+                         .mlp_dropout = "resid_mlp_dropout",
                      });
 }
 

@@ -15,6 +15,7 @@ static void build_hf_starcoder2(struct graph *graph, const struct model_config *
                          .biased_norms = true,
                          .up = "c_fc",
                          .down = "c_proj",
+                         .act = "act",
                          .own_dropout = true,
                          .positions_first = true,
                      });

@@ -58,14 +58,16 @@ struct hf_decoder {
     bool fused_gate_up; /* one product for gate and up, in two halves */
     const char *mlp;    /* the feed-forward's module; NULL: "mlp" */
     bool mlp_last;      /* it is declared behind the norms */
-    const char *up; /* down(act(up y)), no gate: what up is called, and down below; NULL: gated */
+    const char *up;  /* down(act(up y)), no gate: what up is called, and down below; NULL: gated */
+    const char *act; /* the activation's module; NULL: "act_fn" */
     const char *down, *output, *last_norm; /* "c_proj", "dense", "final_layernorm"; NULL: Llama's */
     bool biased_head;
     bool late_scale;   /* c->embedding_multiplier: when masks are there, not with the embedding */
     bool dropped_rows; /* dropout takes the embedding's place: inputs_embeds are what it returns */
     bool x_last;       /* of the parallel sum: (attention(y) + mlp(y)) + x */
     bool locals_last;  /* what a layer computes on its way lives until it returns */
-    bool own_dropout;  /* attention and feed-forward end with dropout, which is not the layer's */
+    const char *attention_dropout, *mlp_dropout; /* dropout's modules; NULL: a function */
+    bool own_dropout; /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
     bool fp32_tables;      /* RoPE's, and what is turned by them until it is cast back */
     bool window_rope;      /* where layers have windows, those without one have no RoPE */
@@ -89,6 +91,10 @@ struct hf_decoder {
 struct norm hf_decoder_norm(struct graph *graph, const struct model_config *config,
                             const struct hf_decoder *decoder, const char *prefix, const char *name,
                             uint32_t h);
+
+/* x through such a norm, as a module. */
+uint32_t hf_decoder_normed(struct graph *graph, const struct hf_decoder *decoder, uint32_t x,
+                           struct norm norm);
 
 /* ---- a layer ---- */
 
