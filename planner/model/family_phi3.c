@@ -41,9 +41,29 @@ static const struct key keys[] = {
      {GATED(ARCH_PHI3, h, l, a, k, h / a, f, v, positions, 1e-5F, base), .rotary_dim = h / a,      \
       .rope.original_positions = positions, .sliding_window = window}}
 
+/* microsoft/Phi-4-mini-instruct: longrope, of 96 of a head's 128 numbers. */
+#define PHI4_MINI_ROPE                                                                             \
+    {.scaling = ROPE_LONGROPE, .theta = 1e4F, .original_positions = 4096,                          \
+     .attention_factor = 1.19023807F, /* the root of 1 + ln 32 / ln 4096 */                        \
+     .short_factor = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,       \
+                      1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},      \
+     .long_factor = {1, 1.118320672F, 1.250641126F, 1.398617824F, 1.564103225F, 1.74916897F,       \
+                     1.956131817F, 2.187582649F, 2.446418898F, 2.735880826F, 3.059592084F,         \
+                     3.421605075F, 3.826451687F, 4.279200023F, 4.785517845F, 5.351743533F,         \
+                     5.984965424F, 6.693110555F, 7.485043894F, 8.370679318F, 9.36110372F,          \
+                     10.4687158F, 11.70738129F, 13.09260651F, 14.64173252F, 16.37415215F,          \
+                     18.31155283F, 20.47818807F, 22.90118105F, 25.61086418F, 28.64115884F,         \
+                     32.03F, 32.1F, 32.13F, 32.23F, 32.6F, 32.61F, 32.64F, 32.66F, 32.7F, 32.71F,   \
+                     32.93F, 32.97F, 33.28F, 33.49F, 33.5F, 44.16F, 47.77F}}
+
 static const struct model_preset presets[] = {
     PHI3("phi-3-mini-4k", 3821079552,  3072, 32, 32, 32, 8192,  32064,  4096,  1e4F,   2047),
     PHI3("phi-4",         14659507200, 5120, 40, 40, 10, 17920, 100352, 16384, 2.5e5F, 0),
+    {"phi-4-mini", 3836021760,
+     {.arch = ARCH_PHI3, .hidden = 3072, .layers = 32, .heads = 24, .kv_heads = 8,
+      .head_dim = 128, .ffn = 8192, .vocab = 200064, .max_positions = 131072, .norm_eps = 1e-5F,
+      .init_std = 0.02F, .activation = "silu", .tied = true, .rotary_dim = 96,
+      .sliding_window = 262144, .padding = 199999 + 1, .rope = PHI4_MINI_ROPE}},
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
@@ -51,6 +71,7 @@ static const struct model_preset presets[] = {
 static const struct preset_alias aliases[] = {
     {"phi-3-mini", "phi-3-mini-4k"},
     {"phi-3-mini-4k-instruct", "phi-3-mini-4k"},
+    {"phi-4-mini-instruct", "phi-4-mini"},
 };
 
 /* Phi3Config takes "su" and "yarn" of older files for longrope, and no other kind. */
