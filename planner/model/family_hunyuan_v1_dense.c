@@ -20,6 +20,7 @@ static const struct key keys[] = {
     {DERIVED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},
     HEAD_DIM_KEY,
     LLAMA_KEYS(2048, 1e-5, 1e4),
+    {NUMBER("rope_parameters.alpha", rope_alpha, 0, 0, 1e9)},
     DROPOUT("attention_dropout", attention_dropout, 0),
     {ALWAYS("use_qk_norm", qk_norm)},
     {FLAG("attention_bias", attention_bias, false)},

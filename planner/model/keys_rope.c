@@ -238,6 +238,12 @@ enum err_code rope_read(const json_t *root, const char *where, uint32_t dim, boo
     case ROPE_LINEAR:
         return take_number(&o, "factor", 1, (double)NAN, &rope->factor);
     case ROPE_DYNAMIC:
+        if (out->rope_alpha > 0 && dim > 2) { /* a longer base, once and for all */
+            const double d = dim;
+            rope->scaling = ROPE_DEFAULT;
+            rope->theta *= (float)pow((double)out->rope_alpha, d / (d - 2));
+            return ERR_OK;
+        }
         rope->original_positions = out->max_positions;
         return take_number(&o, "factor", 1, (double)NAN, &rope->factor);
     case ROPE_YARN:

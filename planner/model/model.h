@@ -103,6 +103,7 @@ struct model_config {
     float norm_eps;
     float init_std;          /* of weights that transformers' code draws */
     struct rope rope;        /* dim and positions are the builder's */
+    float rope_alpha;        /* Hunyuan: of a "dynamic" RoPE, which then is not; 0: there is none */
     float embedding_dropout; /* GPT-2: embd_pdrop, StarCoder2, Phi; elsewhere `dropout` is all */
     uint32_t rotary_dim; /* GPT-NeoX, Phi, GLM, StableLM, DeepSeek: how many of a head's d numbers
                             RoPE turns */
