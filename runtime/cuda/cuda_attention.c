@@ -5,7 +5,9 @@
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_dnn.h"
 #include "runtime/work/operand.h"
+#include "runtime/work/view.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,40 +42,105 @@ const char *cuda_attention_about(const struct cuda_attention *attention)
     return attention->about;
 }
 
+/* ---- our own kernels ---- */
+
+static struct kernel_heads heads_of(const struct work_operand *x, uint32_t b, uint32_t length,
+                                    uint32_t heads, uint32_t width)
+{
+    const struct view own = view_of(x);
+    const struct shape shape = SHAPE(b, length, heads, width);
+    struct view seen;
+    const bool fits = view_as(&own, &shape, &seen);
+    assert(fits); /* work_check */
+    (void)fits;
+    return (struct kernel_heads){x->data, seen.at.of[0], seen.at.of[1], seen.at.of[2],
+                                 (uint8_t)cuda_dtype(x)};
+}
+
+static struct kernel_heads queries(const struct attention *at, const struct work_operand *x,
+                                   uint32_t width)
+{
+    return heads_of(x, at->b, at->s, at->a, width);
+}
+
+static struct kernel_heads keys(const struct attention *at, const struct work_operand *x,
+                                uint32_t width)
+{
+    return heads_of(x, at->b, at->s_k, at->a / at->repeats, width);
+}
+
+/* One number a query and key; x NULL: none. */
+static struct kernel_scores scores_of(const struct attention *at, const struct work_operand *x)
+{
+    const struct shape shape = SHAPE(at->b, at->a, at->s, at->s_k);
+    struct view seen;
+    if (!x)
+        return (struct kernel_scores){.data = NULL};
+    const struct view own = view_of(x);
+    const bool fits = view_as(&own, &shape, &seen);
+    assert(fits);
+    (void)fits;
+    return (struct kernel_scores){x->data,       seen.at.of[0], seen.at.of[1],
+                                  seen.at.of[2], seen.at.of[3], (uint8_t)cuda_dtype(x)};
+}
+
+static bool is_backward(const struct work *work)
+{
+    return work->kind == WORK_ATTENTION_BACKWARD || work->kind == WORK_EFFICIENT_ATTENTION_BACKWARD;
+}
+
 static enum err_code run_own(const struct work *work, struct kernel_scratch scratch,
                              cudaStream_t stream, struct err *err)
 {
-    const bool backward = work->kind == WORK_ATTENTION_BACKWARD;
+    const bool backward = is_backward(work);
     const struct attention at = work_attention(work);
     const struct work_operand *logsumexp = backward ? work_in(work, 4) : work_out(work, 1);
     const struct kernel_attention_args args = {
-        .q = cuda_tensor(at.q),
-        .k = cuda_tensor(at.k),
-        .v = cuda_tensor(at.v),
+        .q = queries(&at, at.q, at.d),
+        .k = keys(&at, at.k, at.d),
+        .v = keys(&at, at.v, at.d_v),
+        .bias = scores_of(&at, at.bias),
         .b = at.b,
         .s = at.s,
         .s_k = at.s_k,
         .a = at.a,
         .d = at.d,
+        .d_v = at.d_v,
+        .repeats = at.repeats,
         .logsumexp = logsumexp->data,
         .logsumexp_pitch = at.logsumexp_pitch,
         .scale = at.scale,
         .causal = at.causal,
     };
-    if (at.d > KERNEL_HEAD_SIZE)
-        return work_refuse(work, ERR_UNSUPPORTED, err, "heads of %u, more than %d", at.d,
-                           KERNEL_HEAD_SIZE);
     if (!backward)
-        return cuda_launched(work, kernel_attention(&args, cuda_tensor(work_out(work, 0)), stream),
-                             err);
-    const struct kernel_tensor absent = {0};
-    const struct kernel_tensor o = work->ins > 5 ? cuda_tensor(work_in(work, 5)) : absent;
-    return cuda_launched(work,
-                         kernel_attention_backward(&args, cuda_tensor(work_in(work, 0)), o,
-                                                   cuda_tensor(work_out(work, 0)),
-                                                   cuda_tensor(work_out(work, 1)),
-                                                   cuda_tensor(work_out(work, 2)), scratch, stream),
-                         err);
+        return cuda_launched(
+            work, kernel_attention(&args, queries(&at, work_out(work, 0), at.d_v), stream), err);
+    const struct kernel_heads absent = {0};
+    const struct kernel_heads o =
+        work->ins > 5 && !at.bias ? queries(&at, work_in(work, 5), at.d_v) : absent;
+    return cuda_launched(
+        work,
+        kernel_attention_backward(&args, queries(&at, work_in(work, 0), at.d_v), o,
+                                  queries(&at, work_out(work, 0), at.d),
+                                  keys(&at, work_out(work, 1), at.d),
+                                  keys(&at, work_out(work, 2), at.d_v),
+                                  scores_of(&at, work->outs > 3 ? work_out(work, 3) : NULL),
+                                  scratch, stream),
+        err);
+}
+
+/* What cuDNN's graphs (cuda_dnn_graph.c) are not built for; NULL: nothing. */
+static const char *beyond_dnn(const struct work *work)
+{
+    const struct attention at = work_attention(work);
+    for (uint32_t i = 0; i < work->ins + work->outs; i++)
+        if (work->operand[i].layout)
+            return "an operand is a view with strides";
+    if (at.bias)
+        return "it has a bias";
+    if (at.repeats != 1)
+        return "several heads have the same keys";
+    return at.d_v != at.d ? "values are of another size than keys" : NULL;
 }
 
 static void name_work(const struct work *work, char what[128])
@@ -81,7 +148,7 @@ static void name_work(const struct work *work, char what[128])
     const struct attention at = work_attention(work);
     snprintf(what, 128, "attention of %u x %u x %u x %u %s%s", at.b, at.s, at.a, at.d,
              dtype_name((enum dtype)at.q->dtype),
-             work->kind == WORK_ATTENTION_BACKWARD ? " backward" : "");
+             is_backward(work) ? " backward" : "");
 }
 
 /* For the trace, and a note: times of a run whose attention is ours are not those of cuDNN's. */
@@ -122,8 +189,8 @@ static enum err_code run_dnn(struct cuda_attention *attention, const struct work
     if (!attention->looked)
         cuda_dnn_open(attention->deterministic, &attention->dnn, &attention->why);
     attention->looked = true;
-    *why_not = attention->why.text;
-    if (!attention->dnn)
+    *why_not = attention->dnn ? beyond_dnn(work) : attention->why.text;
+    if (*why_not)
         return ERR_OK;
     TRY(cuda_dnn_attention(attention->dnn, work, scratch, stream, why_not, err));
     if (!*why_not)

@@ -4,6 +4,7 @@
  *     cuda_wait.c        the host's waits; cuda_watch.c: a thread that looks at collectives
  *     cuda_timer.c       when work began and ended, from pairs of timed events
  *     cuda_ops.c         from a piece of work to a launch; cuda_pieces.c: the copies among them
+ *     cuda_passes.c      passes over operands of any layout; products of many matrices
  *     cuda_fused.c       chains of kernels as one
  *     cuda_matmul.c      cuBLASLt; cuda_matmul_choice.c: which of its kernels
  *     cuda_attention.c   cuDNN's attention or our own; cuda_dnn.c: cuDNN's graphs
@@ -116,6 +117,14 @@ enum err_code cuda_launched(const struct work *work, cudaError_t rc, struct err 
 
 cudaError_t cuda_fused(struct cuda_device *cuda, const struct work *work,
                        struct kernel_scratch scratch, cudaStream_t stream);
+
+/* ---- cuda_passes.c ---- */
+
+/* Work that work_has_passes, and products in batches and groups. */
+cudaError_t cuda_passes(const struct cuda_device *cuda, const struct work *work,
+                        struct kernel_scratch scratch, cudaStream_t stream);
+cudaError_t cuda_products(const struct cuda_device *cuda, const struct work *work,
+                          cudaStream_t stream);
 
 /* ---- cuda_pieces.c: pack, cat, repeat, copy, copy-in, copy-out, chunk_cat, stack ---- */
 

@@ -99,7 +99,7 @@ static enum err_code check_form(const struct work *work, struct err *err)
         return work_refuse(
             work, ERR_UNSUPPORTED, err, "%s by %s to %s", dtype_name((enum dtype)at.second->dtype),
             dtype_name((enum dtype)at.first->dtype), dtype_name((enum dtype)at.out->dtype));
-    if (work->kind == WORK_MATMUL_NT_BIAS &&
+    if (matmul_has_bias((uint32_t)work->kind) &&
         (work_in(work, 2)->dtype != at.out->dtype || work_in(work, 2)->pitch))
         return work_refuse(work, ERR_UNSUPPORTED, err, "a bias in another form than the result");
     return ERR_OK;
@@ -164,7 +164,7 @@ static enum err_code make_product(const struct work *work, struct product *produ
              cublasLtMatmulDescSetAttribute(product->what, CUBLASLT_MATMUL_DESC_TRANSB, &second_op,
                                             sizeof second_op),
              "transpose");
-    if (work->kind == WORK_MATMUL_NT_BIAS) {
+    if (matmul_has_bias((uint32_t)work->kind)) {
         const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
         TRY_BLAS(work, err,
                  cublasLtMatmulDescSetAttribute(product->what, CUBLASLT_MATMUL_DESC_EPILOGUE,
@@ -269,7 +269,7 @@ enum err_code matmul_find(struct cuda_matmuls *matmuls, const struct work *work,
 static enum err_code fill_rows(const struct work *work, cudaStream_t stream, struct err *err)
 {
     const struct work_operand *y = work_out(work, 0);
-    const bool bias = work->kind == WORK_MATMUL_NT_BIAS;
+    const bool bias = matmul_has_bias((uint32_t)work->kind);
     const uint64_t size = dtype_bytes((enum dtype)y->dtype);
     const struct kernel_piece piece = {
         .from = bias ? work_in(work, 2)->data : NULL,

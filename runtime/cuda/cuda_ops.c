@@ -69,6 +69,14 @@ enum err_code cuda_launched(const struct work *work, cudaError_t rc, struct err 
 
 /* ---- kinds that need more than their operands in order ---- */
 
+static bool has_layout(const struct work *work)
+{
+    for (uint32_t i = 0; i < work->ins + work->outs; i++)
+        if (work->operand[i].layout)
+            return true;
+    return false;
+}
+
 /* Dims along which both go on as they do along the next one are one dim: there are fewer to divide
  * by. Dims of size 1 are none. */
 struct kernel_spread cuda_spread(const struct shape *x, const struct shape *y,
@@ -100,53 +108,50 @@ struct kernel_spread cuda_spread(const struct shape *x, const struct shape *y,
     return spread;
 }
 
-static cudaError_t broadcast(const struct work *work, cudaStream_t stream)
+/* Complex numbers, in pairs. */
+static cudaError_t multiply_complex(const struct work *work, cudaStream_t stream)
 {
     const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
     const struct kernel_spread spread = cuda_spread(&x->shape, &y->shape, &z->shape);
-    if (operand_is_complex(z))
-        return kernel_multiply_complex(&spread, x->data, y->data, z->data, operand_count(z),
-                                       stream);
-    return kernel_broadcast(work->kind == WORK_MUL,
-                            operand_same_shape(x, z) && operand_same_shape(y, z), &spread,
-                            cuda_tensor(x), cuda_tensor(y), cuda_tensor(z), stream);
+    return kernel_multiply_complex(&spread, x->data, y->data, z->data, operand_count(z), stream);
 }
 
-/* Whether all summed dims, as one, have `inner` elements below them. */
-static bool is_one_run(const struct kernel_reduction *r, uint64_t *inner)
+/* The first and the last dim that y is without, as (outer, terms, inner); false: there are dims of y
+ * between them. */
+static bool is_one_run(const struct work *work, uint64_t *terms, uint64_t *inner)
 {
-    *inner = r->summed ? r->summed_step[r->summed - 1] : 1;
-    for (uint32_t i = 0; i + 1 < r->summed; i++)
-        if (r->summed_step[i] != r->summed_dim[i + 1] * r->summed_step[i + 1])
+    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
+    uint64_t y_step[SHAPE_DIMS];
+    bool begun = false, ended = false;
+    *terms = *inner = 1;
+    if (work->kind == WORK_SUM)
+        shape_spread(&y->shape, &x->shape, y_step);
+    for (uint32_t i = x->shape.rank; i-- > 0;) {
+        const uint32_t dim = x->shape.dim[i];
+        const bool kept = work->kind == WORK_SUM ? y_step[i] != 0 : i != work->attr.dim;
+        if (dim == 1)
+            continue;
+        ended = ended || (begun && kept);
+        if (!kept && ended)
             return false;
+        begun = begun || !kept;
+        *(kept ? inner : terms) *= ended ? 1 : dim;
+    }
     return true;
 }
 
-static cudaError_t sum(const struct work *work, struct kernel_scratch scratch, cudaStream_t stream)
+/* SUM and SUM_DIM. What lies without gaps and is of floats has kernels of its own. */
+static cudaError_t sum(const struct cuda_device *cuda, const struct work *work,
+                       struct kernel_scratch scratch, cudaStream_t stream)
 {
     const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    struct kernel_reduction r = {.outputs = operand_count(y), .terms = 1};
-    uint64_t y_step[SHAPE_DIMS], x_step = operand_count(x);
-    shape_spread(&y->shape, &x->shape, y_step);
-    for (uint32_t i = 0; i < x->shape.rank; i++) {
-        const uint32_t dim = x->shape.dim[i];
-        x_step = dim ? x_step / dim : 0;
-        if (dim == 1)
-            continue;
-        if (y_step[i]) {
-            r.kept_dim[r.kept] = dim;
-            r.kept_step[r.kept++] = x_step;
-        } else {
-            r.summed_dim[r.summed] = dim;
-            r.summed_step[r.summed++] = x_step;
-            r.terms *= dim;
-        }
-    }
-    uint64_t inner;
-    if (!x->pitch && !y->pitch && is_one_run(&r, &inner) && inner > 0)
-        return kernel_sum(r.outputs / inner, r.terms, inner, cuda_tensor(x), cuda_tensor(y),
-                          scratch, stream);
-    return kernel_sum_places(&r, cuda_tensor(x), cuda_tensor(y), stream);
+    const bool plain = operand_is_float(x) && operand_is_float(y) && !x->pitch && !y->pitch &&
+                       !x->layout && !y->layout && operand_count(x) > 0;
+    uint64_t terms, inner;
+    if (!plain || !is_one_run(work, &terms, &inner))
+        return cuda_passes(cuda, work, scratch, stream);
+    return kernel_sum(operand_count(y) / inner, terms, inner, cuda_tensor(x), cuda_tensor(y),
+                      scratch, stream);
 }
 
 static cudaError_t norm(const struct work *work, cudaStream_t stream)
@@ -188,9 +193,12 @@ static cudaError_t norm_backward(const struct work *work, struct kernel_scratch 
 }
 
 static cudaError_t embedding(const struct cuda_device *cuda, const struct work *work,
-                             cudaStream_t stream)
+                             struct kernel_scratch scratch, cudaStream_t stream)
 {
     const struct work_operand *weight = work_in(work, 1), *dweight = work_out(work, 0);
+    const bool pads = work->kind == WORK_EMBEDDING_BACKWARD && work->attr.first;
+    if (pads || has_layout(work))
+        return cuda_passes(cuda, work, scratch, stream);
     if (work->kind == WORK_EMBEDDING)
         return kernel_embedding(cuda_index(work_in(work, 0)), cuda_tensor(weight),
                                 operand_rows(weight), operand_last(weight), out(work, 0),
@@ -294,45 +302,17 @@ static enum err_code norms(const struct work *work, struct kernel_scratch scratc
 
 /* ---- the kinds ---- */
 
-static cudaError_t launch_simple(const struct work *work, cudaStream_t stream)
+/* Floats whose rows lie beside each other are joined in one launch. */
+static bool joins_rows(const struct work *work)
 {
-    static const enum kernel_unary_op unary[WORK_KIND_COUNT] = {
-        [WORK_CAST] = KERNEL_CAST,
-        [WORK_SILU] = KERNEL_SILU,
-        [WORK_GELU] = KERNEL_GELU,
-        [WORK_GELU_TANH] = KERNEL_GELU_TANH,
-        [WORK_RELU] = KERNEL_RELU,
-        [WORK_SQUARE] = KERNEL_SQUARE,
-        [WORK_SQUARE_ROOT] = KERNEL_SQUARE_ROOT,
-    };
-    static const enum kernel_slope_op slope[WORK_KIND_COUNT] = {
-        [WORK_SILU_BACKWARD] = KERNEL_SILU_SLOPE,
-        [WORK_GELU_BACKWARD] = KERNEL_GELU_SLOPE,
-        [WORK_GELU_TANH_BACKWARD] = KERNEL_GELU_TANH_SLOPE,
-        [WORK_RELU_BACKWARD] = KERNEL_RELU_SLOPE,
-    };
-    switch (work->kind) {
-    case WORK_ARANGE:
-        return kernel_arange(cuda_index(work_out(work, 0)), stream);
-    case WORK_FILL:
-        return kernel_fill(out(work, 0), work->attr.p, stream);
-    case WORK_MUL_NUMBER:
-        return kernel_mul_number(in(work, 0), out(work, 0), work->attr.p, stream);
-    case WORK_ADD_IN_PLACE:
-        return kernel_add_in_place(in(work, 0), out(work, 0), stream);
-    case WORK_CONJUGATE:
-        return kernel_conjugate(work_in(work, 0)->data, work_out(work, 0)->data,
-                                operand_count(work_out(work, 0)), stream);
-    case WORK_CLIP_COEFFICIENT:
-        return kernel_clip_coefficient(in(work, 0), out(work, 0), work->attr.p, stream);
-    case WORK_SILU_BACKWARD:
-    case WORK_GELU_BACKWARD:
-    case WORK_GELU_TANH_BACKWARD:
-    case WORK_RELU_BACKWARD:
-        return kernel_slope(slope[work->kind], in(work, 0), in(work, 1), out(work, 0), stream);
-    default:
-        return kernel_unary(unary[work->kind], in(work, 0), out(work, 0), stream);
-    }
+    const struct work_operand *y = work_out(work, 0);
+    for (uint32_t i = 0; i < work->ins; i++)
+        if (operand_row_width(work_in(work, i)) != operand_last(work_in(work, i)) &&
+            work_in(work, i)->pitch)
+            return false;
+    return operand_is_float(y) && !has_layout(work) &&
+           (!y->pitch || operand_row_width(y) == operand_last(y)) &&
+           (work->ins != 1 || operand_last(work_in(work, 0)) == operand_last(y));
 }
 
 enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct work *work,
@@ -343,17 +323,32 @@ enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct wor
     switch (work->kind) {
     case WORK_EMBEDDING:
     case WORK_EMBEDDING_BACKWARD:
-        return cuda_launched(work, embedding(cuda, work, stream), err);
+        return cuda_launched(work, embedding(cuda, work, scratch, stream), err);
     case WORK_MATMUL_NT:
     case WORK_MATMUL_NT_BIAS:
     case WORK_MATMUL_NN:
+    case WORK_MATMUL_NN_BIAS:
     case WORK_MATMUL_TN:
         return cuda_matmul(cuda->matmuls, work, stream, err);
-    case WORK_ADD:
+    case WORK_BMM_NN:
+    case WORK_BMM_NT:
+    case WORK_BMM_TN:
+    case WORK_GROUPED_MM_NT:
+    case WORK_GROUPED_MM_NN:
+    case WORK_GROUPED_MM_TN:
+        return cuda_launched(work, cuda_products(cuda, work, stream), err);
     case WORK_MUL:
-        return cuda_launched(work, broadcast(work, stream), err);
+        if (operand_is_complex(work_out(work, 0)))
+            return cuda_launched(work, multiply_complex(work, stream), err);
+        return cuda_launched(work, cuda_passes(cuda, work, scratch, stream), err);
+    case WORK_CONJUGATE:
+        return cuda_launched(work,
+                             kernel_conjugate(work_in(work, 0)->data, work_out(work, 0)->data,
+                                              operand_count(work_out(work, 0)), stream),
+                             err);
     case WORK_SUM:
-        return cuda_launched(work, sum(work, scratch, stream), err);
+    case WORK_SUM_DIM:
+        return cuda_launched(work, sum(cuda, work, scratch, stream), err);
     case WORK_RMS_NORM:
     case WORK_LAYER_NORM:
         return cuda_launched(work, norm(work, stream), err);
@@ -362,19 +357,26 @@ enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct wor
         return cuda_launched(work, norm_backward(work, scratch, stream), err);
     case WORK_ATTENTION:
     case WORK_ATTENTION_BACKWARD:
+    case WORK_EFFICIENT_ATTENTION:
+    case WORK_EFFICIENT_ATTENTION_BACKWARD:
         return cuda_attention_run(cuda->attention, work, scratch, stream, err);
     case WORK_LOG_SOFTMAX:
     case WORK_LOG_SOFTMAX_BACKWARD:
     case WORK_NLL_LOSS:
     case WORK_NLL_LOSS_BACKWARD:
         return cuda_launched(work, loss(cuda, work, scratch, stream), err);
-    case WORK_REPEAT:
+    case WORK_COPY:
+        if (has_layout(work))
+            return cuda_launched(work, cuda_passes(cuda, work, scratch, stream), err);
+        return cuda_copy_pieces(work, stream, err);
     case WORK_CAT:
+        if (!joins_rows(work))
+            return cuda_launched(work, cuda_passes(cuda, work, scratch, stream), err);
+        return cuda_copy_pieces(work, stream, err);
     case WORK_PACK:
     case WORK_COPY_IN:
     case WORK_COPY_OUT:
     case WORK_CHUNK_CAT:
-    case WORK_COPY:
     case WORK_STACK:
         return cuda_copy_pieces(work, stream, err);
     case WORK_ADAMW:
@@ -391,7 +393,12 @@ enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct wor
     case WORK_NORMS:
     case WORK_VECTOR_NORM:
         return norms(work, scratch, stream, err);
+    case WORK_ARANGE:
+        return cuda_launched(work, kernel_arange(cuda_index(work_out(work, 0)), stream), err);
+    case WORK_CLIP_COEFFICIENT:
+        return cuda_launched(
+            work, kernel_clip_coefficient(in(work, 0), out(work, 0), work->attr.p, stream), err);
     default:
-        return cuda_launched(work, launch_simple(work, stream), err);
+        return cuda_launched(work, cuda_passes(cuda, work, scratch, stream), err);
     }
 }

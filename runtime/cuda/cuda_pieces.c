@@ -112,46 +112,15 @@ static enum err_code list_pack(struct list *list, const struct work *work, uint6
     return ERR_OK;
 }
 
-/* y is (outer, times, inner), x (outer, 1, inner). */
-static enum err_code list_repeat(struct list *list, const struct work *work, struct err *err)
-{
-    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    const uint32_t dim = work->attr.dim;
-    uint64_t outer = 1, inner = 1;
-    for (uint32_t i = 0; i < y->shape.rank; i++)
-        *(i < dim ? &outer : &inner) *= i == dim ? 1 : y->shape.dim[i];
-    uint64_t pitch = inner; /* between x's runs */
-    if (y->pitch)
-        return work_refuse(work, ERR_UNSUPPORTED, err, "a repeated tensor with a pitch");
-    if (x->pitch && operand_row_width(x) != inner) {
-        /* rows of x hold several runs, as heads of a token: one rectangle a row */
-        const uint64_t width = operand_row_width(x), runs = inner ? width / inner : 0;
-        if (inner == 0 || width % inner)
-            return work_refuse(work, ERR_UNSUPPORTED, err, "runs that cross a chunk's rows");
-        for (uint64_t row = 0; row < operand_count(x) / width; row++)
-            add(list,
-                &(struct rectangle){x, y, row * x->pitch, row * runs * y->shape.dim[dim] * inner,
-                                    runs, inner, inner, inner, y->shape.dim[dim]});
-        return ERR_OK;
-    }
-    if (x->pitch)
-        pitch = x->pitch;
-    add(list, &(struct rectangle){x, y, 0, 0, outer, inner, pitch, inner, y->shape.dim[dim]});
-    return ERR_OK;
-}
-
-static enum err_code list_cat(struct list *list, const struct work *work, struct err *err)
+/* A pitch is between rows of the last dim: others are joined by cuda_passes.c. */
+static enum err_code list_cat(struct list *list, const struct work *work)
 {
     const struct work_operand *y = work_out(work, 0);
     const uint64_t last = operand_last(y);
     uint64_t column = 0;
-    if (y->pitch && operand_row_width(y) != last)
-        return work_refuse(work, ERR_UNSUPPORTED, err, "a joined tensor with a pitch of heads");
     for (uint32_t i = 0; i < work->ins; i++) {
         const struct work_operand *part = work_in(work, i);
         const uint64_t width = operand_last(part);
-        if (part->pitch && operand_row_width(part) != width)
-            return work_refuse(work, ERR_UNSUPPORTED, err, "part %u has a pitch of heads", i);
         add(list,
             &(struct rectangle){part, y, 0, column, operand_rows(part), width,
                                 part->pitch ? part->pitch : width, y->pitch ? y->pitch : last, 1});
@@ -209,10 +178,8 @@ static enum err_code list_pieces(struct list *list, const struct work *work, str
 {
     const struct work_operand *y = work_out(work, 0);
     switch (work->kind) {
-    case WORK_REPEAT:
-        return list_repeat(list, work, err);
     case WORK_CAT:
-        return list_cat(list, work, err);
+        return list_cat(list, work);
     case WORK_COPY_IN:
         return list_pack(list, work, work->rank * (operand_count(y) / work->ranks), err);
     case WORK_COPY_OUT:

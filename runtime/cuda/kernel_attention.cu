@@ -10,22 +10,19 @@ enum { WARPS = 8 };
 
 static __global__ void __launch_bounds__(WARPS *LANES)
     attend(const __grid_constant__ struct kernel_attention_args at, struct head_slice heads,
-           const __grid_constant__ struct kernel_tensor o)
+           const __grid_constant__ struct kernel_heads o)
 {
     const uint32_t queries = heads.count * at.s, step = gridDim.x * WARPS;
     const uint32_t lane = threadIdx.x % LANES;
     for (uint32_t i = blockIdx.x * WARPS + threadIdx.x / LANES; i < queries; i += step) {
         const uint32_t head = heads.first + i / at.s, query = i % at.s;
         const uint32_t keys = at.causal && query + 1 < at.s_k ? query + 1 : at.s_k;
-        const struct head_row q = row_of(at, at.q, at.s, head, query);
         float sum[COLUMNS] = {0}, highest = -INFINITY, weight = 0.0F;
         for (uint32_t first = 0; first < keys; first += LANES) {
             const bool seen = sees(at, query, first + lane);
-            float score = -INFINITY;
-            if (seen)
-                score = at.scale * dot(q, row_of(at, at.k, at.s_k, head, first + lane), at.d);
+            const float score = seen ? score_of(at, head, query, first + lane) : -INFINITY;
             const float most = larger(warp_max(score), highest);
-            const float p = seen ? expf(score - most) : 0.0F;
+            const float p = score == -INFINITY ? 0.0F : expf(score - most); /* masked, perhaps all */
             const float shrink = highest == -INFINITY ? 0.0F : expf(highest - most);
             weight = weight * shrink + warp_sum(p);
             highest = most;
@@ -34,18 +31,18 @@ static __global__ void __launch_bounds__(WARPS *LANES)
                 sum[c] *= shrink;
             for (uint32_t j = 0; j < LANES && first + j < keys; j++)
                 add_row(sum, __shfl_sync(0xffffffffU, p, j),
-                        row_of(at, at.v, at.s_k, head, first + j), at.d);
+                        key_row(at, at.v, head, first + j), at.d_v);
         }
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++)
             sum[c] /= weight;
-        store_row(at, o, at.s, head, query, sum);
+        store_row(query_row(at, o, head, query), at.d_v, sum);
         if (lane == 0)
             at.logsumexp[(uint64_t)head * at.logsumexp_pitch + query] = highest + logf(weight);
     }
 }
 
-cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_tensor o,
+cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_heads o,
                              cudaStream_t stream)
 {
     for (uint32_t first = 0; first < at->b * at->a;) {

@@ -14,7 +14,7 @@ struct head_row { /* d numbers beside each other */
 };
 
 /* Heads are counted over all sequences: b · a in all. A launch takes some of them, so many that its
- * rows are counted in 32 bits, whose division is short. */
+ * rows are counted in 32 bits, whose division is short, and all that have the same keys. */
 enum { MOST_HEAD_ROWS = 1 << 30 };
 
 struct head_slice {
@@ -25,19 +25,39 @@ static inline struct head_slice next_slice(const struct kernel_attention_args &a
                                            uint64_t most_rows)
 {
     const uint32_t length = at.s > at.s_k ? at.s : at.s_k, all = at.b * at.a;
-    const uint64_t most = most_rows / length, rest = all - first;
+    const uint64_t most = most_rows / length / at.repeats * at.repeats, rest = all - first;
     return {first, (uint32_t)(rest < most ? rest : most)};
 }
 
-/* The row of token `token` of `length`, of head `head`. */
-static __device__ __forceinline__ struct head_row row_of(const struct kernel_attention_args &at,
-                                                         const struct kernel_tensor &x,
-                                                         uint32_t length, uint32_t head,
-                                                         uint32_t token)
+/* The row of token `token` of head `place` of a sequence. */
+static __device__ __forceinline__ struct head_row row_at(const struct kernel_heads &x,
+                                                         uint32_t sequence, uint32_t token,
+                                                         uint32_t place)
 {
-    const uint32_t sequence = head / at.a, place = head % at.a;
-    const uint64_t first = (((uint64_t)sequence * length + token) * at.a + place) * at.d;
-    return {x.data, x.dtype, tensor_at(x, first)};
+    return {x.data, x.dtype, sequence * x.sequence + token * x.token + place * x.head};
+}
+
+/* Of head `head`: of queries, and of the keys that it has with others. */
+static __device__ __forceinline__ struct head_row
+query_row(const struct kernel_attention_args &at, const struct kernel_heads &x, uint32_t head,
+          uint32_t token)
+{
+    return row_at(x, head / at.a, token, head % at.a);
+}
+
+static __device__ __forceinline__ struct head_row key_row(const struct kernel_attention_args &at,
+                                                          const struct kernel_heads &x,
+                                                          uint32_t head, uint32_t token)
+{
+    return row_at(x, head / at.a, token, head % at.a / at.repeats);
+}
+
+/* Where the number of a query and a key is. */
+static __device__ __forceinline__ uint64_t score_at(const struct kernel_attention_args &at,
+                                                    const struct kernel_scores &x, uint32_t head,
+                                                    uint32_t query, uint32_t key)
+{
+    return head / at.a * x.sequence + head % at.a * x.head + query * x.query + key * x.key;
 }
 
 static __device__ __forceinline__ float dot(const struct head_row &x, const struct head_row &y,
@@ -61,17 +81,14 @@ static __device__ __forceinline__ void add_row(float sum[COLUMNS], float weight,
     }
 }
 
-static __device__ __forceinline__ void store_row(const struct kernel_attention_args &at,
-                                                 const struct kernel_tensor &y, uint32_t length,
-                                                 uint32_t head, uint32_t token,
+static __device__ __forceinline__ void store_row(const struct head_row &row, uint32_t d,
                                                  const float sum[COLUMNS])
 {
-    const struct head_row row = row_of(at, y, length, head, token);
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
         const uint32_t column = threadIdx.x % LANES + LANES * c;
-        if (column < at.d)
-            store_raw(y.data, y.dtype, row.at + column, sum[c]);
+        if (column < d)
+            store_raw(const_cast<void *>(row.data), row.dtype, row.at + column, sum[c]);
     }
 }
 
@@ -79,6 +96,18 @@ static __device__ __forceinline__ bool sees(const struct kernel_attention_args &
                                             uint32_t key)
 {
     return query < at.s && key < at.s_k && (!at.causal || key <= query);
+}
+
+/* q kᵀ · scale + bias, of a key that is seen. */
+static __device__ __forceinline__ float score_of(const struct kernel_attention_args &at,
+                                                 uint32_t head, uint32_t query, uint32_t key)
+{
+    const float score = at.scale * dot(query_row(at, at.q, head, query),
+                                       key_row(at, at.k, head, key), at.d);
+    if (!at.bias.data)
+        return score;
+    return score +
+           load_raw(at.bias.data, at.bias.dtype, score_at(at, at.bias, head, query, key));
 }
 
 #endif

@@ -1,79 +1,8 @@
-/* kernel_broadcast.cu - z = x + y and z = x · y with repeated dims, complex numbers too.
- *
- * Operands of one shape go through eight elements at a time. With repeated dims, eight elements of
- * z that lie in one row of its last dim need one search for their place in x and y, and so do two
- * complex numbers. A search divides by each dim. */
+/* kernel_broadcast.cu - z = x · y of complex numbers with repeated dims: two numbers that are
+ * neighbours in all operands need one search for their place. A search divides by each dim. */
 #include "runtime/cuda/kernel_formula.cuh"
 
 enum { THREADS = 256 };
-
-static __device__ __forceinline__ float combine(int multiply, float x, float y)
-{
-    return multiply ? x * y : x + y;
-}
-
-static __global__ void __launch_bounds__(THREADS)
-    combine_flat(int multiply, const __grid_constant__ struct kernel_tensor x,
-                 const __grid_constant__ struct kernel_tensor y,
-                 const __grid_constant__ struct kernel_tensor z)
-{
-    FOR_GROUPS(i, z.count)
-    {
-        float left[VECTOR], right[VECTOR];
-        load_some(x, i, z.count, left);
-        load_some(y, i, z.count, right);
-#pragma unroll
-        for (int j = 0; j < VECTOR; j++)
-            left[j] = combine(multiply, left[j], right[j]);
-        store_some(z, i, z.count, left);
-    }
-}
-
-/* Eight elements of a row, of an operand that has the row (step 1) or its one element (step 0). */
-static __device__ __forceinline__ void load_spread(const struct kernel_tensor &x, uint64_t at,
-                                                   uint64_t step, float out[VECTOR])
-{
-    if (step) {
-        load_some(x, at, at + VECTOR, out);
-        return;
-    }
-    const float value = load_one(x, at);
-#pragma unroll
-    for (int j = 0; j < VECTOR; j++)
-        out[j] = value;
-}
-
-static __global__ void __launch_bounds__(THREADS)
-    combine_spread(int multiply, const __grid_constant__ struct kernel_spread spread,
-                   const __grid_constant__ struct kernel_tensor x,
-                   const __grid_constant__ struct kernel_tensor y,
-                   const __grid_constant__ struct kernel_tensor z)
-{
-    const int inner = KERNEL_DIMS - 1;
-    const bool whole = spread.dim[inner] % VECTOR == 0;
-    FOR_GROUPS(i, z.count)
-    {
-        float left[VECTOR], right[VECTOR];
-        if (whole) {
-            const struct places at = find_places(spread, i);
-            load_spread(x, at.x, spread.x_step[inner], left);
-            load_spread(y, at.y, spread.y_step[inner], right);
-        } else {
-#pragma unroll
-            for (int j = 0; j < VECTOR; j++) {
-                const struct places at = find_places(spread, i + j < z.count ? i + j : i);
-                left[j] = load_one(x, at.x);
-                right[j] = load_one(y, at.y);
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < VECTOR; j++)
-            left[j] = combine(multiply, left[j], right[j]);
-        store_some(z, i, z.count, left);
-    }
-}
-
-/* ---- complex numbers ---- */
 
 static __global__ void __launch_bounds__(THREADS)
     multiply_complex(const __grid_constant__ struct kernel_spread spread, const float2 *x,
@@ -111,16 +40,6 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* ---- launchers ---- */
-
-cudaError_t kernel_broadcast(int multiply, int flat, const struct kernel_spread *spread,
-                             struct kernel_tensor x, struct kernel_tensor y, struct kernel_tensor z,
-                             cudaStream_t stream)
-{
-    const unsigned blocks = blocks_for(ceil_div(z.count, VECTOR), THREADS);
-    if (flat)
-        return kernel_launch(combine_flat, blocks, THREADS, stream, multiply, x, y, z);
-    return kernel_launch(combine_spread, blocks, THREADS, stream, multiply, *spread, x, y, z);
-}
 
 /* Whether any two numbers from an even one on are neighbours, and 16 bytes apart from the next. */
 static bool are_pairs(const struct kernel_spread *spread, const void *x, const void *y,

@@ -1,172 +1,194 @@
 /* kernel_elementwise.cu - kernels that see one element of each operand at a time: eight a thread,
- * loaded as fp32, computed, stored. Comparisons take the branch that keeps a NaN. */
+ * loaded as fp32, computed, stored; one kernel, of which a function makes a version. Comparisons
+ * take the branch that keeps a NaN. */
 #include "runtime/cuda/kernel_formula.cuh"
+#include "runtime/cuda/kernel_walk.cuh"
 
 enum { THREADS = 256 };
 
-/* ---- y = f(x) ---- */
+#define ROOT_HALF 0.7071067812F
+#define ROOT_TWO_PI 2.506628275F
+#define TWO_BY_PI 0.63661977236758134308
+#define HALF_PI 1.57079632679489661923
+
+/* 0.5x(1 + tanh(u)), u = sqrt(2/pi)(x + 0.044715x^3) */
+#define GELU_ROOT 0.7978845608F
+#define GELU_CUBE 0.044715F
+
+/* ---- functions ---- */
+
+/* The cosine of x less `quarters` quarters of a turn. What is left after whole quarters is found in
+ * double, to a float's exactness up to angles of millions; sinf's own way there, for the largest
+ * floats, takes local memory. The series are those of Cephes' sinf and cosf, for |r| <= pi / 4. */
+static __device__ __forceinline__ float turned_cosine(float x, int quarters)
+{
+    const double turns = (double)x * TWO_BY_PI, whole = rint(turns);
+    const float r = (float)((turns - whole) * HALF_PI), rr = r * r;
+    const float sine = r + r * rr * (-1.6666654611e-1F + rr * (8.3321608736e-3F - rr * 1.9515295891e-4F));
+    const float cosine = 1.0F - 0.5F * rr + rr * rr * (4.166664568298827e-2F +
+                         rr * (-1.388731625493765e-3F + rr * 2.443315711809948e-5F));
+    const int place = ((int)((long long)whole & 3) + 4 - quarters) & 3;
+    const float size = place & 1 ? sine : cosine;
+    return place == 1 || place == 2 ? -size : size;
+}
+
+static __device__ __forceinline__ float sine(float x)
+{
+    return turned_cosine(x, 1);
+}
+
+static __device__ __forceinline__ float cosine(float x)
+{
+    return turned_cosine(x, 0);
+}
 
 static __device__ __forceinline__ float sigmoid(float x)
 {
     return 1.0F / (1.0F + expf(-x));
 }
 
-#define ROOT_HALF 0.7071067812F
-#define ROOT_TWO_PI 2.506628275F
-
-/* 0.5x(1 + tanh(u)), u = sqrt(2/pi)(x + 0.044715x^3) */
-#define GELU_ROOT 0.7978845608F
-#define GELU_CUBE 0.044715F
-
-template <enum kernel_unary_op F> static __device__ __forceinline__ float value_of(float x)
+/* Small whole exponents are products, as PyTorch computes them. */
+static __device__ __forceinline__ float power(float x, float p)
 {
-    switch (F) {
-    case KERNEL_SILU:
-        return silu_of(x);
-    case KERNEL_GELU:
-        return 0.5F * x * (1.0F + erff(x * ROOT_HALF));
-    case KERNEL_GELU_TANH:
-        return 0.5F * x * (1.0F + tanhf(GELU_ROOT * (x + GELU_CUBE * x * x * x)));
-    case KERNEL_RELU:
-        return x < 0.0F ? 0.0F : x;
-    case KERNEL_SQUARE:
+    if (p == 2.0F)
         return x * x;
-    case KERNEL_SQUARE_ROOT:
-        return sqrtf(x);
-    default: /* KERNEL_CAST */
+    if (p == 3.0F)
+        return x * x * x;
+    if (p == 1.0F)
         return x;
-    }
+    return p == 0.0F ? 1.0F : powf(x, p);
 }
 
-template <enum kernel_unary_op F>
-static __global__ void unary(struct kernel_tensor x, struct kernel_tensor y)
+static __device__ __forceinline__ float gelu_slope(float dy, float x)
 {
-    FOR_GROUPS(i, y.count)
+    return dy * (0.5F * (1.0F + erff(x * ROOT_HALF)) + x * expf(-0.5F * x * x) / ROOT_TWO_PI);
+}
+
+static __device__ __forceinline__ float gelu_tanh_slope(float dy, float x)
+{
+    const float squared = x * x;
+    const float tanh_u = tanhf(GELU_ROOT * (x + GELU_CUBE * squared * x));
+    const float u_slope = GELU_ROOT * (1.0F + 3.0F * GELU_CUBE * squared);
+    return dy * (0.5F * (1.0F + tanh_u) + 0.5F * x * (1.0F - tanh_u * tanh_u) * u_slope);
+}
+
+static __device__ __forceinline__ float silu_slope(float dy, float x)
+{
+    const float s = sigmoid(x);
+    return dy * (s * (1.0F + x * (1.0F - s)));
+}
+
+#define TRUTH(condition) ((condition) ? 1.0F : 0.0F)
+
+/* How many operands a function takes, and its value of them; x is the first, p a number. */
+template <enum kernel_function F> struct function;
+#define FUNCTION(name, count, value)                                                               \
+    template <> struct function<KERNEL_##name> {                                                   \
+        enum { operands = count };                                                                 \
+        static __device__ __forceinline__ float of(float x, float y, float z, float p)             \
+        {                                                                                          \
+            (void)x, (void)y, (void)z, (void)p;                                                    \
+            return value;                                                                          \
+        }                                                                                          \
+    };
+
+#define ALL_FUNCTIONS(X)                                                                           \
+    X(FILL, 0, p)                                                                                  \
+    X(SAME, 1, x)                                                                                  \
+    X(ADD_NUMBER, 1, x + p)                                                                        \
+    X(MUL_NUMBER, 1, x *p)                                                                         \
+    X(DIV_NUMBER, 1, x / p)                                                                        \
+    X(FLOOR_DIV_NUMBER, 1, floorf(x / p))                                                          \
+    X(AT_MOST, 1, x > p ? p : x)                                                                   \
+    X(WITHIN, 1, x < -p ? -p : x > p ? p : x)                                                      \
+    X(NEG, 1, -x)                                                                                  \
+    X(ABS, 1, fabsf(x))                                                                            \
+    X(POW, 1, power(x, p))                                                                         \
+    X(SQUARE, 1, x *x)                                                                             \
+    X(SQUARE_ROOT, 1, sqrtf(x))                                                                    \
+    X(RSQRT, 1, 1.0F / sqrtf(x))                                                                   \
+    X(LOG, 1, logf(x))                                                                             \
+    X(COS, 1, cosine(x))                                                                           \
+    X(SIN, 1, sine(x))                                                                             \
+    X(TANH, 1, tanhf(x))                                                                           \
+    X(SIGMOID, 1, sigmoid(x))                                                                      \
+    X(SILU, 1, silu_of(x))                                                                         \
+    X(GELU, 1, 0.5F * x * (1.0F + erff(x * ROOT_HALF)))                                            \
+    X(GELU_TANH, 1, 0.5F * x * (1.0F + tanhf(GELU_ROOT * (x + GELU_CUBE * x * x * x))))            \
+    X(RELU, 1, x < 0.0F ? 0.0F : x)                                                                \
+    X(EQUAL_NUMBER, 1, TRUTH(x == p))                                                              \
+    X(NOT_EQUAL_NUMBER, 1, TRUTH(x != p))                                                          \
+    X(LESS_NUMBER, 1, TRUTH(x < p))                                                                \
+    X(GREATER_NUMBER, 1, TRUTH(x > p))                                                             \
+    X(IS_INFINITE, 1, TRUTH(fabsf(x) == INFINITY))                                                 \
+    X(ADD, 2, x + y)                                                                               \
+    X(SUB, 2, x - y)                                                                               \
+    X(MUL, 2, x *y)                                                                                \
+    X(DIV, 2, x / y)                                                                               \
+    X(MINIMUM, 2, x > y ? y : x)                                                                   \
+    X(EQUAL, 2, TRUTH(x == y))                                                                     \
+    X(LESS, 2, TRUTH(x < y))                                                                       \
+    X(LESS_EQUAL, 2, TRUTH(x <= y))                                                                \
+    X(GREATER, 2, TRUTH(x > y))                                                                    \
+    X(GREATER_EQUAL, 2, TRUTH(x >= y))                                                             \
+    X(AND, 2, TRUTH(x != 0.0F && y != 0.0F))                                                       \
+    X(OR, 2, TRUTH(x != 0.0F || y != 0.0F))                                                        \
+    X(MASKED_FILL, 2, y != 0.0F ? p : x)                                                           \
+    X(POLAR_REAL, 2, x *cosine(y))                                                                 \
+    X(POLAR_IMAGINARY, 2, x *sine(y))                                                              \
+    X(TANH_SLOPE, 2, x *(1.0F - y * y))                                                            \
+    X(SIGMOID_SLOPE, 2, x *y *(1.0F - y))                                                          \
+    X(SILU_SLOPE, 2, silu_slope(x, y))                                                             \
+    X(GELU_SLOPE, 2, gelu_slope(x, y))                                                             \
+    X(GELU_TANH_SLOPE, 2, gelu_tanh_slope(x, y))                                                   \
+    X(RELU_SLOPE, 2, y <= 0.0F ? 0.0F : x)                                                         \
+    X(CLAMP, 3, x < y ? y : x > z ? z : x)                                                         \
+    X(WHERE, 3, x != 0.0F ? y : z)
+
+ALL_FUNCTIONS(FUNCTION)
+
+/* ---- the kernel ---- */
+
+template <enum kernel_function F>
+static __global__ void __launch_bounds__(THREADS)
+    map(const __grid_constant__ struct kernel_walk walk, float p)
+{
+    enum { OPERANDS = function<F>::operands, SIDES = OPERANDS + 1 };
+    FOR_GROUPS(i, walk.count)
     {
-        float value[VECTOR];
-        load_some(x, i, y.count, value);
+        walk_places<SIDES> at = {};
+        float x[VECTOR] = {0}, y[VECTOR] = {0}, z[VECTOR] = {0};
+        if (walk.whole)
+            at = find_in_walk<SIDES>(walk, i);
+        if constexpr (OPERANDS > 0)
+            load_group<1>(walk, i, at, x);
+        if constexpr (OPERANDS > 1)
+            load_group<2>(walk, i, at, y);
+        if constexpr (OPERANDS > 2)
+            load_group<3>(walk, i, at, z);
 #pragma unroll
         for (int j = 0; j < VECTOR; j++)
-            value[j] = value_of<F>(value[j]);
-        store_some(y, i, y.count, value);
+            x[j] = function<F>::of(x[j], y[j], z[j], p);
+        store_group<0>(walk, i, at, x);
     }
 }
 
-static __global__ void mul_number(struct kernel_tensor x, struct kernel_tensor y, float factor)
+#define VERSION(name, count, value) map<KERNEL_##name>,
+static void (*const versions[KERNEL_FUNCTIONS])(struct kernel_walk walk, float p) = {
+    NULL, ALL_FUNCTIONS(VERSION)};
+
+/* The table is in the order of the functions. */
+#define COUNT_ONE(name, count, value) +1
+static_assert(1 ALL_FUNCTIONS(COUNT_ONE) == KERNEL_FUNCTIONS, "a function without a version");
+#define PLACE(name, count, value) PLACE_##name,
+enum { NO_PLACE, ALL_FUNCTIONS(PLACE) };
+#define CHECK_PLACE(name, count, value)                                                            \
+    static_assert((int)PLACE_##name == (int)KERNEL_##name, "the functions' order");
+ALL_FUNCTIONS(CHECK_PLACE)
+
+cudaError_t kernel_map(enum kernel_function f, const struct kernel_walk *walk, float p,
+                       cudaStream_t stream)
 {
-    FOR_GROUPS(i, y.count)
-    {
-        float value[VECTOR];
-        load_some(x, i, y.count, value);
-#pragma unroll
-        for (int j = 0; j < VECTOR; j++)
-            value[j] *= factor;
-        store_some(y, i, y.count, value);
-    }
-}
-
-/* ---- dx = dy f'(x) ---- */
-
-template <enum kernel_slope_op F>
-static __device__ __forceinline__ float slope_of(float dy, float x)
-{
-    if (F == KERNEL_SILU_SLOPE) {
-        const float s = sigmoid(x);
-        return dy * (s * (1.0F + x * (1.0F - s)));
-    }
-    if (F == KERNEL_GELU_SLOPE)
-        return dy * (0.5F * (1.0F + erff(x * ROOT_HALF)) + x * expf(-0.5F * x * x) / ROOT_TWO_PI);
-    if (F == KERNEL_GELU_TANH_SLOPE) {
-        const float squared = x * x;
-        const float tanh_u = tanhf(GELU_ROOT * (x + GELU_CUBE * squared * x));
-        const float u_slope = GELU_ROOT * (1.0F + 3.0F * GELU_CUBE * squared);
-        return dy * (0.5F * (1.0F + tanh_u) + 0.5F * x * (1.0F - tanh_u * tanh_u) * u_slope);
-    }
-    return x <= 0.0F ? 0.0F : dy;
-}
-
-template <enum kernel_slope_op F>
-static __global__ void slope(struct kernel_tensor dy, struct kernel_tensor x,
-                             struct kernel_tensor dx)
-{
-    FOR_GROUPS(i, dx.count)
-    {
-        float gradient[VECTOR], value[VECTOR];
-        load_some(dy, i, dx.count, gradient);
-        load_some(x, i, dx.count, value);
-#pragma unroll
-        for (int j = 0; j < VECTOR; j++)
-            gradient[j] = slope_of<F>(gradient[j], value[j]);
-        store_some(dx, i, dx.count, gradient);
-    }
-}
-
-static __global__ void add_in_place(struct kernel_tensor x, struct kernel_tensor y)
-{
-    FOR_GROUPS(i, y.count)
-    {
-        float more[VECTOR], sum[VECTOR];
-        load_some(x, i, y.count, more);
-        load_some(y, i, y.count, sum);
-#pragma unroll
-        for (int j = 0; j < VECTOR; j++)
-            sum[j] += more[j];
-        store_some(y, i, y.count, sum);
-    }
-}
-
-/* ---- launchers ---- */
-
-static unsigned blocks_of(const struct kernel_tensor *y)
-{
-    return blocks_for(ceil_div(y->count, VECTOR), THREADS);
-}
-
-cudaError_t kernel_unary(enum kernel_unary_op f, struct kernel_tensor x, struct kernel_tensor y,
-                         cudaStream_t stream)
-{
-    const unsigned blocks = blocks_of(&y);
-    switch (f) {
-    case KERNEL_SILU:
-        return kernel_launch(unary<KERNEL_SILU>, blocks, THREADS, stream, x, y);
-    case KERNEL_GELU:
-        return kernel_launch(unary<KERNEL_GELU>, blocks, THREADS, stream, x, y);
-    case KERNEL_GELU_TANH:
-        return kernel_launch(unary<KERNEL_GELU_TANH>, blocks, THREADS, stream, x, y);
-    case KERNEL_RELU:
-        return kernel_launch(unary<KERNEL_RELU>, blocks, THREADS, stream, x, y);
-    case KERNEL_SQUARE:
-        return kernel_launch(unary<KERNEL_SQUARE>, blocks, THREADS, stream, x, y);
-    case KERNEL_SQUARE_ROOT:
-        return kernel_launch(unary<KERNEL_SQUARE_ROOT>, blocks, THREADS, stream, x, y);
-    default:
-        return kernel_launch(unary<KERNEL_CAST>, blocks, THREADS, stream, x, y);
-    }
-}
-
-cudaError_t kernel_mul_number(struct kernel_tensor x, struct kernel_tensor y, float factor,
-                              cudaStream_t stream)
-{
-    return kernel_launch(mul_number, blocks_of(&y), THREADS, stream, x, y, factor);
-}
-
-cudaError_t kernel_slope(enum kernel_slope_op f, struct kernel_tensor dy, struct kernel_tensor x,
-                         struct kernel_tensor dx, cudaStream_t stream)
-{
-    const unsigned blocks = blocks_of(&dx);
-    switch (f) {
-    case KERNEL_SILU_SLOPE:
-        return kernel_launch(slope<KERNEL_SILU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
-    case KERNEL_GELU_SLOPE:
-        return kernel_launch(slope<KERNEL_GELU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
-    case KERNEL_GELU_TANH_SLOPE:
-        return kernel_launch(slope<KERNEL_GELU_TANH_SLOPE>, blocks, THREADS, stream, dy, x, dx);
-    default:
-        return kernel_launch(slope<KERNEL_RELU_SLOPE>, blocks, THREADS, stream, dy, x, dx);
-    }
-}
-
-cudaError_t kernel_add_in_place(struct kernel_tensor x, struct kernel_tensor y, cudaStream_t stream)
-{
-    return kernel_launch(add_in_place, blocks_of(&y), THREADS, stream, x, y);
+    return kernel_launch(versions[f], blocks_for(ceil_div(walk->count, VECTOR), THREADS), THREADS,
+                         stream, *walk, p);
 }

@@ -7,17 +7,15 @@
  *
  * Both read 16 bytes at a time and add eight numbers in fp32, then those sums in double: a bias's
  * gradient has one term a token. Where there are several parts they go to scratch memory, and a
- * second kernel adds them in order. Dims that are summed with kept ones between them, and what has
- * a pitch, take a kernel that looks up each place. */
+ * second kernel adds them in order. Dims that are summed with kept ones between them, and other
+ * layouts, are kernel_reduce.cu's. */
 #include "runtime/cuda/kernel_tensor.cuh"
 
 enum {
     THREADS = 256,
     TERMS = 64,                         /* of a part, that a thread adds */
     ROW_TERMS = TERMS * LANES * VECTOR, /* of a part, that a warp adds */
-    MOST_PARTS = 32768,                 /* of a grid's y */
-    COLUMNS = 32,                       /* of the general kernel */
-    MOST_ROWS = 32
+    MOST_PARTS = 32768                  /* of a grid's y */
 };
 
 struct part_of_sum {
@@ -181,57 +179,4 @@ cudaError_t kernel_sum(uint64_t outer, uint64_t terms, uint64_t inner, struct ke
         return cudaSuccess;
     return kernel_launch(add_parts, blocks_for(outputs, THREADS), THREADS, stream, sum.parts,
                          (uint32_t)parts, y);
-}
-
-/* ---- any dims ---- */
-
-static __device__ __forceinline__ uint64_t place_of(uint64_t i, uint32_t rank, const uint32_t *dim,
-                                                    const uint64_t *step)
-{
-    uint64_t at = 0;
-#pragma unroll
-    for (int k = KERNEL_DIMS - 1; k >= 0; k--) {
-        if (k >= (int)rank)
-            continue;
-        at += i % dim[k] * step[k];
-        i /= dim[k];
-    }
-    return at;
-}
-
-static __global__ void __launch_bounds__(COLUMNS *MOST_ROWS)
-    sum_places(const __grid_constant__ struct kernel_reduction r,
-               const __grid_constant__ struct kernel_tensor x,
-               const __grid_constant__ struct kernel_tensor y)
-{
-    __shared__ double part[MOST_ROWS][COLUMNS];
-    for (uint64_t first = blockIdx.x * (uint64_t)COLUMNS; first < r.outputs;
-         first += gridDim.x * (uint64_t)COLUMNS) {
-        const uint64_t output = first + threadIdx.x;
-        double total = 0;
-        if (output < r.outputs) {
-            const uint64_t base = place_of(output, r.kept, r.kept_dim, r.kept_step);
-            for (uint64_t term = threadIdx.y; term < r.terms; term += blockDim.y)
-                total += (double)load_one(
-                    x, base + place_of(term, r.summed, r.summed_dim, r.summed_step));
-        }
-        part[threadIdx.y][threadIdx.x] = total;
-        __syncthreads();
-        if (threadIdx.y == 0 && output < r.outputs) {
-            for (unsigned row = 1; row < blockDim.y; row++)
-                total += part[row][threadIdx.x];
-            store_one(y, output, (float)total);
-        }
-        __syncthreads();
-    }
-}
-
-cudaError_t kernel_sum_places(const struct kernel_reduction *reduction, struct kernel_tensor x,
-                              struct kernel_tensor y, cudaStream_t stream)
-{
-    unsigned rows = 1;
-    while (rows < MOST_ROWS && rows < reduction->terms)
-        rows *= 2;
-    return kernel_launch(sum_places, blocks_for(reduction->outputs, COLUMNS), dim3(COLUMNS, rows),
-                         stream, *reduction, x, y);
 }

@@ -17,7 +17,16 @@ extern "C" {
 
 enum { KERNEL_DIMS = 5 };
 
-enum kernel_dtype { KERNEL_FP32, KERNEL_BF16, KERNEL_FP16 };
+/* The integers and truths are of walks alone. Numbers go through fp32: integers are exact below
+ * 2^24, which positions and the ids of any vocabulary are; indices are read as they are. */
+enum kernel_dtype {
+    KERNEL_FP32,
+    KERNEL_BF16,
+    KERNEL_FP16,
+    KERNEL_INT64,
+    KERNEL_INT32,
+    KERNEL_BOOL
+};
 
 /* A row-major list of floating-point numbers in device memory. Element i lies at
  * i / width · pitch + i % width. `wide`: eight elements from a multiple of 8 on lie beside each
@@ -70,34 +79,185 @@ struct kernel_scratch {
 cudaError_t kernel_arange(struct kernel_index ids, cudaStream_t stream);
 cudaError_t kernel_fill(struct kernel_tensor y, float value, cudaStream_t stream);
 
+/* ---- walks: operands of any layout (runtime/work/view.h) ---- */
+
+/* A walk is a list of dims, outermost first and of size 1 before those that there are, and for each
+ * operand the step through its memory along each. Element i is found by dividing by the dims; eight
+ * elements that follow each other in the innermost dim are found at once where `whole`. */
+enum { KERNEL_SIDES = 5 };
+
+/* How eight elements of a whole group lie: apart, beside each other from a multiple of 16 bytes on,
+ * or as one that is read eight times. */
+enum kernel_form { KERNEL_APART, KERNEL_WIDE, KERNEL_ONE };
+
+struct kernel_side {
+    void *data;
+    uint64_t step[KERNEL_DIMS]; /* elements */
+    uint8_t dtype;              /* enum kernel_dtype */
+    uint8_t form;               /* enum kernel_form */
+};
+
+struct kernel_walk {
+    uint64_t count;
+    uint64_t inverse[KERNEL_DIMS]; /* kernel_inverse(dim) */
+    uint32_t dim[KERNEL_DIMS];
+    uint32_t outermost; /* the first dim that is not 1; the last one at the most */
+    uint32_t whole;     /* groups of eight, from a multiple of 8 on, are in one row of the last dim;
+                           where it is the only one the last group may be short */
+    struct kernel_side side[KERNEL_SIDES];
+};
+
 /* ---- kernel_elementwise.cu ---- */
 
-enum kernel_unary_op {
-    KERNEL_CAST,
+/* Each element on its own: side 0 = f(side 1, side 2, side 3; p), so many as f takes. What is
+ * written may be what is read, element for element. Truths are 0 and 1. */
+enum kernel_function {
+    KERNEL_NO_FUNCTION,
+    /* of nothing */
+    KERNEL_FILL,
+    /* of x */
+    KERNEL_SAME,
+    KERNEL_ADD_NUMBER,
+    KERNEL_MUL_NUMBER,
+    KERNEL_DIV_NUMBER,
+    KERNEL_FLOOR_DIV_NUMBER,
+    KERNEL_AT_MOST,
+    KERNEL_WITHIN,
+    KERNEL_NEG,
+    KERNEL_ABS,
+    KERNEL_POW,
+    KERNEL_SQUARE,
+    KERNEL_SQUARE_ROOT,
+    KERNEL_RSQRT,
+    KERNEL_LOG,
+    KERNEL_COS,
+    KERNEL_SIN,
+    KERNEL_TANH,
+    KERNEL_SIGMOID,
     KERNEL_SILU,
     KERNEL_GELU,
     KERNEL_GELU_TANH,
     KERNEL_RELU,
-    KERNEL_SQUARE,
-    KERNEL_SQUARE_ROOT
-};
-enum kernel_slope_op {
+    KERNEL_EQUAL_NUMBER,
+    KERNEL_NOT_EQUAL_NUMBER,
+    KERNEL_LESS_NUMBER,
+    KERNEL_GREATER_NUMBER,
+    KERNEL_IS_INFINITE,
+    /* of x and y */
+    KERNEL_ADD,
+    KERNEL_SUB,
+    KERNEL_MUL,
+    KERNEL_DIV,
+    KERNEL_MINIMUM,
+    KERNEL_EQUAL,
+    KERNEL_LESS,
+    KERNEL_LESS_EQUAL,
+    KERNEL_GREATER,
+    KERNEL_GREATER_EQUAL,
+    KERNEL_AND,
+    KERNEL_OR,
+    KERNEL_MASKED_FILL,
+    KERNEL_POLAR_REAL, /* x cos y, x sin y */
+    KERNEL_POLAR_IMAGINARY,
+    /* of dy and x; of tanh, sigmoid and relu, y */
+    KERNEL_TANH_SLOPE,
+    KERNEL_SIGMOID_SLOPE,
     KERNEL_SILU_SLOPE,
     KERNEL_GELU_SLOPE,
     KERNEL_GELU_TANH_SLOPE,
-    KERNEL_RELU_SLOPE
+    KERNEL_RELU_SLOPE,
+    /* of x, y and z */
+    KERNEL_CLAMP, /* x within y and z */
+    KERNEL_WHERE, /* y where x, else z */
+    KERNEL_FUNCTIONS
 };
 
-/* y = f(x); y = factor x; dx = dy f'(x), of relu: x is y; y += x. Counts are equal. What is written
- * may be what is read, element for element. */
-cudaError_t kernel_unary(enum kernel_unary_op f, struct kernel_tensor x, struct kernel_tensor y,
-                         cudaStream_t stream);
-cudaError_t kernel_mul_number(struct kernel_tensor x, struct kernel_tensor y, float factor,
-                              cudaStream_t stream);
-cudaError_t kernel_slope(enum kernel_slope_op f, struct kernel_tensor dy, struct kernel_tensor x,
-                         struct kernel_tensor dx, cudaStream_t stream);
-cudaError_t kernel_add_in_place(struct kernel_tensor x, struct kernel_tensor y,
-                                cudaStream_t stream);
+cudaError_t kernel_map(enum kernel_function f, const struct kernel_walk *walk, float p,
+                       cudaStream_t stream);
+
+/* ---- kernel_reduce.cu ---- */
+
+enum kernel_reduction { KERNEL_SUM, KERNEL_MEAN, KERNEL_LARGEST, KERNEL_ALL, KERNEL_ANY };
+
+/* Of side 1 into side 0: `kept` are the dims that the result has, `terms` those over which it goes,
+ * with the steps of side 1 as side 0's. A NaN is the largest. */
+cudaError_t kernel_reduce(enum kernel_reduction what, const struct kernel_walk *kept,
+                          const struct kernel_walk *terms, cudaStream_t stream);
+
+/* ---- kernel_rows.cu ---- */
+
+/* Rows of the last dim of every side, which have a walk over where they begin. */
+struct kernel_rows {
+    struct kernel_walk begin;
+    uint64_t length, step[KERNEL_SIDES]; /* of a row: elements; from one to the next */
+};
+
+/* side 0 = softmax of side 1. `safe`: a row of nothing but minus infinity is zeros, else NaN; then
+ * sides 2 (where side 1 is minus infinity) and 3 (one a row: whether all of it is) may be there. */
+cudaError_t kernel_softmax(const struct kernel_rows *rows, int safe, cudaStream_t stream);
+/* side 0 = y (dy - sum of y dy), dy and y sides 1 and 2. */
+cudaError_t kernel_softmax_backward(const struct kernel_rows *rows, cudaStream_t stream);
+cudaError_t kernel_cumulative_sum(const struct kernel_rows *rows, cudaStream_t stream);
+/* side 0 = side 1 up to the diagonal of matrices (length, length), else 0. */
+cudaError_t kernel_lower_triangle(const struct kernel_rows *rows, cudaStream_t stream);
+/* The `most` largest of each row of side 2, of equal ones the first: into rows of side 0, and where
+ * they are of side 1, an index. */
+cudaError_t kernel_topk(const struct kernel_rows *rows, uint32_t most, cudaStream_t stream);
+
+/* ---- kernel_index.cu ---- */
+
+/* Side 0 = element of side 1 at its place plus `step` times the index of side 2, which is below
+ * `bound`. */
+cudaError_t kernel_take(const struct kernel_walk *walk, uint64_t step, uint64_t bound,
+                        struct kernel_fault *fault, struct kernel_site site, cudaStream_t stream);
+/* The other way, row by row in order: side 0 at its place plus step times the index of side 1 = side
+ * 2, or `number` where that has no data. */
+cudaError_t kernel_put(const struct kernel_rows *rows, uint64_t step, uint64_t bound, float number,
+                       struct kernel_fault *fault, struct kernel_site site, cudaStream_t stream);
+/* y (rows, inner) = x (data NULL: 0) + the parts whose index is the row, in their order. Sides of
+ * `inner`: y, x, parts; `to` their steps from row to row, `ids` a walk over indices (side 0). No
+ * part is added to row `pads` (UINT64_MAX: to any). */
+struct kernel_scatter_sum {
+    struct kernel_walk inner, ids;
+    uint64_t rows, step[3], pads;
+};
+cudaError_t kernel_add_rows(const struct kernel_scatter_sum *sum, struct kernel_fault *fault,
+                            struct kernel_site site, cudaStream_t stream);
+/* Side 0 of `counts`: how many of side 0 of `x` are in [i, i + 1). */
+cudaError_t kernel_histogram(const struct kernel_walk *counts, const struct kernel_walk *x,
+                             cudaStream_t stream);
+/* y[ids[i]] = i */
+cudaError_t kernel_invert_permutation(const struct kernel_walk *ids, struct kernel_side y,
+                                      uint64_t bound, struct kernel_fault *fault,
+                                      struct kernel_site site, cudaStream_t stream);
+
+/* ---- kernel_sort.cu ---- */
+
+/* x (side 2) in rising order and where it was, into sides 0 and 1; of equal ones the first first.
+ * Scratch: KERNEL_SORT_BYTES an element. */
+enum { KERNEL_SORT_BYTES = 16 };
+cudaError_t kernel_sort(const struct kernel_walk *walk, struct kernel_scratch scratch,
+                        cudaStream_t stream);
+
+/* ---- kernel_product.cu ---- */
+
+struct kernel_matrix {
+    const void *data;
+    uint64_t row, column, batch; /* steps in elements */
+};
+
+/* z (m, n) = x (m, k) y (k, n), `batches` times: all of one dtype, z may be fp32. With `ends`, the
+ * batches are groups of rows: the g-th ends before row ends[g]. They cut m, and rows of z behind
+ * the last group become 0; or, where `cut_k`, the k rows of y, and columns of x. */
+struct kernel_product {
+    struct kernel_matrix x, y, z;
+    uint32_t m, n, k, batches;
+    uint8_t dtype, out_dtype;
+    uint8_t cut_k;
+    struct kernel_index ends; /* data NULL: none */
+};
+cudaError_t kernel_multiply(const struct kernel_product *product, struct kernel_fault *fault,
+                            struct kernel_site site, cudaStream_t stream);
 
 /* ---- kernel_broadcast.cu ---- */
 
@@ -109,11 +269,7 @@ struct kernel_spread {
     uint64_t x_step[KERNEL_DIMS], y_step[KERNEL_DIMS];
 };
 
-/* z = x + y or x · y. `flat`: all three have one shape. */
-cudaError_t kernel_broadcast(int multiply, int flat, const struct kernel_spread *spread,
-                             struct kernel_tensor x, struct kernel_tensor y, struct kernel_tensor z,
-                             cudaStream_t stream);
-/* The same for pairs (re, im) of fp32; `count` complex elements of z, contiguous. */
+/* z = x y, pairs (re, im) of fp32; `count` complex elements of z, contiguous. */
 cudaError_t kernel_multiply_complex(const struct kernel_spread *spread, const void *x,
                                     const void *y, void *z, uint64_t count, cudaStream_t stream);
 cudaError_t kernel_conjugate(const void *x, void *y, uint64_t count, cudaStream_t stream);
@@ -140,18 +296,6 @@ cudaError_t kernel_pieces(const struct kernel_piece *pieces, uint32_t count, cud
  * many as there is room for. */
 cudaError_t kernel_sum(uint64_t outer, uint64_t terms, uint64_t inner, struct kernel_tensor x,
                        struct kernel_tensor y, struct kernel_scratch scratch, cudaStream_t stream);
-
-/* The same for any dims. Dims of x, outermost first, in two lists: those that y keeps and those
- * that are summed, with their steps in elements of x's list; y's elements in its own order are the
- * kept ones. */
-struct kernel_reduction {
-    uint32_t kept, summed;
-    uint32_t kept_dim[KERNEL_DIMS], summed_dim[KERNEL_DIMS];
-    uint64_t kept_step[KERNEL_DIMS], summed_step[KERNEL_DIMS];
-    uint64_t outputs, terms; /* their products */
-};
-cudaError_t kernel_sum_places(const struct kernel_reduction *reduction, struct kernel_tensor x,
-                              struct kernel_tensor y, cudaStream_t stream);
 
 /* ---- kernel_embedding.cu ---- */
 
@@ -253,25 +397,37 @@ cudaError_t kernel_clip_coefficient(struct kernel_tensor norm, struct kernel_ten
 
 /* ---- kernel_attention.cu, kernel_attention_backward.cu ---- */
 
-enum { KERNEL_HEAD_SIZE = 256 }; /* the largest d */
+enum { KERNEL_HEAD_SIZE = 256 }; /* the largest d and d_v */
+
+struct kernel_heads { /* rows of numbers beside each other: steps between them in elements */
+    void *data;
+    uint64_t sequence, token, head;
+    uint8_t dtype;
+};
+struct kernel_scores { /* one number for each query and key of each head */
+    void *data;
+    uint64_t sequence, head, query, key;
+    uint8_t dtype;
+};
 
 struct kernel_attention_args {
-    struct kernel_tensor q, k, v; /* (b, s, a, d), k and v (b, s_k, a, d) */
-    uint32_t b, s, s_k, a, d;
+    struct kernel_heads q, k, v; /* (b, s, a, d), k and v (b, s_k, a / repeats, d or d_v) */
+    struct kernel_scores bias;   /* added to the scores; data NULL: none */
+    uint32_t b, s, s_k, a, d, d_v, repeats;
     float *logsumexp; /* (b, a, logsumexp_pitch), the first s of each row used */
     uint32_t logsumexp_pitch;
     float scale;
     int causal;
 };
-cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_tensor o,
+cudaError_t kernel_attention(const struct kernel_attention_args *at, struct kernel_heads o,
                              cudaStream_t stream);
-/* Scratch: s floats a head, for one head at least; heads go in as many launches as it takes. `o`
- * data NULL: absent. */
+/* Scratch: s floats a head, for `repeats` heads at least; heads go in as many launches as it takes.
+ * `o` and `dbias` data NULL: absent. */
 cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
-                                      struct kernel_tensor dout, struct kernel_tensor o,
-                                      struct kernel_tensor dq, struct kernel_tensor dk,
-                                      struct kernel_tensor dv, struct kernel_scratch scratch,
-                                      cudaStream_t stream);
+                                      struct kernel_heads dout, struct kernel_heads o,
+                                      struct kernel_heads dq, struct kernel_heads dk,
+                                      struct kernel_heads dv, struct kernel_scores dbias,
+                                      struct kernel_scratch scratch, cudaStream_t stream);
 
 /* ---- kernel_wait.cu ---- */
 

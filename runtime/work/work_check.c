@@ -222,12 +222,6 @@ static enum err_code check_norm_backward(const struct work *work, struct err *er
 
 /* ---- attention ---- */
 
-static bool is_rows_of_heads(const struct work_operand *x)
-{
-    return x->shape.rank == 4 &&
-           (!x->pitch || (uint64_t)x->shape.dim[2] * x->shape.dim[3] <= x->pitch);
-}
-
 /* Whether `x` has the elements of q (k where `keys`, as wide as v where `values`) in the memory
  * order (b, s, a, d): o and the gradients are born with shape (b, a, s, d), which is that memory
  * transposed. */
@@ -515,30 +509,10 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_CROSS_ENTROPY_SLOPE] = {work_check_cross_entropy_slope, 3, 3, 1},
 };
 
-/* What the GPU's kernels ask beyond the host's. */
-static enum err_code check_for_cuda(const struct work *work, struct err *err)
+static const struct work_entry *entry_of(enum work_kind kind)
 {
-    const bool attends = work->kind == WORK_ATTENTION || work->kind == WORK_ATTENTION_BACKWARD;
-    for (uint32_t i = 0; attends && i < work->ins + work->outs; i++)
-        if (work->operand[i].pitch && !is_rows_of_heads(&work->operand[i]))
-            return work_refuse(work, ERR_INVALID, err,
-                               "operand %u has a pitch and is not (b, s, a, d)", i);
-    const struct attention at = attends ? work_attention(work) : (struct attention){.a = 0};
-    if (at.d_v != at.d)
-        return work_refuse(work, ERR_UNSUPPORTED, err, "values of %u numbers for keys of %u",
-                           at.d_v, at.d);
-    if (attends && at.repeats != 1)
-        return work_refuse(work, ERR_UNSUPPORTED, err, "%u heads for each of keys and values",
-                           at.repeats);
-    if (work->kind == WORK_EMBEDDING_BACKWARD && work->attr.first)
-        return work_refuse(work, ERR_UNSUPPORTED, err, "a token that pads");
-    return ERR_OK;
-}
-
-static const struct work_entry *entry_of(enum work_kind kind, enum work_backend backend)
-{
-    const struct work_entry *of_host = backend == WORK_ON_HOST ? work_host_entry(kind) : NULL;
-    return of_host ? of_host : entries[kind].check ? &entries[kind] : NULL;
+    const struct work_entry *wide = work_wide_entry(kind);
+    return wide ? wide : entries[kind].check ? &entries[kind] : NULL;
 }
 
 const char *work_backend_name(enum work_backend backend)
@@ -548,12 +522,13 @@ const char *work_backend_name(enum work_backend backend)
 
 bool work_can_run(enum work_kind kind, enum work_backend backend)
 {
-    return entry_of(kind, backend);
+    (void)backend; /* what one has, all have: work_check says in which form */
+    return entry_of(kind);
 }
 
 enum err_code work_check(const struct work *work, enum work_backend backend, struct err *err)
 {
-    const struct work_entry *entry = entry_of(work->kind, backend);
+    const struct work_entry *entry = entry_of(work->kind);
     if (!entry)
         return work_refuse(work, ERR_UNSUPPORTED, err, "no kernel of the %s backend computes that",
                            work_backend_name(backend));
@@ -563,11 +538,11 @@ enum err_code work_check(const struct work *work, enum work_backend backend, str
                            "%u operands in and %u out; it takes %u or more in, %u or more out",
                            work->ins, work->outs, entry->ins_least, entry->outs_least);
     for (uint32_t i = 0; i < work->ins + work->outs; i++)
-        if (work->operand[i].layout && (backend != WORK_ON_HOST || !work_host_strides(work->kind)))
+        if (work->operand[i].layout && !work_takes_strides(work->kind, backend))
             return work_refuse(work, ERR_UNSUPPORTED, err,
                                "operand %u is a view with strides, which no kernel of the %s "
                                "backend reads",
                                i, work_backend_name(backend));
     TRY(entry->check(work, err));
-    return backend == WORK_ON_CUDA ? check_for_cuda(work, err) : ERR_OK;
+    return backend == WORK_ON_CUDA ? work_check_for_cuda(work, err) : ERR_OK;
 }

@@ -1,4 +1,4 @@
-/* work_check_parts.h - for work_check.c and work_check_host.c only: rows of their tables. */
+/* work_check_parts.h - for work_check.c, work_check_wide.c and work_check_cuda.c only: rows of their tables. */
 #ifndef SHARDPLAN_WORK_CHECK_PARTS_H
 #define SHARDPLAN_WORK_CHECK_PARTS_H
 
@@ -11,10 +11,13 @@ struct work_entry {
     uint8_t ins_least, ins_most, outs_least;
 };
 
-/* What the host has beyond what every backend has, or takes more of; NULL: neither. */
-const struct work_entry *work_host_entry(enum work_kind kind);
-/* Whether its kernel reads operands as lists, and so with any strides. */
-bool work_host_strides(enum work_kind kind);
+/* Kinds that are taken in any layout; NULL: not such a one. */
+const struct work_entry *work_wide_entry(enum work_kind kind);
+/* Whether that backend's kernels of it read operands with any strides. */
+bool work_takes_strides(enum work_kind kind, enum work_backend backend);
+
+/* What the GPU's kernels ask beyond the host's. */
+enum err_code work_check_for_cuda(const struct work *work, struct err *err);
 
 enum err_code work_check_matmul(const struct work *work, struct err *err);
 enum err_code work_check_attention(const struct work *work, struct err *err);

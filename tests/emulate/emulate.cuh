@@ -9,6 +9,8 @@
 
 #include "tests/emulate/emulated_stream.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdint.h>
@@ -72,8 +74,44 @@ template <typename T> static inline T emulated_shuffle(T x, unsigned lane)
     return result;
 }
 
-#define __shfl_sync(mask, x, lane) emulated_shuffle((x), (unsigned)(lane))
-#define __shfl_xor_sync(mask, x, step) emulated_shuffle((x), (threadIdx.x % 32) ^ (unsigned)(step))
+#define __shfl_sync(mask, own, lane) emulated_shuffle((own), (unsigned)(lane))
+#define __shfl_up_sync(mask, own, step)                                                            \
+    emulated_shuffle((own), threadIdx.x % 32 < (unsigned)(step)                                    \
+                                ? threadIdx.x % 32                                                 \
+                                : threadIdx.x % 32 - (unsigned)(step))
+#define __shfl_xor_sync(mask, own, step)                                                           \
+    emulated_shuffle((own), (threadIdx.x % 32) ^ (unsigned)(step))
+
+/* The fragments of m16n8k16 (kernel_product.cu), from all lanes of the warp. */
+template <typename T>
+static inline void emulated_multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    uint64_t low[32], high[32], right[32], own;
+    memcpy(&own, &a[0], sizeof own);
+    emulate_exchange(&own, low);
+    memcpy(&own, &a[2], sizeof own);
+    emulate_exchange(&own, high);
+    memcpy(&own, &b[0], sizeof own);
+    emulate_exchange(&own, right);
+    const auto half = [](uint64_t pairs, unsigned place) {
+        const uint16_t bits = (uint16_t)(pairs >> 16 * place);
+        T number;
+        memcpy((void *)&number, &bits, sizeof bits);
+        return (float)number;
+    };
+    for (unsigned e = 0; e < 4; e++) {
+        const unsigned lane = threadIdx.x % 32, row = lane / 4 + e / 2 * 8,
+                       column = lane % 4 * 2 + e % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            const uint64_t left = (k < 8 ? low : high)[row % 8 * 4 + k % 8 / 2];
+            d[e] += half(left, row / 8 * 2 + k % 2) *
+                    half(right[column * 4 + k % 8 / 2], k / 8 * 2 + k % 2);
+        }
+    }
+}
+#define MULTIPLY_FRAGMENTS(type, d, a, b)                                                          \
+    (type[0] == 'b' ? emulated_multiply<__nv_bfloat16>((d), (a), (b))                              \
+                    : emulated_multiply<__half>((d), (a), (b)))
 
 static inline unsigned __ballot_sync(unsigned, bool vote)
 {

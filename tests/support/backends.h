@@ -10,6 +10,7 @@
 #define SHARDPLAN_TESTS_BACKENDS_H
 
 #include "base/arena.h"
+#include "base/layout.h"
 #include "runtime/host/host_device.h"
 #include "runtime/host/host_ops.h"
 #include "runtime/loader/cuda_load.h"
@@ -102,10 +103,9 @@ struct stretch { /* of the test's memory, and where it is on the device */
 
 static inline struct stretch stretch_of(const struct work_operand *x)
 {
-    const uint64_t count = operand_count(x), width = operand_row_width(x);
-    uint64_t elements = count;
-    if (x->pitch && count)
-        elements = (count - 1) / width * x->pitch + (count - 1) % width + 1;
+    const struct strides layout = layout_of(&x->shape, x->pitch, x->layout);
+    uint64_t elements;
+    assert_true(layout_reach(&x->shape, &layout, &elements));
     return (struct stretch){x->data, (char *)x->data + elements * dtype_bytes((enum dtype)x->dtype),
                             0};
 }

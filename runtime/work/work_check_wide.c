@@ -1,5 +1,7 @@
-/* work_check_host.c - what the host backend takes beyond what every backend does: more kinds, any
- * real dtype where nothing needs a fraction, broadcasting of any operand of elementwise work. */
+/* work_check_wide.c - what is taken in any layout: the kinds that transformers' code is made of, of
+ * any real dtype where nothing needs a fraction, with broadcasting of any operand of elementwise
+ * work. */
+#include "runtime/work/passes.h"
 #include "runtime/work/work_check_parts.h"
 
 #include <limits.h>
@@ -521,32 +523,41 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_SOFTMAX_BACKWARD] = {check_softmax, 2, 2, 1},
 };
 
-const struct work_entry *work_host_entry(enum work_kind kind)
+const struct work_entry *work_wide_entry(enum work_kind kind)
 {
     return entries[kind].check ? &entries[kind] : NULL;
 }
 
-bool work_host_strides(enum work_kind kind)
+/* The host's kernels read operands as lists; others go through them by passes (passes.h), or have
+ * kernels with strides of their own. */
+bool work_takes_strides(enum work_kind kind, enum work_backend backend)
 {
     switch (kind) {
+    case WORK_BMM_NN:
+    case WORK_BMM_NT:
+    case WORK_BMM_TN:
+    case WORK_GROUPED_MM_NT:
+    case WORK_GROUPED_MM_NN:
+    case WORK_GROUPED_MM_TN:
+    case WORK_ATTENTION:
+    case WORK_ATTENTION_BACKWARD:
+    case WORK_EFFICIENT_ATTENTION:
+    case WORK_EFFICIENT_ATTENTION_BACKWARD:
+        return true;
     case WORK_MATMUL_NT:
     case WORK_MATMUL_NT_BIAS:
     case WORK_MATMUL_NN:
     case WORK_MATMUL_TN:
-    case WORK_EMBEDDING:
-    case WORK_EMBEDDING_BACKWARD:
     case WORK_RMS_NORM:
     case WORK_RMS_NORM_BACKWARD:
     case WORK_LAYER_NORM:
     case WORK_LAYER_NORM_BACKWARD:
-    case WORK_ATTENTION:
-    case WORK_ATTENTION_BACKWARD:
     case WORK_LOG_SOFTMAX:
     case WORK_LOG_SOFTMAX_BACKWARD:
     case WORK_NLL_LOSS:
     case WORK_NLL_LOSS_BACKWARD:
-        return true;
+        return backend == WORK_ON_HOST;
     default:
-        return entries[kind].check;
+        return work_has_passes(kind) || (backend == WORK_ON_HOST && entries[kind].check);
     }
 }
