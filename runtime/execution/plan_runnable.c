@@ -9,47 +9,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool has_strides(const struct kernel *kernel)
-{
-    for (uint32_t i = 0; i < (uint32_t)kernel->ins + kernel->outs; i++)
-        if (kernel->operands[i].layout)
-            return true;
-    return false;
-}
+/* What a plan asks for that a backend has no kernel for, as work_check says of each instruction. */
+struct lacking {
+    uint32_t times[WORK_KIND_COUNT];
+    struct err first;
+};
 
-/* "pow (61), rsqrt (30)": the computations that have no kernel, and how often the plan has them. */
-static enum err_code refuse_unknown(const struct plan *plan, enum work_backend backend,
+/* "pow (61), rsqrt (30); the first: instruction 12: pow: ...": the computations, and how often the
+ * plan has them in a form that has no kernel. */
+static enum err_code refuse_lacking(const struct lacking *lacking, enum work_backend backend,
                                     struct err *err)
 {
-    uint32_t times[WORK_KIND_COUNT] = {0}, strided = 0;
     char list[900] = "";
     size_t used = 0;
-    for (uint32_t id = 0; id < plan->instruction_count; id++) {
-        const struct plan_instruction *instruction = &plan->instructions[id];
-        if (!plan_op_is_kernel((enum plan_op)instruction->op))
-            continue;
-        const struct kernel *kernel = plan_kernel(plan, instruction->arg);
-        const enum work_kind work = (enum work_kind)kernel->work;
-        if (!work_can_run(work_to_run(work, kernel->ins), backend))
-            times[work]++;
-        strided += backend != WORK_ON_HOST && has_strides(kernel);
-    }
     for (unsigned kind = 0; kind < WORK_KIND_COUNT; kind++)
-        if (times[kind] && used < sizeof list)
+        if (lacking->times[kind] && used < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%u)", used ? ", " : "",
-                                     work_name((enum work_kind)kind), times[kind]);
-    if (strided && used < sizeof list)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%sviews with strides (%u)",
-                                 used ? ", " : "", strided);
+                                     work_name((enum work_kind)kind), lacking->times[kind]);
     if (used == 0)
         return ERR_OK;
-    return err_set(err, ERR_UNSUPPORTED, "the %s backend has no kernel for: %s",
-                   work_backend_name(backend), list);
+    return err_set(err, ERR_UNSUPPORTED, "the %s backend has no kernel for: %s; the first: %s",
+                   work_backend_name(backend), list, lacking->first.text);
 }
 
-/* Operands as they will be, with a number in place of an address. */
+/* Operands as they will be, with a number in place of an address. What has no kernel is counted. */
 static enum err_code check_operands(const struct plan *plan, uint32_t id, enum work_backend backend,
-                                    struct work_operand *operand, struct err *err)
+                                    struct work_operand *operand, struct lacking *lacking,
+                                    struct err *err)
 {
     const struct plan_instruction *instruction = &plan->instructions[id];
     const struct kernel *kernel = plan_kernel(plan, instruction->arg);
@@ -73,7 +59,16 @@ static enum err_code check_operands(const struct plan *plan, uint32_t id, enum w
                            id, work.label, i);
         operand[i].data = (void *)((uintptr_t)place.buffer + 1);
     }
-    return work_check(&work, backend, err);
+    struct err why = {0};
+    const enum err_code rc = work_check(&work, backend, &why);
+    if (rc == ERR_OK)
+        return ERR_OK;
+    if (rc != ERR_UNSUPPORTED)
+        return err_set(err, rc, "%s", why.text);
+    if (!lacking->first.text[0])
+        lacking->first = why;
+    lacking->times[work.kind]++;
+    return ERR_OK;
 }
 
 /* A loss is kept by its micro-batch; marks are in every step. */
@@ -95,7 +90,8 @@ enum err_code plan_check_runnable(const struct plan *plan, enum work_backend bac
                                   struct err *err)
 {
     uint32_t widest = 1;
-    TRY(refuse_unknown(plan, backend, err));
+    struct lacking lacking = {.times = {0}};
+    struct err other = {0};
     TRY(check_losses(plan, err));
     for (uint32_t i = 0; i < plan->kernel_count; i++) {
         const uint32_t operands = (uint32_t)plan_kernel(plan, i)->ins + plan_kernel(plan, i)->outs;
@@ -105,9 +101,10 @@ enum err_code plan_check_runnable(const struct plan *plan, enum work_backend bac
     enum err_code rc = ERR_OK;
     for (uint32_t id = 0; id < plan->instruction_count && rc == ERR_OK; id++)
         if (plan_op_is_kernel((enum plan_op)plan->instructions[id].op))
-            rc = check_operands(plan, id, backend, operand, err);
+            rc = check_operands(plan, id, backend, operand, &lacking, &other);
     free(operand);
-    return rc;
+    TRY(refuse_lacking(&lacking, backend, err));
+    return rc == ERR_OK ? ERR_OK : err_set(err, rc, "%s", other.text);
 }
 
 /* The dtype of the plan's attention; DTYPE_COUNT: it has none. */
