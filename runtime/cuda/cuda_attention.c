@@ -120,12 +120,10 @@ static enum err_code run_own(const struct work *work, struct kernel_scratch scra
         work->ins > 5 && !at.bias ? queries(&at, work_in(work, 5), at.d_v) : absent;
     return cuda_launched(
         work,
-        kernel_attention_backward(&args, queries(&at, work_in(work, 0), at.d_v), o,
-                                  queries(&at, work_out(work, 0), at.d),
-                                  keys(&at, work_out(work, 1), at.d),
-                                  keys(&at, work_out(work, 2), at.d_v),
-                                  scores_of(&at, work->outs > 3 ? work_out(work, 3) : NULL),
-                                  scratch, stream),
+        kernel_attention_backward(
+            &args, queries(&at, work_in(work, 0), at.d_v), o, queries(&at, work_out(work, 0), at.d),
+            keys(&at, work_out(work, 1), at.d), keys(&at, work_out(work, 2), at.d_v),
+            scores_of(&at, work->outs > 3 ? work_out(work, 3) : NULL), scratch, stream),
         err);
 }
 

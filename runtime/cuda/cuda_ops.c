@@ -116,8 +116,8 @@ static cudaError_t multiply_complex(const struct work *work, cudaStream_t stream
     return kernel_multiply_complex(&spread, x->data, y->data, z->data, operand_count(z), stream);
 }
 
-/* The first and the last dim that y is without, as (outer, terms, inner); false: there are dims of y
- * between them. */
+/* The first and the last dim that y is without, as (outer, terms, inner); false: there are dims of
+ * y between them. */
 static bool is_one_run(const struct work *work, uint64_t *terms, uint64_t *inner)
 {
     const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
@@ -338,7 +338,8 @@ enum err_code cuda_launch(struct cuda_device *cuda, uint8_t id, const struct wor
     case WORK_GROUPED_MM_TN:
         return cuda_launched(work, cuda_products(cuda, work, stream), err);
     case WORK_MUL:
-        if (operand_is_complex(work_out(work, 0)))
+        if (operand_is_complex(work_in(work, 0)) && operand_is_complex(work_in(work, 1)) &&
+            operand_is_complex(work_out(work, 0)))
             return cuda_launched(work, multiply_complex(work, stream), err);
         return cuda_launched(work, cuda_passes(cuda, work, scratch, stream), err);
     case WORK_CONJUGATE:

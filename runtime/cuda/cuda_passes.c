@@ -157,6 +157,8 @@ static cudaError_t launch_map(const struct passage *to, const struct pass *pass)
     const enum kernel_function f = pass->kind == WORK_POLAR && pass->imaginary
                                        ? KERNEL_POLAR_IMAGINARY
                                        : functions[pass->kind];
+    if (pass->view[0].dtype == DTYPE_COMPLEX64) /* their product; else their parts are passed */
+        return kernel_multiply_complex_walk(&walk, to->stream);
     assert(f != KERNEL_NO_FUNCTION);
     return kernel_map(f, &walk, pass->p, to->stream);
 }

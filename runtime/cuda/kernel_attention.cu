@@ -22,7 +22,8 @@ static __global__ void __launch_bounds__(WARPS *LANES)
             const bool seen = sees(at, query, first + lane);
             const float score = seen ? score_of(at, head, query, first + lane) : -INFINITY;
             const float most = larger(warp_max(score), highest);
-            const float p = score == -INFINITY ? 0.0F : expf(score - most); /* masked, perhaps all */
+            const float p =
+                score == -INFINITY ? 0.0F : expf(score - most); /* masked, perhaps all */
             const float shrink = highest == -INFINITY ? 0.0F : expf(highest - most);
             weight = weight * shrink + warp_sum(p);
             highest = most;
@@ -30,8 +31,8 @@ static __global__ void __launch_bounds__(WARPS *LANES)
             for (int c = 0; c < COLUMNS; c++)
                 sum[c] *= shrink;
             for (uint32_t j = 0; j < LANES && first + j < keys; j++)
-                add_row(sum, __shfl_sync(0xffffffffU, p, j),
-                        key_row(at, at.v, head, first + j), at.d_v);
+                add_row(sum, __shfl_sync(0xffffffffU, p, j), key_row(at, at.v, head, first + j),
+                        at.d_v);
         }
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++)

@@ -30,17 +30,16 @@ static inline struct head_slice next_slice(const struct kernel_attention_args &a
 }
 
 /* The row of token `token` of head `place` of a sequence. */
-static __device__ __forceinline__ struct head_row row_at(const struct kernel_heads &x,
-                                                         uint32_t sequence, uint32_t token,
-                                                         uint32_t place)
+static __device__ __forceinline__ struct head_row
+row_at(const struct kernel_heads &x, uint32_t sequence, uint32_t token, uint32_t place)
 {
     return {x.data, x.dtype, sequence * x.sequence + token * x.token + place * x.head};
 }
 
 /* Of head `head`: of queries, and of the keys that it has with others. */
-static __device__ __forceinline__ struct head_row
-query_row(const struct kernel_attention_args &at, const struct kernel_heads &x, uint32_t head,
-          uint32_t token)
+static __device__ __forceinline__ struct head_row query_row(const struct kernel_attention_args &at,
+                                                            const struct kernel_heads &x,
+                                                            uint32_t head, uint32_t token)
 {
     return row_at(x, head / at.a, token, head % at.a);
 }
@@ -102,12 +101,11 @@ static __device__ __forceinline__ bool sees(const struct kernel_attention_args &
 static __device__ __forceinline__ float score_of(const struct kernel_attention_args &at,
                                                  uint32_t head, uint32_t query, uint32_t key)
 {
-    const float score = at.scale * dot(query_row(at, at.q, head, query),
-                                       key_row(at, at.k, head, key), at.d);
+    const float score =
+        at.scale * dot(query_row(at, at.q, head, query), key_row(at, at.k, head, key), at.d);
     if (!at.bias.data)
         return score;
-    return score +
-           load_raw(at.bias.data, at.bias.dtype, score_at(at, at.bias, head, query, key));
+    return score + load_raw(at.bias.data, at.bias.dtype, score_at(at, at.bias, head, query, key));
 }
 
 #endif

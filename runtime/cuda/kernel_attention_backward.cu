@@ -82,8 +82,8 @@ static __global__ void __launch_bounds__(WARPS *LANES)
                 store_raw(all.dbias.data, all.dbias.dtype,
                           score_at(at, all.dbias, head, query, first + lane), slope);
             for (uint32_t j = 0; j < LANES && first + j < keys; j++)
-                add_row(sum, __shfl_sync(0xffffffffU, ds, j),
-                        key_row(at, at.k, head, first + j), at.d);
+                add_row(sum, __shfl_sync(0xffffffffU, ds, j), key_row(at, at.k, head, first + j),
+                        at.d);
         }
         store_row(query_row(at, all.dq, head, query), at.d, sum);
     }
@@ -128,8 +128,8 @@ cudaError_t kernel_attention_backward(const struct kernel_attention_args *at,
                                       struct kernel_heads dv, struct kernel_scores dbias,
                                       struct kernel_scratch scratch, cudaStream_t stream)
 {
-    struct backward all = {*at, dout, o, dq, dk, dv, dbias, {0, 0},
-                           static_cast<float *>(scratch.data)};
+    struct backward all = {
+        *at, dout, o, dq, dk, dv, dbias, {0, 0}, static_cast<float *>(scratch.data)};
     const uint64_t room = scratch.bytes / sizeof(float), limit = MOST_HEAD_ROWS;
     for (uint32_t first = 0; first < at->b * at->a; first += all.heads.count) {
         all.heads = next_slice(*at, first, room < limit ? room : limit);

@@ -1,6 +1,7 @@
 /* kernel_broadcast.cu - z = x · y of complex numbers with repeated dims: two numbers that are
  * neighbours in all operands need one search for their place. A search divides by each dim. */
 #include "runtime/cuda/kernel_formula.cuh"
+#include "runtime/cuda/kernel_walk.cuh"
 
 enum { THREADS = 256 };
 
@@ -28,6 +29,19 @@ static __global__ void __launch_bounds__(THREADS)
         const float2 low = multiply(make_float2(left.x, left.y), make_float2(right.x, right.y));
         const float2 high = multiply(make_float2(left.z, left.w), make_float2(right.z, right.w));
         *reinterpret_cast<float4 *>(z + i) = make_float4(low.x, low.y, high.x, high.y);
+    }
+}
+
+/* Side 0 = side 1 times side 2, of any layout: steps are in complex numbers. */
+static __global__ void __launch_bounds__(THREADS)
+    multiply_in_walk(const __grid_constant__ struct kernel_walk walk)
+{
+    const uint64_t step = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = blockIdx.x * (uint64_t)THREADS + threadIdx.x; i < walk.count; i += step) {
+        const walk_places<3> at = find_in_walk<3>(walk, i);
+        static_cast<float2 *>(walk.side[0].data)[at.of[0]] =
+            multiply(static_cast<const float2 *>(walk.side[1].data)[at.of[1]],
+                     static_cast<const float2 *>(walk.side[2].data)[at.of[2]]);
     }
 }
 
@@ -61,6 +75,12 @@ cudaError_t kernel_multiply_complex(const struct kernel_spread *spread, const vo
                          blocks_for(pairs ? count / 2 : count, THREADS), THREADS, stream, *spread,
                          static_cast<const float2 *>(x), static_cast<const float2 *>(y),
                          static_cast<float2 *>(z), count);
+}
+
+cudaError_t kernel_multiply_complex_walk(const struct kernel_walk *walk, cudaStream_t stream)
+{
+    return kernel_launch(multiply_in_walk, blocks_for(walk->count, THREADS), THREADS, stream,
+                         *walk);
 }
 
 cudaError_t kernel_conjugate(const void *x, void *y, uint64_t count, cudaStream_t stream)

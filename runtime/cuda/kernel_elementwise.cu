@@ -24,9 +24,12 @@ static __device__ __forceinline__ float turned_cosine(float x, int quarters)
 {
     const double turns = (double)x * TWO_BY_PI, whole = rint(turns);
     const float r = (float)((turns - whole) * HALF_PI), rr = r * r;
-    const float sine = r + r * rr * (-1.6666654611e-1F + rr * (8.3321608736e-3F - rr * 1.9515295891e-4F));
-    const float cosine = 1.0F - 0.5F * rr + rr * rr * (4.166664568298827e-2F +
-                         rr * (-1.388731625493765e-3F + rr * 2.443315711809948e-5F));
+    const float sine =
+        r + r * rr * (-1.6666654611e-1F + rr * (8.3321608736e-3F - rr * 1.9515295891e-4F));
+    const float cosine =
+        1.0F - 0.5F * rr +
+        rr * rr *
+            (4.166664568298827e-2F + rr * (-1.388731625493765e-3F + rr * 2.443315711809948e-5F));
     const int place = ((int)((long long)whole & 3) + 4 - quarters) & 3;
     const float size = place & 1 ? sine : cosine;
     return place == 1 || place == 2 ? -size : size;
@@ -100,7 +103,7 @@ template <enum kernel_function F> struct function;
     X(DIV_NUMBER, 1, x / p)                                                                        \
     X(FLOOR_DIV_NUMBER, 1, floorf(x / p))                                                          \
     X(AT_MOST, 1, x > p ? p : x)                                                                   \
-    X(WITHIN, 1, x < -p ? -p : x > p ? p : x)                                                      \
+    X(WITHIN, 1, x<-p ? -p : x> p ? p : x)                                                         \
     X(NEG, 1, -x)                                                                                  \
     X(ABS, 1, fabsf(x))                                                                            \
     X(POW, 1, power(x, p))                                                                         \
@@ -142,7 +145,7 @@ template <enum kernel_function F> struct function;
     X(GELU_SLOPE, 2, gelu_slope(x, y))                                                             \
     X(GELU_TANH_SLOPE, 2, gelu_tanh_slope(x, y))                                                   \
     X(RELU_SLOPE, 2, y <= 0.0F ? 0.0F : x)                                                         \
-    X(CLAMP, 3, x < y ? y : x > z ? z : x)                                                         \
+    X(CLAMP, 3, x<y ? y : x> z ? z : x)                                                            \
     X(WHERE, 3, x != 0.0F ? y : z)
 
 ALL_FUNCTIONS(FUNCTION)
@@ -174,8 +177,8 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 #define VERSION(name, count, value) map<KERNEL_##name>,
-static void (*const versions[KERNEL_FUNCTIONS])(struct kernel_walk walk, float p) = {
-    NULL, ALL_FUNCTIONS(VERSION)};
+static void (*const versions[KERNEL_FUNCTIONS])(struct kernel_walk walk,
+                                                float p) = {NULL, ALL_FUNCTIONS(VERSION)};
 
 /* The table is in the order of the functions. */
 #define COUNT_ONE(name, count, value) +1

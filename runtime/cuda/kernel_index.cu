@@ -47,8 +47,7 @@ static __global__ void __launch_bounds__(THREADS)
             const int64_t id = load_id(ids, at.of[2]);
             if (is_index(id, bounds))
                 store_number(walk.side[0].data, walk.side[0].dtype, at.of[0],
-                             load_number(x.data, x.dtype,
-                                         at.of[1] + (uint64_t)id * bounds.step));
+                             load_number(x.data, x.dtype, at.of[1] + (uint64_t)id * bounds.step));
         }
     }
 }
@@ -101,8 +100,7 @@ static __device__ __forceinline__ unsigned find_equal(const struct kernel_walk &
 {
     const uint64_t j = from + threadIdx.x;
     const bool there = j < ids.count;
-    const int64_t id =
-        there ? load_id(ids.side[0], find_in_walk<1>(ids, j).of[0]) : (int64_t)-1;
+    const int64_t id = there ? load_id(ids.side[0], find_in_walk<1>(ids, j).of[0]) : (int64_t)-1;
     const bool equal = there && id == (int64_t)row;
     if (there && blockIdx.x == 0)
         is_index(id, bounds);
@@ -146,8 +144,7 @@ static __global__ void __launch_bounds__(THREADS)
                     total[j] = (double)value[j];
             }
             for (uint64_t from = 0; from < sum.ids.count; from += THREADS) {
-                const unsigned found =
-                    find_equal(sum.ids, bounds, from, row, position, warp_count);
+                const unsigned found = find_equal(sum.ids, bounds, from, row, position, warp_count);
                 for (unsigned k = 0; k < found && row != sum.pads; k++) {
                     if (mine)
                         load_group<2>(inner, i, at, value, position[k] * sum.step[2]);
@@ -176,8 +173,8 @@ static __global__ void __launch_bounds__(THREADS)
         const float low = (float)i, high = (float)(i + 1);
         double found = 0;
         for (uint64_t j = threadIdx.x; j < x.count; j += THREADS) {
-            const float value = load_number(x.side[0].data, x.side[0].dtype,
-                                            find_in_walk<1>(x, j).of[0]);
+            const float value =
+                load_number(x.side[0].data, x.side[0].dtype, find_in_walk<1>(x, j).of[0]);
             found += value >= low && value < high ? 1.0 : 0.0;
         }
         found = block_sum(found, room);

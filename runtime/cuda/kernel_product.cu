@@ -1,5 +1,6 @@
-/* kernel_product.cu - products of many matrices in one launch: batches, and groups of rows each with
- * a matrix of its own, whose ends only the device knows (a host that asked for them would wait).
+/* kernel_product.cu - products of many matrices in one launch: batches, and groups of rows each
+ * with a matrix of its own, whose ends only the device knows (a host that asked for them would
+ * wait).
  *
  * A block takes a tile of z, (64, 64), and goes along k: 16-bit numbers by the tensor cores, whose
  * sums are fp32, fp32 by the others (TF32 is not used). Matrices may be turned: threads read along
@@ -8,7 +9,8 @@
 
 enum { THREADS = 128, M = 64, N = 64 };
 
-/* d (16, 8) += a (16, 16) b (16, 8) by a warp. A lane holds of d rows g and g + 8, columns 2t and 2t
+/* d (16, 8) += a (16, 16) b (16, 8) by a warp. A lane holds of d rows g and g + 8, columns 2t and
+ * 2t
  * + 1, for g = lane / 4 and t = lane % 4; of a the same rows, and k 2t, 2t + 1 and those 8 behind;
  * of b column g and the same k (PTX ISA, mma.m16n8k16). tests/emulate has its own. */
 #ifndef MULTIPLY_FRAGMENTS
@@ -22,8 +24,8 @@ enum { THREADS = 128, M = 64, N = 64 };
 /* ---- which tile ---- */
 
 struct tile {
-    uint64_t x, y, z;  /* where the matrices begin, in elements */
-    uint32_t m, n, k;  /* of them */
+    uint64_t x, y, z; /* where the matrices begin, in elements */
+    uint32_t m, n, k; /* of them */
     uint32_t row, column;
     bool there;
 };
@@ -78,8 +80,15 @@ static __device__ __forceinline__ struct tile find_batch(const struct kernel_pro
                                                          const struct kernel_site &site)
 {
     const uint32_t batch = (uint32_t)(i / row_tiles);
-    struct tile tile = {batch * p.x.batch, batch * p.y.batch, batch * p.z.batch, p.m, p.n, p.k,
-                        (uint32_t)(i % row_tiles) * M, 0, true};
+    struct tile tile = {batch * p.x.batch,
+                        batch * p.y.batch,
+                        batch * p.z.batch,
+                        p.m,
+                        p.n,
+                        p.k,
+                        (uint32_t)(i % row_tiles) * M,
+                        0,
+                        true};
     if (!p.cut_k)
         return tile;
     uint32_t begin = 0, end = 0;
@@ -197,9 +206,8 @@ static __device__ __forceinline__ void store_z(const struct kernel_product &p,
 }
 
 template <int BF16>
-static __device__ __forceinline__ void product_of_halves(const struct kernel_product &p,
-                                                         const struct tile &tile, uint16_t *x,
-                                                         uint16_t *y)
+static __device__ __forceinline__ void
+product_of_halves(const struct kernel_product &p, const struct tile &tile, uint16_t *x, uint16_t *y)
 {
     const uint16_t *from_x = static_cast<const uint16_t *>(p.x.data) + tile.x;
     const uint16_t *from_y = static_cast<const uint16_t *>(p.y.data) + tile.y;
@@ -229,9 +237,8 @@ static __device__ __forceinline__ void product_of_halves(const struct kernel_pro
 
 enum { FLOAT_K = 16, FLOAT_PITCH = M + 4, ROWS = 8, COLUMNS = 4 /* of z, a thread's */ };
 
-static __device__ __forceinline__ void product_of_floats(const struct kernel_product &p,
-                                                         const struct tile &tile, float *x,
-                                                         float *y)
+static __device__ __forceinline__ void
+product_of_floats(const struct kernel_product &p, const struct tile &tile, float *x, float *y)
 {
     const float *from_x = static_cast<const float *>(p.x.data) + tile.x;
     const float *from_y = static_cast<const float *>(p.y.data) + tile.y;
@@ -302,8 +309,8 @@ cudaError_t kernel_multiply(const struct kernel_product *product, struct kernel_
     const uint32_t row_tiles = (uint32_t)ceil_div(product->m, M);
     const bool by_rows = product->ends.data && !product->cut_k;
     /* each group has at most one tile that is not full, and so have the rows behind them */
-    const uint64_t rows = by_rows ? (uint64_t)row_tiles + product->batches
-                                  : (uint64_t)row_tiles * product->batches;
+    const uint64_t rows =
+        by_rows ? (uint64_t)row_tiles + product->batches : (uint64_t)row_tiles * product->batches;
     const uint64_t tiles = rows * column_tiles;
     const unsigned blocks = blocks_for(tiles, 1);
     if (tiles == 0 || product->m == 0)

@@ -47,9 +47,8 @@ static __device__ __forceinline__ float result_of(double total, uint64_t terms)
 
 /* Terms [i, i + 8) of the result whose first is at `base`, into one. */
 template <enum kernel_reduction R>
-static __device__ __forceinline__ double eight_terms(const struct kernel_walk &terms,
-                                                     const struct kernel_side &x, uint64_t base,
-                                                     uint64_t i)
+static __device__ __forceinline__ double
+eight_terms(const struct kernel_walk &terms, const struct kernel_side &x, uint64_t base, uint64_t i)
 {
     const uint32_t count = group_size(terms, i);
     double total = nothing<R>();

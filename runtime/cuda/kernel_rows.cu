@@ -1,6 +1,6 @@
-/* kernel_rows.cu - kernels of whole rows of the last dim: softmax and its gradient, sums that go on,
- * triangles, and the largest of a row. A warp takes a row that is short, a block one that is long;
- * rows begin where a walk says, and their elements may lie apart. */
+/* kernel_rows.cu - kernels of whole rows of the last dim: softmax and its gradient, sums that go
+ * on, triangles, and the largest of a row. A warp takes a row that is short, a block one that is
+ * long; rows begin where a walk says, and their elements may lie apart. */
 #include "runtime/cuda/kernel_walk.cuh"
 
 enum { THREADS = 256, SHORT = 1024 /* elements of a row that is a warp's */ };
@@ -109,8 +109,8 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int j = 0; j < VECTOR; j++) {
                 truth[j] = value[j] == -INFINITY ? 1.0F : 0.0F;
-                value[j] = safe && !some ? 0.0F
-                                         : (float)((double)exp_below(value[j], most) / total);
+                value[j] =
+                    safe && !some ? 0.0F : (float)((double)exp_below(value[j], most) / total);
             }
             store_part(y, i, n, value);
             if (masked.side->data)

@@ -1,6 +1,6 @@
 /* kernel_sort.cu - a list in rising order, and where each of it was: a merge sort. A block sorts a
- * tile by counting, for each of its elements, those that come before it; then runs are merged two by
- * two, each element finding its place by bisection of the other run. Equal numbers keep their
+ * tile by counting, for each of its elements, those that come before it; then runs are merged two
+ * by two, each element finding its place by bisection of the other run. Equal numbers keep their
  * order, so the permutation is one and the same every time. */
 #include "runtime/cuda/kernel_walk.cuh"
 

@@ -154,16 +154,15 @@ static __device__ __forceinline__ void load_group(const struct kernel_walk &walk
     const struct kernel_side &side = walk.side[SIDE];
     const uint32_t count = group_size(walk, i);
     if (walk.whole) {
-        load_eight(side.data, side.dtype, side.form, side.step[KERNEL_DIMS - 1],
-                   at.of[SIDE] + more, count, out);
+        load_eight(side.data, side.dtype, side.form, side.step[KERNEL_DIMS - 1], at.of[SIDE] + more,
+                   count, out);
         return;
     }
 #pragma unroll
     for (int j = 0; j < VECTOR; j++)
-        out[j] = j < (int)count
-                     ? load_number(side.data, side.dtype,
-                                   find_in_walk<SIDE + 1>(walk, i + j).of[SIDE] + more)
-                     : 0.0F;
+        out[j] = j < (int)count ? load_number(side.data, side.dtype,
+                                              find_in_walk<SIDE + 1>(walk, i + j).of[SIDE] + more)
+                                : 0.0F;
 }
 
 template <int SIDE, int SIDES>
@@ -181,8 +180,8 @@ static __device__ __forceinline__ void store_group(const struct kernel_walk &wal
 #pragma unroll
     for (int j = 0; j < VECTOR; j++)
         if (j < (int)count)
-            store_number(side.data, side.dtype,
-                         find_in_walk<SIDE + 1>(walk, i + j).of[SIDE] + more, in[j]);
+            store_number(side.data, side.dtype, find_in_walk<SIDE + 1>(walk, i + j).of[SIDE] + more,
+                         in[j]);
 }
 
 #endif

@@ -210,8 +210,8 @@ cudaError_t kernel_topk(const struct kernel_rows *rows, uint32_t most, cudaStrea
  * `bound`. */
 cudaError_t kernel_take(const struct kernel_walk *walk, uint64_t step, uint64_t bound,
                         struct kernel_fault *fault, struct kernel_site site, cudaStream_t stream);
-/* The other way, row by row in order: side 0 at its place plus step times the index of side 1 = side
- * 2, or `number` where that has no data. */
+/* The other way, row by row in order: side 0 at its place plus step times the index of side 1 =
+ * side 2, or `number` where that has no data. */
 cudaError_t kernel_put(const struct kernel_rows *rows, uint64_t step, uint64_t bound, float number,
                        struct kernel_fault *fault, struct kernel_site site, cudaStream_t stream);
 /* y (rows, inner) = x (data NULL: 0) + the parts whose index is the row, in their order. Sides of
@@ -272,6 +272,8 @@ struct kernel_spread {
 /* z = x y, pairs (re, im) of fp32; `count` complex elements of z, contiguous. */
 cudaError_t kernel_multiply_complex(const struct kernel_spread *spread, const void *x,
                                     const void *y, void *z, uint64_t count, cudaStream_t stream);
+/* The same in any layout: side 0 = side 1 times side 2, steps in complex numbers. */
+cudaError_t kernel_multiply_complex_walk(const struct kernel_walk *walk, cudaStream_t stream);
 cudaError_t kernel_conjugate(const void *x, void *y, uint64_t count, cudaStream_t stream);
 
 /* ---- kernel_pieces.cu ---- */

@@ -99,8 +99,9 @@ enum work_backend { WORK_ON_HOST, WORK_ON_CUDA };
 
 const char *work_backend_name(enum work_backend backend); /* "host" */
 
-/* Whether that backend has a kernel for it at all. */
-bool work_can_run(enum work_kind kind, enum work_backend backend);
+/* Whether there is a kernel for it at all: what one backend has, all have, and in which form
+ * work_check says. */
+bool work_can_run(enum work_kind kind);
 
 /* Checks everything that can be known before the work runs: the number of operands, their dtypes,
  * and that their shapes fit together; what is in memory (the range of indices) is the kernel's to

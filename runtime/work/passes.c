@@ -173,8 +173,7 @@ static bool pass_pad(const struct passing *of)
 static bool pass_slice(const struct passing *of)
 {
     const struct view x = in(of, 0), y = out(of, 0);
-    return x.shape.rank > 0 &&
-           copy(of, view_cut(&x, of->work->attr.first, last_of(&y), 1), y);
+    return x.shape.rank > 0 && copy(of, view_cut(&x, of->work->attr.first, last_of(&y), 1), y);
 }
 
 /* PUT_SLICE, and those back, which begin with zeros. */
@@ -359,8 +358,8 @@ static struct view held(const struct view *x)
     return same;
 }
 
-/* y (ids ..., inner ...) of x (n, inner ...): x stays where it is along the ids' dims, ids along the
- * others. */
+/* y (ids ..., inner ...) of x (n, inner ...): x stays where it is along the ids' dims, ids along
+ * the others. */
 static bool give_taken(const struct passing *of, const struct view *x, const struct view *ids)
 {
     struct pass pass = a_pass(of, PASS_TAKE);

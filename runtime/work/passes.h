@@ -17,8 +17,8 @@ enum pass_form {
     PASS_ROWS,   /* rows `length` long with steps of their own: softmax, and so on, TOPK */
     PASS_TAKE,   /* view 0 = view 1 at its place and the index of view 2 */
     PASS_PUT,    /* rows: view 0 at its place and the index of view 1 = view 2, or p without it */
-    PASS_ADD,    /* row by row of view 0: view 1's, and those of view 2 with its number, by view 3 */
-    PASS_COUNT,  /* view 0 = how many of view 1 are 0, 1, ... */
+    PASS_ADD,   /* row by row of view 0: view 1's, and those of view 2 with its number, by view 3 */
+    PASS_COUNT, /* view 0 = how many of view 1 are 0, 1, ... */
     PASS_INVERT, /* view 0 at the index of view 1 = the place of that */
     PASS_SORT    /* views 0, 1 = view 2 in order, where it was */
 };
@@ -33,9 +33,9 @@ struct pass {
     bool imaginary; /* of POLAR: this part */
     uint32_t views; /* those at the end that are not there have data NULL and no elements */
     struct view view[WALK_VIEWS];
-    struct walk walk;          /* over view 0, or where its rows begin; COUNT, INVERT: of view 1 */
-    struct walk inner;         /* REDUCE: terms of view 1; ADD: elements of a row; COUNT: of view 0 */
-    uint64_t length;           /* of rows; ADD: how many of them; TOPK: of view 2's */
+    struct walk walk;  /* over view 0, or where its rows begin; COUNT, INVERT: of view 1 */
+    struct walk inner; /* REDUCE: terms of view 1; ADD: elements of a row; COUNT: of view 0 */
+    uint64_t length;   /* of rows; ADD: how many of them; TOPK: of view 2's */
     uint64_t step[WALK_VIEWS]; /* from one element of a row to the next; ADD: from row to row */
     uint64_t index_step;       /* through memory, of an index that is 1 more */
     uint64_t bound;            /* indices are below it */

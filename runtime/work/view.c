@@ -81,8 +81,8 @@ static bool goes_on(const struct walk *walk, uint32_t views, const uint64_t *out
     return true;
 }
 
-/* Dims of more than one element, innermost first: those of the shape, or, with `by`, in the order of
- * that view's memory. */
+/* Dims of more than one element, innermost first: those of the shape, or, with `by`, in the order
+ * of that view's memory. */
 static uint32_t order_dims(const struct shape *shape, const struct view *by,
                            uint32_t order[SHAPE_DIMS])
 {

@@ -520,9 +520,8 @@ const char *work_backend_name(enum work_backend backend)
     return backend == WORK_ON_HOST ? "host" : "cuda";
 }
 
-bool work_can_run(enum work_kind kind, enum work_backend backend)
+bool work_can_run(enum work_kind kind)
 {
-    (void)backend; /* what one has, all have: work_check says in which form */
     return entry_of(kind);
 }
 

@@ -73,8 +73,9 @@ static enum err_code check_product(const struct work *work, struct err *err)
 static enum err_code check_passes(const struct work *work, struct err *err)
 {
     if (!work_passes(work, NULL, NULL))
-        return work_refuse(work, ERR_UNSUPPORTED, err, "the layouts of its operands do not go "
-                                                       "together");
+        return work_refuse(work, ERR_UNSUPPORTED, err,
+                           "the layouts of its operands do not go "
+                           "together");
     if (work->kind == WORK_SORT && operand_count(work_in(work, 0)) > PASS_SORT_MOST)
         return work_refuse(work, ERR_UNSUPPORTED, err, "more than %d numbers", PASS_SORT_MOST);
     return ERR_OK;
@@ -96,14 +97,6 @@ enum err_code work_check_for_cuda(const struct work *work, struct err *err)
     case WORK_GROUPED_MM_NN:
     case WORK_GROUPED_MM_TN:
         return check_product(work, err);
-    case WORK_MUL:
-        if (work_out(work, 0)->dtype != DTYPE_COMPLEX64)
-            return check_passes(work, err);
-        for (uint32_t i = 0; i < work->ins + work->outs; i++)
-            if (!operand_is_complex(&work->operand[i]))
-                return work_refuse(work, ERR_UNSUPPORTED, err,
-                                   "complex numbers that are a view with strides");
-        return ERR_OK;
     case WORK_CONJUGATE:
         for (uint32_t i = 0; i < 2; i++)
             if (!operand_is_complex(&work->operand[i]))
