@@ -145,8 +145,7 @@ static void name_work(const struct work *work, char what[128])
 {
     const struct attention at = work_attention(work);
     snprintf(what, 128, "attention of %u x %u x %u x %u %s%s", at.b, at.s, at.a, at.d,
-             dtype_name((enum dtype)at.q->dtype),
-             is_backward(work) ? " backward" : "");
+             dtype_name((enum dtype)at.q->dtype), is_backward(work) ? " backward" : "");
 }
 
 /* For the trace, and a note: times of a run whose attention is ours are not those of cuDNN's. */

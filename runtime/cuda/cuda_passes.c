@@ -166,12 +166,16 @@ static cudaError_t launch_map(const struct passage *to, const struct pass *pass)
 static cudaError_t launch_reduction(const struct passage *to, const struct pass *pass)
 {
     const struct kernel_walk kept = kernel_walk_of(&pass->walk, 2, pass->view);
-    const struct kernel_walk terms = kernel_walk_of(&pass->inner, 1, &pass->view[1]);
+    struct kernel_walk terms = kernel_walk_of(&pass->inner, 1, &pass->view[1]);
     const enum kernel_reduction what = pass->kind == WORK_MEAN      ? KERNEL_MEAN
                                        : pass->kind == WORK_MAXIMUM ? KERNEL_LARGEST
                                        : pass->kind == WORK_ALL     ? KERNEL_ALL
                                        : pass->kind == WORK_ANY     ? KERNEL_ANY
                                                                     : KERNEL_SUM;
+    /* eight terms lie beside each other from where those of a result begin */
+    if (terms.side[0].form == KERNEL_WIDE &&
+        !is_wide(&pass->view[1], 1, pass->walk.step[1], pass->walk.rank))
+        terms.side[0].form = KERNEL_APART;
     return kernel_reduce(what, &kept, &terms, to->stream);
 }
 

@@ -153,7 +153,7 @@ ALL_FUNCTIONS(FUNCTION)
 /* ---- the kernel ---- */
 
 template <enum kernel_function F>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4) /* 64 registers, not 32 and spilled ones */
     map(const __grid_constant__ struct kernel_walk walk, float p)
 {
     enum { OPERANDS = function<F>::operands, SIDES = OPERANDS + 1 };

@@ -58,6 +58,7 @@ static void what_a_device_does_not_compute_is_listed_once(void **state)
             fail_msg("%s", err.text);
         plan_free(plan);
         struct job job = small_job(ARCH_GPT2);
+        job.model.code = CODE_HF; /* nanoGPT's has none */
         job.config.dropout = 0.1F;
         plan = small_plan_of(&job);
         assert_int_equal(plan_check_runnable(plan, on, &err), ERR_UNSUPPORTED);

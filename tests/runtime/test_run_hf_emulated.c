@@ -75,7 +75,7 @@ static void compare_with_the_host(const json_t *model, int ranks, const char *op
         fail_msg("%s: %s", type, program_output());
     run_step(type, "", host);
     snprintf(kept, sizeof kept, "%s", before ? before : "");
-    setenv("SHARDRUN_CUDA", file, 1);
+    setenv("SHARDRUN_CUDA", file ? file : "", 1);
     setenv("SHARDRUN_EMULATED_FOLDER", folder, 1);
     run_step(type, "--device cuda --share-gpu", cuda);
     if (before)

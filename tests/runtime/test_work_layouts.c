@@ -217,7 +217,7 @@ static void fill_number(const struct work_operand *x, char letter, uint64_t i, u
     const double number = drawn / 2147483648.0 - 1;
     const struct work_operand list = {x->data, SHAPE((uint32_t)i + 1), 0, x->dtype, NULL};
     if (x->dtype == DTYPE_INT64)
-        ((int64_t *)x->data)[i] = letter == 'N' ? drawn % 100 - 50 : drawn % below;
+        ((int64_t *)x->data)[i] = letter == 'N' ? (int64_t)(drawn % 100) - 50 : drawn % below;
     else if (x->dtype == DTYPE_INT32)
         ((int32_t *)x->data)[i] = (int32_t)(drawn % below);
     else if (x->dtype == DTYPE_BOOL)
@@ -333,6 +333,7 @@ static void compare(const struct form *form, enum dtype dtype, enum lying lying,
     }
 }
 
+/* Rows of a gradient that no one step leads to are refused by name. */
 static void check_form(const struct form *form, enum dtype dtype, enum lying lying)
 {
     struct case_of ours, theirs;
@@ -345,7 +346,14 @@ static void check_form(const struct form *form, enum dtype dtype, enum lying lyi
                         .operand = ours.operand,
                         .attr = form->attr,
                         .ranks = 1};
-    if (run_on_backend(&work, &err) != ERR_OK)
+    const enum err_code rc = run_on_backend(&work, &err);
+    if (rc == ERR_UNSUPPORTED && lying != PLAIN && form->kind == WORK_EMBEDDING_BACKWARD) {
+        assert_non_null(strstr(err.text, "do not go together"));
+        drop_case(&theirs);
+        drop_case(&ours);
+        return;
+    }
+    if (rc != ERR_OK)
         fail_msg("%s \"%s\" of %s, lying %d: %s", work_name(form->kind), form->operands,
                  dtype_name(dtype), (int)lying, err.text);
     work.operand = theirs.operand;
