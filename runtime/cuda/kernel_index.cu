@@ -21,7 +21,7 @@ static __device__ __forceinline__ bool is_index(int64_t id, const struct bounds 
 /* ---- y = x at an index ---- */
 
 /* Eight elements of a group have one index where it does not change along the innermost dim. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     take(const __grid_constant__ struct kernel_walk walk,
          const __grid_constant__ struct bounds bounds)
 {
@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* ---- x at an index = y ---- */
 
 /* A thread a row: of two equal indices the last one counts. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     put(const __grid_constant__ struct kernel_rows rows,
         const __grid_constant__ struct bounds bounds, float number)
 {
@@ -76,7 +76,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     invert(const __grid_constant__ struct kernel_walk ids,
            const __grid_constant__ struct kernel_side y,
            const __grid_constant__ struct bounds bounds)
@@ -121,7 +121,7 @@ static __device__ __forceinline__ unsigned find_equal(const struct kernel_walk &
 }
 
 /* A block a row of y: x's, and the parts of it. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     add_rows(const __grid_constant__ struct kernel_scatter_sum sum,
              const __grid_constant__ struct bounds bounds)
 {
@@ -164,7 +164,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* A block a count. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     count_each(const __grid_constant__ struct kernel_walk counts,
                const __grid_constant__ struct kernel_walk x)
 {

@@ -73,7 +73,7 @@ eight_terms(const struct kernel_walk &terms, const struct kernel_side &x, uint64
 
 /* PER threads a result: a warp, or the block. */
 template <enum kernel_reduction R, int PER>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     reduce_rows(const __grid_constant__ struct kernel_walk kept,
                 const __grid_constant__ struct kernel_walk terms)
 {
@@ -108,7 +108,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <enum kernel_reduction R>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     reduce_columns(const __grid_constant__ struct kernel_walk kept,
                    const __grid_constant__ struct kernel_walk terms)
 {

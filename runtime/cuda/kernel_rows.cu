@@ -70,7 +70,7 @@ static __device__ __forceinline__ float exp_below(float x, float highest)
 /* ---- softmax ---- */
 
 template <int PER>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     soften(const __grid_constant__ struct kernel_rows rows, int safe)
 {
     __shared__ float float_room[THREADS / LANES];
@@ -123,7 +123,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <int PER>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     soften_backward(const __grid_constant__ struct kernel_rows rows)
 {
     __shared__ double room[THREADS / LANES];
@@ -165,7 +165,7 @@ static __global__ void __launch_bounds__(THREADS)
          row < (count); row += gridDim.x * (uint64_t)(THREADS / LANES))
 
 /* Lane by lane: each has the sum of those before it, and its own. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     sum_on(const __grid_constant__ struct kernel_rows rows)
 {
     const uint32_t lane = threadIdx.x % LANES;
@@ -202,7 +202,7 @@ static __device__ __forceinline__ bool goes_before(float x, uint32_t at_x, float
 }
 
 /* Each round finds the first of those behind the last one that was found. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     choose_largest(const __grid_constant__ struct kernel_rows rows, uint32_t most)
 {
     const uint32_t lane = threadIdx.x % LANES, n = (uint32_t)rows.length;
@@ -245,7 +245,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* Rows of matrices (length, length). */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     keep_triangle(const __grid_constant__ struct kernel_rows rows)
 {
     const uint32_t lane = threadIdx.x % LANES;

@@ -22,7 +22,7 @@ static __device__ __forceinline__ bool goes_before(const struct item &x, const s
     return no_x || x.number == y.number ? x.at < y.at : x.number < y.number;
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     sort_tiles(const __grid_constant__ struct kernel_walk walk, struct item *to)
 {
     __shared__ struct item tile[TILE];
@@ -62,7 +62,7 @@ static __device__ __forceinline__ uint64_t count_before(const struct item *run, 
 }
 
 /* Runs of `width`, a power of two, become runs of twice that. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     merge_runs(const struct item *from, struct item *to, uint64_t count, uint64_t width)
 {
     const uint64_t step = (uint64_t)gridDim.x * THREADS;
@@ -75,7 +75,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     store_items(const __grid_constant__ struct kernel_walk walk, const struct item *items)
 {
     const uint64_t step = (uint64_t)gridDim.x * THREADS;
