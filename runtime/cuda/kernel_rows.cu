@@ -253,7 +253,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
     FOR_WARP_ROWS(row, rows.begin.count)
     {
         const walk_places<2> at = find_in_walk<2>(rows.begin, row);
-        const uint64_t kept = row % rows.length;
+        const uint32_t kept = (uint32_t)row % (uint32_t)rows.length; /* 64 bits divide in a call */
         for (uint64_t i = lane; i < rows.length; i += LANES)
             store_number(y.data, y.dtype, at.of[0] + i * rows.step[0],
                          i <= kept ? load_number(x.data, x.dtype, at.of[1] + i * rows.step[1])
