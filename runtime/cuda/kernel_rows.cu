@@ -245,7 +245,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
 }
 
 /* Rows of matrices (length, length). */
-static __global__ void __launch_bounds__(THREADS, 4)
+static __global__ void __launch_bounds__(THREADS, 2)
     keep_triangle(const __grid_constant__ struct kernel_rows rows)
 {
     const uint32_t lane = threadIdx.x % LANES;
@@ -254,6 +254,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
     {
         const walk_places<2> at = find_in_walk<2>(rows.begin, row);
         const uint32_t kept = (uint32_t)row % (uint32_t)rows.length; /* 64 bits divide in a call */
+#pragma unroll 1
         for (uint64_t i = lane; i < rows.length; i += LANES)
             store_number(y.data, y.dtype, at.of[0] + i * rows.step[0],
                          i <= kept ? load_number(x.data, x.dtype, at.of[1] + i * rows.step[1])
