@@ -5,7 +5,7 @@
  *     {"displayTimeUnit": "ms", "otherData": {"clock": "seconds"}, "traceEvents": [
  *     {"ph":"M","pid":0,"tid":1,"name":"thread_name","args":{"name":"compute"}},
  *     {"ph":"X","pid":0,"tid":1,"ts":12.5,"dur":3,"name":"mm","cat":"compute",
- *      "args":{"id":7,"bytes":4096}},
+ *      "args":{"id":7,"bytes":4096,"op":"compute","stream":7,"correlation":8}},
  *
  * Format: "Trace Event Format" of the Chromium project; ts and dur are in microseconds. Thread
  * numbers begin at 1, because viewers take thread 0 for the idle one. */
@@ -119,6 +119,7 @@ uint32_t trace_add_lane(struct trace *trace, uint32_t process, const char *name)
         .process = process,
         .sort = place,
         .tid = place,
+        .stream = TRACE_NO_STREAM,
         .name = copy(trace, name),
     };
     return trace->lane_count++;
@@ -149,6 +150,7 @@ void trace_add_event(struct trace *trace, const struct trace_event *event)
     *added = *event;
     added->name = copy(trace, event->name);
     added->category = copy(trace, event->category);
+    added->op = copy(trace, event->op);
     added->module = copy(trace, event->module);
 }
 
@@ -239,7 +241,13 @@ static void put_start(FILE *file, bool *first, const char *phase, int64_t pid)
 
 static void put_header(FILE *file, const struct trace *trace)
 {
-    fputs("{\"displayTimeUnit\": \"ms\", \"otherData\": {", file);
+    fputs("{\"displayTimeUnit\": \"ms\", ", file);
+    if (trace->job.world) /* a space before the rank: HTA's pattern asks for one */
+        fprintf(file,
+                "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %" PRIu32
+                ", \"world_size\": %" PRIu32 "}, ",
+                trace->job.rank, trace->job.world);
+    fputs("\"otherData\": {", file);
     for (uint32_t i = 0; i < trace->info_count; i++) {
         fputs(i ? ", " : "", file);
         put_string(file, trace->infos[i].key);
@@ -283,6 +291,26 @@ static void put_lanes(FILE *file, const struct trace *trace, bool *first)
     }
 }
 
+static void put_text_arg(FILE *file, const char *key, const char *text)
+{
+    if (!text || !*text)
+        return;
+    fprintf(file, ",\"%s\":", key);
+    put_string(file, text);
+}
+
+/* A kernel's stream, and what ties it to the event that issued it: the same "correlation". */
+static void put_links(FILE *file, const struct trace_event *event, const struct trace_lane *lane)
+{
+    const bool on_device = lane->stream != TRACE_NO_STREAM;
+    if (on_device)
+        fprintf(file, ",\"stream\":%" PRId32, lane->stream);
+    if (on_device && event->id != TRACE_NO_ID)
+        fprintf(file, ",\"correlation\":%" PRIu64, (uint64_t)event->id + 1);
+    else if (event->issues)
+        fprintf(file, ",\"correlation\":%" PRIu32, event->issues);
+}
+
 static enum err_code put_event(FILE *file, const struct trace *trace, uint32_t index, bool *first,
                                struct err *err)
 {
@@ -310,10 +338,10 @@ static enum err_code put_event(FILE *file, const struct trace *trace, uint32_t i
     if (event->id != TRACE_NO_ID)
         fprintf(file, "\"id\":%" PRIu32 ",", event->id);
     fprintf(file, "\"bytes\":%" PRIu64, event->bytes);
-    if (event->module && *event->module) {
-        fputs(",\"module\":", file);
-        put_string(file, event->module);
-    }
+    put_text_arg(file, "op", event->op);
+    put_text_arg(file, "module", event->module);
+    if (is_span)
+        put_links(file, event, lane);
     fputs("}}", file);
     return ERR_OK;
 }

@@ -7,7 +7,9 @@
  *       track "memory requested"          counter  ____----====---___
  *
  * Every event carries the id of its instruction in the plan: comparing is a join on that id. Times
- * are seconds from the start, kept to the nanosecond in the file.
+ * are seconds from the start, kept to the nanosecond in the file. Beside these, the file has what
+ * tools for PyTorch's profiles look for: "distributedInfo", and of events "stream" and
+ * "correlation" (1 + the id, of a kernel and of the host's event that issues it).
  *
  * This folder includes nothing of the others but base/. */
 #ifndef SHARDPLAN_TRACE_H
@@ -20,6 +22,7 @@
 
 #define TRACE_NO_ID UINT32_MAX   /* the event is no instruction of a plan */
 #define TRACE_UNSORTED INT32_MIN /* the lane has no place of its own in the order */
+#define TRACE_NO_STREAM (-1)     /* the lane is none of a device */
 
 /* In the name of an event that lasts no time: its kernel ran as a part of the instruction behind
  * it. */
@@ -34,7 +37,9 @@ struct trace_event {
     const char *name, *category;
     double begin_s, end_s; /* equal for TRACE_INSTANT */
     uint64_t bytes;        /* read and written, or sent */
-    const char *module;    /* of the model, that it is of; NULL or "": none */
+    const char *op;        /* of the plan, "all_gather"; NULL or "": none */
+    const char *module;    /* of the model, that it is of; likewise */
+    uint32_t issues;       /* 1 + the id that this event of the host issues; 0: none */
 };
 
 struct trace_process {
@@ -47,6 +52,7 @@ struct trace_lane { /* a stream: a thread of the format */
     uint32_t process;
     int32_t sort; /* lanes of a process are shown by this number, or TRACE_UNSORTED */
     int64_t tid;
+    int32_t stream;   /* of a device, 0 ..., or TRACE_NO_STREAM */
     const char *name; /* NULL: none */
 };
 
@@ -63,6 +69,10 @@ struct trace_sample { /* of one track; a value holds until the track's next samp
     uint32_t first; /* its values: series_count of them, from this place in `values` on */
 };
 
+struct trace_job {        /* whose trace it is */
+    uint32_t rank, world; /* world 0: not known */
+};
+
 struct trace_info { /* about the whole trace */
     const char *key, *value;
 };
@@ -72,6 +82,7 @@ struct trace_names; /* opaque: every string once */
 struct trace {
     struct arena arena; /* owns strings */
     struct trace_names *names;
+    struct trace_job job;
     struct trace_event *events;
     struct trace_process *processes;
     struct trace_lane *lanes;

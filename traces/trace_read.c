@@ -186,6 +186,13 @@ static uint64_t arg_number(const struct reader *r, const char *key, uint64_t mos
     return (uint64_t)arg->number;
 }
 
+/* A text among the args; NULL: none. */
+static const char *arg_text(struct reader *r, const char *key)
+{
+    const struct arg *arg = find_arg(r, key);
+    return arg && arg->is_text ? trace_intern(r->trace, arg->text.text, arg->text.length) : NULL;
+}
+
 static void name_process(struct reader *r, const struct raw_event *raw, const char *name)
 {
     const uint32_t process = keep_process(r, &raw->pid);
@@ -218,13 +225,23 @@ static void keep_metadata(struct reader *r, const struct raw_event *raw)
         sort_lane(r, raw, place->number);
 }
 
+/* A lane is the stream that its events say it is. */
+static bool keep_stream(struct reader *r, uint32_t lane)
+{
+    const uint64_t stream = arg_number(r, "stream", INT32_MAX, UINT64_MAX);
+    if (stream == UINT64_MAX)
+        return false;
+    r->trace->lanes[lane].stream = (int32_t)stream;
+    return true;
+}
+
 static void keep_event(struct reader *r, const struct raw_event *raw, enum trace_kind kind)
 {
     struct trace *trace = r->trace;
     const uint32_t lane = keep_lane(r, raw);
     const double begin_s = raw->ts / 1e6;
     const double end_s = kind == TRACE_SPAN ? (raw->ts + raw->dur) / 1e6 : begin_s;
-    const struct arg *module = find_arg(r, "module");
+    const bool on_device = keep_stream(r, lane);
     ARRAY_GROW(trace->events, trace->event_count, trace->event_cap);
     trace->events[trace->event_count++] = (struct trace_event){
         .id = (uint32_t)arg_number(r, "id", TRACE_NO_ID - 1, TRACE_NO_ID),
@@ -235,9 +252,9 @@ static void keep_event(struct reader *r, const struct raw_event *raw, enum trace
         .begin_s = begin_s,
         .end_s = end_s,
         .bytes = arg_number(r, "bytes", 1ULL << 53, 0),
-        .module = module && module->is_text
-                      ? trace_intern(trace, module->text.text, module->text.length)
-                      : NULL,
+        .op = arg_text(r, "op"),
+        .module = arg_text(r, "module"),
+        .issues = on_device ? 0 : (uint32_t)arg_number(r, "correlation", UINT32_MAX, 0),
     };
     r->last_s = fmax(r->last_s, end_s);
 }
@@ -499,6 +516,35 @@ static bool read_infos(struct reader *r)
     return !s->problem;
 }
 
+/* "distributedInfo": what is not there, or no such number, is 0. */
+static bool read_job(struct reader *r)
+{
+    struct scan *s = &r->scan;
+    struct slice key;
+    if (scan_peek(s) != '{')
+        return scan_skip(s);
+    for (bool first = true; scan_member(s, &first, &key);) {
+        double number = 0;
+        uint32_t *to = slice_is(key, "rank")         ? &r->trace->job.rank
+                       : slice_is(key, "world_size") ? &r->trace->job.world
+                                                     : NULL;
+        if (!to || !strchr("-0123456789", scan_peek(s)) || !scan_peek(s)) {
+            if (!scan_skip(s))
+                return false;
+        } else if (scan_number(s, &number) && number >= 0 && number <= UINT32_MAX) {
+            *to = (uint32_t)number;
+        }
+    }
+    return !s->problem;
+}
+
+static bool read_other(struct reader *r, struct slice key)
+{
+    return slice_is(key, "otherData")         ? read_infos(r)
+           : slice_is(key, "distributedInfo") ? read_job(r)
+                                              : scan_skip(&r->scan);
+}
+
 static enum err_code read_object(struct reader *r)
 {
     struct scan *s = &r->scan;
@@ -508,7 +554,7 @@ static enum err_code read_object(struct reader *r)
         if (slice_is(key, "traceEvents")) {
             events = true;
             TRY(read_events(r, false));
-        } else if (!(slice_is(key, "otherData") ? read_infos(r) : scan_skip(s))) {
+        } else if (!read_other(r, key)) {
             break;
         }
     }

@@ -106,12 +106,12 @@ static enum err_code check_kind(const struct join *join, const struct trace_even
     const enum plan_op op = (enum plan_op)instruction->op;
     const char *lane = join->trace->lanes[event->lane].name;
     const char *stream = join->plan->lanes[instruction->lane].name;
-    if (event->category && is_op_name(event->category)) {
-        if (strcmp(event->category, plan_op_name(op)) != 0)
+    if (event->op && is_op_name(event->op)) {
+        if (strcmp(event->op, plan_op_name(op)) != 0)
             return err_set(err, ERR_INVALID,
                            "instruction %" PRIu32 " (%s) was recorded as %s, but is %s in the "
                            "plan: the trace is of another plan",
-                           event->id, event->name, event->category, plan_op_name(op));
+                           event->id, event->name, event->op, plan_op_name(op));
     } else if (event->kind == TRACE_SPAN && !plan_op_is_kernel(op)) {
         return err_set(err, ERR_INVALID,
                        "instruction %" PRIu32 " (%s) was recorded at work, but is %s in the plan: "

@@ -10,6 +10,7 @@
 #include "job/plan_trace.h"
 
 #include "plan/modules.h"
+#include "plan/profiled.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,20 +67,27 @@ static void add_lanes(struct builder *b)
     for (uint32_t i = 0; i < b->plan->instruction_count; i++)
         if (is_drawn((enum plan_op)b->plan->instructions[i].op))
             used[b->plan->instructions[i].lane] = true;
-    for (uint32_t i = 0; i < b->plan->lane_count; i++)
-        if (used[i])
-            b->lanes[i] = trace_add_lane(b->trace, b->process, b->plan->lanes[i].name);
+    for (uint32_t i = 0; i < b->plan->lane_count; i++) {
+        if (!used[i])
+            continue;
+        b->lanes[i] = trace_add_lane(b->trace, b->process, b->plan->lanes[i].name);
+        b->trace->lanes[b->lanes[i]].stream = plan_profiled_stream((uint8_t)i);
+    }
     b->host_lane = trace_add_lane(b->trace, b->process, "host issue");
 }
 
-/* "mm", "all_gather layers.1": the kernel or, for what the sharding does, the op and its unit. */
+/* "mm", "all_gather layers.1": the kernel or, for what the sharding does, the op and its unit.
+ * `profiled`: "ncclDevKernel_AllGather_RING_LL layers.1". */
 static void name_work(const struct plan *plan, const struct plan_instruction *instruction,
-                      char *text, size_t size)
+                      bool profiled, char *text, size_t size)
 {
+    char own[96];
     const bool by_label = instruction->op == PLAN_COMPUTE || instruction->op == PLAN_OPTIMIZER;
     const char *what = by_label ? plan->labels[plan_kernel(plan, instruction->arg)->label]
                                 : plan_op_name((enum plan_op)instruction->op);
     const uint32_t unit = plan_scope_unit(plan, instruction);
+    if (profiled)
+        what = plan_profiled_name(plan, instruction, what, own, sizeof own);
     if (unit == PLAN_NO_UNIT) {
         snprintf(text, size, "%s", what);
         return;
@@ -95,30 +103,33 @@ static void add_work(struct builder *b, uint32_t id)
     const bool is_mark = instruction->op == PLAN_MARK;
     char name[256];
     if (!is_mark)
-        name_work(plan, instruction, name, sizeof name);
+        name_work(plan, instruction, true, name, sizeof name);
     const struct trace_event event = {
         .id = id,
         .lane = b->lanes[instruction->lane],
         .kind = is_mark ? TRACE_INSTANT : TRACE_SPAN,
         .name = is_mark ? plan_mark_name((enum plan_mark)instruction->arg) : name,
-        .category = plan_op_name((enum plan_op)instruction->op),
+        .category = is_mark ? "mark" : plan_profiled_category(instruction),
         .begin_s = b->begin_s[id],
         .end_s = b->end_s[id],
         .bytes = is_mark ? 0 : (uint64_t)plan_kernel(plan, instruction->arg)->bytes,
+        .op = plan_op_name((enum plan_op)instruction->op),
         .module = is_mark ? NULL : b->modules[id],
     };
     trace_add_event(b->trace, &event);
     if (is_mark || instruction->lane == LANE_HOST)
         return;
+    name_work(plan, instruction, false, name, sizeof name);
     const double issued_s = id + 1 < plan->instruction_count ? b->issue_s[id + 1] : b->issue_s[id];
     const struct trace_event issue = {
         .id = TRACE_NO_ID,
         .lane = b->host_lane,
         .kind = TRACE_SPAN,
         .name = name,
-        .category = "issue",
+        .category = "cpu_op",
         .begin_s = b->issue_s[id],
         .end_s = issued_s,
+        .issues = id + 1,
     };
     trace_add_event(b->trace, &issue);
 }
@@ -173,6 +184,7 @@ enum err_code plan_trace_add(const struct plan *plan, const struct memory_option
     snprintf(name, sizeof name, "rank %u (predicted)", plan->rank);
     b.process = trace_add_process(trace, plan->rank, name);
     trace_set_info(trace, "clock", "seconds");
+    trace->job = (struct trace_job){.rank = plan->rank, .world = plan->world};
     take_times(&b, simulation, timeline);
     b.modules = plan_module_names(plan, &b.arena);
     add_lanes(&b);

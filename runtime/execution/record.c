@@ -2,6 +2,7 @@
 #include "runtime/execution/record.h"
 
 #include "plan/modules.h"
+#include "plan/profiled.h"
 
 #include <stdio.h>
 
@@ -22,6 +23,7 @@ static void open_trace(struct recording *r, const struct record_about *about, ui
     char text[96];
     r->trace = trace_new();
     trace_set_info(r->trace, "clock", "seconds");
+    r->trace->job = (struct trace_job){.rank = r->plan->rank, .world = r->plan->world};
     trace_set_info(r->trace, "device", about->device);
     snprintf(text, sizeof text, "%llu", (unsigned long long)about->workspace_bytes);
     trace_set_info(r->trace, "workspace_bytes", text);
@@ -40,8 +42,10 @@ static void open_trace(struct recording *r, const struct record_about *about, ui
     snprintf(text, sizeof text, "rank %u%s (recorded)", r->plan->rank,
              about->rehearsal ? ", rehearsal" : "");
     const uint32_t process = trace_add_process(r->trace, r->plan->rank, text);
-    for (uint32_t s = 0; s < r->plan->lane_count; s++)
+    for (uint32_t s = 0; s < r->plan->lane_count; s++) {
         r->lanes[s] = trace_add_lane(r->trace, process, r->plan->lanes[s].name);
+        r->trace->lanes[r->lanes[s]].stream = plan_profiled_stream((uint8_t)s);
+    }
     r->issue = trace_add_lane(r->trace, process, "host issue");
     r->track = trace_add_track(r->trace, process, "memory recorded", 3, series);
 }
@@ -74,10 +78,11 @@ static void add_part(struct recording *r, uint32_t id)
         .lane = r->lanes[instruction->lane],
         .kind = TRACE_SPAN,
         .name = name,
-        .category = plan_op_name((enum plan_op)instruction->op),
+        .category = plan_profiled_category(instruction),
         .begin_s = r->records[into].begin_s - r->start_s,
         .end_s = r->records[into].begin_s - r->start_s,
         .module = r->modules[id],
+        .op = plan_op_name((enum plan_op)instruction->op),
     };
     trace_add_event(r->trace, &event);
 }
@@ -91,16 +96,19 @@ static void add_work(struct recording *r, uint32_t id)
         add_part(r, id);
     if (r->records[id].end_s <= 0)
         return;
+    char name[160];
+    const char *what = is_fused(r, chain) ? work_name(chain->kind) : r->plan->labels[kernel->label];
     const struct trace_event event = {
         .id = id,
         .lane = r->lanes[instruction->lane],
         .kind = TRACE_SPAN,
-        .name = is_fused(r, chain) ? work_name(chain->kind) : r->plan->labels[kernel->label],
-        .category = plan_op_name((enum plan_op)instruction->op),
+        .name = plan_profiled_name(r->plan, instruction, what, name, sizeof name),
+        .category = plan_profiled_category(instruction),
         .begin_s = r->records[id].begin_s - r->start_s,
         .end_s = r->records[id].end_s - r->start_s,
         .bytes = (uint64_t)kernel->bytes,
         .module = r->modules[id],
+        .op = plan_op_name((enum plan_op)instruction->op),
     };
     trace_add_event(r->trace, &event);
 }
@@ -114,9 +122,10 @@ static void add_issue(struct recording *r, uint32_t id)
         .lane = r->issue,
         .kind = TRACE_SPAN,
         .name = r->plan->labels[kernel->label],
-        .category = "issue",
+        .category = "cpu_op",
         .begin_s = r->records[id].issue_begin_s,
         .end_s = r->records[id].issue_end_s,
+        .issues = id + 1,
     };
     trace_add_event(r->trace, &event);
 }

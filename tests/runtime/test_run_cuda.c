@@ -132,8 +132,8 @@ static void expect_predicted_time(const char *name)
     uint32_t collectives = 0;
     for (uint32_t i = 0; i < trace->event_count; i++) {
         const struct trace_event *event = &trace->events[i];
-        if (!event->category || (strcmp(event->category, "all_gather") != 0 &&
-                                 strcmp(event->category, "reduce_scatter") != 0))
+        if (!event->op ||
+            (strcmp(event->op, "all_gather") != 0 && strcmp(event->op, "reduce_scatter") != 0))
             continue;
         assert_true(event->end_s - event->begin_s >= 0.02 - 1e-6); /* a sleep is never shorter */
         collectives++;
@@ -162,7 +162,7 @@ static void write_predicted(const char *clock)
             trace_add_event(trace, &(struct trace_event){.id = (uint32_t)i,
                                                          .lane = lane,
                                                          .name = op,
-                                                         .category = op,
+                                                         .op = op,
                                                          .begin_s = (double)i,
                                                          .end_s = (double)i + 0.02});
     }

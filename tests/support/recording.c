@@ -52,8 +52,7 @@ void add_span(struct recorder *r, const struct plan *plan, const uint32_t *lanes
         .lane = lanes[instruction->lane],
         .kind = TRACE_SPAN,
         .name = "work",
-        .category =
-            r->fault->category ? r->fault->category : plan_op_name((enum plan_op)instruction->op),
+        .op = r->fault->op ? r->fault->op : plan_op_name((enum plan_op)instruction->op),
         .begin_s = begin_s,
         .end_s = end_s,
     };

@@ -11,7 +11,7 @@ enum { NOTHING = -1 };
 struct fault { /* what is wrong with a recording; NOTHING (or NULL) where nothing is */
     int64_t corrupt, skip_sample, skip_span; /* which sample, which span, counted from 0 */
     int64_t stray;                           /* id of a span that is added */
-    const char *category;                    /* of all spans */
+    const char *op;                          /* of all spans */
     const char *step, *clock, *process;
 };
 

@@ -544,7 +544,7 @@ static void work_is_on_the_lane_of_its_stream_at_its_time(void **state)
             assert_int_equal(event->id, id);
             assert_int_equal(event->kind, is_mark ? TRACE_INSTANT : TRACE_SPAN);
             assert_string_equal(trace->lanes[event->lane].name, plan->lanes[i->lane].name);
-            assert_string_equal(event->category, plan_op_name((enum plan_op)i->op));
+            assert_string_equal(event->op, plan_op_name((enum plan_op)i->op));
             if (is_mark)
                 continue;
             assert_true(event->begin_s == s.time.timeline.begin_s[item]);
@@ -554,6 +554,7 @@ static void work_is_on_the_lane_of_its_stream_at_its_time(void **state)
             const struct trace_event *issue = &trace->events[next++];
             assert_string_equal(trace->lanes[issue->lane].name, "host issue");
             assert_int_equal(issue->id, TRACE_NO_ID);
+            assert_int_equal(issue->issues, id + 1);
             assert_true(issue->begin_s >= issued_s && issue->end_s >= issue->begin_s);
             assert_true(event->begin_s >= issue->end_s);
             issued_s = issue->end_s;
