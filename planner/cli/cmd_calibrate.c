@@ -1,6 +1,7 @@
 /* cmd_calibrate.c - shardplan calibrate: measures this machine and writes a profile of it. */
 #include "cli/calibrate_nccl.h"
 #include "cli/commands.h"
+#include "cli/ending_signals.h"
 #include "cli/run_plan.h"
 #include "report/calibration_report.h"
 #include "report/files.h"
@@ -71,14 +72,19 @@ static enum err_code measure(struct calibrate_command *c, struct calibration *ou
     };
     memcpy(options.date, c->date, sizeof options.date);
     const char *temporary = getenv("TMPDIR");
+    sigset_t before;
     snprintf(c->dir, sizeof c->dir, "%s/calibrate.XXXXXX", temporary ? temporary : "/tmp");
-    if (!mkdtemp(c->dir))
+    ending_signals_hold(&before); /* until the folder is gone: run_plan minds them */
+    if (!mkdtemp(c->dir)) {
+        ending_signals_release(&before);
         return err_set(err, ERR_IO, "create folder %s: %s", c->dir, strerror(errno));
+    }
     c->plan = (struct run_plan){.dir = c->dir, .device = device_of(c), .steps = STEPS};
     const enum err_code rc = calibrate(&options, &runner, out, err);
     if (c->terminal && rc != ERR_OK)
         fputc('\n', stderr); /* the message goes below the bar */
     rmdir(c->dir);
+    ending_signals_release(&before);
     return rc;
 }
 

@@ -5,6 +5,7 @@
  * made, with the step and instruction that it left behind in the status file, and where neither
  * says why, everything is shown. */
 #include "cli/commands.h"
+#include "cli/ending_signals.h"
 #include "memory/replay.h"
 #include "plan/plan_json.h"
 #include "report/files.h"
@@ -288,13 +289,10 @@ static int run(struct launch *launch, struct err *err)
     int ends[2], status = 0;
     struct messages messages = {.killed = -1};
     sigset_t ending, before;
-    make_status(launch);
     setenv(TERMINAL_VARIABLE, isatty(STDOUT_FILENO) ? "1" : "0", 1);
-    sigemptyset(&ending);
-    sigaddset(&ending, SIGTERM);
-    sigaddset(&ending, SIGHUP);
-    sigaddset(&ending, SIGINT);
+    ending_signals(&ending);
     sigprocmask(SIG_BLOCK, &ending, &before);
+    make_status(launch);
     const int signals = signalfd(-1, &ending, SFD_CLOEXEC);
     if (signals < 0 || pipe(ends) != 0)
         return report_error((err_set(err, ERR_IO, "pipe: %s", strerror(errno)), err));

@@ -2,6 +2,7 @@
 #include "cli/run_plan.h"
 
 #include "cli/commands.h"
+#include "cli/ending_signals.h"
 #include "plan/plan_json.h"
 #include "report/files.h"
 
@@ -37,7 +38,7 @@ static enum err_code await(pid_t child, const sigset_t *signals, int *status, st
         const int signal = sigwaitinfo(signals, NULL);
         if (signal == SIGCHLD && waitpid(child, status, WNOHANG) == child)
             return ERR_OK;
-        if (signal != SIGINT && signal != SIGTERM)
+        if (signal < 0 || signal == SIGCHLD)
             continue;
         kill(-child, SIGTERM);
         waitpid(child, status, 0);
@@ -49,14 +50,14 @@ static enum err_code execute(const struct run_plan *run, const char *plan_path, 
 {
     sigset_t signals, before;
     int status = 0;
-    sigemptyset(&signals);
+    ending_signals(&signals);
     sigaddset(&signals, SIGCHLD);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals, &before);
     const pid_t child = fork();
     if (child == 0)
         start(run, plan_path, &signals);
+    if (child > 0)
+        setpgid(child, child); /* as it does itself: whoever is first */
     enum err_code rc = child < 0 ? err_set(err, ERR_DEVICE, "start a run: %s", strerror(errno))
                                  : await(child, &signals, &status, err);
     sigprocmask(SIG_SETMASK, &before, NULL);

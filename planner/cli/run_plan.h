@@ -11,8 +11,9 @@ struct run_plan {
     uint32_t steps;     /* the trace is of the last */
 };
 
-/* Runs `shardplan run` on the plan, all of its ranks; what they say goes to standard error. SIGINT
- * and SIGTERM end the run and are ERR_DEVICE here, so that the caller can clean up.
+/* Runs `shardplan run` on the plan, all of its ranks; what they say goes to standard error. A
+ * signal that asks to end (cli/ending_signals.h) ends the run and is ERR_DEVICE here, so that the
+ * caller can clean up.
  * ERR_UNSUPPORTED: the device or a kernel is not there. On ERR_OK the caller owns out[rank], the
  * trace of each of the plan's ranks: trace_free. */
 enum err_code run_plan(const struct run_plan *run, const struct plan *plan, struct trace **out,

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -624,6 +625,23 @@ static void a_run_that_is_ended_leaves_no_ranks(void **state)
     }
 }
 
+/* nohup ignores SIGHUP, so what follows it is what ends the run. */
+static void a_run_under_nohup_outlives_its_terminal(void **state)
+{
+    (void)state;
+    if (shell("command -v mpirun && command -v nohup") != 0)
+        skip();
+    assert_int_equal(shardplan("plan fsdp2-tutorial --gpus 2 -q -o %s/alone", folder), 0);
+    const int status =
+        shell("exec 2>&1; nohup ^/shardplan run %s/alone/plan.json --steps 1000000 >%s/alone/steps "
+              "& run=$!; "
+              "n=0; until grep -q step %s/alone/steps || [ $((n+=1)) = 300 ]; do sleep 0.1; done; "
+              "kill -HUP $run; kill -TERM $run; wait $run",
+              folder, folder, folder);
+    if (status != 128 + SIGTERM)
+        fail_msg("%d: %s", status, program_output());
+}
+
 /* What mpirun says when it cannot start anything. */
 static void words_of_others_are_shown_where_no_rank_says_why(void **state)
 {
@@ -682,6 +700,7 @@ int main(void)
         cmocka_unit_test(runs_that_no_machine_can_hold_are_refused_before_they_start),
         cmocka_unit_test(plans_of_two_jobs_do_not_run_together),
         cmocka_unit_test(a_run_that_is_ended_leaves_no_ranks),
+        cmocka_unit_test(a_run_under_nohup_outlives_its_terminal),
         cmocka_unit_test(words_of_others_are_shown_where_no_rank_says_why),
     };
     return cmocka_run_group_tests_name("cli", tests, make_folder, remove_folder);

@@ -1,0 +1,26 @@
+/* ending_signals.c - see ending_signals.h. */
+#include "cli/ending_signals.h"
+
+#include <stddef.h>
+
+void ending_signals(sigset_t *out)
+{
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action;
+    sigemptyset(out);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (sigaction(all[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(out, all[i]);
+}
+
+void ending_signals_hold(sigset_t *before)
+{
+    sigset_t signals;
+    ending_signals(&signals);
+    sigprocmask(SIG_BLOCK, &signals, before);
+}
+
+void ending_signals_release(const sigset_t *before)
+{
+    sigprocmask(SIG_SETMASK, before, NULL);
+}

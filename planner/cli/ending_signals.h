@@ -1,0 +1,16 @@
+/* ending_signals.h - signals that ask a command to end: those who have something to end or to
+ * remove first hold them back and look for them. */
+#ifndef SHARDPLAN_ENDING_SIGNALS_H
+#define SHARDPLAN_ENDING_SIGNALS_H
+
+#include <signal.h>
+
+/* SIGINT, SIGTERM and SIGHUP, without those that are ignored (nohup's): blocked, they would wait
+ * all the same. */
+void ending_signals(sigset_t *out);
+
+/* Holds them back; *before is for ending_signals_release. */
+void ending_signals_hold(sigset_t *before);
+void ending_signals_release(const sigset_t *before);
+
+#endif
