@@ -15,7 +15,8 @@ static void list_files(const struct answer *a, const char *note)
     if (!s->json && !s->quiet && !s->no_files)
         printf("\n  %s/: plan.json, trace.json (Perfetto), snapshot.pickle (memory_viz), "
                "%sreport.html%s\n",
-               s->output, draws_pictures(s) && !note ? "memory.svg, timeline.svg, " : "",
+               s->output,
+               draws_pictures(s) && !note ? "memory.svg, memory-time.svg, timeline.svg, " : "",
                draws_pictures(s) ? "" : "; -o DIR: pictures, too");
     if (note)
         fprintf(stderr, "shardplan: %s\n", note);

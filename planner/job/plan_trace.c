@@ -35,6 +35,18 @@ struct builder {
 /* ---- times ---- */
 
 /* Tasks are in host order; what takes the host no time lies between its neighbours. */
+void plan_issue_times(const struct plan *plan, const struct simulation *simulation,
+                      const struct timeline *timeline, double *issue_s)
+{
+    double now = 0;
+    uint32_t task = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        issue_s[i] = now;
+        if (task < simulation_tasks(simulation) && simulation_instruction(simulation, task) == i)
+            now = timeline->issue_s[task++];
+    }
+}
+
 static void take_times(struct builder *b, const struct simulation *simulation,
                        const struct timeline *timeline)
 {
@@ -42,15 +54,13 @@ static void take_times(struct builder *b, const struct simulation *simulation,
     b->issue_s = xmalloc(3 * (size_t)instructions * sizeof(double) + 1);
     b->begin_s = b->issue_s + instructions;
     b->end_s = b->begin_s + instructions;
-    double now = 0;
-    uint32_t task = 0;
-    for (uint32_t i = 0; i < instructions; i++) {
-        b->issue_s[i] = b->begin_s[i] = b->end_s[i] = now;
-        if (task == simulation_tasks(simulation) || simulation_instruction(simulation, task) != i)
-            continue;
+    plan_issue_times(b->plan, simulation, timeline, b->issue_s);
+    for (uint32_t i = 0; i < instructions; i++)
+        b->begin_s[i] = b->end_s[i] = b->issue_s[i];
+    for (uint32_t task = 0; task < simulation_tasks(simulation); task++) {
+        const uint32_t i = simulation_instruction(simulation, task);
         b->begin_s[i] = timeline->begin_s[task];
         b->end_s[i] = timeline->end_s[task];
-        now = timeline->issue_s[task++];
     }
 }
 

@@ -38,6 +38,13 @@ void page_picture_end(FILE *to)
         to);
 }
 
+void page_put_text(FILE *to, const char *text)
+{
+    for (; *text; text++)
+        if (*text != '"' && *text != '\\' && *text != '<' && (unsigned char)*text >= ' ')
+            fputc(*text, to);
+}
+
 /* The view box is what is seen: zooming makes it narrower around the pointer, never wider than the
  * picture. */
 void page_script(FILE *to)

@@ -23,6 +23,9 @@ void page_verdict(FILE *to, const struct prediction *prediction, const struct pr
 void page_picture_begin(FILE *to, double left, double right, double from, double to_x);
 void page_picture_end(FILE *to);
 
+/* A string of JSON inside a script: without quotes, backslashes and end tags of its own. */
+void page_put_text(FILE *to, const char *text);
+
 /* The script, once, behind all pictures. */
 void page_script(FILE *to);
 

@@ -9,14 +9,12 @@
 #include "plan/plan_rank.h"
 #include "report/compare_print.h"
 #include "report/files.h"
+#include "report/memory_picture.h"
 #include "report/page.h"
-#include "report/palette.h"
 #include "report/picture.h"
 #include "report/time_result.h"
 #include "report/units_result.h"
 #include "search/step_spans.h"
-
-#include "memory_gp.h" /* generated from reports/memory.gp */
 
 #include <math.h>
 
@@ -126,191 +124,25 @@ static enum err_code write_snapshot(const struct report *r, struct err *err)
     return rc != ERR_OK ? rc : run.rc;
 }
 
-/* ---- memory.svg ---- */
+/* ---- memory.svg, memory-time.svg ---- */
 
-enum { CURVE_POINTS = 1000 }; /* the picture is about as many pixels wide */
-
-struct curve {
-    const struct report *r;
-    FILE *file;
-    uint32_t stride;            /* instructions a point stands for */
-    struct memory_point widest; /* of those: the one with most bytes requested */
-    bool pending;
-    uint64_t highest[CATEGORY_COUNT]; /* categories that stay empty are left out of the picture */
-    const char **modules; /* (instructions) of rows for a page's script; NULL: gnuplot's data */
-    bool any;             /* there was such a row */
-    uint64_t host;        /* the most bytes on the host */
-};
-
-static bool is_drawn(const struct curve *curve, int category)
+static struct memory_picture memory_picture_of(const struct report *r)
 {
-    return category < CATEGORY_WORKSPACE && curve->highest[category] > 0;
+    return (struct memory_picture){.model = r->settings->model,
+                                   .prediction = r->prediction,
+                                   .machine = r->machine,
+                                   .time = r->time};
 }
 
-/* The device's part: what is offloaded has a line of its own. */
-static uint64_t on_device(const struct memory_point *point, int category)
+static enum err_code write_curves(const struct report *r, const char **note, struct err *err)
 {
-    return point->categories[category] - point->host_categories[category];
-}
-
-static bool has_host(const struct curve *curve)
-{
-    return curve->host >> 20 > 0; /* more than step counters */
-}
-
-static void note_highest(void *context, const struct plan *plan, const struct memory_point *point)
-{
-    struct curve *curve = context;
-    (void)plan;
-    for (int i = 0; i < CATEGORY_COUNT; i++)
-        if (on_device(point, i) > curve->highest[i])
-            curve->highest[i] = on_device(point, i);
-    if (point->host > curve->host)
-        curve->host = point->host;
-}
-
-/* A string of JSON inside a script: no quote, backslash or end tag of its own. */
-static void put_text(FILE *to, const char *text)
-{
-    for (; *text; text++)
-        if (*text != '"' && *text != '\\' && *text != '<' && (unsigned char)*text >= ' ')
-            fputc(*text, to);
-}
-
-/* [instruction, "what is read there"] */
-static void write_reading(struct curve *curve, const struct memory_point *point)
-{
-    const char *module = curve->modules[point->instruction];
-    const double unit = 1073741824.0;
-    fprintf(curve->file, "%s[%u,\"instruction %u", curve->any ? ",\n" : "", point->instruction,
-            point->instruction);
-    fputs(module[0] ? ", " : "", curve->file);
-    put_text(curve->file, module);
-    fprintf(curve->file, ": %.2f GiB requested, %.2f allocated, %.2f reserved",
-            (double)(point->requested - point->host) / unit, (double)point->allocated / unit,
-            (double)point->reserved / unit);
-    if (point->host >> 20)
-        fprintf(curve->file, "; %.2f on the host", (double)point->host / unit);
-    fputs("\"]", curve->file);
-    curve->any = true;
-}
-
-static void write_point(struct curve *curve)
-{
-    FILE *file = curve->file;
-    const struct memory_point *point = &curve->widest;
-    if (!curve->pending)
-        return;
-    curve->pending = false;
-    if (curve->modules) {
-        write_reading(curve, point);
-        return;
+    const struct memory_picture picture = memory_picture_of(r);
+    for (int axis = 0; axis < MEMORY_AXES; axis++) {
+        bool drawn;
+        TRY(memory_picture_draw(&picture, (enum memory_axis)axis, r->dir, &drawn, err));
+        if (!drawn)
+            *note = "gnuplot is not there or failed: no memory.svg";
     }
-    const double unit = 1073741824.0;
-    fprintf(file, "%u %.6f %.6f %.6f %.6f", point->instruction,
-            (double)(point->requested - point->host) / unit, (double)point->allocated / unit,
-            (double)point->reserved / unit, (double)point->host / unit);
-    for (int i = 0; i < CATEGORY_COUNT; i++)
-        if (is_drawn(curve, i))
-            fprintf(file, " %.6f", (double)on_device(point, i) / unit);
-    fputc('\n', file);
-}
-
-/* Keeps the highest point of each stretch of instructions, so that no peak is lost. */
-static void add_point(void *context, const struct plan *plan, const struct memory_point *point)
-{
-    struct curve *curve = context;
-    (void)plan;
-    if (curve->pending &&
-        point->instruction / curve->stride != curve->widest.instruction / curve->stride)
-        write_point(curve);
-    if (!curve->pending ||
-        point->requested - point->host > curve->widest.requested - curve->widest.host)
-        curve->widest = *point;
-    curve->pending = true;
-}
-
-/* Phase borders as vertical lines with a name. */
-static void write_marks(const struct report *r, FILE *script, double top)
-{
-    const struct plan *plan = r->prediction->plan;
-    int tag = 100;
-    for (uint32_t i = 0; i < plan->instruction_count; i++) {
-        const struct plan_instruction *instruction = &plan->instructions[i];
-        if (instruction->op != PLAN_MARK)
-            continue;
-        const char *name = instruction->arg == PLAN_MARK_AFTER_FORWARD ? "backward"
-                           : instruction->arg == PLAN_MARK_OPTIMIZER   ? "optimizer"
-                           : instruction->arg == PLAN_MARK_MICRO_BATCH ? "forward"
-                                                                       : NULL;
-        if (!name || tag > 140)
-            continue;
-        fprintf(script,
-                "set arrow %d from %u,0 to %u,%f nohead back lc rgb '#bbbbbb' dt 3\n"
-                "set label %d '%s' at %u,%f left offset 0.3,-0.8 tc rgb '#777777'\n",
-                tag, i, i, top, tag, name, i, top);
-        tag++;
-    }
-}
-
-static void curve_settings(FILE *script, const void *context)
-{
-    const struct curve *curve = context;
-    const struct report *r = curve->r;
-    const struct prediction *p = r->prediction;
-    const double unit = 1073741824.0;
-    double top = fmax((double)p->memory.reserved_bytes, (double)curve->host) / unit;
-    const double capacity = profile_value(&r->machine->profile, PROFILE_CAPACITY) / unit;
-    if (capacity < 1.6 * top && capacity > top)
-        top = capacity;
-    top *= 1.08;
-    fprintf(script, "capacity = %f\ntop = %f\n", capacity, top);
-    fprintf(script, "peak_id = %u\npeak = %f\nstart_id = 0\nend_id = %u\n",
-            p->memory.device.instruction, (double)p->memory.device.bytes / unit,
-            p->plan->instruction_count);
-    fprintf(script, "host = %d\n", has_host(curve));
-    char title[512];
-    snprintf(title, sizeof title, "%s: memory of one step on rank %u of %u", r->settings->model,
-             r->job->strategy.rank, r->job->strategy.world);
-    fputs("title = ", script);
-    files_gnuplot_text(script, title);
-    int drawn = 0;
-    fputs("\ncategories = '", script);
-    for (int i = 0; i < CATEGORY_COUNT; i++)
-        if (is_drawn(curve, i))
-            fprintf(script, "\"%s\" ", palette_category((enum category)i).name);
-    for (int i = 0; i < CATEGORY_COUNT; i++)
-        drawn += is_drawn(curve, i);
-    fprintf(script, "'\narray colour[%d]\n", drawn);
-    for (int i = 0, k = 1; i < CATEGORY_COUNT; i++)
-        if (is_drawn(curve, i))
-            fprintf(script, "colour[%d] = %u\n", k++, palette_category((enum category)i).rgb);
-    write_marks(r, script, top);
-}
-
-/* The plan was replayed when it was predicted, with the same options: it can be again. */
-static void curve_data(FILE *file, const void *context)
-{
-    struct curve curve = *(const struct curve *)context;
-    struct memory memory;
-    const struct memory_options options = prediction_memory(curve.r->prediction, curve.r->machine);
-    curve.file = file;
-    memory_replay(curve.r->prediction->plan, &options, add_point, &curve, &memory, NULL);
-    write_point(&curve);
-}
-
-static enum err_code write_curve(const struct report *r, const char **note, struct err *err)
-{
-    static const struct picture picture = {"memory.svg", memory_gp, curve_data, curve_settings};
-    const struct plan *plan = r->prediction->plan;
-    const struct memory_options sums = {.without_allocator = true};
-    struct curve curve = {.r = r, .stride = plan->instruction_count / CURVE_POINTS + 1};
-    struct memory memory;
-    bool drawn;
-    TRY(memory_replay(plan, &sums, note_highest, &curve, &memory, err));
-    TRY(picture_draw(&picture, &curve, r->dir, &drawn, err));
-    if (!drawn)
-        *note = "gnuplot is not there or failed: no memory.svg";
     return ERR_OK;
 }
 
@@ -356,27 +188,6 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
 
 /* ---- report.html ---- */
 
-static void put_memory_picture(const struct report *r, const char **modules, FILE *to)
-{
-    char svg[4096];
-    struct memory memory;
-    const struct plan *plan = r->prediction->plan;
-    const struct memory_options options = prediction_memory(r->prediction, r->machine);
-    struct curve curve = {
-        .r = r,
-        .file = to,
-        .stride = plan->instruction_count / CURVE_POINTS + 1,
-        .modules = modules,
-    };
-    page_picture_begin(to, PAGE_MEMORY_LEFT, PAGE_MEMORY_RIGHT, 0, plan->instruction_count);
-    files_inline_svg(to, files_path(r->dir, "memory.svg", svg, sizeof svg));
-    fputs("<script type=\"application/json\">[", to);
-    memory_replay(plan, &options, add_point, &curve, &memory, NULL);
-    write_point(&curve);
-    fputs("]</script>\n", to);
-    page_picture_end(to);
-}
-
 enum { TIMELINE_ROWS = 2000 };
 
 /* What the compute stream does, a row for each stretch of the step. */
@@ -394,9 +205,9 @@ static void put_timeline_rows(const struct report *r, const char **modules, FILE
             continue;
         fprintf(to, "%s[%.4f,\"%.2f ms: ", any ? ",\n" : "", 1e3 * t->begin_s[i],
                 1e3 * t->begin_s[i]);
-        put_text(to, modules[id]);
+        page_put_text(to, modules[id]);
         fputs(modules[id][0] ? ", " : "", to);
-        put_text(to, plan->labels[plan_kernel(plan, in->arg)->label]);
+        page_put_text(to, plan->labels[plan_kernel(plan, in->arg)->label]);
         fputs("\"]", to);
         next_s = t->begin_s[i] + t->step_s / TIMELINE_ROWS;
         any = true;
@@ -413,6 +224,16 @@ static void put_timeline_picture(const struct report *r, const char **modules, F
     put_timeline_rows(r, modules, to);
     fputs("]</script>\n", to);
     page_picture_end(to);
+}
+
+static void put_memory_pictures(const struct report *r, const char **modules, FILE *to)
+{
+    const struct memory_picture picture = memory_picture_of(r);
+    memory_picture_put(&picture, MEMORY_OVER_INSTRUCTIONS, modules, r->dir, to);
+    fputs("<p>Memory is drawn over instructions in the order in which the host issues them, and "
+          "over the time at which it does: the device is behind.</p>\n",
+          to);
+    memory_picture_put(&picture, MEMORY_OVER_TIME, modules, r->dir, to);
 }
 
 static void put_tables(FILE *to, const void *context)
@@ -435,10 +256,7 @@ static enum err_code write_html(const struct report *r, struct err *err)
     if (r->pictures) { /* others that lie there are of another step */
         const char **modules = plan_module_names(r->prediction->plan, &arena);
         put_timeline_picture(r, modules, to.file);
-        put_memory_picture(r, modules, to.file);
-        fputs("<p>Memory is drawn over instructions in the order in which the host issues "
-              "them.</p>\n",
-              to.file);
+        put_memory_pictures(r, modules, to.file);
     }
     arena_free(&arena);
     files_html_pre(to.file, put_tables, r);
@@ -468,7 +286,7 @@ enum err_code report_write(const struct settings *settings, const struct job *jo
                          files_path(r.dir, "trace.json", path, sizeof path), err));
     TRY(write_snapshot(&r, err));
     if (pictures)
-        TRY(write_curve(&r, note, err));
+        TRY(write_curves(&r, note, err));
     if (pictures)
         TRY(write_timeline(&r, note, err));
     return write_html(&r, err);

@@ -9,8 +9,9 @@
  *   plan.json        the program, complete: enough to execute
  *   trace.json       Chrome trace events, for Perfetto
  *   snapshot.pickle  for PyTorch's memory viewer (pytorch.org/memory_viz)
- *   memory.svg, timeline.svg  with `pictures`: the memory curve and the lanes, by gnuplot (left
- *                    out, with a note in *note, when gnuplot is not there)
+ *   memory.svg, memory-time.svg, timeline.svg
+ *                    with `pictures`: the memory curve, over instructions and over seconds, and the
+ *                    lanes, by gnuplot (left out, with a note in *note, when gnuplot is not there)
  *   report.html      one page: tables, and the pictures
  * `note` receives a lent sentence or NULL. */
 enum err_code report_write(const struct settings *settings, const struct job *job,

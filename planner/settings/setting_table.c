@@ -664,7 +664,7 @@ static const struct setting rows[] = {
      .field = FIELD(start_up), .commands = COMMAND(FIT) | COMMAND(PLAN)},
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
      .help = "Folder for plan.json, trace.json, snapshot.pickle, report.html; where it is given, "
-             "also for memory.svg and timeline.svg",
+             "also for memory.svg, memory-time.svg and timeline.svg",
      .initial = "plan", .field = FIELD(output), .commands = COMMAND(PLAN)},
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
      .help = "Folder for tune.json, pareto.svg, and what `shardplan plan` writes of the choice",

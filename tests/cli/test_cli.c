@@ -528,7 +528,7 @@ static void pictures_are_drawn_of_every_system(void **state)
         skip();
     for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
         if (shell("^/shardplan plan fsdp2-tutorial --gpus 2 --accumulate 2 --strategy %s -q "
-                  "-o %s/%s 2>&1 && cd %s/%s && ls memory.svg timeline.svg",
+                  "-o %s/%s 2>&1 && cd %s/%s && ls memory.svg memory-time.svg timeline.svg",
                   systems[i], folder, systems[i], folder, systems[i]) != 0)
             fail_msg("%s: %s", systems[i], program_output());
 }
