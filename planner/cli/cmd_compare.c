@@ -22,8 +22,9 @@ static enum err_code judge(const struct settings *s, const struct comparison *c,
         return ERR_OK;
     if (isnan(t->predicted_step_s))
         return err_set(err, ERR_INVALID, "--tolerance: %s predicts no times", s->plan);
-    out->time_within = t->step_s > 0 &&
-                       100.0 * fabs(t->predicted_step_s / t->step_s - 1.0) <= s->tolerance_percent;
+    const double step_s = t->steps.count ? t->steps.median_s : t->step_s;
+    out->time_within =
+        step_s > 0 && 100.0 * fabs(t->predicted_step_s / step_s - 1.0) <= s->tolerance_percent;
     return ERR_OK;
 }
 

@@ -13,6 +13,7 @@
 #ifndef SHARDPLAN_COMPARE_H
 #define SHARDPLAN_COMPARE_H
 
+#include "compare/busy.h"
 #include "memory/replay.h"
 #include "plan/plan.h"
 #include "traces/trace.h"
@@ -77,6 +78,8 @@ struct compare_time {
     const struct compare_gap *gaps; /* longest first */
     uint32_t gap_count;
     double predicted_step_s, predicted_exposed_s; /* NAN: the plan has no times */
+    struct run_steps steps;                       /* of the run, if its trace tells */
+    enum machine_busy busy;                       /* likewise */
     const char
         *profile; /* what they were predicted for; lent by the plan's "time"; NULL: not told */
 };
@@ -92,8 +95,9 @@ struct comparison {
 /* Joins a plan that plan_verify accepts with a trace that the runtime recorded of it. `time` is the
  * "time" of plan.json or NULL; of it are used "step_s", "exposed_communication_s" and
  * "instruction_s" (an array by id, null where nothing runs), each if there. The three are lent
- * until compare_free. ERR_INVALID: the trace is a predicted one, of another plan, or of a first
- * step. On ERR_OK the caller owns what is in *out: compare_free. */
+ * until compare_free; "step_low_s" and "step_high_s" say what the prediction leaves open.
+ * ERR_INVALID: the trace is a predicted one, of another plan, or of a first step. On ERR_OK the
+ * caller owns what is in *out: compare_free. */
 enum err_code compare_run(const struct plan *plan, const json_t *time, const struct trace *trace,
                           struct comparison *out, struct err *err);
 

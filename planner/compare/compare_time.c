@@ -8,6 +8,7 @@
  * exposed where the compute lane does not work meanwhile. A collective that is itself on the
  * compute lane is communication, not work. The copies around collectives are neither. */
 #include "compare/compare_parts.h"
+#include "plan/profiled.h"
 
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics_double.h>
@@ -139,6 +140,8 @@ static void add_span(const struct join *join, const json_t *time, struct kinds *
 {
     const uint32_t into = join->fused_into[id];
     const char *name = into ? join->names[into - 1] : NULL;
+    if (name && strncmp(name, PLAN_PROFILED_COPY, sizeof PLAN_PROFILED_COPY - 1) == 0)
+        name += sizeof PLAN_PROFILED_COPY - 1;
     const uint32_t k =
         find_kind(kinds, name ? name : compare_kind_of(join->plan, &join->plan->instructions[id]));
     struct compare_kind *kind = &kinds->items[k];
@@ -229,6 +232,29 @@ static double member(const json_t *time, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* Kernels of the compute lane are measured each alone: what they take more, they wait for nobody.
+ */
+static void judge_steps(const struct join *join, const json_t *time, struct compare_time *out)
+{
+    struct busy_evidence evidence = {
+        .steps = run_steps_read(join->trace),
+        .low_s = member(time, "step_low_s"),
+        .high_s = member(time, "step_high_s"),
+        .profile = out->profile,
+        .device = trace_get_info(join->trace, "device"),
+    };
+    for (uint32_t i = 0; i < join->plan->instruction_count; i++) {
+        const double predicted_s = predicted_of(time, i);
+        if (isnan(join->spans[i].begin_s) || isnan(predicted_s) ||
+            !is_compute(&join->plan->instructions[i]))
+            continue;
+        evidence.work_s += join->spans[i].end_s - join->spans[i].begin_s;
+        evidence.work_measured_s += predicted_s;
+    }
+    out->steps = evidence.steps;
+    out->busy = busy_of(&evidence);
+}
+
 enum err_code compare_time(const struct join *join, const json_t *time, struct compare_time *out,
                            struct err *err)
 {
@@ -240,6 +266,7 @@ enum err_code compare_time(const struct join *join, const json_t *time, struct c
     TRY(take_spans(join, out, err));
     sum_kinds(join, time, out);
     compare_overlap(join->plan, join->spans, join->arena, out);
+    judge_steps(join, time, out);
     compare_gaps(join->plan, join->spans, join->arena, &out->gaps, &out->gap_count);
     return ERR_OK;
 }

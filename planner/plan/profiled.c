@@ -69,6 +69,6 @@ const char *plan_profiled_name(const struct plan *plan, const struct plan_instru
     else if (instruction->op == PLAN_DEVICE_TO_HOST)
         snprintf(text, size, "Memcpy DtoH");
     else
-        snprintf(text, size, "Memcpy DtoD %s", what);
+        snprintf(text, size, PLAN_PROFILED_COPY "%s", what);
     return text;
 }

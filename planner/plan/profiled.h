@@ -15,6 +15,7 @@
 #include "plan/plan.h"
 
 enum { PLAN_NO_STREAM = -1 };
+#define PLAN_PROFILED_COPY "Memcpy DtoD " /* what the names of copies on the device begin with */
 
 /* The number of a lane's stream: the compute lane is 7, CUPTI's number of the default stream, other
  * lanes follow it; PLAN_NO_STREAM: the host. */

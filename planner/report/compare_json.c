@@ -101,6 +101,16 @@ static json_t *time_json(const struct plan *plan, const struct compare_time *t,
                         json_pack("{s:o, s:f, s:o}", "predicted_s",
                                   number_json(t->predicted_step_s), "recorded_s", t->step_s,
                                   "error_percent", error_json(t->predicted_step_s, t->step_s)));
+    json_object_set_new(
+        time, "steps",
+        t->steps.count ? json_pack("{s:i, s:f, s:f, s:o}", "count", (int)t->steps.count, "median_s",
+                                   t->steps.median_s, "spread", t->steps.spread, "error_percent",
+                                   error_json(t->predicted_step_s, t->steps.median_s))
+                       : json_null());
+    json_object_set_new(time, "busy",
+                        t->busy == BUSY_NO    ? json_null()
+                        : t->busy == BUSY_NOW ? json_string("now")
+                                              : json_string("at calibration"));
     json_object_set_new(time, "profile", t->profile ? json_string(t->profile) : json_null());
     json_object_set_new(time, "within_tolerance",
                         verdict->time_checked ? json_boolean(verdict->time_within) : json_null());

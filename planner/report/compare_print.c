@@ -173,13 +173,36 @@ static void print_total(FILE *file, const char *name, double predicted, double r
             compare_seconds(recorded, b), "", error_text(predicted, recorded, off));
 }
 
+/* The median of the steps that were not recorded, and whether something else ran beside them. */
+static void print_steps(FILE *file, const struct style *s, const struct compare_time *t)
+{
+    static const char *const said[] = {
+        [BUSY_NOW] = "this machine is busy",
+        [BUSY_AT_CALIBRATION] = "this machine was busy while it was calibrated",
+    };
+    char name[40];
+    if (t->steps.count == 0)
+        return;
+    snprintf(name, sizeof name, "step, median of %" PRIu32, t->steps.count);
+    fputs(s->bold, file);
+    print_total(file, name, t->predicted_step_s, t->steps.median_s);
+    fprintf(file, "%s  +- %.0f %%\n", s->off, 100 * t->steps.spread);
+    if (t->busy != BUSY_NO)
+        fprintf(file,
+                "  %s%s%s: calibration and run disagree by more than their spreads, kernels each "
+                "alone, too\n",
+                s->bad, said[t->busy], s->off);
+}
+
 static void print_totals(FILE *file, const struct style *s, const struct compare_time *t)
 {
     char busy[32];
     fputc('\n', file);
     fputs(s->bold, file);
-    print_total(file, "step", t->predicted_step_s, t->step_s);
+    print_total(file, t->steps.count ? "the recorded step" : "step", t->predicted_step_s,
+                t->step_s);
     fprintf(file, "%s\n", s->off);
+    print_steps(file, s, t);
     print_total(file, "compute lane busy", NAN, t->compute_s);
     fprintf(file, "  %.1f %% of the step\n", t->step_s > 0 ? 100 * t->compute_s / t->step_s : 0.0);
     print_total(file, "exposed communication", t->predicted_exposed_s, t->exposed_s);

@@ -39,6 +39,7 @@ static void open_trace(struct recording *r, const struct record_about *about, ui
     trace_set_info(r->trace, "rank", text);
     snprintf(text, sizeof text, "%u", step);
     trace_set_info(r->trace, "step", text);
+    run_steps_note(&about->steps, r->trace);
     snprintf(text, sizeof text, "rank %u%s (recorded)", r->plan->rank,
              about->rehearsal ? ", rehearsal" : "");
     const uint32_t process = trace_add_process(r->trace, r->plan->rank, text);

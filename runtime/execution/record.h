@@ -3,6 +3,7 @@
 #define SHARDPLAN_RECORD_H
 
 #include "runtime/execution/execute.h"
+#include "traces/steps.h"
 #include "traces/trace.h"
 
 struct record_about {         /* what a reader of the trace must know */
@@ -11,6 +12,7 @@ struct record_about {         /* what a reader of the trace must know */
     const char *attention;    /* struct device's */
     bool rehearsal;           /* peers were absent */
     bool shared_gpu;          /* ranks took turns on a GPU */
+    struct run_steps steps;   /* of this run, so far */
 };
 
 /* Writes the trace of this rank's last step: a span for each instruction that ran work, on the lane

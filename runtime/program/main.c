@@ -42,6 +42,8 @@ struct run {
     bool terminal;       /* steps overwrite one line */
     bool started;        /* the plan was accepted: what fails now is a failure of the run */
     uint64_t first_step; /* 0, or where a checkpoint continues */
+    double *step_s;      /* (step_count) of steps that were not recorded, without the first */
+    uint32_t step_count, step_cap;
 };
 
 static bool is_speaker(const struct run *run)
@@ -224,6 +226,22 @@ static void print_param_norms(const struct run *run)
                norms[p]);
 }
 
+static void note_seconds(struct run *run, double seconds)
+{
+    ARRAY_GROW(run->step_s, run->step_count, run->step_cap);
+    run->step_s[run->step_count++] = seconds;
+}
+
+static struct run_steps steps_of(const struct run *run)
+{
+    double *copy = xmalloc((run->step_count + 1) * sizeof *copy);
+    for (uint32_t i = 0; i < run->step_count; i++)
+        copy[i] = run->step_s[i];
+    const struct run_steps steps = run_steps_of(copy, run->step_count);
+    free(copy);
+    return steps;
+}
+
 static enum err_code write_trace(const struct run *run, uint32_t step, struct err *err)
 {
     char path[4096];
@@ -239,6 +257,7 @@ static enum err_code write_trace(const struct run *run, uint32_t step, struct er
         .attention = run->device->attention,
         .rehearsal = run->settings.run.rehearse_world > 0,
         .shared_gpu = run->settings.run.share_gpu,
+        .steps = steps_of(run),
     };
     return record_write(run->plan, run->execution, &about, step, path, err);
 }
@@ -258,6 +277,8 @@ static enum err_code train(struct run *run, struct err *err)
         execution_record(run->execution, recorded);
         TRY(execution_step(run->execution, step, &result, err));
         print_step(run, step, &result, recorded);
+        if (!recorded && step > run->first_step)
+            note_seconds(run, result.seconds);
         if (!isfinite(result.loss) &&
             !run->settings.run.rehearse_world) /* there it means nothing */
             return err_set(err, ERR_DEVICE, "step %u: the loss is %f", step, result.loss);
@@ -323,5 +344,6 @@ int main(int argc, char **argv)
     comm_close(run.comm);
     plan_free(run.plan);
     free(run.wait_s);
+    free(run.step_s);
     return status;
 }
