@@ -178,6 +178,17 @@ static enum err_code write_html(const struct report *r, struct err *err)
     return file_commit(&to, ERR_OK, err);
 }
 
+static enum err_code write_files(const struct report *r, const char **note, struct err *err)
+{
+    bool memory_drawn, timeline_drawn;
+    TRY(write_json(r, err));
+    TRY(draw_memory(r, &memory_drawn, err));
+    TRY(draw_timeline(r, &timeline_drawn, err));
+    if (!memory_drawn || !timeline_drawn)
+        *note = "gnuplot is not there or failed: no memory-compare.svg and timeline.svg";
+    return write_html(r, err);
+}
+
 enum err_code compare_report_write(const struct plan *plan, const struct comparison *comparison,
                                    const struct compare_verdict *verdict, const char *dir,
                                    const char **note, struct err *err)
@@ -185,11 +196,8 @@ enum err_code compare_report_write(const struct plan *plan, const struct compari
     const struct report r = {plan, comparison, verdict, dir};
     *note = NULL;
     TRY(files_make_folder(dir, err));
-    TRY(write_json(&r, err));
-    bool memory_drawn, timeline_drawn;
-    TRY(draw_memory(&r, &memory_drawn, err));
-    TRY(draw_timeline(&r, &timeline_drawn, err));
-    if (!memory_drawn || !timeline_drawn)
-        *note = "gnuplot is not there or failed: no memory-compare.svg and timeline.svg";
-    return write_html(&r, err);
+    const int lock = files_lock(dir);
+    const enum err_code rc = write_files(&r, note, err);
+    files_unlock(lock);
+    return rc;
 }

@@ -4,8 +4,10 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,6 +73,21 @@ enum err_code files_write_json(const char *dir, const char *name, json_t *value,
     }
     json_decref(value);
     return rc;
+}
+
+int files_lock(const char *dir)
+{
+    const int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0)
+        while (flock(lock, LOCK_EX) != 0 && errno == EINTR)
+            ;
+    return lock;
+}
+
+void files_unlock(int lock)
+{
+    if (lock >= 0)
+        close(lock);
 }
 
 bool files_gnuplot(const char *script)

@@ -21,6 +21,11 @@ const char *files_path(const char *dir, const char *name, char *path, size_t siz
 /* Writes a value as DIR/NAME, and gives the value up. */
 enum err_code files_write_json(const char *dir, const char *name, json_t *value, struct err *err);
 
+/* Waits until no other process writes its results into a folder that is there, and holds it for
+ * files_unlock; where the file system has no locks, nothing is held. */
+int files_lock(const char *dir);
+void files_unlock(int lock);
+
 /* Runs gnuplot on a script file; its messages go nowhere. Returns whether it drew. */
 bool files_gnuplot(const char *script);
 

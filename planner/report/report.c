@@ -270,24 +270,33 @@ static enum err_code write_html(const struct report *r, struct err *err)
     return file_commit(&to, ERR_OK, err);
 }
 
+static enum err_code write_files(const struct report *r, const char **note, struct err *err)
+{
+    char path[4096];
+    const struct step_time *time = r->time;
+    const struct memory_options options = prediction_memory(r->prediction, r->machine);
+    TRY(write_plan(r, err));
+    TRY(plan_trace_write(r->prediction->plan, &options, time->simulation, &time->timeline,
+                         files_path(r->dir, "trace.json", path, sizeof path), err));
+    TRY(write_snapshot(r, err));
+    if (r->pictures)
+        TRY(write_curves(r, note, err));
+    if (r->pictures)
+        TRY(write_timeline(r, note, err));
+    return write_html(r, err);
+}
+
 enum err_code report_write(const struct settings *settings, const struct job *job,
                            const struct machine *machine, const struct prediction *prediction,
                            const struct step_time *time, bool pictures, const char **note,
                            struct err *err)
 {
-    char path[4096];
     const struct report r = {settings, job, machine, prediction, time, settings->output, pictures};
-    const struct memory_options options = prediction_memory(prediction, machine);
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));
     TRY(files_make_folder(r.dir, err));
-    TRY(write_plan(&r, err));
-    TRY(plan_trace_write(prediction->plan, &options, time->simulation, &time->timeline,
-                         files_path(r.dir, "trace.json", path, sizeof path), err));
-    TRY(write_snapshot(&r, err));
-    if (pictures)
-        TRY(write_curves(&r, note, err));
-    if (pictures)
-        TRY(write_timeline(&r, note, err));
-    return write_html(&r, err);
+    const int lock = files_lock(r.dir); /* the page has the pictures of its own job */
+    const enum err_code rc = write_files(&r, note, err);
+    files_unlock(lock);
+    return rc;
 }
