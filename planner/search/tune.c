@@ -125,7 +125,11 @@ static void gather_level(struct choosing *choosing, uint32_t departures)
                 continue;
             ARRAY_GROW(choosing->level, choosing->level_count, choosing->level_cap);
             choosing->level[choosing->level_count++] = (struct found){
-                .candidate = i, .point = at->outer * grid->inner_points + m, .weight = departures};
+                .candidate = i,
+                .weight = departures,
+                .point = at->outer * grid->inner_points + m,
+                .step_s = at->step_floor_s,
+            };
         }
     }
 }
