@@ -386,8 +386,9 @@ static uint32_t buffers_expected(const struct lowering *low)
            low->strategy->accumulate * (of_stream + 8 * (low->graph->module_count + 1));
 }
 
-static enum err_code check(const struct system *system, const struct graph *graph,
-                           const struct stream *stream, const struct strategy *s, struct err *err)
+enum err_code lower_check_with(const struct system *system, const struct graph *graph,
+                               const struct stream *stream, const struct strategy *s,
+                               struct err *err)
 {
     if (s->rank >= s->world)
         return err_set(err, ERR_INVALID, "--rank %u: allowed are 0 ... %u", s->rank, s->world - 1);
@@ -441,7 +442,7 @@ enum err_code lower_with(const struct system *system, const struct graph *graph,
                          struct plan **out, struct err *err)
 {
     *out = NULL;
-    TRY(check(system, graph, stream, strategy, err));
+    TRY(lower_check_with(system, graph, stream, strategy, err));
     *out = plan_new();
     lower(system, graph, stream, strategy, NULL, false, *out);
     return ERR_OK;
@@ -460,7 +461,7 @@ enum err_code lower_nameless_with(const struct system *system, const struct grap
                                   const struct stream *stream, const struct strategy *strategy,
                                   struct plan **plan, struct err *err)
 {
-    TRY(check(system, graph, stream, strategy, err));
+    TRY(lower_check_with(system, graph, stream, strategy, err));
     begin_again(plan);
     lower(system, graph, stream, strategy, NULL, true, *plan);
     return ERR_OK;
@@ -471,7 +472,7 @@ enum err_code lower_outline_with(const struct system *system, const struct graph
                                  struct outlined *out, struct err *err)
 {
     struct tally tally = {.outline = outline, .ledger = out->ledger};
-    TRY(check(system, graph, outline->stream, strategy, err));
+    TRY(lower_check_with(system, graph, outline->stream, strategy, err));
     begin_again(&out->plan);
     tally_begin(&tally);
     lower(system, graph, outline->stream, strategy, &tally, true, out->plan);

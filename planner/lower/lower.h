@@ -122,6 +122,10 @@ enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
 enum err_code lower_nameless(const struct graph *graph, const struct stream *stream,
                              const struct strategy *strategy, struct plan **plan, struct err *err);
 
+/* Whether lower_plan would take it, by its errors. */
+enum err_code lower_check(const struct graph *graph, const struct stream *stream,
+                          const struct strategy *strategy, struct err *err);
+
 /* Whether parameters are views of larger ones under a system: model_job.views. */
 bool system_has_views(enum system_kind kind);
 /* Whether modules cast what they are called with to the dtype in which they compute:
@@ -150,6 +154,9 @@ void system_tape(enum system_kind kind, struct tape_options *options);
 struct system; /* lowering.h */
 
 /* The same under a system of one's own, whatever strategy->system says. */
+enum err_code lower_check_with(const struct system *system, const struct graph *graph,
+                               const struct stream *stream, const struct strategy *strategy,
+                               struct err *err);
 enum err_code lower_with(const struct system *system, const struct graph *graph,
                          const struct stream *stream, const struct strategy *strategy,
                          struct plan **out, struct err *err);

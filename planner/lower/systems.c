@@ -56,6 +56,14 @@ static enum err_code find(enum system_kind kind, const struct system **system, s
                              system_name(kind));
 }
 
+enum err_code lower_check(const struct graph *graph, const struct stream *stream,
+                          const struct strategy *strategy, struct err *err)
+{
+    const struct system *system;
+    TRY(find(strategy->system, &system, err));
+    return lower_check_with(system, graph, stream, strategy, err);
+}
+
 enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
                          const struct strategy *strategy, struct plan **out, struct err *err)
 {

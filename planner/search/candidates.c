@@ -3,6 +3,7 @@
 
 #include "settings/settings_resolve.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,7 +144,13 @@ static uint32_t table_index(struct table *t, struct key key, uint32_t next)
 
 /* ---- seeds: what is known of an outer point before anything is built ---- */
 
-enum seed_state { SEED_OPEN, SEED_IMPOSSIBLE, SEED_LEFT_OUT, SEED_REPEATED };
+enum seed_state {
+    SEED_OPEN,
+    SEED_TOO_LARGE, /* by its class */
+    SEED_IMPOSSIBLE,
+    SEED_LEFT_OUT,
+    SEED_REPEATED,
+};
 
 struct seed {
     struct key class_key, frame_key, strategy_key;
@@ -299,6 +306,55 @@ static void build_classes(struct building *b)
     free(e.errs);
 }
 
+/* ---- classes that take too much ----
+ *
+ * Large micro-batches without checkpointing do by themselves, and then no strategy need be lowered
+ * around them: only whether it can be. */
+
+struct large {
+    struct building *b;
+    bool *classes; /* (class_count) */
+};
+
+static void drop_large_chunk(void *context, uint32_t chunk, uint32_t thread)
+{
+    const struct large *large = context;
+    struct building *b = large->b;
+    (void)thread;
+    for (uint32_t i = chunk * CHUNK; i < (chunk + 1) * CHUNK && i < b->seed_count; i++) {
+        struct seed *seed = &b->seeds[i];
+        struct job job;
+        if (seed->state != SEED_OPEN || !large->classes[seed->stream_class])
+            continue;
+        const struct stream_class *class = b->c->classes[seed->stream_class];
+        seed->state =
+            seed_job(b, seed, &job, NULL) == ERR_OK &&
+                    lower_check(class->graph, class->stream, &job.strategy, NULL) == ERR_OK
+                ? SEED_TOO_LARGE
+                : SEED_IMPOSSIBLE;
+    }
+}
+
+/* The thriftiest class is kept: what it takes at least is worth knowing where nothing fits. */
+static void drop_large(struct building *b)
+{
+    const struct candidates *c = b->c;
+    struct large large = {b, xcalloc(c->class_count + 1, sizeof(bool))};
+    uint64_t least = UINT64_MAX;
+    bool any = false;
+    for (uint32_t i = 0; i < c->class_count; i++)
+        if (c->classes[i] && stream_class_device_floor(c->classes[i]) < least)
+            least = stream_class_device_floor(c->classes[i]);
+    for (uint32_t i = 0; i < c->class_count && b->options->limit_bytes; i++) {
+        const uint64_t floor = c->classes[i] ? stream_class_device_floor(c->classes[i]) : 0;
+        large.classes[i] = floor > b->options->limit_bytes && floor > least;
+        any |= large.classes[i];
+    }
+    if (any)
+        pool_run(b->pool, (b->seed_count + CHUNK - 1) / CHUNK, drop_large_chunk, &large);
+    free(large.classes);
+}
+
 /* ---- frames ---- */
 
 /* The first class with the same hooks as each. */
@@ -388,6 +444,11 @@ static void bound_chunk(void *context, uint32_t chunk, uint32_t thread)
         const uint64_t point = at->outer * grid->inner_points;
         grid_settings(grid, point, &settings);
         at->departures = grid_departures(grid, point);
+        if (at->frame == NO_INDEX) {
+            at->device_floor = stream_class_device_floor(c->classes[at->stream_class]);
+            at->step_floor_s = INFINITY;
+            continue;
+        }
         at->device_floor = frame_device_floor(c->frames[at->frame], c->classes[at->stream_class]);
         at->step_floor_s = frame_step_floor(c->frames[at->frame], c->classes[at->stream_class],
                                             settings.job.strategy.accumulate);
@@ -416,12 +477,14 @@ static void make_candidates(struct building *b)
         if (seed->state == SEED_REPEATED && b->seeds[seed->first].state == SEED_IMPOSSIBLE)
             seed->state = SEED_IMPOSSIBLE;
         c->impossible += seed->state == SEED_IMPOSSIBLE ? points : 0;
-        if (seed->state != SEED_OPEN)
+        if (seed->state != SEED_OPEN && seed->state != SEED_TOO_LARGE)
             continue;
-        c->at[c->count++] = (struct candidate){.grid = seed->grid,
-                                               .outer = seed->outer,
-                                               .stream_class = seed->stream_class,
-                                               .frame = seed->frame};
+        c->at[c->count++] = (struct candidate){
+            .grid = seed->grid,
+            .outer = seed->outer,
+            .stream_class = seed->stream_class,
+            .frame = seed->state == SEED_OPEN ? seed->frame : NO_INDEX,
+        };
     }
     pool_run(b->pool, (c->count + CHUNK - 1) / CHUNK, bound_chunk, b);
     qsort(c->at, c->count, sizeof *c->at, by_floor);
@@ -462,6 +525,7 @@ enum err_code candidates_new(const struct space *space, const struct model_confi
     make_seeds(&b);
     drop_repeated(&b);
     build_classes(&b);
+    drop_large(&b);
     build_frames(&b);
     if (!stopped(&b))
         make_candidates(&b);

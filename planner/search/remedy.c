@@ -86,7 +86,7 @@ static void search_changes(struct finder *f, uint32_t most)
     struct candidates candidates;
     struct search search;
     const struct space_options options = {.refixed = true, .saves = true, .numerics = f->numerics};
-    const struct candidates_options narrow = {.most_changes = most};
+    const struct candidates_options narrow = {.most_changes = most, .limit_bytes = f->limit_bytes};
     const struct search_options by_changes = {.measure = SEARCH_CHANGES,
                                               .limit_bytes = f->limit_bytes};
     if (space_new(f->settings, &options, &space, NULL) != ERR_OK)

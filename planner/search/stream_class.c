@@ -69,6 +69,14 @@ static void fill_gaps(struct stream_class *c)
     c->gaps[c->gap_count++].live = live;
 }
 
+uint64_t stream_class_device_floor(const struct stream_class *c)
+{
+    uint64_t most = 0;
+    for (uint32_t g = 0; g < c->gap_count; g++)
+        most = c->gaps[g].peak > most ? c->gaps[g].peak : most;
+    return most + c->workspace;
+}
+
 /* ---- hooks ---- */
 
 static void add_step(struct stream *hooks, enum step_kind kind, uint32_t arg)

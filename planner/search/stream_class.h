@@ -49,6 +49,9 @@ enum err_code stream_class_new(const struct job *job, const struct machine *mach
                                struct stream_class **out, struct err *err);
 void stream_class_free(struct stream_class *stream_class); /* NULL is allowed */
 
+/* Bytes of a GPU that it takes at least, whatever the strategy. */
+uint64_t stream_class_device_floor(const struct stream_class *stream_class);
+
 /* Whether any strategy does the same around both, and they have kernels between the same hooks. */
 bool stream_class_same_hooks(const struct stream_class *a, const struct stream_class *b);
 

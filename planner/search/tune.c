@@ -315,8 +315,11 @@ static enum err_code look(struct tuning *t, struct err *err)
 {
     struct tuned *out = t->out;
     const uint64_t capacity = profile_bytes(&out->machine.profile, PROFILE_CAPACITY);
-    const struct candidates_options candidates = {
-        .most_changes = UINT32_MAX, .stop = t->options->stop, .progress = show, .context = t};
+    const struct candidates_options candidates = {.most_changes = UINT32_MAX,
+                                                  .limit_bytes = limit_of(out),
+                                                  .stop = t->options->stop,
+                                                  .progress = show,
+                                                  .context = t};
     const struct search_options search = {
         .limit_bytes = limit_of(out),
         .grain_bytes = t->options->grain_bytes ? t->options->grain_bytes : capacity / 64,

@@ -217,7 +217,8 @@ static uint32_t brute_front(struct tried *tried, uint32_t count, uint64_t limit)
     return kept;
 }
 
-static void compare_with_brute_force(const char *const *pairs)
+/* Adds up candidates that are excluded with their class. */
+static void compare_with_brute_force(const char *const *pairs, uint32_t *unframed)
 {
     static struct tried tried[MOST_POINTS];
     const struct settings settings = settings_of(pairs);
@@ -235,7 +236,8 @@ static void compare_with_brute_force(const char *const *pairs)
     }
     const uint64_t possible = t.space.points - t.candidates.impossible;
     assert_int_equal(count, possible);
-    assert_true(t.search.configurations <= possible);
+    for (uint32_t i = 0; i < t.candidates.count; i++)
+        *unframed += !!isinf(t.candidates.at[i].step_floor_s);
     const uint32_t front = brute_front(tried, count, t.limit_bytes);
     assert_true(front > 0);
     assert_int_equal(t.search.front_count, front);
@@ -283,6 +285,33 @@ static void brute_force_finds_the_same_front(void **state)
         {TOY, "gpus", "4", "strategy", "fsdp2", "checkpointing", "none", "units", "2",
          "optimizer-impl", "loop", "max-memory", "1720MiB", "replicate", "2", "accumulate-sync",
          "last", "backward-prefetch", "1"},
+        /* large micro-batches take too much by themselves: no strategy is lowered for them */
+        {"model",
+         "tests/data/configs/toy-llama",
+         "seq",
+         "16384",
+         "gpus",
+         "2",
+         "strategy",
+         "fsdp2",
+         "global-batch",
+         "64",
+         "units",
+         "blocks",
+         "replicate",
+         "1",
+         "keep-unsharded",
+         "0",
+         "forward-prefetch",
+         "0",
+         "backward-prefetch",
+         "0",
+         "optimizer-impl",
+         "fused",
+         "max-memory",
+         "4GiB",
+         "offload",
+         "none"},
         {"model",
          "tests/data/configs/toy-llama",
          "seq",
@@ -306,8 +335,10 @@ static void brute_force_finds_the_same_front(void **state)
          "offload",
          "none"},
     };
+    uint32_t unframed = 0;
     for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++)
-        compare_with_brute_force(spaces[i]);
+        compare_with_brute_force(spaces[i], &unframed);
+    assert_true(unframed > 0);
 }
 
 /* ---- threads, options ---- */
