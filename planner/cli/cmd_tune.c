@@ -58,9 +58,20 @@ static enum err_code export_choice(const struct settings *settings, struct err *
     return rc == ERR_OK ? rc : err_context(err, "%s is there, but not %s", plan, path);
 }
 
+/* What the framework of --to cannot say, of settings of this command. */
+static enum err_code refuses(void *context, const struct settings *settings, uint64_t *rows,
+                             char *list, size_t size, struct err *err)
+{
+    const enum export_target *to = context;
+    struct settings planned = *settings;
+    planned.command = COMMAND_PLAN;
+    return export_refused(&planned, export_target_name(*to), rows, list, size, err);
+}
+
 static int search(const struct settings *settings)
 {
     struct tuned tuned;
+    enum export_target to = settings->to;
     struct err err = {0};
     const char *note = NULL;
     if (settings->to != EXPORT_NONE && !settings->output) {
@@ -69,7 +80,12 @@ static int search(const struct settings *settings)
     }
     struct progress progress = progress_begin(!settings->quiet);
     const struct tune_options options = {
-        .stop = &interrupted, .progress = progress_name, .context = &progress};
+        .stop = &interrupted,
+        .progress = progress_name,
+        .context = &progress,
+        .refuses = to == EXPORT_NONE ? NULL : refuses,
+        .refuses_context = &to,
+    };
     catch_interrupt();
     enum err_code rc = tune(settings, &options, &tuned, &err);
     progress_end(&progress);

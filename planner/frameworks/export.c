@@ -191,17 +191,22 @@ static struct settings in_effect(const struct settings *settings)
     return out;
 }
 
-/* Settings that the file gives otherwise: to be carried where that has no effect, else refused. */
+struct refused { /* settings that the file gives otherwise */
+    uint64_t rows[SETTINGS_MOST_ROWS / 64];
+    char list[800];
+};
+
+/* What the file gives otherwise is to be carried where that has no effect, else refused. */
 static void compare_settings(const struct framework *to, const struct settings *asked,
-                             const struct settings *got, struct carried *carried, char *refused,
-                             size_t size)
+                             const struct settings *got, struct carried *carried,
+                             struct refused *refused)
 {
     uint32_t count;
     size_t used = 0;
     const struct setting *rows = setting_rows(&count);
     const struct settings asked_effect = in_effect(asked), got_effect = in_effect(got);
-    refused[0] = '\0';
-    for (uint32_t i = 0; i < count && used < size; i++) {
+    *refused = (struct refused){.list = ""};
+    for (uint32_t i = 0; i < count; i++) {
         char a[NUMBER_TEXT], b[NUMBER_TEXT];
         if (!is_compared(asked, &rows[i]) || same_text(to->file_setting, rows[i].name))
             continue;
@@ -213,31 +218,30 @@ static void compare_settings(const struct framework *to, const struct settings *
             carry(carried, &rows[i], setting_read(&rows[i], asked, a));
             continue;
         }
-        used += (size_t)snprintf(refused + used, size - used, "%s--%s %s (it would be %s)",
-                                 used ? ", " : "", rows[i].name, want ? want : "not given",
-                                 have ? have : "not given");
+        refused->rows[i / 64] |= (uint64_t)1 << i % 64;
+        if (used < sizeof refused->list)
+            used += (size_t)snprintf(refused->list + used, sizeof refused->list - used,
+                                     "%s--%s %s (it would be %s)", used ? ", " : "", rows[i].name,
+                                     want ? want : "not given", have ? have : "not given");
     }
 }
 
 static enum err_code read_back(const struct framework *to, const struct settings *settings,
-                               struct document *document, struct carried *carried, struct err *err)
+                               struct document *document, struct carried *carried,
+                               struct refused *refused, struct err *err)
 {
     struct settings got;
     struct import import;
-    char refused[800];
     settings_defaults(&got, settings->command);
     enum err_code rc = import_document(&import, &got, document, carried->at, carried->count, err);
     for (uint32_t i = 0; i < carried->count && rc == ERR_OK; i++)
         rc = settings_set(&got, carried->at[i].name, carried->at[i].text, err);
     if (rc == ERR_OK)
-        compare_settings(to, settings, &got, carried, refused, sizeof refused);
+        compare_settings(to, settings, &got, carried, refused);
     import_free(&import);
     *document = (struct document){.root = NULL}; /* the import had it */
     if (rc != ERR_OK)
         return err_context(err, "%s: what would be written is not read back", to->name);
-    if (refused[0])
-        return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s; --to fsdp2 says all that %s has",
-                       to->name, refused, "fsdp2");
     return ERR_OK;
 }
 
@@ -331,14 +335,14 @@ static enum err_code make_document(const struct framework *to, const struct sett
 /* The options that the file has to carry. */
 static enum err_code find_options(struct exported *out, const struct framework *to,
                                   const struct settings *settings, const char **options,
-                                  struct err *err)
+                                  struct refused *refused, struct err *err)
 {
     struct carried carried = {.count = 0, .arena = &out->arena};
     struct document document;
     TRY(make_document(to, settings, &document, err));
     carry_script(&carried, to, settings, &document);
     list_script(out, to, settings, &document);
-    TRY(read_back(to, settings, &document, &carried, err));
+    TRY(read_back(to, settings, &document, &carried, refused, err));
     *options = options_text(&carried);
     return ERR_OK;
 }
@@ -348,6 +352,7 @@ enum err_code export_plan(const struct settings *settings, const struct plan *pl
 {
     const struct framework *framework;
     struct document document;
+    struct refused refused = {.list = ""};
     *out = (struct exported){.text = NULL};
     TRY(find_target(to, settings->job.strategy.system, &framework, err));
     struct text_file from = {
@@ -356,13 +361,34 @@ enum err_code export_plan(const struct settings *settings, const struct plan *pl
     if (framework->settings_path)
         list_script(out, framework, settings, NULL);
     else
-        TRY(find_options(out, framework, settings, &from.options, err));
+        TRY(find_options(out, framework, settings, &from.options, &refused, err));
+    if (refused.list[0])
+        return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s; --to fsdp2 says all that %s has",
+                       framework->name, refused.list, "fsdp2");
     from.script = out->script;
     from.script_count = out->script_count;
     TRY(make_document(framework, settings, &document, err));
     from.document = &document;
     const enum err_code rc = write_text(out, &from, err);
     document_free(&document);
+    return rc;
+}
+
+enum err_code export_refused(const struct settings *settings, const char *to, uint64_t *rows,
+                             char *list, size_t size, struct err *err)
+{
+    const struct framework *framework;
+    struct exported unwritten = {.text = NULL};
+    struct refused refused = {.list = ""};
+    const char *options;
+    memset(rows, 0, sizeof refused.rows);
+    TRY(find_target(to, settings->job.strategy.system, &framework, err));
+    enum err_code rc = ERR_OK;
+    if (!framework->settings_path)
+        rc = find_options(&unwritten, framework, settings, &options, &refused, err);
+    memcpy(rows, refused.rows, sizeof refused.rows);
+    snprintf(list, size, "%s", refused.list);
+    export_free(&unwritten);
     return rc;
 }
 

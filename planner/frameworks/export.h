@@ -30,6 +30,12 @@ struct exported { /* zero-initialise; export_free */
 enum err_code export_plan(const struct settings *settings, const struct plan *plan, const char *to,
                           struct exported *out, struct err *err);
 
+/* Which settings export_plan would refuse: a bit a row of the table in `rows` (SETTINGS_MOST_ROWS /
+ * 64 words), and each by name in `list`, as "--clip off (it would be 1)". Errors are those of
+ * export_plan that no single setting is to blame for: such as a system that it cannot run. */
+enum err_code export_refused(const struct settings *settings, const char *to, uint64_t *rows,
+                             char *list, size_t size, struct err *err);
+
 void export_free(struct exported *exported);
 
 /* ---- for the writers of this folder ---- */

@@ -108,6 +108,8 @@ json_t *tune_json(const struct tuned *t)
         json_pack("{s:s, s:o, s:b, s:I, s:o}", "shardplan", SHARDPLAN_VERSION, "settings",
                   settings_echo(&t->settings), "fits", t->search.front_count > 0, "limit_bytes",
                   (json_int_t)t->limit_bytes, "search", proof_json(t));
+    if (*t->space.unsaid)
+        json_object_set_new(root, "not_searched", json_string(t->space.unsaid));
     model_notes_set(root, &t->job.config);
     if (t->search.front_count) {
         json_t *chosen = found_json(t, &t->chosen);
@@ -142,6 +144,8 @@ static void print_proof(FILE *file, const struct tuned *t)
     fprintf(file, "  (of %s points, %s are not possible and %s mean the same job as another)\n",
             style_grouped(t->space.points, d), style_grouped(t->candidates.impossible, e),
             style_grouped(repeated, a));
+    if (*t->space.unsaid)
+        fprintf(file, "  (not searched, as --to cannot say it: %s)\n", t->space.unsaid);
 }
 
 static void print_why(FILE *file, const struct tuned *t)

@@ -123,11 +123,68 @@ static struct grid_axis *new_axis(struct grid *grid, const struct setting *row)
     return axis;
 }
 
-static void close_axis(struct grid *grid, struct grid_axis *axis)
+/* ---- what can be said ---- */
+
+enum { ROW_WORDS = SETTINGS_MOST_ROWS / 64 };
+
+static bool is_row(const uint64_t rows[ROW_WORDS], const struct setting *row)
 {
+    uint32_t count;
+    const size_t i = (size_t)(row - setting_rows(&count));
+    return rows[i / 64] >> i % 64 & 1U;
+}
+
+/* Once, whichever systems have it. */
+static void note_unsaid(struct space *space, const char *name, const char *value, const char *why)
+{
+    const char *note = arena_printf(&space->arena, "--%s %s%s", name, value, why);
+    const size_t length = strlen(note);
+    for (const char *at = space->unsaid; (at = strstr(at, note)) != NULL; at += length)
+        if (at[length] == '\0' || at[length] == ',')
+            return;
+    space->unsaid =
+        arena_printf(&space->arena, "%s%s%s", space->unsaid, *space->unsaid ? ", " : "", note);
+}
+
+/* Leaves out the values of an axis that cannot be said, whatever the others are. */
+static void keep_said(struct space *space, const struct space_options *options,
+                      struct grid_axis *axis)
+{
+    uint64_t rows[ROW_WORDS];
+    char list[NUMBER_TEXT], buffer[NUMBER_TEXT];
+    const struct setting *row = axis->row;
+    const char *present = axis->present < axis->count ? axis->values[axis->present].text : NULL;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < axis->count; i++) {
+        struct grid_value *value = &axis->values[i];
+        if (options->refuses(options->context, &value->with, rows, list, sizeof list, NULL) ==
+                ERR_OK &&
+            !is_row(rows, row))
+            axis->values[kept++] = *value;
+        else
+            note_unsaid(space, row->name, setting_read(row, &value->with, buffer), "");
+    }
+    axis->count = kept;
+    axis->present = find_value(axis, present);
+}
+
+/* ---- which settings are axes ---- */
+
+/* Where there is nothing to choose, the base has the only value; false: there is none. */
+static bool close_axis(struct space *space, const struct space_options *options, struct grid *grid,
+                       struct grid_axis *axis)
+{
+    if (options->refuses)
+        keep_said(space, options, axis);
     axis->usual = find_value(axis, axis->row->initial);
-    if (axis->count < 2) /* nothing to choose */
-        grid->axis_count--;
+    if (axis->count >= 2)
+        return true;
+    if (axis->count == 1)
+        setting_copy(axis->row, &axis->values[0].with, &grid->base);
+    if (axis->count == 1 && axis->follows)
+        setting_copy(axis->follows, &axis->values[0].with, &grid->base);
+    grid->axis_count--;
+    return axis->count == 1;
 }
 
 static bool is_inner(const struct setting *row)
@@ -151,10 +208,13 @@ static bool is_searched(const struct settings *settings, const struct space_opti
     return !row->numerics || options->numerics;
 }
 
-static void add_axes(struct grid *grid, const struct settings *settings,
-                     const struct space_options *options, uint64_t sequences, struct arena *arena)
+/* False: an axis has no value left. */
+static bool add_axes(struct space *space, struct grid *grid, const struct settings *settings,
+                     const struct space_options *options, uint64_t sequences)
 {
     uint32_t count;
+    bool some = true;
+    struct arena *arena = &space->arena;
     const struct setting *rows = setting_rows(&count);
     const struct setting *batch = settings_find(&grid->base, BATCH, NULL);
     const struct setting *accumulate = settings_find(&grid->base, ACCUMULATE, NULL);
@@ -163,7 +223,7 @@ static void add_axes(struct grid *grid, const struct settings *settings,
     if (open) {
         struct grid_axis *axis = new_axis(grid, batch);
         fill_batch(axis, &grid->base, sequences, arena);
-        close_axis(grid, axis);
+        some &= close_axis(space, options, grid, axis);
     }
     for (int inner = 0; inner < 2; inner++) {
         if (inner)
@@ -172,9 +232,10 @@ static void add_axes(struct grid *grid, const struct settings *settings,
             if (is_inner(&rows[i]) == inner && is_searched(&grid->base, options, &rows[i])) {
                 struct grid_axis *axis = new_axis(grid, &rows[i]);
                 fill_axis(axis, &grid->base, arena);
-                close_axis(grid, axis);
+                some &= close_axis(space, options, grid, axis);
             }
     }
+    return some;
 }
 
 static uint64_t count_points(const struct grid *grid, uint32_t from, uint32_t to)
@@ -186,6 +247,33 @@ static uint64_t count_points(const struct grid *grid, uint32_t from, uint32_t to
 }
 
 /* ---- grids ---- */
+
+/* Whether the system can be, some way. */
+static bool is_said_at_all(const struct grid *grid, const struct space_options *options,
+                           struct err *err)
+{
+    uint64_t rows[ROW_WORDS];
+    char list[NUMBER_TEXT];
+    return !options->refuses ||
+           options->refuses(options->context, &grid->base, rows, list, sizeof list, err) == ERR_OK;
+}
+
+/* Whether the first point can be said: what no axis chooses, and the first value of each. `list`:
+ * what of it cannot. */
+static bool is_first_said(const struct grid *grid, const struct space_options *options, char *list,
+                          size_t size, struct err *err)
+{
+    uint64_t rows[ROW_WORDS];
+    struct settings first;
+    if (!options->refuses)
+        return true;
+    grid_settings(grid, 0, &first);
+    if (options->refuses(options->context, &first, rows, list, size, err) != ERR_OK)
+        return false;
+    if (list[0])
+        err_set(err, ERR_UNSUPPORTED, "--to: it cannot say %s", list);
+    return !list[0];
+}
 
 /* Whether a system can be searched: it has what was given, but for what other systems have, too. */
 static bool has_what_is_given(const struct settings *from, enum system_kind system)
@@ -261,7 +349,19 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
             options->global_batch, settings->job.strategy.world, settings->job.strategy.world);
     if (!options->refixed)
         TRY(settle_batch(&grid->base, sequences, &space->arena, err));
-    add_axes(grid, settings, options, sequences, &space->arena);
+    const char *before = space->unsaid;
+    char list[256] = "";
+    struct err why = {0};
+    if (!is_said_at_all(grid, options, &why) ||
+        !add_axes(space, grid, settings, options, sequences) ||
+        !is_first_said(grid, options, list, sizeof list, &why)) {
+        space->unsaid = before;
+        note_unsaid(space, SYSTEM, system_name(system),
+                    list[0] ? arena_printf(&space->arena, " with %s", list) : "");
+        if (space->refused.code == ERR_OK)
+            space->refused = why;
+        return ERR_OK;
+    }
     grid->outer_points = count_points(grid, 0, grid->inner);
     grid->inner_points = count_points(grid, grid->inner, grid->axis_count);
     space->points += grid->outer_points * grid->inner_points;
@@ -272,7 +372,7 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
 enum err_code space_new(const struct settings *settings, const struct space_options *options,
                         struct space *out, struct err *err)
 {
-    *out = (struct space){.grids = NULL};
+    *out = (struct space){.unsaid = ""};
     struct settings base = *settings;
     enum err_code rc = heed_fix(&base, &out->arena, err);
     if (rc == ERR_OK)
@@ -286,6 +386,8 @@ enum err_code space_new(const struct settings *settings, const struct space_opti
         if (system_is_planned(system) && (i == 0 || !fixed))
             rc = new_grid(out, &base, options, system, err);
     }
+    if (rc == ERR_OK && out->grid_count == 0)
+        rc = err_set(err, ERR_UNSUPPORTED, "%s", out->refused.text);
     if (rc != ERR_OK)
         space_free(out);
     return rc;

@@ -36,22 +36,35 @@ struct grid { /* points are numbers in mixed radix, the last axis running fastes
                                             and point % inner_points count */
 };
 
+/* Who is to be told the answer may not have a word for every setting: fills in a bit for each row
+ * of the settings' table that cannot be said, and their names. ERR_UNSUPPORTED: not the system at
+ * all.
+ */
+typedef enum err_code space_refuses(void *context, const struct settings *settings, uint64_t *rows,
+                                    char *list, size_t size, struct err *err);
+
 struct space {
     struct grid *grids; /* (grid_count) owned, as the rest: space_free */
     uint32_t grid_count;
-    uint64_t points; /* of all grids */
+    uint64_t points;    /* of all grids */
+    const char *unsaid; /* "--strategy ddp, --units 2": what is not searched because it cannot be
+                           said; "": nothing */
+    struct err refused; /* why the first system that is not there cannot be */
     struct arena arena;
 };
 
 struct space_options {
-    bool refixed;          /* search what is given, too: other answers to the same question */
-    bool saves;            /* not what only spends memory for time */
-    bool numerics;         /* search all that changes numerics, but for the model and its inputs */
-    uint64_t global_batch; /* sequences a step; 0: as the settings say */
+    bool refixed;           /* search what is given, too: other answers to the same question */
+    bool saves;             /* not what only spends memory for time */
+    bool numerics;          /* search all that changes numerics, but for the model and its inputs */
+    uint64_t global_batch;  /* sequences a step; 0: as the settings say */
+    space_refuses *refuses; /* NULL: nothing */
+    void *context;
 };
 
 /* The space around settings whose `fix` and `allow` are heeded. ERR_INVALID: --fix or --allow names
- * what is not there, or the batch cannot be split among the GPUs. The caller owns *out. */
+ * what is not there, or the batch cannot be split among the GPUs. ERR_UNSUPPORTED: nothing of it
+ * can be said. The caller owns *out. */
 enum err_code space_new(const struct settings *settings, const struct space_options *options,
                         struct space *out, struct err *err);
 void space_free(struct space *space);

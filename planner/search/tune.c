@@ -350,7 +350,9 @@ enum err_code tune(const struct settings *settings, const struct tune_options *o
                    struct tuned *out, struct err *err)
 {
     const double begin = now();
-    const struct space_options space = {.global_batch = settings->tune.global_batch};
+    const struct space_options space = {.global_batch = settings->tune.global_batch,
+                                        .refuses = options->refuses,
+                                        .context = options->refuses_context};
     *out = (struct tuned){.settings = *settings};
     TRY(settings_resolve(&out->settings, &out->job, &out->machine, err));
     enum err_code rc = space_new(&out->settings, &space, &out->space, err);

@@ -45,6 +45,8 @@ struct tune_options {
     const volatile int *stop;
     void (*progress)(void *context, const char *what, double share);
     void *context;
+    space_refuses *refuses; /* what it refuses is not searched (space.h); NULL: nothing */
+    void *refuses_context;
 };
 
 /* Answers for settings of COMMAND_TUNE. That nothing fits is an answer: search.front_count is 0.

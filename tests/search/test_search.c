@@ -1,5 +1,6 @@
 /* test_search.c - what a search finds is what trying everything finds, and its bounds are bounds.
  */
+#include "frameworks/export.h"
 #include "job/step_time.h"
 #include "search/tune.h"
 #include "settings/settings_resolve.h"
@@ -480,6 +481,64 @@ static void what_cannot_be_asked_is_refused(void **state)
     }
 }
 
+/* ---- what cannot be said ---- */
+
+static enum err_code refuse_as(void *context, const struct settings *settings, uint64_t *rows,
+                               char *list, size_t size, struct err *err)
+{
+    struct settings planned = *settings;
+    planned.command = COMMAND_PLAN;
+    return export_refused(&planned, context, rows, list, size, err);
+}
+
+static enum err_code tune_to(const char *const *pairs, char *to, struct tuned *out, struct err *err)
+{
+    const struct settings settings = settings_of(pairs);
+    const struct tune_options options = {.threads = 2, .refuses = refuse_as, .refuses_context = to};
+    return tune(&settings, &options, out, err);
+}
+
+/* Every simulated one is written by the framework's own exporter, which reads it back. */
+static void what_a_framework_cannot_say_is_not_searched(void **state)
+{
+    (void)state;
+    static const char *const pairs[] = {TOY, "gpus", "4", "global-batch", "16", NULL};
+    struct tuned t;
+    struct err err = {0};
+    assert_int_equal(tune_to(pairs, "deepspeed", &t, &err), ERR_OK);
+    assert_non_null(strstr(t.space.unsaid, "--strategy fsdp2"));
+    assert_non_null(strstr(t.space.unsaid, "--optimizer-impl foreach"));
+    assert_null(strstr(t.space.unsaid, "zero"));
+    assert_int_equal(t.space.grid_count, 3);
+    for (uint32_t i = 0; i < t.search.simulated_count; i++) {
+        struct settings found;
+        struct exported exported;
+        tuned_settings(&t, &t.search.simulated[i], &found);
+        found.command = COMMAND_PLAN;
+        if (export_plan(&found, NULL, "deepspeed", &exported, &err) != ERR_OK)
+            fail_msg("%s", err.text);
+        export_free(&exported);
+    }
+    tune_free(&t);
+}
+
+static void what_no_axis_can_mend_is_refused(void **state)
+{
+    (void)state;
+    static const char *const pairs[] = {TOY, "gpus", "4", NULL};
+    static const char *const clipped[] = {TOY, "gpus", "4", "clip", "1", NULL};
+    struct tuned t;
+    struct err err = {0};
+    assert_int_equal(tune_to(pairs, "torchtitan", &t, &err), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "--clip off (it would be 1)"));
+    assert_int_equal(tune_to(clipped, "torchtitan", &t, &err), ERR_OK);
+    assert_true(t.space.grids[0].base.job.strategy.system == SYSTEM_FSDP2);
+    assert_true(t.space.grids[0].base.job.strategy.units == UNITS_TORCHTITAN);
+    assert_non_null(strstr(t.space.unsaid, "--units blocks"));
+    assert_non_null(strstr(t.space.unsaid, "--strategy zero3"));
+    tune_free(&t);
+}
+
 static volatile int stop_at_once = 1;
 
 static void an_interrupt_ends_it_with_what_there_is(void **state)
@@ -521,6 +580,8 @@ int main(void)
         cmocka_unit_test(memory_that_is_withheld_is_not_used),
         cmocka_unit_test(every_reason_is_what_putting_it_back_does),
         cmocka_unit_test(what_cannot_be_asked_is_refused),
+        cmocka_unit_test(what_a_framework_cannot_say_is_not_searched),
+        cmocka_unit_test(what_no_axis_can_mend_is_refused),
         cmocka_unit_test(an_interrupt_ends_it_with_what_there_is),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
