@@ -85,6 +85,7 @@ static int search(const struct settings *settings)
         .context = &progress,
         .refuses = to == EXPORT_NONE ? NULL : refuses,
         .refuses_context = &to,
+        .reader = to == EXPORT_NONE ? NULL : export_target_name(to),
     };
     catch_interrupt();
     enum err_code rc = tune(settings, &options, &tuned, &err);

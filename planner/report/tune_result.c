@@ -145,7 +145,8 @@ static void print_proof(FILE *file, const struct tuned *t)
             style_grouped(t->space.points, d), style_grouped(t->candidates.impossible, e),
             style_grouped(repeated, a));
     if (*t->space.unsaid)
-        fprintf(file, "  (not searched, as --to cannot say it: %s)\n", t->space.unsaid);
+        fprintf(file, "  (not searched, as %s cannot say it: %s)\n", t->space.reader,
+                t->space.unsaid);
 }
 
 static void print_why(FILE *file, const struct tuned *t)

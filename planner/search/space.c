@@ -41,7 +41,7 @@ static enum err_code check_allow(const struct settings *s, struct err *err)
         const struct setting *row = settings_find(s, s->tune.allow.at[i], err);
         if (!row)
             return err_context(err, "--allow %s", s->tune.allow.at[i]);
-        if (!row->axis)
+        if (!row->axis && !is(row, SYSTEM))
             return err_set(err, ERR_INVALID, "--allow %s: it has no values to search",
                            s->tune.allow.at[i]);
     }
@@ -271,7 +271,7 @@ static bool is_first_said(const struct grid *grid, const struct space_options *o
     if (options->refuses(options->context, &first, rows, list, size, err) != ERR_OK)
         return false;
     if (list[0])
-        err_set(err, ERR_UNSUPPORTED, "--to: it cannot say %s", list);
+        err_set(err, ERR_UNSUPPORTED, "%s cannot say %s", options->reader, list);
     return !list[0];
 }
 
@@ -372,13 +372,14 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
 enum err_code space_new(const struct settings *settings, const struct space_options *options,
                         struct space *out, struct err *err)
 {
-    *out = (struct space){.unsaid = ""};
+    *out = (struct space){.unsaid = "", .reader = options->reader};
     struct settings base = *settings;
     enum err_code rc = heed_fix(&base, &out->arena, err);
     if (rc == ERR_OK)
         rc = check_allow(&base, err);
+    const struct setting *row = settings_find(&base, SYSTEM, NULL);
     const bool fixed =
-        settings_is_given(&base, settings_find(&base, SYSTEM, NULL)) && !options->refixed;
+        settings_is_given(&base, row) && !options->refixed && !is_allowed(&base, row);
     out->grids = xmalloc(SYSTEM_COUNT * sizeof *out->grids);
     for (int i = 0; i < SYSTEM_COUNT && rc == ERR_OK; i++) {
         /* the one that was asked for comes first */

@@ -47,6 +47,7 @@ struct space {
     struct grid *grids; /* (grid_count) owned, as the rest: space_free */
     uint32_t grid_count;
     uint64_t points;    /* of all grids */
+    const char *reader; /* of space_options */
     const char *unsaid; /* "--strategy ddp, --units 2": what is not searched because it cannot be
                            said; "": nothing */
     struct err refused; /* why the first system that is not there cannot be */
@@ -59,6 +60,7 @@ struct space_options {
     bool numerics;          /* search all that changes numerics, but for the model and its inputs */
     uint64_t global_batch;  /* sequences a step; 0: as the settings say */
     space_refuses *refuses; /* NULL: nothing */
+    const char *reader;     /* ... whose words these are: "torchtitan"; lent as long as the space */
     void *context;
 };
 

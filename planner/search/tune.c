@@ -352,6 +352,7 @@ enum err_code tune(const struct settings *settings, const struct tune_options *o
     const double begin = now();
     const struct space_options space = {.global_batch = settings->tune.global_batch,
                                         .refuses = options->refuses,
+                                        .reader = options->reader,
                                         .context = options->refuses_context};
     *out = (struct tuned){.settings = *settings};
     TRY(settings_resolve(&out->settings, &out->job, &out->machine, err));

@@ -47,6 +47,7 @@ struct tune_options {
     void *context;
     space_refuses *refuses; /* what it refuses is not searched (space.h); NULL: nothing */
     void *refuses_context;
+    const char *reader; /* whose words these are: lent as long as the answer */
 };
 
 /* Answers for settings of COMMAND_TUNE. That nothing fits is an answer: search.front_count is 0.

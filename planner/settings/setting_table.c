@@ -474,7 +474,8 @@ static const struct setting rows[] = {
      .help = "Do not search a setting: it has this value (as --NAME VALUE does)",
      .field = FIELD(tune.fix), .commands = COMMAND(TUNE)},
     {.name = "allow", .kind = SETTING_LIST, .group = GROUP_SEARCH, .arg = "NAME",
-     .help = "Also search a setting that changes numerics, such as store-dtype",
+     .help = "Also search a setting that is given, or one that changes numerics, such as "
+             "strategy, store-dtype",
      .field = FIELD(tune.allow), .commands = COMMAND(TUNE)},
     {.name = "max-memory", .group = GROUP_SEARCH, .arg = "SIZE",
      .help = "Memory of a GPU that a job may take, such as 70GiB (default: all there is)",
@@ -611,8 +612,8 @@ static const struct setting rows[] = {
     {.name = "to", .group = GROUP_OUTPUT, .arg = "NAME", .help = "The framework",
      .initial = "fsdp2", .field = FIELD(to), .words = TARGETS, .commands = COMMAND(EXPORT)},
     {.name = "to", .group = GROUP_OUTPUT, .arg = "NAME",
-     .help = "Also write the choice for this framework, as `shardplan export` does, into -o's "
-             "folder",
+     .help = "Search only what this framework can say, and write the choice for it, too, as "
+             "`shardplan export` does, into -o's folder",
      .unset = EXPORT_NONE, .field = FIELD(to), .words = TARGETS, .commands = COMMAND(TUNE)},
 
     /* ---- questions ---- */

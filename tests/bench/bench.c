@@ -194,7 +194,8 @@ static void bench_trace(void)
 }
 
 /* A whole search, once: seconds are of the clock, and of all cores for the rate. */
-static void bench_search(const char *preset, const char *gpus, double goal_s)
+static void bench_search(const char *preset, const char *gpus, const char *global_batch,
+                         double goal_s)
 {
     struct settings settings;
     struct tuned tuned;
@@ -205,6 +206,8 @@ static void bench_search(const char *preset, const char *gpus, double goal_s)
     settings_set(&settings, "model", preset, &err);
     settings_set(&settings, "gpus", gpus, &err);
     settings_set(&settings, "seq", "8192", &err);
+    if (global_batch)
+        settings_set(&settings, "global-batch", global_batch, &err);
     getrusage(RUSAGE_SELF, &before);
     if (tune(&settings, &options, &tuned, &err) != ERR_OK) {
         fprintf(stderr, "%s\n", err.text);
@@ -214,10 +217,11 @@ static void bench_search(const char *preset, const char *gpus, double goal_s)
     const struct search *s = &tuned.search;
     const double cpu_s = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
                          1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec);
-    printf(
-        "tune %s on %s GPUs, all settings %*s%8.2f s    goal %g s, ratio %.2f (%.2f s of cores)\n",
-        preset, gpus, (int)(13 - strlen(preset) + 5 - strlen(gpus)), "", tuned.seconds, goal_s,
-        tuned.seconds / goal_s, cpu_s);
+    char what[96];
+    snprintf(what, sizeof what, "tune %s on %s GPUs, %s%s", preset, gpus,
+             global_batch ? "global batch " : "all settings", global_batch ? global_batch : "");
+    printf("%-50s %8.2f s    goal %g s, ratio %.2f (%.2f s of cores)\n", what, tuned.seconds,
+           goal_s, tuned.seconds / goal_s, cpu_s);
     printf("  %llu configurations: %llu excluded, %u steps simulated, %llu replayed; %.0f a second "
            "and core   goal 20,000 of the first\n",
            (unsigned long long)s->configurations, (unsigned long long)s->excluded,
@@ -253,8 +257,10 @@ int main(int argc, char **argv)
     bench_timeline("llama-3.1-8b", 8, "8B: timeline of one step", 1e-6, "us", 50);
     bench_timeline("llama-3.1-405b", 16384, "405B on 16,384 GPUs: timeline", 1e-3, "ms", 5);
     bench_trace();
-    bench_search("llama-3.1-8b", "8", 1);
-    bench_search("llama-3.1-8b", "64", 1);
-    bench_search("llama-3.1-405b", "4096", 10);
+    bench_search("llama-3.1-8b", "8", NULL, 1);
+    bench_search("llama-3.1-8b", "64", NULL, 1);
+    bench_search("llama-3.1-8b", "64", "512", 1);
+    bench_search("llama-3.1-8b", "64", "1024", 1);
+    bench_search("llama-3.1-405b", "4096", NULL, 10);
     return 0;
 }

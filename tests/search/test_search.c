@@ -406,6 +406,27 @@ static void what_is_fixed_stays_and_what_is_allowed_moves(void **state)
     tune_free(&allowed);
 }
 
+/* As if it had not been given, but for where the search begins. */
+static void a_system_that_is_given_may_be_left(void **state)
+{
+    (void)state;
+    static const char *const open[] = {TOY, "gpus", "4", NULL};
+    static const char *const given[] = {TOY, "gpus", "4", "strategy", "ddp", NULL};
+    struct settings settings[3] = {settings_of(open), settings_of(given), settings_of(given)};
+    const struct tune_options options = {.threads = 1};
+    struct tuned t[3];
+    struct err err = {0};
+    settings[2].tune.allow.at[settings[2].tune.allow.count++] = "strategy";
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(tune(&settings[i], &options, &t[i], &err), ERR_OK);
+    assert_int_equal(t[1].space.grid_count, 1);
+    assert_int_equal(t[2].space.grid_count, t[0].space.grid_count);
+    assert_true(t[2].space.grids[0].base.job.strategy.system == SYSTEM_DDP);
+    assert_true(t[2].search.front[0].step_s == t[0].search.front[0].step_s);
+    for (int i = 0; i < 3; i++)
+        tune_free(&t[i]);
+}
+
 static void memory_that_is_withheld_is_not_used(void **state)
 {
     (void)state;
@@ -494,7 +515,8 @@ static enum err_code refuse_as(void *context, const struct settings *settings, u
 static enum err_code tune_to(const char *const *pairs, char *to, struct tuned *out, struct err *err)
 {
     const struct settings settings = settings_of(pairs);
-    const struct tune_options options = {.threads = 2, .refuses = refuse_as, .refuses_context = to};
+    const struct tune_options options = {
+        .threads = 2, .refuses = refuse_as, .refuses_context = to, .reader = to};
     return tune(&settings, &options, out, err);
 }
 
@@ -577,6 +599,7 @@ int main(void)
         cmocka_unit_test(brute_force_finds_the_same_front),
         cmocka_unit_test(any_number_of_threads_finds_the_same),
         cmocka_unit_test(what_is_fixed_stays_and_what_is_allowed_moves),
+        cmocka_unit_test(a_system_that_is_given_may_be_left),
         cmocka_unit_test(memory_that_is_withheld_is_not_used),
         cmocka_unit_test(every_reason_is_what_putting_it_back_does),
         cmocka_unit_test(what_cannot_be_asked_is_refused),
