@@ -237,6 +237,7 @@ static void compare_with_brute_force(const char *const *pairs, uint32_t *unframe
     }
     const uint64_t possible = t.space.points - t.candidates.impossible;
     assert_int_equal(count, possible);
+    assert_true(t.search.configurations <= possible);
     for (uint32_t i = 0; i < t.candidates.count; i++)
         *unframed += !!isinf(t.candidates.at[i].step_floor_s);
     const uint32_t front = brute_front(tried, count, t.limit_bytes);
