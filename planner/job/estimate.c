@@ -104,26 +104,34 @@ void estimator_free(struct estimator *e)
  * many. Its time, too, where the compute stream began the last three of them equally far apart. */
 enum { MICRO_BATCHES = 4 };
 
-/* Of the micro-batches: when the compute stream begins each. */
+/* Of the micro-batches: when the compute stream begins each, and when the host issued that. */
 static void begins(const struct plan *plan, const struct simulation *simulation,
-                   const struct timeline *timeline, double begin_s[MICRO_BATCHES])
+                   const struct timeline *timeline, double begin_s[MICRO_BATCHES],
+                   double issue_s[MICRO_BATCHES])
 {
     const uint32_t tasks = simulation_tasks(simulation);
     uint32_t count = 0;
     for (uint32_t t = 0; t < tasks && count < MICRO_BATCHES; t++) {
         const struct plan_instruction *in =
             &plan->instructions[simulation_instruction(simulation, t)];
-        if ((in->flags & PLAN_SPAN) && in->arg == 0) /* a stream's first kernel */
-            begin_s[count++] = timeline->begin_s[t];
+        if ((in->flags & PLAN_SPAN) && in->arg == 0) { /* a stream's first kernel */
+            begin_s[count] = timeline->begin_s[t];
+            issue_s[count++] = timeline->issue_s[t];
+        }
     }
     assert(count == MICRO_BATCHES);
 }
 
-/* What one more micro-batch takes; 0: they are not alike yet. */
-static double period(const double begin_s[MICRO_BATCHES])
+/* What one more micro-batch takes; 0: they are not alike yet, or the host, which is ahead now,
+ * takes longer for each and is going to be waited for. */
+static double period(const double begin_s[MICRO_BATCHES], const double issue_s[MICRO_BATCHES])
 {
     const double second = begin_s[2] - begin_s[1], third = begin_s[3] - begin_s[2];
-    return fabs(third - second) <= PERIOD_TOLERANCE * third ? third : 0;
+    const double host = issue_s[3] - issue_s[2];
+    return fabs(third - second) <= PERIOD_TOLERANCE * third &&
+                   host <= third * (1 + PERIOD_TOLERANCE)
+               ? third
+               : 0;
 }
 
 /* The outlined plan's step, and where it has so many micro-batches what one more takes. */
@@ -137,12 +145,12 @@ static enum err_code take_time(struct estimator *e, bool repeats, double *step_s
                      err));
     struct simulation *simulation = simulation_new(plan, NULL, 0);
     struct timeline timeline = timeline_new(simulation);
-    double begin_s[MICRO_BATCHES];
+    double begin_s[MICRO_BATCHES], issue_s[MICRO_BATCHES];
     simulate(simulation, &e->costs, NULL, &timeline);
     *step_s = timeline.step_s;
     if (repeats) {
-        begins(plan, simulation, &timeline, begin_s);
-        *more_s = period(begin_s);
+        begins(plan, simulation, &timeline, begin_s, issue_s);
+        *more_s = period(begin_s, issue_s);
     }
     timeline_free(&timeline);
     simulation_free(simulation);
