@@ -278,7 +278,7 @@ product_of_floats(const struct kernel_product &p, const struct tile &tile, float
 /* ---- the kernel ---- */
 
 template <int DTYPE>
-static __global__ void __launch_bounds__(THREADS, 4)
+static __global__ void __launch_bounds__(THREADS, 3)
     multiply(const __grid_constant__ struct kernel_product p, uint64_t tiles, uint32_t row_tiles,
              uint32_t column_tiles, struct kernel_fault *fault,
              const __grid_constant__ struct kernel_site site)
