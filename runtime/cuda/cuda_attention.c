@@ -136,8 +136,6 @@ static const char *beyond_dnn(const struct work *work)
             return "an operand is a view with strides";
     if (at.bias)
         return "it has a bias";
-    if (at.repeats != 1)
-        return "several heads have the same keys";
     return at.d_v != at.d ? "values are of another size than keys" : NULL;
 }
 
