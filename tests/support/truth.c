@@ -252,6 +252,12 @@ bool truth_read_hf(const json_t *row, struct model_config *config, struct model_
     return true;
 }
 
+bool truth_read_either(const json_t *row, struct model_config *config, struct model_job *job)
+{
+    const bool hf = strcmp(truth_text(json_object_get(row, "model"), "kind", ""), "hf") == 0;
+    return hf ? truth_read_hf(row, config, job) : truth_read_written(row, config, job);
+}
+
 bool truth_read_recorded(const json_t *row, struct model_config *config, struct model_job *job)
 {
     struct err err = {0};

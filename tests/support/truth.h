@@ -38,6 +38,7 @@ size_t truth_compare_bytes(const json_t *row, const struct plan *plan);
 /* The readers of both kinds of rows: models written for the recorder, and Hugging Face's. */
 bool truth_read_written(const json_t *row, struct model_config *config, struct model_job *job);
 bool truth_read_hf(const json_t *row, struct model_config *config, struct model_job *job);
+bool truth_read_either(const json_t *row, struct model_config *config, struct model_job *job);
 /* Of models that tools/record.py recorded: the recording that the row names. */
 bool truth_read_recorded(const json_t *row, struct model_config *config, struct model_job *job);
 

@@ -37,6 +37,14 @@ static void print_file(const char *name, const char *about, bool events, truth_r
     truth_each(path, sums->system, events, read, print_row, sums);
 }
 
+static void print_random(struct sums *sums)
+{
+    print_file("random_events.jsonl",
+               "Whole event lists of jobs drawn at random (tests/truth/random_jobs.py) that were "
+               "planned wrong once.",
+               true, truth_read_either, sums);
+}
+
 static void print_fsdp2(struct sums *sums)
 {
     print_file("visible.jsonl",
@@ -68,6 +76,9 @@ static void print_fsdp2(struct sums *sums)
                truth_read_hf, sums);
     print_file("families_events.jsonl", "Whole event lists of more families of them.", true,
                truth_read_hf, sums);
+    print_file("decoders_events.jsonl", "Whole event lists of more of their decoders.", true,
+               truth_read_hf, sums);
+    print_random(sums);
     print_file(
         "recorded_events.jsonl",
         "Whole event lists of models that no builder knows, or knew when they were recorded: "
@@ -89,6 +100,7 @@ static void print_ddp(struct sums *sums)
                true, truth_read_hf, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_random(sums);
 }
 
 static void print_zero(struct sums *sums)
@@ -114,8 +126,13 @@ static void print_zero(struct sums *sums)
                false, truth_read_written, sums);
     print_file("zero_lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    if (sums->system == SYSTEM_ZERO2)
+        print_random(sums);
     if (sums->system != SYSTEM_ZERO3)
         return;
+    print_file("zero_hf_events.jsonl",
+               "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
+               sums);
     print_file("zero_recorded_events.jsonl",
                "Models that tools/record.py recorded, three of which no builder knows: whole event "
                "lists.",
@@ -146,6 +163,7 @@ static void print_fsdp1(struct sums *sums)
                truth_read_hf, sums);
     print_file("offload_events.jsonl", "Whole event lists with CPUOffload(offload_params=True).",
                true, truth_read_written, sums);
+    print_random(sums);
 }
 
 int main(int argc, char **argv)
