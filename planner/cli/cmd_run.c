@@ -179,8 +179,8 @@ static void start(const struct launch *launch, int messages)
     for (uint32_t i = 0; i < passed; i++)
         arguments[count++] = options[i];
     arguments[count] = NULL;
-    /* A stream is one thread (host_device.c): a pool of them, made when OpenBLAS is loaded, would only
-     * take turns at waiting. */
+    /* A stream is one thread (host_device.c): a pool of them, made when OpenBLAS is loaded, would
+     * only take turns at waiting. */
     setenv("OPENBLAS_NUM_THREADS", "1", 0);
     dup2(messages, STDERR_FILENO);
     execvp(arguments[0], (char *const *)(uintptr_t)arguments);
