@@ -199,8 +199,8 @@ static struct operand one_instead(struct tape *tape, struct operand inverse)
 }
 
 /* addmm_float8_unwrapped: a bᵀ in `dtype` (m, n), of a (m, k) and b (n, k). Scales a row without
- * fast accumulation are multiplied by afterwards. `out`: the op's output, which is born here; its
- * place NONE: a new one. */
+ * fast accumulation are multiplied by afterwards. The result is the output of `op`,
+ * which is born here; of NULL a new one. */
 static struct operand product_of(struct tape *tape, const struct graph_op *op, struct factor *a,
                                  struct factor *b, bool by_rows, bool fast, enum dtype dtype)
 {
@@ -305,28 +305,30 @@ static void give(struct tape *tape, const struct graph_op *op, uint32_t i, struc
         tape_give(tape, op, i, gradient);
 }
 
+/* dyᵀ x as it is. */
+static struct operand plain_weight_gradient(struct tape *tape, const struct graph *graph,
+                                            const struct graph_op *op)
+{
+    const struct operand in[2] = {tape_grad(tape, op, 0),
+                                  as_rows(tape, tape_tensor(tape, op->in[0]))};
+    const double flops = 2.0 * (double)shape_elements(&in[1].shape) * last_dim(&in[0].shape);
+    return tape_call(tape, WORK_MATMUL_TN, ATEN_MM, dtype_of(graph, op->in[1]),
+                     *shape_of(graph, op->in[1]), flops, 2, in);
+}
+
 /* Both gradients are computed, whichever are asked for. */
 OP_BACKWARD(float8_linear)
 {
-    struct scaled dy, w, again, x;
-    const struct operand input = input_gradient(tape, graph, op, &dy, &w);
-    struct operand weight;
-    if (graph->float8 == FLOAT8_ROWWISE_GW_HP) {
-        const struct operand in[2] = {tape_grad(tape, op, 0),
-                                      as_rows(tape, tape_tensor(tape, op->in[0]))};
-        const double flops = 2.0 * (double)shape_elements(&in[1].shape) * last_dim(&in[0].shape);
-        weight = tape_call(tape, WORK_MATMUL_TN, ATEN_MM, dtype_of(graph, op->in[1]),
-                           *shape_of(graph, op->in[1]), flops, 2, in);
-    } else {
-        weight = weight_gradient(tape, graph, op, &again, &x);
-    }
-    let_go(tape, dy);
-    let_go(tape, w);
+    const bool in_float8 = graph->float8 != FLOAT8_ROWWISE_GW_HP;
+    struct scaled made[4] = {{.over = OVER_ALL}}; /* dy, w; dy again, x */
+    const struct operand input = input_gradient(tape, graph, op, &made[0], &made[1]);
+    const struct operand weight = in_float8 ? weight_gradient(tape, graph, op, &made[2], &made[3])
+                                            : plain_weight_gradient(tape, graph, op);
+    let_go(tape, made[0]);
+    let_go(tape, made[1]);
     tape_end_frame(tape, op); /* x goes with its view, a local in between */
-    if (graph->float8 != FLOAT8_ROWWISE_GW_HP) {
-        let_go(tape, again);
-        let_go(tape, x);
-    }
+    for (uint32_t i = 2; i < 4 && in_float8; i++)
+        let_go(tape, made[i]);
     give(tape, op, 0, input);
     give(tape, op, 1, weight);
 }

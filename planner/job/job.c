@@ -177,10 +177,6 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
         const struct recording_choice choice = choice_of(job);
         return recording_stream(job->config.recording, &choice, out, err);
     }
-    if (job->model.float8 && options.checkpointing == CHECKPOINTING_SELECTIVE)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--float8 with --checkpointing selective: what of a float8 product is kept "
-                       "is not planned");
     if (options.compiled)
         return job->model.autocast
                    ? err_set(err, ERR_UNSUPPORTED,
@@ -188,6 +184,16 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
                              "--param-dtype casts parameters outside of what is compiled")
                    : compile_run(graph, &options, out, err);
     *out = tape_run(graph, &options);
+    return ERR_OK;
+}
+
+/* Under a policy of what is kept a dispatch mode sees the parts of a product. */
+static enum err_code check_float8(const struct job *job, struct err *err)
+{
+    if (job->model.float8 && job_tape(job).checkpointing == CHECKPOINTING_SELECTIVE)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--float8 with --checkpointing selective: what of a float8 product is kept "
+                       "is not planned");
     return ERR_OK;
 }
 
@@ -199,6 +205,7 @@ enum err_code job_stream(const struct job *job, struct graph **graph, struct str
     if (!system_is_planned(job->strategy.system))
         return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
                        system_name(job->strategy.system));
+    TRY(check_float8(job, err));
     TRY(job_graph(job, graph, err));
     enum err_code rc = check_trained(job, *graph, err);
     if (rc == ERR_OK)

@@ -74,8 +74,7 @@ static enum err_code check_torch(const struct model_job *job, struct err *err)
     return ERR_OK;
 }
 
-/* Of float8 what was recorded: eager, plain Linear, no adapters. Under a policy of what is kept a
- * dispatch mode sees the products' parts, which torchtitan's policy names one by one. */
+/* Of float8 what was recorded: plain Linear, no adapters, parameters in the compute dtype. */
 static enum err_code check_float8(const struct model_job *job, struct err *err)
 {
     const char *option = job->lora ? "--lora" : job->autocast ? "--autocast" : NULL;
