@@ -2,6 +2,7 @@
  * is, categories, streams, correlations, and names by which work, communication and copies are told
  * apart. What HTA computes of these is computed here by its definitions, and is what we say;
  * tests/peer/test_hta.c asks HTA itself. */
+#include "base/arena.h"
 #include "compare/compare.h"
 #include "job/plan_trace.h"
 #include "job/step_time.h"
@@ -113,8 +114,7 @@ static void kernels_are_tied_to_what_issued_them(void **state)
     for (int kind = 0; kind < SMALL_JOBS; kind++) {
         struct profiled p = profile_small(kind);
         const size_t room = (size_t)p.plan->instruction_count + 2;
-        int *launched = calloc(room, sizeof *launched), *ran = calloc(room, sizeof *ran);
-        assert_true(launched && ran);
+        int *launched = xcalloc(room, sizeof *launched), *ran = xcalloc(room, sizeof *ran);
         size_t i;
         json_t *event;
         json_array_foreach(json_object_get(p.file, "traceEvents"), i, event)
