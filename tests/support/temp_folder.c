@@ -1,12 +1,13 @@
 /* temp_folder.c - see temp_folder.h. */
 #include "tests/support/temp_folder.h"
 
+#include "tests/support/folder.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -15,7 +16,7 @@ static char folder[64];
 int temp_folder_make(const char *name)
 {
     snprintf(folder, sizeof folder, "/tmp/%s.XXXXXX", name);
-    return mkdtemp(folder) ? 0 : -1;
+    return folder_make(folder);
 }
 
 const char *temp_folder(void)
@@ -32,10 +33,7 @@ const char *path_of(const char *name)
 
 int temp_folder_remove(void)
 {
-    const char *const names[] = {"a.json", "b.json"};
-    for (int i = 0; i < 2; i++)
-        unlink(path_of(names[i]));
-    return rmdir(folder);
+    return folder_remove(folder);
 }
 
 char *text_of(const char *name, size_t *length)
