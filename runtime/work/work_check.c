@@ -34,106 +34,12 @@ static enum err_code check_equal(const struct work *work, struct err *err)
     return work_need_count(work, "y", work_out(work, 0), count, err);
 }
 
-static enum err_code check_fill(const struct work *work, struct err *err)
-{
-    return work_need_count(work, "y", work_out(work, 0), operand_count(work_out(work, 0)), err);
-}
-
 static enum err_code check_arange(const struct work *work, struct err *err)
 {
     return work_need_index(work, "ids", work_out(work, 0), err);
 }
 
-static enum err_code check_conjugate(const struct work *work, struct err *err)
-{
-    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    if (!operand_is_complex(x) || !operand_is_complex(y) || operand_count(x) != operand_count(y))
-        return work_refuse(work, ERR_INVALID, err, "needs two complex64 of one size");
-    return ERR_OK;
-}
-
-static enum err_code check_broadcast(const struct work *work, struct err *err)
-{
-    const struct work_operand *x = work_in(work, 0), *y = work_in(work, 1), *z = work_out(work, 0);
-    uint64_t stride[SHAPE_DIMS];
-    if (!shape_spread(&x->shape, &z->shape, stride) || !shape_spread(&y->shape, &z->shape, stride))
-        return work_refuse(work, ERR_INVALID, err, "x and y do not broadcast to z");
-    if (work->kind == WORK_MUL && operand_is_complex(x) && operand_is_complex(y) &&
-        operand_is_complex(z))
-        return ERR_OK;
-    TRY(work_need_count(work, "x", x, operand_count(x), err));
-    TRY(work_need_count(work, "y", y, operand_count(y), err));
-    return work_need_count(work, "z", z, operand_count(z), err);
-}
-
-/* ---- shapes ---- */
-
-static enum err_code need_castable(const struct work *work, const struct work_operand *x,
-                                   const struct work_operand *y, struct err *err)
-{
-    if ((operand_is_float(x) && operand_is_float(y)) ||
-        (x->dtype == y->dtype && !x->pitch && !y->pitch && !x->layout && !y->layout))
-        return ERR_OK;
-    return work_refuse(work, ERR_UNSUPPORTED, err, "no copy of %s%s to %s%s",
-                       dtype_name((enum dtype)x->dtype), x->pitch ? " with a pitch" : "",
-                       dtype_name((enum dtype)y->dtype), y->pitch ? " with a pitch" : "");
-}
-
-static enum err_code check_copy(const struct work *work, struct err *err)
-{
-    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    TRY(need_castable(work, x, y, err));
-    if (x->dtype != y->dtype || operand_count(x) != operand_count(y))
-        return work_refuse(work, ERR_INVALID, err, "x has %llu %s, y %llu %s",
-                           (unsigned long long)operand_count(x), dtype_name((enum dtype)x->dtype),
-                           (unsigned long long)operand_count(y), dtype_name((enum dtype)y->dtype));
-    return ERR_OK;
-}
-
-static enum err_code check_repeat(const struct work *work, struct err *err)
-{
-    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    const uint32_t dim = work->attr.dim;
-    if (dim >= y->shape.rank)
-        return work_refuse(work, ERR_INVALID, err, "dim %u of %u", dim, y->shape.rank);
-    TRY(need_castable(work, x, y, err));
-    uint64_t elements = 1;
-    for (uint32_t i = 0; i < y->shape.rank; i++)
-        elements *= i == dim ? 1 : y->shape.dim[i];
-    if (operand_count(x) != elements)
-        return work_refuse(work, ERR_INVALID, err, "x has %llu elements instead of %llu",
-                           (unsigned long long)operand_count(x), (unsigned long long)elements);
-    return ERR_OK;
-}
-
-static enum err_code check_cat(const struct work *work, struct err *err)
-{
-    const struct work_operand *y = work_out(work, 0);
-    const uint64_t rows = operand_rows(y), last = operand_last(y);
-    uint64_t width = 0;
-    for (uint32_t i = 0; i < work->ins; i++) {
-        const struct work_operand *part = work_in(work, i);
-        TRY(need_castable(work, part, y, err));
-        if (operand_count(part) != rows * operand_last(part))
-            return work_refuse(work, ERR_INVALID, err, "part %u has %llu rows instead of %llu", i,
-                               (unsigned long long)operand_rows(part), (unsigned long long)rows);
-        width += operand_last(part);
-    }
-    if (width != last)
-        return work_refuse(work, ERR_INVALID, err, "parts are %llu wide together, y %llu",
-                           (unsigned long long)width, (unsigned long long)last);
-    return ERR_OK;
-}
-
-static enum err_code check_sum(const struct work *work, struct err *err)
-{
-    const struct work_operand *x = work_in(work, 0), *y = work_out(work, 0);
-    uint64_t stride[SHAPE_DIMS];
-    if (!shape_spread(&y->shape, &x->shape, stride))
-        return work_refuse(work, ERR_INVALID, err, "y's dims are neither x's nor 1");
-    TRY(work_need_count(work, "x", x, operand_count(x), err));
-    return work_need_count(work, "y", y, operand_count(y), err);
-}
+/* ---- embedding ---- */
 
 static enum err_code check_embedding(const struct work *work, struct err *err)
 {
@@ -444,33 +350,15 @@ static enum err_code check_update(const struct work *work, struct err *err)
 
 /* ---- the table ---- */
 
-/* Of what every backend has. */
+/* Of what work_check_wide.c does not have. */
 static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_ARANGE] = {check_arange, 0, 0, 1},
-    [WORK_FILL] = {check_fill, 0, 1, 1},
     [WORK_EMBEDDING] = {check_embedding, 2, 2, 1},
     [WORK_EMBEDDING_BACKWARD] = {check_embedding_backward, 2, 2, 1},
     [WORK_MATMUL_NT] = {work_check_matmul, 2, 2, 1},
     [WORK_MATMUL_NT_BIAS] = {work_check_matmul, 3, 3, 1},
     [WORK_MATMUL_NN] = {work_check_matmul, 2, 2, 1},
     [WORK_MATMUL_TN] = {work_check_matmul, 2, 2, 1},
-    [WORK_ADD] = {check_broadcast, 2, 2, 1},
-    [WORK_ADD_IN_PLACE] = {check_equal, 1, 1, 1},
-    [WORK_MUL] = {check_broadcast, 2, 2, 1},
-    [WORK_MUL_NUMBER] = {check_equal, 1, 1, 1},
-    [WORK_CONJUGATE] = {check_conjugate, 1, 1, 1},
-    [WORK_CAST] = {check_equal, 1, 1, 1},
-    [WORK_REPEAT] = {check_repeat, 1, 1, 1},
-    [WORK_SUM] = {check_sum, 1, 1, 1},
-    [WORK_CAT] = {check_cat, 1, ANY, 1},
-    [WORK_SILU] = {check_equal, 1, 1, 1},
-    [WORK_SILU_BACKWARD] = {check_equal, 2, 2, 1},
-    [WORK_GELU] = {check_equal, 1, 1, 1},
-    [WORK_GELU_BACKWARD] = {check_equal, 2, 2, 1},
-    [WORK_GELU_TANH] = {check_equal, 1, 1, 1},
-    [WORK_GELU_TANH_BACKWARD] = {check_equal, 2, 2, 1},
-    [WORK_RELU] = {check_equal, 1, 1, 1},
-    [WORK_RELU_BACKWARD] = {check_equal, 2, 2, 1},
     [WORK_RMS_NORM] = {check_norm, 2, 2, 2},
     [WORK_RMS_NORM_BACKWARD] = {check_norm_backward, 4, 4, 1},
     [WORK_LAYER_NORM] = {check_norm, 3, 3, 3},
@@ -481,11 +369,9 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_LOG_SOFTMAX_BACKWARD] = {check_equal, 2, 2, 1},
     [WORK_NLL_LOSS] = {check_nll_loss, 2, 2, 2},
     [WORK_NLL_LOSS_BACKWARD] = {check_nll_loss_backward, 2, 2, 1},
-    [WORK_PACK] = {check_pack, 0, ANY, 1},
     [WORK_COPY_IN] = {check_pack, 0, ANY, 1},
     [WORK_COPY_OUT] = {check_chunks, 1, 1, 0},
     [WORK_CHUNK_CAT] = {check_chunks, 0, ANY, 1},
-    [WORK_COPY] = {check_copy, 1, 1, 1},
     [WORK_ALL_GATHER] = {check_collective, 1, 1, 1},
     [WORK_REDUCE_SCATTER_AVG] = {check_collective, 1, 1, 1},
     [WORK_REDUCE_SCATTER_SUM] = {check_collective, 1, 1, 1},
@@ -496,8 +382,6 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_SGD] = {check_update, 0, ANY, 0},
     [WORK_NORMS] = {check_norms, 0, ANY, 0},
     [WORK_STACK] = {check_pack, 0, ANY, 1},
-    [WORK_SQUARE] = {check_equal, 1, 1, 1},
-    [WORK_SQUARE_ROOT] = {check_equal, 1, 1, 1},
     [WORK_VECTOR_NORM] = {check_norms, 1, 1, 1},
     [WORK_CLIP_COEFFICIENT] = {check_clip, 1, 1, 1},
     [WORK_SCALE] = {check_scale, 1, ANY, 0},
