@@ -119,11 +119,16 @@ struct graph_module {
  * how recordings on fake tensors are made (tests/data/truth). */
 enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
 
-/* Who computes the loss, and so how often the logits exist: PyTorch, on a copy in fp32; a fused
- * kernel, which puts their gradient where they were; or a loop over chunks of the tokens that has
- * the head and its backward in it, so that there are never more than a chunk's (ops_fused_loss.c).
- */
-enum cross_entropy { CROSS_ENTROPY_EAGER, CROSS_ENTROPY_FUSED, CROSS_ENTROPY_CHUNKED };
+/* Who computes the loss, and so how often the logits exist: PyTorch, on a copy in fp32; PyTorch, on
+ * the logits in their own dtype; a fused kernel, which puts their gradient where they were; or a
+ * loop over chunks of the tokens that has the head and its backward in it, so that there are never
+ * more than a chunk's (ops_fused_loss.c). */
+enum cross_entropy {
+    CROSS_ENTROPY_EAGER,
+    CROSS_ENTROPY_DIRECT,
+    CROSS_ENTROPY_FUSED,
+    CROSS_ENTROPY_CHUNKED
+};
 enum { LOSS_CHUNKS = 8 }; /* torchtitan components/loss.py, num_chunks */
 
 /* Products of linear layers in float8, by torchao's recipes: one scale a tensor; one a row of each

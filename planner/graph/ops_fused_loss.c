@@ -1,6 +1,7 @@
 /* ops_fused_loss.c - losses that never have all logits in fp32: `--loss`.
  *
  *     eager    logits, a copy in fp32, log-probabilities in fp32; in backward two gradients in fp32
+ *     direct   logits, log-probabilities and two gradients in the logits' dtype
  *     fused    logits; a row's maximum and sum of exponents; their gradient in their place
  *     chunked  an eighth of the logits, of the copy, of the log-probabilities and of their
  * gradients

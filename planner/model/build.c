@@ -140,7 +140,9 @@ uint32_t build_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targ
 
 uint32_t build_upcast(struct graph *graph, uint32_t logits)
 {
-    return graph->cross_entropy == CROSS_ENTROPY_FUSED ? logits : op_to(graph, logits, DTYPE_FP32);
+    const bool as_they_are =
+        graph->cross_entropy == CROSS_ENTROPY_FUSED || graph->cross_entropy == CROSS_ENTROPY_DIRECT;
+    return as_they_are ? logits : op_to(graph, logits, DTYPE_FP32);
 }
 
 void build_loss(struct graph *graph, uint32_t logits, uint32_t targets)

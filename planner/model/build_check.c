@@ -61,6 +61,19 @@ static enum err_code check_chunks(const struct family *family, const struct mode
     return ERR_OK;
 }
 
+/* transformers' losses of language models upcast the logits themselves. */
+static enum err_code check_direct(const struct family *family, const struct model_job *job,
+                                  struct err *err)
+{
+    if (job->code != CODE_HF)
+        return ERR_OK;
+    return err_set(
+        err, ERR_UNSUPPORTED,
+        "--loss direct: %s as %s writes it has its loss inside the model, on fp32 logits "
+        "or as that model has it; use --loss eager or fused",
+        family->name, code_name(job->code));
+}
+
 /* Of older versions only what was recorded: what torchtitan's, nanoGPT's and the tutorial's codes
  * call. Up to 2.8 each `:` of an index is a node whose backward copies, and transformers' code is
  * full of them. */
@@ -88,6 +101,8 @@ enum err_code build_check(const struct family *family, const struct model_config
 {
     if (job->loss == CROSS_ENTROPY_CHUNKED)
         TRY(check_chunks(family, job, err));
+    if (job->loss == CROSS_ENTROPY_DIRECT)
+        TRY(check_direct(family, job, err));
     TRY(check_torch(job, err));
     if (job->float8)
         TRY(check_float8(job, err));

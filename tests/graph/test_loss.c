@@ -74,11 +74,14 @@ static struct summary summary_of(const struct graph *graph, uint32_t vocabulary)
     return s;
 }
 
-static void check(const char *folder, enum code code, bool chunks)
+/* `outside`: the loss is called with the logits, behind the model. */
+static void check(const char *folder, enum code code, bool outside)
 {
-    struct summary of[3];
+    struct summary of[CROSS_ENTROPY_CHUNKED + 1];
     uint32_t vocabulary = 0;
-    for (int loss = 0; loss < 2 + chunks; loss++) {
+    for (int loss = 0; loss <= CROSS_ENTROPY_CHUNKED; loss++) {
+        if (!outside && loss != CROSS_ENTROPY_EAGER && loss != CROSS_ENTROPY_FUSED)
+            continue;
         struct graph *graph = graph_of(folder, code, (enum cross_entropy)loss, &vocabulary);
         of[loss] = summary_of(graph, vocabulary);
         graph_free(graph);
@@ -91,8 +94,11 @@ static void check(const char *folder, enum code code, bool chunks)
     assert_int_equal(of[CROSS_ENTROPY_EAGER].widest[DTYPE_FP32], all);
     assert_int_equal(of[CROSS_ENTROPY_FUSED].logits, 1);
     assert_int_equal(of[CROSS_ENTROPY_FUSED].widest[DTYPE_FP32], 0);
-    if (!chunks)
+    if (!outside)
         return;
+    /* the logits, their log-softmax and two gradients */
+    assert_int_equal(of[CROSS_ENTROPY_DIRECT].logits, 4);
+    assert_int_equal(of[CROSS_ENTROPY_DIRECT].widest[DTYPE_FP32], 0);
     assert_int_equal(of[CROSS_ENTROPY_CHUNKED].logits, 0);
     assert_int_equal(of[CROSS_ENTROPY_CHUNKED].widest[DTYPE_FP32], all / LOSS_CHUNKS);
     assert_int_equal(of[CROSS_ENTROPY_CHUNKED].widest[DTYPE_BF16], all / LOSS_CHUNKS);
@@ -105,6 +111,22 @@ static void a_loss_is_named_for_its_logits(void **state)
     check("gpt2", CODE_NANOGPT, true);
     check("toy-llama", CODE_HF, false);
     check("opt-1.3b", CODE_HF, false);
+}
+
+static void a_model_that_has_its_loss_inside_keeps_it(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct model_config config;
+    struct graph *graph = NULL;
+    assert_int_equal(model_config_read("tests/data/configs/toy-llama", &config, &err), ERR_OK);
+    struct model_job job = {.batch = 1,
+                            .seq = 32,
+                            .code = CODE_HF,
+                            .compute = DTYPE_BF16,
+                            .loss = CROSS_ENTROPY_DIRECT};
+    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "--loss direct: llama as hf writes it has its loss inside"));
 }
 
 static void chunks_that_cannot_be_are_refused(void **state)
@@ -132,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loss_is_named_for_its_logits),
+        cmocka_unit_test(a_model_that_has_its_loss_inside_keeps_it),
         cmocka_unit_test(chunks_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests_name("loss", tests, NULL, NULL);

@@ -64,7 +64,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "system",           "world",   "rank",          "accumulate", "clip",
         "optimizer",        "ac",      "ac_early_stop", "ac_blocks",  "param_dtype",
         "grad_accum_dtype", "no_sync", "code",          "freeze",     "lora",
-        "lora_dtype",
+        "lora_dtype",       "loss",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -163,6 +163,8 @@ static void read_strategy(const json_t *s, struct job *job)
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.lora = truth_text(s, "lora", NULL);
     job->model.float8 = float8_named(truth_text(s, "float8", ""));
+    job->model.loss = strcmp(truth_text(s, "loss", ""), "direct") == 0 ? CROSS_ENTROPY_DIRECT
+                                                                       : CROSS_ENTROPY_EAGER;
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);

@@ -26,24 +26,24 @@ struct counted {
 static const struct {
     const char *name;                  /* in places, and in the report's */
     enum system_kind systems[3], last; /* the last of them */
-    const char *files[16];             /* until NULL */
+    const char *files[24];             /* until NULL */
 } groups[] = {
     {"fsdp2",
      {SYSTEM_FSDP2},
      SYSTEM_FSDP2,
      {"visible", "events", "more_events", "fsdp2_events", "keep_events", "blocks_events",
       "blocks_hf_events", "hf_events", "moe_events", "experts_events", "families_events",
-      "decoders_events", "lora_events", "recorded_events", "random_events"}},
+      "decoders_events", "lora_events", "recorded_events", "random_events", "direct_events"}},
     {"fsdp1",
      {SYSTEM_FSDP1},
      SYSTEM_FSDP1,
      {"systems_visible", "systems_events", "fsdp1_events", "fsdp1_hf_events", "lora_events",
-      "offload_events", "random_events"}},
+      "offload_events", "random_events", "direct_events"}},
     {"ddp",
      {SYSTEM_DDP},
      SYSTEM_DDP,
      {"systems_visible", "systems_events", "ddp_events", "ddp_hf_events", "lora_events",
-      "random_events"}},
+      "random_events", "direct_events"}},
     {"zero",
      {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3},
      SYSTEM_ZERO3,

@@ -476,8 +476,11 @@ def make_inputs(m, s):
     return [torch.zeros(m["batch"], m["seq"], dtype=torch.int64) for _ in range(2)]
 
 
-def loss_of(logits, targets):
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(0, 1))
+def loss_of(logits, targets, which="eager"):
+    """Of strategy.loss: on a copy of the logits in fp32, or on them as they are (direct)."""
+    logits = logits.flatten(0, 1)
+    return F.cross_entropy(logits if which == "direct" else logits.float(),
+                           targets.flatten(0, 1))
 
 
 def chosen(blocks, which):

@@ -27,7 +27,8 @@ parameter names), lora and lora_dtype (models.adapted: peft's adapters), reshard
 matrices by columns), max_input_buffers, unshard_in_backward_off ([module, ...]), last_only (among
 is_last_backward, requires_all_reduce, reshard_after_backward: set_... is true for the last
 micro-batch only), offload (cpu: with a pinned host), experts_replicate (R: each block's experts are a unit of their
-own, on a mesh of R replicas; replicate is the others').
+own, on a mesh of R replicas; replicate is the others'), loss (direct: cross-entropy of the logits as they are; default: of
+a copy in fp32).
 
 Deviations from a GPU run, on purpose: tensors live on the fake device "cpu" (FSDP needs no
 streams there).

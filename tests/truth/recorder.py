@@ -338,7 +338,7 @@ def one_step(system, log, model, optimizer, inputs, live):
                 logits = system.forward(model, inputs)
                 live["after_logits"] = log.live
                 log.segment = "loss"
-                loss = models.loss_of(logits, inputs[1])
+                loss = models.loss_of(logits, inputs[1], s.get("loss", "eager"))
                 del logits
             live["after_forward"] = log.live
             log.place = ["bwd"]
