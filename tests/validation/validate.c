@@ -45,6 +45,13 @@ static void print_random(struct sums *sums)
                true, truth_read_either, sums);
 }
 
+static void print_direct(struct sums *sums)
+{
+    print_file("direct_events.jsonl",
+               "Whole event lists of losses on the logits in their own dtype.", true,
+               truth_read_written, sums);
+}
+
 static void print_fsdp2(struct sums *sums)
 {
     print_file("visible.jsonl",
@@ -78,6 +85,7 @@ static void print_fsdp2(struct sums *sums)
                truth_read_hf, sums);
     print_file("decoders_events.jsonl", "Whole event lists of more of their decoders.", true,
                truth_read_hf, sums);
+    print_direct(sums);
     print_random(sums);
     print_file(
         "recorded_events.jsonl",
@@ -100,6 +108,7 @@ static void print_ddp(struct sums *sums)
                true, truth_read_hf, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
+    print_direct(sums);
     print_random(sums);
 }
 
@@ -163,6 +172,7 @@ static void print_fsdp1(struct sums *sums)
                truth_read_hf, sums);
     print_file("offload_events.jsonl", "Whole event lists with CPUOffload(offload_params=True).",
                true, truth_read_written, sums);
+    print_direct(sums);
     print_random(sums);
 }
 
