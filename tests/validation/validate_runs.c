@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 96 };
+enum { MOST_WORDS = 96, LARGE_GIB = 10 /* below it a digit of the source is over 1 % */ };
 
 struct row {
     const char *group, *name, *model; /* lent by the table */
@@ -21,7 +21,11 @@ struct row {
     double measured_s, simulated_s, low_s, high_s;
     double allocated_gib; /* measured; 0: the source says nothing */
     double planned_gib;   /* with what the training script held besides (held_bytes) */
+    double reserved_percent, planned_percent; /* of the card: likewise 0, or measured and planned */
 };
+
+/* Not among all: steps of some ten milliseconds, which a host and its data loader bound. */
+#define TINY "tiny models"
 
 static void fail(const char *text)
 {
@@ -74,6 +78,9 @@ static struct row row_of(const struct csv *csv, size_t i)
         .high_s = time.high_s,
         .allocated_gib = csv_number(csv, i, "allocated_gib"),
         .planned_gib = ((double)prediction.memory.allocated.bytes + held) / (double)(1UL << 30),
+        .reserved_percent = csv_number(csv, i, "reserved_percent"),
+        .planned_percent = 100 * (double)prediction.memory.reserved_bytes /
+                           (double)profile_bytes(&machine.profile, PROFILE_CAPACITY),
     };
     step_time_free(&time);
     prediction_free(&prediction);
@@ -92,13 +99,13 @@ static bool is_inside(const struct row *row)
     return row->measured_s >= row->low_s && row->measured_s <= row->high_s;
 }
 
-/* Sums over a group's rows, or over all (NULL). */
+/* Sums over a group's rows, or over all but tiny models (NULL). */
 static void print_summary(const char *group, const struct row *rows, size_t count)
 {
     double sum = 0, absolute = 0, largest = 0;
     size_t n = 0, inside = 0;
     for (size_t i = 0; i < count; i++) {
-        if (group && strcmp(rows[i].group, group) != 0)
+        if (group ? strcmp(rows[i].group, group) != 0 : strstr(rows[i].group, TINY) != NULL)
             continue;
         const double error = error_of(&rows[i]);
         sum += error;
@@ -139,10 +146,23 @@ static void print_memory(const struct row *rows, size_t count)
         const double error = rows[i].planned_gib / rows[i].allocated_gib - 1;
         printf("| %s | %.1f | %.2f | %+.2f %% |\n", rows[i].name, rows[i].allocated_gib,
                rows[i].planned_gib, 100 * error);
+        if (rows[i].allocated_gib < LARGE_GIB)
+            continue;
         largest = fabs(error) > fabs(largest) ? error : largest;
         n++;
     }
-    printf("\n| runs | largest difference |\n|---|---:|\n| %zu | %+.2f %% |\n", n, 100 * largest);
+    printf("\n| | count | largest difference |\n|---|---:|---:|\n"
+           "| runs of %d GiB and more | %zu | %+.2f %% |\n",
+           LARGE_GIB, n, 100 * largest);
+}
+
+static void print_reserved(const struct row *rows, size_t count)
+{
+    printf("\n## Reserved memory\n\n| run | measured, of the card | planned |\n|---|---:|---:|\n");
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].reserved_percent > 0)
+            printf("| %s | %.0f %% | %.0f %% |\n", rows[i].name, rows[i].reserved_percent,
+                   rows[i].planned_percent);
 }
 
 /* Whether two rows are one job under different settings. */
@@ -173,7 +193,7 @@ static void print_pairs(const struct row *rows, size_t count)
             pairs++;
             ordered += predicted > 0;
         }
-    printf("\n| pairs | in the measured order |\n|---|---:|\n| %zu | %zu |\n", pairs, ordered);
+    printf("\n| | |\n|---|---:|\n| pairs in the measured order | %zu of %zu |\n", ordered, pairs);
 }
 
 int main(void)
@@ -192,6 +212,7 @@ int main(void)
         if (is_first_of_group(rows, i))
             print_group(rows, csv.rows, i);
     print_memory(rows, csv.rows);
+    print_reserved(rows, csv.rows);
     print_pairs(rows, csv.rows);
     free(rows);
     csv_free(&csv);
