@@ -3,6 +3,7 @@
 #include "compile/joint.h"
 
 #include "base/arena.h"
+#include "base/layout.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 struct value { /* of a buffer of the stream, or of a parameter */
     uint32_t place, node;
+    bool turned; /* the memory has its columns one after the other */
 };
 
 struct joint {
@@ -72,14 +74,6 @@ static bool same_shape(const struct shape *x, const struct shape *y)
     return x->rank == y->rank && memcmp(x->dim, y->dim, x->rank * sizeof *x->dim) == 0;
 }
 
-static bool is_wanted(const struct joint_node *node, const struct joint_want *want)
-{
-    return node->name == want->name && node->dtype == want->dtype && node->args == want->args &&
-           node->of == want->of && node->detail == want->detail && node->number == want->number &&
-           memcmp(node->arg, want->arg, want->args * sizeof *want->arg) == 0 &&
-           same_shape(&node->shape, &want->shape);
-}
-
 bool joint_is_alike(const struct joint_node *x, const struct joint_node *y)
 {
     return x->name == y->name && x->dtype == y->dtype && x->source == y->source &&
@@ -96,9 +90,6 @@ static bool is_call(enum joint_name name)
 
 uint32_t joint_node(struct joint *joint, const struct joint_want *want)
 {
-    for (uint32_t i = 0; !is_call(want->name) && i < joint->node_count; i++)
-        if (is_wanted(&joint->nodes[i], want))
-            return i;
     ARRAY_GROW(joint->nodes, joint->node_count, joint->node_cap);
     struct joint_node *node = &joint->nodes[joint->node_count];
     *node = (struct joint_node){
@@ -140,9 +131,18 @@ static void set_value(struct joint *joint, uint32_t place, uint32_t node)
     *value = (struct value){.place = place, .node = node};
 }
 
+/* Whether the columns of a matrix lie one after the other. */
+static bool is_turned(const struct operand *operand)
+{
+    const struct strides columns = {{1, operand->shape.dim[0]}};
+    return operand->layout && operand->shape.rank == 2 &&
+           layout_same(&operand->shape, operand->layout, &columns);
+}
+
 void joint_write(struct joint *joint, const struct operand *operand, uint32_t node)
 {
     set_value(joint, operand->place, node);
+    find_value(joint, operand->place)->turned = is_turned(operand);
 }
 
 static uint32_t new_input(struct joint *joint, enum joint_source source, uint32_t of,
@@ -191,6 +191,21 @@ uint32_t joint_view(struct joint *joint, uint32_t x, struct shape shape)
     return one_view(joint, x, shape);
 }
 
+uint32_t joint_transposed(struct joint *joint, uint32_t x)
+{
+    const struct joint_node node = joint->nodes[x];
+    assert(node.shape.rank == 2);
+    if (node.name == JOINT_PERMUTE && node.detail == JOINT_TRANSPOSED)
+        return node.arg[0];
+    return joint_node(joint,
+                      &(struct joint_want){.name = JOINT_PERMUTE,
+                                           .dtype = (enum dtype)node.dtype,
+                                           .shape = SHAPE(node.shape.dim[1], node.shape.dim[0]),
+                                           .args = 1,
+                                           .arg = {x},
+                                           .detail = JOINT_TRANSPOSED});
+}
+
 /* fp32 pairs as complex numbers, and back. */
 static uint32_t as_dtype(struct joint *joint, uint32_t x, enum dtype dtype, struct shape shape)
 {
@@ -221,7 +236,10 @@ static uint32_t as_seen(struct joint *joint, uint32_t x, enum dtype dtype, struc
 uint32_t joint_value(struct joint *joint, uint32_t buffer, struct shape shape, enum dtype dtype)
 {
     const struct value *value = find_value(joint, PLACE_BUFFER | buffer);
-    return value ? as_seen(joint, value->node, dtype, shape) : JOINT_NONE;
+    if (!value)
+        return JOINT_NONE;
+    const uint32_t node = value->turned ? joint_transposed(joint, value->node) : value->node;
+    return as_seen(joint, node, dtype, shape);
 }
 
 /* ---- operands ---- */
@@ -279,15 +297,18 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
                             struct err *err)
 {
     const struct value *value = find_value(joint, operand->place);
+    const bool turned = is_turned(operand);
+    const struct shape *s = &operand->shape;
+    const struct shape rows = turned ? SHAPE(s->dim[1], s->dim[0]) : *s; /* as it lies in memory */
     uint32_t base;
     if (value) {
-        base = value->node;
+        base = value->turned ? joint_transposed(joint, value->node) : value->node;
     } else if ((operand->place & PLACE_MASK) == PLACE_BUFFER) {
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile: a block reads what is neither its argument nor its own");
     } else {
         const bool param = (operand->place & PLACE_MASK) == PLACE_PARAM;
-        base = new_input(joint, param ? SOURCE_PARAM : SOURCE_INPUT, operand->place, operand->shape,
+        base = new_input(joint, param ? SOURCE_PARAM : SOURCE_INPUT, operand->place, rows,
                          (enum dtype)operand->dtype);
         joint->nodes[base].in_backward = false;
         set_value(joint, operand->place, base);
@@ -299,7 +320,9 @@ enum err_code joint_operand(struct joint *joint, const struct operand *operand, 
         *out = base; /* a gradient that stands for a wider one */
         return ERR_OK;
     }
-    *out = as_seen(joint, base, (enum dtype)operand->dtype, operand->shape);
+    *out = as_seen(joint, base, (enum dtype)operand->dtype, rows);
+    if (turned)
+        *out = joint_transposed(joint, *out);
     return ERR_OK;
 }
 
@@ -314,14 +337,87 @@ uint32_t joint_apart(struct joint *joint, uint32_t node) // NOLINT: as deep as v
     return joint->node_count++;
 }
 
+/* ---- what is computed twice ---- */
+
+/* Marks the nodes, and all that they are made of. */
+static void mark_makers(const struct joint *joint, uint32_t count, const uint32_t *nodes,
+                        bool *marks)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (nodes[i] != JOINT_NONE)
+            marks[nodes[i]] = true;
+    for (uint32_t i = joint->node_count; i-- > 0;)
+        for (uint32_t a = 0; marks[i] && a < joint->nodes[i].args; a++)
+            marks[joint->nodes[i].arg[a]] = true;
+}
+
+static bool computes_the_same(const struct joint_node *x, const struct joint_node *y)
+{
+    return x->name == y->name && x->dtype == y->dtype && x->args == y->args &&
+           x->detail == y->detail && x->number == y->number &&
+           memcmp(x->arg, y->arg, x->args * sizeof *x->arg) == 0 &&
+           same_shape(&x->shape, &y->shape);
+}
+
+/* The memory that a node's value is in: its own, or what it is a view of. */
+static uint32_t memory_of(const struct joint *joint, uint32_t node)
+{
+    for (;;) {
+        const enum joint_way way = joint_way(&joint->nodes[node]);
+        if (way != WAY_VIEW && way != WAY_ALIAS)
+            return node;
+        node = joint->nodes[node].arg[0];
+    }
+}
+
+static void mark_memory(const struct joint *joint, uint32_t count, const uint32_t *nodes,
+                        bool *marks)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (nodes[i] != JOINT_NONE)
+            marks[memory_of(joint, nodes[i])] = true;
+}
+
+void joint_merge(struct joint *joint, uint32_t result_count, const uint32_t *results,
+                 uint32_t gradient_count, const uint32_t *gradients)
+{
+    const uint32_t count = joint->node_count;
+    bool *lives = xcalloc(count + 1, sizeof *lives), *behind = xcalloc(count + 1, sizeof *behind);
+    bool *given = xcalloc(count + 1, sizeof *given);
+    uint32_t *same = xcalloc(count + 1, sizeof *same);
+    mark_makers(joint, result_count, results, lives);
+    mark_makers(joint, gradient_count, gradients, lives);
+    mark_makers(joint, gradient_count, gradients, behind);
+    mark_memory(joint, result_count, results, given);
+    mark_memory(joint, gradient_count, gradients, given);
+    for (uint32_t i = 0; i < count; i++) {
+        struct joint_node *node = &joint->nodes[i];
+        same[i] = i;
+        for (uint32_t a = 0; a < node->args; a++)
+            node->arg[a] = same[node->arg[a]];
+        if (!lives[i] || node->name == JOINT_INPUT || is_call((enum joint_name)node->name) ||
+            given[memory_of(joint, i)])
+            continue;
+        for (uint32_t k = 0; k < i && same[i] == i; k++)
+            if (lives[k] && same[k] == k && behind[k] == behind[i] && !given[memory_of(joint, k)] &&
+                computes_the_same(&joint->nodes[k], node))
+                same[i] = k;
+    }
+    free(lives);
+    free(behind);
+    free(given);
+    free(same);
+}
+
 /* ---- checkpointing ---- */
 
 /* As models that train with it count: products without a bias alternate, in the order of the
- * block's forward; the others, and attention, are always kept. */
+ * block's forward; the others, attention and the largest of all of a tensor are always kept. */
 static bool is_kept(const struct kernel *kernel, uint32_t *products)
 {
     switch ((enum work_kind)kernel->work) {
     case WORK_MATMUL_NT:
+    case WORK_SCALED_MM_NT:
         return ++*products % 2 == 1;
     case WORK_MATMUL_NT_BIAS:
     case WORK_MATMUL_NN_BIAS:
@@ -333,6 +429,17 @@ static bool is_kept(const struct kernel *kernel, uint32_t *products)
     }
 }
 
+/* To the policy a product of two float8 tensors is one mm: what it does with their scales goes with
+ * it. */
+static void mark_scales(struct joint *joint, const struct joint_node *product)
+{
+    for (uint32_t a = 2; a < product->args; a++) {
+        struct joint_node *scale = &joint->nodes[product->arg[a]];
+        scale->save = scale->name == JOINT_RECIPROCAL;
+        scale->again = !scale->save;
+    }
+}
+
 void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, const struct kernel *kernels)
 {
     uint32_t products = 0;
@@ -340,9 +447,13 @@ void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, const stru
         struct joint_node *node = &joint->nodes[i];
         if (node->in_backward || node->name == JOINT_INPUT || node->name == JOINT_RESULT)
             continue; /* results of calls with several are no calls themselves */
-        const bool kept = how == CHECKPOINT_SELECTIVE && is_call((enum joint_name)node->name) &&
-                          is_kept(&kernels[node->of], &products);
+        const bool call = is_call((enum joint_name)node->name);
+        const bool largest = node->name == JOINT_LARGEST && node->shape.rank == 0;
+        const bool kept = how == CHECKPOINT_SELECTIVE &&
+                          (largest || (call && is_kept(&kernels[node->of], &products)));
         node->save = kept;
         node->again = !kept;
+        if (kept && call && kernels[node->of].work == WORK_SCALED_MM_NT)
+            mark_scales(joint, node);
     }
 }

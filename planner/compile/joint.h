@@ -6,7 +6,7 @@
  * A kernel of the vocabulary becomes what Inductor's decompositions make of it: silu is a cast to
  * fp32, a negation, an exponential, a sum, a quotient and a cast back; a product of matrices is
  * itself, with the views that nn.Linear puts around it. Nodes are without effects: memory that a
- * kernel writes anew is a new node. What is computed twice is one node (the partitioner's CSE).
+ * kernel writes anew is a new node. What is computed twice is one node in the end (joint_merge).
  *
  * Which functions there are, and what the partitioner thinks of each, is JOINT_MAP: PyTorch 2.14,
  * torch/_functorch/partitioners.py, get_default_op_list. */
@@ -52,6 +52,13 @@ enum joint_way {
     X(TANH, ELEMENT)                                                                               \
     X(SIGMOID, ELEMENT)                                                                            \
     X(MAXIMUM, ELEMENT)                                                                            \
+    X(ABS, ELEMENT)                                                                                \
+    X(RECIPROCAL, ELEMENT)                                                                         \
+    X(LOG2, ELEMENT)                                                                               \
+    X(FLOOR, ELEMENT)                                                                              \
+    X(EXP2, ELEMENT)                                                                               \
+    X(AT_LEAST, ELEMENT) /* clamp_min, of a number */                                              \
+    X(AT_MOST, ELEMENT)                                                                            \
     X(LESS, ELEMENT)                                                                               \
     X(WHERE, ELEMENT)                                                                              \
     X(CLONE, ELEMENT)                                                                              \
@@ -59,6 +66,7 @@ enum joint_way {
     X(PUT_SLICE, JOIN)                                                                             \
     X(MEAN, REDUCTION)                                                                             \
     X(SUM, REDUCTION)                                                                              \
+    X(LARGEST, REDUCTION)  /* max, amax */                                                         \
     X(VARIANCE, REDUCTION) /* several results */                                                   \
     X(CAT, JOIN)                                                                                   \
     X(AS_COMPLEX, ALIAS)                                                                           \
@@ -90,6 +98,8 @@ struct joint_node {
     float number;
     struct shape shape;
 };
+
+enum { JOINT_HEADS_FIRST = 1, JOINT_TRANSPOSED = 2 }; /* details of PERMUTE */
 
 struct joint;
 
@@ -131,13 +141,19 @@ enum joint_checkpoint { CHECKPOINT_NOT, CHECKPOINT_AGAIN, CHECKPOINT_SELECTIVE }
  * be saved. */
 void joint_checkpoint(struct joint *joint, enum joint_checkpoint how, const struct kernel *kernels);
 
-/* The same value in memory of its own: what is given out twice is computed twice (the partitioner's
- * CSE leaves nodes alone that are results). */
+/* The same value in memory of its own: what is given out twice is computed twice. */
 uint32_t joint_apart(struct joint *joint, uint32_t node);
+
+/* Once all of it is there: of nodes that compute the same the first is everybody's (the
+ * partitioner's CSE). But what only forward needs stays apart from what a gradient is made of, and
+ * what shares memory with a result from everything. Nodes keep their numbers; those that nobody
+ * uses any more stay behind. Either list may have JOINT_NONE in it. */
+void joint_merge(struct joint *joint, uint32_t result_count, const uint32_t *results,
+                 uint32_t gradient_count, const uint32_t *gradients);
 
 /* ---- for joint_work.c ---- */
 
-struct joint_want { /* a node that is asked for: what is the same is there already */
+struct joint_want { /* a node that is asked for */
     enum joint_name name;
     enum dtype dtype;
     struct shape shape;
@@ -156,5 +172,11 @@ void joint_write(struct joint *joint, const struct operand *operand, uint32_t no
 /* x in another shape of the same elements: x itself, or by the views that PyTorch's modules make.
  */
 uint32_t joint_view(struct joint *joint, uint32_t x, struct shape shape);
+/* A matrix transposed; of one that is, what it was made of. */
+uint32_t joint_transposed(struct joint *joint, uint32_t x);
+/* What of a Float8Linear the works are that no other module has (joint_float8.c); false: it is none
+ * of them. `in`: its operands as nodes. */
+bool joint_float8(struct joint *joint, const struct kernel *kernel, uint32_t index,
+                  const uint32_t *in);
 
 #endif

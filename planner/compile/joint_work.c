@@ -103,8 +103,6 @@ static void write(const struct works *w, uint32_t i, uint32_t node)
 
 /* ---- products ---- */
 
-enum { TRANSPOSED = 2, HEADS_FIRST = 1 }; /* details of PERMUTE */
-
 static uint32_t rows_of(const struct works *w, uint32_t x)
 {
     const struct shape shape = at(w, x)->shape;
@@ -123,7 +121,7 @@ static uint32_t transposed(const struct works *w, uint32_t x)
                                                      .shape = SHAPE(shape->dim[1], shape->dim[0]),
                                                      .args = 1,
                                                      .arg = {x},
-                                                     .detail = TRANSPOSED});
+                                                     .detail = JOINT_TRANSPOSED});
 }
 
 static uint32_t call(const struct works *w, uint32_t args, const uint32_t *arg, struct shape shape)
@@ -179,7 +177,7 @@ static uint32_t swapped(const struct works *w, uint32_t x)
 {
     const struct joint_node *node = at(w, x);
     const struct shape s = node->shape;
-    if (node->name == JOINT_PERMUTE && node->detail == HEADS_FIRST)
+    if (node->name == JOINT_PERMUTE && node->detail == JOINT_HEADS_FIRST)
         return node->arg[0];
     return joint_node(w->joint,
                       &(struct joint_want){.name = JOINT_PERMUTE,
@@ -187,7 +185,7 @@ static uint32_t swapped(const struct works *w, uint32_t x)
                                            .shape = SHAPE(s.dim[0], s.dim[2], s.dim[1], s.dim[3]),
                                            .args = 1,
                                            .arg = {x},
-                                           .detail = HEADS_FIRST});
+                                           .detail = JOINT_HEADS_FIRST});
 }
 
 static struct shape swapped_shape(const struct shape *s)
@@ -488,6 +486,15 @@ static void two(const struct works *w, enum joint_name name)
                 element(w, name, dtype, result(w, 0)->shape, w->in[0], w->in[1], 0));
 }
 
+/* A 16-bit tensor multiplied by an fp32 one in place: in fp32, and cast back. */
+static void product(const struct works *w)
+{
+    const enum dtype to = (enum dtype)result(w, 0)->dtype;
+    const bool wide = at(w, w->in[0])->dtype == DTYPE_FP32 || at(w, w->in[1])->dtype == DTYPE_FP32;
+    const enum dtype dtype = wide && (to == DTYPE_BF16 || to == DTYPE_FP16) ? DTYPE_FP32 : to;
+    write(w, 0, element(w, JOINT_MUL, dtype, result(w, 0)->shape, w->in[0], w->in[1], 0));
+}
+
 /* x, y -> y += x: a new y. */
 static enum err_code add_in_place(const struct works *w, struct err *err)
 {
@@ -513,7 +520,7 @@ static bool elementwise(const struct works *w)
         two(w, JOINT_SUB);
         return true;
     case WORK_MUL:
-        two(w, JOINT_MUL);
+        product(w);
         return true;
     case WORK_ADD_NUMBER:
         number(w, JOINT_ADD);
@@ -651,7 +658,8 @@ enum err_code joint_kernel(struct joint *joint, const struct kernel *kernel, uin
         return add_in_place(&w, err);
     if (kernel->work == WORK_ADD_TO)
         add_to(&w);
-    else if (!whole(&w) && !fused(&w) && !elementwise(&w))
+    else if (!whole(&w) && !fused(&w) && !elementwise(&w) &&
+             !joint_float8(joint, kernel, index, w.in))
         return err_set(err, ERR_UNSUPPORTED, "--compile: what Inductor makes of %s is not planned",
                        work_name((enum work_kind)kernel->work));
     return ERR_OK;

@@ -79,11 +79,17 @@ static enum err_code trace(const struct graph *graph, const struct tape_regions 
     return ERR_OK;
 }
 
+static uint32_t *nodes_of_gradients(const struct compiled_region *region)
+{
+    uint32_t *nodes = xcalloc(region->gradient_count + 1, sizeof *nodes);
+    for (uint32_t i = 0; i < region->gradient_count; i++)
+        nodes[i] = region->gradients[i].node;
+    return nodes;
+}
+
 static enum err_code split(struct compiled_region *out, struct err *err)
 {
-    uint32_t *gradients = xcalloc(out->gradient_count + 1, sizeof *gradients);
-    for (uint32_t i = 0; i < out->gradient_count; i++)
-        gradients[i] = out->gradients[i].node;
+    uint32_t *gradients = nodes_of_gradients(out);
     const enum err_code rc = partition_of(out->joint, 1, &out->result, out->gradient_count,
                                           gradients, &out->partition, err);
     struct program_wants wants = {.saved = out->partition.saved,
@@ -101,6 +107,13 @@ static enum err_code split(struct compiled_region *out, struct err *err)
     return rc;
 }
 
+static void merge(const struct compiled_region *region)
+{
+    uint32_t *gradients = nodes_of_gradients(region);
+    joint_merge(region->joint, 1, &region->result, region->gradient_count, gradients);
+    free(gradients);
+}
+
 enum err_code compiled_region_trace(const struct graph *graph, const struct tape_regions *regions,
                                     const struct tape_region *region,
                                     enum joint_checkpoint checkpoint, struct compiled_region *out,
@@ -112,6 +125,7 @@ enum err_code compiled_region_trace(const struct graph *graph, const struct tape
                        "--compile: what a block is called with has a gradient from elsewhere, too");
     TRY(trace(graph, regions, region, out, err));
     joint_checkpoint(out->joint, checkpoint, regions->stream->kernels->kernels);
+    merge(out);
     return ERR_OK;
 }
 

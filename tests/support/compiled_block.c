@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#define PATH "tests/data/truth/compile.jsonl"
+static const char *const files[] = {"tests/data/truth/compile.jsonl",
+                                    "tests/data/truth/compile_float8.jsonl"};
 
 static bool is_hf(const json_t *row)
 {
@@ -22,8 +23,10 @@ static struct graph *graph_of(const json_t *row)
     struct err err = {0};
     struct model_config config = {0};
     const char *store = truth_text(json_object_get(row, "strategy"), "store_dtype", "");
-    struct model_job job = {.compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
-                            .attention = ATTENTION_FLASH};
+    struct model_job job = {
+        .compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
+        .attention = ATTENTION_FLASH,
+        .float8 = truth_float8(truth_text(json_object_get(row, "strategy"), "float8", ""))};
     struct graph *graph = NULL;
     if (!(is_hf(row) ? truth_read_hf : truth_read_written)(row, &config, &job) ||
         model_build(&config, &job, &graph, &err) != ERR_OK)
@@ -44,13 +47,15 @@ static json_t *read_row(size_t index)
     char *line = NULL;
     size_t size = 0, at = 0;
     json_t *row = NULL;
-    FILE *file = fopen(PATH, "r");
-    assert_non_null(file);
-    while (!row && getline(&line, &size, file) > 0)
-        if (at++ == index)
-            row = json_loads(line, 0, NULL);
+    for (size_t i = 0; i < sizeof files / sizeof *files && !row; i++) {
+        FILE *file = fopen(files[i], "r");
+        assert_non_null(file);
+        while (!row && getline(&line, &size, file) > 0)
+            if (at++ == index)
+                row = json_loads(line, 0, NULL);
+        fclose(file);
+    }
     free(line);
-    fclose(file);
     return row;
 }
 

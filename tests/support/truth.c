@@ -143,7 +143,7 @@ static void read_blocks(const char *text, struct tape_options *tape)
                                                         : CHECKPOINTED_FIRST;
 }
 
-static enum float8 float8_named(const char *recipe)
+enum float8 truth_float8(const char *recipe)
 {
     return strcmp(recipe, "tensorwise") == 0           ? FLOAT8_TENSORWISE
            : strcmp(recipe, "rowwise") == 0            ? FLOAT8_ROWWISE
@@ -162,7 +162,7 @@ static void read_strategy(const json_t *s, struct job *job)
         read_fsdp2(s, t);
     job->model.frozen = truth_text(s, "freeze", NULL);
     job->model.lora = truth_text(s, "lora", NULL);
-    job->model.float8 = float8_named(truth_text(s, "float8", ""));
+    job->model.float8 = truth_float8(truth_text(s, "float8", ""));
     job->model.loss = strcmp(truth_text(s, "loss", ""), "direct") == 0 ? CROSS_ENTROPY_DIRECT
                                                                        : CROSS_ENTROPY_EAGER;
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;

@@ -14,6 +14,9 @@ const char *truth_text(const json_t *object, const char *key, const char *otherw
 uint32_t truth_number(const json_t *object, const char *key, uint32_t otherwise);
 bool truth_bool(const json_t *object, const char *key, bool otherwise);
 
+/* A recipe by its name in torchao; FLOAT8_NONE: it is none. */
+enum float8 truth_float8(const char *recipe);
+
 /* Reads a row's "model" into *config and *job (batch, sequence, code). False, with a printed
  * reason: it cannot be read. */
 typedef bool (*truth_read_model)(const json_t *row, struct model_config *config,

@@ -499,7 +499,7 @@ def chosen(blocks, which):
 def checkpointed(model, blocks, how, early_stop, which="all"):
     """Wraps each chosen block in place (same name) and returns the blocks, some of them wrappers.
 
-    selective = torchtitan's per-op policy: outputs of mm, addmm, bmm and attention are saved, but
+    selective = torchtitan's per-op policy: outputs of mm, addmm, bmm, attention and max are saved, but
     every second mm (counted in forward order within a block) is recomputed.
     """
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -510,7 +510,8 @@ def checkpointed(model, blocks, how, early_stop, which="all"):
         saved = {aten.mm.default, aten.addmm.default, aten.bmm.default,
                  aten._scaled_dot_product_flash_attention.default,
                  aten._scaled_dot_product_efficient_attention.default,
-                 aten._scaled_dot_product_cudnn_attention.default}
+                 aten._scaled_dot_product_cudnn_attention.default,
+                 aten.max.default}      # float8's amax
 
         def contexts():
             count = collections.Counter()

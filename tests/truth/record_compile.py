@@ -75,6 +75,22 @@ CASES = (
                      "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8}, HFB),
     ("hf-qwen3-gqa", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2}, HFB),
 )
+TENSORWISE, ROWWISE, GW_HP = ({**BF16, "float8": r} for r in ("tensorwise", "rowwise", "rowwise_with_gw_hp"))
+FLOAT8_CASES = (        # torchao's Float8Linear
+    ("float8-tensorwise", LLAMA, TENSORWISE),
+    ("float8-rowwise", LLAMA, ROWWISE),
+    ("float8-gw-hp", LLAMA, GW_HP),
+    ("float8-tensorwise-8b", BIG, TENSORWISE),
+    ("float8-rowwise-8b", BIG, ROWWISE),
+    ("float8-gw-hp-8b", BIG, GW_HP),
+    ("float8-tensorwise-full", LLAMA, {**TENSORWISE, "ac": "full"}),
+    ("float8-rowwise-full", LLAMA, {**ROWWISE, "ac": "full"}),
+    ("float8-gw-hp-full", LLAMA, {**GW_HP, "ac": "full"}),
+    ("float8-tensorwise-selective", LLAMA, {**TENSORWISE, "ac": "selective"}),
+    ("float8-rowwise-selective", LLAMA, {**ROWWISE, "ac": "selective"}),
+    ("float8-gw-hp-selective", LLAMA, {**GW_HP, "ac": "selective"}),
+    ("float8-tensorwise-8b-selective", BIG, {**TENSORWISE, "ac": "selective"}),
+)
 ALIASES = ("view_as_complex", "view_as_real", "_conj")      # fallback kernels that return their operand
 
 
@@ -186,7 +202,7 @@ def pretend_transformers():
 # ---- reading Inductor's wrapper ----
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "uint64": 8, "complex64": 8, "bool": 1,
-               "uint8": 1, "int32": 4, "int8": 1, "float64": 8}
+               "uint8": 1, "int32": 4, "int8": 1, "float64": 8, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 
 def extent(shape, stride, dtype):
@@ -418,6 +434,7 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--check")
     parser.add_argument("--only")
+    parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     parser.add_argument("--joint", help="also writes each joint graph and program there, to be read")
     args = parser.parse_args()
     pretend_gpu()
@@ -430,7 +447,7 @@ def main():
             print(row["name"], "same" if same else "DIFFERS")
         return wrong > 0
     rows = []
-    for name, m, s in CASES:
+    for name, m, s in FLOAT8_CASES if args.float8 else CASES:
         if args.only and not fnmatch.fnmatch(name, args.only):
             continue
         try:
