@@ -61,6 +61,23 @@ bool is_reduction(const struct joint *joint, uint32_t node)
     return all > UNROLLED * shape_elements(&n->shape);
 }
 
+/* Whether elements that lie one after the other are of one column: those of a transposed matrix, and
+ * what is elementwise of them. */
+static bool is_turned(const struct joint *joint, uint32_t node)
+{
+    for (;;) {
+        const struct joint_node *n = joint_at(joint, node);
+        const enum joint_way way = joint_way(n);
+        if (n->name == JOINT_PERMUTE && n->detail == JOINT_TRANSPOSED)
+            return true;
+        if (n->name == JOINT_CLONE || n->args == 0 || (way != WAY_ELEMENT && way != WAY_VIEW))
+            return false;
+        const bool first = shape_elements(&joint_at(joint, n->arg[0])->shape) ==
+                           shape_elements(&n->shape);
+        node = n->arg[first || n->args == 1 ? 0 : 1];
+    }
+}
+
 struct span span_of(const struct joint *joint, uint32_t node)
 {
     const struct joint_node *n = joint_at(joint, node);
@@ -70,7 +87,8 @@ struct span span_of(const struct joint *joint, uint32_t node)
     if (!is_reduction(joint, node))
         return (struct span){SPAN_POINTS, kept, 0};
     const uint64_t all = shape_elements(&joint_at(joint, n->arg[0])->shape);
-    const bool rows = n->shape.rank > 0 && n->shape.dim[n->shape.rank - 1] == 1;
+    const bool last = n->shape.rank > 0 && n->shape.dim[n->shape.rank - 1] == 1;
+    const bool rows = kept == 1 || last != is_turned(joint, n->arg[0]);
     return (struct span){rows ? SPAN_ROWS : SPAN_COLUMNS, all, kept};
 }
 
@@ -120,7 +138,7 @@ static bool has_between(const struct building *b, uint32_t x, uint32_t y)
 
 static uint64_t bytes_of(const struct building *b, uint32_t memory)
 {
-    return joint_bytes(joint_at(b->joint, b->program->memory[memory].node));
+    return program_bytes(b->joint, b->program, memory);
 }
 
 static uint64_t shared_bytes(const struct building *b, const struct draft *x, const struct draft *y)

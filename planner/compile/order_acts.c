@@ -41,7 +41,7 @@ static uint64_t freed_bytes(const struct building *b, uint32_t memory)
     const struct program_memory *m = &b->program->memory[memory];
     const struct joint_node *node = joint_at(b->joint, m->node);
     const bool freed = !m->outside || node->name != JOINT_INPUT || node->source == SOURCE_GRADIENT;
-    return freed ? joint_bytes(node) : 0;
+    return freed ? program_bytes(b->joint, b->program, memory) : 0;
 }
 
 /* ---- the peak of an order ---- */

@@ -31,8 +31,9 @@ static const struct joint_node *node_of(const struct placing *p, uint32_t memory
 
 static bool is_alike(const struct placing *p, uint32_t x, uint32_t y)
 {
-    return node_of(p, x)->dtype == node_of(p, y)->dtype &&
-           joint_bytes(node_of(p, x)) == joint_bytes(node_of(p, y));
+    const struct operand a = program_operand(p->b->joint, p->b->program, x);
+    const struct operand b = program_operand(p->b->joint, p->b->program, y);
+    return a.dtype == b.dtype && shape_elements(&a.shape) == shape_elements(&b.shape);
 }
 
 /* ---- in place ---- */
@@ -87,7 +88,7 @@ static uint64_t most_between(const struct placing *p, uint32_t first, uint32_t e
 /* The last that died of its kind, unless keeping it would cost more than the peak. */
 static uint32_t again(struct placing *p, uint32_t act, uint32_t write)
 {
-    const uint64_t bytes = joint_bytes(node_of(p, write));
+    const uint64_t bytes = program_bytes(p->b->joint, p->b->program, write);
     for (uint32_t i = p->freed_count; i-- > 0;) {
         struct freed *f = &p->freed[i];
         if (f->taken || !is_alike(p, f->memory, write))

@@ -28,8 +28,7 @@ static const struct joint_node *at(const struct building *b, uint32_t node)
     return joint_at(b->joint, node);
 }
 
-/* Where a node's value is found: itself where it is there already, else behind its views. */
-static uint32_t found_at(const struct building *b, uint32_t node)
+uint32_t found_at(const struct building *b, uint32_t node)
 {
     while (!b->there[node] && is_seen_through(at(b, node)))
         node = at(b, node)->arg[0];
@@ -49,17 +48,31 @@ static bool is_result(const struct building *b, uint32_t node)
     return at(b, node)->name == JOINT_RESULT;
 }
 
+static uint32_t new_memory(struct building *b, struct program_memory memory)
+{
+    struct program *p = b->program;
+    ARRAY_GROW(p->memory, p->memory_count, b->memory_cap);
+    p->memory[p->memory_count] = memory;
+    return p->memory_count++;
+}
+
 static uint32_t memory_of(struct building *b, uint32_t node)
 {
     const bool outside = b->there[node];
     const uint32_t home = outside ? program_home(b->joint, node) : node;
-    if (b->memory[home] == JOINT_NONE) {
-        struct program *p = b->program;
-        ARRAY_GROW(p->memory, p->memory_count, b->memory_cap);
-        b->memory[home] = p->memory_count;
-        p->memory[p->memory_count++] = (struct program_memory){.node = home, .outside = outside};
-    }
+    if (b->memory[home] == JOINT_NONE)
+        b->memory[home] = new_memory(
+            b, (struct program_memory){.node = home, .only = JOINT_NONE, .outside = outside});
     return b->memory[home];
+}
+
+/* The copy of a node's value that a call reads by itself; JOINT_NONE: it has none. */
+static uint32_t copy_for(const struct building *b, uint32_t call, uint32_t node)
+{
+    for (uint32_t i = b->program->memory_count; i-- > 0;)
+        if (b->program->memory[i].only == call && b->program->memory[i].node == node)
+            return i;
+    return JOINT_NONE;
 }
 
 /* ---- what is needed, and what of it is in memory ---- */
@@ -149,6 +162,12 @@ static void find_reads(struct building *b, uint32_t node, uint32_t way, struct p
     for (uint32_t a = 0; a < at(b, node)->args; a++) {
         const uint32_t found = found_at(b, at(b, node)->arg[a]);
         const uint32_t there = places(b, way, node, a, found);
+        const uint32_t copy = is_call(b, node) ? copy_for(b, node, found) : JOINT_NONE;
+        if (copy != JOINT_NONE) {
+            list_add_once(&part->reads, copy);
+            list_add_once(&part->loads, copy);
+            continue;
+        }
         if (!b->there[found] && !b->realized[found] && !is_result(b, found)) {
             find_reads(b, found, there, part);
             continue;
@@ -158,6 +177,52 @@ static void find_reads(struct building *b, uint32_t node, uint32_t way, struct p
         list_add_once(&part->loads, 1021 * there + memory);
         if (there)
             list_add_once(&part->moved, memory);
+    }
+}
+
+static bool is_scaled_mm(const struct building *b, uint32_t node)
+{
+    const struct joint_node *n = at(b, node);
+    const uint8_t dtype = n->args ? at(b, n->arg[0])->dtype : n->dtype;
+    return n->name == JOINT_CALL && (dtype == DTYPE_FLOAT8_E4M3 || dtype == DTYPE_FLOAT8_E5M2);
+}
+
+/* What _scaled_mm is given as a view of a function's result that is not in memory is computed for
+ * that call alone (ir.py, ExternKernel.realize_input: copy_input), and so are scales of rows; mm's
+ * are in "needs_realized_inputs". */
+static bool is_copied_for(const struct building *b, uint32_t call, uint32_t a)
+{
+    const struct joint_node *arg = at(b, at(b, call)->arg[a]);
+    return is_scaled_mm(b, call) && (is_seen_through(arg) || (a >= 2 && arg->shape.rank > 0));
+}
+
+/* What a function is realized for at once, by how much it reads. */
+static bool reads_too_much(struct building *b, uint32_t node)
+{
+    struct part part = {0};
+    find_reads(b, node, 0, &part);
+    const bool much =
+        (part.loads.count > READS_MOST && b->users[node] > 1) || part.loads.count > READS_ALWAYS;
+    free(part.reads.of);
+    free(part.loads.of);
+    free(part.moved.of);
+    return much;
+}
+
+/* An argument of _scaled_mm is put in memory when that is lowered, and not before; of several, for
+ * the first of them. */
+static void find_waits(struct building *b)
+{
+    for (uint32_t i = 0; i < joint_count(b->joint); i++) {
+        if (!b->needed[i] || b->there[i] || !is_scaled_mm(b, i))
+            continue;
+        for (uint32_t a = 0; a < at(b, i)->args; a++) {
+            const uint32_t arg = at(b, i)->arg[a];
+            if (!is_copied_for(b, i, a) && !b->there[arg] && b->waits[arg] == JOINT_NONE &&
+                joint_way(at(b, arg)) == WAY_ELEMENT && !is_result(b, arg) &&
+                !reads_too_much(b, arg))
+                b->waits[arg] = i;
+        }
     }
 }
 
@@ -175,20 +240,15 @@ static void find_realized(struct building *b, const struct program_wants *wants)
         const bool call = is_call(b, i);
         b->realized[i] |= call || is_reduction(b->joint, i);
         for (uint32_t a = 0; call && a < at(b, i)->args; a++)
-            realize(b, at(b, i)->arg[a]);
+            if (!is_copied_for(b, i, a))
+                realize(b, at(b, i)->arg[a]);
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct part part = {0};
-        if (!b->needed[i] || b->there[i] || b->realized[i] || is_seen_through(at(b, i)) ||
-            is_result(b, i))
-            continue;
-        find_reads(b, i, 0, &part);
-        b->realized[i] =
-            (part.loads.count > READS_MOST && b->users[i] > 1) || part.loads.count > READS_ALWAYS;
-        free(part.reads.of);
-        free(part.loads.of);
-        free(part.moved.of);
+        if (b->needed[i] && !b->there[i] && !b->realized[i] && !is_seen_through(at(b, i)) &&
+            !is_result(b, i))
+            b->realized[i] = reads_too_much(b, i);
     }
+    find_waits(b);
 }
 
 /* ---- acts ---- */
@@ -205,22 +265,80 @@ static void add_writes(struct building *b, struct part *part, uint32_t node)
             list_add_once(&part->writes, memory_of(b, i));
 }
 
-static void add_act(struct building *b, uint32_t node)
+static struct draft *new_act(struct building *b, uint32_t call, struct span span)
 {
     ARRAY_GROW(b->acts, b->act_count, b->act_cap);
     struct draft *act = &b->acts[b->act_count++];
-    *act = (struct draft){.call = is_call(b, node) ? node : JOINT_NONE,
-                          .span = span_of(b->joint, node),
-                          .parts = xcalloc(1, sizeof *act->parts),
-                          .part_count = 1};
+    *act = (struct draft){
+        .call = call, .span = span, .parts = xcalloc(1, sizeof *act->parts), .part_count = 1};
+    act->parts[0].rank = b->act_count - 1;
+    return act;
+}
+
+static void list_memory(struct draft *act)
+{
     struct part *part = &act->parts[0];
-    part->rank = b->rank[node];
-    find_reads(b, node, 0, part);
-    add_writes(b, part, node);
     for (uint32_t i = 0; i < part->reads.count; i++)
         list_add_once(&act->reads, part->reads.of[i]);
     for (uint32_t i = 0; i < part->writes.count; i++)
         list_add_once(&act->writes, part->writes.of[i]);
+}
+
+/* A node's value computed into a memory. */
+static void add_points(struct building *b, uint32_t node, uint32_t memory)
+{
+    struct draft *act = new_act(b, JOINT_NONE, span_of(b->joint, node));
+    find_reads(b, node, 0, &act->parts[0]);
+    list_add_once(&act->parts[0].writes, memory);
+    list_memory(act);
+}
+
+/* What is put in memory for a call, or copied for it. */
+static void add_arguments(struct building *b, uint32_t call)
+{
+    for (uint32_t a = 0; a < at(b, call)->args; a++) {
+        const uint32_t found = found_at(b, at(b, call)->arg[a]);
+        if (b->waits[found] == call && b->memory[found] == JOINT_NONE)
+            add_points(b, found, memory_of(b, found));
+        else if (is_copied_for(b, call, a) && !b->there[found] && !b->realized[found] &&
+                 !is_result(b, found))
+            add_points(b, found,
+                       new_memory(b, (struct program_memory){.node = found, .only = call}));
+    }
+}
+
+/* Two kernels: partial results, and those of them. */
+static void add_split(struct building *b, uint32_t node, uint32_t parts)
+{
+    const struct span span = span_of(b->joint, node);
+    const uint32_t between =
+        new_memory(b, (struct program_memory){.node = node, .parts = parts, .only = JOINT_NONE});
+    struct draft *act =
+        new_act(b, JOINT_NONE, (struct span){span.kind, span.all, parts * span.kept});
+    find_reads(b, node, 0, &act->parts[0]);
+    list_add_once(&act->parts[0].writes, between);
+    list_memory(act);
+    act = new_act(b, JOINT_NONE, (struct span){SPAN_ROWS, parts * span.kept, span.kept});
+    list_add_once(&act->parts[0].reads, between);
+    list_add_once(&act->parts[0].loads, between);
+    add_writes(b, &act->parts[0], node);
+    list_memory(act);
+}
+
+static void add_act(struct building *b, uint32_t node)
+{
+    const bool call = is_call(b, node);
+    const uint32_t parts = call ? 1 : parts_of(b, node);
+    if (parts > 1) {
+        add_split(b, node, parts);
+        return;
+    }
+    if (call)
+        add_arguments(b, node);
+    struct draft *act = new_act(b, call ? node : JOINT_NONE, span_of(b->joint, node));
+    find_reads(b, node, 0, &act->parts[0]);
+    add_writes(b, &act->parts[0], node);
+    list_memory(act);
 }
 
 static void add_acts(struct building *b)
@@ -229,7 +347,8 @@ static void add_acts(struct building *b)
     uint32_t *in_order = xmalloc((count + 1) * sizeof *in_order);
     memset(in_order, 0xff, (count + 1) * sizeof *in_order);
     for (uint32_t i = 0; i < count; i++)
-        if (b->needed[i] && !b->there[i] && b->realized[i] && !is_result(b, i))
+        if (b->needed[i] && !b->there[i] && b->realized[i] && !is_result(b, i) &&
+            b->waits[i] == JOINT_NONE)
             in_order[b->rank[i]] = i;
     for (uint32_t i = 0; i < count; i++)
         if (in_order[i] != JOINT_NONE)
@@ -254,6 +373,8 @@ static void open_building(struct building *b, const struct joint *joint,
     b->realized = xcalloc(count + 1, sizeof *b->realized);
     b->users = xcalloc(count + 1, sizeof *b->users);
     b->rank = xmalloc((count + 1) * sizeof *b->rank);
+    b->waits = xmalloc((count + 1) * sizeof *b->waits);
+    memset(b->waits, 0xff, (count + 1) * sizeof *b->waits);
     b->memory = xmalloc((count + 1) * sizeof *b->memory);
     memset(b->memory, 0xff, (count + 1) * sizeof *b->memory);
     for (uint32_t i = 0; i < count; i++)
@@ -272,6 +393,7 @@ static void close_building(struct building *b)
     free(b->realized);
     free(b->users);
     free(b->rank);
+    free(b->waits);
     free(b->memory);
 }
 
@@ -315,9 +437,24 @@ void program_free(struct program *program)
     free(program);
 }
 
-static uint64_t bytes_of(const struct joint *joint, const struct program *program, uint32_t memory)
+struct operand program_operand(const struct joint *joint, const struct program *program,
+                               uint32_t memory)
 {
-    return joint_bytes(joint_at(joint, program->memory[memory].node));
+    const struct program_memory *m = &program->memory[memory];
+    const struct joint_node *node = joint_at(joint, m->node);
+    struct operand out = {.place = memory, .dtype = node->dtype, .shape = node->shape};
+    if (!m->parts)
+        return out;
+    out.shape = SHAPE(m->parts, (uint32_t)shape_elements(&node->shape));
+    if (node->dtype == DTYPE_BF16 || node->dtype == DTYPE_FP16)
+        out.dtype = DTYPE_FP32; /* "keep the intermediate in fp32" */
+    return out;
+}
+
+uint64_t program_bytes(const struct joint *joint, const struct program *program, uint32_t memory)
+{
+    const struct operand operand = program_operand(joint, program, memory);
+    return shape_bytes(&operand.shape, (enum dtype)operand.dtype);
 }
 
 static bool is_counted(const struct joint *joint, const struct program *program, uint32_t memory)
@@ -330,16 +467,16 @@ uint64_t program_peak(const struct joint *joint, const struct program *program)
     uint64_t live = 0, peak = 0;
     for (uint32_t i = 0; i < program->memory_count; i++)
         if (program->memory[i].outside && is_counted(joint, program, i))
-            live += bytes_of(joint, program, i);
+            live += program_bytes(joint, program, i);
     peak = live;
     for (uint32_t i = 0; i < program->act_count; i++) {
         const struct program_act *act = &program->acts[i];
         for (uint32_t w = 0; w < act->write_count; w++)
-            live += act->over[w] == JOINT_NONE ? bytes_of(joint, program, act->writes[w]) : 0;
+            live += act->over[w] == JOINT_NONE ? program_bytes(joint, program, act->writes[w]) : 0;
         peak = live > peak ? live : peak;
         for (uint32_t d = 0; d < act->die_count; d++)
             if (is_counted(joint, program, act->dies[d]))
-                live -= bytes_of(joint, program, act->dies[d]);
+                live -= program_bytes(joint, program, act->dies[d]);
     }
     return peak;
 }

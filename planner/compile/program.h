@@ -16,7 +16,10 @@
 #include "compile/joint.h"
 
 struct program_memory {
-    uint32_t node; /* whose result is there first; of outside: an input, or what was saved */
+    uint32_t node;  /* whose result is there first; of outside: an input, or what was saved */
+    uint32_t parts; /* so many partial results for each of the node's, which is reduced in two
+                       kernels; 0: the result itself */
+    uint32_t only;  /* a copy that this call alone reads, a node; JOINT_NONE: it is everybody's */
     bool outside;  /* there before the program runs */
     bool kept;     /* still needed behind it */
 };
@@ -49,6 +52,11 @@ struct program_wants {
 /* The caller owns the result: program_free. */
 struct program *program_of(const struct joint *joint, const struct program_wants *wants);
 void program_free(struct program *program); /* NULL is allowed */
+
+/* What lies in a memory of the program: `place` is its number. */
+struct operand program_operand(const struct joint *joint, const struct program *program,
+                               uint32_t memory);
+uint64_t program_bytes(const struct joint *joint, const struct program *program, uint32_t memory);
 
 /* The node that the memory of a node's result has the name of: behind all views. */
 uint32_t program_home(const struct joint *joint, uint32_t node);

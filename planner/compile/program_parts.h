@@ -1,4 +1,5 @@
-/* program_parts.h - for program.c, fusion.c, order_acts.c only: a program while it is made. */
+/* program_parts.h - for program.c, split.c, fusion.c, order_acts.c and place_acts.c only: a program
+ * while it is made. */
 #ifndef SHARDPLAN_PROGRAM_PARTS_H
 #define SHARDPLAN_PROGRAM_PARTS_H
 
@@ -25,8 +26,8 @@ struct span {
     uint64_t all, kept;
 };
 
-struct part { /* one function of an act: its place in the graph, and the memory that it reads */
-    uint32_t rank;
+struct part { /* one function of an act, and the memory that it reads */
+    uint32_t rank; /* its place among all of them before any are fused */
     struct list reads, writes;
     struct list loads; /* likewise, each place in it that is read for one result by itself */
     struct list moved; /* of what it reads: elements at other places than where they go */
@@ -51,11 +52,18 @@ struct building {
     bool *realized;   /* (nodes) its result is in memory */
     uint32_t *users;  /* (nodes) how many read it */
     uint32_t *rank;   /* (nodes) its place in the graph that Inductor is given */
+    uint32_t *waits;  /* (nodes) the call that it is put in memory for; JOINT_NONE: at its place */
     uint32_t *memory; /* (nodes) */
     uint32_t memory_cap;
     struct draft *acts;
     uint32_t act_count, act_cap;
 };
+
+/* Where a node's value is found: itself where it is there already, else behind its views. */
+uint32_t found_at(const struct building *b, uint32_t node);
+
+/* How many partial results of each of its own a node's reduction makes first; 1: none. */
+uint32_t parts_of(const struct building *b, uint32_t node);
 
 /* A reduction that Inductor makes one of: over more than eight elements. */
 bool is_reduction(const struct joint *joint, uint32_t node);

@@ -26,7 +26,8 @@ static const struct joint_node *at(const struct making *m, uint32_t node)
 static uint32_t memory_of_home(const struct program *program, uint32_t home)
 {
     for (uint32_t i = 0; i < program->memory_count; i++)
-        if (program->memory[i].node == home)
+        if (program->memory[i].node == home && !program->memory[i].parts &&
+            program->memory[i].only == JOINT_NONE)
             return i;
     return JOINT_NONE;
 }
@@ -45,13 +46,15 @@ static bool is_argument(const struct joint_node *node)
     return node->name == JOINT_INPUT && (node->of & PLACE_MASK) == PLACE_BUFFER;
 }
 
-static struct tape_memory memory_from(const struct making *m, const struct program_memory *memory)
+static struct tape_memory memory_from(const struct making *m, uint32_t index)
 {
+    const struct program_memory *memory = &m->from->memory[index];
     const struct joint_node *node = at(m, memory->node);
+    const struct operand operand = program_operand(m->joint, m->from, index);
     struct tape_memory out = {.from = TAPE_MEMORY_NEW,
-                              .dtype = node->dtype,
+                              .dtype = operand.dtype,
                               .label = ATEN_EMPTY_STRIDED,
-                              .shape = node->shape};
+                              .shape = operand.shape};
     if (!memory->outside)
         return out;
     if (node->name == JOINT_INPUT && !is_argument(node)) {
@@ -86,6 +89,16 @@ static uint32_t memory_of_node(const struct making *m, uint32_t node)
     return memory_of_home(m->from, program_home(m->joint, node));
 }
 
+/* Likewise, or the copy that the call reads by itself. */
+static uint32_t memory_for_call(const struct making *m, uint32_t call, uint32_t node)
+{
+    const uint32_t home = program_home(m->joint, node);
+    for (uint32_t i = 0; i < m->from->memory_count; i++)
+        if (m->from->memory[i].only == call && m->from->memory[i].node == home)
+            return i;
+    return memory_of_node(m, node);
+}
+
 static const struct joint_node *call_of(const struct making *m, const struct program_act *act)
 {
     return at(m, act->call);
@@ -102,7 +115,7 @@ static void library_kernel(const struct making *m, const struct program_act *act
     to->kernel.recomputed = m->forward && !call->in_backward;
     for (uint32_t i = 0; i < eager->ins; i++) {
         operands[i] = eager->operands[i];
-        operands[i].place = memory_of_node(m, call->arg[i]);
+        operands[i].place = memory_for_call(m, act->call, call->arg[i]);
         if (!shows_part(m, call->arg[i]))
             operands[i].offset = operands[i].pitch = 0;
     }
@@ -150,11 +163,11 @@ static void fused_kernel(const struct making *m, const struct program_act *act, 
     struct operand *operands =
         xcalloc((size_t)act->read_count + act->write_count + 1, sizeof *operands);
     for (uint32_t i = 0; i < act->read_count; i++)
-        operands[i] = as_operand(m, act->reads[i], m->from->memory[act->reads[i]].node);
+        operands[i] = program_operand(m->joint, m->from, act->reads[i]);
     double elements = 0;
     for (uint32_t i = 0; i < act->write_count; i++) {
         struct operand *out = &operands[act->read_count + i];
-        *out = as_operand(m, act->writes[i], m->from->memory[act->writes[i]].node);
+        *out = program_operand(m->joint, m->from, act->writes[i]);
         elements += (double)shape_elements(&out->shape);
     }
     to->kernel = (struct kernel){.label = act->reduces ? ATEN_FUSED_REDUCTION : ATEN_FUSED,
@@ -192,7 +205,7 @@ static void make_program(const struct making *m)
     m->to->memory = xcalloc(from->memory_count + 1, sizeof *m->to->memory);
     m->to->acts = xcalloc(from->act_count + 1, sizeof *m->to->acts);
     for (uint32_t i = 0; i < from->memory_count; i++)
-        m->to->memory[i] = memory_from(m, &from->memory[i]);
+        m->to->memory[i] = memory_from(m, i);
     for (uint32_t i = 0; i < from->act_count; i++)
         make_act(m, &from->acts[i], &m->to->acts[i]);
 }
