@@ -262,3 +262,51 @@ void fuse_acts(struct building *b)
     }
     b->act_count = left;
 }
+
+/* ---- rows that are gone over more than once ---- */
+
+/* torch/_inductor/choices.py, should_use_persistent_reduction: longer rows are not held in
+ * registers. */
+enum { ROW_HELD = 1024 };
+
+/* On which way over its row each part runs: behind the sums that it is made of. */
+static uint32_t *find_ways(const struct draft *act)
+{
+    uint32_t *way = xcalloc(act->part_count + 1, sizeof *way);
+    for (uint32_t turn = 0; turn < act->part_count; turn++)
+        for (uint32_t i = 0; i < act->part_count; i++)
+            for (uint32_t k = 0; k < act->part_count; k++) {
+                const uint32_t behind = way[k] + act->parts[k].sums;
+                if (k != i && way[i] < behind &&
+                    lists_meet(&act->parts[k].writes, &act->parts[i].reads))
+                    way[i] = behind;
+            }
+    return way;
+}
+
+static void keep_of_act(const struct building *b, struct draft *act)
+{
+    uint32_t *way = find_ways(act);
+    for (uint32_t i = 0; i < act->part_count; i++) {
+        const struct part *part = &act->parts[i];
+        for (uint32_t w = 0; w < part->writes.count; w++) {
+            const struct operand operand =
+                program_operand(b->joint, b->program, part->writes.of[w]);
+            if (shape_elements(&operand.shape) != act->span.all)
+                continue;
+            for (uint32_t k = 0; k < act->part_count; k++)
+                if (way[k] > way[i] && list_has(&act->parts[k].reads, part->writes.of[w]))
+                    list_add_once(&act->writes, part->writes.of[w]);
+        }
+    }
+    free(way);
+}
+
+void keep_between_ways(struct building *b)
+{
+    for (uint32_t i = 0; i < b->act_count; i++) {
+        const struct span *span = &b->acts[i].span;
+        if (span->kind == SPAN_ROWS && span->all / span->kept > ROW_HELD)
+            keep_of_act(b, &b->acts[i]);
+    }
+}

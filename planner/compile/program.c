@@ -132,8 +132,9 @@ static void realize(struct building *b, uint32_t node)
     b->realized[found_at(b, node)] = true;
 }
 
-/* torch/_inductor/config.py: realize_reads_threshold, of what several read. */
-enum { READS_MOST = 4, READS_ALWAYS = 8 };
+/* torch/_inductor/config.py: realize_reads_threshold and realize_opcount_threshold, of what several
+ * read; realize_acc_reads_threshold. */
+enum { READS_MOST = 4, READS_ALWAYS = 8, FUNCTIONS_MOST = 30 };
 
 /* Whether a function gives elements at other places than it is given them. */
 static bool moves(const struct building *b, uint32_t node)
@@ -196,13 +197,57 @@ static bool is_copied_for(const struct building *b, uint32_t call, uint32_t a)
     return is_scaled_mm(b, call) && (is_seen_through(arg) || (a >= 2 && arg->shape.rank > 0));
 }
 
-/* What a function is realized for at once, by how much it reads. */
-static bool reads_too_much(struct building *b, uint32_t node)
+/* What Inductor counts of one function (ops_handler.py, OpCounterCSE): itself, and its number. */
+static uint32_t weight_of(const struct joint_node *node)
+{
+    switch ((enum joint_name)node->name) {
+    case JOINT_CLONE:
+        return 0;
+    case JOINT_MEAN: /* in memory is the sum */
+    case JOINT_AT_LEAST:
+    case JOINT_AT_MOST:
+        return 2;
+    case JOINT_ADD:
+    case JOINT_SUB:
+    case JOINT_MUL:
+    case JOINT_DIV:
+        return node->args == 1 ? 2 : 1;
+    default:
+        return joint_way(node) == WAY_ELEMENT ? 1 : 0;
+    }
+}
+
+/* The functions that are computed where `node` is, itself among them. */
+static uint32_t count_functions(const struct building *b, uint32_t node)
+{
+    bool *inside = xcalloc((size_t)node + 1, sizeof *inside);
+    uint32_t count = 0;
+    inside[node] = true;
+    for (uint32_t i = node + 1; i-- > 0;) {
+        if (!inside[i])
+            continue;
+        const bool made = b->there[i] || (i != node && b->realized[i]);
+        count += !made || at(b, i)->name == JOINT_MEAN ? weight_of(at(b, i)) : 0;
+        for (uint32_t a = 0; !made && !is_result(b, i) && a < at(b, i)->args; a++)
+            inside[at(b, i)->arg[a]] = true;
+    }
+    free(inside);
+    return count;
+}
+
+/* What a function is realized for at once, by how much it reads and computes. */
+static bool is_too_much(struct building *b, uint32_t node)
 {
     struct part part = {0};
+    uint32_t large = 0; /* reads of more than one number */
     find_reads(b, node, 0, &part);
-    const bool much =
-        (part.loads.count > READS_MOST && b->users[node] > 1) || part.loads.count > READS_ALWAYS;
+    for (uint32_t i = 0; i < part.reads.count; i++) {
+        const struct operand operand = program_operand(b->joint, b->program, part.reads.of[i]);
+        large += shape_elements(&operand.shape) > 1;
+    }
+    const bool many = part.loads.count + count_functions(b, node) > FUNCTIONS_MOST;
+    const bool much = (b->users[node] > 1 && (many || part.loads.count > READS_MOST)) ||
+                      (large > 1 && (many || part.loads.count > READS_ALWAYS));
     free(part.reads.of);
     free(part.loads.of);
     free(part.moved.of);
@@ -220,7 +265,7 @@ static void find_waits(struct building *b)
             const uint32_t arg = at(b, i)->arg[a];
             if (!is_copied_for(b, i, a) && !b->there[arg] && b->waits[arg] == JOINT_NONE &&
                 joint_way(at(b, arg)) == WAY_ELEMENT && !is_result(b, arg) &&
-                !reads_too_much(b, arg))
+                !is_too_much(b, arg))
                 b->waits[arg] = i;
         }
     }
@@ -246,7 +291,7 @@ static void find_realized(struct building *b, const struct program_wants *wants)
     for (uint32_t i = 0; i < count; i++) {
         if (b->needed[i] && !b->there[i] && !b->realized[i] && !is_seen_through(at(b, i)) &&
             !is_result(b, i))
-            b->realized[i] = reads_too_much(b, i);
+            b->realized[i] = is_too_much(b, i);
     }
     find_waits(b);
 }
@@ -272,6 +317,7 @@ static struct draft *new_act(struct building *b, uint32_t call, struct span span
     *act = (struct draft){
         .call = call, .span = span, .parts = xcalloc(1, sizeof *act->parts), .part_count = 1};
     act->parts[0].rank = b->act_count - 1;
+    act->parts[0].sums = span.kind == SPAN_ROWS;
     return act;
 }
 
@@ -293,17 +339,21 @@ static void add_points(struct building *b, uint32_t node, uint32_t memory)
     list_memory(act);
 }
 
+#define WAITED (JOINT_NONE - 1) /* of `waits`: the call has been */
+
 /* What is put in memory for a call, or copied for it. */
 static void add_arguments(struct building *b, uint32_t call)
 {
     for (uint32_t a = 0; a < at(b, call)->args; a++) {
         const uint32_t found = found_at(b, at(b, call)->arg[a]);
-        if (b->waits[found] == call && b->memory[found] == JOINT_NONE)
+        if (b->waits[found] == call) {
+            b->waits[found] = WAITED;
             add_points(b, found, memory_of(b, found));
-        else if (is_copied_for(b, call, a) && !b->there[found] && !b->realized[found] &&
-                 !is_result(b, found))
+        } else if (is_copied_for(b, call, a) && !b->there[found] && !b->realized[found] &&
+                 !is_result(b, found)) {
             add_points(b, found,
                        new_memory(b, (struct program_memory){.node = found, .only = call}));
+        }
     }
 }
 
@@ -415,6 +465,7 @@ struct program *program_of(const struct joint *joint, const struct program_wants
         mark_kept(&b, wants->saved, wants->saved_count);
     fuse_acts(&b);
     uint64_t *estimate = order_acts(&b);
+    keep_between_ways(&b);
     place_acts(&b, estimate);
     free(estimate);
     struct program *program = b.program;

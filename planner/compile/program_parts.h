@@ -28,6 +28,7 @@ struct span {
 
 struct part { /* one function of an act, and the memory that it reads */
     uint32_t rank; /* its place among all of them before any are fused */
+    bool sums;     /* over rows */
     struct list reads, writes;
     struct list loads; /* likewise, each place in it that is read for one result by itself */
     struct list moved; /* of what it reads: elements at other places than where they go */
@@ -70,6 +71,9 @@ bool is_reduction(const struct joint *joint, uint32_t node);
 struct span span_of(const struct joint *joint, uint32_t node);
 
 void fuse_acts(struct building *b);
+/* Gives kernels that go over their rows more than once the memory back that only they use, as far as
+ * it is written and read on different ways. */
+void keep_between_ways(struct building *b);
 /* Puts them in order. Returns what is in memory at each (act_count + 1), as Inductor estimates it
  * (memory.py, estimate_peak_memory); the caller frees it. */
 uint64_t *order_acts(struct building *b);
