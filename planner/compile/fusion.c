@@ -61,8 +61,8 @@ bool is_reduction(const struct joint *joint, uint32_t node)
     return all > UNROLLED * shape_elements(&n->shape);
 }
 
-/* Whether elements that lie one after the other are of one column: those of a transposed matrix, and
- * what is elementwise of them. */
+/* Whether elements that lie one after the other are of one column: those of a transposed matrix,
+ * and what is elementwise of them. */
 static bool is_turned(const struct joint *joint, uint32_t node)
 {
     for (;;) {
@@ -72,8 +72,8 @@ static bool is_turned(const struct joint *joint, uint32_t node)
             return true;
         if (n->name == JOINT_CLONE || n->args == 0 || (way != WAY_ELEMENT && way != WAY_VIEW))
             return false;
-        const bool first = shape_elements(&joint_at(joint, n->arg[0])->shape) ==
-                           shape_elements(&n->shape);
+        const bool first =
+            shape_elements(&joint_at(joint, n->arg[0])->shape) == shape_elements(&n->shape);
         node = n->arg[first || n->args == 1 ? 0 : 1];
     }
 }

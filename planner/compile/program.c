@@ -157,6 +157,13 @@ static uint32_t places(const struct building *b, uint32_t way, uint32_t node, ui
     return way;
 }
 
+/* Whether a node's value is in memory when a reader of it is lowered. */
+static bool is_in_memory(const struct building *b, uint32_t node, uint32_t reader)
+{
+    const uint32_t call = b->waits[node];
+    return b->realized[node] && (call == JOINT_NONE || b->rank[reader] >= b->rank[call]);
+}
+
 /* As deep as functions are that are computed where they are used. `way`: places; 0: its own. */
 static void find_reads(struct building *b, uint32_t node, uint32_t way, struct part *part) // NOLINT
 {
@@ -169,7 +176,7 @@ static void find_reads(struct building *b, uint32_t node, uint32_t way, struct p
             list_add_once(&part->loads, copy);
             continue;
         }
-        if (!b->there[found] && !b->realized[found] && !is_result(b, found)) {
+        if (!b->there[found] && !is_in_memory(b, found, node) && !is_result(b, found)) {
             find_reads(b, found, there, part);
             continue;
         }
@@ -254,21 +261,37 @@ static bool is_too_much(struct building *b, uint32_t node)
     return much;
 }
 
-/* An argument of _scaled_mm is put in memory when that is lowered, and not before; of several, for
- * the first of them. */
+static bool needs_call(const struct building *b, uint32_t node)
+{
+    return b->needed[node] && !b->there[node] && at(b, node)->name == JOINT_CALL;
+}
+
+/* What a call is given, if a function makes it and nothing else puts it in memory. */
+static bool is_for_call(struct building *b, uint32_t arg)
+{
+    return !b->there[arg] && joint_way(at(b, arg)) == WAY_ELEMENT && !is_result(b, arg) &&
+           !is_call(b, arg) && !is_too_much(b, arg);
+}
+
+/* An argument of a product is put in memory when that is lowered, and not before; of several, for
+ * the first of them. But mm's are in "needs_realized_inputs": what others read, too, is put in
+ * memory where it is. */
 static void find_waits(struct building *b)
 {
-    for (uint32_t i = 0; i < joint_count(b->joint); i++) {
-        if (!b->needed[i] || b->there[i] || !is_scaled_mm(b, i))
-            continue;
-        for (uint32_t a = 0; a < at(b, i)->args; a++) {
-            const uint32_t arg = at(b, i)->arg[a];
-            if (!is_copied_for(b, i, a) && !b->there[arg] && b->waits[arg] == JOINT_NONE &&
-                joint_way(at(b, arg)) == WAY_ELEMENT && !is_result(b, arg) &&
-                !is_too_much(b, arg))
+    const uint32_t count = joint_count(b->joint);
+    bool *early = xcalloc(count + 1, sizeof *early);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t a = 0; needs_call(b, i) && a < at(b, i)->args; a++)
+            early[found_at(b, at(b, i)->arg[a])] |=
+                !is_scaled_mm(b, i) && at(b, i)->args == 2 && b->users[at(b, i)->arg[a]] > 1;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t a = 0; needs_call(b, i) && a < at(b, i)->args; a++) {
+            const uint32_t arg = found_at(b, at(b, i)->arg[a]);
+            if (!early[arg] && b->waits[arg] == JOINT_NONE && !is_copied_for(b, i, a) &&
+                is_for_call(b, arg))
                 b->waits[arg] = i;
         }
-    }
+    free(early);
 }
 
 static void find_realized(struct building *b, const struct program_wants *wants)
@@ -339,18 +362,16 @@ static void add_points(struct building *b, uint32_t node, uint32_t memory)
     list_memory(act);
 }
 
-#define WAITED (JOINT_NONE - 1) /* of `waits`: the call has been */
-
 /* What is put in memory for a call, or copied for it. */
 static void add_arguments(struct building *b, uint32_t call)
 {
     for (uint32_t a = 0; a < at(b, call)->args; a++) {
         const uint32_t found = found_at(b, at(b, call)->arg[a]);
-        if (b->waits[found] == call) {
-            b->waits[found] = WAITED;
+        if (b->waits[found] == call && !b->put[found]) {
+            b->put[found] = true;
             add_points(b, found, memory_of(b, found));
         } else if (is_copied_for(b, call, a) && !b->there[found] && !b->realized[found] &&
-                 !is_result(b, found)) {
+                   !is_result(b, found)) {
             add_points(b, found,
                        new_memory(b, (struct program_memory){.node = found, .only = call}));
         }
@@ -423,6 +444,7 @@ static void open_building(struct building *b, const struct joint *joint,
     b->realized = xcalloc(count + 1, sizeof *b->realized);
     b->users = xcalloc(count + 1, sizeof *b->users);
     b->rank = xmalloc((count + 1) * sizeof *b->rank);
+    b->put = xcalloc(count + 1, sizeof *b->put);
     b->waits = xmalloc((count + 1) * sizeof *b->waits);
     memset(b->waits, 0xff, (count + 1) * sizeof *b->waits);
     b->memory = xmalloc((count + 1) * sizeof *b->memory);
@@ -444,6 +466,7 @@ static void close_building(struct building *b)
     free(b->users);
     free(b->rank);
     free(b->waits);
+    free(b->put);
     free(b->memory);
 }
 

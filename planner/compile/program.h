@@ -20,8 +20,8 @@ struct program_memory {
     uint32_t parts; /* so many partial results for each of the node's, which is reduced in two
                        kernels; 0: the result itself */
     uint32_t only;  /* a copy that this call alone reads, a node; JOINT_NONE: it is everybody's */
-    bool outside;  /* there before the program runs */
-    bool kept;     /* still needed behind it */
+    bool outside;   /* there before the program runs */
+    bool kept;      /* still needed behind it */
 };
 
 struct program_act {          /* one kernel */

@@ -26,7 +26,7 @@ struct span {
     uint64_t all, kept;
 };
 
-struct part { /* one function of an act, and the memory that it reads */
+struct part {      /* one function of an act, and the memory that it reads */
     uint32_t rank; /* its place among all of them before any are fused */
     bool sums;     /* over rows */
     struct list reads, writes;
@@ -54,6 +54,7 @@ struct building {
     uint32_t *users;  /* (nodes) how many read it */
     uint32_t *rank;   /* (nodes) its place in the graph that Inductor is given */
     uint32_t *waits;  /* (nodes) the call that it is put in memory for; JOINT_NONE: at its place */
+    bool *put;        /* (nodes) of those, what has been */
     uint32_t *memory; /* (nodes) */
     uint32_t memory_cap;
     struct draft *acts;
@@ -71,8 +72,8 @@ bool is_reduction(const struct joint *joint, uint32_t node);
 struct span span_of(const struct joint *joint, uint32_t node);
 
 void fuse_acts(struct building *b);
-/* Gives kernels that go over their rows more than once the memory back that only they use, as far as
- * it is written and read on different ways. */
+/* Gives kernels that go over their rows more than once the memory back that only they use, as far
+ * as it is written and read on different ways. */
 void keep_between_ways(struct building *b);
 /* Puts them in order. Returns what is in memory at each (act_count + 1), as Inductor estimates it
  * (memory.py, estimate_peak_memory); the caller frees it. */

@@ -1,8 +1,8 @@
 /* split.c - which reductions run in two kernels: partial results first (program.h).
  *
- * torch/_inductor/ir.py, Reduction.num_splits, and choices.py, reduction_split_factor, of PyTorch 2.14.
- * They ask how many multiprocessors there are: an H100's are taken. Of another GPU's partial results
- * there are other numbers, but a reduction that is split here is there, too. */
+ * torch/_inductor/ir.py, Reduction.num_splits, and choices.py, reduction_split_factor, of
+ * PyTorch 2.14. They ask how many multiprocessors there are: an H100's are taken. Of another GPU's
+ * partial results there are other numbers, but a reduction that is split here is there, too. */
 #include "compile/program_parts.h"
 
 #include <stdlib.h>
