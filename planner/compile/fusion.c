@@ -208,12 +208,6 @@ static void fuse(struct building *b, uint32_t x, uint32_t y)
     }
 }
 
-static bool may_fuse(const struct building *b, uint32_t x, uint32_t y)
-{
-    return run_together(b->acts[x].span, b->acts[y].span) && !has_between(b, x, y) &&
-           !has_between(b, y, x);
-}
-
 static uint32_t apart(uint32_t x, uint32_t y)
 {
     return x > y ? x - y : y - x;
@@ -226,6 +220,22 @@ static uint32_t distance(const struct draft *x, const struct draft *y)
     const uint32_t one = apart(x->parts[0].rank, y->parts[y->part_count - 1].rank);
     const uint32_t other = apart(y->parts[0].rank, x->parts[x->part_count - 1].rank);
     return one > other ? one : other;
+}
+
+/* "are_long_distant_nodes" */
+enum { FAR_APART = 64 };
+
+static bool is_too_far(const struct draft *x, const struct draft *y)
+{
+    return distance(x, y) > FAR_APART && !lists_meet(&x->writes, &y->reads) &&
+           !lists_meet(&y->writes, &x->reads);
+}
+
+static bool may_fuse(const struct building *b, uint32_t x, uint32_t y)
+{
+    return !is_too_far(&b->acts[x], &b->acts[y]) &&
+           run_together(b->acts[x].span, b->acts[y].span) && !has_between(b, x, y) &&
+           !has_between(b, y, x);
 }
 
 static bool fuse_best(struct building *b)
