@@ -187,13 +187,14 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
     return ERR_OK;
 }
 
-/* Under a policy of what is kept a dispatch mode sees the parts of a product. */
+/* Under a policy of what is kept a dispatch mode sees the parts of an eager product. */
 static enum err_code check_float8(const struct job *job, struct err *err)
 {
-    if (job->model.float8 && job_tape(job).checkpointing == CHECKPOINTING_SELECTIVE)
+    const struct tape_options tape = job_tape(job);
+    if (job->model.float8 && tape.checkpointing == CHECKPOINTING_SELECTIVE && !tape.compiled)
         return err_set(err, ERR_UNSUPPORTED,
                        "--float8 with --checkpointing selective: what of a float8 product is kept "
-                       "is not planned");
+                       "is planned under --compile on alone");
     return ERR_OK;
 }
 
