@@ -94,7 +94,8 @@ static bool is_aligned(const struct kernel *kernel)
         const struct operand *operand = &kernel->operands[i];
         const uint32_t bytes = dtype_bytes((enum dtype)operand->dtype);
         const struct shape *shape = &operand->shape;
-        if (shape->rank < 2)
+        const bool scale = kernel->work == WORK_SCALED_MM_NT && i >= 2 && i < kernel->ins;
+        if (shape->rank < 2 || scale)
             continue;
         uint64_t row = operand->pitch ? operand->pitch : shape->dim[shape->rank - 1];
         if (kernel->strides) { /* whichever of the two last dims is not dense */
