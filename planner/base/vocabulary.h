@@ -368,6 +368,7 @@ const char *const *aten_names(void);
     X(REDUCE_SCATTER_SUM, "reduce_scatter_sum", "x -> y: sum over ranks of slice `rank`")          \
     X(ALL_REDUCE_AVG, "all_reduce_avg", "x -> y (may be x): average over ranks")                   \
     X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
+    X(ALL_REDUCE_MAX, "all_reduce_max", "x -> y (may be x): the largest over ranks")               \
     X(BROADCAST, "broadcast", "y -> y: in place, the bytes of the group's rank attr.dim to all")   \
     /* ---- clipping and the update ---- */                                                        \
     X(ADAMW, "adamw",                                                                              \

@@ -117,6 +117,7 @@ uint32_t graph_param(struct graph *graph, enum param_role role, struct shape sha
         .module = graph->current_module,
         .cast = GRAPH_NONE,
         .adapter = GRAPH_NONE,
+        .scale = GRAPH_NONE,
         .trainable = trainable,
         .init = first_values(graph, role),
     };

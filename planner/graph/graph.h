@@ -95,6 +95,8 @@ struct graph_param {
     uint32_t cast;    /* autocast's copy of it; GRAPH_NONE: none (yet) */
     uint32_t adapter; /* of a linear layer's weight: the first of the two parameters of its
                          low-rank adapter, A (r, in) and B (out, r); GRAPH_NONE: it has none */
+    uint32_t scale;   /* gathered in float8: the tensor of its scale, a buffer; GRAPH_NONE: it is
+                         not */
     bool trainable;
     struct param_init init;
 };
@@ -134,6 +136,11 @@ enum { LOSS_CHUNKS = 8 }; /* torchtitan components/loss.py, num_chunks */
 /* Products of linear layers in float8, by torchao's recipes: one scale a tensor; one a row of each
  * factor; likewise, but the weight's gradient in the compute dtype. */
 enum float8 { FLOAT8_NONE, FLOAT8_TENSORWISE, FLOAT8_ROWWISE, FLOAT8_ROWWISE_GW_HP };
+
+/* How FSDP2 gathers the weights of such layers: in the compute dtype, and every product casts them;
+ * or cast before, a byte an element (torchao's enable_fsdp_float8_all_gather), with scales found at
+ * each gather, or all of them after the update (precompute_float8_dynamic_scale_for_fsdp). */
+enum float8_gather { FLOAT8_GATHER_NOT, FLOAT8_GATHER_DYNAMIC, FLOAT8_GATHER_PRECOMPUTED };
 
 /* The region of torch.autocast that the script is in (autocast.h). */
 struct graph_autocast {
@@ -187,6 +194,7 @@ struct graph {
     enum cross_entropy cross_entropy;
     enum attention_kernel attention; /* AUTO: flash where a code leaves it to PyTorch */
     enum float8 float8;
+    enum float8_gather float8_gather;
     struct graph_autocast autocast;
     uint32_t current_module; /* while building: where new params belong */
     const char *calling[8];  /* graph_call_begin: calling_depth of them, the innermost last */

@@ -2,7 +2,8 @@
  *
  * x, the weight and dy are scaled so that their largest element is float8's largest, cast, and
  * multiplied by _scaled_mm, which divides by both scales. One scale a tensor or one a row; each is
- * found anew where it is needed: nothing in float8 is saved, x is. What its functions birth, in
+ * found anew where it is needed: nothing in float8 is saved, x is. A weight that FSDP2 gathers in
+ * float8 comes with its scale, a third operand. What its functions birth, in
  * order, is that of torchao 0.18 (float8_linear.py, float8_utils.py, float8_training_tensor.py,
  * float8_ops.py). */
 #include "base/layout.h"
@@ -23,11 +24,26 @@ static bool of_rows(const struct graph *graph)
     return graph->float8 != FLOAT8_TENSORWISE;
 }
 
+/* The scale that a weight was gathered with. */
+static uint32_t scale_of_weight(struct graph *graph, uint32_t weight)
+{
+    const struct buffer_values one = {.kind = VALUES_NUMBER, .number = 1};
+    struct graph_param *param =
+        &graph->params[graph->storages[graph->tensors[weight].storage].index];
+    if (param->scale == GRAPH_NONE) {
+        const uint32_t scale = graph_buffer(graph, DTYPE_FP32, (struct shape){.rank = 0}, &one);
+        param->scale = scale;
+    }
+    return param->scale;
+}
+
 uint32_t op_float8_linear(struct graph *graph, uint32_t x, uint32_t weight, uint32_t bias)
 {
     const struct shape in = *shape_of(graph, x), w = *shape_of(graph, weight);
     assert(graph->float8 != FLOAT8_NONE && last_dim(&in) == w.dim[1]);
-    const uint32_t out = simple(graph, OP_FLOAT8_LINEAR, 2, (uint32_t[]){x, weight}, ATEN_SCALED_MM,
+    const bool given = graph->float8_gather != FLOAT8_GATHER_NOT;
+    const uint32_t args[3] = {x, weight, given ? scale_of_weight(graph, weight) : GRAPH_NONE};
+    const uint32_t out = simple(graph, OP_FLOAT8_LINEAR, given ? 3 : 2, args, ATEN_SCALED_MM,
                                 dtype_of(graph, x), SHAPE(rows_of(&in), w.dim[0]));
     const uint32_t product = graph_view(graph, out, with_last(in, w.dim[0]));
     if (bias == GRAPH_NONE)
@@ -147,6 +163,23 @@ static void let_go(struct tape *tape, struct scaled x)
     tape_death(tape, x.scale);
 }
 
+/* The weight as the products take it, transposed: cast here, or gathered in float8. */
+static struct scaled weight_of(struct tape *tape, const struct graph *graph,
+                               const struct graph_op *op, enum scaled_over over)
+{
+    struct operand weight = tape_tensor(tape, op->in[1]);
+    if (op->ins < 3)
+        return cast_to(tape, graph, transposed(tape, weight), DTYPE_FLOAT8_E4M3, over);
+    weight.dtype = DTYPE_FLOAT8_E4M3;
+    return (struct scaled){transposed(tape, weight), tape_tensor(tape, op->in[2]), over};
+}
+
+static void let_weight_go(struct tape *tape, const struct graph_op *op, struct scaled weight)
+{
+    if (op->ins < 3)
+        let_go(tape, weight);
+}
+
 /* ---- a product ---- */
 
 struct factor { /* as _scaled_mm takes it */
@@ -252,15 +285,13 @@ static void float8_linear_forward(struct tape *tape, const struct graph *graph,
                                   const struct graph_op *op)
 {
     const bool by_rows = of_rows(graph);
-    const struct operand weight = tape_tensor(tape, op->in[1]);
     const struct scaled x = cast_to(tape, graph, tape_tensor(tape, op->in[0]), DTYPE_FLOAT8_E4M3,
                                     by_rows ? OVER_ROWS : OVER_ALL);
-    const struct scaled w = cast_to(tape, graph, transposed(tape, weight), DTYPE_FLOAT8_E4M3,
-                                    by_rows ? OVER_COLUMNS : OVER_ALL);
+    const struct scaled w = weight_of(tape, graph, op, by_rows ? OVER_COLUMNS : OVER_ALL);
     struct factor a = factor_of(tape, &x, as_rows(tape, x.bits));
     struct factor b = factor_of(tape, &w, transposed(tape, w.bits));
     product_of(tape, op, &a, &b, by_rows, true, dtype_of(graph, op->in[0]));
-    let_go(tape, w);
+    let_weight_go(tape, op, w);
     let_go(tape, x);
 }
 
@@ -270,9 +301,8 @@ static struct operand input_gradient(struct tape *tape, const struct graph *grap
 {
     const bool by_rows = of_rows(graph), one = graph->float8 != FLOAT8_ROWWISE;
     const enum dtype dtype = by_rows ? DTYPE_FLOAT8_E4M3 : DTYPE_FLOAT8_E5M2;
-    const struct operand weight = transposed(tape, tape_tensor(tape, op->in[1]));
     *dy = cast_to(tape, graph, tape_grad(tape, op, 0), dtype, by_rows ? OVER_ROWS : OVER_ALL);
-    *w = cast_to(tape, graph, weight, DTYPE_FLOAT8_E4M3, one ? OVER_ALL : OVER_ROWS);
+    *w = weight_of(tape, graph, op, one ? OVER_ALL : OVER_ROWS);
     struct factor a = factor_of(tape, dy, dy->bits), b = factor_of(tape, w, w->bits);
     if (by_rows && one)
         repeat_scale(tape, &b);
@@ -325,7 +355,7 @@ OP_BACKWARD(float8_linear)
     const struct operand weight = in_float8 ? weight_gradient(tape, graph, op, &made[2], &made[3])
                                             : plain_weight_gradient(tape, graph, op);
     let_go(tape, made[0]);
-    let_go(tape, made[1]);
+    let_weight_go(tape, op, made[1]);
     tape_end_frame(tape, op); /* x goes with its view, a local in between */
     for (uint32_t i = 2; i < 4 && in_float8; i++)
         let_go(tape, made[i]);

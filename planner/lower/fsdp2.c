@@ -216,5 +216,6 @@ const struct system system_fsdp2 = {
     .post_backward = post_backward_hook,
     .final = final,
     .before_step = before_step,
+    .after_step = precompute_scales,
     .close = fsdp2_zero_grad,
 };

@@ -28,6 +28,7 @@ struct unit { /* an FSDPParamGroup */
     uint32_t gather; /* its output, NONE when N is 1 */
     uint32_t gather_event;
     uint32_t reshard_event; /* SECONDARY: its shards are made */
+    uint32_t scales_event;  /* gathered in float8: nobody reads its scales any more; or NONE */
     uint8_t gather_group;   /* ranks it gathers from */
     bool post_backward_ran;
     bool in_pre_backward;  /* backward has come to it: a checkpoint that runs it again finds its
@@ -131,6 +132,16 @@ void reshard_after_forward(struct lowering *low, struct unit *unit);
 void reshard_after_backward(struct lowering *low, struct unit *unit);
 /* The copy-in and all-gather streams wait for an event that gates reuse of a gather output. */
 void release_gather(struct lowering *low, uint32_t event);
+
+/* ---- weights in float8: fsdp2_float8.c ---- */
+
+enum err_code fsdp2_check_float8(const struct strategy *s, const struct graph *graph,
+                                 struct err *err);
+bool is_in_float8(const struct lowering *low, uint32_t param);
+bool has_float8(const struct lowering *low, const struct unit *unit);
+/* What of a parameter's shard is gathered: a new buffer. */
+uint32_t cast_to_float8(struct lowering *low, const struct unit *unit, uint32_t param);
+void precompute_scales(struct lowering *low);
 
 /* ---- gradients: fsdp2_reduce.c ---- */
 

@@ -19,7 +19,7 @@ static void collect_shards(const struct lowering *low, const struct unit *unit, 
 /* Whether a gather casts a parameter: a secondary shard, too, which is a useless copy. */
 static bool is_cast(const struct lowering *low, uint32_t param)
 {
-    return fsdp2_store(low, param) != low->strategy->compute;
+    return !is_in_float8(low, param) && fsdp2_store(low, param) != low->strategy->compute;
 }
 
 /* CPU offload: a shard is copied to the device, and cast there, on its own. Returns what is to be
@@ -94,6 +94,22 @@ static struct packed copied_shards(const struct lowering *low, uint32_t count,
     return out;
 }
 
+/* Of several dtypes a gather is of bytes (_get_all_gather_input_metadatas). */
+static uint32_t new_gather(struct lowering *low, const struct unit *unit, uint32_t ranks)
+{
+    const uint64_t elements = unit->shard_elements * unit->mesh->shard_ranks / ranks;
+    const enum dtype compute = low->strategy->compute;
+    if (!has_float8(low, unit))
+        return alloc_buffer(low, CATEGORY_ALL_GATHER, fsdp2_of(low)->copy_in, ATEN_EMPTY, compute,
+                            flat(elements * ranks));
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < unit->count; i++)
+        bytes += padded_shard(low, unit->params[i]) *
+                 (is_in_float8(low, unit->params[i]) ? 1 : dtype_bytes(compute));
+    return alloc_buffer(low, CATEGORY_ALL_GATHER, fsdp2_of(low)->copy_in, ATEN_EMPTY, DTYPE_UINT8,
+                        flat(bytes * ranks));
+}
+
 void unshard(struct lowering *low, struct unit *unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
@@ -109,17 +125,19 @@ void unshard(struct lowering *low, struct unit *unit)
         return;
 
     const uint32_t before = enter_scope(low, "unshard", unit->index, true);
-    const uint64_t elements = unit->shard_elements * unit->mesh->shard_ranks / ranks;
     uint32_t *shards = xmalloc(unit->count * sizeof *shards);
     collect_shards(low, unit, shards);
     const bool from_host = s->offload && unit->state == SHARDED;
-    const uint32_t copies = from_host ? unit->count : 0; /* which live until the call returns */
-    for (uint32_t i = 0; i < copies; i++)
-        shards[i] = copy_from_host(low, unit->params[i], CATEGORY_ALL_GATHER, f->copy_in);
+    if (unit->scales_event != NONE) /* scales are written anew in place (fsdp2_float8.c) */
+        emit_wait(low, f->copy_in, unit->scales_event);
+    for (uint32_t i = 0; i < unit->count; i++) /* copies live until the call returns */
+        if (from_host)
+            shards[i] = copy_from_host(low, unit->params[i], CATEGORY_ALL_GATHER, f->copy_in);
+        else if (is_in_float8(low, unit->params[i]))
+            shards[i] = cast_to_float8(low, unit, unit->params[i]);
     const struct packed packed = s->offload ? copied_shards(low, unit->count, shards)
                                             : cast_shards(low, unit, shards, ranks);
-    unit->gather = alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, s->compute,
-                                flat(elements * ranks));
+    unit->gather = new_gather(low, unit, ranks);
     unit->gather_group = unit->state == SECONDARY ? f->post_group : unit->mesh->shard_group;
     const struct operand gather = plan_whole_buffer(low->plan, unit->gather);
     emit_work_on(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
@@ -130,8 +148,9 @@ void unshard(struct lowering *low, struct unit *unit)
     unit->gather_event = emit_record(low, f->all_gather);
     if (packed.cast != NONE)
         emit_free(low, packed.cast);
-    for (uint32_t i = copies; i-- > 0;) /* a list dies from its end */
-        emit_free(low, shards[i]);
+    for (uint32_t i = unit->count; i-- > 0;) /* a list dies from its end */
+        if (from_host || is_in_float8(low, unit->params[i]))
+            emit_free(low, shards[i]);
     free(packed.in);
     free(shards);
     leave_scope(low, before);
@@ -229,6 +248,8 @@ static void free_unsharded(struct lowering *low, struct unit *unit)
     const struct fsdp2 *f = fsdp2_of(low);
     for (uint32_t i = 0; i < unit->count; i++)
         emit_free(low, f->unsharded[unit->params[i]]);
+    if (has_float8(low, unit))
+        unit->scales_event = emit_record(low, LANE_COMPUTE);
     unit->state = SHARDED;
 }
 

@@ -125,6 +125,8 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
         TRY(check_experts(s, graph, err));
     if (s->columns)
         TRY(check_columns(s, graph, err));
+    if (graph->float8_gather)
+        TRY(fsdp2_check_float8(s, graph, err));
     if (s->forward_prefetch > PREFETCH_MOST || s->backward_prefetch > PREFETCH_MOST)
         return err_set(err, ERR_INVALID, "explicit prefetch lists hold at most %d units",
                        PREFETCH_MOST);
@@ -240,6 +242,7 @@ static void declare_units(struct lowering *low)
             .all_reduce_held = NONE,
             .partial = NONE,
             .reduce_event = NONE,
+            .scales_event = NONE,
             .not_in_backward = u > 0 && names_match(s->not_in_backward, first_module(low, u)),
         };
         for (uint32_t i = 0; i < unit->count; i++) {
@@ -283,7 +286,8 @@ static void declare_storages(struct lowering *low)
         f->store[p] = new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS,
                                    fsdp2_store(low, p), flat(shard));
         f->unsharded[p] = new_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
-                                     s->compute, flat(shard * mesh_of(low, p)->shard_ranks));
+                                     is_in_float8(low, p) ? DTYPE_FLOAT8_E4M3 : s->compute,
+                                     flat(shard * mesh_of(low, p)->shard_ranks));
         low->plan->buffers[f->store[p]].pinned = s->offload; /* CPUOffloadPolicy's default */
         new_piece(low, p, PIECE_STORE, f->store[p], 0, fsdp2_placement(low, p),
                   mesh_of(low, p)->shard_group);

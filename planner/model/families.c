@@ -100,6 +100,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->cross_entropy = job->loss;
     graph->attention = job->attention;
     graph->float8 = job->float8;
+    graph->float8_gather = job->float8_gather;
     graph->torch = job->torch;
     if (job->autocast)
         graph_autocast(graph, DTYPE_BF16);

@@ -169,6 +169,7 @@ struct model_job {
     enum cross_entropy loss;
     enum attention_kernel attention; /* AUTO: flash; predict knows the GPU, and what it takes */
     enum float8 float8;              /* of linear layers but the head, whose dims are whole 16s */
+    enum float8_gather float8_gather;
     bool own_init;  /* parameters start as the code draws them; else with test values */
     uint32_t torch; /* 2.x, as base/torch.h counts; 0: the newest */
 };

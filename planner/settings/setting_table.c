@@ -359,6 +359,14 @@ static const struct setting rows[] = {
                     WORD("rowwise_with_gw_hp", FLOAT8_ROWWISE_GW_HP)),
      .commands = FOR_JOB, .systems = FSDP | SYSTEM(DDP),
      .lacks = "is planned with products in --param-dtype alone", .lacking = ZERO, .numerics = true},
+    {.name = "float8-gather", .group = GROUP_FSDP2, .arg = "SCALES",
+     .help = "With --float8 tensorwise, weights are cast before they are gathered, a byte an element "
+             "(torchao's enable_fsdp_float8_all_gather): by scales found at each gather, or all of "
+             "them after the update",
+     .initial = "off", .field = FIELD(job.model.float8_gather),
+     .words = WORDS(WORD("off", FLOAT8_GATHER_NOT), WORD("dynamic", FLOAT8_GATHER_DYNAMIC),
+                    WORD("precomputed", FLOAT8_GATHER_PRECOMPUTED)),
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .numerics = true},
     {.name = "frozen-dtype", .group = GROUP_FSDP2, .arg = "WHICH",
      .help = "In which dtype parameters are stored that are not trained: --store-dtype, or "
              "--param-dtype (a model loaded in 16 bits, with peft's adapters in fp32)",

@@ -17,6 +17,7 @@
 static const char path[] = "tests/data/truth/real_events.jsonl";
 /* likewise, of torchao's Float8Linear */
 static const char float8_path[] = "tests/data/truth/float8_events.jsonl";
+static const char gathered_path[] = "tests/data/truth/float8_gather_events.jsonl";
 
 static truth_read_model reader_of(const json_t *row)
 {
@@ -59,6 +60,14 @@ static void products_in_float8_allocate_what_torchao_does(void **state)
     events_are_equal(float8_path, 24);
 }
 
+/* fsdp_pre_all_gather and fsdp_post_all_gather, with scales of each gather and with all of them
+ * after the update. */
+static void weights_gathered_in_float8_allocate_what_torchao_does(void **state)
+{
+    (void)state;
+    events_are_equal(gathered_path, 13);
+}
+
 /* The other kind of recording is of other bytes: a plan of one cannot pass for the other. */
 static void recorded_events_are_not_those(void **state)
 {
@@ -84,6 +93,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_those_of_computed_steps),
         cmocka_unit_test(products_in_float8_allocate_what_torchao_does),
+        cmocka_unit_test(weights_gathered_in_float8_allocate_what_torchao_does),
         cmocka_unit_test(recorded_events_are_not_those),
     };
     return cmocka_run_group_tests_name("truth_real", tests, NULL, NULL);

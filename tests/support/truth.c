@@ -151,6 +151,13 @@ enum float8 truth_float8(const char *recipe)
                                                        : FLOAT8_NONE;
 }
 
+static enum float8_gather float8_gather_named(const char *scales)
+{
+    return strcmp(scales, "dynamic") == 0       ? FLOAT8_GATHER_DYNAMIC
+           : strcmp(scales, "precomputed") == 0 ? FLOAT8_GATHER_PRECOMPUTED
+                                                : FLOAT8_GATHER_NOT;
+}
+
 static void read_strategy(const json_t *s, struct job *job)
 {
     struct strategy *t = &job->strategy;
@@ -165,6 +172,7 @@ static void read_strategy(const json_t *s, struct job *job)
     job->model.float8 = truth_float8(truth_text(s, "float8", ""));
     job->model.loss = strcmp(truth_text(s, "loss", ""), "direct") == 0 ? CROSS_ENTROPY_DIRECT
                                                                        : CROSS_ENTROPY_EAGER;
+    job->model.float8_gather = float8_gather_named(truth_text(s, "float8_all_gather", ""));
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);

@@ -271,6 +271,9 @@ class System:
         if self.s.get("clip"):
             self.clip(model)
         optimizer.step()
+        if self.s.get("float8_all_gather") == "precomputed":
+            from torchao.float8 import precompute_float8_dynamic_scale_for_fsdp
+            precompute_float8_dynamic_scale_for_fsdp(model)
         self.after("opt")
         live["after_step"] = Log.current.live
         optimizer.zero_grad(set_to_none=True)
