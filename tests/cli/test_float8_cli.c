@@ -32,6 +32,25 @@ static void what_is_not_planned_is_refused(void **state)
     expect_refused("--float8 rowwise --compile on --strategy ddp", "--compile");
     expect_refused("--float8 rowwise --strategy zero3", "--float8");
     expect_refused("--float8 colwise", "rowwise_with_gw_hp");
+    expect_refused("--float8-gather dynamic", "--float8 tensorwise");
+    expect_refused("--float8 rowwise --float8-gather dynamic", "--float8 tensorwise");
+    expect_refused("--float8 tensorwise --float8-gather dynamic --compile on", "AOTAutograd");
+    expect_refused("--float8 tensorwise --float8-gather dynamic --strategy ddp", "--float8-gather");
+    expect_refused("--float8 tensorwise --float8-gather dynamic --gpus 1", "without sharding");
+    expect_refused("--float8 tensorwise --float8-gather dynamic --gpus 3", "evenly");
+}
+
+/* torch.compile with and without checkpointing, of each recipe. */
+static void compiled_products_are_planned(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"tensorwise", "rowwise", "rowwise_with_gw_hp"};
+    static const char *const ways[] = {"none", "full", "selective"};
+    for (size_t r = 0; r < 3; r++)
+        for (size_t w = 0; w < 3; w++)
+            assert_int_equal(shardplan(TOY " --compile on --float8 %s --checkpointing %s --time",
+                                       recipes[r], ways[w]),
+                             0);
 }
 
 static json_int_t requested(const char *options)
@@ -55,11 +74,22 @@ static void eager_products_save_no_memory(void **state)
     assert_true(requested("--float8 rowwise_with_gw_hp") >= without);
 }
 
+/* A byte an element of a block's weights, where there were two. */
+static void weights_in_float8_are_gathered_in_less(void **state)
+{
+    (void)state;
+    const json_int_t before = requested("--float8 tensorwise");
+    assert_true(requested("--float8 tensorwise --float8-gather dynamic") < before);
+    assert_true(requested("--float8 tensorwise --float8-gather precomputed") < before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_planned_is_refused),
+        cmocka_unit_test(compiled_products_are_planned),
         cmocka_unit_test(eager_products_save_no_memory),
+        cmocka_unit_test(weights_in_float8_are_gathered_in_less),
     };
     return cmocka_run_group_tests_name("float8_cli", tests, NULL, NULL);
 }
