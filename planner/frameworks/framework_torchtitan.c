@@ -259,13 +259,70 @@ static const char *write_option(const struct settings *s, char text[NUMBER_TEXT]
                                                                   : NULL;
 }
 
+/* ---- float8 ---- */
+
+static bool has_item(const struct node *list, const char *item)
+{
+    for (const struct node *n = list ? list->first : NULL; n; n = n->next)
+        if (n->text && strcmp(n->text, item) == 0)
+            return true;
+    return false;
+}
+
+/* A key of the converter's section, which was [float8] before it was [quantize.linear.float8]. */
+static const struct node *float8_node(const struct import *im, const char *key)
+{
+    char path[96];
+    snprintf(path, sizeof path, "quantize.linear.float8.%s", key);
+    const struct node *node = import_node(im, path);
+    snprintf(path, sizeof path, "float8.%s", key);
+    return node ? node : import_node(im, path);
+}
+
+static bool is_true(const struct node *node)
+{
+    return node && node->text && strcmp(node->text, "true") == 0;
+}
+
+/* Gathers in float8 are of eager blocks (--float8-gather). */
+static enum err_code read_float8_gather(struct import *im, const struct key_row *row,
+                                        struct err *err)
+{
+    const struct node *gather = float8_node(im, "enable_fsdp_float8_all_gather");
+    const bool all = is_true(float8_node(im, "precompute_float8_dynamic_scale_for_fsdp"));
+    if (!is_true(gather))
+        return ERR_OK;
+    if (!is_true(import_node(im, "compile.enable")) &&
+        !is_true(import_node(im, "training.compile")))
+        return import_set(im, "float8-gather", all ? "precomputed" : "dynamic", row, gather, err);
+    import_list(im, gather, "enable_fsdp_float8_all_gather",
+                "weights gathered in float8 under torch.compile: planned in --param-dtype");
+    return ERR_OK;
+}
+
+/* The head stays as it is where it is filtered, which torchtitan's own configurations do. */
+static enum err_code read_float8(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    const struct node *recipe = float8_node(im, "recipe_name");
+    const struct node *filter = float8_node(im, "filter_fqns");
+    if (!has_item(filter, "output") || filter->first->next)
+        import_list(im, filter ? filter : node, "filter_fqns",
+                    "which layers are in float8: planned as all but the head");
+    TRY(import_set(im, "float8", recipe && recipe->text ? recipe->text : "tensorwise", row,
+                   recipe ? recipe : node, err));
+    return read_float8_gather(im, row, err);
+}
+
 static enum err_code read_converters(struct import *im, const struct key_row *row,
                                      const struct node *node, struct err *err)
 {
-    (void)err;
-    if (node && (node->kind != NODE_LIST || node->first))
-        import_list(im, node, row->path, "converters (float8, MX, LoRA)");
-    return ERR_OK;
+    if (!node || (node->kind == NODE_LIST && !node->first))
+        return ERR_OK;
+    const bool float8 = has_item(node, "quantize.linear.float8") || has_item(node, "float8");
+    if (!float8 || node->first->next)
+        import_list(im, node, row->path, "converters (MX, LoRA, float8 of experts)");
+    return float8 ? read_float8(im, row, node, err) : ERR_OK;
 }
 
 /* ---- the table ---- */

@@ -99,6 +99,17 @@ static void print_names(FILE *file, const struct plan *plan, uint32_t first, uin
         fprintf(file, "%s", name_of(plan, first));
 }
 
+/* Whether weights come in float8 (--float8-gather). */
+static bool has_float8(const struct plan *plan)
+{
+    for (uint32_t p = 0; p < plan->param_count; p++) {
+        const struct plan_piece *piece = plan_piece(plan, p, PIECE_GATHERED);
+        if (piece && plan->buffers[piece->buffer].dtype == DTYPE_FLOAT8_E4M3)
+            return true;
+    }
+    return false;
+}
+
 void units_print_line(FILE *file, const struct strategy *strategy, const struct plan *plan)
 {
     char number[32];
@@ -107,8 +118,8 @@ void units_print_line(FILE *file, const struct strategy *strategy, const struct 
     if (!plan->unit_count)
         return;
     if (gathered)
-        fprintf(file, "  units: %u, gathered in %s:", plan->unit_count,
-                dtype_brief(strategy->compute));
+        fprintf(file, "  units: %u, gathered in %s%s:", plan->unit_count,
+                dtype_brief(strategy->compute), has_float8(plan) ? " and float8" : "");
     else
         fprintf(file, "  units: %u, reduced in %s:", plan->unit_count,
                 dtype_brief(strategy->reduce));

@@ -212,15 +212,40 @@ static void compiled_blocks_are_torchtitans(void **state)
     import_free(&f.import);
 }
 
+#define FLOAT8                                                                                     \
+    "[training]\nseq_len = 64\n[model]\nconverters = [\"quantize.linear.float8\"]\n"               \
+    "[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n"
+
+static void torchtitans_float8_is_ours(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_TOML, FLOAT8 "recipe_name = \"rowwise\"\n[compile]\nenable = true\n");
+    expect(&f, "float8 rowwise, compile on");
+    assert_null(find_note(&f, NOTE_UNPLANNED, "model.converters"));
+    assert_null(find_note(&f, NOTE_UNPLANNED, "filter_fqns"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML,
+              FLOAT8 "enable_fsdp_float8_all_gather = true\n"
+                     "precompute_float8_dynamic_scale_for_fsdp = true\n");
+    expect(&f, "float8 tensorwise, float8-gather precomputed");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML,
+              FLOAT8 "enable_fsdp_float8_all_gather = true\n[compile]\nenable = true\n");
+    expect(&f, "float8 tensorwise, compile on");
+    expect_note(&f, NOTE_UNPLANNED, "enable_fsdp_float8_all_gather", 7, "under torch.compile");
+    import_free(&f.import);
+}
+
 static void torchtitans_batch_and_mesh_multiply(void **state)
 {
     (void)state;
     struct fixture f;
     take_file(&f, DATA "torchtitan_70b_tp.toml");
     expect(&f, "model llama-3.1-70b, gpus 32, replicate 2, micro-batch 8, accumulate 2, "
-               "reshard never, checkpointing full");
+               "float8 tensorwise, reshard never, checkpointing full");
     expect_note(&f, NOTE_UNPLANNED, "parallelism.tensor_parallel_degree", 15, "tensor");
-    expect_note(&f, NOTE_UNPLANNED, "model.converters", 4, "float8");
+    expect_note(&f, NOTE_UNPLANNED, "filter_fqns", 4, "all but the head");
     expect_note(&f, NOTE_UNKNOWN, "training.mystery", 10, NULL);
     assert_null(find_note(&f, NOTE_UNKNOWN, "activation_checkpoint"));
     import_free(&f.import);
@@ -494,6 +519,7 @@ int main(void)
         cmocka_unit_test(torchtitans_defaults_hold_where_it_is_silent),
         cmocka_unit_test(torchtitans_option_says_which_blocks_are_checkpointed),
         cmocka_unit_test(compiled_blocks_are_torchtitans),
+        cmocka_unit_test(torchtitans_float8_is_ours),
         cmocka_unit_test(torchtitans_batch_and_mesh_multiply),
         cmocka_unit_test(torchtitans_python_gives_the_same_settings),
         cmocka_unit_test(accelerates_file_gives_its_job),
