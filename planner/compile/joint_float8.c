@@ -45,6 +45,7 @@ static uint32_t within(struct joint *joint, const struct kernel *kernel, uint32_
                : element(joint, JOINT_AT_MOST, above, kernel->attr.p);
 }
 
+/* What stands for a scale that is multiplied by afterwards. */
 static uint32_t fill(struct joint *joint, const struct kernel *kernel)
 {
     const struct operand *out = result(kernel);
@@ -96,6 +97,8 @@ bool joint_float8(struct joint *joint, const struct kernel *kernel, uint32_t ind
         node = within(joint, kernel, in[0]);
         break;
     case WORK_FILL:
+        if (kernel->label != ATEN_NEW_ONES)
+            return false;
         node = fill(joint, kernel);
         break;
     case WORK_SCALED_MM_NT:

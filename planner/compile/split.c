@@ -23,14 +23,15 @@ static uint64_t divided_up(uint64_t x, uint64_t by)
     return (x + by - 1) / by;
 }
 
-/* The divisor of n next to x, if it is less than `apart` away: even splits are preferred. */
+/* The divisor of n next to x (> 0), if it is less than `apart` away: even splits are preferred. */
 static uint64_t near_divisor(uint64_t n, uint64_t x, uint64_t apart)
 {
     for (uint64_t d = 0; d < apart; d++) {
-        if (x > d && n % (x - d) == 0)
-            return x - d;
-        if (n % (x + d) == 0)
-            return x + d;
+        const uint64_t below = x > d ? x - d : 1, above = below + 2 * d;
+        if (x > d && n % below == 0)
+            return below;
+        if (x > d && n % above == 0)
+            return above;
     }
     return 0;
 }

@@ -4,9 +4,9 @@
  * A shard is cast before the gather, by the scale of the whole parameter: its largest element is
  * found on each rank and over the ranks, one all-reduce of a number a parameter and gather, or
  * (precomputed) one of all of them after the update. Shards, gradients and states stay as they are.
- * PyTorch lets go of a gather's scale when the next one is there; here it is written anew in its place,
- * once those who read it have run: a wait that costs nothing, as they ran before the gather is asked
- * for. */
+ * PyTorch lets go of a gather's scale when the next one is there; here it is written anew in its
+ * place, once those who read it have run: a wait that costs nothing, as they ran before the gather
+ * is asked for. */
 #include "lower/fsdp2.h"
 
 #include <stdlib.h>
