@@ -4,9 +4,10 @@
  *     nodes --what must be in memory--> acts --fusion--> fewer acts --the order of least memory-->
  *
  * By the rules of PyTorch 2.14: what is given out, saved, reduced, or read by a kernel of a library
- * is in memory, what is elementwise else is computed where it is used (lowering); kernels over the
- * same elements that share memory are one (torch/_inductor/scheduler.py); of several orders that
- * with the lowest peak is taken (memory.py); a result takes the memory of what dies with its kernel
+ * is in memory, what is elementwise else is computed where it is used (lowering), unless that is
+ * much; much that is reduced to little is so in two kernels (split.c); kernels over the same
+ * elements that share memory are one (torch/_inductor/scheduler.py); of several orders that with
+ * the lowest peak is taken (memory.py); a result takes the memory of what dies with its kernel
  * where both are as large. Memory used again later is not told from memory freed and allocated:
  * Inductor does the former only where the peak stays as it is (codegen/wrapper.py,
  * should_reuse_buffer). */
