@@ -4,6 +4,7 @@
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
 #include "report/compare_report.h"
+#include "report/files.h"
 #include "settings/settings_parse.h"
 
 #include <math.h>
@@ -45,6 +46,20 @@ static void print(const struct settings *s, const struct plan *plan, const struc
         fprintf(stderr, "shardplan: %s\n", note);
 }
 
+static enum err_code write_files(const struct settings *s, const struct plan *plan,
+                                 const struct comparison *comparison,
+                                 const struct compare_verdict *verdict, const char **note,
+                                 struct err *err)
+{
+    int hold;
+    if (!s->output)
+        return ERR_OK;
+    TRY(files_take_folder(s->output, &hold, err));
+    const enum err_code rc = compare_report_write(plan, comparison, verdict, s->output, note, err);
+    files_give_folder(hold);
+    return rc;
+}
+
 static int compare(const struct settings *s, const struct plan *plan, const json_t *time,
                    const struct trace *trace, struct err *err)
 {
@@ -57,8 +72,7 @@ static int compare(const struct settings *s, const struct plan *plan, const json
     }
     int status;
     if (judge(s, &comparison, &verdict, err) != ERR_OK ||
-        (s->output &&
-         compare_report_write(plan, &comparison, &verdict, s->output, &note, err) != ERR_OK)) {
+        write_files(s, plan, &comparison, &verdict, &note, err) != ERR_OK) {
         status = report_error(err);
     } else {
         print(s, plan, &comparison, &verdict, note);

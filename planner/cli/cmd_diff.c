@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "plan/plan_json.h"
 #include "report/difference_report.h"
+#include "report/files.h"
 #include "report/model_notes.h"
 #include "report/result.h"
 #include "report/time_result.h"
@@ -194,12 +195,23 @@ static enum err_code make_sides(const struct settings *s, struct arena *arena, s
 
 /* ---- the command ---- */
 
+static enum err_code write_files(const struct settings *s, const struct difference_report *report,
+                                 const char **note, struct err *err)
+{
+    int hold;
+    if (!s->output)
+        return ERR_OK;
+    TRY(files_take_folder(s->output, &hold, err));
+    const enum err_code rc = difference_report_write(report, s->output, note, err);
+    files_give_folder(hold);
+    return rc;
+}
+
 static enum err_code show(const struct settings *s, const struct difference_report *report,
                           struct err *err)
 {
     const char *note = NULL;
-    if (s->output)
-        TRY(difference_report_write(report, s->output, &note, err));
+    TRY(write_files(s, report, &note, err));
     if (s->json) {
         report_json(difference_json(report));
     } else if (!s->quiet) {

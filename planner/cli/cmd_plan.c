@@ -1,6 +1,7 @@
 /* cmd_plan.c - shardplan plan: the step, written to a folder. */
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "report/files.h"
 #include "report/report.h"
 
 /* Pictures are drawn into a folder that was asked for: gnuplot takes longer than all the rest. */
@@ -22,13 +23,23 @@ static void list_files(const struct answer *a, const char *note)
         fprintf(stderr, "shardplan: %s\n", note);
 }
 
+static enum err_code write_files(const struct answer *a, const char **note, struct err *err)
+{
+    int hold;
+    if (a->settings.no_files)
+        return ERR_OK;
+    TRY(files_take_folder(a->settings.output, &hold, err));
+    const enum err_code rc = report_write(&a->settings, &a->job, &a->machine, &a->prediction,
+                                          &a->time, draws_pictures(&a->settings), note, err);
+    files_give_folder(hold);
+    return rc;
+}
+
 static enum err_code plan(struct answer *a, struct err *err)
 {
     const char *note = NULL;
     TRY(answer_make(a, true, err));
-    if (!a->settings.no_files)
-        TRY(report_write(&a->settings, &a->job, &a->machine, &a->prediction, &a->time,
-                         draws_pictures(&a->settings), &note, err));
+    TRY(write_files(a, &note, err));
     answer_show(a);
     list_files(a, note);
     return ERR_OK;

@@ -3,6 +3,7 @@
 #include "cli/progress.h"
 #include "frameworks/import.h"
 #include "model/model.h"
+#include "report/files.h"
 #include "report/model_notes.h"
 #include "report/sweep_report.h"
 #include "settings/settings_parse.h"
@@ -57,13 +58,24 @@ static enum err_code check_any(const struct sweep *sweep, struct err *err)
     return err_set(err, ERR_INVALID, "%s", sweep->points[0].point.reason);
 }
 
+static enum err_code write_files(const struct sweep_question *q, const struct sweep *sweep,
+                                 const char **note, struct err *err)
+{
+    int hold;
+    if (!q->base->output)
+        return ERR_OK;
+    TRY(files_take_folder(q->base->output, &hold, err));
+    const enum err_code rc = sweep_report_write(q, sweep, q->base->output, note, err);
+    files_give_folder(hold);
+    return rc;
+}
+
 static enum err_code show(const struct sweep_question *q, const struct sweep *sweep,
                           const struct import *import, struct err *err)
 {
     const struct settings *s = q->base;
     const char *note = NULL;
-    if (s->output)
-        TRY(sweep_report_write(q, sweep, s->output, &note, err));
+    TRY(write_files(q, sweep, &note, err));
     if (s->json) {
         json_t *object = sweep_json(q, sweep);
         json_object_set_new(object, "from", import_json(import));

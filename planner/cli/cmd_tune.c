@@ -68,12 +68,31 @@ static enum err_code refuses(void *context, const struct settings *settings, uin
     return export_refused(&planned, export_target_name(*to), rows, list, size, err);
 }
 
+/* What is found, written and shown; the export is of the plan.json that was written. */
+static enum err_code leave(const struct tuned *tuned, const struct settings *settings,
+                           struct err *err)
+{
+    const bool writes = tuned->search.front_count > 0 && settings->output;
+    const char *note = NULL;
+    enum err_code rc = ERR_OK;
+    int hold = -1;
+    if (writes)
+        TRY(files_take_folder(settings->output, &hold, err));
+    if (writes)
+        rc = tune_write(tuned, settings->output, &note, err);
+    if (rc == ERR_OK)
+        show(tuned, settings, note);
+    if (rc == ERR_OK && writes && settings->to != EXPORT_NONE)
+        rc = export_choice(settings, err);
+    files_give_folder(hold);
+    return rc;
+}
+
 static int search(const struct settings *settings)
 {
     struct tuned tuned;
     enum export_target to = settings->to;
     struct err err = {0};
-    const char *note = NULL;
     if (settings->to != EXPORT_NONE && !settings->output) {
         err_set(&err, ERR_INVALID, "--to: in which folder? Give -o, too");
         return report_error(&err);
@@ -88,18 +107,14 @@ static int search(const struct settings *settings)
         .reader = to == EXPORT_NONE ? NULL : export_target_name(to),
     };
     catch_interrupt();
-    enum err_code rc = tune(settings, &options, &tuned, &err);
+    const enum err_code rc = tune(settings, &options, &tuned, &err);
     progress_end(&progress);
     if (rc != ERR_OK)
         return report_error(&err);
     const bool fits = tuned.search.front_count > 0;
-    if (fits && settings->output)
-        rc = tune_write(&tuned, settings->output, &note, &err);
-    if (rc == ERR_OK)
-        show(&tuned, settings, note);
-    if (rc == ERR_OK && fits && settings->to != EXPORT_NONE)
-        rc = export_choice(settings, &err);
-    const int status = rc != ERR_OK ? report_error(&err) : fits ? EXIT_DONE : EXIT_NO_FIT;
+    const int status = leave(&tuned, settings, &err) != ERR_OK ? report_error(&err)
+                       : fits                                  ? EXIT_DONE
+                                                               : EXIT_NO_FIT;
     tune_free(&tuned);
     return status;
 }

@@ -55,8 +55,12 @@ static enum err_code write_one(void *context, const struct settings *settings, c
     if (snprintf(NULL, 0, "%s/%s", dir, name) >= (int)sizeof folder)
         return err_set(err, ERR_INVALID, "-o %.100s...: too long", dir);
     folder_name(dir, name, folder, sizeof folder);
+    int hold;
     its.output = folder;
-    return report_write(&its, job, machine, prediction, time, false, &note, err);
+    TRY(files_take_folder(folder, &hold, err));
+    const enum err_code rc = report_write(&its, job, machine, prediction, time, false, &note, err);
+    files_give_folder(hold);
+    return rc;
 }
 
 /* Where none was accepted, the first refusal is the error. */
@@ -82,18 +86,27 @@ static enum err_code show(const struct systems *systems, const struct settings *
     return ERR_OK;
 }
 
-static enum err_code answer(const struct settings_list *list, struct systems *systems,
-                            struct err *err)
+static enum err_code run_all(const struct settings_list *list, const char *dir,
+                             struct systems *systems, struct err *err)
 {
-    const struct settings *s = first_of(list);
-    const char *dir = folder_of(s);
-    TRY(check(s, err));
-    if (dir)
-        TRY(files_make_folder(dir, err));
     TRY(systems_run(list, dir ? STEP_TIME_DRAWS : 0, dir ? write_one : NULL, (void *)(uintptr_t)dir,
                     systems, err));
     TRY(check_any(systems, err));
-    return show(systems, s, dir, err);
+    return show(systems, first_of(list), dir, err);
+}
+
+/* The table is of the plans that lie beside it: the folder is held until all are there. */
+static enum err_code answer(const struct settings_list *list, struct systems *systems,
+                            struct err *err)
+{
+    const char *dir = folder_of(first_of(list));
+    int hold = -1;
+    TRY(check(first_of(list), err));
+    if (dir)
+        TRY(files_take_folder(dir, &hold, err));
+    const enum err_code rc = run_all(list, dir, systems, err);
+    files_give_folder(hold);
+    return rc;
 }
 
 int several_answer(const struct settings_list *list)

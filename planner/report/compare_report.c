@@ -195,9 +195,5 @@ enum err_code compare_report_write(const struct plan *plan, const struct compari
 {
     const struct report r = {plan, comparison, verdict, dir};
     *note = NULL;
-    TRY(files_make_folder(dir, err));
-    const int lock = files_lock(dir);
-    const enum err_code rc = write_files(&r, note, err);
-    files_unlock(lock);
-    return rc;
+    return write_files(&r, note, err);
 }

@@ -4,7 +4,7 @@
 
 #include "report/compare_print.h"
 
-/* Makes the folder if needed and writes into it, each file under a temporary name first:
+/* Writes into a folder that is held (report/files.h), each file under a temporary name first:
  *   compare.json         the object of --json, and "curve": both memory curves, all points
  *   memory-compare.svg   both memory curves, by gnuplot
  *   timeline.svg         the recorded lanes, and what communication was exposed

@@ -64,7 +64,6 @@ enum err_code difference_report_write(const struct difference_report *report, co
     static const struct picture picture = {"diff.svg", diff_gp, pair_data, pair_settings};
     bool drawn = false;
     *note = NULL;
-    TRY(files_make_folder(dir, err));
     TRY(files_write_json(dir, "diff.json", difference_json(report), err));
     if (!report->memory[0] || !report->memory[1] || !report->difference->timed) {
         *note = "no diff.svg: a plan without predictions";

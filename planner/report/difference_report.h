@@ -19,7 +19,7 @@ void difference_print(FILE *file, const struct difference_report *report);
 /* The object of `diff --json`. The caller owns it. */
 json_t *difference_json(const struct difference_report *report);
 
-/* Makes the folder if needed and writes diff.json and, by gnuplot, diff.svg into it: bytes and
+/* Writes diff.json and, by gnuplot, diff.svg into a folder that is held (report/files.h): bytes and
  * time of both sides. Without gnuplot *note receives a lent sentence, else NULL. */
 enum err_code difference_report_write(const struct difference_report *report, const char *dir,
                                       const char **note, struct err *err);

@@ -75,19 +75,21 @@ enum err_code files_write_json(const char *dir, const char *name, json_t *value,
     return rc;
 }
 
-int files_lock(const char *dir)
+enum err_code files_take_folder(const char *dir, int *hold, struct err *err)
 {
-    const int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock >= 0)
-        while (flock(lock, LOCK_EX) != 0 && errno == EINTR)
+    *hold = -1;
+    TRY(files_make_folder(dir, err));
+    *hold = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*hold >= 0)
+        while (flock(*hold, LOCK_EX) != 0 && errno == EINTR)
             ;
-    return lock;
+    return ERR_OK;
 }
 
-void files_unlock(int lock)
+void files_give_folder(int hold)
 {
-    if (lock >= 0)
-        close(lock);
+    if (hold >= 0)
+        close(hold);
 }
 
 bool files_gnuplot(const char *script)

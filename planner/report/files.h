@@ -21,10 +21,13 @@ const char *files_path(const char *dir, const char *name, char *path, size_t siz
 /* Writes a value as DIR/NAME, and gives the value up. */
 enum err_code files_write_json(const char *dir, const char *name, json_t *value, struct err *err);
 
-/* Waits until no other process writes its results into a folder that is there, and holds it for
- * files_unlock; where the file system has no locks, nothing is held. */
-int files_lock(const char *dir);
-void files_unlock(int lock);
+/* Makes a folder for results, unless it is there, waits until no other process writes its own into
+ * it, and holds it until it is given back: what lies in it is of one command. A command holds it
+ * once; a second time it would wait for itself. Where the file system has no locks, nothing is
+ * held.
+ */
+enum err_code files_take_folder(const char *dir, int *hold, struct err *err);
+void files_give_folder(int hold);
 
 /* Runs gnuplot on a script file; its messages go nowhere. Returns whether it drew. */
 bool files_gnuplot(const char *script);

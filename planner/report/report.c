@@ -294,9 +294,5 @@ enum err_code report_write(const struct settings *settings, const struct job *jo
     const struct report r = {settings, job, machine, prediction, time, settings->output, pictures};
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));
-    TRY(files_make_folder(r.dir, err));
-    const int lock = files_lock(r.dir); /* the page has the pictures of its own job */
-    const enum err_code rc = write_files(&r, note, err);
-    files_unlock(lock);
-    return rc;
+    return write_files(&r, note, err);
 }

@@ -5,7 +5,7 @@
 #include "job/step_time.h"
 #include "report/result.h"
 
-/* Makes the folder if needed and writes into it, each file under a temporary name first:
+/* Writes into a folder that is held (report/files.h), each file under a temporary name first:
  *   plan.json        the program, complete: enough to execute
  *   trace.json       Chrome trace events, for Perfetto
  *   snapshot.pickle  for PyTorch's memory viewer (pytorch.org/memory_viz)

@@ -151,7 +151,6 @@ enum err_code sweep_report_write(const struct sweep_question *question, const st
     const struct report r = {question, sweep};
     bool drawn;
     *note = NULL;
-    TRY(files_make_folder(dir, err));
     TRY(files_write_json(dir, "sweep.json", sweep_json(question, sweep), err));
     TRY(draw(&r, dir, &drawn, err));
     if (!drawn)

@@ -15,7 +15,7 @@ void sweep_print(FILE *file, const struct sweep_question *question, const struct
 /* The object of `sweep --json`: every number of every point. The caller owns it. */
 json_t *sweep_json(const struct sweep_question *question, const struct sweep *sweep);
 
-/* Makes the folder if needed and writes sweep.json and, by gnuplot, sweep.svg into it. Without
+/* Writes sweep.json and, by gnuplot, sweep.svg into a folder that is held (report/files.h). Without
  * gnuplot *note receives a lent sentence, else NULL. */
 enum err_code sweep_report_write(const struct sweep_question *question, const struct sweep *sweep,
                                  const char *dir, const char **note, struct err *err);

@@ -282,7 +282,6 @@ enum err_code tune_write(const struct tuned *t, const char *dir, const char **no
     static const struct picture picture = {"pareto.svg", pareto_gp, pareto_data, pareto_settings};
     bool drawn;
     *note = NULL;
-    TRY(files_make_folder(dir, err));
     TRY(files_write_json(dir, "tune.json", tune_json(t), err));
     TRY(write_plan(t, dir, note, err));
     return picture_draw(&picture, t, dir, &drawn, err);

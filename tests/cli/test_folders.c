@@ -1,0 +1,73 @@
+/* test_folders.c - what a command leaves in a folder is of one command: a second one waits. */
+#include "tests/support/folder.h"
+#include "tests/support/program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TOY "tests/data/configs/toy-llama"
+
+static char folder[] = "/tmp/test_folders.XXXXXX";
+
+/* Runs the command into a folder that this shell holds. Once it has that open, which it has for the
+ * lock alone, there is nothing in it; with the folder given back, it ends and leaves `file`. */
+static void waits_for_the_folder(const char *arguments, const char *file)
+{
+    const int status = shell(
+        "mkdir %s/held && exec 9<%s/held && flock 9 || exit 99; "
+        "^/shardplan %s -q -o %s/held 9<&- & "
+        "while kill -0 $! && ! readlink /proc/$!/fd/* | grep -qx %s/held; do sleep 0.01; done; "
+        "kill -0 $! || { echo it did not wait; exit 98; }; "
+        "[ -z \"$(ls -A %s/held)\" ] || { ls -A %s/held; exit 97; }; "
+        "exec 9<&-; wait $! && [ -s %s/held/%s ] && rm -r %s/held",
+        folder, folder, arguments, folder, folder, folder, folder, folder, file, folder);
+    if (status != 0)
+        fail_msg("%s: status %d: %s", arguments, status, program_output());
+}
+
+static void commands_wait_until_nobody_else_writes_there(void **state)
+{
+    (void)state;
+    if (access("/proc/self/fd", R_OK) != 0)
+        skip();
+    waits_for_the_folder("plan " TOY " --gpus 2 --seq 64", "report.html");
+    waits_for_the_folder("plan " TOY " --gpus 2 --seq 64 --strategy fsdp2,ddp", "systems.json");
+    waits_for_the_folder("sweep " TOY " --gpus 2 --seq 64 --over units=1,2", "sweep.json");
+    waits_for_the_folder("diff " TOY " gpus=4 --seq 64", "diff.json");
+    waits_for_the_folder("tune " TOY " --gpus 2 --seq 64 --strategy fsdp2 --to fsdp2", "tune.json");
+    assert_int_equal(shell("^/shardplan plan " TOY " --gpus 1 --seq 16 -q -o %s/plan && "
+                           "^/shardplan run %s/plan/plan.json --steps 2 -q -o %s/run",
+                           folder, folder, folder),
+                     0);
+    char compare[128];
+    snprintf(compare, sizeof compare, "compare %s/plan/plan.json %s/run/trace.json", folder,
+             folder);
+    waits_for_the_folder(compare, "compare.json");
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return folder_make(folder);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return folder_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(commands_wait_until_nobody_else_writes_there),
+    };
+    return cmocka_run_group_tests_name("folders", tests, set_up, tear_down);
+}
