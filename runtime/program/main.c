@@ -221,9 +221,13 @@ static void print_step(const struct run *run, uint32_t step, const struct step_r
 static void print_param_norms(const struct run *run)
 {
     const double *norms = execution_param_norms(run->execution);
-    for (uint32_t p = 0; p < run->plan->param_count && is_speaker(run); p++)
-        printf("{\"parameter\": \"%s\", \"grad_norm\": %.9g}\n", run->plan->params[p].name,
-               norms[p]);
+    for (uint32_t p = 0; p < run->plan->param_count && is_speaker(run); p++) {
+        json_t *name = json_string(run->plan->params[p].name); /* which a plan.json may have */
+        char *quoted = json_dumps(name, JSON_ENCODE_ANY);
+        printf("{\"parameter\": %s, \"grad_norm\": %.9g}\n", quoted, norms[p]);
+        free(quoted);
+        json_decref(name);
+    }
 }
 
 static void note_seconds(struct run *run, double seconds)

@@ -602,6 +602,20 @@ static void plans_of_two_jobs_do_not_run_together(void **state)
 }
 
 /* Its ranks go with it, whatever ends it. */
+static void names_in_a_plan_are_json_in_what_is_printed(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        shell("^/shardplan plan tests/data/configs/toy-llama --gpus 1 --seq 8 -q -o %s/named && "
+              "sed -i 's/\"output.weight\"/\"output\\\\\\\"weight\"/' %s/named/plan.json && "
+              "^/shardplan run %s/named/plan.json --steps 1 --json --param-norms | tail -1",
+              folder, folder, folder),
+        0);
+    json_t *last = program_object();
+    assert_string_equal(json_string_value(json_object_get(last, "parameter")), "output\"weight");
+    json_decref(last);
+}
+
 static void a_run_that_is_ended_leaves_no_ranks(void **state)
 {
     (void)state;
@@ -699,6 +713,7 @@ int main(void)
         cmocka_unit_test(a_file_larger_than_memory_is_an_error),
         cmocka_unit_test(runs_that_no_machine_can_hold_are_refused_before_they_start),
         cmocka_unit_test(plans_of_two_jobs_do_not_run_together),
+        cmocka_unit_test(names_in_a_plan_are_json_in_what_is_printed),
         cmocka_unit_test(a_run_that_is_ended_leaves_no_ranks),
         cmocka_unit_test(a_run_under_nohup_outlives_its_terminal),
         cmocka_unit_test(words_of_others_are_shown_where_no_rank_says_why),
