@@ -5,16 +5,12 @@
 #include "job/predict.h"
 #include "lower/outline.h"
 #include "memory/placer.h"
+#include "plan/repeat.h"
 #include "simulate/sequence.h"
 #include "simulate/simulate.h"
 
-#include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Seconds are sums of thousands of kernels' times: two equal ones differ by their rounding. */
-#define PERIOD_TOLERANCE 1e-11
 
 /* The stream's kernels on the slowest of so many ranks. */
 struct paced {
@@ -37,7 +33,8 @@ struct estimator {
     struct estimate before;
     unsigned wanted;
     struct costs costs;
-    struct ledger ledger; /* likewise */
+    struct ledger ledger;       /* likewise */
+    uint32_t ledger_accumulate; /* of so many micro-batches */
     struct placer *placer;
     struct plan *program; /* likewise: of the longer way */
 };
@@ -97,64 +94,75 @@ void estimator_free(struct estimator *e)
     free(e);
 }
 
-/* ---- accumulation ---- */
+/* ---- accumulation ----
+ *
+ * Micro-batches between the first and the last issue the same instructions. One of them stands for
+ * the rest (plan/repeat.h) where it comes one period after the one before it, or finds the memory
+ * that that one found. Where it does not, yet, twice as many are tried, and all of them at last. */
+enum { TIMED_FEW = 4 };
 
-/* Micro-batches between the first and the last issue the same instructions, and each finds memory
- * as the one before found it (struct outlined is equal for them): a peak comes from a step of so
- * many. Its time, too, where the compute stream began the last three of them equally far apart. */
-enum { MICRO_BATCHES = 4 };
-
-/* Of the micro-batches: when the compute stream begins each, and when the host issued that. */
-static void begins(const struct plan *plan, const struct simulation *simulation,
-                   const struct timeline *timeline, double begin_s[MICRO_BATCHES],
-                   double issue_s[MICRO_BATCHES])
-{
-    const uint32_t tasks = simulation_tasks(simulation);
-    uint32_t count = 0;
-    for (uint32_t t = 0; t < tasks && count < MICRO_BATCHES; t++) {
-        const struct plan_instruction *in =
-            &plan->instructions[simulation_instruction(simulation, t)];
-        if ((in->flags & PLAN_SPAN) && in->arg == 0) { /* a stream's first kernel */
-            begin_s[count] = timeline->begin_s[t];
-            issue_s[count++] = timeline->issue_s[t];
-        }
-    }
-    assert(count == MICRO_BATCHES);
-}
-
-/* What one more micro-batch takes; 0: they are not alike yet, or the host, which is ahead now,
- * takes longer for each and is going to be waited for. */
-static double period(const double begin_s[MICRO_BATCHES], const double issue_s[MICRO_BATCHES])
-{
-    const double second = begin_s[2] - begin_s[1], third = begin_s[3] - begin_s[2];
-    const double host = issue_s[3] - issue_s[2];
-    return fabs(third - second) <= PERIOD_TOLERANCE * third &&
-                   host <= third * (1 + PERIOD_TOLERANCE)
-               ? third
-               : 0;
-}
-
-/* The outlined plan's step, and where it has so many micro-batches what one more takes. */
-static enum err_code take_time(struct estimator *e, bool repeats, double *step_s, double *more_s,
-                               struct err *err)
+/* The outlined plan's step. *steady: more passes of what repeats take as much longer each. */
+static enum err_code take_time(struct estimator *e, double *step_s, bool *steady, struct err *err)
 {
     const struct machine *machine = e->machine;
     const struct plan *plan = e->outlined.plan;
+    double period_s = 0;
     e->costs.sequence = sequence_of(e, plan->world);
     TRY(costs_of_own(plan, &machine->profile, machine->gpus_per_node, e->collectives, &e->costs,
                      err));
     struct simulation *simulation = simulation_new(plan, NULL, 0);
     struct timeline timeline = timeline_new(simulation);
-    double begin_s[MICRO_BATCHES], issue_s[MICRO_BATCHES];
     simulate(simulation, &e->costs, NULL, &timeline);
-    *step_s = timeline.step_s;
-    if (repeats) {
-        begins(plan, simulation, &timeline, begin_s, issue_s);
-        *more_s = period(begin_s, issue_s);
-    }
+    *steady = plan->repeats == 0 || simulation_is_steady(simulation, &timeline, &period_s);
+    *step_s = timeline.step_s + plan->repeats * period_s;
     timeline_free(&timeline);
     simulation_free(simulation);
     return ERR_OK;
+}
+
+/* Lowers so many micro-batches of it. */
+static enum err_code begin(struct estimator *e, const struct strategy *strategy, uint32_t count,
+                           bool ledger, struct estimate *out, struct err *err)
+{
+    struct outlined *outlined = &e->outlined;
+    struct strategy few = *strategy;
+    few.accumulate = count;
+    outlined->ledger = ledger ? &e->ledger : NULL;
+    TRY(lower_outline(e->graph, e->outline, &few, outlined, err));
+    outlined->plan->repeats = strategy->accumulate - count;
+    out->requested_bytes = outlined->requested_bytes;
+    out->outside_bytes = machine_outside_bytes(outlined->plan, e->machine);
+    out->least_bytes = out->outside_bytes + outlined->rounded_bytes;
+    return ERR_OK;
+}
+
+static uint32_t at_most(uint32_t count, uint32_t most)
+{
+    return count < most ? count : most;
+}
+
+static enum err_code estimate_time(struct estimator *e, const struct strategy *strategy,
+                                   struct estimate *out, struct err *err)
+{
+    bool steady = false;
+    for (uint32_t count = TIMED_FEW; !steady; count *= 2) {
+        TRY(begin(e, strategy, at_most(count, strategy->accumulate), false, out, err));
+        TRY(take_time(e, &out->step_s, &steady, err));
+    }
+    return ERR_OK;
+}
+
+/* A ledger of so many micro-batches, or of more, which may stand for all of them. */
+static enum err_code note_ledger(struct estimator *e, const struct strategy *strategy,
+                                 uint32_t count, struct estimate *out, struct err *err)
+{
+    for (;; count *= 2) {
+        e->ledger_accumulate = at_most(count, strategy->accumulate);
+        TRY(begin(e, strategy, e->ledger_accumulate, true, out, err));
+        if (e->ledger_accumulate == strategy->accumulate || e->ledger.broken ||
+            ledger_repeats(&e->ledger))
+            return ERR_OK;
+    }
 }
 
 /* ---- what the allocator makes of it ---- */
@@ -164,85 +172,83 @@ static enum err_code replay(struct estimator *e, const struct strategy *strategy
                             const struct estimate_options *wish, struct estimate *out,
                             struct err *err)
 {
-    struct memory memory;
+    struct memory memory = {.repeats = false};
+    struct strategy few = *strategy;
     struct memory_options options = machine_memory(e->machine);
     const uint64_t enough = wish->enough, outside = out->outside_bytes;
     options.allocator.expandable_segments = wish->expandable_segments;
     options.enough_bytes = enough > outside ? enough - outside : enough > 0;
-    TRY(lower_nameless(e->graph, e->stream, strategy, &e->program, err));
-    TRY(memory_replay(e->program, &options, NULL, NULL, &memory, err));
+    few.accumulate = 0;
+    for (uint32_t count = REPEAT_FEW; few.accumulate < strategy->accumulate && !memory.repeats;
+         count *= 2) {
+        few.accumulate = at_most(count, strategy->accumulate);
+        TRY(lower_nameless(e->graph, e->stream, &few, &e->program, err));
+        e->program->repeats = strategy->accumulate - few.accumulate;
+        if (e->program->repeats > 0 && !plan_repeats(e->program))
+            continue;
+        TRY(memory_replay(e->program, &options, NULL, NULL, &memory, err));
+    }
     out->replayed = true;
     out->device_bytes = memory.out_of_memory ? UINT64_MAX : memory.reserved_bytes + outside;
     return ERR_OK;
 }
 
-/* False: it takes the longer way. */
-static bool add_pools(const struct estimator *e, const struct estimate_options *wish,
-                      struct estimate *out)
+enum placed {
+    PLACED,
+    PLACED_NOT_YET, /* micro-batches still find other memory than the one before */
+    PLACED_NOT_HERE /* it takes the longer way */
+};
+
+static enum placed add_pools(const struct estimator *e, const struct estimate_options *wish,
+                             bool repeats, struct estimate *out)
 {
     const struct memory_options memory = machine_memory(e->machine);
     const struct placer_options options = {.expandable_segments = wish->expandable_segments,
-                                           .device_bytes = memory.allocator.device_bytes};
+                                           .device_bytes = memory.allocator.device_bytes,
+                                           .repeats = repeats};
     out->device_bytes = out->outside_bytes;
     for (uint32_t i = 0; i < LEDGER_POOLS && !e->ledger.broken; i++) {
         const struct ledger_pool *pool = &e->ledger.pools[i];
         uint64_t bytes = 0;
-        if ((pool->before.count || pool->step.count) &&
-            !placer_pool(e->placer, pool, i % 2, &options, &bytes))
-            return false;
+        if (pool->before.count == 0 && pool->step.count == 0)
+            continue;
+        if (!placer_pool(e->placer, pool, i % 2, &options, &bytes))
+            return PLACED_NOT_HERE;
+        if (repeats && !placer_is_steady(e->placer))
+            return PLACED_NOT_YET;
         out->device_bytes += bytes;
     }
     if (wish->enough && out->device_bytes > wish->enough)
         out->device_bytes = UINT64_MAX;
-    return !e->ledger.broken;
+    return e->ledger.broken ? PLACED_NOT_HERE : PLACED;
+}
+
+static enum err_code estimate_device(struct estimator *e, const struct strategy *strategy,
+                                     const struct estimate_options *options, struct estimate *out,
+                                     struct err *err)
+{
+    for (;;) {
+        const bool repeats = e->ledger_accumulate < strategy->accumulate;
+        switch (add_pools(e, options, repeats, out)) {
+        case PLACED:
+            return ERR_OK;
+        case PLACED_NOT_HERE:
+            return replay(e, strategy, options, out, err);
+        case PLACED_NOT_YET:
+            TRY(note_ledger(e, strategy, 2 * e->ledger_accumulate, out, err));
+        }
+    }
 }
 
 /* ---- the whole ---- */
 
-/* Lowers it. */
-static enum err_code begin(struct estimator *e, const struct strategy *strategy, bool ledger,
-                           struct estimate *out, struct err *err)
-{
-    struct outlined *outlined = &e->outlined;
-    outlined->ledger = ledger ? &e->ledger : NULL;
-    TRY(lower_outline(e->graph, e->outline, strategy, outlined, err));
-    out->requested_bytes = outlined->requested_bytes;
-    out->outside_bytes = machine_outside_bytes(outlined->plan, e->machine);
-    out->least_bytes = out->outside_bytes + outlined->rounded_bytes;
-    return ERR_OK;
-}
-
-static enum err_code estimate_few(struct estimator *e, const struct strategy *strategy,
-                                  struct estimate *out, struct err *err)
-{
-    struct strategy few = *strategy;
-    double more_s = 0;
-    few.accumulate = MICRO_BATCHES;
-    TRY(begin(e, &few, false, out, err));
-    TRY(take_time(e, true, &out->step_s, &more_s, err));
-    if (more_s > 0) {
-        out->step_s += more_s * (strategy->accumulate - MICRO_BATCHES);
-        return ERR_OK;
-    }
-    /* ranks that drift, a host that falls behind: all of them */
-    TRY(begin(e, strategy, false, out, err));
-    return take_time(e, false, &out->step_s, NULL, err);
-}
-
-/* Of a device the ledger of all micro-batches is wanted: the allocator may hold more with each. */
 static enum err_code estimate_anew(struct estimator *e, const struct strategy *strategy,
                                    unsigned wanted, struct estimate *out, struct err *err)
 {
-    const bool time = wanted & ESTIMATE_TIME, device = wanted & ESTIMATE_DEVICE;
-    const bool repeats = strategy->accumulate > MICRO_BATCHES;
     *out = (struct estimate){.step_s = 0};
-    if (time && repeats)
-        TRY(estimate_few(e, strategy, out, err));
-    if (device || !repeats)
-        TRY(begin(e, strategy, device, out, err));
-    if (time && !repeats)
-        TRY(take_time(e, false, &out->step_s, NULL, err));
-    return ERR_OK;
+    if (wanted & ESTIMATE_TIME)
+        TRY(estimate_time(e, strategy, out, err));
+    return wanted & ESTIMATE_DEVICE ? note_ledger(e, strategy, REPEAT_FEW, out, err) : ERR_OK;
 }
 
 /* By bytes: equal ones may be told apart, which costs time and nothing else. */
@@ -266,9 +272,8 @@ enum err_code estimate_with(struct estimator *e, const struct strategy *strategy
         e->wanted = options->wanted;
     }
     *out = e->before;
-    if (options->wanted & ESTIMATE_DEVICE && !add_pools(e, options, out))
-        return replay(e, strategy, options, out, err);
-    return ERR_OK;
+    return options->wanted & ESTIMATE_DEVICE ? estimate_device(e, strategy, options, out, err)
+                                             : ERR_OK;
 }
 
 enum err_code estimate(struct estimator *e, const struct strategy *strategy, struct estimate *out,

@@ -74,6 +74,8 @@ void tally_micro_batch(struct lowering *low)
 {
     low->tally->at = 0;
     low->tally->event = 0;
+    if (low->tally->ledger)
+        ledger_micro_batch(low->tally->ledger);
 }
 
 static void note_events(struct lowering *low, uint32_t count)

@@ -275,6 +275,29 @@ static void set_up(struct lowering *low)
 
 /* ---- gradients ---- */
 
+/* The pieces of gradients that are shorter than a rank's part, from rank to rank: most parameters
+ * have none. Returns how many, in a list of the lowering's. */
+static uint32_t fill_up(struct lowering *low, uint32_t **out)
+{
+    const struct zero3 *z = zero3_of(low);
+    uint32_t *uneven = none_array(low, z->in_count), uneven_count = 0, count = 0;
+    for (uint32_t i = 0; i < z->in_count; i++)
+        if (z->params[z->in[i]].part * z->ranks != zero3_elements(low, z->in[i]))
+            uneven[uneven_count++] = z->in[i];
+    uint32_t *pads = *out = none_array(low, uneven_count * z->ranks);
+    for (uint32_t rank = 0; rank < z->ranks && uneven_count; rank++)
+        for (uint32_t i = 0; i < uneven_count; i++) {
+            const uint32_t p = uneven[i];
+            const struct part part =
+                placement_part(piece_of(low, p), &low->plan->params[p].shape, z->ranks, rank);
+            const uint64_t missing = z->params[p].part - part_elements(&part);
+            if (missing)
+                pads[count++] = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, z->reduce_lane,
+                                             ATEN_EMPTY, low->strategy->compute, flat(missing));
+        }
+    return count;
+}
+
 /* reduce_scatter_coalesced: each gradient is cut as its parameter is; pieces of one rank follow
  * each other, padded. One alone that needs no padding is as it lies. */
 static struct operand put_together(struct lowering *low, uint32_t *cat)
@@ -290,16 +313,7 @@ static struct operand put_together(struct lowering *low, uint32_t *cat)
     struct operand together = grads[0];
     *cat = NONE;
     if (z->in_count > 1 || shape_elements(&grads[0].shape) != elements) {
-        uint32_t *pads = none_array(low, z->in_count * z->ranks), count = 0;
-        for (uint32_t rank = 0; rank < z->ranks; rank++)
-            for (uint32_t i = 0; i < z->in_count; i++) {
-                const struct part part = placement_part(
-                    piece_of(low, z->in[i]), &low->plan->params[z->in[i]].shape, z->ranks, rank);
-                const uint64_t missing = z->params[z->in[i]].part - part_elements(&part);
-                if (missing)
-                    pads[count++] = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, z->reduce_lane,
-                                                 ATEN_EMPTY, dtype, flat(missing));
-            }
+        uint32_t *pads, count = fill_up(low, &pads);
         *cat = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, z->reduce_lane, ATEN_CAT, dtype,
                             flat(elements));
         together = plan_whole_buffer(low->plan, *cat);

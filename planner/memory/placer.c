@@ -33,6 +33,7 @@ enum { BINS = 32 };
 struct known {
     uint64_t key[2]; /* 0, 0: nothing */
     uint64_t reserved;
+    bool steady;
 };
 
 enum { KNOWN = 1 << 12 };
@@ -51,6 +52,7 @@ struct placer {
     uint32_t page, tail; /* of expandable segments: units; the block at the end of what is mapped */
     uint64_t range;      /* units; no more can be mapped */
     uint64_t reserved;
+    bool steady;
     struct known *known; /* (KNOWN) by key */
 };
 
@@ -288,6 +290,7 @@ static void join_next(struct placer *p, uint32_t index)
 static void take_back(struct placer *p, uint32_t slot)
 {
     const uint32_t index = p->slots[slot];
+    p->slots[slot] = NOBODY;
     const struct block *block = &p->blocks[index];
     const uint32_t prev = block->prev, next = block->next;
     assert(!is_free(p, index));
@@ -303,11 +306,57 @@ static void take_back(struct placer *p, uint32_t slot)
     }
 }
 
+/* ---- hashes ---- */
+
+struct hash {
+    uint64_t a, b;
+};
+
+static void mix(struct hash *h, uint64_t word)
+{
+    h->a = (h->a ^ word) * 0x9e3779b97f4a7c15U;
+    h->a ^= h->a >> 32;
+    h->b = (h->b + word) * 0xd6e8feb86659fd93U;
+    h->b ^= h->b >> 29;
+}
+
+/* A block as it lies, whoever has it. */
+static void mix_block(struct hash *h, const struct block *block)
+{
+    mix(h, (uint64_t)block->address << 32 | block->units);
+    mix(h, (uint64_t)(block->prev == NOBODY) << 1 | (block->next == NOBODY));
+}
+
+/* Of every block, and of the slot that each in use is for: those of the micro-batch before, from
+ * `first` to before `end`, count from its first one. Free ones are in no order. */
+static struct hash state_of(const struct placer *p, uint32_t slots, uint32_t first, uint32_t end)
+{
+    struct hash all = {3, 4};
+    uint64_t free_blocks = 0;
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        if (p->slots[slot] == NOBODY)
+            continue;
+        const bool recent = slot >= first && slot < end;
+        mix(&all, recent ? (uint64_t)(slot - first) << 32 | 1 : (uint64_t)slot << 32);
+        mix_block(&all, &p->blocks[p->slots[slot]]);
+    }
+    for (uint32_t bin = 0; bin < BINS; bin++)
+        for (uint32_t i = 0; i < p->bins[bin].count; i++) {
+            struct hash one = {5, 6};
+            mix_block(&one, &p->blocks[p->bins[bin].blocks[i]]);
+            free_blocks += one.a ^ one.b;
+        }
+    mix(&all, free_blocks);
+    mix(&all, p->reserved);
+    return all;
+}
+
 /* ---- a pool ---- */
 
-static bool run(struct placer *p, const struct ledger_list *list, uint32_t skipped)
+static bool run_some(struct placer *p, const struct ledger_list *list, uint32_t from, uint32_t to,
+                     uint32_t skipped)
 {
-    for (uint32_t i = 0; i < list->count; i++) {
+    for (uint32_t i = from; i < to; i++) {
         const struct ledger_event event = list->at[i];
         if (event.what & skipped)
             continue;
@@ -317,6 +366,31 @@ static bool run(struct placer *p, const struct ledger_list *list, uint32_t skipp
             return false;
     }
     return true;
+}
+
+static bool run(struct placer *p, const struct ledger_list *list, uint32_t skipped)
+{
+    return run_some(p, list, 0, list->count, skipped);
+}
+
+static bool run_step(struct placer *p, const struct ledger_pool *pool, uint32_t skipped)
+{
+    return run(p, &pool->step, skipped);
+}
+
+/* A step whose last micro-batch and the one before it are asked what they find. */
+static bool run_asking(struct placer *p, const struct ledger_pool *pool, uint32_t skipped)
+{
+    const struct ledger_mark *at = pool->begins;
+    const struct ledger_list *step = &pool->step;
+    if (!run_some(p, step, 0, at[1].event, skipped))
+        return false;
+    const struct hash first = state_of(p, pool->slots, at[0].slot, at[1].slot);
+    if (!run_some(p, step, at[1].event, at[2].event, skipped))
+        return false;
+    const struct hash second = state_of(p, pool->slots, at[1].slot, at[2].slot);
+    p->steady = p->steady && first.a == second.a && first.b == second.b;
+    return run_some(p, step, at[2].event, step->count, skipped);
 }
 
 /* allocator_expandable.c: range_new. */
@@ -344,21 +418,12 @@ static void begin(struct placer *p, const struct ledger_pool *pool, bool small,
         p->slot_cap = pool->slots;
         p->slots = xrealloc(p->slots, p->slot_cap * sizeof *p->slots);
     }
+    p->steady = options->repeats;
+    if (options->repeats)
+        memset(p->slots, 0xff, pool->slots * sizeof *p->slots); /* NOBODY */
 }
 
 /* ---- what was found before ---- */
-
-struct hash {
-    uint64_t a, b;
-};
-
-static void mix(struct hash *h, uint64_t word)
-{
-    h->a = (h->a ^ word) * 0x9e3779b97f4a7c15U;
-    h->a ^= h->a >> 32;
-    h->b = (h->b + word) * 0xd6e8feb86659fd93U;
-    h->b ^= h->b >> 29;
-}
 
 static void mix_list(struct hash *h, const struct ledger_list *list)
 {
@@ -372,6 +437,9 @@ static struct known *known_of(struct placer *p, const struct ledger_pool *pool)
     struct hash h = {1, 2};
     mix(&h, (uint64_t)p->small << 1 | p->expandable);
     mix(&h, p->expandable ? p->range : 0);
+    if (p->steady) /* is asked */
+        for (int i = 0; i < 3; i++)
+            mix(&h, (uint64_t)pool->begins[i].event << 32 | pool->begins[i].slot);
     mix_list(&h, &pool->before);
     mix_list(&h, &pool->step);
     struct known *known = &p->known[h.a % KNOWN];
@@ -386,11 +454,20 @@ bool placer_pool(struct placer *p, const struct ledger_pool *pool, bool small,
     begin(p, pool, small, options);
     struct known *known = known_of(p, pool);
     if (known->reserved == UINT64_MAX) {
-        if (!run(p, &pool->before, 0) || !run(p, &pool->step, LEDGER_LATER_STEPS) ||
-            !run(p, &pool->step, LEDGER_FIRST_STEP))
+        bool (*const step)(struct placer *, const struct ledger_pool *, uint32_t) =
+            options->repeats ? run_asking : run_step;
+        if (!run(p, &pool->before, 0) || !step(p, pool, LEDGER_LATER_STEPS) ||
+            !step(p, pool, LEDGER_FIRST_STEP))
             return false;
         known->reserved = p->reserved;
+        known->steady = p->steady;
     }
+    p->steady = known->steady;
     *reserved_bytes = known->reserved * LEDGER_UNIT;
     return true;
+}
+
+bool placer_is_steady(const struct placer *p)
+{
+    return p->steady;
 }

@@ -19,6 +19,7 @@ void placer_free(struct placer *placer); /* NULL is allowed */
 struct placer_options {
     bool expandable_segments;
     uint64_t device_bytes; /* as allocator_settings.device_bytes, not 0 */
+    bool repeats;          /* whether the pool is steady is asked, too */
 };
 
 /* Bytes of one pool's segments after the first step and another one: memory.reserved_bytes is the
@@ -26,5 +27,10 @@ struct placer_options {
  * segments); ask memory_replay. */
 bool placer_pool(struct placer *placer, const struct ledger_pool *pool, bool small,
                  const struct placer_options *options, uint64_t *reserved_bytes);
+
+/* Of the pool of the last call, with options->repeats: whether in both steps the last micro-batch
+ * found the pool's blocks, and its buffers in them, where the one before it had found its own. More
+ * micro-batches between them, if the ledger repeats (ledger_repeats), then change nothing. */
+bool placer_is_steady(const struct placer *placer);
 
 #endif

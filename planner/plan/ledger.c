@@ -12,7 +12,7 @@ void ledger_begin(struct ledger *ledger, const uint32_t *own_slots)
         pool->before.count = pool->step.count = 0;
         pool->slots = own_slots[i];
     }
-    ledger->place_count = 0;
+    ledger->place_count = ledger->micro_batches = 0;
     ledger->broken = false;
 }
 
@@ -51,6 +51,49 @@ void ledger_note(struct ledger *ledger, uint32_t index, const struct buffer *buf
     ledger_add(&pool_of(ledger, buffer)->step,
                (struct ledger_event){.what = slot << LEDGER_SHIFT | flags,
                                      .units = frees ? 0 : ledger_units(buffer->bytes)});
+}
+
+void ledger_micro_batch(struct ledger *ledger)
+{
+    ledger->micro_batches++;
+    for (uint32_t i = 0; i < LEDGER_POOLS; i++) {
+        struct ledger_pool *pool = &ledger->pools[i];
+        pool->begins[0] = pool->begins[1];
+        pool->begins[1] = pool->begins[2];
+        pool->begins[2] = (struct ledger_mark){pool->step.count, pool->slots};
+    }
+}
+
+/* A slot that was there before both micro-batches, or one of each; one of the micro-batch before
+ * may be either, as plan_repeats has it. */
+static bool is_same_slot(uint32_t a, uint32_t b, uint32_t first, uint32_t shift)
+{
+    return a + shift == b || (a < first && a == b);
+}
+
+static bool pool_repeats(const struct ledger_pool *pool)
+{
+    const struct ledger_mark *at = pool->begins;
+    const uint32_t count = at[1].event - at[0].event, shift = at[1].slot - at[0].slot;
+    const struct ledger_event *events = pool->step.at + at[0].event;
+    if (at[2].event - at[1].event != count || at[2].slot - at[1].slot != shift)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ledger_event a = events[i], b = events[count + i];
+        const uint32_t flags = (1U << LEDGER_SHIFT) - 1;
+        if (a.units != b.units || (a.what & flags) != (b.what & flags) ||
+            !is_same_slot(a.what >> LEDGER_SHIFT, b.what >> LEDGER_SHIFT, at[0].slot, shift))
+            return false;
+    }
+    return true;
+}
+
+bool ledger_repeats(const struct ledger *ledger)
+{
+    bool repeats = ledger->micro_batches > 3; /* the first one is like no other */
+    for (uint32_t i = 0; i < LEDGER_POOLS && repeats; i++)
+        repeats = pool_repeats(&ledger->pools[i]);
+    return repeats;
 }
 
 void ledger_close(struct ledger *ledger, const struct plan *plan)

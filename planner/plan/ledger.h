@@ -36,10 +36,15 @@ struct ledger_list { /* zero-initialise; owned by whoever has it: free(at) */
     uint32_t count, cap;
 };
 
+struct ledger_mark { /* a micro-batch begins: so many of the pool are before it */
+    uint32_t event, slot;
+};
+
 struct ledger_pool {
     struct ledger_list before; /* allocs before the first step */
     struct ledger_list step;
-    uint32_t slots; /* so many are used */
+    uint32_t slots;               /* so many are used */
+    struct ledger_mark begins[3]; /* of the last micro-batches: two, and the last one */
 };
 
 /* What the step does to a buffer first. */
@@ -54,6 +59,7 @@ struct ledger { /* zero-initialise; its memory serves one program after another:
     struct ledger_pool pools[LEDGER_POOLS]; /* by ledger_pool_of */
     struct ledger_place *places;            /* (place_count) */
     uint32_t place_count, place_cap;
+    uint32_t micro_batches;
     bool broken; /* the lists do not say all: blocks come back later than their frees, or a buffer
                     is too large */
 };
@@ -94,6 +100,11 @@ uint32_t ledger_slot(struct ledger *ledger, uint32_t index, const struct buffer 
 /* The buffer is allocated, or freed (LEDGER_FREE among the flags). */
 void ledger_note(struct ledger *ledger, uint32_t index, const struct buffer *buffer,
                  uint32_t flags);
+/* A micro-batch begins. */
+void ledger_micro_batch(struct ledger *ledger);
+/* Whether the micro-batch before the last does in every pool what the one before it does, in slots
+ * of its own: then it may stand for more of them, if both find the same (placer_is_steady). */
+bool ledger_repeats(const struct ledger *ledger);
 /* The program is complete: its residents that are there before the first step are put down. */
 void ledger_close(struct ledger *ledger, const struct plan *plan);
 void ledger_free(struct ledger *ledger);

@@ -113,7 +113,7 @@ static bool try_gpus(struct finder *f, uint32_t times)
     changed.job.strategy.world *= times;
     bool fits = false;
     if (settings_job(&changed, f->config, &job, NULL) != ERR_OK ||
-        predict(&job, f->machine, &prediction, NULL) != ERR_OK)
+        predict_few(&job, f->machine, &prediction, NULL) != ERR_OK)
         return false;
     if (prediction.device_bytes <= f->limit_bytes && !prediction.after_release &&
         step_time(&prediction, &job, f->machine, 0, &time, NULL) == ERR_OK) {
