@@ -62,7 +62,7 @@ static void trajectories_are_pytorchs_under_every_strategy(void **state)
         {2, 4, "--placement columns"},
         {4, 1, "--placement columns --accumulate 2 --accumulate-sync each"},
     };
-    reference_check_all(variations, COUNT(variations), FP32, 1e-5);
+    reference_check_each(variations, COUNT(variations), FP32, 1e-5);
 }
 
 static void trajectories_are_pytorchs_under_ddp(void **state)
@@ -83,8 +83,8 @@ static void trajectories_are_pytorchs_under_ddp(void **state)
         {2, 4, "--strategy ddp --autocast bf16"},
         {2, 4, "--strategy ddp --autocast bf16 --checkpointing full --gradient-as-bucket-view on"},
     };
-    reference_check_all(exact, COUNT(exact), "", 1e-5);
-    reference_check_all(rounded, COUNT(rounded), "", 2e-2);
+    reference_check_each(exact, COUNT(exact), "", 1e-5);
+    reference_check_each(rounded, COUNT(rounded), "", 2e-2);
 }
 
 static void mixed_precision_follows_the_same_trend(void **state)
@@ -92,8 +92,8 @@ static void mixed_precision_follows_the_same_trend(void **state)
     (void)state;
     static const struct variation variations[] = {
         {1, 8, ""}, {4, 2, ""}, {2, 2, "--accumulate 2"}, {4, 2, "--replicate 2 --reshard 2"}};
-    reference_check_all(variations, COUNT(variations), "--param-dtype bf16 --reduce-dtype fp32",
-                        2e-2);
+    reference_check_each(variations, COUNT(variations), "--param-dtype bf16 --reduce-dtype fp32",
+                         2e-2);
 }
 
 /* Eight sequences do not divide by three: six do, and one rank must agree with three. */
@@ -353,5 +353,5 @@ int main(void)
         cmocka_unit_test(recorded_slices_are_of_the_modules_that_were_planned),
         cmocka_unit_test(trajectories_are_pytorchs_on_a_gpu),
     };
-    return cmocka_run_group_tests_name("run", tests, set_up, reference_close);
+    return cmocka_run_group_tests_name("run", tests, set_up, trajectories_close);
 }

@@ -3,7 +3,6 @@
  * tests/data/numerics/hf.json has 20 AdamW steps of a small model of each family, by the model's
  * own forward and loss, recorded by tests/truth/numerics_hf.py. Each is planned from the
  * config.json that the model was made of. */
-#include "tests/support/folder.h"
 #include "tests/support/program.h"
 #include "tests/support/trajectory.h"
 
@@ -17,24 +16,19 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 20 };
-#define FSDP2 "--param-dtype fp32 --reduce-dtype fp32 "
+#define HF "--code hf "
+#define FSDP2 HF "--param-dtype fp32 --reduce-dtype fp32 "
 
-static char folder[] = "/tmp/shardplan_hf.XXXXXX";
-static json_t *models;
+static const char *folder;
+static const json_t *models;
 
 static int open_models(void **state)
 {
     (void)state;
-    models = trajectories_open("hf", folder);
-    return models ? 0 : -1;
-}
-
-static int close_models(void **state)
-{
-    (void)state;
-    json_decref(models);
-    return folder_remove(folder);
+    const int rc = trajectories_open("hf");
+    folder = trajectories_folder();
+    models = trajectories();
+    return rc;
 }
 
 static const char *type_of(const json_t *model)
@@ -51,44 +45,27 @@ static const json_t *first_of(const char *type)
     return NULL;
 }
 
-static void plan_model(const json_t *model, int ranks, const char *options)
+/* Losses are within 1e-6; a gradient norm of Gemma's is not. */
+static void check_model(const json_t *model, int ranks, const char *options, int steps)
 {
-    const int batch = (int)json_integer_value(json_object_get(model, "batch"));
-    const int seq = (int)json_integer_value(json_object_get(model, "seq"));
-    char path[128];
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    assert_int_equal(json_dump_file(json_object_get(model, "config"), path, 0), 0);
-    if (shardplan("plan %s/config.json --code hf --gpus %d --seq %d --micro-batch %d %s -q "
-                  "-o %s/plan",
-                  folder, ranks, seq, batch / ranks, options, folder) != 0)
-        fail_msg("%s: %s", type_of(model), program_output());
+    trajectory_check(model, ranks, options, steps, 2e-5);
 }
 
-static void check_model(const json_t *model, int ranks, const char *options)
-{
-    size_t steps;
-    plan_model(model, ranks, options);
-    if (shardplan("run %s/plan/plan.json --steps %d --json", folder, STEPS) != 0)
-        fail_msg("%s: %s", type_of(model), program_output());
-    const double worst = compare_steps(model, &steps);
-    assert_int_equal(steps, STEPS);
-    if (!(worst <= 2e-5)) /* losses are within 1e-6; a gradient norm of Gemma's is not */
-        fail_msg("%s on %d ranks: largest error %.3g", type_of(model), ranks, worst);
-}
-
+/* With the first gradients, parameter by parameter. */
 static void every_family_follows_transformers(void **state)
 {
     (void)state;
     assert_true(json_array_size(models) >= 39);
     for (size_t i = 0; i < json_array_size(models); i++)
-        check_model(json_array_get(models, i), 1, FSDP2);
+        check_model(json_array_get(models, i), 1, FSDP2, TRAJECTORY_STEPS);
 }
 
 static void every_family_follows_transformers_on_two_ranks(void **state)
 {
     (void)state;
     for (size_t i = 0; i < json_array_size(models); i++)
-        check_model(json_array_get(models, i), 2, i % 2 ? FSDP2 : FSDP2 "--checkpointing full");
+        check_model(json_array_get(models, i), 2, i % 2 ? FSDP2 : FSDP2 "--checkpointing full",
+                    TRAJECTORY_SOME);
 }
 
 static void experts_on_their_own_mesh_follow_transformers(void **state)
@@ -96,8 +73,10 @@ static void experts_on_their_own_mesh_follow_transformers(void **state)
     static const char *const types[] = {"qwen3_moe", "mixtral", "deepseek_v3"};
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        check_model(first_of(types[i]), 2, FSDP2 "--replicate 2 --experts-replicate 1");
-        check_model(first_of(types[i]), 2, FSDP2 "--experts-replicate 2 --checkpointing full");
+        check_model(first_of(types[i]), 2, FSDP2 "--replicate 2 --experts-replicate 1",
+                    TRAJECTORY_SOME);
+        check_model(first_of(types[i]), 2, FSDP2 "--experts-replicate 2 --checkpointing full",
+                    TRAJECTORY_SOME);
     }
 }
 
@@ -106,9 +85,10 @@ static void other_systems_follow_transformers(void **state)
     static const char *const types[] = {"qwen3", "gpt2", "gemma2", "qwen3_moe"};
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        check_model(first_of(types[i]), 2, "--strategy ddp");
-        check_model(first_of(types[i]), 2, "--strategy fsdp1 " FSDP2);
-        check_model(first_of(types[i]), 2, "--strategy zero1 --param-dtype fp32");
+        check_model(first_of(types[i]), 2, HF "--strategy ddp", TRAJECTORY_SOME);
+        check_model(first_of(types[i]), 2, "--strategy fsdp1 " FSDP2, TRAJECTORY_SOME);
+        check_model(first_of(types[i]), 2, HF "--strategy zero1 --param-dtype fp32",
+                    TRAJECTORY_SOME);
     }
 }
 
@@ -138,17 +118,18 @@ static void adapters_are_trained_alike(void **state)
     size_t steps;
     char options[256];
     (void)state;
-    plan_model(first_of("llama"), 2, "--lora 4,all-linear --clip 1 --strategy ddp");
-    assert_int_equal(shardplan("run %s/plan/plan.json --steps %d --json", folder, STEPS), 0);
+    trajectory_plan(first_of("llama"), 2, HF "--lora 4,all-linear --clip 1 --strategy ddp");
+    assert_int_equal(shardplan("run %s/plan/plan.json --steps %d --json", folder, TRAJECTORY_SOME),
+                     0);
     json_t *ddp = printed_steps();
-    assert_int_equal(json_array_size(json_object_get(ddp, "loss")), STEPS);
+    assert_int_equal(json_array_size(json_object_get(ddp, "loss")), TRAJECTORY_SOME);
     for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
-        snprintf(options, sizeof options, "--lora 4,all-linear --clip 1 %s", systems[i]);
-        plan_model(first_of("llama"), 2, options);
-        if (shardplan("run %s/plan/plan.json --steps %d --json", folder, STEPS) != 0)
+        snprintf(options, sizeof options, HF "--lora 4,all-linear --clip 1 %s", systems[i]);
+        trajectory_plan(first_of("llama"), 2, options);
+        if (shardplan("run %s/plan/plan.json --steps %d --json", folder, TRAJECTORY_SOME) != 0)
             fail_msg("%s: %s", systems[i], program_output());
         const double worst = compare_steps(ddp, &steps);
-        assert_int_equal(steps, STEPS);
+        assert_int_equal(steps, TRAJECTORY_SOME);
         if (!(worst <= 1e-5))
             fail_msg("%s: largest error %.3g", systems[i], worst);
     }
@@ -162,7 +143,7 @@ static void sixteen_bits_stay_near(void **state)
     for (size_t i = 0; i < json_array_size(models); i++) {
         const json_t *model = json_array_get(models, i);
         size_t steps;
-        plan_model(model, 2, i % 2 ? "--strategy ddp --autocast bf16" : "");
+        trajectory_plan(model, 2, i % 2 ? HF "--strategy ddp --autocast bf16" : HF);
         if (shardplan("run %s/plan/plan.json --steps 3 --json", folder) != 0)
             fail_msg("%s: %s", type_of(model), program_output());
         const double worst = compare_losses(model, &steps);
@@ -178,7 +159,7 @@ static void what_cannot_run_is_said_first(void **state)
     static const char *const devices[] = {"host", "cuda"};
     json_t *model = json_deep_copy(first_of("gpt2"));
     json_object_set_new(json_object_get(model, "config"), "resid_pdrop", json_real(0.1));
-    plan_model(model, 2, FSDP2);
+    trajectory_plan(model, 2, FSDP2);
     json_decref(model);
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         char said[64];
@@ -187,7 +168,7 @@ static void what_cannot_run_is_said_first(void **state)
         if (!strstr(program_output(), said) || !strstr(program_output(), "the first: instruction"))
             fail_msg("no \"%s\" in: %s", said, program_output());
     }
-    plan_model(first_of("llama"), 2, FSDP2);
+    trajectory_plan(first_of("llama"), 2, FSDP2);
     char path[128];
     snprintf(path, sizeof path, "%s/tokens", folder);
     FILE *file = fopen(path, "w");
@@ -200,41 +181,12 @@ static void what_cannot_run_is_said_first(void **state)
     assert_non_null(strstr(program_output(), "token 97 at byte 193: the model has 97"));
 }
 
-/* Parameter by parameter, so that no two errors hide behind one norm. What is nothing but rounding
- * (biases of keys, which softmax takes out again) has no digits to compare. */
-static void first_gradients_are_those_of_transformers(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < json_array_size(models); i++) {
-        const json_t *model = json_array_get(models, i);
-        json_t *norms = json_object_get(model, "first_step_grad_norm_by_parameter"), *theirs;
-        const double all =
-            json_number_value(json_array_get(json_object_get(model, "grad_norm"), 0));
-        const char *name;
-        plan_model(model, 1, FSDP2);
-        assert_int_equal(shardplan("run %s/plan/plan.json --steps 1 --json --param-norms", folder),
-                         0);
-        json_object_foreach(norms, name, theirs)
-        {
-            char wanted[160];
-            snprintf(wanted, sizeof wanted, "\"%s\", \"grad_norm\": ", name);
-            const char *at = strstr(program_output(), wanted);
-            const double norm = json_number_value(theirs);
-            if (at && norm < 1e-7 * all && strtod(at + strlen(wanted), NULL) < 1e-7 * all)
-                continue;
-            if (!at || relative(strtod(at + strlen(wanted), NULL), norm) > 1e-4)
-                fail_msg("%s: %s: %.40s, transformers' is %g", type_of(model), name,
-                         at ? at + strlen(wanted) : "nothing", norm);
-        }
-    }
-}
-
 static void recorded_memory_is_the_plans(void **state)
 {
     static const char *const types[] = {"qwen3", "gpt2", "gemma2", "gpt_oss", "deepseek_v2"};
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        plan_model(first_of(types[i]), 2, FSDP2);
+        trajectory_plan(first_of(types[i]), 2, FSDP2);
         assert_int_equal(shardplan("run %s/plan/plan.json --steps 3 -q -o %s/plan", folder, folder),
                          0);
         assert_int_equal(shardplan("compare %s/plan/plan.json %s/plan/trace.json", folder, folder),
@@ -254,8 +206,7 @@ int main(void)
         cmocka_unit_test(other_systems_follow_transformers),
         cmocka_unit_test(sixteen_bits_stay_near),
         cmocka_unit_test(what_cannot_run_is_said_first),
-        cmocka_unit_test(first_gradients_are_those_of_transformers),
         cmocka_unit_test(recorded_memory_is_the_plans),
     };
-    return cmocka_run_group_tests_name("run_hf", tests, open_models, close_models);
+    return cmocka_run_group_tests_name("run_hf", tests, open_models, trajectories_close);
 }

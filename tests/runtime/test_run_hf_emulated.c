@@ -1,6 +1,5 @@
 /* test_run_hf_emulated.c - plans of transformers' code on the cuda backend over tests/emulate: a
  * step of every family as on the host, which follows transformers (test_run_hf.c). */
-#include "tests/support/folder.h"
 #include "tests/support/program.h"
 #include "tests/support/trajectory.h"
 
@@ -18,21 +17,16 @@
 
 #define FP32 "--param-dtype fp32 --reduce-dtype fp32"
 
-static char folder[] = "/tmp/shardplan_hf_emulated.XXXXXX";
-static json_t *models;
+static const char *folder;
+static const json_t *models;
 
 static int open_models(void **state)
 {
     (void)state;
-    models = trajectories_open("hf", folder);
-    return models ? 0 : -1;
-}
-
-static int close_models(void **state)
-{
-    (void)state;
-    json_decref(models);
-    return folder_remove(folder);
+    const int rc = trajectories_open("hf");
+    folder = trajectories_folder();
+    models = trajectories();
+    return rc;
 }
 
 static void need_emulation(void)
@@ -110,5 +104,5 @@ int main(void)
         cmocka_unit_test(every_family_steps_as_on_the_host),
         cmocka_unit_test(sixteen_bits_stay_near),
     };
-    return cmocka_run_group_tests_name("run_hf_emulated", tests, open_models, close_models);
+    return cmocka_run_group_tests_name("run_hf_emulated", tests, open_models, trajectories_close);
 }

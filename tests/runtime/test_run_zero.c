@@ -1,6 +1,7 @@
 /* test_run_zero.c - plans of DeepSpeed's ZeRO executed on real ranks: the numbers of PyTorch, the
  * memory that was planned (reference.h). */
 #include "tests/support/reference.h"
+#include "tests/support/trajectory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +55,7 @@ static void trajectories_are_pytorchs(void **state)
     };
     for (size_t i = 0; i < COUNT(formats); i++)
         snprintf(options[i], sizeof options[i], formats[i], reference_folder());
-    reference_check_all(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
+    reference_check_each(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
 }
 
 /* The host computes what DeepSpeedCPUAdam does, between copies that are on their own streams. */
@@ -94,7 +95,7 @@ static void trajectories_of_offloading_are_too(void **state)
     };
     for (size_t i = 0; i < COUNT(formats); i++)
         snprintf(options[i], sizeof options[i], formats[i], reference_folder());
-    reference_check_all(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
+    reference_check_each(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
 }
 
 int main(void)
@@ -103,5 +104,5 @@ int main(void)
         cmocka_unit_test(trajectories_are_pytorchs),
         cmocka_unit_test(trajectories_of_offloading_are_too),
     };
-    return cmocka_run_group_tests_name("run_zero", tests, reference_open, reference_close);
+    return cmocka_run_group_tests_name("run_zero", tests, reference_open, trajectories_close);
 }

@@ -16,6 +16,9 @@ void folder_drop(char *folder);
 int folder_make(char *path);
 int folder_remove(const char *path);
 
+/* From now on commands find a gnuplot, in a program's own folder, that draws nothing. The same. */
+int folder_draws_nothing(const char *path);
+
 /* "FOLDER/NAME", good for the next three calls as well. */
 const char *file_in(const char *folder, const char *name);
 

@@ -1,7 +1,6 @@
 /* reference.c - see reference.h. */
 #include "tests/support/reference.h"
 
-#include "tests/support/folder.h"
 #include "tests/support/program.h"
 #include "tests/support/trajectory.h"
 
@@ -16,10 +15,8 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 20 };
-
-static char folder[] = "/tmp/shardplan_run.XXXXXX";
-static json_t *references;
+static const char *folder; /* that of trajectory.h, with its rows */
+static const json_t *references;
 static const char *device = ""; /* options of every run */
 
 /* ---- the reference models ---- */
@@ -164,16 +161,16 @@ void reference_plan(const json_t *reference, const struct variation *v, const ch
 }
 
 static void check_run(const json_t *reference, const struct variation *v, const char *dtypes,
-                      double tolerance)
+                      int count, double tolerance)
 {
     size_t steps;
     reference_plan(reference, v, dtypes);
     if (shardplan("run %s/plan/plan.json -n %d --steps %d --json -o %s/run --load-full "
                   "%s/initial.safetensors %s",
-                  folder, v->ranks, STEPS, folder, folder, device) != 0)
+                  folder, v->ranks, count, folder, folder, device) != 0)
         fail_msg("%d ranks %s: %s", v->ranks, v->options, program_output());
     const double worst = compare_steps(reference, &steps);
-    assert_int_equal(steps, STEPS);
+    assert_int_equal(steps, count);
     if (!(worst <= tolerance))
         fail_msg("%d ranks %s: largest error %.3g", v->ranks, v->options, worst);
     reference_check_memory(v->ranks, v->options);
@@ -187,7 +184,20 @@ void reference_check_all(const struct variation *variations, size_t count, const
         reference_write_config(reference);
         reference_write_initial(reference);
         for (size_t i = 0; i < count; i++)
-            check_run(reference, &variations[i], dtypes, tolerance);
+            check_run(reference, &variations[i], dtypes, TRAJECTORY_STEPS, tolerance);
+    }
+}
+
+void reference_check_each(const struct variation *variations, size_t count, const char *dtypes,
+                          double tolerance)
+{
+    for (size_t r = 0; r < json_array_size(references); r++) {
+        const json_t *reference = json_array_get(references, r);
+        const bool clipped = json_is_number(json_object_get(reference, "clip"));
+        reference_write_config(reference);
+        reference_write_initial(reference);
+        for (size_t i = is_llama(reference) == clipped; i < count; i += 2)
+            check_run(reference, &variations[i], dtypes, TRAJECTORY_SOME, tolerance);
     }
 }
 
@@ -231,13 +241,8 @@ const json_t *reference_models(void)
 int reference_open(void **state)
 {
     (void)state;
-    references = trajectories_open("reference", folder);
-    return references ? 0 : -1;
-}
-
-int reference_close(void **state)
-{
-    (void)state;
-    json_decref(references);
-    return folder_remove(folder);
+    const int rc = trajectories_open("reference");
+    folder = trajectories_folder();
+    references = trajectories();
+    return rc;
 }

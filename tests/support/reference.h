@@ -12,9 +12,9 @@ struct variation {
     const char *options;
 };
 
-/* Set-up and tear-down of a group of tests: the references, and a folder that goes with them. */
+/* Set-up of a group of tests: the references, and a folder that goes with them; its tear-down is
+ * trajectories_close. */
 int reference_open(void **state);
-int reference_close(void **state);
 const json_t *reference_models(void); /* lent */
 const char *reference_folder(void);
 
@@ -34,6 +34,10 @@ void reference_check_memory(int ranks, const char *what);
  * PyTorch's within `tolerance`, memory is the planned. */
 void reference_check_all(const struct variation *variations, size_t count, const char *dtypes,
                          double tolerance);
+/* The same of some steps (TRAJECTORY_SOME) of both models in each variation, one of them clipped,
+ * in turns. */
+void reference_check_each(const struct variation *variations, size_t count, const char *dtypes,
+                          double tolerance);
 /* Ten steps are saved by one run, and the next ten are another's, of the clipped Llama. */
 void reference_check_continued(const struct variation *first, const struct variation *second,
                                const char *dtypes);

@@ -1,14 +1,28 @@
-/* trajectory.h - what a run printed beside a trajectory of PyTorch's. */
+/* trajectory.h - runs of recorded models, and what they printed beside PyTorch's trajectories. */
 #ifndef SHARDPLAN_TEST_TRAJECTORY_H
 #define SHARDPLAN_TEST_TRAJECTORY_H
 
 #include <jansson.h>
 #include <stddef.h>
 
-/* What tests/data/numerics/NAME.json has recorded, for runs in `folder`, which is made
- * (folder_make); NULL: one of them is not to be had. Ranks will spare Open MPI under a sanitizer.
- * The caller owns it. */
-json_t *trajectories_open(const char *name, char *folder);
+/* A recording has so many steps. Most runs do some of them: what a strategy does, it has done by
+ * then, and optimizers carried over. */
+enum { TRAJECTORY_STEPS = 20, TRAJECTORY_SOME = 8 };
+
+/* Set-up and tear-down of a group of tests: what tests/data/numerics/NAME.json has recorded, and a
+ * folder, in which plans are not drawn: that would take longer than all else of most. */
+int trajectories_open(const char *name);
+int trajectories_close(void **state);
+const json_t *trajectories(void); /* lent, as the next */
+const char *trajectories_folder(void);
+
+/* Plans a recorded model with its own config.json, batch and length into the folder's plan/. */
+void trajectory_plan(const json_t *model, int ranks, const char *options);
+
+/* Plans and runs it for so many steps: losses and gradient norms are the recorded within
+ * `tolerance`. On one rank the first gradients are, too, parameter by parameter. */
+void trajectory_check(const json_t *model, int ranks, const char *options, int steps,
+                      double tolerance);
 
 /* |ours - theirs| / |theirs| */
 double relative(double ours, double theirs);
