@@ -1,6 +1,8 @@
 /* reference.c - see reference.h. */
 #include "tests/support/reference.h"
 
+#include "tests/support/folder.h"
+#include "tests/support/local_ranks.h"
 #include "tests/support/program.h"
 #include "tests/support/trajectory.h"
 
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -161,16 +164,19 @@ void reference_plan(const json_t *reference, const struct variation *v, const ch
 }
 
 static void check_run(const json_t *reference, const struct variation *v, const char *dtypes,
-                      int count, double tolerance)
+                      bool by_mpirun, int steps, double tolerance)
 {
-    size_t steps;
+    char run[512];
+    size_t seen;
     reference_plan(reference, v, dtypes);
-    if (shardplan("run %s/plan/plan.json -n %d --steps %d --json -o %s/run --load-full "
-                  "%s/initial.safetensors %s",
-                  folder, v->ranks, count, folder, folder, device) != 0)
+    snprintf(run, sizeof run,
+             "%s/plan/plan.json --steps %d --json -o %s/run --load-full %s/initial.safetensors %s",
+             folder, steps, folder, folder, device);
+    if ((by_mpirun ? shardplan("run %s -n %d", run, v->ranks) : local_ranks(v->ranks, "%s", run)) !=
+        0)
         fail_msg("%d ranks %s: %s", v->ranks, v->options, program_output());
-    const double worst = compare_steps(reference, &steps);
-    assert_int_equal(steps, count);
+    const double worst = compare_steps(reference, &seen);
+    assert_int_equal(seen, steps);
     if (!(worst <= tolerance))
         fail_msg("%d ranks %s: largest error %.3g", v->ranks, v->options, worst);
     reference_check_memory(v->ranks, v->options);
@@ -184,7 +190,7 @@ void reference_check_all(const struct variation *variations, size_t count, const
         reference_write_config(reference);
         reference_write_initial(reference);
         for (size_t i = 0; i < count; i++)
-            check_run(reference, &variations[i], dtypes, TRAJECTORY_STEPS, tolerance);
+            check_run(reference, &variations[i], dtypes, true, TRAJECTORY_STEPS, tolerance);
     }
 }
 
@@ -197,7 +203,7 @@ void reference_check_each(const struct variation *variations, size_t count, cons
         reference_write_config(reference);
         reference_write_initial(reference);
         for (size_t i = is_llama(reference) == clipped; i < count; i += 2)
-            check_run(reference, &variations[i], dtypes, TRAJECTORY_SOME, tolerance);
+            check_run(reference, &variations[i], dtypes, false, TRAJECTORY_SOME, tolerance);
     }
 }
 
@@ -244,5 +250,5 @@ int reference_open(void **state)
     const int rc = trajectories_open("reference");
     folder = trajectories_folder();
     references = trajectories();
-    return rc;
+    return rc == 0 ? mkdir(file_in(folder, "run"), 0777) : rc;
 }

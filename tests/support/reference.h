@@ -35,7 +35,7 @@ void reference_check_memory(int ranks, const char *what);
 void reference_check_all(const struct variation *variations, size_t count, const char *dtypes,
                          double tolerance);
 /* The same of some steps (TRAJECTORY_SOME) of both models in each variation, one of them clipped,
- * in turns. */
+ * in turns; ranks start as torchrun's instead of mpirun's (local_ranks.h). */
 void reference_check_each(const struct variation *variations, size_t count, const char *dtypes,
                           double tolerance);
 /* Ten steps are saved by one run, and the next ten are another's, of the clipped Llama. */

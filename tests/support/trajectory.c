@@ -2,6 +2,7 @@
 #include "tests/support/trajectory.h"
 
 #include "tests/support/folder.h"
+#include "tests/support/local_ranks.h"
 #include "tests/support/program.h"
 
 #include <math.h>
@@ -92,8 +93,8 @@ void trajectory_check(const json_t *model, int ranks, const char *options, int s
 {
     size_t seen;
     trajectory_plan(model, ranks, options);
-    if (shardplan("run %s/plan/plan.json --steps %d --json %s", folder, steps,
-                  ranks == 1 ? "--param-norms" : "") != 0)
+    if (local_ranks(ranks, "%s/plan/plan.json --steps %d --json %s", folder, steps,
+                    ranks == 1 ? "--param-norms" : "") != 0)
         fail_msg("%s: %s", name_of(model), program_output());
     if (ranks == 1)
         check_first_gradients(model);
