@@ -52,6 +52,23 @@ static void commands_wait_until_nobody_else_writes_there(void **state)
     waits_for_the_folder(compare, "compare.json");
 }
 
+/* The folder is the first thing that is opened and stays so. */
+static void what_is_opened_is_no_standard_stream(void **state)
+{
+    (void)state;
+    if (access("/proc/self/fd", R_OK) != 0)
+        skip();
+    const int status =
+        shell("mkdir %s/closed && exec 9<%s/closed && flock 9 || exit 99; "
+              "^/shardplan plan " TOY " --gpus 2 --seq 64 -o %s/closed 9<&- <&- >&- 2>&- & "
+              "while kill -0 $! && ! readlink /proc/$!/fd/* | grep -qx %s/closed; do sleep 0.01; "
+              "done; for fd in 0 1 2; do [ $(readlink /proc/$!/fd/$fd) = /dev/null ] || exit 98; "
+              "done; exec 9<&-; wait $!",
+              folder, folder, folder, folder);
+    if (status != 0)
+        fail_msg("status %d: %s", status, program_output());
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -68,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commands_wait_until_nobody_else_writes_there),
+        cmocka_unit_test(what_is_opened_is_no_standard_stream),
     };
     return cmocka_run_group_tests_name("folders", tests, set_up, tear_down);
 }
