@@ -2,6 +2,7 @@
 #include "base/file.h"
 
 #include "base/arena.h"
+#include "base/ending_signals.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -21,6 +22,8 @@ enum err_code file_create(const char *path, struct file_writer *out, struct err 
     out->direct = lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
     snprintf(out->path, room, "%s", path);
     snprintf(out->partial, room, out->direct ? "%s" : "%s.%ld.tmp", path, (long)getpid());
+    if (!out->direct) /* whoever opens a pipe may wait for long */
+        ending_signals_hold(&out->before);
     out->file = fopen(out->partial, "w");
     if (out->file) {
         setvbuf(out->file, NULL, _IOFBF, BUFFER_BYTES);
@@ -28,6 +31,8 @@ enum err_code file_create(const char *path, struct file_writer *out, struct err 
         return ERR_OK;
     }
     const enum err_code rc = err_set(err, ERR_IO, "create %s: %s", out->partial, strerror(errno));
+    if (!out->direct)
+        ending_signals_release(&out->before);
     free(out->path);
     free(out->partial);
     return rc;
@@ -43,6 +48,8 @@ enum err_code file_commit(struct file_writer *w, enum err_code rc, struct err *e
         rc = err_set(err, ERR_IO, "rename %s to %s: %s", w->partial, w->path, strerror(errno));
     if (!w->direct && rc != ERR_OK)
         remove(w->partial);
+    if (!w->direct)
+        ending_signals_release(&w->before);
     free(w->path);
     free(w->partial);
     return rc;

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -12,10 +13,12 @@ struct file_writer {
     char *path, *partial;
     int direct; /* a device or a pipe: it has no content to protect, and renaming onto it would
                    replace it */
+    sigset_t before;
 };
 
 /* Opens a file beside `path` under a temporary name. ERR_IO: nothing is open and nothing is left.
- * On ERR_OK the caller must call file_commit. */
+ * On ERR_OK the caller must call file_commit; until then signals that ask this thread to end wait,
+ * so that nothing is left under that name. Of two files the later one is committed first. */
 enum err_code file_create(const char *path, struct file_writer *out, struct err *err);
 
 /* Closes the file. When `rc` is ERR_OK and every byte was written, it gets its name; else it is

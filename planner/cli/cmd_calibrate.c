@@ -1,7 +1,7 @@
 /* cmd_calibrate.c - shardplan calibrate: measures this machine and writes a profile of it. */
+#include "base/ending_signals.h"
 #include "cli/calibrate_nccl.h"
 #include "cli/commands.h"
-#include "cli/ending_signals.h"
 #include "cli/run_plan.h"
 #include "report/calibration_report.h"
 #include "report/files.h"

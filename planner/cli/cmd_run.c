@@ -4,8 +4,8 @@
  * messages are read here: what a rank says goes through, of a rank that was killed one line is
  * made, with the step and instruction that it left behind in the status file, and where neither
  * says why, everything is shown. */
+#include "base/ending_signals.h"
 #include "cli/commands.h"
-#include "cli/ending_signals.h"
 #include "memory/replay.h"
 #include "plan/plan_json.h"
 #include "report/files.h"

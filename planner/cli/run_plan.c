@@ -1,8 +1,8 @@
 /* run_plan.c - see run_plan.h. */
 #include "cli/run_plan.h"
 
+#include "base/ending_signals.h"
 #include "cli/commands.h"
-#include "cli/ending_signals.h"
 #include "plan/plan_json.h"
 #include "report/files.h"
 

@@ -1,6 +1,7 @@
 /* picture.c - see picture.h. */
 #include "report/picture.h"
 
+#include "base/ending_signals.h"
 #include "report/files.h"
 #include "report/palette.h"
 
@@ -66,8 +67,8 @@ static enum err_code write_script(const struct picture *picture, const void *con
     return close_file(file, script, err);
 }
 
-enum err_code picture_draw(const struct picture *picture, const void *context, const char *dir,
-                           bool *drawn, struct err *err)
+static enum err_code draw(const struct picture *picture, const void *context, const char *dir,
+                          bool *drawn, struct err *err)
 {
     char data[PATH], script[PATH], partial[PATH], path[PATH];
     temporary(dir, "tsv", data);
@@ -85,6 +86,17 @@ enum err_code picture_draw(const struct picture *picture, const void *context, c
     }
     remove(script);
     remove(data);
+    return rc;
+}
+
+/* Signals that ask to end wait until the temporary files are gone, as file_create's. */
+enum err_code picture_draw(const struct picture *picture, const void *context, const char *dir,
+                           bool *drawn, struct err *err)
+{
+    sigset_t before;
+    ending_signals_hold(&before);
+    const enum err_code rc = draw(picture, context, dir, drawn, err);
+    ending_signals_release(&before);
     return rc;
 }
 

@@ -69,6 +69,24 @@ static void what_is_opened_is_no_standard_stream(void **state)
         fail_msg("status %d: %s", status, program_output());
 }
 
+/* Killed when a file is seen that has not got its name yet: of the plan, a page or a picture. */
+static void a_command_that_is_ended_leaves_whole_files(void **state)
+{
+    (void)state;
+    static const char *const signals[] = {"TERM", "HUP", "INT", "TERM", "TERM"};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        const int status =
+            shell("exec 2>/dev/null; env --default-signal ^/shardplan plan gpt2 --gpus 8 -q "
+                  "-o %s/ended & seen=; while [ -z \"$seen\" ] && kill -0 $!; do "
+                  "seen=$(ls %s/ended | grep tmp); done; kill -s %s $!; wait $!; "
+                  "[ -n \"$seen\" ] || echo nothing was seen; ls -A %s/ended | grep tmp; "
+                  "rm -r %s/ended",
+                  folder, folder, signals[i], folder, folder);
+        assert_int_equal(status, 0);
+        assert_string_equal(program_output(), "");
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -86,6 +104,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commands_wait_until_nobody_else_writes_there),
         cmocka_unit_test(what_is_opened_is_no_standard_stream),
+        cmocka_unit_test(a_command_that_is_ended_leaves_whole_files),
     };
     return cmocka_run_group_tests_name("folders", tests, set_up, tear_down);
 }

@@ -1,5 +1,5 @@
 /* ending_signals.c - see ending_signals.h. */
-#include "cli/ending_signals.h"
+#include "base/ending_signals.h"
 
 #include <stddef.h>
 
@@ -17,10 +17,10 @@ void ending_signals_hold(sigset_t *before)
 {
     sigset_t signals;
     ending_signals(&signals);
-    sigprocmask(SIG_BLOCK, &signals, before);
+    pthread_sigmask(SIG_BLOCK, &signals, before);
 }
 
 void ending_signals_release(const sigset_t *before)
 {
-    sigprocmask(SIG_SETMASK, before, NULL);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
 }

@@ -9,7 +9,7 @@
  * all the same. */
 void ending_signals(sigset_t *out);
 
-/* Holds them back; *before is for ending_signals_release. */
+/* Holds them back from this thread; *before is for ending_signals_release. */
 void ending_signals_hold(sigset_t *before);
 void ending_signals_release(const sigset_t *before);
 
