@@ -12,8 +12,8 @@ json_t *tune_json(const struct tuned *tuned);
 /* The same as tables. Colour only when `file` is a terminal. */
 void tune_print(FILE *file, const struct tuned *tuned);
 
-/* Writes into a folder that is held (report/files.h): tune.json, pareto.svg (by gnuplot; without it a note in *note, lent), and
- * of the choice what report_write leaves. Something fits. */
+/* Writes into a folder that is held (report/files.h): tune.json, pareto.svg (by gnuplot; without it
+ * a note in *note, lent), and of the choice what report_write leaves. Something fits. */
 enum err_code tune_write(const struct tuned *tuned, const char *dir, const char **note,
                          struct err *err);
 

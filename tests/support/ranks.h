@@ -64,8 +64,8 @@ static inline void need_mpirun(void)
     skip();
 }
 
-/* MPI's own code leaks, which is not ours to check. Other errors of memory are still found in ranks,
- * and data races and orders of locks but for those in openmpi.supp (tests/run). */
+/* MPI's own code leaks, which is not ours to check. Other errors of memory are still found in
+ * ranks, and data races and orders of locks but for those in openmpi.supp (tests/run). */
 #define SANITIZERS "-x ASAN_OPTIONS=detect_leaks=0"
 
 /* Runs the check among so many ranks; its output goes to `log` (NULL: as it comes). */
