@@ -18,15 +18,14 @@
 #include "memory/snapshot.h"
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/names.h"
 #include "memory/allocator_parts.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct moment { /* lasts from one snapshot_set_frame to the next */
     const char *name, *filename;
@@ -572,33 +571,12 @@ static void put_snapshot(struct writer *w, const struct allocator *allocator)
 enum err_code snapshot_write(const struct snapshot *snapshot, const struct allocator *allocator,
                              const char *path, struct err *err)
 {
-    enum err_code rc = ERR_OK;
-    const size_t room = strlen(path) + 32;
-    char *partial = xmalloc(room);
-    snprintf(partial, room, "%s.%ld.tmp", path, (long)getpid());
-    FILE *file = fopen(partial, "wb");
-    if (!file) {
-        rc = err_set(err, ERR_IO, "create %s: %s", partial, strerror(errno));
-        goto free_name;
-    }
-    setvbuf(file, NULL, _IOFBF, 1 << 20);
-
-    struct writer w = {.file = file, .snapshot = snapshot};
+    struct file_writer to;
+    TRY(file_create(path, &to, err));
+    struct writer w = {.file = to.file, .snapshot = snapshot};
     find_frames(&w);
     put_snapshot(&w, allocator);
     free(w.frames);
     free(w.frames_written);
-
-    if (fflush(file) != 0 || ferror(file))
-        rc = err_set(err, ERR_IO, "write %s: %s", partial, strerror(errno));
-    if (fclose(file) != 0)
-        rc = err_set(err, ERR_IO, "close %s: %s", partial, strerror(errno));
-    if (rc == ERR_OK && rename(partial, path) != 0)
-        rc = err_set(err, ERR_IO, "rename %s to %s: %s", partial, path, strerror(errno));
-    if (rc != ERR_OK)
-        remove(partial);
-
-free_name:
-    free(partial);
-    return rc;
+    return file_commit(&to, ERR_OK, err);
 }
