@@ -12,14 +12,13 @@ struct model {
     struct tape_regions regions;
     struct compiled_region *compiled; /* (regions) */
     struct tape_compiled *programs;   /* (regions) */
-    const struct tape_compiled **of_module;
-    uint32_t count; /* of `compiled` */
+    uint32_t count;                   /* of `compiled` */
 };
 
-static enum joint_checkpoint checkpoint_of(const struct tape_options *options, uint32_t block,
-                                           uint32_t blocks)
+static enum joint_checkpoint checkpoint_of(const struct tape_options *options, bool is_block,
+                                           uint32_t block, uint32_t blocks)
 {
-    if (!tape_options_checkpoint(options, block, blocks))
+    if (!is_block || !tape_options_checkpoint(options, block, blocks))
         return CHECKPOINT_NOT;
     return options->checkpointing == CHECKPOINTING_SELECTIVE ? CHECKPOINT_SELECTIVE
                                                              : CHECKPOINT_AGAIN;
@@ -28,9 +27,10 @@ static enum joint_checkpoint checkpoint_of(const struct tape_options *options, u
 static enum err_code compile_regions(struct model *m, const struct tape_options *options,
                                      struct err *err)
 {
+    const uint32_t blocks = m->regions.count - options->compiled_loss; /* which come first */
     for (uint32_t i = 0; i < m->regions.count; i++) {
         const struct tape_region *region = &m->regions.of[i];
-        const enum joint_checkpoint checkpoint = checkpoint_of(options, i, m->regions.count);
+        const enum joint_checkpoint checkpoint = checkpoint_of(options, i < blocks, i, blocks);
         m->count++;
         TRY(compiled_region_trace(m->graph, &m->regions, region, checkpoint, &m->compiled[i], err));
         for (uint32_t k = 0; k < i && !m->compiled[i].like; k++)
@@ -38,7 +38,6 @@ static enum err_code compile_regions(struct model *m, const struct tape_options 
                 m->compiled[i].like = &m->compiled[k];
         TRY(compiled_region_finish(&m->compiled[i], err));
         tape_programs_of(m->regions.stream, region, &m->compiled[i], &m->programs[i]);
-        m->of_module[region->module] = &m->programs[i];
     }
     return ERR_OK;
 }
@@ -51,17 +50,15 @@ enum err_code compile_run(const struct graph *graph, const struct tape_options *
     tape_run_regions(graph, options, &m.regions);
     m.compiled = xcalloc(m.regions.count + 1, sizeof *m.compiled);
     m.programs = xcalloc(m.regions.count + 1, sizeof *m.programs);
-    m.of_module = xcalloc(graph->module_count + 1, sizeof(void *));
     const enum err_code rc = compile_regions(&m, options, err);
     if (rc == ERR_OK)
-        *out = tape_run_compiled(graph, options, m.of_module);
+        *out = tape_run_compiled(graph, options, m.programs, m.count);
     for (uint32_t i = 0; i < m.count; i++) {
         compiled_region_free(&m.compiled[i]);
         tape_programs_free(&m.programs[i]);
     }
     free(m.compiled);
     free(m.programs);
-    free(m.of_module);
     tape_regions_free(&m.regions);
     return rc;
 }

@@ -40,6 +40,7 @@ void draft_free(struct draft *draft)
         free(draft->parts[i].reads.of);
         free(draft->parts[i].writes.of);
         free(draft->parts[i].moved.of);
+        free(draft->parts[i].whole.of);
         free(draft->parts[i].loads.of);
     }
     free(draft->parts);

@@ -46,6 +46,7 @@ enum joint_way {
     X(DIV, ELEMENT)                                                                                \
     X(NEG, ELEMENT)                                                                                \
     X(EXP, ELEMENT)                                                                                \
+    X(LOG, ELEMENT)                                                                                \
     X(POW, ELEMENT)                                                                                \
     X(RSQRT, ELEMENT)                                                                              \
     X(ERF, ELEMENT)                                                                                \
@@ -60,9 +61,13 @@ enum joint_way {
     X(AT_LEAST, ELEMENT) /* clamp_min, of a number */                                              \
     X(AT_MOST, ELEMENT)                                                                            \
     X(LESS, ELEMENT)                                                                               \
+    X(EQUAL, ELEMENT)                                                                              \
+    X(NOT_EQUAL, ELEMENT)                                                                          \
     X(WHERE, ELEMENT)                                                                              \
     X(CLONE, ELEMENT)                                                                              \
     X(FULL, ELEMENT)                                                                               \
+    X(IOTA, ELEMENT)                                                                               \
+    X(GATHER, ELEMENT) /* one element of each row */                                               \
     X(PUT_SLICE, JOIN)                                                                             \
     X(MEAN, REDUCTION)                                                                             \
     X(SUM, REDUCTION)                                                                              \
@@ -151,7 +156,7 @@ uint32_t joint_apart(struct joint *joint, uint32_t node);
 void joint_merge(struct joint *joint, uint32_t result_count, const uint32_t *results,
                  uint32_t gradient_count, const uint32_t *gradients);
 
-/* ---- for joint_work.c ---- */
+/* ---- for joint_work.c, joint_loss.c, joint_float8.c ---- */
 
 struct joint_want { /* a node that is asked for */
     enum joint_name name;

@@ -5,101 +5,9 @@
  * compute in the tensor's dtype stay in it; decompositions with an "opmath" cast to fp32 and back.
  */
 #include "base/arena.h"
-#include "compile/joint.h"
+#include "compile/joint_works.h"
 
 #include <assert.h>
-
-struct works { /* of one kernel */
-    struct joint *joint;
-    const struct kernel *kernel;
-    uint32_t index;
-    uint32_t in[JOINT_ARGS]; /* its operands as nodes */
-};
-
-static const struct operand *result(const struct works *w, uint32_t i)
-{
-    return &w->kernel->operands[w->kernel->ins + i];
-}
-
-static const struct joint_node *at(const struct works *w, uint32_t node)
-{
-    return joint_at(w->joint, node);
-}
-
-/* ---- one function each ---- */
-
-static uint32_t element(const struct works *w, enum joint_name name, enum dtype dtype,
-                        struct shape shape, uint32_t x, uint32_t y, float number)
-{
-    struct joint_want want = {.name = name,
-                              .dtype = dtype,
-                              .shape = shape,
-                              .args = y == JOINT_NONE ? 1 : 2,
-                              .arg = {x},
-                              .number = number};
-    if (y != JOINT_NONE)
-        want.arg[1] = y;
-    return joint_node(w->joint, &want);
-}
-
-/* In x's shape and dtype. */
-static uint32_t of_one(const struct works *w, enum joint_name name, uint32_t x, float number)
-{
-    return element(w, name, (enum dtype)at(w, x)->dtype, at(w, x)->shape, x, JOINT_NONE, number);
-}
-
-static uint32_t of_two(const struct works *w, enum joint_name name, uint32_t x, uint32_t y)
-{
-    const struct shape *a = &at(w, x)->shape, *b = &at(w, y)->shape;
-    const struct shape shape = shape_elements(a) >= shape_elements(b) ? *a : *b;
-    const bool wide = at(w, x)->dtype == DTYPE_FP32 || at(w, y)->dtype == DTYPE_FP32;
-    return element(w, name, wide ? DTYPE_FP32 : (enum dtype)at(w, x)->dtype, shape, x, y, 0);
-}
-
-static uint32_t cast(const struct works *w, uint32_t x, enum dtype dtype)
-{
-    if (at(w, x)->dtype == dtype)
-        return x;
-    return element(w, JOINT_CAST, dtype, at(w, x)->shape, x, JOINT_NONE, 0);
-}
-
-static uint32_t wide(const struct works *w, uint32_t x)
-{
-    return cast(w, x, DTYPE_FP32);
-}
-
-/* Over the last dim, which stays as 1. */
-static uint32_t over_row(const struct works *w, enum joint_name name, uint32_t x)
-{
-    struct shape shape = at(w, x)->shape;
-    shape.dim[shape.rank - 1] = 1;
-    return element(w, name, (enum dtype)at(w, x)->dtype, shape, x, JOINT_NONE, 0);
-}
-
-/* Over all dims but the last. */
-static uint32_t over_rows(const struct works *w, uint32_t x)
-{
-    const struct shape *shape = &at(w, x)->shape;
-    return element(w, JOINT_SUM, (enum dtype)at(w, x)->dtype, SHAPE(shape->dim[shape->rank - 1]), x,
-                   JOINT_NONE, 0);
-}
-
-/* Result i of a node with several. */
-static uint32_t one_of(const struct works *w, uint32_t node, uint32_t i, enum dtype dtype,
-                       struct shape shape)
-{
-    return joint_node(w->joint, &(struct joint_want){.name = JOINT_RESULT,
-                                                     .dtype = dtype,
-                                                     .shape = shape,
-                                                     .args = 1,
-                                                     .arg = {node},
-                                                     .detail = i});
-}
-
-static void write(const struct works *w, uint32_t i, uint32_t node)
-{
-    joint_write(w->joint, result(w, i), cast(w, node, (enum dtype)result(w, i)->dtype));
-}
 
 /* ---- products ---- */
 
@@ -658,7 +566,7 @@ enum err_code joint_kernel(struct joint *joint, const struct kernel *kernel, uin
         return add_in_place(&w, err);
     if (kernel->work == WORK_ADD_TO)
         add_to(&w);
-    else if (!whole(&w) && !fused(&w) && !elementwise(&w) &&
+    else if (!whole(&w) && !fused(&w) && !elementwise(&w) && !joint_loss(&w) &&
              !joint_float8(joint, kernel, index, w.in))
         return err_set(err, ERR_UNSUPPORTED, "--compile: what Inductor makes of %s is not planned",
                        work_name((enum work_kind)kernel->work));

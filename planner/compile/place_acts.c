@@ -152,18 +152,34 @@ static uint32_t *copied(const struct list *list)
     return copy;
 }
 
+/* The GATHER by which alone the act reads a memory. */
+static uint32_t pick_of(const struct draft *act, uint32_t memory)
+{
+    uint32_t gather = JOINT_NONE;
+    for (uint32_t i = 0; i < act->part_count; i++) {
+        if (list_has(&act->parts[i].whole, memory))
+            return JOINT_NONE;
+        if (list_has(&act->parts[i].reads, memory))
+            gather = act->parts[i].gather;
+    }
+    return gather;
+}
+
 static void open_act(const struct draft *from, struct program_act *to)
 {
     *to = (struct program_act){
         .call = from->call,
         .reduces = from->span.kind == SPAN_ROWS || from->span.kind == SPAN_COLUMNS,
         .reads = copied(&from->reads),
+        .picks = xmalloc((from->reads.count + 1) * sizeof *to->picks),
         .writes = copied(&from->writes),
         .over = xmalloc((from->writes.count + 1) * sizeof *to->over),
         .dies = xmalloc((from->reads.count + from->writes.count + 1) * sizeof *to->dies),
         .read_count = from->reads.count,
         .write_count = from->writes.count,
     };
+    for (uint32_t r = 0; r < to->read_count; r++)
+        to->picks[r] = pick_of(from, to->reads[r]);
     for (uint32_t w = 0; w < to->write_count; w++)
         to->over[w] = JOINT_NONE;
 }

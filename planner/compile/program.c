@@ -164,24 +164,41 @@ static bool is_in_memory(const struct building *b, uint32_t node, uint32_t reade
     return b->realized[node] && (call == JOINT_NONE || b->rank[reader] >= b->rank[call]);
 }
 
-/* As deep as functions are that are computed where they are used. `way`: places; 0: its own. */
-static void find_reads(struct building *b, uint32_t node, uint32_t way, struct part *part) // NOLINT
+/* Whether all of a memory is read where `gather` (JOINT_NONE: none) picks. */
+static bool reads_all(const struct building *b, uint32_t gather, uint32_t memory)
 {
+    const uint32_t node = b->program->memory[memory].node;
+    return gather == JOINT_NONE ||
+           shape_elements(&at(b, node)->shape) <= shape_elements(&at(b, gather)->shape);
+}
+
+/* As deep as functions are that are computed where they are used. `way`: places; 0: its own.
+ * `gather`: the one that picks of what is read. */
+static void find_reads(struct building *b, uint32_t node, uint32_t way, uint32_t gather, // NOLINT
+                       struct part *part)
+{
+    if (at(b, node)->name == JOINT_GATHER)
+        gather = node;
     for (uint32_t a = 0; a < at(b, node)->args; a++) {
         const uint32_t found = found_at(b, at(b, node)->arg[a]);
         const uint32_t there = places(b, way, node, a, found);
         const uint32_t copy = is_call(b, node) ? copy_for(b, node, found) : JOINT_NONE;
         if (copy != JOINT_NONE) {
             list_add_once(&part->reads, copy);
+            list_add_once(&part->whole, copy);
             list_add_once(&part->loads, copy);
             continue;
         }
         if (!b->there[found] && !is_in_memory(b, found, node) && !is_result(b, found)) {
-            find_reads(b, found, there, part);
+            find_reads(b, found, there, gather, part);
             continue;
         }
         const uint32_t memory = memory_of(b, found);
         list_add_once(&part->reads, memory);
+        if (reads_all(b, gather, memory))
+            list_add_once(&part->whole, memory);
+        else
+            part->gather = gather;
         list_add_once(&part->loads, 1021 * there + memory);
         if (there)
             list_add_once(&part->moved, memory);
@@ -247,7 +264,7 @@ static bool is_too_much(struct building *b, uint32_t node)
 {
     struct part part = {0};
     uint32_t large = 0; /* reads of more than one number */
-    find_reads(b, node, 0, &part);
+    find_reads(b, node, 0, JOINT_NONE, &part);
     for (uint32_t i = 0; i < part.reads.count; i++) {
         const struct operand operand = program_operand(b->joint, b->program, part.reads.of[i]);
         large += shape_elements(&operand.shape) > 1;
@@ -258,6 +275,7 @@ static bool is_too_much(struct building *b, uint32_t node)
     free(part.reads.of);
     free(part.loads.of);
     free(part.moved.of);
+    free(part.whole.of);
     return much;
 }
 
@@ -340,6 +358,7 @@ static struct draft *new_act(struct building *b, uint32_t call, struct span span
     *act = (struct draft){
         .call = call, .span = span, .parts = xcalloc(1, sizeof *act->parts), .part_count = 1};
     act->parts[0].rank = b->act_count - 1;
+    act->parts[0].gather = JOINT_NONE;
     act->parts[0].sums = span.kind == SPAN_ROWS;
     return act;
 }
@@ -357,7 +376,7 @@ static void list_memory(struct draft *act)
 static void add_points(struct building *b, uint32_t node, uint32_t memory)
 {
     struct draft *act = new_act(b, JOINT_NONE, span_of(b->joint, node));
-    find_reads(b, node, 0, &act->parts[0]);
+    find_reads(b, node, 0, JOINT_NONE, &act->parts[0]);
     list_add_once(&act->parts[0].writes, memory);
     list_memory(act);
 }
@@ -386,11 +405,12 @@ static void add_split(struct building *b, uint32_t node, uint32_t parts)
         new_memory(b, (struct program_memory){.node = node, .parts = parts, .only = JOINT_NONE});
     struct draft *act =
         new_act(b, JOINT_NONE, (struct span){span.kind, span.all, parts * span.kept});
-    find_reads(b, node, 0, &act->parts[0]);
+    find_reads(b, node, 0, JOINT_NONE, &act->parts[0]);
     list_add_once(&act->parts[0].writes, between);
     list_memory(act);
     act = new_act(b, JOINT_NONE, (struct span){SPAN_ROWS, parts * span.kept, span.kept});
     list_add_once(&act->parts[0].reads, between);
+    list_add_once(&act->parts[0].whole, between);
     list_add_once(&act->parts[0].loads, between);
     add_writes(b, &act->parts[0], node);
     list_memory(act);
@@ -407,7 +427,7 @@ static void add_act(struct building *b, uint32_t node)
     if (call)
         add_arguments(b, node);
     struct draft *act = new_act(b, call ? node : JOINT_NONE, span_of(b->joint, node));
-    find_reads(b, node, 0, &act->parts[0]);
+    find_reads(b, node, 0, JOINT_NONE, &act->parts[0]);
     add_writes(b, &act->parts[0], node);
     list_memory(act);
 }
@@ -502,6 +522,7 @@ void program_free(struct program *program)
         return;
     for (uint32_t i = 0; i < program->act_count; i++) {
         free(program->acts[i].reads);
+        free(program->acts[i].picks);
         free(program->acts[i].writes);
         free(program->acts[i].over);
         free(program->acts[i].dies);

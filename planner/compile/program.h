@@ -29,6 +29,7 @@ struct program_act {          /* one kernel */
     uint32_t call;            /* node of a call; JOINT_NONE: fused functions */
     bool reduces;             /* fused, and a sum over rows or columns is among them */
     uint32_t *reads, *writes; /* memory */
+    uint32_t *picks; /* (read_count) the GATHER that picks the elements it reads; JOINT_NONE: all */
     uint32_t read_count, write_count;
     uint32_t *over; /* (write_count) memory that dies with it and that the write takes over;
                        JOINT_NONE: none */

@@ -32,6 +32,8 @@ struct part {      /* one function of an act, and the memory that it reads */
     struct list reads, writes;
     struct list loads; /* likewise, each place in it that is read for one result by itself */
     struct list moved; /* of what it reads: elements at other places than where they go */
+    struct list whole; /* likewise: all of it, and not what a GATHER picks */
+    uint32_t gather;   /* that picks of the rest; JOINT_NONE: none */
 };
 
 struct draft { /* an act to be; of call JOINT_NONE, several parts fused */

@@ -162,8 +162,11 @@ static void fused_kernel(const struct making *m, const struct program_act *act, 
 {
     struct operand *operands =
         xcalloc((size_t)act->read_count + act->write_count + 1, sizeof *operands);
-    for (uint32_t i = 0; i < act->read_count; i++)
+    for (uint32_t i = 0; i < act->read_count; i++) {
         operands[i] = program_operand(m->joint, m->from, act->reads[i]);
+        if (act->picks[i] != JOINT_NONE)
+            operands[i].shape = at(m, act->picks[i])->shape;
+    }
     double elements = 0;
     for (uint32_t i = 0; i < act->write_count; i++) {
         struct operand *out = &operands[act->read_count + i];
@@ -242,7 +245,9 @@ static void list_given(const struct making *m, const struct compiled_region *c,
 void tape_programs_of(const struct stream *stream, const struct tape_region *region,
                       const struct compiled_region *compiled, struct tape_compiled *out)
 {
-    *out = (struct tape_compiled){.module = region->module};
+    *out = (struct tape_compiled){.first_item = region->first_item,
+                                  .end_item = region->end_item,
+                                  .output = region->output.tensor};
     struct making m = {.stream = stream,
                        .region = region,
                        .joint = compiled->joint,

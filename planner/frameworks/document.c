@@ -63,7 +63,10 @@ struct node *document_put(struct document *document, const char *path, enum node
         node = child ? child : node_add(document, node, key, NODE_TABLE, NULL, 0);
     }
     node->kind = kind;
-    node->text = arena_strdup(&document->arena, text);
+    if (kind == NODE_LIST)
+        node_add(document, node, NULL, NODE_TEXT, text, 0);
+    else
+        node->text = arena_strdup(&document->arena, text);
     return node;
 }
 

@@ -58,6 +58,8 @@ static enum node_kind kind_of(const struct key_row *row, const char *text)
 {
     if (row->kind == KEY_BOOL)
         return NODE_BOOL;
+    if (row->kind == KEY_LIST)
+        return NODE_LIST;
     return row->kind == KEY_INTEGER || row->kind == KEY_REAL ? node_number_kind(text) : NODE_TEXT;
 }
 

@@ -23,6 +23,7 @@ enum key_kind {
     KEY_BOOL,    /* `words` spell "true" and "false" as a setting's values */
     KEY_INTEGER, /* from `least` on; a real with an integer's value, too ("5e8") */
     KEY_REAL,    /* from `least` on */
+    KEY_LIST,    /* of texts; is written with one */
     KEY_TABLE,
     KEY_ANY,
     KEY_SECTION, /* every key below this one */

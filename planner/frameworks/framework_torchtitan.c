@@ -222,7 +222,17 @@ static bool has_component(const struct node *components, const char *name)
     return !components; /* the default has both, model and loss */
 }
 
-/* "model": each block on its own. A compiled loss is planned as the eager one. */
+static enum err_code read_compiled_loss(struct import *im, const struct key_row *row,
+                                        const struct node *node, struct err *err)
+{
+    const struct node *loss = import_node(im, "loss");
+    if (!loss || !loss->text || strncmp(loss->text, "ChunkedLossWrapper", 18) != 0)
+        return import_set(im, "loss", "compiled", row, node, err);
+    import_list(im, node, row->path, "a compiled loss in chunks: planned eager");
+    return ERR_OK;
+}
+
+/* "model": each block on its own; "loss": what computes it, by itself (components/loss.py). */
 static enum err_code read_compile(struct import *im, const struct key_row *row,
                                   const struct node *node, struct err *err)
 {
@@ -231,11 +241,29 @@ static enum err_code read_compile(struct import *im, const struct key_row *row,
     if (!node && import_has(im, "compile"))
         return ERR_OK; /* [training] had the key */
     if (on && has_component(components, "loss"))
-        import_list(im, components ? components : node,
-                    components ? "compile.components" : row->path,
-                    "a compiled loss: planned eager");
+        TRY(read_compiled_loss(im, row, components ? components : node, err));
     return import_set(im, "compile", on && has_component(components, "model") ? "on" : "off", row,
                       node, err);
+}
+
+static bool compiles_loss(const struct settings *s)
+{
+    return s->job.model.loss == CROSS_ENTROPY_COMPILED;
+}
+
+static const char *write_enable(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return s->job.tape.compiled || compiles_loss(s) ? "true" : "false";
+}
+
+/* Both are its default. */
+static const char *write_components(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    if (s->job.tape.compiled == compiles_loss(s))
+        return NULL;
+    return s->job.tape.compiled ? "model" : "loss";
 }
 
 /* Whether blocks are chosen as a mode of torchtitan's chooses them. */
@@ -458,9 +486,12 @@ static const struct key_row rows[] = {
     IDLE("activation_checkpoint.force_recompute_mm_shapes_by_fqns"),
 
     {.path = "compile.enable", .kind = KEY_BOOL, .setting = "compile", .read = read_compile,
-     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .initial = "false", .systems = FSDP2},
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .initial = "false", .systems = FSDP2,
+     .write = write_enable},
     {.path = "compile.enable", .kind = KEY_BOOL, .neutral = "false", .systems = DDP,
      .why = "compiled blocks under DDP"},
+    {.path = "compile.components", .kind = KEY_LIST, .setting = "loss", .read = import_elsewhere,
+     .write = write_components, .systems = FSDP2},
     IDLE("compile.components"), IDLE("compile.backend"),
     IDLE("compile.enable_async_tensor_parallel"),
     {.path = "loss", .kind = KEY_WORD, .setting = "loss", .syntaxes = PYTHON,

@@ -23,11 +23,17 @@ static const struct {
       "fsdp_min_num_params"}},
 };
 
+static bool has_own_loss(const struct settings *settings)
+{
+    return settings->job.model.loss != CROSS_ENTROPY_EAGER;
+}
+
 static const struct script_setting script[] = {
     {"micro-batch", "sequences a GPU and micro-batch: %s", NULL},
     {"seq", "tokens of a sequence: %s", NULL},
     {"accumulate", "micro-batches of a step: %s", NULL},
     {"optimizer", "the optimizer: %s", NULL},
+    {"loss", "the loss (compiled: torch.compile of the function that has it): %s", has_own_loss},
     {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL},
     {"clip", "torch.nn.utils.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL},
     {NULL, NULL, NULL},

@@ -281,6 +281,8 @@ static bool value_text(struct import *im, const struct key_row *row, const struc
                (node->kind == NODE_TABLE && node->text); /* what is called */
     case KEY_TEXT:
         return node->kind == NODE_TEXT;
+    case KEY_LIST:
+        return node->kind == NODE_LIST;
     case KEY_TABLE:
         return node->kind == NODE_TABLE;
     default:
@@ -293,7 +295,7 @@ static const char *kind_text(const struct key_row *row)
     static const char *const kinds[] = {
         [KEY_WORD] = "a text",      [KEY_TEXT] = "a text",     [KEY_BOOL] = "true, false",
         [KEY_INTEGER] = "integers", [KEY_REAL] = "numbers",    [KEY_TABLE] = "a table",
-        [KEY_ANY] = "anything",     [KEY_SECTION] = "a table",
+        [KEY_ANY] = "anything",     [KEY_SECTION] = "a table", [KEY_LIST] = "a list",
     };
     return kinds[row->kind];
 }

@@ -39,6 +39,21 @@ static void write_scalar(FILE *file, const struct node *node)
         fputs(node->text, file);
 }
 
+/* A scalar, or a list of such in brackets. */
+static void write_value(FILE *file, const struct node *node)
+{
+    if (node->kind != NODE_LIST) {
+        write_scalar(file, node);
+        return;
+    }
+    fputc('[', file);
+    for (const struct node *n = node->first; n; n = n->next) {
+        write_scalar(file, n);
+        fputs(n->next ? ", " : "", file);
+    }
+    fputc(']', file);
+}
+
 /* ---- TOML ---- */
 
 static void write_toml_table(FILE *file, const struct node *table, const char *path)
@@ -49,7 +64,7 @@ static void write_toml_table(FILE *file, const struct node *table, const char *p
     for (const struct node *n = table->first; n; n = n->next)
         if (n->kind != NODE_TABLE) {
             fprintf(file, "%s = ", n->key);
-            write_scalar(file, n);
+            write_value(file, n);
             fputc('\n', file);
         }
     for (const struct node *n = table->first; n; n = n->next)

@@ -122,14 +122,16 @@ struct graph_module {
 enum autograd { AUTOGRAD_GPU, AUTOGRAD_RECORDED };
 
 /* Who computes the loss, and so how often the logits exist: PyTorch, on a copy in fp32; PyTorch, on
- * the logits in their own dtype; a fused kernel, which puts their gradient where they were; or a
- * loop over chunks of the tokens that has the head and its backward in it, so that there are never
- * more than a chunk's (ops_fused_loss.c). */
+ * the logits in their own dtype; a fused kernel, which puts their gradient where they were; a loop
+ * over chunks of the tokens that has the head and its backward in it, so that there are never more
+ * than a chunk's (ops_fused_loss.c); or PyTorch's on fp32 by torch.compile, whose kernels read the
+ * logits as they are (planner/compile). */
 enum cross_entropy {
     CROSS_ENTROPY_EAGER,
     CROSS_ENTROPY_DIRECT,
     CROSS_ENTROPY_FUSED,
-    CROSS_ENTROPY_CHUNKED
+    CROSS_ENTROPY_CHUNKED,
+    CROSS_ENTROPY_COMPILED,
 };
 enum { LOSS_CHUNKS = 8 }; /* torchtitan components/loss.py, num_chunks */
 

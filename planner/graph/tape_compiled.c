@@ -9,8 +9,9 @@
 
 struct running {
     struct tape *tape;
-    const struct tape_compiled *const *of_module;
-    uint32_t **buffers; /* (modules) of the memory of its forward program, while its node lives */
+    const struct tape_compiled *compiled; /* (count) */
+    uint32_t **buffers; /* (count) of the memory of its forward program, while its node lives */
+    uint32_t count;
 };
 
 /* ---- where memory is ---- */
@@ -18,11 +19,6 @@ struct running {
 static uint32_t slot_root(const struct tape *tape, uint32_t tensor)
 {
     return tape->root[tensor];
-}
-
-static uint32_t output_of(const struct tape *tape, const struct tape_compiled *c)
-{
-    return tape->graph->modules[c->module].output;
 }
 
 /* Where memory from outside is; NO_BUFFER: it is not born yet. */
@@ -36,7 +32,7 @@ static uint32_t buffer_of(const struct tape *tape, const struct tape_compiled *c
         assert(forward);
         return forward[memory->of];
     case TAPE_MEMORY_GRADIENT:
-        return tape->slot[slot_root(tape, output_of(tape, c))];
+        return tape->slot[slot_root(tape, c->output)];
     default:
         return NO_BUFFER;
     }
@@ -113,11 +109,12 @@ static bool is_saved(const struct tape_compiled *c, uint32_t memory)
     return false;
 }
 
-static void forward(struct running *r, const struct tape_compiled *c)
+static void forward(struct running *r, uint32_t index)
 {
+    const struct tape_compiled *c = &r->compiled[index];
     struct tape *tape = r->tape;
     const struct tape_program *p = &c->forward;
-    const uint32_t storage = tape->graph->tensors[output_of(tape, c)].storage;
+    const uint32_t storage = tape->graph->tensors[c->output].storage;
     uint32_t *buffers = run_program(tape, c, p, NULL);
     for (uint32_t i = 0; i < c->saved_count; i++)
         if (p->memory[c->saved[i]].from == TAPE_MEMORY_TENSOR)
@@ -126,7 +123,7 @@ static void forward(struct running *r, const struct tape_compiled *c)
         tape_hold(tape, buffers[c->result]);
     tape->where[storage] = buffers[c->result]; /* the program's hold is Python's */
     tape->python[storage] = 1;
-    r->buffers[c->module] = buffers;
+    r->buffers[index] = buffers;
 }
 
 /* ---- backward ---- */
@@ -169,14 +166,15 @@ static bool takes_gradient(const struct tape_compiled *c)
     return false;
 }
 
-static void backward(struct running *r, const struct tape_compiled *c)
+static void backward(struct running *r, uint32_t index)
 {
+    const struct tape_compiled *c = &r->compiled[index];
     struct tape *tape = r->tape;
-    uint32_t *slot = &tape->slot[slot_root(tape, output_of(tape, c))];
+    uint32_t *slot = &tape->slot[slot_root(tape, c->output)];
     const uint32_t gradient = *slot;
     if (gradient == NO_BUFFER)
         return;
-    uint32_t *buffers = run_program(tape, c, &c->backward, r->buffers[c->module]);
+    uint32_t *buffers = run_program(tape, c, &c->backward, r->buffers[index]);
     *slot = NO_BUFFER;
     if (!takes_gradient(c))
         tape_release(tape, gradient);
@@ -186,55 +184,52 @@ static void backward(struct running *r, const struct tape_compiled *c)
 
 /* ---- the script ---- */
 
-static const struct tape_compiled *compiled_at(const struct running *r, uint32_t item,
-                                               enum item_kind kind)
-{
-    const struct graph_item at = r->tape->graph->items[item];
-    return at.kind == kind ? r->of_module[at.arg] : NULL;
-}
-
+/* Names that Python lets go of there go, too, where they are of what is from outside. */
 static void run_forward(struct running *r)
 {
     const struct graph *graph = r->tape->graph;
-    for (uint32_t i = 0; i < graph->item_count; i++) {
-        const struct tape_compiled *c = compiled_at(r, i, ITEM_ENTER);
-        tape_forward_item(r->tape, graph->items[i]);
-        if (!c)
+    for (uint32_t i = 0, next = 0; i < graph->item_count; i++) {
+        if (next == r->count || i != r->compiled[next].first_item) {
+            tape_forward_item(r->tape, graph->items[i]);
             continue;
-        forward(r, c);
-        while (compiled_at(r, i + 1, ITEM_EXIT) != c)
-            i++;
+        }
+        forward(r, next);
+        for (; i < r->compiled[next].end_item; i++)
+            if (graph->items[i].kind == ITEM_DROP)
+                tape_forward_item(r->tape, graph->items[i]);
+        next++;
+        i--;
     }
 }
 
 static void run_backward(struct running *r)
 {
     const struct graph *graph = r->tape->graph;
-    for (uint32_t i = graph->item_count; i-- > 0;) {
-        const struct tape_compiled *c = compiled_at(r, i, ITEM_EXIT);
-        tape_backward_item(r->tape, graph->items[i]);
-        if (!c)
+    for (uint32_t end = graph->item_count, last = r->count; end > 0;) {
+        if (last == 0 || end != r->compiled[last - 1].end_item) {
+            tape_backward_item(r->tape, graph->items[--end]);
             continue;
-        backward(r, c);
-        while (compiled_at(r, i - 1, ITEM_ENTER) != c)
-            i--;
+        }
+        backward(r, --last);
+        end = r->compiled[last].first_item;
     }
 }
 
 struct stream *tape_run_compiled(const struct graph *graph, const struct tape_options *options,
-                                 const struct tape_compiled *const *of_module)
+                                 const struct tape_compiled *compiled, uint32_t count)
 {
-    struct tape_options inside = *options;
-    inside.checkpointing = CHECKPOINTING_NONE;
+    struct tape_options outside = *options;
+    if (options->compiled)
+        outside.checkpointing = CHECKPOINTING_NONE;
     struct tape tape;
-    struct running r = {&tape, of_module, xcalloc(graph->module_count + 1, sizeof *r.buffers)};
-    tape_open(&tape, graph, &inside);
+    struct running r = {&tape, compiled, xcalloc(count + 1, sizeof *r.buffers), count};
+    tape_open(&tape, graph, &outside);
     run_forward(&r);
     tape_begin_backward(&tape);
     run_backward(&r);
     tape_end_backward(&tape);
-    for (uint32_t m = 0; m < graph->module_count; m++)
-        free(r.buffers[m]);
+    for (uint32_t i = 0; i < count; i++)
+        free(r.buffers[i]);
     free(r.buffers);
     return tape_close(&tape);
 }

@@ -1,5 +1,6 @@
-/* tape_compiled.h - a tape whose blocks are compiled: each is one function with a program of its
- * own, forward and backward, and one node of autograd that holds what the program saves.
+/* tape_compiled.h - a tape of which parts are compiled, blocks or the loss: each is one function
+ * with a program of its own, forward and backward, and one node of autograd that holds what the
+ * program saves.
  *
  *     PRE_FORWARD block | births, kernels and deaths of its forward program | POST_FORWARD block
  *     PRE_BACKWARD block | ... of its backward program, GRAD p ... | POST_BACKWARD block
@@ -17,10 +18,10 @@
 
 enum tape_memory_from {
     TAPE_MEMORY_NEW,      /* born in the program */
-    TAPE_MEMORY_TENSOR,   /* of: a tensor of the graph: an argument of the block */
+    TAPE_MEMORY_TENSOR,   /* of: a tensor of the graph: an argument */
     TAPE_MEMORY_PLACE,    /* of: the place of a parameter, an input, a module's buffer */
     TAPE_MEMORY_SAVED,    /* of: memory of the forward program */
-    TAPE_MEMORY_GRADIENT, /* of the block's result */
+    TAPE_MEMORY_GRADIENT, /* of the result */
 };
 
 struct tape_memory {
@@ -50,7 +51,8 @@ struct tape_given { /* a gradient that backward gives out */
 };
 
 struct tape_compiled {
-    uint32_t module;
+    uint32_t first_item, end_item; /* what it stands for in the script: [first, end) */
+    uint32_t output;               /* the tensor that it gives out */
     struct tape_program forward, backward;
     uint32_t result;       /* memory of forward */
     const uint32_t *saved; /* memory of forward, each once: what the node holds */
@@ -59,10 +61,10 @@ struct tape_compiled {
     uint32_t given_count;
 };
 
-/* As tape_run, with these blocks compiled (lent): `of_module` has one for each module of the graph,
- * or NULL. What the options say of checkpointing is in the programs already. The caller owns the
- * result: stream_free. */
+/* As tape_run, with these (lent; in the order of the script) compiled. What the options say of
+ * checkpointing compiled blocks is in the programs already. The caller owns the result:
+ * stream_free. */
 struct stream *tape_run_compiled(const struct graph *graph, const struct tape_options *options,
-                                 const struct tape_compiled *const *of_module);
+                                 const struct tape_compiled *compiled, uint32_t count);
 
 #endif

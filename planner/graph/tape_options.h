@@ -25,6 +25,7 @@ struct tape_options {
     bool input_nodes;   /* the sharding system passes what modules are called with through nodes of
                            its own (op_module_input) */
     bool compiled;      /* each block by torch.compile, on its own (planner/compile) */
+    bool compiled_loss; /* likewise the function that computes the loss */
     bool no_early_stop; /* recompute whole blocks (torchtitan), not only up to the last saved */
     bool call_hooks;    /* the sharding system has hooks on every module (calls.h), and nodes of its
                            own before and behind each */

@@ -4,21 +4,71 @@
 #include "graph/tape_emit.h"
 #include "graph/tape_state.h"
 
+#include <assert.h>
 #include <stdlib.h>
+
+/* ---- where they are in the script ---- */
 
 static bool is_block(const struct graph *graph, struct graph_item item)
 {
-    return graph->modules[item.arg].role == ROLE_BLOCK;
+    return item.kind == ITEM_ENTER && graph->modules[item.arg].role == ROLE_BLOCK;
 }
+
+static bool is_mark(struct graph_item item, enum graph_mark mark)
+{
+    return item.kind == ITEM_MARK && item.arg == (uint32_t)mark;
+}
+
+static uint32_t end_of(const struct graph *graph, uint32_t first, uint32_t module)
+{
+    while (graph->items[first].kind != ITEM_EXIT || graph->items[first].arg != module)
+        first++;
+    return first;
+}
+
+static void add_region(struct tape_regions *out, struct tape_region region)
+{
+    region.gradient = region.output.buffer = NO_BUFFER;
+    out->of[out->count++] = region;
+}
+
+/* Blocks are what is between their hooks. The loss is a function of the logits and the targets,
+ * called once they exist. */
+static void find_regions(const struct graph *graph, const struct tape_options *options,
+                         struct tape_regions *out)
+{
+    uint32_t loss = GRAPH_NONE;
+    out->of = xcalloc(graph->module_count + 2, sizeof *out->of);
+    for (uint32_t i = 0; i < graph->item_count; i++) {
+        const struct graph_item item = graph->items[i];
+        if (options->compiled && is_block(graph, item))
+            add_region(out, (struct tape_region){
+                                .module = item.arg,
+                                .first_item = i + 1,
+                                .end_item = end_of(graph, i, item.arg),
+                                .output.tensor = graph->modules[item.arg].output,
+                            });
+        if (is_mark(item, MARK_LOGITS))
+            loss = i + 1;
+        if (options->compiled_loss && is_mark(item, MARK_LOSS))
+            add_region(out, (struct tape_region){.module = GRAPH_NONE,
+                                                 .first_item = loss,
+                                                 .end_item = i,
+                                                 .output.tensor = graph->loss});
+    }
+}
+
+/* ---- what goes over their borders ---- */
 
 /* The first tensor of each storage that Python has now. */
 static void note_inputs(const struct tape *tape, struct tape_region *region)
 {
     const struct graph *graph = tape->graph;
-    const struct graph_module *module = &graph->modules[region->module];
+    const struct graph_module *module =
+        region->module == GRAPH_NONE ? NULL : &graph->modules[region->module];
     bool *noted = xcalloc(graph->storage_count + 1, sizeof *noted);
     region->inputs = xcalloc(graph->storage_count + 1, sizeof *region->inputs);
-    for (uint32_t i = 0; i < module->inputs; i++) {
+    for (uint32_t i = 0; module && i < module->inputs; i++) {
         const struct graph_tensor *t = &graph->tensors[module->input[i]];
         if (noted[t->storage] || !tape_is_activation(tape, module->input[i]))
             continue;
@@ -34,31 +84,6 @@ static void note_inputs(const struct tape *tape, struct tape_region *region)
         region->inputs[region->input_count++] = (struct tape_border){i, tape->where[storage], true};
     }
     free(noted);
-}
-
-static struct tape_region *region_of(struct tape_regions *regions, uint32_t module)
-{
-    for (uint32_t i = 0; i < regions->count; i++)
-        if (regions->of[i].module == module)
-            return &regions->of[i];
-    return NULL;
-}
-
-static void forward_item(struct tape *tape, struct tape_regions *out, struct graph_item item)
-{
-    if (item.kind == ITEM_EXIT && is_block(tape->graph, item)) {
-        struct tape_region *region = region_of(out, item.arg);
-        const uint32_t output = tape->graph->modules[item.arg].output;
-        region->forward_end = tape->stream->step_count;
-        region->output = (struct tape_border){output, tape_buffer(tape, output), true};
-    }
-    tape_forward_item(tape, item);
-    if (item.kind == ITEM_ENTER && is_block(tape->graph, item)) {
-        struct tape_region *region = &out->of[out->count++];
-        *region = (struct tape_region){.module = item.arg, .gradient = NO_BUFFER};
-        region->forward_first = tape->stream->step_count;
-        note_inputs(tape, region);
-    }
 }
 
 static uint32_t slot_of(const struct tape *tape, uint32_t tensor)
@@ -84,19 +109,39 @@ static void note_given(const struct tape *tape, struct tape_region *region)
     }
 }
 
-static void backward_item(struct tape *tape, struct tape_regions *out, struct graph_item item)
+static void run_forward(struct tape *tape, struct tape_regions *out)
 {
-    struct tape_region *region =
-        (item.kind == ITEM_ENTER || item.kind == ITEM_EXIT) ? region_of(out, item.arg) : NULL;
-    if (region && item.kind == ITEM_EXIT)
-        note_before(tape, region);
-    if (region && item.kind == ITEM_ENTER) {
-        region->backward_end = tape->stream->step_count;
-        note_given(tape, region);
+    struct tape_region *region = out->of, *const end = out->of + out->count;
+    for (uint32_t i = 0; i < tape->graph->item_count; i++) {
+        if (region < end && i == region->first_item) {
+            region->forward_first = tape->stream->step_count;
+            note_inputs(tape, region);
+        }
+        if (region < end && i == region->end_item) {
+            region->forward_end = tape->stream->step_count;
+            region->output.buffer = tape_buffer(tape, region->output.tensor);
+            region++;
+        }
+        tape_forward_item(tape, tape->graph->items[i]);
     }
-    tape_backward_item(tape, item);
-    if (region && item.kind == ITEM_EXIT)
-        region->backward_first = tape->stream->step_count;
+    assert(region == end);
+}
+
+static void run_backward(struct tape *tape, struct tape_regions *out)
+{
+    struct tape_region *region = out->of + out->count;
+    for (uint32_t i = tape->graph->item_count; i-- > 0;) {
+        if (region > out->of && i + 1 == region[-1].end_item) {
+            region--;
+            note_before(tape, region);
+            region->backward_first = tape->stream->step_count;
+        }
+        tape_backward_item(tape, tape->graph->items[i]);
+        if (region < out->of + out->count && i == region->first_item) {
+            region->backward_end = tape->stream->step_count;
+            note_given(tape, region);
+        }
+    }
 }
 
 void tape_run_regions(const struct graph *graph, const struct tape_options *options,
@@ -104,13 +149,12 @@ void tape_run_regions(const struct graph *graph, const struct tape_options *opti
 {
     const struct tape_options eager = {.input_nodes = options->input_nodes};
     struct tape tape;
-    *out = (struct tape_regions){.of = xcalloc(graph->module_count + 1, sizeof *out->of)};
+    *out = (struct tape_regions){0};
+    find_regions(graph, options, out);
     tape_open(&tape, graph, &eager);
-    for (uint32_t i = 0; i < graph->item_count; i++)
-        forward_item(&tape, out, graph->items[i]);
+    run_forward(&tape, out);
     tape_begin_backward(&tape);
-    for (uint32_t i = graph->item_count; i-- > 0;)
-        backward_item(&tape, out, graph->items[i]);
+    run_backward(&tape, out);
     tape_end_backward(&tape);
     out->stream = tape_close(&tape);
 }

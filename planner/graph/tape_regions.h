@@ -12,7 +12,8 @@ struct tape_border { /* a tensor that a region has from outside, or gives out */
 };
 
 struct tape_region {
-    uint32_t module;
+    uint32_t module;                       /* GRAPH_NONE: the loss, which is none */
+    uint32_t first_item, end_item;         /* of the script: [first, end) */
     uint32_t forward_first, forward_end;   /* steps of the stream: [first, end) */
     uint32_t backward_first, backward_end; /* empty: no gradient came */
     struct tape_border *inputs; /* activations that Python has where it begins, each storage once */
@@ -26,12 +27,12 @@ struct tape_region {
 
 struct tape_regions {
     struct stream *stream;
-    struct tape_region *of; /* one for each module that is called, in the order of calls */
+    struct tape_region *of; /* in the order of the script */
     uint32_t count;
 };
 
-/* Runs the graph (lent) eagerly, without checkpointing, and notes the borders of modules that are
- * blocks. The caller owns *out: tape_regions_free. */
+/* Runs the graph (lent) eagerly, without checkpointing, and notes the borders of what the options
+ * say is compiled: blocks, the loss. The caller owns *out: tape_regions_free. */
 void tape_run_regions(const struct graph *graph, const struct tape_options *options,
                       struct tape_regions *out);
 void tape_regions_free(struct tape_regions *regions);

@@ -28,6 +28,7 @@ void job_defaults(struct job *job, const struct model_config *config)
 struct tape_options job_tape(const struct job *job)
 {
     struct tape_options options = job->tape;
+    options.compiled_loss = job->model.loss == CROSS_ENTROPY_COMPILED;
     system_tape(job->strategy.system, &options);
     return options;
 }
@@ -177,8 +178,8 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
         const struct recording_choice choice = choice_of(job);
         return recording_stream(job->config.recording, &choice, out, err);
     }
-    if (options.compiled)
-        return job->model.autocast
+    if (options.compiled || options.compiled_loss)
+        return options.compiled && job->model.autocast
                    ? err_set(err, ERR_UNSUPPORTED,
                              "--compile with --autocast: what is cast where is not planned; "
                              "--param-dtype casts parameters outside of what is compiled")

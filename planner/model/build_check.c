@@ -74,6 +74,22 @@ static enum err_code check_direct(const struct family *family, const struct mode
         family->name, code_name(job->code));
 }
 
+/* The loss by itself is a function of the logits: as one that a model calls it is not compiled. */
+static enum err_code check_compiled_loss(const struct family *family, const struct model_job *job,
+                                         struct err *err)
+{
+    if (job->code == CODE_HF || family->builder[CODE_HF] == NULL)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--loss compiled: %s computes its loss in its own forward as %s writes it, "
+                       "and is planned with --loss eager or fused",
+                       family->name, code_name(job->code));
+    if (job->torch && job->torch != TORCH_NEWEST)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--loss compiled: what torch.compile makes of it is known as of torch 2.%u",
+                       TORCH_NEWEST);
+    return ERR_OK;
+}
+
 /* Of older versions only what was recorded: what torchtitan's, nanoGPT's and the tutorial's codes
  * call. Up to 2.8 each `:` of an index is a node whose backward copies, and transformers' code is
  * full of them. */
@@ -103,6 +119,8 @@ enum err_code build_check(const struct family *family, const struct model_config
         TRY(check_chunks(family, job, err));
     if (job->loss == CROSS_ENTROPY_DIRECT)
         TRY(check_direct(family, job, err));
+    if (job->loss == CROSS_ENTROPY_COMPILED)
+        TRY(check_compiled_loss(family, job, err));
     TRY(check_torch(job, err));
     if (job->float8)
         TRY(check_float8(job, err));

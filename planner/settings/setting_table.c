@@ -384,11 +384,12 @@ static const struct setting rows[] = {
 
     {.name = "loss", .group = GROUP_STRATEGY, .arg = "NAME",
      .help = "Cross-entropy: PyTorch's on fp32 logits, or on logits as they are; a fused kernel "
-             "that puts the gradient where they were; or eight chunks of tokens, each with the head "
-             "and its backward",
+             "that puts the gradient where they were; eight chunks of tokens, each with the head "
+             "and its backward; or PyTorch's by torch.compile, as torchtitan compiles it",
      .initial = "eager", .field = FIELD(job.model.loss),
      .words = WORDS(WORD("eager", CROSS_ENTROPY_EAGER), WORD("direct", CROSS_ENTROPY_DIRECT),
-                    WORD("fused", CROSS_ENTROPY_FUSED), WORD("chunked", CROSS_ENTROPY_CHUNKED)),
+                    WORD("fused", CROSS_ENTROPY_FUSED), WORD("chunked", CROSS_ENTROPY_CHUNKED),
+                    WORD("compiled", CROSS_ENTROPY_COMPILED)),
      .commands = FOR_JOB},
     {.name = "torch", .group = GROUP_STRATEGY, .arg = "VERSION",
      .help = "The version of PyTorch that runs it, as its last patch release",

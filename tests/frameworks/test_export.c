@@ -87,13 +87,21 @@ static void draw(struct settings *settings, gsl_rng *rng)
     static const struct {
         const char *name, *values[6];
     } more[] = {
-        {"gpus", {"8", "16", "4", "12"}},       {"code", {"torchtitan", "hf"}},
-        {"seq", {"128", "64", "32"}},           {"micro-batch", {"1", "2", "3"}},
-        {"accumulate", {"1", "2", "4"}},        {"gpus-per-node", {"8", "4", "2"}},
-        {"clip", {"off", "1", "0.25"}},         {"optimizer", {"adamw", "sgd"}},
-        {"freeze", {NULL, NULL, "*norm*"}},     {"rank", {"0", "1"}},
-        {"gpu", {"h100-sxm", "a100-sxm-80gb"}}, {"profile", {NULL, NULL, "my profile.json"}},
+        {"gpus", {"8", "16", "4", "12"}},
+        {"code", {"torchtitan", "hf"}},
+        {"seq", {"128", "64", "32"}},
+        {"micro-batch", {"1", "2", "3"}},
+        {"accumulate", {"1", "2", "4"}},
+        {"gpus-per-node", {"8", "4", "2"}},
+        {"clip", {"off", "1", "0.25"}},
+        {"optimizer", {"adamw", "sgd"}},
+        {"freeze", {NULL, NULL, "*norm*"}},
+        {"rank", {"0", "1"}},
+        {"gpu", {"h100-sxm", "a100-sxm-80gb"}},
+        {"profile", {NULL, NULL, "my profile.json"}},
         {"bucket-cap-mb", {NULL, "100", "50"}},
+        {"compile", {"off", "on"}},
+        {"loss", {NULL, NULL, "eager", "compiled"}},
     };
     uint32_t count;
     const struct setting *rows = setting_rows(&count);

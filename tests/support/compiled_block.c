@@ -66,7 +66,7 @@ bool compiled_block_read(size_t index, struct compiled_block *out)
     if (!out->row)
         return false;
     out->graph = graph_of(out->row);
-    tape_run_regions(out->graph, &(struct tape_options){.input_nodes = false}, &out->regions);
+    tape_run_regions(out->graph, &(struct tape_options){.compiled = true}, &out->regions);
     assert_true(out->regions.count > 0);
     if (compiled_region_trace(out->graph, &out->regions, &out->regions.of[0],
                               checkpoint_of(out->row), &out->region, &err) != ERR_OK ||

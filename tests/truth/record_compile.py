@@ -103,7 +103,7 @@ def preload():
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(HERE / "no_gpu.c")], check=True)
         paths = folder + ":" + os.environ.get("LD_LIBRARY_PATH", "")
         env = {**os.environ, "NO_GPU": "1", "LD_PRELOAD": library, "LD_LIBRARY_PATH": paths}
-        sys.exit(subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=env, check=False).returncode)
+        sys.exit(subprocess.run([sys.executable, *sys.argv], env=env, check=False).returncode)
 
 
 preload()
