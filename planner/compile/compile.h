@@ -1,4 +1,4 @@
-/* compile.h - a model whose blocks torch.compile compiles, each on its own.
+/* compile.h - a model whose blocks torch.compile compiles, each on its own; its loss, likewise.
  *
  *     graph --tape_run_regions--> eager kernels of each block --joint.h--> one graph
  *           --partition.h--> what is saved --program.h--> kernels and memory --tape_compiled.h-->
@@ -6,9 +6,11 @@
  *
  * What the hooks of a sharding system do is outside of what is compiled, as torchtitan has it
  * (fullgraph=True on each TransformerBlock, fully_shard around it); so are the embedding, the final
- * norm, the head and the loss, which stay eager.
+ * norm and the head, which stay eager. The loss is, or is compiled by itself. DDP's own splitting
+ * of graphs at buckets (torch._dynamo.config.optimize_ddp) is off.
  *
- * Held to recordings (tests/compile): what is saved, and the programs' kernels and peaks; what is
+ * Held to recordings (tests/compile): what is saved, and the programs' kernels and peaks; who holds
+ * what crosses their borders under FSDP2, DDP and FSDP1, and the order of gradients. What is
  * not as Inductor has it is listed in tests/data/truth/README.md. Held to published runs:
  * reports/validation. Assumed: a compiled program's kernel costs the host what an operator of
  * forward costs, also in backward, and entering it (guards, AOTAutograd's runtime) nothing. */

@@ -2,6 +2,7 @@
 #include "compile/tape_programs.h"
 
 #include "base/arena.h"
+#include "graph/ready_queue.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -231,15 +232,45 @@ static void list_saved(const struct making *m, const struct compiled_region *c,
     out->saved = saved;
 }
 
+static struct tape_given given_of(const struct making *m, const struct region_gradient *gradient)
+{
+    return (struct tape_given){memory_of_node(m, gradient->node), gradient->of_param,
+                               gradient->index};
+}
+
+/* The gradients of parameters, in the order in which the program is called with them: that of their
+ * first use. Returns their number. */
+static uint32_t find_params(const struct compiled_region *c, uint32_t *out)
+{
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < joint_count(c->joint); n++) {
+        const struct joint_node *node = joint_at(c->joint, n);
+        if (node->name != JOINT_INPUT || node->source != SOURCE_PARAM)
+            continue;
+        for (uint32_t i = 0; i < c->gradient_count; i++)
+            if (c->gradients[i].of_param && (node->of & ~PLACE_MASK) == c->gradients[i].index)
+                out[count++] = i;
+    }
+    return count;
+}
+
 static void list_given(const struct making *m, const struct compiled_region *c,
                        struct tape_compiled *out)
 {
     struct tape_given *given = xcalloc(c->gradient_count + 1, sizeof *given);
+    uint32_t *params = xmalloc((c->gradient_count + 1) * sizeof *params);
+    uint32_t *order = xmalloc((c->gradient_count + 1) * sizeof *order);
+    const uint32_t count = find_params(c, params);
+    ready_queue_order(count, count < c->gradient_count, order);
+    for (uint32_t i = 0; i < count; i++)
+        given[out->given_count++] = given_of(m, &c->gradients[params[order[i]]]);
     for (uint32_t i = 0; i < c->gradient_count; i++)
-        given[i] = (struct tape_given){memory_of_node(m, c->gradients[i].node),
-                                       c->gradients[i].of_param, c->gradients[i].index};
+        if (!c->gradients[i].of_param)
+            given[out->given_count++] = given_of(m, &c->gradients[i]);
+    assert(out->given_count == c->gradient_count);
+    free(params);
+    free(order);
     out->given = given;
-    out->given_count = c->gradient_count;
 }
 
 void tape_programs_of(const struct stream *stream, const struct tape_region *region,

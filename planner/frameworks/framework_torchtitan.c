@@ -489,7 +489,7 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .initial = "false", .systems = FSDP2,
      .write = write_enable},
     {.path = "compile.enable", .kind = KEY_BOOL, .neutral = "false", .systems = DDP,
-     .why = "compiled blocks under DDP"},
+     .why = "compiled blocks under DDP, whose graphs its DDPOptimizer splits at buckets"},
     {.path = "compile.components", .kind = KEY_LIST, .setting = "loss", .read = import_elsewhere,
      .write = write_components, .systems = FSDP2},
     IDLE("compile.components"), IDLE("compile.backend"),

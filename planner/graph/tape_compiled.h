@@ -9,7 +9,7 @@
  * program saves, and the gradient that it is handed, die where backward's last reader has run:
  * AOTAutograd clears the node's saved tensors before it calls the program, and takes the gradients
  * out of the engine's hands (boxed_grads_call, torch 2.14). Parameters' gradients are all given out
- * behind it. */
+ * behind it, in the order in which the engine runs their nodes (ready_queue.h). */
 #ifndef SHARDPLAN_TAPE_COMPILED_H
 #define SHARDPLAN_TAPE_COMPILED_H
 

@@ -170,6 +170,21 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
                    job->model.frozen ? job->model.frozen : "");
 }
 
+/* Dynamo asserts that FSDP1's parameters are the original ones; autocast's casts would be traced
+ * with the block. */
+static enum err_code check_compiled(const struct job *job, struct err *err)
+{
+    if (job->model.autocast)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile with --autocast: what is cast where is not planned; "
+                       "--param-dtype casts parameters outside of what is compiled");
+    if (job->strategy.system == SYSTEM_FSDP1 && !job->strategy.use_orig_params)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--compile with FSDP1: torch.compile takes it with --use-orig-params on "
+                       "alone");
+    return ERR_OK;
+}
+
 static enum err_code run(const struct job *job, const struct graph *graph, struct stream **out,
                          struct err *err)
 {
@@ -178,12 +193,10 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
         const struct recording_choice choice = choice_of(job);
         return recording_stream(job->config.recording, &choice, out, err);
     }
+    if (options.compiled)
+        TRY(check_compiled(job, err));
     if (options.compiled || options.compiled_loss)
-        return options.compiled && job->model.autocast
-                   ? err_set(err, ERR_UNSUPPORTED,
-                             "--compile with --autocast: what is cast where is not planned; "
-                             "--param-dtype casts parameters outside of what is compiled")
-                   : compile_run(graph, &options, out, err);
+        return compile_run(graph, &options, out, err);
     *out = tape_run(graph, &options);
     return ERR_OK;
 }

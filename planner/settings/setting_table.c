@@ -290,13 +290,13 @@ static const struct setting rows[] = {
              "or runs to a block's end (torchtitan's)",
      .initial = "on", .field = FIELD(job.tape.no_early_stop),
      .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB},
-    {.name = "compile", .group = GROUP_FSDP2, .arg = "WHETHER",
-     .help = "torch.compile: each block on its own, with fullgraph and inside of fully_shard, as "
-             "torchtitan does",
+    {.name = "compile", .group = GROUP_STRATEGY, .arg = "WHETHER",
+     .help = "torch.compile: each block on its own, with fullgraph and inside of what wraps it, as "
+             "torchtitan does; under DDP with torch._dynamo.config.optimize_ddp off",
      .initial = "off", .field = FIELD(job.tape.compiled),
      .words = WORDS(WORD("off", false), WORD("on", true)), .commands = FOR_JOB,
-     .systems = SYSTEM(FSDP2), .lacks = "is planned with eager blocks alone",
-     .lacking = SYSTEM(DDP) | SYSTEM(FSDP1) | ZERO},
+     .systems = SYSTEM(FSDP2) | SYSTEM(DDP) | SYSTEM(FSDP1),
+     .lacks = "is planned with eager blocks alone", .lacking = ZERO},
     {.name = "optimizer", .group = GROUP_STRATEGY, .arg = "NAME", .help = "Optimizer",
      .initial = "adamw", .field = FIELD(job.strategy.optimizer),
      .words = WORDS(WORD("adamw", OPTIMIZER_ADAMW), WORD("sgd", OPTIMIZER_SGD)),

@@ -137,8 +137,9 @@ static void every_kind_of_job_holds_together(void **state)
             struct err err = {0};
             struct plan *plan;
             struct job job = small_job_of_kind(kind);
-            if (job.strategy.system != SYSTEM_FSDP2)
+            if (job.strategy.system > SYSTEM_DDP)
                 continue;
+            job.strategy.use_orig_params |= job.strategy.system == SYSTEM_FSDP1;
             job.tape.compiled = true;
             job.model.frozen = frozen[i];
             const enum err_code rc = job_plan(&job, &plan, NULL, &err);
@@ -200,6 +201,9 @@ static void what_is_not_planned_is_refused(void **state)
     job.tape.compiled = true;
     job.model.autocast = true;
     expect_refusal(&job, "--autocast");
+    job.model.autocast = false;
+    job.strategy.system = SYSTEM_FSDP1;
+    expect_refusal(&job, "--use-orig-params");
 }
 
 int main(void)

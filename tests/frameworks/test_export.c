@@ -100,7 +100,7 @@ static void draw(struct settings *settings, gsl_rng *rng)
         {"gpu", {"h100-sxm", "a100-sxm-80gb"}},
         {"profile", {NULL, NULL, "my profile.json"}},
         {"bucket-cap-mb", {NULL, "100", "50"}},
-        {"compile", {"off", "on"}},
+        {"compile", {NULL, NULL, "off", "on"}},
         {"loss", {NULL, NULL, "eager", "compiled"}},
     };
     uint32_t count;

@@ -1,6 +1,7 @@
 /* truth.c - see truth.h. */
 #include "tests/support/truth.h"
 
+#include "compile/compile.h"
 #include "memory/replay.h"
 #include "model/config.h"
 
@@ -216,6 +217,7 @@ static void read_strategy(const json_t *s, struct job *job)
                               : strcmp(ac, "selective") == 0 ? CHECKPOINTING_SELECTIVE
                                                              : CHECKPOINTING_NONE;
     job->tape.no_early_stop = !truth_bool(s, "ac_early_stop", true);
+    job->tape.compiled = strcmp(truth_text(s, "compile", ""), "blocks") == 0;
     read_blocks(truth_text(s, "ac_blocks", "all"), &job->tape);
 }
 
@@ -365,6 +367,8 @@ static enum err_code row_stream(const json_t *row, const struct job *job, struct
     if (is_zero(row))
         rename_params(row, *graph);
     const struct tape_options options = job_tape(job);
+    if (options.compiled)
+        return compile_run(*graph, &options, stream, err);
     *stream = tape_run(*graph, &options);
     return ERR_OK;
 }

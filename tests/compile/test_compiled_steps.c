@@ -1,0 +1,122 @@
+/* test_compiled_steps.c - whole steps of models whose blocks are compiled beside recordings of them
+ * under FSDP2, DDP and FSDP1 (tests/data/truth/compile_steps.jsonl): every event of the sharding
+ * system, and how many bytes live behind it. So who holds what crosses a program's border, and when
+ * that dies, is PyTorch's own. */
+#include "tests/support/truth.h"
+
+#include "compile/compile.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PATH "tests/data/truth/compile_steps.jsonl"
+
+/* Programs' own memory is Inductor's business (test_program.c). */
+static bool is_border(const struct plan *plan, const struct plan_instruction *i)
+{
+    const struct buffer *b = &plan->buffers[i->arg];
+    return b->category != CATEGORY_ACTIVATION && b->category != CATEGORY_BACKWARD;
+}
+
+static bool is_event(const struct plan *plan, const struct plan_instruction *i)
+{
+    return (i->op == PLAN_ALLOC || i->op == PLAN_FREE) && !(i->flags & PLAN_FIRST_STEP) &&
+           !plan->buffers[i->arg].scratch && plan->buffers[i->arg].bytes > 0;
+}
+
+static size_t compare_border(const json_t *row, const struct plan *plan)
+{
+    const json_t *list = json_object_get(row, "border");
+    size_t next = 0, wrong = 0;
+    long long live = 0;
+    for (uint32_t n = 0; n < plan->instruction_count; n++) {
+        const struct plan_instruction *i = &plan->instructions[n];
+        if (!is_event(plan, i))
+            continue;
+        const struct buffer *b = &plan->buffers[i->arg];
+        const long long delta = i->op == PLAN_FREE ? -(long long)b->bytes : (long long)b->bytes;
+        live += delta;
+        if (!is_border(plan, i))
+            continue;
+        const json_t *event = json_array_get(list, next++);
+        const long long their_delta = json_integer_value(json_array_get(event, 0));
+        const long long their_live = json_integer_value(json_array_get(event, 2));
+        const char *category = json_string_value(json_array_get(event, 1));
+        const char *ours = category_name((enum category)b->category);
+        if ((delta != their_delta || live != their_live || !category ||
+             strcmp(category, ours) != 0) &&
+            wrong++ < 5)
+            print_error("%s: event %zu\n  recorded %lld %s, then %lld live\n  planned  %lld %s, "
+                        "then %lld live\n",
+                        truth_text(row, "name", ""), next - 1, their_delta,
+                        category ? category : "none", their_live, delta, ours, live);
+    }
+    return wrong + (next != json_array_size(list));
+}
+
+/* In which order gradients of parameters are complete, which fills DDP's buckets. */
+static size_t compare_gradients(const json_t *row)
+{
+    const json_t *names = json_object_get(row, "gradients");
+    struct err err = {0};
+    struct model_config config;
+    struct model_job job = {.compute = DTYPE_BF16, .attention = ATTENTION_FLASH};
+    struct graph *graph;
+    struct stream *s;
+    const bool again = *truth_text(json_object_get(row, "strategy"), "ac", "");
+    const struct tape_options options = {
+        .compiled = true, .checkpointing = again ? CHECKPOINTING_FULL : CHECKPOINTING_NONE};
+    size_t next = 0, wrong = 0;
+    if (json_array_size(names) == 0)
+        return 0;
+    assert_true(truth_read_written(row, &config, &job));
+    assert_int_equal(model_build(&config, &job, &graph, &err), ERR_OK);
+    assert_int_equal(compile_run(graph, &options, &s, &err), ERR_OK);
+    for (uint32_t i = 0; i < s->step_count; i++) {
+        if (s->steps[i].kind != STEP_GRAD)
+            continue;
+        const char *ours = graph->params[s->grads[s->steps[i].arg].param].name;
+        const char *theirs = json_string_value(json_array_get(names, next++));
+        if ((!theirs || strcmp(ours, theirs) != 0) && wrong++ < 3)
+            print_error("%s: gradient %zu is of %s, recorded %s\n", truth_text(row, "name", ""),
+                        next - 1, ours, theirs ? theirs : "none");
+    }
+    stream_free(s);
+    graph_free(graph);
+    return wrong + (next != json_array_size(names));
+}
+
+static void steps_are_as_recorded(void **state)
+{
+    (void)state;
+    char *line = NULL;
+    size_t size = 0, rows = 0, events = 0, wrong = 0;
+    FILE *file = fopen(PATH, "r");
+    assert_non_null(file);
+    for (; getline(&line, &size, file) > 0; rows++) {
+        json_t *row = json_loads(line, 0, NULL);
+        struct plan *plan = truth_plan(row, truth_read_written);
+        assert_non_null(plan);
+        wrong += compare_border(row, plan) + compare_gradients(row);
+        events += json_array_size(json_object_get(row, "border"));
+        plan_free(plan);
+        json_decref(row);
+    }
+    free(line);
+    fclose(file);
+    print_message("%zu steps, %zu events, %zu differ\n", rows, events, wrong);
+    assert_int_equal(wrong, 0);
+    assert_true(rows >= 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_are_as_recorded)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Record steps of models whose blocks torch.compile compiles, under FSDP2, DDP and FSDP1.
+
+Each block is compiled on its own with fullgraph=True before it is wrapped; AOTAutograd's graphs, cut by the
+min-cut partitioner after Inductor's decompositions, are run node by node, each node's memory freed with
+its last reader, as Inductor's programs free it.  What is inside of a program is Inductor's business
+(record_compile.py); what crosses its border is recorded here: who holds it, and when it dies.
+
+Usage
+    record_compile_steps.py --out OUT.jsonl [--only PATTERN]
+    record_compile_steps.py --check OUT.jsonl
+
+A row: name, model, strategy as record.py and record_systems.py have them (strategy.compile = "blocks"),
+    border      [+-bytes, category, live bytes after it] of every event outside of activations and
+                backward's own memory: what the sharding system does, and how much lives around it
+    live        as record.py's
+    gradients   DDP: parameters in the order in which autograd accumulates their gradients
+    graphs      how many functions each graph of the first block has, forward and backward
+"""
+import argparse
+import fnmatch
+import json
+import sys
+
+import torch
+import torch._functorch.config as aot_config
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor.decomposition import select_decomp_table
+
+import models
+import record
+import record_systems
+import recorder
+import unfilled
+
+LLAMA = {"kind": "llama", "dim": 256, "heads": 8, "kv_heads": 4, "ffn": 704, "vocab": 251, "layers": 3,
+         "batch": 2, "seq": 128}
+MHA = {**LLAMA, "kv_heads": 8, "layers": 2, "batch": 1}
+BF16 = {"param_dtype": "bf16", "reduce_dtype": "fp32"}
+FSDP1 = {"system": "fsdp1", "use_orig_params": True}
+DDP = {"system": "ddp", "world": 4, "store_dtype": "bf16"}
+CASES = (
+    ("fsdp2", LLAMA, {"world": 4, **BF16}),
+    ("fsdp2-mha", MHA, {"world": 2, **BF16}),
+    ("fsdp2-bf16", LLAMA, {"world": 2, "store_dtype": "bf16"}),
+    ("fsdp2-titan-ac", LLAMA, {"world": 4, "units": "torchtitan", "ac": "full", **BF16}),
+    ("fsdp2-selective", LLAMA, {"world": 4, "ac": "selective", **BF16}),
+    ("fsdp2-never", LLAMA, {"world": 4, "reshard": "never", **BF16}),
+    ("fsdp2-hsdp", LLAMA, {"world": 8, "replicate": 2, **BF16}),
+    ("fsdp2-accumulate", LLAMA, {"world": 4, "accumulate": 2, **BF16}),
+    ("fsdp2-clip-titan", MHA, {"world": 4, "units": "torchtitan", "clip": True, **BF16}),
+    ("ddp", LLAMA, DDP),
+    ("ddp-mha", MHA, DDP),
+    ("ddp-small-buckets", LLAMA, {**DDP, "bucket_cap_mb": 0.25}),
+    ("ddp-views", LLAMA, {**DDP, "bucket_cap_mb": 1, "gradient_as_bucket_view": True}),
+    ("ddp-accumulate", LLAMA, {**DDP, "bucket_cap_mb": 1, "accumulate": 2}),
+    ("ddp-ac", LLAMA, {**DDP, "ac": "full"}),
+    ("fsdp1", LLAMA, {**FSDP1, "world": 4, **BF16}),
+    ("fsdp1-mha", MHA, {**FSDP1, "world": 2, **BF16}),
+    ("fsdp1-bf16", LLAMA, {**FSDP1, "world": 2, "store_dtype": "bf16"}),
+    ("fsdp1-grad-op", LLAMA, {**FSDP1, "world": 4, "sharding": "SHARD_GRAD_OP", **BF16}),
+    ("fsdp1-ac", LLAMA, {**FSDP1, "world": 4, "ac": "full", **BF16}),
+    ("fsdp1-accumulate", LLAMA, {**FSDP1, "world": 4, "accumulate": 2, **BF16}),
+)
+GRAPH = "graph"         # the place that is inside of a program
+
+
+class RMSNorm(models.RMSNorm):
+    """One kernel where it is eager, Inductor's decomposition where it is compiled."""
+
+    def forward(self, x):
+        if torch.compiler.is_compiling():
+            return torch.nn.functional.rms_norm(x, self.weight.shape, self.weight, 1e-5)
+        return super().forward(x)
+
+
+class Graphs:
+    """A backend: AOTAutograd's graphs, run node by node."""
+
+    def __init__(self):
+        self.sizes = []
+        self.backend = aot_autograd(fw_compiler=self.compiled, bw_compiler=self.compiled,
+                                    partition_fn=min_cut_rematerialization_partition,
+                                    decompositions=select_decomp_table())
+
+    def compiled(self, graph, _):
+        self.sizes.append(sum(node.op == "call_function" for node in graph.graph.nodes))
+
+        def run(arguments):
+            place = recorder.Log.current.place
+            place.append(GRAPH)
+            try:
+                return torch.fx.Interpreter(graph).boxed_run(arguments)
+            finally:
+                place.pop()
+        run._boxed_call = True
+        return run
+
+
+def compiled(kind):
+    """The system with its blocks compiled."""
+    class Compiled(kind):
+        def shard(self, model, blocks):
+            self.graphs, self.gradients, self.hooks = Graphs(), [], 0
+            for block in blocks:
+                block.compile(backend=self.graphs.backend, fullgraph=True)
+            wrapped = super().shard(model, blocks)
+            for name, p in model.named_parameters():
+                if p.is_leaf and p.requires_grad:
+                    p.register_post_accumulate_grad_hook(self.arrived(models.plain_name(name)))
+                    self.hooks += 1
+            return wrapped
+
+        def arrived(self, name):
+            name = name.replace("_checkpoint_wrapped_module.", "")
+            return lambda _: self.gradients.append(name)
+    return Compiled
+
+
+def kind_of(strategy):
+    return compiled(record_systems.KINDS.get(strategy.get("system"), record.Fsdp2))
+
+
+def border(events):
+    live, out = 0, []
+    for size, category, _, _ in events:
+        live += size
+        if category not in ("activation", "backward"):
+            out.append([size, category, live])
+    return out
+
+
+def record_case(name, m, s):
+    torch._dynamo.reset()
+    made = []
+
+    def make(*args):
+        made.append(kind_of(s)(*args))
+        return made[0]
+    make.log = recorder.Log
+    row = recorder.record({"name": name, "model": m, "strategy": {**s, "compile": "blocks"}}, make)
+    system = made[0]
+    return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")},
+            "border": border(row["event_list"]),
+            "gradients": system.gradients[-system.hooks:] if s.get("system") == "ddp" else [],
+            "graphs": system.graphs.sizes[:2]}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out")
+    parser.add_argument("--check")
+    parser.add_argument("--only", default="*")
+    args = parser.parse_args()
+    models.RMSNorm = RMSNorm
+    torch._dynamo.config.optimize_ddp = False
+    aot_config.enable_autograd_cache = False
+    for births in (recorder.Births, unfilled.Unfilled):
+        births.ignore_compile_internals = classmethod(lambda cls: True)
+    if args.check:
+        rows = [json.loads(line) for line in open(args.check)]
+        for row in rows:
+            row["strategy"].pop("compile")
+        same = [record_case(row["name"], row["model"], row["strategy"])["border"] == row["border"] for row in rows]
+        for row, is_same in zip(rows, same):
+            print(row["name"], "same" if is_same else "DIFFERS")
+        return not all(same)
+    rows = []
+    for case in CASES:
+        if fnmatch.fnmatch(case[0], args.only):
+            rows.append(record_case(*case))
+            print(case[0], len(rows[-1]["border"]), rows[-1]["graphs"], flush=True)
+    with open(args.out, "w") as f:
+        for row in rows:
+            f.write(json.dumps(row, separators=(",", ":")) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
