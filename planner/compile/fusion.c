@@ -2,8 +2,8 @@
  *
  * As Scheduler.fuse_nodes: pairs that share memory, the most of it first, as long as both run over
  * the same elements and nothing between them has to run in between. Rows of a reduction and what is
- * elementwise over them, or over their sums, run together; sums over columns run only with others
- * of their kind. */
+ * elementwise over them, or over their sums, run together; sums over columns run with others of
+ * their kind, and with what is elementwise in as many loops as long. */
 #include "base/arena.h"
 #include "compile/program_parts.h"
 
@@ -79,18 +79,42 @@ static bool is_turned(const struct joint *joint, uint32_t node)
     }
 }
 
+static struct shape without_ones(struct shape shape)
+{
+    struct shape out = {.rank = 0};
+    for (uint32_t d = 0; d < shape.rank; d++)
+        if (shape.dim[d] != 1)
+            out.dim[out.rank++] = shape.dim[d];
+    return out;
+}
+
+struct shape loops_of_parts(uint64_t rows, uint32_t parts, uint64_t columns)
+{
+    return without_ones(SHAPE(parts, (uint32_t)((rows + parts - 1) / parts), (uint32_t)columns));
+}
+
 struct span span_of(const struct joint *joint, uint32_t node)
 {
     const struct joint_node *n = joint_at(joint, node);
     const uint64_t kept = shape_elements(&n->shape);
     if (n->name == JOINT_CALL || n->name == JOINT_CALL_MANY || n->dtype == DTYPE_COMPLEX64)
-        return (struct span){SPAN_CALL, 0, 0};
+        return (struct span){.kind = SPAN_CALL};
     if (!is_reduction(joint, node))
-        return (struct span){SPAN_POINTS, kept, 0};
+        return (struct span){SPAN_POINTS, kept, 0, without_ones(n->shape)};
     const uint64_t all = shape_elements(&joint_at(joint, n->arg[0])->shape);
     const bool last = n->shape.rank > 0 && n->shape.dim[n->shape.rank - 1] == 1;
     const bool rows = kept == 1 || last != is_turned(joint, n->arg[0]);
-    return (struct span){rows ? SPAN_ROWS : SPAN_COLUMNS, all, kept};
+    return (struct span){rows ? SPAN_ROWS : SPAN_COLUMNS, all, kept,
+                         without_ones(joint_at(joint, n->arg[0])->shape)};
+}
+
+/* "reorder_loops_by_dep_pair": loops change places, but neither how many nor how long they are. */
+static bool same_loops(const struct shape *x, const struct shape *y)
+{
+    bool same = x->rank == y->rank;
+    for (uint32_t d = 0; same && d < x->rank; d++)
+        same = x->dim[d] == y->dim[d];
+    return same;
 }
 
 static bool run_together(struct span x, struct span y)
@@ -100,7 +124,7 @@ static bool run_together(struct span x, struct span y)
     if (x.kind == y.kind)
         return x.all == y.all && x.kept == y.kept;
     if (x.kind == SPAN_COLUMNS || y.kind == SPAN_COLUMNS)
-        return false;
+        return x.kind != SPAN_ROWS && y.kind != SPAN_ROWS && same_loops(&x.loops, &y.loops);
     const struct span rows = x.kind == SPAN_ROWS ? x : y, points = x.kind == SPAN_ROWS ? y : x;
     return points.all == rows.all || points.all == rows.kept;
 }
@@ -196,7 +220,7 @@ static void fuse(struct building *b, uint32_t x, uint32_t y)
         list_add_once(&to->reads, from->reads.of[i]);
     for (uint32_t i = 0; i < from->writes.count; i++)
         list_add_once(&to->writes, from->writes.of[i]);
-    if (from->span.kind == SPAN_ROWS ||
+    if (from->span.kind == SPAN_ROWS || from->span.kind == SPAN_COLUMNS ||
         (to->span.kind == SPAN_POINTS && from->span.all > to->span.all))
         to->span = from->span;
     join_parts(to, from);
@@ -239,13 +263,21 @@ static bool may_fuse(const struct building *b, uint32_t x, uint32_t y)
            !has_between(b, y, x);
 }
 
-static bool fuse_best(struct building *b)
+/* Whether loops would have to change places: what is elementwise goes along rows, a sum over
+ * columns down them, and so they share nothing at first ("shared_data_after_reordering_loop"). */
+static bool needs_turning(const struct draft *x, const struct draft *y)
+{
+    return (x->span.kind == SPAN_COLUMNS) != (y->span.kind == SPAN_COLUMNS);
+}
+
+static bool fuse_best(struct building *b, bool turning)
 {
     uint64_t best = 0;
     uint32_t x = 0, y = 0, far = UINT32_MAX;
     for (uint32_t i = 0; i < b->act_count; i++)
         for (uint32_t k = i + 1; k < b->act_count; k++) {
-            if (b->acts[i].gone || b->acts[k].gone)
+            if (b->acts[i].gone || b->acts[k].gone ||
+                (!turning && needs_turning(&b->acts[i], &b->acts[k])))
                 continue;
             const uint64_t bytes = shared_bytes(b, &b->acts[i], &b->acts[k]);
             const uint32_t between = distance(&b->acts[i], &b->acts[k]);
@@ -264,7 +296,7 @@ static bool fuse_best(struct building *b)
 
 void fuse_acts(struct building *b)
 {
-    while (fuse_best(b))
+    while (fuse_best(b, false) || fuse_best(b, true))
         ;
     uint32_t left = 0;
     for (uint32_t i = 0; i < b->act_count; i++) {

@@ -267,11 +267,29 @@ static void rearrange(struct building *b, const uint32_t *order)
     b->acts = acts;
 }
 
+static void close_ordering(struct ordering *o)
+{
+    free(o->bytes);
+    free(o->readers);
+    free(o->order);
+    free(o->best);
+    free(o->waits);
+    free(o->place);
+    free(o->size);
+    free(o->timeline);
+}
+
 uint64_t *order_acts(struct building *b)
 {
     struct ordering o;
-    open_ordering(&o, b);
+    open_ordering(&o, b); /* between equals the scheduler's own order decides */
     depth_first(&o, false);
+    rearrange(b, o.order);
+    free(o.best_timeline);
+    close_ordering(&o);
+    open_ordering(&o, b);
+    for (uint32_t i = 0; i < o.acts; i++)
+        o.order[i] = i;
     try_order(&o);
     least_memory_first(&o);
     try_order(&o);
@@ -280,13 +298,6 @@ uint64_t *order_acts(struct building *b)
     depth_first(&o, true);
     try_order(&o);
     rearrange(b, o.best);
-    free(o.bytes);
-    free(o.readers);
-    free(o.order);
-    free(o.best);
-    free(o.waits);
-    free(o.place);
-    free(o.size);
-    free(o.timeline);
+    close_ordering(&o);
     return o.best_timeline;
 }

@@ -129,7 +129,7 @@ static uint32_t place_of_write(const struct draft *act, uint32_t memory)
 
 static void run_parts(struct placing *p, const struct draft *act, struct program_act *out)
 {
-    const bool elements = act->span.kind == SPAN_POINTS || act->span.kind == SPAN_ROWS;
+    const bool elements = act->span.kind != SPAN_CALL;
     for (uint32_t i = 0; i < act->part_count; i++) {
         const struct part *part = &act->parts[i];
         const uint32_t w =

@@ -404,11 +404,14 @@ static void add_split(struct building *b, uint32_t node, uint32_t parts)
     const uint32_t between =
         new_memory(b, (struct program_memory){.node = node, .parts = parts, .only = JOINT_NONE});
     struct draft *act =
-        new_act(b, JOINT_NONE, (struct span){span.kind, span.all, parts * span.kept});
+        new_act(b, JOINT_NONE,
+                (struct span){span.kind, span.all, parts * span.kept,
+                              loops_of_parts(span.all / span.kept, parts, span.kept)});
     find_reads(b, node, 0, JOINT_NONE, &act->parts[0]);
     list_add_once(&act->parts[0].writes, between);
     list_memory(act);
-    act = new_act(b, JOINT_NONE, (struct span){SPAN_ROWS, parts * span.kept, span.kept});
+    act = new_act(b, JOINT_NONE,
+                  (struct span){.kind = SPAN_ROWS, .all = parts * span.kept, .kept = span.kept});
     list_add_once(&act->parts[0].reads, between);
     list_add_once(&act->parts[0].whole, between);
     list_add_once(&act->parts[0].loads, between);

@@ -24,6 +24,7 @@ enum span_kind {
 struct span {
     enum span_kind kind;
     uint64_t all, kept;
+    struct shape loops; /* of POINTS and COLUMNS: how memory is gone through, without ones */
 };
 
 struct part {      /* one function of an act, and the memory that it reads */
@@ -72,6 +73,8 @@ uint32_t parts_of(const struct building *b, uint32_t node);
 /* A reduction that Inductor makes one of: over more than eight elements. */
 bool is_reduction(const struct joint *joint, uint32_t node);
 struct span span_of(const struct joint *joint, uint32_t node);
+/* Of a sum of so many rows over columns in so many parts. */
+struct shape loops_of_parts(uint64_t rows, uint32_t parts, uint64_t columns);
 
 void fuse_acts(struct building *b);
 /* Gives kernels that go over their rows more than once the memory back that only they use, as far
