@@ -49,6 +49,8 @@ static void read_job(const struct csv *csv, size_t i, struct job *job)
                                   ? CHECKPOINTING_FULL
                                   : CHECKPOINTING_SELECTIVE;
     job->tape.compiled = true;
+    if (strcmp(csv_text(csv, i, "compile"), "blocks and loss") == 0)
+        job->model.loss = CROSS_ENTROPY_COMPILED;
     job->strategy.world = (uint32_t)csv_number(csv, i, "n_gpus");
     job->strategy.units = UNITS_TORCHTITAN;
     job->strategy.impl = IMPL_FUSED;
