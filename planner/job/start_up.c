@@ -2,7 +2,7 @@
 #include "job/start_up.h"
 
 #include "cost/cost.h"
-#include "job/start_up_program.h"
+#include "job/start_up_parts.h"
 
 struct seconds {
     double copies, collectives;
@@ -27,28 +27,26 @@ static enum err_code time_of(const struct plan *program, const struct machine *m
     return ERR_OK;
 }
 
-void start_up_memory(const struct plan *plan, bool tied, enum start_up_way way, bool first,
-                     struct memory *out)
-{
-    const struct memory_options sums = {.without_allocator = true};
-    struct plan *program = start_up_program(plan, tied, way, first);
-    memory_replay(program, &sums, NULL, NULL, out, NULL); /* without an allocator it cannot fail */
-    plan_free(program);
-}
-
-static uint64_t resident_bytes(const struct plan *program)
+static uint64_t resident_bytes(const struct plan *program, bool host)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < program->buffer_count; i++)
-        if (program->buffers[i].resident && program->buffers[i].pool != LANE_HOST)
+        if (program->buffers[i].resident && (program->buffers[i].pool == LANE_HOST) == host)
             bytes += program->buffers[i].bytes;
     return bytes;
 }
 
-/* Ranks that hold the same shards and share the writing of them. */
-static uint32_t replicas_of(const struct plan *plan)
+void start_up_memory(const struct start_up_job *job, enum start_up_way way, bool first,
+                     struct memory *out)
 {
-    return plan_group_ranks(plan, plan_group_of_role(plan, GROUP_REPLICATE));
+    const struct memory_options sums = {.without_allocator = true};
+    struct plan *program = start_up_program(job, way, first);
+    memory_replay(program, &sums, NULL, NULL, out, NULL); /* without an allocator it cannot fail */
+    /* peaks are those of allocs: who makes none has what is there */
+    const uint64_t device = resident_bytes(program, false), host = resident_bytes(program, true);
+    out->device.bytes = out->device.bytes > device ? out->device.bytes : device;
+    out->host.bytes = out->host.bytes > host ? out->host.bytes : host;
+    plan_free(program);
 }
 
 static uint32_t ranks_on_node(const struct plan *plan, const struct machine *machine)
@@ -56,35 +54,18 @@ static uint32_t ranks_on_node(const struct plan *plan, const struct machine *mac
     return plan->world < machine->gpus_per_node ? plan->world : machine->gpus_per_node;
 }
 
-/* What storage reads or writes. A full state dict is one file of rank 0, read or written; shards
- * are each rank's. */
-static void count_files(const struct plan *plan, bool tied, enum start_up_way way,
+/* What storage reads or writes: by this rank, or by the first one where others do it alone. */
+static void count_files(const struct start_up_job *job, const struct start_up_method *method,
                         const struct machine *machine, struct start_up_row *row)
 {
-    const struct start_up_bytes whole = start_up_whole(plan, tied);
-    const uint32_t replicas = replicas_of(plan);
-    if (way == START_UP_BROADCAST || way == START_UP_FULL || way == START_UP_FULL_OPTIMIZER) {
-        row->bytes = whole.parameters + (way == START_UP_FULL_OPTIMIZER ? whole.states : 0);
-        row->rank_bytes = row->node_bytes = row->bytes;
-    } else if (way == START_UP_LOAD || way == START_UP_RESHARD) {
-        const uint32_t saved_by = start_up_saved_by(plan, way),
-                       ranks = ranks_on_node(plan, machine);
-        for (uint32_t rank = 0; rank < plan->world; rank++) {
-            const struct start_up_bytes reads = start_up_reads(plan, tied, rank, saved_by);
-            const uint64_t bytes = reads.parameters + reads.states;
-            row->rank_bytes = rank == plan->rank ? bytes : row->rank_bytes;
-            row->node_bytes += rank < ranks ? bytes : 0;
-            row->bytes += bytes;
-        }
-    } else if (start_up_is_checkpoint(way)) {
-        for (uint32_t rank = 0; rank < ranks_on_node(plan, machine); rank++) {
-            const struct start_up_bytes own = start_up_shards(plan, tied, rank);
-            row->node_bytes += own.parameters + own.states;
-        }
-        const struct start_up_bytes own = start_up_shards(plan, tied, plan->rank);
-        row->rank_bytes = (own.parameters + own.states) / replicas;
-        row->node_bytes /= replicas;
-        row->bytes = whole.parameters + whole.states;
+    if (!method->files)
+        return;
+    for (uint32_t rank = 0; rank < job->plan->world; rank++) {
+        const uint64_t bytes = method->files(job, method->way, rank);
+        row->node_bytes += rank < ranks_on_node(job->plan, machine) ? bytes : 0;
+        row->bytes += bytes;
+        if (rank == 0 || (rank == job->plan->rank && bytes))
+            row->rank_bytes = bytes;
     }
 }
 
@@ -107,25 +88,37 @@ static enum err_code place(const struct plan *program, uint64_t outside,
     return ERR_OK;
 }
 
-static enum err_code make_row(const struct prediction *prediction, bool tied, enum start_up_way way,
-                              const struct machine *machine, struct start_up_row *row,
-                              struct err *err)
+/* DeepSpeed's stages 1 and 2 make the flat vector where there is room for it. */
+static bool has_no_room(const struct start_up_job *job, uint64_t outside,
+                        const struct machine *machine)
 {
-    const struct plan *plan = prediction->plan;
+    const uint64_t capacity = profile_bytes(&machine->profile, PROFILE_CAPACITY);
+    uint64_t bytes = outside;
+    for (uint32_t i = 0; i < job->plan->param_count; i++)
+        bytes += 2 * shape_bytes(&job->plan->params[i].shape, job->strategy->compute);
+    return bytes > capacity;
+}
+
+static enum err_code make_row(const struct prediction *prediction, const struct start_up_job *job,
+                              const struct start_up_method *method, const struct machine *machine,
+                              struct start_up_row *row, struct err *err)
+{
+    const struct plan *plan = job->plan;
+    const enum start_up_way way = method->way;
     const double store = profile_value(&machine->profile, PROFILE_STORE);
     struct memory first, other;
     struct seconds seconds;
-    *row = (struct start_up_row){.gpu_bytes = 0};
-    start_up_memory(plan, tied, way, true, &first);
-    start_up_memory(plan, tied, way, false, &other);
+    row->title = method->title;
+    start_up_memory(job, way, true, &first);
+    start_up_memory(job, way, false, &other);
 
     row->gpu_bytes = (plan->rank == 0 ? &first : &other)->device.bytes;
-    struct plan *own = start_up_program(plan, tied, way, plan->rank == 0);
-    row->resident_bytes = resident_bytes(own);
+    struct plan *own = start_up_program(job, way, plan->rank == 0);
+    row->resident_bytes = resident_bytes(own, false);
     enum err_code rc = place(own, prediction->outside_bytes, machine, row, err);
     plan_free(own);
     TRY(rc);
-    struct plan *rank0 = start_up_program(plan, tied, way, true);
+    struct plan *rank0 = start_up_program(job, way, true);
     rc = time_of(rank0, machine, &seconds, err);
     plan_free(rank0);
     TRY(rc);
@@ -133,60 +126,72 @@ static enum err_code make_row(const struct prediction *prediction, bool tied, en
     row->host_rank0_bytes = first.host.bytes;
     row->host_other_bytes = other.host.bytes;
     row->host_node_bytes = first.host.bytes + other.host.bytes * (ranks_on_node(plan, machine) - 1);
-    count_files(plan, tied, way, machine, row);
+    count_files(job, method, machine, row);
     const double files_s = (double)row->node_bytes / store;
     row->seconds = seconds.copies + seconds.collectives + files_s;
     row->blocking_s = way == START_UP_ASYNC ? seconds.copies : row->seconds;
     return ERR_OK;
 }
 
-static enum err_code check(const struct job *job, struct err *err)
+static bool offloads(const struct strategy *s)
+{
+    return s->offload || s->zero.optimizer.on || s->zero.param.on;
+}
+
+static bool freezes(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->param_count; i++)
+        if (!plan->params[i].trainable)
+            return true;
+    return false;
+}
+
+/* What no recording says. */
+static enum err_code check(const struct job *job, const struct plan *plan, struct err *err)
 {
     const struct strategy *s = &job->strategy;
-    if (s->system != SYSTEM_FSDP2)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--start-up is not planned for --strategy %s by this version: how it makes "
-                       "and saves a model is known of fsdp2 alone",
-                       system_name(s->system));
-    if (s->offload)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--start-up is not planned with --offload cpu by this version");
-    if (s->experts_replicate)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--start-up is not planned with --experts-replicate by this version");
-    if (s->columns)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--start-up is not planned for parameters sharded by columns by this "
-                       "version");
-    return ERR_OK;
+    const bool fsdp1 = s->system == SYSTEM_FSDP1;
+    const char *with = offloads(s)            ? "with --offload cpu"
+                       : s->experts_replicate ? "with --experts-replicate"
+                       : s->columns           ? "for parameters sharded by columns"
+                       : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
+                       : fsdp1 && (s->sharding == SHARDING_NONE || s->world == s->replicate)
+                           ? "for --strategy fsdp1 where nothing is sharded"
+                       : s->system != SYSTEM_FSDP2 && freezes(plan)
+                           ? "for frozen parameters under other systems than fsdp2"
+                           : NULL;
+    return with ? err_set(err, ERR_UNSUPPORTED,
+                          "--start-up is not planned %s by this version: no recording says what "
+                          "happens then",
+                          with)
+                : ERR_OK;
 }
 
 enum err_code start_up(const struct prediction *prediction, const struct job *job,
                        const struct machine *machine, struct start_up *out, struct err *err)
 {
-    TRY(check(job, err));
-    const bool tied = !job->config.recording && job->config.tied;
-    for (int way = 0; way < START_UP_WAYS; way++)
-        TRY(make_row(prediction, tied, (enum start_up_way)way, machine, &out->rows[way], err));
+    TRY(check(job, prediction->plan, err));
+    struct start_up_job of = {
+        .plan = prediction->plan,
+        .strategy = &job->strategy,
+        .tied = !job->config.recording && job->config.tied,
+    };
+    of.flatten_on_host = has_no_room(&of, prediction->outside_bytes, machine);
+    *out = (struct start_up){.rows = {{.title = NULL}}};
+    for (int way = 0; way < START_UP_WAYS; way++) {
+        const struct start_up_method *method = start_up_method(&of, (enum start_up_way)way);
+        if (method)
+            TRY(make_row(prediction, &of, method, machine, &out->rows[way], err));
+    }
     return ERR_OK;
 }
 
 const char *start_up_name(enum start_up_way way)
 {
     static const char *const names[START_UP_WAYS] = {
-#define X(name, text, what) text,
+#define X(name, text) text,
         START_UP_MAP(X)
 #undef X
     };
     return names[way];
-}
-
-const char *start_up_title(enum start_up_way way)
-{
-    static const char *const titles[START_UP_WAYS] = {
-#define X(name, text, what) what,
-        START_UP_MAP(X)
-#undef X
-    };
-    return titles[way];
 }

@@ -8,28 +8,37 @@
  *     fully_shard, to_empty              torch/distributed/fsdp/_fully_shard
  *     set_, get_model_state_dict         torch/distributed/_state_dict_utils.py
  *     save, async_save                   torch/distributed/checkpoint
+ *     FullyShardedDataParallel           torch/distributed/fsdp/_init_utils.py,
+ * _state_dict_utils.py, _optim_utils.py DistributedDataParallel torch/nn/parallel/distributed.py,
+ * torch/serialization.py DeepSpeed's engine                 deepspeed/runtime/engine.py, zero/
  *
- * tests/data/truth/start_up.jsonl and checkpoints.jsonl hold what PyTorch 2.14.1 does. */
+ * tests/data/truth/start_up.jsonl, start_up_systems.jsonl and checkpoints.jsonl hold what PyTorch
+ * 2.14.1 and DeepSpeed 0.19.8 do. */
 #ifndef SHARDPLAN_START_UP_H
 #define SHARDPLAN_START_UP_H
 
 #include "job/predict.h"
 
-/* X(name, text, what it is) */
+/* X(name, text) */
 #define START_UP_MAP(X)                                                                            \
-    X(META, "meta", "meta device, fully_shard, to_empty")                                          \
-    X(CPU, "cpu", "whole on each rank's CPU, fully_shard moves it unit by unit")                   \
-    X(GPU, "gpu", "whole on the GPU, then fully_shard")                                            \
-    X(BROADCAST, "broadcast", "rank 0 reads it, set_model_state_dict broadcasts")                  \
-    X(SHARDED, "sharded", "distributed.checkpoint.save")                                           \
-    X(ASYNC, "async", "distributed.checkpoint.async_save: staged on the host")                     \
-    X(FULL, "full", "get_model_state_dict(full, cpu_offload), saved by rank 0")                    \
-    X(FULL_OPTIMIZER, "full_optimizer", "get_state_dict(full, cpu_offload) likewise")              \
-    X(LOAD, "load", "distributed.checkpoint.load, saved by as many ranks")                         \
-    X(RESHARD, "reshard", "the same, saved by half as many: shards are read whole")
+    X(META, "meta")                                                                                \
+    X(ZERO_INIT, "zero_init")                                                                      \
+    X(CPU, "cpu")                                                                                  \
+    X(GPU, "gpu")                                                                                  \
+    X(BROADCAST, "broadcast")                                                                      \
+    X(SHARDED, "sharded")                                                                          \
+    X(SHARDED_OPTIMIZER, "sharded_optimizer")                                                      \
+    X(ASYNC, "async")                                                                              \
+    X(SAVE, "save")                                                                                \
+    X(FULL, "full")                                                                                \
+    X(FULL_GPU, "full_gpu")                                                                        \
+    X(FULL_OPTIMIZER, "full_optimizer")                                                            \
+    X(GATHER_16BIT, "gather_16bit")                                                                \
+    X(LOAD, "load")                                                                                \
+    X(RESHARD, "reshard")
 
 enum start_up_way {
-#define X(name, text, what) START_UP_##name,
+#define X(name, text) START_UP_##name,
     START_UP_MAP(X)
 #undef X
         START_UP_WAYS
@@ -42,6 +51,7 @@ static inline bool start_up_is_checkpoint(enum start_up_way way)
 }
 
 struct start_up_row {
+    const char *title;       /* "rank 0 reads it, ..."; NULL: the job's system has no such way */
     uint64_t gpu_bytes;      /* peak of tensors on the plan's rank: requested */
     uint64_t resident_bytes; /* of those, there before: parameters and states of a checkpoint */
     uint64_t device_bytes;   /* with the allocator's segments, and what is outside it */
@@ -64,12 +74,18 @@ struct start_up {
 enum err_code start_up(const struct prediction *prediction, const struct job *job,
                        const struct machine *machine, struct start_up *out, struct err *err);
 
-/* The memory of one way on the plan's rank, or as rank 0 (`first`) has it: for who holds the
- * program to recordings. */
-void start_up_memory(const struct plan *plan, bool tied, enum start_up_way way, bool first,
+struct start_up_job {
+    const struct plan *plan; /* of a step; lent */
+    const struct strategy *strategy;
+    bool tied;            /* the model's state dict names the token embedding twice */
+    bool flatten_on_host; /* ZeRO-1 and 2: the device has no room for parameters and a flat copy */
+};
+
+/* The memory of one way that the job's system has, on the plan's rank or as rank 0 (`first`) has
+ * it: for who holds the program to recordings. */
+void start_up_memory(const struct start_up_job *job, enum start_up_way way, bool first,
                      struct memory *out);
 
-const char *start_up_name(enum start_up_way way);  /* "broadcast" */
-const char *start_up_title(enum start_up_way way); /* "rank 0 reads it, ..." */
+const char *start_up_name(enum start_up_way way); /* "broadcast" */
 
 #endif

@@ -21,8 +21,10 @@ json_t *start_up_json(const struct start_up *start_up, const struct machine *mac
 {
     json_t *parts[2] = {json_object(), json_object()};
     for (int way = 0; way < START_UP_WAYS; way++)
-        json_object_set_new(parts[start_up_is_checkpoint((enum start_up_way)way)],
-                            start_up_name((enum start_up_way)way), row_json(&start_up->rows[way]));
+        if (start_up->rows[way].title)
+            json_object_set_new(parts[start_up_is_checkpoint((enum start_up_way)way)],
+                                start_up_name((enum start_up_way)way),
+                                row_json(&start_up->rows[way]));
     const struct quantity *store = &machine->profile.of[PROFILE_STORE];
     return json_pack("{s:f, s:s?, s:o, s:o}", "storage_bytes_per_s", store->value, "storage_source",
                      store->source, "initialisation", parts[0], "checkpoints", parts[1]);
@@ -37,19 +39,19 @@ static void print_rows(FILE *file, const struct start_up *start_up, const struct
                        bool checkpoints)
 {
     char time[32];
-    fprintf(file, "\n  %s%-16s %8s %8s %8s %9s%s\n", s->bold,
+    fprintf(file, "\n  %s%-17s %8s %8s %8s %9s%s\n", s->bold,
             checkpoints ? "checkpoint" : "initialisation", "GPU", "host", "storage", "time",
             s->off);
     for (int way = 0; way < START_UP_WAYS; way++) {
         const struct start_up_row *row = &start_up->rows[way];
-        if (start_up_is_checkpoint((enum start_up_way)way) != checkpoints)
+        if (!row->title || start_up_is_checkpoint((enum start_up_way)way) != checkpoints)
             continue;
-        fprintf(file, "  %-16s %8.2f %8.2f %8.2f %9s  %s%s%s%s\n",
+        fprintf(file, "  %-17s %8.2f %8.2f %8.2f %9s  %s%s%s%s\n",
                 start_up_name((enum start_up_way)way), gib(row->gpu_bytes),
                 gib(row->host_node_bytes), gib(row->node_bytes),
                 row->blocking_s > 0 ? compare_seconds(row->blocking_s, time) : "-",
                 row->fits ? "" : s->bad, row->fits ? "" : "does not fit: ", row->fits ? "" : s->off,
-                start_up_title((enum start_up_way)way));
+                row->title);
     }
 }
 

@@ -77,7 +77,8 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
         {"plan gpt2 --profile tests/data/bad/two-objects.json", "two-objects.json:"},
         {"plan gpt2 --gpus 12 --seq 64 -o /tmp/none-of-these", "--gpus-per-node"},
         {"fit gpt2 --goodput", "unrecognized"},
-        {"fit gpt2 --start-up --strategy zero3", "known of fsdp2 alone"},
+        {"fit gpt2 --start-up --strategy fsdp1 --sharding NO_SHARD", "nothing is sharded"},
+        {"fit gpt2 --start-up --strategy zero2 --freeze *wte*", "frozen parameters"},
         {"fit gpt2 --start-up --offload cpu", "--offload cpu"},
         {"models --what", "usage"},
         {"gpus extra", "usage"},
@@ -324,6 +325,40 @@ static void start_up_counts_models_by_hand(void **state)
     json_decref(said);
     assert_int_equal(shardplan("fit llama-3.1-70b --gpus 64 --seq 128 --start-up"), 0);
     assert_non_null(strstr(program_output(), "does not fit: whole on the GPU"));
+}
+
+/* Each system has ways of its own, and says none that it has not. */
+static void start_up_is_each_systems(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy, *part, *way;
+        json_int_t bytes; /* of storage for a parameter */
+    } cases[] = {
+        {"fsdp1", "checkpoints", "full", 4},
+        {"fsdp1", "checkpoints", "sharded_optimizer", 12},
+        {"ddp", "checkpoints", "full_optimizer", 12},
+        {"zero1", "checkpoints", "save", 14},
+        {"zero2", "checkpoints", "save", 14},
+        {"zero3", "checkpoints", "gather_16bit", 2},
+        {"zero3", "initialisation", "zero_init", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(shardplan("fit tests/data/configs/toy-llama --gpus 16 --seq 128 "
+                                   "--start-up --json --strategy %s",
+                                   cases[i].strategy),
+                         0);
+        json_t *said = json_loads(program_output(), 0, NULL);
+        const json_int_t parameters =
+            json_integer_value(json_object_get(json_object_get(said, "model"), "parameters"));
+        const json_int_t bytes = start_up_at(said, cases[i].part, cases[i].way, "storage_bytes");
+        const json_t *ways = json_object_get(json_object_get(said, "start_up"), "checkpoints");
+        assert_null(json_object_get(ways, "async"));
+        /* vectors end with less than 4 bytes of padding a rank and dtype */
+        assert_true(bytes >= cases[i].bytes * parameters);
+        assert_true(bytes < cases[i].bytes * parameters + (json_int_t)16 * 16 * 4);
+        json_decref(said);
+    }
 }
 
 static void plan_says_how_fast_and_the_files_say_the_same(void **state)
@@ -705,6 +740,7 @@ int main(void)
         cmocka_unit_test(nothing_is_written_or_drawn_unasked),
         cmocka_unit_test(a_step_is_explained),
         cmocka_unit_test(start_up_counts_models_by_hand),
+        cmocka_unit_test(start_up_is_each_systems),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_a_failure),
         cmocka_unit_test(lists_are_valid_json),
         cmocka_unit_test(pictures_are_drawn_of_every_system),

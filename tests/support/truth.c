@@ -65,7 +65,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
         "system",           "world",   "rank",          "accumulate", "clip",
         "optimizer",        "ac",      "ac_early_stop", "ac_blocks",  "param_dtype",
         "grad_accum_dtype", "no_sync", "code",          "freeze",     "lora",
-        "lora_dtype",       "loss",
+        "lora_dtype",       "loss",    "flatten",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -416,6 +416,15 @@ struct plan *truth_plan(const json_t *row, truth_read_model read)
         return NULL;
     }
     return plan;
+}
+
+void truth_strategy(const json_t *row, struct strategy *out)
+{
+    struct model_config config = {.layers = 1};
+    struct job job;
+    job_defaults(&job, &config);
+    read_strategy(json_object_get(row, "strategy"), &job);
+    *out = job.strategy;
 }
 
 static const char *event_text(const json_t *row, const struct plan *plan,

@@ -32,6 +32,9 @@ bool truth_is_planned(const json_t *row);
  * reason: it cannot be planned. The caller owns the plan: plan_free. */
 struct plan *truth_plan(const json_t *row, truth_read_model read);
 
+/* The row's strategy alone. */
+void truth_strategy(const json_t *row, struct strategy *out);
+
 /* Number of events that differ from the recorded ones; prints the first. */
 size_t truth_compare_events(const json_t *row, const struct plan *plan);
 
