@@ -361,6 +361,9 @@ const char *const *aten_names(void);
     X(PACK, "pack", "parts ... -> y: flattened one after the other, cast to y's dtype")            \
     X(COPY_IN, "copy_in", "parts ... -> gather output: packed into slice `rank` of equal slices")  \
     X(COPY_OUT, "copy_out", "gather output -> parts ...: slice r holds each part's r-th chunk")    \
+    X(QUANTIZE, "quantize",                                                                        \
+      "x (n) fp16 -> q (n) int8, scales (g, 1): symmetric, by groups of n / g")                    \
+    X(DEQUANTIZE, "dequantize", "q int8, scales (g) -> y fp16")                                    \
     X(CHUNK_CAT, "chunk_cat", "gradients ... -> y: rank-major, each padded to equal chunks")       \
     X(ALL_GATHER, "all_gather",                                                                    \
       "y -> y: in place, slice `rank` to all; or x -> y: x is what that slice is to be")           \

@@ -17,6 +17,30 @@
 
 /* ---- what is there before the first step ---- */
 
+/* DeepSpeed's kernel takes multiples of 8, and asserts it of what is gathered together. */
+static enum err_code check_quantized(const struct strategy *s, const struct graph *graph,
+                                     struct err *err)
+{
+    uint64_t all = 0;
+    if (s->zero.param.on)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--zero: zero_quantized_weights with offload_param is not planned");
+    for (uint32_t p = 0; s->world > 1 && p < graph->param_count; p++) {
+        const uint64_t n = shape_elements(&graph->params[p].shape);
+        const uint64_t part = placement_chunk(n, s->world);
+        const bool persistent = n <= s->zero.param_persistence_threshold &&
+                                n + all <= s->zero.model_persistence_threshold;
+        all += persistent ? n : 0;
+        if (!persistent && part % 8 != 0)
+            return err_set(
+                err, ERR_INVALID,
+                "--zero: zero_quantized_weights: a rank's piece of %s has %llu elements, "
+                "and DeepSpeed quantises multiples of 8",
+                graph->params[p].name, (unsigned long long)part);
+    }
+    return ERR_OK;
+}
+
 static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {
@@ -33,6 +57,8 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
                            "--zero: zero_hpz_partition_size: %s is frozen, and DeepSpeed keeps the "
                            "secondary pieces of what it does not train for good: not planned",
                            graph->params[p].name);
+    if (s->zero.quantized_weights)
+        TRY(check_quantized(s, graph, err));
     return zero_check_used(graph, stream, err);
 }
 

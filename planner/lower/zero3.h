@@ -2,6 +2,7 @@
  *
  *     zero3.c          what there is, hooks, gradients
  *     zero3_fetch.c    the coordinator: gathers and releases by its trace
+ *     zero3_quantize.c what is gathered in 8 bits
  *     zero3_step.c     the step */
 #ifndef SHARDPLAN_ZERO3_H
 #define SHARDPLAN_ZERO3_H
@@ -13,11 +14,12 @@ enum zero3_status { ZERO3_PARTITIONED, ZERO3_IN_FLIGHT, ZERO3_AVAILABLE };
 
 struct zero3_handle { /* of a gather */
     uint32_t *params, count;
-    uint32_t event; /* it is over; NONE: of one rank */
-    uint32_t flat;  /* what came together of several; NONE: of one, in its place */
-    uint32_t left;  /* parameters that have not been waited for */
-    uint8_t group;  /* that gathered it */
-    bool complete;  /* several: all are copied out of it */
+    uint32_t event;             /* it is over; NONE: of one rank */
+    uint32_t flat;              /* what came together of several; NONE: of one, in its place */
+    uint32_t quantized, scales; /* int8 and fp32 of all; NONE: gathered as they are */
+    uint32_t left;              /* parameters that have not been waited for */
+    uint8_t group;              /* that gathered it */
+    bool complete;              /* several: all are copied out of it */
 };
 
 struct zero3_param {
@@ -109,6 +111,17 @@ void zero3_partition_all(struct lowering *low);
 void zero3_gather_persistent(struct lowering *low);
 /* invalidate_secondary_tensor. */
 void zero3_drop_secondary(struct lowering *low);
+
+/* ---- gathers in 8 bits: zero3_quantize.c ---- */
+
+bool zero3_quantizes(const struct lowering *low);
+/* Of the handle's parameters, whose pieces are `shards`. */
+void zero3_gather_quantized(struct lowering *low, struct zero3_handle *handle,
+                            const struct operand *shards);
+/* They have come: each parameter gets its place. */
+void zero3_dequantize(struct lowering *low, struct zero3_handle *handle);
+/* All have been waited for. */
+void zero3_drop_quantized(struct lowering *low, const struct zero3_handle *handle);
 
 /* ---- offloading: zero3_offload.c ---- */
 

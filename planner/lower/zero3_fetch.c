@@ -59,6 +59,8 @@ static struct zero3_handle *new_handle(struct lowering *low, const uint32_t *par
                                     .count = count,
                                     .event = NONE,
                                     .flat = NONE,
+                                    .quantized = NONE,
+                                    .scales = NONE,
                                     .left = count};
     for (uint32_t i = 0; i < count; i++) { /* in the order in which parameters were made */
         uint32_t at = i;
@@ -140,6 +142,14 @@ static void gather_several(struct lowering *low, struct zero3_handle *handle)
     zero3_drop_copies(low, z->gather_lane, shards, handle->count);
 }
 
+static void gather_in_8_bits(struct lowering *low, struct zero3_handle *handle)
+{
+    struct operand *shards = arena_alloc(&low->scratch, handle->count * sizeof *shards);
+    for (uint32_t i = 0; i < handle->count; i++)
+        shards[i] = shard_in(low, handle->group, handle->params[i]);
+    zero3_gather_quantized(low, handle, shards);
+}
+
 /* Of one group: all have a secondary piece, or none has. */
 static void gather_in(struct lowering *low, uint8_t group, const uint32_t *params, uint32_t count)
 {
@@ -157,6 +167,8 @@ static void gather_in(struct lowering *low, uint8_t group, const uint32_t *param
     if (z->ranks == 1) /* what a rank keeps is the parameter */
         for (uint32_t i = 0; i < count; i++)
             low->gathered[params[i]] = zero3_shard(low, params[i]);
+    else if (zero3_quantizes(low))
+        gather_in_8_bits(low, handle);
     else if (count == 1)
         handle->event = gather_one(low, z->gather_lane, group, params[0],
                                    new_place(low, z->gather_lane, params[0]));
@@ -206,7 +218,9 @@ static void wait_for(struct lowering *low, uint32_t p, uint8_t lane)
     struct zero3_handle *handle = z->params[p].handle;
     if (!handle->complete && handle->event != NONE)
         emit_wait(low, lane, handle->event);
-    if (z->params[p].status == ZERO3_IN_FLIGHT && handle->flat != NONE && !handle->complete)
+    if (z->params[p].status == ZERO3_IN_FLIGHT && handle->quantized != NONE && !handle->complete)
+        zero3_dequantize(low, handle);
+    else if (z->params[p].status == ZERO3_IN_FLIGHT && handle->flat != NONE && !handle->complete)
         copy_apart(low, handle);
     for (uint32_t i = 0; i < handle->count && !handle->complete; i++) {
         z->params[handle->params[i]].status = ZERO3_AVAILABLE;
@@ -215,7 +229,11 @@ static void wait_for(struct lowering *low, uint32_t p, uint8_t lane)
     }
     handle->complete = true;
     z->params[p].handle = NULL;
-    if (--handle->left == 0 && handle->flat != NONE)
+    if (--handle->left > 0)
+        return;
+    if (handle->quantized != NONE)
+        zero3_drop_quantized(low, handle);
+    else if (handle->flat != NONE)
         emit_free(low, handle->flat);
 }
 

@@ -31,6 +31,7 @@ struct zero_options {
     uint64_t param_persistence_threshold; /* smaller parameters are never released */
     uint64_t model_persistence_threshold; /* of all those together */
     uint64_t max_live_parameters, max_reuse_distance;
+    bool quantized_weights;               /* parameters are gathered in 8 bits */
     uint64_t hpz_partition_size;          /* ranks that share a secondary copy; 1: none */
     struct zero_offload optimizer, param; /* offload_optimizer; offload_param (stage 3) */
 };

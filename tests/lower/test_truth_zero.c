@@ -45,6 +45,14 @@ static void events_of_recorded_models_do(void **state)
                      truth_read_recorded);
 }
 
+/* The quantiser's kernels were replaced by what allocates as they do. */
+static void events_of_quantised_gathers_do(void **state)
+{
+    (void)state;
+    truth_check_file("tests/data/truth/zero_quantized_events.jsonl", SYSTEM_ZERO3, true,
+                     truth_read_written);
+}
+
 static void events_with_adapters_do(void **state)
 {
     (void)state;
@@ -82,6 +90,7 @@ int main(void)
         cmocka_unit_test(events_equal_deepspeeds),
         cmocka_unit_test(events_of_offloading_do),
         cmocka_unit_test(events_of_recorded_models_do),
+        cmocka_unit_test(events_of_quantised_gathers_do),
         cmocka_unit_test(events_with_adapters_do),
         cmocka_unit_test(events_of_transformers_models_do),
         cmocka_unit_test(events_where_some_blocks_are_checkpointed_do),
