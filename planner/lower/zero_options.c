@@ -97,7 +97,7 @@ static const struct zero_key keys[] = {
     {"zero_quantized_nontrainable_weights", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
      "frozen parameters are kept as they are computed with"},
     {"zero_quantized_gradients", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
-     "quantised reductions are not planned"},
+     "its all-to-alls, within nodes and between them, are not planned"},
     {"mics_shard_size", KEY_ELEMENTS, ZERO3, NO_FIELD, -1, -1,
      "DeepSpeed " ZERO_VERSION " has no MiCS"},
     {"mics_hierarchical_params_gather", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,

@@ -51,6 +51,7 @@ static struct job random_zero_job(gsl_rng *rng)
     optimizer->pageable = gsl_rng_uniform_int(rng, 2);
     param->on = stage == 3 && gsl_rng_uniform_int(rng, 3) == 0;
     param->pageable = gsl_rng_uniform_int(rng, 2);
+    s->zero.quantized_weights = stage == 3 && !param->on && gsl_rng_uniform_int(rng, 3) == 0;
     return job;
 }
 
@@ -86,7 +87,8 @@ static void random_programs_hold_together(void **state)
         struct memory memory;
         struct plan *plan;
         if (job_plan(&job, &plan, NULL, &err) != ERR_OK) {
-            assert_non_null(strstr(err.text, "trained and not used"));
+            assert_true(strstr(err.text, "trained and not used") ||
+                        strstr(err.text, "quantises multiples of 8"));
             continue;
         }
         planned++;
@@ -304,6 +306,47 @@ static void what_is_offloaded_is_on_the_host(void **state)
     plan_free(plans[1]);
 }
 
+/* Bytes that gathers bring. */
+static uint64_t gathered_bytes(const struct job *job, uint32_t *quantized)
+{
+    struct err err = {0};
+    struct plan *plan;
+    uint64_t bytes = 0;
+    assert_int_equal(job_plan(job, &plan, NULL, &err), ERR_OK);
+    *quantized = 0;
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (!plan_op_is_kernel((enum plan_op)in->op))
+            continue;
+        const struct kernel *kernel = plan_kernel(plan, in->arg);
+        const struct operand *out = &kernel->operands[kernel->ins];
+        *quantized += kernel->work == WORK_QUANTIZE;
+        if (in->op == PLAN_ALL_GATHER)
+            bytes += shape_bytes(&out->shape, (enum dtype)out->dtype);
+    }
+    plan_free(plan);
+    return bytes;
+}
+
+/* A byte an element in place of two, and four for at most 8,000 of them; what hpZ gathers, too. */
+static void quantised_gathers_bring_half_the_bytes(void **state)
+{
+    (void)state;
+    for (uint64_t hpz = 1; hpz <= 2; hpz++) {
+        struct job job = even_job(SYSTEM_ZERO3, 3, 4);
+        uint32_t none, some;
+        job.strategy.zero.param_persistence_threshold = 0;
+        job.strategy.zero.hpz_partition_size = hpz;
+        const uint64_t whole = gathered_bytes(&job, &none);
+        job.strategy.zero.quantized_weights = true;
+        const uint64_t half = gathered_bytes(&job, &some);
+        assert_int_equal(none, 0);
+        assert_true(some > 0);
+        assert_true(2 * half > whole);
+        assert_true((double)half < 0.51 * (double)whole);
+    }
+}
+
 static void what_is_wrong_or_not_planned_is_named(void **state)
 {
     (void)state;
@@ -329,7 +372,7 @@ static void what_is_wrong_or_not_planned_is_named(void **state)
         {"{\"offload_param\": {\"device\": \"cpu\", \"ratio\": 1}}", 3, ERR_INVALID,
          "no such key: ratio"},
         {"{\"cpu_offload\": true}", 2, ERR_UNSUPPORTED, "has offload_optimizer in its place"},
-        {"{\"zero_quantized_weights\": true}", 3, ERR_UNSUPPORTED, "quantised gathers"},
+        {"{\"zero_quantized_gradients\": true}", 3, ERR_UNSUPPORTED, "all-to-alls"},
         {"{\"mics_shard_size\": 4}", 3, ERR_UNSUPPORTED, "has no MiCS"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -354,6 +397,11 @@ static void strategies_that_cannot_be_are_refused(void **state)
     job.strategy.zero.hpz_partition_size = 4;
     assert_int_equal(job_plan(&job, &plan, NULL, &second), ERR_INVALID);
     assert_non_null(strstr(second.text, "does not divide the 6 ranks"));
+    struct err third = {0};
+    job = even_job(SYSTEM_ZERO3, 3, 7);
+    job.strategy.zero.quantized_weights = true;
+    assert_int_equal(job_plan(&job, &plan, NULL, &third), ERR_INVALID);
+    assert_non_null(strstr(third.text, "quantises multiples of 8"));
 }
 
 int main(void)
@@ -366,6 +414,7 @@ int main(void)
         cmocka_unit_test(options_are_deepspeeds),
         cmocka_unit_test(offload_options_are_read),
         cmocka_unit_test(what_is_offloaded_is_on_the_host),
+        cmocka_unit_test(quantised_gathers_bring_half_the_bytes),
         cmocka_unit_test(what_is_wrong_or_not_planned_is_named),
         cmocka_unit_test(strategies_that_cannot_be_are_refused),
     };
