@@ -19,7 +19,7 @@ bool zero3_quantizes(const struct lowering *low)
 /* CUDAQuantizer.quantize: groups of less than 16,000 elements, a multiple of 8 each. */
 static uint64_t groups_of(uint64_t elements)
 {
-    uint64_t groups = (elements + GROUP_TARGET - 1) / GROUP_TARGET;
+    uint64_t groups = elements <= GROUP_TARGET ? 1 : (elements + GROUP_TARGET - 1) / GROUP_TARGET;
     while (groups < elements && elements % (GROUP_LANES * groups) != 0)
         groups++;
     while (elements % (GROUP_LANES * groups * 2) == 0 && elements > groups * GROUP_TARGET)

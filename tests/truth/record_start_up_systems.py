@@ -58,7 +58,8 @@ import torch._dynamo                # before anything is put in its functions' p
 import torch.distributed as dist
 from torch.distributed.fsdp import (FullOptimStateDictConfig, FullStateDictConfig, FullyShardedDataParallel as FSDP,
                                     LocalOptimStateDictConfig, LocalStateDictConfig, ShardedOptimStateDictConfig,
-                                    ShardedStateDictConfig, StateDictType, _flat_param, _init_utils, _optim_utils, _runtime_utils)
+                                    ShardedStateDictConfig, StateDictType, _flat_param, _init_utils,
+                                    _runtime_utils)
 from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
