@@ -385,7 +385,7 @@ static uint32_t *cast_pieces(struct lowering *low, struct operand own, struct op
 }
 
 /* partition_grads: the first micro-batch's are copied, later ones added. */
-static void keep_pieces(struct lowering *low, const struct operand *pieces)
+static void keep_pieces(struct lowering *low, const struct operand *pieces, bool held)
 {
     const struct zero3 *z = zero3_of(low);
     for (uint32_t i = 0; i < z->in_count; i++) {
@@ -395,23 +395,26 @@ static void keep_pieces(struct lowering *low, const struct operand *pieces)
                          PLAN_NO_GROUP, 1, &pieces[i], 1, &to);
         else
             zero_copy(low, z->reduce_lane, pieces[i], to);
+        if (!held)
+            zero3_forget(low, z->in[i]);
     }
 }
 
-/* Copies of pieces die last to first, and what they are copies of before them. */
+/* Copies of pieces die last to first, and what they are copies of before them. A gradient whose
+ * own memory the pieces are is held by them. */
 static void keep(struct lowering *low, struct operand own, uint32_t cat)
 {
     struct zero3 *z = low->state;
     struct operand *pieces = xmalloc((z->in_count + 1) * sizeof *pieces);
     const uint32_t *casts = cast_pieces(low, own, pieces);
-    const bool cast = z->in_count && casts[0] != NONE;
+    const bool cast = z->in_count && casts[0] != NONE, held = !cast && cat == NONE;
     if (cast && cat != NONE)
         emit_free(low, cat);
     if (low->strategy->zero.optimizer.on)
-        zero3_offload_pieces(low, pieces);
+        zero3_offload_pieces(low, pieces, held);
     else
-        keep_pieces(low, pieces);
-    for (uint32_t i = 0; i < z->in_count; i++)
+        keep_pieces(low, pieces, held);
+    for (uint32_t i = 0; held && i < z->in_count; i++)
         zero3_forget(low, z->in[i]);
     for (uint32_t i = z->in_count; cast && i-- > 0;)
         emit_free(low, casts[i]);

@@ -129,8 +129,9 @@ void zero3_drop_quantized(struct lowering *low, const struct zero3_handle *handl
 bool zero3_is_on_host(const struct lowering *low, uint32_t group);
 /* Where gradients of all groups are accumulated, and where the host finds each group's. */
 uint32_t zero3_new_gradients(struct lowering *low, enum dtype dtype, uint64_t elements);
-/* partition_grads: of the bucket's gradients, each one's reduced piece. */
-void zero3_offload_pieces(struct lowering *low, const struct operand *pieces);
+/* partition_grads: of the bucket's gradients, each one's reduced piece. Each .grad goes behind its
+ * piece, unless the pieces are views of it (`held`). */
+void zero3_offload_pieces(struct lowering *low, const struct operand *pieces, bool held);
 /* The norms of all groups (each a scalar on the host) and of them together. */
 uint32_t zero3_offload_norm(struct lowering *low, uint32_t *norms);
 void zero3_offload_forget_norms(struct lowering *low);

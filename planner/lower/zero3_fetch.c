@@ -505,5 +505,8 @@ void zero3_gather_persistent(struct lowering *low)
     }
     for (uint32_t i = 0; i < count; i++)
         emit_wait(low, LANE_COMPUTE, events[i]);
-    zero3_drop_copies(low, LANE_COMPUTE, shards, count);
+    if (count == 0)
+        return;
+    zero3_drop_copies(low, LANE_COMPUTE, shards, count - 1);
+    zero3_drop_copies(low, LANE_COMPUTE, &shards[count - 1], 1); /* a loop variable's */
 }

@@ -116,7 +116,7 @@ static uint32_t keep_piece(struct lowering *low, uint32_t p, struct operand piec
     return copy;
 }
 
-void zero3_offload_pieces(struct lowering *low, const struct operand *pieces)
+void zero3_offload_pieces(struct lowering *low, const struct operand *pieces, bool held)
 {
     const struct zero3 *z = zero3_of(low);
     uint32_t before = NONE;
@@ -128,6 +128,8 @@ void zero3_offload_pieces(struct lowering *low, const struct operand *pieces)
         const uint64_t n = part_elements(&part); /* the rest is padding */
         if (n > 0)
             before = keep_piece(low, p, zero_run(pieces[i], 0, n), before);
+        if (!held)
+            zero3_forget(low, p);
     }
     if (before != NONE)
         emit_free(low, before);

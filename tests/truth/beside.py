@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fused"), "adamw_loop": ("adamw", "loop"),
             "sgd": ("sgd", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
-        "grad_accum_dtype", "no_sync", "code", "freeze"}
+        "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype"}
 # DeepSpeed's recorder has a Llama and a GPT-2 whose blocks have no modules of their own for attention and MLP
 FLAT = (("llama", "attention.w", "w"), ("llama", "feed_forward.w", "w"), ("gpt2", "attn.c_", "c_"), ("gpt2", "mlp.c_proj", "c_out"),
         ("gpt2", "mlp.c_fc", "c_fc"))
@@ -58,6 +58,8 @@ def of_fsdp2(s):
     yield "backward-prefetch", s.get("backward_prefetch", 0)
     yield "keep-unsharded", len(s.get("reshard_units", {}))
     yield "placement", "columns" if s.get("shard_dim") else "rows"
+    yield "experts-replicate", s.get("experts_replicate", 0)
+    yield "frozen-dtype", "param" if s.get("lora_dtype") else "store"
     yield "reduce-buffers", s.get("max_input_buffers", 1)
     last = s.get("last_only", [])
     yield "last-backward", "last" if "is_last_backward" in last else "each"
@@ -107,7 +109,8 @@ def options(row, folder):
     elif system == "ddp":
         yield "store-dtype", s.get("store_dtype") or "fp32"
     else:
-        yield "store-dtype", s.get("store_dtype") or "fp32"
+        # the adapters' dtype is what is trained, and stored; the rest is in another
+        yield "store-dtype", s.get("lora_dtype") or s.get("store_dtype") or "fp32"
         yield "param-dtype", s.get("param_dtype") or "same"
         yield "reduce-dtype", s.get("reduce_dtype") or "same"
     for name in ("freeze", "lora", "autocast", "offload", "replicate", "loss"):
@@ -158,8 +161,24 @@ def rebuilt(row):
 LIVE = ("start", "after_logits", "after_forward", "after_backward", "after_step", "end")
 
 
+SMALL = 16      # bytes: record_real.py leaves out what is no larger
+
+
+def differences_of_bytes(want, events):
+    """Lines, of a step that was computed: its list has neither names nor places."""
+    have = [e for e in events if abs(e[0]) > SMALL]
+    sizes = [e[0] for e in have]
+    if want == sizes:
+        return []
+    n = next((i for i, (a, b) in enumerate(zip(want, sizes)) if a != b), min(len(want), len(have)))
+    return [f"BYTES {n} of {len(want)}, {len(have)} planned"] + \
+        [f"    {i} {want[i] if i < len(want) else None} | {have[i] if i < len(have) else None}" for i in range(max(0, n - 2), n + 4)]
+
+
 def differences(row, out, events):
     """Lines; none when all is equal."""
+    if row.get("autograd") == "gpu":
+        return differences_of_bytes(row["event_list"], events)
     kind, zero = row["model"].get("kind"), row["strategy"].get("system") == "deepspeed"
     want = [what(e, kind, zero) for e in row["event_list"][rebuilt(row):]]
     have = [what(e, kind, zero) for e in events]

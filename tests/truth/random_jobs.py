@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Random jobs under real PyTorch and DeepSpeed, beside what shardplan says of them.
 
-    random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero] [--out ROWS.jsonl]
+    random_jobs.py --count 100 --seed 1 [--system fsdp2 fsdp1 ddp zero real] [--out ROWS.jsonl]
     random_jobs.py --check ROWS.jsonl ... [--only NAME ...]     rows recorded before, beside shardplan as it is now
 
 Every job is drawn from what `shardplan fit --help` offers (draw.py), recorded as record.py and its like do, and planned by
 the command line (beside.py): each allocation and free, its place and its name, the peak, and what lives at each mark
-are compared. Prints a line a job, what differs, and at the end how many of each system were equal, refused (by shardplan), not
+are compared. Each job has a process of its own: what a library leaves behind (DeepSpeed its linear) meets no other. Prints a line a job, what differs, and at the end how many of each system were equal, refused (by shardplan), not
 recordable (PyTorch fails), or differ. Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23 and, for ZeRO,
 deepspeed 0.19.8; SHARDPLAN is the program (build/shardplan).
 """
 import argparse
 import collections
+import importlib.util
 import json
+import multiprocessing
 import random
 import shlex
 import sys
@@ -23,28 +25,66 @@ import beside
 import draw
 
 
-def recorder_of(system):
-    """ZeRO's recorder sets an environment up: one is imported where it is needed."""
-    if system == "zero":
-        import record_zero
-        return record_zero.Zero
-    if system == "fsdp2":
-        import record
-        return record.Fsdp2
-    import record_systems
-    return record_systems.KINDS[system]
-
-
 def system_of(row):
+    if row.get("autograd") == "gpu":
+        return "real"
     return row["strategy"].get("system", "fsdp2").replace("deepspeed", "zero")
 
 
-def recorded(config):
+LIBRARIES = ("torch._dynamo", "transformers.models.llama.modeling_llama", "peft")     # that libraries import late
+
+
+def prepare(system):
+    """What many jobs need is there before the first; a recorder that changes what others see is not."""
+    for name in LIBRARIES:
+        if importlib.util.find_spec(name.split(".")[0]):
+            importlib.import_module(name)
+    if system == "zero":
+        import record_zero
+    elif system in ("fsdp2", "real"):
+        import record
+    else:
+        import record_systems
+
+
+def recording(config):
     import recorder
+    system, s = system_of(config), config["strategy"]
+    if system == "real":
+        import record_real
+        return record_real.row_of(config, False)
+    if system == "fsdp2":
+        import record
+        return recorder.record(config, record.Fsdp2)
+    if system != "zero":
+        import record_systems
+        return recorder.record(config, record_systems.KINDS[system])
+    import record_zero
+    if "offload_optimizer" not in s:
+        return recorder.record(config, record_zero.Zero)
+    import record_zero_offload
+    record_zero_offload.prepare()
+    return recorder.record(config, record_zero_offload.ZeroOffload)
+
+
+def recorded(config):
     try:
-        return recorder.record(config, recorder_of(system_of(config))), None
+        return recording(config), None
     except Exception as error:
         return None, "".join(traceback.format_exception(error)[-3:])
+
+
+def known(config):
+    """(configuration, its row or None, why not, what beside.verdict says of it)"""
+    row, failure = recorded(config)
+    return config, row, failure, row and beside.verdict(row)
+
+
+def one_each(systems, jobs):
+    """The pool whose processes are forked where the recorders are there, each for one job."""
+    for system in systems:
+        prepare(system)
+    return multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1)
 
 
 def drawn(args):
@@ -67,10 +107,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--system", nargs="*", default=list(draw.SYSTEMS))
+    parser.add_argument("--system", nargs="*", default=[*draw.SYSTEMS, "real"])
     parser.add_argument("--out", default="/dev/null")
     parser.add_argument("--check", nargs="*")
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     tally = collections.defaultdict(collections.Counter)
@@ -80,15 +121,14 @@ def main():
             if not args.only or row["name"] in args.only:
                 show(row["name"], *beside.verdict(row), tally, system_of(row))
     else:
-        with open(args.out, "w") as out:
-            for config in drawn(args):
-                row, failure = recorded(config)
+        with open(args.out, "w") as out, one_each(args.system, args.jobs) as pool:
+            for config, row, failure, verdict in pool.imap(known, drawn(args)):
                 if row is None:
                     show(config["name"], "failed", [failure, json.dumps(config)], [], tally, system_of(config))
                     continue
                 out.write(json.dumps(row, separators=(",", ":")) + "\n")
                 out.flush()
-                show(row["name"], *beside.verdict(row), tally, system_of(row))
+                show(row["name"], *verdict, tally, system_of(row))
     for system, counts in sorted(tally.items()):
         print(f"{system}: {sum(counts.values())} jobs, " + ", ".join(f"{n} {how}" for how, n in sorted(counts.items())))
     return any(counts["differs"] + counts["crashed"] for counts in tally.values())

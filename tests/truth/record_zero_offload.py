@@ -213,7 +213,7 @@ class ZeroOffload(record_zero.Zero):
             return super().make()
 
     def inputs(self, inputs):
-        return [t.to(DEVICE) for t in inputs]
+        return {k: t.to(DEVICE) for k, t in inputs.items()} if isinstance(inputs, dict) else [t.to(DEVICE) for t in inputs]
 
     def inner_optimizer(self, model):
         if self.s.get("offload_optimizer", {}).get("device", "none") == "none":
