@@ -1,0 +1,171 @@
+"""Random models: of models.py, and small ones of every family of Hugging Face transformers that is planned."""
+
+SEQS = [1, 2, 3, 7, 16, 31, 32, 32, 48]
+
+
+def some(rng, likelihood, value):
+    return value() if rng.random() < likelihood else None
+
+
+def sizes(rng):
+    """heads, kv heads, head dim: small, odd more often than in practice."""
+    kv = rng.choice([1, 1, 2, 3])
+    return kv * rng.choice([1, 2, 2, 4]), kv, rng.choice([8, 8, 16, 16, 24, 32])
+
+
+def written(rng):
+    """A model of models.py."""
+    heads, kv, head = sizes(rng)
+    m = {"kind": rng.choice(["llama", "llama", "gpt2", "guide"]), "dim": heads * head,
+         "layers": rng.choice([1, 2, 2, 3, 4, 5, 7]), "heads": heads, "kv_heads": kv,
+         "ffn": rng.choice([4 * heads * head, rng.randint(3, 200)]),
+         "vocab": rng.choice([2, 3, 97, 251, 503, 512, 1000]), "batch": rng.choice([1, 1, 2, 3, 5]), "seq": rng.choice(SEQS)}
+    if m["kind"] == "guide":
+        m.pop("heads")
+        m["dim"] = rng.choice([m["dim"], rng.randint(1, 90)])
+    if m["kind"] != "llama":
+        m.pop("kv_heads")
+        m.pop("ffn")
+    if m["kind"] == "gpt2":
+        m["tied"] = rng.random() < 0.6
+    return m
+
+
+# ---- Hugging Face transformers ----
+
+# Keys of a family's config.json beside those that all decoders have, each with what is drawn for it.
+TIED = [True, False]
+PAD = {"pad_token_id": [0]}
+OWN_HEAD = {"head_dim": [8, 16, 24]}
+DROPOUT = [0.0, 0.1]
+DECODERS = {
+    "llama": {"attention_bias": TIED, "mlp_bias": TIED, "tie_word_embeddings": TIED, **OWN_HEAD},
+    "mistral": {"sliding_window": [4, 16, None], "tie_word_embeddings": TIED, **OWN_HEAD},
+    "qwen2": {"tie_word_embeddings": TIED, "use_sliding_window": TIED, "sliding_window": [4, 16], "max_window_layers": [0, 1]},
+    "qwen3": {"tie_word_embeddings": TIED, "attention_bias": TIED, **OWN_HEAD},
+    "phi3": {**PAD, "tie_word_embeddings": TIED, "sliding_window": [4, 16], "resid_pdrop": DROPOUT, "attention_dropout": DROPOUT,
+             "partial_rotary_factor": [0.5, 1.0]},
+    "olmo2": {**PAD, "tie_word_embeddings": TIED, "attention_bias": TIED},
+    "olmo3": {**PAD, "sliding_window": [4, 16]},
+    "smollm3": {**PAD, "tie_word_embeddings": TIED, "no_rope_layer_interval": [2, 3], "attention_bias": TIED},
+    "granite": {**PAD, "tie_word_embeddings": TIED, "attention_bias": TIED, "embedding_multiplier": [1.0, 12.0],
+                "logits_scaling": [1.0, 16.0], "residual_multiplier": [1.0, 0.22], "attention_multiplier": [1.0, 0.0078125]},
+    "gemma": {**PAD, **OWN_HEAD},
+    "gemma2": {**PAD, **OWN_HEAD, "sliding_window": [4, 16], "attn_logit_softcapping": [None, 50.0],
+               "final_logit_softcapping": [None, 30.0], "attention_bias": TIED},
+    "gemma3_text": {**PAD, **OWN_HEAD, "sliding_window": [4, 16], "sliding_window_pattern": [2, 3], "attention_bias": TIED,
+                    "tie_word_embeddings": TIED},
+    "glm": {**PAD, **OWN_HEAD, "attention_bias": TIED},
+    "glm4": {**PAD, **OWN_HEAD},
+    "starcoder2": {**PAD, "sliding_window": [4, 16], "residual_dropout": DROPOUT, "embedding_dropout": DROPOUT,
+                   "attention_dropout": DROPOUT, "use_bias": TIED, "tie_word_embeddings": TIED},
+    "stablelm": {**PAD, "use_qkv_bias": TIED, "partial_rotary_factor": [0.25, 0.5], "use_parallel_residual": TIED,
+                 "hidden_dropout": DROPOUT, "attention_dropout": DROPOUT, "tie_word_embeddings": TIED},
+    "phi": {**PAD, "resid_pdrop": DROPOUT, "embd_pdrop": DROPOUT, "attention_dropout": DROPOUT, "partial_rotary_factor": [0.5, 1.0],
+            "tie_word_embeddings": TIED},
+    "seed_oss": {**OWN_HEAD, "attention_bias": TIED, "attention_out_bias": TIED, "mlp_bias": TIED, "residual_dropout": DROPOUT,
+                 "attention_dropout": DROPOUT},
+    "arcee": {"mlp_bias": TIED, "attention_bias": TIED, "tie_word_embeddings": TIED},
+    "hunyuan_v1_dense": {**OWN_HEAD, "tie_word_embeddings": TIED},
+    "exaone4": {"sliding_window": [4, 16], "sliding_window_pattern": [2, 3]},
+    "ministral": {**OWN_HEAD, "sliding_window": [4, 16]},
+    "helium": {**OWN_HEAD},
+    "ernie4_5": {**OWN_HEAD, "use_bias": TIED, "tie_word_embeddings": TIED},
+    "cohere": {"use_qk_norm": TIED, "tie_word_embeddings": TIED, "attention_bias": TIED},
+    "cohere2": {"sliding_window": [4, 16]},
+    "nemotron": {"partial_rotary_factor": [0.5, 1.0], "tie_word_embeddings": TIED, "attention_bias": TIED, "mlp_bias": TIED},
+}
+ALWAYS = {"pad_token_id", "eos_token_id", "head_dim"}       # of a family that has them
+WIDTHS = [16, 48, 64]
+COUNTS = {"num_experts_per_tok": [1, 2]}
+MIXTURES = {
+    "mixtral": {"num_local_experts": [4, 8], **COUNTS, "intermediate_size": WIDTHS, "sliding_window": [4, None]},
+    "granitemoe": {"num_local_experts": [4, 8], **COUNTS, "intermediate_size": WIDTHS, "logits_scaling": [1.0, 6.0]},
+    "gpt_oss": {"num_local_experts": [4, 8], **COUNTS, "intermediate_size": WIDTHS, **OWN_HEAD, "sliding_window": [4, 16]},
+    "olmoe": {"num_experts": [4, 8], **COUNTS, "intermediate_size": WIDTHS, "pad_token_id": [1], "eos_token_id": [2],
+              "norm_topk_prob": TIED},
+    "qwen3_moe": {"num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "norm_topk_prob": TIED,
+                  "decoder_sparse_step": [1, 2], **OWN_HEAD},
+    "qwen2_moe": {"num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "shared_expert_intermediate_size": [32, 96]},
+    "glm4_moe": {"n_routed_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "n_shared_experts": [1, 2], "n_group": [1, 2],
+                 "topk_group": [1], "first_k_dense_replace": [0, 1], "norm_topk_prob": [True], "use_qk_norm": TIED,
+                 "attention_bias": TIED, **OWN_HEAD},
+    "deepseek_v2": {"n_routed_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "n_shared_experts": [1, 2],
+                    "first_k_dense_replace": [0, 1], "kv_lora_rank": [16, 32], "q_lora_rank": [48, None], "qk_rope_head_dim": [8],
+                    "qk_nope_head_dim": [8, 16], "v_head_dim": [16], "n_group": [1], "topk_group": [1], "topk_method": ["greedy"]},
+    "deepseek_v3": {"n_routed_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "n_shared_experts": [1, 2],
+                    "first_k_dense_replace": [0, 1], "kv_lora_rank": [16, 32], "q_lora_rank": [48, None], "qk_rope_head_dim": [8],
+                    "qk_nope_head_dim": [8, 16], "v_head_dim": [16, 24], "n_group": [2], "topk_group": [1, 2],
+                    "norm_topk_prob": TIED, "rope_interleave": TIED, "attention_bias": TIED},
+}
+OPTIONAL = {"sliding_window", "use_sliding_window", "attention_bias", "mlp_bias", "attention_out_bias", "tie_word_embeddings",
+            "resid_pdrop", "embd_pdrop", "attention_dropout", "residual_dropout", "embedding_dropout", "hidden_dropout",
+            "partial_rotary_factor", "attn_logit_softcapping", "final_logit_softcapping", "use_bias", "use_qkv_bias",
+            "use_parallel_residual", "embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier"}
+LATENT = {"deepseek_v2", "deepseek_v3"}     # every query has keys of its own
+
+
+def decoder(rng, kind, keys):
+    heads, kv, head = sizes(rng)
+    if kind == "phi3" and head == 24:       # half of it is not even
+        head = 32
+    m = {"hidden_size": heads * head, "num_hidden_layers": rng.choice([1, 2, 2, 3, 4]), "num_attention_heads": heads,
+         "num_key_value_heads": heads if kind in LATENT else kv, "intermediate_size": rng.choice([2 * heads * head, 99, 176]),
+         "max_position_embeddings": 64}
+    for key, values in keys.items():
+        if key in OPTIONAL and rng.random() < 0.6:
+            continue
+        m[key] = rng.choice(values)
+    return m
+
+
+def transformers(rng, mixtures=True):
+    """A model of Hugging Face transformers."""
+    kinds = list(DECODERS) + (list(MIXTURES) if mixtures else [])
+    kind = rng.choice(kinds + ["gpt2", "gpt2", "opt", "gpt_neox", "bert", "t5"])
+    heads, _, head = sizes(rng)
+    m = {"kind": "hf", "model_type": kind, "vocab_size": rng.choice([97, 251, 503]), "batch": rng.choice([1, 2, 3]),
+         "seq": rng.choice(SEQS)}
+    layers, hidden = rng.choice([1, 2, 2, 3]), heads * head
+    if kind == "gpt2":
+        m.update(n_positions=64, n_embd=hidden, n_layer=layers, n_head=heads, attn_pdrop=rng.choice(DROPOUT),
+                 embd_pdrop=rng.choice(DROPOUT), resid_pdrop=rng.choice(DROPOUT))
+        if rng.random() < 0.2:
+            m["tie_word_embeddings"] = False
+    elif kind == "opt":
+        m.update(hidden_size=hidden, num_hidden_layers=layers, ffn_dim=rng.choice([4 * hidden, 99]), num_attention_heads=heads,
+                 max_position_embeddings=64, word_embed_proj_dim=rng.choice([hidden, hidden, 12]), dropout=rng.choice(DROPOUT))
+        if rng.random() < 0.2:
+            m["do_layer_norm_before"] = False
+    elif kind == "gpt_neox":
+        m.update(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+                 intermediate_size=rng.choice([4 * hidden, 99]), max_position_embeddings=64)
+        for key in ("use_parallel_residual", "attention_bias"):
+            if rng.random() < 0.3:
+                m[key] = False
+    elif kind == "bert":
+        m.update(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=rng.choice([4 * hidden, 99]),
+                 max_position_embeddings=64, hidden_dropout_prob=rng.choice(DROPOUT),
+                 attention_probs_dropout_prob=rng.choice(DROPOUT))
+    elif kind == "t5":
+        m.update(d_model=hidden, d_kv=rng.choice([head, 16]), d_ff=rng.choice([4 * hidden, 99]), num_layers=layers, num_heads=heads,
+                 dropout_rate=rng.choice(DROPOUT))
+        if rng.random() < 0.4:
+            m["feed_forward_proj"] = "gated-gelu"
+        if rng.random() < 0.3:
+            m["tie_word_embeddings"] = False
+    else:
+        m.update(decoder(rng, kind, DECODERS.get(kind) or MIXTURES[kind]))
+    return m
+
+
+def layers_of(m):
+    return m.get("layers") or m.get("num_hidden_layers") or m.get("n_layer") or m.get("num_layers")
+
+
+def frozen(rng, m):
+    return rng.choice({"llama": ["*norm*", "layers.0.*", "tok_embeddings.*", "tok_embeddings.*,layers.0.*", "*.w1.*", "output.*",
+                                 "*attention*", "layers.*", "tok_embeddings.*,output.*"],
+                       "gpt2": ["wte.*,wpe.*", "*ln_*", "h.0.*", "*.bias", "*c_attn*", "h.*", "wpe.*"],
+                       "guide": ["*norm*", "layers.0.*", "embedding.*", "*.bias", "output.*", "layers.*"],
+                       "hf": ["*norm*", "*.bias", "*.0.*", "*embed*", "*q_proj*", "*mlp*"]}[m["kind"]])
