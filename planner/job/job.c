@@ -125,6 +125,7 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
     }
     model.views = system_has_views(job->strategy.system);
     model.casts_inputs = system_casts_inputs(&job->strategy);
+    model.copies_outputs = system_copies_outputs(&job->strategy);
     model.own_experts = job->strategy.experts_replicate > 0;
     TRY(model_build(&job->config, &model, out, err));
     system_prepare(&job->strategy, *out);

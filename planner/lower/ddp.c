@@ -11,9 +11,11 @@
  *     end        the compute stream waits for each bucket, which is copied back to the gradients
  *
  * Buckets are what the steady state has: rebuilt once, in the order in which gradients became
- * ready. Under no_sync nothing of this happens, and gradients are autograd's. */
+ * ready; with find_unused_parameters never, and how often each parameter was used is summed behind
+ * the last bucket. Under no_sync nothing of this happens, and gradients are autograd's. */
 #include "lower/lowering.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct bucket {            /* in the order of the all-reduces */
@@ -42,6 +44,9 @@ struct ddp {
     /* ZeroRedundancyOptimizer: parameters as their owners update them, owner after owner */
     uint32_t *owned, owned_count;
     uint32_t *owner; /* (params) rank */
+    uint32_t *views; /* (ranks) buffers of all that a rank owns; NULL: parameters have their own */
+    uint32_t used;   /* buffer: how often each parameter was used; NONE: nobody asks */
+    uint32_t used_event;
 };
 
 /* Broadcasts of module buffers: distributed.py, _sync_module_buffers and broadcast_bucket_size. */
@@ -57,10 +62,24 @@ static bool has_hook(const struct lowering *low)
     return low->strategy->comm_hook != COMM_HOOK_NONE;
 }
 
-/* ... on a copy: in bf16 that is the bucket itself. */
+/* What a hook reduces buckets in. */
+static enum dtype hook_dtype(const struct lowering *low)
+{
+    return low->strategy->comm_hook == COMM_HOOK_BF16   ? DTYPE_BF16
+           : low->strategy->comm_hook == COMM_HOOK_FP16 ? DTYPE_FP16
+                                                        : low->strategy->store;
+}
+
+/* ... on a copy, unless that is the bucket itself. */
 static bool compresses(const struct lowering *low)
 {
-    return has_hook(low) && low->strategy->store != DTYPE_BF16;
+    return hook_dtype(low) != low->strategy->store;
+}
+
+/* Whether the graph is searched for unused parameters in each step (not once, as static). */
+static bool finds_unused(const struct strategy *s)
+{
+    return system_copies_outputs(s);
 }
 
 /* A parameter's elements in its bucket. */
@@ -96,8 +115,8 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
     const uint32_t unused = find_unused(graph, stream);
     if (unused != NONE)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s is trained and gets no gradient: ddp would wait for it "
-                       "(find_unused_parameters is not planned)",
+                       "%s is trained and gets no gradient: ddp would wait for it, or with "
+                       "find_unused_parameters leave it as it is, which is not planned",
                        graph->params[unused].name);
     if (s->replicate > 1)
         return err_set(err, ERR_INVALID, "--replicate: ddp replicates over all ranks");
@@ -107,12 +126,22 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--static-graph on with --accumulate-sync last: torch fails in the first "
                        "micro-batch under no_sync (expect_autograd_hooks_)");
+    if (finds_unused(s) && graph->called) /* of a recording (graph.h) */
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--find-unused-parameters on: what a recorded model returns is not in its "
+                       "recording, so the copies of it cannot be planned");
+    if (finds_unused(s) && graph->cross_entropy == CROSS_ENTROPY_CHUNKED)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--find-unused-parameters on with --loss chunked: what is returned in place "
+                       "of logits was not recorded under ddp");
     return ERR_OK;
 }
 
 static void declare_params(struct lowering *low)
 {
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        if (plan_piece(low->plan, p, PIECE_STORE))
+            continue; /* in its owner's tensor */
         const uint32_t buffer = new_resident(low, CATEGORY_PARAM, LANE_COMPUTE, ATEN_EMPTY,
                                              low->strategy->store, low->plan->params[p].shape);
         new_piece(low, p, PIECE_STORE, buffer, 0, (struct placement){.kind = PLACEMENT_WHOLE},
@@ -144,6 +173,30 @@ static void fill_buckets(struct lowering *low)
         bucket->count++;
         open = bucket->elements * element < bucket_limit(low->strategy, d->bucket_count - 1);
     }
+}
+
+/* The parameters that have a gradient as they are registered: buckets that are never rebuilt are
+ * filled in this order, and reduced from the last one on. */
+static void order_as_registered(struct lowering *low)
+{
+    struct ddp *d = low->state;
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        if (low->plan->params[p].trainable)
+            d->order[count++] = p;
+    assert(count == d->order_count); /* check() */
+}
+
+static void reverse_buckets(struct lowering *low)
+{
+    struct ddp *d = low->state;
+    for (uint32_t i = 0, j = d->bucket_count; i + 1 < j--; i++) {
+        const struct bucket first = d->buckets[i];
+        d->buckets[i] = d->buckets[j];
+        d->buckets[j] = first;
+    }
+    for (uint32_t i = 0; i < d->order_count; i++)
+        d->bucket_of[d->order[i]] = d->bucket_count - 1 - d->bucket_of[d->order[i]];
 }
 
 /* Buckets are the plan's units; frozen parameters are in one of their own at the end. */
@@ -217,32 +270,63 @@ static void choose_owners(struct lowering *low)
                 d->owned[d->owned_count++] = taken[i];
 }
 
+/* parameters_as_bucket_view: one tensor an owner, and of one element where a rank owns nothing. */
+static void declare_owned(struct lowering *low)
+{
+    struct ddp *d = low->state;
+    const uint32_t world = low->strategy->world;
+    uint64_t *elements = arena_alloc(&low->scratch, world * sizeof *elements);
+    uint64_t *offset = arena_alloc(&low->scratch, low->plan->param_count * sizeof *offset);
+    for (uint32_t i = 0; i < d->owned_count; i++) {
+        const uint32_t p = d->owned[i];
+        offset[p] = elements[d->owner[p]];
+        elements[d->owner[p]] += shape_elements(&low->plan->params[p].shape);
+    }
+    d->views = none_array(low, world);
+    for (uint32_t r = 0; r < world; r++)
+        d->views[r] = new_resident(low, CATEGORY_PARAM, LANE_COMPUTE, ATEN_EMPTY,
+                                   elements[r] ? low->strategy->store : DTYPE_FP32,
+                                   flat(elements[r] ? elements[r] : 1));
+    for (uint32_t i = 0; i < d->owned_count; i++) {
+        const uint32_t p = d->owned[i];
+        new_piece(low, p, PIECE_STORE, d->views[d->owner[p]], offset[p],
+                  (struct placement){.kind = PLACEMENT_WHOLE}, PLAN_NO_GROUP);
+    }
+}
+
 /* What a rank updates of a parameter is all of it, or nothing. */
 static void declare_owners(struct lowering *low)
 {
     const struct ddp *d = ddp_of(low);
-    choose_owners(low);
     for (uint32_t i = 0; i < d->owned_count; i++) {
         const uint32_t p = d->owned[i];
-        new_piece(low, p, PIECE_MASTER, plan_piece(low->plan, p, PIECE_STORE)->buffer, 0,
+        const struct plan_piece store = *plan_piece(low->plan, p, PIECE_STORE);
+        new_piece(low, p, PIECE_MASTER, store.buffer, store.offset,
                   (struct placement){.kind = PLACEMENT_OWNED, .at = d->owner[p]}, d->group);
     }
     optimize_params(low, d->owned, d->owned_count);
 }
 
-/* Every parameter goes from its owner to all. */
+static void broadcast_from(struct lowering *low, uint32_t owner, uint32_t buffer)
+{
+    const struct ddp *d = ddp_of(low);
+    const uint32_t kernel = emit_work(low, PLAN_BROADCAST, d->lane, WORK_BROADCAST,
+                                      ATEN_C10D_BROADCAST, d->group, 1, &buffer, 1, &buffer);
+    plan_own_kernel(low->plan, kernel)->attr.dim = owner;
+}
+
+/* Every parameter goes from its owner to all, or every owner's tensor. */
 static void broadcast_parameters(struct lowering *low)
 {
     const struct ddp *d = ddp_of(low);
     if (d->group == PLAN_NO_GROUP || d->owned_count == 0)
         return;
     emit_sync(low, d->lane, LANE_COMPUTE);
-    for (uint32_t i = 0; i < d->owned_count; i++) {
-        const uint32_t buffer = plan_piece(low->plan, d->owned[i], PIECE_STORE)->buffer;
-        const uint32_t kernel = emit_work(low, PLAN_BROADCAST, d->lane, WORK_BROADCAST,
-                                          ATEN_C10D_BROADCAST, d->group, 1, &buffer, 1, &buffer);
-        plan_own_kernel(low->plan, kernel)->attr.dim = d->owner[d->owned[i]];
-    }
+    for (uint32_t r = 0; d->views && r < low->strategy->world; r++)
+        broadcast_from(low, r, d->views[r]);
+    for (uint32_t i = 0; !d->views && i < d->owned_count; i++)
+        broadcast_from(low, d->owner[d->owned[i]],
+                       plan_piece(low->plan, d->owned[i], PIECE_STORE)->buffer);
     emit_sync(low, LANE_COMPUTE, d->lane);
 }
 
@@ -261,16 +345,25 @@ static void set_up(struct lowering *low)
     d->buckets = arena_alloc(&low->scratch, low->plan->param_count * sizeof *d->buckets);
     for (uint32_t i = 0; i < low->stream->grad_count; i++)
         d->order[d->order_count++] = low->stream->grads[i].param;
+    if (finds_unused(s))
+        order_as_registered(low);
     fill_buckets(low);
+    if (finds_unused(s))
+        reverse_buckets(low);
     declare_units(low);
+    if (s->zero_redundancy)
+        choose_owners(low);
+    if (s->zero_redundancy == ZERO_REDUNDANCY_VIEW)
+        declare_owned(low);
     declare_params(low);
     for (uint32_t b = 0; b < d->bucket_count; b++)
         d->buckets[b].buffer = new_resident(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_EMPTY,
                                             s->store, flat(d->buckets[b].elements));
-    if (s->static_graph) /* how often each parameter is used, on the host's side and the device's */
+    d->used = NONE;
+    if (s->static_graph || finds_unused(s)) /* on the host's side and the device's */
         for (int map = 0; map < 2; map++)
-            new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_INT32,
-                         SHAPE(d->order_count));
+            d->used = new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_INT32,
+                                   SHAPE(d->order_count));
     if (s->zero_redundancy)
         declare_owners(low);
 }
@@ -365,7 +458,7 @@ static void begin(struct lowering *low)
     d->next = 0;
     for (uint32_t b = 0; b < d->bucket_count; b++)
         d->buckets[b].pending = d->buckets[b].count;
-    if (low->micro_batch > 0 && !low->strategy->accumulate_sync)
+    if (low->strategy->keep_buffers || (low->micro_batch > 0 && !low->strategy->accumulate_sync))
         return;
     const uint32_t before = enter_scope(low, "ddp_pre_forward", PLAN_NO_UNIT, false);
     broadcast_buffers(low);
@@ -382,13 +475,13 @@ static void all_reduce(struct lowering *low, uint32_t buffer)
                   &buffer, 1, &buffer);
 }
 
-/* bf16_compress_hook: a half-size copy is reduced and, on the stream of its future, copied back;
+/* A compressing hook: a half-size copy is reduced and, on the stream of its future, copied back;
  * the host lets go of it at once, the allocator when that has passed. */
 static void reduce_compressed(struct lowering *low, uint32_t bucket, uint64_t elements)
 {
     const struct ddp *d = ddp_of(low);
     const uint32_t copy = alloc_buffer(low, CATEGORY_BACKWARD, LANE_COMPUTE, ATEN_TO_COPY,
-                                       DTYPE_BF16, flat(elements));
+                                       hook_dtype(low), flat(elements));
     const struct operand whole = plan_whole_buffer(low->plan, copy);
     emit_unary(low, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, bucket, copy);
     emit_scale(low, LANE_COMPUTE, 1.0 / low->strategy->world, whole, whole);
@@ -430,6 +523,11 @@ static void gradient(struct lowering *low, uint32_t p)
     d->buckets[d->bucket_of[p]].pending--;
     while (d->next < d->bucket_count && d->buckets[d->next].pending == 0)
         reduce_bucket(low, &d->buckets[d->next++]);
+    if (d->next == d->bucket_count && finds_unused(low->strategy)) {
+        emit_sync(low, d->lane, LANE_COMPUTE);
+        all_reduce(low, d->used);
+        d->used_event = emit_record(low, d->lane);
+    }
 }
 
 /* finalize_backward. */
@@ -444,6 +542,8 @@ static void final(struct lowering *low)
             emit_copy(low, view_of(low, p), low->grad[p]);
         }
     }
+    if (low->sync && finds_unused(low->strategy) && d->bucket_count > 0)
+        emit_wait(low, LANE_COMPUTE, d->used_event);
 }
 
 /* ---- the step ---- */

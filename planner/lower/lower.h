@@ -63,7 +63,14 @@ enum reshard_kind {
 enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum optimizer_impl { IMPL_FOREACH, IMPL_FUSED, IMPL_LOOP };
 
-enum comm_hook { COMM_HOOK_NONE, COMM_HOOK_BF16 }; /* BF16: bf16_compress_hook */
+/* What DDP's register_comm_hook is given: allreduce_hook, bf16_compress_hook, fp16_compress_hook. */
+enum comm_hook { COMM_HOOK_NONE, COMM_HOOK_ALLREDUCE, COMM_HOOK_BF16, COMM_HOOK_FP16 };
+
+enum zero_redundancy { /* ZeroRedundancyOptimizer: each state on one rank only */
+                       ZERO_REDUNDANCY_NONE,
+                       ZERO_REDUNDANCY_PLAIN,
+                       ZERO_REDUNDANCY_VIEW, /* parameters_as_bucket_view: one tensor an owner */
+};
 
 struct strategy {
     enum system_kind system;
@@ -98,8 +105,10 @@ struct strategy {
     float bucket_cap_mb; /* MiB of every bucket; 0: 25, and 1 for the first */
     bool bucket_view;    /* gradient_as_bucket_view */
     bool static_graph;
+    bool find_unused;  /* find_unused_parameters; of no effect with static_graph */
+    bool keep_buffers; /* broadcast_buffers off */
     enum comm_hook comm_hook;
-    bool zero_redundancy; /* ZeroRedundancyOptimizer: each state on one rank only */
+    enum zero_redundancy zero_redundancy;
     /* FullyShardedDataParallel's (forward_prefetch is 0 or 1) */
     enum sharding sharding;
     enum backward_prefetch prefetch;
@@ -131,6 +140,9 @@ bool system_has_views(enum system_kind kind);
 /* Whether modules cast what they are called with to the dtype in which they compute:
  * model_job.casts_inputs. */
 bool system_casts_inputs(const struct strategy *strategy);
+
+/* Whether what the model returns is copied before its caller gets it: model_job.copies_outputs. */
+bool system_copies_outputs(const struct strategy *strategy);
 
 /* What the strategy's system makes of a graph before it is run: more parameters need a gradient,
  * perhaps. */

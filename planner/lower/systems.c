@@ -36,6 +36,11 @@ bool system_casts_inputs(const struct strategy *strategy)
     return system && system->casts_inputs && strategy->compute != strategy->store;
 }
 
+bool system_copies_outputs(const struct strategy *strategy)
+{
+    return strategy->system == SYSTEM_DDP && strategy->find_unused && !strategy->static_graph;
+}
+
 void system_prepare(const struct strategy *strategy, struct graph *graph)
 {
     const struct system *system = system_of(strategy->system);

@@ -131,6 +131,21 @@ uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm)
                                    : op_layer_norm(graph, x, norm.weight, norm.bias, norm.eps);
 }
 
+uint32_t build_returned(struct graph *graph, uint32_t x)
+{
+    return graph->copies_outputs ? op_unary(graph, OP_CLONE, x) : x;
+}
+
+uint32_t build_return(struct graph *graph, uint32_t logits)
+{
+    const uint32_t returned = build_returned(graph, logits);
+    if (returned != logits)
+        graph_drop(graph, logits);
+    graph_mark(graph, MARK_ROOT_EXIT);
+    graph_mark(graph, MARK_LOGITS);
+    return returned;
+}
+
 uint32_t build_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets)
 {
     return graph->cross_entropy == CROSS_ENTROPY_FUSED
@@ -187,7 +202,5 @@ void build_head(struct graph *graph, uint32_t module, uint32_t x, uint32_t resid
         graph_exit(graph, module, logits);
     graph_drop(graph, x);
     graph_drop(graph, residual);
-    graph_mark(graph, MARK_ROOT_EXIT);
-    graph_mark(graph, MARK_LOGITS);
-    build_loss(graph, logits, targets);
+    build_loss(graph, build_return(graph, logits), targets);
 }

@@ -48,6 +48,11 @@ uint32_t apply_conv1d(struct graph *graph, uint32_t x, struct linear conv);
 uint32_t apply_activation(struct graph *graph, const char *name, uint32_t x);
 uint32_t apply_norm(struct graph *graph, uint32_t x, struct norm norm);
 
+/* What the root's forward returned, as its caller gets it: x, or a copy (graph.copies_outputs). */
+uint32_t build_returned(struct graph *graph, uint32_t x);
+/* The root's forward returns logits alone. Returns what its caller has. */
+uint32_t build_return(struct graph *graph, uint32_t logits);
+
 /* The mean cross-entropy of logits (t, v) that graph->cross_entropy asks for, and the logits as it
  * takes them: fp32, or as they are. */
 uint32_t build_cross_entropy(struct graph *graph, uint32_t logits, uint32_t targets);

@@ -378,6 +378,23 @@ uint32_t hf_dropout(struct graph *graph, uint32_t x, float p)
     return out;
 }
 
+void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
+{
+    const uint32_t fields[] = {graph->loss, logits, other}; /* of the output, in order */
+    const uint32_t count = other == GRAPH_NONE ? 2 : 3;
+    uint32_t returned[3];
+    for (uint32_t i = 0; i < count; i++)
+        returned[i] = build_returned(graph, fields[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (returned[i] != fields[i])
+            graph_drop(graph, fields[i]);
+    graph->loss = returned[0];
+    graph_mark(graph, MARK_ROOT_EXIT);
+    for (uint32_t i = 1; i < count; i++)
+        graph_drop(graph, returned[i]);
+    graph_mark(graph, MARK_LOSS);
+}
+
 void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels)
 {
     const struct shape shape = graph->tensors[logits].shape;
@@ -396,7 +413,5 @@ void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t lab
     if (graph->tensors[shifted].storage != graph->tensors[padded].storage)
         graph_drop(graph, shifted);
     graph_drop(graph, hidden);
-    graph_mark(graph, MARK_ROOT_EXIT);
-    graph_drop(graph, logits);
-    graph_mark(graph, MARK_LOSS);
+    hf_return(graph, logits, GRAPH_NONE);
 }

@@ -159,6 +159,10 @@ struct hf_sinks {
 uint32_t hf_sink_attention(struct graph *graph, const struct hf_sinks *attention,
                            uint32_t *weights);
 
+/* The forward of transformers' root module returns graph->loss, logits, and `other` (GRAPH_NONE:
+ * nothing else): its caller takes the loss and lets go of the rest, which is where it drops. */
+void hf_return(struct graph *graph, uint32_t logits, uint32_t other);
+
 /* ForCausalLMLoss of logits (b, s, v) with labels (b, s): upcast, labels shifted by padding, and
  * the mean over all b·s rows. Then the root module returns: what the head was given (`hidden`) goes
  * with its frame, and the logits with its output. */

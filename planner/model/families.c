@@ -96,6 +96,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->views = job->views;
     graph->own_experts = job->own_experts;
     graph->casts_inputs = job->casts_inputs;
+    graph->copies_outputs = job->copies_outputs;
     graph->autograd = job->autograd;
     graph->cross_entropy = job->loss;
     graph->attention = job->attention;

@@ -156,23 +156,24 @@ static void build_bert(struct graph *graph, const struct model_config *c,
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t words = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden),
                                        "bert.embeddings.word_embeddings.weight");
-    uint32_t x = embed(graph, c, job, tokens, words);
+    const uint32_t embedded = embed(graph, c, job, tokens, words); /* BertModel's until it returns */
+    uint32_t x = embedded;
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "bert.encoder.layer.%u", i);
         const struct bert_block block = declare_block(graph, c, graph->modules[module].name);
         graph_enter(graph, module, x);
         const uint32_t z = run_block(graph, c, job, &block, x);
         graph_exit(graph, module, z);
-        graph_drop(graph, x);
+        if (x != embedded)
+            graph_drop(graph, x);
         x = z;
     }
+    graph_drop(graph, embedded);
     const uint32_t logits = head(graph, c, x, words);
     const uint32_t flat = graph_view(graph, logits, SHAPE(job->batch * job->seq, c->vocab));
     graph->loss = build_cross_entropy(graph, flat, labels);
     graph_drop(graph, x);
-    graph_mark(graph, MARK_ROOT_EXIT);
-    graph_drop(graph, logits);
-    graph_mark(graph, MARK_LOSS);
+    hf_return(graph, logits, GRAPH_NONE);
 }
 
 static const struct choice absolute_only[] = {{"absolute", NULL, false}, {NULL, NULL, false}};

@@ -355,10 +355,7 @@ static void build_t5(struct graph *graph, const struct model_config *c, const st
     graph_drop(graph, ids);
     graph_drop(graph, scaled);
     graph_drop(graph, decoded);
-    graph_mark(graph, MARK_ROOT_EXIT);
-    graph_drop(graph, logits); /* the output's fields, in order */
-    graph_drop(graph, encoded);
-    graph_mark(graph, MARK_LOSS);
+    hf_return(graph, logits, encoded);
 }
 
 static const struct choice feed_forwards[] = {

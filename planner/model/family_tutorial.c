@@ -68,9 +68,7 @@ static void build_tutorial(struct graph *graph, const struct model_config *c,
     const uint32_t logits = apply_linear(graph, x, output);
     graph_exit(graph, head, logits);
     graph_drop(graph, x);
-    graph_mark(graph, MARK_ROOT_EXIT);
-    graph_mark(graph, MARK_LOGITS);
-    build_loss(graph, logits, targets);
+    build_loss(graph, build_return(graph, logits), targets);
 }
 
 static const struct choice relu_only[] = {{"relu", "relu", false}, {NULL, NULL, false}};

@@ -162,6 +162,7 @@ struct model_job {
     bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
     bool views;         /* parameters are views of larger ones (graph.h) */
     bool casts_inputs;  /* modules cast what they are called with to `compute` */
+    bool copies_outputs; /* what the model returns is copied before its caller gets it */
     bool own_experts;   /* experts are modules that are wrapped on their own (ROLE_EXPERTS) */
     const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
     const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */

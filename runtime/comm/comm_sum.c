@@ -49,6 +49,17 @@ static void sum_bytes(const char *const *part, uint32_t parts, uint64_t first, u
     }
 }
 
+static void sum_int32(const char *const *part, uint32_t parts, uint64_t first, uint32_t n,
+                      uint32_t divisor, int32_t *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t sum = 0;
+        for (uint32_t p = 0; p < parts; p++)
+            sum += ((const int32_t *)(const void *)part[p])[first + i];
+        out[first + i] = (int32_t)(sum / divisor);
+    }
+}
+
 void comm_sum(const char *const *part, uint32_t parts, uint64_t count, enum dtype dtype,
               bool average, char *out)
 {
@@ -58,6 +69,8 @@ void comm_sum(const char *const *part, uint32_t parts, uint64_t count, enum dtyp
         const uint32_t n = count - i < BLOCK ? (uint32_t)(count - i) : BLOCK;
         if (dtype == DTYPE_FP32)
             sum_fp32(part, parts, i, n, divisor, (float *)(void *)out);
+        else if (dtype == DTYPE_INT32)
+            sum_int32(part, parts, i, n, divisor, (int32_t *)(void *)out);
         else if (dtype == DTYPE_UINT8)
             sum_bytes(part, parts, i, n, divisor, (uint8_t *)out);
         else

@@ -205,7 +205,8 @@ static ncclDataType_t data_type(enum dtype dtype)
 static bool can_run(enum work_kind kind, enum dtype dtype)
 {
     return kind == WORK_ALL_GATHER || kind == WORK_BROADCAST || dtype == DTYPE_FP32 ||
-           dtype == DTYPE_BF16 || dtype == DTYPE_FP16 || dtype == DTYPE_UINT8;
+           dtype == DTYPE_BF16 || dtype == DTYPE_FP16 || dtype == DTYPE_INT32 ||
+           dtype == DTYPE_UINT8;
 }
 
 /* Makes the events of the next flight, the first time that so many are needed. */
@@ -269,7 +270,7 @@ enum err_code cuda_nccl_launch(struct cuda_nccl *nccl, const struct work *work, 
     if (!can_run(work->kind, dtype))
         return err_set(err, ERR_UNSUPPORTED,
                        "instruction %u: sums of %s among ranks are not supported; use float32, "
-                       "bfloat16, float16 or uint8",
+                       "bfloat16, float16, int32 or uint8",
                        work->instruction, dtype_name(dtype));
     ncclComm_t comm = nccl->comm[work->group];
     if (!comm)

@@ -41,15 +41,27 @@ static enum dtype dtype_of(const char *text, enum dtype otherwise)
     return otherwise;
 }
 
+static enum comm_hook hook_named(const char *name)
+{
+    return strcmp(name, "allreduce") == 0       ? COMM_HOOK_ALLREDUCE
+           : strcmp(name, "bf16_compress") == 0 ? COMM_HOOK_BF16
+           : strcmp(name, "fp16_compress") == 0 ? COMM_HOOK_FP16
+                                                : COMM_HOOK_NONE;
+}
+
 static void read_ddp(const json_t *s, struct strategy *t)
 {
     t->system = SYSTEM_DDP;
     t->bucket_cap_mb = (float)json_number_value(json_object_get(s, "bucket_cap_mb"));
     t->bucket_view = truth_bool(s, "gradient_as_bucket_view", false);
     t->static_graph = truth_bool(s, "static_graph", false);
-    t->comm_hook = strcmp(truth_text(s, "comm_hook", ""), "bf16_compress") == 0 ? COMM_HOOK_BF16
-                                                                                : COMM_HOOK_NONE;
-    t->zero_redundancy = truth_text(s, "zero_redundancy", NULL) != NULL;
+    t->find_unused = truth_bool(s, "find_unused_parameters", false);
+    t->keep_buffers = !truth_bool(s, "broadcast_buffers", true);
+    t->comm_hook = hook_named(truth_text(s, "comm_hook", ""));
+    const char *redundancy = truth_text(s, "zero_redundancy", "");
+    t->zero_redundancy = strcmp(redundancy, "plain") == 0         ? ZERO_REDUNDANCY_PLAIN
+                         : strcmp(redundancy, "bucket_view") == 0 ? ZERO_REDUNDANCY_VIEW
+                                                                  : ZERO_REDUNDANCY_NONE;
 }
 
 static enum system_kind zero_system(const json_t *strategy)
@@ -649,25 +661,21 @@ static bool has_fsdp2s_rest(const json_t *row, const json_t *strategy)
     return !keeps_the_last(json_object_get(strategy, "reshard_units"), layers);
 }
 
-/* What is left out: other systems; the rest of FSDP2;
- * unused parameters, hooks other than bf16_compress, parameters_as_bucket_view and parameters of
- * two dtypes under DDP; two sizes of units under FSDP1; steps that are not the steady state. */
+/* What is left out: other systems; the rest of FSDP2; parameters of two dtypes under DDP; two sizes
+ * of units under FSDP1; steps that are not the steady state. */
 bool truth_is_planned(const json_t *row)
 {
     const json_t *s = json_object_get(row, "strategy");
-    const char *system = truth_text(s, "system", "fsdp2"), *hook = truth_text(s, "comm_hook", "");
+    const char *system = truth_text(s, "system", "fsdp2");
     if (strcmp(system, "fsdp2") == 0)
         return !has_fsdp2s_rest(row, s);
     if (strcmp(system, "deepspeed") == 0) /* zero1 with fp32 gradients is BF16_Optimizer */
         return !(zero_system(s) == SYSTEM_ZERO1 && json_object_get(s, "grad_accum_dtype"));
     if (strcmp(system, "fsdp1") == 0)
         return !json_is_integer(json_object_get(s, "wrap")) || is_wrapped_whole(row);
-    return strcmp(system, "ddp") == 0 && !truth_bool(s, "find_unused_parameters", false) &&
-           truth_bool(s, "broadcast_buffers", true) && !json_object_get(s, "store_fp32") &&
-           (!*hook || strcmp(hook, "bf16_compress") == 0) &&
+    return strcmp(system, "ddp") == 0 && !json_object_get(s, "store_fp32") &&
            strcmp(truth_text(s, "autocast", "bf16"), "bf16") == 0 &&
            truth_number(row, "step", 3) >= 3 &&
-           strcmp(truth_text(s, "zero_redundancy", "plain"), "plain") == 0 &&
            strcmp(truth_text(row, "name", ""), "d-guide-buffers-5") != 0; /* has float64 */
 }
 

@@ -37,6 +37,9 @@ def of_ddp(s):
     yield "gradient-as-bucket-view", on(s.get("gradient_as_bucket_view"))
     yield "static-graph", on(s.get("static_graph"))
     yield "comm-hook", s.get("comm_hook", "none")
+    yield "find-unused-parameters", on(s.get("find_unused_parameters"))
+    yield "broadcast-buffers", on(s.get("broadcast_buffers", True))
+    yield "zero-redundancy", s.get("zero_redundancy", "none")
     if s.get("bucket_cap_mb"):
         yield "bucket-cap-mb", s["bucket_cap_mb"]
 
