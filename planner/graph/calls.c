@@ -66,16 +66,24 @@ static uint32_t param_of(const struct graph *graph, const struct graph_op *op)
     return GRAPH_NONE;
 }
 
-static bool input_needs_gradient(const struct graph *graph, const struct graph_op *op)
+/* Whether the op takes what was computed outside of the call, and that needs a gradient. */
+enum taken { TAKES_NOTHING, TAKES_PLAIN, TAKES_TRACKED };
+static enum taken taken_by(const struct graph *graph, const struct graph_calls *calls,
+                           const struct graph_op *op, uint32_t call)
 {
+    enum taken taken = TAKES_NOTHING;
     for (uint32_t i = 0; i < op->ins; i++) {
         if (op->in[i] == GRAPH_NONE)
             continue;
         const struct graph_tensor *t = &graph->tensors[op->in[i]];
-        if (graph->storages[t->storage].kind == STORAGE_ACTIVATION && t->requires_grad)
-            return true;
+        const struct graph_storage *s = &graph->storages[t->storage];
+        if (s->kind != STORAGE_ACTIVATION || graph_call_within(calls, calls->of_op[s->index], call))
+            continue;
+        if (t->requires_grad)
+            return TAKES_TRACKED;
+        taken = TAKES_PLAIN;
     }
-    return false;
+    return taken;
 }
 
 /* Another module that has the same parameter: a tied one. */
@@ -112,6 +120,7 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
                        const uint32_t *of_param, size_t most)
 {
     bool *met = arena_alloc(&calls->arena, most * sizeof *met);
+    bool *entered = arena_alloc(&calls->arena, most * sizeof *entered); /* its input was seen */
     uint32_t before = GRAPH_NONE; /* the last op that had one */
     for (uint32_t i = 0; i < graph->op_count; i++) {
         const struct graph_op *op = &graph->ops[i];
@@ -131,8 +140,9 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
         }
         before = i;
         for (uint32_t c = call; c != GRAPH_NONE; c = calls->at[c].parent) {
-            if (!met[c])
-                calls->at[c].input_grad = input_needs_gradient(graph, op);
+            const enum taken taken = entered[c] ? TAKES_NOTHING : taken_by(graph, calls, op, c);
+            calls->at[c].input_grad |= taken == TAKES_TRACKED;
+            entered[c] |= taken != TAKES_NOTHING;
             met[c] = true;
         }
     }

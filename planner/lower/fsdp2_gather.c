@@ -164,7 +164,8 @@ void release_gather(struct lowering *low, uint32_t event)
 }
 
 /* One rank: every parameter is still copied, through a cast where dtypes differ; one cast dies when
- * the next exists. Returns the last, which a local variable holds; NONE: there is none. */
+ * the next parameter's exists, or needs none. Returns the last one's, which a local variable holds;
+ * NONE: there is none. */
 static uint32_t wait_alone(struct lowering *low, struct unit *unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
@@ -172,20 +173,18 @@ static uint32_t wait_alone(struct lowering *low, struct unit *unit)
     uint32_t cast = NONE;
     for (uint32_t i = 0; i < unit->count; i++) {
         const uint32_t p = unit->params[i];
-        uint32_t source = f->store[p];
-        if (is_cast(low, p) || s->offload) {
-            uint32_t next;
-            if (s->offload) {
-                next = copy_from_host(low, p, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE);
-            } else {
-                next = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_TO_COPY,
-                                    s->compute, flat(padded_shard(low, p)));
-                emit_unary(low, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, source, next);
-            }
-            if (cast != NONE)
-                emit_free(low, cast);
-            source = cast = next;
+        uint32_t source = f->store[p], next = NONE;
+        if (s->offload) {
+            next = copy_from_host(low, p, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE);
+        } else if (is_cast(low, p)) {
+            next = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_TO_COPY,
+                                s->compute, flat(padded_shard(low, p)));
+            emit_unary(low, LANE_COMPUTE, WORK_CAST, ATEN_TO_COPY, source, next);
         }
+        if (cast != NONE)
+            emit_free(low, cast);
+        cast = next;
+        source = next != NONE ? next : source;
         emit_alloc(low, f->unsharded[p]);
         emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
                   &source, 1, &f->unsharded[p]);

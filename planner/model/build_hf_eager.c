@@ -107,10 +107,13 @@ uint32_t hf_eager_attention(struct graph *graph, const struct hf_attention *a, f
     *weights = weigh(graph, a, graph_transpose(graph, a->q, 1, 2), k, softcap, grouped);
     const uint32_t mixed = multiply(graph, *weights, false, v, !grouped);
     const struct shape split = SHAPE(b, heads, n, d); /* of its gradient one sequence is a view */
-    const uint32_t answers =
-        b > 1 ? op_view_copied(graph, mixed, split) : graph_view(graph, mixed, split);
-    const uint32_t out = op_unary(graph, OP_CLONE, graph_transpose(graph, answers, 1, 2));
-    graph_drop(graph, mixed);
+    const bool scattered = heads > 1;                 /* one head lies as contiguous() wants it */
+    const uint32_t answers = b > 1 && scattered ? op_view_copied(graph, mixed, split)
+                                                : graph_view(graph, mixed, split);
+    const uint32_t turned = graph_transpose(graph, answers, 1, 2);
+    const uint32_t out = scattered ? op_unary(graph, OP_CLONE, turned) : turned;
+    if (scattered)
+        graph_drop(graph, mixed);
     if (grouped) {
         graph_drop(graph, k);
         graph_drop(graph, v);

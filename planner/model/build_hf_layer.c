@@ -530,6 +530,15 @@ static uint32_t sum_of_three(struct graph *graph, const struct hf_block *block, 
     return out;
 }
 
+/* x behind the layer's dropout, by a module of that name, or a function (NULL): in its place. */
+static uint32_t dropped(struct graph *graph, const struct model_config *c,
+                        const struct hf_block *block, const char *module, uint32_t x)
+{
+    return module ? hf_dropout_beside(graph, x, c->dropout,
+                                      block->norms[HF_BEFORE_ATTENTION].weight, module)
+                  : hf_dropout(graph, x, c->dropout);
+}
+
 /* A layer with attention and the feed-forward beside each other, which lets go of what it computed
  * when it returns: x + attention(y) + mlp(y). */
 static uint32_t run_parallel(struct graph *graph, const struct model_config *c,
@@ -540,8 +549,9 @@ static uint32_t run_parallel(struct graph *graph, const struct model_config *c,
     const uint32_t y = normed_at(graph, block, HF_BEFORE_ATTENTION, x);
     uint32_t attended = attention(graph, c, job, block, y, mask, rope, &weights);
     if (block->way->x_last)
-        attended = hf_dropout(graph, attended, c->dropout);
-    const uint32_t fed = hf_dropout(graph, feed_forward(graph, c, block, y, &scores), c->dropout);
+        attended = dropped(graph, c, block, block->way->attention_dropout, attended);
+    const uint32_t fed = dropped(graph, c, block, block->way->mlp_dropout,
+                                 feed_forward(graph, c, block, y, &scores));
     const uint32_t z = sum_of_three(graph, block, x, attended, fed);
     graph_drop(graph, y);
     graph_drop(graph, attended);
@@ -561,7 +571,7 @@ static uint32_t run_serial(struct graph *graph, const struct model_config *c,
     const uint32_t y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
     const uint32_t output = feed_forward(graph, c, block, y2, &scores);
     graph_drop(graph, y2);
-    const uint32_t fed = hf_dropout(graph, output, c->dropout);
+    const uint32_t fed = dropped(graph, c, block, block->way->mlp_dropout, output);
     const uint32_t z = op_add(graph, h, fed);
     graph_drop(graph, y);
     graph_drop(graph, h);

@@ -119,6 +119,19 @@ static uint32_t multiplied(struct graph *graph, const struct model_config *c, ui
     return scaled;
 }
 
+/* The embedding's rows behind dropout, by a module or a function. */
+static uint32_t drop_rows(struct graph *graph, const struct model_config *c,
+                          const struct hf_decoder *way, uint32_t rows)
+{
+    if (!way->embedding_dropout)
+        return op_dropout(graph, rows, c->embedding_dropout);
+    graph_call_begin(graph, "model.%s", way->embedding_dropout);
+    const uint32_t out = c->embedding_dropout > 0 ? op_dropout(graph, rows, c->embedding_dropout)
+                                                  : op_called_alone(graph, rows);
+    graph_call_end(graph);
+    return out;
+}
+
 /* The first hidden states, positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
                                  const struct model_job *job, const struct hf_decoder *way,
@@ -129,9 +142,9 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     make_masks(graph, c, job, &in);
     if (way->late_scale)
         embedded = multiplied(graph, c, embedded);
-    in.first = op_dropout(graph, embedded, c->embedding_dropout);
+    in.first = drop_rows(graph, c, way, embedded);
     in.embeds = way->dropped_rows ? in.first : embedded;
-    if (in.embeds != embedded)
+    if (graph->tensors[in.embeds].storage != graph->tensors[embedded].storage)
         graph_drop(graph, embedded);
     graph_call_begin(graph, "model.rotary_emb");
     make_tables(graph, c, frequencies, &in);

@@ -14,6 +14,7 @@ static void build_hf_stablelm(struct graph *graph, const struct model_config *co
         .biased_norms = true,
         .rotary = HF_ROTARY_OPEN,
         .locals_last = true,
+        .mlp_dropout = "dropout",
         .positions_first = true,
     };
     if (!config->parallel_residual) {

@@ -67,6 +67,7 @@ struct hf_decoder {
     bool x_last;       /* of the parallel sum: (attention(y) + mlp(y)) + x */
     bool locals_last;  /* what a layer computes on its way lives until it returns */
     const char *attention_dropout, *mlp_dropout; /* dropout's modules; NULL: a function */
+    const char *embedding_dropout;               /* likewise, of the model itself */
     bool own_dropout; /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
     bool fp32_tables;      /* RoPE's, and what is turned by them until it is cast back */
