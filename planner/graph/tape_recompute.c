@@ -156,22 +156,46 @@ static void run_items(struct tape *tape, const struct region *region, uint32_t e
     }
 }
 
-/* The exception of an early stop unwinds: what only the frames held dies. */
+/* Whether the op makes the cast of a parameter that autocast keeps while its region lasts. */
+static bool makes_kept_cast(const struct graph *graph, const struct graph_op *op)
+{
+    if (op->ins == 0 || op->in[0] == GRAPH_NONE || op->outs != 1)
+        return false;
+    const struct graph_storage *s = &graph->storages[graph->tensors[op->in[0]].storage];
+    return s->kind == STORAGE_PARAM && graph->params[s->index].cast == op->out[0];
+}
+
+/* Of the ops up to item `end`, the outputs that Python may still hold: autocast's casts, or all
+ * but these. */
+static void drop_all(struct tape *tape, const struct region *region, uint32_t end, bool casts)
+{
+    const struct graph *graph = tape->graph;
+    for (uint32_t i = region->first + 1; i <= end; i++)
+        if (graph->items[i].kind == ITEM_OP &&
+            makes_kept_cast(graph, &graph->ops[graph->items[i].arg]) == casts)
+            drop_outputs(tape, graph->items[i].arg);
+}
+
+/* The exception of an early stop unwinds: what only the frames held dies. Recomputation is in a
+ * region of autocast of its own, which is left while the exception still holds the frames, or, where
+ * the block has run to its end, with its result gone. */
 static void unwind(struct tape *tape, const struct region *region, uint32_t end, bool early)
 {
     const struct graph *graph = tape->graph;
     /* First the call that raised, whose outputs Python never got. */
     if (early && graph->items[region->stop].kind == ITEM_OP)
         drop_outputs(tape, graph->items[region->stop].arg);
+    if (early)
+        drop_all(tape, region, end, true);
     /* Then the block's frames, inner ones before outer ones: that is the order in which the rest of
      * the script would have let go of its names. */
     for (uint32_t i = end + 1; i < region->last; i++)
         if (graph->items[i].kind == ITEM_DROP)
             drop_name(tape, graph->tensors[graph->items[i].arg].storage);
     /* What no drop of the script names, such as the block's result, goes with its frame, too. */
-    for (uint32_t i = region->first + 1; i <= end; i++)
-        if (graph->items[i].kind == ITEM_OP)
-            drop_outputs(tape, graph->items[i].arg);
+    drop_all(tape, region, end, false);
+    if (!early)
+        drop_all(tape, region, end, true);
 }
 
 void tape_recompute(struct tape *tape, struct region *region)

@@ -101,8 +101,15 @@ def ddp(rng, m):
         s["gradient_as_bucket_view"] = True
     if rng.random() < 0.2:
         s["static_graph"] = True
-    if rng.random() < 0.2:
-        s["comm_hook"] = "bf16_compress"
+    if rng.random() < 0.3:
+        s["comm_hook"] = rng.choice(["allreduce", "bf16_compress", "fp16_compress"])
+    if rng.random() < 0.35 and not s.get("static_graph"):
+        s["find_unused_parameters"] = True
+    if rng.random() < 0.1:
+        s["broadcast_buffers"] = False
+    if rng.random() < 0.2 and s["optimizer"] != "sgd":      # the recorder's is AdamW
+        s["zero_redundancy"] = rng.choice(["plain", "bucket_view"])
+        s["optimizer"] = s["optimizer"].replace("adamw_loop", "adamw_foreach")
     how = rng.choice(["plain", "plain", "bf16", "autocast", "autocast"])
     if how == "bf16":
         s["store_dtype"] = rng.choice(["bf16", "fp16"])
@@ -198,11 +205,17 @@ SYSTEMS = {"fsdp2": fsdp2, "ddp": ddp, "fsdp1": fsdp1, "zero": zero}
 def job(rng, system, name):
     """`real` are jobs of fully_shard that are computed (record_real.py)."""
     kind = {"real": "fsdp2"}.get(system, system)
-    m = written(rng) if rng.random() < 0.5 else transformers(rng, kind == "fsdp2")  # unfilled tensors route no tokens
-    s = SYSTEMS[kind](rng, m)
+    while True:
+        m = written(rng) if rng.random() < 0.5 else transformers(rng, kind == "fsdp2")  # unfilled tensors route no tokens
+        s = SYSTEMS[kind](rng, m)
+        # the recorder's Llama and GPT-2 for DeepSpeed have no modules for attention, whose hooks fetch under stage 3
+        if s.get("stage") != 3 or m["kind"] not in ("llama", "gpt2"):
+            break
     if m["kind"] == "hf":
         s["code"] = "hf"
     if system != "real":
         return {"name": name, "model": m, "strategy": s}
     s.pop("offload", None)      # one memory there
+    if m["kind"] != "hf" and s.get("param_dtype") not in ("bf16", "fp16"):
+        s.update(param_dtype="bf16", reduce_dtype="fp32")   # its attention is flash's, which no GPU has in fp32
     return {"name": name, "model": m, "strategy": s, "autograd": "gpu"}

@@ -63,7 +63,7 @@ def group_label(name):
                 group._module_fqn not in ("", None, TAIL[0]):
             log.segment = "backward_blocks"
         fqn = (group._module_fqn or "root").replace("_checkpoint_wrapped_module.", "")
-        return f"{name}[{plain_name(fqn)}]"
+        return f"{name}[{', '.join(plain_name(part) for part in fqn.split(', '))}]"
     return label
 
 
