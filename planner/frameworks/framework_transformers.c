@@ -137,6 +137,15 @@ static enum err_code read_checkpointing(struct import *im, const struct key_row 
     return import_set(im, "checkpointing", on ? "full" : "none", row, node, err);
 }
 
+/* Trainer._build_accelerator_args: without the key they are looked for, unless blocks are
+ * checkpointed. */
+static enum err_code read_unused(struct import *im, const struct key_row *row,
+                                 const struct node *node, struct err *err)
+{
+    const bool on = node ? is_on(node) : !is_on(import_node(im, "gradient_checkpointing"));
+    return import_set(im, "find-unused-parameters", on ? "on" : "off", row, node, err);
+}
+
 /* ---- the table ---- */
 
 /* clang-format off */
@@ -200,8 +209,12 @@ static const struct key_row rows[] = {
     {.path = "torch_compile", .kind = KEY_BOOL, .neutral = "false",
      .why = "torch.compile of the whole model"},
     {.path = "ddp_bucket_cap_mb", .kind = KEY_REAL, .setting = "bucket-cap-mb", .systems = DDP},
-    {.path = "ddp_find_unused_parameters", .kind = KEY_BOOL, .neutral = "false", .systems = DDP,
-     .why = "unused parameters"},
+    {.path = "ddp_find_unused_parameters", .kind = KEY_BOOL, .setting = "find-unused-parameters",
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = DDP, .read = read_unused},
+    {.path = "ddp_broadcast_buffers", .kind = KEY_BOOL, .setting = "broadcast-buffers",
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = DDP},
+    {.path = "ddp_static_graph", .kind = KEY_BOOL, .setting = "static-graph",
+     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .systems = DDP},
     {.path = "neftune_noise_alpha", .kind = KEY_REAL, .why = "noise on embeddings"},
     {.path = "deepspeed", .kind = KEY_ANY, .read = import_elsewhere},
     {.path = "use_liger_kernel", .kind = KEY_BOOL, .neutral = "false", .why = "Liger's kernels"},

@@ -138,7 +138,8 @@ static void draw_for(size_t target, struct settings *settings, gsl_rng *rng)
             {"code torchtitan units torchtitan accumulate-sync each param-dtype bf16 reduce-dtype "
              "fp32 store-dtype fp32 clip 1 forward-prefetch 0 backward-prefetch 0",
              "code torchtitan accumulate-sync each bucket-cap-mb 100 gradient-as-bucket-view off "
-             "static-graph off comm-hook none store-dtype fp32 clip 1"},
+             "static-graph off comm-hook none find-unused-parameters off broadcast-buffers on "
+             "zero-redundancy none store-dtype fp32 clip 1"},
         [2] = {"units torchtitan param-dtype bf16 reduce-dtype bf16 store-dtype fp32 "
                "forward-prefetch 0 backward-prefetch 0",
                "autocast bf16"},

@@ -2,7 +2,8 @@
  *
  * tests/truth/random_jobs.py draws jobs, records them and compares;
  * tests/data/truth/random_events.jsonl has those that found something: of all systems, models of
- * both kinds. */
+ * both kinds. options_events.jsonl has what they led to: DDP's options, autocast under checkpoints,
+ * modules of dropout. */
 #include "tests/support/truth.h"
 
 #include <setjmp.h>
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 
 #define ROWS "tests/data/truth/random_events.jsonl"
+#define OPTIONS "tests/data/truth/options_events.jsonl"
 
 static void rows_of_fsdp2(void **state)
 {
@@ -29,12 +31,15 @@ static void rows_of_ddp(void **state)
 {
     (void)state;
     truth_check_file(ROWS, SYSTEM_DDP, true, truth_read_either);
+    truth_check_file(OPTIONS, SYSTEM_DDP, true, truth_read_either);
 }
 
 static void rows_of_zero(void **state)
 {
     (void)state;
     truth_check_file(ROWS, SYSTEM_ZERO2, true, truth_read_either);
+    truth_check_file(ROWS, SYSTEM_ZERO3, true, truth_read_either);
+    truth_check_file(OPTIONS, SYSTEM_ZERO3, true, truth_read_either);
 }
 
 int main(void)

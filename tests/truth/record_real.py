@@ -36,9 +36,9 @@ import record_systems
 import recorder
 
 SMALL = 16
-SCRATCH = {"mm", "addmm", "bmm", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
+SCRATCH = {"mm", "addmm", "bmm", "add_", "embedding", "embedding_dense_backward", "sum", "mean", "_chunk_cat",
            "copy_", "mul_", "cumsum", "histc", "sort", "scatter_", "convolution", "convolution_backward"}
-CASTS = {"mul", "add_"}
+CASTS = {"mul"}
 
 KERNELS = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
            "_scaled_dot_product_efficient_attention",

@@ -43,6 +43,11 @@ static void print_random(struct sums *sums)
                "Whole event lists of jobs drawn at random (tests/truth/random_jobs.py) that were "
                "planned wrong once.",
                true, truth_read_either, sums);
+    if (sums->system == SYSTEM_DDP || sums->system == SYSTEM_ZERO3)
+        print_file("options_events.jsonl",
+                   "What random jobs led to: DDP's options, autocast under checkpoints, dropout's "
+                   "modules.",
+                   true, truth_read_either, sums);
 }
 
 static void print_direct(struct sums *sums)
@@ -135,7 +140,7 @@ static void print_zero(struct sums *sums)
                false, truth_read_written, sums);
     print_file("zero_lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
-    if (sums->system == SYSTEM_ZERO2)
+    if (sums->system != SYSTEM_ZERO1)
         print_random(sums);
     if (sums->system != SYSTEM_ZERO3)
         return;
