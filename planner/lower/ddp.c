@@ -351,8 +351,10 @@ static void set_up(struct lowering *low)
     if (finds_unused(s))
         reverse_buckets(low);
     declare_units(low);
-    if (s->zero_redundancy)
+    if (s->zero_redundancy) { /* a rank has kernels for its own parameters alone */
+        low->plan->own_programs = s->world > 1;
         choose_owners(low);
+    }
     if (s->zero_redundancy == ZERO_REDUNDANCY_VIEW)
         declare_owned(low);
     declare_params(low);

@@ -77,9 +77,15 @@ static void trajectories_are_pytorchs_under_ddp(void **state)
         {2, 2, "--strategy ddp --accumulate 2 --accumulate-sync each --gradient-as-bucket-view on"},
         {2, 4,
          "--strategy ddp --static-graph on --gradient-as-bucket-view on --optimizer-impl loop"},
+        {2, 4, "--strategy ddp --find-unused-parameters on --bucket-cap-mb 0.02"},
+        {4, 1,
+         "--strategy ddp --find-unused-parameters on --accumulate 2 --gradient-as-bucket-view on"},
+        {2, 4, "--strategy ddp --zero-redundancy plain --comm-hook allreduce"},
+        {4, 2, "--strategy ddp --zero-redundancy bucket_view --broadcast-buffers off"},
     };
     static const struct variation rounded[] = {
         {4, 2, "--strategy ddp --comm-hook bf16_compress"},
+        {2, 4, "--strategy ddp --comm-hook fp16_compress"},
         {2, 4, "--strategy ddp --autocast bf16"},
         {2, 4, "--strategy ddp --autocast bf16 --checkpointing full --gradient-as-bucket-view on"},
     };
