@@ -177,8 +177,8 @@ static void drop_all(struct tape *tape, const struct region *region, uint32_t en
 }
 
 /* The exception of an early stop unwinds: what only the frames held dies. Recomputation is in a
- * region of autocast of its own, which is left while the exception still holds the frames, or, where
- * the block has run to its end, with its result gone. */
+ * region of autocast of its own, which is left while the exception still holds the frames, or,
+ * where the block has run to its end, with its result gone. */
 static void unwind(struct tape *tape, const struct region *region, uint32_t end, bool early)
 {
     const struct graph *graph = tape->graph;

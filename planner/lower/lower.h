@@ -63,7 +63,7 @@ enum reshard_kind {
 enum optimizer_kind { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum optimizer_impl { IMPL_FOREACH, IMPL_FUSED, IMPL_LOOP };
 
-/* What DDP's register_comm_hook is given: allreduce_hook, bf16_compress_hook, fp16_compress_hook. */
+/* torch's hooks of that name: allreduce_hook, bf16_compress_hook, fp16_compress_hook. */
 enum comm_hook { COMM_HOOK_NONE, COMM_HOOK_ALLREDUCE, COMM_HOOK_BF16, COMM_HOOK_FP16 };
 
 enum zero_redundancy { /* ZeroRedundancyOptimizer: each state on one rank only */

@@ -382,7 +382,7 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
 {
     const uint32_t fields[] = {graph->loss, logits, other}; /* of the output, in order */
     const uint32_t count = other == GRAPH_NONE ? 2 : 3;
-    uint32_t returned[3];
+    uint32_t returned[] = {graph->loss, logits, other};
     for (uint32_t i = 0; i < count; i++)
         returned[i] = build_returned(graph, fields[i]);
     for (uint32_t i = 0; i < count; i++)

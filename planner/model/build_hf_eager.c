@@ -108,8 +108,8 @@ uint32_t hf_eager_attention(struct graph *graph, const struct hf_attention *a, f
     const uint32_t mixed = multiply(graph, *weights, false, v, !grouped);
     const struct shape split = SHAPE(b, heads, n, d); /* of its gradient one sequence is a view */
     const bool scattered = heads > 1;                 /* one head lies as contiguous() wants it */
-    const uint32_t answers = b > 1 && scattered ? op_view_copied(graph, mixed, split)
-                                                : graph_view(graph, mixed, split);
+    const uint32_t answers =
+        b > 1 && scattered ? op_view_copied(graph, mixed, split) : graph_view(graph, mixed, split);
     const uint32_t turned = graph_transpose(graph, answers, 1, 2);
     const uint32_t out = scattered ? op_unary(graph, OP_CLONE, turned) : turned;
     if (scattered)

@@ -156,7 +156,8 @@ static void build_bert(struct graph *graph, const struct model_config *c,
     graph_init_weights(graph, init_normal((double)c->init_std, 0));
     const uint32_t words = graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden),
                                        "bert.embeddings.word_embeddings.weight");
-    const uint32_t embedded = embed(graph, c, job, tokens, words); /* BertModel's until it returns */
+    const uint32_t embedded =
+        embed(graph, c, job, tokens, words); /* BertModel's until it returns */
     uint32_t x = embedded;
     for (uint32_t i = 0; i < c->layers; i++) {
         const uint32_t module = graph_module(graph, ROLE_BLOCK, "bert.encoder.layer.%u", i);

@@ -158,14 +158,14 @@ bool model_has_window(const struct model_config *config, uint32_t index);
 struct model_job {
     uint32_t batch, seq;
     enum code code;
-    enum dtype compute; /* of unsharded parameters and activations */
-    bool autocast;      /* the forward pass is under torch.autocast(bfloat16) */
-    bool views;         /* parameters are views of larger ones (graph.h) */
-    bool casts_inputs;  /* modules cast what they are called with to `compute` */
+    enum dtype compute;  /* of unsharded parameters and activations */
+    bool autocast;       /* the forward pass is under torch.autocast(bfloat16) */
+    bool views;          /* parameters are views of larger ones (graph.h) */
+    bool casts_inputs;   /* modules cast what they are called with to `compute` */
     bool copies_outputs; /* what the model returns is copied before its caller gets it */
-    bool own_experts;   /* experts are modules that are wrapped on their own (ROLE_EXPERTS) */
-    const char *frozen; /* comma-separated glob patterns of parameter names, or NULL */
-    const char *lora;   /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
+    bool own_experts;    /* experts are modules that are wrapped on their own (ROLE_EXPERTS) */
+    const char *frozen;  /* comma-separated glob patterns of parameter names, or NULL */
+    const char *lora;    /* low-rank adapters, "16,q_proj,v_proj" (lora.h), or NULL */
     enum autograd autograd;
     enum cross_entropy loss;
     enum attention_kernel attention; /* AUTO: flash; predict knows the GPU, and what it takes */

@@ -43,8 +43,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static enum err_code check_summable(enum dtype dtype, uint32_t instruction, struct err *err)
 {
-    if (dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16 ||
-        dtype == DTYPE_INT32 || dtype == DTYPE_UINT8)
+    if (dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16 || dtype == DTYPE_INT32 ||
+        dtype == DTYPE_UINT8)
         return ERR_OK;
     return err_set(err, ERR_UNSUPPORTED,
                    "instruction %u: sums of %s among ranks are not supported; use float32, "

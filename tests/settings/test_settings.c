@@ -183,9 +183,9 @@ static void every_promised_option_is_there(void **state)
         [COMMAND_KERNELS] = "table gpu clock json quiet",
         [COMMAND_RANK] = "plan device output json quiet",
     };
-    static const char *const of_ddp[] = {"bucket-cap-mb", "gradient-as-bucket-view", "static-graph",
-                                         "comm-hook", "autocast", "find-unused-parameters",
-                                         "broadcast-buffers", "zero-redundancy"};
+    static const char *const of_ddp[] = {
+        "bucket-cap-mb", "gradient-as-bucket-view", "static-graph",      "comm-hook",
+        "autocast",      "find-unused-parameters",  "broadcast-buffers", "zero-redundancy"};
     char names[1024], *rest;
     struct settings settings;
     struct err err = {0};
