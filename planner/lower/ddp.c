@@ -43,9 +43,10 @@ struct ddp {
     uint64_t *offset;            /* (params) elements before it in its bucket */
     /* ZeroRedundancyOptimizer: parameters as their owners update them, owner after owner */
     uint32_t *owned, owned_count;
-    uint32_t *owner; /* (params) rank */
-    uint32_t *views; /* (ranks) buffers of all that a rank owns; NULL: parameters have their own */
-    uint32_t used;   /* buffer: how often each parameter was used; NONE: nobody asks */
+    uint32_t *owner;  /* (params) rank */
+    uint32_t *views;  /* (ranks) buffers of all that a rank owns; NULL: parameters have their own */
+    uint32_t used[2]; /* buffers: how often each parameter was used, as the host counts it and what
+                         is summed of it; NONE: nobody asks */
     uint32_t used_event;
 };
 
@@ -361,11 +362,11 @@ static void set_up(struct lowering *low)
     for (uint32_t b = 0; b < d->bucket_count; b++)
         d->buckets[b].buffer = new_resident(low, CATEGORY_BUCKET, LANE_COMPUTE, ATEN_EMPTY,
                                             s->store, flat(d->buckets[b].elements));
-    d->used = NONE;
+    d->used[0] = d->used[1] = NONE;
     if (s->static_graph || finds_unused(s)) /* on the host's side and the device's */
         for (int map = 0; map < 2; map++)
-            d->used = new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_INT32,
-                                   SHAPE(d->order_count));
+            d->used[map] = new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY,
+                                        DTYPE_INT32, SHAPE(d->order_count));
     if (s->zero_redundancy)
         declare_owners(low);
 }
@@ -526,8 +527,10 @@ static void gradient(struct lowering *low, uint32_t p)
     while (d->next < d->bucket_count && d->buckets[d->next].pending == 0)
         reduce_bucket(low, &d->buckets[d->next++]);
     if (d->next == d->bucket_count && finds_unused(low->strategy)) {
+        emit_copy(low, plan_whole_buffer(low->plan, d->used[0]),
+                  plan_whole_buffer(low->plan, d->used[1]));
         emit_sync(low, d->lane, LANE_COMPUTE);
-        all_reduce(low, d->used);
+        all_reduce(low, d->used[1]);
         d->used_event = emit_record(low, d->lane);
     }
 }

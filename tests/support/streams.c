@@ -158,7 +158,7 @@ static bool is_in_bucket(const struct plan *plan, const struct plan_instruction 
     return buffer->category == CATEGORY_BUCKET && buffer->resident;
 }
 
-/* DDP's: into a bucket, out of it. */
+/* DDP's: into a bucket, out of it; and the map of used parameters, to where it is summed. */
 static const char *bucket_name(const struct plan *plan, const struct plan_instruction *in)
 {
     const struct kernel *kernel = plan_kernel(plan, in->arg);
@@ -171,6 +171,8 @@ static const char *bucket_name(const struct plan *plan, const struct plan_instru
     const bool to = is_in_bucket(plan, in, &kernel->operands[kernel->ins]);
     if (in->lane != LANE_COMPUTE)
         return "copy_out"; /* of a hook's copy */
+    if (kernel->operands[0].dtype == DTYPE_INT32)
+        return "copy_in";
     return from && to ? NULL : from ? "copy_out" : to ? "copy_in" : NULL;
 }
 
