@@ -6,6 +6,36 @@
 
 static const float all_of_it[RESOURCE_COUNT] = {1, 1, 1, 1, 1, 1};
 
+static uint64_t mix(uint64_t hash, const void *word, size_t bytes)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, word, bytes);
+    hash = (hash ^ bits) * 0x9e3779b97f4a7c15U; /* Knuth's multiplicative hashing */
+    return hash ^ hash >> 32;
+}
+
+uint64_t cost_signature(const struct cost *cost)
+{
+    uint64_t hash = mix((uint64_t)cost->class << 1 | cost->first, &cost->device_s, 8);
+    hash = mix(hash, &cost->host_s, 8);
+    hash = mix(hash, &cost->slowdown, 4);
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        hash = mix(hash, &cost->use[k], sizeof cost->use[k]);
+    return hash;
+}
+
+/* A polynomial's hash, of which that of any part follows from those of its ends. */
+static void fill_sums(struct sequence *s)
+{
+    const uint64_t base = 0xd6e8feb86659fd93U;
+    s->sums[0] = 0;
+    s->powers[0] = 1;
+    for (uint32_t i = 0; i < s->count; i++) {
+        s->sums[i + 1] = s->sums[i] * base + cost_signature(&s->cost[i]);
+        s->powers[i + 1] = s->powers[i] * base;
+    }
+}
+
 struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *kernels,
                               uint32_t count, uint32_t forward_count, const struct profile *profile,
                               double slower)
@@ -14,6 +44,8 @@ struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *
     *s = (struct sequence){
         .cost = xmalloc((count + 1) * sizeof *s->cost),
         .host = xmalloc((count + 1) * sizeof *s->host),
+        .sums = xmalloc((count + 1) * sizeof *s->sums),
+        .powers = xmalloc((count + 1) * sizeof *s->powers),
         .count = count,
     };
     s->host[0] = 0;
@@ -27,6 +59,7 @@ struct sequence *sequence_new(const struct kernel_table *table, const uint32_t *
             s->cost[i].device_s *= slower;
         s->host[i + 1] = s->host[i] + s->cost[i].host_s;
     }
+    fill_sums(s);
     sequence_begin(s, all_of_it);
     return s;
 }
@@ -39,6 +72,8 @@ void sequence_free(struct sequence *s)
         free(s->paces[i].begin);
     free(s->cost);
     free(s->host);
+    free(s->sums);
+    free(s->powers);
     free(s);
 }
 

@@ -14,6 +14,8 @@ enum { SEQUENCE_PACES = 64 };
 struct sequence {
     struct cost *cost; /* (count) */
     double *host;      /* (count + 1) seconds in which the host issues those before */
+    uint64_t *sums;    /* (count + 1) 64 bits of all costs before: sequence_signature */
+    uint64_t *powers;  /* (count + 1) */
     uint32_t count;
     struct pace {
         float there[RESOURCE_COUNT];
@@ -43,5 +45,14 @@ static inline double pace_of(const struct cost *cost, const float there[RESOURCE
 /* (count + 1) When each kernel begins if each follows the one before, at that pace. Valid until the
  * next call. */
 const double *sequence_begin(struct sequence *sequence, const float there[RESOURCE_COUNT]);
+
+/* 64 bits of what a kernel costs, and of what `count` kernels from `first` on do one after the
+ * other: what costs the same has the same. */
+uint64_t cost_signature(const struct cost *cost);
+static inline uint64_t sequence_signature(const struct sequence *sequence, uint32_t first,
+                                          uint32_t count)
+{
+    return sequence->sums[first + count] - sequence->sums[first] * sequence->powers[count];
+}
 
 #endif

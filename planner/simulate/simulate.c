@@ -6,59 +6,19 @@
  *         let the host issue as far as it can        (all of it, unless it waits for the device)
  *         start what can start, pass records and waits
  *         share out the resources among what runs
+ *         pass over blocks that do what the one before did   (outlines: periods.h)
  *         go to the next end, or to the next issue that a stream is waiting for
  *
  * Between two such moments every rate is constant. A kernel whose rate stays the same from one to
  * the next keeps the end that was worked out when it got it: what becomes of others leaves no
  * rounding in it, so that many small steps come to the same bits as one long step (run_on). */
-#include "simulate/simulation.h"
+#include "simulate/periods.h"
 
 #include "base/names.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-
-struct lane {
-    uint32_t at, issued; /* places in the queue: the next, and the first that is not issued yet */
-    uint32_t task;       /* that runs; NEVER: none */
-    const struct cost *cost;  /* of it, or of the span's kernel that runs or is next */
-    uint32_t kernel, further; /* of a span: that kernel's place in the sequence; how many follow */
-    double first_issue;       /* ... when the host had issued the kernel at place 0, as it were */
-    double lag;               /* ... the most that a kernel can be issued after it could begin, if
-                                 place 0 began and was issued at once */
-    double left_s;            /* of the kernel at `since`: seconds at full speed */
-    double since, rate;       /* its speed, and from when on */
-    double moment;            /* when it ends at that speed, or the next may start where none runs;
-                                 INFINITY: when something else has ended */
-};
-
-struct share {                   /* of each resource */
-    float asked[RESOURCE_COUNT]; /* by those of a kind that run */
-    float there[RESOURCE_COUNT]; /* for them */
-};
-
-struct run {
-    const struct simulation *s;
-    const struct costs *costs;
-    const double *scale;
-    const struct timeline *slower; /* of a rank that is waited for; NULL: of none */
-    struct timeline *out;
-    struct lane lanes[LANES_MOST]; /* LANE_HOST's stays empty: the host thread is its own */
-    double now;
-    double host_s;         /* the host's clock */
-    uint32_t host;         /* next task it issues */
-    uint32_t running;      /* bits: lanes with a kernel that runs */
-    uint32_t held;         /* bits: lanes with a collective that waits for a slower rank */
-    bool changed;          /* ... since rates were last shared out, when */
-    struct share share[2]; /* ... others and those served first had these */
-    bool computes;         /* ... and a kernel ran that is no collective */
-};
-
-static const struct cost *cost_of(const struct run *r, const struct task *task)
-{
-    return &r->costs->kernels[task->kernel - r->costs->first];
-}
 
 /* Ended by now? A task that has not ended has an end of INFINITY. */
 static bool has_ended(const struct run *r, uint32_t task)
@@ -484,6 +444,7 @@ static void begin(struct run *r)
                                         .task = NEVER,
                                         .moment = INFINITY};
     r->out->communication_s = r->out->waiting_s = r->out->host_s = 0;
+    r->out->passed = 0;
     memset(r->out->spent_s, 0, sizeof r->out->spent_s);
 }
 
@@ -516,6 +477,8 @@ static void simulate_step(const struct simulation *s, const struct costs *costs,
         ones[class] = 1;
     struct run r = {
         .s = s, .costs = costs, .scale = scale ? scale : ones, .slower = slower, .out = out};
+    struct periods *periods =
+        short_cut && costs->sequence && !slower ? periods_new(s, costs) : NULL;
     begin(&r);
     for (;;) {
         if (r.host < s->count)
@@ -525,6 +488,8 @@ static void simulate_step(const struct simulation *s, const struct costs *costs,
             continue;
         if (r.changed)
             share_out(&r);
+        if (periods)
+            periods_pass(periods, &r);
         if (short_cut)
             run_on(&r);
         const double next = next_moment(&r, NULL);
@@ -532,6 +497,7 @@ static void simulate_step(const struct simulation *s, const struct costs *costs,
             break;
         go_to(&r, next);
     }
+    periods_free(periods);
     assert(r.host == s->count && device_is_idle(&r)); /* of a verified plan nothing is left */
     finish(&r);
 }

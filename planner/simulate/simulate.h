@@ -73,6 +73,7 @@ struct timeline {                /* seconds from the start of the step */
     double exposed_s;            /* one does and the compute stream does not work */
     double host_s;               /* the host thread issues */
     double spent_s[SPENT_COUNT]; /* adds up to step_s */
+    uint32_t passed;             /* tasks of an outline that were passed over (periods.h) */
 };
 
 /* Room for the tasks of a simulation; timeline_free. */
@@ -102,7 +103,8 @@ void simulate_beside(const struct simulation *simulation, const struct costs *co
                      const double *scale, const struct timeline *slower, struct timeline *out);
 
 /* The same without the short cut for kernels that follow each other undisturbed: slower, and equal
- * to the bit. `slower` may be NULL. For tests of that short cut. */
+ * to the bit; of an outline without passing over blocks, too, and equal to a rounding. `slower` may
+ * be NULL. For tests of these short cuts. */
 void simulate_each_event(const struct simulation *simulation, const struct costs *costs,
                          const double *scale, const struct timeline *slower, struct timeline *out);
 
