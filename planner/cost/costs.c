@@ -217,10 +217,15 @@ enum err_code costs_of_own(const struct plan *plan, const struct profile *profil
     out->first = plan->shared_count;
     while (out->cap < count)
         ARRAY_GROW(out->kernels, out->cap, out->cap);
+    for (uint32_t k = 0; k < count; k++)
+        out->kernels[k].class = COST_CLASSES; /* not known yet: an outline issues some again */
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
-        if (is_costed(in) && in->arg >= out->first)
-            TRY(cost_of(&collectives, in, &out->kernels[in->arg - out->first], err));
+        if (!is_costed(in) || in->arg < out->first)
+            continue;
+        struct cost *cost = &out->kernels[in->arg - out->first];
+        if (cost->class == COST_CLASSES)
+            TRY(cost_of(&collectives, in, cost, err));
     }
     return ERR_OK;
 }

@@ -12,16 +12,30 @@ struct mesh { /* what fully_shard is called with: replicas × shard_ranks */
     uint8_t shard_group, replicate_group;
 };
 
+/* What units alike (their parameters have shards of the same sizes) issue on buffers of their own:
+ * an outline, in which a kernel stands for its operands' sizes alone, has it once. NONE: not yet.
+ */
+struct gather_kernels {
+    uint32_t cast, copy_in, all_gather;
+    uint64_t cast_elements; /* 0: nothing is cast */
+};
+
+struct unit_kernels {
+    struct gather_kernels gather[2]; /* [1]: of secondary shards */
+    uint32_t copy_out, reduce_scatter, all_reduce, cast;
+};
+
 struct unit { /* an FSDPParamGroup */
     uint32_t index;
     const struct mesh *mesh;
     const uint32_t *params; /* (count) in the order of the flat buffers */
     uint32_t count;
-    uint32_t post_ranks;       /* after forward: 0 keep, N reshard, k secondary shards */
-    uint64_t shard_elements;   /* Σ padded elements of a shard */
-    uint64_t trained_elements; /* the same of trainable parameters */
-    uint32_t last_trainable;   /* parameter; NONE: all frozen */
-    bool in_backward;          /* backward comes to it: its outputs need a gradient */
+    uint32_t post_ranks;          /* after forward: 0 keep, N reshard, k secondary shards */
+    uint64_t shard_elements;      /* Σ padded elements of a shard */
+    uint64_t trained_elements;    /* the same of trainable parameters */
+    uint32_t last_trainable;      /* parameter; NONE: all frozen */
+    bool in_backward;             /* backward comes to it: its outputs need a gradient */
+    struct unit_kernels *kernels; /* of all units like it */
 
     enum unit_state state;
     bool pending;    /* a gather was issued and not waited for */

@@ -41,57 +41,47 @@ static uint32_t copy_from_host(struct lowering *low, uint32_t param, enum catego
     return cast;
 }
 
-struct packed { /* what a gather packs into its buffer, in the order of the unit's parameters */
-    struct operand *in; /* (ins) shards, and places in `cast`: owned */
-    uint32_t ins;
-    uint32_t cast; /* buffer of casts, one after the other; NONE: nothing is cast */
+/* What lives until a gather's call returns. */
+struct held {
+    uint32_t cast;    /* of shards, one after the other; NONE: nothing is cast */
+    uint32_t *shards; /* what is packed: owned. Copies from the host die, and casts to float8 */
+    bool from_host;
 };
 
-/* Casts what is to be cast; where that is all, one buffer is packed. */
-static struct packed cast_shards(struct lowering *low, const struct unit *unit,
-                                 const uint32_t *shards, uint32_t ranks)
+/* Casts what is to be cast, in one buffer; `in` (unit->count) is what is to be packed then, in the
+ * order of the unit's parameters. Returns how much that is: where all is cast, it is one buffer. */
+static uint32_t cast_shards(struct lowering *low, const struct unit *unit, const uint32_t *shards,
+                            uint32_t ranks, struct operand *in, struct gather_kernels *kernels,
+                            struct held *held)
 {
     const struct fsdp2 *f = fsdp2_of(low);
     const enum dtype compute = low->strategy->compute;
-    struct packed out = {xmalloc((unit->count + 1) * sizeof *out.in), unit->count, NONE};
     uint32_t *casts = xmalloc((unit->count + 1) * sizeof *casts), count = 0;
     uint64_t elements = 0;
     for (uint32_t i = 0; i < unit->count; i++) {
-        out.in[i] = plan_whole_buffer(low->plan, shards[i]);
+        in[i] = plan_whole_buffer(low->plan, shards[i]);
         if (!is_cast(low, unit->params[i]))
             continue;
         casts[count++] = shards[i];
-        out.in[i] = (struct operand){.offset = elements, .dtype = compute};
-        out.in[i].shape =
-            flat(padded_shard(low, unit->params[i]) * unit->mesh->shard_ranks / ranks);
-        elements += shape_elements(&out.in[i].shape);
+        in[i] = (struct operand){.offset = elements, .dtype = compute};
+        in[i].shape = flat(padded_shard(low, unit->params[i]) * unit->mesh->shard_ranks / ranks);
+        elements += shape_elements(&in[i].shape);
     }
     if (count) {
-        out.cast =
+        held->cast =
             alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_EMPTY, compute, flat(elements));
-        emit_work(low, PLAN_COMPUTE, f->copy_in, WORK_PACK, ATEN_FOREACH_COPY_, PLAN_NO_GROUP,
-                  count, casts, 1, &out.cast);
+        kernels->cast = emit_work(low, PLAN_COMPUTE, f->copy_in, WORK_PACK, ATEN_FOREACH_COPY_,
+                                  PLAN_NO_GROUP, count, casts, 1, &held->cast);
+        kernels->cast_elements = elements;
     }
     for (uint32_t i = 0; i < unit->count; i++)
         if (is_cast(low, unit->params[i]))
-            out.in[i].place = PLACE_BUFFER | out.cast;
-    if (count && count == unit->count) {
-        out.in[0] = plan_whole_buffer(low->plan, out.cast);
-        out.ins = 1;
-    }
+            in[i].place = PLACE_BUFFER | held->cast;
     free(casts);
-    return out;
-}
-
-/* Under CPU offload nothing is cast together: what was copied from the host, or a secondary shard,
- * is packed as it is. */
-static struct packed copied_shards(const struct lowering *low, uint32_t count,
-                                   const uint32_t *shards)
-{
-    struct packed out = {xmalloc((count + 1) * sizeof *out.in), count, NONE};
-    for (uint32_t i = 0; i < count; i++)
-        out.in[i] = plan_whole_buffer(low->plan, shards[i]);
-    return out;
+    if (!count || count < unit->count)
+        return unit->count;
+    in[0] = plan_whole_buffer(low->plan, held->cast);
+    return 1;
 }
 
 /* Of several dtypes a gather is of bytes (_get_all_gather_input_metadatas). */
@@ -110,10 +100,53 @@ static uint32_t new_gather(struct lowering *low, const struct unit *unit, uint32
                         flat(bytes * ranks));
 }
 
+/* Shards become this rank's part of the gather's output. Under CPU offload nothing is cast
+ * together: what was copied from the host, or a secondary shard, is packed as it is. */
+static void pack(struct lowering *low, struct unit *unit, uint32_t ranks,
+                 struct gather_kernels *kernels, struct held *held)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    const bool offload = low->strategy->offload;
+    struct operand *in = xmalloc((unit->count + 1) * sizeof *in);
+    uint32_t *shards = xmalloc((unit->count + 1) * sizeof *shards), ins = unit->count;
+    collect_shards(low, unit, shards);
+    held->from_host = offload && unit->state == SHARDED;
+    if (unit->scales_event != NONE) /* scales are written anew in place (fsdp2_float8.c) */
+        emit_wait(low, f->copy_in, unit->scales_event);
+    for (uint32_t i = 0; i < unit->count; i++)
+        if (held->from_host)
+            shards[i] = copy_from_host(low, unit->params[i], CATEGORY_ALL_GATHER, f->copy_in);
+        else if (is_in_float8(low, unit->params[i]))
+            shards[i] = cast_to_float8(low, unit, unit->params[i]);
+    if (!offload)
+        ins = cast_shards(low, unit, shards, ranks, in, kernels, held);
+    for (uint32_t i = 0; i < ins && offload; i++)
+        in[i] = plan_whole_buffer(low->plan, shards[i]);
+    unit->gather = new_gather(low, unit, ranks);
+    const struct operand gather = plan_whole_buffer(low->plan, unit->gather);
+    kernels->copy_in = emit_work_on(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
+                                    unit->gather_group, ins, in, 1, &gather);
+    held->shards = shards;
+    free(in);
+}
+
+/* The same of an outline that has packed a unit like it. */
+static void pack_again(struct lowering *low, struct unit *unit,
+                       const struct gather_kernels *kernels, struct held *held)
+{
+    const uint8_t lane = fsdp2_of(low)->copy_in;
+    if (kernels->cast_elements) {
+        held->cast = alloc_buffer(low, CATEGORY_ALL_GATHER, lane, ATEN_EMPTY,
+                                  low->strategy->compute, flat(kernels->cast_elements));
+        emit_kernel(low, PLAN_COMPUTE, lane, kernels->cast, PLAN_NO_GROUP);
+    }
+    unit->gather = new_gather(low, unit, current_ranks(unit));
+    emit_kernel(low, PLAN_COPY_IN, lane, kernels->copy_in, unit->gather_group);
+}
+
 void unshard(struct lowering *low, struct unit *unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
-    const struct strategy *s = low->strategy;
     if (!unit->count || unit->pending || unit->state == UNSHARDED)
         return;
     if (unit->state == SECONDARY) /* made on the compute stream, read on the gathers' */
@@ -125,34 +158,26 @@ void unshard(struct lowering *low, struct unit *unit)
         return;
 
     const uint32_t before = enter_scope(low, "unshard", unit->index, true);
-    uint32_t *shards = xmalloc(unit->count * sizeof *shards);
-    collect_shards(low, unit, shards);
-    const bool from_host = s->offload && unit->state == SHARDED;
-    if (unit->scales_event != NONE) /* scales are written anew in place (fsdp2_float8.c) */
-        emit_wait(low, f->copy_in, unit->scales_event);
-    for (uint32_t i = 0; i < unit->count; i++) /* copies live until the call returns */
-        if (from_host)
-            shards[i] = copy_from_host(low, unit->params[i], CATEGORY_ALL_GATHER, f->copy_in);
-        else if (is_in_float8(low, unit->params[i]))
-            shards[i] = cast_to_float8(low, unit, unit->params[i]);
-    const struct packed packed = s->offload ? copied_shards(low, unit->count, shards)
-                                            : cast_shards(low, unit, shards, ranks);
-    unit->gather = new_gather(low, unit, ranks);
+    struct gather_kernels *kernels = &unit->kernels->gather[unit->state == SECONDARY];
+    struct held held = {.cast = NONE};
     unit->gather_group = unit->state == SECONDARY ? f->post_group : unit->mesh->shard_group;
-    const struct operand gather = plan_whole_buffer(low->plan, unit->gather);
-    emit_work_on(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
-                 unit->gather_group, packed.ins, packed.in, 1, &gather);
+    if (low->tally && !low->strategy->offload && !has_float8(low, unit) &&
+        kernels->copy_in != NONE)
+        pack_again(low, unit, kernels, &held);
+    else
+        pack(low, unit, ranks, kernels, &held);
     emit_wait(low, f->all_gather, emit_record(low, f->copy_in));
-    emit_work(low, PLAN_ALL_GATHER, f->all_gather, WORK_ALL_GATHER, ATEN_ALL_GATHER_INTO_TENSOR,
-              unit->gather_group, 1, &unit->gather, 1, &unit->gather);
+    if (!emit_again(low, PLAN_ALL_GATHER, f->all_gather, unit->gather_group, &kernels->all_gather))
+        kernels->all_gather = emit_work(low, PLAN_ALL_GATHER, f->all_gather, WORK_ALL_GATHER,
+                                        ATEN_ALL_GATHER_INTO_TENSOR, unit->gather_group, 1,
+                                        &unit->gather, 1, &unit->gather);
     unit->gather_event = emit_record(low, f->all_gather);
-    if (packed.cast != NONE)
-        emit_free(low, packed.cast);
-    for (uint32_t i = unit->count; i-- > 0;) /* a list dies from its end */
-        if (from_host || is_in_float8(low, unit->params[i]))
-            emit_free(low, shards[i]);
-    free(packed.in);
-    free(shards);
+    if (held.cast != NONE)
+        emit_free(low, held.cast);
+    for (uint32_t i = unit->count; i-- > 0 && held.shards;) /* a list dies from its end */
+        if (held.from_host || is_in_float8(low, unit->params[i]))
+            emit_free(low, held.shards[i]);
+    free(held.shards);
     leave_scope(low, before);
 }
 
@@ -192,6 +217,30 @@ static uint32_t wait_alone(struct lowering *low, struct unit *unit)
     return cast;
 }
 
+static void copy_out(struct lowering *low, struct unit *unit)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    uint32_t *outs = xmalloc(unit->count * sizeof *outs);
+    for (uint32_t i = 0; i < unit->count; i++)
+        outs[i] = f->unsharded[unit->params[i]];
+    if (!low->strategy->columns)
+        emit_alloc_all(low, unit->count, outs);
+    for (uint32_t i = 0; i < unit->count && low->strategy->columns; i++) {
+        emit_alloc(low, outs[i]);
+        if (is_by_columns(low, unit->params[i]))
+            outs[i] = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY_LIKE,
+                                   low->strategy->compute, low->plan->buffers[outs[i]].shape);
+    }
+    uint32_t *kernel = &unit->kernels->copy_out;
+    if (!emit_again(low, PLAN_COPY_OUT, LANE_COMPUTE, unit->gather_group, kernel))
+        *kernel =
+            emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, WORK_COPY_OUT, ATEN_SPLIT_WITH_SIZES_COPY,
+                      unit->gather_group, 1, &unit->gather, unit->count, outs);
+    if (low->strategy->columns)
+        join_columns(low, unit, outs);
+    free(outs);
+}
+
 void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
 {
     struct fsdp2 *f = low->state;
@@ -209,19 +258,7 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
         unit->state = UNSHARDED;
     } else {
         emit_wait(low, LANE_COMPUTE, unit->gather_event);
-        uint32_t *outs = xmalloc(unit->count * sizeof *outs);
-        for (uint32_t i = 0; i < unit->count; i++) {
-            const uint32_t p = unit->params[i];
-            outs[i] = f->unsharded[p];
-            emit_alloc(low, outs[i]);
-            if (is_by_columns(low, p))
-                outs[i] = alloc_buffer(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY_LIKE,
-                                       low->strategy->compute, low->plan->buffers[outs[i]].shape);
-        }
-        emit_work(low, PLAN_COPY_OUT, LANE_COMPUTE, WORK_COPY_OUT, ATEN_SPLIT_WITH_SIZES_COPY,
-                  unit->gather_group, 1, &unit->gather, unit->count, outs);
-        join_columns(low, unit, outs);
-        free(outs);
+        copy_out(low, unit);
         for (uint32_t i = 0; i < unit->count && unit->state == SECONDARY; i++)
             emit_free(low, f->secondary[unit->params[i]]);
         unit->state = UNSHARDED;
@@ -245,8 +282,11 @@ void wait_for_unshard(struct lowering *low, struct unit *unit, bool forward)
 static void free_unsharded(struct lowering *low, struct unit *unit)
 {
     const struct fsdp2 *f = fsdp2_of(low);
+    uint32_t *gone = xmalloc((unit->count + 1) * sizeof *gone);
     for (uint32_t i = 0; i < unit->count; i++)
-        emit_free(low, f->unsharded[unit->params[i]]);
+        gone[i] = f->unsharded[unit->params[i]];
+    emit_free_all(low, unit->count, gone);
+    free(gone);
     if (has_float8(low, unit))
         unit->scales_event = emit_record(low, LANE_COMPUTE);
     unit->state = SHARDED;

@@ -189,7 +189,9 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
     if (s->reduce != s->store) {
         gradient = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, lane, ATEN_TO_COPY, s->store,
                                 flat(unit->trained_elements));
-        emit_unary(low, lane, WORK_CAST, ATEN_TO_COPY, reduced, gradient);
+        uint32_t *kernel = &unit->kernels->cast;
+        if (!emit_again(low, PLAN_COMPUTE, lane, PLAN_NO_GROUP, kernel))
+            *kernel = emit_unary(low, lane, WORK_CAST, ATEN_TO_COPY, reduced, gradient);
         if (unit->mesh->replicas == 1)
             emit_free(low, reduced);
         else
@@ -247,8 +249,11 @@ static uint8_t reduce_over_replicas(struct lowering *low, struct unit *unit, uin
 {
     const struct fsdp2 *f = fsdp2_of(low);
     emit_sync(low, f->all_reduce, f->reduce_scatter);
-    emit_work(low, PLAN_ALL_REDUCE, f->all_reduce, WORK_ALL_REDUCE_AVG, ATEN_ALL_REDUCE,
-              unit->mesh->replicate_group, 1, &output, 1, &output);
+    const uint8_t group = unit->mesh->replicate_group;
+    uint32_t *kernel = &unit->kernels->all_reduce;
+    if (!emit_again(low, PLAN_ALL_REDUCE, f->all_reduce, group, kernel))
+        *kernel = emit_work(low, PLAN_ALL_REDUCE, f->all_reduce, WORK_ALL_REDUCE_AVG,
+                            ATEN_ALL_REDUCE, group, 1, &output, 1, &output);
     unit->all_reduce_event = emit_record(low, f->all_reduce);
     return f->all_reduce;
 }
@@ -279,14 +284,17 @@ static struct retained reduce_scatter(struct lowering *low, const struct unit *u
                                       uint32_t *output)
 {
     const struct fsdp2 *f = fsdp2_of(low);
+    uint32_t *kernel = &unit->kernels->reduce_scatter;
     emit_sync(low, f->reduce_scatter, LANE_COMPUTE);
     *output = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, f->reduce_scatter, ATEN_EMPTY,
                            low->strategy->reduce, flat(unit->trained_elements));
     if (unit->mesh->shard_ranks == 1 && torch_does(low->graph->torch, TORCH_ALONE_REDUCES))
         emit_unary(low, f->reduce_scatter, WORK_COPY, ATEN_COPY_, input, *output);
-    else
-        emit_work(low, PLAN_REDUCE_SCATTER, f->reduce_scatter, WORK_REDUCE_SCATTER_AVG,
-                  ATEN_REDUCE_SCATTER_TENSOR, unit->mesh->shard_group, 1, &input, 1, output);
+    else if (!emit_again(low, PLAN_REDUCE_SCATTER, f->reduce_scatter, unit->mesh->shard_group,
+                         kernel))
+        *kernel =
+            emit_work(low, PLAN_REDUCE_SCATTER, f->reduce_scatter, WORK_REDUCE_SCATTER_AVG,
+                      ATEN_REDUCE_SCATTER_TENSOR, unit->mesh->shard_group, 1, &input, 1, output);
     return (struct retained){input, emit_record(low, f->reduce_scatter)};
 }
 

@@ -3,6 +3,8 @@
 
 #include "base/names.h"
 
+#include <string.h>
+
 static const char *module_of(const struct graph *graph, uint32_t param)
 {
     const uint32_t module = graph->params[param].module;
@@ -221,12 +223,66 @@ static const char *first_module(const struct lowering *low, uint32_t unit)
     return low->graph->modules[fsdp2_of(low)->wrapping.first_module[unit]].name;
 }
 
+static bool is_same_shape(const struct shape *a, const struct shape *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* Whether two units have the same parameters, but for their names. */
+static bool is_like(const struct lowering *low, const struct unit *a, const struct unit *b)
+{
+    const struct plan_param *params = low->plan->params;
+    if (a->mesh != b->mesh || a->count != b->count)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++) {
+        const struct plan_param *x = &params[a->params[i]], *y = &params[b->params[i]];
+        if (x->trainable != y->trainable || !is_same_shape(&x->shape, &y->shape))
+            return false;
+    }
+    return true;
+}
+
+static const struct unit_kernels no_kernels = {
+    .gather = {{NONE, NONE, NONE, 0}, {NONE, NONE, NONE, 0}},
+    .copy_out = NONE,
+    .reduce_scatter = NONE,
+    .all_reduce = NONE,
+    .cast = NONE,
+};
+
+/* The nearest unit before it that is alike: blocks of two kinds may take turns. */
+static void find_like(struct lowering *low, struct unit *unit)
+{
+    enum { LOOKED_BACK = 4 };
+    const struct unit *units = fsdp2_of(low)->units, *like = NULL;
+    for (uint32_t u = unit->index; u-- > 0 && u + LOOKED_BACK >= unit->index && !like;)
+        if (is_like(low, &units[u], unit))
+            like = &units[u];
+    unit->kernels = like ? like->kernels : arena_alloc(&low->scratch, sizeof *unit->kernels);
+    if (!like)
+        *unit->kernels = no_kernels;
+    for (uint32_t i = 0; i < unit->count && like && low->like; i++)
+        if (like->params[i] < unit->params[i])
+            low->like[unit->params[i]] = low->like[like->params[i]];
+}
+
+/* Each stands for itself, so far. */
+static void begin_likes(struct lowering *low)
+{
+    if (!outline_is_short(low))
+        return;
+    low->like = arena_lend(&low->scratch, (low->plan->param_count + 1) * sizeof *low->like);
+    for (uint32_t p = 0; p < low->plan->param_count; p++)
+        low->like[p] = p;
+}
+
 static void declare_units(struct lowering *low)
 {
     struct fsdp2 *f = low->state;
     const struct plan *plan = low->plan;
     const struct strategy *s = low->strategy;
     f->units = arena_alloc(&low->scratch, f->wrapping.units * sizeof *f->units);
+    begin_likes(low);
     f->order = none_array(low, f->wrapping.units * USES_MOST * s->accumulate);
     for (uint32_t u = 0; u < f->wrapping.units; u++) {
         struct unit *unit = &f->units[u];
@@ -253,6 +309,7 @@ static void declare_units(struct lowering *low)
             unit->trained_elements += shard;
             unit->last_trainable = unit->params[i];
         }
+        find_like(low, unit);
     }
 }
 
@@ -266,6 +323,19 @@ static void find_in_backward(struct lowering *low)
         if (unit != NONE)
             f->units[unit].in_backward = true;
     }
+}
+
+/* Of an outline: those of the parameter that stands for this one. */
+static void declare_again(struct lowering *low, uint32_t param)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    const uint32_t like = low->like[param];
+    struct plan_param *params = low->plan->params;
+    f->store[param] = f->store[like];
+    f->unsharded[param] = f->unsharded[like];
+    params[param].piece[PIECE_STORE] = params[like].piece[PIECE_STORE];
+    params[param].piece[PIECE_GATHERED] = params[like].piece[PIECE_GATHERED];
+    again_resident(low, f->store[like]);
 }
 
 /* The sharded and the unsharded storage of each parameter. */
@@ -282,6 +352,10 @@ static void declare_storages(struct lowering *low)
     f->host_grad = none_array(low, low->plan->param_count);
     f->offload_event = none_array(low, low->plan->param_count);
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        if (low->like && low->like[p] != p) {
+            declare_again(low, p);
+            continue;
+        }
         const uint64_t shard = padded_shard(low, p);
         f->store[p] = new_resident(low, CATEGORY_SHARDED_PARAM, pool, ATEN_NEW_ZEROS,
                                    fsdp2_store(low, p), flat(shard));

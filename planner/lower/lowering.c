@@ -51,6 +51,26 @@ void emit_free(struct lowering *low, uint32_t buffer)
     emit_free_after(low, buffer, low->plan->buffers[buffer].pool);
 }
 
+void emit_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
+{
+    if (outline_is_short(low) && !(low->here.flags & PLAN_FIRST_STEP)) {
+        tally_alloc_all(low, count, buffers);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        emit_alloc(low, buffers[i]);
+}
+
+void emit_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
+{
+    if (outline_is_short(low)) {
+        tally_free_all(low, count, buffers);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        emit_free(low, buffers[i]);
+}
+
 void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane)
 {
     if (low->tally)
@@ -86,6 +106,15 @@ void emit_kernel(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t k
                  uint8_t group)
 {
     emit(low, op, lane, kernel, group);
+}
+
+bool emit_again(struct lowering *low, enum plan_op op, uint8_t lane, uint8_t group,
+                const uint32_t *kernel)
+{
+    if (!low->tally || *kernel == NONE)
+        return false;
+    emit(low, op, lane, *kernel, group);
+    return true;
 }
 
 void sums_add_in(struct sums *sums, const struct operand *operand)

@@ -104,9 +104,12 @@ struct lowering {
                                         what is between them */
     uint32_t hook_count;
     const struct strategy *strategy;
-    struct tally *tally;          /* of an outline: instead of allocs and frees; else NULL */
-    bool nameless;                /* all calls of the system are one scope */
-    struct arena scratch;         /* gone with the lowering */
+    struct tally *tally;  /* of an outline: instead of allocs and frees; else NULL */
+    uint32_t *like;       /* (params) of an outline: the earlier parameter whose pieces, buffers and
+                             optimizer's states stand for this one's, or itself; the system's set_up says
+                             where outline_is_short. NULL: each has its own */
+    bool nameless;        /* all calls of the system are one scope */
+    struct arena scratch; /* gone with the lowering */
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
                              until the system puts it elsewhere; place NONE: there is none */
@@ -131,6 +134,9 @@ struct lowering {
 
 void emit_alloc(struct lowering *low, uint32_t buffer);
 void emit_free(struct lowering *low, uint32_t buffer);
+/* So many, one after the other. */
+void emit_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
+void emit_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
 /* The host lets go of a buffer that `lane` still works on: its block comes back when the pool's
  * lane has waited for that. */
 void emit_free_after(struct lowering *low, uint32_t buffer, uint8_t lane);
@@ -156,6 +162,10 @@ void sums_add_out(struct sums *sums, const struct operand *operand);
 /* One that is in the plan already. */
 void emit_kernel(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t kernel,
                  uint8_t group);
+/* Of an outline: the kernel of one before on buffers of the same sizes, *kernel, serves again.
+ * False if there is none yet (NONE), or in a program: it is to be made, and *kernel set. */
+bool emit_again(struct lowering *low, enum plan_op op, uint8_t lane, uint8_t group,
+                const uint32_t *kernel);
 /* One operand in, one out, on no group. */
 uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,
                     uint32_t in, uint32_t out);
@@ -218,6 +228,11 @@ void move_gradient(struct lowering *low, uint32_t param, struct operand to);
 /* The same where .grad's storage is exchanged (`grad.data = to`): that dies even if the engine
  * holds the tensor. `lane` may still work on it. */
 void exchange_gradient(struct lowering *low, uint32_t param, struct operand to, uint8_t lane);
+
+/* Whether buffers are summed up and nothing else: one may stand for others of its size. */
+bool outline_is_short(const struct lowering *low);
+/* There: one more resident like buffer `buffer`. */
+void again_resident(struct lowering *low, uint32_t buffer);
 
 /* An array of `count` indices, all NONE, in low->scratch. */
 uint32_t *none_array(struct lowering *low, uint32_t count);

@@ -75,6 +75,18 @@ static void add_state_pieces(struct lowering *low, const struct optimized *o,
         new_piece(low, o->param, PIECE_EXP_AVG_SQ, o->state[1], 0, placement, group);
 }
 
+/* Of an outline: as for the parameter that stands for this one. */
+static void optimize_again(struct lowering *low, uint32_t param, struct optimized *o)
+{
+    const struct optimized *like = &low->optimized[low->like[param]];
+    const uint32_t buffers[] = {like->step, like->state[0], like->state[1]};
+    *o = *like;
+    o->param = param;
+    for (uint32_t i = 0; i < 3; i++)
+        if (buffers[i] != NONE)
+            again_resident(low, buffers[i]);
+}
+
 void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count)
 {
     const struct plan *plan = low->plan;
@@ -83,6 +95,10 @@ void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t p = order ? order[i] : i;
         struct optimized *o = &low->optimized[i];
+        if (!order && low->like && low->like[p] != p) {
+            optimize_again(low, p, o);
+            continue;
+        }
         o->param = p;
         o->value = plan_piece_operand(plan, plan_updated_piece(plan, p));
         o->gradient = no_operand();
@@ -100,6 +116,11 @@ void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count
 void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_t offset,
                   bool whole)
 {
+    if (low->like && low->like[param] != param) {
+        low->plan->params[param].piece[PIECE_GRADIENT] =
+            low->plan->params[low->like[param]].piece[PIECE_GRADIENT];
+        return;
+    }
     const struct plan_piece updated = *plan_updated_piece(low->plan, param);
     struct placement placement = updated.placement;
     if (whole)
@@ -347,6 +368,8 @@ static void emit_update(struct lowering *low, struct updated u, enum work_kind w
 
 static void create_states(struct lowering *low, struct updated u)
 {
+    if (outline_is_short(low)) /* of which the first step is no part */
+        return;
     low->here.flags |= PLAN_FIRST_STEP;
     for (uint32_t i = 0; i < u.count; i++) {
         const struct optimized *o = &u.of[i];

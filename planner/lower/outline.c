@@ -70,6 +70,40 @@ void tally_free(struct lowering *low, uint32_t index, uint8_t lane)
     tally->ledger->broken |= lane != buffer->pool && ledger_has(buffer);
 }
 
+static struct outline_bytes bytes_of_all(const struct lowering *low, uint32_t count,
+                                         const uint32_t *buffers)
+{
+    struct outline_bytes all = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outline_bytes bytes = bytes_of(&low->plan->buffers[buffers[i]]);
+        all.requested += bytes.requested;
+        all.rounded += bytes.rounded;
+    }
+    return all;
+}
+
+void tally_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
+{
+    grow(&low->tally->live, &low->tally->most, bytes_of_all(low, count, buffers));
+}
+
+void tally_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
+{
+    shrink(&low->tally->live, bytes_of_all(low, count, buffers));
+}
+
+bool outline_is_short(const struct lowering *low)
+{
+    return low->tally && !low->tally->ledger;
+}
+
+void again_resident(struct lowering *low, uint32_t buffer)
+{
+    const struct outline_bytes bytes = bytes_of(&low->plan->buffers[buffer]);
+    low->tally->resident.requested += bytes.requested;
+    low->tally->resident.rounded += bytes.rounded;
+}
+
 void tally_micro_batch(struct lowering *low)
 {
     low->tally->at = 0;
@@ -109,7 +143,7 @@ void tally_span(struct lowering *low, const struct outline_span *span)
 
 void tally_result(const struct tally *tally, const struct plan *plan, struct outlined *out)
 {
-    struct outline_bytes resident = {0}, most = {0};
+    struct outline_bytes resident = tally->resident, most = tally->resident;
     for (uint32_t b = 0; b < plan->buffer_count; b++)
         if (plan->buffers[b].resident)
             grow(&resident, &most, bytes_of(&plan->buffers[b]));

@@ -9,6 +9,7 @@
 struct tally {
     const struct outline *outline;
     struct outline_bytes live, most; /* resident buffers aside */
+    struct outline_bytes resident;   /* those that another stands for (lowering.like) */
     uint32_t at, pending;  /* kernels of this micro-batch that have their instruction; that wait
                               for theirs, which comes with the next thing that is emitted */
     struct ledger *ledger; /* that is filled in as well, or NULL */
@@ -21,6 +22,9 @@ void tally_begin(struct tally *tally);
  * and come back. */
 void tally_alloc(struct lowering *low, uint32_t buffer);
 void tally_free(struct lowering *low, uint32_t buffer, uint8_t lane);
+/* The same of several, without a ledger and in every step. */
+void tally_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
+void tally_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
 /* A micro-batch begins; a span of it passes. */
 void tally_micro_batch(struct lowering *low);
 void tally_span(struct lowering *low, const struct outline_span *span);

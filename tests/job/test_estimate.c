@@ -46,6 +46,22 @@ static void tear_down(struct scene *scene)
     profile_free(&scene->machine.profile);
 }
 
+/* In an outline for time alone parameters alike stand for each other: step and bytes are as where
+ * each has its own. */
+static void compare_short(struct scene *scene, const struct job *job)
+{
+    struct err err = {0};
+    struct estimate alone, whole;
+    const struct estimate_options time = {.wanted = ESTIMATE_TIME};
+    const struct estimate_options both = {.wanted = ESTIMATE_TIME | ESTIMATE_DEVICE};
+    if (estimate_with(scene->estimator, &job->strategy, &time, &alone, &err) != ERR_OK)
+        return;
+    assert_int_equal(estimate_with(scene->estimator, &job->strategy, &both, &whole, &err), ERR_OK);
+    assert_int_equal(alone.requested_bytes, whole.requested_bytes);
+    assert_int_equal(alone.least_bytes, whole.least_bytes);
+    assert_true(alone.step_s == whole.step_s);
+}
+
 /* Whether the strategy can be had; then the estimate is the prediction. */
 static bool compare(struct scene *scene, const struct job *job)
 {
@@ -56,6 +72,7 @@ static bool compare(struct scene *scene, const struct job *job)
     const struct estimate_options options = {.wanted = ESTIMATE_TIME | ESTIMATE_DEVICE,
                                              .expandable_segments =
                                                  scene->machine.expandable_segments};
+    compare_short(scene, job);
     const enum err_code rc =
         estimate_with(scene->estimator, &job->strategy, &options, &found, &first);
     assert_int_equal(predict(job, &scene->machine, &prediction, &second), ERR_OK);
@@ -140,6 +157,7 @@ static void choose(struct strategy *s, uint32_t i)
     s->impl = (enum optimizer_impl)(i % 3);
     s->max_norm = (float)(i % 2);
     s->offload = sharded && i % 7 == 3;
+    s->keep_last = sharded && i % 3 == 1 ? i % 16 : 0;
     s->bucket_cap_mb = (float)(5 * (i % 4));
     s->bucket_view = i % 3 == 1;
     if (is_zero(s->system))
