@@ -13,8 +13,8 @@ struct mesh { /* what fully_shard is called with: replicas × shard_ranks */
 };
 
 /* What units alike (their parameters have shards of the same sizes) issue on buffers of their own:
- * an outline, in which a kernel stands for its operands' sizes alone, has it once. NONE: not yet.
- */
+ * where a kernel stands for its operands' sizes alone (emit_again) there is one of each. NONE: not
+ * yet. */
 struct gather_kernels {
     uint32_t cast, copy_in, all_gather;
     uint64_t cast_elements; /* 0: nothing is cast */

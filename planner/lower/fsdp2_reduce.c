@@ -274,9 +274,12 @@ static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uin
     const struct operand cat = plan_whole_buffer(low->plan, input);
     emit_work_on(low, PLAN_COPY_IN, LANE_COMPUTE, WORK_CHUNK_CAT, ATEN_CHUNK_CAT,
                  unit->mesh->shard_group, count, grads, 1, &cat);
+    uint32_t *gone = xmalloc(count * sizeof *gone), n = 0;
     for (uint32_t i = count; i-- > 0;)
         if (grads[i].place != held->loop)
-            emit_free(low, grads[i].place);
+            gone[n++] = grads[i].place;
+    emit_free_all(low, n, gone);
+    free(gone);
     return input;
 }
 

@@ -335,7 +335,7 @@ static void declare_again(struct lowering *low, uint32_t param)
     f->unsharded[param] = f->unsharded[like];
     params[param].piece[PIECE_STORE] = params[like].piece[PIECE_STORE];
     params[param].piece[PIECE_GATHERED] = params[like].piece[PIECE_GATHERED];
-    again_resident(low, f->store[like]);
+    again_resident(low, f->store[like], 1);
 }
 
 /* The sharded and the unsharded storage of each parameter. */

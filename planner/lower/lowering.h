@@ -231,8 +231,8 @@ void exchange_gradient(struct lowering *low, uint32_t param, struct operand to, 
 
 /* Whether buffers are summed up and nothing else: one may stand for others of its size. */
 bool outline_is_short(const struct lowering *low);
-/* There: one more resident like buffer `buffer`. */
-void again_resident(struct lowering *low, uint32_t buffer);
+/* There: so many more residents like `buffer`, which may be NONE. */
+void again_resident(struct lowering *low, uint32_t buffer, uint32_t times);
 
 /* An array of `count` indices, all NONE, in low->scratch. */
 uint32_t *none_array(struct lowering *low, uint32_t count);

@@ -75,16 +75,12 @@ static void add_state_pieces(struct lowering *low, const struct optimized *o,
         new_piece(low, o->param, PIECE_EXP_AVG_SQ, o->state[1], 0, placement, group);
 }
 
-/* Of an outline: as for the parameter that stands for this one. */
-static void optimize_again(struct lowering *low, uint32_t param, struct optimized *o)
+/* Of an outline: states that stand for so many parameters' more. */
+static void again_states(struct lowering *low, const struct optimized *o, uint32_t times)
 {
-    const struct optimized *like = &low->optimized[low->like[param]];
-    const uint32_t buffers[] = {like->step, like->state[0], like->state[1]};
-    *o = *like;
-    o->param = param;
-    for (uint32_t i = 0; i < 3; i++)
-        if (buffers[i] != NONE)
-            again_resident(low, buffers[i]);
+    again_resident(low, o->step, times);
+    again_resident(low, o->state[0], times);
+    again_resident(low, o->state[1], times);
 }
 
 void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count)
@@ -92,11 +88,14 @@ void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count
     const struct plan *plan = low->plan;
     low->optimized = arena_lend(&low->scratch, (count + 1) * sizeof *low->optimized);
     low->optimized_count = count;
+    uint32_t *again = arena_alloc(&low->scratch, (count + 1) * sizeof *again);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t p = order ? order[i] : i;
         struct optimized *o = &low->optimized[i];
         if (!order && low->like && low->like[p] != p) {
-            optimize_again(low, p, o);
+            again[low->like[p]]++;
+            *o = low->optimized[low->like[p]];
+            o->param = p;
             continue;
         }
         o->param = p;
@@ -111,6 +110,9 @@ void optimize_params(struct lowering *low, const uint32_t *order, uint32_t count
             add_state_pieces(low, o, &updated);
         }
     }
+    for (uint32_t i = 0; i < count; i++)
+        if (again[i])
+            again_states(low, &low->optimized[i], again[i]);
 }
 
 void set_gradient(struct lowering *low, uint32_t param, uint32_t buffer, uint64_t offset,
@@ -315,26 +317,51 @@ static void set_gradient_of(const struct plan *plan, const struct optimized *o, 
     }
 }
 
-/* The same of an outline. States are as large as what they are of. */
+/* What the updates of so many tensors like one add to an outline's kernel. States are as large as
+ * what they are of. */
+static void add_updates(const struct lowering *low, const struct optimized *o, uint32_t times,
+                        struct sums *sums)
+{
+    struct operand gradient;
+    set_gradient_of(low->plan, o, &gradient);
+    const uint32_t states = (o->state[0] != NONE ? 1U : 0U) + (o->state[1] != NONE ? 1U : 0U);
+    const uint64_t bytes = shape_bytes(&o->value.shape, dtype_of(o));
+    const uint64_t of_gradient = shape_bytes(&gradient.shape, (enum dtype)gradient.dtype);
+    if (sums->ins == 0) {
+        sums->first[0] = gradient;
+        sums->first[1] = o->value;
+    }
+    sums->ins += times * (2 + states);
+    sums->outs += times * (1 + states);
+    sums->in_bytes += (double)(times * (of_gradient + (1 + states) * bytes));
+    sums->out_bytes += (double)(times * (1 + states) * bytes);
+}
+
+/* The tensor of an update whose sizes are those of `index`: it or an earlier one. */
+static uint32_t updated_like(const struct lowering *low, struct updated u, uint32_t index)
+{
+    const uint32_t param = u.of[index].param;
+    if (!low->like || param == NONE)
+        return index;
+    const struct plan_param *params = low->plan->params;
+    const uint32_t like = low->like[param];
+    return like < index && u.of[like].param == like &&
+                   params[like].piece[PIECE_GRADIENT] == params[param].piece[PIECE_GRADIENT]
+               ? like
+               : index;
+}
+
 static void emit_update_sums(struct lowering *low, struct updated u, enum work_kind work,
                              enum aten label)
 {
     struct sums sums = begin_sums(low);
-    for (uint32_t i = 0; i < u.count; i++) {
-        const struct optimized *o = &u.of[i];
-        struct operand gradient;
-        if (!o->updated)
-            continue;
-        set_gradient_of(low->plan, o, &gradient);
-        sums_add_in(&sums, &gradient);
-        sums_add_out(&sums, &o->value);
-        const uint32_t states = (o->state[0] != NONE ? 1U : 0U) + (o->state[1] != NONE ? 1U : 0U);
-        const uint64_t bytes = shape_bytes(&o->value.shape, dtype_of(o));
-        sums.ins += 1 + states;
-        sums.outs += states;
-        sums.in_bytes += (double)((1 + states) * bytes);
-        sums.out_bytes += (double)(states * bytes);
-    }
+    uint32_t *times = xcalloc(u.count + 1, sizeof *times);
+    for (uint32_t i = 0; i < u.count; i++)
+        times[updated_like(low, u, i)] += u.of[i].updated;
+    for (uint32_t i = 0; i < u.count; i++)
+        if (times[i])
+            add_updates(low, &u.of[i], times[i], &sums);
+    free(times);
     emit_sums(low, PLAN_OPTIMIZER, u.of[0].on_host ? LANE_HOST : LANE_COMPUTE, work, label,
               PLAN_NO_GROUP, &sums);
 }
@@ -382,12 +409,18 @@ static void create_states(struct lowering *low, struct updated u)
 }
 
 /* A tensor as large as what is optimized, for the time of the update. */
-static uint32_t alloc_transient(struct lowering *low, enum aten label, const struct optimized *o)
+static uint32_t new_transient(struct lowering *low, enum aten label, const struct optimized *o)
 {
     const uint8_t pool = o->on_host ? LANE_HOST : LANE_COMPUTE;
     const uint32_t buffer =
         new_buffer(low, CATEGORY_OPTIMIZER, pool, label, dtype_of(o), o->value.shape);
     low->plan->buffers[buffer].local = o->value.local;
+    return buffer;
+}
+
+static uint32_t alloc_transient(struct lowering *low, enum aten label, const struct optimized *o)
+{
+    const uint32_t buffer = new_transient(low, label, o);
     emit_alloc(low, buffer);
     return buffer;
 }
@@ -401,22 +434,43 @@ static bool counts_steps(const struct lowering *low, struct updated u)
     return false;
 }
 
+static void reverse(uint32_t *list, uint32_t count)
+{
+    for (uint32_t i = 0; i < count / 2; i++) {
+        const uint32_t first = list[i];
+        list[i] = list[count - 1 - i];
+        list[count - 1 - i] = first;
+    }
+}
+
+/* The list of roots, in which one may stand for others of its size. */
+static uint32_t new_roots(struct lowering *low, struct updated u, uint32_t *roots)
+{
+    uint32_t *of = xmalloc((u.count + 1) * sizeof *of), n = 0;
+    for (uint32_t i = 0; i < u.count; i++) {
+        if (!u.of[i].updated)
+            continue;
+        const uint32_t like = updated_like(low, u, i);
+        of[i] = like == i ? new_transient(low, ATEN_FOREACH_SQRT, &u.of[i]) : of[like];
+        roots[n++] = of[i];
+    }
+    free(of);
+    return n;
+}
+
 static void adam_foreach(struct lowering *low, struct updated u)
 {
-    uint32_t *roots = xmalloc((u.count + 1) * sizeof *roots), n = 0;
+    uint32_t *roots = xmalloc((u.count + 1) * sizeof *roots);
     if (counts_steps(low, u)) { /* torch.tensor(1.0), added to the CPU step counters */
         const uint32_t literal = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_HOST, ATEN_LIFT_FRESH,
                                               DTYPE_FP32, (struct shape){.rank = 0});
         emit_free(low, literal);
     }
-    for (uint32_t i = 0; i < u.count; i++)
-        if (u.of[i].updated)
-            roots[n++] = alloc_transient(low, ATEN_FOREACH_SQRT, &u.of[i]);
+    const uint32_t n = new_roots(low, u, roots);
+    emit_alloc_all(low, n, roots);
     emit_update(low, u, WORK_ADAMW, ATEN_ADAMW);
-    if (n)
-        emit_free(low, roots[n - 1]); /* a loop variable's, rebound first */
-    for (uint32_t i = n ? n - 1 : 0; i-- > 0;)
-        emit_free(low, roots[i]);
+    reverse(roots, n); /* a loop variable's first, then the list from its end */
+    emit_free_all(low, n, roots);
     free(roots);
 }
 

@@ -97,11 +97,13 @@ bool outline_is_short(const struct lowering *low)
     return low->tally && !low->tally->ledger;
 }
 
-void again_resident(struct lowering *low, uint32_t buffer)
+void again_resident(struct lowering *low, uint32_t buffer, uint32_t times)
 {
+    if (buffer == NONE)
+        return;
     const struct outline_bytes bytes = bytes_of(&low->plan->buffers[buffer]);
-    low->tally->resident.requested += bytes.requested;
-    low->tally->resident.rounded += bytes.rounded;
+    low->tally->resident.requested += times * bytes.requested;
+    low->tally->resident.rounded += times * bytes.rounded;
 }
 
 void tally_micro_batch(struct lowering *low)

@@ -43,18 +43,44 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 29;
 }
 
-/* What a task is, wherever it stands. */
-static uint64_t signature(const struct simulation *s, const struct costs *costs, uint32_t i)
+struct signatures {
+    uint64_t *of_tasks;   /* (tasks) what each is, wherever it stands */
+    uint64_t *of_kernels; /* (kernels with costs of their own) 0: not worked out yet */
+};
+
+static uint64_t kernel_signature(const struct costs *costs, uint32_t kernel,
+                                 struct signatures *signatures)
+{
+    uint64_t *known = &signatures->of_kernels[kernel - costs->first];
+    if (*known == 0)
+        *known = cost_signature(&costs->kernels[kernel - costs->first]) | 1;
+    return *known;
+}
+
+static uint64_t signature(const struct simulation *s, const struct costs *costs, uint32_t i,
+                          struct signatures *signatures)
 {
     const struct task *task = &s->tasks[i];
     const uint64_t behind = task->after == NEVER ? 0 : i - task->after;
-    uint64_t hash = mix((uint64_t)task->kind << 16 | (uint64_t)task->lane << 8 | task->collective,
-                        behind << 32 | task->count);
+    const uint64_t hash =
+        mix(behind, (uint64_t)task->kind << 16 | (uint64_t)task->lane << 8 | task->collective);
     if (task->kind == TASK_SPAN)
         return mix(hash, sequence_signature(costs->sequence, task->kernel, task->count));
-    if (task->kind != TASK_RUN)
-        return hash;
-    return mix(hash, cost_signature(&costs->kernels[task->kernel - costs->first]));
+    if (task->kind == TASK_RUN)
+        return mix(hash, kernel_signature(costs, task->kernel, signatures));
+    return hash;
+}
+
+static struct signatures signatures_new(const struct simulation *s, const struct costs *costs)
+{
+    const uint32_t kernels = s->kernel_end > costs->first ? s->kernel_end - costs->first : 0;
+    struct signatures signatures = {
+        .of_tasks = xmalloc((s->count + 1) * sizeof *signatures.of_tasks),
+        .of_kernels = xcalloc(kernels + 1, sizeof *signatures.of_kernels),
+    };
+    for (uint32_t i = 0; i < s->count; i++)
+        signatures.of_tasks[i] = signature(s, costs, i, &signatures);
+    return signatures;
 }
 
 static bool begins_period(const struct task *task)
@@ -105,16 +131,15 @@ static void find_ranges(struct periods *p, const struct simulation *s, const uin
 
 struct periods *periods_new(const struct simulation *s, const struct costs *costs)
 {
-    uint64_t *signatures = xmalloc((s->count + 1) * sizeof *signatures);
     struct periods *p = xmalloc(sizeof *p);
     p->ranges = NULL;
     p->range_count = p->range_cap = p->at = p->next_moment = 0;
     for (uint32_t m = 0; m < MOMENTS; m++)
         p->moments[m].task = NEVER;
-    for (uint32_t i = 0; i < s->count; i++)
-        signatures[i] = signature(s, costs, i);
-    find_ranges(p, s, signatures);
-    free(signatures);
+    const struct signatures signatures = signatures_new(s, costs);
+    find_ranges(p, s, signatures.of_tasks);
+    free(signatures.of_tasks);
+    free(signatures.of_kernels);
     if (p->range_count)
         return p;
     periods_free(p);

@@ -52,6 +52,8 @@ static void add_task(const struct plan_instruction *in, uint32_t id, struct foun
     } else {
         task.kind = TASK_RUN;
         task.kernel = in->arg;
+        if (in->arg >= s->kernel_end)
+            s->kernel_end = in->arg + 1;
         task.collective = plan_op_is_collective((enum plan_op)in->op);
         if (task.collective) {
             task.after = found->last_of_group[in->group];
