@@ -474,6 +474,8 @@ enum err_code lower_outline_with(const struct system *system, const struct graph
     struct tally tally = {.outline = outline, .ledger = out->ledger};
     TRY(lower_check_with(system, graph, outline->stream, strategy, err));
     begin_again(&out->plan);
+    if (out->gaps)
+        tally.gaps = gaps_new(out->gaps, outline->span_count);
     tally_begin(&tally);
     lower(system, graph, outline->stream, strategy, &tally, true, out->plan);
     tally_result(&tally, out->plan, out);

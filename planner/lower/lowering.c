@@ -98,7 +98,9 @@ void emit_sync(struct lowering *low, uint8_t lane, uint8_t of)
 
 void emit_mark(struct lowering *low, enum plan_mark mark)
 {
-    if (!low->tally)
+    if (low->tally)
+        tally_mark(low, mark);
+    else
         emit(low, PLAN_MARK, LANE_HOST, mark, PLAN_NO_GROUP);
 }
 

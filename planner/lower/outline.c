@@ -37,6 +37,8 @@ static void shrink(struct outline_bytes *live, struct outline_bytes less)
 void tally_begin(struct tally *tally)
 {
     tally->most = tally->live;
+    if (tally->gaps)
+        gaps_begin(tally->gaps);
     if (!tally->ledger)
         return;
     ledger_begin(tally->ledger, tally->outline->own_slots);
@@ -53,8 +55,11 @@ void tally_alloc(struct lowering *low, uint32_t index)
 {
     struct tally *tally = low->tally;
     const struct buffer *buffer = &low->plan->buffers[index];
-    if (!(low->here.flags & PLAN_FIRST_STEP))
+    if (!(low->here.flags & PLAN_FIRST_STEP)) {
         grow(&tally->live, &tally->most, bytes_of(buffer));
+        if (tally->gaps)
+            gaps_alloc(tally->gaps, buffer);
+    }
     if (tally->ledger)
         ledger_note(tally->ledger, index, buffer, ledger_flags(low));
 }
@@ -64,6 +69,8 @@ void tally_free(struct lowering *low, uint32_t index, uint8_t lane)
     struct tally *tally = low->tally;
     const struct buffer *buffer = &low->plan->buffers[index];
     shrink(&tally->live, bytes_of(buffer));
+    if (tally->gaps)
+        gaps_free(tally->gaps, buffer, low->here.flags);
     if (!tally->ledger)
         return;
     ledger_note(tally->ledger, index, buffer, ledger_flags(low) | LEDGER_FREE);
@@ -84,12 +91,24 @@ static struct outline_bytes bytes_of_all(const struct lowering *low, uint32_t co
 
 void tally_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
 {
-    grow(&low->tally->live, &low->tally->most, bytes_of_all(low, count, buffers));
+    struct tally *tally = low->tally;
+    grow(&tally->live, &tally->most, bytes_of_all(low, count, buffers));
+    for (uint32_t i = 0; i < count && tally->gaps; i++)
+        gaps_alloc(tally->gaps, &low->plan->buffers[buffers[i]]);
 }
 
 void tally_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers)
 {
-    shrink(&low->tally->live, bytes_of_all(low, count, buffers));
+    struct tally *tally = low->tally;
+    shrink(&tally->live, bytes_of_all(low, count, buffers));
+    for (uint32_t i = 0; i < count && tally->gaps; i++)
+        gaps_free(tally->gaps, &low->plan->buffers[buffers[i]], low->here.flags);
+}
+
+void tally_mark(struct lowering *low, enum plan_mark mark)
+{
+    if (low->tally->gaps && (mark == PLAN_MARK_MICRO_BATCH || mark == PLAN_MARK_OPTIMIZER))
+        gaps_apart(low->tally->gaps);
 }
 
 bool outline_is_short(const struct lowering *low)
@@ -104,6 +123,8 @@ void again_resident(struct lowering *low, uint32_t buffer, uint32_t times)
     const struct outline_bytes bytes = bytes_of(&low->plan->buffers[buffer]);
     low->tally->resident.requested += times * bytes.requested;
     low->tally->resident.rounded += times * bytes.rounded;
+    if (low->tally->gaps)
+        gaps_resident(low->tally->gaps, &low->plan->buffers[buffer], times);
 }
 
 void tally_micro_batch(struct lowering *low)
@@ -138,6 +159,8 @@ void tally_span(struct lowering *low, const struct outline_span *span)
     tally->live.requested = before.requested + span->end.requested;
     tally->live.rounded = before.rounded + span->end.rounded;
     tally->pending += span->kernels;
+    if (tally->gaps)
+        gaps_span(tally->gaps, (uint32_t)(span - tally->outline->spans), span->end.rounded);
     if (tally->ledger)
         note_events(low, span->events);
     tally->event += span->events;
@@ -153,6 +176,8 @@ void tally_result(const struct tally *tally, const struct plan *plan, struct out
     out->rounded_bytes = (uint64_t)(most.rounded + tally->most.rounded);
     if (tally->ledger)
         ledger_close(tally->ledger, plan);
+    if (tally->gaps)
+        gaps_finish(tally->gaps, plan);
 }
 
 /* ---- a stream's spans ---- */

@@ -54,14 +54,24 @@ struct outline {
 struct outline *outline_new(const struct stream *stream, const uint64_t workspace_bytes[2]);
 void outline_free(struct outline *outline); /* NULL is allowed */
 
+/* What a strategy has on the device beside the stream, in a step that is not the first: bytes as
+ * the allocator rounds them. */
+struct outline_gaps {
+    uint64_t *during; /* (spans) of the compute stream's pool while the stream is in a span */
+    uint64_t *after;  /* (spans) ... at most, between it and the next */
+    uint64_t apart;   /* ... at most, while no micro-batch runs */
+    uint64_t most[LANES_MOST]; /* of each stream's pool at any time */
+};
+
 struct outlined {
     struct plan *plan; /* NULL, or of the time before: its memory is used again. No allocs, frees or
                           marks, and the stream's kernels as spans (PLAN_SPAN): it can be costed and
                           simulated, and nothing else */
-    uint64_t requested_bytes; /* peak of a steady-state step: as memory_replay has it, to the byte
-                               */
-    uint64_t rounded_bytes;   /* likewise, what the allocator has to find room for at the least */
-    struct ledger *ledger;    /* lent, filled in; NULL: is not asked for */
+    uint64_t requested_bytes;  /* peak of a steady-state step: as memory_replay has it, to the byte
+                                */
+    uint64_t rounded_bytes;    /* likewise, what the allocator has to find room for at the least */
+    struct ledger *ledger;     /* lent, filled in; NULL: is not asked for */
+    struct outline_gaps *gaps; /* likewise, its arrays being the caller's; not with a ledger */
 };
 
 /* `graph` and the outline's stream under a strategy, as lower_plan. The caller owns out->plan, also

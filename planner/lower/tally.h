@@ -6,14 +6,25 @@
 #include "lower/lowering.h"
 #include "lower/outline.h"
 
+/* Of outline_gaps: bytes against those that are there when a step begins, which are known last. */
+struct tally_gaps {
+    struct outline_gaps *out;
+    int64_t *during, *after;                           /* (spans) INT64_MIN: nothing is known */
+    int64_t apart, *at;                                /* at: what is raised now */
+    int64_t resident[LANES_MOST], carried[LANES_MOST]; /* when the step begins */
+    int64_t live[LANES_MOST], most[LANES_MOST];        /* against that */
+    uint32_t spans;
+};
+
 struct tally {
     const struct outline *outline;
     struct outline_bytes live, most; /* resident buffers aside */
     struct outline_bytes resident;   /* those that another stands for (lowering.like) */
-    uint32_t at, pending;  /* kernels of this micro-batch that have their instruction; that wait
-                              for theirs, which comes with the next thing that is emitted */
-    struct ledger *ledger; /* that is filled in as well, or NULL */
-    uint32_t event;        /* of the outline's: the next */
+    uint32_t at, pending;    /* kernels of this micro-batch that have their instruction; that wait
+                                for theirs, which comes with the next thing that is emitted */
+    struct ledger *ledger;   /* that is filled in as well, or NULL */
+    struct tally_gaps *gaps; /* likewise */
+    uint32_t event;          /* of the outline's: the next */
 };
 
 /* Nothing has been allocated yet. */
@@ -25,11 +36,26 @@ void tally_free(struct lowering *low, uint32_t buffer, uint8_t lane);
 /* The same of several, without a ledger and in every step. */
 void tally_alloc_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
 void tally_free_all(struct lowering *low, uint32_t count, const uint32_t *buffers);
+/* The step comes to a mark. */
+void tally_mark(struct lowering *low, enum plan_mark mark);
 /* A micro-batch begins; a span of it passes. */
 void tally_micro_batch(struct lowering *low);
 void tally_span(struct lowering *low, const struct outline_span *span);
 /* Adds what is resident. */
 void tally_result(const struct tally *tally, const struct plan *plan, struct outlined *out);
+
+/* gaps.c: a step begins; a buffer is allocated or freed in every step, or freed in a later one; so
+ * many residents are there beside the plan's. */
+struct tally_gaps *gaps_new(struct outline_gaps *out, uint32_t spans);
+void gaps_begin(struct tally_gaps *gaps);
+void gaps_alloc(struct tally_gaps *gaps, const struct buffer *buffer);
+void gaps_free(struct tally_gaps *gaps, const struct buffer *buffer, uint8_t flags);
+void gaps_resident(struct tally_gaps *gaps, const struct buffer *buffer, uint32_t times);
+/* No micro-batch runs; the stream is in a span, in which `bytes` of gradients are born. */
+void gaps_apart(struct tally_gaps *gaps);
+void gaps_span(struct tally_gaps *gaps, uint32_t span, int64_t bytes);
+/* Fills in gaps->out and frees gaps. */
+void gaps_finish(struct tally_gaps *gaps, const struct plan *plan);
 
 /* The instruction of the stream's kernels that have none yet, if there are any. */
 void emit_span(struct lowering *low);

@@ -4,6 +4,7 @@
 #include "job/estimate.h"
 #include "job/step_time.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 struct of_class {
@@ -69,6 +70,16 @@ static enum err_code estimate_unified(struct evaluator *e, const struct stream_c
     return estimate_with(estimator_of(e, c), &same, options, out, err);
 }
 
+/* Steps are sums of thousands of times, and two that are as long may differ by their roundings.
+ * Here they come out equal, so that what prefers one of them is not chance. */
+static double without_rounding(double seconds)
+{
+    enum { BITS = 36 };
+    int exponent;
+    const double mantissa = frexp(seconds, &exponent);
+    return ldexp(nearbyint(ldexp(mantissa, BITS)), exponent - BITS);
+}
+
 enum err_code evaluate_fast(struct evaluator *e, const struct stream_class *c,
                             const struct strategy *strategy, struct evaluation *out,
                             struct err *err)
@@ -76,7 +87,7 @@ enum err_code evaluate_fast(struct evaluator *e, const struct stream_class *c,
     struct estimate estimated;
     const struct estimate_options options = {.wanted = ESTIMATE_TIME};
     TRY(estimate_unified(e, c, strategy, &options, &estimated, err));
-    *out = (struct evaluation){estimated.step_s, estimated.least_bytes};
+    *out = (struct evaluation){without_rounding(estimated.step_s), estimated.least_bytes};
     return ERR_OK;
 }
 

@@ -137,6 +137,12 @@ static double idle_of(const struct chain *c)
     return fmax(0, fmax(c->now.lane_s[LANE_COMPUTE], c->now.host_s) - c->now.busy_s);
 }
 
+/* Whether the stream passes a gap of it. */
+static bool has_gap(const struct plan_instruction *in, uint32_t gap)
+{
+    return in->flags & PLAN_SPAN && gap >= in->arg && gap - in->arg < in->base;
+}
+
 /* Between the last kernel of a micro-batch and the first of the next, before and after all of them.
  * Nothing here depends on how far ahead anything is fetched: what a micro-batch begins with has
  * nothing before it to be fetched in. */
@@ -153,17 +159,16 @@ static void find_idle(const struct stream_class *class, const struct plan *plan,
         const struct plan_instruction *in = &plan->instructions[i];
         if (in->flags & PLAN_FIRST_STEP)
             continue;
-        const bool gap = in->op == PLAN_COMPUTE && in->arg < plan->shared_count;
-        if (gap && in->arg == class->first_gap && apart) {
+        if (has_gap(in, class->first_gap) && apart) {
             frame->middle_idle_s = idle_of(&c);
             frame->idle_s += frame->middle_idle_s;
             apart = false;
         }
-        if (gap && in->arg == class->last_gap) {
+        if (has_gap(in, class->last_gap)) {
             chain_begin(&c);
             apart = true;
         }
-        if (!gap && apart)
+        if (apart)
             chain_pass(&c, in);
     }
     double end_s = idle_of(&c);
@@ -176,15 +181,16 @@ static void find_idle(const struct stream_class *class, const struct plan *plan,
 
 static void sum_up(const struct plan *plan, const struct costs *costs, struct frame *frame)
 {
-    uint32_t batches = 0;
+    const struct plan_micro_batch *batches = plan->micro_batches;
+    const bool whole = plan->micro_batch_count == FRAME_BATCHES;
+    const uint32_t first = whole ? batches[FRAME_BATCHES - 2].instruction : 0;
+    const uint32_t end = whole ? batches[FRAME_BATCHES - 1].instruction : 0;
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
-        if (in->op == PLAN_MARK && in->arg == PLAN_MARK_MICRO_BATCH)
-            batches++;
         if (in->flags & PLAN_FIRST_STEP)
             continue;
         add_instruction(plan, costs, in, &frame->busy);
-        if (batches + 1 == FRAME_BATCHES)
+        if (i >= first && i < end)
             add_instruction(plan, costs, in, &frame->middle);
     }
     note_first(plan, costs, frame);
@@ -200,70 +206,14 @@ static void raise(uint64_t *most, uint64_t bytes)
     *most = bytes > *most ? bytes : *most;
 }
 
-struct pools { /* bytes of each stream's blocks */
-    uint64_t live[LANES_MOST], most[LANES_MOST];
-};
-
-/* What a later step begins with: residents, and what it frees of the step before. */
-static void pools_begin(const struct plan *plan, struct pools *pools)
-{
-    *pools = (struct pools){0};
-    for (uint32_t b = 0; b < plan->buffer_count; b++)
-        if (plan->buffers[b].resident)
-            pools->live[plan->buffers[b].pool] += buffer_device_bytes(&plan->buffers[b]);
-    for (uint32_t i = 0; i < plan->instruction_count; i++) {
-        const struct plan_instruction *in = &plan->instructions[i];
-        if (in->op == PLAN_FREE && in->flags & PLAN_LATER_STEPS)
-            pools->live[plan->buffers[in->arg].pool] +=
-                buffer_device_bytes(&plan->buffers[in->arg]);
-    }
-    for (uint32_t lane = 0; lane < plan->lane_count; lane++)
-        pools->most[lane] = pools->live[lane];
-}
-
-static void pools_pass(const struct plan *plan, const struct plan_instruction *in,
-                       struct pools *pools)
-{
-    if (in->op != PLAN_ALLOC && in->op != PLAN_FREE)
-        return;
-    const struct buffer *b = &plan->buffers[in->arg];
-    uint64_t *live = &pools->live[b->pool];
-    *live = in->op == PLAN_ALLOC ? *live + buffer_device_bytes(b) : *live - buffer_device_bytes(b);
-    raise(&pools->most[b->pool], *live);
-}
-
 /* Segments of other streams than the compute stream. */
-static uint64_t pools_beside(const struct plan *plan, const struct pools *pools)
+static uint64_t pools_beside(const struct outline_gaps *gaps, uint32_t lanes)
 {
     uint64_t bytes = 0;
-    for (uint32_t lane = 0; lane < plan->lane_count; lane++)
+    for (uint32_t lane = 0; lane < lanes; lane++)
         if (lane != LANE_COMPUTE)
-            bytes += (pools->most[lane] + GRAIN - 1) / GRAIN * GRAIN;
+            bytes += (gaps->most[lane] + GRAIN - 1) / GRAIN * GRAIN;
     return bytes;
-}
-
-static void walk(const struct plan *plan, struct frame *frame)
-{
-    struct pools pools;
-    pools_begin(plan, &pools);
-    const uint64_t *live = &pools.live[LANE_COMPUTE];
-    uint64_t *most = &frame->apart;
-    raise(most, *live);
-    for (uint32_t i = 0; i < plan->instruction_count; i++) {
-        const struct plan_instruction *in = &plan->instructions[i];
-        if (in->flags & PLAN_FIRST_STEP)
-            continue;
-        pools_pass(plan, in, &pools);
-        if (in->op == PLAN_MARK &&
-            (in->arg == PLAN_MARK_MICRO_BATCH || in->arg == PLAN_MARK_OPTIMIZER)) {
-            most = &frame->apart;
-        } else if (in->op == PLAN_COMPUTE && in->arg < plan->shared_count) {
-            raise(&frame->during[in->arg], *live);
-            most = &frame->after[in->arg];
-        }
-        raise(most, *live);
-    }
-    frame->beside = pools_beside(plan, &pools);
 }
 
 /* ---- frames ---- */
@@ -278,7 +228,7 @@ struct strategy frame_strategy(const struct strategy *strategy)
 
 struct framer {
     const struct machine *machine;
-    struct plan *plan;
+    struct plan *plan; /* an outline of the time before: for its memory */
     struct costs costs;
     struct collective_models *collectives;
 };
@@ -300,6 +250,17 @@ void framer_free(struct framer *framer)
     free(framer);
 }
 
+static struct frame *frame_of(const struct stream_class *c)
+{
+    struct frame *frame = xmalloc(sizeof *frame);
+    *frame = (struct frame){
+        .during = xcalloc(2 * (size_t)c->gap_count + 1, sizeof *frame->during),
+        .gap_count = c->gap_count,
+    };
+    frame->after = frame->during + c->gap_count;
+    return frame;
+}
+
 enum err_code frame_new(struct framer *framer, const struct stream_class *c,
                         const struct strategy *strategy, struct frame **out, struct err *err)
 {
@@ -307,20 +268,24 @@ enum err_code frame_new(struct framer *framer, const struct stream_class *c,
     const struct strategy few = frame_strategy(strategy);
     struct costs *costs = &framer->costs;
     *out = NULL;
-    TRY(lower_nameless(c->graph, c->hooks, &few, &framer->plan, err));
-    const struct plan *plan = framer->plan;
-    TRY(costs_of_own(plan, &machine->profile, machine->gpus_per_node, framer->collectives, costs,
-                     err));
-    struct frame *frame = xmalloc(sizeof *frame);
-    *frame = (struct frame){
-        .during = xcalloc(2 * (size_t)c->gap_count + 1, sizeof *frame->during),
-        .gap_count = c->gap_count,
-        .outside = machine_outside_bytes(plan, machine),
-    };
-    frame->after = frame->during + c->gap_count;
+    TRY(lower_check(c->graph, c->hooks, &few, err));
+    struct frame *frame = frame_of(c);
+    struct outline_gaps gaps = {.during = frame->during, .after = frame->after};
+    struct outlined outlined = {.plan = framer->plan, .gaps = &gaps};
+    enum err_code rc = lower_outline(c->graph, c->outline, &few, &outlined, err);
+    const struct plan *plan = framer->plan = outlined.plan;
+    if (rc == ERR_OK)
+        rc = costs_of_own(plan, &machine->profile, machine->gpus_per_node, framer->collectives,
+                          costs, err);
+    if (rc != ERR_OK) {
+        frame_free(frame);
+        return rc;
+    }
+    frame->outside = machine_outside_bytes(plan, machine);
+    frame->apart = gaps.apart;
+    frame->beside = pools_beside(&gaps, plan->lane_count);
     sum_up(plan, costs, frame);
     find_idle(c, plan, costs, frame);
-    walk(plan, frame);
     *out = frame;
     return ERR_OK;
 }

@@ -118,6 +118,7 @@ static void fill_hooks(struct stream_class *c)
     }
     add_step(hooks, STEP_KERNEL, gap);
     c->hooks = hooks;
+    c->outline = outline_new(hooks, (const uint64_t[2]){0, 0});
 }
 
 static bool same_gradients(const struct stream *a, const struct stream *b)
@@ -203,6 +204,7 @@ void stream_class_free(struct stream_class *c)
     if (!c)
         return;
     stream_free(c->stream);
+    outline_free(c->outline);
     stream_free(c->hooks);
     graph_free(c->graph);
     free(c->gaps);

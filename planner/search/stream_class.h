@@ -11,6 +11,7 @@
 
 #include "cost/cost.h"
 #include "job/job.h"
+#include "lower/outline.h"
 #include "machine/machine.h"
 
 /* Seconds of work, each of which a step lasts at least. */
@@ -38,9 +39,10 @@ struct stream_class {
     struct busy busy;             /* of one micro-batch */
     uint64_t workspace;           /* bytes that its matmuls make cuBLAS allocate */
     bool blocks_follow;           /* stream_blocks_follow */
-    struct stream *hooks; /* the stream without births, deaths and kernels: in each gap a kernel
-                             that does nothing, with the number of the gap. Gradients are born
-                             where they are taken */
+    struct stream *hooks;    /* the stream without births, deaths and kernels: in each gap a kernel
+                                that does nothing, with the number of the gap. Gradients are born
+                                where they are taken */
+    struct outline *outline; /* of those: a span a gap, the last one aside */
 };
 
 /* Builds the class of a job. ERR_INVALID, ERR_UNSUPPORTED: the model cannot be built so, or the
