@@ -22,9 +22,10 @@ struct range { /* tasks first ... end - 1: each is like the one `period` before,
 struct moment {    /* what the simulator is like */
     uint32_t task; /* the span that begins on the compute stream; NEVER: nothing is noted */
     uint32_t running;
-    double now;
+    uint32_t host; /* task that it issues next */
+    double now, host_s;
     struct lane lanes[LANES_MOST];
-    double spent_s[SPENT_COUNT], communication_s;
+    double spent_s[SPENT_COUNT], communication_s, issuing_s;
 };
 
 struct periods {
@@ -161,76 +162,128 @@ static bool is_idle(const struct lane *lane)
     return lane->task == NEVER;
 }
 
-static uint32_t front_of(const struct run *r, const struct lane *lane)
+/* The task that a lane does next, issued or not; NEVER: none. */
+static uint32_t next_of(const struct run *r, uint32_t index, const struct lane *lane)
 {
-    return lane->at < lane->issued ? r->s->queue[lane->at] : NEVER;
+    return lane->at < r->s->first[index + 1] ? r->s->queue[lane->at] : NEVER;
+}
+
+static bool is_issued(const struct lane *lane)
+{
+    return lane->at < lane->issued;
 }
 
 /* Whether a lane is where it was, with nothing to do until something ends that comes after `last`.
  */
-static bool stands(const struct run *r, const struct lane *a, const struct lane *b, uint32_t last)
+static bool stands(const struct run *r, uint32_t index, const struct lane *a, uint32_t last)
 {
+    const struct lane *b = &r->lanes[index];
     if (!is_idle(a) || !is_idle(b) || a->at != b->at)
         return false;
-    const uint32_t front = front_of(r, b);
-    if (front == NEVER)
+    if (!is_issued(b))
         return true;
-    const uint32_t after = r->s->tasks[front].after;
+    const uint32_t after = r->s->tasks[next_of(r, index, b)].after;
     return after != NEVER && after > last && isinf(r->out->end_s[after]);
+}
+
+/* Two moments: one as long after `a` as the other after now. */
+static bool is_as_late(const struct run *r, const struct moment *a, double earlier, double later)
+{
+    return (isinf(earlier) && isinf(later)) ||
+           fabs((later - r->now) - (earlier - a->now)) <= ALIKE * r->now;
+}
+
+/* When the host has issued the last of a task's kernels. */
+static double issued_by(const struct run *r, uint32_t i)
+{
+    const struct task *task = &r->s->tasks[i];
+    const double *host = r->costs->sequence->host;
+    return r->out->issue_s[i] + (task->kind == TASK_SPAN
+                                     ? host[task->kernel + task->count] - host[task->kernel + 1]
+                                     : 0);
+}
+
+/* What the host has given a lane to do, if it still issues: as much, and as late. */
+static bool has_as_much(const struct run *r, const struct moment *a, uint32_t index,
+                        const struct range *range)
+{
+    const struct lane *x = &a->lanes[index], *y = &r->lanes[index];
+    const double *issue_s = r->out->issue_s;
+    if (r->host == r->s->count)
+        return true;
+    if (y->issued - y->at != x->issued - x->at)
+        return false;
+    for (uint32_t at = y->at - !is_idle(y); at < y->issued; at++) {
+        const uint32_t later = r->s->queue[at], earlier = later - range->period;
+        if (!(issued_by(r, later) <= r->now && issued_by(r, earlier) <= a->now) &&
+            !is_as_late(r, a, issue_s[earlier], issue_s[later]))
+            return false;
+    }
+    return true;
 }
 
 /* Whether a lane has come so much further, and is like it was. */
 static bool has_moved(const struct run *r, const struct moment *a, uint32_t index,
-                      const struct range *range, double tolerance_s)
+                      const struct range *range)
 {
     const struct lane *x = &a->lanes[index], *y = &r->lanes[index];
-    const uint32_t from = front_of(r, x), to = front_of(r, y);
+    const uint32_t from = next_of(r, index, x), to = next_of(r, index, y);
     if (is_idle(x) != is_idle(y) || from == NEVER || to == NEVER || to - from != range->period ||
-        from < range->first)
+        from < range->first || !has_as_much(r, a, index, range) ||
+        !is_as_late(r, a, x->moment, y->moment))
         return false;
     if (is_idle(x))
-        return isinf(x->moment) && isinf(y->moment);
+        return isinf(y->moment) || r->host < r->s->count;
     const struct task *earlier = &r->s->tasks[x->task], *later = &r->s->tasks[y->task];
     return y->task - x->task == range->period && x->task >= range->first &&
            (r->running >> index & 1) && x->rate == y->rate && x->further == y->further &&
-           (earlier->kind != TASK_SPAN ||
-            x->kernel - earlier->kernel == y->kernel - later->kernel) &&
-           fabs((y->moment - r->now) - (x->moment - a->now)) <= tolerance_s;
+           (earlier->kind != TASK_SPAN || x->kernel - earlier->kernel == y->kernel - later->kernel);
 }
 
-/* The last task that any of the lanes which move is at, or looks at; 0: the moments differ. */
+/* The host has issued all, or waits where it waited a period before. */
+static bool host_has_moved(const struct run *r, const struct moment *a, const struct range *range)
+{
+    if (a->host == r->s->count || r->host == r->s->count)
+        return a->host == r->host;
+    return a->host >= range->first && r->host - a->host == range->period &&
+           is_as_late(r, a, a->host_s, r->host_s);
+}
+
+/* The last task that the host, or any of the lanes which move, is at or looks at; 0: the moments
+ * differ. */
 static uint32_t furthest(const struct run *r, const struct moment *a, const struct range *range)
 {
-    const double tolerance_s = ALIKE * r->now;
-    uint32_t last = 0;
-    if (a->running != r->running)
+    uint32_t last = r->host < r->s->count ? r->host : 0;
+    if (a->running != r->running || !host_has_moved(r, a, range))
         return 0;
     for (uint32_t index = 0; index < r->s->lane_count; index++)
         if (r->lanes[index].at != a->lanes[index].at) {
-            if (!has_moved(r, a, index, range, tolerance_s))
+            if (!has_moved(r, a, index, range))
                 return 0;
-            const uint32_t front = front_of(r, &r->lanes[index]);
-            last = front > last ? front : last;
+            const uint32_t next = next_of(r, index, &r->lanes[index]);
+            last = next > last ? next : last;
         }
     for (uint32_t index = 0; index < r->s->lane_count; index++)
         if (r->lanes[index].at == a->lanes[index].at &&
-            !stands(r, &a->lanes[index], &r->lanes[index], range->end))
+            !stands(r, index, &a->lanes[index], range->end))
             return 0;
     return last;
 }
 
 /* How many more periods are like the one since that moment: their tasks are alike, and issued
- * before they begin. */
+ * before they begin, or as late as then. */
 static uint32_t periods_ahead(const struct run *r, const struct moment *a,
                               const struct range *range)
 {
     const uint32_t last = furthest(r, a, range);
     const double *issue_s = r->out->issue_s, took_s = r->now - a->now;
-    if (last == 0 || last + 1 >= range->end || issue_s[last + 1] > a->now)
+    const bool issued = r->host == r->s->count;
+    if (last == 0 || last + 1 >= range->end || (issued && issue_s[last + 1] > a->now))
         return 0;
     uint32_t ahead = 0;
     for (uint32_t end = last + range->period + 1;
-         end < range->end && issue_s[end] <= r->now + ahead * took_s; end += range->period)
+         end < range->end && (!issued || issue_s[end] <= r->now + ahead * took_s);
+         end += range->period)
         ahead++;
     return ahead;
 }
@@ -259,26 +312,57 @@ static void move_lane(struct run *r, struct lane *lane, uint32_t places, uint32_
     const struct task *tasks = r->s->tasks;
     fill_in(r, lane, places, times, range, took_s);
     lane->at += times * places;
+    lane->moment += times * took_s;
     if (is_idle(lane))
         return;
-    const uint32_t within = lane->kernel - tasks[lane->task].kernel;
+    const struct sequence *sequence = r->costs->sequence;
+    const double *host = sequence->host, *begin = sequence->paces[0].begin;
+    const struct task *before = &tasks[lane->task];
+    const uint32_t within = lane->kernel - before->kernel;
     lane->task += times * range->period;
     lane->since += times * took_s;
-    lane->moment += times * took_s;
     const struct task *task = &tasks[lane->task];
     if (task->kind != TASK_SPAN) {
         lane->cost = cost_of(r, task);
         return;
     }
     lane->kernel = task->kernel + within;
-    lane->cost = &r->costs->sequence->cost[lane->kernel];
-    lane->first_issue = r->out->issue_s[lane->task] - r->costs->sequence->host[task->kernel + 1];
+    lane->cost = &sequence->cost[lane->kernel];
+    lane->first_issue = r->out->issue_s[lane->task] - host[task->kernel + 1];
+    lane->lag += host[task->kernel + 1] - begin[task->kernel] -
+                 (host[before->kernel + 1] - begin[before->kernel]);
+}
+
+/* What the host issues on the way there. */
+static void move_host(struct run *r, const struct moment *a, uint32_t times,
+                      const struct range *range, double took_s)
+{
+    struct timeline *out = r->out;
+    if (r->host == r->s->count)
+        return;
+    const uint32_t end = r->host + times * range->period;
+    for (uint32_t i = r->host; i < end; i++) {
+        const uint32_t before = i - range->period;
+        const struct task *task = &r->s->tasks[i];
+        out->issue_s[i] = out->issue_s[before] + took_s;
+        out->end_s[i] = INFINITY;
+        if (task->lane == LANE_HOST) {
+            out->begin_s[i] = out->begin_s[before] + took_s;
+            out->end_s[i] = out->end_s[before] + took_s;
+        } else {
+            r->lanes[task->lane].issued++;
+        }
+    }
+    r->host = end;
+    r->host_s += times * took_s;
+    out->host_s += times * (out->host_s - a->issuing_s);
 }
 
 static void pass_over(struct run *r, const struct moment *a, uint32_t times,
                       const struct range *range)
 {
     const double took_s = r->now - a->now;
+    move_host(r, a, times, range, took_s);
     for (uint32_t index = 0; index < r->s->lane_count; index++) {
         struct lane *lane = &r->lanes[index];
         if (lane->at != a->lanes[index].at)
@@ -286,10 +370,10 @@ static void pass_over(struct run *r, const struct moment *a, uint32_t times,
     }
     for (uint32_t index = 0; index < r->s->lane_count; index++) {
         struct lane *lane = &r->lanes[index]; /* that stands: as lane_advance leaves it */
-        const uint32_t front = front_of(r, lane);
-        if (lane->at == a->lanes[index].at && front != NEVER)
-            lane->moment = r->out->issue_s[front] > r->now + times * took_s ? r->out->issue_s[front]
-                                                                            : INFINITY;
+        if (lane->at != a->lanes[index].at || !is_issued(lane))
+            continue;
+        const double issue_s = r->out->issue_s[next_of(r, index, lane)];
+        lane->moment = issue_s > r->now + times * took_s ? issue_s : INFINITY;
     }
     for (int i = 0; i < SPENT_COUNT; i++)
         r->out->spent_s[i] += times * (r->out->spent_s[i] - a->spent_s[i]);
@@ -303,7 +387,10 @@ static void note(struct periods *p, const struct run *r, uint32_t task)
     struct moment *m = &p->moments[p->next_moment++ % MOMENTS];
     m->task = task;
     m->running = r->running;
+    m->host = r->host;
     m->now = r->now;
+    m->host_s = r->host_s;
+    m->issuing_s = r->out->host_s;
     memcpy(m->lanes, r->lanes, r->s->lane_count * sizeof *m->lanes);
     memcpy(m->spent_s, r->out->spent_s, sizeof m->spent_s);
     m->communication_s = r->out->communication_s;
@@ -312,8 +399,7 @@ static void note(struct periods *p, const struct run *r, uint32_t task)
 void periods_pass(struct periods *p, struct run *r)
 {
     const uint32_t task = r->lanes[LANE_COMPUTE].task;
-    if (task == NEVER || r->host < r->s->count || !begins_period(&r->s->tasks[task]) ||
-        r->out->begin_s[task] != r->now)
+    if (task == NEVER || !begins_period(&r->s->tasks[task]) || r->out->begin_s[task] != r->now)
         return;
     while (p->at < p->range_count && task >= p->ranges[p->at].end)
         p->at++;
