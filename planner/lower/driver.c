@@ -373,6 +373,7 @@ static void settle(struct lowering *low)
     for (uint32_t p = 0; p < plan->param_count; p++)
         plan->params[p].piece[PIECE_GRADIENT] = NONE;
     low->here = (struct plan_instruction){.group = PLAN_NO_GROUP};
+    forget_issued(low);
     if (low->tally)
         tally_begin(low->tally);
 }
@@ -418,6 +419,9 @@ static void lower(const struct system *system, const struct graph *graph,
     low.grad = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
     for (uint32_t p = 0; p < graph->param_count; p++)
         low.grad[p] = no_operand();
+    if (nameless)
+        low.last = arena_lend(&low.scratch, WORK_KIND_COUNT * sizeof *low.last);
+    forget_issued(&low);
     low.plan->system = system->name;
     low.plan->world = strategy->world;
     low.plan->rank = strategy->rank;

@@ -197,18 +197,62 @@ uint32_t emit_work_on(struct lowering *low, enum plan_op op, uint8_t lane, enum 
     return kernel;
 }
 
+void forget_issued(struct lowering *low)
+{
+    for (uint32_t i = 0; i < WORK_KIND_COUNT && low->last; i++)
+        low->last[i].kernel = NONE;
+}
+
+static struct issued issued_as(const struct lowering *low, enum plan_op op, uint8_t lane,
+                               uint8_t group)
+{
+    return (struct issued){NONE, (uint8_t)op, lane, group, low->here.phase, low->here.scope != 0};
+}
+
+static bool is_like(const struct operand *operand, const struct buffer *buffer)
+{
+    return operand->dtype == buffer->dtype &&
+           memcmp(&operand->shape, &buffer->shape, sizeof buffer->shape) == 0;
+}
+
+/* Whether `last` is what is to be issued now, on buffers of the same shapes. */
+static bool serves_again(const struct lowering *low, const struct issued *last, struct issued now,
+                         enum aten label, uint32_t ins, const uint32_t *in, uint32_t outs,
+                         const uint32_t *out)
+{
+    const struct plan *plan = low->plan;
+    if (last->kernel == NONE || last->op != now.op || last->lane != now.lane ||
+        last->group != now.group || last->phase != now.phase || last->own != now.own)
+        return false;
+    const struct kernel *kernel = plan_kernel(plan, last->kernel);
+    if (kernel->label != label || kernel->ins != ins || kernel->outs != outs)
+        return false;
+    for (uint32_t i = 0; i < ins + outs; i++)
+        if (!is_like(&kernel->operands[i], &plan->buffers[i < ins ? in[i] : out[i - ins]]))
+            return false;
+    return true;
+}
+
 uint32_t emit_work(struct lowering *low, enum plan_op op, uint8_t lane, enum work_kind work,
                    enum aten label, uint8_t group, uint32_t ins, const uint32_t *in, uint32_t outs,
                    const uint32_t *out)
 {
     if (low->tally && work_is_of_lists(work))
         return emit_sums_of(low, op, lane, work, label, group, ins, in, outs, out);
+    struct issued *last = low->last ? &low->last[work] : NULL;
+    struct issued now = issued_as(low, op, lane, group);
+    if (last && serves_again(low, last, now, label, ins, in, outs, out)) {
+        emit(low, op, lane, last->kernel, group);
+        return last->kernel;
+    }
     struct operand *operands = plan_push_operands(low->plan, ins + outs);
     for (uint32_t i = 0; i < ins + outs; i++)
         plan_set_whole_buffer(low->plan, i < ins ? in[i] : out[i - ins], &operands[i]);
-    const uint32_t kernel = plan_push_kernel(low->plan, work, label, ins, outs, operands);
-    emit(low, op, lane, kernel, group);
-    return kernel;
+    now.kernel = plan_push_kernel(low->plan, work, label, ins, outs, operands);
+    emit(low, op, lane, now.kernel, group);
+    if (last)
+        *last = now;
+    return now.kernel;
 }
 
 uint32_t emit_unary(struct lowering *low, uint8_t lane, enum work_kind work, enum aten label,

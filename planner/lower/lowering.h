@@ -85,6 +85,14 @@ struct optimized {
     uint32_t state[2], step; /* buffers: exp_avg, exp_avg_sq, the step counter */
 };
 
+/* Of works of one kind, the one that was issued last: as one like it costs as much where nobody
+ * asks where its operands are, it serves again. */
+struct issued {
+    uint32_t kernel; /* NONE: there is none yet */
+    uint8_t op, lane, group, phase;
+    bool own; /* in a call of the system's */
+};
+
 /* What a kernel of lists is to an outline. */
 struct sums {
     struct operand *first; /* (2) in and out, in the plan */
@@ -109,6 +117,7 @@ struct lowering {
                              optimizer's states stand for this one's, or itself; the system's set_up says
                              where outline_is_short. NULL: each has its own */
     bool nameless;        /* all calls of the system are one scope */
+    struct issued *last;  /* (works) if nameless */
     struct arena scratch; /* gone with the lowering */
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
@@ -233,6 +242,9 @@ void exchange_gradient(struct lowering *low, uint32_t param, struct operand to, 
 bool outline_is_short(const struct lowering *low);
 /* There: so many more residents like `buffer`, which may be NONE. */
 void again_resident(struct lowering *low, uint32_t buffer, uint32_t times);
+
+/* Nothing was issued so far. */
+void forget_issued(struct lowering *low);
 
 /* An array of `count` indices, all NONE, in low->scratch. */
 uint32_t *none_array(struct lowering *low, uint32_t count);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { GRAIN = 2 << 20 }; /* bytes: segments are multiples of that, allocator.h */
 
@@ -231,6 +232,8 @@ struct framer {
     struct plan *plan; /* an outline of the time before: for its memory */
     struct costs costs;
     struct collective_models *collectives;
+    uint64_t *gaps; /* (2 * gap_cap) */
+    uint32_t gap_cap;
 };
 
 struct framer *framer_new(const struct machine *machine)
@@ -247,7 +250,18 @@ void framer_free(struct framer *framer)
     plan_free(framer->plan);
     costs_free(&framer->costs);
     collective_models_free(framer->collectives);
+    free(framer->gaps);
     free(framer);
+}
+
+/* Room for what is between so many hooks. */
+static struct outline_gaps gaps_in(struct framer *framer, uint32_t spans)
+{
+    if (framer->gap_cap < spans) {
+        framer->gap_cap = spans;
+        framer->gaps = xrealloc(framer->gaps, 2 * (size_t)spans * sizeof *framer->gaps);
+    }
+    return (struct outline_gaps){.during = framer->gaps, .after = framer->gaps + spans};
 }
 
 static struct frame *frame_of(const struct stream_class *c)
@@ -267,20 +281,18 @@ enum err_code frame_new(struct framer *framer, const struct stream_class *c,
     const struct machine *machine = framer->machine;
     const struct strategy few = frame_strategy(strategy);
     struct costs *costs = &framer->costs;
-    *out = NULL;
-    TRY(lower_check(c->graph, c->hooks, &few, err));
-    struct frame *frame = frame_of(c);
-    struct outline_gaps gaps = {.during = frame->during, .after = frame->after};
+    const struct outline *outline = c->outline;
+    struct outline_gaps gaps = gaps_in(framer, outline->span_count);
     struct outlined outlined = {.plan = framer->plan, .gaps = &gaps};
-    enum err_code rc = lower_outline(c->graph, c->outline, &few, &outlined, err);
+    *out = NULL;
+    const enum err_code rc = lower_outline(c->graph, outline, &few, &outlined, err);
     const struct plan *plan = framer->plan = outlined.plan;
-    if (rc == ERR_OK)
-        rc = costs_of_own(plan, &machine->profile, machine->gpus_per_node, framer->collectives,
-                          costs, err);
-    if (rc != ERR_OK) {
-        frame_free(frame);
-        return rc;
-    }
+    TRY(rc);
+    TRY(costs_of_own(plan, &machine->profile, machine->gpus_per_node, framer->collectives, costs,
+                     err));
+    struct frame *frame = frame_of(c);
+    memcpy(frame->during, gaps.during, outline->span_count * sizeof *gaps.during);
+    memcpy(frame->after, gaps.after, outline->span_count * sizeof *gaps.after);
     frame->outside = machine_outside_bytes(plan, machine);
     frame->apart = gaps.apart;
     frame->beside = pools_beside(&gaps, plan->lane_count);
