@@ -419,7 +419,7 @@ static void lower(const struct system *system, const struct graph *graph,
     low.grad = arena_lend(&low.scratch, (graph->param_count + 1) * sizeof *low.grad);
     for (uint32_t p = 0; p < graph->param_count; p++)
         low.grad[p] = no_operand();
-    if (nameless)
+    if (tally)
         low.last = arena_lend(&low.scratch, WORK_KIND_COUNT * sizeof *low.last);
     forget_issued(&low);
     low.plan->system = system->name;

@@ -12,9 +12,8 @@ struct mesh { /* what fully_shard is called with: replicas × shard_ranks */
     uint8_t shard_group, replicate_group;
 };
 
-/* What units alike (their parameters have shards of the same sizes) issue on buffers of their own:
- * where a kernel stands for its operands' sizes alone (emit_again) there is one of each. NONE: not
- * yet. */
+/* What units alike (their parameters have the same shapes) issue on buffers of their own: an
+ * outline has one kernel of each (emit_again). NONE: not yet. */
 struct gather_kernels {
     uint32_t cast, copy_in, all_gather;
     uint64_t cast_elements; /* 0: nothing is cast */

@@ -126,9 +126,8 @@ enum err_code lower_plan(const struct graph *graph, const struct stream *stream,
                          const struct strategy *strategy, struct plan **out, struct err *err);
 
 /* The same for those who only add up, and do so again and again: all calls of the system are one
- * scope, a kernel on buffers of the same sizes as one before may be that one, and the graph is lent
- * until plan_free. *plan is NULL, or one of the time before, whose memory is used again; the caller
- * owns it also after an error. */
+ * scope, and the graph is lent until plan_free. *plan is NULL, or one of the time before, whose
+ * memory is used again; the caller owns it also after an error. */
 enum err_code lower_nameless(const struct graph *graph, const struct stream *stream,
                              const struct strategy *strategy, struct plan **plan, struct err *err);
 

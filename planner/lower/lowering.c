@@ -113,7 +113,7 @@ void emit_kernel(struct lowering *low, enum plan_op op, uint8_t lane, uint32_t k
 bool emit_again(struct lowering *low, enum plan_op op, uint8_t lane, uint8_t group,
                 const uint32_t *kernel)
 {
-    if (!low->nameless || *kernel == NONE)
+    if (!low->tally || *kernel == NONE)
         return false;
     emit(low, op, lane, *kernel, group);
     return true;

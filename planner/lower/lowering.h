@@ -117,7 +117,7 @@ struct lowering {
                              optimizer's states stand for this one's, or itself; the system's set_up says
                              where outline_is_short. NULL: each has its own */
     bool nameless;        /* all calls of the system are one scope */
-    struct issued *last;  /* (works) if nameless */
+    struct issued *last;  /* (works) of an outline; else NULL */
     struct arena scratch; /* gone with the lowering */
     struct plan_instruction here; /* phase, flags and scope of what is emitted next */
     struct operand *grad; /* (params) .grad: what AccumulateGrad adds to. The first gradient itself
