@@ -161,8 +161,7 @@ void unshard(struct lowering *low, struct unit *unit)
     struct gather_kernels *kernels = &unit->kernels->gather[unit->state == SECONDARY];
     struct held held = {.cast = NONE};
     unit->gather_group = unit->state == SECONDARY ? f->post_group : unit->mesh->shard_group;
-    if (low->tally && !low->strategy->offload && !has_float8(low, unit) &&
-        kernels->copy_in != NONE)
+    if (low->tally && !low->strategy->offload && !has_float8(low, unit) && kernels->copy_in != NONE)
         pack_again(low, unit, kernels, &held);
     else
         pack(low, unit, ranks, kernels, &held);

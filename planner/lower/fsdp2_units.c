@@ -232,7 +232,7 @@ static bool is_same_shape(const struct shape *a, const struct shape *b)
 static bool is_like(const struct lowering *low, const struct unit *a, const struct unit *b)
 {
     const struct plan_param *params = low->plan->params;
-    if (a->mesh != b->mesh || a->count != b->count)
+    if (a->mesh != b->mesh || a->count != b->count || has_float8(low, a) || has_float8(low, b))
         return false;
     for (uint32_t i = 0; i < a->count; i++) {
         const struct plan_param *x = &params[a->params[i]], *y = &params[b->params[i]];
