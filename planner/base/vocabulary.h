@@ -407,11 +407,11 @@ static inline bool work_is_matmul(enum work_kind kind)
 }
 
 /* What it gives is born in the order of memory of its operands, as PyTorch's TensorIterator has it:
- * elementwise work, and sums over dims that stay as 1. */
+ * elementwise work. (Sums and means are born one row after the other: resize_reduction in
+ * ATen/native/ReduceOpsUtils.h.) */
 static inline bool work_keeps_order(enum work_kind kind)
 {
-    return (kind >= WORK_ADD && kind <= WORK_DROPOUT_BACKWARD) || kind == WORK_SUM ||
-           kind == WORK_MEAN;
+    return kind >= WORK_ADD && kind <= WORK_DROPOUT_BACKWARD;
 }
 
 /* What sharding and optimizers do to lists of tensors: one after the other, in one kernel. Each

@@ -36,10 +36,12 @@ enum attention_kernel attention_chosen(const struct profile *profile, enum dtype
     const enum gpu_generation generation = profile->generation;
     const bool half = dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
     const enum attention_kernel asked = profile->attention;
+    if (asked == ATTENTION_MATH)
+        return asked;
     if (generation == GENERATION_CPU)
         return ATTENTION_FLASH;
     /* The others are for 16-bit numbers, and for Ampere and newer. */
-    if (asked != ATTENTION_MATH && (!half || generation == GENERATION_VOLTA))
+    if (!half || generation == GENERATION_VOLTA)
         return ATTENTION_EFFICIENT;
     if (asked == ATTENTION_FLASH_3 && generation != GENERATION_HOPPER)
         return ATTENTION_FLASH;

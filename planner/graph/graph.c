@@ -183,9 +183,7 @@ static bool is_differentiable(enum dtype dtype)
            dtype == DTYPE_COMPLEX64;
 }
 
-/* An operator of `kind` is done, and with it, if it is the one that autocast made them for, casts
- * that were arguments of the call alone. */
-static void end_call(struct graph *graph, int kind)
+void graph_call_done(struct graph *graph, int kind)
 {
     struct graph_autocast *autocast = &graph->autocast;
     if (autocast->kind != kind)
@@ -256,7 +254,7 @@ void graph_op_done(struct graph *graph, uint32_t op)
     lay_out(graph, op);
     need_gradient(graph, o);
     add_item(graph, ITEM_OP, op);
-    end_call(graph, o->kind);
+    graph_call_done(graph, o->kind);
 }
 
 /* A view's gradient is that of what it views. */

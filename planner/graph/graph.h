@@ -194,6 +194,8 @@ struct graph {
     enum autograd autograd;
     uint32_t torch; /* 2.x, whose operators these are (base/torch.h); 0: the newest */
     enum cross_entropy cross_entropy;
+    bool watched; /* a dispatch mode sees every call of the forward pass's blocks, and ATen takes
+                     tensors for those of subclasses (isTensorSubclassLike) */
     enum attention_kernel attention; /* AUTO: flash where a code leaves it to PyTorch */
     enum float8 float8;
     enum float8_gather float8_gather;
@@ -244,6 +246,9 @@ uint32_t graph_op_birth(struct graph *graph, uint32_t op, enum aten aten, enum d
                         struct shape shape);
 /* Closes the op: decides whether it needs a gradient and puts it in the script. */
 void graph_op_done(struct graph *graph, uint32_t op);
+/* An operator of `kind` is done, and with it, if it is the one that autocast made them for, casts
+ * that were arguments of the call alone. graph_op_done says so; or who composes the operator. */
+void graph_call_done(struct graph *graph, int kind);
 
 /* Another shape over the same storage: no memory, and the same gradient. */
 uint32_t graph_view(struct graph *graph, uint32_t tensor, struct shape shape);

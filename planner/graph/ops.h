@@ -34,6 +34,8 @@
     X(INTERLEAVE, interleave, NONE)                                                                \
     X(CAT, cat, NONE)                                                                              \
     X(VIEW, view, NONE)                                                                            \
+    X(RESHAPE, reshape, NONE)                                                                      \
+    X(REAL, real, NONE)                                                                            \
     X(SCALE, scale, NONE)                                                                          \
     X(NEG, neg, NONE)                                                                              \
     X(POW, pow, FP32)                                                                              \
@@ -167,6 +169,17 @@ void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t cou
  * are divided by the root of d. */
 uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
                       float dropout);
+/* Attention in single ops: _scaled_dot_product_attention_math, which op_attention is where the graph
+ * says so. v may be of another width than q and k; of 16 bits, all is computed in fp32. */
+struct math_attention {
+    uint32_t q, k, v; /* (b, s, a, d), (b, s_k, a', d), (b, s_k, a', d_v) */
+    uint32_t mask;    /* of bools, or added to scores: (1 or b, 1 or a, s, s_k); GRAPH_NONE: none */
+    bool causal;
+    float dropout;
+    float scale; /* of q·kᵀ; 0: 1 / the root of d */
+};
+/* (b, s, a, d_v), one row after the other. */
+uint32_t op_math_attention(struct graph *graph, const struct math_attention *attention);
 /* Memory-efficient attention, likewise, with an additive bias (b, a, s, s_k) or GRAPH_NONE; v may
  * be of another width than q and k, which is then the result's. */
 uint32_t op_efficient_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v,
@@ -193,6 +206,11 @@ uint32_t op_cat_last(struct graph *graph, uint32_t x, uint32_t y);
  * (b, s, a, d) of a projection, where what follows made the gradient as (b, a, s, d). The view's
  * backward is a reshape, and copies. */
 uint32_t op_view_copied(struct graph *graph, uint32_t x, struct shape shape);
+/* A view whose backward is a reshape: the gradient is copied where its order of memory, which the
+ * tape knows, cannot be seen in x's shape. And view_as_real of complex numbers, as which x is seen
+ * already, whose backward wants them one after the other. */
+uint32_t op_reshape(struct graph *graph, uint32_t x, struct shape shape);
+uint32_t op_real(struct graph *graph, uint32_t x);
 /* As op_repeat, but a copy even of a single head: repeat_interleave. */
 uint32_t op_repeat_copied(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
 /* x times a number by mul.Scalar, as ATen itself calls it inside attention. */

@@ -49,8 +49,8 @@ uint32_t op_add_in_place(struct graph *graph, uint32_t x, uint32_t y)
 
 uint32_t op_add_to(struct graph *graph, uint32_t x, uint32_t y)
 {
-    return graph->autograd == AUTOGRAD_RECORDED ? op_add(graph, x, y)
-                                                : op_add_in_place(graph, x, y);
+    return graph->autograd == AUTOGRAD_RECORDED || graph->watched ? op_add(graph, x, y)
+                                                                  : op_add_in_place(graph, x, y);
 }
 
 OP_CLASS(add_to) = {

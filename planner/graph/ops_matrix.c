@@ -85,6 +85,7 @@ static void own_linear_backward(struct tape *tape, const struct graph *graph,
 
 OP_BACKWARD(linear)
 {
+    tape_grad_in_rows(tape, op);
     if (tape_own_linear(tape)) {
         own_linear_backward(tape, graph, op);
         return;
@@ -109,6 +110,7 @@ OP_CLASS(linear) = {
 
 OP_BACKWARD(linear_bias)
 {
+    tape_grad_in_rows(tape, op);
     if (tape_own_linear(tape)) {
         own_linear_backward(tape, graph, op);
         return;

@@ -184,6 +184,43 @@ OP_BACKWARD(view)
 
 OP_CLASS(view) = {.backward = view_backward};
 
+uint32_t op_reshape(struct graph *graph, uint32_t x, struct shape shape)
+{
+    return view_node(graph, OP_RESHAPE, x, shape);
+}
+
+static struct operand copied_in_order(struct tape *tape, struct operand grad)
+{
+    return tape_call(tape, WORK_REORDER, ATEN_CLONE, (enum dtype)grad.dtype, grad.shape, -1.0, 1,
+                     &grad);
+}
+
+OP_BACKWARD(reshape)
+{
+    const struct operand grad = tape_grad(tape, op, 0);
+    const struct strides own = layout_of(&grad.shape, grad.pitch, grad.layout);
+    struct strides seen;
+    const bool fits = !layout_is_unknown(grad.layout) &&
+                      layout_view(&grad.shape, &own, shape_of(graph, op->in[0]), &seen);
+    tape_give(tape, op, 0, fits ? grad : copied_in_order(tape, grad));
+}
+
+OP_CLASS(reshape) = {.backward = reshape_backward};
+
+uint32_t op_real(struct graph *graph, uint32_t x)
+{
+    return view_node(graph, OP_REAL, x, *shape_of(graph, x));
+}
+
+OP_BACKWARD(real)
+{
+    (void)graph;
+    const struct operand grad = tape_grad(tape, op, 0);
+    tape_give(tape, op, 0, grad.layout || grad.pitch ? copied_in_order(tape, grad) : grad);
+}
+
+OP_CLASS(real) = {.backward = real_backward};
+
 /* ---- copies ---- */
 
 uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim)

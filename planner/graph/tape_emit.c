@@ -206,6 +206,22 @@ struct operand tape_grad(struct tape *tape, const struct graph_op *op, uint32_t 
     return tape_grad_as(tape, op->out[i]);
 }
 
+void tape_grad_in_rows(struct tape *tape, const struct graph_op *op)
+{
+    const struct operand rows = tape_grad(tape, op, 0);
+    const uint32_t root = tape->root[op->out[0]];
+    struct slice *part = &tape->part[root];
+    if (rows.place == NO_BUFFER || !layout_is_unknown(rows.layout) ||
+        layout_is_unknown(part->layout))
+        return;
+    const struct operand there = tape_grad_as(tape, part->seen_as);
+    const struct operand copy = tape_call(tape, WORK_REORDER, ATEN_CLONE, (enum dtype)there.dtype,
+                                          there.shape, -1.0, 1, &there);
+    tape_release(tape, tape->slot[root]);
+    tape->slot[root] = copy.place;
+    *part = (struct slice){.seen_as = part->seen_as, .tensor = part->tensor, .mixed = part->mixed};
+}
+
 void tape_view(struct tape *tape, struct operand *operand, struct shape shape)
 {
     const struct strides before = layout_of(&operand->shape, operand->pitch, operand->layout);

@@ -18,6 +18,9 @@ bool tape_own_linear(const struct tape *tape);
 struct operand tape_tensor(const struct tape *tape, uint32_t tensor);
 /* An operand for the gradient of output i; place is GRAPH_NONE when none arrived. */
 struct operand tape_grad(struct tape *tape, const struct graph_op *op, uint32_t i);
+/* Products call it first: their output of several dims is a view of rows, and where the gradient's
+ * order of memory cannot be seen as rows, that view's backward, a reshape, has copied it. */
+void tape_grad_in_rows(struct tape *tape, const struct graph_op *op);
 /* Of what is born by tape_birth: in the order of memory of the kernel's operands, where the work
  * keeps it (tape_call does that itself). */
 void tape_lay_out_like(struct tape *tape, enum work_kind work, uint32_t ins,

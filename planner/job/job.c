@@ -76,6 +76,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : m->lora                        ? "--lora"
                          : m->autocast                    ? "--autocast"
                          : m->float8                      ? "--float8"
+                         : m->attention == ATTENTION_MATH ? "--attention math"
                          : tape.no_early_stop             ? "--early-stop off"
                                                           : NULL;
     const char *made = recording_info(job->config.recording).torch;
@@ -113,6 +114,13 @@ static enum err_code check_gradients(const struct job *job, struct graph **out, 
     return ERR_OK;
 }
 
+/* create_selective_checkpoint_contexts sees calls by a TorchDispatchMode. */
+static bool is_watched(const struct job *job)
+{
+    const struct tape_options tape = job_tape(job);
+    return tape.checkpointing == CHECKPOINTING_SELECTIVE && tape.checkpointed == CHECKPOINTED_ALL;
+}
+
 enum err_code job_graph(const struct job *job, struct graph **out, struct err *err)
 {
     struct model_job model = job->model;
@@ -127,6 +135,7 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
     model.casts_inputs = system_casts_inputs(&job->strategy);
     model.copies_outputs = system_copies_outputs(&job->strategy);
     model.own_experts = job->strategy.experts_replicate > 0;
+    model.watched = is_watched(job);
     TRY(model_build(&job->config, &model, out, err));
     system_prepare(&job->strategy, *out);
     return ERR_OK;
@@ -219,6 +228,28 @@ static enum err_code check_float8(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
+/* Of attention in single ops what was recorded: not what torch.compile fuses of it, nor some blocks
+ * that a dispatch mode watches, and it adds its mask otherwise there. */
+static enum err_code check_attention(const struct job *job, struct err *err)
+{
+    const struct tape_options tape = job_tape(job);
+    if (job->model.attention != ATTENTION_MATH)
+        return ERR_OK;
+    if (tape.compiled)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention math with --compile: what torch.compile fuses of it is not "
+                       "planned");
+    if (tape.checkpointing == CHECKPOINTING_SELECTIVE && tape.checkpointed != CHECKPOINTED_ALL)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention math with --checkpointing selective: planned where all blocks "
+                       "are checkpointed, not with --checkpoint-blocks");
+    if (!torch_does(job->model.torch, TORCH_INDEX_OF_ALL))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention math: planned as of torch 2.9 and newer, whose calls were "
+                       "recorded");
+    return ERR_OK;
+}
+
 enum err_code job_stream(const struct job *job, struct graph **graph, struct stream **stream,
                          struct err *err)
 {
@@ -228,6 +259,7 @@ enum err_code job_stream(const struct job *job, struct graph **graph, struct str
         return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
                        system_name(job->strategy.system));
     TRY(check_float8(job, err));
+    TRY(check_attention(job, err));
     TRY(job_graph(job, graph, err));
     enum err_code rc = check_trained(job, *graph, err);
     if (rc == ERR_OK)

@@ -125,11 +125,6 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
 {
     *out = *job;
     out->model.attention = attention_of(job, machine);
-    if (out->model.attention == ATTENTION_MATH)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--attention math is not planned by this version: what it keeps for backward "
-            "is not known");
     if (job->model.float8 && profile_value(&machine->profile, PROFILE_FP8) <= 0)
         return err_set(err, ERR_UNSUPPORTED,
                        "--float8: %s multiplies no float8 (compute capability 8.9 and newer do; "

@@ -92,6 +92,12 @@ static bool is_float8(const struct graph *graph, uint32_t weight)
            w->shape.dim[1] % WHOLE == 0;
 }
 
+uint32_t build_heads(struct graph *graph, uint32_t x, struct shape heads)
+{
+    return graph->attention == ATTENTION_MATH ? op_reshape(graph, x, heads)
+                                              : graph_view(graph, x, heads);
+}
+
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)
 {
     x = lora_input(graph, linear.weight, x);

@@ -41,6 +41,10 @@ struct norm build_norm(struct graph *graph, const char *prefix, const char *name
 struct norm build_head_norm(struct graph *graph, const char *prefix, const char *name, uint32_t a,
                             uint32_t d, float eps);
 
+/* A projection (b, s, a·d) as the heads (b, s, a, d) of graph->attention. Fused kernels leave their
+ * gradients in that order of memory; single ops do not. */
+uint32_t build_heads(struct graph *graph, uint32_t x, struct shape heads);
+
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear);
 uint32_t apply_conv1d(struct graph *graph, uint32_t x, struct linear conv);
 /* An activation by its name in config.json, as one operator. The three approximations of GELU by

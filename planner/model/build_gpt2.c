@@ -33,9 +33,9 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     const uint32_t qkv = apply_linear(graph, y, block->c_attn);
     uint32_t part[3];
     op_chunk(graph, qkv, 3, part);
-    const uint32_t o =
-        op_attention(graph, graph_view(graph, part[0], heads), graph_view(graph, part[1], heads),
-                     graph_view(graph, part[2], heads), true, 0);
+    for (uint32_t i = 0; i < 3; i++)
+        part[i] = build_heads(graph, part[i], heads);
+    const uint32_t o = op_attention(graph, part[0], part[1], part[2], true, 0);
     const uint32_t out = apply_linear(
         graph, graph_view(graph, o, SHAPE(job->batch, job->seq, c->hidden)), block->c_proj);
     graph_drop(graph, o);

@@ -18,6 +18,8 @@ static bool may_group(bool masked, uint32_t d)
 bool hf_copies_gradients(const struct graph *graph, const struct model_config *c, bool masked)
 {
     const bool half = autocast_product(graph) != DTYPE_FP32;
+    if (graph->attention == ATTENTION_MATH)
+        return false; /* by rule */
     const bool padded = half && may_group(masked, c->head_dim) && c->head_dim % 8 != 0;
     const bool grouped = c->heads != c->kv_heads;
     return padded || (grouped && (!half || !may_group(masked, c->head_dim)));
@@ -26,6 +28,8 @@ bool hf_copies_gradients(const struct graph *graph, const struct model_config *c
 bool hf_copies_query_gradient(const struct graph *graph, const struct model_config *c, bool masked)
 {
     const bool half = autocast_product(graph) != DTYPE_FP32;
+    if (graph->attention == ATTENTION_MATH)
+        return false; /* by rule */
     const bool padded = half && may_group(masked, c->head_dim) && c->head_dim % 8 != 0;
     const bool single_ops = !half && c->heads != c->kv_heads && may_group(masked, c->head_dim);
     return padded || single_ops;
@@ -34,7 +38,7 @@ bool hf_copies_query_gradient(const struct graph *graph, const struct model_conf
 uint32_t hf_heads(struct graph *graph, uint32_t x, struct shape shape, bool copied)
 {
     const bool orders_differ = shape.dim[1] > 1 && shape.dim[2] > 1;
-    return copied && orders_differ ? op_view_copied(graph, x, shape) : graph_view(graph, x, shape);
+    return copied && orders_differ ? op_view_copied(graph, x, shape) : build_heads(graph, x, shape);
 }
 
 static struct shape shape4(const struct graph *graph, uint32_t x)
@@ -119,69 +123,29 @@ static uint32_t efficient(struct graph *graph, const struct hf_attention *a)
     return out;
 }
 
-/* -inf above the diagonal, as ATen makes it of a causal flag: (s, s). */
-static uint32_t causal_bias(struct graph *graph, uint32_t s)
-{
-    const struct shape square = SHAPE(s, s), scalar = {.rank = 0};
-    const uint32_t ones = op_fill(graph, ATEN_ONES, DTYPE_BOOL, square, 1.0F);
-    const uint32_t lower =
-        op_no_grad(graph, WORK_LOWER_TRIANGLE, ATEN_TRIL, DTYPE_BOOL, square, 1, &ones);
-    graph_drop(graph, ones);
-    const uint32_t minus =
-        op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar, -INFINITY);
-    const uint32_t zero = op_fill(graph, ATEN_SCALAR_TENSOR, autocast_product(graph), scalar, 0.0F);
-    const uint32_t bias = op_no_grad(graph, WORK_WHERE, ATEN_WHERE, autocast_product(graph), square,
-                                     3, (uint32_t[]){lower, zero, minus});
-    graph_drop(graph, zero);
-    graph_drop(graph, minus);
-    graph_drop(graph, lower);
-    return bias;
-}
-
-/* Both factors of q·kᵀ are scaled by the root; matmul copies q where its batches are not
- * one after the other in memory, and what it copied or repeated is all that backward sees. A
- * single token is masked by nothing. */
-static uint32_t unfused(struct graph *graph, const struct hf_attention *a)
+/* A single token is masked by nothing. Heads are repeated by Python where the kernel may not. */
+static uint32_t single_ops(struct graph *graph, const struct hf_attention *a)
 {
     const struct shape s = shape4(graph, a->q);
-    const uint32_t b = s.dim[0], n = s.dim[1], heads = s.dim[2], d = s.dim[3];
-    const float root = a->scale > 0 ? sqrtf(a->scale) : powf((float)d, -0.25F);
-    const uint32_t q = op_scale(graph, transpose(graph, a->q), root);
-    const uint32_t bias = n > 1 ? causal_bias(graph, n) : GRAPH_NONE;
-    const uint32_t repeats = heads / shape4(graph, a->k).dim[2];
-    const struct shape repeated = SHAPE(b, heads / repeats, repeats, n, d);
-    const uint32_t k = op_repeat_copied(graph, transpose(graph, a->k), repeated, 2);
-    const uint32_t v = op_repeat_copied(graph, transpose(graph, a->v), repeated, 2);
-    const uint32_t kt = op_scale(
-        graph, graph_transpose(graph, graph_view(graph, k, SHAPE(b, heads, n, d)), 2, 3), root);
-    const uint32_t q_copy = a->q_contiguous || b == 1 || n == 1 ? q : op_unary(graph, OP_CLONE, q);
-    const uint32_t product = op_bmm(graph, graph_view(graph, q_copy, SHAPE(b * heads, n, d)),
-                                    graph_view(graph, kt, SHAPE(b * heads, d, n)));
-    if (q_copy != q)
-        graph_drop(graph, q_copy);
-    graph_drop(graph, kt);
-    const uint32_t split_product = graph_view(graph, product, SHAPE(b, heads, n, n));
-    const uint32_t scores = n > 1 ? op_add_to(graph, split_product, bias) : split_product;
-    if (graph->tensors[scores].storage != graph->tensors[product].storage)
-        graph_drop(graph, product);
-    const uint32_t weights = hf_dropout(graph, op_safe_softmax(graph, scores), a->dropout);
-    graph_drop(graph, scores);
-    const uint32_t mixed = op_bmm(graph, graph_view(graph, weights, SHAPE(b * heads, n, n)),
-                                  graph_view(graph, v, SHAPE(b * heads, n, d)));
-    graph_drop(graph, k);
-    graph_drop(graph, v);
-    graph_drop(graph, q);
-    if (bias != GRAPH_NONE)
-        graph_drop(graph, bias);
-    graph_drop(graph, weights);
-    const struct shape split = SHAPE(b, heads, n, d); /* of its gradient one sequence is a view */
-    const uint32_t answers =
-        b > 1 && n > 1 ? op_view_copied(graph, mixed, split) : graph_view(graph, mixed, split);
-    const uint32_t turned = transpose(graph, answers);
-    if (n == 1)
-        return turned;
-    const uint32_t out = op_unary(graph, OP_CLONE, turned);
-    graph_drop(graph, mixed);
+    const bool masked = a->mask != GRAPH_NONE, by_python = !may_group(masked, s.dim[3]);
+    uint32_t k = a->k, v = a->v;
+    if (by_python) {
+        k = transpose(graph, repeat_heads(graph, a->k, s.dim[2]));
+        v = transpose(graph, repeat_heads(graph, a->v, s.dim[2]));
+    }
+    const uint32_t out = op_math_attention(graph, &(struct math_attention){
+                                                      .q = a->q,
+                                                      .k = k,
+                                                      .v = v,
+                                                      .mask = a->mask,
+                                                      .causal = !masked && s.dim[1] > 1,
+                                                      .dropout = a->dropout,
+                                                      .scale = a->scale,
+                                                  });
+    if (graph->tensors[k].storage != graph->tensors[a->k].storage) {
+        graph_drop(graph, k);
+        graph_drop(graph, v);
+    }
     return out;
 }
 
@@ -193,8 +157,10 @@ uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
     const bool masked = a->mask != GRAPH_NONE;
     const bool may = may_group(masked, s.dim[3]);
     const uint32_t width = shape4(graph, a->v).dim[3]; /* of MLA narrower than keys: not flash */
-    const uint32_t out = may && half && width == s.dim[3] ? flash(graph, a)
-                         : may && grouped                 ? unfused(graph, a)
-                                                          : efficient(graph, a);
+    const bool math = graph->attention == ATTENTION_MATH;
+    const uint32_t out = math                                      ? single_ops(graph, a)
+                         : may && half && width == s.dim[3] ? flash(graph, a)
+                         : may && grouped                          ? single_ops(graph, a)
+                                                                   : efficient(graph, a);
     return graph_view(graph, out, SHAPE(s.dim[0], s.dim[1], s.dim[2] * width));
 }

@@ -62,7 +62,11 @@ static uint32_t rotate(struct graph *graph, uint32_t x, uint32_t freqs)
     const uint32_t upcast = op_to(graph, x, DTYPE_FP32);
     const uint32_t complex = graph_view_dtype(graph, upcast, DTYPE_COMPLEX64, pairs);
     const uint32_t product = op_mul_constant(graph, complex, freqs);
-    const uint32_t real = graph_view_dtype(graph, product, DTYPE_FP32, shape);
+    const struct shape parts = SHAPE(shape.dim[0], shape.dim[1], shape.dim[2], shape.dim[3] / 2, 2);
+    uint32_t real = graph_view_dtype(graph, product, DTYPE_FP32, parts);
+    if (graph->attention == ATTENTION_MATH) /* others' gradients lie as it wants them */
+        real = op_real(graph, real);
+    real = graph_view(graph, real, shape);
     if (dtype == DTYPE_FP32)
         return real;
     const uint32_t out = op_to(graph, real, dtype);
@@ -89,7 +93,7 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     const struct shape kv_shape = SHAPE(job->batch, job->seq, c->kv_heads, c->head_dim);
     uint32_t q0 = graph_view(graph, apply_linear(graph, y, block->wq), q_shape);
     uint32_t k0 = graph_view(graph, apply_linear(graph, y, block->wk), kv_shape);
-    const uint32_t v0 = graph_view(graph, apply_linear(graph, y, block->wv), kv_shape);
+    const uint32_t v0 = build_heads(graph, apply_linear(graph, y, block->wv), kv_shape);
     if (c->qk_norm) {
         const uint32_t q_normed = apply_norm(graph, q0, block->q_norm);
         graph_drop(graph, q0);

@@ -98,6 +98,7 @@ enum err_code model_build(const struct model_config *config, const struct model_
     graph->casts_inputs = job->casts_inputs;
     graph->copies_outputs = job->copies_outputs;
     graph->autograd = job->autograd;
+    graph->watched = job->watched;
     graph->cross_entropy = job->loss;
     graph->attention = job->attention;
     graph->float8 = job->float8;

@@ -94,11 +94,11 @@ static uint32_t run_block(struct graph *graph, const struct model_config *c,
 {
     const struct shape heads = SHAPE(job->batch, job->seq, c->heads, c->head_dim);
     const uint32_t y = op_call_input(graph, x);
-    const uint32_t q = graph_view(graph, apply_linear(graph, y, block->query), heads);
-    const uint32_t k = graph_view(graph, apply_linear(graph, y, block->key), heads);
-    const uint32_t v = graph_view(graph, apply_linear(graph, y, block->value), heads);
+    const uint32_t q = build_heads(graph, apply_linear(graph, y, block->query), heads);
+    const uint32_t k = build_heads(graph, apply_linear(graph, y, block->key), heads);
+    const uint32_t v = build_heads(graph, apply_linear(graph, y, block->value), heads);
     const uint32_t o =
-        autocast_product(graph) == DTYPE_FP32
+        autocast_product(graph) == DTYPE_FP32 && graph->attention != ATTENTION_MATH
             ? op_efficient_attention(graph, q, k, v, GRAPH_NONE, false, c->attention_dropout)
             : op_attention(graph, q, k, v, false, c->attention_dropout);
     graph_drop(graph, v);

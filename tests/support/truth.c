@@ -186,6 +186,8 @@ static void read_strategy(const json_t *s, struct job *job)
     job->model.loss = strcmp(truth_text(s, "loss", ""), "direct") == 0 ? CROSS_ENTROPY_DIRECT
                                                                        : CROSS_ENTROPY_EAGER;
     job->model.float8_gather = float8_gather_named(truth_text(s, "float8_all_gather", ""));
+    if (strcmp(truth_text(s, "attention", ""), "math") == 0)
+        job->model.attention = ATTENTION_MATH;
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);

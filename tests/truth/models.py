@@ -61,8 +61,38 @@ class RMSNorm(nn.Module):
 
 
 def attention(q, k, v):
-    """Causal attention of (batch, heads, seq, head) tensors by the flash op."""
+    """Causal attention of (batch, heads, seq, head) tensors by the flash op, or in single ops."""
+    if in_single_ops():
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0]
+
+
+def in_single_ops():
+    """Whether sdpa_kernel leaves the math backend alone (strategy.attention "math")."""
+    return not (torch.backends.cuda.flash_sdp_enabled() or torch.backends.cuda.mem_efficient_sdp_enabled())
+
+
+@contextlib.contextmanager
+def dropout_as_on_cuda():
+    """ATen's own dropout, which it calls inside attention, is one kernel that saves a mask of bools."""
+    library = torch.library.Library("aten", "IMPL")
+    for key in ("AutogradCPU", "CPU"):
+        library.impl("dropout", lambda x, p, train: torch.native_dropout(x, p, train)[0], key)
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+@contextlib.contextmanager
+def attention_by(s):
+    """The kernels of scaled_dot_product_attention that a strategy names: "math", or all."""
+    if s.get("attention") != "math":
+        yield
+        return
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    with sdpa_kernel([SDPBackend.MATH]), dropout_as_on_cuda():
+        yield
 
 
 def rotate(x, freqs):
@@ -200,7 +230,8 @@ class GPT2Block(nn.Module):
         k = k.view(b, s, self.heads, c // self.heads).transpose(1, 2)
         v = v.view(b, s, self.heads, c // self.heads).transpose(1, 2)
         y = attention(q, k, v)
-        z = self.c_proj(y.transpose(1, 2).contiguous().view(b, s, c))
+        y = y.transpose(1, 2).contiguous().view(b, s, c)
+        z = self.c_proj(y)
         del y, v, k, q
         return z
 
@@ -300,6 +331,9 @@ def lowered(tensor):
     return tensor.to(torch.get_autocast_dtype("cpu"))
 
 
+SDPA = F.scaled_dot_product_attention
+
+
 def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """scaled_dot_product_attention with the choice of kernel made as on a CUDA device.
 
@@ -308,6 +342,8 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     (Hopper and later with a new cuDNN may prefer the cuDNN kernel; not modelled.)
     """
     aten = torch.ops.aten
+    if in_single_ops():
+        return SDPA(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if torch.is_autocast_enabled("cpu"):
         # as a C++ call evaluates its arguments: from the last one
         attn_mask, value, key, query = (lowered(t) for t in (attn_mask, value, key, query))
@@ -360,14 +396,14 @@ def as_on_cuda():
         F.scaled_dot_product_attention, F.dropout = saved
 
 
-def hf_model(m):
+def hf_model(m, attention=None):
     import transformers
     # fake tensors count as tracing there, which builds causal masks that a real run does without
     transformers.utils.import_utils.is_fake_tensor = lambda x: False
     model_class, config_class, paths = hf_classes(m["model_type"])
     fields = {k: v for k, v in m.items() if k not in NOT_CONFIG}
     config = config_class(use_cache=False, **fields)
-    config._attn_implementation = "sdpa" if model_class._supports_sdpa else "eager"
+    config._attn_implementation = "sdpa" if model_class._supports_sdpa and attention != "eager" else "eager"
     if m["model_type"] == "t5":
         config.decoder_start_token_id = config.pad_token_id
     if "experts_implementation" in m:
@@ -458,7 +494,7 @@ def make(m, s):
         if s.get("code") == "recorded":
             return recorded_model(m)
         if s.get("code") == "hf":
-            model, blocks = hf_model(m)
+            model, blocks = hf_model(m, s.get("attention"))
         else:
             model = KINDS[m["kind"]](m)
             blocks = model.blocks()

@@ -304,7 +304,7 @@ def record(config, kind):
     Log.current = log = system.log(system.places)
     log.patch()
     try:
-        with system.tensors(), on_cuda(s.get("code")):
+        with system.tensors(), on_cuda(s.get("code")), models.attention_by(s):
             return run(config, system, log)
     finally:
         log.unpatch()
