@@ -169,8 +169,8 @@ void op_attention_arguments(struct graph *graph, enum op_kind kind, uint32_t cou
  * are divided by the root of d. */
 uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, bool causal,
                       float dropout);
-/* Attention in single ops: _scaled_dot_product_attention_math, which op_attention is where the graph
- * says so. v may be of another width than q and k; of 16 bits, all is computed in fp32. */
+/* Attention in single ops: _scaled_dot_product_attention_math, which op_attention is where the
+ * graph says so. v may be of another width than q and k; of 16 bits, all is computed in fp32. */
 struct math_attention {
     uint32_t q, k, v; /* (b, s, a, d), (b, s_k, a', d), (b, s_k, a', d_v) */
     uint32_t mask;    /* of bools, or added to scores: (1 or b, 1 or a, s, s_k); GRAPH_NONE: none */

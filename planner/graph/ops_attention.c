@@ -54,13 +54,10 @@ uint32_t op_attention(struct graph *graph, uint32_t q, uint32_t k, uint32_t v, b
     const struct shape shape = *shape_of(graph, q);
     uint32_t in[3] = {q, k, v};
     if (graph->attention == ATTENTION_MATH)
-        return op_math_attention(graph,
-                                 &(struct math_attention){.q = q,
-                                                          .k = k,
-                                                          .v = v,
-                                                          .mask = GRAPH_NONE,
-                                                          .causal = causal,
-                                                          .dropout = dropout});
+        return op_math_attention(
+            graph,
+            &(struct math_attention){
+                .q = q, .k = k, .v = v, .mask = GRAPH_NONE, .causal = causal, .dropout = dropout});
     if (graph->attention == ATTENTION_EFFICIENT)
         return op_efficient_attention(graph, q, k, v, GRAPH_NONE, causal, dropout);
     op_attention_arguments(graph, OP_FLASH_ATTENTION, 3, in);

@@ -1,10 +1,10 @@
-/* ops_math_attention.c - attention in single ops, as ATen composes it where no fused kernel is to be
- * had (pytorch native/transformers/attention.cpp, _scaled_dot_product_attention_math).
+/* ops_math_attention.c - attention in single ops, as ATen composes it where no fused kernel is to
+ * be had (pytorch native/transformers/attention.cpp, _scaled_dot_product_attention_math).
  *
- * Shapes in here are ATen's, (b, a, s, d). Both factors of q·kᵀ are scaled by the root of the scale;
- * of 16 bits q, k and v are computed with in fp32, and the weights are cast back, too, though nobody
- * asks for them. matmul makes batches of matrices: a copy where no strides say that. All of it is
- * one call: autocast has cast its arguments, and casts nothing inside. */
+ * Shapes in here are ATen's, (b, a, s, d). Both factors of q·kᵀ are scaled by the root of the
+ * scale; of 16 bits q, k and v are computed with in fp32, and the weights are cast back, too,
+ * though nobody asks for them. matmul makes batches of matrices: a copy where no strides say that.
+ * All of it is one call: autocast has cast its arguments, and casts nothing inside. */
 #include "base/layout.h"
 #include "graph/autocast.h"
 #include "graph/op_class.h"
@@ -79,8 +79,7 @@ static uint32_t multiplied(struct graph *graph, uint32_t x, uint32_t y)
 static uint32_t repeated(struct graph *graph, uint32_t x, uint32_t heads)
 {
     const struct shape s = *shape_of(graph, x);
-    const struct shape split =
-        SHAPE(s.dim[0], s.dim[1], heads / s.dim[1], s.dim[2], s.dim[3]);
+    const struct shape split = SHAPE(s.dim[0], s.dim[1], heads / s.dim[1], s.dim[2], s.dim[3]);
     return graph_view(graph, op_repeat_copied(graph, x, split, 2),
                       SHAPE(s.dim[0], heads, s.dim[2], s.dim[3]));
 }

@@ -158,9 +158,9 @@ uint32_t hf_attention(struct graph *graph, const struct hf_attention *a)
     const bool may = may_group(masked, s.dim[3]);
     const uint32_t width = shape4(graph, a->v).dim[3]; /* of MLA narrower than keys: not flash */
     const bool math = graph->attention == ATTENTION_MATH;
-    const uint32_t out = math                                      ? single_ops(graph, a)
+    const uint32_t out = math                               ? single_ops(graph, a)
                          : may && half && width == s.dim[3] ? flash(graph, a)
-                         : may && grouped                          ? single_ops(graph, a)
-                                                                   : efficient(graph, a);
+                         : may && grouped                   ? single_ops(graph, a)
+                                                            : efficient(graph, a);
     return graph_view(graph, out, SHAPE(s.dim[0], s.dim[1], s.dim[2] * width));
 }

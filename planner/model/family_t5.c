@@ -160,16 +160,19 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
     const bool cross = source != GRAPH_NONE;
     const uint32_t normed = t5_norm(graph, x, a->norm);
     const uint32_t from = cross ? source : normed;
-    const uint32_t q = graph_view(graph, apply_linear(graph, normed, a->q), heads);
-    const uint32_t k = graph_view(graph, apply_linear(graph, from, a->k), heads);
-    const uint32_t v = graph_view(graph, apply_linear(graph, from, a->v), heads);
+    const uint32_t q = build_heads(graph, apply_linear(graph, normed, a->q), heads);
+    const uint32_t k = build_heads(graph, apply_linear(graph, from, a->k), heads);
+    const uint32_t v = build_heads(graph, apply_linear(graph, from, a->v), heads);
     uint32_t *shared = cross ? &stack->cross_bias : &stack->bias;
     if (*shared == GRAPH_NONE)
         *shared = cross ? op_fill(graph, ATEN_ZEROS, (enum dtype)graph->tensors[q].dtype,
                                   SHAPE(1, c->heads, s, s), 0.0F)
                         : t5_position_bias(graph, s, a->buckets, stack->decoder);
     const uint32_t bias = cross ? *shared : t5_own_bias(graph, *shared, stack->decoder);
-    const uint32_t o = biased_attention(graph, c, q, k, v, bias, !cross && bias == *shared);
+    const struct math_attention single = {q, k, v, bias, false, c->dropout, 1.0F};
+    const uint32_t o = graph->attention == ATTENTION_MATH
+                           ? op_math_attention(graph, &single)
+                           : biased_attention(graph, c, q, k, v, bias, !cross && bias == *shared);
     if (bias != *shared)
         graph_drop(graph, bias);
     const uint32_t joined = graph_view(graph, o, SHAPE(b, s, c->heads * c->head_dim));

@@ -1,7 +1,8 @@
-/* test_truth_attention.c - attention in single ops (`--attention math`) and as transformers writes it
- * in Python (`--attention eager`): our event lists beside those that torch 2.14.1 and transformers
- * 5.23.0 recorded under FSDP2, DDP and FSDP1 (tests/data/truth/attention_events.jsonl), and beside
- * steps that were computed (attention_real_events.jsonl). */
+/* test_truth_attention.c - attention in single ops (`--attention math`) and as transformers writes
+ * it in Python (`--attention eager`): our event lists beside those that torch 2.14.1 and
+ * transformers 5.23.0 recorded under FSDP2, DDP and FSDP1
+ * (tests/data/truth/attention_events.jsonl), and beside steps that were computed
+ * (attention_real_events.jsonl). */
 #include "tests/support/truth.h"
 
 #include <setjmp.h>
