@@ -3,6 +3,8 @@
 #ifndef SHARDPLAN_ATTENTION_H
 #define SHARDPLAN_ATTENTION_H
 
+#include <stdbool.h>
+
 /* X(NAME, word, what it is) */
 #define ATTENTION_MAP(X)                                                                           \
     X(AUTO, "auto", "what PyTorch takes by itself")                                                \
@@ -11,7 +13,8 @@
     X(EFFICIENT, "efficient", "the memory-efficient kernel of xformers, as in PyTorch")            \
     X(MATH, "math", "two products and a softmax")                                                  \
     X(FLASH_3, "flash-3", "FlashAttention-3, a package of its own, for Hopper")                    \
-    X(TRITON, "triton", "FlashAttention of 2022 in Triton, what MPT ran in 2023")
+    X(TRITON, "triton", "FlashAttention of 2022 in Triton, what MPT ran in 2023")                  \
+    X(EAGER, "eager", "transformers' own in Python, attn_implementation=\"eager\"")
 
 enum attention_kernel {
 #define X(name, word, what) ATTENTION_##name,
@@ -20,6 +23,12 @@ enum attention_kernel {
         ATTENTION_KERNELS,
     ATTENTION_OWN = ATTENTION_KERNELS /* of a run only: kernels of its backend, no library's */
 };
+
+/* Whether it is no kernel but many: the plan has them one by one. */
+static inline bool attention_is_composed(enum attention_kernel kernel)
+{
+    return kernel == ATTENTION_MATH || kernel == ATTENTION_EAGER;
+}
 
 /* "cudnn" */
 static inline const char *attention_name(enum attention_kernel kernel)

@@ -36,7 +36,7 @@ enum attention_kernel attention_chosen(const struct profile *profile, enum dtype
     const enum gpu_generation generation = profile->generation;
     const bool half = dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
     const enum attention_kernel asked = profile->attention;
-    if (asked == ATTENTION_MATH)
+    if (attention_is_composed(asked))
         return asked;
     if (generation == GENERATION_CPU)
         return ATTENTION_FLASH;
@@ -59,7 +59,7 @@ static enum attention_kernel kernel_of(const struct kernel *kernel, const struct
 {
     const bool flash = kernel->work == WORK_ATTENTION || kernel->work == WORK_ATTENTION_BACKWARD;
     const enum attention_kernel chosen = attention_chosen(profile, dtype);
-    return flash || chosen == ATTENTION_MATH ? chosen : ATTENTION_EFFICIENT;
+    return flash || attention_is_composed(chosen) ? chosen : ATTENTION_EFFICIENT;
 }
 
 /* ---- its rate ---- */
@@ -195,7 +195,7 @@ static double math_seconds(const struct attention *a, const struct profile *prof
 static double seconds_by(const struct attention *a, const struct profile *profile,
                          enum attention_kernel kernel)
 {
-    if (kernel == ATTENTION_MATH)
+    if (attention_is_composed(kernel))
         return math_seconds(a, profile);
     const struct profile_attention row = rate_of(profile, kernel, a->head, a->deterministic);
     const double peak = peak_flops(profile, a->dtype);
@@ -234,6 +234,6 @@ double attention_matrix_seconds(const struct kernel *kernel, const struct profil
     const struct attention a = attention_of(kernel);
     const enum attention_kernel which = kernel_of(kernel, profile, a.dtype);
     const double draw =
-        which == ATTENTION_MATH ? 1 : rate_of(profile, which, a.head, a.deterministic).draw;
+        attention_is_composed(which) ? 1 : rate_of(profile, which, a.head, a.deterministic).draw;
     return draw * attention_flops(&a) / (peak_flops(profile, a.dtype) * clock_boost(profile));
 }

@@ -5,7 +5,6 @@
  * scale; of 16 bits q, k and v are computed with in fp32, and the weights are cast back, too,
  * though nobody asks for them. matmul makes batches of matrices: a copy where no strides say that.
  * All of it is one call: autocast has cast its arguments, and casts nothing inside. */
-#include "base/layout.h"
 #include "graph/autocast.h"
 #include "graph/op_class.h"
 
@@ -49,32 +48,6 @@ static uint32_t causal_mask(struct graph *graph, uint32_t rows, uint32_t columns
     return mask;
 }
 
-/* x (b, a, i, j) as matmul's batches (b·a, i, j); *copy: what was made for it, else GRAPH_NONE. */
-static uint32_t batches(struct graph *graph, uint32_t x, uint32_t *copy)
-{
-    const struct shape s = *shape_of(graph, x);
-    const struct shape flat = SHAPE(s.dim[0] * s.dim[1], s.dim[2], s.dim[3]);
-    const struct strides own = graph_strides(graph, x);
-    struct strides seen;
-    *copy = GRAPH_NONE;
-    if (!layout_is_unknown(graph->tensors[x].layout) && !layout_view(&s, &own, &flat, &seen))
-        x = *copy = op_unary(graph, OP_CLONE, x);
-    return graph_view(graph, x, flat);
-}
-
-/* x·y of (b, a, i, j) and (b, a, j, k): (b, a, i, k). Copies go with the call. */
-static uint32_t multiplied(struct graph *graph, uint32_t x, uint32_t y)
-{
-    const struct shape s = *shape_of(graph, x);
-    uint32_t copy[2];
-    const uint32_t left = batches(graph, x, &copy[0]), right = batches(graph, y, &copy[1]);
-    const uint32_t product = op_bmm(graph, left, right);
-    for (uint32_t i = 2; i-- > 0;)
-        if (copy[i] != GRAPH_NONE)
-            graph_drop(graph, copy[i]);
-    return op_reshape(graph, product, with_last(s, last_dim(shape_of(graph, y))));
-}
-
 /* k or v (b, a', s, d) for `heads` heads: repeat_interleave, a copy. */
 static uint32_t repeated(struct graph *graph, uint32_t x, uint32_t heads)
 {
@@ -89,7 +62,7 @@ static uint32_t weights_of(struct graph *graph, const struct math_attention *a, 
                            uint32_t k, uint32_t mask, float root)
 {
     const uint32_t scaled_k = op_scale(graph, graph_transpose(graph, k, 2, 3), root);
-    const uint32_t product = multiplied(graph, scaled, scaled_k);
+    const uint32_t product = op_matmul(graph, scaled, scaled_k);
     graph_drop(graph, scaled_k);
     const uint32_t scores = mask == GRAPH_NONE ? product : op_add_to(graph, product, mask);
     if (graph->tensors[scores].storage != graph->tensors[product].storage)
@@ -129,7 +102,7 @@ static uint32_t composed(struct graph *graph, const struct math_attention *a, co
         hold(&held, mask);
     const uint32_t weights = weights_of(graph, a, scaled, k, mask, root);
     const uint32_t returned = op_to(graph, weights, dtype);
-    const uint32_t mixed = multiplied(graph, weights, v);
+    const uint32_t mixed = op_matmul(graph, weights, v);
     const uint32_t out = op_to(graph, mixed, dtype);
     if (out != mixed)
         graph_drop(graph, mixed);

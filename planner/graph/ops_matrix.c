@@ -1,4 +1,5 @@
 /* ops_matrix.c - products of matrices. */
+#include "base/layout.h"
 #include "graph/autocast.h"
 #include "graph/op_class.h"
 
@@ -193,6 +194,32 @@ uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y)
     autocast_arguments(graph, OP_BMM, 2, operands);
     return simple(graph, OP_BMM, 2, operands, ATEN_BMM, dtype_of(graph, operands[0]),
                   SHAPE(a.dim[0], a.dim[1], b.dim[2]));
+}
+
+/* x (b, a, i, j) as matmul's batches (b·a, i, j); *copy: what was made for it, else GRAPH_NONE. */
+static uint32_t batches(struct graph *graph, uint32_t x, uint32_t *copy)
+{
+    const struct shape s = *shape_of(graph, x);
+    const struct shape flat = SHAPE(s.dim[0] * s.dim[1], s.dim[2], s.dim[3]);
+    const struct strides own = graph_strides(graph, x);
+    struct strides seen;
+    *copy = GRAPH_NONE;
+    if (!layout_is_unknown(graph->tensors[x].layout) && !layout_view(&s, &own, &flat, &seen))
+        x = *copy = op_unary(graph, OP_CLONE, x);
+    return graph_view(graph, x, flat);
+}
+
+uint32_t op_matmul(struct graph *graph, uint32_t x, uint32_t y)
+{
+    const struct shape s = *shape_of(graph, x);
+    uint32_t in[2] = {x, y}, copy[2];
+    autocast_arguments(graph, OP_BMM, 2, in); /* its own, before it copies */
+    const uint32_t left = batches(graph, in[0], &copy[0]), right = batches(graph, in[1], &copy[1]);
+    const uint32_t product = op_bmm(graph, left, right);
+    for (uint32_t i = 2; i-- > 0;)
+        if (copy[i] != GRAPH_NONE)
+            graph_drop(graph, copy[i]);
+    return op_reshape(graph, product, with_last(s, last_dim(shape_of(graph, y))));
 }
 
 /* The second operand's gradient is computed first, as mm does. */

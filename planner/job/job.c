@@ -77,6 +77,7 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                          : m->autocast                    ? "--autocast"
                          : m->float8                      ? "--float8"
                          : m->attention == ATTENTION_MATH ? "--attention math"
+                         : m->attention == ATTENTION_EAGER ? "--attention eager"
                          : tape.no_early_stop             ? "--early-stop off"
                                                           : NULL;
     const char *made = recording_info(job->config.recording).torch;
@@ -229,24 +230,26 @@ static enum err_code check_float8(const struct job *job, struct err *err)
 }
 
 /* Of attention in single ops what was recorded: not what torch.compile fuses of it, nor some blocks
- * that a dispatch mode watches, and it adds its mask otherwise there. */
+ * that a dispatch mode watches, where ATen adds its mask otherwise. */
 static enum err_code check_attention(const struct job *job, struct err *err)
 {
     const struct tape_options tape = job_tape(job);
-    if (job->model.attention != ATTENTION_MATH)
+    const char *word = attention_name(job->model.attention);
+    if (!attention_is_composed(job->model.attention))
         return ERR_OK;
     if (tape.compiled)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--attention math with --compile: what torch.compile fuses of it is not "
-                       "planned");
+                       "--attention %s with --compile: what torch.compile fuses of it is not "
+                       "planned",
+                       word);
     if (tape.checkpointing == CHECKPOINTING_SELECTIVE && tape.checkpointed != CHECKPOINTED_ALL)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--attention math with --checkpointing selective: planned where all blocks "
-                       "are checkpointed, not with --checkpoint-blocks");
+                       "--attention %s with --checkpointing selective: planned where all blocks "
+                       "are checkpointed, not with --checkpoint-blocks",
+                       word);
     if (!torch_does(job->model.torch, TORCH_INDEX_OF_ALL))
         return err_set(err, ERR_UNSUPPORTED,
-                       "--attention math: planned as of torch 2.9 and newer, whose calls were "
-                       "recorded");
+                       "--attention %s: planned as torch 2.9 and newer compute it", word);
     return ERR_OK;
 }
 

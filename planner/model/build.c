@@ -94,8 +94,8 @@ static bool is_float8(const struct graph *graph, uint32_t weight)
 
 uint32_t build_heads(struct graph *graph, uint32_t x, struct shape heads)
 {
-    return graph->attention == ATTENTION_MATH ? op_reshape(graph, x, heads)
-                                              : graph_view(graph, x, heads);
+    return attention_is_composed(graph->attention) ? op_reshape(graph, x, heads)
+                                                   : graph_view(graph, x, heads);
 }
 
 uint32_t apply_linear(struct graph *graph, uint32_t x, struct linear linear)

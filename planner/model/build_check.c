@@ -34,7 +34,8 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        "RoPE scaling \"%s\" changes frequencies in the forward pass of "
                        "transformers' code, which is not planned%s",
                        rope_scaling_name(scaling), other_code ? ": use --code torchtitan" : "");
-    if (job->seq == 1 && (c->sinks || c->arch == ARCH_GEMMA2))
+    if (job->seq == 1 &&
+        (c->sinks || c->arch == ARCH_GEMMA2 || job->attention == ATTENTION_EAGER))
         return err_set(
             err, ERR_UNSUPPORTED,
             "--seq 1: of a single token %s's attention, which is written in Python, copies "
@@ -112,6 +113,25 @@ static enum err_code check_float8(const struct model_job *job, struct err *err)
     return err_set(err, ERR_UNSUPPORTED, "--float8 with %s is not planned", option);
 }
 
+/* What transformers' decoders have in common; of the rest each writes its own. */
+static enum err_code check_eager(const struct family *family, const struct model_config *config,
+                                 const struct model_job *job, struct err *err)
+{
+    static const enum arch others[] = {ARCH_GPT2, ARCH_OPT, ARCH_GPT_NEOX, ARCH_BERT, ARCH_T5};
+    bool own = config->kv_lora > 0;
+    if (job->code != CODE_HF)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention eager: it is transformers' code that has it, not %s's%s",
+                       code_name(job->code), family->builder[CODE_HF] ? ": --code hf" : "");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        own = own || config->arch == others[i];
+    return own ? err_set(err, ERR_UNSUPPORTED,
+                         "--attention eager: how %s writes attention in Python is not planned; "
+                         "--attention math is PyTorch's in single ops",
+                         family->name)
+               : ERR_OK;
+}
+
 enum err_code build_check(const struct family *family, const struct model_config *config,
                           const struct model_job *job, struct err *err)
 {
@@ -121,6 +141,8 @@ enum err_code build_check(const struct family *family, const struct model_config
         TRY(check_direct(family, job, err));
     if (job->loss == CROSS_ENTROPY_COMPILED)
         TRY(check_compiled_loss(family, job, err));
+    if (job->attention == ATTENTION_EAGER)
+        TRY(check_eager(family, config, job, err));
     TRY(check_torch(job, err));
     if (job->float8)
         TRY(check_float8(job, err));

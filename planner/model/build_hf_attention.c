@@ -18,7 +18,7 @@ static bool may_group(bool masked, uint32_t d)
 bool hf_copies_gradients(const struct graph *graph, const struct model_config *c, bool masked)
 {
     const bool half = autocast_product(graph) != DTYPE_FP32;
-    if (graph->attention == ATTENTION_MATH)
+    if (attention_is_composed(graph->attention))
         return false; /* by rule */
     const bool padded = half && may_group(masked, c->head_dim) && c->head_dim % 8 != 0;
     const bool grouped = c->heads != c->kv_heads;
@@ -28,7 +28,7 @@ bool hf_copies_gradients(const struct graph *graph, const struct model_config *c
 bool hf_copies_query_gradient(const struct graph *graph, const struct model_config *c, bool masked)
 {
     const bool half = autocast_product(graph) != DTYPE_FP32;
-    if (graph->attention == ATTENTION_MATH)
+    if (attention_is_composed(graph->attention))
         return false; /* by rule */
     const bool padded = half && may_group(masked, c->head_dim) && c->head_dim % 8 != 0;
     const bool single_ops = !half && c->heads != c->kv_heads && may_group(masked, c->head_dim);

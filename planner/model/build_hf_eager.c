@@ -2,8 +2,6 @@
  * what no kernel has (build_hf.h). Shapes as in build_hf_attention.c. */
 #include "model/build_hf.h"
 
-#include "graph/autocast.h"
-
 #include <math.h>
 
 uint32_t hf_eager_mask(struct graph *graph, const struct model_job *job, uint32_t mask)
@@ -45,42 +43,14 @@ static uint32_t repeat_heads(struct graph *graph, uint32_t x, uint32_t heads)
     return graph_view(graph, repeated, SHAPE(s.dim[0], heads, s.dim[1], s.dim[3]));
 }
 
-/* The batches of matrices that matmul makes of x (b, a, i, j): a copy where `scattered`, that is
- * where heads do not lie one behind the other, unless there is one sequence. */
-static uint32_t batched(struct graph *graph, uint32_t x, bool scattered)
-{
-    return scattered && graph->tensors[x].shape.dim[0] > 1 ? op_unary(graph, OP_CLONE, x) : x;
-}
-
-/* x y of (b, a, i, j) and (b, a, j, k), as (b·a, i, k); copies that matmul made are let go. */
-static uint32_t multiply(struct graph *graph, uint32_t x, bool x_scattered, uint32_t y,
-                         bool y_scattered)
-{
-    const struct shape l = graph->tensors[x].shape, r = graph->tensors[y].shape;
-    const uint32_t n = l.dim[0] * l.dim[1];
-    uint32_t in[2] = {x, y};
-    autocast_arguments(graph, OP_BMM, 2, in); /* matmul's own */
-    const uint32_t left = batched(graph, in[0], x_scattered);
-    const uint32_t right = batched(graph, in[1], y_scattered);
-    const uint32_t product = op_bmm(graph, graph_view(graph, left, SHAPE(n, l.dim[2], l.dim[3])),
-                                    graph_view(graph, right, SHAPE(n, r.dim[2], r.dim[3])));
-    if (left != in[0])
-        graph_drop(graph, left);
-    if (right != in[1])
-        graph_drop(graph, right);
-    return product;
-}
-
 /* softmax(q kᵀ · scale, capped, masked), in fp32 and back. */
 static uint32_t weigh(struct graph *graph, const struct hf_attention *a, uint32_t q, uint32_t k,
-                      float softcap, bool grouped)
+                      float softcap)
 {
-    const struct shape s = graph->tensors[q].shape; /* (b, a, s, d) */
-    const uint32_t b = s.dim[0], heads = s.dim[1], n = s.dim[2], d = s.dim[3];
-    const uint32_t product = multiply(graph, q, true, graph_transpose(graph, k, 2, 3), !grouped);
+    const uint32_t d = graph->tensors[q].shape.dim[3]; /* (b, a, s, d) */
+    const uint32_t product = op_matmul(graph, q, graph_transpose(graph, k, 2, 3));
     const float scale = a->scale > 0 ? a->scale : 1 / sqrtf((float)d);
-    uint32_t scores =
-        op_scalar(graph, OP_MUL_SCALAR, graph_view(graph, product, SHAPE(b, heads, n, n)), scale);
+    uint32_t scores = op_scalar(graph, OP_MUL_SCALAR, product, scale);
     graph_drop(graph, product);
     if (softcap > 0)
         scores = hf_softcap(graph, scores, softcap);
@@ -102,19 +72,16 @@ uint32_t hf_eager_attention(struct graph *graph, const struct hf_attention *a, f
 {
     const struct shape s = graph->tensors[a->q].shape; /* (b, s, a, d) */
     const uint32_t b = s.dim[0], n = s.dim[1], heads = s.dim[2], d = s.dim[3];
-    const bool grouped = graph->tensors[a->k].shape.dim[2] != heads;
     const uint32_t k = repeat_heads(graph, a->k, heads), v = repeat_heads(graph, a->v, heads);
-    *weights = weigh(graph, a, graph_transpose(graph, a->q, 1, 2), k, softcap, grouped);
-    const uint32_t mixed = multiply(graph, *weights, false, v, !grouped);
-    const struct shape split = SHAPE(b, heads, n, d); /* of its gradient one sequence is a view */
-    const bool scattered = heads > 1;                 /* one head lies as contiguous() wants it */
-    const uint32_t answers =
-        b > 1 && scattered ? op_view_copied(graph, mixed, split) : graph_view(graph, mixed, split);
-    const uint32_t turned = graph_transpose(graph, answers, 1, 2);
-    const uint32_t out = scattered ? op_unary(graph, OP_CLONE, turned) : turned;
-    if (scattered)
+    *weights = weigh(graph, a, graph_transpose(graph, a->q, 1, 2), k, softcap);
+    const uint32_t mixed = op_matmul(graph, *weights, v);
+    const uint32_t turned = graph_transpose(graph, mixed, 1, 2);
+    uint32_t out = turned;
+    if (heads > 1 && n > 1) { /* contiguous() */
+        out = op_unary(graph, OP_CLONE, turned);
         graph_drop(graph, mixed);
-    if (grouped) {
+    }
+    if (graph->tensors[k].storage != graph->tensors[a->k].storage) { /* one head is a view */
         graph_drop(graph, k);
         graph_drop(graph, v);
     }

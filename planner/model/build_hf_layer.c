@@ -380,7 +380,7 @@ static uint32_t attend(struct graph *graph, const struct model_config *c,
                        const struct hf_block *block, const struct hf_attention *a,
                        uint32_t *weights)
 {
-    if (block->way->eager)
+    if (hf_is_eager(graph, block->way))
         return hf_eager_attention(graph, a, c->attention_softcap, weights);
     if (!c->sinks)
         return hf_attention(graph, a);
@@ -555,6 +555,8 @@ static uint32_t run_parallel(struct graph *graph, const struct model_config *c,
     const uint32_t z = sum_of_three(graph, block, x, attended, fed);
     graph_drop(graph, y);
     graph_drop(graph, attended);
+    if (weights != GRAPH_NONE)
+        graph_drop(graph, weights);
     graph_drop(graph, fed);
     return z;
 }
@@ -576,6 +578,8 @@ static uint32_t run_serial(struct graph *graph, const struct model_config *c,
     graph_drop(graph, y);
     graph_drop(graph, h);
     graph_drop(graph, attended);
+    if (weights != GRAPH_NONE)
+        graph_drop(graph, weights);
     graph_drop(graph, fed);
     return z;
 }

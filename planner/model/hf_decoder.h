@@ -82,6 +82,12 @@ struct hf_decoder {
     struct hf_moe_way moe; /* where there are experts */
 };
 
+/* Whether attention is in Python: always, or because the job asks for it. */
+static inline bool hf_is_eager(const struct graph *graph, const struct hf_decoder *way)
+{
+    return way->eager || graph->attention == ATTENTION_EAGER;
+}
+
 /* The norms of Llama: members of an initialiser. */
 #define HF_LLAMA_NORMS .norm = hf_rms_norm, HF_NORM_NAMES
 #define HF_NORM_NAMES                                                                              \

@@ -188,6 +188,10 @@ static void read_strategy(const json_t *s, struct job *job)
     job->model.float8_gather = float8_gather_named(truth_text(s, "float8_all_gather", ""));
     if (strcmp(truth_text(s, "attention", ""), "math") == 0)
         job->model.attention = ATTENTION_MATH;
+    const char *attention = truth_text(s, "attention", "");
+    job->model.attention = strcmp(attention, "math") == 0    ? ATTENTION_MATH
+                           : strcmp(attention, "eager") == 0 ? ATTENTION_EAGER
+                                                             : ATTENTION_AUTO;
     job->model.autocast = strcmp(truth_text(s, "autocast", ""), "bf16") == 0;
     t->world = truth_number(s, "world", 1);
     t->rank = truth_number(s, "rank", 0);
