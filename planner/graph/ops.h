@@ -217,8 +217,8 @@ uint32_t op_repeat_copied(struct graph *graph, uint32_t x, struct shape repeated
 uint32_t op_scale(struct graph *graph, uint32_t x, float number);
 /* Batches of matrices: x (n, i, j), y (n, j, k). */
 uint32_t op_bmm(struct graph *graph, uint32_t x, uint32_t y);
-/* torch.matmul of x (b, a, i, j) and y (b, a, j, k): (b, a, i, k). What cannot be seen as batches of
- * matrices is copied. */
+/* torch.matmul of x (b, a, i, j) and y (b, a, j, k): (b, a, i, k). What cannot be seen as batches
+ * of matrices is copied. */
 uint32_t op_matmul(struct graph *graph, uint32_t x, uint32_t y);
 /* Softmax over the last dim, zeros where a whole row is masked. */
 uint32_t op_safe_softmax(struct graph *graph, uint32_t x);

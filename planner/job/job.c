@@ -70,16 +70,16 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
         return err_set(err, ERR_UNSUPPORTED,
                        "--checkpoint-blocks: of a recorded model, all blocks are checkpointed or "
                        "none");
-    const char *option = m->code != CODE_RECORDED         ? "--code"
-                         : m->loss != CROSS_ENTROPY_EAGER ? "--loss"
-                         : m->frozen                      ? "--freeze"
-                         : m->lora                        ? "--lora"
-                         : m->autocast                    ? "--autocast"
-                         : m->float8                      ? "--float8"
-                         : m->attention == ATTENTION_MATH ? "--attention math"
+    const char *option = m->code != CODE_RECORDED          ? "--code"
+                         : m->loss != CROSS_ENTROPY_EAGER  ? "--loss"
+                         : m->frozen                       ? "--freeze"
+                         : m->lora                         ? "--lora"
+                         : m->autocast                     ? "--autocast"
+                         : m->float8                       ? "--float8"
+                         : m->attention == ATTENTION_MATH  ? "--attention math"
                          : m->attention == ATTENTION_EAGER ? "--attention eager"
-                         : tape.no_early_stop             ? "--early-stop off"
-                                                          : NULL;
+                         : tape.no_early_stop              ? "--early-stop off"
+                                                           : NULL;
     const char *made = recording_info(job->config.recording).torch;
     if (m->torch != 0 && m->torch != TORCH_NEWEST && m->torch != torch_minor(made))
         return err_set(err, ERR_INVALID,

@@ -34,8 +34,7 @@ static enum err_code check_hf(const struct family *family, const struct model_co
                        "RoPE scaling \"%s\" changes frequencies in the forward pass of "
                        "transformers' code, which is not planned%s",
                        rope_scaling_name(scaling), other_code ? ": use --code torchtitan" : "");
-    if (job->seq == 1 &&
-        (c->sinks || c->arch == ARCH_GEMMA2 || job->attention == ATTENTION_EAGER))
+    if (job->seq == 1 && (c->sinks || c->arch == ARCH_GEMMA2 || job->attention == ATTENTION_EAGER))
         return err_set(
             err, ERR_UNSUPPORTED,
             "--seq 1: of a single token %s's attention, which is written in Python, copies "
@@ -123,6 +122,10 @@ static enum err_code check_eager(const struct family *family, const struct model
         return err_set(err, ERR_UNSUPPORTED,
                        "--attention eager: it is transformers' code that has it, not %s's%s",
                        code_name(job->code), family->builder[CODE_HF] ? ": --code hf" : "");
+    if (job->compute == DTYPE_FP16) /* _softmax with half_to_float, native/SoftMax.cpp */
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention eager: of fp16 a GPU's softmax reads the scores as they are, "
+                       "which is not planned; bf16 is");
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         own = own || config->arch == others[i];
     return own ? err_set(err, ERR_UNSUPPORTED,

@@ -96,7 +96,8 @@ static void make_masks(struct graph *graph, const struct model_config *c,
                        const struct model_job *job, struct inputs *in)
 {
     const struct hf_decoder *way = in->way;
-    const bool windows = any_layer(c, true) || way->both_masks, added = hf_is_eager(graph, way) || c->sinks;
+    const bool windows = any_layer(c, true) || way->both_masks,
+               added = hf_is_eager(graph, way) || c->sinks;
     const bool one_mask = windows && !any_layer(c, false) && !way->masks_by_layer &&
                           !way->both_masks && !way->eager && !c->sinks;
     if (!c->sinks)

@@ -202,7 +202,8 @@ static const struct setting rows[] = {
     /* ---- strategy ---- */
     {.name = "attention", .group = GROUP_STRATEGY, .arg = "KERNEL",
      .help = "Which kernel computes attention; auto: cudnn on Hopper and Blackwell since torch "
-             "2.11, else flash (FlashAttention-2), in fp32 efficient",
+             "2.11, else flash (FlashAttention-2), in fp32 efficient; math and eager: none, but "
+             "products and a softmax, by PyTorch (sdpa_kernel) or by transformers",
      .initial = "auto", .field = FIELD(attention), .words = attention_words, .commands = FOR_JOB},
     {.name = "replicate", .group = GROUP_STRATEGY, .arg = "R",
      .help = "HSDP replicas: the mesh is R x N/R", .initial = "1",

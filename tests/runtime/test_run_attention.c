@@ -47,17 +47,44 @@ static void single_ops_give_the_losses_of_the_kernel(void **state)
         {"--code torchtitan", 1e-3}, /* in bf16 they round elsewhere */
         {"--code hf --checkpointing full", 1e-3},
     };
+    static const char *const composed[] = {"math", "eager"};
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
-        char options[256];
         double kernel[3], single[3];
         run_steps(jobs[i].options, kernel);
-        snprintf(options, sizeof options, "%s --attention math", jobs[i].options);
-        run_steps(options, single);
-        for (int step = 0; step < 3; step++)
-            if (!(fabs(single[step] - kernel[step]) <= jobs[i].near * kernel[step]))
-                fail_msg("%s: step %d: loss %.9g instead of %.9g", options, step, single[step],
-                         kernel[step]);
+        for (size_t k = 0; k < 2; k++) {
+            char options[256];
+            if (k == 1 && !strstr(jobs[i].options, "--code hf"))
+                continue; /* Python's is transformers' alone */
+            snprintf(options, sizeof options, "%s --attention %s", jobs[i].options, composed[k]);
+            run_steps(options, single);
+            for (int step = 0; step < 3; step++)
+                if (!(fabs(single[step] - kernel[step]) <= jobs[i].near * kernel[step]))
+                    fail_msg("%s: step %d: loss %.9g instead of %.9g", options, step, single[step],
+                             kernel[step]);
+        }
     }
+}
+
+static void what_is_not_planned_of_it_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *says;
+    } cases[] = {
+        {"--code torchtitan --attention eager", "it is transformers' code that has it"},
+        {"--code hf --attention eager --param-dtype fp16", "bf16 is"},
+        {"--attention math --compile on", "what torch.compile fuses of it is not planned"},
+        {"--attention math --checkpointing selective --checkpoint-blocks first-1",
+         "planned where all blocks are checkpointed"},
+        {"--attention math --torch 2.8", "as torch 2.9 and newer compute it"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (shardplan("fit tests/data/configs/toy-llama --gpus 2 %s", cases[i].options) != 2 ||
+            !strstr(program_output(), cases[i].says))
+            fail_msg("%s: %s", cases[i].options, program_output());
+    if (shardplan("fit tests/data/configs/t5-small --gpus 2 --attention eager") != 2 ||
+        !strstr(program_output(), "--attention math is PyTorch's in single ops"))
+        fail_msg("%s", program_output());
 }
 
 static int set_up(void **state)
@@ -76,6 +103,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(single_ops_give_the_losses_of_the_kernel),
+        cmocka_unit_test(what_is_not_planned_of_it_is_refused),
     };
     return cmocka_run_group_tests_name("run attention", tests, set_up, tear_down);
 }

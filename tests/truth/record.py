@@ -18,7 +18,7 @@ model.kind: llama | gpt2 | guide (models.py), or, with strategy.code "hf",
 model.model_type: gpt2 | opt | gpt_neox | llama | mistral | qwen2 | qwen3 | mixtral | bert | t5 | any
 that AutoModelForCausalLM has with its blocks in model.layers (classes of Hugging Face transformers;
 the other fields are fields of their config class, plus batch, seq).
-strategy: attention (math: sdpa_kernel([SDPBackend.MATH])), world, rank, replicate, units (blocks+root | torchtitan), blocks_per_unit,
+strategy: attention (math: sdpa_kernel([SDPBackend.MATH]); eager: transformers' in Python), world, rank, replicate, units (blocks+root | torchtitan), blocks_per_unit,
 reshard (default | always | never | int), forward_prefetch, backward_prefetch, param_dtype,
 reduce_dtype, store_dtype, ac (full | selective), ac_early_stop (default true),
 ac_blocks (all | first-K | first-P% | every-K), accumulate, no_sync, clip,
