@@ -281,8 +281,11 @@ static enum err_code alloc_initial(struct replay *r)
     bool *initial = plan_initial_buffers(r->plan);
     enum err_code rc = ERR_OK;
     for (uint32_t b = 0; b < r->plan->buffer_count && rc == ERR_OK; b++)
-        if (initial[b])
+        if (initial[b]) {
+            if (r->options->before_buffer)
+                r->options->before_buffer(r->options->hook_context, r->plan, b);
             rc = alloc_buffer(r, b);
+        }
     free(initial);
     return rc;
 }

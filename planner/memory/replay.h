@@ -63,8 +63,10 @@ struct memory_options {
                               with nothing given back; 0: no end */
     uint32_t steps_before; /* the one that is reported; 0: one, the first */
 
-    /* For memory snapshots; each may be NULL. Before every instruction of every step, and with
-     * the allocator as it is after the last one. */
+    /* For memory snapshots; each may be NULL. Before each buffer that is there before the first
+     * step, before every instruction of every step, and with the allocator as it is after the last
+     * one. */
+    void (*before_buffer)(void *context, const struct plan *plan, uint32_t buffer);
     void (*before)(void *context, const struct plan *plan, uint32_t instruction, bool first_step);
     void (*at_end)(void *context, const struct allocator *allocator);
     void *hook_context;

@@ -87,6 +87,23 @@ void snapshot_on_action(void *context, enum allocator_action action, uint64_t ad
         address, bytes, (uint32_t)snapshot->moment_count, (uint8_t)action, (uint8_t)stream};
 }
 
+void snapshot_forget(struct snapshot *snapshot, size_t most)
+{
+    if (snapshot->event_count <= most)
+        return;
+    const size_t old = snapshot->event_count - most;
+    const uint32_t moments =
+        most ? snapshot->events[old].moment - 1 : (uint32_t)snapshot->moment_count;
+    memmove(snapshot->events, snapshot->events + old, most * sizeof *snapshot->events);
+    memmove(snapshot->moments, snapshot->moments + moments,
+            (snapshot->moment_count - moments) * sizeof *snapshot->moments);
+    snapshot->event_count = most;
+    snapshot->moment_count -= moments;
+    for (size_t i = 0; i < most; i++)
+        snapshot->events[i].moment -= moments;
+    snapshot->now_recorded = snapshot->now_recorded && snapshot->moment_count > 0;
+}
+
 /* ---- pickle ---- */
 
 #define WORD_MAP(X)                                                                                \

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "memory/allocator.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct snapshot; /* opaque; fields in snapshot.c */
@@ -37,6 +38,10 @@ void snapshot_set_frame(struct snapshot *snapshot, const char *name, const char 
  * action_context. */
 void snapshot_on_action(void *snapshot, enum allocator_action action, uint64_t address,
                         uint64_t bytes, int stream);
+
+/* Forgets the oldest actions but for the last `most`, as PyTorch's record does that has a maximum:
+ * blocks that are older keep their place in the picture, and lose their frame. */
+void snapshot_forget(struct snapshot *snapshot, size_t most);
 
 /* Writes the record and the present state of `allocator`, as device 0. The file appears under
  * `path` only when it is complete; ERR_IO otherwise, and a file already there is kept. */

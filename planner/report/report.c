@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "job/plan_trace.h"
-#include "memory/snapshot.h"
+#include "memory/snapshot_frames.h"
 #include "plan/modules.h"
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
@@ -72,28 +72,26 @@ static enum err_code write_plan(const struct report *r, struct err *err)
 
 struct snapshot_run {
     struct snapshot *snapshot;
+    struct snapshot_frames *frames;
     const char *path;
-    struct arena arena;   /* frame names */
-    const char **modules; /* (instructions) */
     uint64_t time_us;
     enum err_code rc;
     struct err *err;
 };
 
-static void name_frame(void *context, const struct plan *plan, uint32_t instruction,
-                       bool first_step)
+static void name_buffer(void *context, const struct plan *plan, uint32_t buffer)
 {
     struct snapshot_run *run = context;
-    char what[512], name[700];
-    (void)first_step;
-    const enum plan_op op = (enum plan_op)plan->instructions[instruction].op;
-    if (op != PLAN_ALLOC && op != PLAN_FREE && op != PLAN_WAIT) /* a wait may complete frees */
-        return;
-    const char *module = run->modules[instruction];
-    result_what(plan, instruction, what, sizeof what);
-    snprintf(name, sizeof name, "%s%s%s", module, module[0] ? ": " : "", what);
-    snapshot_set_frame(run->snapshot, arena_strdup(&run->arena, name), "plan.json",
-                       (int)instruction, run->time_us++);
+    (void)plan;
+    snapshot_frames_buffer(run->frames, buffer, run->time_us++);
+}
+
+static void name_instruction(void *context, const struct plan *plan, uint32_t instruction,
+                             bool first_step)
+{
+    struct snapshot_run *run = context;
+    (void)plan, (void)first_step;
+    snapshot_frames_instruction(run->frames, instruction, run->time_us++);
 }
 
 static void write_snapshot_at_end(void *context, const struct allocator *allocator)
@@ -111,16 +109,17 @@ static enum err_code write_snapshot(const struct report *r, struct err *err)
         .err = err,
     };
     struct memory memory;
-    run.modules = plan_module_names(r->prediction->plan, &run.arena);
+    run.frames = snapshot_frames_new(r->prediction->plan, run.snapshot);
     struct memory_options options = prediction_memory(r->prediction, r->machine);
     options.allocator.on_action = snapshot_on_action;
     options.allocator.action_context = run.snapshot;
-    options.before = name_frame;
+    options.before_buffer = name_buffer;
+    options.before = name_instruction;
     options.at_end = write_snapshot_at_end;
     options.hook_context = &run;
     const enum err_code rc = memory_replay(r->prediction->plan, &options, NULL, NULL, &memory, err);
+    snapshot_frames_free(run.frames);
     snapshot_free(run.snapshot);
-    arena_free(&run.arena);
     return rc != ERR_OK ? rc : run.rc;
 }
 

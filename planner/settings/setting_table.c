@@ -700,7 +700,9 @@ static const struct setting rows[] = {
      .help = "Folder for tune.json, pareto.svg, and what `shardplan plan` writes of the choice",
      .field = FIELD(output), .commands = COMMAND(TUNE)},
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
-     .help = "Folder for trace.json (rank 0) and trace-R.json", .field = FIELD(output),
+     .help = "Folder for trace.json and snapshot.pickle (rank 0), trace-R.json and snapshot-R.pickle; "
+             "where memory runs out, too: the snapshot alone",
+     .field = FIELD(output),
      .commands = FOR_RUN},
     {.name = "output", .key = 'o', .kind = SETTING_TEXT, .group = GROUP_OUTPUT, .arg = "DIR",
      .help = "Folder for compare.json, compare.html, memory-compare.svg and timeline.svg",

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- memory ---- */
 
@@ -404,6 +405,13 @@ static enum err_code collect(struct execution *e, struct step_result *result, st
     return rc;
 }
 
+static uint64_t unix_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 enum err_code execution_step(struct execution *e, uint32_t step, struct step_result *result,
                              struct err *err)
 {
@@ -421,6 +429,8 @@ enum err_code execution_step(struct execution *e, uint32_t step, struct step_res
             continue;
         e->status->instruction = id;
         const double issue = clock_now_s();
+        if (e->settings.frames)
+            snapshot_frames_instruction(e->settings.frames, id, unix_us());
         TRY(run_instruction(e, id, err));
         e->record[id].issue_begin_s = issue - start;
         e->record[id].issue_end_s = clock_now_s() - start;
@@ -518,8 +528,11 @@ static enum err_code alloc_initial(struct execution *e, struct err *err)
     bool *initial = plan_initial_buffers(e->plan);
     enum err_code rc = ERR_OK;
     for (uint32_t b = 0; b < e->plan->buffer_count && rc == ERR_OK; b++)
-        if (initial[b])
+        if (initial[b]) {
+            if (e->settings.frames)
+                snapshot_frames_buffer(e->settings.frames, b, unix_us());
             rc = execution_alloc(e, b, 0, err);
+        }
     free(initial);
     return rc;
 }
@@ -615,4 +628,9 @@ const double *execution_param_norms(const struct execution *e)
 uint32_t execution_micro_batches(const struct execution *e)
 {
     return e->micro_batches;
+}
+
+const struct allocator *execution_memory(const struct execution *e)
+{
+    return e->allocator;
 }

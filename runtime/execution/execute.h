@@ -7,6 +7,7 @@
 #define SHARDPLAN_EXECUTE_H
 
 #include "memory/allocator.h"
+#include "memory/snapshot_frames.h"
 #include "plan/plan.h"
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
@@ -20,7 +21,9 @@ struct run_settings {
                              lent until execution_close; NULL: nothing */
     bool poison;          /* for tests: memory that may be another buffer's by now is overwritten
                              (execute_poison.c); not with `fuse`, whose chains reach what was freed */
-    bool fuse;            /* chains of kernels run as one: runtime/execution/fuse.h */
+    struct snapshot_frames *frames; /* lent until execution_close: told what memory is for, for the
+                                       snapshot that allocator.on_action writes to; NULL: none */
+    bool fuse;                      /* chains of kernels run as one: runtime/execution/fuse.h */
 };
 
 struct step_result {
@@ -64,6 +67,9 @@ const struct step_record *execution_records(const struct execution *execution);
 
 /* The chain of kernels that an instruction belongs to; NULL: none. */
 const struct fuse_chain *execution_chain(const struct execution *execution, uint32_t instruction);
+
+/* Its memory as it is now: lent. */
+const struct allocator *execution_memory(const struct execution *execution);
 
 /* Micro-batches a step. */
 uint32_t execution_micro_batches(const struct execution *execution);

@@ -30,6 +30,8 @@ enum { EXIT_BAD_INPUT = 2, EXIT_FAILED = 3 };
 /* Address space of a host rank's arena; pages are taken when they are touched. */
 #define DEFAULT_HOST_BYTES ((uint64_t)64 << 30)
 
+enum { SNAPSHOT_ACTIONS = 100000 }; /* of former steps, as many as torchtitan has PyTorch keep */
+
 struct run {
     struct settings settings;
     struct plan *plan;
@@ -42,7 +44,9 @@ struct run {
     bool terminal;       /* steps overwrite one line */
     bool started;        /* the plan was accepted: what fails now is a failure of the run */
     uint64_t first_step; /* 0, or where a checkpoint continues */
-    double *step_s;      /* (step_count) of steps that were not recorded, without the first */
+    struct snapshot *snapshot;      /* of memory; NULL: there is no folder for it */
+    struct snapshot_frames *frames; /* likewise */
+    double *step_s; /* (step_count) of steps that were not recorded, without the first */
     uint32_t step_count, step_cap;
 };
 
@@ -158,6 +162,10 @@ static enum err_code open_all(struct run *run, struct err *err)
     TRY(open_device(run, err));
     if (o->rehearse_world)
         TRY(rehearsal_times(run->plan, run->settings.plan, o->predicted, &run->wait_s, err));
+    if (run->settings.output) {
+        run->snapshot = snapshot_new();
+        run->frames = snapshot_frames_new(run->plan, run->snapshot);
+    }
     const struct run_settings settings = {
         .lr = o->lr,
         .beta1 = o->beta1,
@@ -166,6 +174,9 @@ static enum err_code open_all(struct run *run, struct err *err)
         .weight_decay = o->weight_decay,
         .wait_s = run->wait_s,
         .fuse = o->fuse,
+        .frames = run->frames,
+        .allocator.on_action = run->snapshot ? snapshot_on_action : NULL,
+        .allocator.action_context = run->snapshot,
     };
     TRY(execution_open(run->plan, run->device, run->comm, run->data, &settings, &run->execution,
                        err));
@@ -266,6 +277,32 @@ static enum err_code write_trace(const struct run *run, uint32_t step, struct er
     return record_write(run->plan, run->execution, &about, step, path, err);
 }
 
+/* What PyTorch's memory viewer opens: what the allocator did last, by the instructions' names. */
+static enum err_code write_snapshot(const struct run *run, struct err *err)
+{
+    char path[4096];
+    if (!run->snapshot)
+        return ERR_OK;
+    if (run->plan->rank == 0)
+        snprintf(path, sizeof path, "%s/snapshot.pickle", run->settings.output);
+    else
+        snprintf(path, sizeof path, "%s/snapshot-%u.pickle", run->settings.output, run->plan->rank);
+    return snapshot_write(run->snapshot, execution_memory(run->execution), path, err);
+}
+
+/* A step, and, where memory ran out, what was held then. */
+static enum err_code one_step(const struct run *run, uint32_t step, struct step_result *result,
+                              struct err *err)
+{
+    if (run->snapshot)
+        snapshot_forget(run->snapshot, SNAPSHOT_ACTIONS);
+    const enum err_code rc = execution_step(run->execution, step, result, err);
+    struct err lost = {0}; /* the first failure is the one to tell */
+    if (rc == ERR_NOMEM)
+        write_snapshot(run, &lost);
+    return rc;
+}
+
 /* The trace is written anew now and then, so that a run that dies leaves its last one. Only the
  * steps that it is of are recorded, never two in a row but at the end: speeds are those of the
  * others. */
@@ -279,7 +316,7 @@ static enum err_code train(struct run *run, struct err *err)
         const bool due = !recorded && clock_now_s() - written > seconds_between_traces;
         recorded = run->settings.output && (step + 1 == run->settings.run.steps || due);
         execution_record(run->execution, recorded);
-        TRY(execution_step(run->execution, step, &result, err));
+        TRY(one_step(run, step, &result, err));
         print_step(run, step, &result, recorded);
         if (!recorded && step > run->first_step)
             note_seconds(run, result.seconds);
@@ -293,7 +330,7 @@ static enum err_code train(struct run *run, struct err *err)
             written = clock_now_s();
         }
     }
-    return ERR_OK;
+    return write_snapshot(run, err);
 }
 
 static enum err_code save(const struct run *run, struct err *err)
@@ -343,6 +380,8 @@ int main(int argc, char **argv)
     const int status = rc == ERR_OK ? 0 : fail(&run, &err);
     claim_release(run.claim);
     execution_close(run.execution);
+    snapshot_frames_free(run.frames);
+    snapshot_free(run.snapshot);
     device_close(run.device);
     data_close(run.data);
     comm_close(run.comm);

@@ -632,9 +632,44 @@ static void a_failed_write_leaves_nothing_behind(void **state)
     teardown(f);
 }
 
+/* What is forgotten is the oldest: the rest is as it was, frames too; blocks that are older have
+ * none. */
+static void a_record_may_forget_its_beginning(void **state)
+{
+    (void)state;
+    enum { KEPT = 2 };
+    struct fixture *f = setup((struct allocator_settings){0});
+    struct allocator_block *blocks[3];
+    static const char *const names[] = {"first", "second", "third"};
+    for (int i = 0; i < 3; i++) {
+        snapshot_set_frame(f->snapshot, names[i], "plan.json", i, (uint64_t)i);
+        blocks[i] = alloc(f, 3 * MIB, 0);
+    }
+    allocator_free_block(f->allocator,
+                         blocks[1]); /* requested and completed, by the third's frame */
+    snapshot_forget(f->snapshot, 1000);
+    snapshot_forget(f->snapshot, KEPT);
+    snapshot_set_frame(f->snapshot, "fourth", "plan.json", 4, 4);
+    blocks[1] = alloc(f, 3 * MIB, 0);
+    const struct value *root = write_and_decode(f), *trace = trace_of(root);
+    assert_int_equal(trace->count, KEPT + 1);
+    static const struct {
+        const char *action, *name;
+    } kept[] = {{"free_requested", "third"}, {"free_completed", "third"}, {"alloc", "fourth"}};
+    for (size_t i = 0; i < KEPT + 1; i++) {
+        const struct value *event = trace->items[i];
+        assert_string_equal(text(event, "action"), kept[i].action);
+        assert_string_equal(text(list(event, "frames")->items[0], "name"), kept[i].name);
+    }
+    for (int i = 0; i < 3; i++)
+        allocator_free_block(f->allocator, blocks[i]);
+    teardown(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_may_forget_its_beginning),
         cmocka_unit_test(segments_and_blocks_are_those_of_the_allocator),
         cmocka_unit_test(the_trace_leads_back_to_an_empty_start),
         cmocka_unit_test(the_trace_of_expandable_segments_leads_back_to_an_empty_start),

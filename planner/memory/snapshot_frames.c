@@ -1,0 +1,73 @@
+/* snapshot_frames.c - see snapshot_frames.h. */
+#include "memory/snapshot_frames.h"
+
+#include "plan/modules.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct snapshot_frames {
+    const struct plan *plan;
+    struct snapshot *snapshot;
+    struct arena arena;
+    const char **modules; /* (instructions) */
+    const char **names;   /* (instructions) of frames, once they were asked for */
+};
+
+struct snapshot_frames *snapshot_frames_new(const struct plan *plan, struct snapshot *snapshot)
+{
+    struct snapshot_frames *frames = xmalloc(sizeof *frames);
+    *frames = (struct snapshot_frames){.plan = plan, .snapshot = snapshot};
+    frames->modules = plan_module_names(plan, &frames->arena);
+    frames->names = xcalloc(plan->instruction_count + 1, sizeof *frames->names);
+    return frames;
+}
+
+void snapshot_frames_free(struct snapshot_frames *frames)
+{
+    if (!frames)
+        return;
+    free(frames->names);
+    arena_free(&frames->arena);
+    free(frames);
+}
+
+static const char *name_of(struct snapshot_frames *frames, uint32_t id)
+{
+    char what[160], scope[256];
+    const struct plan_instruction *i = &frames->plan->instructions[id];
+    const bool of_buffer = i->op == PLAN_ALLOC || i->op == PLAN_FREE;
+    const char *module = frames->modules[id];
+    return arena_printf(&frames->arena, "%s%s%s, in %s", module, module[0] ? ": " : "",
+                        of_buffer ? plan_buffer_text(frames->plan, &frames->plan->buffers[i->arg],
+                                                     what, sizeof what)
+                                  : plan_op_name((enum plan_op)i->op),
+                        plan_scope_text(frames->plan, i, scope, sizeof scope));
+}
+
+void snapshot_frames_instruction(struct snapshot_frames *frames, uint32_t id, uint64_t time_us)
+{
+    if (!frames->names[id])
+        frames->names[id] = name_of(frames, id);
+    snapshot_set_frame(frames->snapshot, frames->names[id], "plan.json", (int)id, time_us);
+}
+
+void snapshot_frames_buffer(struct snapshot_frames *frames, uint32_t buffer, uint64_t time_us)
+{
+    const struct plan *plan = frames->plan;
+    const char *first = NULL;
+    char what[160], more[32] = "";
+    uint32_t others = 0;
+    for (uint32_t p = 0; p < plan->piece_count; p++) {
+        if (plan->pieces[p].buffer != buffer)
+            continue;
+        others += first != NULL;
+        first = first ? first : plan->params[plan->pieces[p].param].name;
+    }
+    if (others)
+        snprintf(more, sizeof more, " and %u more", others);
+    plan_buffer_text(plan, &plan->buffers[buffer], what, sizeof what);
+    const char *name =
+        arena_printf(&frames->arena, "%s%s%s%s", first ? first : "", more, first ? ": " : "", what);
+    snapshot_set_frame(frames->snapshot, name, "plan.json", 0, time_us);
+}
