@@ -57,6 +57,14 @@ static void print_direct(struct sums *sums)
                truth_read_written, sums);
 }
 
+static void print_attention(struct sums *sums)
+{
+    print_file("attention_events.jsonl",
+               "Whole event lists with attention in single ops: `--attention math`, and `eager` as "
+               "transformers writes it.",
+               true, truth_read_either, sums);
+}
+
 static void print_fsdp2(struct sums *sums)
 {
     print_file("visible.jsonl",
@@ -91,6 +99,7 @@ static void print_fsdp2(struct sums *sums)
     print_file("decoders_events.jsonl", "Whole event lists of more of their decoders.", true,
                truth_read_hf, sums);
     print_direct(sums);
+    print_attention(sums);
     print_random(sums);
     print_file(
         "recorded_events.jsonl",
@@ -114,6 +123,7 @@ static void print_ddp(struct sums *sums)
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
                truth_read_hf, sums);
     print_direct(sums);
+    print_attention(sums);
     print_random(sums);
 }
 
@@ -178,6 +188,7 @@ static void print_fsdp1(struct sums *sums)
     print_file("offload_events.jsonl", "Whole event lists with CPUOffload(offload_params=True).",
                true, truth_read_written, sums);
     print_direct(sums);
+    print_attention(sums);
     print_random(sums);
 }
 
