@@ -1,15 +1,41 @@
-"""FSDP2 of torch 2.6 to 2.14 under the names that 2.14 has for it.
+"""FSDP2 of torch 2.4 to 2.14 under the names that 2.14 has for it.
 
 What FSDP2 does is left alone: only what None stands for, and that collectives on fake tensors and streams of a CPU
 do nothing, as they do by themselves in 2.14.
 """
+import importlib
 import importlib.util
+import sys
+import types
+import unittest.mock
 
 import torch
 import torch.distributed as dist
+import torch.distributed.fsdp
 import torch.utils.checkpoint
 
 VERSION = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
+
+
+if VERSION < (2, 6):        # a prototype in a package of its own
+    _package = importlib.import_module("torch.distributed._composable.fsdp")
+    _alias = types.ModuleType("torch.distributed.fsdp._fully_shard")
+    for _name, _file in (("_fsdp_init", "_fsdp_init"), ("_fsdp_param_group", "_fsdp_param_group"),
+                         ("_fully_shard", "fully_shard")):
+        setattr(_alias, _name, sys.modules[f"{_package.__name__}.{_file}"])
+    sys.modules[_alias.__name__] = _alias
+    _lazy_init = _alias._fsdp_param_group.FSDPCommContext.lazy_init
+
+    def lazy_init(self, *args):
+        with unittest.mock.patch("torch.cuda.is_available", lambda: True):
+            _lazy_init(self, *args)
+
+    _alias._fsdp_param_group.FSDPCommContext.lazy_init = lazy_init
+    for _name in ("CPUOffloadPolicy", "MixedPrecisionPolicy", "fully_shard"):
+        setattr(torch.distributed.fsdp, _name, getattr(_package, _name))
+if VERSION < (2, 5):
+    import torch.distributed._tensor
+    sys.modules["torch.distributed.tensor"] = torch.distributed._tensor
 
 
 # "default" of a strategy: None, as fully_shard has it by itself from 2.8 on.

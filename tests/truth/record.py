@@ -37,6 +37,8 @@ import contextlib
 import sys
 from unittest import mock
 
+import older_torch      # first: names of others are put in their places
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
@@ -47,7 +49,6 @@ from torch.distributed.fsdp._fully_shard import _fully_shard as fsdp_api
 from torch.distributed.tensor import DTensor, Shard
 from torch.utils._python_dispatch import _disable_current_modes
 
-import older_torch
 import recorder
 from models import DTYPES, plain_name
 from recorder import Log, placed
