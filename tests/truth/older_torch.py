@@ -1,4 +1,4 @@
-"""FSDP2 of torch 2.4 to 2.14 under the names that 2.14 has for it.
+"""FSDP2 of torch 2.5 to 2.14 under the names that 2.14 has for it.
 
 What FSDP2 does is left alone: only what None stands for, and that collectives on fake tensors and streams of a CPU
 do nothing, as they do by themselves in 2.14.
@@ -24,18 +24,16 @@ if VERSION < (2, 6):        # a prototype in a package of its own
                          ("_fully_shard", "fully_shard")):
         setattr(_alias, _name, sys.modules[f"{_package.__name__}.{_file}"])
     sys.modules[_alias.__name__] = _alias
-    _lazy_init = _alias._fsdp_param_group.FSDPCommContext.lazy_init
+    _context = _alias._fsdp_param_group.FSDPCommContext
+    _init_streams = _context.lazy_init
 
     def lazy_init(self, *args):
         with unittest.mock.patch("torch.cuda.is_available", lambda: True):
-            _lazy_init(self, *args)
+            _init_streams(self, *args)
 
-    _alias._fsdp_param_group.FSDPCommContext.lazy_init = lazy_init
+    _context.lazy_init = lazy_init
     for _name in ("CPUOffloadPolicy", "MixedPrecisionPolicy", "fully_shard"):
         setattr(torch.distributed.fsdp, _name, getattr(_package, _name))
-if VERSION < (2, 5):
-    import torch.distributed._tensor
-    sys.modules["torch.distributed.tensor"] = torch.distributed._tensor
 
 
 # "default" of a strategy: None, as fully_shard has it by itself from 2.8 on.
