@@ -186,8 +186,6 @@ static void read_strategy(const json_t *s, struct job *job)
     job->model.loss = strcmp(truth_text(s, "loss", ""), "direct") == 0 ? CROSS_ENTROPY_DIRECT
                                                                        : CROSS_ENTROPY_EAGER;
     job->model.float8_gather = float8_gather_named(truth_text(s, "float8_all_gather", ""));
-    if (strcmp(truth_text(s, "attention", ""), "math") == 0)
-        job->model.attention = ATTENTION_MATH;
     const char *attention = truth_text(s, "attention", "");
     job->model.attention = strcmp(attention, "math") == 0    ? ATTENTION_MATH
                            : strcmp(attention, "eager") == 0 ? ATTENTION_EAGER
