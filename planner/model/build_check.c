@@ -8,7 +8,9 @@
 static enum err_code check_torchtitan(const struct model_config *c, const struct model_job *job,
                                       struct err *err)
 {
-    const bool windows = c->sliding_window && c->full_layers < c->layers;
+    bool windows = false;
+    for (uint32_t i = 0; i < c->layers; i++)
+        windows = windows || model_has_window(c, i);
     if (windows && job->seq > c->sliding_window)
         return err_set(err, ERR_UNSUPPORTED,
                        "--seq %u is longer than the model's sliding window of %u tokens, which "

@@ -155,7 +155,8 @@ struct hf_rope hf_rope_tables_in(struct graph *graph, enum dtype dtype, float at
                             whole);
     const uint32_t cos = rope_table(graph, WORK_COS, ATEN_COS, angles, attention_factor);
     const uint32_t sin = rope_table(graph, WORK_SIN, ATEN_SIN, angles, attention_factor);
-    const struct hf_rope rope = {op_to(graph, cos, dtype), op_to(graph, sin, dtype)};
+    const uint32_t cast = op_to(graph, cos, dtype);
+    const struct hf_rope rope = {.cos = cast, .sin = op_to(graph, sin, dtype)};
     graph_drop(graph, half);
     if (angles != half)
         graph_drop(graph, angles);

@@ -33,6 +33,7 @@ struct hf_angles {
  * attention_factor, in one of these layouts. */
 struct hf_rope {
     uint32_t cos, sin;
+    uint32_t positions; /* (s), for who scales queries by them; elsewhere nobody looks */
 };
 enum hf_table {
     HF_TABLE_WHOLE,      /* every angle, and every angle again */
@@ -57,6 +58,10 @@ struct hf_frequencies hf_rope_buffers(struct graph *graph, const struct model_co
                                       const struct model_job *job, uint32_t d);
 void hf_rope_update(struct graph *graph, const struct hf_frequencies *frequencies,
                     uint32_t positions);
+
+/* q (b, a, s, d) times 1 + beta log(1 + floor(position / step)), which is computed for it. */
+uint32_t hf_scale_by_position(struct graph *graph, uint32_t q, uint32_t positions, float beta,
+                              uint32_t step);
 
 /* x cos + rotate_half(x) sin; x (b, a, s, d). A number's partner is half a head away; or it is the
  * next one, where the tables are interleaved, too: those are Python's, (1, s, d). */
@@ -119,6 +124,8 @@ uint32_t hf_dropout(struct graph *graph, uint32_t x, float p);
  * beside it. An operator that uses a module's parameters is its call without being told. */
 void hf_call(struct graph *graph, uint32_t param);
 void hf_call_beside(struct graph *graph, uint32_t param, const char *module);
+/* The module that has the module that has it. */
+void hf_call_outer(struct graph *graph, uint32_t param);
 /* The two above as modules, which dropout is though it drops nothing. */
 uint32_t hf_activation_beside(struct graph *graph, const char *name, uint32_t x, uint32_t param,
                               const char *module);

@@ -26,6 +26,12 @@ void hf_call(struct graph *graph, uint32_t param)
     graph_call_begin(graph, "%.*s", (int)outer_length(name, 1), name);
 }
 
+void hf_call_outer(struct graph *graph, uint32_t param)
+{
+    const char *name = name_of(graph, param);
+    graph_call_begin(graph, "%.*s", (int)outer_length(name, 2), name);
+}
+
 void hf_call_beside(struct graph *graph, uint32_t param, const char *module)
 {
     const char *name = name_of(graph, param);

@@ -371,6 +371,16 @@ static struct heads project(struct graph *graph, const struct model_config *c,
     return heads;
 }
 
+/* q by its positions, in its place. */
+static void scale_query(struct graph *graph, const struct model_config *c, uint32_t positions,
+                        struct heads *heads)
+{
+    const uint32_t q = heads->q;
+    heads->q = transposed(graph, hf_scale_by_position(graph, transposed(graph, q), positions,
+                                                      c->position_beta, c->position_step));
+    graph_drop(graph, q);
+}
+
 static float scale_of(const struct model_config *c)
 {
     return c->query_scalar > 0 ? 1 / sqrtf(c->query_scalar) : c->attention_multiplier;
@@ -406,6 +416,8 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
         heads.q = normed_heads(graph, block, heads.q, block->q_norm);
         heads.k = normed_heads(graph, block, heads.k, block->k_norm);
     }
+    if (c->position_beta > 0)
+        scale_query(graph, c, rope.positions, &heads);
     const struct hf_attention arguments = {
         .q = heads.q,
         .k = heads.k,

@@ -70,7 +70,7 @@ static void make_tables(struct graph *graph, const struct model_config *c,
 {
     const struct hf_decoder *way = in->way;
     const enum dtype dtype = way->fp32_tables ? DTYPE_FP32 : graph->compute;
-    const struct hf_rope none = {GRAPH_NONE, GRAPH_NONE};
+    const struct hf_rope none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
     const enum hf_table table = way->rotary == HF_ROTARY_HALVES            ? HF_TABLE_HALF
                                 : way->rotary == HF_ROTARY_NEIGHBOURS_CAST ? HF_TABLE_NEIGHBOURS
                                                                            : HF_TABLE_WHOLE;
@@ -84,6 +84,7 @@ static void make_tables(struct graph *graph, const struct model_config *c,
     if (!way->tables_by_layer || any_layer(c, false)) {
         hf_rope_update(graph, &frequencies->full, in->positions);
         in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, full, table);
+        in->rope.positions = in->positions;
     }
     if (!way->tables_by_layer)
         in->window_rope = in->rope;
@@ -100,7 +101,7 @@ static void make_masks(struct graph *graph, const struct model_config *c,
                added = hf_is_eager(graph, way) || c->sinks;
     const bool one_mask = windows && !any_layer(c, false) && !way->masks_by_layer &&
                           !way->both_masks && !way->eager && !c->sinks;
-    if (!c->sinks)
+    if (!c->sinks && (any_layer(c, false) || !way->masks_of_types))
         hf_packed_test(graph, job, in->positions);
     if (added && !one_mask)
         in->mask = hf_eager_mask(graph, job, hf_window_mask(graph, job, HF_NO_WINDOW));
@@ -183,9 +184,9 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     const bool window = model_has_window(c, index);
     const uint32_t mask = window ? in->window_mask : in->mask;
     const struct hf_rope tables = window ? in->window_rope : in->rope;
-    const struct hf_rope rope = as_called(graph, job, tables), none = {GRAPH_NONE, GRAPH_NONE};
-    const bool plain = (c->plain_period && (index + 1) % c->plain_period == 0) ||
-                       (in->way->window_rope && c->sliding_window && !window);
+    const struct hf_rope rope = as_called(graph, job, tables), none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
+    const bool plain =
+        model_is_plain(c, index) || (in->way->window_rope && c->sliding_window && !window);
     graph_enter(graph, module, x);
     if (!in->way->positions_first)
         graph_also_input(graph, module, in->positions);

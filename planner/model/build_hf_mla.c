@@ -51,8 +51,8 @@ void hf_mla_rotate_v3(struct graph *graph, const struct model_config *c, struct 
         return;
     }
     /* each angle is there twice: the first half of both tables */
-    const struct hf_rope half = {op_slice_last(graph, rope.cos, 0, c->rotary_dim / 2),
-                                 op_slice_last(graph, rope.sin, 0, c->rotary_dim / 2)};
+    const struct hf_rope half = {.cos = op_slice_last(graph, rope.cos, 0, c->rotary_dim / 2),
+                                 .sin = op_slice_last(graph, rope.sin, 0, c->rotary_dim / 2)};
     const uint32_t *const both[] = {q, k};
     uint32_t part[2][2];
     for (int i = 0; i < 2; i++)

@@ -44,7 +44,10 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
 {
     struct hf_moe moe = {.module = GRAPH_NONE, .shared_gate = {GRAPH_NONE, GRAPH_NONE}};
     char shared[128];
-    snprintf(shared, sizeof shared, "%sshared_expert%s.", prefix, c->shared_gate ? "" : "s");
+    snprintf(shared, sizeof shared, "%s%s.", prefix,
+             way->shared      ? way->shared
+             : c->shared_gate ? "shared_expert"
+                              : "shared_experts");
     if (way->experts_first)
         declare_experts(graph, c, way, prefix, &moe);
     moe.router = build_weights(graph, prefix, way->router, SHAPE(c->experts, c->hidden),
@@ -257,25 +260,26 @@ static uint32_t add_gated(struct graph *graph, const struct hf_moe *moe, uint32_
     return sum;
 }
 
-/* What all tokens pass, added to `out`; drops both. */
-static uint32_t add_shared(struct graph *graph, const struct model_config *c,
-                           const struct hf_moe *moe, uint32_t y, uint32_t out)
+/* What all tokens passed, added to `out`, which stays the caller's; drops it. */
+static uint32_t add_shared(struct graph *graph, struct shape shape, uint32_t shared, uint32_t out)
 {
-    const uint32_t shared = hf_mlp(graph, c, &moe->shared, y);
-    const uint32_t sum = op_add(graph, graph_view(graph, out, graph->tensors[y].shape), shared);
+    const uint32_t sum = op_add(graph, graph_view(graph, out, shape), shared);
     graph_drop(graph, shared);
-    graph_drop(graph, out);
     return sum;
 }
 
-/* Qwen2's runs what all tokens pass before it routes, others after. */
+/* What all tokens pass may be computed first, of y or of its rows, or last. */
 uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct hf_moe_way *way,
                 const struct hf_moe *moe, uint32_t y, uint32_t *scores)
 {
     const struct shape shape = graph->tensors[y].shape;
     const struct shape flat = SHAPE(shape.dim[0] * shape.dim[1], shape.dim[2]);
-    uint32_t rows = way->flattens ? y : graph_view(graph, y, flat);
-    const uint32_t shared = c->shared_gate ? hf_mlp(graph, c, &moe->shared, rows) : GRAPH_NONE;
+    uint32_t shared = GRAPH_NONE, routed = GRAPH_NONE;
+    if (way->when == HF_SHARED_FIRST)
+        shared = hf_mlp(graph, c, &moe->shared, y);
+    uint32_t rows = way->flattens ? y : op_view_node(graph, y, flat);
+    if (way->when == HF_SHARED_ROWS)
+        shared = hf_mlp(graph, c, &moe->shared, rows);
     const struct hf_routing r = way->route(graph, c, moe, rows);
     if (way->flattens)
         rows = op_view_node(graph, y, flat);
@@ -283,14 +287,22 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
     uint32_t out = moe->module == GRAPH_NONE ? run_experts(graph, c, way, moe, rows, &r)
                                              : run_wrapped(graph, c, way, moe, rows, &r);
     graph_call_end(graph);
-    if (c->shared_gate)
+    if (c->shared_gate) {
         out = add_gated(graph, moe, rows, shared, out);
-    else if (experts_shared_width(c))
-        out = add_shared(graph, c, moe, y, out);
+    } else if (experts_shared_width(c)) {
+        routed = out;
+        if (way->when == HF_SHARED_LAST)
+            shared = hf_mlp(graph, c, &moe->shared, y);
+        out = add_shared(graph, shape, shared, routed);
+        if (way->when == HF_SHARED_LAST)
+            graph_drop(graph, routed);
+    }
     *scores = way->returns_scores ? r.weights : GRAPH_NONE;
     graph_drop(graph, r.logits);
     if (!way->returns_scores)
         graph_drop(graph, r.weights);
     graph_drop(graph, r.experts);
+    if (routed != GRAPH_NONE && way->when != HF_SHARED_LAST)
+        graph_drop(graph, routed);
     return graph_view(graph, out, shape);
 }

@@ -48,6 +48,12 @@ hf_router hf_route_gpt_oss;
 /* The same of logits in fp32, cast back, as Granite has it. */
 hf_router hf_route_granite;
 
+/* As Qwen's, always divided; the matrix is of a module of the router's. */
+hf_router hf_route_hunyuan;
+/* As MiniMax-M2 has it: s = sigmoid(router y) in fp32; of the k best s + correction, s divided by
+ * their sum. */
+hf_router hf_route_minimax_m2;
+
 /* As DeepSeek-V3 has it, in fp32: s = sigmoid(router y); of groups of experts, the best by the sum
  * of their two best s + correction; in those the k best s + correction, weighted by their s. */
 hf_router hf_route_deepseek_v3;
@@ -62,6 +68,9 @@ typedef uint32_t hf_gate(struct graph *graph, const struct model_config *config,
  * limits. */
 hf_gate hf_gate_halves, hf_gate_clamped;
 
+/* When what all tokens pass is computed: last, of y; or before the router, of y or of its rows. */
+enum hf_shared { HF_SHARED_LAST, HF_SHARED_FIRST, HF_SHARED_ROWS };
+
 /* What of it is the model file's. */
 struct hf_moe_way {
     hf_router *route;
@@ -72,6 +81,8 @@ struct hf_moe_way {
     bool returns_scores; /* the weights are the block's second result */
     bool flattens;       /* the router and the experts flatten y themselves */
     bool corrected;      /* the router has that buffer */
+    enum hf_shared when;
+    const char *shared; /* what all tokens pass; NULL: "shared_experts", gated "shared_expert" */
 };
 
 /* Declares it under `prefix`; then y (b, s, h) through it; y stays the caller's to drop, and so

@@ -55,7 +55,7 @@ struct hf_rope hf_rope_interleaved(struct graph *graph, struct hf_rope rope)
                                             pairs, 2, (uint32_t[]){half, half});
         tables[i] = graph_view(graph, doubled, t.shape);
     }
-    return (struct hf_rope){tables[0], tables[1]};
+    return (struct hf_rope){.cos = tables[0], .sin = tables[1]};
 }
 
 struct hf_cut hf_cut_heads(struct graph *graph, uint32_t x, uint32_t turned)
@@ -69,5 +69,36 @@ uint32_t hf_join_heads(struct graph *graph, uint32_t embedded, uint32_t passed)
 {
     const uint32_t out = op_cat_last(graph, embedded, passed);
     graph_drop(graph, embedded);
+    return out;
+}
+
+/* A number of each position from another, which goes. */
+static uint32_t next(struct graph *graph, enum work_kind work, enum aten aten, uint32_t x,
+                     float number)
+{
+    const struct shape shape = graph->tensors[x].shape;
+    const uint32_t out = op_number(graph, work, aten, DTYPE_FP32, shape, x, number);
+    graph_drop(graph, x);
+    return out;
+}
+
+uint32_t hf_scale_by_position(struct graph *graph, uint32_t q, uint32_t positions, float beta,
+                              uint32_t step)
+{
+    const struct shape s = SHAPE(1, graph->tensors[positions].shape.dim[0]);
+    const uint32_t row = graph_view(graph, positions, s);
+    const uint32_t part =
+        op_number(graph, WORK_DIV_NUMBER, ATEN_DIV, DTYPE_FP32, s, row, (float)step);
+    const uint32_t whole = next(graph, WORK_FLOOR, ATEN_FLOOR, part, 0);
+    const uint32_t shifted = next(graph, WORK_ADD_NUMBER, ATEN_ADD, whole, 1.0F);
+    const uint32_t log = next(graph, WORK_LOG, ATEN_LOG, shifted, 0);
+    const uint32_t part_of = next(graph, WORK_MUL_NUMBER, ATEN_MUL, log, beta);
+    const uint32_t scale = next(graph, WORK_ADD_NUMBER, ATEN_ADD, part_of, 1.0F);
+    const uint32_t column = graph_view(graph, scale, SHAPE(1, 1, s.dim[1], 1));
+    const uint32_t cast = op_to(graph, column, (enum dtype)graph->tensors[q].dtype);
+    if (cast != column)
+        graph_drop(graph, scale);
+    const uint32_t out = op_mul_constant(graph, q, cast);
+    graph_drop(graph, cast);
     return out;
 }

@@ -4,11 +4,17 @@
 
 #include <float.h>
 
+struct softmax_way {
+    bool cast_back; /* weights are in the dtype of the logits */
+    bool one_name;  /* probabilities have the name that the best of them take */
+};
+
+/* Ends the call of a module that has begun. */
 static struct hf_routing route_softmax(struct graph *graph, const struct model_config *c,
-                                       const struct hf_moe *moe, uint32_t rows, bool cast_back)
+                                       const struct hf_moe *moe, uint32_t rows,
+                                       struct softmax_way way)
 {
     struct hf_routing r;
-    hf_call(graph, moe->router.weight);
     /* The router flattens its input once more: a node between the product's and the sum of the
      * gradients of `rows`. */
     r.logits = apply_linear(graph, op_alias(graph, rows), moe->router);
@@ -17,16 +23,19 @@ static struct hf_routing route_softmax(struct graph *graph, const struct model_c
     if (upcast != r.logits)
         graph_drop(graph, upcast);
     uint32_t best = op_topk(graph, probabilities, c->experts_per_token, &r.experts);
+    if (way.one_name)
+        graph_drop(graph, probabilities);
     if (c->norm_topk) {
         const uint32_t sum = op_sum_last(graph, best);
         best = op_div_inplace(graph, best, sum);
         graph_drop(graph, sum);
     }
-    const enum dtype dtype = (enum dtype)graph->tensors[cast_back ? r.logits : best].dtype;
+    const enum dtype dtype = (enum dtype)graph->tensors[way.cast_back ? r.logits : best].dtype;
     r.weights = op_to(graph, best, dtype);
     if (r.weights != best)
         graph_rebind(graph, best, r.weights);
-    graph_drop(graph, probabilities);
+    if (!way.one_name)
+        graph_drop(graph, probabilities);
     graph_call_end(graph);
     return r;
 }
@@ -34,13 +43,48 @@ static struct hf_routing route_softmax(struct graph *graph, const struct model_c
 struct hf_routing hf_route_mixtral(struct graph *graph, const struct model_config *c,
                                    const struct hf_moe *moe, uint32_t rows)
 {
-    return route_softmax(graph, c, moe, rows, false);
+    hf_call(graph, moe->router.weight);
+    return route_softmax(graph, c, moe, rows, (struct softmax_way){.cast_back = false});
 }
 
 struct hf_routing hf_route_qwen(struct graph *graph, const struct model_config *c,
                                 const struct hf_moe *moe, uint32_t rows)
 {
-    return route_softmax(graph, c, moe, rows, true);
+    hf_call(graph, moe->router.weight);
+    return route_softmax(graph, c, moe, rows, (struct softmax_way){.cast_back = true});
+}
+
+struct hf_routing hf_route_hunyuan(struct graph *graph, const struct model_config *c,
+                                   const struct hf_moe *moe, uint32_t rows)
+{
+    hf_call_outer(graph, moe->router.weight);
+    return route_softmax(graph, c, moe, rows,
+                         (struct softmax_way){.cast_back = true, .one_name = true});
+}
+
+struct hf_routing hf_route_minimax_m2(struct graph *graph, const struct model_config *c,
+                                      const struct hf_moe *moe, uint32_t rows)
+{
+    struct hf_routing r;
+    hf_call(graph, moe->router.weight);
+    r.logits = apply_linear(graph, op_alias(graph, rows), moe->router);
+    const uint32_t upcast = op_to(graph, r.logits, DTYPE_FP32);
+    const uint32_t scores = op_unary(graph, OP_SIGMOID, upcast);
+    if (upcast != r.logits)
+        graph_drop(graph, upcast);
+    const uint32_t choice =
+        op_no_grad(graph, WORK_ADD, ATEN_ADD, DTYPE_FP32, graph->tensors[scores].shape, 2,
+                   (uint32_t[]){scores, moe->correction});
+    const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
+    const uint32_t chosen = op_gather(graph, scores, r.experts);
+    const uint32_t sum = op_sum_last(graph, chosen);
+    r.weights = op_div_inplace(graph, chosen, sum);
+    graph_drop(graph, sum);
+    graph_drop(graph, scores);
+    graph_drop(graph, choice);
+    graph_drop(graph, best);
+    graph_call_end(graph);
+    return r;
 }
 
 struct hf_routing hf_route_gpt_oss(struct graph *graph, const struct model_config *c,

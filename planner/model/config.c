@@ -90,11 +90,25 @@ enum err_code model_config_check(const struct model_config *config, const char *
     return ERR_OK;
 }
 
+bool layer_listed(const struct layer_list *list, uint32_t index)
+{
+    return list->bits[index / 32] >> (index % 32) & 1U;
+}
+
 bool model_has_window(const struct model_config *config, uint32_t index)
 {
+    if (config->windows.listed)
+        return layer_listed(&config->windows, index);
     if (config->window_period)
         return config->sliding_window && (index + 1) % config->window_period != 0;
     return config->sliding_window && index >= config->full_layers;
+}
+
+bool model_is_plain(const struct model_config *config, uint32_t index)
+{
+    if (config->plain.listed)
+        return layer_listed(&config->plain, index);
+    return config->plain_period && (index + 1) % config->plain_period == 0;
 }
 
 double model_config_parameters(const struct model_config *config)
@@ -110,7 +124,7 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
     const json_t *type = json_object_get(root, "model_type");
     if (stated_arch(root, arch))
         return ERR_OK;
-    char known[512] = "";
+    char known[1024] = "";
     size_t used = 0;
     for (int i = 0; i < ARCH_COUNT && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
@@ -118,8 +132,14 @@ static enum err_code find_arch(const json_t *root, const char *where, enum arch 
     if (!type)
         return err_set(err, ERR_INVALID, "%s: \"model_type\" is missing; known are %s", where,
                        known);
-    return err_set(err, ERR_INVALID, "%s: \"model_type\": %s is not known; known are %s", where,
-                   shown_of(type).text, known);
+    if (!json_is_string(type))
+        return err_set(err, ERR_INVALID, "%s: \"model_type\": %s is not known; known are %s", where,
+                       shown_of(type).text, known);
+    return err_set(err, ERR_INVALID,
+                   "%s: \"model_type\": %s is not known: record the model once, and plan the "
+                   "recording: tools/record.py --hf %.*s --seq 2048 --batch 1 -o "
+                   "model.stream.json.gz; known are %s",
+                   where, shown_of(type).text, (int)strcspn(where, ":"), where, known);
 }
 
 /* RoPE's scaling, where the file has none as the family's class does then. */

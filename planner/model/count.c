@@ -47,3 +47,8 @@ double count_ungated(const struct model_config *c)
 {
     return count_llama(c) - c->layers * count_linear(c->ffn, c->hidden, c->mlp_bias);
 }
+
+double count_ungated_biased(const struct model_config *c)
+{
+    return count_ungated(c) + (2.0 * c->layers + 1) * c->hidden;
+}

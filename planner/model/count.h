@@ -16,5 +16,7 @@ double count_llama(const struct model_config *config);
 
 /* The same where the feed-forward has no gate. */
 double count_ungated(const struct model_config *config);
+/* And each norm has biases, too. */
+double count_ungated_biased(const struct model_config *config);
 
 #endif

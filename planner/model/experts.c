@@ -7,9 +7,11 @@ const struct choice experts_ways[] = {
 
 bool experts_in(const struct model_config *c, uint32_t layer)
 {
+    if (c->experts == 0 || c->dense.listed)
+        return c->experts > 0 && !layer_listed(&c->dense, layer);
     const uint32_t step = c->sparse_step ? c->sparse_step : 1;
     const bool listed = c->dense_layers[layer / 32] >> (layer % 32) & 1U;
-    return c->experts > 0 && layer >= c->dense_first && (layer + 1) % step == 0 && !listed;
+    return layer >= c->dense_first && (layer + 1) % step == 0 && !listed;
 }
 
 uint32_t experts_layers(const struct model_config *c)

@@ -38,6 +38,8 @@ extern const struct choice experts_ways[];
 #define EXPERTS(name, another, all, each)                                                          \
     {COUNT(name, experts, all, EXPERTS_MAX), .other = (another)},                                  \
     {COUNT("num_experts_per_tok", experts_per_token, each, EXPERTS_MAX)},                          \
+    EXPERT_WAYS
+#define EXPERT_WAYS                                                                                \
     {CHOICE("experts_implementation", batched_experts, "grouped_mm", experts_ways)},               \
     {ONLY("output_router_logits", false)}
 #define EXPERT_WIDTH(number) {COUNT("moe_intermediate_size", expert_ffn, number, FFN_MAX)}
@@ -47,6 +49,8 @@ extern const struct choice experts_ways[];
     {NUMBER("routed_scaling_factor", routed_scaling, scaling, 0, 1e6)}
 #define SHARED_EXPERTS(number, dense)                                                              \
     {COUNT("n_shared_experts", shared_experts, number, EXPERTS_MAX)},                              \
+    DENSE_FIRST(dense)
+#define DENSE_FIRST(dense)                                                                         \
     {.name = "first_k_dense_replace", .type = KEY_INT, .max = LAYERS_MAX, AT(dense_first),         \
      .absent = RULE_VALUE, .value = (dense)},                                                      \
     NEUTRAL("moe_layer_freq", 1)

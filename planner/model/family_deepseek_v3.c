@@ -67,12 +67,7 @@ static void build(struct graph *graph, const struct model_config *config,
     static const struct hf_decoder way = {
         HF_LLAMA_NORMS,
         .mla = {.rotate = hf_mla_rotate_v3},
-        .moe = {.route = hf_route_deepseek_v3,
-                .gate = hf_gate_halves,
-                .router = "gate",
-                .experts_first = true,
-                .flattens = true,
-                .corrected = true},
+        .moe = HF_DEEPSEEK_V3_MOE,
     };
     hf_decoder_build(graph, config, job, &way);
 }

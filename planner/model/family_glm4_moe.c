@@ -64,12 +64,7 @@ static void build(struct graph *graph, const struct model_config *config,
         .qk = HF_QK_LAST,
         .rotary = HF_ROTARY_BOTH,
         HF_LLAMA_NORMS,
-        .moe = {.route = hf_route_deepseek_v3,
-                .gate = hf_gate_halves,
-                .router = "gate",
-                .experts_first = true,
-                .flattens = true,
-                .corrected = true},
+        .moe = HF_DEEPSEEK_V3_MOE,
     };
     hf_decoder_build(graph, config, job, &way);
 }

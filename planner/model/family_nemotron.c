@@ -49,18 +49,12 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-/* Llama's without a gate, where each norm has biases, too. */
-static double parameters(const struct model_config *c)
-{
-    return count_ungated(c) + (2.0 * c->layers + 1) * c->hidden;
-}
-
 const struct family family_nemotron = {
     .name = "nemotron",
     .class_name = "NemotronForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    .parameters = parameters,
+    .parameters = count_ungated_biased,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},
 };

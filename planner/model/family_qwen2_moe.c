@@ -34,7 +34,10 @@ static void build(struct graph *graph, const struct model_config *config,
         .both_masks = true,
         .positions_first = true,
         HF_LLAMA_NORMS,
-        .moe = {.route = hf_route_qwen, .gate = hf_gate_halves, .router = "gate"},
+        .moe = {.route = hf_route_qwen,
+                .gate = hf_gate_halves,
+                .router = "gate",
+                .when = HF_SHARED_ROWS},
     };
     hf_decoder_build(graph, config, job, &way);
 }

@@ -25,11 +25,7 @@ static const struct key keys[] = {
     {FLAG("attention_bias", output_bias, false)},
     {FLAG("mlp_bias", mlp_bias, false)},
     {COUNT("no_rope_layer_interval", plain_period, 4, LAYERS_MAX)},
-    {.name = "no_rope_layers",
-     .type = KEY_PLAIN_LAYERS,
-     .absent = RULE_VALUE,
-     .null = RULE_VALUE,
-     .max = 1},
+    {LAYER_LIST("no_rope_layers", KEY_LAYERS, plain, key_rope_layers, RULE_NONE)},
     {ONLY("use_sliding_window", false)},
     LAYER_TYPES,
 };

@@ -74,6 +74,7 @@ struct hf_decoder {
     bool window_rope;      /* where layers have windows, those without one have no RoPE */
     bool tables_by_layer;  /* RoPE's by type of layer: c->window_theta's where it has a window */
     bool masks_by_layer;   /* a mask for each type of layer, asked for where any has a window */
+    bool masks_of_types;   /* ... and none for a type that no layer is of */
     bool both_masks;       /* ... both, whether any layer has a window or none */
     bool positions_first;  /* position_ids come before the tables in the call of a layer */
     bool embedded_last;    /* of what layers were called with, inputs_embeds are let go last */
@@ -93,6 +94,13 @@ static inline bool hf_is_eager(const struct graph *graph, const struct hf_decode
 #define HF_NORM_NAMES                                                                              \
     .norms = {{".input_layernorm", HF_BEFORE_ATTENTION},                                           \
               {".post_attention_layernorm", HF_BEFORE_MLP}}
+
+/* DeepSeek-V3's mixture of experts: a member's initialiser. */
+#define HF_DEEPSEEK_V3_MOE                                                                         \
+    {                                                                                              \
+        .route = hf_route_deepseek_v3, .gate = hf_gate_halves, .router = "gate",                   \
+        .experts_first = true, .flattens = true, .corrected = true                                 \
+    }
 
 /* A norm of h numbers, "<prefix><name>.weight". */
 struct norm hf_decoder_norm(struct graph *graph, const struct model_config *config,

@@ -25,6 +25,13 @@ const struct choice key_silu_only[] = {
 
 const struct choice key_squared_relu_only[] = {{"relu2", "relu2", false}, {NULL, NULL, false}};
 
+const struct choice key_window_layers[] = {
+    {"sliding_attention", NULL, true}, {"full_attention", NULL, false}, {NULL, NULL, false}};
+const struct choice key_rope_layers[] = {
+    {"0", NULL, true}, {"1", NULL, false}, {NULL, NULL, false}};
+const struct choice key_dense_layers[] = {
+    {"dense", NULL, true}, {"sparse", NULL, false}, {NULL, NULL, false}};
+
 static const struct key foreign[] = {
     NEUTRAL("attn_logit_softcapping", NO_NUMBER),
     NEUTRAL("final_logit_softcapping", NO_NUMBER),
@@ -65,6 +72,7 @@ static struct allowed show_allowed(const struct key *key)
     const char *or_null = key->null == RULE_REFUSED ? "" : " or null";
     switch (key->type) {
     case KEY_INT:
+    case KEY_EACH:
         snprintf(allowed.text, sizeof allowed.text, "an integer %.0f ... %.0f%s", key->min,
                  key->max, or_null);
         break;
@@ -91,15 +99,13 @@ static struct allowed show_allowed(const struct key *key)
                  or_null);
         break;
     case KEY_LAYERS:
-        snprintf(allowed.text, sizeof allowed.text,
-                 "null, or for each layer \"sliding_attention\" or \"full_attention\" as "
-                 "\"sliding_window\" says it (nothing else is planned for)");
+        snprintf(allowed.text, sizeof allowed.text, "null, or for each layer %.160s",
+                 show_choices(key->choices).text);
         break;
-    case KEY_PLAIN_LAYERS:
-        snprintf(
-            allowed.text, sizeof allowed.text,
-            "null, or for each layer 1 or 0 as \"no_rope_layer_interval\" says it (nothing else "
-            "is planned for)");
+    case KEY_WINDOWS:
+        snprintf(allowed.text, sizeof allowed.text,
+                 "null, or for each layer %.100s: some of each where there is a \"sliding_window\"",
+                 show_choices(key->choices).text);
         break;
     case KEY_ONLY:
         snprintf(allowed.text, sizeof allowed.text, "%s (nothing else is planned for)",
@@ -159,7 +165,7 @@ static bool leads_to(const struct choice *choices, const char *activation)
 static void store_number(struct model_config *config, const struct key *key, double value)
 {
     void *field = (char *)config + key->field;
-    if (key->type == KEY_INT)
+    if (key->type == KEY_INT || key->type == KEY_EACH)
         *(uint32_t *)field = (uint32_t)value;
     else if (key->type == KEY_NUMBER)
         *(float *)field = (float)value;
@@ -213,47 +219,65 @@ static enum err_code apply_rule(const struct reader *r, const struct key *key, e
                                    NAME_OF(r->table, hidden), c->hidden, r->err);
     if (key->type == KEY_CHOICE)
         store_choice(c, key, key->text);
-    else
+    else if (rule != RULE_KEEP)
         store_number(c, key, derive(c, key, rule));
     return ERR_OK;
 }
 
-/* Whether a list says of each layer what the keys of windows say. */
-static bool layers_agree(const struct model_config *c, const json_t *list)
+/* Whether windows are where a list has them: as the other keys say, which then goes for all
+ * families, or else in some layers, and not in others. (Files of transformers make masks for each
+ * type that the list has, or for both.) */
+static bool windows_allowed(const struct model_config *c, const struct layer_list *list)
 {
-    if (json_array_size(list) != c->layers)
-        return false;
+    bool same = true;
+    uint32_t windows = 0;
     for (uint32_t i = 0; i < c->layers; i++) {
-        const bool window = model_has_window(c, i);
-        const char *text = json_string_value(json_array_get(list, i));
-        if (!text || strcmp(text, window ? "sliding_attention" : "full_attention") != 0)
-            return false;
+        same = same && layer_listed(list, i) == model_has_window(c, i);
+        windows += layer_listed(list, i);
     }
-    return true;
+    return same || (c->sliding_window && windows > 0 && windows < c->layers);
 }
 
-/* Whether a list says of each layer by 1 that it has RoPE, or by 0 that it has not, as its period
- * does. */
-static bool plain_layers_agree(const struct model_config *c, const json_t *list)
+/* A word or a number of a list. */
+static const struct choice *layer_choice(const struct key *key, const json_t *value)
 {
-    if (json_array_size(list) != c->layers)
-        return false;
-    for (uint32_t i = 0; i < c->layers; i++) {
-        const bool plain = c->plain_period && (i + 1) % c->plain_period == 0;
-        const json_t *value = json_array_get(list, i);
-        if (!json_is_integer(value) || json_integer_value(value) != !plain)
-            return false;
+    char number[24];
+    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+    const char *text = json_is_integer(value) ? number : json_string_value(value);
+    return text ? find_choice(key->choices, text) : NULL;
+}
+
+static enum err_code take_layers(const struct reader *r, const struct key *key, const char *name,
+                                 const json_t *value)
+{
+    struct layer_list list = {.listed = true};
+    if (json_array_size(value) != r->config->layers)
+        return unexpected(r, key, name, value);
+    for (uint32_t i = 0; i < r->config->layers; i++) {
+        const struct choice *choice = layer_choice(key, json_array_get(value, i));
+        if (!choice)
+            return unexpected(r, key, name, value);
+        list.bits[i / 32] |= (uint32_t)choice->flag << (i % 32);
     }
-    return true;
+    if (key->type == KEY_WINDOWS && !windows_allowed(r->config, &list))
+        return unexpected(r, key, name, value);
+    *(struct layer_list *)(void *)((char *)r->config + key->field) = list;
+    return ERR_OK;
+}
+
+/* The number that a list has for each layer; NULL: they differ. */
+static const json_t *same_of_each(const json_t *list)
+{
+    const json_t *first = json_array_get(list, 0);
+    for (size_t i = 1; i < json_array_size(list); i++)
+        if (!json_equal(first, json_array_get(list, i)))
+            return NULL;
+    return first;
 }
 
 /* What a key that is only checked may be. */
-static bool is_allowed(const struct reader *r, const struct key *key, const json_t *value)
+static bool is_allowed(const struct key *key, const json_t *value)
 {
-    if (key->type == KEY_PLAIN_LAYERS)
-        return plain_layers_agree(r->config, value);
-    if (key->type == KEY_LAYERS)
-        return layers_agree(r->config, value);
     return json_is_false(value) ||
            (key->value >= 0 && json_is_number(value) && json_number_value(value) == key->value);
 }
@@ -277,8 +301,10 @@ static enum err_code take_value(const struct reader *r, const struct key *key, c
 {
     if (key->type == KEY_SET)
         return take_set(r, key, name, value);
-    if (key->type == KEY_NEUTRAL || key->type == KEY_LAYERS || key->type == KEY_PLAIN_LAYERS)
-        return is_allowed(r, key, value) ? ERR_OK : unexpected(r, key, name, value);
+    if (key->type == KEY_LAYERS || key->type == KEY_WINDOWS)
+        return take_layers(r, key, name, value);
+    if (key->type == KEY_NEUTRAL)
+        return is_allowed(key, value) ? ERR_OK : unexpected(r, key, name, value);
     if (key->type == KEY_CHOICE) {
         if (!json_is_string(value) || !find_choice(key->choices, json_string_value(value)))
             return unexpected(r, key, name, value);
@@ -287,9 +313,11 @@ static enum err_code take_value(const struct reader *r, const struct key *key, c
     }
     bool fits;
     double number;
-    if (key->type == KEY_INT) {
-        number = (double)json_integer_value(value);
-        fits = json_is_integer(value);
+    if (key->type == KEY_INT || key->type == KEY_EACH) {
+        const bool each = key->type == KEY_EACH && json_is_array(value);
+        const json_t *one = each ? same_of_each(value) : value;
+        number = (double)json_integer_value(one);
+        fits = json_is_integer(one);
     } else if (key->type == KEY_NUMBER || key->type == KEY_SHARE) {
         number = json_number_value(value);
         fits = json_is_number(value);
@@ -359,7 +387,7 @@ static enum err_code check_field(const struct model_config *config, const struct
 {
     const void *field = (const char *)config + key->field;
     double value = key->max;
-    if (key->type == KEY_INT)
+    if (key->type == KEY_INT || key->type == KEY_EACH)
         value = *(const uint32_t *)field;
     else if (key->type == KEY_NUMBER)
         value = (double)*(const float *)field;

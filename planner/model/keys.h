@@ -32,8 +32,10 @@ enum key_type {
     KEY_ONLY,    /* a bool that changes the model so that only `value` is planned for */
     KEY_NEUTRAL, /* as KEY_ONLY, of any type: null, false, or the number `value` */
     KEY_SET,     /* a list of numbers, each its bit of an array of uint32_t */
-    KEY_LAYERS,  /* a list that says of each layer whether it has a window: as the other keys do */
-    KEY_PLAIN_LAYERS, /* the same of RoPE */
+    KEY_LAYERS,  /* a list of one of `choices` for each layer: a struct layer_list of their flags */
+    KEY_WINDOWS, /* the same, where a window is: some layers have it and some have not, or all is
+                    as the other keys say */
+    KEY_EACH,    /* as KEY_INT, or a list of the same number for each layer */
 };
 
 /* What holds when a key is absent, or null. */
@@ -46,6 +48,7 @@ enum rule {
     RULE_HEAD_SIZE,   /* hidden / heads */
     RULE_FOUR_HIDDEN, /* 4 · hidden */
     RULE_NONE,        /* 0, as no such thing */
+    RULE_KEEP,        /* what an earlier row had */
 };
 
 struct choice {
@@ -120,6 +123,8 @@ enum err_code key_does_not_divide(const char *where, const char *name, uint32_t 
 
 /* "gelu" and "gelu_tanh" are one op each; the others are as many as Python writes. */
 extern const struct choice key_activations[], key_silu_only[], key_squared_relu_only[];
+/* What lists say of a layer. */
+extern const struct choice key_window_layers[], key_rope_layers[], key_dense_layers[];
 
 /* ---- rows that many families have ---- */
 
@@ -137,9 +142,12 @@ extern const struct choice key_activations[], key_silu_only[], key_squared_relu_
 #define NEUTRAL(key, number)                                                                       \
     {.name = (key), .type = KEY_NEUTRAL, .absent = RULE_VALUE, .null = RULE_VALUE,                 \
      .value = (number), .max = 1}
+#define LAYER_LIST(key, kind, member, words, rule)                                                 \
+    .name = (key), .type = (kind), AT(member), .absent = (rule), .null = (rule), .max = 1,         \
+    .choices = (words)
 #define NO_NUMBER (-1.0) /* is neutral */
 #define LAYER_TYPES                                                                                \
-    {.name = "layer_types", .type = KEY_LAYERS, .absent = RULE_VALUE, .null = RULE_VALUE, .max = 1}
+    {LAYER_LIST("layer_types", KEY_WINDOWS, windows, key_window_layers, RULE_NONE)}
 /* nn.LayerNorm's own, where the config class has no say. */
 #define TORCH_EPS {NUMBER("layer_norm_eps", norm_eps, 1e-5, 0, 1), .fixed = true}
 #define SHAPE_KEYS                                                                                 \

@@ -42,6 +42,18 @@
     X(COHERE, cohere)                                                                              \
     X(COHERE2, cohere2)                                                                            \
     X(NEMOTRON, nemotron)                                                                          \
+    X(DOTS1, dots1)                                                                                \
+    X(JAIS2, jais2)                                                                                \
+    X(CWM, cwm)                                                                                    \
+    X(YOUTU, youtu)                                                                                \
+    X(GLM4_MOE_LITE, glm4_moe_lite)                                                                \
+    X(SOLAR_OPEN, solar_open)                                                                      \
+    X(EXAONE_MOE, exaone_moe)                                                                      \
+    X(FLEX_OLMO, flex_olmo)                                                                        \
+    X(VAULTGEMMA, vaultgemma)                                                                      \
+    X(MINIMAX_M2, minimax_m2)                                                                      \
+    X(MINISTRAL3, ministral3)                                                                      \
+    X(HUNYUAN_V1_MOE, hunyuan_v1_moe)                                                              \
     X(GEMMA, gemma)                                                                                \
     X(GEMMA2, gemma2)                                                                              \
     X(GEMMA3, gemma3)                                                                              \
@@ -78,6 +90,13 @@ struct model_stated {
     char quantized[32];  /* quant_method of its quantization_config; else "" */
 };
 
+/* A list of config.json that says of each layer whether it is of a kind; where the file has none,
+ * other keys say it. */
+struct layer_list {
+    bool listed;
+    uint32_t bits[LAYERS_MAX / 32];
+};
+
 struct model_config {
     struct recording *recording; /* of a recorded model, which has nothing of what follows; NULL */
     enum arch arch;
@@ -101,8 +120,10 @@ struct model_config {
                                "gelu_fast" (by tanh), "relu": lent, static */
     float dropout, attention_dropout;
     float norm_eps;
-    float init_std;          /* of weights that transformers' code draws */
-    struct rope rope;        /* dim and positions are the builder's */
+    float init_std;      /* of weights that transformers' code draws */
+    struct rope rope;    /* dim and positions are the builder's */
+    float position_beta; /* Ministral 3: q times 1 + beta log(1 + floor(position / step)) */
+    uint32_t position_step;
     float rope_alpha;        /* Hunyuan: of a "dynamic" RoPE, which then is not; 0: there is none */
     float embedding_dropout; /* GPT-2: embd_pdrop, StarCoder2, Phi; elsewhere `dropout` is all */
     uint32_t rotary_dim; /* GPT-NeoX, Phi, GLM, StableLM, DeepSeek: how many of a head's d numbers
@@ -111,9 +132,11 @@ struct model_config {
     uint32_t full_layers;    /* Qwen: how many layers, from the first, have no window */
     /* OLMo 3, Gemma, GPT-OSS */
     uint32_t window_period; /* of so many layers the last has no window; 0: full_layers says it */
-    float window_theta;     /* RoPE's where there is a window; 0: as elsewhere */
+    struct layer_list windows; /* layers that have a window */
+    float window_theta;        /* RoPE's where there is a window; 0: as elsewhere */
     /* SmolLM3 */
-    uint32_t plain_period; /* of so many layers the last has no RoPE; 0: all have it */
+    uint32_t plain_period;   /* of so many layers the last has no RoPE; 0: all have it */
+    struct layer_list plain; /* layers that have none */
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */
@@ -131,6 +154,7 @@ struct model_config {
     uint32_t dense_first;    /* how many layers, from the first, have none */
     uint32_t sparse_step;    /* else every such layer has; 0: each, as 1 */
     uint32_t dense_layers[LAYERS_MAX / 32]; /* bits: but for these */
+    struct layer_list dense;                /* layers that have none, whatever the rest says */
     bool batched_experts; /* their experts_implementation is "batched_mm", not "grouped_mm" */
     bool norm_topk;       /* the weights of a token's experts are divided by their sum */
     bool shared_gate;     /* Qwen2: what all pass is weighted, too */
@@ -152,8 +176,11 @@ struct model_config {
     struct model_stated stated;
 };
 
-/* Whether layer `index` looks at a window only. */
+/* Whether a list has layer `index`. */
+bool layer_listed(const struct layer_list *list, uint32_t index);
+/* Whether layer `index` looks at a window only, or has no RoPE wherever windows are. */
 bool model_has_window(const struct model_config *config, uint32_t index);
+bool model_is_plain(const struct model_config *config, uint32_t index);
 
 struct model_job {
     uint32_t batch, seq;

@@ -143,7 +143,11 @@ static void gpt_oss_is_read_as_its_config_class_does(void **state)
 #define SLIDING "\"sliding_attention\""
 #define FULL "\"full_attention\""
     good("{" GPT_OSS ", \"layer_types\": [" SLIDING ", " FULL ", " SLIDING ", " FULL "]}");
-    bad("{" GPT_OSS ", \"layer_types\": [" FULL ", " SLIDING ", " FULL ", " SLIDING "]}",
+    const struct model_config turned =
+        good("{" GPT_OSS ", \"layer_types\": [" FULL ", " SLIDING ", " FULL ", " SLIDING "]}");
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(model_has_window(&turned, i), i % 2 == 1);
+    bad("{" GPT_OSS ", \"layer_types\": [" FULL ", " FULL ", " FULL ", " FULL "]}",
         "\"layer_types\"");
     bad("{" GPT_OSS ", \"experts_implementation\": \"batched_mm\"}", "expected \"grouped_mm\"");
     bad("{" GPT_OSS ", \"num_key_value_heads\": 4}", "fewer than \"num_attention_heads\"");

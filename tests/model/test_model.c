@@ -97,6 +97,8 @@ static void assert_same_config(const struct model_config *a, const struct model_
     SAME_FLOAT(norm_eps);
     SAME_FLOAT(init_std);
     SAME_FLOAT(window_theta);
+    SAME_FLOAT(position_beta);
+    SAME(position_step);
     SAME_FLOAT(embedding_multiplier);
     SAME_FLOAT(attention_multiplier);
     SAME_FLOAT(residual_multiplier);

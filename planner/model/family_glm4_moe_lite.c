@@ -1,0 +1,50 @@
+/* family_glm4_moe_lite.c - GLM-4.7-Flash: DeepSeek-V3 where a list says which layers have experts.
+ * The layer that predicts a second token is not part of the class. */
+#include "model/count.h"
+#include "model/experts.h"
+#include "model/family_llama.h"
+#include "model/family_mla.h"
+#include "model/hf_decoder.h"
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        HF_LLAMA_NORMS,
+        .mla = {.rotate = hf_mla_rotate_v3},
+        .moe = HF_DEEPSEEK_V3_MOE,
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    MLA_KEYS(768),
+    LLAMA_KEYS(202752, 1e-5, 1e4),
+    DROPOUT("attention_dropout", attention_dropout, 0),
+    {FLAG("attention_bias", attention_bias, false)},
+    {FLAG("rope_interleave", rope_interleave, true)},
+    EXPERTS("n_routed_experts", "num_local_experts", 64, 4),
+    EXPERT_WIDTH(1536),
+    EXPERT_GROUPS(1, 1, 1.8),
+    SHARED_EXPERTS(1, 1),
+    {LAYER_LIST("mlp_layer_types", KEY_LAYERS, dense, key_dense_layers, RULE_NONE)},
+    {FLAG("norm_topk_prob", norm_topk, true)},
+};
+
+static enum err_code check(const struct model_config *c, const char *where, struct err *err)
+{
+    TRY(mla_check(&family_glm4_moe_lite.keys, c, where, err));
+    TRY(experts_check_groups(&family_glm4_moe_lite.keys, c, where, err));
+    return experts_check(&family_glm4_moe_lite.keys, c, where, err);
+}
+
+const struct family family_glm4_moe_lite = {
+    .name = "glm4_moe_lite",
+    .class_name = "Glm4MoeLiteForCausalLM",
+    .keys = KEY_TABLE(keys),
+    .check = check,
+    .parameters = count_llama,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build},
+};
