@@ -25,7 +25,8 @@ those of others that it reads] of every module, by number) and three tables: `op
 storage at birth), `calls` ([op, ins, outs, arguments, flops]; a tensor is [dtype, shape, strides,
 position]). The others are a variant each: batch, checkpointing, hooks ("fsdp": modules' inputs are
 cast and pass through a node, as fully_shard's hooks do; "zero3": every module has DeepSpeed's hooks and
-nn.functional.linear is its own), inputs, constants, and its steps as text:
+nn.functional.linear is its own), frozen (numbers of parameters that are not trained in it, beside
+those that the model has so), inputs, constants, and its steps as text:
     +T          a storage of type T is born: the next buffer
     -N          buffer N dies
     C:a,b,c     call C on these storages: N a buffer, pN a parameter, iN an input, mN a module's
@@ -38,9 +39,11 @@ nn.functional.linear is its own), inputs, constants, and its steps as text:
 import argparse
 import collections
 import contextlib
+import fnmatch
 import gc
 import gzip
 import importlib.util
+import itertools
 import json
 import os
 import sys
@@ -983,6 +986,8 @@ def main():
     parser.add_argument("--attention", choices=("auto", "sdpa", "eager"), default="auto",
                         help="of transformers (default: sdpa where the model has it)")
     parser.add_argument("--checkpointing", default="none,full,selective", help="which are recorded (default all)")
+    parser.add_argument("--freeze", action="append", default=[], metavar="PATTERNS",
+                        help="also with these parameters frozen, by name: 'model.embed*,*.mlp.*'; may be given again")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.stream.json.gz")
     args = parser.parse_args()
     if bool(args.hf) == bool(args.source):
@@ -1007,6 +1012,25 @@ def main():
         print(f"note: {note}")
 
 
+@contextlib.contextmanager
+def frozen(names, params, patterns):
+    """Parameters that comma-separated patterns name are not trained here; gives their numbers."""
+    globs = patterns.split(",") if patterns else []
+    numbers = [i for i, (name, param) in enumerate(zip(names, params))
+               if param.requires_grad and any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
+    if patterns and not numbers:
+        fail(f"--freeze {patterns}: no parameter that is trained has such a name")
+    if len(numbers) == sum(p.requires_grad for p in params):
+        fail(f"--freeze {patterns}: no parameter is left to train")
+    for i in numbers:
+        params[i].requires_grad_(False)
+    try:
+        yield numbers
+    finally:
+        for i in numbers:
+            params[i].requires_grad_(True)
+
+
 def record_all(args, batches, modes):
     make, name = load(args)
     tables, variants, external = Tables(), [], {}
@@ -1019,14 +1043,15 @@ def record_all(args, batches, modes):
     places = {id(p.untyped_storage()): f"p{i}" for i, p in enumerate(params)}
     prefixes = [(i, n + ".") for i, (n, _) in enumerate(found)]
     owners = [next((i for i, prefix in prefixes if n.startswith(prefix)), -1) for n in names]
-    for batch in batches:
+    for patterns, batch, mode in itertools.product([None] + args.freeze, batches, modes):
         _, inputs, loss = make(batch, args.seq)
-        for mode in modes:
-            with checkpointed(model, [m for _, m in found], mode) as units:
-                for hooks in ("fsdp", "plain") + (("zero3",) if mode == "none" else ()):
-                    variant = record(model, inputs, loss, units, tables, places, hooks, dtype)
-                    external.update(variant.pop("external") or {})
-                    variants.append({"batch": batch, "checkpointing": mode, "hooks": hooks, **variant})
+        with frozen(names, params, patterns) as numbers, \
+                checkpointed(model, [m for _, m in found], mode) as units:
+            for hooks in ("fsdp", "plain") + (("zero3",) if mode == "none" else ()):
+                variant = record(model, inputs, loss, units, tables, places, hooks, dtype)
+                external.update(variant.pop("external") or {})
+                variants.append({"batch": batch, "checkpointing": mode, "hooks": hooks,
+                                 **({"frozen": numbers} if numbers else {}), **variant})
     header = {
         "format": "shardplan stream", "version": VERSION,
         "model": {"name": name, "parameters": sum(p.numel() for p in params), "dtype": args.dtype, "seq": args.seq,
@@ -1036,7 +1061,7 @@ def record_all(args, batches, modes):
         "modules": [n for n, _ in found],
         "called": called_table(model, external),
         "ops": list(tables.ops), "types": Tables.rows(tables.types), "calls": Tables.rows(tables.calls),
-        "variants": [{k: v[k] for k in ("batch", "checkpointing", "hooks")} for v in variants],
+        "variants": [{k: v[k] for k in ("batch", "checkpointing", "hooks", "frozen") if k in v} for v in variants],
     }
     return header, variants
 

@@ -49,6 +49,7 @@ static struct recording_choice choice_of(const struct job *job)
         .autograd = job->model.autograd,
         .attention = job->model.attention,
         .torch = job->model.torch,
+        .frozen = job->model.frozen,
     };
 }
 
@@ -72,7 +73,6 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
                        "none");
     const char *option = m->code != CODE_RECORDED          ? "--code"
                          : m->loss != CROSS_ENTROPY_EAGER  ? "--loss"
-                         : m->frozen                       ? "--freeze"
                          : m->lora                         ? "--lora"
                          : m->autocast                     ? "--autocast"
                          : m->float8                       ? "--float8"

@@ -184,7 +184,8 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     const bool window = model_has_window(c, index);
     const uint32_t mask = window ? in->window_mask : in->mask;
     const struct hf_rope tables = window ? in->window_rope : in->rope;
-    const struct hf_rope rope = as_called(graph, job, tables), none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
+    const struct hf_rope rope = as_called(graph, job, tables),
+                         none = {.cos = GRAPH_NONE, .sin = GRAPH_NONE};
     const bool plain =
         model_is_plain(c, index) || (in->way->window_rope && c->sliding_window && !window);
     graph_enter(graph, module, x);

@@ -1,6 +1,8 @@
 /* recording.c - see recording.h: the file and its header. */
 #include "recorded/recording_parts.h"
 
+#include "base/names.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +205,27 @@ static bool checkpointing_named(const char *name, enum checkpointing *out)
     return false;
 }
 
+/* The numbers of parameters that a variant has frozen. */
+static enum err_code read_frozen(struct recording *r, const json_t *row, const bool **out,
+                                 struct err *err)
+{
+    const json_t *numbers = json_object_get(row, "frozen");
+    const size_t count = json_array_size(json_object_get(r->header, "parameters"));
+    if (!numbers)
+        return ERR_OK;
+    bool *frozen = arena_alloc(&r->arena, (count + 1) * sizeof *frozen);
+    memset(frozen, 0, (count + 1) * sizeof *frozen);
+    for (size_t i = 0; i < json_array_size(numbers); i++) {
+        const json_t *number = json_array_get(numbers, i);
+        const json_int_t p = json_is_integer(number) ? json_integer_value(number) : -1;
+        if (p < 0 || p >= (json_int_t)count)
+            return wrong(r, "\"frozen\" of a variant is not a list of parameters", err);
+        frozen[p] = true;
+    }
+    *out = frozen;
+    return ERR_OK;
+}
+
 /* Each has its line behind the header's, in that order. */
 static enum err_code find_variants(struct recording *r, const char *next, struct err *err)
 {
@@ -220,6 +243,7 @@ static enum err_code find_variants(struct recording *r, const char *next, struct
             !checkpointing_named(json_string_value(json_object_get(row, "checkpointing")),
                                  &v->checkpointing))
             return wrong(r, "a row of \"variants\" lacks batch, checkpointing or hooks", err);
+        TRY(read_frozen(r, row, &v->frozen, err));
         v->batch = (uint32_t)batch;
         v->input_nodes = strcmp(hooks, "fsdp") == 0;
         v->module_hooks = strcmp(hooks, "zero3") == 0;
@@ -248,11 +272,28 @@ static const char *batches(const struct recording *r, char *text, size_t size)
     return text;
 }
 
+/* Whether a variant has frozen what these patterns name, and nothing else, beyond what the model
+ * has. */
+static bool same_frozen(const struct recording *r, const struct recorded_variant *v,
+                        const char *patterns)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(r->header, "parameters"), i, row)
+    {
+        const char *name = json_string_value(json_array_get(row, 0));
+        const bool named = name && names_match(patterns, name);
+        if (json_is_true(json_array_get(row, 2)) && named != (v->frozen && v->frozen[i]))
+            return false;
+    }
+    return true;
+}
+
 enum err_code recording_choose(const struct recording *r, const struct recording_choice *choice,
                                const struct recorded_variant **out, struct err *err)
 {
     char text[96];
-    bool batch = false, hooks = false;
+    bool batch = false, hooks = false, frozen = false;
     *out = NULL;
     if (choice->seq != r->info.seq)
         return err_set(err, ERR_INVALID,
@@ -270,6 +311,9 @@ enum err_code recording_choose(const struct recording *r, const struct recording
         if (v->batch != choice->batch)
             continue;
         batch = true;
+        if (!same_frozen(r, v, choice->frozen))
+            continue;
+        frozen = true;
         hooks = hooks || v->module_hooks;
         if (v->checkpointing == choice->checkpointing && v->input_nodes == choice->input_nodes &&
             v->module_hooks == choice->module_hooks) {
@@ -277,6 +321,11 @@ enum err_code recording_choose(const struct recording *r, const struct recording
             return ERR_OK;
         }
     }
+    if (batch && !frozen)
+        return err_set(err, ERR_INVALID,
+                       "--freeze: %s has no recording of a step that does not train \"%s\": what "
+                       "is kept for backward follows from it; record it again with --freeze '%s'",
+                       r->path, choice->frozen ? choice->frozen : "", choice->frozen);
     if (batch && choice->module_hooks)
         return err_set(err, ERR_UNSUPPORTED,
                        hooks ? "%s: with hooks on every module it was recorded without "

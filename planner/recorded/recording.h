@@ -6,7 +6,8 @@
  *
  * A stream depends on nothing that a sharding strategy chooses, so it need not come from a builder
  * of ours: any model that PyTorch runs can be planned. What cannot be chosen any more is what was
- * recorded: batch, sequence, dtype, checkpointing. The format is described in tools/record.py. */
+ * recorded: batch, sequence, dtype, checkpointing, which parameters are frozen. The format is
+ * described in tools/record.py. */
 #ifndef SHARDPLAN_RECORDING_H
 #define SHARDPLAN_RECORDING_H
 
@@ -34,7 +35,8 @@ struct recording_choice {
     enum dtype compute;
     enum autograd autograd; /* GPU: in place where autograd is on real tensors */
     enum attention_kernel attention;
-    uint32_t torch; /* 2.x, whose FSDP2 runs it; the calls are those of the recording */
+    uint32_t torch;     /* 2.x, whose FSDP2 runs it; the calls are those of the recording */
+    const char *frozen; /* patterns of the names of parameters that are not trained, or NULL */
 };
 
 /* Whether a file's name is one of a recording: it ends in .stream.json or .stream.json.gz. */

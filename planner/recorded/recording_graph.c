@@ -156,7 +156,7 @@ enum err_code recording_graph(const struct recording *r, const struct recording_
     *out = NULL;
     TRY(recording_choose(r, choice, &variant, err));
     TRY(recording_line(r, variant, &line, err));
-    struct graph *graph = graph_new(choice->compute, NULL);
+    struct graph *graph = graph_new(choice->compute, choice->frozen);
     graph->autograd = choice->autograd;
     graph->attention = choice->attention;
     graph->torch = choice->torch;

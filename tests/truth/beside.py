@@ -18,7 +18,7 @@ FLAT = (("llama", "attention.w", "w"), ("llama", "feed_forward.w", "w"), ("gpt2"
 def model_config(m):
     """(config.json, code) of a row's model."""
     if m["kind"] == "hf":
-        return {k: v for k, v in m.items() if k not in ("kind", "batch", "seq", "experts_implementation")}, "hf"
+        return {k: v for k, v in m.items() if k not in ("kind", "batch", "seq")}, "hf"
     if m["kind"] == "guide":
         return {"model_type": "fsdp2-tutorial", "hidden_size": m["dim"], "num_hidden_layers": m["layers"], "vocab_size": m["vocab"]}, None
     if m["kind"] == "gpt2":
