@@ -29,6 +29,7 @@ MLA = {**EXPERTS, "num_key_value_heads": 4, "n_routed_experts": 8, "n_shared_exp
        "first_k_dense_replace": 1, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
        "qk_nope_head_dim": 16, "v_head_dim": 16}
 del MLA["head_dim"]
+LATENT = {k: v for k, v in MLA.items() if "expert" not in k and "moe" not in k and "dense" not in k}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
 LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
             "long_factor": [1.0, 1.5, 2.25, 4.0, 7.0, 12.0]}
@@ -88,6 +89,26 @@ FAMILIES = [
     ("cohere", {**GROUPED, "logit_scale": 0.25, "use_qk_norm": True}),
     ("cohere2", {**GROUPED, "sliding_window": 8, "sliding_window_pattern": 2}),
     ("nemotron", GROUPED),
+    ("dots1", {**EXPERTS, "n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 1,
+               "norm_topk_prob": True, "sliding_window": 8, "max_window_layers": 1}),
+    ("jais2", GROUPED),
+    ("cwm", {**GROUPED, "head_dim": 12, "sliding_window": 8,
+             "layer_types": ["full_attention", "sliding_attention"]}),
+    ("youtu", {**LATENT, "q_lora_rank": 24, "initializer_range": 0.02}),
+    ("glm4_moe_lite", {**MLA, "q_lora_rank": 24, "n_group": 1, "topk_group": 1,
+                       "mlp_layer_types": ["sparse", "dense"]}),
+    ("solar_open", {k: v for k, v in {**EXPERTS, "n_routed_experts": 6, "n_shared_experts": 1}.items()
+                    if k != "intermediate_size"}),
+    ("exaone_moe", {**EXPERTS, "num_experts": 6, "sliding_window": 8, "sliding_window_pattern": 2}),
+    ("flex_olmo", {**GROUPED, "num_experts": 6, "num_experts_per_tok": 2, "pad_token_id": 1,
+                   "eos_token_id": 2}),
+    ("vaultgemma", {**GROUPED, "head_dim": 12, "sliding_window": 8}),
+    ("minimax_m2", {**GROUPED, "head_dim": 16, "rotary_dim": 8, "num_local_experts": 6,
+                    "num_experts_per_tok": 2}),
+    ("ministral3", {**GROUPED, "head_dim": 16, "rope_parameters": {
+        **YARN, "rope_type": "yarn", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "mscale": 1.0,
+        "mscale_all_dim": 1.0}}),
+    ("hunyuan_v1_moe", {**GROUPED, "head_dim": 16, "num_experts": 6, "moe_topk": [2, 2]}),
     ("starcoder2", {**GROUPED, "sliding_window": None, "embedding_dropout": 0.0,
                     "residual_dropout": 0.0, "attention_dropout": 0.0}),
     ("stablelm", {**GROUPED, "partial_rotary_factor": 0.5, "attention_dropout": 0.0}),
