@@ -89,7 +89,7 @@ uint32_t hf_scale_by_position(struct graph *graph, uint32_t q, uint32_t position
     const uint32_t row = graph_view(graph, positions, s);
     const uint32_t part =
         op_number(graph, WORK_DIV_NUMBER, ATEN_DIV, DTYPE_FP32, s, row, (float)step);
-    const uint32_t whole = next(graph, WORK_FLOOR, ATEN_FLOOR, part, 0);
+    const uint32_t whole = next(graph, WORK_FLOOR_DIV_NUMBER, ATEN_FLOOR, part, 1.0F);
     const uint32_t shifted = next(graph, WORK_ADD_NUMBER, ATEN_ADD, whole, 1.0F);
     const uint32_t log = next(graph, WORK_LOG, ATEN_LOG, shifted, 0);
     const uint32_t part_of = next(graph, WORK_MUL_NUMBER, ATEN_MUL, log, beta);
