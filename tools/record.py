@@ -227,6 +227,7 @@ class Stream(TorchDispatchMode):
     """Writes down births, deaths and calls while it is entered."""
 
     current = None
+    values = WeakIdKeyDictionary()      # of integers and truth values, those of an earlier step too
 
     def __init__(self, tables, places):
         super().__init__()
@@ -243,7 +244,6 @@ class Stream(TorchDispatchMode):
         self.born_in = {}               # id of a storage -> evaluation
         self.sums = []                  # (step, buffer): additions of the engine
         self.given = set()              # gradients that are the strategy's
-        self.values = WeakIdKeyDictionary()
         self.guessed = collections.Counter()
 
     # ---- storages ----

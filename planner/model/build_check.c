@@ -24,18 +24,9 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
     return ERR_OK;
 }
 
-/* It asks the positions in every forward pass how long the sequence is, and may make its
- * frequencies anew. (So does longrope, which only chooses: hf_rope_update.) */
 static enum err_code check_hf(const struct family *family, const struct model_config *c,
                               const struct model_job *job, struct err *err)
 {
-    const enum rope_scaling scaling = (enum rope_scaling)c->rope.scaling;
-    const bool other_code = family->builder[CODE_TORCHTITAN] != NULL;
-    if (scaling == ROPE_DYNAMIC)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "RoPE scaling \"%s\" changes frequencies in the forward pass of "
-                       "transformers' code, which is not planned%s",
-                       rope_scaling_name(scaling), other_code ? ": use --code torchtitan" : "");
     if (job->seq == 1 && (c->sinks || c->arch == ARCH_GEMMA2 || job->attention == ATTENTION_EAGER))
         return err_set(
             err, ERR_UNSUPPORTED,

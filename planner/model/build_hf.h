@@ -49,9 +49,13 @@ uint32_t hf_complex_rope_table(struct graph *graph, const struct model_config *c
                                struct hf_angles angles);
 
 /* The buffers of a rotary embedding for d numbers of a head, each (d/2). Longrope has the
- * frequencies of long sequences, too, and takes those that the positions ask for in each pass. */
+ * frequencies of long sequences, too, and takes those that the positions ask for in each pass.
+ * Dynamic RoPE asks in each pass whether the sequence is longer than any before; the first step's
+ * was, or it is no longer than the model was made for: then all steps are alike behind it. */
 struct hf_frequencies {
-    uint32_t now, original, longer; /* longer: GRAPH_NONE where they never change */
+    uint32_t now, original, longer; /* longer: GRAPH_NONE where they are not chosen from */
+    bool asks;                      /* dynamic */
+    uint32_t longest;               /* () int64: the length of step 1; GRAPH_NONE: it was short */
     uint32_t original_positions;
 };
 struct hf_frequencies hf_rope_buffers(struct graph *graph, const struct model_config *config,

@@ -12,27 +12,60 @@ struct hf_frequencies hf_rope_buffers(struct graph *graph, const struct model_co
                                       const struct model_job *job, uint32_t d)
 {
     const bool changes = c->rope.scaling == ROPE_LONGROPE;
+    const uint32_t original = c->rope.original_positions;
     struct hf_frequencies f = {.longer = GRAPH_NONE,
-                               .original_positions = c->rope.original_positions};
+                               .asks = c->rope.scaling == ROPE_DYNAMIC,
+                               .longest = GRAPH_NONE,
+                               .original_positions = original};
     f.now = frequencies_of(graph, c, job->seq, d);                    /* inv_freq */
     f.original = frequencies_of(graph, c, changes ? 1 : job->seq, d); /* original_inv_freq */
     if (changes) /* long_inv_freq, which the first step makes */
         f.longer = frequencies_of(graph, c, c->rope.original_positions + 1, d);
+    if (f.asks && job->seq > original) /* max_seq_len_cached; no plan follows from what it holds */
+        f.longest = graph_buffer(graph, DTYPE_INT64, (struct shape){.rank = 0},
+                                 &(struct buffer_values){.kind = VALUES_ZEROS});
     return f;
 }
 
-/* where(max(positions) + 1 > original positions, longer, original), which is copied into inv_freq
- * and dies. */
-void hf_rope_update(struct graph *graph, const struct hf_frequencies *f, uint32_t positions)
+/* max(positions) + 1 */
+static uint32_t length_of(struct graph *graph, uint32_t positions)
 {
-    if (f->longer == GRAPH_NONE)
-        return;
     const struct shape scalar = {.rank = 0};
     const uint32_t last =
         op_no_grad(graph, WORK_MAXIMUM, ATEN_MAX, DTYPE_INT64, scalar, 1, &positions);
     const uint32_t length =
         op_number(graph, WORK_ADD_NUMBER, ATEN_ADD, DTYPE_INT64, scalar, last, 1.0F);
     graph_drop(graph, last);
+    return length;
+}
+
+/* length > longest before? length < original? Neither is, or nothing follows from it. */
+static void ask_length(struct graph *graph, const struct hf_frequencies *f, uint32_t positions)
+{
+    const struct shape scalar = {.rank = 0};
+    const float original = (float)f->original_positions;
+    const uint32_t length = length_of(graph, positions);
+    const uint32_t longer =
+        f->longest == GRAPH_NONE
+            ? op_number(graph, WORK_GREATER_NUMBER, ATEN_GT, DTYPE_BOOL, scalar, length, original)
+            : op_no_grad(graph, WORK_GREATER, ATEN_GT_TENSOR, DTYPE_BOOL, scalar, 2,
+                         (uint32_t[]){length, f->longest});
+    graph_drop(graph, longer);
+    graph_drop(graph,
+               op_number(graph, WORK_LESS_NUMBER, ATEN_LT, DTYPE_BOOL, scalar, length, original));
+    graph_drop(graph, length);
+}
+
+/* where(max(positions) + 1 > original positions, longer, original), which is copied into inv_freq
+ * and dies. */
+void hf_rope_update(struct graph *graph, const struct hf_frequencies *f, uint32_t positions)
+{
+    if (f->asks)
+        ask_length(graph, f, positions);
+    if (f->longer == GRAPH_NONE)
+        return;
+    const struct shape scalar = {.rank = 0};
+    const uint32_t length = length_of(graph, positions);
     const uint32_t is_long = op_number(graph, WORK_GREATER_NUMBER, ATEN_GT, DTYPE_BOOL, scalar,
                                        length, (float)f->original_positions);
     const uint32_t chosen =

@@ -147,6 +147,7 @@ static void compare(const struct model *model, const struct way *way, const stru
 static void a_recording_is_what_its_builder_makes(void **state)
 {
     static const struct model models[] = {{"llama", NULL},
+                                          {"llama_dynamic", NULL},
                                           {"gpt2", NULL},
                                           {"bert", NULL},
                                           {"mixtral", NULL},

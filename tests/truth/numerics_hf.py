@@ -31,6 +31,7 @@ MLA = {**EXPERTS, "num_key_value_heads": 4, "n_routed_experts": 8, "n_shared_exp
 del MLA["head_dim"]
 LATENT = {k: v for k, v in MLA.items() if "expert" not in k and "moe" not in k and "dense" not in k}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+DYNAMIC = {"type": "dynamic", "factor": 2.0}
 LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
             "long_factor": [1.0, 1.5, 2.25, 4.0, 7.0, 12.0]}
 
@@ -39,6 +40,8 @@ FAMILIES = [
     ("llama", {**SIZE, "num_key_value_heads": 1, "head_dim": 16, "tie_word_embeddings": True,
                "attention_bias": True, "mlp_bias": True}),
     ("llama", {**SIZE, "num_key_value_heads": 4, "rope_scaling": YARN}),
+    ("llama", {**GROUPED, "rope_scaling": DYNAMIC}),
+    ("llama", {**GROUPED, "max_position_embeddings": 16, "rope_scaling": DYNAMIC}),
     ("mistral", {**GROUPED, "sliding_window": 8, "head_dim": 16}),
     ("mistral", {**SIZE, "num_key_value_heads": 4, "sliding_window": 64}),
     ("qwen2", GROUPED),
