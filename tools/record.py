@@ -46,6 +46,7 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import sys
 import time
 import weakref
@@ -83,10 +84,19 @@ def dtype_name(dtype):
 # What is on CUDA and not on a CPU
 # --------------------------------------------------------------------------------------------
 
+def lowered(tensor):
+    """As autocast hands an argument to an operator of lower precision."""
+    if tensor is None or not tensor.is_floating_point() or not torch.is_autocast_enabled("cpu"):
+        return tensor
+    return tensor.to(torch.get_autocast_dtype("cpu"))
+
+
 def cuda_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                    enable_gqa=False):
     """scaled_dot_product_attention: flash for 16 bits without a mask and heads of one size, else
     memory-efficient (which has no grouped heads), else written out."""
+    # as a C++ call evaluates its arguments: from the last one
+    attn_mask, value, key, query = (lowered(t) for t in (attn_mask, value, key, query))
     half = query.dtype in (torch.bfloat16, torch.float16)
     grouped = enable_gqa and query.size(1) != key.size(1)
     head = query.size(-1)
@@ -141,6 +151,8 @@ ATEN_RMS_NORM = F.rms_norm if hasattr(F, "rms_norm") else None
 
 
 def cuda_rms_norm(input, normalized_shape, weight=None, eps=None):
+    if torch.is_autocast_enabled("cpu") and weight is not None:
+        weight, input = weight.float(), input.float()
     if weight is None or len(normalized_shape) != 1 or input.dtype != weight.dtype:
         return ATEN_RMS_NORM(input, normalized_shape, weight, eps)
     return FusedRMSNorm.apply(input, weight)
@@ -158,6 +170,95 @@ def as_on_cuda():
         F.scaled_dot_product_attention, F.dropout = saved
         if ATEN_RMS_NORM:
             F.rms_norm = ATEN_RMS_NORM
+
+
+# --------------------------------------------------------------------------------------------
+# Autocast with CUDA's lists of operators, on CPU tensors
+# --------------------------------------------------------------------------------------------
+
+def listed(name):
+    """The overloads of one of the lists in torch's own header."""
+    header = os.path.join(os.path.dirname(torch.__file__), "include", "ATen", "autocast_mode.h")
+    body = re.search(rf"#define {name}\(_\)((?:.*\\\n)*.*\n)", open(header).read()).group(1)
+    for op, overload in re.findall(r"_\((\w+)(?:, (\w+))?\)", body):
+        packet = getattr(aten, op, None)
+        overload = overload or "default"
+        if packet is not None and overload in packet.overloads():
+            yield getattr(packet, overload)
+
+
+def cast_all(x, dtype):
+    """Last argument first, as gcc evaluates the arguments of the C++ kernels."""
+    if isinstance(x, (list, tuple)):
+        return type(x)([cast_all(y, dtype) for y in reversed(x)][::-1])
+    wanted = isinstance(x, torch.Tensor) and x.is_floating_point() and x.dtype != torch.float64
+    return x.to(dtype) if wanted else x
+
+
+def cast_call(op, args, kwargs, dtype):
+    kwargs = {k: cast_all(kwargs[k], dtype) for k in reversed(kwargs)}
+    return op(*cast_all(args, dtype), **kwargs)
+
+
+def in_float32(op, args, kwargs):
+    return cast_call(op, args, kwargs, torch.float32)
+
+
+def into_float32(op, args, kwargs):
+    if args[0].is_floating_point() and kwargs.get("dtype") is None and len(args) < len(op._schema.arguments):
+        kwargs = {**kwargs, "dtype": torch.float32}
+    return op(*args, **kwargs)
+
+
+def in_lower_precision(op, args, kwargs):
+    return cast_call(op, args, kwargs, torch.get_autocast_dtype("cpu"))
+
+
+def in_widest(op, args, kwargs):
+    wide = any(isinstance(x, torch.Tensor) and x.dtype == torch.float32 for x in pytree.tree_leaves((args, kwargs)))
+    return cast_call(op, args, kwargs, torch.float32) if wide else op(*args, **kwargs)
+
+
+def as_cuda_autocasts():
+    """CPU's autocast knows other operators than CUDA's: what CUDA lets through is let through, what it
+    alone casts gets its policy. Operators of lower precision that the CPU has too keep their C++ kernels,
+    which know the cache of weights. The caller keeps what this returns."""
+    key = torch._C.DispatchKey.AutocastCPU
+    library = torch.library.Library("aten", "IMPL", "AutocastCPU")
+    cpu, cuda = (set(torch._C._dispatch_get_registrations_for_dispatch_key(k))
+                 for k in ("AutocastCPU", "AutocastCUDA"))
+
+    def kernel(op, policy):
+        def call(*args, **kwargs):
+            with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
+                return policy(op, args, kwargs)
+        return call
+
+    for name in cpu - cuda:
+        library.impl(name.removeprefix("aten::"), torch.library.fallthrough_kernel, allow_override=True)
+    for name, policy in (("AT_FORALL_FP32", in_float32), ("AT_FORALL_FP32_SET_OPT_DTYPE", into_float32),
+                         ("AT_FORALL_PROMOTE", in_widest), ("AT_FORALL_LOWER_PRECISION_FP", in_lower_precision)):
+        for op in listed(name):
+            registered = op.name().removesuffix(".default")
+            if registered in cuda and (policy is not in_lower_precision or registered not in cpu):
+                library.impl(op, kernel(op, policy), allow_override=True)
+    return library
+
+
+def autocast(dtype):
+    return torch.autocast("cpu", DTYPES[dtype]) if dtype else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def ordered_cache(stream):
+    """Autocast's cache of weights is a hash table of pointers, which it drops in an order of its own,
+    behind the forward pass and behind what backward computes again: here in that of births."""
+    clear = torch.clear_autocast_cache
+    torch.clear_autocast_cache = lambda: stream.in_order(clear)
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache = clear
 
 
 # --------------------------------------------------------------------------------------------
@@ -237,6 +338,7 @@ class Stream(TorchDispatchMode):
         self.constants = []             # storages that were there before, and are nothing else
         self.refs = {}
         self.steps = []
+        self.dead, self.waiting = [], False     # not yet written down
         self.buffers = 0
         self.backward = False
         self.evaluation = 0             # node of the backward pass that is run
@@ -253,7 +355,20 @@ class Stream(TorchDispatchMode):
         number = self.place.pop(key, None)
         self.born_in.pop(key, None)
         if number is not None and number not in self.given:
-            self.steps.append(f"-{number}")
+            self.dead.append(number)
+            if not self.waiting:
+                self.bury()
+
+    def bury(self):
+        self.steps += [f"-{number}" for number in sorted(self.dead)]
+        self.dead.clear()
+
+    def in_order(self, function):
+        """What dies in it dies in the order of births."""
+        self.waiting = True
+        function()
+        self.waiting = False
+        self.bury()
 
     def birth(self, tensor, op):
         storage = tensor.untyped_storage()
@@ -729,7 +844,7 @@ def nodes_of(grad_fn):
     return seen
 
 
-def record(model, inputs, loss, units, tables, places, hooks, dtype):
+def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
     """The steps of one variant, and what it needs to be read. Where no hook casts inputs, they come
     in the dtype that parameters have."""
     nodes = hooks == "fsdp"
@@ -769,8 +884,9 @@ def record(model, inputs, loss, units, tables, places, hooks, dtype):
     gc.collect()
     gc.disable()
     try:
-        with stream:
-            output = call_model(model, inputs)
+        with stream, ordered_cache(stream):
+            with autocast(lower):
+                output = call_model(model, inputs)
             if loss is not None:
                 stream.steps.append("=logits")
             scalar = loss_of(output, loss)
@@ -983,6 +1099,8 @@ def main():
     parser.add_argument("--seq", type=int, default=2048, help="tokens a sequence (default 2048)")
     parser.add_argument("--batch", default="1", help="sequences a micro-batch, one recording each: 1,2,4 (default 1)")
     parser.add_argument("--dtype", choices=DTYPES, default="bf16", help="what parameters compute in (default bf16)")
+    parser.add_argument("--autocast", choices=("bf16",), help="the forward pass is under torch.autocast, "
+                        "and parameters are in fp32: as DDP is used")
     parser.add_argument("--attention", choices=("auto", "sdpa", "eager"), default="auto",
                         help="of transformers (default: sdpa where the model has it)")
     parser.add_argument("--checkpointing", default="none,full,selective", help="which are recorded (default all)")
@@ -1035,6 +1153,9 @@ def record_all(args, batches, modes):
     make, name = load(args)
     tables, variants, external = Tables(), [], {}
     model, inputs, loss = make(batches[0], args.seq)
+    if args.autocast:
+        args.dtype = "fp32"
+    library = as_cuda_autocasts() if args.autocast else None    # lives as long as it is used
     dtype = DTYPES[args.dtype]
     cast_parameters(model, dtype)
     names = [n for n, _ in model.named_parameters()]
@@ -1047,15 +1168,15 @@ def record_all(args, batches, modes):
         _, inputs, loss = make(batch, args.seq)
         with frozen(names, params, patterns) as numbers, \
                 checkpointed(model, [m for _, m in found], mode) as units:
-            for hooks in ("fsdp", "plain") + (("zero3",) if mode == "none" else ()):
-                variant = record(model, inputs, loss, units, tables, places, hooks, dtype)
+            for hooks in ("plain",) if args.autocast else ("fsdp", "plain") + (("zero3",) if mode == "none" else ()):
+                variant = record(model, inputs, loss, units, tables, places, hooks, dtype, args.autocast)
                 external.update(variant.pop("external") or {})
                 variants.append({"batch": batch, "checkpointing": mode, "hooks": hooks,
                                  **({"frozen": numbers} if numbers else {}), **variant})
     header = {
         "format": "shardplan stream", "version": VERSION,
         "model": {"name": name, "parameters": sum(p.numel() for p in params), "dtype": args.dtype, "seq": args.seq,
-                  "torch": torch.__version__, "python": ".".join(map(str, sys.version_info[:2]))},
+                  **({"autocast": args.autocast} if library else {}), "torch": torch.__version__, "python": ".".join(map(str, sys.version_info[:2]))},
         "parameters": [[n, list(p.shape), p.requires_grad, owner] for n, p, owner in zip(names, params, owners)],
         "order": listed_order(model),
         "modules": [n for n, _ in found],

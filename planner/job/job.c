@@ -46,6 +46,7 @@ static struct recording_choice choice_of(const struct job *job)
         .module_hooks = tape.call_hooks || tape.own_linear,
         .scaled_loss = tape.scaled_loss,
         .compute = job->model.compute,
+        .autocast = job->model.autocast,
         .autograd = job->model.autograd,
         .attention = job->model.attention,
         .torch = job->model.torch,
@@ -71,10 +72,15 @@ static enum err_code check_recorded(const struct job *job, struct err *err)
         return err_set(err, ERR_UNSUPPORTED,
                        "--checkpoint-blocks: of a recorded model, all blocks are checkpointed or "
                        "none");
+    if (m->autocast && system_has_views(job->strategy.system))
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--autocast: a recorded model's parameters are no views, whose casts autocast "
+            "does not keep: under %s that cannot be planned from a recording",
+            system_name(job->strategy.system));
     const char *option = m->code != CODE_RECORDED          ? "--code"
                          : m->loss != CROSS_ENTROPY_EAGER  ? "--loss"
                          : m->lora                         ? "--lora"
-                         : m->autocast                     ? "--autocast"
                          : m->float8                       ? "--float8"
                          : m->attention == ATTENTION_MATH  ? "--attention math"
                          : m->attention == ATTENTION_EAGER ? "--attention eager"

@@ -306,6 +306,11 @@ enum err_code recording_choose(const struct recording *r, const struct recording
                        "or record it again with --dtype %s",
                        dtype_brief(choice->compute), r->path, dtype_brief(r->info.dtype),
                        dtype_brief(choice->compute));
+    if (choice->autocast != r->info.autocast)
+        return err_set(err, ERR_INVALID,
+                       "--autocast: %s was recorded %s; record it again %s --autocast bf16",
+                       r->path, r->info.autocast ? "under autocast" : "without it",
+                       r->info.autocast ? "without" : "with");
     for (uint32_t i = 0; i < r->variant_count; i++) {
         const struct recorded_variant *v = &r->variants[i];
         if (v->batch != choice->batch)
@@ -363,6 +368,7 @@ static enum err_code read_info(struct recording *r, struct err *err)
     const char *format = json_string_value(json_object_get(r->header, "format"));
     const json_int_t version = json_integer_value(json_object_get(r->header, "version"));
     const json_int_t seq = json_integer_value(json_object_get(model, "seq"));
+    const char *lower = json_string_value(json_object_get(model, "autocast"));
     const json_int_t parameters = json_integer_value(json_object_get(model, "parameters"));
     if (!format || strcmp(format, "shardplan stream") != 0)
         return wrong(r, "this is no recording of tools/record.py", err);
@@ -377,8 +383,11 @@ static enum err_code read_info(struct recording *r, struct err *err)
         .python = json_string_value(json_object_get(model, "python")),
         .parameters = (uint64_t)parameters,
         .seq = (uint32_t)seq,
+        .autocast = lower != NULL,
         .units = (uint32_t)json_array_size(json_object_get(r->header, "modules")),
     };
+    if (lower && strcmp(lower, "bf16") != 0)
+        return wrong(r, "under autocast, bf16 is planned for", err);
     if (!r->info.name || !r->info.torch || seq < 1 || seq > UINT32_MAX || parameters < 1 ||
         !recorded_dtype(json_string_value(json_object_get(model, "dtype")), &r->info.dtype))
         return wrong(r, "\"model\" lacks name, torch, seq, parameters or dtype", err);

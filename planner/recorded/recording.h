@@ -23,6 +23,7 @@ struct recording_info { /* lent, for as long as the recording */
     uint64_t parameters; /* elements, each counted once */
     uint32_t seq, units;
     enum dtype dtype; /* of parameters while they compute */
+    bool autocast;    /* the forward pass was under torch.autocast(bfloat16) */
 };
 
 /* Which of a recording's variants, and how it is read. */
@@ -33,6 +34,7 @@ struct recording_choice {
     bool module_hooks; /* likewise, call_hooks and own_linear: with DeepSpeed's on every module */
     bool scaled_loss;  /* likewise: an engine has the loss */
     enum dtype compute;
+    bool autocast;
     enum autograd autograd; /* GPU: in place where autograd is on real tensors */
     enum attention_kernel attention;
     uint32_t torch;     /* 2.x, whose FSDP2 runs it; the calls are those of the recording */
