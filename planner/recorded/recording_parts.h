@@ -44,7 +44,7 @@ struct recorded_variant {
     enum checkpointing checkpointing;
     bool input_nodes, module_hooks;
     const bool *frozen; /* of each parameter, beyond what the model has frozen; NULL: none */
-    const char *line; /* of the file's text */
+    const char *line;   /* of the file's text */
     size_t length;
     uint32_t number; /* of that line */
 };

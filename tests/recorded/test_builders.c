@@ -146,12 +146,9 @@ static void compare(const struct model *model, const struct way *way, const stru
 
 static void a_recording_is_what_its_builder_makes(void **state)
 {
-    static const struct model models[] = {{"llama", NULL},
-                                          {"llama_dynamic", NULL},
-                                          {"gpt2", NULL},
-                                          {"bert", NULL},
-                                          {"mixtral", NULL},
-                                          {"peft_llama", "8,all-linear"}};
+    static const struct model models[] = {{"llama", NULL},   {"llama_dynamic", NULL},
+                                          {"gpt2", NULL},    {"bert", NULL},
+                                          {"mixtral", NULL}, {"peft_llama", "8,all-linear"}};
     struct machine machine = {.gpus_per_node = 8};
     (void)state;
     assert_int_equal(profile_find("h100-sxm", &machine.profile, NULL), ERR_OK);

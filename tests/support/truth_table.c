@@ -44,13 +44,14 @@ static const struct {
      {SYSTEM_DDP},
      SYSTEM_DDP,
      {"systems_visible", "systems_events", "ddp_events", "ddp_hf_events", "lora_events",
-      "random_events", "options_events", "direct_events", "attention_events"}},
+      "recorded_ddp_events", "random_events", "options_events", "direct_events",
+      "attention_events"}},
     {"zero",
      {SYSTEM_ZERO1, SYSTEM_ZERO2, SYSTEM_ZERO3},
      SYSTEM_ZERO3,
      {"systems_visible", "systems_events", "zero_events", "zero_lora_events", "zero_hf_events",
       "random_events", "options_events", "zero_offload_events", "zero_offload_visible",
-      "zero_recorded_events", "zero_recorded_visible"}},
+      "zero_recorded_events", "zero_recorded_visible", "zero_quantized_events"}},
 };
 
 static bool is_of_group(const json_t *row, size_t group)

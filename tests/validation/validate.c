@@ -118,6 +118,9 @@ static void print_ddp(struct sums *sums)
     print_file("systems_events.jsonl", "A whole event list.", true, truth_read_written, sums);
     print_file("ddp_events.jsonl", "Whole event lists: bytes, sign, order, category, place, label.",
                true, truth_read_written, sums);
+    print_file("recorded_ddp_events.jsonl",
+               "The same of models that tools/record.py recorded, under autocast.", true,
+               truth_read_recorded, sums);
     print_file("ddp_hf_events.jsonl", "Whole event lists of Hugging Face transformers' own models.",
                true, truth_read_hf, sums);
     print_file("lora_events.jsonl", "Whole event lists of models with peft's adapters.", true,
