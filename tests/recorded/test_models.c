@@ -57,7 +57,10 @@ static void plan_model(const char *path, const struct machine *machine)
         struct job job;
         struct prediction p;
         struct step_time t = {.tokens_per_s = 0};
+        if (info.autocast && systems[i] != SYSTEM_DDP) /* others have no recorded autocast */
+            continue;
         job_defaults(&job, &config);
+        job.model.autocast = info.autocast;
         job.model.code = CODE_RECORDED;
         job.model.seq = info.seq;
         job.model.compute = job.strategy.compute = job.strategy.store = job.strategy.reduce =
