@@ -160,6 +160,9 @@ static void print_zero(struct sums *sums)
     print_file("zero_hf_events.jsonl",
                "Whole event lists of Hugging Face transformers' own models.", true, truth_read_hf,
                sums);
+    print_file("zero_quantized_events.jsonl",
+               "zero_quantized_weights, alone and with hpZ: whole event lists.", true,
+               truth_read_written, sums);
     print_file("zero_recorded_events.jsonl",
                "Models that tools/record.py recorded, three of which no builder knows: whole event "
                "lists.",
