@@ -68,11 +68,15 @@ static enum err_code execute(const struct run_plan *run, const char *plan_path, 
     return rc;
 }
 
-static const char *trace_path(const struct run_plan *run, uint32_t rank, char *path, size_t size)
+/* "trace.json" of rank 0, "trace-1.json" of the next. */
+static const char *file_of_rank(const struct run_plan *run, const char *stem, const char *ending,
+                                uint32_t rank, char *path, size_t size)
 {
-    char name[32] = "trace.json";
+    char name[48];
     if (rank > 0)
-        snprintf(name, sizeof name, "trace-%u.json", rank);
+        snprintf(name, sizeof name, "%s-%u.%s", stem, rank, ending);
+    else
+        snprintf(name, sizeof name, "%s.%s", stem, ending);
     return files_path(run->dir, name, path, size);
 }
 
@@ -82,8 +86,8 @@ static enum err_code read_traces(const struct run_plan *run, uint32_t ranks, str
 {
     char path[PATH_MAX];
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        const enum err_code rc =
-            trace_read(trace_path(run, rank, path, sizeof path), &out[rank], err);
+        const enum err_code rc = trace_read(
+            file_of_rank(run, "trace", "json", rank, path, sizeof path), &out[rank], err);
         if (rc == ERR_OK)
             continue;
         while (rank-- > 0) {
@@ -95,11 +99,13 @@ static enum err_code read_traces(const struct run_plan *run, uint32_t ranks, str
     return ERR_OK;
 }
 
-static void remove_traces(const struct run_plan *run, uint32_t ranks)
+static void remove_files(const struct run_plan *run, uint32_t ranks)
 {
     char path[PATH_MAX];
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        remove(trace_path(run, rank, path, sizeof path));
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        remove(file_of_rank(run, "trace", "json", rank, path, sizeof path));
+        remove(file_of_rank(run, "snapshot", "pickle", rank, path, sizeof path));
+    }
 }
 
 enum err_code run_plan(const struct run_plan *run, const struct plan *plan, struct trace **out,
@@ -115,6 +121,6 @@ enum err_code run_plan(const struct run_plan *run, const struct plan *plan, stru
     if (rc == ERR_OK)
         rc = read_traces(run, plan->world, out, err);
     remove(plan_path);
-    remove_traces(run, plan->world);
+    remove_files(run, plan->world);
     return rc;
 }

@@ -6,7 +6,7 @@
 #include "traces/trace.h"
 
 struct run_plan {
-    const char *dir;    /* for plan.json and traces; all are removed again */
+    const char *dir;    /* for plan.json, traces and snapshots; all are removed again */
     const char *device; /* "host", "cuda" */
     uint32_t steps;     /* the trace is of the last */
 };

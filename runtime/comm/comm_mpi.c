@@ -41,17 +41,6 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static enum err_code check_summable(enum dtype dtype, uint32_t instruction, struct err *err)
-{
-    if (dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16 || dtype == DTYPE_INT32 ||
-        dtype == DTYPE_UINT8)
-        return ERR_OK;
-    return err_set(err, ERR_UNSUPPORTED,
-                   "instruction %u: sums of %s among ranks are not supported; use float32, "
-                   "bfloat16, float16, int32 or uint8",
-                   instruction, dtype_name(dtype));
-}
-
 /* Slice p of `data` is `bytes` bytes at data + p·pitch: everyone's own goes to all. */
 static enum err_code gather_slices(const struct call *call, char *data, uint64_t pitch,
                                    uint64_t bytes, struct err *err)
@@ -162,7 +151,7 @@ static enum err_code reduce_scatter(struct comm *base, int group, uint64_t ticke
                                     uint32_t instruction, struct err *err)
 {
     const struct call call = link_begin(mpi_of(base), group, ticket, "reduce_scatter", instruction);
-    enum err_code rc = check_summable(dtype, instruction, err);
+    enum err_code rc = comm_sum_check(dtype, instruction, err);
     if (rc == ERR_OK)
         rc = reduce_slices(&call, in, count * dtype_bytes(dtype), out, count, dtype, average, err);
     return link_end(&call, rc, err);
@@ -173,7 +162,7 @@ static enum err_code all_reduce(struct comm *base, int group, uint64_t ticket, c
                                 uint32_t instruction, struct err *err)
 {
     const struct call call = link_begin(mpi_of(base), group, ticket, "all_reduce", instruction);
-    enum err_code rc = check_summable(dtype, instruction, err);
+    enum err_code rc = comm_sum_check(dtype, instruction, err);
     if (rc == ERR_OK)
         rc = reduce_all(&call, in, out, count, dtype, average, err);
     return link_end(&call, rc, err);

@@ -60,6 +60,17 @@ static void sum_int32(const char *const *part, uint32_t parts, uint64_t first, u
     }
 }
 
+enum err_code comm_sum_check(enum dtype dtype, uint32_t instruction, struct err *err)
+{
+    if (dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16 || dtype == DTYPE_INT32 ||
+        dtype == DTYPE_UINT8)
+        return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "instruction %u: sums of %s among ranks are not supported; use float32, "
+                   "bfloat16, float16, int32 or uint8",
+                   instruction, dtype_name(dtype));
+}
+
 void comm_sum(const char *const *part, uint32_t parts, uint64_t count, enum dtype dtype,
               bool average, char *out)
 {

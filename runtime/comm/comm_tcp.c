@@ -245,16 +245,6 @@ static enum err_code run_part(struct comm *base, int group, uint64_t ticket, con
     return rc;
 }
 
-static enum err_code check_summable(enum dtype dtype, uint32_t instruction, struct err *err)
-{
-    if (dtype == DTYPE_FP32 || dtype == DTYPE_BF16 || dtype == DTYPE_FP16 || dtype == DTYPE_UINT8)
-        return ERR_OK;
-    return err_set(err, ERR_UNSUPPORTED,
-                   "instruction %u: sums of %s among ranks are not supported; use float32, "
-                   "bfloat16, float16 or uint8",
-                   instruction, dtype_name(dtype));
-}
-
 static enum err_code all_gather(struct comm *base, int group, uint64_t ticket, void *data,
                                 uint64_t count, enum dtype dtype, uint32_t instruction,
                                 struct err *err)
@@ -276,7 +266,7 @@ static enum err_code reduce_scatter(struct comm *base, int group, uint64_t ticke
                         .out_count = count,
                         .dtype = dtype,
                         .average = average};
-    TRY(check_summable(dtype, instruction, err));
+    TRY(comm_sum_check(dtype, instruction, err));
     return run_part(base, group, ticket, "reduce_scatter", instruction, &part, make_scattered, in,
                     out, err);
 }
@@ -289,7 +279,7 @@ static enum err_code all_reduce(struct comm *base, int group, uint64_t ticket, c
                         .out_count = count,
                         .dtype = dtype,
                         .average = average};
-    TRY(check_summable(dtype, instruction, err));
+    TRY(comm_sum_check(dtype, instruction, err));
     return run_part(base, group, ticket, "all_reduce", instruction, &part, make_reduced, in, out,
                     err);
 }
