@@ -365,8 +365,10 @@ enum err_code export_plan(const struct settings *settings, const struct plan *pl
     else
         TRY(find_options(out, framework, settings, &from.options, &refused, err));
     if (refused.list[0])
-        return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s; --to fsdp2 says all that %s has",
-                       framework->name, refused.list, "fsdp2");
+        return err_set(err, ERR_UNSUPPORTED, "%s cannot say %s; %s", framework->name, refused.list,
+                       settings->job.strategy.system == SYSTEM_FSDP2
+                           ? "--to fsdp2 says all that fsdp2 has"
+                           : "plan with what it would be, or change the file by hand");
     from.script = out->script;
     from.script_count = out->script_count;
     TRY(make_document(framework, settings, &document, err));

@@ -130,6 +130,13 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
                        "--float8: %s multiplies no float8 (compute capability 8.9 and newer do; "
                        "fp8_flops in a profile)",
                        machine->profile.title);
+    const enum attention_kernel asked =
+        job->model.attention != ATTENTION_AUTO ? job->model.attention : machine->profile.attention;
+    if (asked == ATTENTION_FLASH_3 && machine->profile.generation != GENERATION_HOPPER)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--attention flash-3: FlashAttention-3 is Hopper's; %s has auto, flash or "
+                       "efficient",
+                       machine->profile.title);
     return ERR_OK;
 }
 

@@ -340,6 +340,8 @@ static void print_verdict(FILE *file, const struct style *s, const struct machin
         print_calls(file, p);
 }
 
+enum { LARGE_HOST = 1 << 20 }; /* bytes; Adam's step counters are on the host, too */
+
 static void print_peak(FILE *file, const struct prediction *p)
 {
     char what[512], module[160];
@@ -349,11 +351,15 @@ static void print_peak(FILE *file, const struct prediction *p)
             plan_place_in_step(p->plan, m->device.instruction), step_part_name(m->device.part),
             module[0] ? ", " : "", module,
             result_what(p->plan, m->device.instruction, what, sizeof what));
-    fprintf(file, "  highest in");
-    for (int i = 0; i < PART_COUNT; i++)
-        fprintf(file, "%s %s %.2f", i ? "," : "", step_part_name((enum step_part)i),
+    const char *before = "  highest in";
+    for (int i = 0; i < PART_COUNT; i++) {
+        if (m->part_peaks[i] == 0) /* a loss that is within the model is no part of its own */
+            continue;
+        fprintf(file, "%s %s %.2f", before, step_part_name((enum step_part)i),
                 gib(m->part_peaks[i]));
-    fprintf(file, " GiB\n");
+        before = ",";
+    }
+    fprintf(file, " GiB%s\n", m->host.bytes >= LARGE_HOST ? ", the host's bytes among them" : "");
 }
 
 void remedies_print(FILE *file, const struct style *s, const struct remedy *remedies,

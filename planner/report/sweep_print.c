@@ -232,7 +232,7 @@ static void print_map(FILE *file, const struct style *s, const struct sweep *swe
         fputc('\n', file);
     }
     if (!q->searches && sweep->fits + sweep->refused < sweep->count)
-        fputs("\n  (in parentheses): does not fit\n", file);
+        fputs("\n  *: the best; (in parentheses): does not fit\n", file);
 }
 
 /* Each reason once, with the first pair it holds for. */

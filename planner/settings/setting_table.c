@@ -316,7 +316,8 @@ static const struct setting rows[] = {
              "CPUOffload(offload_params=True)",
      .initial = "none", .field = FIELD(job.strategy.offload),
      .words = WORDS(WORD("none", false), WORD("cpu", true)), .commands = FOR_JOB, .systems = FSDP,
-     .lacks = "keeps everything on the GPU", .lacking = SYSTEM(DDP) | ZERO, .axis = AXIS_WORDS},
+     .lacks = "has no such policy (ZeRO offloads by offload_optimizer and offload_param of --zero)",
+     .lacking = SYSTEM(DDP) | ZERO, .axis = AXIS_WORDS},
     {.name = "placement", .group = GROUP_FSDP2, .arg = "DIM",
      .help = "shard_placement_fn: every parameter by rows, Shard(0), or matrices by columns, "
              "Shard(1)",
