@@ -24,3 +24,12 @@ void ending_signals_release(const sigset_t *before)
 {
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
+
+int ending_signals_thread(pthread_t *thread, void *(*run)(void *context), void *context)
+{
+    sigset_t before;
+    ending_signals_hold(&before); /* which a thread inherits */
+    const int rc = pthread_create(thread, NULL, run, context);
+    ending_signals_release(&before);
+    return rc;
+}

@@ -1,6 +1,7 @@
 /* files.c - see files.h. */
 #include "report/files.h"
 
+#include "base/ending_signals.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -96,6 +97,9 @@ bool files_gnuplot(const char *script)
 {
     const pid_t child = fork();
     if (child == 0) {
+        sigset_t signals; /* what the caller holds back is not held back from it */
+        ending_signals(&signals);
+        sigprocmask(SIG_UNBLOCK, &signals, NULL);
         if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
             _exit(127);
         execlp("gnuplot", "gnuplot", script, (char *)NULL);

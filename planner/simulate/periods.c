@@ -214,7 +214,10 @@ static bool has_as_much(const struct run *r, const struct moment *a, uint32_t in
     if (y->issued - y->at != x->issued - x->at)
         return false;
     for (uint32_t at = y->at - !is_idle(y); at < y->issued; at++) {
-        const uint32_t later = r->s->queue[at], earlier = later - range->period;
+        const uint32_t later = r->s->queue[at];
+        if (later < range->first + range->period) /* what is before the range repeats nothing */
+            return false;
+        const uint32_t earlier = later - range->period;
         if (!(issued_by(r, later) <= r->now && issued_by(r, earlier) <= a->now) &&
             !is_as_late(r, a, issue_s[earlier], issue_s[later]))
             return false;

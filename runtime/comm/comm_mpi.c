@@ -14,6 +14,7 @@
  *
  * Turns, messages and time-outs are in comm_link.c, the arithmetic in comm_sum.c. */
 #include "base/arena.h"
+#include "base/ending_signals.h"
 #include "runtime/comm/comm_link.h"
 #include "runtime/comm/comm_sum.h"
 #include "runtime/device/clock.h"
@@ -292,7 +293,7 @@ static enum err_code opening_begin(struct opening *opening, double timeout_s, st
     pthread_cond_init(&opening->moved, &attr);
     pthread_condattr_destroy(&attr);
     opening->done = timeout_s <= 0; /* the thread ends at once */
-    const int rc = pthread_create(&opening->thread, NULL, watch_opening, opening);
+    const int rc = ending_signals_thread(&opening->thread, watch_opening, opening);
     return rc == 0 ? ERR_OK : err_set(err, ERR_DEVICE, "pthread_create: %s", strerror(rc));
 }
 
@@ -310,15 +311,20 @@ static void opening_end(struct opening *opening)
 static enum err_code init_mpi(struct err *err)
 {
     int initialized = 0, finalized = 0, provided = 0;
+    sigset_t before;
     TRY_MPI(err, MPI_Finalized(&finalized));
     if (finalized)
         return err_set(err, ERR_DEVICE,
                        "MPI was closed in this process; it cannot be opened again");
     TRY_MPI(err, MPI_Initialized(&initialized));
-    if (initialized)
+    if (initialized) {
         TRY_MPI(err, MPI_Query_thread(&provided));
-    else
-        TRY_MPI(err, MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
+    } else {
+        ending_signals_hold(&before); /* which MPI's own threads inherit */
+        const int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+        ending_signals_release(&before);
+        TRY_MPI(err, rc);
+    }
     if (provided < MPI_THREAD_MULTIPLE)
         return err_set(err, ERR_UNSUPPORTED,
                        "this MPI does not allow calls from several threads "

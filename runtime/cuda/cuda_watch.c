@@ -2,6 +2,7 @@
 #include "runtime/cuda/cuda_watch.h"
 
 #include "base/arena.h"
+#include "base/ending_signals.h"
 #include "runtime/cuda/cuda_nccl.h"
 #include "runtime/device/clock.h"
 
@@ -113,7 +114,7 @@ enum err_code cuda_watch_open(const struct cuda_settings *settings, struct cuda_
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&watch->moved, &attr);
     pthread_condattr_destroy(&attr);
-    const int rc = pthread_create(&watch->thread, NULL, watch_main, watch);
+    const int rc = ending_signals_thread(&watch->thread, watch_main, watch);
     if (rc == 0) {
         pthread_setname_np(watch->thread, "watch");
         *out = watch;

@@ -1,6 +1,7 @@
 /* values.c - see values.h. */
 #include "runtime/execution/values.h"
 
+#include "base/ending_signals.h"
 #include "runtime/execution/rope_table.h"
 
 #include <math.h>
@@ -134,7 +135,7 @@ void values_of_param(const struct param_init *init, uint32_t p, uint64_t first, 
         const uint64_t at = i * each, end = at + each < count ? at + each : count;
         job[i] = (struct part_job){init, p, first + at, end - at, out + at};
         if (i + 1 < parts)
-            started[i] = pthread_create(&thread[i], NULL, fill_job, &job[i]) == 0;
+            started[i] = ending_signals_thread(&thread[i], fill_job, &job[i]) == 0;
         if (!started[i]) /* the last one, or where no thread is to be had */
             fill_job(&job[i]);
     }

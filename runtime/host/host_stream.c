@@ -16,6 +16,7 @@
 #include "runtime/host/host_stream.h"
 
 #include "base/arena.h"
+#include "base/ending_signals.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -188,7 +189,7 @@ static enum err_code start_threads(struct host_streams *all, struct err *err)
     for (uint32_t i = 0; i < all->count; i++) {
         struct stream *stream = &all->stream[i];
         pthread_mutex_lock(&all->lock);
-        const int rc = pthread_create(&stream->thread, NULL, stream_main, stream);
+        const int rc = ending_signals_thread(&stream->thread, stream_main, stream);
         if (rc == 0) {
             all->live++;
             all->started++;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -69,22 +70,48 @@ static void what_is_opened_is_no_standard_stream(void **state)
         fail_msg("status %d: %s", status, program_output());
 }
 
+/* Ends a command that writes into `ended` as soon as a file is being written there, whose name it
+ * then says. The first word of the output is "seen" or "unseen"; what is left comes behind it. */
+static void end(const char *arguments, const char *signal)
+{
+    const int status =
+        shell("exec 2>/dev/null; mkdir -p %s/ended; env --default-signal ^/shardplan %s "
+              "-o %s/ended >/dev/null & seen=; while [ -z \"$seen\" ] && kill -0 $!; do "
+              "seen=$(ls %s/ended | grep tmp); done; kill -s %s $!; wait $!; "
+              "[ -n \"$seen\" ] && echo seen || echo unseen; ls -A %s/ended | grep tmp; "
+              "rm -r %s/ended",
+              folder, arguments, folder, folder, signal, folder, folder);
+    assert_int_equal(status, 0);
+}
+
 /* Killed when a file is seen that has not got its name yet: of the plan, a page or a picture. */
 static void a_command_that_is_ended_leaves_whole_files(void **state)
 {
     (void)state;
     static const char *const signals[] = {"TERM", "HUP", "INT", "TERM", "TERM"};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-        const int status =
-            shell("exec 2>/dev/null; env --default-signal ^/shardplan plan gpt2 --gpus 8 -q "
-                  "-o %s/ended & seen=; while [ -z \"$seen\" ] && kill -0 $!; do "
-                  "seen=$(ls %s/ended | grep tmp); done; kill -s %s $!; wait $!; "
-                  "[ -n \"$seen\" ] || echo nothing was seen; ls -A %s/ended | grep tmp; "
-                  "rm -r %s/ended",
-                  folder, folder, signals[i], folder, folder);
-        assert_int_equal(status, 0);
-        assert_string_equal(program_output(), "");
+        end("plan gpt2 --gpus 8 -q", signals[i]);
+        assert_string_equal(program_output(), "seen\n");
     }
+}
+
+/* A rank has threads beside the one that writes. */
+static void a_run_that_is_ended_does(void **state)
+{
+    (void)state;
+    static const char *const signals[] = {"TERM", "HUP", "TERM", "HUP", "TERM", "TERM"};
+    char arguments[1024];
+    int seen = 0;
+    assert_int_equal(shell("^/shardplan plan " TOY " --gpus 1 --seq 64 -q -o %s/planned", folder),
+                     0);
+    snprintf(arguments, sizeof arguments, "run %s/planned/plan.json --steps 300", folder);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        end(arguments, signals[i]);
+        const bool was_seen = strcmp(program_output(), "seen\n") == 0;
+        assert_true(was_seen || strcmp(program_output(), "unseen\n") == 0);
+        seen += was_seen;
+    }
+    assert_true(seen > 0);
 }
 
 static int set_up(void **state)
@@ -105,6 +132,7 @@ int main(void)
         cmocka_unit_test(commands_wait_until_nobody_else_writes_there),
         cmocka_unit_test(what_is_opened_is_no_standard_stream),
         cmocka_unit_test(a_command_that_is_ended_leaves_whole_files),
+        cmocka_unit_test(a_run_that_is_ended_does),
     };
     return cmocka_run_group_tests_name("folders", tests, set_up, tear_down);
 }

@@ -140,7 +140,9 @@ static void compare_saved(const json_t *row, const struct compiled_region *regio
     size_t i;
     const json_t *entry;
     json_array_foreach(json_object_get(row, "saved"), i, entry)
+    {
         add(&recorded, '+', bytes_of_entry(entry));
+    }
     for (uint32_t k = 0; k < region->partition.saved_count; k++)
         add(&planned, '+', joint_bytes(joint_at(region->joint, region->partition.saved[k])));
     end_run(&recorded);
