@@ -7,6 +7,7 @@
 #include "settings/settings_parse.h"
 #include "settings/settings_resolve.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,13 +100,20 @@ static bool is_inside(const struct row *row)
     return row->measured_s >= row->low_s && row->measured_s <= row->high_s;
 }
 
+/* Whether the row is of a group, or of none of tiny models (NULL). */
+static bool is_meant(const char *group, const struct row *row)
+{
+    assert(row->group); /* a cell */
+    return group ? strcmp(row->group, group) == 0 : strstr(row->group, TINY) == NULL;
+}
+
 /* Sums over a group's rows, or over all but tiny models (NULL). */
 static void print_summary(const char *group, const struct row *rows, size_t count)
 {
     double sum = 0, absolute = 0, largest = 0;
     size_t n = 0, inside = 0;
     for (size_t i = 0; i < count; i++) {
-        if (group ? strcmp(rows[i].group, group) != 0 : strstr(rows[i].group, TINY) != NULL)
+        if (!is_meant(group, &rows[i]))
             continue;
         const double error = error_of(&rows[i]);
         sum += error;
