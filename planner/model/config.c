@@ -80,7 +80,7 @@ enum err_code model_config_check(const struct model_config *config, const char *
     TRY(check_attention(family, config, where, err));
     TRY(check_rotary(family, config, where, err));
     if (family->check)
-        TRY(family->check(config, where, err));
+        TRY(family->check(&family->keys, config, where, err));
     if (has_rope(family))
         TRY(rope_check(&config->rope, rotary_dim(family, config), where, err));
     const double parameters = family->parameters(config);

@@ -75,5 +75,5 @@ enum err_code experts_check_groups(const struct key_table *table, const struct m
         return err_set(err, ERR_INVALID, "%s: \"%s\": %u is more than \"%s\": %u", where,
                        NAME_OF(table, topk_groups), c->topk_groups, NAME_OF(table, groups),
                        c->groups);
-    return ERR_OK;
+    return experts_check(table, c, where, err);
 }

@@ -21,11 +21,11 @@ uint32_t experts_shared_width(const struct model_config *config);
 /* The parameters of all layers' feed-forwards, experts or not, each a gated one. */
 double experts_count(const struct model_config *config);
 
-/* What must hold of every mixture of experts. */
+/* What must hold of every mixture of experts: a family's `check`. */
 enum err_code experts_check(const struct key_table *keys, const struct model_config *config,
                             const char *where, struct err *err);
 
-/* What must hold of groups of experts. */
+/* The same of experts in groups: also of the groups. */
 enum err_code experts_check_groups(const struct key_table *keys, const struct model_config *config,
                                    const char *where, struct err *err);
 

@@ -44,7 +44,8 @@ struct family {
     double (*parameters)(const struct model_config *config);
 
     /* What must hold beyond the limits of single keys; NULL: nothing. */
-    enum err_code (*check)(const struct model_config *config, const char *where, struct err *err);
+    enum err_code (*check)(const struct key_table *keys, const struct model_config *config,
+                           const char *where, struct err *err);
 
     enum code code;                      /* by default; its builder is there */
     family_builder *builder[CODE_COUNT]; /* NULL: not written */

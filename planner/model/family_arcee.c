@@ -26,8 +26,7 @@ static const struct key keys[] = {
     TIED(false),
     {CHOICE("hidden_act", gated, "relu2", key_squared_relu_only)},
     DROPOUT("attention_dropout", attention_dropout, 0),
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
     {FLAG("mlp_bias", mlp_bias, false)},
 };
 

@@ -23,8 +23,7 @@
     {ALWAYS("use_parallel_residual", parallel_residual)},                                          \
     {NUMBER("logit_scale", logits_multiplier, 0.0625, 1e-9, 1e9)},                                 \
     DROPOUT("attention_dropout", attention_dropout, 0),                                            \
-    {FLAG("attention_bias", attention_bias, false)},                                               \
-    {FLAG("attention_bias", output_bias, false)}
+    ATTENTION_BIASES(false)
 /* clang-format on */
 
 /* Llama's, where one norm is all that a layer has, and perhaps factors of each head of q and k. */

@@ -51,13 +51,6 @@ static const struct preset_alias aliases[] = {
     {"deepseek-v2-chat", "deepseek-v2"},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    TRY(mla_check(&family_deepseek_v2.keys, c, where, err));
-    TRY(experts_check_groups(&family_deepseek_v2.keys, c, where, err));
-    return experts_check(&family_deepseek_v2.keys, c, where, err);
-}
-
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
@@ -81,7 +74,7 @@ const struct family family_deepseek_v2 = {
     PRESETS(presets),
     ALIASES(aliases),
     .heads_divide_hidden = true,
-    .check = check,
+    .check = mla_check_experts,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

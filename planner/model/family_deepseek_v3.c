@@ -4,7 +4,6 @@
 #include "model/experts.h"
 #include "model/family_llama.h"
 #include "model/family_mla.h"
-#include "model/hf_decoder.h"
 
 static const struct key keys[] = {
     SIZE_KEYS,
@@ -54,32 +53,14 @@ static const struct preset_alias aliases[] = {
     {"deepseek-v3-0324", "deepseek-v3"},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    TRY(mla_check(&family_deepseek_v3.keys, c, where, err));
-    TRY(experts_check_groups(&family_deepseek_v3.keys, c, where, err));
-    return experts_check(&family_deepseek_v3.keys, c, where, err);
-}
-
-static void build(struct graph *graph, const struct model_config *config,
-                  const struct model_job *job)
-{
-    static const struct hf_decoder way = {
-        HF_LLAMA_NORMS,
-        .mla = {.rotate = hf_mla_rotate_v3},
-        .moe = HF_DEEPSEEK_V3_MOE,
-    };
-    hf_decoder_build(graph, config, job, &way);
-}
-
 const struct family family_deepseek_v3 = {
     .name = "deepseek_v3",
     .class_name = "DeepseekV3ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     ALIASES(aliases),
-    .check = check,
+    .check = mla_check_experts,
     .parameters = count_llama,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build},
+    .builder = {[CODE_HF] = mla_build_v3},
 };

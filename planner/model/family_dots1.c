@@ -22,8 +22,7 @@ static const struct key keys[] = {
     HEAD_DIM_KEY,
     LLAMA_KEYS(2048, 1e-6, 1e4),
     DROPOUT("attention_dropout", attention_dropout, 0),
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
     {ALWAYS("use_qk_norm", qk_norm)},
     {WINDOW(RULE_VALUE)},
     {.name = "max_window_layers",
@@ -43,18 +42,12 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, false)},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    TRY(experts_check_groups(&family_dots1.keys, c, where, err));
-    return experts_check(&family_dots1.keys, c, where, err);
-}
-
 const struct family family_dots1 = {
     .name = "dots1",
     .class_name = "Dots1ForCausalLM",
     .keys = KEY_TABLE(keys),
     .rope = true,
-    .check = check,
+    .check = experts_check_groups,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

@@ -34,19 +34,13 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, true)},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    TRY(experts_check_groups(&family_exaone_moe.keys, c, where, err));
-    return experts_check(&family_exaone_moe.keys, c, where, err);
-}
-
 const struct family family_exaone_moe = {
     .name = "exaone_moe",
     .class_name = "ExaoneMoeForCausalLM",
     .keys = KEY_TABLE(keys),
     .rope = true,
     .padding = 0 + 1,
-    .check = check,
+    .check = experts_check_groups,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

@@ -19,23 +19,17 @@ static const struct key keys[] = {
     HEAD_DIM_KEY,
     LLAMA_KEYS(4096, 1e-6, 5e5),
     DROPOUT("attention_dropout", attention_dropout, 0),
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
     EXPERTS("num_experts", "num_local_experts", 7, 5),
     {FLAG("norm_topk_prob", norm_topk, false)},
 };
-
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    return experts_check(&family_flex_olmo.keys, c, where, err);
-}
 
 const struct family family_flex_olmo = {
     .name = "flex_olmo",
     .class_name = "FlexOlmoForCausalLM",
     .keys = KEY_TABLE(keys),
     .rope = true,
-    .check = check,
+    .check = experts_check,
     .padding = 100277 + 1,
     .parameters = count_olmo,
     .code = CODE_HF,

@@ -32,8 +32,7 @@ static const struct key keys[] = {
     TIED(true),
     {CHOICE("hidden_act", gated, "gelu_pytorch_tanh", activations)},
     DROPOUT("attention_dropout", attention_dropout, 0),
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
     NEUTRAL("use_bidirectional_attention", NO_NUMBER),
 };
 

@@ -27,8 +27,7 @@ double count_gemma(const struct model_config *config);
     TIED(true),                                                                                    \
     {CHOICE("hidden_activation", gated, "gelu_pytorch_tanh", key_activations)},                    \
     DROPOUT("attention_dropout", attention_dropout, 0),                                            \
-    {FLAG("attention_bias", attention_bias, false)},                                               \
-    {FLAG("attention_bias", output_bias, false)},                                                  \
+    ATTENTION_BIASES(false),                                                                       \
     {NUMBER("query_pre_attn_scalar", query_scalar, 256, 1e-6, 1e9)},                               \
     {COUNT("sliding_window", sliding_window, 4096, POSITIONS_MAX)},                                \
     NEUTRAL("use_bidirectional_attention", NO_NUMBER)

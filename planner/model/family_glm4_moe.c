@@ -46,15 +46,15 @@ static const struct preset_alias aliases[] = {
     {"glm-4.5-air-base", "glm-4.5-air"},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
+static enum err_code check(const struct key_table *table, const struct model_config *c,
+                           const char *where, struct err *err)
 {
     if (c->rotary_dim == 0 || c->rotary_dim % 2 != 0 || c->rotary_dim >= c->head_dim)
         return err_set(err, ERR_INVALID,
                        "%s: \"partial_rotary_factor\": RoPE turns %u of a head's %u numbers: an "
                        "even part of them is planned for",
                        where, c->rotary_dim, c->head_dim);
-    TRY(experts_check_groups(&family_glm4_moe.keys, c, where, err));
-    return experts_check(&family_glm4_moe.keys, c, where, err);
+    return experts_check_groups(table, c, where, err);
 }
 
 static void build(struct graph *graph, const struct model_config *config,

@@ -4,18 +4,6 @@
 #include "model/experts.h"
 #include "model/family_llama.h"
 #include "model/family_mla.h"
-#include "model/hf_decoder.h"
-
-static void build(struct graph *graph, const struct model_config *config,
-                  const struct model_job *job)
-{
-    static const struct hf_decoder way = {
-        HF_LLAMA_NORMS,
-        .mla = {.rotate = hf_mla_rotate_v3},
-        .moe = HF_DEEPSEEK_V3_MOE,
-    };
-    hf_decoder_build(graph, config, job, &way);
-}
 
 static const struct key keys[] = {
     SIZE_KEYS,
@@ -32,19 +20,12 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, true)},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    TRY(mla_check(&family_glm4_moe_lite.keys, c, where, err));
-    TRY(experts_check_groups(&family_glm4_moe_lite.keys, c, where, err));
-    return experts_check(&family_glm4_moe_lite.keys, c, where, err);
-}
-
 const struct family family_glm4_moe_lite = {
     .name = "glm4_moe_lite",
     .class_name = "Glm4MoeLiteForCausalLM",
     .keys = KEY_TABLE(keys),
-    .check = check,
+    .check = mla_check_experts,
     .parameters = count_llama,
     .code = CODE_HF,
-    .builder = {[CODE_HF] = build},
+    .builder = {[CODE_HF] = mla_build_v3},
 };

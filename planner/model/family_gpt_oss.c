@@ -16,8 +16,7 @@ static const struct key keys[] = {
     {COUNT("head_dim", head_dim, 64, HEAD_DIM_MAX), .null = RULE_HEAD_SIZE},
     LLAMA_KEYS(131072, 1e-5, 150000),
     DROPOUT("attention_dropout", attention_dropout, 0),
-    {FLAG("attention_bias", attention_bias, true)},
-    {FLAG("attention_bias", output_bias, true)},
+    ATTENTION_BIASES(true),
     {ALWAYS("sinks", sinks)},
     {SIZE("sliding_window", sliding_window, POSITIONS_MAX), .absent = RULE_VALUE, .value = 128},
     {COUNT("layer_types", window_period, 2, 2), .fixed = true},
@@ -51,14 +50,15 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
+static enum err_code check(const struct key_table *table, const struct model_config *c,
+                           const char *where, struct err *err)
 {
     if (c->kv_heads == c->heads || c->kv_heads == 1)
         return err_set(err, ERR_INVALID,
                        "%s: \"num_key_value_heads\": %u: more than 1 and fewer than "
                        "\"num_attention_heads\" are planned for",
                        where, c->kv_heads);
-    return experts_check(&family_gpt_oss.keys, c, where, err);
+    return experts_check(table, c, where, err);
 }
 
 static void build(struct graph *graph, const struct model_config *config,

@@ -13,8 +13,7 @@
     HEAD_DIM_KEY,                                                                                  \
     LLAMA_KEYS(2048, 1e-6, 1e4),                                                                   \
     DROPOUT("attention_dropout", attention_dropout, 0),                                            \
-    {FLAG("attention_bias", attention_bias, false)},                                               \
-    {FLAG("attention_bias", output_bias, false)},                                                  \
+    ATTENTION_BIASES(false),                                                                       \
     MULTIPLIER("embedding_multiplier", embedding_multiplier),                                      \
     MULTIPLIER("attention_multiplier", attention_multiplier),                                      \
     MULTIPLIER("residual_multiplier", residual_multiplier),                                        \

@@ -40,18 +40,13 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    return experts_check(&family_granitemoe.keys, c, where, err);
-}
-
 const struct family family_granitemoe = {
     .name = "granitemoe",
     .class_name = "GraniteMoeForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,
-    .check = check,
+    .check = experts_check,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

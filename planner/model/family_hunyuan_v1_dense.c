@@ -23,8 +23,7 @@ static const struct key keys[] = {
     {NUMBER("rope_parameters.alpha", rope_alpha, 0, 0, 1e9)},
     DROPOUT("attention_dropout", attention_dropout, 0),
     {ALWAYS("use_qk_norm", qk_norm)},
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
 };
 
 const struct family family_hunyuan_v1_dense = {

@@ -31,8 +31,7 @@ static const struct key keys[] = {
     {NUMBER("rope_parameters.alpha", rope_alpha, 0, 0, 1e9)},
     DROPOUT("attention_dropout", attention_dropout, 0),
     {ALWAYS("use_qk_norm", qk_norm)},
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
     {.name = "num_experts",
      .other = "num_local_experts",
      .type = KEY_EACH,
@@ -54,18 +53,13 @@ static const struct key keys[] = {
     {REAL("shared_mlp", KEY_INT, shared_experts, 1, 1, 1), .fixed = true},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    return experts_check(&family_hunyuan_v1_moe.keys, c, where, err);
-}
-
 const struct family family_hunyuan_v1_moe = {
     .name = "hunyuan_v1_moe",
     .class_name = "HunYuanMoEV1ForCausalLM",
     .keys = KEY_TABLE(keys),
     .rope = true,
     .padding = 0 + 1,
-    .check = check,
+    .check = experts_check,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

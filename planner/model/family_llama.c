@@ -8,8 +8,7 @@ static const struct key keys[] = {
     HEAD_DIM_KEY,
     LLAMA_KEYS(2048, 1e-6, 1e4),
     {NUMBER("attention_dropout", attention_dropout, 0, 0, 1), .null = RULE_VALUE},
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
     {FLAG("mlp_bias", mlp_bias, false)},
 };
 

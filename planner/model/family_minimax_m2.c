@@ -54,17 +54,12 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    return experts_check(&family_minimax_m2.keys, c, where, err);
-}
-
 const struct family family_minimax_m2 = {
     .name = "minimax_m2",
     .class_name = "MiniMaxM2ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    .check = check,
+    .check = experts_check,
     .parameters = count_olmo,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

@@ -28,11 +28,6 @@ static const struct preset_alias aliases[] = {
     {"mixtral-8x7b-v0.1", "mixtral-8x7b"},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    return experts_check(&family_mixtral.keys, c, where, err);
-}
-
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
@@ -51,7 +46,7 @@ const struct family family_mixtral = {
     PRESETS(presets),
     ALIASES(aliases),
     .rope = true,
-    .check = check,
+    .check = experts_check,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

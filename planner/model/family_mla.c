@@ -1,6 +1,9 @@
 /* family_mla.c - see family_mla.h. */
 #include "model/family_mla.h"
 
+#include "model/experts.h"
+#include "model/hf_decoder.h"
+
 enum err_code mla_check(const struct key_table *keys, const struct model_config *c,
                         const char *where, struct err *err)
 {
@@ -20,4 +23,22 @@ enum err_code mla_check(const struct key_table *keys, const struct model_config 
             "of attention takes, are planned for",
             where, c->nope_dim + c->rotary_dim, c->v_dim);
     return ERR_OK;
+}
+
+enum err_code mla_check_experts(const struct key_table *keys, const struct model_config *c,
+                                const char *where, struct err *err)
+{
+    TRY(mla_check(keys, c, where, err));
+    return experts_check_groups(keys, c, where, err);
+}
+
+void mla_build_v3(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        HF_LLAMA_NORMS,
+        .mla = {.rotate = hf_mla_rotate_v3},
+        .moe = HF_DEEPSEEK_V3_MOE,
+    };
+    hf_decoder_build(graph, config, job, &way);
 }

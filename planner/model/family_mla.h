@@ -9,6 +9,13 @@
 enum err_code mla_check(const struct key_table *keys, const struct model_config *config,
                         const char *where, struct err *err);
 
+/* Beside that, what must hold of experts in groups. */
+enum err_code mla_check_experts(const struct key_table *keys, const struct model_config *config,
+                                const char *where, struct err *err);
+
+/* DeepSeek-V3's decoder: experts in groups where the config has them. */
+family_builder mla_build_v3;
+
 /* clang-format off */
 /* Absent, the latent of q has `number`; null means that there is none. As the config class, this
  * calls what RoPE turns a head's size. */

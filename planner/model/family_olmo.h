@@ -23,8 +23,7 @@ double count_olmo(const struct model_config *config);
     TIED(false),                                                                                   \
     {CHOICE("hidden_act", gated, "silu", key_silu_only)},                                          \
     DROPOUT("attention_dropout", attention_dropout, 0),                                            \
-    {FLAG("attention_bias", attention_bias, false)},                                               \
-    {FLAG("attention_bias", output_bias, false)}
+    ATTENTION_BIASES(false)
 /* clang-format on */
 
 #endif

@@ -9,8 +9,7 @@ static const struct key keys[] = {
     {FIXED("head_dim", head_dim, RULE_HEAD_SIZE, HIDDEN_MAX)},
     LLAMA_KEYS(4096, 1e-5, 1e4),
     DROPOUT("attention_dropout", attention_dropout, 0),
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
     EXPERTS("num_experts", "num_local_experts", 64, 8),
     {FLAG("norm_topk_prob", norm_topk, false)},
 };
@@ -27,11 +26,6 @@ static const struct preset_alias aliases[] = {
     {"olmoe-1b-7b-0924", "olmoe-1b-7b"},
     {"olmoe-1b-7b-0924-instruct", "olmoe-1b-7b"},
 };
-
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    return experts_check(&family_olmoe.keys, c, where, err);
-}
 
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
@@ -51,7 +45,7 @@ const struct family family_olmoe = {
     PRESETS(presets),
     ALIASES(aliases),
     .rope = true,
-    .check = check,
+    .check = experts_check,
     .parameters = count_olmo,
     .padding = 1 + 1,
     .code = CODE_HF,

@@ -75,8 +75,10 @@ static const struct preset_alias aliases[] = {
 };
 
 /* Phi3Config takes "su" and "yarn" of older files for longrope, and no other kind. */
-static enum err_code check_scaling(const struct model_config *c, const char *where, struct err *err)
+static enum err_code check_scaling(const struct key_table *table, const struct model_config *c,
+                                   const char *where, struct err *err)
 {
+    (void)table;
     const enum rope_scaling scaling = (enum rope_scaling)c->rope.scaling;
     if (scaling == ROPE_DEFAULT || scaling == ROPE_LONGROPE)
         return ERR_OK;

@@ -21,11 +21,6 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, false)},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    return experts_check(&family_qwen2_moe.keys, c, where, err);
-}
-
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
@@ -47,7 +42,7 @@ const struct family family_qwen2_moe = {
     .class_name = "Qwen2MoeForCausalLM",
     .keys = KEY_TABLE(keys),
     .rope = true,
-    .check = check,
+    .check = experts_check,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

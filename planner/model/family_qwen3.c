@@ -8,8 +8,7 @@ static const struct key keys[] = {
     {COUNT("head_dim", head_dim, 128, HEAD_DIM_MAX)},
     LLAMA_KEYS(32768, 1e-6, 1e4),
     DROPOUT("attention_dropout", attention_dropout, 0),
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
     {ALWAYS("qk_norm", qk_norm)},
     QWEN_WINDOW,
 };

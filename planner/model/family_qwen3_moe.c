@@ -11,8 +11,7 @@ static const struct key keys[] = {
     HEAD_DIM_KEY,
     LLAMA_KEYS(32768, 1e-6, 1e4),
     DROPOUT("attention_dropout", attention_dropout, 0),
-    {FLAG("attention_bias", attention_bias, false)},
-    {FLAG("attention_bias", output_bias, false)},
+    ATTENTION_BIASES(false),
     {ALWAYS("qk_norm", qk_norm)},
     {WINDOW(RULE_VALUE)},
     {BOOL("use_sliding_window", KEY_GATE, false), AT(sliding_window)},
@@ -40,11 +39,6 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    return experts_check(&family_qwen3_moe.keys, c, where, err);
-}
-
 static void build(struct graph *graph, const struct model_config *config,
                   const struct model_job *job)
 {
@@ -65,7 +59,7 @@ const struct family family_qwen3_moe = {
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
     .rope = true,
-    .check = check,
+    .check = experts_check,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

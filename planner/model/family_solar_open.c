@@ -27,18 +27,12 @@ static const struct key keys[] = {
     {FLAG("norm_topk_prob", norm_topk, true)},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    TRY(experts_check_groups(&family_solar_open.keys, c, where, err));
-    return experts_check(&family_solar_open.keys, c, where, err);
-}
-
 const struct family family_solar_open = {
     .name = "solar_open",
     .class_name = "SolarOpenForCausalLM",
     .keys = KEY_TABLE(keys),
     .rope = true,
-    .check = check,
+    .check = experts_check_groups,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

@@ -28,16 +28,11 @@ static const struct key keys[] = {
     {FLAG("rope_interleave", rope_interleave, true)},
 };
 
-static enum err_code check(const struct model_config *c, const char *where, struct err *err)
-{
-    return mla_check(&family_youtu.keys, c, where, err);
-}
-
 const struct family family_youtu = {
     .name = "youtu",
     .class_name = "YoutuForCausalLM",
     .keys = KEY_TABLE(keys),
-    .check = check,
+    .check = mla_check,
     .parameters = count_llama,
     .code = CODE_HF,
     .builder = {[CODE_HF] = build},

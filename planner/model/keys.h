@@ -135,6 +135,9 @@ extern const struct choice key_window_layers[], key_rope_layers[], key_dense_lay
     {FIXED("head_dim", head_dim, RULE_HEAD_SIZE, HIDDEN_MAX)}
 #define TIED(value) {FLAG("tie_word_embeddings", tied, value)}
 #define EPS(name, value) {NUMBER(name, norm_eps, value, 0, 1)}
+/* Of q, k and v, and of what attention puts out. */
+#define ATTENTION_BIASES(value)                                                                    \
+    {FLAG("attention_bias", attention_bias, value)}, {FLAG("attention_bias", output_bias, value)}
 #define DROPOUT(name, member, value) {NUMBER(name, member, value, 0, 1)}
 #define THETA(name, value)                                                                         \
     {NUMBER(name, rope.theta, value, 1, 1e12), .other = "rope_parameters.rope_theta"}
