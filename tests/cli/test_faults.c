@@ -171,18 +171,6 @@ static void ranks_that_cannot_be_started_are_an_error(void **state)
     assert_non_null(strstr(program_output(), "start a process: "));
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,5 +180,5 @@ int main(void)
         cmocka_unit_test(a_checkpoint_is_never_lost),
         cmocka_unit_test(ranks_that_cannot_be_started_are_an_error),
     };
-    return cmocka_run_group_tests_name("faults", tests, make_folder, remove_folder);
+    return cmocka_run_group_tests_name("faults", tests, folder_set_up(folder), folder_tear_down);
 }

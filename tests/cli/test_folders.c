@@ -114,18 +114,6 @@ static void a_run_that_is_ended_does(void **state)
     assert_true(seen > 0);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,5 +122,5 @@ int main(void)
         cmocka_unit_test(a_command_that_is_ended_leaves_whole_files),
         cmocka_unit_test(a_run_that_is_ended_does),
     };
-    return cmocka_run_group_tests_name("folders", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("folders", tests, folder_set_up(folder), folder_tear_down);
 }

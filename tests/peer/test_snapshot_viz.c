@@ -57,22 +57,11 @@ static void pytorchs_tools_read_what_a_plan_and_a_run_write(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pytorchs_tools_read_what_a_plan_and_a_run_write),
     };
-    return cmocka_run_group_tests_name("snapshot_viz", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("snapshot_viz", tests, folder_set_up(folder),
+                                       folder_tear_down);
 }

@@ -344,18 +344,6 @@ static void outputs_over_inputs_are_told(void **state)
     assert_true(fuse_fits(&chain, &work));
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest chains[] = {
@@ -367,10 +355,10 @@ int main(void)
     const struct CMUnitTest steps[] = {
         cmocka_unit_test(a_step_has_the_same_bits_in_the_same_memory),
     };
-    if (set_up(NULL) != 0)
+    if (folder_make(folder) != 0)
         return 1;
     const int failed = cmocka_run_group_tests_name("chains", chains, NULL, NULL) +
                        on_backends("fused steps", steps, sizeof steps / sizeof steps[0]);
-    tear_down(NULL);
+    folder_remove(folder);
     return failed;
 }

@@ -63,22 +63,10 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
     expect(0, "| copy | float32 65536 float32 65536 |", "cd kit && tools/gpu-report");
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_run_one_by_one_and_the_report_says_which),
     };
-    return cmocka_run_group_tests_name("gpu_kit", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("gpu_kit", tests, folder_set_up(folder), folder_tear_down);
 }

@@ -435,23 +435,11 @@ static void a_lost_record_or_wait_is_found(void **state)
     plan_free(plan);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_gives_the_same_bits_in_every_order),
         cmocka_unit_test(a_lost_record_or_wait_is_found),
     };
-    return cmocka_run_group_tests_name("order", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("order", tests, folder_set_up(folder), folder_tear_down);
 }

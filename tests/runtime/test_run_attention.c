@@ -87,23 +87,12 @@ static void what_is_not_planned_of_it_is_refused(void **state)
         fail_msg("%s", program_output());
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(single_ops_give_the_losses_of_the_kernel),
         cmocka_unit_test(what_is_not_planned_of_it_is_refused),
     };
-    return cmocka_run_group_tests_name("run attention", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("run attention", tests, folder_set_up(folder),
+                                       folder_tear_down);
 }

@@ -432,18 +432,6 @@ static void attention_that_the_device_lacks_is_refused(void **state)
     expect(0, "loss", "run %s/plan.json --rehearse 0/2 --steps 1 --attention own --json", folder);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,5 +450,5 @@ int main(void)
         cmocka_unit_test(attention_is_what_was_asked_for),
         cmocka_unit_test(attention_that_the_device_lacks_is_refused),
     };
-    return cmocka_run_group_tests_name("run_cuda", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("run_cuda", tests, folder_set_up(folder), folder_tear_down);
 }

@@ -206,18 +206,6 @@ static void a_host_that_hangs_in_the_driver_is_ended_by_the_watch(void **state)
                "shardrun: rank 1: the collective of instruction ");
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,5 +215,6 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_stopped_ends_the_run_after_the_time_out),
         cmocka_unit_test(a_host_that_hangs_in_the_driver_is_ended_by_the_watch),
     };
-    return cmocka_run_group_tests_name("run_emulated", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("run_emulated", tests, folder_set_up(folder),
+                                       folder_tear_down);
 }

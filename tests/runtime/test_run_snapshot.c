@@ -52,23 +52,12 @@ static void memory_that_ran_out_is_shown_as_it_was_then(void **state)
     assert_false(file_exists(folder, "run/trace.json"));
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return folder_make(folder);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return folder_remove(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_that_ran_out_is_shown_as_it_was_then),
         cmocka_unit_test(a_run_leaves_what_its_memory_was_for),
     };
-    return cmocka_run_group_tests_name("run snapshot", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("run snapshot", tests, folder_set_up(folder),
+                                       folder_tear_down);
 }

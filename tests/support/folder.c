@@ -54,6 +54,26 @@ int folder_remove(const char *path)
     return system(command);
 }
 
+static char *groups_path; /* of folder_set_up */
+
+static int make_groups(void **state)
+{
+    (void)state;
+    return folder_make(groups_path);
+}
+
+folder_fixture *folder_set_up(char *path)
+{
+    groups_path = path;
+    return make_groups;
+}
+
+int folder_tear_down(void **state)
+{
+    (void)state;
+    return folder_remove(groups_path);
+}
+
 int folder_draws_nothing(const char *path)
 {
     char folder[1024], program[1100], search[4096];

@@ -16,6 +16,13 @@ void folder_drop(char *folder);
 int folder_make(char *path);
 int folder_remove(const char *path);
 
+/* The same as set-up and tear-down of a group of tests, for a program that needs no more:
+ * cmocka_run_group_tests_name(name, tests, folder_set_up(folder), folder_tear_down). `path` is lent
+ * as long as the program runs. */
+typedef int folder_fixture(void **state);
+folder_fixture *folder_set_up(char *path);
+int folder_tear_down(void **state);
+
 /* From now on commands find a gnuplot, in a program's own folder, that draws nothing. The same. */
 int folder_draws_nothing(const char *path);
 
