@@ -5,12 +5,13 @@
  * allocator, seconds are the plan's costs of its copies and collectives, one after the other, and
  * bytes of storage over the profile's rate. Computing the first values is in no way's time.
  *
- *     fully_shard, to_empty              torch/distributed/fsdp/_fully_shard
- *     set_, get_model_state_dict         torch/distributed/_state_dict_utils.py
- *     save, async_save                   torch/distributed/checkpoint
- *     FullyShardedDataParallel           torch/distributed/fsdp/_init_utils.py,
- * _state_dict_utils.py, _optim_utils.py DistributedDataParallel torch/nn/parallel/distributed.py,
- * torch/serialization.py DeepSpeed's engine                 deepspeed/runtime/engine.py, zero/
+ *     fully_shard, to_empty        torch/distributed/fsdp/_fully_shard
+ *     set_, get_model_state_dict   torch/distributed/_state_dict_utils.py
+ *     save, async_save             torch/distributed/checkpoint
+ *     FullyShardedDataParallel     torch/distributed/fsdp/_init_utils.py, _state_dict_utils.py
+ *     its optimizer's states       torch/distributed/fsdp/_optim_utils.py
+ *     DistributedDataParallel      torch/nn/parallel/distributed.py, torch/serialization.py
+ *     DeepSpeed's engine           deepspeed/runtime/engine.py, zero/
  *
  * tests/data/truth/start_up.jsonl, start_up_systems.jsonl and checkpoints.jsonl hold what PyTorch
  * 2.14.1 and DeepSpeed 0.19.8 do. */
