@@ -2,8 +2,9 @@
  *
  * A graph is a script: ops in the order Python calls them, the places where Python lets go of a
  * tensor ("drop"), and the borders of modules. Tensors are views of storages; only storages take
- * memory. Nothing here knows of sharding, and nothing of backward: the tape (tape.h) runs the
- * script as eager autograd would and finds out what is saved, when it dies and what backward does.
+ * memory. Nothing here knows of sharding, but that a parameter may be handed over in float8
+ * (model_job.float8_gather), and nothing of backward: the tape (tape.h) runs the script as eager
+ * autograd would and finds out what is saved, when it dies and what backward does.
  *
  *     x = embedding(tokens)          enter(block 0)
  *     for block in blocks:    ->     y = rms_norm(x) ; q = linear(y) ; ... ; drop(y) ; ...

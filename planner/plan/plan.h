@@ -22,6 +22,10 @@
  * from one step into the next, which frees it, PLAN_LATER_STEPS, and allocates it again. Everything
  * else is freed by the step's end.
  *
+ * lower/lowering.h writes plans. plan_verify says whether one can be run at all, memory/replay.h
+ * what it takes, simulate/simulate.h how long; runtime/execution/execute.h runs it. The file is
+ * plan_json.h's.
+ *
  * This folder includes nothing of the others but base/. */
 #ifndef SHARDPLAN_PLAN_H
 #define SHARDPLAN_PLAN_H
