@@ -159,6 +159,13 @@ $(BUILD)/fault.so: tests/faults/fault.c
 	$(call SAY,cc  ,$<)
 	$(Q)$(CC) -std=c11 -Wall -Wextra -O1 -g -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
 
+# A driver that runs nothing, for cuDNN's plans of GPUs that are not here.
+DRIVER := $(BUILD)/driver/libcuda.so.1
+$(DRIVER): tests/driver/driver.c
+	@mkdir -p $(@D)
+	$(call SAY,cc  ,$<)
+	$(Q)$(CC) -std=c11 $(WARN) -O1 -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+
 VALIDATIONS := $(patsubst tests/validation/%.c,$(BUILD)/%,$(wildcard tests/validation/*.c))
 $(VALIDATIONS): $(BUILD)/validate%: $(BUILD)/tests/validation/validate%.o $(TEST_OBJECTS) $(BUILD)/libplanner.a
 	@$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
@@ -192,7 +199,8 @@ $(BUILD)/generated/profiles_json.h: $(PROFILES) tools/embed
 	@mkdir -p $(@D)
 	@tools/embed gpu planner/machine/profiles node planner/machine/nodes > $@
 
-tests: $(TESTS) $(FUZZ_TESTS) $(EMULATED_BACKEND) $(BUILD)/bench_device $(BUILD)/fault.so
+tests: $(TESTS) $(FUZZ_TESTS) $(EMULATED_BACKEND) $(BUILD)/bench_device $(BUILD)/fault.so \
+       $(if $(filter 1,$(CUDA)),$(DRIVER))
 
 deps:
 	@tools/deps $(PACKAGES)

@@ -56,6 +56,20 @@ struct cuda_settings {
     struct cuda_host host; /* filled in by device_open_cuda */
 };
 
+/* What cuDNN says of attention on a GPU that need not be here. */
+struct cuda_answer {
+    char why_not[256];   /* "": one of its engines takes it */
+    uint64_t work_bytes; /* the engine's own workspace */
+    uint32_t version;    /* of cuDNN: 91002 is 9.10.2 */
+};
+
+/* Asks about ATTENTION or ATTENTION_BACKWARD on the GPU of `properties`, cuDNN's JSON of it. Needs
+ * cuDNN 9.8 and no GPU. ERR_UNSUPPORTED, ERR_DEVICE: cuDNN is not there, or does not take them. */
+typedef enum err_code cuda_ask_function(unsigned version, const char *properties,
+                                        bool deterministic, const struct work *work,
+                                        struct cuda_answer *answer, struct err *err);
+#define CUDA_ASK_SYMBOL "cuda_backend_ask"
+
 /* The type of the function CUDA_BACKEND_SYMBOL. ERR_UNSUPPORTED when `version` is not the shared
  * object's own. */
 typedef enum err_code cuda_backend_function(unsigned version, const struct cuda_settings *settings,

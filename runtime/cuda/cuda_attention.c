@@ -182,7 +182,7 @@ static enum err_code run_dnn(struct cuda_attention *attention, const struct work
                              const char **why_not, struct err *err)
 {
     if (!attention->looked)
-        cuda_dnn_open(attention->deterministic, &attention->dnn, &attention->why);
+        cuda_dnn_open(attention->deterministic, NULL, &attention->dnn, &attention->why);
     attention->looked = true;
     *why_not = attention->dnn ? beyond_dnn(work) : attention->why.text;
     if (*why_not)
@@ -210,4 +210,28 @@ enum err_code cuda_attention_run(struct cuda_attention *attention, const struct 
         snprintf(attention->about, sizeof attention->about, "own kernels");
     }
     return run_own(work, scratch, stream, err);
+}
+
+/* ---- of a GPU that is not here ---- */
+
+__attribute__((visibility("default"))) enum err_code
+cuda_backend_ask(unsigned version, const char *properties, bool deterministic,
+                 const struct work *work, struct cuda_answer *answer, struct err *err);
+
+enum err_code cuda_backend_ask(unsigned version, const char *properties, bool deterministic,
+                               const struct work *work, struct cuda_answer *answer, struct err *err)
+{
+    struct cuda_dnn *dnn = NULL;
+    *answer = (struct cuda_answer){.work_bytes = 0};
+    if (version != CUDA_BACKEND_VERSION)
+        return err_set(err, ERR_UNSUPPORTED, CUDA_BACKEND_FILE " is of another version");
+    TRY(work_check(work, WORK_ON_CUDA, err));
+    TRY(cuda_dnn_open(deterministic, properties, &dnn, err));
+    const char *why_not = beyond_dnn(work);
+    if (!why_not)
+        why_not = cuda_dnn_refuses(dnn, work, &answer->work_bytes);
+    snprintf(answer->why_not, sizeof answer->why_not, "%s", why_not ? why_not : "");
+    answer->version = cuda_dnn_version(dnn);
+    cuda_dnn_close(dnn);
+    return ERR_OK;
 }

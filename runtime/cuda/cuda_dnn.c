@@ -64,38 +64,60 @@ struct entry {
 
 struct cuda_dnn {
     struct dnn_library library;
-    cudnnHandle_t handle;
+    struct dnn_target target;
     size_t version;
     bool deterministic;
-    int generation; /* of the GPU: the major number of its compute capability */
+    int capability; /* of the GPU: 90 is 9.0 */
     struct entry *entries;
     uint32_t count, cap;
     void *own; /* workspace where the plan's is too small */
     uint64_t own_bytes;
 };
 
-static enum err_code ask_generation(struct cuda_dnn *dnn, struct err *err)
+static enum err_code start_here(struct cuda_dnn *dnn, struct err *err)
 {
-    int ordinal = 0;
+    int ordinal = 0, major = 0, minor = 0;
     TRY_CUDA(err, cudaGetDevice(&ordinal));
-    TRY_CUDA(err,
-             cudaDeviceGetAttribute(&dnn->generation, cudaDevAttrComputeCapabilityMajor, ordinal));
-    return ERR_OK;
+    TRY_CUDA(err, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal));
+    TRY_CUDA(err, cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal));
+    dnn->capability = 10 * major + minor;
+    const cudnnStatus_t rc = dnn->library.create(&dnn->target.handle);
+    return rc == CUDNN_STATUS_SUCCESS ? ERR_OK : dnn_refuse(&dnn->library, "cudnnCreate", rc, err);
 }
 
-enum err_code cuda_dnn_open(bool deterministic, struct cuda_dnn **out, struct err *err)
+/* Its "deviceVer" is 900 for a compute capability of 9.0. */
+static enum err_code start_elsewhere(struct cuda_dnn *dnn, const char *properties, struct err *err)
+{
+    const struct dnn_library *library = &dnn->library;
+    cudnnBackendDescriptor_t made = NULL;
+    const char *version = strstr(properties, "\"deviceVer\":");
+    dnn->capability = version ? atoi(version + strlen("\"deviceVer\":")) / 10 : 0;
+    cudnnStatus_t rc = library->descriptor_new(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &made);
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = library->set(made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                          (int64_t)strlen(properties), properties);
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = library->finalize(made);
+    if (rc == CUDNN_STATUS_SUCCESS) {
+        dnn->target.properties = made;
+        return ERR_OK;
+    }
+    dnn_refuse(library, "cudnnBackendFinalize of a GPU's properties", rc, err);
+    if (made)
+        library->descriptor_free(made);
+    return err->code;
+}
+
+enum err_code cuda_dnn_open(bool deterministic, const char *properties, struct cuda_dnn **out,
+                            struct err *err)
 {
     struct cuda_dnn *dnn = xcalloc(1, sizeof *dnn);
     dnn->deterministic = deterministic;
     *out = NULL;
-    enum err_code rc = ask_generation(dnn, err);
-    if (rc == ERR_OK)
-        rc = dnn_library_load(&dnn->library, err);
+    enum err_code rc = dnn_library_load(&dnn->library, err);
     if (rc == ERR_OK) {
-        const cudnnStatus_t created = dnn->library.create(&dnn->handle);
         dnn->version = dnn->library.version();
-        if (created != CUDNN_STATUS_SUCCESS)
-            rc = dnn_refuse(&dnn->library, "cudnnCreate", created, err);
+        rc = properties ? start_elsewhere(dnn, properties, err) : start_here(dnn, err);
     }
     if (rc == ERR_OK)
         *out = dnn;
@@ -124,7 +146,10 @@ void cuda_dnn_close(struct cuda_dnn *dnn)
         graph_close(dnn->entries[i].graph);
         free(dnn->entries[i].graph);
     }
-    dnn->library.destroy(dnn->handle);
+    if (dnn->target.handle)
+        dnn->library.destroy(dnn->target.handle);
+    if (dnn->target.properties)
+        dnn->library.descriptor_free(dnn->target.properties);
     cudaFree(dnn->own);
     free(dnn->entries);
     free(dnn);
@@ -318,6 +343,17 @@ static void build_backward(const struct build *b, cudnnDataType_t k_type, bool d
         graph_pointwise(graph, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, -1, sum, NULL, NULL, dq);
 }
 
+/* On Blackwell the engine of a deterministic backward is not in the heuristic's list: the front end
+ * asks for it by number from cuDNN 9.18 on, with other settings from 9.23 on, which our cuDNN's
+ * headers do not have. NULL: it is in the list. */
+static const struct dnn_engine *engine_of(const struct cuda_dnn *dnn, const struct form_key *key)
+{
+    static const struct dnn_engine first = {5, 31, 2}, later = {17, 31, 2};
+    if (!key->backward || !dnn->deterministic || dnn->capability / 10 != 10)
+        return NULL;
+    return dnn->capability > 103 ? &later : &first;
+}
+
 static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
 {
     const cudnnDataType_t io =
@@ -335,7 +371,8 @@ static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
             build_backward(&b, k_types[i], dnn->deterministic);
         else
             build_forward(&b);
-        entry->plan = graph_plan(graph, dnn->handle, dnn->deterministic, &workspace);
+        entry->plan = graph_plan(graph, &dnn->target, engine_of(dnn, &entry->key),
+                                 dnn->deterministic, &workspace);
         entry->engine_bytes = (uint64_t)workspace;
         entry->why = graph->why;
     }
@@ -388,9 +425,9 @@ static const char *find_unfit(const struct cuda_dnn *dnn, const struct work *wor
     /* The front end works around engines up to 9.15.0 with a padding mask, which we do not build */
     if (backward && at->s_k % 128 != 0 && dnn->version <= 91500)
         return "keys in no multiple of 128 need cuDNN 9.15.1";
-    /* There the front end asks for one engine by number, with settings of its own. */
-    if (backward && dnn->deterministic && dnn->generation == 10)
-        return "its deterministic backward on Blackwell is not built";
+    if (backward && dnn->deterministic && dnn->capability / 10 == 10 &&
+        (dnn->version < 91800 || dnn->version >= 92300))
+        return "a deterministic backward on Blackwell needs cuDNN 9.18 to 9.22";
     for (uint32_t i = 0; i < work->ins + work->outs; i++) {
         const struct work_operand *x = &work->operand[i];
         const bool is_stats = backward ? i == 4 : i == work->ins + 1;
@@ -473,7 +510,7 @@ static enum err_code execute(struct cuda_dnn *dnn, struct entry *entry, const st
 {
     const struct dnn_library *library = &dnn->library;
     cudnnBackendDescriptor_t variant = NULL;
-    cudnnStatus_t rc = library->set_stream(dnn->handle, stream);
+    cudnnStatus_t rc = library->set_stream(dnn->target.handle, stream);
     if (rc == CUDNN_STATUS_SUCCESS)
         rc = library->descriptor_new(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &variant);
     if (rc == CUDNN_STATUS_SUCCESS)
@@ -488,7 +525,7 @@ static enum err_code execute(struct cuda_dnn *dnn, struct entry *entry, const st
     if (rc == CUDNN_STATUS_SUCCESS)
         rc = library->finalize(variant);
     if (rc == CUDNN_STATUS_SUCCESS)
-        rc = library->execute(dnn->handle, entry->plan, variant);
+        rc = library->execute(dnn->target.handle, entry->plan, variant);
     if (variant)
         library->descriptor_free(variant);
     if (rc == CUDNN_STATUS_SUCCESS) {
@@ -501,6 +538,19 @@ static enum err_code execute(struct cuda_dnn *dnn, struct entry *entry, const st
     library->descriptor_free(entry->plan);
     entry->plan = NULL;
     return ERR_OK;
+}
+
+const char *cuda_dnn_refuses(struct cuda_dnn *dnn, const struct work *work, uint64_t *engine_bytes)
+{
+    const struct attention at = work_attention(work);
+    const char *unfit = find_unfit(dnn, work, &at);
+    *engine_bytes = 0;
+    if (unfit)
+        return unfit;
+    const struct form_key key = key_of(work, &at);
+    const struct entry *entry = find_entry(dnn, &key);
+    *engine_bytes = entry->engine_bytes;
+    return entry->plan ? NULL : entry->why.text;
 }
 
 enum err_code cuda_dnn_attention(struct cuda_dnn *dnn, const struct work *work,

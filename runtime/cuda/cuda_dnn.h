@@ -17,9 +17,12 @@
 struct cuda_dnn;
 
 /* ERR_UNSUPPORTED or ERR_DEVICE, *out NULL: cuDNN cannot be loaded, has another major version, or
- * cannot start. `deterministic`: only engines that give the same bits every time. The caller owns
- * *out. */
-enum err_code cuda_dnn_open(bool deterministic, struct cuda_dnn **out, struct err *err);
+ * cannot start. `deterministic`: only engines that give the same bits every time. `properties`:
+ * NULL, or cuDNN's JSON of a GPU that need not be here, for cuda_dnn_refuses alone. The caller owns
+ * *out.
+ */
+enum err_code cuda_dnn_open(bool deterministic, const char *properties, struct cuda_dnn **out,
+                            struct err *err);
 void cuda_dnn_close(struct cuda_dnn *dnn); /* NULL is allowed */
 
 /* As cudnnGetVersion: 91002 is 9.10.2. */
@@ -27,6 +30,11 @@ uint32_t cuda_dnn_version(const struct cuda_dnn *dnn);
 
 /* Of the workspace that had room neither in the plan's memory nor in scratch. */
 uint64_t cuda_dnn_own_bytes(const struct cuda_dnn *dnn);
+
+/* Why cuDNN does not take ATTENTION or ATTENTION_BACKWARD that work_check has passed, lent until
+ * the next call; NULL: an engine does, which works in *engine_bytes. Of operands' addresses only
+ * the alignment is looked at. */
+const char *cuda_dnn_refuses(struct cuda_dnn *dnn, const struct work *work, uint64_t *engine_bytes);
 
 /* Queues ATTENTION or ATTENTION_BACKWARD that work_check has passed; *why_not is NULL then. Else
  * nothing is queued and it says why cuDNN does not take this shape and dtype, lent until the next

@@ -229,7 +229,7 @@ static bool is_nondeterministic(struct dnn_graph *graph, cudnnBackendDescriptor_
 }
 
 /* Whether an engine with this configuration can do it; then the plan is ready. */
-static bool try_plan(struct dnn_graph *graph, cudnnHandle_t handle,
+static bool try_plan(struct dnn_graph *graph, const struct dnn_target *target,
                      cudnnBackendDescriptor_t configuration, cudnnBackendDescriptor_t *out)
 {
     const struct dnn_library *library = graph->library;
@@ -238,7 +238,10 @@ static bool try_plan(struct dnn_graph *graph, cudnnHandle_t handle,
     cudnnStatus_t rc = library->descriptor_new(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
     if (rc == CUDNN_STATUS_SUCCESS) {
         call = "cudnnBackendSetAttribute";
-        rc = library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+        rc = target->handle ? library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE,
+                                           CUDNN_TYPE_HANDLE, 1, &target->handle)
+                            : library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target->properties);
     }
     if (rc == CUDNN_STATUS_SUCCESS)
         rc = library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
@@ -257,19 +260,28 @@ static bool try_plan(struct dnn_graph *graph, cudnnHandle_t handle,
     return false;
 }
 
-/* The heuristic's configurations, best first; returns how many. */
-static int64_t list_choices(struct dnn_graph *graph, cudnnHandle_t handle,
-                            cudnnBackendDescriptor_t choices[MOST_CHOICES])
+static cudnnBackendDescriptor_t whole_graph(struct dnn_graph *graph,
+                                            const struct dnn_target *target)
 {
-    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     cudnnBackendDescriptor_t all = create(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    if (target->handle)
+        set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
     set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
         graph->operation_count, graph->operation);
     finish(graph, all);
+    return all;
+}
+
+/* The heuristic's configurations, best first; returns how many. */
+static int64_t list_choices(struct dnn_graph *graph, const struct dnn_target *target,
+                            cudnnBackendDescriptor_t choices[MOST_CHOICES])
+{
+    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+    cudnnBackendDescriptor_t all = whole_graph(graph, target);
     cudnnBackendDescriptor_t heuristic = create(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set_descriptor(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all);
     set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    set_descriptor(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target->properties);
     finish(graph, heuristic);
     for (int i = 0; i < MOST_CHOICES; i++)
         choices[i] = create(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
@@ -278,25 +290,59 @@ static int64_t list_choices(struct dnn_graph *graph, cudnnHandle_t handle,
         note(graph, "cudnnBackendGetAttribute of the heuristic",
              graph->library->get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_CHOICES, &found, choices));
+    if (found == 0 && !graph->failed)
+        err_set(&graph->why, ERR_UNSUPPORTED, "cuDNN's heuristic lists no engine");
     return graph->failed ? 0 : found < MOST_CHOICES ? found : MOST_CHOICES;
 }
 
-cudnnBackendDescriptor_t graph_plan(struct dnn_graph *graph, cudnnHandle_t handle,
-                                    bool deterministic, int64_t *workspace)
+static cudnnBackendDescriptor_t setting(struct dnn_graph *graph, cudnnBackendKnobType_t knob,
+                                        int64_t value)
+{
+    cudnnBackendDescriptor_t made = create(graph, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    set(graph, made, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob);
+    set(graph, made, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+    finish(graph, made);
+    return made;
+}
+
+/* The engine of that number, as a list of one. */
+static int64_t take_engine(struct dnn_graph *graph, const struct dnn_target *target,
+                           const struct dnn_engine *wanted,
+                           cudnnBackendDescriptor_t choices[MOST_CHOICES])
+{
+    cudnnBackendDescriptor_t all = whole_graph(graph, target);
+    cudnnBackendDescriptor_t engine = create(graph, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    set_descriptor(graph, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, all);
+    set(graph, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &wanted->number);
+    set_descriptor(graph, engine, CUDNN_ATTR_ENGINE_DEVICEPROP, target->properties);
+    finish(graph, engine);
+    const cudnnBackendDescriptor_t settings[] = {
+        setting(graph, CUDNN_KNOB_TYPE_KERNEL_CFG, wanted->kernel),
+        setting(graph, CUDNN_KNOB_TYPE_STAGES, wanted->stages)};
+    choices[0] = create(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    set_descriptor(graph, choices[0], CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    set(graph, choices[0], CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 2,
+        settings);
+    finish(graph, choices[0]);
+    return graph->failed ? 0 : 1;
+}
+
+cudnnBackendDescriptor_t graph_plan(struct dnn_graph *graph, const struct dnn_target *target,
+                                    const struct dnn_engine *engine, bool deterministic,
+                                    int64_t *workspace)
 {
     cudnnBackendDescriptor_t choices[MOST_CHOICES], plan = NULL;
-    const int64_t count = list_choices(graph, handle, choices);
+    const int64_t count =
+        engine ? take_engine(graph, target, engine, choices) : list_choices(graph, target, choices);
     int64_t found = 0;
     *workspace = 0;
-    if (count == 0 && !graph->failed)
-        err_set(&graph->why, ERR_UNSUPPORTED, "cuDNN's heuristic lists no engine");
     for (int64_t i = 0; i < count && !plan; i++) {
-        if (deterministic && is_nondeterministic(graph, choices[i])) {
+        if (!engine && deterministic && is_nondeterministic(graph, choices[i])) {
             if (!graph->failed)
                 err_set(&graph->why, ERR_UNSUPPORTED, "none of cuDNN's engines is deterministic");
             continue;
         }
-        if (!try_plan(graph, handle, choices[i], &plan))
+        if (!try_plan(graph, target, choices[i], &plan))
             plan = NULL;
     }
     if (!plan)

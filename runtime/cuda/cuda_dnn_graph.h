@@ -82,11 +82,26 @@ void graph_reduce(struct dnn_graph *graph, cudnnReduceTensorOp_t operator, dnn_t
 void graph_matmul(struct dnn_graph *graph, dnn_tensor a, dnn_tensor b, dnn_tensor c);
 void graph_reshape(struct dnn_graph *graph, dnn_tensor x, dnn_tensor y);
 
-/* The first plan that an engine of the heuristic's list makes, with `deterministic` of those that
- * do not say that they are not; NULL: none does. `*workspace` is its bytes. The caller owns the
- * result: library->descriptor_free, before graph_close. */
-cudnnBackendDescriptor_t graph_plan(struct dnn_graph *graph, cudnnHandle_t handle,
-                                    bool deterministic, int64_t *workspace);
+/* The GPU that a plan is for: this one, by its handle; or one that need not be here, by its
+ * properties (a finalized descriptor, cuDNN 9.8 on), whose plans cannot run. The other is NULL. */
+struct dnn_target {
+    cudnnHandle_t handle;
+    cudnnBackendDescriptor_t properties;
+};
+
+/* An engine by its number, with two of its settings. */
+struct dnn_engine {
+    int64_t number;
+    int64_t kernel, stages; /* CUDNN_KNOB_TYPE_KERNEL_CFG, CUDNN_KNOB_TYPE_STAGES */
+};
+
+/* The plan that `engine` makes; NULL: the first that one of the heuristic's list makes, with
+ * `deterministic` of those that do not say that they are not. Returns NULL where none does.
+ * `*workspace` is its bytes. The caller owns the result: library->descriptor_free, before
+ * graph_close. */
+cudnnBackendDescriptor_t graph_plan(struct dnn_graph *graph, const struct dnn_target *target,
+                                    const struct dnn_engine *engine, bool deterministic,
+                                    int64_t *workspace);
 void graph_close(struct dnn_graph *graph);
 
 #endif
