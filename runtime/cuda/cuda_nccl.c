@@ -127,13 +127,15 @@ enum err_code cuda_nccl_open(const struct cuda_settings *settings, struct cuda_n
     nccl->comm = xcalloc(nccl->count, sizeof(ncclComm_t));
     if (settings->share_gpu) {
         /* NCCL refuses two ranks on one GPU of one host; so each rank calls itself another host,
-         * and they talk through sockets. */
+         * and they talk through sockets; what hosts of one NVLink fabric share does not count. */
         char id[64];
         snprintf(id, sizeof id, "shardplan-rank-%u", settings->rank);
         setenv("NCCL_HOSTID", id, 1);
         setenv("NCCL_SOCKET_IFNAME", "lo", 0);
         setenv("NCCL_NET", "Socket", 0);
         setenv("NCCL_IB_DISABLE", "1", 0);
+        setenv("NCCL_MNNVL_ENABLE", "0", 0);
+        setenv("NCCL_NVLS_ENABLE", "0", 0);
     }
     enum err_code rc = open_world(nccl, settings, err);
     for (uint32_t i = 0; i < settings->group_count && rc == ERR_OK; i++)

@@ -107,16 +107,16 @@ def copy_locally(world):
     """The rank's own slice stands for those of all others, as in a rehearsal without a trace."""
     gather, reduce = dist.all_gather_into_tensor, dist.reduce_scatter_tensor
 
-    def all_gather_into_tensor(output, own, *args, **kwargs):
-        work = gather(output, own, *args, **kwargs)     # of the fake group: does nothing
-        slices = output.view(world, -1)
-        for slice_ in slices[1:]:
-            slice_.copy_(own.view(-1))
+    # parameters by PyTorch's names: versions pass them by these or in order
+    def all_gather_into_tensor(output_tensor, input_tensor, *args, **kwargs):
+        work = gather(output_tensor, input_tensor, *args, **kwargs)     # of the fake group: does nothing
+        for slice_ in output_tensor.view(world, -1)[1:]:
+            slice_.copy_(input_tensor.view(-1))
         return work
 
-    def reduce_scatter_tensor(output, all_, *args, **kwargs):
-        work = reduce(output, all_, *args, **kwargs)
-        output.copy_(all_.view(world, -1)[0].view_as(output))
+    def reduce_scatter_tensor(output, input, *args, **kwargs):
+        work = reduce(output, input, *args, **kwargs)
+        output.copy_(input.view(world, -1)[0].view_as(output))
         return work
 
     dist.all_gather_into_tensor = all_gather_into_tensor

@@ -46,6 +46,7 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
     expect(0, "## pair: not yet run", "cd kit && tools/gpu-report");
 #define DRY "cd kit && BENCH_OPTIONS=--small BACKEND=$PWD/build/emulated_cuda.so "
     expect(0, "probe      passed", DRY "tools/gpu-truth probe pair");
+    expect(0, "suite      passed", DRY "SUITE='device cudnn' tools/gpu-truth suite");
     expect(0, "eight      passed", DRY "tools/gpu-truth rehearsal attention eight");
     expect(0, "worlds     passed", DRY "tools/gpu-truth worlds");
     expect(0, "offload, rank 0 of 8: memory is equal to the byte", "cd kit && tools/gpu-report");
@@ -56,10 +57,13 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
     expect(0, "## pytorch: skipped", "cd kit && tools/gpu-report");
     expect(2, "no stage dance", DRY "tools/gpu-truth dance");
     /* without a card, what needs one fails, and is not taken for passed */
-    expect(1, "suite      failed", "cd kit && BACKEND=/no/such.so tools/gpu-truth suite");
+    expect(1, "suite      failed", "cd kit && SUITE=device BACKEND=/no/such.so tools/gpu-truth suite");
     expect(0, "## suite: failed", "cd kit && tools/gpu-report");
     expect(0, "## pair: passed", "cd kit && tools/gpu-report");
     expect(0, "## calibrate: not yet run", "cd kit && tools/gpu-report");
+    expect(0, "## calibrate: cut short",
+           "cd kit && mkdir gpu-results/calibrate && touch gpu-results/calibrate/log && "
+           "tools/gpu-report");
     expect(0, "| copy | float32 65536 float32 65536 |", "cd kit && tools/gpu-report");
 }
 
