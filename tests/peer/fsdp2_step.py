@@ -166,8 +166,11 @@ def main():
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     model.to_empty(device=args.device)
-    for parameter in model.parameters():
-        nn.init.normal_(parameter.to_local(), std=0.02)
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            nn.init.ones_(parameter.to_local())
+        else:
+            nn.init.normal_(parameter.to_local(), std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
     head = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     table = rope_table(head, args.seq, c.get("rope_theta", 10000.0), args.device)

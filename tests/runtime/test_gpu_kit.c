@@ -57,7 +57,8 @@ static void stages_run_one_by_one_and_the_report_says_which(void **state)
     expect(0, "## pytorch: skipped", "cd kit && tools/gpu-report");
     expect(2, "no stage dance", DRY "tools/gpu-truth dance");
     /* without a card, what needs one fails, and is not taken for passed */
-    expect(1, "suite      failed", "cd kit && SUITE=device BACKEND=/no/such.so tools/gpu-truth suite");
+    expect(1, "suite      failed",
+           "cd kit && SUITE=device BACKEND=/no/such.so tools/gpu-truth suite");
     expect(0, "## suite: failed", "cd kit && tools/gpu-report");
     expect(0, "## pair: passed", "cd kit && tools/gpu-report");
     expect(0, "## calibrate: not yet run", "cd kit && tools/gpu-report");
