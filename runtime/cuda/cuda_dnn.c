@@ -343,15 +343,26 @@ static void build_backward(const struct build *b, cudnnDataType_t k_type, bool d
         graph_pointwise(graph, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, -1, sum, NULL, NULL, dq);
 }
 
-/* On Blackwell the engine of a deterministic backward is not in the heuristic's list: the front end
- * asks for it by number from cuDNN 9.18 on, with other settings from 9.23 on, which our cuDNN's
- * headers do not have. NULL: it is in the list. */
-static const struct dnn_engine *engine_of(const struct cuda_dnn *dnn, const struct form_key *key)
+/* On Blackwell the engine of a deterministic backward is not in the heuristic's list: from
+ * cuDNN 9.18 on the front end asks for it by number, from 9.23 on by other settings
+ * (override_heuristics_query). False: it is in the list. */
+static bool find_engine(const struct cuda_dnn *dnn, const struct form_key *key,
+                        struct dnn_engine *out)
 {
-    static const struct dnn_engine first = {5, 31, 2}, later = {17, 31, 2};
+    static const struct dnn_engine older = {
+        .knobs = 2, .knob = {{CUDNN_KNOB_TYPE_KERNEL_CFG, 31}, {CUDNN_KNOB_TYPE_STAGES, 2}}};
+    static const struct dnn_engine newer = {.knobs = 6,
+                                            .knob = {{CUDNN_KNOB_TYPE_TILE_M, 3},
+                                                     {CUDNN_KNOB_TYPE_TILE_N, 2},
+                                                     {CUDNN_KNOB_TYPE_KERNEL_CFG, 2},
+                                                     {CUDNN_KNOB_TYPE_STREAM_K, 0},
+                                                     {CUDNN_KNOB_TYPE_TILE_CGA_M, 0},
+                                                     {CUDNN_KNOB_TYPE_STAGES, 2}}};
     if (!key->backward || !dnn->deterministic || dnn->capability / 10 != 10)
-        return NULL;
-    return dnn->capability > 103 ? &later : &first;
+        return false;
+    *out = dnn->version < 92300 ? older : newer;
+    out->number = dnn->capability > 103 ? 17 : 5;
+    return true;
 }
 
 static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
@@ -361,6 +372,8 @@ static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
     const cudnnDataType_t k_types[] = {CUDNN_DATA_FLOAT, io};
     const int tries = entry->key.backward ? 2 : 1;
     struct dnn_graph *graph = entry->graph = xmalloc(sizeof *graph);
+    struct dnn_engine engine;
+    const bool by_number = find_engine(dnn, &entry->key, &engine);
     *graph = (struct dnn_graph){.library = &dnn->library};
     for (int i = 0; i < tries && !entry->plan; i++) {
         graph_close(graph); /* of the last try */
@@ -371,7 +384,7 @@ static void make_plan(struct cuda_dnn *dnn, struct entry *entry)
             build_backward(&b, k_types[i], dnn->deterministic);
         else
             build_forward(&b);
-        entry->plan = graph_plan(graph, &dnn->target, engine_of(dnn, &entry->key),
+        entry->plan = graph_plan(graph, &dnn->target, by_number ? &engine : NULL,
                                  dnn->deterministic, &workspace);
         entry->engine_bytes = (uint64_t)workspace;
         entry->why = graph->why;
@@ -425,9 +438,8 @@ static const char *find_unfit(const struct cuda_dnn *dnn, const struct work *wor
     /* The front end works around engines up to 9.15.0 with a padding mask, which we do not build */
     if (backward && at->s_k % 128 != 0 && dnn->version <= 91500)
         return "keys in no multiple of 128 need cuDNN 9.15.1";
-    if (backward && dnn->deterministic && dnn->capability / 10 == 10 &&
-        (dnn->version < 91800 || dnn->version >= 92300))
-        return "a deterministic backward on Blackwell needs cuDNN 9.18 to 9.22";
+    if (backward && dnn->deterministic && dnn->capability / 10 == 10 && dnn->version < 91800)
+        return "a deterministic backward on Blackwell needs cuDNN 9.18";
     for (uint32_t i = 0; i < work->ins + work->outs; i++) {
         const struct work_operand *x = &work->operand[i];
         const bool is_stats = backward ? i == 4 : i == work->ins + 1;

@@ -316,13 +316,13 @@ static int64_t take_engine(struct dnn_graph *graph, const struct dnn_target *tar
     set(graph, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &wanted->number);
     set_descriptor(graph, engine, CUDNN_ATTR_ENGINE_DEVICEPROP, target->properties);
     finish(graph, engine);
-    const cudnnBackendDescriptor_t settings[] = {
-        setting(graph, CUDNN_KNOB_TYPE_KERNEL_CFG, wanted->kernel),
-        setting(graph, CUDNN_KNOB_TYPE_STAGES, wanted->stages)};
+    cudnnBackendDescriptor_t settings[DNN_MOST_KNOBS];
+    for (int64_t i = 0; i < wanted->knobs; i++)
+        settings[i] = setting(graph, wanted->knob[i].type, wanted->knob[i].value);
     choices[0] = create(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     set_descriptor(graph, choices[0], CUDNN_ATTR_ENGINECFG_ENGINE, engine);
-    set(graph, choices[0], CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 2,
-        settings);
+    set(graph, choices[0], CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+        wanted->knobs, settings);
     finish(graph, choices[0]);
     return graph->failed ? 0 : 1;
 }

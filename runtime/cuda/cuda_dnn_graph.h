@@ -89,10 +89,14 @@ struct dnn_target {
     cudnnBackendDescriptor_t properties;
 };
 
-/* An engine by its number, with two of its settings. */
+/* An engine by its number, with what is set of it. */
+enum { DNN_MOST_KNOBS = 6 };
 struct dnn_engine {
-    int64_t number;
-    int64_t kernel, stages; /* CUDNN_KNOB_TYPE_KERNEL_CFG, CUDNN_KNOB_TYPE_STAGES */
+    int64_t number, knobs;
+    struct {
+        cudnnBackendKnobType_t type;
+        int64_t value;
+    } knob[DNN_MOST_KNOBS];
 };
 
 /* The plan that `engine` makes; NULL: the first that one of the heuristic's list makes, with
