@@ -195,6 +195,7 @@ struct messages {
     char line[4096];
     size_t length;
     long killed; /* the rank that mpirun saw die by a signal; -1: none */
+    long signal; /* which */
     bool said;   /* a rank has said why it failed */
     char *other; /* what nobody of ours said: shown where nobody says why */
     size_t other_length, other_cap;
@@ -222,8 +223,11 @@ static void take_line(struct messages *m)
         fputs(m->line, stderr);
     } else {
         rank = strstr(m->line, "process rank ");
-        if (rank && m->killed < 0)
+        if (rank && m->killed < 0) {
+            const char *by = strstr(rank, "on signal ");
             m->killed = strtol(rank + strlen("process rank "), NULL, 10);
+            m->signal = by ? strtol(by + strlen("on signal "), NULL, 10) : 0;
+        }
         keep_other(m);
     }
     m->length = 0;
@@ -269,14 +273,18 @@ static int watch(pid_t child, int messages, int signals, struct messages *m)
 /* What those say who did not come so far as to say it as ranks do. */
 static void explain(const struct launch *launch, const struct messages *m)
 {
+    char by[80] = "";
     if (m->killed < 0 && m->other_length > 0) {
         fwrite(m->other, 1, m->other_length, stderr);
         return;
     }
     const long rank = m->killed < 0 ? 0 : m->killed;
     const struct rank_status at = read_status(launch, rank);
-    fprintf(stderr, "shardrun: rank %ld: killed at step %u, instruction %u\n", rank, at.step,
-            at.instruction);
+    if (m->signal)
+        snprintf(by, sizeof by, ", by signal %ld%s", m->signal,
+                 m->signal == SIGKILL ? ": this machine may have run out of memory" : "");
+    fprintf(stderr, "shardrun: rank %ld: killed at step %u, instruction %u%s\n", rank, at.step,
+            at.instruction, by);
 }
 
 /* In the child: a death of ours is the ranks' end, too, whatever we died of. */
@@ -315,6 +323,8 @@ static int run(struct launch *launch, struct err *err)
         ;
     close(signals);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+    if (WIFSIGNALED(status)) /* one rank, without mpirun */
+        messages.signal = WTERMSIG(status);
     if (code != 0 && !messages.said && !ended_by)
         explain(launch, &messages);
     free(messages.other);

@@ -259,8 +259,8 @@ static void faults_end_the_run_with_one_message(void **state)
     reference_plan(reference, &v, FP32);
 
     signal_later("KILL", "killed");
-    check_fault(3, "killed at step", "run %s/plan/plan.json --steps 1000000 --quiet -o %s/killed",
-                folder, folder);
+    check_fault(3, ", by signal 9: this machine may have run out of memory",
+                "run %s/plan/plan.json --steps 1000000 --quiet -o %s/killed", folder, folder);
     signal_later("STOP", "stopped");
     check_fault(3, "has waited 2 s for the others",
                 "run %s/plan/plan.json --steps 1000000 --quiet --timeout 2 -o %s/stopped", folder,
