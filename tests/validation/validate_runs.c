@@ -25,8 +25,12 @@ struct row {
     double reserved_percent, planned_percent; /* of the card: likewise 0, or measured and planned */
 };
 
-/* Not among all: steps of some ten milliseconds, which a host and its data loader bound. */
-#define TINY "tiny models"
+/* Not among all: steps of some ten milliseconds, which a host and its data loader bound, and jobs
+ * whose sources do not say what their times hang on. */
+static bool is_apart(const char *group)
+{
+    return strstr(group, "tiny models") || strstr(group, "not stated");
+}
 
 static void fail(const char *text)
 {
@@ -100,14 +104,14 @@ static bool is_inside(const struct row *row)
     return row->measured_s >= row->low_s && row->measured_s <= row->high_s;
 }
 
-/* Whether the row is of a group, or of none of tiny models (NULL). */
+/* Whether the row is of a group, or of any that is among all (NULL). */
 static bool is_meant(const char *group, const struct row *row)
 {
     assert(row->group); /* a cell */
-    return group ? strcmp(row->group, group) == 0 : strstr(row->group, TINY) == NULL;
+    return group ? strcmp(row->group, group) == 0 : !is_apart(row->group);
 }
 
-/* Sums over a group's rows, or over all but tiny models (NULL). */
+/* Sums over a group's rows, or over all (NULL). */
 static void print_summary(const char *group, const struct row *rows, size_t count)
 {
     double sum = 0, absolute = 0, largest = 0;
@@ -176,8 +180,9 @@ static void print_reserved(const struct row *rows, size_t count)
 /* Whether two rows are one job under different settings. */
 static bool is_pair(const struct row *a, const struct row *b)
 {
-    return strcmp(a->group, b->group) == 0 && strcmp(a->model, b->model) == 0 &&
-           a->gpus == b->gpus && a->simulated_s / a->tokens != b->simulated_s / b->tokens;
+    return !is_apart(a->group) && strcmp(a->group, b->group) == 0 &&
+           strcmp(a->model, b->model) == 0 && a->gpus == b->gpus &&
+           a->simulated_s / a->tokens != b->simulated_s / b->tokens;
 }
 
 static void print_pairs(const struct row *rows, size_t count)
