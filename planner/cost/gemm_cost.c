@@ -108,6 +108,15 @@ static bool is_aligned(const struct kernel *kernel)
     return true;
 }
 
+/* Whether units for matrices compute it. None of NVIDIA does fp32 as it is (TF32 is off in
+ * PyTorch): those kernels multiply element by element and read so
+ * ("cutlass_80_simt_sgemm_128x32_8x5_nn_align1", H100, tests/data/gpu/kernels.csv), whatever their
+ * rows begin at. */
+static bool is_on_matrix_units(const struct profile *profile, enum dtype dtype)
+{
+    return dtype != DTYPE_FP32 || profile->generation == GENERATION_AMD;
+}
+
 /* (m, n) are the last two dims of the result, what is before them a batch; the inner size follows
  * from the arithmetic. */
 struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile)
@@ -119,6 +128,7 @@ struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile)
     const double n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
     const double m = shape->rank > 1 ? shape->dim[shape->rank - 2] : 1;
     const double elements = (double)shape_elements(shape);
+    const bool as_fast = !is_on_matrix_units(profile, dtype) || is_aligned(kernel);
     return (struct gemm){
         .peak = peak_flops(profile, dtype),
         .m = m,
@@ -126,7 +136,7 @@ struct gemm gemm_of(const struct kernel *kernel, const struct profile *profile)
         .k = kernel->flops / (2 * elements),
         .batch = elements / (m * n),
         .element_bytes = dtype_bytes(dtype),
-        .speed = is_aligned(kernel) ? 1 : profile_value(profile, PROFILE_GEMM_UNALIGNED),
+        .speed = as_fast ? 1 : profile_value(profile, PROFILE_GEMM_UNALIGNED),
     };
 }
 

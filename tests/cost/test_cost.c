@@ -107,6 +107,36 @@ static void float8_products_with_scales_of_rows_are_as_fast(void **state)
     profile_free(&p);
 }
 
+/* Seconds of a product whose result has rows of `n` elements: (8192, 768) by (768, n). */
+static double product_s(const struct profile *p, enum dtype dtype, uint32_t n)
+{
+    struct operand operands[3] = {{.dtype = (uint8_t)dtype, .shape = SHAPE(8192, 768)},
+                                  {.dtype = (uint8_t)dtype, .shape = SHAPE(768, n)},
+                                  {.dtype = (uint8_t)dtype, .shape = SHAPE(8192, n)}};
+    const struct kernel kernel = {.work = WORK_MATMUL_NN,
+                                  .ins = 2,
+                                  .outs = 1,
+                                  .operands = operands,
+                                  .flops = 2.0 * 8192 * 768 * n};
+    const struct gemm gemm = gemm_of(&kernel, p);
+    return gemm_seconds(p, &gemm);
+}
+
+/* What units for matrices read begins at multiples of 16 bytes, or is read by other kernels
+ * (cuBLAS, "Tensor Core Usage"). Products in fp32 have none of NVIDIA's units: odd rows take what
+ * their elements take. */
+static void odd_rows_are_slow_on_tensor_cores_alone(void **state)
+{
+    (void)state;
+    static const char *const gpus[] = {"a100-sxm-80gb", "h100-sxm", "b200"};
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        struct profile p = find(gpus[i]);
+        assert_true(product_s(&p, DTYPE_BF16, 50257) > 1.5 * product_s(&p, DTYPE_BF16, 50304));
+        assert_true(product_s(&p, DTYPE_FP32, 50257) <= product_s(&p, DTYPE_FP32, 50304));
+        profile_free(&p);
+    }
+}
+
 /* Horace He, "Strangely, matrix multiplications on GPUs run faster when given predictable data":
  * 8192^3 on an A100, 257 TFLOP/s on random numbers, 295 on zeros, which draw less. */
 static void a_limit_of_power_lowers_the_clock(void **state)
@@ -384,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gemms_run_near_the_best_that_was_measured),
         cmocka_unit_test(float8_products_with_scales_of_rows_are_as_fast),
+        cmocka_unit_test(odd_rows_are_slow_on_tensor_cores_alone),
         cmocka_unit_test(a_limit_of_power_lowers_the_clock),
         cmocka_unit_test(the_clock_of_a_step_is_that_of_its_mean_power),
         cmocka_unit_test(one_tile_too_many_costs_a_wave),
