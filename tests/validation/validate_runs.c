@@ -22,7 +22,8 @@ struct row {
     double measured_s, simulated_s, low_s, high_s;
     double allocated_gib; /* measured; 0: the source says nothing */
     double planned_gib;   /* with what the training script held besides (held_bytes) */
-    double reserved_percent, planned_percent; /* of the card: likewise 0, or measured and planned */
+    double reserved_percent, planned_percent; /* of the card: likewise 0, or measured and planned,
+                                               * with the same */
 };
 
 /* Not among all: steps of some ten milliseconds, which a host and its data loader bound, and jobs
@@ -84,7 +85,7 @@ static struct row row_of(const struct csv *csv, size_t i)
         .allocated_gib = csv_number(csv, i, "allocated_gib"),
         .planned_gib = ((double)prediction.memory.allocated.bytes + held) / (double)(1UL << 30),
         .reserved_percent = csv_number(csv, i, "reserved_percent"),
-        .planned_percent = 100 * (double)prediction.memory.reserved_bytes /
+        .planned_percent = 100 * ((double)prediction.memory.reserved_bytes + held) /
                            (double)profile_bytes(&machine.profile, PROFILE_CAPACITY),
     };
     step_time_free(&time);
