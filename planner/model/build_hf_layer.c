@@ -62,6 +62,17 @@ static void declare_attention(struct graph *graph, const struct model_config *c,
         declare_qk_norms(graph, c, prefix, block);
 }
 
+/* What all tokens pass beside a mixture of experts, in a module of the layer's. */
+static struct hf_mlp declare_beside(struct graph *graph, const struct model_config *c,
+                                    const char *layer)
+{
+    const uint32_t h = c->hidden, f = experts_shared_width(c);
+    return (struct hf_mlp){
+        .gate = build_linear(graph, layer, ".shared_mlp.input_linear", 2 * f, h, false),
+        .down = build_linear(graph, layer, ".shared_mlp.output_linear", h, f, false),
+    };
+}
+
 static void declare_mlp(struct graph *graph, const struct model_config *c, const char *prefix,
                         struct hf_block *block)
 {
@@ -100,6 +111,9 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
             hf_decoder_norm(graph, c, way, prefix, way->norms[i].name, c->hidden);
     if (way->mlp_last)
         declare_mlp(graph, c, mlp, &block);
+    block.beside = block.mixed && way->moe.when == HF_SHARED_BESIDE && experts_shared_width(c);
+    if (block.beside)
+        block.mlp = declare_beside(graph, c, prefix);
     return block;
 }
 
@@ -441,16 +455,18 @@ static uint32_t attention(struct graph *graph, const struct model_config *c,
     return out;
 }
 
-/* down(up · act(gate)), up and gate halves of one product */
+/* down(up · act(gate)), up and gate halves of one product; or act(gate) · up */
 static uint32_t fused_feed_forward(struct graph *graph, const struct model_config *c,
                                    const struct hf_block *block, uint32_t y)
 {
     uint32_t half[2];
     const uint32_t both = apply_linear(graph, y, block->mlp.gate);
     op_chunk(graph, both, 2, half);
-    const uint32_t active = hf_activation_beside(graph, c->activation, half[0],
-                                                 block->mlp.gate.weight, "activation_fn");
-    const uint32_t product = op_mul(graph, half[1], active);
+    const uint32_t active =
+        hf_activation_beside(graph, c->activation, half[0], block->mlp.gate.weight,
+                             block->beside ? "activation" : "activation_fn");
+    const uint32_t product =
+        block->beside ? op_mul(graph, active, half[1]) : op_mul(graph, half[1], active);
     graph_drop(graph, active);
     const uint32_t out = apply_linear(graph, product, block->mlp.down);
     graph_drop(graph, product);
@@ -471,11 +487,25 @@ static uint32_t plain_feed_forward(struct graph *graph, const struct model_confi
     return out;
 }
 
+/* Experts, and what all tokens pass beside them; *routed is Python's until the layer returns. */
+static uint32_t feed_beside(struct graph *graph, const struct model_config *c,
+                            const struct hf_block *block, uint32_t y, uint32_t *routed)
+{
+    uint32_t none;
+    *routed = hf_moe(graph, c, &block->way->moe, &block->moe, y, &none);
+    const uint32_t shared = fused_feed_forward(graph, c, block, y);
+    const uint32_t sum = op_add(graph, *routed, shared);
+    graph_drop(graph, shared);
+    return sum;
+}
+
 /* *scores: a second result, Python's; GRAPH_NONE: there is none. */
 static uint32_t feed_forward(struct graph *graph, const struct model_config *c,
                              const struct hf_block *block, uint32_t y, uint32_t *scores)
 {
     *scores = GRAPH_NONE;
+    if (block->beside)
+        return feed_beside(graph, c, block, y, scores);
     if (block->mixed)
         return hf_moe(graph, c, &block->way->moe, &block->moe, y, scores);
     if (block->way->fused_gate_up)
@@ -615,7 +645,7 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
     const uint32_t fed = feed_forward(graph, c, block, to_feed, &scores);
     if (y2 != h)
         graph_drop(graph, y2);
-    if (scores != GRAPH_NONE) { /* both are called _ */
+    if (scores != GRAPH_NONE && !block->beside) { /* both are called _ */
         graph_drop(graph, weights);
         weights = scores;
     }
@@ -623,5 +653,7 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
     graph_drop(graph, h);
     if (weights != GRAPH_NONE)
         graph_drop(graph, weights);
+    if (block->beside)
+        graph_drop(graph, scores);
     return z;
 }

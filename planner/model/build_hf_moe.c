@@ -39,6 +39,12 @@ static void declare_experts(struct graph *graph, const struct model_config *c,
     graph->current_module = outer;
 }
 
+/* The width of what all tokens pass within the block. */
+static uint32_t shared_within(const struct model_config *c, const struct hf_moe_way *way)
+{
+    return way->when == HF_SHARED_BESIDE ? 0 : experts_shared_width(c);
+}
+
 struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
                              const struct hf_moe_way *way, const char *prefix)
 {
@@ -59,8 +65,8 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
     if (way->corrected)
         moe.correction = graph_buffer(graph, DTYPE_FP32, SHAPE(c->experts),
                                       &(struct buffer_values){.kind = VALUES_ZEROS});
-    if (experts_shared_width(c))
-        moe.shared = hf_mlp_declare(graph, c, shared, experts_shared_width(c));
+    if (shared_within(c, way))
+        moe.shared = hf_mlp_declare(graph, c, shared, shared_within(c, way));
     if (c->shared_gate)
         moe.shared_gate = build_linear(graph, prefix, "shared_expert_gate", 1, c->hidden, false);
     return moe;
@@ -289,7 +295,7 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
     graph_call_end(graph);
     if (c->shared_gate) {
         out = add_gated(graph, moe, rows, shared, out);
-    } else if (experts_shared_width(c)) {
+    } else if (shared_within(c, way)) {
         routed = out;
         if (way->when == HF_SHARED_LAST)
             shared = hf_mlp(graph, c, &moe->shared, y);

@@ -68,8 +68,9 @@ typedef uint32_t hf_gate(struct graph *graph, const struct model_config *config,
  * limits. */
 hf_gate hf_gate_halves, hf_gate_clamped;
 
-/* When what all tokens pass is computed: last, of y; or before the router, of y or of its rows. */
-enum hf_shared { HF_SHARED_LAST, HF_SHARED_FIRST, HF_SHARED_ROWS };
+/* When what all tokens pass is computed: last, of y; or before the router, of y or of its rows. It
+ * may be a module of the layer's instead, which adds it itself. */
+enum hf_shared { HF_SHARED_LAST, HF_SHARED_FIRST, HF_SHARED_ROWS, HF_SHARED_BESIDE };
 
 /* What of it is the model file's. */
 struct hf_moe_way {

@@ -119,6 +119,7 @@ struct hf_block {
     uint32_t sinks;                               /* GRAPH_NONE: there are none */
     struct hf_mla mla;                            /* latent attention, in their place */
     struct hf_mlp mlp;                            /* gate: all of it where they are fused */
+    bool beside;                                  /* ... which all tokens pass, beside experts */
     struct hf_moe moe;                            /* in its place ... */
     bool mixed;                                   /* ... in this layer */
     struct norm q_norm, k_norm, norms[HF_PLACES]; /* weight GRAPH_NONE: no norm there */

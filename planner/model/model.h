@@ -14,6 +14,8 @@
 /* X(name, family_NAME of planner/model/family_NAME.c), in the order of every list */
 #define ARCH_MAP(X)                                                                                \
     X(LLAMA, llama)                                                                                \
+    X(INTERNLM3, internlm3)                                                                        \
+    X(IQUESTCODER, iquestcoder)                                                                    \
     X(MISTRAL, mistral)                                                                            \
     X(QWEN2, qwen2)                                                                                \
     X(QWEN3, qwen3)                                                                                \
@@ -32,6 +34,8 @@
     X(SMOLLM3, smollm3)                                                                            \
     X(GRANITE, granite)                                                                            \
     X(GRANITEMOE, granitemoe)                                                                      \
+    X(GRANITEMOESHARED, granitemoeshared)                                                          \
+    X(HYPERCLOVAX, hyperclovax)                                                                    \
     X(SEED_OSS, seed_oss)                                                                          \
     X(ARCEE, arcee)                                                                                \
     X(HUNYUAN_V1_DENSE, hunyuan_v1_dense)                                                          \
@@ -66,7 +70,7 @@
     X(OPT, opt)                                                                                    \
     X(BERT, bert)                                                                                  \
     X(T5, t5)                                                                                      \
-    X(FSDP2_TUTORIAL, tutorial)
+    X(FSDP2_TUTORIAL, tutorial)                                                                    \
 
 enum arch {
 #define X(name, family) ARCH_##name,

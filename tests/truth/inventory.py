@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Every language model of transformers beside what the planner says of its config.json.
+
+types: of each model_type that AutoModelForCausalLM has, a small model (and, with --default, the class's own sizes, whose
+parameters alone are counted) is recorded under fully_shard and planned from the config.json that transformers writes of it:
+    equal    every event is as recorded
+    refused  by a sentence that names tools/record.py, or the key that is not planned
+    silent   a refusal that tells no way out
+    differs  planned, and wrong
+    failed   transformers itself cannot make or run it
+keys: of each planned family, each key of its config class takes another value, and the same is asked. What a class obeys
+and a family's table of keys has not shows here as `differs`.
+
+Usage: inventory.py types|keys [--only TYPE ...] [--dtype fp32|bf16] [--jobs N] [--default]
+Exit status 1: some differ, or are silent. Needs torch 2.14.1, transformers 5.23; SHARDPLAN is the program.
+"""
+import argparse
+import collections
+import contextlib
+import json
+import multiprocessing
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+import os
+import pathlib
+
+warnings.filterwarnings("ignore")
+
+import torch
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
+
+import beside
+import models
+import record
+import recorder
+
+SECONDS = 100
+SMALL = {  # keys of sizes, whatever class has them
+    ("hidden_size", "d_model", "n_embd", "dim", "model_dim", "embed_dim", "word_embed_proj_dim", "lru_width"): 64,
+    ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "encoder_layers", "num_encoder_layers",
+     "num_decoder_layers"): 2,
+    ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "encoder_attention_heads"): 4,
+    ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff", "decoder_ffn_dim", "encoder_ffn_dim"): 112,
+    ("vocab_size",): 97,
+    ("moe_intermediate_size", "expert_ffn_hidden_size", "shared_expert_intermediate_size", "shared_intermediate_size"): 32,
+    ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"): 4,
+    ("q_lora_rank",): 48, ("kv_lora_rank",): 16, ("qk_rope_head_dim",): 8, ("qk_nope_head_dim",): 16, ("v_head_dim",): 24,
+    ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"): 2, ("n_group", "topk_group"): 1,
+    ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"): 64,
+    ("head_dim", "global_head_dim", "qk_head_dim"): 16,
+}
+IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id")
+
+
+def small(kind):
+    """Keys that make a model of that type small, as far as its class has them."""
+    config_class = CONFIG_MAPPING[kind]
+    values = vars(config_class()) | {k: None for k in getattr(config_class, "attribute_map", {})}
+    fields = {}
+    for names, number in SMALL.items():
+        for name in names:
+            old = values.get(name)
+            if isinstance(old, int) and not isinstance(old, bool):
+                fields[config_class.attribute_map.get(name, name)] = number
+    heads, grouped = 4, values.get("num_key_value_heads")
+    if isinstance(grouped, int):
+        fields["num_key_value_heads"] = heads if grouped == values.get("num_attention_heads") else 2
+    for name in IDS:
+        old = values.get(name)
+        if isinstance(old, int) and old >= 97:
+            fields[name] = 1
+    if isinstance(values.get("first_k_dense_replace"), int):
+        fields["first_k_dense_replace"] = 1
+    if isinstance(values.get("sliding_window"), int):
+        fields["sliding_window"] = 8
+    if "qk_rope_head_dim" in fields:    # heads have two parts, and no size besides
+        for name in ("head_dim", "qk_head_dim"):
+            fields.pop(name, None)
+    for name in ("layer_types", "layers_block_type", "mlp_layer_types"):
+        if isinstance(values.get(name), (list, tuple)) and values[name]:
+            kinds = list(dict.fromkeys(values[name]))
+            fields[name] = [kinds[0], kinds[-1]]
+    return fields
+
+
+def blocks_of(model):
+    """The outermost lists of modules of one class that have parameters."""
+    found = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.ModuleList) and len(module) and not any(name.startswith(f + ".") for f in found):
+            if any(True for _ in module.parameters()):
+                found.append(name)
+    return [b for name in found for b in model.get_submodule(name)]
+
+
+def hf_model(m, attention=None):
+    """models.hf_model of any type, wherever it has its blocks."""
+    transformers.utils.import_utils.is_fake_tensor = lambda x: False
+    config = CONFIG_MAPPING[m["model_type"]](use_cache=False, **m["fields"])
+    model_class = transformers.AutoModelForCausalLM._model_mapping[type(config)]
+    config._attn_implementation = "sdpa" if model_class._supports_sdpa and attention != "eager" else "eager"
+    model = model_class(config)
+    return model.train(), blocks_of(model)
+
+
+models.hf_model = hf_model
+
+
+def config_json(m):
+    """As save_pretrained writes it."""
+    config = CONFIG_MAPPING[m["model_type"]](**m["fields"])
+    text = json.loads(config.to_json_string(use_diff=not m.get("whole")))
+    text["model_type"] = m["model_type"]
+    text.pop("transformers_version", None)
+    return text
+
+
+beside.model_config = lambda m: (config_json(m), "hf")
+
+
+class Late(Exception):
+    pass
+
+
+def late(*_):
+    raise Late(f"more than {SECONDS} s")
+
+
+def said_of(path):
+    program = os.environ.get("SHARDPLAN", str(beside.ROOT / "build/shardplan"))
+    done = subprocess.run([program, "fit", path, "--code=hf", "--gpu=a100-sxm-80gb", "--seq=32", "--micro-batch=2", "--json"],
+                          capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr.strip()
+
+
+def parameters_of(m):
+    """By transformers, on the meta device."""
+    config = CONFIG_MAPPING[m["model_type"]](**m["fields"])
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    return sum(p.numel() for p in model.parameters())
+
+
+def by_count(m):
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "config.json").write_text(json.dumps(config_json(m)))
+        status, out, said = said_of(folder)
+    if status == 2:
+        return refusal(said)
+    have = json.loads(out)["model"]["parameters"]
+    want = parameters_of(m)
+    return ("equal", []) if have == want else ("differs", [f"parameters {want} | {have}"])
+
+
+def refusal(said):
+    return ("refused" if "record" in said else "silent"), [said]
+
+
+def asked(job):
+    """(name, how, lines)"""
+    name, m, dtype = job
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    strategy = {"world": 4, "code": "hf"}
+    if dtype == "bf16":
+        strategy.update(param_dtype="bf16", reduce_dtype="fp32")
+    m = {"kind": "hf", "batch": 2, "seq": 16, **m}
+    try:
+        if m.pop("count", False):
+            return name, *by_count(m)
+        # a refusal needs no recording
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "config.json").write_text(json.dumps(config_json(m)))
+            status, _, said = said_of(folder)
+        if status == 2:
+            return name, *refusal(said)
+        with open(os.devnull, "w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
+            row = recorder.record({"name": name, "model": m, "strategy": strategy}, record.Fsdp2)
+        how, lines, _ = beside.verdict(row)
+        return name, how if how != "refused" else refusal(lines[0])[0], lines
+    except Exception as error:
+        return name, "failed", ["".join(traceback.format_exception_only(error))[:300]]
+    finally:
+        signal.alarm(0)
+
+
+def other_values(name, value):
+    """Values that a key may have in another file."""
+    if name in IDS or name.startswith("_") or name in ("use_cache", "dtype", "torch_dtype", "architectures", "model_type"):
+        return
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, float):
+        yield value + 0.25 if value < 1 else value * 2
+    elif isinstance(value, int):
+        yield 2 * value if value else 1
+        if value > 1:
+            yield value // 2
+    elif value is None:
+        yield True
+        yield 2
+        yield 0.5
+    elif isinstance(value, str):
+        yield from (v for v in ("relu", "gelu", "silu", "gelu_new") if v != value and ("act" in name or "func" in name))
+
+
+def jobs_of_types(args):
+    for kind in args.only or NAMES:
+        try:
+            fields = small(kind)
+        except Exception as error:
+            fields = {}
+        yield kind, {"model_type": kind, "fields": fields}, args.dtype
+        if args.default:
+            yield kind + " default", {"model_type": kind, "fields": {}, "count": True}, args.dtype
+
+
+def planned_types():
+    """Those of which a small model is not refused."""
+    for kind in NAMES:
+        with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
+            m = {"model_type": kind, "fields": small(kind)}
+            (pathlib.Path(folder) / "config.json").write_text(json.dumps(config_json(m)))
+            if "is not known" not in said_of(folder)[2]:
+                yield kind
+
+
+def jobs_of_keys(args):
+    for kind in args.only or planned_types():
+        base = small(kind)
+        values = CONFIG_MAPPING[kind](**base).to_dict()
+        for name in sorted(values):
+            for value in other_values(name, values[name]):
+                yield f"{kind} {name}={value}", {"model_type": kind, "fields": {**base, name: value}}, args.dtype
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["types", "keys"])
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--dtype", default="fp32")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--default", action="store_true")
+    args = parser.parse_args()
+    tally = collections.Counter()
+    jobs = jobs_of_types(args) if args.what == "types" else jobs_of_keys(args)
+    with multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=1) as pool:
+        for name, how, lines in pool.imap(asked, jobs):
+            tally[how] += 1
+            print(f"{how:8} {name}", flush=True)
+            for line in lines if how != "equal" else []:
+                print("    " + str(line)[:260])
+    print(", ".join(f"{n} {how}" for how, n in sorted(tally.items())))
+    return any(tally[how] for how in ("differs", "silent", "crashed"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
