@@ -94,13 +94,15 @@ def lowered(tensor):
 def cuda_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                    enable_gqa=False):
     """scaled_dot_product_attention: flash for 16 bits without a mask and heads of one size, else
-    memory-efficient (which has no grouped heads), else written out."""
+    memory-efficient (which has no grouped heads), else written out; so is what is no batch of heads, or
+    whose heads are broadcast (check_batch_size_and_num_heads_dense of sdp_utils_cpp.h)."""
     # as a C++ call evaluates its arguments: from the last one
     attn_mask, value, key, query = (lowered(t) for t in (attn_mask, value, key, query))
     half = query.dtype in (torch.bfloat16, torch.float16)
-    grouped = enable_gqa and query.size(1) != key.size(1)
+    dense = query.dim() == 4 and query.size(0) == key.size(0) == value.size(0)
+    alike = dense and query.size(1) == key.size(1) == value.size(1)
     head = query.size(-1)
-    if attn_mask is None and half and head <= 256 and query.dim() == 4 and value.size(-1) == head:
+    if attn_mask is None and half and head <= 256 and (alike or dense and enable_gqa) and value.size(-1) == head:
         scale = head ** -0.5 if scale is None else scale
         pad = -head % 8
         if pad:
@@ -109,7 +111,7 @@ def cuda_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=F
         return out[..., :head] if pad else out
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.where(attn_mask, 0.0, torch.scalar_tensor(float("-inf"), dtype=query.dtype))
-    if not grouped and query.dim() == 4:
+    if alike:
         if attn_mask is not None:
             if attn_mask.stride(-1) != 1 or any(n % 8 for n in attn_mask.stride()[:-1]):
                 pad = 8 - attn_mask.size(-1) % 8
@@ -123,7 +125,21 @@ def cuda_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=F
 
 
 def cuda_dropout(input, p=0.5, training=True, inplace=False):
+    if inplace:     # no kernel of its own there, either: noise, by which the input is multiplied
+        return torch.dropout_(input, p, training)
     return torch.native_dropout(input, p, True)[0] if p > 0.0 and training else input
+
+
+@contextlib.contextmanager
+def dropout_of_aten():
+    """The dropout that ATen calls itself (in attention that is written out) is that kernel, too."""
+    library = torch.library.Library("aten", "IMPL")
+    for key in ("AutogradCPU", "CPU"):
+        library.impl("dropout", lambda x, p, train: cuda_dropout(x, p, train), key)
+    try:
+        yield
+    finally:
+        library._destroy()
 
 
 class FusedRMSNorm(torch.autograd.Function):
@@ -165,7 +181,8 @@ def as_on_cuda():
     if ATEN_RMS_NORM:
         F.rms_norm = cuda_rms_norm
     try:
-        yield
+        with dropout_of_aten():
+            yield
     finally:
         F.scaled_dot_product_attention, F.dropout = saved
         if ATEN_RMS_NORM:

@@ -151,8 +151,11 @@ uint32_t op_unary(struct graph *graph, enum op_kind kind, uint32_t x);
 uint32_t op_repeat(struct graph *graph, uint32_t x, struct shape repeated, uint32_t dim);
 /* Chunk `index` of `count` equal parts of the last dim: a view; out[count] receives all. */
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out);
-/* x in two parts of the last dim, the first `width` wide: views; out[2] receives both. */
+/* x in two parts of the last dim, the first `width` wide: views; out[2] receives both. Or in
+ * `count` of such widths, which add up to it. */
 void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out);
+void op_parts(struct graph *graph, uint32_t x, uint32_t count, const uint32_t *widths,
+              uint32_t *out);
 /* x as part of a tensor (..., width), from `first` on in the last dim, copied there: into `whole`,
  * or, where that is GRAPH_NONE, into a new one. Returns the whole. */
 uint32_t op_put_slice(struct graph *graph, uint32_t whole, uint32_t x, uint32_t first,

@@ -40,22 +40,27 @@ static uint32_t cut_out(struct graph *graph, uint32_t op, uint32_t x, uint32_t f
     return out;
 }
 
+void op_parts(struct graph *graph, uint32_t x, uint32_t count, const uint32_t *widths,
+              uint32_t *out)
+{
+    const uint32_t op = begin(graph, OP_CHUNK, 1, &x);
+    for (uint32_t i = 0, first = 0; i < count; first += widths[i++])
+        out[i] = cut_out(graph, op, x, first, widths[i], 1);
+    graph_op_done(graph, op);
+}
+
 void op_chunk(struct graph *graph, uint32_t x, uint32_t count, uint32_t *out)
 {
-    const uint32_t width = last_dim(shape_of(graph, x)) / count;
-    const uint32_t op = begin(graph, OP_CHUNK, 1, &x);
+    uint32_t widths[GRAPH_OUTPUTS];
     for (uint32_t i = 0; i < count; i++)
-        out[i] = cut_out(graph, op, x, i * width, width, 1);
-    graph_op_done(graph, op);
+        widths[i] = last_dim(shape_of(graph, x)) / count;
+    op_parts(graph, x, count, widths, out);
 }
 
 void op_split(struct graph *graph, uint32_t x, uint32_t width, uint32_t *out)
 {
-    const uint32_t row = last_dim(shape_of(graph, x));
-    const uint32_t op = begin(graph, OP_CHUNK, 1, &x);
-    out[0] = cut_out(graph, op, x, 0, width, 1);
-    out[1] = cut_out(graph, op, x, width, row - width, 1);
-    graph_op_done(graph, op);
+    const uint32_t widths[] = {width, last_dim(shape_of(graph, x)) - width};
+    op_parts(graph, x, 2, widths, out);
 }
 
 OP_BACKWARD(chunk) /* cat joins the gradients */

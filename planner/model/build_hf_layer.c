@@ -111,8 +111,8 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
             hf_decoder_norm(graph, c, way, prefix, way->norms[i].name, c->hidden);
     if (way->mlp_last)
         declare_mlp(graph, c, mlp, &block);
-    block.beside = block.mixed && way->moe.when == HF_SHARED_BESIDE && experts_shared_width(c);
-    if (block.beside)
+    block.beside = block.mixed && way->moe.when == HF_SHARED_BESIDE;
+    if (block.beside && experts_shared_width(c))
         block.mlp = declare_beside(graph, c, prefix);
     return block;
 }
@@ -487,12 +487,15 @@ static uint32_t plain_feed_forward(struct graph *graph, const struct model_confi
     return out;
 }
 
-/* Experts, and what all tokens pass beside them; *routed is Python's until the layer returns. */
+/* Experts, and what all tokens pass beside them, if there is anything; *routed is Python's until the
+ * layer returns. */
 static uint32_t feed_beside(struct graph *graph, const struct model_config *c,
                             const struct hf_block *block, uint32_t y, uint32_t *routed)
 {
     uint32_t none;
     *routed = hf_moe(graph, c, &block->way->moe, &block->moe, y, &none);
+    if (!experts_shared_width(c))
+        return *routed;
     const uint32_t shared = fused_feed_forward(graph, c, block, y);
     const uint32_t sum = op_add(graph, *routed, shared);
     graph_drop(graph, shared);
@@ -540,10 +543,11 @@ static uint32_t layer_dropout(struct graph *graph, const struct model_config *c,
     return out;
 }
 
-/* residual + after(x), perhaps with dropout or times a number, where x is let go. */
+/* residual + after(x), perhaps with dropout or times a number, where x is let go unless it is
+ * `held`. */
 static uint32_t joined(struct graph *graph, const struct model_config *c,
                        const struct hf_block *block, enum hf_place after, uint32_t residual,
-                       uint32_t x)
+                       uint32_t x, uint32_t held)
 {
     const uint32_t y = normed_at(graph, block, after, x);
     if (y != x)
@@ -557,7 +561,8 @@ static uint32_t joined(struct graph *graph, const struct model_config *c,
         graph_drop(graph, part);
     if (graph->tensors[kept].storage != graph->tensors[y].storage)
         graph_drop(graph, kept);
-    graph_drop(graph, y);
+    if (y != held)
+        graph_drop(graph, y);
     return sum;
 }
 
@@ -638,7 +643,7 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
     const uint32_t attended = attention(graph, c, job, block, y1, mask, rope, &weights);
     if (y1 != x)
         graph_drop(graph, y1);
-    const uint32_t h = joined(graph, c, block, HF_AFTER_ATTENTION, x, attended);
+    const uint32_t h = joined(graph, c, block, HF_AFTER_ATTENTION, x, attended, GRAPH_NONE);
     const uint32_t y2 = normed_at(graph, block, HF_BEFORE_MLP, h);
     /* attention is called by keywords, which hooks do not see */
     const uint32_t to_feed = y2 == h ? op_call_input(graph, h) : y2;
@@ -649,7 +654,7 @@ uint32_t hf_block_run(struct graph *graph, const struct model_config *c,
         graph_drop(graph, weights);
         weights = scores;
     }
-    const uint32_t z = joined(graph, c, block, HF_AFTER_MLP, h, fed);
+    const uint32_t z = joined(graph, c, block, HF_AFTER_MLP, h, fed, scores);
     graph_drop(graph, h);
     if (weights != GRAPH_NONE)
         graph_drop(graph, weights);

@@ -3,22 +3,8 @@
 #include "model/count.h"
 
 static const struct key keys[] = {
-    {SIZE("vocab_size", vocab, VOCAB_MAX)},
-    {SIZE("n_embd", hidden, HIDDEN_MAX), .other = "hidden_size"},
-    {SIZE("n_layer", layers, LAYERS_MAX), .other = "num_hidden_layers"},
-    {SIZE("n_head", heads, HEADS_MAX), .other = "num_attention_heads"},
-    {DERIVED("n_inner", ffn, RULE_FOUR_HIDDEN, FFN_MAX)},
-    {POSITIONS("n_positions", 1024), .other = "max_position_embeddings"},
+    GPT2_KEYS("gelu_new"),
     PLAIN_HEADS,
-    EPS("layer_norm_epsilon", 1e-5),
-    STD("initializer_range", 0.02),
-    TIED(true),
-    {CHOICE("activation_function", gated, "gelu_new", key_activations)},
-    DROPOUT("resid_pdrop", dropout, 0.1),
-    DROPOUT("embd_pdrop", embedding_dropout, 0.1),
-    DROPOUT("attn_pdrop", attention_dropout, 0.1),
-    {ALWAYS("attention_bias", attention_bias)},
-    {ALWAYS("mlp_bias", mlp_bias)},
     {ONLY("add_cross_attention", false)},
     {ONLY("scale_attn_weights", true)},
     {ONLY("scale_attn_by_inverse_layer_idx", false)},

@@ -84,6 +84,7 @@ static struct allowed show_allowed(const struct key *key)
     case KEY_BOOL:
     case KEY_NOT:
     case KEY_GATE:
+    case KEY_SHARED:
         snprintf(allowed.text, sizeof allowed.text, "true or false");
         break;
     case KEY_CHOICE:
@@ -173,8 +174,8 @@ static void store_number(struct model_config *config, const struct key *key, dou
         *(uint32_t *)field = (uint32_t)(config->head_dim * value);
     else if (key->type == KEY_BOOL || key->type == KEY_NOT)
         *(bool *)field = (value != 0) == (key->type == KEY_BOOL);
-    else if (key->type == KEY_GATE && value == 0)
-        *(uint32_t *)field = 0;
+    else if (key->type == (value != 0 ? KEY_SHARED : KEY_GATE))
+        *(uint32_t *)field = value != 0;
 }
 
 static void store_choice(struct model_config *config, const struct key *key, const char *text)

@@ -28,6 +28,7 @@ enum key_type {
     KEY_BOOL,    /* bool */
     KEY_NOT,     /* bool, stored the other way round */
     KEY_GATE,    /* a bool: when false, the uint32_t read before is 0 */
+    KEY_SHARED,  /* a bool: when true, the uint32_t read before is 1 */
     KEY_CHOICE,  /* one of `choices`: its flag, a bool, and its activation if it has one */
     KEY_ONLY,    /* a bool that changes the model so that only `value` is planned for */
     KEY_NEUTRAL, /* as KEY_ONLY, of any type: null, false, or the number `value` */

@@ -66,6 +66,7 @@
     X(STARCODER2, starcoder2)                                                                      \
     X(STABLELM, stablelm)                                                                          \
     X(GPT2, gpt2)                                                                                  \
+    X(GPT_BIGCODE, gpt_bigcode)                                                                    \
     X(GPT_NEOX, gpt_neox)                                                                          \
     X(OPT, opt)                                                                                    \
     X(BERT, bert)                                                                                  \

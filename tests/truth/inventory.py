@@ -4,15 +4,16 @@
 types: of each model_type that AutoModelForCausalLM has, a small model (and, with --default, the class's own sizes, whose
 parameters alone are counted) is recorded under fully_shard and planned from the config.json that transformers writes of it:
     equal    every event is as recorded
-    refused  by a sentence that names tools/record.py, or the key that is not planned
-    silent   a refusal that tells no way out
+    said     planned is less than the class, and a note says what: the text model of one that sees, too
+    refused  by a sentence that names tools/record.py
+    key      refused by a sentence that names a key of the file
     differs  planned, and wrong
     failed   transformers itself cannot make or run it
 keys: of each planned family, each key of its config class takes another value, and the same is asked. What a class obeys
 and a family's table of keys has not shows here as `differs`.
 
-Usage: inventory.py types|keys [--only TYPE ...] [--dtype fp32|bf16] [--jobs N] [--default]
-Exit status 1: some differ, or are silent. Needs torch 2.14.1, transformers 5.23; SHARDPLAN is the program.
+Usage: inventory.py types|keys [--only TYPE ...] [--dtype fp32|bf16 ...] [--jobs N] [--default]
+Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23; SHARDPLAN is the program.
 """
 import argparse
 import collections
@@ -40,7 +41,7 @@ import models
 import record
 import recorder
 
-SECONDS = 100
+SECONDS = 300
 SMALL = {  # keys of sizes, whatever class has them
     ("hidden_size", "d_model", "n_embd", "dim", "model_dim", "embed_dim", "word_embed_proj_dim", "lru_width"): 64,
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "encoder_layers", "num_encoder_layers",
@@ -82,6 +83,8 @@ def small(kind):
     if "qk_rope_head_dim" in fields:    # heads have two parts, and no size besides
         for name in ("head_dim", "qk_head_dim"):
             fields.pop(name, None)
+    elif "head_dim" in values:
+        fields["head_dim"] = 16
     for name in ("layer_types", "layers_block_type", "mlp_layer_types"):
         if isinstance(values.get(name), (list, tuple)) and values[name]:
             kinds = list(dict.fromkeys(values[name]))
@@ -117,6 +120,7 @@ def config_json(m):
     config = CONFIG_MAPPING[m["model_type"]](**m["fields"])
     text = json.loads(config.to_json_string(use_diff=not m.get("whole")))
     text["model_type"] = m["model_type"]
+    text["architectures"] = [NAMES[m["model_type"]] if isinstance(NAMES[m["model_type"]], str) else NAMES[m["model_type"]][0]]
     text.pop("transformers_version", None)
     return text
 
@@ -139,6 +143,12 @@ def said_of(path):
     return done.returncode, done.stdout, done.stderr.strip()
 
 
+def said_of_model(m):
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "config.json").write_text(json.dumps(config_json(m)))
+        return said_of(folder)
+
+
 def parameters_of(m):
     """By transformers, on the meta device."""
     config = CONFIG_MAPPING[m["model_type"]](**m["fields"])
@@ -148,18 +158,18 @@ def parameters_of(m):
 
 
 def by_count(m):
-    with tempfile.TemporaryDirectory() as folder:
-        (pathlib.Path(folder) / "config.json").write_text(json.dumps(config_json(m)))
-        status, out, said = said_of(folder)
+    status, out, said = said_of_model(m)
     if status == 2:
         return refusal(said)
+    if json.loads(out).get("notes"):
+        return "said", json.loads(out)["notes"]
     have = json.loads(out)["model"]["parameters"]
     want = parameters_of(m)
     return ("equal", []) if have == want else ("differs", [f"parameters {want} | {have}"])
 
 
 def refusal(said):
-    return ("refused" if "record" in said else "silent"), [said]
+    return ("refused" if "tools/record.py" in said else "key"), [said]
 
 
 def asked(job):
@@ -175,11 +185,11 @@ def asked(job):
         if m.pop("count", False):
             return name, *by_count(m)
         # a refusal needs no recording
-        with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / "config.json").write_text(json.dumps(config_json(m)))
-            status, _, said = said_of(folder)
+        status, out, said = said_of_model(m)
         if status == 2:
             return name, *refusal(said)
+        if json.loads(out).get("notes"):
+            return name, "said", json.loads(out)["notes"]
         with open(os.devnull, "w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
             row = recorder.record({"name": name, "model": m, "strategy": strategy}, record.Fsdp2)
         how, lines, _ = beside.verdict(row)
@@ -216,9 +226,10 @@ def jobs_of_types(args):
             fields = small(kind)
         except Exception as error:
             fields = {}
-        yield kind, {"model_type": kind, "fields": fields}, args.dtype
+        for dtype in args.dtype:
+            yield f"{kind} {dtype}", {"model_type": kind, "fields": fields}, dtype
         if args.default:
-            yield kind + " default", {"model_type": kind, "fields": {}, "count": True}, args.dtype
+            yield kind + " default", {"model_type": kind, "fields": {}, "count": True}, None
 
 
 def planned_types():
@@ -237,14 +248,15 @@ def jobs_of_keys(args):
         values = CONFIG_MAPPING[kind](**base).to_dict()
         for name in sorted(values):
             for value in other_values(name, values[name]):
-                yield f"{kind} {name}={value}", {"model_type": kind, "fields": {**base, name: value}}, args.dtype
+                for dtype in args.dtype:
+                    yield f"{kind} {dtype} {name}={value}", {"model_type": kind, "fields": {**base, name: value}}, dtype
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["types", "keys"])
     parser.add_argument("--only", nargs="*")
-    parser.add_argument("--dtype", default="fp32")
+    parser.add_argument("--dtype", nargs="*", default=["fp32"], choices=["fp32", "bf16"])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--default", action="store_true")
     args = parser.parse_args()
@@ -257,7 +269,7 @@ def main():
             for line in lines if how != "equal" else []:
                 print("    " + str(line)[:260])
     print(", ".join(f"{n} {how}" for how, n in sorted(tally.items())))
-    return any(tally[how] for how in ("differs", "silent", "crashed"))
+    return any(tally[how] for how in ("differs", "crashed"))
 
 
 if __name__ == "__main__":

@@ -100,13 +100,15 @@ def dropout_as_on_cuda():
 
 @contextlib.contextmanager
 def attention_by(s):
-    """The kernels of scaled_dot_product_attention that a strategy names: "math", or all."""
-    if s.get("attention") != "math":
-        yield
-        return
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    with sdpa_kernel([SDPBackend.MATH]), dropout_as_on_cuda():
-        yield
+    """The kernels of scaled_dot_product_attention that a strategy names: "math", or all (which are single ops, too, of
+    grouped heads in fp32)."""
+    with dropout_as_on_cuda():
+        if s.get("attention") != "math":
+            yield
+            return
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        with sdpa_kernel([SDPBackend.MATH]):
+            yield
 
 
 def rotate(x, freqs):
@@ -362,9 +364,9 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         # as a C++ call evaluates its arguments: from the last one
         attn_mask, value, key, query = (lowered(t) for t in (attn_mask, value, key, query))
     half = query.dtype in (torch.bfloat16, torch.float16)
-    grouped = enable_gqa and query.size(1) != key.size(1)
+    alike = query.size(1) == key.size(1)        # else they are grouped or, without enable_gqa, broadcast
     head = query.size(-1)
-    if attn_mask is None and half and head <= 256 and value.size(-1) == head:
+    if attn_mask is None and half and head <= 256 and (alike or enable_gqa) and value.size(-1) == head:
         if scale is None:
             scale = head ** -0.5
         pad = -head % 8
@@ -374,7 +376,7 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         return out[..., :head] if pad else out
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.where(attn_mask, 0.0, torch.scalar_tensor(float("-inf"), dtype=query.dtype))
-    if not grouped:
+    if alike:
         if attn_mask is not None:
             if attn_mask.stride(-1) != 1 or any(n % 8 for n in attn_mask.stride()[:-1]):
                 pad = 8 - attn_mask.size(-1) % 8
