@@ -55,7 +55,7 @@ try:
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.utils import _pytree as pytree
     from torch.utils.flop_counter import flop_registry
     from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -313,6 +313,12 @@ SILENT = {"empty.memory_format", "empty_like", "empty_strided", "new_empty", "ne
           "_local_scalar_dense", "lift_fresh", "detach", "alias", "resize_", "record_stream", "sym_size.int"}
 
 
+def is_number_of_python(func, tensor):
+    """What torch.tensor([...]) or an index by a list is made of first: the host's, and gone. What lives is the
+    copy that lift_fresh returns."""
+    return func is aten.lift_fresh.default and not isinstance(tensor, FakeTensor)
+
+
 def is_dense(tensor):
     """Elements are one after the other, in whatever order of dims."""
     step = 1
@@ -465,7 +471,7 @@ class Stream(TorchDispatchMode):
                 if isinstance(t, torch.Tensor)]
         self.follow(func, args, kwargs, [t for t, _ in outs])
         for value in args:      # a view of what was there before is no birth
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, torch.Tensor) and not is_number_of_python(func, value):
                 self.place_of(value)
         before = self.buffers
         for tensor, _ in outs:
@@ -861,6 +867,14 @@ def nodes_of(grad_fn):
     return seen
 
 
+def of_own_storage(tensors):
+    """Each storage's first: one tensor may be several arguments."""
+    found = {}
+    for t in tensors:
+        found.setdefault(id(t.untyped_storage()), t)
+    return list(found.values())
+
+
 def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
     """The steps of one variant, and what it needs to be read. Where no hook casts inputs, they come
     in the dtype that parameters have."""
@@ -868,7 +882,7 @@ def record(model, inputs, loss, units, tables, places, hooks, dtype, lower):
     if not nodes:
         inputs = cast_tensors(inputs, dtype)
     stream = Stream(tables, places)
-    tensors = [t for t in pytree.tree_leaves(inputs) if isinstance(t, torch.Tensor)]
+    tensors = of_own_storage(t for t in pytree.tree_leaves(inputs) if isinstance(t, torch.Tensor))
     for i, t in enumerate(tensors):
         stream.place[id(t.untyped_storage())] = f"i{i}"
     stream.know_inputs(inputs)

@@ -236,6 +236,7 @@ const char *const *aten_names(void);
     X(LARGEST, "largest", "x -> y: the largest along the dim that is 1 in y")                      \
     X(CLAMP, "clamp", "x, least (), most () -> y: x within both")                                  \
     X(AT_MOST, "at_most", "x -> y: the smaller of x and attr.p")                                   \
+    X(AT_LEAST, "at_least", "x -> y: the larger of x and attr.p")                                  \
     X(WITHIN, "within", "x -> y: x within -attr.p and attr.p")                                     \
     X(NEG, "neg", "x -> y: -x")                                                                    \
     X(ABS, "abs", "x -> y: |x|")                                                                   \

@@ -62,6 +62,7 @@
     X(TOPK, topk, NONE)                                                                            \
     X(MAX_LAST, max_last, NONE)                                                                    \
     X(SUM_LAST, sum_last, NONE)                                                                    \
+    X(DIV, div, NONE)                                                                              \
     X(DIV_INPLACE, div_inplace, NONE)                                                              \
     X(GATHER, gather, NONE)                                                                        \
     X(PUT_SLICE, put_slice, NONE)                                                                  \
@@ -247,6 +248,8 @@ uint32_t op_called_alone(struct graph *graph, uint32_t x);
 uint32_t op_clamp(struct graph *graph, uint32_t x, uint32_t least, uint32_t most);
 /* x at most `number`, or within -number and number. */
 uint32_t op_limit(struct graph *graph, uint32_t x, float number, bool both_sides);
+/* x at least `number`. */
+uint32_t op_at_least(struct graph *graph, uint32_t x, float number);
 /* Softmax over the last dim; as_is: the call names x's dtype, which autocast then lets be. */
 uint32_t op_softmax(struct graph *graph, uint32_t x);
 uint32_t op_softmax_as_is(struct graph *graph, uint32_t x);
@@ -262,6 +265,8 @@ uint32_t op_max_no_grad(struct graph *graph, uint32_t x, uint32_t *indices);
 uint32_t op_gather(struct graph *graph, uint32_t x, uint32_t indices);
 /* Sum over the last dim, which is kept as 1. */
 uint32_t op_sum_last(struct graph *graph, uint32_t x);
+/* x / y with y broadcast. */
+uint32_t op_div(struct graph *graph, uint32_t x, uint32_t y);
 /* x /= y with y broadcast: x's bytes, and a copy of what was there for backward. */
 uint32_t op_div_inplace(struct graph *graph, uint32_t x, uint32_t y);
 /* x[indices]: rows of x (n, …) by indices (m). */

@@ -285,11 +285,11 @@ static struct operand call_wide(struct tape *tape, enum work_kind work, enum ate
     return tape_call(tape, work, aten, dtype, x.shape, -1.0, 2, (struct operand[]){x, y});
 }
 
-/* The divisor's gradient comes first: -grad * ((x / y) / y). */
-OP_BACKWARD(div_inplace)
+/* Of x / y; the divisor's comes first: -grad * ((x / y) / y). */
+static void give_quotients(struct tape *tape, const struct graph *graph, const struct graph_op *op,
+                           struct operand x)
 {
-    const struct operand grad = tape_grad(tape, op, 0);
-    const struct operand x = tape_tensor(tape, op->out[1]), y = tape_tensor(tape, op->in[1]);
+    const struct operand grad = tape_grad(tape, op, 0), y = tape_tensor(tape, op->in[1]);
     const struct operand once = call_wide(tape, WORK_DIV, ATEN_DIV, x, y);
     const struct operand twice = call_wide(tape, WORK_DIV, ATEN_DIV, once, y);
     const struct operand minus = call1(tape, WORK_NEG, ATEN_NEG, grad);
@@ -304,11 +304,42 @@ OP_BACKWARD(div_inplace)
         tape_give_summed(tape, op, 1, divisor);
 }
 
+OP_BACKWARD(div_inplace)
+{
+    give_quotients(tape, graph, op, tape_tensor(tape, op->out[1]));
+}
+
 OP_CLASS(div_inplace) = {
     .label = ATEN_DIV,
     .work = WORK_DIV_IN_PLACE,
     .saved = div_inplace_saved,
     .backward = div_inplace_backward,
+};
+
+uint32_t op_div(struct graph *graph, uint32_t x, uint32_t y)
+{
+    return simple(graph, OP_DIV, 2, (uint32_t[]){x, y}, ATEN_DIV, dtype_of(graph, x),
+                  *shape_of(graph, x));
+}
+
+OP_SAVED(div)
+{
+    (void)graph;
+    saved[0] = op->in[1];
+    saved[1] = op->in[0];
+    return 2;
+}
+
+OP_BACKWARD(div)
+{
+    give_quotients(tape, graph, op, tape_tensor(tape, op->in[0]));
+}
+
+OP_CLASS(div) = {
+    .label = ATEN_DIV,
+    .work = WORK_DIV,
+    .saved = div_saved,
+    .backward = div_backward,
 };
 
 uint32_t op_where(struct graph *graph, uint32_t condition, uint32_t x, float number)
@@ -427,15 +458,25 @@ OP_CLASS(clamp) = {
 
 /* ---- limits that are numbers ---- */
 
-uint32_t op_limit(struct graph *graph, uint32_t x, float number, bool both_sides)
+static uint32_t limited(struct graph *graph, uint32_t x, enum work_kind work, float number)
 {
     const uint32_t op = begin(graph, OP_LIMIT, 1, &x);
-    graph->ops[op].work = both_sides ? WORK_WITHIN : WORK_AT_MOST;
+    graph->ops[op].work = work;
     graph->ops[op].attr.p = number;
     const uint32_t out =
         graph_op_birth(graph, op, ATEN_CLAMP, dtype_of(graph, x), *shape_of(graph, x));
     graph_op_done(graph, op);
     return out;
+}
+
+uint32_t op_limit(struct graph *graph, uint32_t x, float number, bool both_sides)
+{
+    return limited(graph, x, both_sides ? WORK_WITHIN : WORK_AT_MOST, number);
+}
+
+uint32_t op_at_least(struct graph *graph, uint32_t x, float number)
+{
+    return limited(graph, x, WORK_AT_LEAST, number);
 }
 
 static struct operand ask_number(struct tape *tape, enum work_kind work, enum aten aten,
@@ -452,16 +493,17 @@ OP_BACKWARD(limit)
     (void)graph;
     const float number = op->attr.p;
     const struct operand grad = tape_grad(tape, op, 0), x = tape_tensor(tape, op->in[0]);
-    const bool both = op->work == WORK_WITHIN;
-    struct operand above = {.place = PLACE_NONE};
+    const bool both = op->work == WORK_WITHIN, least = op->work == WORK_AT_LEAST;
+    struct operand above = {.place = PLACE_NONE}, below = above;
     const struct operand zero =
         tape_birth(tape, ATEN_SCALAR_TENSOR, (enum dtype)grad.dtype, (struct shape){.rank = 0});
     tape_kernel(tape, WORK_FILL, ATEN_SCALAR_TENSOR, -1.0, 0, NULL, 1, &zero);
     tape_number(tape, 0.0F);
-    if (both)
-        above = ask_number(tape, WORK_GREATER_NUMBER, ATEN_GT, x, -number);
-    const struct operand below = ask_number(tape, WORK_LESS_NUMBER, ATEN_LT, x, number);
-    const struct operand inside = both ? above : below;
+    if (both || least)
+        above = ask_number(tape, WORK_GREATER_NUMBER, ATEN_GT, x, least ? number : -number);
+    if (!least)
+        below = ask_number(tape, WORK_LESS_NUMBER, ATEN_LT, x, number);
+    const struct operand inside = both || least ? above : below;
     if (both)
         tape_kernel(tape, WORK_AND, ATEN_LOGICAL_AND, -1.0, 2, (struct operand[]){above, below}, 1,
                     &inside);
@@ -469,8 +511,9 @@ OP_BACKWARD(limit)
     tape_give(tape, op, 0,
               tape_call(tape, WORK_WHERE, ATEN_WHERE, (enum dtype)grad.dtype, grad.shape, -1.0, 3,
                         choice));
-    tape_death(tape, below);
-    if (both)
+    if (!least)
+        tape_death(tape, below);
+    if (both || least)
         tape_death(tape, above);
     tape_death(tape, zero);
 }

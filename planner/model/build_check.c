@@ -27,6 +27,10 @@ static enum err_code check_torchtitan(const struct model_config *c, const struct
 static enum err_code check_hf(const struct family *family, const struct model_config *c,
                               const struct model_job *job, struct err *err)
 {
+    if (c->arch == ARCH_ERNIE4_5_MOE && job->autocast)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--autocast: %s's router turns it off for itself, which is not planned",
+                       family->name);
     if (job->seq == 1 && (c->sinks || c->arch == ARCH_GEMMA2 || job->attention == ATTENTION_EAGER))
         return err_set(
             err, ERR_UNSUPPORTED,

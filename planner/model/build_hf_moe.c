@@ -39,6 +39,19 @@ static void declare_experts(struct graph *graph, const struct model_config *c,
     graph->current_module = outer;
 }
 
+/* A correction that is declared as a parameter, and is never trained. */
+static uint32_t declare_statics(struct graph *graph, const struct model_config *c,
+                                const struct hf_moe_way *way, const char *prefix)
+{
+    const bool outer = graph->all_frozen;
+    graph->all_frozen = true;
+    const uint32_t correction = graph_param(graph, PARAM_WEIGHT, SHAPE(1, c->experts),
+                                            "%s%s.e_score_correction_bias", prefix, way->statics);
+    graph->all_frozen = outer;
+    graph_init_param(graph, correction, (struct param_init){.kind = INIT_ZEROS});
+    return correction;
+}
+
 /* The width of what all tokens pass within the block. */
 static uint32_t shared_within(const struct model_config *c, const struct hf_moe_way *way)
 {
@@ -60,6 +73,8 @@ struct hf_moe hf_moe_declare(struct graph *graph, const struct model_config *c,
                                c->expert_bias ? c->experts : 0);
     if (moe.router.bias != GRAPH_NONE) /* drawn as its weight is */
         graph_init_param(graph, moe.router.bias, init_normal((double)c->init_std, 0));
+    if (way->statics)
+        moe.correction = declare_statics(graph, c, way, prefix);
     if (!way->experts_first)
         declare_experts(graph, c, way, prefix, &moe);
     if (way->corrected)
@@ -284,7 +299,7 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
     if (way->when == HF_SHARED_FIRST)
         shared = hf_mlp(graph, c, &moe->shared, y);
     uint32_t rows = way->flattens ? y : op_view_node(graph, y, flat);
-    if (way->when == HF_SHARED_ROWS)
+    if ((way->when == HF_SHARED_ROWS || way->when == HF_SHARED_HELD) && shared_within(c, way))
         shared = hf_mlp(graph, c, &moe->shared, rows);
     const struct hf_routing r = way->route(graph, c, moe, rows);
     if (way->flattens)
@@ -295,6 +310,12 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
     graph_call_end(graph);
     if (c->shared_gate) {
         out = add_gated(graph, moe, rows, shared, out);
+    } else if (way->when == HF_SHARED_HELD) {
+        if (shared != GRAPH_NONE) {
+            const uint32_t sum = op_add(graph, out, shared);
+            graph_rebind(graph, out, sum);
+            out = sum;
+        }
     } else if (shared_within(c, way)) {
         routed = out;
         if (way->when == HF_SHARED_LAST)
@@ -305,6 +326,8 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
     }
     *scores = way->returns_scores ? r.weights : GRAPH_NONE;
     graph_drop(graph, r.logits);
+    if (way->when == HF_SHARED_HELD && shared != GRAPH_NONE)
+        graph_drop(graph, shared);
     if (!way->returns_scores)
         graph_drop(graph, r.weights);
     graph_drop(graph, r.experts);

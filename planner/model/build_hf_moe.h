@@ -23,7 +23,8 @@ struct hf_moe {                       /* parameters */
     uint32_t down;                    /* (E, h, f), or (E, f, h) */
     uint32_t gate_up_bias, down_bias; /* (E, 2f), (E, h), or GRAPH_NONE */
     uint32_t module;                  /* of the experts, where they are wrapped; or GRAPH_NONE */
-    uint32_t correction;              /* a buffer (E): added to what experts are chosen by */
+    uint32_t correction;              /* a buffer (E): added to what experts are chosen by; or a
+                                         parameter (1, E) that is not trained */
     struct hf_mlp shared;
     struct linear shared_gate; /* (1, h) */
 };
@@ -54,6 +55,10 @@ hf_router hf_route_hunyuan;
  * their sum. */
 hf_router hf_route_minimax_m2;
 
+/* As ERNIE has it, in fp32: p = softmax(router y); of the k best p + correction, p divided by their
+ * sum, or by a least one. */
+hf_router hf_route_ernie;
+
 /* As DeepSeek-V3 has it, in fp32: s = sigmoid(router y); of groups of experts, the best by the sum
  * of their two best s + correction; in those the k best s + correction, weighted by their s. */
 hf_router hf_route_deepseek_v3;
@@ -68,9 +73,16 @@ typedef uint32_t hf_gate(struct graph *graph, const struct model_config *config,
  * limits. */
 hf_gate hf_gate_halves, hf_gate_clamped;
 
-/* When what all tokens pass is computed: last, of y; or before the router, of y or of its rows. It
- * may be a module of the layer's instead, which adds it itself. */
-enum hf_shared { HF_SHARED_LAST, HF_SHARED_FIRST, HF_SHARED_ROWS, HF_SHARED_BESIDE };
+/* When what all tokens pass is computed: last, of y; or before the router, of y or of its rows, and
+ * then it may be Python's until the block returns. Or it is a module of the layer's, which adds it
+ * itself. */
+enum hf_shared {
+    HF_SHARED_LAST,
+    HF_SHARED_FIRST,
+    HF_SHARED_ROWS,
+    HF_SHARED_HELD,
+    HF_SHARED_BESIDE,
+};
 
 /* What of it is the model file's. */
 struct hf_moe_way {
@@ -82,6 +94,7 @@ struct hf_moe_way {
     bool returns_scores; /* the weights are the block's second result */
     bool flattens;       /* the router and the experts flatten y themselves */
     bool corrected;      /* the router has that buffer */
+    const char *statics; /* the router's module that has that parameter: "gate.moe_statics" */
     enum hf_shared when;
     const char *shared; /* what all tokens pass; NULL: "shared_experts", gated "shared_expert" */
 };

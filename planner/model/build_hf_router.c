@@ -176,11 +176,9 @@ static void drop_groups(struct graph *graph, const struct grouped *g)
         graph_drop(graph, g->experts);
 }
 
-/* The product in fp32, whatever y and the weight are in. */
-static uint32_t wide_logits(struct graph *graph, const struct hf_moe *moe, uint32_t y)
+/* The product in fp32, whatever rows (t, h) and the weight are in. */
+static uint32_t wide_product(struct graph *graph, const struct hf_moe *moe, uint32_t rows)
 {
-    const struct shape s = graph->tensors[y].shape;
-    const uint32_t rows = op_view_node(graph, y, SHAPE(s.dim[0] * s.dim[1], s.dim[2]));
     const uint32_t x = op_to(graph, rows, DTYPE_FP32);
     const uint32_t weight = op_to(graph, moe->router.weight, DTYPE_FP32);
     const uint32_t logits = op_linear(graph, x, weight, GRAPH_NONE);
@@ -189,6 +187,42 @@ static uint32_t wide_logits(struct graph *graph, const struct hf_moe *moe, uint3
     if (weight != moe->router.weight)
         graph_drop(graph, weight);
     return logits;
+}
+
+/* The same of y (b, s, h). */
+static uint32_t wide_logits(struct graph *graph, const struct hf_moe *moe, uint32_t y)
+{
+    const struct shape s = graph->tensors[y].shape;
+    return wide_product(graph, moe,
+                        op_view_node(graph, y, SHAPE(s.dim[0] * s.dim[1], s.dim[2])));
+}
+
+struct hf_routing hf_route_ernie(struct graph *graph, const struct model_config *c,
+                                 const struct hf_moe *moe, uint32_t rows)
+{
+    hf_call(graph, moe->router.weight);
+    struct hf_routing r = {.logits = wide_product(graph, moe, rows)};
+    const struct shape all = graph->tensors[r.logits].shape;
+    const uint32_t scores = op_softmax_as_is(graph, r.logits);
+    const uint32_t choice =
+        op_no_grad(graph, WORK_ADD, ATEN_ADD, DTYPE_FP32, all, 2,
+                   (uint32_t[]){scores, graph_view(graph, moe->correction, SHAPE(c->experts))});
+    const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
+    graph_drop(graph, choice);
+    const uint32_t chosen = op_gather(graph, scores, r.experts);
+    graph_drop(graph, scores);
+    const uint32_t sum = op_sum_last(graph, chosen);
+    const uint32_t least = op_at_least(graph, sum, c->router_least);
+    graph_drop(graph, sum);
+    const uint32_t shares = op_div(graph, chosen, least);
+    graph_drop(graph, least);
+    graph_rebind(graph, chosen, shares);
+    r.weights = op_to(graph, shares, (enum dtype)graph->tensors[rows].dtype);
+    if (r.weights != shares)
+        graph_rebind(graph, shares, r.weights);
+    graph_drop(graph, best);
+    graph_call_end(graph);
+    return r;
 }
 
 /* `best` times the scaling factor, which takes its name. */

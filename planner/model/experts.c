@@ -11,7 +11,8 @@ bool experts_in(const struct model_config *c, uint32_t layer)
         return c->experts > 0 && !layer_listed(&c->dense, layer);
     const uint32_t step = c->sparse_step ? c->sparse_step : 1;
     const bool listed = c->dense_layers[layer / 32] >> (layer % 32) & 1U;
-    return layer >= c->dense_first && (layer + 1) % step == 0 && !listed;
+    return layer >= c->dense_first && (!c->sparse_last || layer <= c->sparse_last) &&
+           (layer + 1) % step == 0 && !listed;
 }
 
 uint32_t experts_layers(const struct model_config *c)

@@ -13,7 +13,7 @@
 #define COHERE_KEYS(theta)                                                                         \
     SIZE_KEYS,                                                                                     \
     {DERIVED("num_key_value_heads", kv_heads, RULE_HEADS, HEADS_MAX)},                             \
-    {FIXED("head_dim", head_dim, RULE_HEAD_SIZE, HIDDEN_MAX)},                                     \
+    HEAD_DIM_KEY,                                                                                  \
     {POSITIONS("max_position_embeddings", 8192)},                                                  \
     EPS("layer_norm_eps", 1e-5),                                                                   \
     STD("initializer_range", 0.02),                                                                \

@@ -167,7 +167,7 @@ static void store_number(struct model_config *config, const struct key *key, dou
 {
     void *field = (char *)config + key->field;
     if (key->type == KEY_INT || key->type == KEY_EACH)
-        *(uint32_t *)field = (uint32_t)value;
+        *(uint32_t *)field = value < 0 ? UINT32_MAX : (uint32_t)value;
     else if (key->type == KEY_NUMBER)
         *(float *)field = (float)value;
     else if (key->type == KEY_SHARE)
@@ -389,7 +389,7 @@ static enum err_code check_field(const struct model_config *config, const struct
     const void *field = (const char *)config + key->field;
     double value = key->max;
     if (key->type == KEY_INT || key->type == KEY_EACH)
-        value = *(const uint32_t *)field;
+        value = *(const uint32_t *)field == UINT32_MAX ? -1.0 : *(const uint32_t *)field;
     else if (key->type == KEY_NUMBER)
         value = (double)*(const float *)field;
     else if (key->type == KEY_CHOICE && !leads_to(key->choices, config->activation))
@@ -420,6 +420,22 @@ static bool is_named(const struct key_table *table, const char *name)
     return false;
 }
 
+/* A size of heads that the class does not ask for, which then has to be what it computes. */
+static enum err_code check_fixed_heads(const struct key_table *own, const json_t *root,
+                                       const char *where, const struct model_config *config,
+                                       struct err *err)
+{
+    const json_t *value = json_object_get(root, "head_dim");
+    for (size_t i = 0; i < own->count; i++)
+        if (own->keys[i].fixed && own->keys[i].field == offsetof(struct model_config, head_dim) &&
+            json_is_integer(value) && json_integer_value(value) != (json_int_t)config->head_dim)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "%s: \"head_dim\": %s is planned only where it is what heads have of the "
+                           "hidden size, %u",
+                           where, shown_of(value).text, config->head_dim);
+    return ERR_OK;
+}
+
 enum err_code keys_read_foreign(const struct key_table *own, const json_t *root, const char *where,
                                 struct model_config *out, struct err *err)
 {
@@ -428,7 +444,7 @@ enum err_code keys_read_foreign(const struct key_table *own, const json_t *root,
     for (size_t i = 0; i < table.count; i++)
         if (!is_named(own, foreign[i].name))
             TRY(read_key(&reader, &foreign[i]));
-    return ERR_OK;
+    return check_fixed_heads(own, root, where, out, err);
 }
 
 enum err_code keys_check(const struct key_table *table, const struct model_config *config,

@@ -22,7 +22,7 @@
 #include <jansson.h>
 
 enum key_type {
-    KEY_INT,     /* uint32_t */
+    KEY_INT,     /* uint32_t; -1, where it may be, is UINT32_MAX */
     KEY_NUMBER,  /* float */
     KEY_SHARE,   /* a number: this share of head_dim, rounded down, is the uint32_t stored */
     KEY_BOOL,    /* bool */

@@ -43,6 +43,7 @@
     X(MINISTRAL, ministral)                                                                        \
     X(HELIUM, helium)                                                                              \
     X(ERNIE4_5, ernie4_5)                                                                          \
+    X(ERNIE4_5_MOE, ernie4_5_moe)                                                                  \
     X(COHERE, cohere)                                                                              \
     X(COHERE2, cohere2)                                                                            \
     X(NEMOTRON, nemotron)                                                                          \
@@ -71,7 +72,7 @@
     X(OPT, opt)                                                                                    \
     X(BERT, bert)                                                                                  \
     X(T5, t5)                                                                                      \
-    X(FSDP2_TUTORIAL, tutorial)                                                                    \
+    X(FSDP2_TUTORIAL, tutorial)
 
 enum arch {
 #define X(name, family) ARCH_##name,
@@ -156,7 +157,9 @@ struct model_config {
     uint32_t expert_ffn;     /* width of an expert; 0: ffn */
     uint32_t shared_experts; /* experts of that width that every token passes, joined to one */
     uint32_t shared_ffn;     /* Qwen2: the width of that one, given as such */
+    float router_least;      /* ERNIE: what their sum is at least */
     uint32_t dense_first;    /* how many layers, from the first, have none */
+    uint32_t sparse_last;    /* ERNIE: the last layer that has any; 0: the last of all */
     uint32_t sparse_step;    /* else every such layer has; 0: each, as 1 */
     uint32_t dense_layers[LAYERS_MAX / 32]; /* bits: but for these */
     struct layer_list dense;                /* layers that have none, whatever the rest says */

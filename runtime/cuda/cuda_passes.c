@@ -104,6 +104,7 @@ static const enum kernel_function functions[WORK_KIND_COUNT] = {
     [WORK_MINIMUM] = KERNEL_MINIMUM,
     [WORK_CLAMP] = KERNEL_CLAMP,
     [WORK_AT_MOST] = KERNEL_AT_MOST,
+    [WORK_AT_LEAST] = KERNEL_AT_LEAST,
     [WORK_WITHIN] = KERNEL_WITHIN,
     [WORK_NEG] = KERNEL_NEG,
     [WORK_ABS] = KERNEL_ABS,

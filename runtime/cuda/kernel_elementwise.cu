@@ -103,6 +103,7 @@ template <enum kernel_function F> struct function;
     X(DIV_NUMBER, 1, x / p)                                                                        \
     X(FLOOR_DIV_NUMBER, 1, floorf(x / p))                                                          \
     X(AT_MOST, 1, x > p ? p : x)                                                                   \
+    X(AT_LEAST, 1, x < p ? p : x)                                                                  \
     X(WITHIN, 1, x<-p ? -p : x> p ? p : x)                                                         \
     X(NEG, 1, -x)                                                                                  \
     X(ABS, 1, fabsf(x))                                                                            \

@@ -35,6 +35,7 @@ static const struct kernel_entry kernels[WORK_KIND_COUNT] = {
     [WORK_MINIMUM] = {.run = host_elementwise},
     [WORK_CLAMP] = {.run = host_elementwise},
     [WORK_AT_MOST] = {.run = host_elementwise},
+    [WORK_AT_LEAST] = {.run = host_elementwise},
     [WORK_WITHIN] = {.run = host_elementwise},
     [WORK_NEG] = {.run = host_elementwise},
     [WORK_ABS] = {.run = host_elementwise},

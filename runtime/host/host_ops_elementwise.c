@@ -57,6 +57,7 @@ EACH(floor_div_number, floorf(x / p))
 EACH_OF_TWO(minimum, x > y ? y : x)
 EACH_OF_THREE(clamp, x<y ? y : x> z ? z : x)
 EACH(at_most, x > p ? p : x)
+EACH(at_least, x < p ? p : x)
 EACH(within, x<-p ? -p : x> p ? p : x)
 EACH(neg, -x)
 EACH(absolute, fabsf(x))
@@ -179,6 +180,7 @@ static const struct {
     [WORK_MINIMUM] = {minimum, 2},
     [WORK_CLAMP] = {clamp, 3},
     [WORK_AT_MOST] = {at_most, 1},
+    [WORK_AT_LEAST] = {at_least, 1},
     [WORK_WITHIN] = {within, 1},
     [WORK_NEG] = {neg, 1},
     [WORK_ABS] = {absolute, 1},

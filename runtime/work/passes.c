@@ -530,6 +530,7 @@ static bool (*const table[WORK_KIND_COUNT])(const struct passing *of) = {
     [WORK_MINIMUM] = pass_elements,
     [WORK_CLAMP] = pass_elements,
     [WORK_AT_MOST] = pass_elements,
+    [WORK_AT_LEAST] = pass_elements,
     [WORK_WITHIN] = pass_elements,
     [WORK_NEG] = pass_elements,
     [WORK_ABS] = pass_elements,

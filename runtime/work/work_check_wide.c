@@ -432,6 +432,7 @@ static const struct work_entry entries[WORK_KIND_COUNT] = {
     [WORK_DIV_NUMBER] = {check_elementwise, 1, 1, 1},
     [WORK_FLOOR_DIV_NUMBER] = {check_elementwise, 1, 1, 1},
     [WORK_AT_MOST] = {check_elementwise, 1, 1, 1},
+    [WORK_AT_LEAST] = {check_elementwise, 1, 1, 1},
     [WORK_WITHIN] = {check_elementwise, 1, 1, 1},
     [WORK_NEG] = {check_elementwise, 1, 1, 1},
     [WORK_ABS] = {check_elementwise, 1, 1, 1},

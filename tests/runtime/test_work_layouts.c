@@ -65,6 +65,7 @@ static const struct form forms[] = {
     EACH_OF(DIV_NUMBER),
     EACH_OF(FLOOR_DIV_NUMBER),
     EACH_OF(AT_MOST),
+    EACH_OF(AT_LEAST),
     EACH_OF(WITHIN),
     EACH_OF(NEG),
     EACH_OF(ABS),

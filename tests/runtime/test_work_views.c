@@ -72,6 +72,8 @@ static double of_kind(enum work_kind kind, double x, double y, double p)
         return x / p;
     case WORK_AT_MOST:
         return fmin(x, p);
+    case WORK_AT_LEAST:
+        return fmax(x, p);
     case WORK_WITHIN:
         return fmax(-p, fmin(x, p));
     case WORK_NEG:
@@ -113,7 +115,7 @@ static void elementwise_work_reads_any_strides_and_broadcasts(void **state)
         {WORK_MINIMUM, 2, 0},     {WORK_ADD_NUMBER, 1, 0.75F},
         {WORK_MUL_NUMBER, 1, -3}, {WORK_DIV_NUMBER, 1, 7},
         {WORK_AT_MOST, 1, 0.25F}, {WORK_WITHIN, 1, 0.5F},
-        {WORK_NEG, 1, 0},         {WORK_ABS, 1, 0},
+        {WORK_AT_LEAST, 1, 0.25F}, {WORK_NEG, 1, 0}, {WORK_ABS, 1, 0},
         {WORK_POW, 1, 2},         {WORK_POW, 1, 3},
         {WORK_COS, 1, 0},         {WORK_SIN, 1, 0},
         {WORK_TANH, 1, 0},        {WORK_TANH_BACKWARD, 2, 0},

@@ -1,0 +1,90 @@
+/* family_ernie4_5_moe.c - ERNIE 4.5 with mixtures of experts: a router in fp32, whose correction is a
+ * parameter that nothing trains. */
+#include "model/count.h"
+#include "model/experts.h"
+#include "model/family_llama.h"
+#include "model/hf_decoder.h"
+
+static void build(struct graph *graph, const struct model_config *config,
+                  const struct model_job *job)
+{
+    static const struct hf_decoder way = {
+        HF_LLAMA_NORMS,
+        .rotary = HF_ROTARY_NEIGHBOURS_WIDE,
+        .fp32_tables = true,
+        .moe = {.route = hf_route_ernie,
+                .gate = hf_gate_halves,
+                .router = "gate",
+                .statics = "gate.moe_statics",
+                .when = HF_SHARED_HELD},
+    };
+    hf_decoder_build(graph, config, job, &way);
+}
+
+static const struct key keys[] = {
+    SIZE_KEYS,
+    KV_HEADS(4),
+    HEAD_DIM_KEY,
+    {POSITIONS("max_position_embeddings", 131072)},
+    EPS("rms_norm_eps", 1e-5),
+    STD("initializer_range", 0.02),
+    THETA("rope_theta", 5e5),
+    TIED(true),
+    {CHOICE("hidden_act", gated, "silu", key_silu_only)},
+    {FLAG("use_bias", attention_bias, false)},
+    {FLAG("use_bias", output_bias, false)},
+    {FLAG("use_bias", mlp_bias, false)},
+    {COUNT("moe_num_experts", experts, 64, EXPERTS_MAX), .other = "num_experts"},
+    {COUNT("moe_k", experts_per_token, 6, EXPERTS_MAX), .other = "num_experts_per_tok"},
+    EXPERT_WAYS,
+    EXPERT_WIDTH(1536),
+    {.name = "moe_num_shared_experts",
+     .type = KEY_INT,
+     .max = EXPERTS_MAX,
+     AT(shared_experts),
+     .absent = RULE_VALUE,
+     .value = 2},
+    {.name = "moe_layer_start_index",
+     .type = KEY_INT,
+     .max = LAYERS_MAX,
+     AT(dense_first),
+     .absent = RULE_VALUE,
+     .value = 1},
+    {.name = "moe_layer_end_index",
+     .type = KEY_INT,
+     .min = -1,
+     .max = LAYERS_MAX,
+     AT(sparse_last),
+     .absent = RULE_VALUE,
+     .value = -1},
+    {COUNT("moe_layer_interval", sparse_step, 1, LAYERS_MAX)},
+    {NUMBER("moe_norm_min", router_least, 1e-12, 0, 1)},
+};
+
+static enum err_code check(const struct key_table *table, const struct model_config *c,
+                           const char *where, struct err *err)
+{
+    if (c->sparse_last == 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s: \"moe_layer_end_index\": 0, experts in the first layer alone, is not "
+                       "planned",
+                       where);
+    return experts_check(table, c, where, err);
+}
+
+static double parameters(const struct model_config *c)
+{
+    return count_llama(c) + (double)experts_layers(c) * c->experts;
+}
+
+const struct family family_ernie4_5_moe = {
+    .name = "ernie4_5_moe",
+    .class_name = "Ernie4_5_MoeForCausalLM",
+    .keys = KEY_TABLE(keys),
+    .rope = true,
+    .padding = 0 + 1,
+    .check = check,
+    .parameters = parameters,
+    .code = CODE_HF,
+    .builder = {[CODE_HF] = build},
+};
