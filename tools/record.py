@@ -580,6 +580,16 @@ def called_once(model, found, run):
     return [(name, module) for name, module in found if calls[id(module)] == 1]
 
 
+def of_own_parameters(found):
+    """Those that have no parameter of another: fully_shard takes it for one unit alone, and then fails."""
+    users = collections.Counter(id(p) for _, module in found for p in set(module.parameters()))
+    own = [(name, module) for name, module in found if all(users[id(p)] == 1 for p in module.parameters())]
+    left = [name for name, module in found if (name, module) not in own]
+    if left:
+        print(f"record.py: {', '.join(left)}: share parameters, so are no units of their own", file=sys.stderr)
+    return own
+
+
 def cast_tensors(tree, dtype):
     def cast(t):
         if isinstance(t, torch.Tensor) and t.is_floating_point() and t.dtype != dtype:
@@ -1191,7 +1201,7 @@ def record_all(args, batches, modes):
     cast_parameters(model, dtype)
     names = [n for n, _ in model.named_parameters()]
     params = list(model.parameters())
-    found = called_once(model, candidates(model), lambda: warm(model, cast_tensors(inputs, dtype), loss))
+    found = called_once(model, of_own_parameters(candidates(model)), lambda: warm(model, cast_tensors(inputs, dtype), loss))
     places = {id(p.untyped_storage()): f"p{i}" for i, p in enumerate(params)}
     prefixes = [(i, n + ".") for i, (n, _) in enumerate(found)]
     owners = [next((i for i, prefix in prefixes if n.startswith(prefix)), -1) for n in names]

@@ -45,7 +45,7 @@ static uint32_t declare_statics(struct graph *graph, const struct model_config *
 {
     const bool outer = graph->all_frozen;
     graph->all_frozen = true;
-    const uint32_t correction = graph_param(graph, PARAM_WEIGHT, SHAPE(1, c->experts),
+    const uint32_t correction = graph_param(graph, PARAM_BIAS, SHAPE(1, c->experts),
                                             "%s%s.e_score_correction_bias", prefix, way->statics);
     graph->all_frozen = outer;
     graph_init_param(graph, correction, (struct param_init){.kind = INIT_ZEROS});

@@ -61,6 +61,20 @@ static const struct key keys[] = {
     {NUMBER("moe_norm_min", router_least, 1e-12, 0, 1)},
 };
 
+/* A model is a line, and what the macro holds is a row: no block, no expression. */
+/* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+
+/* baidu/ERNIE-4.5-21B-A3B-PT. Ernie4_5_MoeForCausalLM. */
+static const struct model_preset presets[] = {
+    {"ernie-4.5-21b-a3b", 21825437888,
+     {GATED(ARCH_ERNIE4_5_MOE, 2560, 28, 20, 4, 128, 12288, 103424, 131072, 1e-5F, 5e5F),
+      .tied = true, .experts = 64, .experts_per_token = 6, .expert_ffn = 1536, .shared_experts = 2,
+      .dense_first = 1, .sparse_last = 27, .sparse_step = 1, .router_least = 1e-12F}},
+};
+/* NOLINTEND(bugprone-macro-parentheses) */
+/* clang-format on */
+
 static enum err_code check(const struct key_table *table, const struct model_config *c,
                            const char *where, struct err *err)
 {
@@ -81,6 +95,7 @@ const struct family family_ernie4_5_moe = {
     .name = "ernie4_5_moe",
     .class_name = "Ernie4_5_MoeForCausalLM",
     .keys = KEY_TABLE(keys),
+    PRESETS(presets),
     .rope = true,
     .padding = 0 + 1,
     .check = check,

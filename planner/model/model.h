@@ -14,8 +14,6 @@
 /* X(name, family_NAME of planner/model/family_NAME.c), in the order of every list */
 #define ARCH_MAP(X)                                                                                \
     X(LLAMA, llama)                                                                                \
-    X(INTERNLM3, internlm3)                                                                        \
-    X(IQUESTCODER, iquestcoder)                                                                    \
     X(MISTRAL, mistral)                                                                            \
     X(QWEN2, qwen2)                                                                                \
     X(QWEN3, qwen3)                                                                                \
@@ -64,6 +62,8 @@
     X(GEMMA3, gemma3)                                                                              \
     X(GLM, glm)                                                                                    \
     X(GLM4, glm4)                                                                                  \
+    X(INTERNLM3, internlm3)                                                                        \
+    X(IQUESTCODER, iquestcoder)                                                                    \
     X(STARCODER2, starcoder2)                                                                      \
     X(STABLELM, stablelm)                                                                          \
     X(GPT2, gpt2)                                                                                  \

@@ -91,6 +91,8 @@ def options(row, folder):
     yield "gpu", "a100-sxm-80gb"
     if m.get("kind") not in ("hf", None):
         yield "attention", "flash"      # as the recorder's models have it in any dtype
+    elif s.get("attention"):
+        yield "attention", s["attention"]
     yield "autograd", row.get("autograd", "recorded")
     yield "strategy", f"zero{s['stage']}" if system == "deepspeed" else system
     yield "gpus", s["world"]

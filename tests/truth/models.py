@@ -318,6 +318,7 @@ KINDS = {"llama": Llama, "flat_llama": FlatLlama, "gpt2": GPT2, "guide": Guide}
 HF = {  # model_type -> (model class, config class, paths of the lists of blocks)
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", ["transformer.h"]),
     "opt": ("OPTForCausalLM", "OPTConfig", ["model.decoder.layers"]),
+    "gpt_bigcode": ("GPTBigCodeForCausalLM", "GPTBigCodeConfig", ["transformer.h"]),
     "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", ["gpt_neox.layers"]),
     "llama": ("LlamaForCausalLM", "LlamaConfig", ["model.layers"]),
     "mistral": ("MistralForCausalLM", "MistralConfig", ["model.layers"]),
