@@ -191,12 +191,14 @@ static uint32_t enter_block(struct graph *graph, const struct model_config *c,
     graph_enter(graph, module, x);
     if (!in->way->positions_first)
         graph_also_input(graph, module, in->positions);
+    if (in->way->tables_first && mask != GRAPH_NONE)
+        graph_also_input(graph, module, mask);
     if (rope.sin != GRAPH_NONE)
         graph_also_input(graph, module, rope.sin);
     graph_also_input(graph, module, rope.cos);
     if (in->way->positions_first)
         graph_also_input(graph, module, in->positions);
-    if (mask != GRAPH_NONE)
+    if (!in->way->tables_first && mask != GRAPH_NONE)
         graph_also_input(graph, module, mask);
     const uint32_t z = hf_block_run(graph, c, job, &block, x, mask, plain ? none : rope);
     graph_exit(graph, module, z);

@@ -76,6 +76,7 @@ struct hf_decoder {
     bool masks_by_layer;   /* a mask for each type of layer, asked for where any has a window */
     bool masks_of_types;   /* ... and none for a type that no layer is of */
     bool both_masks;       /* ... both, whether any layer has a window or none */
+    bool tables_first;     /* RoPE's tables come before the mask in the call of a layer */
     bool positions_first;  /* position_ids come before the tables in the call of a layer */
     bool embedded_last;    /* of what layers were called with, inputs_embeds are let go last */
     bool complex_table;    /* RoPE's is one, of complex numbers */
