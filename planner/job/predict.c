@@ -97,7 +97,7 @@ static void count_call(void *context, enum allocator_action action, uint64_t add
 
 enum attention_kernel attention_of(const struct job *job, const struct machine *machine)
 {
-    struct profile there = machine->profile; /* lent parts are not touched */
+    struct profile there = machine->profile;      /* lent parts are not touched */
     if (job->model.autograd == AUTOGRAD_RECORDED) /* which knows no GPU, but what Python writes */
         return attention_is_composed(there.attention) ? there.attention : job->model.attention;
     if (job->model.attention != ATTENTION_AUTO)

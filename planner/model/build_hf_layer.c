@@ -487,8 +487,8 @@ static uint32_t plain_feed_forward(struct graph *graph, const struct model_confi
     return out;
 }
 
-/* Experts, and what all tokens pass beside them, if there is anything; *routed is Python's until the
- * layer returns. */
+/* Experts, and what all tokens pass beside them, if there is anything; *routed is Python's until
+ * the layer returns. */
 static uint32_t feed_beside(struct graph *graph, const struct model_config *c,
                             const struct hf_block *block, uint32_t y, uint32_t *routed)
 {

@@ -193,8 +193,7 @@ static uint32_t wide_product(struct graph *graph, const struct hf_moe *moe, uint
 static uint32_t wide_logits(struct graph *graph, const struct hf_moe *moe, uint32_t y)
 {
     const struct shape s = graph->tensors[y].shape;
-    return wide_product(graph, moe,
-                        op_view_node(graph, y, SHAPE(s.dim[0] * s.dim[1], s.dim[2])));
+    return wide_product(graph, moe, op_view_node(graph, y, SHAPE(s.dim[0] * s.dim[1], s.dim[2])));
 }
 
 struct hf_routing hf_route_ernie(struct graph *graph, const struct model_config *c,

@@ -1,5 +1,5 @@
-/* family_ernie4_5_moe.c - ERNIE 4.5 with mixtures of experts: a router in fp32, whose correction is a
- * parameter that nothing trains. */
+/* family_ernie4_5_moe.c - ERNIE 4.5 with mixtures of experts: a router in fp32, whose correction is
+ * a parameter that nothing trains. */
 #include "model/count.h"
 #include "model/experts.h"
 #include "model/family_llama.h"

@@ -1,5 +1,5 @@
-/* family_gpt_bigcode.c - GPT-BigCode (SantaCoder, StarCoder): GPT-2 by Linear, where all queries may
- * share one head of keys and values. */
+/* family_gpt_bigcode.c - GPT-BigCode (SantaCoder, StarCoder): GPT-2 by Linear, where all queries
+ * may share one head of keys and values. */
 #include "model/build_gpt2.h"
 #include "model/count.h"
 

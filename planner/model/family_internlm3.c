@@ -1,4 +1,5 @@
-/* family_internlm3.c - InternLM 3: transformers runs Llama's code for it; two keys have its names. */
+/* family_internlm3.c - InternLM 3: transformers runs Llama's code for it; two keys have its names.
+ */
 #include "model/count.h"
 #include "model/family_llama.h"
 

@@ -429,10 +429,11 @@ static enum err_code check_fixed_heads(const struct key_table *own, const json_t
     for (size_t i = 0; i < own->count; i++)
         if (own->keys[i].fixed && own->keys[i].field == offsetof(struct model_config, head_dim) &&
             json_is_integer(value) && json_integer_value(value) != (json_int_t)config->head_dim)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "%s: \"head_dim\": %s is planned only where it is what heads have of the "
-                           "hidden size, %u",
-                           where, shown_of(value).text, config->head_dim);
+            return err_set(
+                err, ERR_UNSUPPORTED,
+                "%s: \"head_dim\": %s is planned only where it is what heads have of the "
+                "hidden size, %u",
+                where, shown_of(value).text, config->head_dim);
     return ERR_OK;
 }
 

@@ -110,17 +110,14 @@ static void elementwise_work_reads_any_strides_and_broadcasts(void **state)
         uint32_t ins;
         float p;
     } rows[] = {
-        {WORK_ADD, 2, 0},         {WORK_SUB, 2, 0},
-        {WORK_MUL, 2, 0},         {WORK_DIV, 2, 0},
-        {WORK_MINIMUM, 2, 0},     {WORK_ADD_NUMBER, 1, 0.75F},
-        {WORK_MUL_NUMBER, 1, -3}, {WORK_DIV_NUMBER, 1, 7},
-        {WORK_AT_MOST, 1, 0.25F}, {WORK_WITHIN, 1, 0.5F},
-        {WORK_AT_LEAST, 1, 0.25F}, {WORK_NEG, 1, 0}, {WORK_ABS, 1, 0},
-        {WORK_POW, 1, 2},         {WORK_POW, 1, 3},
-        {WORK_COS, 1, 0},         {WORK_SIN, 1, 0},
-        {WORK_TANH, 1, 0},        {WORK_TANH_BACKWARD, 2, 0},
-        {WORK_SIGMOID, 1, 0},     {WORK_SIGMOID_BACKWARD, 2, 0},
-        {WORK_CAST, 1, 0},        {WORK_REORDER, 1, 0},
+        {WORK_ADD, 2, 0},           {WORK_SUB, 2, 0},          {WORK_MUL, 2, 0},
+        {WORK_DIV, 2, 0},           {WORK_MINIMUM, 2, 0},      {WORK_ADD_NUMBER, 1, 0.75F},
+        {WORK_MUL_NUMBER, 1, -3},   {WORK_DIV_NUMBER, 1, 7},   {WORK_AT_MOST, 1, 0.25F},
+        {WORK_WITHIN, 1, 0.5F},     {WORK_AT_LEAST, 1, 0.25F}, {WORK_NEG, 1, 0},
+        {WORK_ABS, 1, 0},           {WORK_POW, 1, 2},          {WORK_POW, 1, 3},
+        {WORK_COS, 1, 0},           {WORK_SIN, 1, 0},          {WORK_TANH, 1, 0},
+        {WORK_TANH_BACKWARD, 2, 0}, {WORK_SIGMOID, 1, 0},      {WORK_SIGMOID_BACKWARD, 2, 0},
+        {WORK_CAST, 1, 0},          {WORK_REORDER, 1, 0},
     };
     (void)state;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
