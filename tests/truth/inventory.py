@@ -13,7 +13,7 @@ keys: of each planned family, each key of its config class takes another value. 
 same is asked: what a class obeys and a family's table of keys has not shows here as `differs`.
 
 Usage: inventory.py types|keys [--only TYPE ...] [--dtype fp32|bf16 ...] [--jobs N] [--default]
-Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23; SHARDPLAN is the program.
+Run with PYTHONHASHSEED=0: on it the order of masks depends. Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23; SHARDPLAN is the program.
 """
 import argparse
 import collections
