@@ -102,6 +102,7 @@ static enum err_code read_traces(const struct run_plan *run, uint32_t ranks, str
 static void remove_files(const struct run_plan *run, uint32_t ranks)
 {
     char path[PATH_MAX];
+    remove(files_path(run->dir, ".trace-lock", path, sizeof path)); /* of ranks that were ended */
     for (uint32_t rank = 0; rank < ranks; rank++) {
         remove(file_of_rank(run, "trace", "json", rank, path, sizeof path));
         remove(file_of_rank(run, "snapshot", "pickle", rank, path, sizeof path));

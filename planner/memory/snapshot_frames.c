@@ -6,12 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+struct contents {           /* of a buffer: parameters' pieces, in the plan's order */
+    uint32_t pieces, first; /* how many there are; whose the first is */
+};
+
 struct snapshot_frames {
     const struct plan *plan;
     struct snapshot *snapshot;
     struct arena arena;
-    const char **modules; /* (instructions) */
-    const char **names;   /* (instructions) of frames, once they were asked for */
+    const char **modules;      /* (instructions) */
+    const char **names;        /* (instructions) of frames, once they were asked for */
+    struct contents *contents; /* (buffers) */
 };
 
 struct snapshot_frames *snapshot_frames_new(const struct plan *plan, struct snapshot *snapshot)
@@ -20,6 +25,12 @@ struct snapshot_frames *snapshot_frames_new(const struct plan *plan, struct snap
     *frames = (struct snapshot_frames){.plan = plan, .snapshot = snapshot};
     frames->modules = plan_module_names(plan, &frames->arena);
     frames->names = xcalloc(plan->instruction_count + 1, sizeof *frames->names);
+    frames->contents = xcalloc(plan->buffer_count + 1, sizeof *frames->contents);
+    for (uint32_t p = 0; p < plan->piece_count; p++) {
+        struct contents *of = &frames->contents[plan->pieces[p].buffer];
+        if (of->pieces++ == 0)
+            of->first = plan->pieces[p].param;
+    }
     return frames;
 }
 
@@ -27,6 +38,7 @@ void snapshot_frames_free(struct snapshot_frames *frames)
 {
     if (!frames)
         return;
+    free(frames->contents);
     free(frames->names);
     arena_free(&frames->arena);
     free(frames);
@@ -55,19 +67,13 @@ void snapshot_frames_instruction(struct snapshot_frames *frames, uint32_t id, ui
 void snapshot_frames_buffer(struct snapshot_frames *frames, uint32_t buffer, uint64_t time_us)
 {
     const struct plan *plan = frames->plan;
-    const char *first = NULL;
+    const struct contents *of = &frames->contents[buffer];
+    const char *first = of->pieces ? plan->params[of->first].name : "";
     char what[160], more[32] = "";
-    uint32_t others = 0;
-    for (uint32_t p = 0; p < plan->piece_count; p++) {
-        if (plan->pieces[p].buffer != buffer)
-            continue;
-        others += first != NULL;
-        first = first ? first : plan->params[plan->pieces[p].param].name;
-    }
-    if (others)
-        snprintf(more, sizeof more, " and %u more", others);
+    if (of->pieces > 1)
+        snprintf(more, sizeof more, " and %u more", of->pieces - 1);
     plan_buffer_text(plan, &plan->buffers[buffer], what, sizeof what);
     const char *name =
-        arena_printf(&frames->arena, "%s%s%s%s", first ? first : "", more, first ? ": " : "", what);
+        arena_printf(&frames->arena, "%s%s%s%s", first, more, of->pieces ? ": " : "", what);
     snapshot_set_frame(frames->snapshot, name, "plan.json", 0, time_us);
 }

@@ -39,7 +39,7 @@ struct run {
     struct device *device;
     struct data *data;
     struct execution *execution;
-    struct claim *claim; /* on where to save */
+    struct claim *claim; /* on what it writes */
     double *wait_s;      /* (instructions) what a rehearsal's collectives take; NULL: nothing */
     bool terminal;       /* steps overwrite one line */
     bool started;        /* the plan was accepted: what fails now is a failure of the run */
@@ -157,8 +157,8 @@ static enum err_code open_all(struct run *run, struct err *err)
                              run->settings.cuda ? WORK_ON_CUDA : WORK_ON_HOST, err));
     TRY(open_comm(run, err));
     TRY(data_open(o->data, data_kind_of(o->token_bytes), vocabulary(run->plan), &run->data, err));
-    if (o->save || o->save_full)
-        TRY(claim_open(run->plan, run->comm, o->save, o->save_full, &run->claim, err));
+    const struct claim_places places = {o->save, o->save_full, run->settings.output};
+    TRY(claim_open(run->plan, run->comm, &places, &run->claim, err));
     TRY(open_device(run, err));
     if (o->rehearse_world)
         TRY(rehearsal_times(run->plan, run->settings.plan, o->predicted, &run->wait_s, err));

@@ -1,7 +1,9 @@
 /* claim.c - see claim.h.
  *
- *     DIR/.lock      rank 0 holds a lock on it; whoever lets go of it removes it first
- *     DIR/.probe-R   made and removed by rank R */
+ *     DIR/.lock        rank 0 holds a lock on it while it saves; whoever lets go of it removes it
+ *                      first
+ *     DIR/.trace-lock  likewise, of the folder of traces: one folder may be both
+ *     DIR/.probe-R     made and removed by rank R */
 #include "runtime/state/claim.h"
 
 #include "runtime/state/transfer.h"
@@ -16,30 +18,39 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+enum { LOCKS = 2 };
+
 struct claim {
     struct arena arena;
-    const char *lock; /* its path; NULL: there is none */
-    int fd;
+    struct lock {
+        const char *path; /* NULL: it is not ours, or not there */
+        int fd;
+    } locks[LOCKS];
+    uint32_t lock_count;
 };
 
 /* Another run may remove the file between our opening and locking it: then it is not the folder's.
  */
-static enum err_code take_lock(struct claim *claim, const char *dir, struct err *err)
+static enum err_code take_lock(struct claim *claim, const char *dir, const char *name,
+                               const char *does, struct err *err)
 {
-    const char *path = arena_printf(&claim->arena, "%s/.lock", dir);
+    const char *path = arena_printf(&claim->arena, "%s/%s", dir, name);
+    struct lock *lock = &claim->locks[claim->lock_count++];
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return err_set(err, ERR_IO, "create %s: %s", dir, strerror(errno));
     for (;;) {
         struct stat there;
-        claim->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (claim->fd < 0)
+        lock->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (lock->fd < 0)
             return err_set(err, ERR_IO, "create %s: %s", path, strerror(errno));
-        const int failed = flock(claim->fd, LOCK_EX | LOCK_NB) != 0 ? errno : 0;
+        const int failed = flock(lock->fd, LOCK_EX | LOCK_NB) != 0 ? errno : 0;
         if (failed == EWOULDBLOCK)
-            return err_set(err, ERR_IO, "%s: another run saves there (it has %s)", dir, path);
-        if (failed == 0 && fstat(claim->fd, &there) == 0 && there.st_nlink == 0) {
-            close(claim->fd);
+            return err_set(err, ERR_IO, "%s: another run %s there (it has %s)", dir, does, path);
+        if (failed == 0 && fstat(lock->fd, &there) == 0 && there.st_nlink == 0) {
+            close(lock->fd);
             continue;
         }
-        claim->lock = failed ? NULL : path; /* a file system without locks has none to give */
+        lock->path = failed ? NULL : path; /* a file system without locks has none to give */
         return ERR_OK;
     }
 }
@@ -81,9 +92,7 @@ static enum err_code claim_folder(struct claim *claim, const struct plan *plan, 
 {
     if (plan->rank != 0)
         return ERR_OK;
-    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        return err_set(err, ERR_IO, "create %s: %s", dir, strerror(errno));
-    TRY(take_lock(claim, dir, err));
+    TRY(take_lock(claim, dir, ".lock", "saves", err));
     return check_room(dir, bytes_to_save(plan, true), err);
 }
 
@@ -96,15 +105,23 @@ static enum err_code try_full(struct claim *claim, const struct plan *plan, cons
     return check_room(dirname(arena_strdup(&claim->arena, full)), bytes_to_save(plan, false), err);
 }
 
-enum err_code claim_open(const struct plan *plan, struct comm *comm, const char *dir,
-                         const char *full, struct claim **out, struct err *err)
+static enum err_code claim_output(struct claim *claim, const struct plan *plan, const char *dir,
+                                  struct err *err)
+{
+    return plan->rank == 0 ? take_lock(claim, dir, ".trace-lock", "leaves its trace", err) : ERR_OK;
+}
+
+enum err_code claim_open(const struct plan *plan, struct comm *comm,
+                         const struct claim_places *places, struct claim **out, struct err *err)
 {
     struct claim *claim = xcalloc(1, sizeof *claim);
+    const char *dir = places->save, *full = places->full, *output = places->output;
     bool flag = false;
     enum err_code rc = ERR_OK;
-    claim->fd = -1;
     *out = claim;
-    if (dir)
+    if (output)
+        rc = transfer_agree(comm, claim_output(claim, plan, output, err), &flag, err);
+    if (dir && rc == ERR_OK)
         rc = transfer_agree(comm, claim_folder(claim, plan, dir, err), &flag, err);
     if (dir && rc == ERR_OK)
         rc = transfer_agree(
@@ -123,10 +140,13 @@ void claim_release(struct claim *claim)
 {
     if (!claim)
         return;
-    if (claim->lock)
-        unlink(claim->lock);
-    if (claim->fd >= 0)
-        close(claim->fd);
+    for (uint32_t i = 0; i < claim->lock_count; i++) {
+        const struct lock *lock = &claim->locks[i];
+        if (lock->path)
+            unlink(lock->path);
+        if (lock->fd >= 0)
+            close(lock->fd);
+    }
     arena_free(&claim->arena);
     free(claim);
 }

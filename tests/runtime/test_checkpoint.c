@@ -3,7 +3,6 @@
  * The execution is that of fake_execution.h. Saving by several ranks runs under mpirun: a copy of
  * this program that finds its check in the environment is a rank. Loading by several ranks needs no
  * messages, so here one process plays them in turn, and one test runs it under mpirun as well. */
-#include "runtime/state/claim.h"
 #include "tests/support/fake_execution.h"
 #include "tests/support/folder.h"
 #include "tests/support/ranks.h"
@@ -686,55 +685,6 @@ static void names_of_saves_are_no_paths(void **state)
     folder_drop(folder);
 }
 
-/* ---- before the first step ---- */
-
-static void a_folder_is_one_runs(void **state)
-{
-    (void)state;
-    char *folder = folder_new("checkpoint");
-    struct plan *plan = make_plan(1, 1, 0, ADAMW);
-    struct claim *first, *second;
-    struct err err = {0};
-    assert_int_equal(claim_open(plan, NULL, file_in(folder, "a"), NULL, &first, &err), ERR_OK);
-    assert_int_equal(claim_open(plan, NULL, file_in(folder, "b"), NULL, &second, &err), ERR_OK);
-    claim_release(second);
-    assert_int_equal(claim_open(plan, NULL, file_in(folder, "a"), NULL, &second, &err), ERR_IO);
-    assert_non_null(strstr(err.text, "another run saves there"));
-    assert_null(second);
-    claim_release(first);
-    err = (struct err){0};
-    assert_int_equal(claim_open(plan, NULL, file_in(folder, "a"), NULL, &second, &err), ERR_OK);
-    claim_release(second);
-    assert_int_equal(rmdir(file_in(folder, "a")), 0); /* nothing is left in it */
-    assert_int_equal(rmdir(file_in(folder, "b")), 0);
-    plan_free(plan);
-    folder_drop(folder);
-}
-
-static void what_cannot_be_written_is_known_before(void **state)
-{
-    (void)state;
-    struct plan *plan = make_plan(1, 1, 0, ADAMW);
-    struct claim *claim;
-    static const char *const places[][2] = {{"/proc/here", NULL},
-                                            {"/dev/null", NULL},
-                                            {"/nonexistent/here", NULL},
-                                            {NULL, "/nonexistent/full"}};
-    for (int i = 0; i < 4; i++) {
-        struct err err = {0};
-        assert_int_equal(claim_open(plan, NULL, places[i][0], places[i][1], &claim, &err), ERR_IO);
-        assert_non_null(strstr(err.text, "create "));
-    }
-    char *folder = folder_new("checkpoint");
-    struct err err = {0};
-    plan->params[0].shape = SHAPE(UINT32_MAX, UINT32_MAX / 64);
-    assert_int_equal(claim_open(plan, NULL, folder, NULL, &claim, &err), ERR_IO);
-    assert_non_null(strstr(err.text, " has room for "));
-    assert_int_equal(files_in(folder), 0);
-    plan_free(plan);
-    folder_drop(folder);
-}
-
 /* ---- full files ---- */
 
 static void full_files_of_other_models_are_refused(void **state)
@@ -789,8 +739,6 @@ int main(void)
         cmocka_unit_test(a_save_cleans_up_after_others),
         cmocka_unit_test(damage_is_found),
         cmocka_unit_test(names_of_saves_are_no_paths),
-        cmocka_unit_test(a_folder_is_one_runs),
-        cmocka_unit_test(what_cannot_be_written_is_known_before),
         cmocka_unit_test(full_files_of_other_models_are_refused),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
