@@ -38,8 +38,9 @@ FUZZ_SECONDS ?= 20
 # One line a file; V=1 shows the commands.
 Q := $(if $(filter 1,$(V)),,@)
 SAY = $(if $(Q),@echo "  $(1) $(2)",@:)
-# As many jobs as cores, unless told otherwise.
-ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+# As many jobs as cores, unless the command line says otherwise; a make that this one starts shares
+# them, and would give them up if told a number again.
+ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
