@@ -11,7 +11,8 @@
 ## make tsan       every test under ThreadSanitizer
 ## make checked    every test with structures that check themselves after each operation
 ## make fuzz       each parser for FUZZ_SECONDS (default 20) under libFuzzer (FUZZ=fuzz_plan: that one)
-## make soak       100,000 random jobs (SOAK_JOBS): more of anything never takes less (tests/soak)
+## make soak       100,000 random jobs (SOAK_JOBS): more of anything never takes less (tests/soak), sums
+##                 hold (tests/lower/test_properties.c); three times the faults of make check
 ## make bench      the timed claims: cold start, program and memory, one more configuration
 ## make validation remake reports/validation/ from the recordings in tests/data, and reports/systems.md
 ## make questions  remake docs/questions.md
@@ -237,8 +238,10 @@ fuzz: deps
 	@tools/fuzz $(BUILD) $(FUZZ_SECONDS) '$(CPPFLAGS)' '$(LIBS)' $(FUZZ)
 
 SOAK_JOBS ?= 100000
-soak: $(BUILD)/tests/soak/test_soak
-	SOAK_JOBS=$(SOAK_JOBS) $<
+soak: all $(addprefix $(BUILD)/tests/,soak/test_soak lower/test_properties cli/test_faults) $(BUILD)/fault.so
+	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/soak/test_soak
+	SOAK_JOBS=$(SOAK_JOBS) $(BUILD)/tests/lower/test_properties
+	SOAK_JOBS=$(SOAK_JOBS) SHARDPLAN=$(BUILD)/shardplan $(BUILD)/tests/cli/test_faults
 
 bench: all
 	@$(MAKE) --no-print-directory $(BUILD)/bench

@@ -2,6 +2,8 @@
  *
  * Every rank reads the same plan.json, checks it, and plays the rank that MPI gave it. Rank 0
  * prints. The first rank that fails prints one message with its rank and ends the whole run. */
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/standard_output.h"
 #include "plan/plan_json.h"
 #include "plan/plan_rank.h"
@@ -55,17 +57,18 @@ static bool is_speaker(const struct run *run)
     return !run->comm || comm_rank(run->comm) == 0;
 }
 
-/* FNV-1a of a file; 0 when it cannot be read (the reader has said so by then). */
+/* 0 when it cannot be read (the reader has said so by then). */
 static uint64_t file_hash(const char *path)
 {
-    uint64_t hash = 14695981039346656037ULL;
-    FILE *file = fopen(path, "r");
-    if (!file)
+    struct hash hash;
+    size_t length;
+    char *text = file_read(path, &length, NULL);
+    if (!text)
         return 0;
-    for (int c; (c = getc(file)) != EOF;)
-        hash = (hash ^ (uint64_t)(unsigned char)c) * 1099511628211ULL;
-    fclose(file);
-    return hash;
+    hash_begin(&hash);
+    hash_add(&hash, text, length);
+    free(text);
+    return hash_end(&hash);
 }
 
 /* Ranks on several machines may read different files under one name. */

@@ -1,8 +1,8 @@
 /* test_faults.c - whatever call of the system fails, or is a program's last: a command ends with a
  * status and a sentence, leaves whole files or none, and no checkpoint is lost.
  *
- * tests/faults/fault.c, preloaded, lets the n-th call of a kind fail: here for every n there is, of
- * allocations for some hundred. */
+ * tests/faults/fault.c, preloaded, lets the n-th call of a kind fail: for every n where there are
+ * few, else for the first ones and some of the rest; for three times as many under `make soak`. */
 #include "tests/support/folder.h"
 #include "tests/support/program.h"
 
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-enum { ALL_UP_TO = 130, SAMPLES = 120 };
+enum { FEW = 40, SAMPLES = 40, SOAK_TIMES = 3 };
 
 static char folder[] = "/tmp/shardplan_faults.XXXXXX";
 
@@ -57,7 +57,10 @@ static unsigned long calls_of(const char *fault, const char *program, const char
 /* The next number of a call to try: all at first, then some. */
 static unsigned long after(unsigned long n, unsigned long calls)
 {
-    return n < ALL_UP_TO || calls < 2 * ALL_UP_TO ? n + 1 : n + 1 + (calls - ALL_UP_TO) / SAMPLES;
+    const unsigned long times = getenv("SOAK_JOBS") ? SOAK_TIMES : 1;
+    if (n < FEW * times || calls < 2 * FEW * times)
+        return n + 1;
+    return n + 1 + (calls - FEW * times) / (SAMPLES * times);
 }
 
 /* Of a command that writes OUT: what is there is as in WHOLE (but for a page without pictures), and

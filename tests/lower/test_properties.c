@@ -11,11 +11,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-enum { JOBS = 10000, SEED = 20261121 };
+enum { JOBS = 5000, SEED = 20261121 };
+
+static int jobs = JOBS; /* or SOAK_JOBS */
 
 static gsl_rng *rng;
 
@@ -49,7 +52,7 @@ static void check_sums(const struct memory *m)
 static void sums_hold_and_everything_is_freed(void **state)
 {
     (void)state;
-    for (int i = 0; i < JOBS; i++) {
+    for (int i = 0; i < jobs; i++) {
         const struct job job = random_job(rng);
         struct memory memory;
         plan_and_replay(&job, &memory);
@@ -60,7 +63,7 @@ static void sums_hold_and_everything_is_freed(void **state)
 static void keeping_parameters_never_takes_less_than_resharding(void **state)
 {
     (void)state;
-    for (int i = 0; i < JOBS / 10; i++) {
+    for (int i = 0; i < jobs / 10; i++) {
         struct job job = random_job(rng);
         struct memory always, never;
         job.strategy.reshard = RESHARD_ALWAYS;
@@ -75,7 +78,7 @@ static void keeping_parameters_never_takes_less_than_resharding(void **state)
 static void more_ranks_never_hold_more_at_rest(void **state)
 {
     (void)state;
-    for (int i = 0; i < JOBS / 10; i++) {
+    for (int i = 0; i < jobs / 10; i++) {
         struct job job = random_job(rng);
         struct memory few, many;
         job.strategy.rank = 0;
@@ -91,7 +94,7 @@ static void more_ranks_never_hold_more_at_rest(void **state)
 static void checkpointing_never_keeps_more_activations(void **state)
 {
     (void)state;
-    for (int i = 0; i < JOBS / 10; i++) {
+    for (int i = 0; i < jobs / 10; i++) {
         struct job job = random_job(rng);
         struct memory none, selective, full;
         job.tape.checkpointing = CHECKPOINTING_NONE;
@@ -109,7 +112,7 @@ static void checkpointing_never_keeps_more_activations(void **state)
 static void tying_the_head_saves_one_table(void **state)
 {
     (void)state;
-    for (int i = 0; i < JOBS / 100; i++) {
+    for (int i = 0; i < jobs / 100; i++) {
         struct err err = {0};
         struct job job = random_job(rng);
         uint64_t tied, untied;
@@ -144,6 +147,8 @@ static int tear_down(void **state)
 
 int main(void)
 {
+    const char *soak = getenv("SOAK_JOBS");
+    jobs = soak ? atoi(soak) : JOBS;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_hold_and_everything_is_freed),
         cmocka_unit_test(keeping_parameters_never_takes_less_than_resharding),

@@ -3,6 +3,7 @@
  * tests/data/numerics/hf.json has 20 AdamW steps of a small model of each family, by the model's
  * own forward and loss, recorded by tests/truth/numerics_hf.py. Each is planned from the
  * config.json that the model was made of. */
+#include "tests/support/local_ranks.h"
 #include "tests/support/program.h"
 #include "tests/support/trajectory.h"
 
@@ -119,14 +120,14 @@ static void adapters_are_trained_alike(void **state)
     char options[256];
     (void)state;
     trajectory_plan(first_of("llama"), 2, HF "--lora 4,all-linear --clip 1 --strategy ddp");
-    assert_int_equal(shardplan("run %s/plan/plan.json --steps %d --json", folder, TRAJECTORY_SOME),
+    assert_int_equal(local_ranks(2, "%s/plan/plan.json --steps %d --json", folder, TRAJECTORY_SOME),
                      0);
     json_t *ddp = printed_steps();
     assert_int_equal(json_array_size(json_object_get(ddp, "loss")), TRAJECTORY_SOME);
     for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
         snprintf(options, sizeof options, HF "--lora 4,all-linear --clip 1 %s", systems[i]);
         trajectory_plan(first_of("llama"), 2, options);
-        if (shardplan("run %s/plan/plan.json --steps %d --json", folder, TRAJECTORY_SOME) != 0)
+        if (local_ranks(2, "%s/plan/plan.json --steps %d --json", folder, TRAJECTORY_SOME) != 0)
             fail_msg("%s: %s", systems[i], program_output());
         const double worst = compare_steps(ddp, &steps);
         assert_int_equal(steps, TRAJECTORY_SOME);
@@ -144,7 +145,7 @@ static void sixteen_bits_stay_near(void **state)
         const json_t *model = json_array_get(models, i);
         size_t steps;
         trajectory_plan(model, 2, i % 2 ? HF "--strategy ddp --autocast bf16" : HF);
-        if (shardplan("run %s/plan/plan.json --steps 3 --json", folder) != 0)
+        if (local_ranks(2, "%s/plan/plan.json --steps 3 --json", folder) != 0)
             fail_msg("%s: %s", type_of(model), program_output());
         const double worst = compare_losses(model, &steps);
         if (steps != 3 || !(worst <= 3e-3))
@@ -187,8 +188,8 @@ static void recorded_memory_is_the_plans(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         trajectory_plan(first_of(types[i]), 2, FSDP2);
-        assert_int_equal(shardplan("run %s/plan/plan.json --steps 3 -q -o %s/plan", folder, folder),
-                         0);
+        assert_int_equal(
+            local_ranks(2, "%s/plan/plan.json --steps 3 -q -o %s/plan", folder, folder), 0);
         assert_int_equal(shardplan("compare %s/plan/plan.json %s/plan/trace.json", folder, folder),
                          0);
         if (!strstr(program_output(), "memory is equal to the byte"))

@@ -41,7 +41,8 @@ int shardplan(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(arguments, sizeof arguments, fmt, args);
     va_end(args);
-    snprintf(command, sizeof command, "timeout -k 2 120 %s %s 2>&1", program(), arguments);
+    snprintf(command, sizeof command, "exec timeout -k 2 ${TEST_SECONDS:-120} %s %s 2>&1",
+             program(), arguments);
     return run(command);
 }
 

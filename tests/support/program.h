@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-/* Runs "shardplan ARGUMENTS" for two minutes at most. Returns its exit status, -1 when it was
+/* Runs "shardplan ARGUMENTS", for TEST_SECONDS at most. Returns its exit status, -1 when it was
  * ended; what it printed, on both streams, is in program_output(). */
 int shardplan(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -216,12 +216,14 @@ void reference_check_continued(const struct variation *first, const struct varia
     reference_write_config(reference);
     reference_write_initial(reference);
     reference_plan(reference, first, dtypes);
-    if (shardplan("run %s/plan/plan.json --steps 10 --quiet --save %s/saved "
-                  "--load-full %s/initial.safetensors",
-                  folder, folder, folder) != 0)
+    if (local_ranks(first->ranks,
+                    "%s/plan/plan.json --steps 10 --quiet --save %s/saved "
+                    "--load-full %s/initial.safetensors",
+                    folder, folder, folder) != 0)
         fail_msg("%s", program_output());
     reference_plan(reference, second, dtypes);
-    if (shardplan("run %s/plan/plan.json --steps 20 --json --load %s/saved", folder, folder) != 0)
+    if (local_ranks(second->ranks, "%s/plan/plan.json --steps 20 --json --load %s/saved", folder,
+                    folder) != 0)
         fail_msg("%s", program_output());
     assert_true(compare_steps(reference, &steps) <= 1e-5);
     assert_int_equal(steps, 10); /* 10 ... 19 */
