@@ -3,10 +3,12 @@
 #include "runtime/cuda/kernels.h"
 #include "tests/emulate/emulated_stream.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
@@ -55,11 +57,38 @@ const char *cudaGetErrorString(cudaError_t error)
 /* A mapping for each: a page that says how large it is, the memory, pushed to the end of its pages,
  * and a page that nobody may touch, so that a kernel that runs past its operand is stopped there.
  */
-enum { PAGE = 4096 };
+enum { PAGE = 4096, PIECE = 1 << 20 };
 
 struct mapping {
     size_t bytes;
 };
+
+static int nothing = -1; /* a file of PIECE bytes that are all 0xff; -1: there is none */
+static pthread_once_t nothing_made = PTHREAD_ONCE_INIT;
+
+static void make_nothing(void)
+{
+    char bytes[PAGE];
+    nothing = memfd_create("nothing", MFD_CLOEXEC);
+    memset(bytes, 0xff, sizeof bytes);
+    for (int done = 0; nothing >= 0 && done < PIECE; done += PAGE)
+        if (write(nothing, bytes, PAGE) != PAGE) {
+            close(nothing);
+            nothing = -1;
+        }
+}
+
+/* NaN: memory that nobody wrote may be anything. Whole pieces are pages of one file, copied where
+ * they are written: of a workspace, most never are. */
+static void poison(char *pages, size_t bytes)
+{
+    pthread_once(&nothing_made, make_nothing);
+    for (; nothing >= 0 && bytes >= PIECE; pages += PIECE, bytes -= PIECE)
+        if (mmap(pages, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, nothing, 0) ==
+            MAP_FAILED)
+            break;
+    memset(pages, 0xff, bytes);
+}
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
@@ -73,7 +102,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
     mprotect(map + PAGE + pages, PAGE, PROT_NONE);
     ((struct mapping *)(void *)map)->bytes = whole;
     *memory = map + PAGE + pages - rounded;
-    memset(*memory, 0xff, bytes); /* NaN: memory that nobody wrote may be anything */
+    poison(map + PAGE, pages);
     return cudaSuccess;
 }
 
