@@ -6,26 +6,50 @@
 
 /* ---- which units there are ---- */
 
-static uint32_t unit_named(const struct difference *d, const char *name)
+struct named {
+    const char *name;
+    uint32_t at; /* among the units of A, and then those of B */
+};
+
+static int by_name(const void *a, const void *b)
 {
-    uint32_t i = 0;
-    while (i < d->unit_count && strcmp(d->units[i].name, name) != 0)
-        i++;
-    return i;
+    const struct named *x = a, *y = b;
+    const int order = strcmp(x->name, y->name);
+    return order ? order : (x->at > y->at) - (x->at < y->at);
 }
 
-static void match_units(const struct difference_side side[SIDES], struct difference *d)
+/* Of each unit of both sides, the first of all with its name. */
+static uint32_t *first_of_names(const struct difference_side side[SIDES], struct arena *arena)
 {
-    const size_t most = (size_t)side[0].plan->unit_count + side[1].plan->unit_count;
-    d->units = arena_alloc(&d->arena, most * sizeof *d->units);
-    for (int s = 0; s < SIDES; s++)
-        for (uint32_t i = 0; i < side[s].plan->unit_count; i++) {
-            const char *name = side[s].plan->units[i].name;
-            const uint32_t at = unit_named(d, name);
-            d->unit_count += at == d->unit_count;
-            d->units[at].name = name;
-            d->units[at].there[s] = true;
-        }
+    const uint32_t of_a = side[0].plan->unit_count, count = of_a + side[1].plan->unit_count;
+    struct named *sorted = xmalloc(count * sizeof *sorted);
+    uint32_t *first = arena_alloc(arena, count * sizeof *first);
+    for (uint32_t i = 0; i < count; i++)
+        sorted[i] = (struct named){
+            i < of_a ? side[0].plan->units[i].name : side[1].plan->units[i - of_a].name, i};
+    qsort(sorted, count, sizeof *sorted, by_name);
+    for (uint32_t i = 0, begin = 0; i < count; i++) {
+        begin = strcmp(sorted[i].name, sorted[begin].name) == 0 ? begin : i;
+        first[sorted[i].at] = sorted[begin].at;
+    }
+    free(sorted);
+    return first;
+}
+
+/* Returns, of each unit of both sides, ours. */
+static struct difference_unit **match_units(const struct difference_side side[SIDES],
+                                            struct difference *d)
+{
+    const uint32_t of_a = side[0].plan->unit_count, count = of_a + side[1].plan->unit_count;
+    const uint32_t *first = first_of_names(side, &d->arena);
+    struct difference_unit **ours = arena_alloc(&d->arena, count * sizeof *ours);
+    d->units = arena_alloc(&d->arena, count * sizeof *d->units);
+    for (uint32_t i = 0; i < count; i++) {
+        ours[i] = first[i] == i ? &d->units[d->unit_count++] : ours[first[i]];
+        ours[i]->name = i < of_a ? side[0].plan->units[i].name : side[1].plan->units[i - of_a].name;
+        ours[i]->there[i >= of_a] = true;
+    }
+    return ours;
 }
 
 /* ---- what a step does for each ---- */
@@ -37,6 +61,7 @@ struct walk {
     struct difference_unit **born; /* (buffer_count) of each buffer that is alive; NULL: none */
     uint32_t *whose; /* (buffer_count) the plan's unit whose parameters it holds; PLAN_NO_UNIT */
     uint32_t last;   /* the plan's unit whose parameter was used last */
+    uint32_t forward_end; /* the last instruction that says so; 0: none does */
 };
 
 static uint64_t operands_bytes(const struct operand *operands, uint32_t count)
@@ -100,23 +125,26 @@ static void count_kernel(const struct walk *w, uint32_t id, struct difference_un
     }
 }
 
-/* What lives for a unit when forward ends: of the last micro-batch, as every mark. */
-static void sum_held(const struct walk *w, struct difference *d)
+static bool is_mark(const struct plan_instruction *instruction, enum plan_mark mark)
 {
-    for (uint32_t i = 0; i < d->unit_count; i++)
-        d->units[i].held_bytes[w->s] = 0;
+    return instruction->op == PLAN_MARK && instruction->arg == (uint32_t)mark;
+}
+
+/* What lives for a unit when forward ends: of the last micro-batch, as every mark. */
+static void sum_held(const struct walk *w)
+{
     for (uint32_t i = 0; i < w->side->plan->buffer_count; i++)
         if (w->born[i])
             w->born[i]->held_bytes[w->s] += w->side->plan->buffers[i].bytes;
 }
 
-static void take(struct walk *w, uint32_t id, struct difference *d)
+static void take(struct walk *w, uint32_t id)
 {
     const struct plan *plan = w->side->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
     const enum plan_op op = (enum plan_op)instruction->op;
-    if (op == PLAN_MARK && instruction->arg == PLAN_MARK_AFTER_FORWARD)
-        sum_held(w, d);
+    if (id == w->forward_end)
+        sum_held(w);
     if (op == PLAN_FREE)
         w->born[instruction->arg] = NULL;
     if (op == PLAN_FREE || op == PLAN_MARK || op == PLAN_RECORD || op == PLAN_WAIT)
@@ -134,18 +162,20 @@ static void take(struct walk *w, uint32_t id, struct difference *d)
     }
 }
 
-static void walk_side(const struct difference_side *side, int s, struct difference *d)
+/* `unit`: ours of the plan's. */
+static void walk_side(const struct difference_side *side, int s, struct difference_unit **unit,
+                      struct difference *d)
 {
     const struct plan *plan = side->plan;
-    struct walk w = {.side = side, .s = s, .last = PLAN_NO_UNIT};
+    struct walk w = {.side = side, .s = s, .unit = unit, .last = PLAN_NO_UNIT};
     w.whose = units_of_buffers(plan, &d->arena);
-    w.unit = arena_alloc(&d->arena, plan->unit_count * sizeof(struct difference_unit *));
     w.born = arena_alloc(&d->arena, plan->buffer_count * sizeof(struct difference_unit *));
-    for (uint32_t i = 0; i < plan->unit_count; i++)
-        w.unit[i] = &d->units[unit_named(d, plan->units[i].name)];
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        if (is_mark(&plan->instructions[i], PLAN_MARK_AFTER_FORWARD))
+            w.forward_end = i;
     for (uint32_t i = 0; i < plan->instruction_count; i++)
         if (!(plan->instructions[i].flags & PLAN_FIRST_STEP))
-            take(&w, i, d);
+            take(&w, i);
 }
 
 /* ---- what changed alike ---- */
@@ -203,8 +233,8 @@ static void group_units(struct difference *d)
 
 void difference_units(const struct difference_side side[SIDES], struct difference *out)
 {
-    match_units(side, out);
-    for (int s = 0; s < SIDES; s++)
-        walk_side(&side[s], s, out);
+    struct difference_unit **units = match_units(side, out);
+    walk_side(&side[0], 0, units, out);
+    walk_side(&side[1], 1, units + side[0].plan->unit_count, out);
     group_units(out);
 }

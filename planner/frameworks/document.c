@@ -21,6 +21,7 @@ struct node *node_add(struct document *document, struct node *parent, const char
                       enum node_kind kind, const char *text, uint32_t line)
 {
     struct node *node = arena_alloc(&document->arena, sizeof *node);
+    document->node_count++;
     *node = (struct node){
         .key = key ? arena_strdup(&document->arena, key) : NULL,
         .kind = kind,
@@ -188,23 +189,36 @@ static const char *options_comment(struct document *document, const char *text)
     return NULL;
 }
 
+static enum err_code read_syntax(struct document *document, const char *text, const char *name,
+                                 struct err *err)
+{
+    switch (document->syntax) {
+    case SYNTAX_TOML:
+        return read_toml(document, text, err);
+    case SYNTAX_YAML:
+        return read_yaml(document, text, err);
+    case SYNTAX_JSON:
+        return read_json(document, text, err);
+    default:
+        return read_python(document, text, name, err);
+    }
+}
+
 enum err_code document_parse(const char *path, enum document_syntax syntax, const char *text,
                              const char *name, struct document *out, struct err *err)
 {
     *out = (struct document){.path = path, .syntax = syntax};
     out->root = arena_alloc(&out->arena, sizeof *out->root);
     out->root->kind = NODE_TABLE;
+    if (strlen(text) > DOCUMENT_BYTES)
+        return err_set(err, ERR_INVALID, "%s: more than %d bytes: no configuration has so many",
+                       path, DOCUMENT_BYTES);
     out->options = options_comment(out, text);
-    switch (syntax) {
-    case SYNTAX_TOML:
-        return read_toml(out, text, err);
-    case SYNTAX_YAML:
-        return read_yaml(out, text, err);
-    case SYNTAX_JSON:
-        return read_json(out, text, err);
-    default:
-        return read_python(out, text, name, err);
-    }
+    TRY(read_syntax(out, text, name, err));
+    if (out->node_count > DOCUMENT_MOST)
+        return err_set(err, ERR_INVALID, "%s: more than %d values: no configuration has so many",
+                       path, DOCUMENT_MOST);
+    return ERR_OK;
 }
 
 /* The file as a text. The caller owns it; NULL on an error. */

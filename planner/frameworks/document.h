@@ -44,11 +44,14 @@ struct document { /* zero-initialise; document_free */
     const char *path; /* in messages: lent */
     enum document_syntax syntax;
     struct node *root;   /* a NODE_TABLE */
+    uint32_t node_count; /* that node_add has made: more than DOCUMENT_MOST is refused */
     const char *options; /* what a comment or key "shardplan" holds (frameworks/export.h); NULL */
 };
 
-/* Deepest nesting that is read: configurations have four or five. */
-enum { DOCUMENT_DEEPEST = 64 };
+/* Deepest nesting that is read, most nodes, most bytes: configurations have four or five, some
+ * hundred, some ten thousand. What is larger is refused, so that nothing that readers do for each
+ * node (YAML's aliases, Python's calls, keys looked up) can take long. */
+enum { DOCUMENT_DEEPEST = 64, DOCUMENT_MOST = 10000, DOCUMENT_BYTES = 1 << 20 };
 
 /* Reads a file; what it is written in follows from its name's end (.toml, .yaml, .yml, .json, .py),
  * and "FILE.py:NAME" names the function or variable that holds the configuration. ERR_IO;

@@ -18,25 +18,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A function may call others, and those others, each time anew. */
+enum { MOST_RUNS = 1000 };
+
 struct python {
     struct document *document;
     const char *text, *at;
     const char *fallback; /* the file's one function that returns a configuration */
     int depth;            /* of brackets */
     int calls;            /* of functions, from the outermost one */
+    int runs;             /* of functions, all of them */
     struct node *names;   /* bound so far in the function that is read */
+    const char *counted; /* up to where ends of lines were counted, and how many there were; NULL */
+    uint32_t lines;
     struct err *err;
 };
 
-static uint32_t line_of(const struct python *p)
+static uint32_t line_of(struct python *p)
 {
-    uint32_t line = 1;
-    for (const char *c = p->text; c < p->at; c++)
-        line += *c == '\n';
-    return line;
+    if (!p->counted || p->counted > p->at) {
+        p->counted = p->text;
+        p->lines = 0;
+    }
+    for (; p->counted < p->at; p->counted++)
+        p->lines += *p->counted == '\n';
+    return p->lines + 1;
 }
 
-static enum err_code fail(const struct python *p, const char *what)
+static enum err_code fail(struct python *p, const char *what)
 {
     return err_set(p->err, ERR_INVALID, "%s:%u: %s", p->document->path, line_of(p), what);
 }
@@ -209,6 +218,8 @@ static enum err_code take_items(struct python *p, struct node *node, char close,
         return fail(p, "it is nested too deep");
     p->at++;
     for (skip(p, true); *p->at != close; skip(p, true)) {
+        if (p->document->node_count > DOCUMENT_MOST)
+            return fail(p, "it is too large");
         const char *key = NULL;
         struct node child = {.kind = NODE_NULL};
         const uint32_t line = line_of(p);
@@ -437,6 +448,8 @@ static enum err_code take_binding(struct python *p)
     }
     p->at++;
     skip(p, false);
+    if (p->document->node_count > DOCUMENT_MOST)
+        return fail(p, "it is too large");
     struct node *at = p->names;
     const char *path = arena_printf(&p->document->arena, "%.*s", (int)length, from);
     for (const char *rest = path; *rest;) {
@@ -505,10 +518,11 @@ static enum err_code run_function(struct python *p, const char *name, struct nod
     const int depth = p->depth;
     struct node *names = p->names;
     p->depth = 0;
-    const char *body = function_body(p, name);
+    const char *body = ++p->runs > MOST_RUNS ? NULL : function_body(p, name);
     enum err_code rc = ERR_OK;
     *found = false;
     if (body && ++p->calls < DOCUMENT_DEEPEST) {
+
         const char *first = body;
         while (*first && is_blank(first)) {
             first += strcspn(first, "\n");

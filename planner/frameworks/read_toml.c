@@ -340,6 +340,8 @@ enum err_code read_toml(struct document *document, const char *text, struct err 
         skip_comment(&t);
         if (!at_line_end(t.at))
             return fail(&t, "more stands here than one value");
+        if (document->node_count > DOCUMENT_MOST)
+            return fail(&t, "it is too large");
     }
     return ERR_OK;
 }

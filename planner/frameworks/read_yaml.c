@@ -13,11 +13,8 @@
 struct yaml {
     struct document *document;
     yaml_document_t tree;
-    uint32_t nodes; /* an alias is expanded: a small file may stand for very many */
     struct err *err;
 };
-
-enum { MOST_NODES = 100000 };
 
 static bool is_one_of(const char *text, const char *const *words)
 {
@@ -52,7 +49,8 @@ static enum err_code add_value(struct yaml *y, struct node *node, const yaml_nod
                                int depth)
 {
     struct document *document = y->document;
-    if (depth > DOCUMENT_DEEPEST || ++y->nodes > MOST_NODES)
+    /* an alias is expanded: a small file may stand for very many */
+    if (depth > DOCUMENT_DEEPEST || document->node_count > DOCUMENT_MOST)
         return err_set(y->err, ERR_INVALID, "%s:%u: it is nested too deep, or too large",
                        document->path, node->line);
     if (value->type == YAML_SCALAR_NODE) {

@@ -245,6 +245,50 @@ static void small_files_stay_small(void **state)
     document_free(&d);
 }
 
+/* In every syntax: more than anybody configures, which would be looked up again and again. */
+static void what_is_too_large_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        enum document_syntax syntax;
+        const char *first, *each, *last;
+    } kinds[] = {
+        {SYNTAX_TOML, "", "k%d = 1\n", ""},
+        {SYNTAX_TOML, "", "[t%d]\n", ""},
+        {SYNTAX_TOML, "a = [", "%d,", "]\n"},
+        {SYNTAX_YAML, "", "k%d: 1\n", ""},
+        {SYNTAX_YAML, "a: [", "%d,", "1]\n"},
+        {SYNTAX_JSON, "{", "\"k%d\": 1,", "\"last\": 1}"},
+        {SYNTAX_PYTHON, "a = A(", "k%d=1,", ")\n"},
+        {SYNTAX_PYTHON, "a = A()\n", "a.k%d = 1\n", ""},
+        {SYNTAX_PYTHON, "def f():\n  return A(", "b%d=f(),", ")\n"},
+    };
+    for (size_t k = 0; k < COUNT(kinds); k++) {
+        for (int count = 20000; count <= 200000; count *= 10) { /* of values, of bytes */
+            struct document d;
+            struct err err = {0};
+            char *text = NULL;
+            size_t size;
+            FILE *memory = open_memstream(&text, &size);
+            assert_non_null(memory);
+            fputs(kinds[k].first, memory);
+            for (int i = 0; i < count; i++) {
+                const char *each = kinds[k].each, *at = strchr(each, '%');
+                fprintf(memory, "%.*s%d%s", (int)(at - each), each, i, at + 2);
+            }
+            fputs(kinds[k].last, memory);
+            assert_int_equal(fclose(memory), 0);
+            assert_int_equal(document_parse("x", kinds[k].syntax, text, NULL, &d, &err),
+                             ERR_INVALID);
+            if (!strstr(err.text, "too large") && !strstr(err.text, "more than") &&
+                !strstr(err.text, "no function of it"))
+                fail_msg("%s%s: %s", kinds[k].first, kinds[k].each, err.text);
+            document_free(&d);
+            free(text);
+        }
+    }
+}
+
 static void a_copy_fills_and_does_not_overwrite(void **state)
 {
     (void)state;
@@ -282,6 +326,7 @@ int main(void)
         cmocka_unit_test(python_is_read_and_not_run),
         cmocka_unit_test(mistakes_have_their_line),
         cmocka_unit_test(small_files_stay_small),
+        cmocka_unit_test(what_is_too_large_is_refused),
         cmocka_unit_test(a_copy_fills_and_does_not_overwrite),
         cmocka_unit_test(a_file_has_a_syntax_by_its_end),
     };
