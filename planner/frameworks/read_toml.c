@@ -183,6 +183,8 @@ static enum err_code take_value(struct toml *t, struct node *node, int depth);
 
 static enum err_code take_pair(struct toml *t, struct node *table, int depth)
 {
+    if (t->document->node_count > DOCUMENT_MOST)
+        return fail(t, "it is too large");
     const char *key = NULL;
     TRY(take_path(t, &table, &key));
     if (*t->at != '=')
@@ -310,6 +312,8 @@ static enum err_code take_value(struct toml *t, struct node *node, int depth)
 
 static enum err_code take_header(struct toml *t)
 {
+    if (t->document->node_count > DOCUMENT_MOST)
+        return fail(t, "it is too large");
     const bool array = t->at[1] == '[';
     struct node *parent = t->document->root, *list;
     const char *key = NULL;
@@ -340,8 +344,6 @@ enum err_code read_toml(struct document *document, const char *text, struct err 
         skip_comment(&t);
         if (!at_line_end(t.at))
             return fail(&t, "more stands here than one value");
-        if (document->node_count > DOCUMENT_MOST)
-            return fail(&t, "it is too large");
     }
     return ERR_OK;
 }

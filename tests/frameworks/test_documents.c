@@ -256,6 +256,7 @@ static void what_is_too_large_is_refused(void **state)
         {SYNTAX_TOML, "", "k%d = 1\n", ""},
         {SYNTAX_TOML, "", "[t%d]\n", ""},
         {SYNTAX_TOML, "a = [", "%d,", "]\n"},
+        {SYNTAX_TOML, "a = {", "k%d = 1,", "b = 1}\n"},
         {SYNTAX_YAML, "", "k%d: 1\n", ""},
         {SYNTAX_YAML, "a: [", "%d,", "1]\n"},
         {SYNTAX_JSON, "{", "\"k%d\": 1,", "\"last\": 1}"},
