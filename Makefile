@@ -218,7 +218,7 @@ check: deps
 lint:
 	@tools/deps $(LINT_PACKAGES)
 	@$(MAKE) --no-print-directory $(GENERATED)
-	@tools/lint '$(CPPFLAGS) $(MPI_CFLAGS) $(if $(filter 1,$(CUDA)),$(CUDA_CFLAGS))'
+	@tools/lint '$(CPPFLAGS) $(MPI_CFLAGS) $(if $(filter 1,$(CUDA)),$(CUDA_CFLAGS))' $(BUILD)
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
