@@ -12,11 +12,19 @@ enum err_code err_set(struct err *err, enum err_code code, const char *fmt, ...)
     if (!err || err->code != ERR_OK)
         return err ? err->code : code;
 
+    char whole[8 * sizeof err->text];
     va_list args;
     va_start(args, fmt);
     err->code = code;
-    vsnprintf(err->text, sizeof err->text, fmt, args);
+    vsnprintf(whole, sizeof whole, fmt, args);
     va_end(args);
+    /* Of what is too long the middle goes: paths are long, and the reason stands behind them. */
+    const size_t length = strlen(whole), room = sizeof err->text - 1, end = room / 4;
+    if (length <= room)
+        memcpy(err->text, whole, length + 1);
+    else
+        snprintf(err->text, sizeof err->text, "%.*s...%s", (int)(room - end - 3), whole,
+                 whole + length - end);
     return code;
 }
 

@@ -93,14 +93,15 @@ void files_give_folder(int hold)
         close(hold);
 }
 
-bool files_gnuplot(const char *script)
+bool files_gnuplot(const char *dir, const char *script)
 {
     const pid_t child = fork();
     if (child == 0) {
         sigset_t signals; /* what the caller holds back is not held back from it */
         ending_signals(&signals);
         sigprocmask(SIG_UNBLOCK, &signals, NULL);
-        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
+        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout) ||
+            chdir(dir) != 0)
             _exit(127);
         execlp("gnuplot", "gnuplot", script, (char *)NULL);
         _exit(127);

@@ -29,8 +29,10 @@ enum err_code files_write_json(const char *dir, const char *name, json_t *value,
 enum err_code files_take_folder(const char *dir, int *hold, struct err *err);
 void files_give_folder(int hold);
 
-/* Runs gnuplot on a script file; its messages go nowhere. Returns whether it drew. */
-bool files_gnuplot(const char *script);
+/* Runs gnuplot in a folder on a script that lies there, so that neither has to name the folder,
+ * whose name may hold what a script cannot say; its messages go nowhere. Returns whether it drew.
+ */
+bool files_gnuplot(const char *dir, const char *script);
 
 /* Copies an SVG from its <svg on, so that it can stand inside a page; nothing if it is not there.
  */

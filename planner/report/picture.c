@@ -32,12 +32,18 @@ static enum err_code close_file(FILE *file, const char *path, struct err *err)
     return err_set(err, ERR_IO, "write %s: %s", path, strerror(errno ? errno : EIO));
 }
 
-/* This process's own, so that two may draw into one folder; never a name that gnuplot takes for a
- * command ("<..." and "|..."). */
-static void temporary(const char *dir, const char *ending, char path[PATH])
+/* A file of the folder under a temporary name, this process's own, so that two may draw into one
+ * folder; never one that gnuplot takes for a command ("<..." and "|..."). */
+struct temporary {
+    char name[64], path[PATH];
+};
+
+static struct temporary temporary(const char *dir, const char *ending)
 {
-    snprintf(path, PATH, "%s%s/picture-%ld.%s.tmp", dir[0] == '/' ? "" : "./", dir, (long)getpid(),
-             ending);
+    struct temporary file;
+    snprintf(file.name, sizeof file.name, "picture-%ld.%s.tmp", (long)getpid(), ending);
+    files_path(dir, file.name, file.path, sizeof file.path);
+    return file;
 }
 
 static enum err_code write_data(const struct picture *picture, const void *context,
@@ -70,22 +76,21 @@ static enum err_code write_script(const struct picture *picture, const void *con
 static enum err_code draw(const struct picture *picture, const void *context, const char *dir,
                           bool *drawn, struct err *err)
 {
-    char data[PATH], script[PATH], partial[PATH], path[PATH];
-    temporary(dir, "tsv", data);
-    temporary(dir, "gp", script);
-    temporary(dir, "svg", partial);
+    const struct temporary data = temporary(dir, "tsv"), script = temporary(dir, "gp"),
+                           partial = temporary(dir, "svg");
+    char path[PATH];
     files_path(dir, picture->svg, path, sizeof path);
     *drawn = false;
-    enum err_code rc = write_data(picture, context, data, err);
+    enum err_code rc = write_data(picture, context, data.path, err);
     if (rc == ERR_OK)
-        rc = write_script(picture, context, script, data, partial, err);
+        rc = write_script(picture, context, script.path, data.name, partial.name, err);
     if (rc == ERR_OK) {
-        *drawn = files_gnuplot(script) && rename(partial, path) == 0;
+        *drawn = files_gnuplot(dir, script.name) && rename(partial.path, path) == 0;
         if (!*drawn)
-            remove(partial);
+            remove(partial.path);
     }
-    remove(script);
-    remove(data);
+    remove(script.path);
+    remove(data.path);
     return rc;
 }
 
