@@ -211,6 +211,8 @@ enum err_code plan_collective_cost(const struct plan_collectives *c,
                                        : in->op == PLAN_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
                                        : in->op == PLAN_ALL_REDUCE     ? COLLECTIVE_ALL_REDUCE
                                                                        : COLLECTIVE_BROADCAST;
+    if (in->group >= c->plan->group_count)
+        return err_set(err, ERR_INTERNAL, "a collective of no group");
     const struct plan_group *group = &c->plan->groups[in->group];
     const uint64_t bytes = full_bytes(c->plan, in);
     struct kept_model *kept;

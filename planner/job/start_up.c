@@ -146,17 +146,22 @@ static bool freezes(const struct plan *plan)
     return false;
 }
 
+static bool shards_nothing(const struct strategy *s)
+{
+    return s->system == SYSTEM_FSDP1   ? s->sharding == SHARDING_NONE || s->world == s->replicate
+           : s->system == SYSTEM_ZERO3 ? s->world == 1
+                                       : false; /* of others there are recordings, or no shards */
+}
+
 /* What no recording says. */
 static enum err_code check(const struct job *job, const struct plan *plan, struct err *err)
 {
     const struct strategy *s = &job->strategy;
-    const bool fsdp1 = s->system == SYSTEM_FSDP1;
     const char *with = offloads(s)            ? "with --offload cpu"
                        : s->experts_replicate ? "with --experts-replicate"
                        : s->columns           ? "for parameters sharded by columns"
                        : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
-                       : fsdp1 && (s->sharding == SHARDING_NONE || s->world == s->replicate)
-                           ? "for --strategy fsdp1 where nothing is sharded"
+                       : shards_nothing(s)    ? "under fsdp1 and zero3 where nothing is sharded"
                        : s->system != SYSTEM_FSDP2 && freezes(plan)
                            ? "for frozen parameters under other systems than fsdp2"
                            : NULL;

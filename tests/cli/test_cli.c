@@ -78,6 +78,7 @@ static void bad_usage_says_what_is_allowed_and_exits_with_2(void **state)
         {"plan gpt2 --gpus 12 --seq 64 -o /tmp/none-of-these", "--gpus-per-node"},
         {"fit gpt2 --goodput", "unrecognized"},
         {"fit gpt2 --start-up --strategy fsdp1 --sharding NO_SHARD", "nothing is sharded"},
+        {"fit gpt2 --start-up --strategy zero3 --gpus 1", "nothing is sharded"},
         {"fit gpt2 --start-up --strategy zero2 --freeze *wte*", "frozen parameters"},
         {"fit gpt2 --start-up --offload cpu", "--offload cpu"},
         {"models --what", "usage"},
