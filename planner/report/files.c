@@ -126,6 +126,39 @@ void files_inline_svg(FILE *to, const char *path)
     fclose(from);
 }
 
+/* Bytes of the character that begins there; 0: it is no UTF-8 (RFC 3629). */
+static size_t character_bytes(const char *text)
+{
+    static const unsigned char least[] = {[0] = 0xa0, [16] = 0x90},
+                               most[] = {[13] = 0x9f, [20] = 0x8f};
+    const unsigned char first = (unsigned char)text[0], second = (unsigned char)text[1];
+    if (first < 0x80)
+        return 1;
+    if (first < 0xc2 || first > 0xf4)
+        return 0;
+    const size_t bytes = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    const size_t row = first - 0xe0U; /* of three and four bytes: some second ones are not used */
+    if (bytes > 2 && ((row < sizeof least && second < least[row]) ||
+                      (row < sizeof most && most[row] && second > most[row])))
+        return 0;
+    for (size_t i = 1; i < bytes; i++)
+        if (((unsigned char)text[i] & 0xc0) != 0x80)
+            return 0;
+    return bytes;
+}
+
+/* One character, '?' for a byte that begins none: names of files are any bytes, a page or picture
+ * is not. Returns the last byte of it. */
+static const char *put_character(FILE *to, const char *text)
+{
+    const size_t bytes = character_bytes(text);
+    if (bytes == 0)
+        fputc('?', to);
+    else
+        fwrite(text, 1, bytes, to);
+    return text + (bytes > 1 ? bytes - 1 : 0);
+}
+
 void files_html_text(FILE *to, const char *text)
 {
     for (; *text; text++) {
@@ -134,7 +167,7 @@ void files_html_text(FILE *to, const char *text)
         else if (*text == '&')
             fputs("&amp;", to);
         else
-            fputc(*text, to);
+            text = put_character(to, text);
     }
 }
 
@@ -181,7 +214,7 @@ void files_gnuplot_text(FILE *to, const char *text)
         if (*text == '\'')
             fputc('\'', to);
         if ((unsigned char)*text >= ' ')
-            fputc(*text, to);
+            text = put_character(to, text);
     }
     fputc('\'', to);
 }

@@ -41,14 +41,14 @@ void files_inline_svg(FILE *to, const char *path);
 /* The beginning of a page, its title also as a heading. */
 void files_html_begin(FILE *to, const char *title);
 
-/* A text with what HTML would take for markup escaped. */
+/* A text with what HTML would take for markup escaped; '?' for what is no UTF-8. */
 void files_html_text(FILE *to, const char *text);
 
 /* What `print` writes, as preformatted text of a page. */
 void files_html_pre(FILE *to, void (*print)(FILE *to, const void *context), const void *context);
 
-/* A text as a gnuplot string: in single quotes, those within doubled, control characters left out.
- */
+/* A text as a gnuplot string: in single quotes, those within doubled, control characters left out,
+ * '?' for what is no UTF-8. */
 void files_gnuplot_text(FILE *to, const char *text);
 
 #endif
