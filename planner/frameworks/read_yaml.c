@@ -10,6 +10,8 @@
 #include <strings.h>
 #include <yaml.h>
 
+enum { BRACKETS_MOST = 1000 };
+
 struct yaml {
     struct document *document;
     yaml_document_t tree;
@@ -89,11 +91,23 @@ static enum err_code add_value(struct yaml *y, struct node *node, const yaml_nod
     return ERR_OK;
 }
 
+/* For each word libyaml looks at each bracket that is open: those of a text, in comments and
+ * strings, too, are counted first. */
+static bool is_deep(const char *text)
+{
+    int open = 0;
+    for (; *text && open < BRACKETS_MOST; text++)
+        open += (*text == '[' || *text == '{') - (open > 0 && (*text == ']' || *text == '}'));
+    return open >= BRACKETS_MOST;
+}
+
 enum err_code read_yaml(struct document *document, const char *text, struct err *err)
 {
     yaml_parser_t parser;
     struct yaml y = {.document = document, .err = err};
     enum err_code rc = ERR_OK;
+    if (is_deep(text))
+        return err_set(err, ERR_INVALID, "%s: it is nested too deep", document->path);
     if (!yaml_parser_initialize(&parser))
         return err_set(err, ERR_NOMEM, "%s: libyaml: out of memory", document->path);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, strlen(text));

@@ -231,6 +231,12 @@ static void small_files_stay_small(void **state)
     memset(deep + 4, '[', 2000);
     assert_int_equal(document_parse("x.toml", SYNTAX_TOML, deep, NULL, &d, &err), ERR_INVALID);
     document_free(&d);
+    deep[1] = ':';
+    err = (struct err){0};
+    assert_int_equal(document_parse("x.yaml", SYNTAX_YAML, deep, NULL, &d, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "nested too deep"));
+    document_free(&d);
+    deep[1] = ' ';
     memset(deep + 4, '(', 2000);
     deep[0] = 'A';
     err = (struct err){0};
