@@ -70,8 +70,22 @@ static uint32_t rebound(struct graph *graph, uint32_t before, uint32_t after)
     return after;
 }
 
-/* upcast * rsqrt(mean(upcast^2) + eps), as rms_norm of native/layer_norm.cpp writes it; the weight
- * comes behind the cast back, since 2.7 before it. */
+/* x * rsqrt(mean(x^2) + eps) * weight as rms_norm of native/layer_norm.cpp wrote it up to 2.5: in
+ * one expression, whose temporaries die with its end, the last first. */
+static uint32_t rms_norm_in_one(struct graph *graph, uint32_t x, uint32_t weight, float eps)
+{
+    const uint32_t square = op_scalar(graph, OP_POW, x, 2.0F);
+    const uint32_t mean = op_mean_last(graph, square);
+    const uint32_t rstd = op_unary(graph, OP_RSQRT, op_add_scalar_in_place(graph, mean, eps));
+    const uint32_t out = op_mul(graph, x, rstd);
+    graph_drop(graph, rstd);
+    graph_drop(graph, mean);
+    graph_drop(graph, square);
+    return rebound(graph, out, op_mul(graph, out, weight));
+}
+
+/* upcast * rsqrt(mean(upcast^2) + eps), as it wrote it then; the weight comes behind the cast back,
+ * since 2.7 before it. */
 static uint32_t composed_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
 {
     const enum dtype dtype = dtype_of(graph, x);
@@ -94,6 +108,8 @@ static uint32_t composed_rms_norm(struct graph *graph, uint32_t x, uint32_t weig
 
 uint32_t op_rms_norm(struct graph *graph, uint32_t x, uint32_t weight, float eps)
 {
+    if (!torch_does(graph->torch, TORCH_RMS_NORM_UPCASTS))
+        return rms_norm_in_one(graph, x, weight, eps);
     if (!torch_does(graph->torch, TORCH_RMS_NORM_FUSED))
         return composed_rms_norm(graph, x, weight, eps);
     const struct shape shape = *shape_of(graph, x);

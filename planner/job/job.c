@@ -218,6 +218,34 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
     return ERR_OK;
 }
 
+/* Of versions before the newest, what was recorded under them. */
+static enum err_code check_version(const struct job *job, struct err *err)
+{
+    const struct model_job *m = &job->model;
+    const struct tape_options tape = job_tape(job);
+    const uint32_t torch = m->torch;
+    if (torch == 0 || torch == TORCH_NEWEST)
+        return ERR_OK;
+    if (tape.checkpointing == CHECKPOINTING_SELECTIVE &&
+        !torch_does(torch, TORCH_SELECTIVE_CHECKPOINTS))
+        return err_set(err, ERR_INVALID,
+                       "--checkpointing selective: torch 2.%u has no "
+                       "create_selective_checkpoint_contexts; 2.%u does",
+                       torch, torch_row(TORCH_SELECTIVE_CHECKPOINTS)->until);
+    const bool eager = job->strategy.system != SYSTEM_FSDP2;
+    const char *option = tape.compiled                 ? "--compile"
+                         : m->float8                   ? "--float8"
+                         : eager && m->autocast        ? "--autocast"
+                         : eager && m->code == CODE_HF ? "--code hf"
+                         : eager && m->lora            ? "--lora"
+                                                       : NULL;
+    if (option)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s under %s: not known of torch 2.%u; it is planned as 2.%d does it",
+                       option, system_name(job->strategy.system), torch, TORCH_NEWEST);
+    return ERR_OK;
+}
+
 /* Under a policy of what is kept a dispatch mode sees the parts of an eager product. */
 static enum err_code check_float8(const struct job *job, struct err *err)
 {
@@ -267,6 +295,7 @@ enum err_code job_stream(const struct job *job, struct graph **graph, struct str
     if (!system_is_planned(job->strategy.system))
         return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
                        system_name(job->strategy.system));
+    TRY(check_version(job, err));
     TRY(check_float8(job, err));
     TRY(check_attention(job, err));
     TRY(job_graph(job, graph, err));

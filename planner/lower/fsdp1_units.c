@@ -410,7 +410,7 @@ void fsdp1_set_up(struct lowering *low)
     }
     find_forward_order(low);
     f->returned = find_returned(low->graph);
-    if (low->strategy->max_norm > 0) /* clip_grad_norm_'s zero, for ranks without gradients */
+    if (low->strategy->max_norm > 0 && torch_does(low->graph->torch, TORCH_CLIP_KEEPS_ZERO))
         new_resident(low, CATEGORY_PERSISTENT, LANE_COMPUTE, ATEN_EMPTY, DTYPE_FP32,
                      (struct shape){.rank = 0});
     declare_optimized(low);

@@ -43,9 +43,9 @@ static uint32_t copy_from_host(struct lowering *low, uint32_t param, enum catego
 
 /* What lives until a gather's call returns. */
 struct held {
-    uint32_t cast;    /* of shards, one after the other; NONE: nothing is cast */
-    uint32_t *shards; /* what is packed: owned. Copies from the host die, and casts to float8 */
-    bool from_host;
+    uint32_t cast;    /* of shards, one after the other; NONE: nothing is cast so */
+    uint32_t *copies; /* (unit->count) of a shard alone, from the host or in another dtype; NONE:
+                         none is made. Owned */
 };
 
 /* Casts what is to be cast, in one buffer; `in` (unit->count) is what is to be packed then, in the
@@ -100,33 +100,61 @@ static uint32_t new_gather(struct lowering *low, const struct unit *unit, uint32
                         flat(bytes * ranks));
 }
 
-/* Shards become this rank's part of the gather's output. Under CPU offload nothing is cast
- * together: what was copied from the host, or a secondary shard, is packed as it is. */
+/* FSDPParam.all_gather_inputs, where shards are cast one by one. */
+static uint32_t cast_alone(struct lowering *low, uint32_t param)
+{
+    const struct fsdp2 *f = fsdp2_of(low);
+    const uint32_t cast = alloc_buffer(low, CATEGORY_ALL_GATHER, f->copy_in, ATEN_TO_COPY,
+                                       low->strategy->compute, flat(padded_shard(low, param)));
+    emit_unary(low, f->copy_in, WORK_CAST, ATEN_TO_COPY, f->store[param], cast);
+    return cast;
+}
+
+/* Whether the shards of a unit are cast into one buffer: not those of the host. */
+static bool casts_together(const struct lowering *low)
+{
+    return !low->strategy->offload && torch_does(low->graph->torch, TORCH_CASTS_TOGETHER);
+}
+
+/* What is packed in a shard's place, where that is made of it alone: a buffer, or NONE. */
+static uint32_t copy_alone(struct lowering *low, const struct unit *unit, uint32_t param)
+{
+    if (unit->state == SHARDED && low->strategy->offload)
+        return copy_from_host(low, param, CATEGORY_ALL_GATHER, fsdp2_of(low)->copy_in);
+    if (is_in_float8(low, param))
+        return cast_to_float8(low, unit, param);
+    if (unit->state == SHARDED && is_cast(low, param) && !casts_together(low))
+        return cast_alone(low, param);
+    return NONE;
+}
+
+/* Shards become this rank's part of the gather's output. Where they are not cast together, what
+ * was made of each, or a secondary shard, is packed as it is. */
 static void pack(struct lowering *low, struct unit *unit, uint32_t ranks,
                  struct gather_kernels *kernels, struct held *held)
 {
     const struct fsdp2 *f = fsdp2_of(low);
-    const bool offload = low->strategy->offload;
     struct operand *in = xmalloc((unit->count + 1) * sizeof *in);
     uint32_t *shards = xmalloc((unit->count + 1) * sizeof *shards), ins = unit->count;
+    held->copies = xmalloc((unit->count + 1) * sizeof *held->copies);
     collect_shards(low, unit, shards);
-    held->from_host = offload && unit->state == SHARDED;
     if (unit->scales_event != NONE) /* scales are written anew in place (fsdp2_float8.c) */
         emit_wait(low, f->copy_in, unit->scales_event);
-    for (uint32_t i = 0; i < unit->count; i++)
-        if (held->from_host)
-            shards[i] = copy_from_host(low, unit->params[i], CATEGORY_ALL_GATHER, f->copy_in);
-        else if (is_in_float8(low, unit->params[i]))
-            shards[i] = cast_to_float8(low, unit, unit->params[i]);
-    if (!offload)
+    for (uint32_t i = 0; i < unit->count; i++) {
+        held->copies[i] = copy_alone(low, unit, unit->params[i]);
+        if (held->copies[i] != NONE)
+            shards[i] = held->copies[i];
+    }
+    const bool together = casts_together(low);
+    if (together)
         ins = cast_shards(low, unit, shards, ranks, in, kernels, held);
-    for (uint32_t i = 0; i < ins && offload; i++)
+    for (uint32_t i = 0; i < ins && !together; i++)
         in[i] = plan_whole_buffer(low->plan, shards[i]);
     unit->gather = new_gather(low, unit, ranks);
     const struct operand gather = plan_whole_buffer(low->plan, unit->gather);
     kernels->copy_in = emit_work_on(low, PLAN_COPY_IN, f->copy_in, WORK_COPY_IN, ATEN_FOREACH_COPY_,
                                     unit->gather_group, ins, in, 1, &gather);
-    held->shards = shards;
+    free(shards);
     free(in);
 }
 
@@ -159,9 +187,9 @@ void unshard(struct lowering *low, struct unit *unit)
 
     const uint32_t before = enter_scope(low, "unshard", unit->index, true);
     struct gather_kernels *kernels = &unit->kernels->gather[unit->state == SECONDARY];
-    struct held held = {.cast = NONE};
+    struct held held = {NONE, NULL};
     unit->gather_group = unit->state == SECONDARY ? f->post_group : unit->mesh->shard_group;
-    if (low->tally && !low->strategy->offload && !has_float8(low, unit) && kernels->copy_in != NONE)
+    if (low->tally && casts_together(low) && !has_float8(low, unit) && kernels->copy_in != NONE)
         pack_again(low, unit, kernels, &held);
     else
         pack(low, unit, ranks, kernels, &held);
@@ -173,10 +201,10 @@ void unshard(struct lowering *low, struct unit *unit)
     unit->gather_event = emit_record(low, f->all_gather);
     if (held.cast != NONE)
         emit_free(low, held.cast);
-    for (uint32_t i = unit->count; i-- > 0 && held.shards;) /* a list dies from its end */
-        if (held.from_host || is_in_float8(low, unit->params[i]))
-            emit_free(low, held.shards[i]);
-    free(held.shards);
+    for (uint32_t i = unit->count; i-- > 0 && held.copies;) /* a list dies from its end */
+        if (held.copies[i] != NONE)
+            emit_free(low, held.copies[i]);
+    free(held.copies);
     leave_scope(low, before);
 }
 

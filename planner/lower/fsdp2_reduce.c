@@ -94,7 +94,7 @@ static uint32_t make_room(struct lowering *low)
  */
 static void wait_for_reduction(struct lowering *low, struct unit *unit)
 {
-    if (unit->reduce_event != NONE)
+    if (unit->reduce_event != NONE && torch_does(low->graph->torch, TORCH_WAITS_FOR_ITS_LAST))
         emit_wait(low, LANE_COMPUTE, unit->reduce_event);
     unit->reduce_event = NONE;
     if (unit->all_reduce_held == NONE)
@@ -179,6 +179,12 @@ void wait_for_offload(struct lowering *low, const struct unit *unit)
     }
 }
 
+/* HSDP's AllReduceState. */
+static bool holds_all_reduced(const struct lowering *low, const struct unit *unit)
+{
+    return unit->mesh->replicas > 1 && torch_does(low->graph->torch, TORCH_ALL_REDUCE_HELD);
+}
+
 /* After the reduction: cast to the store dtype, then `.grad = view` or `.grad += view`. Returns
  * the buffer that dies on return when it was only added or copied, NONE otherwise. */
 static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t reduced,
@@ -192,14 +198,14 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
         uint32_t *kernel = &unit->kernels->cast;
         if (!emit_again(low, PLAN_COMPUTE, lane, PLAN_NO_GROUP, kernel))
             *kernel = emit_unary(low, lane, WORK_CAST, ATEN_TO_COPY, reduced, gradient);
-        if (unit->mesh->replicas == 1)
-            emit_free(low, reduced);
-        else
+        if (holds_all_reduced(low, unit))
             unit->all_reduce_held = reduced;
+        else
+            emit_free(low, reduced);
     }
     if (s->offload) {
         move_to_host(low, unit, gradient, lane, held);
-        if (unit->mesh->replicas == 1 || gradient != reduced)
+        if (!holds_all_reduced(low, unit) || gradient != reduced)
             return gradient;
         unit->all_reduce_held = gradient; /* by the AllReduceState */
         return NONE;
@@ -209,7 +215,7 @@ static uint32_t store_gradient(struct lowering *low, struct unit *unit, uint32_t
         return NONE;
     }
     emit_unary(low, lane, WORK_ADD_IN_PLACE, ATEN_ADD_, gradient, unit->sharded_grad);
-    if (unit->mesh->replicas == 1 || s->reduce != s->store)
+    if (!holds_all_reduced(low, unit) || s->reduce != s->store)
         return gradient;
     unit->all_reduce_held = gradient; /* the AllReduceState still refers to it */
     return NONE;
@@ -258,6 +264,12 @@ static uint8_t reduce_over_replicas(struct lowering *low, struct unit *unit, uin
     return f->all_reduce;
 }
 
+/* Whose stream makes a reduction's input: then it lives on, until the next (make_room). */
+static bool scatters_from_caller(const struct lowering *low)
+{
+    return torch_does(low->graph->torch, TORCH_SCATTERS_FROM_CALLER);
+}
+
 /* The gradients become one input, in unit order and chunk by chunk, and die, a list from its end.
  */
 static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uint32_t *params,
@@ -266,14 +278,21 @@ static uint32_t copy_in(struct lowering *low, const struct unit *unit, const uin
     const uint32_t ranks = unit->mesh->shard_ranks;
     const uint32_t last = grads[count - 1].place;
     held->chunks = cut_columns(low, params, grads, count);
-    const bool loops = ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_REDUCES);
+    const bool loops = torch_does(low->graph->torch, TORCH_LOOPS_OVER_GRADIENTS) &&
+                       (ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_REDUCES));
     held->loop = loops && last != held->chunks ? last : NONE; /* alone there is no loop */
+    const uint8_t scatter = fsdp2_of(low)->reduce_scatter;
+    const uint8_t lane = scatters_from_caller(low) ? LANE_COMPUTE : scatter;
+    if (lane == scatter)
+        emit_sync(low, scatter, LANE_COMPUTE);
     const uint32_t input =
-        alloc_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_COMPUTE, ATEN_EMPTY, low->strategy->reduce,
+        alloc_buffer(low, CATEGORY_REDUCE_SCATTER, lane, ATEN_EMPTY, low->strategy->reduce,
                      flat(unit->trained_elements * ranks));
     const struct operand cat = plan_whole_buffer(low->plan, input);
-    emit_work_on(low, PLAN_COPY_IN, LANE_COMPUTE, WORK_CHUNK_CAT, ATEN_CHUNK_CAT,
-                 unit->mesh->shard_group, count, grads, 1, &cat);
+    emit_work_on(low, PLAN_COPY_IN, lane, WORK_CHUNK_CAT, ATEN_CHUNK_CAT, unit->mesh->shard_group,
+                 count, grads, 1, &cat);
+    if (lane == scatter) /* the gradients are the compute stream's */
+        emit_sync(low, LANE_COMPUTE, scatter);
     uint32_t *gone = xmalloc(count * sizeof *gone), n = 0;
     for (uint32_t i = count; i-- > 0;)
         if (grads[i].place != held->loop)
@@ -288,7 +307,8 @@ static struct retained reduce_scatter(struct lowering *low, const struct unit *u
 {
     const struct fsdp2 *f = fsdp2_of(low);
     uint32_t *kernel = &unit->kernels->reduce_scatter;
-    emit_sync(low, f->reduce_scatter, LANE_COMPUTE);
+    if (scatters_from_caller(low))
+        emit_sync(low, f->reduce_scatter, LANE_COMPUTE);
     *output = alloc_buffer(low, CATEGORY_REDUCE_SCATTER, f->reduce_scatter, ATEN_EMPTY,
                            low->strategy->reduce, flat(unit->trained_elements));
     if (unit->mesh->shard_ranks == 1 && torch_does(low->graph->torch, TORCH_ALONE_REDUCES))
@@ -321,6 +341,8 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const uint32
     }
     unit->reduce_event = emit_record(low, last);
     f->last_reduced[last != f->reduce_scatter] = unit->reduce_event;
+    if (!scatters_from_caller(low))
+        emit_free(low, input);
     if (held.loop != NONE)
         emit_free(low, held.loop);
     if (held.chunks != NONE)
@@ -329,7 +351,8 @@ static void foreach_reduce(struct lowering *low, struct unit *unit, const uint32
         emit_free(low, added);
     if (held.copy != NONE)
         emit_free(low, held.copy);
-    f->retained[f->retained_count++] = scattered;
+    if (scatters_from_caller(low))
+        f->retained[f->retained_count++] = scattered;
     leave_scope(low, before);
     if (joined != NONE) /* self._partial_reduce_output is set to what is returned */
         emit_free(low, joined);

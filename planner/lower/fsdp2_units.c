@@ -54,12 +54,83 @@ static enum err_code check_columns(const struct strategy *s, const struct graph 
     return ERR_OK;
 }
 
+/* What of fully_shard a version of PyTorch does not have. */
+static enum err_code check_options(const struct strategy *s, uint32_t torch, struct err *err)
+{
+    const struct {
+        bool used;
+        enum torch_change change;
+        const char *option;
+    } options[] = {
+        {s->reduce_buffers > 1, TORCH_REDUCE_BUFFERS, "--reduce-buffers"},
+        {s->columns, TORCH_SHARD_PLACEMENT, "--placement columns (shard_placement_fn)"},
+        {s->not_in_backward != NULL, TORCH_UNSHARD_IN_BACKWARD,
+         "--not-in-backward (set_unshard_in_backward)"},
+        {s->forward_prefetch > 0, TORCH_EXPLICIT_PREFETCH,
+         "--forward-prefetch (set_modules_to_forward_prefetch)"},
+        {s->backward_prefetch > 0, TORCH_EXPLICIT_PREFETCH,
+         "--backward-prefetch (set_modules_to_backward_prefetch)"},
+        {s->units == UNITS_TORCHTITAN || s->units == UNITS_BYTES || s->per_unit > 1,
+         TORCH_MODULE_LISTS, "--units (fully_shard of several modules)"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (options[i].used && !torch_does(torch, options[i].change))
+            return err_set(err, ERR_INVALID, "%s: torch 2.%u does not have it; 2.%u does",
+                           options[i].option, torch, torch_row(options[i].change)->until);
+    return ERR_OK;
+}
+
+/* Whether a module is run forward and backward does not come to it: all before it is frozen. */
+static bool is_not_in_backward(const struct stream *stream, uint32_t module)
+{
+    bool forward = false;
+    for (uint32_t i = 0; i < stream->step_count; i++) {
+        const struct stream_step *step = &stream->steps[i];
+        if (step->arg == module && step->kind == STEP_PRE_BACKWARD)
+            return false;
+        forward = forward || (step->arg == module && step->kind == STEP_PRE_FORWARD);
+    }
+    return forward;
+}
+
+/* Up to 2.5 such a unit is gathered in vain behind the one after it, and stays whole. */
+static enum err_code check_frozen(const struct strategy *s, const struct graph *graph,
+                                  const struct stream *stream, struct err *err)
+{
+    const enum torch_change change = TORCH_UNUSED_GATHER_GOES;
+    const bool titan = s->units == UNITS_TORCHTITAN;
+    for (uint32_t m = 0; m < graph->module_count && !torch_does(graph->torch, change); m++) {
+        const enum module_role role = graph->modules[m].role;
+        const bool unit = role == ROLE_BLOCK || (titan && role == ROLE_EMBEDDING);
+        if (unit && is_not_in_backward(stream, m))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "--freeze: backward does not come to %s. Of torch 2.%u that is not "
+                           "planned: %s (until 2.%u)",
+                           graph->modules[m].name, graph->torch, torch_row(change)->then,
+                           torch_row(change)->until);
+    }
+    return ERR_OK;
+}
+
+/* What HSDP reduced is cast, or added to what is there, on the all-reduce's stream, and goes; up to
+ * 2.5 its memory is the reduce-scatter's again before that stream is done. */
+static bool races(const struct strategy *s, uint32_t torch)
+{
+    const bool adds = s->accumulate > 1 && s->accumulate_sync && !s->all_reduce_last;
+    return s->replicate > 1 && (adds || s->reduce != s->store) &&
+           !torch_does(torch, TORCH_ALL_REDUCE_HELD);
+}
+
 /* What a version of PyTorch does not have, or is not known to do as 2.14. */
 static enum err_code check_version(const struct strategy *s, uint32_t torch, struct err *err)
 {
-    if (s->reduce_buffers > 1 && !torch_does(torch, TORCH_REDUCE_BUFFERS))
-        return err_set(err, ERR_INVALID, "--reduce-buffers: torch 2.%u does not have it; 2.%u does",
-                       torch, torch_row(TORCH_REDUCE_BUFFERS)->until);
+    TRY(check_options(s, torch, err));
+    if (races(s, torch))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--replicate: torch 2.%u gives the memory of what is all-reduced to the "
+                       "next reduce-scatter while it is still read (until 2.%u); planned with "
+                       "gradients reduced in the stored dtype, once a step",
+                       torch, torch_row(TORCH_ALL_REDUCE_HELD)->until);
     if (s->columns && s->world == s->replicate && !torch_does(torch, TORCH_ALONE_REDUCES))
         return err_set(err, ERR_UNSUPPORTED,
                        "--placement columns of one rank: not planned as torch 2.%u does it", torch);
@@ -123,6 +194,7 @@ enum err_code fsdp2_check(const struct strategy *s, const struct graph *graph,
                        "--reshard %u does not divide the %u ranks of the shard group",
                        s->reshard_ranks, shard);
     TRY(check_version(s, graph->torch, err));
+    TRY(check_frozen(s, graph, stream, err));
     if (s->experts_replicate)
         TRY(check_experts(s, graph, err));
     if (s->columns)
@@ -158,7 +230,9 @@ static void declare_mesh(struct lowering *low)
     f->post_group = PLAN_NO_GROUP;
     if (s->reshard == RESHARD_INT && s->reshard_ranks > 1 && s->reshard_ranks < f->mesh.shard_ranks)
         f->post_group = plan_add_group(plan, "post_forward", GROUP_RESHARD, s->reshard_ranks, 1);
-    low->norm_group = f->mesh.shard_ranks > 1 ? f->mesh.shard_group : PLAN_NO_GROUP;
+    const bool reduces =
+        f->mesh.shard_ranks > 1 || !torch_does(low->graph->torch, TORCH_ALONE_KEEPS_NORM);
+    low->norm_group = reduces ? f->mesh.shard_group : PLAN_NO_GROUP;
     f->copy_in = plan_add_lane(plan, "copy_in", true);
     f->all_gather = plan_add_lane(plan, "all_gather", true);
     f->reduce_scatter = plan_add_lane(plan, "reduce_scatter", true);

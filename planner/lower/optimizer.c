@@ -207,10 +207,22 @@ static uint32_t reduce_norms(struct lowering *low, uint32_t norms, struct shape 
     return summed;
 }
 
+struct norms { /* of each parameter's gradient; owned */
+    uint32_t *of, count;
+};
+
+static void free_norms(struct lowering *low, const struct norms *norms)
+{
+    const uint32_t n = norms->count;
+    for (uint32_t i = 0; i < n; i++) /* a list of plain tensors dies from its end */
+        emit_free(low, norms->of[low->system->dtensors ? i : n - 1 - i]);
+}
+
 /* coefficient = clamp(max_norm / (total + 1e-6), max=1), then one multiply of all gradients. Where
  * the total is of this rank's shards alone, the sum with 1e-6 is, too: its reciprocal is the first
- * that has to know the others'. */
-static void scale_gradients(struct lowering *low, uint32_t total, bool reduced)
+ * that has to know the others'. `norms`: those that clip_grad_norm_ still holds; NULL: none. */
+static void scale_gradients(struct lowering *low, uint32_t total, bool reduced,
+                            const struct norms *norms)
 {
     const enum dtype dtype = gradients_dtype(low);
     const uint32_t denominator = scalar(low, ATEN_ADD, dtype);
@@ -230,6 +242,8 @@ static void scale_gradients(struct lowering *low, uint32_t total, bool reduced)
     emit_free(low, denominator);
     const uint32_t clamped = scalar(low, ATEN_CLAMP, dtype);
     const uint32_t clamp = step(low, WORK_CLIP_COEFFICIENT, ATEN_CLAMP, total, clamped);
+    if (norms)
+        free_norms(low, norms);
     emit_free(low, ratio);
     plan_own_kernel(low->plan, clamp)->attr.p = low->strategy->max_norm;
     struct operand *in = xmalloc((low->plan->param_count + 1) * sizeof *in);
@@ -256,13 +270,13 @@ void emit_clip(struct lowering *low)
 {
     const enum dtype dtype = gradients_dtype(low);
     const uint32_t n = count_gradients(low);
-    uint32_t *norms = xmalloc((n + 1) * sizeof *norms);
+    const struct norms norms = {xmalloc((n + 1) * sizeof *norms.of), n};
     for (uint32_t i = 0; i < n; i++)
-        norms[i] = scalar(low, ATEN_FOREACH_NORM, dtype);
-    emit_norms(low, norms, n);
+        norms.of[i] = scalar(low, ATEN_FOREACH_NORM, dtype);
+    emit_norms(low, norms.of, n);
     const uint32_t stacked = numbers(low, ATEN_STACK, dtype, SHAPE(n));
-    emit_work(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, n, norms, 1,
-              &stacked);
+    emit_work(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_STACK, ATEN_STACK, PLAN_NO_GROUP, n, norms.of,
+              1, &stacked);
     const bool alone = low->norm_group == PLAN_NO_GROUP;
     const bool each = torch_does(low->graph->torch, TORCH_NORMS_REDUCED);
     const uint32_t summed = alone || !each ? stacked : reduce_norms(low, stacked, SHAPE(n));
@@ -271,11 +285,12 @@ void emit_clip(struct lowering *low)
     if (summed != stacked)
         emit_free(low, summed);
     emit_free(low, stacked);
-    for (uint32_t i = 0; i < n; i++) /* a list of plain tensors dies from its end */
-        emit_free(low, norms[low->system->dtensors ? i : n - 1 - i]);
-    scale_gradients(low, total, alone || each);
+    const bool go = torch_does(low->graph->torch, TORCH_NORMS_GO_FIRST);
+    if (go)
+        free_norms(low, &norms);
+    scale_gradients(low, total, alone || each, go ? NULL : &norms);
     emit_free(low, total);
-    free(norms);
+    free(norms.of);
 }
 
 /* ---- the update ---- */

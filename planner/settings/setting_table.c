@@ -110,16 +110,17 @@ static const struct setting_word attention_to_run_words[] = {
     {NULL, 0, false},
 };
 
-/* As people have it from torch.__version__, too. */
+/* As people have it from torch.__version__, too; but 2.5.0 preferred cuDNN's attention on Hopper,
+ * which 2.5.1 took back (pytorch#138522). */
 static const struct setting_word torch_words[] = {
 #define VERSION(minor)                                                                             \
     WORD("2." #minor, minor), ALSO("2." #minor ".0", minor), ALSO("2." #minor ".1", minor)
-    VERSION(6),       VERSION(7),  VERSION(8),  VERSION(9),  VERSION(10),
-    VERSION(11),      VERSION(12), VERSION(13), VERSION(14),
+    VERSION(4),       WORD("2.5", 5), ALSO("2.5.1", 5), VERSION(6),  VERSION(7),  VERSION(8),
+    VERSION(9),       VERSION(10),    VERSION(11),      VERSION(12), VERSION(13), VERSION(14),
 #undef VERSION
     {NULL, 0, false},
 };
-_Static_assert(TORCH_OLDEST == 6 && TORCH_NEWEST == 14, "the words of --torch");
+_Static_assert(TORCH_OLDEST == 4 && TORCH_NEWEST == 14, "the words of --torch");
 
 static const struct setting_word system_words[] = {
 #define X(name, text) WORD(text, SYSTEM_##name),
@@ -396,8 +397,8 @@ static const struct setting rows[] = {
     {.name = "torch", .group = GROUP_STRATEGY, .arg = "VERSION",
      .help = "The version of PyTorch that runs it, as its last patch release",
      .initial = "2.14", .field = FIELD(job.model.torch), .words = torch_words,
-     .commands = FOR_JOB, .systems = SYSTEM(FSDP2), .lacks = "is known as of torch 2.14 alone",
-     .lacking = SYSTEM(DDP) | SYSTEM(FSDP1) | ZERO},
+     .commands = FOR_JOB, .systems = FSDP | SYSTEM(DDP),
+     .lacks = "is known as of torch 2.14 alone", .lacking = ZERO},
     {.name = "autograd", .group = GROUP_STRATEGY, .arg = "HOW",
      .help = "Gradients are added in place as on a GPU, or as recordings on fake tensors have it",
      .initial = "gpu", .field = FIELD(job.model.autograd),

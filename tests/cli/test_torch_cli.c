@@ -36,6 +36,9 @@ static void versions_hold_what_they_hold(void **state)
     const json_int_t neighbour = requested(LLAMA, "--torch 2.11");
     assert_int_equal(requested(LLAMA, "--torch 2.13"), neighbour);
     assert_int_equal(requested(LLAMA, "--torch 2.12"), neighbour + 4 * (json_int_t)BLOCK);
+    /* up to 2.5 RMSNorm keeps no fp32 copies */
+    assert_true(requested(FIT, "--torch 2.5") < requested(FIT, "--torch 2.6"));
+    assert_int_equal(requested(FIT, "--torch 2.5.1"), requested(FIT, "--torch 2.5"));
 }
 
 /* The table's own sentences, of the rows that the version's range is in. */
@@ -61,8 +64,23 @@ static void what_is_not_known_of_a_version_is_refused(void **state)
     static const struct {
         const char *options, *says;
     } refused[] = {
-        {"--torch 2.5", "allowed are 2.6"},
-        {"--torch 2.8 --strategy ddp", "is known as of torch 2.14 alone"},
+        {"--torch 2.3", "allowed are 2.4"},
+        {"--torch 2.5.0", "allowed are 2.4"}, /* it alone preferred cuDNN's attention */
+        {"--torch 2.8 --strategy zero3", "is known as of torch 2.14 alone"},
+        {"--torch 2.8 --strategy ddp --autocast bf16", "not known of torch 2.8"},
+        {"--torch 2.8 --compile on", "not known of torch 2.8"},
+        {"--torch 2.4 --units torchtitan", "torch 2.4 does not have it; 2.5 does"},
+        {"--torch 2.4 --units 2", "torch 2.4 does not have it; 2.5 does"},
+        {"--torch 2.4 --forward-prefetch 1", "torch 2.4 does not have it; 2.5 does"},
+        {"--torch 2.4 --backward-prefetch 1", "torch 2.4 does not have it; 2.5 does"},
+        {"--torch 2.4 --checkpointing selective", "2.5 does"},
+        {"--torch 2.5 --replicate 2 --param-dtype bf16 --reduce-dtype bf16",
+         "to the next reduce-scatter while it is still read (until 2.6)"},
+        {"--torch 2.5 --placement columns", "torch 2.5 does not have it; 2.6 does"},
+        {"--torch 2.5 --units torchtitan --not-in-backward tok_embeddings",
+         "torch 2.5 does not have it; 2.6 does"},
+        {"--torch 2.5 --units torchtitan --freeze tok_embeddings*",
+         "backward does not come to tok_embeddings"},
         {"--torch 2.8 --code hf", "transformers' code is planned as of torch 2.9"},
         {"--torch 2.12 --reduce-buffers 2", "torch 2.12 does not have it; 2.13 does"},
         {"--torch 2.13 --offload cpu", "--offload: not known of torch 2.13"},

@@ -83,6 +83,7 @@ static void waits_are_those_of_older_versions(void **state)
 {
     (void)state;
     check_file("tests/data/truth/version_streams.jsonl", 100);
+    check_file("tests/data/truth/older_streams.jsonl", 29);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* test_truth_versions.c - our event lists beside those of older versions of PyTorch, as each of
- * them recorded itself (tests/data/truth/version_events.jsonl). */
+ * them recorded itself (tests/data/truth/version_events.jsonl and older_events.jsonl). */
 #include "tests/support/truth.h"
 
 #include <setjmp.h>
@@ -15,10 +15,37 @@ static void events_equal_those_of_older_versions(void **state)
                      truth_read_written);
 }
 
+/* From 2.4 on, of every system. */
+static void check_oldest(enum system_kind system)
+{
+    truth_check_file("tests/data/truth/older_events.jsonl", system, true, truth_read_written);
+}
+
+static void fsdp2_equals_the_oldest(void **state)
+{
+    (void)state;
+    check_oldest(SYSTEM_FSDP2);
+}
+
+static void fsdp1_equals_the_oldest(void **state)
+{
+    (void)state;
+    check_oldest(SYSTEM_FSDP1);
+}
+
+static void ddp_equals_the_oldest(void **state)
+{
+    (void)state;
+    check_oldest(SYSTEM_DDP);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_equal_those_of_older_versions),
+        cmocka_unit_test(fsdp2_equals_the_oldest),
+        cmocka_unit_test(fsdp1_equals_the_oldest),
+        cmocka_unit_test(ddp_equals_the_oldest),
     };
     return cmocka_run_group_tests_name("truth of versions", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-"""FSDP2 of torch 2.5 to 2.14 under the names that 2.14 has for it.
+"""FSDP2 of torch 2.4 to 2.14 under the names that 2.14 has for it.
 
 What FSDP2 does is left alone: only what None stands for, and that collectives on fake tensors and streams of a CPU
 do nothing, as they do by themselves in 2.14.
@@ -12,7 +12,9 @@ import unittest.mock
 import torch
 import torch.distributed as dist
 import torch.distributed.fsdp
+import torch.distributed.tensor
 import torch.utils.checkpoint
+from torch._subclasses.fake_tensor import FakeTensor
 
 VERSION = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
 
@@ -20,18 +22,22 @@ VERSION = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
 if VERSION < (2, 6):        # a prototype in a package of its own
     _package = importlib.import_module("torch.distributed._composable.fsdp")
     _alias = types.ModuleType("torch.distributed.fsdp._fully_shard")
-    for _name, _file in (("_fsdp_init", "_fsdp_init"), ("_fsdp_param_group", "_fsdp_param_group"),
-                         ("_fully_shard", "fully_shard")):
+    for _name in ("_fsdp_collectives", "_fsdp_init", "_fsdp_param_group", "_fsdp_state", "_fully_shard"):
+        _file = _name.replace("_fully", "fully")
         setattr(_alias, _name, sys.modules[f"{_package.__name__}.{_file}"])
     sys.modules[_alias.__name__] = _alias
     _context = _alias._fsdp_param_group.FSDPCommContext
-    _init_streams = _context.lazy_init
+    _init = "lazy_init" if hasattr(_context, "lazy_init") else "init"
+    _init_streams = getattr(_context, _init)
 
     def lazy_init(self, *args):
         with unittest.mock.patch("torch.cuda.is_available", lambda: True):
             _init_streams(self, *args)
 
-    _context.lazy_init = lazy_init
+    setattr(_context, _init, lazy_init)
+    _tensor = importlib.import_module("torch.distributed._tensor")      # public from 2.5 on
+    for _name in ("DTensor", "Shard"):
+        setattr(importlib.import_module("torch.distributed.tensor"), _name, getattr(_tensor, _name))
     for _name in ("CPUOffloadPolicy", "MixedPrecisionPolicy", "fully_shard"):
         setattr(torch.distributed.fsdp, _name, getattr(_package, _name))
 
@@ -41,6 +47,22 @@ RESHARD_DEFAULT = None if VERSION >= (2, 8) else True
 
 # F.rms_norm of a GPU is one kernel from 2.9 on; before, it is ATen's composite, on every device.
 RMS_NORM_IS_FUSED = VERSION >= (2, 9)
+
+
+# Tensors whose own __torch_dispatch__ calls what a mode should see; up to 2.5 those of collectives, which wait there.
+WRAPPERS = (torch.distributed.tensor.DTensor,)
+if VERSION < (2, 6):
+    _collectives = importlib.import_module("torch.distributed._functional_collectives")
+    WRAPPERS += (_collectives.AsyncCollectiveTensor,)
+
+    def trigger_wait(self):
+        """What was waited for takes the place of what was not: on a GPU they are one tensor."""
+        if not self.completed:
+            self.elem = _collectives.wait_tensor(self.elem)
+            self.completed = True
+        return self.elem
+
+    _collectives.AsyncCollectiveTensor.trigger_wait = trigger_wait
 
 
 def births(name, out, phase):
@@ -54,6 +76,23 @@ def births(name, out, phase):
     return "empty.memory_format" if name == "new_empty" and VERSION < (2, 8) else name, out
 
 
+def results(name, args, out):
+    """An op's results as 2.14 has them on the fake CPU, and no GPU: LayerNorm's statistics are of its dtype (up to 2.5
+    in fp32)."""
+    if name == "native_layer_norm" and VERSION < (2, 6):
+        return out[0], *(t.to(args[0].dtype) for t in out[1:])
+    return out
+
+
+# What FSDP2 calls by operators of its own since 2.5.
+OF_FSDP = {"aten._foreach_copy_": "fsdp.all_gather_copy_in", "aten.split_with_sizes_copy": "fsdp.split_with_sizes_copy",
+           "aten._chunk_cat": "fsdp.chunk_cat"}
+
+
+def of_fsdp(name):
+    return OF_FSDP.get(name, name) if VERSION < (2, 5) else name
+
+
 def early_stop(enabled):
     """Keywords for torch.utils.checkpoint.checkpoint."""
     if VERSION >= (2, 11):
@@ -62,9 +101,16 @@ def early_stop(enabled):
     return {}
 
 
+def not_of_fakes(collective):
+    def call(*args, **kwargs):
+        if not any(isinstance(x, FakeTensor) for x in (*args, *kwargs.values())):
+            return collective(*args, **kwargs)
+    return call
+
+
 if importlib.util.find_spec("torch.distributed._meta_registrations") is None:
     for _name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce"):
-        setattr(dist, _name, lambda *args, **kwargs: None)
+        setattr(dist, _name, not_of_fakes(getattr(dist, _name)))
 
 if not hasattr(torch.cpu.Stream, "record_event"):
     torch.cpu.Stream.record_event = lambda self, event=None: event or torch.cpu.Event()

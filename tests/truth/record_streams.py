@@ -31,6 +31,9 @@ import contextlib
 import json
 import sys
 import traceback
+from unittest import mock
+
+import older_torch      # first: names of others are put in their places
 
 import torch
 from torch.distributed.fsdp import _common_utils, _flat_param, _runtime_utils
@@ -178,12 +181,20 @@ def to_told(function):
     return call
 
 
+def asks_cuda():
+    """Up to 2.5 FSDP2 asks torch.cuda for streams, whatever the device is."""
+    names = ("Stream", "Event", "stream", "current_stream")
+    return mock.patch.multiple(torch.cuda, **{name: getattr(HANDLE, name) for name in names})
+
+
 @contextlib.contextmanager
 def fsdp2_handle():
-    modules = (collectives, _fsdp_param_group, _fsdp_state, _fsdp_init)
+    modules = [m for m in (collectives, _fsdp_param_group, _fsdp_state, _fsdp_init) if hasattr(m, "_get_device_handle")]
+    asked = asks_cuda() if len(modules) < 3 else contextlib.nullcontext()
+    accelerator = getattr(torch, "accelerator", torch.cuda)
     saved = [m._get_device_handle for m in modules]
     saved_to, saved_pin = torch.Tensor.to, torch.Tensor.pin_memory
-    saved_stream = torch.accelerator.current_stream
+    saved_stream = accelerator.current_stream
     names = [n for n in ("all_gather_into_tensor", "all_gather_single", "reduce_scatter_tensor",
                          "reduce_scatter_single", "all_reduce") if hasattr(collectives.dist, n)]
     functions = {n: getattr(collectives.dist, n) for n in names}
@@ -193,16 +204,17 @@ def fsdp2_handle():
         setattr(collectives.dist, n, told(functions[n], n))
     torch.Tensor.to = to_told(saved_to)
     torch.Tensor.pin_memory = lambda tensor, *args: tensor
-    torch.accelerator.current_stream = Handle.current_stream
+    accelerator.current_stream = Handle.current_stream
     try:
-        yield
+        with asked:
+            yield
     finally:
         for m, function in zip(modules, saved):
             m._get_device_handle = function
         for n in names:
             setattr(collectives.dist, n, functions[n])
         torch.Tensor.to, torch.Tensor.pin_memory = saved_to, saved_pin
-        torch.accelerator.current_stream = saved_stream
+        accelerator.current_stream = saved_stream
 
 
 class Told2(recorder.Births):
@@ -210,7 +222,7 @@ class Told2(recorder.Births):
            "aten._chunk_cat", "aten._foreach_copy_", "aten.mm", "_c10d_functional.all_reduce")
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = str(func).rsplit(".", 1)[0]
+        name = older_torch.of_fsdp(str(func).rsplit(".", 1)[0])
         if name in self.OPS:
             Tape.current.put("op", Tape.current.stream.name, name)
         return super().__torch_dispatch__(func, types, args, kwargs)

@@ -192,7 +192,7 @@ class Births(TorchDispatchMode):
     """Every storage that an ATen call returns for the first time is a birth."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if any(issubclass(t, DTensor) for t in types):
+        if any(issubclass(t, older_torch.WRAPPERS) for t in types):
             return NotImplemented
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype == torch.bool:
             return True     # transformers asks whether masks are all ones and sequences not packed
@@ -207,7 +207,7 @@ class Births(TorchDispatchMode):
     def call(self, func, args, kwargs):
         if str(func) == "aten._grouped_mm.default" and args[0].dtype == torch.float32:
             return models.fake_grouped_mm(*args)
-        return func(*args, **kwargs)
+        return older_torch.results(op_name(func), args, func(*args, **kwargs))
 
 
 # --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
+import older_torch
 import recorder
 
 aten = torch.ops.aten
@@ -45,6 +46,7 @@ class Unfilled(recorder.Births):
         with self.fake:
             out = func(*tree_map_only(torch.Tensor, self.shape, args),
                        **tree_map_only(torch.Tensor, self.shape, kwargs))
+            out = older_torch.results(recorder.op_name(func), args, out)
         if integers and isinstance(out, torch.Tensor) and exact(out):
             return func(*args, **kwargs)
         return tree_map_only(torch.Tensor, allocated, out)
