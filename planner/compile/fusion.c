@@ -250,15 +250,20 @@ static uint32_t distance(const struct draft *x, const struct draft *y)
 /* "are_long_distant_nodes" */
 enum { FAR_APART = 64 };
 
-static bool is_too_far(const struct draft *x, const struct draft *y)
+/* torch/_inductor/config.py, score_fusion_memory_threshold: bytes that have to be shared. */
+enum { SHARED_LEAST = 10 };
+
+/* "can_fuse_horizontal": what only reads the same. */
+static bool is_worth(const struct draft *x, const struct draft *y, uint64_t shared)
 {
-    return distance(x, y) > FAR_APART && !lists_meet(&x->writes, &y->reads) &&
-           !lists_meet(&y->writes, &x->reads);
+    if (lists_meet(&x->writes, &y->reads) || lists_meet(&y->writes, &x->reads))
+        return true;
+    return shared >= SHARED_LEAST && distance(x, y) <= FAR_APART;
 }
 
-static bool may_fuse(const struct building *b, uint32_t x, uint32_t y)
+static bool may_fuse(const struct building *b, uint32_t x, uint32_t y, uint64_t shared)
 {
-    return !is_too_far(&b->acts[x], &b->acts[y]) &&
+    return is_worth(&b->acts[x], &b->acts[y], shared) &&
            run_together(b->acts[x].span, b->acts[y].span) && !has_between(b, x, y) &&
            !has_between(b, y, x);
 }
@@ -282,7 +287,7 @@ static bool fuse_best(struct building *b, bool turning)
             const uint64_t bytes = shared_bytes(b, &b->acts[i], &b->acts[k]);
             const uint32_t between = distance(&b->acts[i], &b->acts[k]);
             if (bytes > 0 && (bytes > best || (bytes == best && between < far)) &&
-                may_fuse(b, i, k)) {
+                may_fuse(b, i, k, bytes)) {
                 best = bytes;
                 far = between;
                 x = i;

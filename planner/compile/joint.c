@@ -78,8 +78,8 @@ bool joint_is_alike(const struct joint_node *x, const struct joint_node *y)
 {
     return x->name == y->name && x->dtype == y->dtype && x->source == y->source &&
            x->args == y->args && x->in_backward == y->in_backward && x->save == y->save &&
-           x->again == y->again && x->detail == y->detail && x->number == y->number &&
-           memcmp(x->arg, y->arg, x->args * sizeof *x->arg) == 0 &&
+           x->again == y->again && x->stays == y->stays && x->detail == y->detail &&
+           x->number == y->number && memcmp(x->arg, y->arg, x->args * sizeof *x->arg) == 0 &&
            same_shape(&x->shape, &y->shape);
 }
 
@@ -155,7 +155,14 @@ static uint32_t new_input(struct joint *joint, enum joint_source source, uint32_
                                                                  .detail = (uint32_t)source});
     joint->nodes[node].source = (uint8_t)source;
     joint->nodes[node].in_backward = source == SOURCE_GRADIENT;
+    joint->nodes[node].stays = source == SOURCE_PARAM;
     return node;
+}
+
+void joint_stays(struct joint *joint, uint32_t input, bool stays)
+{
+    assert(joint->nodes[input].name == JOINT_INPUT);
+    joint->nodes[input].stays = stays;
 }
 
 uint32_t joint_input(struct joint *joint, enum joint_source source, uint32_t buffer,

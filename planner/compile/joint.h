@@ -97,6 +97,7 @@ struct joint_node {
     uint8_t args;
     bool in_backward; /* traced there */
     bool save, again; /* checkpointing: must be saved, must run again */
+    bool stays;       /* INPUT: the partitioner takes it for a parameter, which is there anyway */
     uint32_t arg[JOINT_ARGS];
     uint32_t of; /* INPUT: the parameter, or the eager stream's buffer. CALL: its kernel there */
     uint32_t detail; /* what else tells it from others: a dim, a place */
@@ -126,6 +127,9 @@ uint64_t joint_bytes(const struct joint_node *node);
  * buffers need no telling.) Returns its node. */
 uint32_t joint_input(struct joint *joint, enum joint_source source, uint32_t buffer,
                      struct shape shape, enum dtype dtype);
+
+/* Whether the partitioner takes an INPUT for a parameter: those are at first. */
+void joint_stays(struct joint *joint, uint32_t input, bool stays);
 
 /* From here on kernels are of backward. */
 void joint_begin_backward(struct joint *joint);

@@ -283,7 +283,7 @@ static bool all_users_fuse(const struct work *w, uint32_t node)
 static int64_t weight_of(const struct work *w, uint32_t node)
 {
     const struct joint_node *n = at(w, node);
-    if (n->name == JOINT_INPUT && n->source == SOURCE_PARAM)
+    if (n->stays)
         return 0;
     if (joint_is_many(n))
         return FLOW_ENDLESS;

@@ -56,6 +56,77 @@ static void find_gradients(const struct graph *graph, const struct stream *strea
     }
 }
 
+/* ---- what is taken for a parameter ---- */
+
+/* The node of a parameter's scale, where its weight comes in float8; JOINT_NONE: it does not. */
+static uint32_t scale_of(const struct graph *graph, const struct joint *joint,
+                         const struct joint_node *param)
+{
+    const uint32_t scale = graph->params[param->of & ~PLACE_MASK].scale;
+    if (scale == GRAPH_NONE)
+        return JOINT_NONE;
+    const uint32_t index = graph->storages[graph->tensors[scale].storage].index;
+    for (uint32_t i = 0; i < joint_count(joint); i++)
+        if (joint_at(joint, i)->name == JOINT_INPUT &&
+            joint_at(joint, i)->of == (PLACE_MODULE_BUFFER | index))
+            return i;
+    return JOINT_NONE;
+}
+
+struct arguments {  /* of the graph, nodes, as AOTAutograd has them: in the order of first use */
+    uint32_t *of;   /* tensors in float8 taken apart, into their bits and their scale */
+    bool *is_param; /* (whole) */
+    uint32_t count, whole;
+};
+
+static bool is_param(const struct joint_node *node)
+{
+    return node->name == JOINT_INPUT && node->source == SOURCE_PARAM;
+}
+
+static void list_arguments(const struct graph *graph, const struct joint *joint,
+                           struct arguments *out)
+{
+    const uint32_t nodes = joint_count(joint);
+    uint32_t *scale = xmalloc((nodes + 1) * sizeof *scale); /* (nodes) of each; JOINT_NONE */
+    bool *listed = xcalloc(nodes + 1, sizeof *listed);      /* (nodes) with its bits */
+    out->of = xcalloc(nodes + 1, sizeof *out->of);
+    out->is_param = xcalloc(nodes + 1, sizeof *out->is_param);
+    for (uint32_t i = 0; i < nodes; i++) { /* a scale may be read before its bits are */
+        const struct joint_node *n = joint_at(joint, i);
+        scale[i] = is_param(n) ? scale_of(graph, joint, n) : JOINT_NONE;
+        if (scale[i] != JOINT_NONE)
+            listed[scale[i]] = true;
+    }
+    for (uint32_t i = 0; i < nodes; i++) {
+        if (joint_at(joint, i)->name != JOINT_INPUT || listed[i])
+            continue;
+        out->is_param[out->whole++] = is_param(joint_at(joint, i));
+        out->of[out->count++] = i;
+        if (scale[i] != JOINT_NONE)
+            out->of[out->count++] = scale[i];
+    }
+    free(scale);
+    free(listed);
+}
+
+/* The partitioner of PyTorch 2.14 is told the places of parameters among the arguments before
+ * tensors in float8 are taken apart, and reads them as places behind that (aot_stage2_partition:
+ * fw_metadata.static_input_indices, which remap_unwrapped_subclass_arg_indices does not reach):
+ * what is behind the first such tensors counts as activations do, and a copy of it that is nearer
+ * to its use in backward is what is saved. */
+static void mark_stays(const struct graph *graph, struct joint *joint)
+{
+    struct arguments args = {0};
+    list_arguments(graph, joint, &args);
+    for (uint32_t i = 0; i < args.count; i++)
+        joint_stays(joint, args.of[i], i < args.whole && args.is_param[i]);
+    free(args.of);
+    free(args.is_param);
+}
+
+/* ---- the joint graph ---- */
+
 static enum err_code trace(const struct graph *graph, const struct tape_regions *regions,
                            const struct tape_region *region, struct compiled_region *out,
                            struct err *err)
@@ -67,6 +138,8 @@ static enum err_code trace(const struct graph *graph, const struct tape_regions 
                     (enum dtype)t->dtype);
     }
     TRY(add_kernels(stream, region->forward_first, region->forward_end, out->joint, err));
+    if (graph->float8_gather)
+        mark_stays(graph, out->joint);
     out->result = value_of(graph, out->joint, region->output.tensor, region->output.buffer);
     joint_begin_backward(out->joint);
     if (region->gradient == GRAPH_NONE)

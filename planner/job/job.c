@@ -256,10 +256,6 @@ static enum err_code check_float8(const struct job *job, struct err *err)
                        "is planned under --compile on alone");
     if (job->model.float8_gather && !job->model.float8)
         return err_set(err, ERR_INVALID, "--float8-gather: of --float8 tensorwise");
-    if (job->model.float8_gather && tape.compiled)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--float8-gather with --compile on: which copies of weights that come in "
-                       "float8 AOTAutograd saves is not planned");
     return ERR_OK;
 }
 

@@ -72,7 +72,8 @@ static void planned_saved(const struct compiled_region *region, struct tensors *
     for (uint32_t i = 0; i < region->partition.saved_count; i++) {
         const struct joint_node *node = joint_at(region->joint, region->partition.saved[i]);
         const bool input = node->name == JOINT_INPUT;
-        if (!input || node->source != SOURCE_PARAM)
+        const bool scale = input && node->shape.rank == 0; /* a weight's that comes in float8 */
+        if (!input || (node->source != SOURCE_PARAM && !scale))
             add_tensor(out, torch_name((enum dtype)node->dtype), shape_elements(&node->shape),
                        input);
     }

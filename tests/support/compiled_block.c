@@ -26,7 +26,9 @@ static struct graph *graph_of(const json_t *row)
     struct model_job job = {
         .compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
         .attention = ATTENTION_FLASH,
-        .float8 = truth_float8(truth_text(json_object_get(row, "strategy"), "float8", ""))};
+        .float8 = truth_float8(truth_text(json_object_get(row, "strategy"), "float8", "")),
+        .float8_gather = truth_float8_gather(
+            truth_text(json_object_get(row, "strategy"), "float8_all_gather", ""))};
     struct graph *graph = NULL;
     if (!(is_hf(row) ? truth_read_hf : truth_read_written)(row, &config, &job) ||
         model_build(&config, &job, &graph, &err) != ERR_OK)

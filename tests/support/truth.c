@@ -164,7 +164,7 @@ enum float8 truth_float8(const char *recipe)
                                                        : FLOAT8_NONE;
 }
 
-static enum float8_gather float8_gather_named(const char *scales)
+enum float8_gather truth_float8_gather(const char *scales)
 {
     return strcmp(scales, "dynamic") == 0       ? FLOAT8_GATHER_DYNAMIC
            : strcmp(scales, "precomputed") == 0 ? FLOAT8_GATHER_PRECOMPUTED
@@ -185,7 +185,7 @@ static void read_strategy(const json_t *s, struct job *job)
     job->model.float8 = truth_float8(truth_text(s, "float8", ""));
     job->model.loss = strcmp(truth_text(s, "loss", ""), "direct") == 0 ? CROSS_ENTROPY_DIRECT
                                                                        : CROSS_ENTROPY_EAGER;
-    job->model.float8_gather = float8_gather_named(truth_text(s, "float8_all_gather", ""));
+    job->model.float8_gather = truth_float8_gather(truth_text(s, "float8_all_gather", ""));
     const char *attention = truth_text(s, "attention", "");
     job->model.attention = strcmp(attention, "math") == 0    ? ATTENTION_MATH
                            : strcmp(attention, "eager") == 0 ? ATTENTION_EAGER

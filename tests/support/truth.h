@@ -16,6 +16,7 @@ bool truth_bool(const json_t *object, const char *key, bool otherwise);
 
 /* A recipe by its name in torchao; FLOAT8_NONE: it is none. */
 enum float8 truth_float8(const char *recipe);
+enum float8_gather truth_float8_gather(const char *scales);
 
 /* Reads a row's "model" into *config and *job (batch, sequence, code). False, with a printed
  * reason: it cannot be read. */

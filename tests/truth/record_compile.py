@@ -76,6 +76,7 @@ CASES = (
     ("hf-qwen3-gqa", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2}, HFB),
 )
 TENSORWISE, ROWWISE, GW_HP = ({**BF16, "float8": r} for r in ("tensorwise", "rowwise", "rowwise_with_gw_hp"))
+GATHERED = {**TENSORWISE, "float8_all_gather": "dynamic"}      # precomputed scales: the block sees no difference
 FLOAT8_CASES = (        # torchao's Float8Linear
     ("float8-tensorwise", LLAMA, TENSORWISE),
     ("float8-rowwise", LLAMA, ROWWISE),
@@ -90,6 +91,11 @@ FLOAT8_CASES = (        # torchao's Float8Linear
     ("float8-rowwise-selective", LLAMA, {**ROWWISE, "ac": "selective"}),
     ("float8-gw-hp-selective", LLAMA, {**GW_HP, "ac": "selective"}),
     ("float8-tensorwise-8b-selective", BIG, {**TENSORWISE, "ac": "selective"}),
+    ("float8-gather", LLAMA, GATHERED),
+    ("float8-gather-8b", BIG, GATHERED),
+    ("float8-gather-full", LLAMA, {**GATHERED, "ac": "full"}),
+    ("float8-gather-selective", LLAMA, {**GATHERED, "ac": "selective"}),
+    ("float8-gather-8b-selective", BIG, {**GATHERED, "ac": "selective"}),
 )
 ALIASES = ("view_as_complex", "view_as_real", "_conj")      # fallback kernels that return their operand
 
@@ -401,6 +407,19 @@ def described(recorder):
             "backward": Program(recorder.texts[1], back).events}
 
 
+def gathered(model):
+    """The model as fully_shard leaves it in forward: weights in float8, each with its scale, parameters of
+    torchao's class for both (fsdp_utils.py, fsdp_post_all_gather; FSDPParam.init_unsharded_param)."""
+    from torchao.float8.float8_training_tensor import Float8TrainingTensor, GemmInputRole
+    from torchao.float8.fsdp_utils import WeightWithDynamicFloat8CastTensor
+    for module in model.modules():
+        w = getattr(module, "weight", None)
+        if isinstance(w, WeightWithDynamicFloat8CastTensor):
+            weight = Float8TrainingTensor(torch.empty(w.shape, dtype=w._dtype), torch.empty((), dtype=torch.float32),
+                                          w.dtype, w._linear_mm_config, gemm_input_role=GemmInputRole.WEIGHT)
+            module.weight = torch.nn.Parameter(weight, requires_grad=True)
+
+
 def record(name, m, s, joint=None):
     torch._dynamo.reset()
     recorder = Recorder()
@@ -409,6 +428,8 @@ def record(name, m, s, joint=None):
     try:
         with mode, torch.device("cuda:0"), models.as_on_cuda():
             model, blocks = models.make(m, s)
+            if s.get("float8_all_gather"):
+                gathered(model)
             if s.get("ac"):
                 blocks = models.checkpointed(model, blocks, s["ac"], True)
             for block in blocks:
