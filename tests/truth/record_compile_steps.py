@@ -2,7 +2,7 @@
 """Record steps of models whose blocks torch.compile compiles, under FSDP2, DDP and FSDP1.
 
 Each block is compiled on its own with fullgraph=True before it is wrapped; AOTAutograd's graphs, cut by the
-min-cut partitioner after Inductor's decompositions, are run node by node, each node's memory freed with
+min-cut partitioner after Inductor's decompositions and passes, are run node by node, each node's memory freed with
 its last reader, as Inductor's programs free it.  What is inside of a program is Inductor's business
 (record_compile.py); what crosses its border is recorded here: who holds it, and when it dies.
 
@@ -12,7 +12,8 @@ Usage
 
 A row: name, model, strategy as record.py and record_systems.py have them (strategy.compile = "blocks"),
     border      [+-bytes, category, live bytes after it] of every event outside of activations and
-                backward's own memory: what the sharding system does, and how much lives around it
+                backward's own memory: what the sharding system does, and how much lives around it; of gathers
+                in float8 without what has less than LEAST bytes
     live        as record.py's
     gradients   DDP: parameters in the order in which autograd accumulates their gradients
     graphs      how many functions each graph of the first block has, forward and backward
@@ -25,8 +26,9 @@ import sys
 import torch
 import torch._functorch.config as aot_config
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor.compile_fx import partition_fn
 from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.fx_passes import fuse_attention, pad_mm
 
 import models
 import record
@@ -63,6 +65,22 @@ CASES = (
     ("fsdp1-ac", LLAMA, {**FSDP1, "world": 4, "ac": "full", **BF16}),
     ("fsdp1-accumulate", LLAMA, {**FSDP1, "world": 4, "accumulate": 2, **BF16}),
 )
+TENSORWISE, ROWWISE = ({"world": 4, "float8": recipe, **BF16} for recipe in ("tensorwise", "rowwise"))
+DYNAMIC, PRECOMPUTED = ({**TENSORWISE, "float8_all_gather": scales} for scales in ("dynamic", "precomputed"))
+FLOAT8_CASES = (
+    ("float8-tensorwise", LLAMA, TENSORWISE),
+    ("float8-rowwise", LLAMA, ROWWISE),
+    ("float8-rowwise-full", LLAMA, {**ROWWISE, "ac": "full"}),
+    ("float8-rowwise-selective", LLAMA, {**ROWWISE, "ac": "selective"}),
+    ("float8-gather", LLAMA, DYNAMIC),
+    ("float8-gather-titan-full", LLAMA, {**DYNAMIC, "units": "torchtitan", "ac": "full"}),
+    ("float8-gather-selective", LLAMA, {**DYNAMIC, "ac": "selective"}),
+    ("float8-precomputed", LLAMA, PRECOMPUTED),
+    ("float8-precomputed-titan", LLAMA, {**PRECOMPUTED, "units": "torchtitan", "clip": True}),
+    ("float8-precomputed-accumulate", LLAMA, {**PRECOMPUTED, "accumulate": 2}),
+)
+LEAST = 200             # bytes: of gathers in float8, scales and lists of all scales are left out; fake tensors
+                        # compose what finds them otherwise, and record_real.py has them
 GRAPH = "graph"         # the place that is inside of a program
 
 
@@ -81,8 +99,7 @@ class Graphs:
     def __init__(self):
         self.sizes = []
         self.backend = aot_autograd(fw_compiler=self.compiled, bw_compiler=self.compiled,
-                                    partition_fn=min_cut_rematerialization_partition,
-                                    decompositions=select_decomp_table())
+                                    partition_fn=partition_fn, decompositions=select_decomp_table())
 
     def compiled(self, graph, _):
         self.sizes.append(sum(node.op == "call_function" for node in graph.graph.nodes))
@@ -122,9 +139,11 @@ def kind_of(strategy):
     return compiled(record_systems.KINDS.get(strategy.get("system"), record.Fsdp2))
 
 
-def border(events):
+def border(events, least):
     live, out = 0, []
     for size, category, _, _ in events:
+        if abs(size) < least:
+            continue
         live += size
         if category not in ("activation", "backward"):
             out.append([size, category, live])
@@ -142,7 +161,7 @@ def record_case(name, m, s):
     row = recorder.record({"name": name, "model": m, "strategy": {**s, "compile": "blocks"}}, make)
     system = made[0]
     return {**{key: row[key] for key in ("name", "model", "strategy", "live", "peak_bytes")},
-            "border": border(row["event_list"]),
+            "border": border(row["event_list"], LEAST if s.get("float8_all_gather") else 0),
             "gradients": system.gradients[-system.hooks:] if s.get("system") == "ddp" else [],
             "graphs": system.graphs.sizes[:2]}
 
@@ -152,9 +171,12 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--check")
     parser.add_argument("--only", default="*")
+    parser.add_argument("--float8", action="store_true", help="the cases in float8, which need torchao")
     args = parser.parse_args()
     models.RMSNorm = RMSNorm
     torch._dynamo.config.optimize_ddp = False
+    # patterns of attention written out, and matrices that are padded: neither is in these models
+    fuse_attention._sfdp_init = pad_mm._pad_mm_init = lambda *_, **__: None
     aot_config.enable_autograd_cache = False
     for births in (recorder.Births, unfilled.Unfilled):
         births.ignore_compile_internals = classmethod(lambda cls: True)
@@ -167,7 +189,7 @@ def main():
             print(row["name"], "same" if is_same else "DIFFERS")
         return not all(same)
     rows = []
-    for case in CASES:
+    for case in FLOAT8_CASES if args.float8 else CASES:
         if fnmatch.fnmatch(case[0], args.only):
             rows.append(record_case(*case))
             print(case[0], len(rows[-1]["border"]), rows[-1]["graphs"], flush=True)
