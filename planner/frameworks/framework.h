@@ -141,6 +141,9 @@ enum err_code import_elsewhere(struct import *import, const struct key_row *row,
 /* Lists a key as not planned. */
 void import_list(struct import *import, const struct node *node, const char *path, const char *why);
 
+/* Lists a key as without effect. */
+void import_idle(struct import *import, const struct node *node, const char *path);
+
 /* ERR_INVALID: "FILE:LINE: PATH VALUE: " and what is wrong. */
 enum err_code import_refuse(const struct import *import, const char *path, const struct node *node,
                             struct err *err, const char *fmt, ...)

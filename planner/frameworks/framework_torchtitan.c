@@ -3,7 +3,7 @@
  *
  * It wraps as --units torchtitan says, reduces after every micro-batch in fp32 and always clips.
  * With one shard and several replicas v0.2.2 runs DDP with buckets of 100 MiB, under autocast. */
-#include "frameworks/framework.h"
+#include "frameworks/framework_torchtitan.h"
 
 #include "base/number.h"
 
@@ -238,8 +238,6 @@ static enum err_code read_compile(struct import *im, const struct key_row *row,
 {
     const struct node *components = import_node(im, "compile.components");
     const bool on = strcmp(node ? node->text : row->initial, "true") == 0;
-    if (!node && import_has(im, "compile"))
-        return ERR_OK; /* [training] had the key */
     if (on && has_component(components, "loss"))
         TRY(read_compiled_loss(im, row, components ? components : node, err));
     return import_set(im, "compile", on && has_component(components, "model") ? "on" : "off", row,
@@ -287,72 +285,6 @@ static const char *write_option(const struct settings *s, char text[NUMBER_TEXT]
                                                                   : NULL;
 }
 
-/* ---- float8 ---- */
-
-static bool has_item(const struct node *list, const char *item)
-{
-    for (const struct node *n = list ? list->first : NULL; n; n = n->next)
-        if (n->text && strcmp(n->text, item) == 0)
-            return true;
-    return false;
-}
-
-/* A key of the converter's section, which was [float8] before it was [quantize.linear.float8]. */
-static const struct node *float8_node(const struct import *im, const char *key)
-{
-    char path[96];
-    snprintf(path, sizeof path, "quantize.linear.float8.%s", key);
-    const struct node *node = import_node(im, path);
-    snprintf(path, sizeof path, "float8.%s", key);
-    return node ? node : import_node(im, path);
-}
-
-static bool is_true(const struct node *node)
-{
-    return node && node->text && strcmp(node->text, "true") == 0;
-}
-
-/* Gathers in float8 are of eager blocks (--float8-gather). */
-static enum err_code read_float8_gather(struct import *im, const struct key_row *row,
-                                        struct err *err)
-{
-    const struct node *gather = float8_node(im, "enable_fsdp_float8_all_gather");
-    const bool all = is_true(float8_node(im, "precompute_float8_dynamic_scale_for_fsdp"));
-    if (!is_true(gather))
-        return ERR_OK;
-    if (!is_true(import_node(im, "compile.enable")) &&
-        !is_true(import_node(im, "training.compile")))
-        return import_set(im, "float8-gather", all ? "precomputed" : "dynamic", row, gather, err);
-    import_list(im, gather, "enable_fsdp_float8_all_gather",
-                "weights gathered in float8 under torch.compile: planned in --param-dtype");
-    return ERR_OK;
-}
-
-/* The head stays as it is where it is filtered, which torchtitan's own configurations do. */
-static enum err_code read_float8(struct import *im, const struct key_row *row,
-                                 const struct node *node, struct err *err)
-{
-    const struct node *recipe = float8_node(im, "recipe_name");
-    const struct node *filter = float8_node(im, "filter_fqns");
-    if (!has_item(filter, "output") || filter->first->next)
-        import_list(im, filter ? filter : node, "filter_fqns",
-                    "which layers are in float8: planned as all but the head");
-    TRY(import_set(im, "float8", recipe && recipe->text ? recipe->text : "tensorwise", row,
-                   recipe ? recipe : node, err));
-    return read_float8_gather(im, row, err);
-}
-
-static enum err_code read_converters(struct import *im, const struct key_row *row,
-                                     const struct node *node, struct err *err)
-{
-    if (!node || (node->kind == NODE_LIST && !node->first))
-        return ERR_OK;
-    const bool float8 = has_item(node, "quantize.linear.float8") || has_item(node, "float8");
-    if (!float8 || node->first->next)
-        import_list(im, node, row->path, "converters (MX, LoRA, float8 of experts)");
-    return float8 ? read_float8(im, row, node, err) : ERR_OK;
-}
-
 /* ---- the table ---- */
 
 /* clang-format off */
@@ -360,6 +292,7 @@ static enum err_code read_converters(struct import *im, const struct key_row *ro
 #define IDLE(key) {.path = key, .kind = KEY_ANY}
 #define IDLE_SECTION(key) {.path = key, .kind = KEY_SECTION}
 #define DEGREE(key, what) {.path = key, .kind = KEY_INTEGER, .least = 1, .neutral = "1", .why = what}
+#define FLOAT8 "quantize.linear.float8."
 #define TITAN_DTYPES KEY_WORDS({"bfloat16", "bf16"}, {"float32", "fp32"})
 
 static const struct key_row rows[] = {
@@ -402,13 +335,22 @@ static const struct key_row rows[] = {
      .read = read_flavor, .write = write_flavor},
     {.path = "model.hf_assets_path", .kind = KEY_TEXT, .syntaxes = TOML, .read = read_assets},
     {.path = "model.tokenizer_path", .kind = KEY_TEXT, .syntaxes = TOML},
-    {.path = "model.converters", .kind = KEY_ANY, .syntaxes = TOML, .read = read_converters},
+    {.path = "model.converters", .kind = KEY_LIST, .syntaxes = TOML, .setting = "float8",
+     .read = torchtitan_read_converters, .write = torchtitan_write_converters},
+    {.path = FLOAT8 "filter_fqns", .kind = KEY_LIST, .syntaxes = TOML, .setting = "float8",
+     .read = torchtitan_read_float8, .write = torchtitan_write_filter},
+    {.path = FLOAT8 "recipe_name", .kind = KEY_TEXT, .syntaxes = TOML, .setting = "float8",
+     .read = torchtitan_read_float8, .write = torchtitan_write_recipe},
+    {.path = FLOAT8 "enable_fsdp_float8_all_gather", .kind = KEY_BOOL, .syntaxes = TOML,
+     .setting = "float8-gather", .read = torchtitan_read_float8, .write = torchtitan_write_gather},
+    {.path = FLOAT8 "precompute_float8_dynamic_scale_for_fsdp", .kind = KEY_BOOL, .syntaxes = TOML,
+     .setting = "float8-gather", .read = torchtitan_read_float8, .write = torchtitan_write_precomputed},
     {.path = "model.print_after_conversion", .kind = KEY_BOOL, .syntaxes = TOML},
     {.path = "hf_assets_path", .kind = KEY_TEXT, .syntaxes = PYTHON, .read = read_assets},
     {.path = "model_spec", .kind = KEY_TABLE, .syntaxes = PYTHON},
     {.path = "model_spec.0", .kind = KEY_TEXT, .syntaxes = PYTHON, .setting = "model",
      .read = read_flavor},
-    {.path = "model_spec.converters", .kind = KEY_ANY, .syntaxes = PYTHON, .read = read_converters},
+    {.path = "model_spec.converters", .kind = KEY_ANY, .syntaxes = PYTHON, .read = torchtitan_read_converters},
     {.path = "model_spec.attn_backend", .kind = KEY_TEXT, .syntaxes = PYTHON, .neutral = "sdpa",
      .why = "another attention"},
 
@@ -440,8 +382,6 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"float32", "fp32"}), .initial = "float32", .systems = FSDP2},
     {.path = "training.disable_cuda_graphs", .kind = KEY_BOOL, .neutral = "true",
      .why = "CUDA graphs", .syntaxes = PYTHON},
-    {.path = "training.compile", .kind = KEY_BOOL, .setting = "compile", .systems = FSDP2,
-     .words = KEY_WORDS({"true", "on"}, {"false", "off"}), .unwritten = true},
     IDLE("training.steps"),
     IDLE("training.dataset"),
     IDLE("training.dataset_path"),
@@ -539,4 +479,5 @@ const struct framework framework_torchtitan = {
     .syntax = SYNTAX_TOML,
     .systems = FSDP2 | DDP,
     .versions = "torchtitan v0.2.0 to v0.2.2 (TOML)",
+    .prepare = torchtitan_older,
 };

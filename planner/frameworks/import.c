@@ -49,6 +49,11 @@ void import_list(struct import *im, const struct node *node, const char *path, c
     add_note(im, NOTE_UNPLANNED, path, node, why);
 }
 
+void import_idle(struct import *im, const struct node *node, const char *path)
+{
+    add_note(im, NOTE_IDLE, path, node, NULL);
+}
+
 enum err_code import_refuse(const struct import *im, const char *path, const struct node *node,
                             struct err *err, const char *fmt, ...)
 {

@@ -200,9 +200,9 @@ static void compiled_blocks_are_torchtitans(void **state)
               "[training]\nseq_len = 64\n[compile]\nenable = true\ncomponents = [\"loss\"]\n");
     expect(&f, "compile off, loss compiled");
     import_free(&f.import);
-    take_text(&f, SYNTAX_TOML,
+    take_text(&f, SYNTAX_TOML, /* v0.1.0: build_cross_entropy_loss compiles it */
               "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\ncompile = true\n");
-    expect(&f, "compile on, loss eager");
+    expect(&f, "compile on, loss compiled");
     import_free(&f.import);
     take_text(&f, SYNTAX_YAML,
               "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\ndynamo_config:\n"
@@ -224,6 +224,8 @@ static void torchtitans_float8_is_ours(void **state)
     expect(&f, "float8 rowwise, compile on");
     assert_null(find_note(&f, NOTE_UNPLANNED, "model.converters"));
     assert_null(find_note(&f, NOTE_UNPLANNED, "filter_fqns"));
+    assert_null(find_note(&f, NOTE_IDLE, "quantize.linear.float8.recipe_name"));
+    assert_null(find_note(&f, NOTE_IDLE, "quantize.linear.float8.filter_fqns"));
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML,
               FLOAT8 "enable_fsdp_float8_all_gather = true\n"
@@ -232,8 +234,43 @@ static void torchtitans_float8_is_ours(void **state)
     import_free(&f.import);
     take_text(&f, SYNTAX_TOML,
               FLOAT8 "enable_fsdp_float8_all_gather = true\n[compile]\nenable = true\n");
-    expect(&f, "float8 tensorwise, compile on");
-    expect_note(&f, NOTE_UNPLANNED, "enable_fsdp_float8_all_gather", 7, "under torch.compile");
+    expect(&f, "float8 tensorwise, float8-gather dynamic, compile on");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML,
+              "[training]\nseq_len = 64\n[quantize.linear.float8]\nrecipe_name = \"rowwise\"\n");
+    expect(&f, "float8 none");
+    expect_note(&f, NOTE_IDLE, "quantize.linear.float8.recipe_name", 4, NULL);
+    import_free(&f.import);
+}
+
+/* train_configs/llama3_8b.toml of December 2024 (9dec370), and what the keys were until February
+ * and April 2025. */
+static void torchtitans_older_keys_are_read(void **state)
+{
+    (void)state;
+    struct fixture f;
+    take_text(&f, SYNTAX_TOML,
+              "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nbatch_size = 1\n"
+              "seq_len = 8192\ndata_parallel_replicate_degree = 2\n"
+              "data_parallel_shard_degree = 4\ntensor_parallel_degree = 1\ncompile = true\n"
+              "[experimental]\npipeline_parallel_degree = 1\n[float8]\n"
+              "enable_float8_linear = true\nenable_fsdp_float8_all_gather = true\n");
+    expect(&f, "micro-batch 1, gpus 8, replicate 2, compile on, loss eager, float8 tensorwise, "
+               "float8-gather dynamic");
+    assert_null(find_note(&f, NOTE_UNKNOWN, "training.batch_size"));
+    assert_null(find_note(&f, NOTE_UNPLANNED, "filter_fqns"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML,
+              "[training]\nseq_len = 64\n[model]\nconverters = \"float8,mx\"\n[float8]\n"
+              "filter_fqns = \"output\"\nrecipe_name = \"rowwise\"\n");
+    expect(&f, "float8 rowwise");
+    expect_note(&f, NOTE_UNPLANNED, "model.converters", 4, "MX");
+    assert_null(find_note(&f, NOTE_UNPLANNED, "filter_fqns"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML, /* a section that is none, and both spellings */
+              "parallelism = 3\n[training]\nbatch_size = 1\nlocal_batch_size = 2\n"
+              "data_parallel_shard_degree = 4\n");
+    expect(&f, "micro-batch 2");
     import_free(&f.import);
 }
 
@@ -520,6 +557,7 @@ int main(void)
         cmocka_unit_test(torchtitans_option_says_which_blocks_are_checkpointed),
         cmocka_unit_test(compiled_blocks_are_torchtitans),
         cmocka_unit_test(torchtitans_float8_is_ours),
+        cmocka_unit_test(torchtitans_older_keys_are_read),
         cmocka_unit_test(torchtitans_batch_and_mesh_multiply),
         cmocka_unit_test(torchtitans_python_gives_the_same_settings),
         cmocka_unit_test(accelerates_file_gives_its_job),
