@@ -153,6 +153,16 @@ static void carry(struct carried *carried, const struct setting *row, const char
         (struct setting_given){row->name, arena_strdup(carried->arena, text)};
 }
 
+/* What the script says where a key could say otherwise holds whatever our own default is. */
+static bool is_scripts_own(const struct framework *to, const struct settings *settings,
+                           const char *setting)
+{
+    for (const struct script_setting *s = to->script; s && s->setting; s++)
+        if (strcmp(s->setting, setting) == 0)
+            return s->instead && s->applies(settings);
+    return false;
+}
+
 static void carry_script(struct carried *carried, const struct framework *to,
                          const struct settings *settings, const struct document *document)
 {
@@ -166,7 +176,8 @@ static void carry_script(struct carried *carried, const struct framework *to,
             is_said(document, to, settings, rows[i].name))
             continue;
         text = setting_read(&rows[i], settings, buffer);
-        if (text && !same_text(text, default_of(to, settings, &rows[i], other)))
+        if (text && (is_scripts_own(to, settings, rows[i].name) ||
+                     !same_text(text, default_of(to, settings, &rows[i], other))))
             carry(carried, &rows[i], text);
     }
 }
@@ -228,6 +239,35 @@ static void compare_settings(const struct framework *to, const struct settings *
     }
 }
 
+static void mark_setting(struct refused *refused, const char *name)
+{
+    uint32_t count;
+    const struct setting *rows = setting_rows(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            refused->rows[i / 64] |= (uint64_t)1 << i % 64;
+}
+
+/* What the framework would do and nobody here plans: "--units blocks (it would be: ...)". */
+static void refuse_unplanned(const struct framework *to, const struct settings *asked,
+                             const struct import *import, struct refused *refused)
+{
+    size_t used = strlen(refused->list);
+    for (uint32_t n = 0; n < import->note_count; n++)
+        for (uint32_t i = 0; i < to->row_count && import->notes[n].kind == NOTE_UNPLANNED; i++) {
+            char text[NUMBER_TEXT];
+            const struct key_row *row = &to->rows[i];
+            if (!is_written(to, asked, row) || !same_text(row->path, import->notes[n].key))
+                continue;
+            mark_setting(refused, row->setting);
+            const char *value = settings_get(asked, row->setting, text);
+            if (used < sizeof refused->list)
+                used += (size_t)snprintf(refused->list + used, sizeof refused->list - used,
+                                         "%s--%s %s (it would be: %s)", used ? ", " : "",
+                                         row->setting, value ? value : "", import->notes[n].text);
+        }
+}
+
 static enum err_code read_back(const struct framework *to, const struct settings *settings,
                                struct document *document, struct carried *carried,
                                struct refused *refused, struct err *err)
@@ -238,8 +278,10 @@ static enum err_code read_back(const struct framework *to, const struct settings
     enum err_code rc = import_document(&import, &got, document, carried->at, carried->count, err);
     for (uint32_t i = 0; i < carried->count && rc == ERR_OK; i++)
         rc = settings_set(&got, carried->at[i].name, carried->at[i].text, err);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK) {
         compare_settings(to, settings, &got, carried, refused);
+        refuse_unplanned(to, settings, &import, refused);
+    }
     import_free(&import);
     *document = (struct document){.root = NULL}; /* the import had it */
     if (rc != ERR_OK)

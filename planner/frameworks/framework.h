@@ -72,6 +72,7 @@ struct script_setting { /* what the framework leaves to the user's own code */
     const char *setting;
     const char *where; /* "DataLoader(batch_size=%s)": how it is said there */
     bool (*applies)(const struct settings *settings); /* NULL: always */
+    bool instead; /* a key says the setting, too: where this applies the script's holds */
 };
 
 struct framework {

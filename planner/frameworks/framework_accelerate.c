@@ -136,6 +136,17 @@ static bool is_uncast(const struct settings *s)
     return strategy->compute == DTYPE_COUNT || strategy->compute == strategy->store;
 }
 
+/* The keys have one dtype for both. */
+static bool reduces_otherwise(const struct settings *s)
+{
+    const struct strategy *strategy = &s->job.strategy;
+    const bool cast = !is_uncast(s);
+    const enum dtype reduce =
+        strategy->reduce == DTYPE_COUNT ? strategy->compute : strategy->reduce;
+    return (strategy->system == SYSTEM_FSDP1 || strategy->system == SYSTEM_FSDP2) &&
+           reduce != (cast ? strategy->compute : DTYPE_COUNT);
+}
+
 static const char *write_precision(const struct settings *s, char text[NUMBER_TEXT])
 {
     return is_uncast(s) ? "no" : settings_get(s, "param-dtype", text);
@@ -315,28 +326,33 @@ static const struct implied_setting implied[] = {
 };
 
 static const struct script_setting script[] = {
-    {"model", "the model: %s", NULL},
-    {"code", "whose model code: %s", NULL},
-    {"gpus", "num_processes: %s", NULL},
-    {"seq", "tokens of a sequence of the dataset: %s", NULL},
-    {"micro-batch", "DataLoader(batch_size=%s)", NULL},
-    {"accumulate", "Accelerator(gradient_accumulation_steps=%s)", NULL},
-    {"accumulate-sync", "GradientAccumulationPlugin(sync_each_batch=True) for each: %s", NULL},
-    {"optimizer", "the optimizer: %s", NULL},
-    {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL},
-    {"clip", "accelerator.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL},
-    {"freeze", "requires_grad_(False) of %s", NULL},
-    {"bucket-cap-mb", "DistributedDataParallelKwargs(bucket_cap_mb=%s)", NULL},
+    {"model", "the model: %s", NULL, false},
+    {"code", "whose model code: %s", NULL, false},
+    {"gpus", "num_processes: %s", NULL, false},
+    {"seq", "tokens of a sequence of the dataset: %s", NULL, false},
+    {"micro-batch", "DataLoader(batch_size=%s)", NULL, false},
+    {"accumulate", "Accelerator(gradient_accumulation_steps=%s)", NULL, false},
+    {"accumulate-sync", "GradientAccumulationPlugin(sync_each_batch=True) for each: %s", NULL,
+     false},
+    {"optimizer", "the optimizer: %s", NULL, false},
+    {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL, false},
+    {"clip", "accelerator.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL, false},
+    {"freeze", "requires_grad_(False) of %s", NULL, false},
+    {"bucket-cap-mb", "DistributedDataParallelKwargs(bucket_cap_mb=%s)", NULL, false},
     {"gradient-as-bucket-view", "DistributedDataParallelKwargs(gradient_as_bucket_view=...): %s",
-     NULL},
-    {"static-graph", "DistributedDataParallelKwargs(static_graph=...): %s", NULL},
+     NULL, false},
+    {"static-graph", "DistributedDataParallelKwargs(static_graph=...): %s", NULL, false},
     {"find-unused-parameters", "DistributedDataParallelKwargs(find_unused_parameters=...): %s",
-     NULL},
-    {"broadcast-buffers", "DistributedDataParallelKwargs(broadcast_buffers=...): %s", NULL},
-    {"zero-redundancy", "ZeroRedundancyOptimizer(..., parameters_as_bucket_view=...): %s", NULL},
-    {"comm-hook", "DistributedDataParallelKwargs(comm_hook=...): %s", NULL},
-    {"store-dtype", "the dtype that the model is loaded in: %s", is_uncast},
-    {NULL, NULL, NULL},
+     NULL, false},
+    {"broadcast-buffers", "DistributedDataParallelKwargs(broadcast_buffers=...): %s", NULL, false},
+    {"zero-redundancy", "ZeroRedundancyOptimizer(..., parameters_as_bucket_view=...): %s", NULL,
+     false},
+    {"comm-hook", "DistributedDataParallelKwargs(comm_hook=...): %s", NULL, false},
+    {"store-dtype", "the dtype that the model is loaded in: %s", is_uncast, false},
+    {"reduce-dtype",
+     "FullyShardedDataParallelPlugin(mixed_precision_policy=...(reduce_dtype=...)): %s",
+     reduces_otherwise, true},
+    {NULL, NULL, NULL, false},
 };
 
 const struct framework framework_accelerate = {

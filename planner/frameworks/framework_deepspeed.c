@@ -96,6 +96,20 @@ static enum err_code read_train_batch(struct import *im, const struct key_row *r
                : import_set(im, open, import_text(im, "%lld", whole / known), row, node, err);
 }
 
+/* An optimizer of the file is DeepSpeed's fused one; any other is built by the script. */
+static bool has_own_optimizer(const struct settings *s)
+{
+    return s->job.strategy.impl != IMPL_FUSED;
+}
+
+static const char *write_optimizer(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return has_own_optimizer(s)                         ? NULL
+           : s->job.strategy.optimizer == OPTIMIZER_SGD ? "SGD"
+                                                        : "AdamW";
+}
+
 static const char *write_train_batch(const struct settings *s, char text[NUMBER_TEXT])
 {
     const struct job *job = &s->job;
@@ -207,7 +221,8 @@ static const struct key_row rows[] = {
                         {"Lion", NULL}, {"Muon", NULL}, {"Adagrad", NULL}, {"OneBitAdam", NULL},
                         {"OneBitLamb", NULL}, {"ZeroOneAdam", NULL}, {"CPUAdam", NULL},
                         {"MuAdam", NULL}, {"MuAdamW", NULL}, {"MuSGD", NULL}),
-     .why = "this optimizer: planned as adamw", .is_auto = true, .any_case = true},
+     .why = "this optimizer: planned as adamw", .is_auto = true, .any_case = true,
+     .write = write_optimizer},
     IDLE_SECTION("optimizer.params"), IDLE("optimizer.legacy_fusion"),
     IDLE_SECTION("scheduler"),
 
@@ -246,16 +261,18 @@ static const struct implied_setting implied[] = {
 };
 
 static const struct script_setting script[] = {
-    {"model", "the model: %s", NULL},
-    {"code", "whose model code: %s", NULL},
-    {"gpus", "what the launcher starts: %s", NULL},
-    {"seq", "tokens of a sequence: %s", NULL},
-    {"micro-batch", "train_micro_batch_size_per_gpu: %s", NULL},
-    {"checkpointing", "model.gradient_checkpointing_enable() for full: %s", NULL},
-    {"checkpoint-blocks", "which of its blocks are checkpointed: %s", NULL},
-    {"early-stop", "torch.utils.checkpoint's early stop: %s", NULL},
-    {"freeze", "requires_grad_(False) of %s", NULL},
-    {NULL, NULL, NULL},
+    {"model", "the model: %s", NULL, false},
+    {"code", "whose model code: %s", NULL, false},
+    {"gpus", "what the launcher starts: %s", NULL, false},
+    {"seq", "tokens of a sequence: %s", NULL, false},
+    {"micro-batch", "train_micro_batch_size_per_gpu: %s", NULL, false},
+    {"checkpointing", "model.gradient_checkpointing_enable() for full: %s", NULL, false},
+    {"checkpoint-blocks", "which of its blocks are checkpointed: %s", NULL, false},
+    {"early-stop", "torch.utils.checkpoint's early stop: %s", NULL, false},
+    {"freeze", "requires_grad_(False) of %s", NULL, false},
+    {"optimizer", "deepspeed.initialize(optimizer=...): %s", has_own_optimizer, false},
+    {"optimizer-impl", "foreach=True or neither, of that optimizer: %s", has_own_optimizer, false},
+    {NULL, NULL, NULL, false},
 };
 
 static void take_own_options(struct document *document)

@@ -465,9 +465,9 @@ static const struct implied_setting implied[] = {
 };
 
 static const struct script_setting script[] = {
-    {"gpus", "torchrun --nproc-per-node x --nnodes = %s", NULL},
-    {"model", "the model: %s", NULL},
-    {NULL, NULL, NULL},
+    {"gpus", "torchrun --nproc-per-node x --nnodes = %s", NULL, false},
+    {"model", "the model: %s", NULL, false},
+    {NULL, NULL, NULL, false},
 };
 
 const struct framework framework_torchtitan = {

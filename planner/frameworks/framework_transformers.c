@@ -241,10 +241,10 @@ static const struct implied_setting implied[] = {
 };
 
 static const struct script_setting script[] = {
-    {"model", "the model: %s", NULL},
-    {"gpus", "what the launcher starts: %s", NULL},
-    {"seq", "tokens of a sequence: %s", NULL},
-    {NULL, NULL, NULL},
+    {"model", "the model: %s", NULL, false},
+    {"gpus", "what the launcher starts: %s", NULL, false},
+    {"seq", "tokens of a sequence: %s", NULL, false},
+    {NULL, NULL, NULL, false},
 };
 
 /* A file of fsdp_config alone becomes the TrainingArguments that it is for; its keys lose "fsdp_".

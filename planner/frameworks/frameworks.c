@@ -44,23 +44,25 @@ static bool expands_segments(const struct settings *settings)
 }
 
 static const struct script_setting script[] = {
-    {"micro-batch", "sequences a GPU and micro-batch: %s", NULL},
-    {"seq", "tokens of a sequence: %s", NULL},
-    {"accumulate", "micro-batches of a step: %s", NULL},
-    {"optimizer", "the optimizer: %s", NULL},
-    {"loss", "the loss (compiled: torch.compile of the function that has it): %s", has_own_loss},
+    {"micro-batch", "sequences a GPU and micro-batch: %s", NULL, false},
+    {"seq", "tokens of a sequence: %s", NULL, false},
+    {"accumulate", "micro-batches of a step: %s", NULL, false},
+    {"optimizer", "the optimizer: %s", NULL, false},
+    {"loss", "the loss (compiled: torch.compile of the function that has it): %s", has_own_loss,
+     false},
     {"float8",
      "before apply: torchao.float8.convert_to_float8_training of all Linears but the head, recipe "
      "%s",
-     is_in_float8},
+     is_in_float8, false},
     {"float8-gather",
      "likewise: enable_fsdp_float8_all_gather=True; precomputed: "
      "precompute_float8_dynamic_scale_for_fsdp(model) after each step of the optimizer: %s",
-     is_gathered_in_float8},
-    {"expandable-segments", "PYTORCH_ALLOC_CONF=expandable_segments:True: %s", expands_segments},
-    {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL},
-    {"clip", "torch.nn.utils.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL},
-    {NULL, NULL, NULL},
+     is_gathered_in_float8, false},
+    {"expandable-segments", "PYTORCH_ALLOC_CONF=expandable_segments:True: %s", expands_segments,
+     false},
+    {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL, false},
+    {"clip", "torch.nn.utils.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL, false},
+    {NULL, NULL, NULL, false},
 };
 
 const struct framework framework_fsdp2 = {

@@ -173,9 +173,12 @@ static void an_export_says_what_it_cannot(void **state)
 {
     (void)state;
     assert_int_equal(
-        shardplan("plan " TOY " --seq 128 --code hf --units torchtitan -q -o %s", plans[0]), 0);
+        shardplan("plan " TOY
+                  " --seq 128 --code hf --units torchtitan --reshard 4 --gpus 8 -q -o %s",
+                  plans[0]),
+        0);
     assert_int_equal(shardplan("export %s/plan.json --to accelerate", plans[0]), 2);
-    prints("accelerate cannot say --reduce-dtype fp32 (it would be bf16)");
+    prints("accelerate cannot say --reshard 4 (it would be default)");
     assert_int_equal(shardplan("export %s/plan.json --to deepspeed", plans[0]), 2);
     prints("deepspeed does not run fsdp2; these do: fsdp2, torchtitan, accelerate");
     assert_int_equal(shardplan("export %s/plan.json --to megatron", plans[0]), 2);

@@ -159,6 +159,7 @@ static void draw_for(size_t target, struct settings *settings, gsl_rng *rng)
 
 struct tally {
     uint32_t said, refused;
+    const char *why; /* was the last refused */
 };
 
 static void round_trip(size_t target, const struct settings *settings, struct tally *tally)
@@ -174,6 +175,7 @@ static void round_trip(size_t target, const struct settings *settings, struct ta
         struct settings back;
         struct import import = {.note_count = 0};
         import_back(target, exported.text, &back, &import);
+        back.zero = settings->zero; /* the file itself */
         expect_same(settings, &back, exported.text);
         for (uint32_t i = 0; i < import.note_count; i++)
             if (import.notes[i].kind == NOTE_UNKNOWN || import.notes[i].kind == NOTE_UNPLANNED ||
@@ -184,6 +186,7 @@ static void round_trip(size_t target, const struct settings *settings, struct ta
     } else {
         if (rc != ERR_UNSUPPORTED || !strstr(err.text, "cannot say --"))
             fail_msg("%s", err.text);
+        tally->why = arena_strdup(&texts, err.text);
         tally->refused++;
     }
     export_free(&exported);
@@ -198,7 +201,7 @@ static void what_is_written_comes_back(void **state)
     gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
     for (size_t t = 0; t < 3; t++)
         for (size_t s = 0; s < (t ? COUNT(systems) : 1); s++) {
-            struct tally tally = {0, 0};
+            struct tally tally = {.why = ""};
             for (int i = 0; i < (t ? 400 : 300); i++) {
                 struct settings settings;
                 settings_defaults(&settings, COMMAND_PLAN);
@@ -213,6 +216,31 @@ static void what_is_written_comes_back(void **state)
             assert_true(t == 0 ? tally.refused == 0 : tally.refused > 0);
         }
     gsl_rng_free(rng);
+}
+
+/* What nobody chose is said, too: by keys, or by what the script has to do. */
+static void defaults_are_written(void **state)
+{
+    (void)state;
+    static const struct {
+        enum system_kind system;
+        size_t target;
+    } cases[] = {
+        {SYSTEM_FSDP2, 0}, {SYSTEM_FSDP1, 2}, {SYSTEM_DDP, 2},
+        {SYSTEM_ZERO1, 3}, {SYSTEM_ZERO2, 3}, {SYSTEM_ZERO3, 3},
+    };
+    struct tally tally = {.why = ""};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct settings settings;
+        settings_defaults(&settings, COMMAND_PLAN);
+        settings.job.strategy.system = cases[i].system;
+        set_all(&settings, arena_strdup(&texts, "gpus 4 seq 128 code hf gpu h100-sxm"));
+        settings_set(&settings, "model", TOY, NULL);
+        round_trip(cases[i].target, &settings, &tally);
+        if (tally.refused)
+            fail_msg("%s: %s", system_name(cases[i].system), tally.why);
+    }
+    assert_int_equal(tally.said, COUNT(cases));
 }
 
 /* ---- what cannot be said ---- */
@@ -243,8 +271,9 @@ static void what_cannot_be_said_is_refused(void **state)
     refuse("torchtitan", "model llama-3.1-8b clip 1 accumulate 2 units torchtitan",
            "--accumulate-sync last (it would be each)");
     refuse("torchtitan", "model llama-3.1-8b clip 1", "--units blocks (it would be torchtitan)");
-    refuse("accelerate", "model llama-3.1-8b units torchtitan",
-           "accelerate cannot say --reduce-dtype fp32 (it would be bf16)");
+    refuse("accelerate", "model llama-3.1-8b", "--units blocks (it would be: units other than");
+    refuse("accelerate", "model llama-3.1-8b units torchtitan reshard 4",
+           "accelerate cannot say --reshard 4 (it would be default)");
     refuse("accelerate",
            "model llama-3.1-8b units torchtitan reduce-dtype bf16 checkpointing selective",
            "--checkpointing selective");
@@ -359,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_comes_back),
+        cmocka_unit_test(defaults_are_written),
         cmocka_unit_test(what_cannot_be_said_is_refused),
         cmocka_unit_test(the_script_is_told_what_no_key_says),
         cmocka_unit_test(deepspeeds_keys_are_written),
