@@ -45,6 +45,8 @@ static void read_job(const struct csv *csv, size_t i, struct job *job)
     job->model.batch = (uint32_t)csv_number(csv, i, "micro_batch_per_gpu_seqs");
     job->model.seq = (uint32_t)csv_number(csv, i, "seq_len_tokens");
     job->model.float8 = recipe_of(csv_text(csv, i, "float8"));
+    if (strcmp(csv_text(csv, i, "float8_all_gather"), "precomputed scales") == 0)
+        job->model.float8_gather = FLOAT8_GATHER_PRECOMPUTED;
     job->tape.checkpointing = strcmp(csv_text(csv, i, "act_ckpt"), "full") == 0
                                   ? CHECKPOINTING_FULL
                                   : CHECKPOINTING_SELECTIVE;
