@@ -41,7 +41,6 @@ void draft_free(struct draft *draft)
         free(draft->parts[i].writes.of);
         free(draft->parts[i].moved.of);
         free(draft->parts[i].whole.of);
-        free(draft->parts[i].loads.of);
     }
     free(draft->parts);
     free(draft->reads.of);

@@ -5,9 +5,9 @@
  * Each node costs the bytes of its result, 1.1 times as much for each function between it and
  * backward (to a hundred), and twice that where fusion would spare it the trip to memory. A cut
  * through the joint graph is what is saved: all that backward reads on its far side runs again.
- * Parameters cost nothing, or what is taken for them. What may not run again is tied to the source: kernels of libraries,
- * what backward writes to memory anyway, reductions to less than a quarter, and what is used both
- * before and behind something that does not fuse. */
+ * Parameters cost nothing, or what is taken for them. What may not run again is tied to the source:
+ * kernels of libraries, what backward writes to memory anyway, reductions to less than a quarter,
+ * and what is used both before and behind something that does not fuse. */
 #ifndef SHARDPLAN_PARTITION_H
 #define SHARDPLAN_PARTITION_H
 

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "compile/program_parts.h"
+#include "compile/triples.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -144,16 +145,32 @@ static bool moves(const struct building *b, uint32_t node)
            name == JOINT_PUT_SLICE || name == JOINT_EXPAND;
 }
 
-/* The places that elements come from, as one number: those of `way`, moved by what is between an
- * argument of a node (its a-th) and where that is found. */
-static uint32_t places(const struct building *b, uint32_t way, uint32_t node, uint32_t a,
-                       uint32_t found)
+/* ---- what a function reads ---- */
+
+struct reading { /* of one function's arguments: on which way their elements come, and whose pick */
+    uint32_t node, way, gather, next; /* next: the argument that is looked at next */
+};
+
+struct readings {
+    struct triples ways;  /* (the way before it, what moves, as its which argument): 0 is the way
+                             of what is not moved */
+    struct triples seen;  /* (node, way, gather): by any of several ways it reads the same */
+    struct triples loads; /* (way, memory) */
+    struct reading *stack;
+    uint32_t count, cap;
+};
+
+/* The way that elements come on: `way`, and what moves them between an argument of a node (its
+ * a-th) and where that is found. */
+static uint32_t way_of(const struct building *b, struct readings *r, const struct reading *at_node,
+                       uint32_t a, uint32_t found)
 {
-    if (moves(b, node))
-        way = 31 * way + 8 * node + a + 1;
-    for (uint32_t from = at(b, node)->arg[a]; from != found; from = at(b, from)->arg[0])
+    uint32_t way = at_node->way;
+    if (moves(b, at_node->node))
+        way = triples_number(&r->ways, (struct triple){way, at_node->node, a + 1}, NULL);
+    for (uint32_t from = at(b, at_node->node)->arg[a]; from != found; from = at(b, from)->arg[0])
         if (moves(b, from))
-            way = 31 * way + 8 * from + 1;
+            way = triples_number(&r->ways, (struct triple){way, from, 0}, NULL);
     return way;
 }
 
@@ -172,37 +189,76 @@ static bool reads_all(const struct building *b, uint32_t gather, uint32_t memory
            shape_elements(&at(b, node)->shape) <= shape_elements(&at(b, gather)->shape);
 }
 
-/* As deep as functions are that are computed where they are used. `way`: places; 0: its own.
- * `gather`: the one that picks of what is read. */
-static void find_reads(struct building *b, uint32_t node, uint32_t way, uint32_t gather, // NOLINT
-                       struct part *part)
+static void enter(const struct building *b, struct readings *r, uint32_t node, uint32_t way,
+                  uint32_t gather)
 {
+    bool is_new;
     if (at(b, node)->name == JOINT_GATHER)
         gather = node;
-    for (uint32_t a = 0; a < at(b, node)->args; a++) {
-        const uint32_t found = found_at(b, at(b, node)->arg[a]);
-        const uint32_t there = places(b, way, node, a, found);
-        const uint32_t copy = is_call(b, node) ? copy_for(b, node, found) : JOINT_NONE;
-        if (copy != JOINT_NONE) {
-            list_add_once(&part->reads, copy);
-            list_add_once(&part->whole, copy);
-            list_add_once(&part->loads, copy);
-            continue;
-        }
-        if (!b->there[found] && !is_in_memory(b, found, node) && !is_result(b, found)) {
-            find_reads(b, found, there, gather, part);
-            continue;
-        }
+    triples_number(&r->seen, (struct triple){node, way, gather}, &is_new);
+    if (!is_new)
+        return;
+    ARRAY_GROW(r->stack, r->count, r->cap);
+    r->stack[r->count++] = (struct reading){.node = node, .way = way, .gather = gather};
+}
+
+static void add_load(struct part *part, struct readings *r, uint32_t way, uint32_t memory)
+{
+    bool is_new;
+    triples_number(&r->loads, (struct triple){way, memory, 0}, &is_new);
+    part->loads += is_new;
+}
+
+static void read_memory(struct building *b, const struct reading *by, uint32_t memory, bool moved,
+                        struct part *part)
+{
+    list_add_once(&part->reads, memory);
+    if (reads_all(b, by->gather, memory))
+        list_add_once(&part->whole, memory);
+    else
+        part->gather = by->gather;
+    if (moved)
+        list_add_once(&part->moved, memory);
+}
+
+static void read_argument(struct building *b, struct readings *r, struct reading by, uint32_t a,
+                          struct part *part)
+{
+    const uint32_t found = found_at(b, at(b, by.node)->arg[a]);
+    const uint32_t way = way_of(b, r, &by, a, found);
+    const uint32_t copy = is_call(b, by.node) ? copy_for(b, by.node, found) : JOINT_NONE;
+    if (copy != JOINT_NONE) {
+        list_add_once(&part->reads, copy);
+        list_add_once(&part->whole, copy);
+        add_load(part, r, 0, copy);
+    } else if (!b->there[found] && !is_in_memory(b, found, by.node) && !is_result(b, found)) {
+        enter(b, r, found, way, by.gather);
+    } else {
         const uint32_t memory = memory_of(b, found);
-        list_add_once(&part->reads, memory);
-        if (reads_all(b, gather, memory))
-            list_add_once(&part->whole, memory);
-        else
-            part->gather = gather;
-        list_add_once(&part->loads, 1021 * there + memory);
-        if (there)
-            list_add_once(&part->moved, memory);
+        read_memory(b, &by, memory, way > 0, part);
+        add_load(part, r, way, memory);
     }
+}
+
+/* Of a node's function and those that are computed where it is, as they are read one after the
+ * other: each argument down to memory before the next one. */
+static void find_reads(struct building *b, uint32_t node, struct part *part)
+{
+    struct readings r = {.count = 0};
+    enter(b, &r, node, 0, JOINT_NONE);
+    while (r.count) {
+        struct reading *top = &r.stack[r.count - 1];
+        if (top->next == at(b, top->node)->args) {
+            r.count--;
+            continue;
+        }
+        const uint32_t a = top->next++;
+        read_argument(b, &r, *top, a, part);
+    }
+    triples_free(&r.ways);
+    triples_free(&r.seen);
+    triples_free(&r.loads);
+    free(r.stack);
 }
 
 static bool is_scaled_mm(const struct building *b, uint32_t node)
@@ -264,16 +320,15 @@ static bool is_too_much(struct building *b, uint32_t node)
 {
     struct part part = {0};
     uint32_t large = 0; /* reads of more than one number */
-    find_reads(b, node, 0, JOINT_NONE, &part);
+    find_reads(b, node, &part);
     for (uint32_t i = 0; i < part.reads.count; i++) {
         const struct operand operand = program_operand(b->joint, b->program, part.reads.of[i]);
         large += shape_elements(&operand.shape) > 1;
     }
-    const bool many = part.loads.count + count_functions(b, node) > FUNCTIONS_MOST;
-    const bool much = (b->users[node] > 1 && (many || part.loads.count > READS_MOST)) ||
-                      (large > 1 && (many || part.loads.count > READS_ALWAYS));
+    const bool many = part.loads + count_functions(b, node) > FUNCTIONS_MOST;
+    const bool much = (b->users[node] > 1 && (many || part.loads > READS_MOST)) ||
+                      (large > 1 && (many || part.loads > READS_ALWAYS));
     free(part.reads.of);
-    free(part.loads.of);
     free(part.moved.of);
     free(part.whole.of);
     return much;
@@ -376,7 +431,7 @@ static void list_memory(struct draft *act)
 static void add_points(struct building *b, uint32_t node, uint32_t memory)
 {
     struct draft *act = new_act(b, JOINT_NONE, span_of(b->joint, node));
-    find_reads(b, node, 0, JOINT_NONE, &act->parts[0]);
+    find_reads(b, node, &act->parts[0]);
     list_add_once(&act->parts[0].writes, memory);
     list_memory(act);
 }
@@ -407,14 +462,14 @@ static void add_split(struct building *b, uint32_t node, uint32_t parts)
         new_act(b, JOINT_NONE,
                 (struct span){span.kind, span.all, parts * span.kept,
                               loops_of_parts(span.all / span.kept, parts, span.kept)});
-    find_reads(b, node, 0, JOINT_NONE, &act->parts[0]);
+    find_reads(b, node, &act->parts[0]);
     list_add_once(&act->parts[0].writes, between);
     list_memory(act);
     act = new_act(b, JOINT_NONE,
                   (struct span){.kind = SPAN_ROWS, .all = parts * span.kept, .kept = span.kept});
     list_add_once(&act->parts[0].reads, between);
     list_add_once(&act->parts[0].whole, between);
-    list_add_once(&act->parts[0].loads, between);
+    act->parts[0].loads = 1;
     add_writes(b, &act->parts[0], node);
     list_memory(act);
 }
@@ -430,7 +485,7 @@ static void add_act(struct building *b, uint32_t node)
     if (call)
         add_arguments(b, node);
     struct draft *act = new_act(b, call ? node : JOINT_NONE, span_of(b->joint, node));
-    find_reads(b, node, 0, JOINT_NONE, &act->parts[0]);
+    find_reads(b, node, &act->parts[0]);
     add_writes(b, &act->parts[0], node);
     list_memory(act);
 }

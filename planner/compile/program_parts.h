@@ -31,7 +31,7 @@ struct part {      /* one function of an act, and the memory that it reads */
     uint32_t rank; /* its place among all of them before any are fused */
     bool sums;     /* over rows */
     struct list reads, writes;
-    struct list loads; /* likewise, each place in it that is read for one result by itself */
+    uint32_t loads;    /* how many places in it are read for one result */
     struct list moved; /* of what it reads: elements at other places than where they go */
     struct list whole; /* likewise: all of it, and not what a GATHER picks */
     uint32_t gather;   /* that picks of the rest; JOINT_NONE: none */

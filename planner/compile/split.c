@@ -3,6 +3,7 @@
  * torch/_inductor/ir.py, Reduction.num_splits, and choices.py, reduction_split_factor, of
  * PyTorch 2.14. They ask how many multiprocessors there are: an H100's are taken. Of another GPU's
  * partial results there are other numbers, but a reduction that is split here is there, too. */
+#include "base/arena.h"
 #include "compile/program_parts.h"
 
 #include <stdlib.h>
@@ -79,19 +80,29 @@ static uint64_t parts_of_columns(uint64_t n, uint64_t kept)
 
 /* ---- as what it reads was reduced ---- */
 
-/* What is in memory of what a node is made of, and made here; `deep` as functions are that are
- * computed where they are used. */
-static void find_sources(const struct building *b, uint32_t node, struct list *out) // NOLINT
+struct search { /* of sources, as deep as functions are that are computed where they are used */
+    bool *seen; /* (nodes) */
+    uint32_t *stack; /* (nodes) */
+};
+
+/* What is in memory of what a node is made of, and made here. */
+static void find_sources(const struct building *b, const struct search *s, uint32_t node,
+                         struct list *out)
 {
-    const struct joint_node *n = joint_at(b->joint, node);
-    for (uint32_t a = 0; a < n->args; a++) {
-        const uint32_t found = found_at(b, n->arg[a]);
-        if (b->there[found])
-            continue;
-        if (b->realized[found])
-            list_add_once(out, found);
-        else
-            find_sources(b, found, out);
+    uint32_t count = 0;
+    s->stack[count++] = node;
+    while (count) {
+        const struct joint_node *n = joint_at(b->joint, s->stack[--count]);
+        for (uint32_t a = 0; a < n->args; a++) {
+            const uint32_t found = found_at(b, n->arg[a]);
+            if (b->there[found] || s->seen[found])
+                continue;
+            s->seen[found] = true;
+            if (b->realized[found])
+                list_add_once(out, found);
+            else
+                s->stack[count++] = found;
+        }
     }
 }
 
@@ -103,7 +114,10 @@ static uint64_t rows_of_sources(const struct building *b, uint32_t node)
     struct list level = {0};
     uint64_t kept = 0, seen = 0;
     bool alike = true;
-    find_sources(b, node, &level);
+    const uint32_t nodes = joint_count(b->joint);
+    const struct search search = {xcalloc(nodes + 1, sizeof *search.seen),
+                                  xmalloc((nodes + 1) * sizeof *search.stack)};
+    find_sources(b, &search, node, &level);
     while (level.count && !seen) {
         struct list next = {0};
         for (uint32_t i = 0; i < level.count; i++) {
@@ -113,13 +127,15 @@ static uint64_t rows_of_sources(const struct building *b, uint32_t node)
                 kept = span.kept;
                 seen = span.all;
             } else if (span.kind != SPAN_CALL) {
-                find_sources(b, level.of[i], &next);
+                find_sources(b, &search, level.of[i], &next);
             }
         }
         free(level.of);
         level = next;
     }
     free(level.of);
+    free(search.seen);
+    free(search.stack);
     return alike && seen == all ? kept : 0;
 }
 
