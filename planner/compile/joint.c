@@ -430,6 +430,7 @@ static bool is_kept(const struct kernel *kernel, uint32_t *products)
     case WORK_MATMUL_NN_BIAS:
     case WORK_BMM_NN:
     case WORK_ATTENTION:
+    case WORK_EFFICIENT_ATTENTION:
         return true;
     default:
         return false;

@@ -117,15 +117,18 @@ static void attention(const struct works *w)
     }
 }
 
-/* do, q, k, v, logsumexp, o; and what else the forward call gave, the state of its generator. */
+/* do, q, k, v, logsumexp, of flash attention o; and what else the forward call gave: the state of
+ * its generator, and o, which the efficient kernel takes and does not read. */
 static void attention_backward(const struct works *w)
 {
     struct joint_want want = {.name = JOINT_CALL_MANY, .of = w->index};
     const uint32_t forward = at(w, w->in[4])->arg[0];
+    const uint32_t given = w->kernel->ins > 5 ? 2 : 0; /* results that are operands */
     for (uint32_t i = 0; i < w->kernel->ins; i++)
         want.arg[want.args++] = i == 4 ? w->in[i] : swapped(w, w->in[i]);
     for (uint32_t i = 0; i < joint_count(w->joint) && want.args < JOINT_ARGS; i++)
-        if (at(w, i)->name == JOINT_RESULT && at(w, i)->arg[0] == forward && at(w, i)->detail > 1)
+        if (at(w, i)->name == JOINT_RESULT && at(w, i)->arg[0] == forward &&
+            at(w, i)->detail != 1 && at(w, i)->detail >= given)
             want.arg[want.args++] = i;
     const uint32_t node = joint_node(w->joint, &want);
     for (uint32_t i = 0; i < w->kernel->outs; i++) {
@@ -487,6 +490,16 @@ static bool whole(const struct works *w)
         attention(w);
         return true;
     case WORK_ATTENTION_BACKWARD:
+        attention_backward(w);
+        return true;
+    case WORK_EFFICIENT_ATTENTION:
+        if (w->kernel->ins > 3) /* a bias */
+            return false;
+        attention(w);
+        return true;
+    case WORK_EFFICIENT_ATTENTION_BACKWARD:
+        if (w->kernel->ins > 5)
+            return false;
         attention_backward(w);
         return true;
     case WORK_RMS_NORM:

@@ -73,6 +73,9 @@ CASES = (
                        "residual_dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0}, HFB),
     ("hf-gpt-neox", {**HF, "model_type": "gpt_neox", "vocab_size": 251, "hidden_size": 256,
                      "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8}, HFB),
+    ("hf-gpt2-fp32", HF_GPT2, {"store_dtype": "fp32", "code": "hf"}),
+    ("hf-llama-fp32", HF_LLAMA, {"store_dtype": "fp32", "code": "hf"}),
+    ("hf-llama-fp32-full", HF_LLAMA, {"store_dtype": "fp32", "code": "hf", "ac": "full"}),
     ("hf-qwen3-gqa", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2}, HFB),
 )
 TENSORWISE, ROWWISE, GW_HP = ({**BF16, "float8": r} for r in ("tensorwise", "rowwise", "rowwise_with_gw_hp"))
