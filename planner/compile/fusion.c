@@ -274,34 +274,97 @@ static bool needs_turning(const struct draft *x, const struct draft *y)
     return (x->span.kind == SPAN_COLUMNS) != (y->span.kind == SPAN_COLUMNS);
 }
 
-static bool fuse_best(struct building *b, bool turning)
+/* "score_fusion": what goes first. */
+struct pair {
+    uint32_t x, y;
+    bool alike; /* both reduce, or neither does */
+    uint64_t shared;
+    uint32_t apart, index;
+};
+
+static bool reduces(const struct draft *act)
 {
-    uint64_t best = 0;
-    uint32_t x = 0, y = 0, far = UINT32_MAX;
+    return act->span.kind == SPAN_ROWS || act->span.kind == SPAN_COLUMNS;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+    if (x->alike != y->alike)
+        return x->alike ? -1 : 1;
+    if (x->shared != y->shared)
+        return x->shared > y->shared ? -1 : 1;
+    if (x->apart != y->apart)
+        return x->apart < y->apart ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+/* "get_possible_fusions" */
+static uint32_t find_pairs(const struct building *b, bool turning, struct pair **out)
+{
+    uint32_t count = 0, cap = 0;
+    *out = NULL;
     for (uint32_t i = 0; i < b->act_count; i++)
         for (uint32_t k = i + 1; k < b->act_count; k++) {
             if (b->acts[i].gone || b->acts[k].gone ||
                 (!turning && needs_turning(&b->acts[i], &b->acts[k])))
                 continue;
-            const uint64_t bytes = shared_bytes(b, &b->acts[i], &b->acts[k]);
-            const uint32_t between = distance(&b->acts[i], &b->acts[k]);
-            if (bytes > 0 && (bytes > best || (bytes == best && between < far)) &&
-                may_fuse(b, i, k, bytes)) {
-                best = bytes;
-                far = between;
-                x = i;
-                y = k;
-            }
+            const uint64_t shared = shared_bytes(b, &b->acts[i], &b->acts[k]);
+            if (shared == 0 || !may_fuse(b, i, k, shared))
+                continue;
+            ARRAY_GROW(*out, count, cap);
+            (*out)[count] = (struct pair){i,
+                                          k,
+                                          reduces(&b->acts[i]) == reduces(&b->acts[k]),
+                                          shared,
+                                          distance(&b->acts[i], &b->acts[k]),
+                                          count};
+            count++;
         }
-    if (best > 0)
-        fuse(b, x, y);
-    return best > 0;
+    if (count)
+        qsort(*out, count, sizeof **out, by_score);
+    return count;
 }
+
+static uint32_t now_in(const uint32_t *into, uint32_t act)
+{
+    while (into[act] != act)
+        act = into[act];
+    return act;
+}
+
+/* "fuse_nodes_once": all pairs that may, the best first; each as it is when its turn comes. */
+static bool fuse_once(struct building *b, bool turning)
+{
+    struct pair *pairs;
+    const uint32_t count = find_pairs(b, turning, &pairs);
+    uint32_t *into = xmalloc((b->act_count + 1) * sizeof *into), fused = 0;
+    for (uint32_t i = 0; i < b->act_count; i++)
+        into[i] = i;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t x = now_in(into, pairs[i].x), y = now_in(into, pairs[i].y);
+        const uint32_t first = x < y ? x : y, second = x < y ? y : x;
+        if (x == y || (!turning && needs_turning(&b->acts[x], &b->acts[y])))
+            continue;
+        const uint64_t shared = shared_bytes(b, &b->acts[first], &b->acts[second]);
+        if (shared == 0 || !may_fuse(b, first, second, shared))
+            continue;
+        fuse(b, first, second);
+        into[second] = first;
+        fused++;
+    }
+    free(into);
+    free(pairs);
+    return fused > 0;
+}
+
+enum { ROUNDS_MOST = 10 };
 
 void fuse_acts(struct building *b)
 {
-    while (fuse_best(b, false) || fuse_best(b, true))
+    for (int i = 0; i < ROUNDS_MOST && fuse_once(b, false); i++)
         ;
+    fuse_once(b, true);
     uint32_t left = 0;
     for (uint32_t i = 0; i < b->act_count; i++) {
         if (!b->acts[i].gone)
