@@ -187,14 +187,14 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
                    job->model.frozen ? job->model.frozen : "");
 }
 
-/* Dynamo asserts that FSDP1's parameters are the original ones; autocast's casts would be traced
- * with the block. */
+/* Dynamo asserts that FSDP1's parameters are the original ones. Autocast's casts are traced with
+ * the block; that was recorded under DDP. */
 static enum err_code check_compiled(const struct job *job, struct err *err)
 {
-    if (job->model.autocast)
+    if (job->model.autocast && job->strategy.system != SYSTEM_DDP)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--compile with --autocast: what is cast where is not planned; "
-                       "--param-dtype casts parameters outside of what is compiled");
+                       "--compile with --autocast is planned under ddp alone; --param-dtype casts "
+                       "parameters outside of what is compiled");
     if (job->strategy.system == SYSTEM_FSDP1 && !job->strategy.use_orig_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with FSDP1: torch.compile takes it with --use-orig-params on "

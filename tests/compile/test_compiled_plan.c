@@ -153,6 +153,25 @@ static void every_kind_of_job_holds_together(void **state)
     assert_true(planned > SMALL_JOBS);
 }
 
+/* Casts that eager autocast keeps for the whole forward are a block's own. */
+static void casts_are_compiled_with_their_blocks(void **state)
+{
+    (void)state;
+    static const enum arch archs[] = {ARCH_LLAMA, ARCH_GPT2};
+    for (size_t a = 0; a < sizeof archs / sizeof *archs; a++)
+        for (int how = 0; how <= CHECKPOINTING_FULL; how++) {
+            struct job job = small_job(archs[a]);
+            job.strategy.system = SYSTEM_DDP;
+            job.model.autocast = true;
+            job.model.compute = DTYPE_FP32;
+            job.tape.compiled = true;
+            job.tape.checkpointing = (enum checkpointing)how;
+            check_plan(&job);
+            job.strategy.accumulate = 2;
+            check_plan(&job);
+        }
+}
+
 /* Every buffer that is not a parameter's gradient dies in the step that it is born in. */
 static void nothing_is_left(void **state)
 {
@@ -209,8 +228,11 @@ static void what_is_not_planned_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_keep_what_was_saved),       cmocka_unit_test(plans_hold_together),
-        cmocka_unit_test(every_kind_of_job_holds_together), cmocka_unit_test(nothing_is_left),
+        cmocka_unit_test(blocks_keep_what_was_saved),
+        cmocka_unit_test(plans_hold_together),
+        cmocka_unit_test(every_kind_of_job_holds_together),
+        cmocka_unit_test(nothing_is_left),
+        cmocka_unit_test(casts_are_compiled_with_their_blocks),
         cmocka_unit_test(what_is_not_planned_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,7 @@ static struct graph *graph_of(const json_t *row)
     struct model_job job = {
         .compute = strcmp(store, "fp32") == 0 ? DTYPE_FP32 : DTYPE_BF16,
         .attention = ATTENTION_FLASH,
+        .autocast = *truth_text(json_object_get(row, "strategy"), "autocast", ""),
         .float8 = truth_float8(truth_text(json_object_get(row, "strategy"), "float8", "")),
         .float8_gather = truth_float8_gather(
             truth_text(json_object_get(row, "strategy"), "float8_all_gather", ""))};

@@ -347,7 +347,7 @@ def lowered(tensor):
     """As autocast hands an argument to an operator of lower precision."""
     if tensor is None or not tensor.is_floating_point():
         return tensor
-    return tensor.to(torch.get_autocast_dtype("cpu"))
+    return tensor.to(torch.get_autocast_dtype(tensor.device.type))
 
 
 SDPA = F.scaled_dot_product_attention
@@ -363,7 +363,7 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     aten = torch.ops.aten
     if in_single_ops():
         return SDPA(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    if torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled(query.device.type):
         # as a C++ call evaluates its arguments: from the last one
         attn_mask, value, key, query = (lowered(t) for t in (attn_mask, value, key, query))
     half = query.dtype in (torch.bfloat16, torch.float16)

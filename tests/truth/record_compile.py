@@ -45,6 +45,7 @@ BIG = {"kind": "llama", "dim": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "
        "batch": 1, "seq": 8192}
 BF16 = {"store_dtype": "bf16"}
 HFB = {**BF16, "code": "hf"}
+AUTOCAST = {"store_dtype": "fp32", "autocast": "bf16"}
 CASES = (
     ("llama", LLAMA, BF16),
     ("llama-mha", {**LLAMA, "kv_heads": 8}, BF16),
@@ -76,6 +77,11 @@ CASES = (
     ("hf-gpt2-fp32", HF_GPT2, {"store_dtype": "fp32", "code": "hf"}),
     ("hf-llama-fp32", HF_LLAMA, {"store_dtype": "fp32", "code": "hf"}),
     ("hf-llama-fp32-full", HF_LLAMA, {"store_dtype": "fp32", "code": "hf", "ac": "full"}),
+    ("llama-autocast", LLAMA, AUTOCAST),
+    ("llama-autocast-full", LLAMA, {**AUTOCAST, "ac": "full"}),
+    ("gpt2-autocast", GPT2, AUTOCAST),
+    ("hf-gpt2-autocast", HF_GPT2, {**AUTOCAST, "code": "hf"}),
+    ("hf-llama-autocast", HF_LLAMA, {**AUTOCAST, "code": "hf"}),
     ("hf-qwen3-gqa", {**HF_LLAMA, "model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2}, HFB),
 )
 TENSORWISE, ROWWISE, GW_HP = ({**BF16, "float8": r} for r in ("tensorwise", "rowwise", "rowwise_with_gw_hp"))
@@ -437,11 +443,12 @@ def record(name, m, s, joint=None):
                 blocks = models.checkpointed(model, blocks, s["ac"], True)
             for block in blocks:
                 block.compile(backend=recorder.backend, fullgraph=True)
-            if s.get("code") == "hf":
-                loss = model(**models.make_inputs(m, s)).loss
-            else:
-                tokens, targets = models.make_inputs(m, s)
-                loss = models.loss_of(model(tokens), targets)
+            with torch.autocast("cuda", torch.bfloat16, enabled=s.get("autocast") == "bf16"):
+                if s.get("code") == "hf":
+                    loss = model(**models.make_inputs(m, s)).loss
+                else:
+                    tokens, targets = models.make_inputs(m, s)
+                    loss = models.loss_of(model(tokens), targets)
             loss.backward()
         row = {"name": name, "model": m, "strategy": s, **described(recorder)}
     finally:

@@ -42,6 +42,7 @@ MHA = {**LLAMA, "kv_heads": 8, "layers": 2, "batch": 1}
 BF16 = {"param_dtype": "bf16", "reduce_dtype": "fp32"}
 FSDP1 = {"system": "fsdp1", "use_orig_params": True}
 DDP = {"system": "ddp", "world": 4, "store_dtype": "bf16"}
+AUTOCAST = {"system": "ddp", "world": 4, "autocast": "bf16"}
 CASES = (
     ("fsdp2", LLAMA, {"world": 4, **BF16}),
     ("fsdp2-mha", MHA, {"world": 2, **BF16}),
@@ -58,6 +59,9 @@ CASES = (
     ("ddp-views", LLAMA, {**DDP, "bucket_cap_mb": 1, "gradient_as_bucket_view": True}),
     ("ddp-accumulate", LLAMA, {**DDP, "bucket_cap_mb": 1, "accumulate": 2}),
     ("ddp-ac", LLAMA, {**DDP, "ac": "full"}),
+    ("ddp-autocast", LLAMA, AUTOCAST),
+    ("ddp-autocast-ac", LLAMA, {**AUTOCAST, "ac": "full"}),
+    ("ddp-autocast-accumulate", LLAMA, {**AUTOCAST, "bucket_cap_mb": 1, "accumulate": 2}),
     ("fsdp1", LLAMA, {**FSDP1, "world": 4, **BF16}),
     ("fsdp1-mha", MHA, {**FSDP1, "world": 2, **BF16}),
     ("fsdp1-bf16", LLAMA, {**FSDP1, "world": 2, "store_dtype": "bf16"}),
