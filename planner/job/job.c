@@ -254,6 +254,10 @@ static enum err_code check_float8(const struct job *job, struct err *err)
         return err_set(err, ERR_UNSUPPORTED,
                        "--float8 with --checkpointing selective: what of a float8 product is kept "
                        "is planned under --compile on alone");
+    if (job->model.float8 && tape.compiled && job->model.compute == DTYPE_FP32)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--float8 with --compile on is planned of activations in 16 bits alone: "
+                       "products of fp32 were not recorded");
     if (job->model.float8_gather && !job->model.float8)
         return err_set(err, ERR_INVALID, "--float8-gather: of --float8 tensorwise");
     return ERR_OK;

@@ -29,7 +29,7 @@ static void what_is_not_planned_is_refused(void **state)
     expect_refused("--float8 tensorwise --checkpointing selective", "--checkpointing selective");
     expect_refused("--float8 rowwise --code hf --lora 8", "--float8 with --lora");
     expect_refused("--float8 rowwise --strategy ddp --autocast bf16", "--float8 with --autocast");
-    expect_refused("--float8 rowwise --compile on --strategy ddp", "--compile");
+    expect_refused("--float8 rowwise --compile on --strategy ddp", "16 bits");
     expect_refused("--float8 rowwise --strategy zero3", "--float8");
     expect_refused("--float8 colwise", "rowwise_with_gw_hp");
     expect_refused("--float8-gather dynamic", "--float8 tensorwise");
