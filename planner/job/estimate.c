@@ -146,7 +146,8 @@ static enum err_code estimate_time(struct estimator *e, const struct strategy *s
 {
     bool steady = false;
     for (uint32_t count = TIMED_FEW; !steady; count *= 2) {
-        TRY(begin(e, strategy, at_most(count, strategy->accumulate), false, out, err));
+        out->timed_batches = at_most(count, strategy->accumulate);
+        TRY(begin(e, strategy, out->timed_batches, false, out, err));
         TRY(take_time(e, &out->step_s, &steady, err));
     }
     return ERR_OK;

@@ -36,6 +36,7 @@ struct estimate {
     double step_s;            /* ESTIMATE_TIME: of the job, so of its slowest rank */
     uint64_t device_bytes;    /* ESTIMATE_DEVICE: prediction.unconstrained_bytes, while nothing is
                                  given back; UINT64_MAX: more than enough, or than any device has */
+    uint32_t timed_batches;   /* ESTIMATE_TIME: micro-batches that were simulated for it */
     bool replayed; /* for that the program itself was needed: blocks come back later than their
                       frees */
 };

@@ -9,9 +9,10 @@ struct step_time {
     struct costs costs; /* owned, as the next two: step_time_free */
     struct simulation *simulation;
     struct timeline timeline; /* of the mean rank, which waits for the slowest (simulate.h), with
-                                 the profile's own numbers: step_s is that of the job. Of a plan
-                                 with repeats (plan/repeat.h), sums are those of the whole step,
-                                 and the tasks' moments those of the plan as it stands */
+                                 the profile's own numbers: step_s is that of the job, which is the
+                                 slowest's (whose timeline it is where nobody waits for it). Of a
+                                 plan with repeats (plan/repeat.h), sums are those of the whole
+                                 step, and the tasks' moments those of the plan as it stands */
     double low_s, high_s;     /* the step lies between them in 90 of 100 draws of the profile's
                                  numbers within their spreads, and of ranks (seeded, in pairs of
                                  opposite signs: always the same) */

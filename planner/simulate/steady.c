@@ -25,6 +25,12 @@ static bool is_later(struct moments m, double period_s, bool at_most, double tol
     return over_s <= tolerance_s && (at_most || over_s >= -tolerance_s);
 }
 
+/* A kernel of the compute stream's, or a span of them: outlines may have nothing else there. */
+static bool runs_compute(const struct task *task)
+{
+    return task->lane == LANE_COMPUTE && (task->kind == TASK_RUN || task->kind == TASK_SPAN);
+}
+
 bool simulation_is_steady(const struct simulation *s, const struct timeline *t, double *period_s)
 {
     const uint32_t first = s->repeat[0], count = s->repeat[1] - first;
@@ -32,8 +38,7 @@ bool simulation_is_steady(const struct simulation *s, const struct timeline *t, 
     if (count == 0 || first < count)
         return false;
     uint32_t compute = first; /* its first kernel of the model's */
-    while (compute < s->repeat[1] &&
-           (s->tasks[compute].lane != LANE_COMPUTE || s->tasks[compute].kind != TASK_RUN))
+    while (compute < s->repeat[1] && !runs_compute(&s->tasks[compute]))
         compute++;
     if (compute == s->repeat[1])
         return false;

@@ -141,13 +141,12 @@ static void choose_zero(struct strategy *s, uint32_t i)
     s->zero.hpz_partition_size = stage3 && i % 8 == 6 ? 8 : 1;
 }
 
-/* Not SHARDING_NONE, whose estimate of many micro-batches over nodes is up to 0.2 % below. */
 static void choose_fsdp1(struct strategy *s, uint32_t i)
 {
     static const enum sharding shardings[] = {SHARDING_FULL, SHARDING_GRAD_OP, SHARDING_HYBRID,
-                                              SHARDING_HYBRID_ZERO2};
-    s->sharding = shardings[i % 4];
-    s->replicate = s->sharding >= SHARDING_HYBRID ? 2 : 1;
+                                              SHARDING_HYBRID_ZERO2, SHARDING_NONE};
+    s->sharding = shardings[i % 5];
+    s->replicate = s->sharding == SHARDING_HYBRID || s->sharding == SHARDING_HYBRID_ZERO2 ? 2 : 1;
     s->reshard = RESHARD_DEFAULT;
     s->forward_prefetch = i % 2;
     s->backward_prefetch = 0;
@@ -233,6 +232,39 @@ static void one_stream_serves_many_of_zero(void **state)
     strategies_of_one_stream(SYSTEM_ZERO3);
 }
 
+/* What an estimate costs is what it simulates. */
+static void more_micro_batches_are_no_more_work(enum system_kind system)
+{
+    struct model_config config;
+    struct job job;
+    struct scene scene;
+    struct estimate few, many;
+    struct err err = {0};
+    assert_int_equal(model_preset_find("llama-3.2-1b", &config, &err), ERR_OK);
+    job_defaults(&job, &config);
+    job.strategy.system = system;
+    job.strategy.world = 64;
+    if (system == SYSTEM_DDP || is_zero(system))
+        job.model.compute = job.strategy.compute = job.strategy.reduce = job.strategy.store;
+    if (is_zero(system))
+        choose_zero(&job.strategy, 0);
+    set_up(&scene, &job);
+    job.strategy.accumulate = 32;
+    assert_int_equal(estimate(scene.estimator, &job.strategy, &few, &err), ERR_OK);
+    job.strategy.accumulate = 1 << 16;
+    assert_int_equal(estimate(scene.estimator, &job.strategy, &many, &err), ERR_OK);
+    assert_in_range(few.timed_batches, 1, 16);
+    assert_int_equal(many.timed_batches, few.timed_batches);
+    tear_down(&scene);
+}
+
+static void a_long_step_is_no_more_work(void **state)
+{
+    (void)state;
+    for (int system = 0; system < SYSTEM_COUNT; system++)
+        more_micro_batches_are_no_more_work((enum system_kind)system);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +273,7 @@ int main(void)
         cmocka_unit_test(one_stream_serves_many_of_fsdp1),
         cmocka_unit_test(one_stream_serves_many_of_ddp),
         cmocka_unit_test(one_stream_serves_many_of_zero),
+        cmocka_unit_test(a_long_step_is_no_more_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

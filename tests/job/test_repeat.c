@@ -168,6 +168,7 @@ static void choose(struct strategy *s, uint32_t i)
     s->backward_prefetch = fsdp2 ? i / 3 % 3 : 0;
     s->offload = fsdp2 && i % 7 == 3;
     s->bucket_view = s->system == SYSTEM_DDP && i % 3 == 1;
+    s->sharding = s->system == SYSTEM_FSDP1 && i % 3 == 1 ? SHARDING_NONE : SHARDING_FULL;
 }
 
 /* A model large enough for collectives to take long beside its kernels; small batches, so that the
