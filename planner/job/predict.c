@@ -85,8 +85,9 @@ static void count_call(void *context, enum allocator_action action, uint64_t add
     (void)stream;
     if (!c->steady || !(frees || mallocs))
         return;
-    p->settling_frees += frees;
-    p->settling_mallocs += mallocs;
+    const uint32_t times = plan_times(p->plan, c->instruction);
+    p->settling_frees += times * frees;
+    p->settling_mallocs += times * mallocs;
     if (!p->call_count || p->calls[p->call_count - 1].instruction != c->instruction) {
         ARRAY_GROW(p->calls, p->call_count, c->cap);
         p->calls[p->call_count++] = (struct segment_calls){.instruction = c->instruction};
@@ -110,10 +111,12 @@ enum attention_kernel attention_of(const struct job *job, const struct machine *
 static enum err_code count_only(struct prediction *out, struct err *err)
 {
     const struct memory_moment failure = out->memory.failure;
+    const bool repeats = out->memory.repeats;
     const struct memory_options options = {.without_allocator = true};
     TRY(memory_replay(out->plan, &options, NULL, NULL, &out->memory, err));
     out->memory.out_of_memory = true;
     out->memory.failure = failure;
+    out->memory.repeats &= repeats;
     out->memory.allocated = out->memory.requested;
     out->memory.allocated.bytes = out->memory.requested_rounded_bytes;
     out->memory.reserved_bytes = out->memory.requested_rounded_bytes;
@@ -154,8 +157,7 @@ enum err_code predict(const struct job *job, const struct machine *machine, stru
     return rc;
 }
 
-/* One more plan of few micro-batches; *done: it stands for the whole step. What the allocator gives
- * back under a capacity is asked of the whole one. */
+/* One more plan of few micro-batches; *done: it stands for the whole step. */
 static enum err_code try_few(struct job *few, uint32_t repeats, const struct machine *machine,
                              struct prediction *out, bool *done, struct err *err)
 {
@@ -170,7 +172,7 @@ static enum err_code try_few(struct job *few, uint32_t repeats, const struct mac
     plan->repeats = repeats;
     TRY(predict_plan(plan, machine, out, err));
     out->parameters = parameters;
-    *done = out->memory.repeats && !out->after_release && !out->memory.out_of_memory;
+    *done = out->memory.repeats;
     if (!*done)
         prediction_free(out);
     return ERR_OK;
@@ -235,15 +237,18 @@ enum err_code predict_plan(struct plan *plan, const struct machine *machine, str
         prediction_free(out);
         return rc;
     }
+    capped.repeats &= out->memory.repeats;
     if (capped.out_of_memory) {
         out->call_count = 0; /* of a step that never ended */
+        out->memory.repeats = capped.repeats;
         out->memory.out_of_memory = true;
         out->memory.failure = capped.failure;
         return ERR_OK;
     }
     for (uint32_t i = 0; i < out->call_count; i++) {
-        out->settling_frees -= out->calls[i].frees;
-        out->settling_mallocs -= out->calls[i].mallocs;
+        const uint32_t times = plan_times(out->plan, out->calls[i].instruction);
+        out->settling_frees -= times * out->calls[i].frees;
+        out->settling_mallocs -= times * out->calls[i].mallocs;
     }
     out->memory = capped;
     out->device_bytes = capped.reserved_bytes + out->outside_bytes;

@@ -17,34 +17,67 @@ static void slow_down(double scale[COST_CLASSES], double factor)
         scale[k] *= cost_class_is_arithmetic((enum cost_class)k) ? factor : 1;
 }
 
-/* Of a step that is simulated as few micro-batches. */
-struct repeats {
+/* Of a step that is simulated as few micro-batches: what repeats, so many times. Where it has not
+ * come to a period yet, twice as often is tried, and all at last. */
+struct passes {
     const struct plan *plan;
-    struct simulation *whole; /* NULL: not needed so far */
-    struct timeline timeline; /* of it */
+    struct stall *stalls; /* (stall_count) owned */
+    uint32_t stall_count;
+    struct simulation *more[32]; /* by doublings, made as they are needed: owned */
+    struct timeline timelines[32];
 };
 
+static uint32_t all_passes(const struct passes *p)
+{
+    return 1 + p->plan->repeats;
+}
+
+static uint32_t twice(const struct passes *p, uint32_t times)
+{
+    return times < all_passes(p) - times ? 2 * times : all_passes(p);
+}
+
+static struct simulation *simulation_of(const struct passes *p, uint32_t times)
+{
+    return simulation_of_passes(p->plan, p->stalls, p->stall_count, times);
+}
+
+static void passes_free(struct passes *p)
+{
+    for (uint32_t i = 0; i < sizeof p->more / sizeof p->more[0] && p->more[i]; i++) {
+        timeline_free(&p->timelines[i]);
+        simulation_free(p->more[i]);
+    }
+    free(p->stalls);
+}
+
 /* Seconds of the whole step, after its few micro-batches were simulated. */
-static double repeated_step(struct repeats *r, const struct simulation *few,
+static double repeated_step(struct passes *p, const struct simulation *few,
                             const struct costs *costs, const double *scale,
                             const struct timeline *timeline)
 {
+    uint32_t times = 1;
     double period_s;
-    if (simulation_is_steady(few, timeline, &period_s))
-        return timeline->step_s + r->plan->repeats * period_s;
-    if (!r->whole) {
-        r->whole = simulation_of_passes(r->plan, 1 + r->plan->repeats);
-        r->timeline = timeline_new(r->whole);
+    for (uint32_t i = 0; times < all_passes(p); i++) {
+        if (simulation_is_steady(few, timeline, &period_s))
+            return timeline->step_s + (all_passes(p) - times) * period_s;
+        times = twice(p, times);
+        if (!p->more[i]) {
+            p->more[i] = simulation_of(p, times);
+            p->timelines[i] = timeline_new(p->more[i]);
+        }
+        few = p->more[i];
+        timeline = &p->timelines[i];
+        simulate(few, costs, scale, &p->timelines[i]);
     }
-    simulate(r->whole, costs, scale, &r->timeline);
-    return r->timeline.step_s;
+    return timeline->step_s;
 }
 
 /* Kernels of a class are off together (of a card that training was measured on, all classes of
  * kernels are, by what steps were off), so one factor a class and draw; logarithmic, since a time
  * is as likely to be twice as long as half as long. Draws come in pairs of opposite signs: the
  * quantiles of so few are as near as those of many times as many. */
-static void draw_steps(const struct simulation *simulation, struct repeats *repeats,
+static void draw_steps(const struct simulation *simulation, struct passes *passes,
                        const struct costs *costs, uint32_t draws, double *steps_s,
                        struct timeline *timeline)
 {
@@ -69,8 +102,8 @@ static void draw_steps(const struct simulation *simulation, struct repeats *repe
         slow_down(scale, slowest_draw(&costs->slowest, sign * luck, sign * truth));
         simulate(simulation, costs, scale, timeline);
         steps_s[i] = timeline->step_s;
-        if (repeats)
-            steps_s[i] = repeated_step(repeats, simulation, costs, scale, timeline);
+        if (passes)
+            steps_s[i] = repeated_step(passes, simulation, costs, scale, timeline);
     }
     free(own.state);
 }
@@ -143,73 +176,78 @@ static void take_sums(struct timeline *t, const struct timeline *whole)
     t->done_s = own.done_s;
 }
 
-/* What one more micro-batch adds, for each that is not there. Where no collective keeps the mean
- * rank, it gets further ahead of the slowest with each: by the last one as far as in the whole
- * step, whether a pass more is simulated or not. */
-static void add_repeats(struct step_time *t, const struct plan *plan, const double period_s[2])
+/* What one more micro-batch adds, for each that is not there after `times` passes. Where no
+ * collective keeps the mean rank, it gets further ahead of the slowest with each: by the last one
+ * as far as in the whole step, whether a pass more is simulated or not. */
+static void add_repeats(struct timeline *sums, const struct passes *p, uint32_t times,
+                        const struct simulation *simulation, const struct costs *costs,
+                        const double period_s[2])
 {
-    struct simulation *shorter = simulation_of_passes(plan, 0);
+    struct simulation *shorter = simulation_of(p, times - 1);
     struct timeline timeline = timeline_new(shorter);
-    const double more = plan->repeats, ahead_s = fmax(period_s[0] - period_s[1], 0);
+    const double more = all_passes(p) - times, ahead_s = fmax(period_s[0] - period_s[1], 0);
     double ignored[2];
-    simulate_job(t->simulation, &t->costs, more * ahead_s, &t->timeline, ignored);
-    simulate_job(shorter, &t->costs, (more + 1) * ahead_s, &timeline, ignored);
-    add_sums(&t->timeline, &timeline, more);
+    simulate_job(simulation, costs, more * ahead_s, sums, ignored);
+    simulate_job(shorter, costs, (more + 1) * ahead_s, &timeline, ignored);
+    add_sums(sums, &timeline, more);
     timeline_free(&timeline);
     simulation_free(shorter);
 }
 
-static void simulate_all(struct step_time *t, const struct plan *plan)
-{
-    struct simulation *whole = simulation_of_passes(plan, 1 + plan->repeats);
-    struct timeline timeline = timeline_new(whole);
-    double ignored[2];
-    simulate_job(whole, &t->costs, 0, &timeline, ignored);
-    take_sums(&t->timeline, &timeline);
-    timeline_free(&timeline);
-    simulation_free(whole);
-}
-
-/* The job's step, from few micro-batches where they have come to a period. */
-static void make_timeline(struct step_time *t, const struct plan *plan)
+/* The step's sums after `times` passes, and after all if these have come to a period; if not,
+ * false. */
+static bool try_passes(const struct passes *p, uint32_t times, const struct simulation *simulation,
+                       const struct costs *costs, struct timeline *sums)
 {
     double period_s[2];
-    const bool steady = simulate_job(t->simulation, &t->costs, 0, &t->timeline, period_s);
-    if (plan->repeats && steady)
-        add_repeats(t, plan, period_s);
-    else if (plan->repeats)
-        simulate_all(t, plan);
+    const bool steady = simulate_job(simulation, costs, 0, sums, period_s);
+    if (times == all_passes(p))
+        return true;
+    if (steady)
+        add_repeats(sums, p, times, simulation, costs, period_s);
+    return steady;
 }
 
-static void draw_range(struct step_time *t, const struct plan *plan, uint32_t draws)
+/* The job's step. */
+static void make_timeline(struct step_time *t, const struct passes *p)
+{
+    bool done = try_passes(p, 1, t->simulation, &t->costs, &t->timeline);
+    for (uint32_t times = twice(p, 1); !done; times = twice(p, times)) {
+        struct simulation *more = simulation_of(p, times);
+        struct timeline sums = timeline_new(more);
+        done = try_passes(p, times, more, &t->costs, &sums);
+        take_sums(&t->timeline, &sums);
+        timeline_free(&sums);
+        simulation_free(more);
+    }
+}
+
+static void draw_range(struct step_time *t, struct passes *p, uint32_t draws)
 {
     struct timeline timeline = timeline_new(t->simulation);
-    struct repeats repeats = {.plan = plan};
     double *steps = xmalloc(draws * sizeof *steps);
-    draw_steps(t->simulation, plan->repeats ? &repeats : NULL, &t->costs, draws, steps, &timeline);
+    draw_steps(t->simulation, p, &t->costs, draws, steps, &timeline);
     gsl_sort(steps, 1, draws);
     t->low_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.05);
     t->high_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.95);
     free(steps);
     timeline_free(&timeline);
-    timeline_free(&repeats.timeline);
-    simulation_free(repeats.whole);
 }
 
 /* The allocator's calls as stalls of the host. */
-static struct simulation *prepare(const struct prediction *p, const struct profile *profile)
+static struct passes passes_of(const struct prediction *p, const struct profile *profile)
 {
-    struct stall *stalls = xmalloc((p->call_count + 1) * sizeof *stalls);
+    struct passes passes = {.plan = p->plan,
+                            .stalls = xmalloc((p->call_count + 1) * sizeof *passes.stalls),
+                            .stall_count = p->call_count};
     for (uint32_t i = 0; i < p->call_count; i++)
-        stalls[i] = (struct stall){
+        passes.stalls[i] = (struct stall){
             .instruction = p->calls[i].instruction,
             .host_s = p->calls[i].mallocs * profile_value(profile, PROFILE_HOST_MALLOC) +
                       p->calls[i].frees * profile_value(profile, PROFILE_HOST_FREE),
             .idle = p->calls[i].frees > 0,
         };
-    struct simulation *simulation = simulation_new(p->plan, stalls, p->call_count);
-    free(stalls);
-    return simulation;
+    return passes;
 }
 
 enum err_code step_time(const struct prediction *prediction, const struct job *job,
@@ -219,9 +257,10 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
     *out = (struct step_time){0};
     TRY(costs_of_plan(prediction->plan, &machine->profile, machine->gpus_per_node, &out->costs,
                       err));
-    out->simulation = prepare(prediction, &machine->profile);
+    struct passes passes = passes_of(prediction, &machine->profile);
+    out->simulation = simulation_new(prediction->plan, passes.stalls, passes.stall_count);
     out->timeline = timeline_new(out->simulation);
-    make_timeline(out, prediction->plan);
+    make_timeline(out, &passes);
 
     const struct timeline *t = &out->timeline;
     snprintf(out->profile, sizeof out->profile, "%s", machine->profile.name);
@@ -235,9 +274,10 @@ enum err_code step_time(const struct prediction *prediction, const struct job *j
         if (t->spent_s[i] > t->spent_s[out->bound])
             out->bound = (enum spent)i;
     if (draws)
-        draw_range(out, prediction->plan, draws);
+        draw_range(out, &passes, draws);
     if (draws && prediction->after_release)
         out->high_s = fmax(out->high_s, RELEASING_LONGER * t->step_s);
+    passes_free(&passes);
     return ERR_OK;
 }
 
@@ -247,11 +287,14 @@ enum err_code step_time_with(const struct prediction *prediction, const struct p
 {
     assert(prediction->plan->repeats == 0);
     TRY(costs_of_plan(prediction->plan, profile, gpus_per_node, costs, err));
-    struct simulation *simulation = prepare(prediction, profile);
+    struct passes passes = passes_of(prediction, profile);
+    struct simulation *simulation =
+        simulation_new(prediction->plan, passes.stalls, passes.stall_count);
     struct timeline slowest = simulate_slowest(simulation, costs);
     *step_s = slowest.step_s;
     timeline_free(&slowest);
     simulation_free(simulation);
+    passes_free(&passes);
     return ERR_OK;
 }
 

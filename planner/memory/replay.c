@@ -10,8 +10,9 @@
 #include <string.h>
 
 struct found {      /* by a micro-batch */
-    uint64_t state; /* memory_state */
+    uint64_t state; /* memory_state; 0: without an allocator */
     uint64_t requested, host;
+    uint64_t categories[CATEGORY_COUNT];
 };
 
 struct replay {
@@ -189,17 +190,16 @@ static void pass_mark(struct replay *r, enum plan_mark mark)
 static void begin_micro_batch(struct replay *r)
 {
     const uint32_t count = r->plan->micro_batch_count, index = r->micro_batch++;
-    if (!r->plan->repeats || !r->allocator || index + 2 < count)
+    if (!r->plan->repeats || index + 2 < count)
         return;
-    const struct found found = {
-        .state = memory_state(r->plan, r->allocator, r->blocks, &r->plan->micro_batches[index]),
-        .requested = r->requested,
-        .host = r->host,
-    };
+    struct found found = {.requested = r->requested, .host = r->host};
+    memcpy(found.categories, r->categories, sizeof found.categories);
+    if (r->allocator)
+        found.state =
+            memory_state(r->plan, r->allocator, r->blocks, &r->plan->micro_batches[index]);
     if (index + 2 == count)
         r->found = found;
-    else if (found.state != r->found.state || found.requested != r->found.requested ||
-             found.host != r->found.host)
+    else if (memcmp(&found, &r->found, sizeof found) != 0)
         r->out->repeats = false;
 }
 
@@ -310,7 +310,7 @@ enum err_code memory_replay(const struct plan *plan, const struct memory_options
                             struct err *err)
 {
     (void)err;
-    *out = (struct memory){.repeats = plan->repeats > 0 && !options->without_allocator};
+    *out = (struct memory){.repeats = plan->repeats > 0};
     struct replay r = {.plan = plan, .options = options, .out = out};
     if (!options->without_allocator) {
         struct allocator_settings settings = options->allocator;

@@ -48,8 +48,9 @@ struct memory {
      * memory in powers of two (ATen/core/CachingHostAllocator.h). */
     uint64_t host_pinned_bytes, host_held_bytes;
     uint64_t first_step_reserved_bytes;
-    bool repeats; /* of a plan with repeats: in every step the last micro-batch found the allocator,
-                     and each buffer alive, as the one before it did: so would any between them */
+    bool repeats; /* of a plan with repeats: in every step, as far as it came, the last micro-batch
+                     found the allocator, and each buffer alive, as the one before it did: so would
+                     any between them */
     bool out_of_memory;           /* the allocator's capacity was reached */
     struct memory_moment failure; /* then: what was asked for, and where */
 };

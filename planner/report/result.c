@@ -142,8 +142,9 @@ static void count_calls(const struct prediction *p, uint32_t *mallocs, uint32_t 
 {
     *mallocs = *frees = 0;
     for (uint32_t i = 0; i < p->call_count; i++) {
-        *mallocs += p->calls[i].mallocs;
-        *frees += p->calls[i].frees;
+        const uint32_t times = plan_times(p->plan, p->calls[i].instruction);
+        *mallocs += times * p->calls[i].mallocs;
+        *frees += times * p->calls[i].frees;
     }
 }
 

@@ -54,8 +54,9 @@ struct simulation *simulation_new(const struct plan *plan, const struct stall *s
 void simulation_free(struct simulation *simulation); /* NULL is allowed */
 
 /* Of a plan with repeats (plan/repeat.h): the micro-batch that repeats is simulated so many times,
- * 0 among them. simulation_new simulates it once, as it stands there. */
-struct simulation *simulation_of_passes(const struct plan *plan, uint32_t times);
+ * 0 among them, its stalls each time. simulation_new simulates it once, as it stands there. */
+struct simulation *simulation_of_passes(const struct plan *plan, const struct stall *stalls,
+                                        uint32_t stall_count, uint32_t times);
 
 /* What was simulated: kernels, records, waits and stalls of a later step, in host order. */
 uint32_t simulation_tasks(const struct simulation *simulation);
@@ -80,7 +81,7 @@ struct timeline {                /* seconds from the start of the step */
 struct timeline timeline_new(const struct simulation *simulation);
 void timeline_free(struct timeline *timeline);
 
-/* Of simulation_new's, after it was simulated: what one more pass takes, *period_s. True where
+/* Of a plan with repeats, after it was simulated: what one more pass takes, *period_s. True where
  * each more takes as much: all that is on a stream in that micro-batch came as much later as in
  * the one before, and the host got no further behind. */
 bool simulation_is_steady(const struct simulation *simulation, const struct timeline *timeline,

@@ -90,13 +90,22 @@ static void add_micro_batch(struct maker *m, const struct plan_micro_batch *at, 
     uint32_t *const here = m->found.recorded + at->event;
     uint32_t *const before = m->found.recorded + at[-1].event;
     const size_t bytes = (at->event - at[-1].event) * sizeof *here;
+    const struct stall *const stalls = m->stalls;
+    const uint32_t stall_count = m->stall_count;
     for (uint32_t pass = 0; pass < times; pass++) {
         if (pass > 0)
             memcpy(before, here, bytes);
+        m->stalls = stalls; /* those of each pass */
+        m->stall_count = stall_count;
         add_range(m, at->instruction, at[1].instruction);
     }
-    if (times == 0)
-        memcpy(here, before, bytes);
+    if (times > 0)
+        return;
+    memcpy(here, before, bytes);
+    while (m->stall_count && m->stalls->instruction < at[1].instruction) {
+        m->stalls++;
+        m->stall_count--;
+    }
 }
 
 static void add_tasks(struct maker *m, uint32_t times)
@@ -109,6 +118,8 @@ static void add_tasks(struct maker *m, uint32_t times)
     m->s->repeat[0] = m->s->count;
     add_micro_batch(m, at, times);
     m->s->repeat[1] = m->s->count;
+    if (times > 1)
+        m->s->repeat[0] += (m->s->repeat[1] - m->s->repeat[0]) / times * (times - 1);
     add_range(m, at[1].instruction, plan->instruction_count);
 }
 
@@ -131,7 +142,7 @@ static struct simulation *make(const struct plan *plan, const struct stall *stal
     size_t tasks = (size_t)plan->instruction_count + stall_count;
     if (times > 1) {
         const struct plan_micro_batch *at = &plan->micro_batches[plan->micro_batch_count - 2];
-        tasks += (size_t)(times - 1) * (at[1].instruction - at->instruction);
+        tasks += (size_t)(times - 1) * (at[1].instruction - at->instruction + stall_count);
     }
     struct simulation *s = xmalloc(sizeof *s);
     *s = (struct simulation){.tasks = xmalloc(tasks * sizeof *s->tasks + 1),
@@ -156,10 +167,11 @@ struct simulation *simulation_new(const struct plan *plan, const struct stall *s
     return make(plan, stalls, stall_count, 1);
 }
 
-struct simulation *simulation_of_passes(const struct plan *plan, uint32_t times)
+struct simulation *simulation_of_passes(const struct plan *plan, const struct stall *stalls,
+                                        uint32_t stall_count, uint32_t times)
 {
     assert(plan->repeats);
-    return make(plan, NULL, 0, times);
+    return make(plan, stalls, stall_count, times);
 }
 
 void simulation_free(struct simulation *s)

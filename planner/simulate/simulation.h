@@ -28,7 +28,7 @@ struct simulation {
     uint32_t lane_count;
     uint32_t count;
     uint32_t kernel_end; /* all TASK_RUN's kernels come before it */
-    uint32_t repeat[2];  /* tasks of the micro-batch that repeats, of all its passes; else 0 */
+    uint32_t repeat[2];  /* tasks of the micro-batch that repeats, in its last pass; else 0 */
 };
 
 #endif
