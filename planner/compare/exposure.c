@@ -2,6 +2,7 @@
 #include "compare/exposure.h"
 
 #include "base/arena.h"
+#include "plan/repeat.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,12 +16,13 @@ struct sums {
 static void add(struct sums *sums, const struct plan *plan, uint32_t id, double seconds)
 {
     const struct plan_instruction *i = &plan->instructions[id];
-    const struct exposure key = {i->op, i->phase, plan_scope_unit(plan, i), 1, seconds};
+    const uint32_t times = plan_times(plan, id);
+    const struct exposure key = {i->op, i->phase, plan_scope_unit(plan, i), times, times * seconds};
     for (uint32_t k = 0; k < sums->count; k++) {
         struct exposure *item = &sums->items[k];
         if (item->op == key.op && item->phase == key.phase && item->unit == key.unit) {
-            item->count++;
-            item->seconds += seconds;
+            item->count += key.count;
+            item->seconds += key.seconds;
             return;
         }
     }

@@ -19,7 +19,8 @@ struct exposure {         /* of one collective of one unit, or of none */
 
 /* Splits `time`'s exposed intervals (of `spans`, by instruction) among the plan's collectives,
  * summed by operation, phase and unit; most seconds first. Writes the first `most` and returns how
- * many there are in all. Their seconds add up to time->exposed_s. */
+ * many there are in all. Their seconds add up to time->exposed_s, and of a plan with repeats
+ * (plan/repeat.h) to that of the whole step. */
 uint32_t exposure_of(const struct plan *plan, const struct compare_interval *spans,
                      const struct compare_time *time, struct exposure *out, uint32_t most);
 

@@ -270,7 +270,7 @@ static enum err_code write_plan(const struct tuned *t, const char *dir, const ch
     struct tuned_prediction p;
     choice.command = COMMAND_PLAN;
     choice.output = dir;
-    TRY(tuned_predict(t, &choice, STEP_TIME_DRAWS, &p, err));
+    TRY(tuned_predict(t, &choice, true, STEP_TIME_DRAWS, &p, err));
     const enum err_code rc =
         report_write(&choice, &p.job, &p.machine, &p.prediction, &p.time, true, note, err);
     tuned_prediction_free(&p);

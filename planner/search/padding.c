@@ -54,7 +54,7 @@ static void plan_by_columns(const struct settings *settings, const struct job *j
     struct settings changed = *settings;
     changed.job.strategy.columns = true;
     if (settings_job(&changed, &job->config, &columns, &out->refusal) == ERR_OK &&
-        predict(&columns, machine, &prediction, &out->refusal) == ERR_OK) {
+        predict_few(&columns, machine, &prediction, &out->refusal) == ERR_OK) {
         out->columns_bytes = prediction.device_bytes;
         prediction_free(&prediction);
     }

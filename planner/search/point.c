@@ -78,7 +78,7 @@ static enum err_code evaluate(const struct job *job, const struct machine *machi
 {
     struct prediction prediction;
     struct step_time time;
-    TRY(predict(job, machine, &prediction, err));
+    TRY(predict_few(job, machine, &prediction, err));
     const enum err_code rc = step_time(&prediction, job, machine, 0, &time, err);
     if (rc == ERR_OK)
         point_take(&prediction, &time, machine, out);

@@ -40,13 +40,13 @@ void tuned_settings(const struct tuned *tuned, const struct found *found, struct
                 out);
 }
 
-enum err_code tuned_predict(const struct tuned *tuned, const struct settings *settings,
+enum err_code tuned_predict(const struct tuned *tuned, const struct settings *settings, bool whole,
                             uint32_t draws, struct tuned_prediction *out, struct err *err)
 {
     *out = (struct tuned_prediction){.machine = tuned->machine};
     out->machine.expandable_segments = settings->expandable_segments;
     TRY(settings_job(settings, &tuned->job.config, &out->job, err));
-    TRY(predict(&out->job, &out->machine, &out->prediction, err));
+    TRY((whole ? predict : predict_few)(&out->job, &out->machine, &out->prediction, err));
     const enum err_code rc =
         step_time(&out->prediction, &out->job, &out->machine, draws, &out->time, err);
     if (rc != ERR_OK)
@@ -205,7 +205,7 @@ static void ask_one(void *context, uint32_t i, uint32_t thread)
     struct tuned_prediction p;
     (void)thread;
     grid_settings(asking->grid, asking->points[i], &settings);
-    if (tuned_predict(asking->out, &settings, 0, &p, NULL) != ERR_OK)
+    if (tuned_predict(asking->out, &settings, false, 0, &p, NULL) != ERR_OK)
         return;
     reason->possible = true;
     reason->after_release = p.prediction.after_release;
@@ -241,7 +241,7 @@ static enum err_code find_range(struct tuned *out, struct err *err)
     struct settings settings;
     struct tuned_prediction p;
     tuned_settings(out, &out->chosen, &settings);
-    TRY(tuned_predict(out, &settings, STEP_TIME_DRAWS, &p, err));
+    TRY(tuned_predict(out, &settings, false, STEP_TIME_DRAWS, &p, err));
     out->low_s = p.time.low_s;
     out->high_s = p.time.high_s;
     tuned_prediction_free(&p);

@@ -64,9 +64,10 @@ struct tuned_prediction { /* of one choice of settings, as the commands predict 
     struct step_time time;
 };
 
-/* Predicts settings of the space in full, on their machine. `draws`: of step_time. Errors are
- * settings_job's, predict's and step_time's. The caller owns *out: tuned_prediction_free. */
-enum err_code tuned_predict(const struct tuned *tuned, const struct settings *settings,
+/* Predicts settings of the space as the commands do, on their machine: `whole` with every
+ * instruction of the step, or as predict_few. `draws`: of step_time. Errors are settings_job's,
+ * predict's and step_time's. The caller owns *out: tuned_prediction_free. */
+enum err_code tuned_predict(const struct tuned *tuned, const struct settings *settings, bool whole,
                             uint32_t draws, struct tuned_prediction *out, struct err *err);
 void tuned_prediction_free(struct tuned_prediction *prediction);
 

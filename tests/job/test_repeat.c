@@ -1,7 +1,9 @@
 /* test_repeat.c - steps of many micro-batches from plans of few: every sum beside that of the plan
  * that has them all. */
+#include "compare/exposure.h"
 #include "job/step_time.h"
 #include "plan/repeat.h"
+#include "search/step_spans.h"
 #include "tests/support/random_jobs.h"
 
 #include <math.h>
@@ -91,6 +93,26 @@ static void same_time(const struct step_time *few, const struct step_time *whole
     assert_true(fabs(few->tokens_per_s / whole->tokens_per_s - 1) <= TIME_TOLERANCE);
 }
 
+/* Seconds of exposed communication, collective by collective. */
+static double sum_exposures(const struct prediction *p, const struct step_time *t)
+{
+    enum { MOST = 4096 };
+    static struct exposure found[MOST];
+    struct arena arena = {0};
+    struct compare_time time = {.step_s = t->timeline.step_s};
+    struct compare_interval *spans =
+        arena_alloc(&arena, ((size_t)p->plan->instruction_count + 1) * sizeof *spans);
+    double seconds = 0;
+    step_spans(p->plan, t, spans);
+    compare_overlap(p->plan, spans, &arena, &time);
+    const uint32_t count = exposure_of(p->plan, spans, &time, found, MOST);
+    assert_in_range(count, 0, MOST);
+    for (uint32_t i = 0; i < count; i++)
+        seconds += found[i].seconds;
+    arena_free(&arena);
+    return seconds;
+}
+
 static void compare(const struct job *job, const struct machine *machine, struct seen *seen)
 {
     struct prediction few, whole;
@@ -112,6 +134,8 @@ static void compare(const struct job *job, const struct machine *machine, struct
     assert_int_equal(step_time(&whole, job, machine, DRAWS, &b, &second), timed);
     if (timed == ERR_OK) {
         same_time(&a, &b);
+        assert_true(
+            same_seconds(sum_exposures(&few, &a), sum_exposures(&whole, &b), b.timeline.step_s));
         step_time_free(&a);
         step_time_free(&b);
     }
