@@ -107,11 +107,12 @@ json_t *remedies_json(const struct remedy *remedies, uint32_t count)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(array, json_pack("{s:s, s:s, s:I, s:f, s:f}", "change",
-                                               remedies[i].change, "cost", remedies[i].cost,
-                                               "device_bytes", (json_int_t)remedies[i].device_bytes,
-                                               "step_s", remedies[i].step_s, "tokens_per_s_per_gpu",
-                                               remedies[i].tokens_per_s));
+        json_array_append_new(
+            array, json_pack("{s:s, s:s, s:b, s:b, s:I, s:f, s:f}", "change", remedies[i].change,
+                             "cost", remedies[i].cost, "changes_numerics",
+                             remedies[i].changes_numerics, "tight", remedies[i].tight,
+                             "device_bytes", (json_int_t)remedies[i].device_bytes, "step_s",
+                             remedies[i].step_s, "tokens_per_s_per_gpu", remedies[i].tokens_per_s));
     return array;
 }
 
@@ -367,11 +368,15 @@ void remedies_print(FILE *file, const struct style *s, const struct remedy *reme
                     uint32_t count)
 {
     char number[32];
-    for (uint32_t i = 0; i < count; i++)
-        fprintf(
-            file, "  %7.2f GiB  %7s tokens/s a GPU  %s%s%s%s%s\n", gib(remedies[i].device_bytes),
-            style_grouped((uint64_t)(remedies[i].tokens_per_s + 0.5), number), remedies[i].change,
-            remedies[i].cost[0] ? "  " : "", s->dim, remedies[i].cost, s->off);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct remedy *r = &remedies[i];
+        fprintf(file, "  %7.2f GiB  %7s tokens/s a GPU  %s", gib(r->device_bytes),
+                style_grouped((uint64_t)(r->tokens_per_s + 0.5), number), r->change);
+        if (r->tight || r->cost[0])
+            fprintf(file, "  %s%s%s%s%s", s->dim, r->tight ? "tight" : "",
+                    r->tight && r->cost[0] ? "; " : "", r->cost, s->off);
+        fputc('\n', file);
+    }
 }
 
 json_t *padding_json(const struct padding *p)

@@ -5,6 +5,7 @@
 #include "report/model_notes.h"
 #include "report/picture.h"
 #include "report/report.h"
+#include "search/numerics.h"
 
 #include "pareto_gp.h" /* generated from reports/pareto.gp */
 
@@ -36,6 +37,15 @@ static const char *change_of(const struct tuned *t, const struct found *found, c
     return settings_difference(&t->settings, &own, text, CHANGE)[0] ? text : "as it is";
 }
 
+/* What it changes of what is trained (numerics.h); "": nothing. */
+static const char *numerics_of(const struct tuned *t, const struct found *found,
+                               char text[NUMERICS_TEXT])
+{
+    struct settings own;
+    tuned_settings(t, found, &own);
+    return numerics_difference(&t->settings, &own, &t->job.config, text);
+}
+
 /* "shardplan plan llama-3.1-8b --gpus 8 ...": what plans the choice, in the arena. */
 static const char *command_of(const struct settings *choice, struct arena *arena)
 {
@@ -52,9 +62,10 @@ static const char *command_of(const struct settings *choice, struct arena *arena
 static json_t *found_json(const struct tuned *t, const struct found *found)
 {
     struct settings own;
-    char change[CHANGE];
+    char change[CHANGE], numerics[NUMERICS_TEXT];
     tuned_settings(t, found, &own);
-    return json_pack("{s:s, s:f, s:f, s:I, s:I, s:i, s:o}", "change", change_of(t, found, change),
+    return json_pack("{s:s, s:s, s:f, s:f, s:I, s:I, s:i, s:o}", "change",
+                     change_of(t, found, change), "numerics", numerics_of(t, found, numerics),
                      "step_s", found->step_s, "tokens_per_s_per_gpu",
                      tokens_per_s(t, found->step_s), "device_bytes",
                      (json_int_t)found->device_bytes, "headroom_bytes",
@@ -176,10 +187,11 @@ static void print_why(FILE *file, const struct tuned *t)
 
 static void print_found(FILE *file, const struct tuned *t, const struct found *found)
 {
-    char change[CHANGE];
-    fprintf(file, "  %9.4f s  %+6.1f %%  %7.2f GiB  %s\n", found->step_s,
+    char change[CHANGE], numerics[NUMERICS_TEXT];
+    numerics_of(t, found, numerics);
+    fprintf(file, "  %9.4f s  %+6.1f %%  %7.2f GiB  %s%s%s\n", found->step_s,
             100 * (found->step_s / t->search.front[0].step_s - 1), gib(found->device_bytes),
-            change_of(t, found, change));
+            change_of(t, found, change), numerics[0] ? "; " : "", numerics);
 }
 
 static void print_front(FILE *file, const struct tuned *t)
@@ -193,11 +205,13 @@ static void print_front(FILE *file, const struct tuned *t)
 
 static void print_choice(FILE *file, const struct tuned *t, const struct style *s)
 {
-    char change[CHANGE], number[32];
+    char change[CHANGE], numerics[NUMERICS_TEXT], number[32];
     struct arena arena = {0};
     const struct found *best = &t->search.front[0];
     fprintf(file, "  %schosen%s                %s\n", s->bold, s->off,
             change_of(t, &t->chosen, change));
+    if (numerics_of(t, &t->chosen, numerics)[0])
+        fprintf(file, "  numerics              %s\n", numerics);
     fprintf(file, "  step                  %.4g s  (%.4g s to %.4g s), %s tokens/s a GPU\n",
             t->chosen.step_s, t->low_s, t->high_s,
             style_grouped((uint64_t)(tokens_per_s(t, t->chosen.step_s) + 0.5), number));

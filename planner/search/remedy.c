@@ -2,6 +2,7 @@
 #include "search/remedy.h"
 
 #include "job/step_time.h"
+#include "search/numerics.h"
 #include "search/search.h"
 #include "settings/settings_resolve.h"
 
@@ -19,7 +20,7 @@ struct finder {
     const struct model_config *config;
     const struct machine *machine;
     uint64_t limit_bytes;
-    bool numerics;
+    struct space_options options;
     struct pool *pool;
     struct remedy *found;
     uint32_t count;
@@ -30,36 +31,30 @@ static double tokens(const struct job *job)
     return (double)job->model.batch * job->model.seq * job->strategy.accumulate;
 }
 
-/* Whether any of the settings that differ changes numerics beyond how a step's tokens are split. */
-static bool changes_numerics(const struct settings *from, const struct settings *to)
+/* As fit calls it. */
+static bool is_tight(const struct finder *f, uint64_t device_bytes)
 {
-    uint32_t count;
-    const struct setting *rows = setting_rows(&count);
-    for (uint32_t i = 0; i < count; i++) {
-        char before[NUMBER_TEXT], after[NUMBER_TEXT];
-        if (!rows[i].numerics || !setting_is_of(&rows[i], to->command) ||
-            !setting_suits(&rows[i], to->job.strategy.system) ||
-            strcmp(rows[i].name, "micro-batch") == 0 || strcmp(rows[i].name, "accumulate") == 0)
-            continue;
-        const char *old = setting_read(&rows[i], from, before);
-        const char *new = setting_read(&rows[i], to, after);
-        if (new && (!old || strcmp(old, new) != 0))
-            return true;
-    }
-    return false;
+    const double capacity = profile_value(&f->machine->profile, PROFILE_CAPACITY);
+    return capacity - (double)device_bytes < RESERVED_ERROR * capacity;
 }
 
+/* `cost`: in words what else it changes; "": nothing. */
 static void add(struct finder *f, const struct settings *changed, double step_s,
                 uint64_t device_bytes, const char *cost)
 {
     struct job job;
+    char numerics[NUMERICS_TEXT];
     if (f->count == REMEDIES || settings_job(changed, f->config, &job, NULL) != ERR_OK)
         return;
     struct remedy *remedy = &f->found[f->count++];
     *remedy = (struct remedy){
         .device_bytes = device_bytes, .step_s = step_s, .tokens_per_s = tokens(&job) / step_s};
     settings_difference(f->settings, changed, remedy->change, sizeof remedy->change);
-    snprintf(remedy->cost, sizeof remedy->cost, "%s", cost);
+    numerics_difference(f->settings, changed, f->config, numerics);
+    remedy->tight = is_tight(f, device_bytes);
+    remedy->changes_numerics = numerics[0] != '\0';
+    snprintf(remedy->cost, sizeof remedy->cost, "%s%s%s", cost, cost[0] && numerics[0] ? ", " : "",
+             numerics);
 }
 
 /* ---- changes that keep the GPUs ---- */
@@ -75,8 +70,7 @@ static void add_front(struct finder *f, const struct candidates *c, const struct
             continue;
         least_s = found->step_s;
         grid_settings(&c->space->grids[c->at[found->candidate].grid], found->point, &changed);
-        add(f, &changed, found->step_s, found->device_bytes,
-            changes_numerics(f->settings, &changed) ? "changes numerics" : "");
+        add(f, &changed, found->step_s, found->device_bytes, "");
     }
 }
 
@@ -85,11 +79,10 @@ static void search_changes(struct finder *f, uint32_t most)
     struct space space;
     struct candidates candidates;
     struct search search;
-    const struct space_options options = {.refixed = true, .saves = true, .numerics = f->numerics};
     const struct candidates_options narrow = {.most_changes = most, .limit_bytes = f->limit_bytes};
     const struct search_options by_changes = {.measure = SEARCH_CHANGES,
                                               .limit_bytes = f->limit_bytes};
-    if (space_new(f->settings, &options, &space, NULL) != ERR_OK)
+    if (space_new(f->settings, &f->options, &space, NULL) != ERR_OK)
         return;
     if (candidates_new(&space, f->config, f->machine, &narrow, f->pool, &candidates, NULL) ==
         ERR_OK) {
@@ -103,6 +96,16 @@ static void search_changes(struct finder *f, uint32_t most)
 
 /* ---- more GPUs ---- */
 
+/* Whether who is to be told the answer has words for all of it. */
+static bool is_said(const struct finder *f, const struct settings *changed)
+{
+    uint64_t rows[SETTINGS_MOST_ROWS / 64];
+    char list[NUMBER_TEXT];
+    const struct space_options *o = &f->options;
+    return !o->refuses ||
+           (o->refuses(o->context, changed, rows, list, sizeof list, NULL) == ERR_OK && !list[0]);
+}
+
 static bool try_gpus(struct finder *f, uint32_t times)
 {
     char cost[96];
@@ -112,7 +115,7 @@ static bool try_gpus(struct finder *f, uint32_t times)
     struct settings changed = *f->settings;
     changed.job.strategy.world *= times;
     bool fits = false;
-    if (settings_job(&changed, f->config, &job, NULL) != ERR_OK ||
+    if (!is_said(f, &changed) || settings_job(&changed, f->config, &job, NULL) != ERR_OK ||
         predict_few(&job, f->machine, &prediction, NULL) != ERR_OK)
         return false;
     if (prediction.device_bytes <= f->limit_bytes && !prediction.after_release &&
@@ -142,14 +145,20 @@ static uint32_t find(struct finder *f)
 }
 
 uint32_t remedies_wider(const struct settings *settings, const struct model_config *config,
-                        const struct machine *machine, uint64_t limit_bytes, struct pool *pool,
+                        const struct machine *machine, uint64_t limit_bytes,
+                        const struct space_options *said, struct pool *pool,
                         struct remedy found[REMEDIES])
 {
     struct finder f = {.settings = settings,
                        .config = config,
                        .machine = machine,
                        .limit_bytes = limit_bytes,
-                       .numerics = true,
+                       .options = {.refixed = true,
+                                   .saves = true,
+                                   .numerics = true,
+                                   .refuses = said->refuses,
+                                   .reader = said->reader,
+                                   .context = said->context},
                        .pool = pool,
                        .found = found};
     return find(&f);
@@ -162,6 +171,7 @@ uint32_t remedies_find(const struct settings *settings, const struct model_confi
                        .config = config,
                        .machine = machine,
                        .limit_bytes = profile_bytes(&machine->profile, PROFILE_CAPACITY),
+                       .options = {.refixed = true, .saves = true},
                        .pool = pool_new(0),
                        .found = found};
     find(&f);

@@ -7,13 +7,16 @@
 
 #include "job/predict.h"
 #include "search/pool.h"
+#include "search/space.h"
 #include "settings/settings.h"
 
 enum { REMEDIES = 4, REMEDY_CHANGES = 5 }; /* a remedy changes so many settings at most */
 
 struct remedy {
     char change[256];      /* as options: "--checkpointing full" */
-    char cost[96];         /* in words what else it changes; empty: nothing */
+    char cost[256];        /* in words what else it changes; empty: nothing */
+    bool changes_numerics; /* that among it */
+    bool tight;            /* fits with less free than predictions have been off by (predict.h) */
     uint64_t device_bytes; /* new peak */
     double step_s;
     double tokens_per_s; /* of one GPU */
@@ -27,9 +30,10 @@ uint32_t remedies_find(const struct settings *settings, const struct model_confi
                        const struct machine *machine, struct remedy found[REMEDIES]);
 
 /* The same below a limit of one's own, where the changes that leave numerics alone are known not to
- * be enough: searches those that do not, too, and says so. */
+ * be enough: searches those that do not, too, and says so. What `said`->refuses is no remedy. */
 uint32_t remedies_wider(const struct settings *settings, const struct model_config *config,
-                        const struct machine *machine, uint64_t limit_bytes, struct pool *pool,
+                        const struct machine *machine, uint64_t limit_bytes,
+                        const struct space_options *said, struct pool *pool,
                         struct remedy found[REMEDIES]);
 
 #endif

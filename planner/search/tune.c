@@ -10,6 +10,7 @@
 
 struct tuning {
     const struct tune_options *options;
+    const struct space_options *space;
     struct pool *pool;
     struct tuned *out;
     const char *what; /* is being done */
@@ -336,7 +337,7 @@ static enum err_code look(struct tuning *t, struct err *err)
         t->what = "looking for what would fit";
         if (!stopped(t))
             out->remedy_count = remedies_wider(&out->settings, &out->job.config, &out->machine,
-                                               out->limit_bytes, t->pool, out->remedies);
+                                               out->limit_bytes, t->space, t->pool, out->remedies);
         return ERR_OK;
     }
     choose(t);
@@ -358,7 +359,8 @@ enum err_code tune(const struct settings *settings, const struct tune_options *o
     TRY(settings_resolve(&out->settings, &out->job, &out->machine, err));
     enum err_code rc = space_new(&out->settings, &space, &out->space, err);
     if (rc == ERR_OK) {
-        struct tuning t = {.options = options, .pool = pool_new(options->threads), .out = out};
+        struct tuning t = {
+            .options = options, .space = &space, .pool = pool_new(options->threads), .out = out};
         rc = look(&t, err);
         pool_free(t.pool);
     }

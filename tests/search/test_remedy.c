@@ -1,0 +1,170 @@
+/* test_remedy.c - what is said of remedies: what they change of what is trained, how much room they
+ * leave, and in whose words they can be. */
+#include "search/numerics.h"
+#include "search/remedy.h"
+#include "settings/settings_resolve.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void set(struct settings *s, const char *name, const char *value)
+{
+    struct err err = {0};
+    if (settings_set(s, name, value, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+}
+
+static struct settings settings_of(const char *strategy)
+{
+    struct settings s;
+    settings_defaults(&s, COMMAND_FIT);
+    set(&s, "model", "llama-3.1-8b");
+    set(&s, "strategy", strategy);
+    set(&s, "gpus", "8");
+    set(&s, "seq", "8192");
+    return s;
+}
+
+static void assert_differ(const struct settings *from, const struct settings *to, const char *said)
+{
+    struct model_config config;
+    struct err err = {0};
+    char text[NUMERICS_TEXT];
+    assert_int_equal(model_find("llama-3.1-8b", &config, &err), ERR_OK);
+    assert_string_equal(numerics_difference(from, to, &config, text), said);
+    model_release(&config);
+}
+
+static void dtypes_are_compared_across_systems(void **state)
+{
+    const struct settings fsdp2 = settings_of("fsdp2"), zero3 = settings_of("zero3");
+    const struct settings ddp = settings_of("ddp"), fsdp1 = settings_of("fsdp1");
+    (void)state;
+    assert_differ(&fsdp2, &fsdp2, "");
+    assert_differ(&fsdp2, &fsdp1, "");
+    assert_differ(&fsdp2, &zero3, "reduces in bf16 instead of fp32");
+    assert_differ(&zero3, &fsdp2, "reduces in fp32 instead of bf16");
+    assert_differ(&ddp, &zero3,
+                  "computes in bf16 instead of fp32, reduces in bf16 instead of fp32");
+    struct settings changed = fsdp2;
+    set(&changed, "reduce-dtype", "bf16");
+    assert_differ(&changed, &zero3, "");
+    set(&changed, "store-dtype", "bf16");
+    assert_differ(&fsdp2, &changed, "reduces in bf16 instead of fp32, stores bf16 instead of fp32");
+    changed = ddp;
+    set(&changed, "autocast", "bf16");
+    assert_differ(&fsdp2, &changed, "computes in autocast to bf16 instead of bf16");
+}
+
+static void other_settings_of_numerics_are_named(void **state)
+{
+    const struct settings ddp = settings_of("ddp"), fsdp2 = settings_of("fsdp2");
+    struct settings hooked = ddp, split = fsdp2;
+    (void)state;
+    set(&hooked, "comm-hook", "bf16_compress");
+    assert_differ(&ddp, &hooked, "--comm-hook bf16_compress");
+    assert_differ(&hooked, &ddp, "--comm-hook none");
+    set(&split, "micro-batch", "2"); /* a step's tokens are another matter */
+    set(&split, "accumulate", "4");
+    assert_differ(&fsdp2, &split, "");
+}
+
+/* ---- remedies ---- */
+
+static uint32_t find(struct settings *settings, const struct space_options *said,
+                     struct remedy found[REMEDIES], uint64_t *capacity)
+{
+    struct job job;
+    struct machine machine;
+    struct err err = {0};
+    uint32_t count;
+    assert_int_equal(settings_resolve(settings, &job, &machine, &err), ERR_OK);
+    *capacity = profile_bytes(&machine.profile, PROFILE_CAPACITY);
+    if (said) {
+        struct pool *pool = pool_new(1);
+        count = remedies_wider(settings, &job.config, &machine, *capacity, said, pool, found);
+        pool_free(pool);
+    } else {
+        count = remedies_find(settings, &job.config, &machine, found);
+    }
+    settings_release(&job, &machine);
+    return count;
+}
+
+static void what_remedies_cost_is_said(void **state)
+{
+    struct remedy found[REMEDIES];
+    struct settings s = settings_of("fsdp2");
+    uint64_t capacity;
+    uint32_t tight = 0, numerics = 0;
+    (void)state;
+    set(&s, "micro-batch", "2");
+    const uint32_t count = find(&s, NULL, found, &capacity);
+    assert_in_range(count, 1, REMEDIES);
+    for (uint32_t i = 0; i < count; i++) {
+        const double free_bytes = (double)capacity - (double)found[i].device_bytes;
+        const bool zero = strstr(found[i].change, "--strategy zero") != NULL;
+        assert_int_equal(found[i].tight, free_bytes < RESERVED_ERROR * (double)capacity);
+        assert_int_equal(found[i].changes_numerics, zero);
+        assert_int_equal(strstr(found[i].cost, "reduces in bf16 instead of fp32") != NULL, zero);
+        tight += found[i].tight;
+        numerics += found[i].changes_numerics;
+    }
+    assert_true(tight > 0 && numerics > 0);
+}
+
+/* Somebody who knows no other system, nor checkpointing. */
+static enum err_code refuse(void *context, const struct settings *settings, uint64_t *rows,
+                            char *list, size_t size, struct err *err)
+{
+    uint32_t *asked = context, count;
+    (void)size;
+    const struct setting *all = setting_rows(&count);
+    const struct setting *row = settings_find(settings, "checkpointing", NULL);
+    const size_t at = (size_t)(row - all);
+    ++*asked;
+    memset(rows, 0, SETTINGS_MOST_ROWS / 8);
+    list[0] = '\0';
+    if (settings->job.strategy.system != SYSTEM_FSDP2)
+        return err_set(err, ERR_UNSUPPORTED, "what is that?");
+    if (settings->job.tape.checkpointing != CHECKPOINTING_NONE) {
+        rows[at / 64] |= (uint64_t)1 << at % 64;
+        memcpy(list, "cp", 3);
+    }
+    return ERR_OK;
+}
+
+static void remedies_are_in_words_that_are_known(void **state)
+{
+    struct remedy found[REMEDIES];
+    struct settings s = settings_of("fsdp2");
+    uint64_t capacity;
+    uint32_t asked = 0;
+    const struct space_options said = {.refuses = refuse, .reader = "somebody", .context = &asked};
+    (void)state;
+    set(&s, "micro-batch", "2");
+    const uint32_t count = find(&s, &said, found, &capacity);
+    assert_in_range(count, 1, REMEDIES);
+    assert_true(asked > 0);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_null(strstr(found[i].change, "--strategy"));
+        assert_null(strstr(found[i].change, "--checkpointing"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dtypes_are_compared_across_systems),
+        cmocka_unit_test(other_settings_of_numerics_are_named),
+        cmocka_unit_test(what_remedies_cost_is_said),
+        cmocka_unit_test(remedies_are_in_words_that_are_known),
+    };
+    return cmocka_run_group_tests_name("remedy", tests, NULL, NULL);
+}
