@@ -128,9 +128,19 @@ static bool is_watched(const struct job *job)
     return tape.checkpointing == CHECKPOINTING_SELECTIVE && tape.checkpointed == CHECKPOINTED_ALL;
 }
 
-enum err_code job_graph(const struct job *job, struct graph **out, struct err *err)
+struct model_job job_model(const struct job *job)
 {
     struct model_job model = job->model;
+    model.views = system_has_views(job->strategy.system);
+    model.casts_inputs = system_casts_inputs(&job->strategy);
+    model.copies_outputs = system_copies_outputs(&job->strategy);
+    model.own_experts = job->strategy.experts_replicate > 0;
+    model.watched = is_watched(job);
+    return model;
+}
+
+enum err_code job_graph(const struct job *job, struct graph **out, struct err *err)
+{
     *out = NULL;
     if (job->config.recording) {
         const struct recording_choice choice = choice_of(job);
@@ -138,11 +148,7 @@ enum err_code job_graph(const struct job *job, struct graph **out, struct err *e
         TRY(recording_graph(job->config.recording, &choice, out, err));
         return check_gradients(job, out, err);
     }
-    model.views = system_has_views(job->strategy.system);
-    model.casts_inputs = system_casts_inputs(&job->strategy);
-    model.copies_outputs = system_copies_outputs(&job->strategy);
-    model.own_experts = job->strategy.experts_replicate > 0;
-    model.watched = is_watched(job);
+    const struct model_job model = job_model(job);
     TRY(model_build(&job->config, &model, out, err));
     system_prepare(&job->strategy, *out);
     return ERR_OK;
@@ -191,6 +197,8 @@ static enum err_code check_trained(const struct job *job, const struct graph *gr
  * the block; that was recorded under DDP. */
 static enum err_code check_compiled(const struct job *job, struct err *err)
 {
+    if (!job_tape(job).compiled || job->config.recording)
+        return ERR_OK;
     if (job->model.autocast && job->strategy.system != SYSTEM_DDP)
         return err_set(err, ERR_UNSUPPORTED,
                        "--compile with --autocast is planned under ddp alone; --param-dtype casts "
@@ -210,8 +218,6 @@ static enum err_code run(const struct job *job, const struct graph *graph, struc
         const struct recording_choice choice = choice_of(job);
         return recording_stream(job->config.recording, &choice, out, err);
     }
-    if (options.compiled)
-        TRY(check_compiled(job, err));
     if (options.compiled || options.compiled_loss)
         return compile_run(graph, &options, out, err);
     *out = tape_run(graph, &options);
@@ -287,17 +293,24 @@ static enum err_code check_attention(const struct job *job, struct err *err)
     return ERR_OK;
 }
 
-enum err_code job_stream(const struct job *job, struct graph **graph, struct stream **stream,
-                         struct err *err)
+enum err_code job_check(const struct job *job, struct err *err)
 {
-    *graph = NULL;
-    *stream = NULL;
     if (!system_is_planned(job->strategy.system))
         return err_set(err, ERR_UNSUPPORTED, "%s cannot be planned by this version",
                        system_name(job->strategy.system));
     TRY(check_version(job, err));
     TRY(check_float8(job, err));
     TRY(check_attention(job, err));
+    TRY(check_compiled(job, err));
+    return job->config.recording ? check_recorded(job, err) : ERR_OK;
+}
+
+enum err_code job_stream(const struct job *job, struct graph **graph, struct stream **stream,
+                         struct err *err)
+{
+    *graph = NULL;
+    *stream = NULL;
+    TRY(job_check(job, err));
     TRY(job_graph(job, graph, err));
     enum err_code rc = check_trained(job, *graph, err);
     if (rc == ERR_OK)

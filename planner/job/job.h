@@ -24,6 +24,13 @@ void job_defaults(struct job *job, const struct model_config *config);
 /* The options of a job's tape: what the user chose, and what the strategy's system does to it. */
 struct tape_options job_tape(const struct job *job);
 
+/* The model as it is built under the job's strategy. Jobs that have it and their tape in common,
+ * and where parameters are frozen their units, have one stream. */
+struct model_job job_model(const struct job *job);
+
+/* What is known not to go together before anything is built: ERR_INVALID, ERR_UNSUPPORTED. */
+enum err_code job_check(const struct job *job, struct err *err);
+
 /* The graph of a job's forward pass, as the strategy's system makes it of the model. Errors are
  * model_build's. The caller owns *out: graph_free. */
 enum err_code job_graph(const struct job *job, struct graph **out, struct err *err);

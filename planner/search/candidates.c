@@ -184,6 +184,20 @@ static enum err_code seed_job(const struct building *b, const struct seed *seed,
                           &expandable_segments, err);
 }
 
+/* Jobs with the same key have one stream. Which parameters need a gradient may follow from the
+ * units that they are in. */
+static struct key stream_key(const struct job *job)
+{
+    const struct model_job model = job_model(job);
+    const struct tape_options tape = job_tape(job);
+    const struct strategy *s = &job->strategy;
+    const uint64_t units[] = {(uint64_t)s->system, (uint64_t)s->units, s->per_unit, s->unit_bytes,
+                              s->unit_elements};
+    struct key key = key_of((struct key){1, 2}, &model, sizeof model);
+    key = key_of(key, &tape, sizeof tape);
+    return model.frozen || model.lora ? key_of(key, units, sizeof units) : key;
+}
+
 static void fill_seed(const struct building *b, struct seed *seed)
 {
     struct job job;
@@ -192,14 +206,12 @@ static void fill_seed(const struct building *b, struct seed *seed)
         seed->state = SEED_LEFT_OUT;
         return;
     }
-    if (seed_job(b, seed, &job, NULL) != ERR_OK) {
+    if (seed_job(b, seed, &job, NULL) != ERR_OK || job_check(&job, NULL) != ERR_OK) {
         seed->state = SEED_IMPOSSIBLE;
         return;
     }
-    const struct tape_options tape = job_tape(&job);
     const struct strategy few = frame_strategy(&job.strategy);
-    seed->class_key = key_of((struct key){1, 2}, &job.model, sizeof job.model);
-    seed->class_key = key_of(seed->class_key, &tape, sizeof tape);
+    seed->class_key = stream_key(&job);
     seed->strategy_key = key_of((struct key){3, 4}, &job.strategy, sizeof job.strategy);
     seed->frame_key = key_of((struct key){5, 6}, &few, sizeof few);
 }
@@ -251,6 +263,20 @@ static void note_failure(struct building *b, uint32_t seed, const struct err *er
         return;
     b->err = *err;
     b->err_seed = seed;
+}
+
+/* The first point's, where none gets as far as being built. */
+static void note_refusal(struct building *b)
+{
+    struct job job;
+    struct err err = {0};
+    for (uint32_t i = 0; i < b->seed_count; i++)
+        if (b->seeds[i].state != SEED_IMPOSSIBLE && b->seeds[i].state != SEED_LEFT_OUT)
+            return;
+    for (uint32_t i = 0; i < b->seed_count && b->err_seed == NO_INDEX; i++)
+        if (b->seeds[i].state == SEED_IMPOSSIBLE &&
+            (seed_job(b, &b->seeds[i], &job, &err) != ERR_OK || job_check(&job, &err) != ERR_OK))
+            note_failure(b, i, &err);
 }
 
 static bool stopped(const struct building *b)
@@ -498,16 +524,32 @@ static uint32_t count_blocks(const struct graph *graph)
     return blocks;
 }
 
-/* Blocks are the same in every class: those of the model as it was asked for. */
-static enum err_code find_blocks(struct candidates *c, struct err *err)
+static enum err_code find_blocks_of(struct candidates *c, const struct settings *settings,
+                                    struct err *err)
 {
     struct job job;
     struct graph *graph;
-    TRY(settings_job(&c->space->grids[0].base, c->config, &job, err));
+    TRY(settings_job(settings, c->config, &job, err));
     TRY(job_graph(&job, &graph, err));
     c->blocks = count_blocks(graph);
     graph_free(graph);
     return ERR_OK;
+}
+
+/* Blocks are the same in every class: those of the model as it was asked for, or, where it is no
+ * job (a recorded model has its own batches), of the first point along an axis that is one. */
+static enum err_code find_blocks(struct candidates *c, struct err *err)
+{
+    const struct grid *grid = &c->space->grids[0];
+    enum err_code rc = find_blocks_of(c, &grid->base, err);
+    for (uint32_t a = 0; a < grid->inner && rc != ERR_OK; a++)
+        for (uint32_t d = 0; d < grid->axes[a].count && rc != ERR_OK; d++) {
+            struct settings settings;
+            grid_settings(grid, grid_with(grid, 0, a, d), &settings);
+            if (find_blocks_of(c, &settings, NULL) == ERR_OK)
+                rc = ERR_OK;
+        }
+    return rc;
 }
 
 enum err_code candidates_new(const struct space *space, const struct model_config *config,
@@ -523,6 +565,7 @@ enum err_code candidates_new(const struct space *space, const struct model_confi
     for (uint32_t i = 0; i < out->evaluator_count; i++)
         out->evaluators[i] = evaluator_new(machine);
     make_seeds(&b);
+    note_refusal(&b);
     drop_repeated(&b);
     build_classes(&b);
     drop_large(&b);
