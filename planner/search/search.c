@@ -104,6 +104,19 @@ static uint32_t weight_of(const struct run *r, const struct candidate *candidate
 
 /* ---- evaluating ---- */
 
+/* A recording may not hold together in units that it was not made with (job_plan): what uses a
+ * parameter need not be inside of them. Known of the program alone, which is made of those that
+ * would be taken. */
+static bool holds_together(const struct candidates *c, const struct job *job)
+{
+    struct plan *plan;
+    if (!c->config->recording)
+        return true;
+    const bool holds = job_plan(job, &plan, NULL, NULL) == ERR_OK;
+    plan_free(plan);
+    return holds;
+}
+
 /* Its step and floor, or its bytes in full. */
 static enum err_code evaluate(const struct candidates *c, struct evaluator *evaluator, bool full,
                               uint64_t enough, struct found *found)
@@ -114,9 +127,13 @@ static enum err_code evaluate(const struct candidates *c, struct evaluator *eval
     const struct candidate *at = &c->at[found->candidate];
     const struct stream_class *class = c->classes[at->stream_class];
     TRY(candidates_job(c, at->grid, found->point, &job, &expandable, NULL));
-    if (full)
-        return evaluate_full(evaluator, class, &job.strategy, expandable, enough,
-                             &found->device_bytes, NULL);
+    if (full) {
+        TRY(evaluate_full(evaluator, class, &job.strategy, expandable, enough, &found->device_bytes,
+                          NULL));
+        if ((!enough || found->device_bytes <= enough) && !holds_together(c, &job))
+            found->device_bytes = UINT64_MAX;
+        return ERR_OK;
+    }
     TRY(evaluate_fast(evaluator, class, &job.strategy, &fast, NULL));
     found->step_s = fast.step_s;
     found->device_floor =
