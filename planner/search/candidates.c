@@ -188,12 +188,15 @@ static enum err_code seed_job(const struct building *b, const struct seed *seed,
  * units that they are in. */
 static struct key stream_key(const struct job *job)
 {
-    const struct model_job model = job_model(job);
+    const struct model_job model = job_model(job); /* by members: made anew, it has other padding */
     const struct tape_options tape = job_tape(job);
     const struct strategy *s = &job->strategy;
+    const bool made[] = {model.views, model.casts_inputs, model.copies_outputs, model.own_experts,
+                         model.watched};
     const uint64_t units[] = {(uint64_t)s->system, (uint64_t)s->units, s->per_unit, s->unit_bytes,
                               s->unit_elements};
-    struct key key = key_of((struct key){1, 2}, &model, sizeof model);
+    struct key key = key_of((struct key){1, 2}, &job->model, sizeof job->model);
+    key = key_of(key, made, sizeof made);
     key = key_of(key, &tape, sizeof tape);
     return model.frozen || model.lora ? key_of(key, units, sizeof units) : key;
 }
