@@ -204,17 +204,23 @@ static enum placed add_pools(const struct estimator *e, const struct estimate_op
                              bool repeats, struct estimate *out)
 {
     const struct memory_options memory = machine_memory(e->machine);
-    const struct placer_options options = {.expandable_segments = wish->expandable_segments,
-                                           .device_bytes = memory.allocator.device_bytes,
-                                           .repeats = repeats};
+    struct placer_options options = {.expandable_segments = wish->expandable_segments,
+                                     .device_bytes = memory.allocator.device_bytes,
+                                     .repeats = repeats};
     out->device_bytes = out->outside_bytes;
     for (uint32_t i = 0; i < LEDGER_POOLS && !e->ledger.broken; i++) {
         const struct ledger_pool *pool = &e->ledger.pools[i];
         uint64_t bytes = 0;
         if (pool->before.count == 0 && pool->step.count == 0)
             continue;
+        if (wish->enough > out->device_bytes)
+            options.enough_bytes = wish->enough - out->device_bytes;
         if (!placer_pool(e->placer, pool, i % 2, &options, &bytes))
             return PLACED_NOT_HERE;
+        if (bytes == UINT64_MAX) {
+            out->device_bytes = UINT64_MAX;
+            return PLACED;
+        }
         if (repeats && !placer_is_steady(e->placer))
             return PLACED_NOT_YET;
         out->device_bytes += bytes;

@@ -31,8 +31,9 @@ enum { BINS = 32 };
 
 /* What was found before, by 128 bits of what was asked. */
 struct known {
-    uint64_t key[2]; /* 0, 0: nothing */
-    uint64_t reserved;
+    uint64_t key[2];   /* 0, 0: nothing */
+    uint64_t reserved; /* units; UINT64_MAX: not known, but that it is more than `beyond` */
+    uint64_t beyond;
     bool steady;
 };
 
@@ -52,6 +53,8 @@ struct placer {
     uint32_t page, tail; /* of expandable segments: units; the block at the end of what is mapped */
     uint64_t range;      /* units; no more can be mapped */
     uint64_t reserved;
+    uint64_t enough; /* units; more are not placed: */
+    bool beyond;     /* ... they were asked for */
     bool steady;
     struct known *known; /* (KNOWN) by key */
 };
@@ -189,11 +192,17 @@ static uint64_t segment_units(uint32_t units)
     return ((uint64_t)units + rounding - 1) / rounding * rounding;
 }
 
-/* A free block of new memory; NOBODY: beyond what is planned here. */
+static bool is_enough(struct placer *p, uint64_t more)
+{
+    p->beyond |= p->reserved + more > p->enough;
+    return p->beyond;
+}
+
+/* A free block of new memory; NOBODY: beyond what is planned here, or enough. */
 static uint32_t grow(struct placer *p, uint32_t units)
 {
     const uint64_t more = segment_units(units);
-    if (p->reserved + more > UINT32_MAX)
+    if (is_enough(p, more) || p->reserved + more > UINT32_MAX)
         return NOBODY;
     const uint32_t block = new_block(
         p, (struct block){(uint32_t)more, (uint32_t)p->reserved, NOBODY, NOBODY, NOBODY, 0});
@@ -209,7 +218,7 @@ static uint32_t grow_range(struct placer *p, uint32_t units)
     const bool joins = tail != NOBODY && is_free(p, tail);
     const uint64_t missing = units - (joins ? p->blocks[tail].units : 0);
     const uint64_t more = (missing + p->page - 1) / p->page * p->page;
-    if (p->reserved + more > p->range || p->range > UINT32_MAX)
+    if (is_enough(p, more) || p->reserved + more > p->range || p->range > UINT32_MAX)
         return NOBODY;
     const uint32_t address = (uint32_t)p->reserved;
     p->reserved += more;
@@ -390,6 +399,7 @@ static bool run_asking(struct placer *p, const struct ledger_pool *pool, uint32_
         return false;
     const struct hash second = state_of(p, pool->slots, at[1].slot, at[2].slot);
     p->steady = p->steady && first.a == second.a && first.b == second.b;
+    p->enough = UINT64_MAX; /* the last one of a longer step may find other memory */
     return run_some(p, step, at[2].event, step->count, skipped);
 }
 
@@ -409,6 +419,8 @@ static void begin(struct placer *p, const struct ledger_pool *pool, bool small,
         p->bins[bin].count = 0;
     p->unused = p->tail = NOBODY;
     p->reserved = 0;
+    p->enough = options->enough_bytes ? options->enough_bytes / LEDGER_UNIT : UINT64_MAX;
+    p->beyond = false;
     p->small = small;
     p->expandable = options->expandable_segments;
     p->least_rest = small || p->expandable ? 1 : UNITS(LEDGER_SMALL) + 1;
@@ -448,22 +460,36 @@ static struct known *known_of(struct placer *p, const struct ledger_pool *pool)
     return known;
 }
 
+/* What there is before the first step, that, and another one. */
+static bool run_pool(struct placer *p, const struct ledger_pool *pool, bool repeats)
+{
+    bool (*const step)(struct placer *, const struct ledger_pool *, uint32_t) =
+        repeats ? run_asking : run_step;
+    return run(p, &pool->before, 0) && step(p, pool, LEDGER_LATER_STEPS) &&
+           step(p, pool, LEDGER_FIRST_STEP);
+}
+
 bool placer_pool(struct placer *p, const struct ledger_pool *pool, bool small,
                  const struct placer_options *options, uint64_t *reserved_bytes)
 {
     begin(p, pool, small, options);
     struct known *known = known_of(p, pool);
+    const uint64_t enough = p->enough;
+    *reserved_bytes = UINT64_MAX;
+    if (known->reserved == UINT64_MAX && enough <= known->beyond)
+        return true;
     if (known->reserved == UINT64_MAX) {
-        bool (*const step)(struct placer *, const struct ledger_pool *, uint32_t) =
-            options->repeats ? run_asking : run_step;
-        if (!run(p, &pool->before, 0) || !step(p, pool, LEDGER_LATER_STEPS) ||
-            !step(p, pool, LEDGER_FIRST_STEP))
-            return false;
+        const bool placed = run_pool(p, pool, options->repeats);
+        if (p->beyond)
+            known->beyond = enough;
+        if (!placed)
+            return p->beyond;
         known->reserved = p->reserved;
         known->steady = p->steady;
     }
     p->steady = known->steady;
-    *reserved_bytes = known->reserved * LEDGER_UNIT;
+    if (known->reserved <= enough)
+        *reserved_bytes = known->reserved * LEDGER_UNIT;
     return true;
 }
 

@@ -20,11 +20,13 @@ struct placer_options {
     bool expandable_segments;
     uint64_t device_bytes; /* as allocator_settings.device_bytes, not 0 */
     bool repeats;          /* whether the pool is steady is asked, too */
+    uint64_t enough_bytes; /* how much more than that is reserved does not matter; 0: it does */
 };
 
 /* Bytes of one pool's segments after the first step and another one: memory.reserved_bytes is the
- * sum over pools. False: not planned here (more than 2 TiB, or beyond the range of expandable
- * segments); ask memory_replay. */
+ * sum over pools. UINT64_MAX: more than enough_bytes, which is known sooner (with `repeats`,
+ * however many micro-batches more there are). False: not planned here (more than 2 TiB, or beyond
+ * the range of expandable segments); ask memory_replay. */
 bool placer_pool(struct placer *placer, const struct ledger_pool *pool, bool small,
                  const struct placer_options *options, uint64_t *reserved_bytes);
 

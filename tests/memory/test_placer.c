@@ -155,6 +155,23 @@ static uint64_t reserved_by_allocator(const struct ledger_pool *pool,
     return reserved;
 }
 
+/* Asked for no more than matters: of a pool that is remembered, and of one that is not. */
+static void assert_enough_is_enough(struct placer *placer, const struct drawn *d,
+                                    struct placer_options options, uint64_t expected)
+{
+    struct placer *fresh = placer_new();
+    struct placer *const asked[] = {placer, fresh};
+    const uint64_t some[] = {expected / 2, expected - LEDGER_UNIT, expected};
+    for (size_t k = 0; k < 3 && expected > 2 * LEDGER_UNIT; k++)
+        for (size_t i = 0; i < 2; i++) {
+            uint64_t found = 0;
+            options.enough_bytes = some[k];
+            assert_true(placer_pool(asked[i], &d->pool, d->small, &options, &found));
+            assert_int_equal(found, some[k] < expected ? UINT64_MAX : expected);
+        }
+    placer_free(fresh);
+}
+
 static void random_ledgers_reserve_the_same(void **state)
 {
     struct placer *placer = placer_new();
@@ -173,6 +190,7 @@ static void random_ledgers_reserve_the_same(void **state)
             assert_int_equal(found, expected);
             assert_true(placer_pool(placer, &d.pool, d.small, &options, &again)); /* remembered */
             assert_int_equal(again, expected);
+            assert_enough_is_enough(placer, &d, options, expected);
             differing += expandable && before != expected;
             largest = expected > largest ? expected : largest;
             before = expected;
