@@ -282,16 +282,6 @@ static uint32_t post_ranks(const struct lowering *low, uint32_t unit)
     }
 }
 
-static void pad_shards(struct lowering *low)
-{
-    struct fsdp2 *f = low->state;
-    const struct plan *plan = low->plan;
-    f->padded = arena_alloc(&low->scratch, (plan->param_count + 1) * sizeof *f->padded);
-    for (uint32_t p = 0; p < plan->param_count; p++)
-        f->padded[p] = placement_padded(fsdp2_placement(low, p), &plan->params[p].shape,
-                                        mesh_of_unit(low, plan->params[p].unit)->shard_ranks);
-}
-
 static const char *first_module(const struct lowering *low, uint32_t unit)
 {
     return low->graph->modules[fsdp2_of(low)->wrapping.first_module[unit]].name;
@@ -324,8 +314,8 @@ static const struct unit_kernels no_kernels = {
     .cast = NONE,
 };
 
-/* The nearest unit before it that is alike: blocks of two kinds may take turns. */
-static void find_like(struct lowering *low, struct unit *unit)
+/* The nearest unit before it that is alike: blocks of two kinds may take turns. NULL: none. */
+static const struct unit *find_like(struct lowering *low, struct unit *unit)
 {
     enum { LOOKED_BACK = 4 };
     const struct unit *units = fsdp2_of(low)->units, *like = NULL;
@@ -338,6 +328,26 @@ static void find_like(struct lowering *low, struct unit *unit)
     for (uint32_t i = 0; i < unit->count && like && low->like; i++)
         if (like->params[i] < unit->params[i])
             low->like[unit->params[i]] = low->like[like->params[i]];
+    return like;
+}
+
+/* Shards of the unit's parameters; those of a unit like it are as large. */
+static void add_shards(struct lowering *low, struct unit *unit, const struct unit *like)
+{
+    struct fsdp2 *f = low->state;
+    const struct plan_param *params = low->plan->params;
+    for (uint32_t i = 0; i < unit->count; i++) {
+        const uint32_t p = unit->params[i];
+        f->padded[p] = like ? f->padded[like->params[i]]
+                            : placement_padded(fsdp2_placement(low, p), &params[p].shape,
+                                               unit->mesh->shard_ranks);
+        const uint64_t shard = padded_shard(low, p);
+        unit->shard_elements += shard;
+        if (!params[p].trainable)
+            continue;
+        unit->trained_elements += shard;
+        unit->last_trainable = p;
+    }
 }
 
 /* Each stands for itself, so far. */
@@ -356,6 +366,7 @@ static void declare_units(struct lowering *low)
     const struct plan *plan = low->plan;
     const struct strategy *s = low->strategy;
     f->units = arena_alloc(&low->scratch, f->wrapping.units * sizeof *f->units);
+    f->padded = arena_lend(&low->scratch, (plan->param_count + 1) * sizeof *f->padded);
     begin_likes(low);
     f->order = none_array(low, f->wrapping.units * USES_MOST * s->accumulate);
     for (uint32_t u = 0; u < f->wrapping.units; u++) {
@@ -375,15 +386,7 @@ static void declare_units(struct lowering *low)
             .scales_event = NONE,
             .not_in_backward = u > 0 && names_match(s->not_in_backward, first_module(low, u)),
         };
-        for (uint32_t i = 0; i < unit->count; i++) {
-            const uint64_t shard = padded_shard(low, unit->params[i]);
-            unit->shard_elements += shard;
-            if (!plan->params[unit->params[i]].trainable)
-                continue;
-            unit->trained_elements += shard;
-            unit->last_trainable = unit->params[i];
-        }
-        find_like(low, unit);
+        add_shards(low, unit, find_like(low, unit));
     }
 }
 
@@ -484,7 +487,6 @@ void fsdp2_set_up(struct lowering *low)
     f->retained = arena_alloc(&low->scratch, (f->retained_most + 1) * sizeof *f->retained);
     declare_mesh(low);
     wrap_modules(low, low->graph->group_order, &f->wrapping);
-    pad_shards(low);
     declare_units(low);
     find_in_backward(low);
     declare_storages(low);
