@@ -337,7 +337,8 @@ static void update(struct lowering *low)
     call(low, low->system->after_step);
 }
 
-static void run(struct lowering *low)
+/* `updates`: with optimizer.step(), which leaves nothing in a system's state that settles. */
+static void run(struct lowering *low, bool updates)
 {
     const struct strategy *strategy = low->strategy;
     emit_mark(low, PLAN_MARK_START);
@@ -348,9 +349,9 @@ static void run(struct lowering *low)
     }
     low->here.phase = PLAN_STEP;
     emit_mark(low, PLAN_MARK_OPTIMIZER);
-    if (low->system->update)
+    if (updates && low->system->update)
         low->system->update(low);
-    else
+    else if (updates)
         update(low);
     emit_mark(low, PLAN_MARK_AFTER_STEP);
     call(low, low->system->close);
@@ -362,7 +363,7 @@ static void settle(struct lowering *low)
 {
     struct plan *plan = low->plan;
     const struct plan before = *plan;
-    run(low);
+    run(low, false);
     plan->instruction_count = before.instruction_count;
     plan->buffer_count = before.buffer_count;
     plan->kernel_count = before.kernel_count;
@@ -437,7 +438,7 @@ static void lower(const struct system *system, const struct graph *graph,
         optimize_params(&low, NULL, graph->param_count);
     if (system->settles)
         settle(&low);
-    run(&low);
+    run(&low, true);
     arena_free(&low.scratch);
 }
 
