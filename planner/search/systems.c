@@ -28,7 +28,8 @@ static enum err_code run_on(const struct job *job, const struct machine *machine
     struct prediction prediction;
     struct step_time time;
     /* What a visitor writes has every instruction. */
-    TRY((visit->call ? predict : predict_few)(job, machine, &prediction, err));
+    TRY(visit->call ? predict(job, machine, &prediction, err)
+                    : predict_few(job, machine, &prediction, err));
     const enum err_code rc = step_time(&prediction, job, machine, visit->draws, &time, err);
     if (rc == ERR_OK) {
         point_take(&prediction, &time, machine, &out->point);
