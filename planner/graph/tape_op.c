@@ -26,28 +26,34 @@ void tape_save(struct tape *tape, uint32_t op)
     tape->node_holds[op] = count > 0;
 }
 
-/* Whether the selective policy keeps the op's outputs. It is asked in the same order when the
- * region runs again, and so gives the same answers. */
-static bool policy_keeps(struct tape *tape, const struct op_class *class)
-{
-    if (tape->options->checkpointing != CHECKPOINTING_SELECTIVE)
-        return false;
-    if (class->keep == KEEP_EVERY_SECOND)
-        return ++tape->matmuls % 2 == 1;
-    return class->keep == KEEP_ALWAYS;
-}
-
 bool tape_is_own_linear(const struct tape *tape, const struct graph_op *op)
 {
     return tape->options->own_linear && (op->kind == OP_LINEAR || op->kind == OP_LINEAR_BIAS);
+}
+
+/* Whether it calls a plain product, to which a bias is added: of matrices, addmm has both. */
+static bool is_own_product(const struct tape *tape, const struct graph_op *op)
+{
+    return tape_is_own_linear(tape, op) && tape->graph->tensors[op->in[0]].shape.rank > 2;
+}
+
+/* Whether the selective policy keeps the op's outputs. It is asked in the same order when the
+ * region runs again, and so gives the same answers. */
+static bool policy_keeps(struct tape *tape, const struct graph_op *op)
+{
+    const enum op_keep keep = is_own_product(tape, op) ? KEEP_EVERY_SECOND : op_class(op)->keep;
+    if (tape->options->checkpointing != CHECKPOINTING_SELECTIVE)
+        return false;
+    if (keep == KEEP_EVERY_SECOND)
+        return ++tape->matmuls % 2 == 1;
+    return keep == KEEP_ALWAYS;
 }
 
 /* What births an output: the script's call, or the product of a function in its place. */
 static enum aten birth_label(const struct tape *tape, const struct graph_op *op,
                              const struct graph_storage *storage)
 {
-    const bool rows = tape->graph->tensors[op->in[0]].shape.rank > 2;
-    return tape_is_own_linear(tape, op) && rows ? ATEN_MM : (enum aten)storage->aten;
+    return is_own_product(tape, op) ? ATEN_MM : (enum aten)storage->aten;
 }
 
 static void birth_storage(struct tape *tape, const struct graph_op *op, uint32_t storage)
@@ -128,7 +134,7 @@ void tape_op(struct tape *tape, uint32_t index, bool holding)
     const struct graph_op *op = &graph->ops[index];
     const bool in_region = tape->entered != GRAPH_NONE || tape->recomputing;
     tape->current_op = index;
-    const bool kept = in_region && policy_keeps(tape, op_class(op));
+    const bool kept = in_region && policy_keeps(tape, op);
     tape->in_op = true;
     if (op_class(op)->forward)
         op_class(op)->forward(tape, graph, op);

@@ -92,6 +92,7 @@ static void mark_persistent(struct lowering *low)
                                             .buffer = NONE,
                                             .home = NONE,
                                             .saved = NONE,
+                                            .owner = NONE,
                                             .secondary = NONE,
                                             .group = NONE,
                                             .frozen = NONE};
@@ -234,8 +235,9 @@ static void declare_persistent(struct lowering *low)
     struct zero3 *z = low->state;
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
         struct zero3_param *param = &z->params[p];
-        if (param->persistent && z->ranks > 1) {
-            param->home = new_resident(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY,
+        if (param->persistent && zero3_brings(low)) {
+            param->home = new_resident(low, CATEGORY_UNSHARDED_PARAM, LANE_COMPUTE,
+                                       z->ranks > 1 ? ATEN_EMPTY : ATEN_TO_COPY,
                                        low->strategy->compute, flat(param->part * z->ranks));
             new_piece(low, p, PIECE_GATHERED, param->home, 0,
                       (struct placement){.kind = PLACEMENT_WHOLE}, PLAN_NO_GROUP);
@@ -361,7 +363,17 @@ void zero3_forget(struct lowering *low, uint32_t p)
     z->copied[p] = false;
 }
 
-/* The reduced pieces in the dtype in which they are kept; those that are cast are new. */
+uint64_t zero3_own_elements(const struct lowering *low, uint32_t p)
+{
+    const struct zero3 *z = zero3_of(low);
+    const struct placement flat_placement = {PLACEMENT_FLAT, 0, zero3_elements(low, p)};
+    const struct part part =
+        placement_part(flat_placement, &low->plan->params[p].shape, z->ranks, low->strategy->rank);
+    return part_elements(&part);
+}
+
+/* The reduced pieces without what pads them, in the dtype in which they are kept; those that are
+ * cast are new. */
 static uint32_t *cast_pieces(struct lowering *low, struct operand own, struct operand *pieces)
 {
     const struct zero3 *z = zero3_of(low);
@@ -369,10 +381,10 @@ static uint32_t *cast_pieces(struct lowering *low, struct operand own, struct op
     uint32_t *casts = none_array(low, z->in_count);
     uint64_t at = 0;
     for (uint32_t i = 0; i < z->in_count; i++) {
-        const uint64_t n = z->params[z->in[i]].part;
+        const uint64_t n = zero3_own_elements(low, z->in[i]);
         pieces[i] = zero_run(own, at, n);
-        at += n;
-        if (dtype == own.dtype)
+        at += z->params[z->in[i]].part;
+        if (dtype == own.dtype || n == 0)
             continue;
         casts[i] =
             alloc_buffer(low, CATEGORY_GRADIENT, z->reduce_lane, ATEN_TO_COPY, dtype, flat(n));
@@ -389,11 +401,12 @@ static void keep_pieces(struct lowering *low, const struct operand *pieces, bool
 {
     const struct zero3 *z = zero3_of(low);
     for (uint32_t i = 0; i < z->in_count; i++) {
-        const struct operand to = zero3_gradient(low, z->in[i]);
-        if (low->micro_batch > 0)
+        const uint64_t n = zero3_own_elements(low, z->in[i]);
+        const struct operand to = zero_run(zero3_gradient(low, z->in[i]), 0, n);
+        if (n > 0 && low->micro_batch > 0)
             emit_work_on(low, PLAN_COMPUTE, z->reduce_lane, WORK_ADD_IN_PLACE, ATEN_ADD_,
                          PLAN_NO_GROUP, 1, &pieces[i], 1, &to);
-        else
+        else if (n > 0)
             zero_copy(low, z->reduce_lane, pieces[i], to);
         if (!held)
             zero3_forget(low, z->in[i]);
@@ -407,7 +420,8 @@ static void keep(struct lowering *low, struct operand own, uint32_t cat)
     struct zero3 *z = low->state;
     struct operand *pieces = xmalloc((z->in_count + 1) * sizeof *pieces);
     const uint32_t *casts = cast_pieces(low, own, pieces);
-    const bool cast = z->in_count && casts[0] != NONE, held = !cast && cat == NONE;
+    const bool cast = own.dtype != low->plan->buffers[z->gradients].dtype;
+    const bool held = !cast && cat == NONE;
     if (cast && cat != NONE)
         emit_free(low, cat);
     if (low->strategy->zero.optimizer.on)
@@ -416,8 +430,9 @@ static void keep(struct lowering *low, struct operand own, uint32_t cat)
         keep_pieces(low, pieces, held);
     for (uint32_t i = 0; held && i < z->in_count; i++)
         zero3_forget(low, z->in[i]);
-    for (uint32_t i = z->in_count; cast && i-- > 0;)
-        emit_free(low, casts[i]);
+    for (uint32_t i = z->in_count; i-- > 0;)
+        if (casts[i] != NONE)
+            emit_free(low, casts[i]);
     if (!cast && cat != NONE)
         emit_free(low, cat);
     free(pieces);

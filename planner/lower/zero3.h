@@ -30,6 +30,8 @@ struct zero3_param {
     uint32_t buffer; /* where it is; NONE */
     uint32_t home;   /* of a persistent one */
     uint32_t saved;  /* released in a recomputation, but saved by its node: still there. NONE */
+    uint32_t owner;  /* frozen, fetched in a recomputation: the call in whose backward that was, and
+                        which releases it. NONE */
     struct zero3_handle *handle; /* in flight */
     uint32_t secondary; /* hpZ: a piece of fewer ranks, from its first release to the step; NONE */
     uint32_t group;     /* of the update; NONE: it is not trained, */
@@ -83,11 +85,19 @@ static inline struct zero3 *zero3_of(const struct lowering *low)
     return low->state;
 }
 
+/* Whether parameters have to be brought: else a rank keeps them whole, where it computes. */
+static inline bool zero3_brings(const struct lowering *low)
+{
+    return zero3_of(low)->ranks > 1 || low->strategy->zero.param.on;
+}
+
 static inline uint64_t zero3_elements(const struct lowering *low, uint32_t param)
 {
     return shape_elements(&low->plan->params[param].shape);
 }
 
+/* Elements of a parameter in this rank's piece; the rest of that is padding. */
+uint64_t zero3_own_elements(const struct lowering *low, uint32_t param);
 /* The piece of a parameter that this rank keeps. */
 struct operand zero3_shard(const struct lowering *low, uint32_t param);
 /* Its averaged gradient. */

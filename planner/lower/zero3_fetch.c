@@ -150,6 +150,25 @@ static void gather_in_8_bits(struct lowering *low, struct zero3_handle *handle)
     zero3_gather_quantized(low, handle, shards);
 }
 
+/* NoGatherHandle: one rank has it whole, on the host. */
+static void copy_in(struct lowering *low, uint8_t lane, uint32_t p, uint32_t buffer)
+{
+    zero3_of(low)->params[p].buffer = buffer;
+    emit_alloc(low, buffer);
+    zero_move(low, PLAN_HOST_TO_DEVICE, lane, zero3_shard(low, p),
+              plan_whole_buffer(low->plan, buffer), low->strategy->zero.param.pageable);
+}
+
+static void copy_all_in(struct lowering *low, struct zero3_handle *handle)
+{
+    const uint8_t lane = zero3_of(low)->gather_lane;
+    for (uint32_t i = 0; i < handle->count; i++)
+        copy_in(low, lane, handle->params[i],
+                new_buffer(low, CATEGORY_UNSHARDED_PARAM, lane, ATEN_TO_COPY,
+                           low->strategy->compute, flat(zero3_elements(low, handle->params[i]))));
+    handle->event = emit_record(low, lane);
+}
+
 /* Of one group: all have a secondary piece, or none has. */
 static void gather_in(struct lowering *low, uint8_t group, const uint32_t *params, uint32_t count)
 {
@@ -161,12 +180,14 @@ static void gather_in(struct lowering *low, uint8_t group, const uint32_t *param
     for (uint32_t i = 0; i < count; i++) {
         struct zero3_param *param = &z->params[params[i]];
         z->available += zero3_elements(low, params[i]);
-        param->status = z->ranks > 1 ? ZERO3_IN_FLIGHT : ZERO3_AVAILABLE;
+        param->status = zero3_brings(low) ? ZERO3_IN_FLIGHT : ZERO3_AVAILABLE;
         param->handle = handle;
     }
-    if (z->ranks == 1) /* what a rank keeps is the parameter */
+    if (!zero3_brings(low)) /* what a rank keeps is the parameter */
         for (uint32_t i = 0; i < count; i++)
             low->gathered[params[i]] = zero3_shard(low, params[i]);
+    else if (z->ranks == 1)
+        copy_all_in(low, handle);
     else if (zero3_quantizes(low))
         gather_in_8_bits(low, handle);
     else if (count == 1)
@@ -217,14 +238,14 @@ static void wait_for(struct lowering *low, uint32_t p, uint8_t lane)
     struct zero3 *z = low->state;
     struct zero3_handle *handle = z->params[p].handle;
     if (!handle->complete && handle->event != NONE)
-        emit_wait(low, lane, handle->event);
+        emit_wait(low, z->ranks > 1 ? lane : LANE_HOST, handle->event);
     if (z->params[p].status == ZERO3_IN_FLIGHT && handle->quantized != NONE && !handle->complete)
         zero3_dequantize(low, handle);
     else if (z->params[p].status == ZERO3_IN_FLIGHT && handle->flat != NONE && !handle->complete)
         copy_apart(low, handle);
     for (uint32_t i = 0; i < handle->count && !handle->complete; i++) {
         z->params[handle->params[i]].status = ZERO3_AVAILABLE;
-        if (z->ranks > 1)
+        if (zero3_brings(low))
             set_place(low, handle->params[i]);
     }
     handle->complete = true;
@@ -339,6 +360,34 @@ static bool is_reused(const struct lowering *low, uint32_t p)
     return false;
 }
 
+/* ---- what a recomputation fetches ---- */
+
+/* update_recompute_parameters: no hook behind backward comes for what is frozen, so the innermost
+ * call that backward is in has it until its own one. */
+static void own_recomputed(struct lowering *low, uint32_t p)
+{
+    struct zero3 *z = low->state;
+    struct zero3_param *param = &z->params[p];
+    if (low->plan->params[p].trainable || z->active_count == 0 || param->owner != NONE)
+        return;
+    param->owner = z->active[z->active_count - 1];
+    param->users++;
+}
+
+static void release_owned(struct lowering *low, uint32_t call)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        struct zero3_param *param = &z->params[p];
+        if (param->owner != call)
+            continue;
+        param->owner = NONE;
+        param->users--;
+        if (!param->persistent)
+            partition(low, p, false);
+    }
+}
+
 /* ---- hooks ---- */
 
 void zero3_reset(struct lowering *low)
@@ -416,6 +465,8 @@ void zero3_fetch(struct lowering *low, uint32_t index, bool forward)
         const uint32_t p = z->calls->params[call->first_param + i];
         z->params[p].users += !z->in_use[call->first_param + i];
         z->in_use[call->first_param + i] = true;
+        if (forward && low->here.phase == PLAN_BACKWARD)
+            own_recomputed(low, p);
         if (!z->params[p].handle)
             continue;
         zero3_hold_host(low, &z->fetches);
@@ -451,6 +502,8 @@ void zero3_release(struct lowering *low, uint32_t index, bool forward)
         if (!param->persistent && param->fetched <= (int64_t)z->step && !is_reused(low, p))
             partition(low, p, recomputed);
     }
+    if (!forward)
+        release_owned(low, index);
     leave_scope(low, before);
 }
 
@@ -468,6 +521,7 @@ void zero3_release_leftovers(struct lowering *low)
             if (!z->params[p].persistent)
                 partition(low, p, false);
         }
+        release_owned(low, z->active[z->active_count]);
     }
 }
 
@@ -478,6 +532,7 @@ void zero3_partition_all(struct lowering *low)
         if (z->params[p].handle)
             wait_for(low, p, LANE_COMPUTE);
         z->params[p].users = 0;
+        z->params[p].owner = NONE;
         partition(low, p, false);
     }
     for (uint32_t c = 0; c < z->calls->count; c++)
@@ -485,13 +540,29 @@ void zero3_partition_all(struct lowering *low)
             z->in_use[z->calls->at[c].first_param + i] = false;
 }
 
+static void copy_persistent_in(struct lowering *low, const uint32_t *params, uint32_t count)
+{
+    struct zero3 *z = low->state;
+    for (uint32_t i = 0; i < count; i++) {
+        copy_in(low, LANE_COMPUTE, params[i], z->params[params[i]].home);
+        z->params[params[i]].status = ZERO3_AVAILABLE;
+        set_place(low, params[i]);
+    }
+    if (count)
+        emit_sync(low, LANE_HOST, LANE_COMPUTE);
+}
+
 void zero3_gather_persistent(struct lowering *low)
 {
     struct zero3 *z = low->state;
     uint32_t *params = none_array(low, low->plan->param_count), count = 0;
-    for (uint32_t p = 0; p < low->plan->param_count && z->ranks > 1; p++)
+    for (uint32_t p = 0; p < low->plan->param_count && zero3_brings(low); p++)
         if (z->params[p].persistent)
             params[count++] = p;
+    if (z->ranks == 1) {
+        copy_persistent_in(low, params, count);
+        return;
+    }
     struct operand *shards = arena_alloc(&low->scratch, (count + 1) * sizeof *shards);
     for (uint32_t i = 0; i < count; i++)
         shards[i] = zero3_shard(low, params[i]);

@@ -122,12 +122,8 @@ void zero3_offload_pieces(struct lowering *low, const struct operand *pieces, bo
     uint32_t before = NONE;
     for (uint32_t i = 0; i < z->in_count; i++) {
         const uint32_t p = z->in[i];
-        const struct placement flat_placement = {PLACEMENT_FLAT, 0, zero3_elements(low, p)};
-        const struct part part = placement_part(flat_placement, &low->plan->params[p].shape,
-                                                z->ranks, low->strategy->rank);
-        const uint64_t n = part_elements(&part); /* the rest is padding */
-        if (n > 0)
-            before = keep_piece(low, p, zero_run(pieces[i], 0, n), before);
+        if (zero3_own_elements(low, p) > 0)
+            before = keep_piece(low, p, pieces[i], before);
         if (!held)
             zero3_forget(low, p);
     }
