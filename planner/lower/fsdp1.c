@@ -82,6 +82,7 @@ static void post_forward(struct lowering *low, uint32_t module)
     handle->backward_index = f->backward_count;
     f->backward_order[f->backward_count++] = handle->unit;
     fsdp1_reshard(low, handle, f->reshards && handle->unit != 0);
+    fsdp1_expose_host(low, handle);
     handle->viewed = f->sharded && !f->reshards && low->strategy->use_orig_params;
     handle->needs_pre_backward = needs_gradient(low, module);
 }

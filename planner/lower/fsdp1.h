@@ -25,7 +25,7 @@ struct handle { /* a FlatParamHandle */
     uint32_t store;    /* buffer of the shard */
     uint32_t cast;     /* ... in the compute dtype (nothing sharded: of the parameter); NONE */
     uint32_t gathered; /* buffer of N·S elements; NONE: nothing is sharded */
-    uint32_t kept;     /* buffer of the gradient that the optimizer reads; NONE: not trained */
+    uint32_t kept;     /* buffer of the gradient that the optimizer reads; NONE: none */
 
     bool unsharded; /* `gathered` has memory */
     bool viewed;    /* the flat parameter's data is the unsharded one */
@@ -37,6 +37,9 @@ struct handle { /* a FlatParamHandle */
     bool carried;   /* use_orig_params: that of the step before is still there */
     uint32_t shown; /* use_orig_params: what was the gradient, while .grad is still of it; NONE */
     bool exposed;   /* use_orig_params: the original parameters have a .grad */
+    bool hosted;    /* offloaded, too: it is of what the host has of the step before */
+    bool stale;     /* ... and no unshard has met it so far */
+    uint32_t restored; /* ... but one has put it into this, for a while; NONE */
 };
 
 /* Which of the tensors that a backward makes is the gradient in the end. */
@@ -110,7 +113,12 @@ void fsdp1_limit(struct lowering *low);
 void fsdp1_reduce(struct lowering *low, struct handle *handle);
 /* In the final callback: the gradient as the optimizer is to see it. */
 void fsdp1_finish_gradient(struct lowering *low, struct handle *handle);
-/* Before a backward adds to a gradient that was cast down (keep_low_precision_grads). */
+/* Offloading with use_orig_params: views of the host's gradient are .grad from a unit's reshard in
+ * forward on; its next unshard takes them for a gradient that somebody set, and makes one of them
+ * (_writeback_orig_params), which its pre-backward lets go. */
+void fsdp1_expose_host(struct lowering *low, struct handle *handle);
+void fsdp1_restore_host(struct lowering *low, struct handle *handle);
+/* Before a backward: to a gradient that was cast down (keep_low_precision_grads) it adds. */
 void fsdp1_resume_gradient(struct lowering *low, struct handle *handle);
 
 /* ---- fsdp1_step.c ---- */

@@ -79,6 +79,7 @@ void fsdp1_unshard(struct lowering *low, struct handle *handle)
     const struct fsdp1 *f = fsdp1_of(low);
     const bool gathers = f->sharded && !handle->unsharded;
     const uint32_t before = enter_scope(low, "_unshard", handle->unit, true);
+    fsdp1_restore_host(low, handle);
     /* FlatParamHandle.pre_unshard: of what is offloaded a shard is copied even where the unit is
      * still gathered, and nobody reads it. */
     if (handle->cast != NONE && (gathers || !f->sharded || low->strategy->offload)) {

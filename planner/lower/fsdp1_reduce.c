@@ -72,15 +72,16 @@ static uint32_t concatenate(struct lowering *low, struct handle *handle)
 
 /* ---- .grad of the original parameters ---- */
 
-/* `param.grad = empty_like(param)` for its dtype and shape; what it is to be is put in its place at
- * once. */
+/* `param.grad = empty_like(param)` for its dtype, shape and device; what it is to be is put in its
+ * place at once. */
 static void expose(struct lowering *low, uint32_t param)
 {
     const struct plan_piece *store = plan_piece(low->plan, param, PIECE_STORE);
     struct operand local = plan_piece_operand(low->plan, store);
     if (shape_elements(&local.shape) == 0)
         return;
-    const uint32_t buffer = new_buffer(low, CATEGORY_REDUCE_SCATTER, LANE_COMPUTE, ATEN_EMPTY_LIKE,
+    const uint8_t pool = low->strategy->offload ? LANE_HOST : LANE_COMPUTE;
+    const uint32_t buffer = new_buffer(low, CATEGORY_REDUCE_SCATTER, pool, ATEN_EMPTY_LIKE,
                                        low->strategy->store, local.shape);
     low->plan->buffers[buffer].local = local.local;
     emit_alloc(low, buffer);
@@ -95,7 +96,7 @@ static void expose_unsharded(struct lowering *low, struct handle *handle)
         return;
     for (uint32_t i = 0; i < handle->part_count && !handle->exposed; i++) {
         const uint32_t p = handle->parts[i].param;
-        if (p == NONE)
+        if (p == NONE || (handle->hosted && low->plan->params[p].trainable))
             continue;
         const struct operand local =
             plan_piece_operand(low->plan, plan_piece(low->plan, p, PIECE_STORE));
@@ -123,6 +124,36 @@ static void expose_sharded(struct lowering *low, struct handle *handle, uint32_t
     if (handle->shown != NONE)
         emit_free(low, handle->shown);
     handle->shown = NONE;
+}
+
+void fsdp1_expose_host(struct lowering *low, struct handle *handle)
+{
+    const struct strategy *s = low->strategy;
+    const bool resharded = fsdp1_of(low)->reshards && handle->flat == NONE;
+    if (!s->offload || !s->use_orig_params || !resharded)
+        return;
+    for (uint32_t i = 0; i < handle->part_count; i++) {
+        const uint32_t p = handle->parts[i].param;
+        if (p == NONE || !low->plan->params[p].trainable)
+            continue;
+        const struct operand local =
+            plan_piece_operand(low->plan, plan_piece(low->plan, p, PIECE_STORE));
+        handle->stale = handle->hosted |= shape_elements(&local.shape) > 0;
+    }
+}
+
+void fsdp1_restore_host(struct lowering *low, struct handle *handle)
+{
+    if (!handle->stale)
+        return;
+    handle->stale = false;
+    const uint32_t before = enter_scope(low, "_writeback_orig_params", handle->unit, false);
+    handle->restored = alloc_buffer(low, CATEGORY_GRADIENT, LANE_HOST, ATEN_ZEROS_LIKE,
+                                    low->strategy->store, flat(handle->shard));
+    emit_work(low, PLAN_COMPUTE, LANE_HOST, WORK_FILL, ATEN_ZEROS_LIKE, PLAN_NO_GROUP, 0, NULL, 1,
+              &handle->restored);
+    emit_unary(low, LANE_HOST, WORK_COPY, ATEN_COPY_, handle->kept, handle->restored);
+    leave_scope(low, before);
 }
 
 /* ---- the reduction ---- */
@@ -215,6 +246,8 @@ static void reduce_shard(struct lowering *low, struct handle *handle, uint32_t f
     }
     divide(low, lane, shard, f->after);
     const uint32_t added = accumulate_shard(low, handle, shard, lane);
+    if (handle->hosted) /* which read it, before it issued anything of this */
+        emit_sync(low, lane, LANE_HOST);
     if (f->kept == KEPT_HOST) /* _offload_grad */
         emit_work(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
                   &handle->gradient, 1, &handle->kept);
@@ -325,6 +358,9 @@ void fsdp1_resume_gradient(struct lowering *low, struct handle *handle)
 {
     const struct strategy *s = low->strategy;
     const uint32_t from = handle->gradient;
+    if (handle->restored != NONE)
+        emit_free(low, handle->restored);
+    handle->restored = NONE;
     if (!s->keep_low_precision_grads || from == NONE || dtype_of(low, from) == s->store)
         return;
     recast(low, handle, false, s->store);

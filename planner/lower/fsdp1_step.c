@@ -183,12 +183,13 @@ void fsdp1_zero_grad(struct lowering *low)
     struct fsdp1 *f = low->state;
     for (uint32_t u = 0; u < f->handle_count; u++) {
         struct handle *handle = &f->handles[u];
-        const uint32_t gradient = gradient_of(low, handle);
-        if (gradient != NONE && !low->strategy->use_orig_params && f->kept != KEPT_HOST)
+        /* what the host has for it is always there */
+        const uint32_t gradient = f->kept == KEPT_HOST ? NONE : gradient_of(low, handle);
+        if (gradient != NONE && !low->strategy->use_orig_params)
             emit_free(low, gradient);
         handle->carried = gradient != NONE && low->strategy->use_orig_params;
         handle->gradient = handle->flat = NONE;
-        handle->exposed = false;
+        handle->exposed = handle->hosted = handle->stale = false;
     }
     for (uint32_t i = 0; i < f->free_count; i++) /* the step's end has passed them */
         f->free_events[f->free_first + i] = NONE;

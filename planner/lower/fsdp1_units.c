@@ -127,7 +127,6 @@ static enum err_code check_offload(const struct strategy *s, struct err *err)
     const bool shards = s->sharding != SHARDING_NONE && s->world > s->replicate;
     const char *with = s->compute == s->store        ? "--param-dtype of the stored one"
                        : !shards                     ? "one rank, or NO_SHARD"
-                       : s->use_orig_params          ? "--use-orig-params on"
                        : s->keep_low_precision_grads ? "--keep-low-precision-grads on"
                                                      : NULL;
     if (s->accumulate > 1 && s->accumulate_sync)
@@ -297,7 +296,7 @@ static void declare_buffers(struct lowering *low, struct handle *handle)
     if (f->sharded)
         handle->gathered = new_buffer(low, CATEGORY_UNSHARDED_PARAM, f->unshard, ATEN_EMPTY,
                                       s->compute, flat(handle->shard * f->ranks));
-    if (handle->trained)
+    if (handle->trained || s->offload) /* the host has one for what is frozen, too */
         handle->kept = declare_kept(low, handle);
 }
 
@@ -399,7 +398,7 @@ void fsdp1_set_up(struct lowering *low)
         struct handle *handle = &f->handles[u];
         *handle = (struct handle){.unit = u};
         handle->cast = handle->gathered = handle->kept = handle->flat = handle->gradient =
-            handle->shown = NONE;
+            handle->shown = handle->restored = NONE;
         handle->forward_index = handle->backward_index = NONE;
         lay_out(low, handle);
         if (handle->part_count == 0)

@@ -138,9 +138,9 @@ static void what_cannot_be_is_refused(void **state)
 
     job = small_job(ARCH_LLAMA);
     job.strategy.offload = true;
-    job.strategy.use_orig_params = true;
-    expect_refusal(&job, ERR_UNSUPPORTED, "what fsdp1 does with --use-orig-params on");
-    job.strategy.use_orig_params = false;
+    job.strategy.keep_low_precision_grads = true;
+    expect_refusal(&job, ERR_UNSUPPORTED, "what fsdp1 does with --keep-low-precision-grads on");
+    job.strategy.keep_low_precision_grads = false;
     job.strategy.accumulate = 2;
     job.strategy.accumulate_sync = true;
     expect_refusal(&job, ERR_INVALID, "gradients that are on the host");

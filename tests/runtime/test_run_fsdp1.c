@@ -38,6 +38,9 @@ static void trajectories_are_pytorchs(void **state)
         {2, 2,
          "--strategy fsdp1 --param-dtype bf16 --reduce-dtype fp32 --offload cpu --accumulate 2 "
          "--sharding SHARD_GRAD_OP"},
+        {2, 2,
+         "--strategy fsdp1 --param-dtype bf16 --reduce-dtype fp32 --offload cpu --accumulate 2 "
+         "--use-orig-params on"},
         {4, 2, "--strategy fsdp1 --param-dtype bf16 --reduce-dtype bf16 --use-orig-params on"},
         {2, 4, "--strategy fsdp1 --param-dtype fp32 --autocast bf16"},
     };

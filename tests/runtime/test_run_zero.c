@@ -62,7 +62,7 @@ static void trajectories_are_pytorchs(void **state)
 static void trajectories_of_offloading_are_too(void **state)
 {
     (void)state;
-    char options[8][256];
+    char options[9][256];
 #define OPTIMIZER "\"offload_optimizer\": {\"device\": \"cpu\"}"
 #define PARAM "\"offload_param\": {\"device\": \"cpu\"}"
 #define TIGHT                                                                                      \
@@ -88,10 +88,12 @@ static void trajectories_of_offloading_are_too(void **state)
         "--strategy zero3 --zero %s/both.json --checkpointing full",
         "--strategy zero3 --zero %s/both-hpz.json",
         "--strategy zero3 --zero %s/param.json",
+        "--strategy zero3 --zero %s/both.json --accumulate 2",
     };
     const struct variation variations[] = {
-        {4, 1, options[0]}, {2, 2, options[1]}, {2, 4, options[2]}, {2, 2, options[3]},
-        {4, 2, options[4]}, {2, 4, options[5]}, {4, 2, options[6]}, {2, 4, options[7]},
+        {4, 1, options[0]}, {2, 2, options[1]}, {2, 4, options[2]},
+        {2, 2, options[3]}, {4, 2, options[4]}, {2, 4, options[5]},
+        {4, 2, options[6]}, {2, 4, options[7]}, {1, 4, options[8]},
     };
     for (size_t i = 0; i < COUNT(formats); i++)
         snprintf(options[i], sizeof options[i], formats[i], reference_folder());

@@ -191,6 +191,18 @@ def pinned(init_flat_param_attributes):
     return call
 
 
+def offloaded(prepare_gradient_for_backward):
+    """A gradient of an earlier step is on the host, which is another device than the handle's."""
+    def call(handle):
+        if not handle._offload_params:
+            return prepare_gradient_for_backward(handle)
+        with mock.patch.object(handle, "device", torch.device("meta")), \
+                mock.patch.object(FlatParamHandle, "_check_on_compute_device", lambda *_: None):
+            return prepare_gradient_for_backward(handle)
+    return call
+
+
+FlatParamHandle.prepare_gradient_for_backward = offloaded(FlatParamHandle.prepare_gradient_for_backward)
 FlatParamHandle.init_flat_param_attributes = pinned(FlatParamHandle.init_flat_param_attributes)
 FlatParamHandle._use_low_precision_shard = across_devices(FlatParamHandle._use_low_precision_shard)
 FlatParamHandle._use_low_precision_shard = placed(FlatParamHandle._use_low_precision_shard,
@@ -199,11 +211,16 @@ FlatParamHandle._free_low_precision_sharded_param = placed(FlatParamHandle._free
                                                            lambda *_, **__: "free_low_precision")
 
 
+FlatParamHandle._writeback_orig_params = placed(FlatParamHandle._writeback_orig_params,
+                                                lambda *_, **__: "_writeback_orig_params")
+
+
 torch.cpu.Stream.synchronize = lambda stream: None      # of CPUOffload's end of backward
 
 
 class Fsdp1(Steady):
-    places = (("_use_low_precision_shard", "cast_shard"), ("_post_backward_hook", "reduce_scatter"))
+    places = (("_use_low_precision_shard", "cast_shard"), ("_writeback_orig_params", "gradient"),
+              ("_post_backward_hook", "reduce_scatter"))
     extra = ("step", "peak_bytes_by_step", "units")
     ARGUMENTS = ("forward_prefetch", "use_orig_params", "limit_all_gathers")
     PREFETCH = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST, None: None}
