@@ -42,6 +42,8 @@ static void reach(struct memory_moment *peak, uint64_t bytes, const struct repla
 static void note_places(struct replay *r)
 {
     struct memory *out = r->out;
+    if (r->requested - r->host > out->device_part_peaks[r->part])
+        out->device_part_peaks[r->part] = r->requested - r->host;
     if (r->requested - r->host > out->device.bytes) {
         reach(&out->device, r->requested - r->host, r);
         for (int i = 0; i < CATEGORY_COUNT; i++)
@@ -184,6 +186,7 @@ static void pass_mark(struct replay *r, enum plan_mark mark)
     if (!r->measuring)
         return;
     r->out->live[mark] = r->requested;
+    r->out->device_live[mark] = r->requested - r->host;
 }
 
 /* Of a plan with repeats, the one that repeats and the one after it are asked what they find. */

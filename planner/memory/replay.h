@@ -42,6 +42,7 @@ struct memory {
     uint64_t host_bytes; /* resident on the CPU (offload, step counters) */
     /* The same sums of the device's buffers alone and of the host's, each at its own peak. */
     struct memory_moment device, host;
+    uint64_t device_live[PLAN_MARK_COUNT], device_part_peaks[PART_COUNT];
     uint64_t device_categories[CATEGORY_COUNT],
         host_categories[CATEGORY_COUNT]; /* CATEGORY_WORKSPACE: what copies make for themselves */
     /* At the host's peak: what is pinned; and everything as the host has it, which gives pinned

@@ -43,31 +43,47 @@ static json_t *bytes_json(uint64_t bytes)
     return json_integer((json_int_t)bytes);
 }
 
-static json_t *peak_json(const struct prediction *p)
+/* What is told of requested bytes: of all tensors, as recordings count them, or where something is
+ * offloaded of the device's alone. On fake tensors (--autograd recorded) both are one memory. */
+struct told {
+    const struct memory_moment *peak;
+    const uint64_t *categories, *live, *part_peaks;
+};
+
+static struct told told_of(const struct job *job, const struct memory *m)
+{
+    const struct strategy *s = &job->strategy;
+    const bool offloads = s->offload || s->zero.optimizer.on || s->zero.param.on;
+    if (offloads && job->model.autograd == AUTOGRAD_GPU)
+        return (struct told){&m->device, m->device_categories, m->device_live,
+                             m->device_part_peaks};
+    return (struct told){&m->requested, m->categories, m->live, m->part_peaks};
+}
+
+static json_t *peak_json(const struct prediction *p, const struct memory_moment *requested)
 {
     char what[512], module[160];
     const struct memory *m = &p->memory;
     json_t *peak = json_object();
-    json_object_set_new(peak, "requested_bytes", bytes_json(m->requested.bytes));
+    json_object_set_new(peak, "requested_bytes", bytes_json(requested->bytes));
     json_object_set_new(peak, "allocated_bytes", bytes_json(m->allocated.bytes));
     json_object_set_new(peak, "reserved_bytes", bytes_json(m->reserved_bytes));
     json_object_set_new(peak, "device_bytes", bytes_json(p->device_bytes));
-    json_object_set_new(peak, "phase", json_string(step_part_name(m->requested.part)));
+    json_object_set_new(peak, "phase", json_string(step_part_name(requested->part)));
     json_object_set_new(peak, "instruction",
-                        json_integer(plan_place_in_step(p->plan, m->requested.instruction)));
+                        json_integer(plan_place_in_step(p->plan, requested->instruction)));
     json_object_set_new(peak, "module",
-                        json_string(module_text(p, m->requested.instruction, module)));
+                        json_string(module_text(p, requested->instruction, module)));
     json_object_set_new(
-        peak, "what",
-        json_string(result_what(p->plan, m->requested.instruction, what, sizeof what)));
+        peak, "what", json_string(result_what(p->plan, requested->instruction, what, sizeof what)));
     return peak;
 }
 
-static json_t *categories_json(const struct prediction *p)
+static json_t *categories_json(const struct prediction *p, const uint64_t *requested)
 {
     json_t *categories = json_object();
     for (int i = 0; i < CATEGORY_COUNT; i++) {
-        uint64_t bytes = p->memory.categories[i];
+        uint64_t bytes = requested[i];
         if (i == CATEGORY_WORKSPACE)
             bytes = p->workspace_bytes;
         if (i == CATEGORY_OUTSIDE_ALLOCATOR)
@@ -91,7 +107,7 @@ static json_t *place_json(const struct memory_moment *peak, const uint64_t *cate
     return place;
 }
 
-static json_t *marks_json(const struct memory *memory)
+static json_t *marks_json(const uint64_t *requested)
 {
     static const enum plan_mark marks[] = {
         PLAN_MARK_START,          PLAN_MARK_AFTER_LOGITS, PLAN_MARK_AFTER_FORWARD,
@@ -99,7 +115,7 @@ static json_t *marks_json(const struct memory *memory)
     };
     json_t *live = json_object();
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        json_object_set_new(live, plan_mark_name(marks[i]), bytes_json(memory->live[marks[i]]));
+        json_object_set_new(live, plan_mark_name(marks[i]), bytes_json(requested[marks[i]]));
     return live;
 }
 
@@ -165,6 +181,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                     const struct remedy *remedies, uint32_t remedy_count)
 {
     const struct memory *m = &p->memory;
+    const struct told told = told_of(job, m);
     json_t *root = json_object();
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
     json_object_set_new(root, "model", model_json(&job->config, p->parameters));
@@ -183,12 +200,13 @@ json_t *result_json(const struct settings *settings, const struct job *job,
         root, "headroom_bytes",
         json_integer((json_int_t)profile_bytes(&machine->profile, PROFILE_CAPACITY) -
                      (json_int_t)p->device_bytes));
-    json_object_set_new(root, "peak", peak_json(p));
-    json_object_set_new(root, "categories", categories_json(p));
-    json_object_set_new(root, "live", marks_json(m));
+    json_object_set_new(root, "peak", peak_json(p, told.peak));
+    json_object_set_new(root, "categories", categories_json(p, told.categories));
+    json_object_set_new(root, "live", marks_json(told.live));
     json_t *parts = json_object();
     for (int i = 0; i < PART_COUNT; i++)
-        json_object_set_new(parts, step_part_name((enum step_part)i), bytes_json(m->part_peaks[i]));
+        json_object_set_new(parts, step_part_name((enum step_part)i),
+                            bytes_json(told.part_peaks[i]));
     json_object_set_new(root, "segment_peaks", parts);
     json_object_set_new(root, "outside_allocator",
                         json_pack("{s:I, s:I, s:s}", "context_bytes", (json_int_t)p->context_bytes,
@@ -342,8 +360,6 @@ static void print_verdict(FILE *file, const struct style *s, const struct machin
         print_calls(file, p);
 }
 
-enum { LARGE_HOST = 1 << 20 }; /* bytes; Adam's step counters are on the host, too */
-
 static void print_peak(FILE *file, const struct prediction *p)
 {
     char what[512], module[160];
@@ -355,13 +371,14 @@ static void print_peak(FILE *file, const struct prediction *p)
             result_what(p->plan, m->device.instruction, what, sizeof what));
     const char *before = "  highest in";
     for (int i = 0; i < PART_COUNT; i++) {
-        if (m->part_peaks[i] == 0) /* a loss that is within the model is no part of its own */
+        if (m->device_part_peaks[i] ==
+            0) /* a loss that is within the model is no part of its own */
             continue;
         fprintf(file, "%s %s %.2f", before, step_part_name((enum step_part)i),
-                gib(m->part_peaks[i]));
+                gib(m->device_part_peaks[i]));
         before = ",";
     }
-    fprintf(file, " GiB%s\n", m->host.bytes >= LARGE_HOST ? ", the host's bytes among them" : "");
+    fprintf(file, " GiB\n");
 }
 
 void remedies_print(FILE *file, const struct style *s, const struct remedy *remedies,

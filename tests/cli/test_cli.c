@@ -211,6 +211,13 @@ static void what_is_offloaded_is_on_the_host(void **state)
     assert_true(number_at(device, "categories", "optimizer") < 1e6);
     assert_true(number_at(device, "categories", "sharded_param") == 0);
     assert_true(number_at(host, "categories", "optimizer") >= parameters);
+    /* at the peak, too: no more is requested than allocated, and allocated than reserved */
+    const double requested = number_at(root, "peak", "requested_bytes");
+    assert_true(requested == number_at(root, "device", "requested_bytes"));
+    assert_true(requested <= number_at(root, "peak", "allocated_bytes"));
+    assert_true(number_at(root, "categories", "optimizer") < 1e6);
+    assert_true(number_at(root, "segment_peaks", "optimizer") < requested);
+    assert_true(number_at(root, "live", "start") < 2 * parameters);
     json_decref(root);
 }
 
