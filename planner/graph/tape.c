@@ -18,11 +18,12 @@ void tape_forward_item(struct tape *tape, struct graph_item item)
         [MARK_LOGITS] = STREAM_AFTER_LOGITS,
         [MARK_LOSS] = STREAM_AFTER_FORWARD,
     };
+    tape_return_before(tape, &item);
     switch (item.kind) {
     case ITEM_OP:
         tape_enter_op(tape, item.arg);
         tape_op(tape, item.arg, tape->entered == GRAPH_NONE);
-        tape_leave_op(tape, item.arg);
+        tape_return_from_op(tape, item.arg);
         break;
     case ITEM_DROP:
         tape_drop(tape, tape->graph->tensors[item.arg].storage);
@@ -155,6 +156,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
         .op_region = none_array(graph->op_count),
         .current_op = GRAPH_NONE,
         .entered = GRAPH_NONE,
+        .returning = GRAPH_NONE,
         .seed = NO_BUFFER,
         .divided = NO_BUFFER,
         .scaled = NO_BUFFER,

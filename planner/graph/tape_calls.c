@@ -72,6 +72,30 @@ void tape_leave_op(struct tape *tape, uint32_t op)
         pop(tape);
 }
 
+void tape_return_from_op(struct tape *tape, uint32_t op)
+{
+    if (tape->calls)
+        tape->returning = op;
+}
+
+/* Whether a storage came of an op of the call. */
+static bool is_made_in(const struct tape *tape, uint32_t tensor, uint32_t call)
+{
+    const struct graph_storage *s = &tape->graph->storages[tape->graph->tensors[tensor].storage];
+    return s->kind == STORAGE_ACTIVATION && call != GRAPH_NONE &&
+           tape->calls->of_op[s->index] == call;
+}
+
+void tape_return_before(struct tape *tape, const struct graph_item *next)
+{
+    const uint32_t op = tape->returning;
+    if (op == GRAPH_NONE ||
+        (next && next->kind == ITEM_DROP && is_made_in(tape, next->arg, tape->calls->of_op[op])))
+        return;
+    tape->returning = GRAPH_NONE;
+    tape_leave_op(tape, op);
+}
+
 void tape_enter_module(struct tape *tape, uint32_t module, bool wrapped)
 {
     if (!tape->calls || tape->calls->of_module[module] == GRAPH_NONE)

@@ -14,6 +14,11 @@ void tape_leave_call(struct tape *tape, uint32_t call);
 void tape_enter_op(struct tape *tape, uint32_t op);
 void tape_leave_op(struct tape *tape, uint32_t op);
 
+/* The same of forward, where what the op was last in has names of its own, which die before it
+ * returns: it has with the first item of the script that is no such drop (`next`; NULL: none). */
+void tape_return_from_op(struct tape *tape, uint32_t op);
+void tape_return_before(struct tape *tape, const struct graph_item *next);
+
 /* At the borders of a module of the graph. `wrapped`: in a checkpoint's wrapper. */
 void tape_enter_module(struct tape *tape, uint32_t module, bool wrapped);
 void tape_leave_module(struct tape *tape, uint32_t module, bool wrapped);

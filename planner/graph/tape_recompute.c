@@ -139,6 +139,7 @@ static void run_items(struct tape *tape, const struct region *region, uint32_t e
 {
     for (uint32_t i = region->first + 1; i <= end; i++) {
         const struct graph_item item = tape->graph->items[i];
+        tape_return_before(tape, &item);
         if (item.kind == ITEM_DROP)
             tape_drop(tape, tape->graph->tensors[item.arg].storage);
         if (is_unit_within(tape->graph, item))
@@ -152,8 +153,9 @@ static void run_items(struct tape *tape, const struct region *region, uint32_t e
         else
             tape_op(tape, item.arg, true);
         if (!early || i != region->stop) /* the exception passes the hook behind it */
-            tape_leave_op(tape, item.arg);
+            tape_return_from_op(tape, item.arg);
     }
+    tape_return_before(tape, NULL);
 }
 
 /* Whether the op makes the cast of a parameter that autocast keeps while its region lasts. */

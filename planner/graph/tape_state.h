@@ -69,6 +69,7 @@ struct tape {
     const struct graph *graph;
     struct graph_calls *calls; /* call_hooks; else NULL */
     struct open_calls open;
+    uint32_t returning; /* forward: the op that was last in what is about to return; GRAPH_NONE */
     const struct tape_options *options; /* lent */
     struct stream *stream;
     const struct strides **layouts; /* (layout_count) of operands, each once; the table's */
