@@ -44,9 +44,6 @@ static enum err_code check_quantized(const struct strategy *s, const struct grap
 static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {
-    if (!s->zero.reduce_scatter)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--zero: reduce_scatter: zero3 without it is not planned");
     if (s->world % s->zero.hpz_partition_size != 0)
         return err_set(err, ERR_INVALID,
                        "--zero: zero_hpz_partition_size: %llu does not divide the %u ranks",
@@ -396,17 +393,21 @@ static uint32_t *cast_pieces(struct lowering *low, struct operand own, struct op
     return casts;
 }
 
-/* partition_grads: the first micro-batch's are copied, later ones added. */
-static void keep_pieces(struct lowering *low, const struct operand *pieces, bool held)
+void zero3_keep(struct lowering *low, const struct operand *pieces, bool held)
 {
     const struct zero3 *z = zero3_of(low);
+    if (low->strategy->zero.optimizer.on) {
+        zero3_offload_pieces(low, pieces, held);
+        return;
+    }
     for (uint32_t i = 0; i < z->in_count; i++) {
-        const uint64_t n = zero3_own_elements(low, z->in[i]);
+        const uint64_t n = shape_elements(&pieces[i].shape);
         const struct operand to = zero_run(zero3_gradient(low, z->in[i]), 0, n);
-        if (n > 0 && low->micro_batch > 0)
+        const bool real = zero3_own_elements(low, z->in[i]) > 0; /* not padding alone */
+        if (real && low->micro_batch > 0)
             emit_work_on(low, PLAN_COMPUTE, z->reduce_lane, WORK_ADD_IN_PLACE, ATEN_ADD_,
                          PLAN_NO_GROUP, 1, &pieces[i], 1, &to);
-        else if (n > 0)
+        else if (real)
             zero_copy(low, z->reduce_lane, pieces[i], to);
         if (!held)
             zero3_forget(low, z->in[i]);
@@ -424,10 +425,7 @@ static void keep(struct lowering *low, struct operand own, uint32_t cat)
     const bool held = !cast && cat == NONE;
     if (cast && cat != NONE)
         emit_free(low, cat);
-    if (low->strategy->zero.optimizer.on)
-        zero3_offload_pieces(low, pieces, held);
-    else
-        keep_pieces(low, pieces, held);
+    zero3_keep(low, pieces, held);
     for (uint32_t i = 0; held && i < z->in_count; i++)
         zero3_forget(low, z->in[i]);
     for (uint32_t i = z->in_count; i-- > 0;)
@@ -461,7 +459,11 @@ static void flush(struct lowering *low)
 {
     struct zero3 *z = low->state;
     const uint32_t before = enter_scope(low, "ds_reduce", PLAN_NO_UNIT, false);
-    if (z->in_count) {
+    if (z->in_count && zero3_is_whole(low)) {
+        zero3_hold_host(low, &z->reductions);
+        zero3_reduce_whole(low);
+        zero3_add_event(low, &z->reductions, z->reduce_lane);
+    } else if (z->in_count) {
         uint32_t cat = NONE;
         zero3_hold_host(low, &z->reductions);
         qsort(z->in, z->in_count, sizeof *z->in, by_index);

@@ -3,6 +3,7 @@
  *     zero3.c          what there is, hooks, gradients
  *     zero3_fetch.c    the coordinator: gathers and releases by its trace
  *     zero3_quantize.c what is gathered in 8 bits
+ *     zero3_whole.c    reductions without reduce_scatter
  *     zero3_step.c     the step */
 #ifndef SHARDPLAN_ZERO3_H
 #define SHARDPLAN_ZERO3_H
@@ -102,6 +103,17 @@ uint64_t zero3_own_elements(const struct lowering *low, uint32_t param);
 struct operand zero3_shard(const struct lowering *low, uint32_t param);
 /* Its averaged gradient. */
 struct operand zero3_gradient(const struct lowering *low, uint32_t param);
+
+/* partition_grads: this rank's averaged pieces of the bucket's gradients are kept: the first
+ * micro-batch's are copied, later ones added. Each .grad goes behind its piece, unless the pieces
+ * are views of it (`held`). */
+void zero3_keep(struct lowering *low, const struct operand *pieces, bool held);
+
+/* ---- without reduce_scatter: zero3_whole.c ---- */
+
+/* Whether the bucket is reduced so, and that. */
+bool zero3_is_whole(const struct lowering *low);
+void zero3_reduce_whole(struct lowering *low);
 
 /* ---- the coordinator ---- */
 

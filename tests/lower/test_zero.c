@@ -36,7 +36,7 @@ static struct job random_zero_job(gsl_rng *rng)
     s->zero.contiguous_gradients = gsl_rng_uniform_int(rng, 3) != 0;
     s->zero.overlap_comm = gsl_rng_uniform_int(rng, 2);
     s->zero.round_robin_gradients = gsl_rng_uniform_int(rng, 2);
-    s->zero.reduce_scatter = stage == 3 || gsl_rng_uniform_int(rng, 2);
+    s->zero.reduce_scatter = gsl_rng_uniform_int(rng, 2);
     s->zero.sub_group_size = 1 + gsl_rng_uniform_int(rng, 20000);
     s->zero.prefetch_bucket_size = gsl_rng_uniform_int(rng, 20000);
     s->zero.param_persistence_threshold = gsl_rng_uniform_int(rng, 1000);
@@ -228,7 +228,7 @@ static enum err_code read_text(const char *text, uint32_t stage, struct zero_opt
                                struct err *err)
 {
     json_t *object = json_loads(text, 0, NULL);
-    const enum err_code rc = zero_read_json(object, "f.json", stage, out, err);
+    const enum err_code rc = zero_read_json(object, "f.json", stage, 64, out, err);
     json_decref(object);
     return rc;
 }
@@ -252,6 +252,31 @@ static void options_are_deepspeeds(void **state)
                      ERR_OK);
     assert_false(o.reduce_scatter);
     assert_false(o.optimizer.on || o.param.on);
+}
+
+/* transformers.integrations.deepspeed: HfTrainerDeepSpeedConfig.trainer_config_finalize of a model
+ * whose hidden_size is 64. */
+static void auto_is_what_the_trainer_fills_in(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct zero_options o = {0};
+    assert_int_equal(
+        read_text("{\"reduce_bucket_size\": \"auto\", \"stage3_prefetch_bucket_size\": "
+                  "\"auto\", \"stage3_param_persistence_threshold\": \"auto\", "
+                  "\"stage3_gather_16bit_weights_on_model_save\": \"auto\"}",
+                  3, &o, &err),
+        ERR_OK);
+    assert_int_equal(o.reduce_bucket_size, 4096);
+    assert_int_equal(o.prefetch_bucket_size, 3686);
+    assert_int_equal(o.param_persistence_threshold, 640);
+    assert_int_equal(read_text("{\"overlap_comm\": \"auto\"}", 3, &o, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "f.json: overlap_comm: \"auto\""));
+    err = (struct err){0};
+    json_t *object = json_loads("{\"reduce_bucket_size\": \"auto\"}", 0, NULL);
+    assert_int_equal(zero_read_json(object, "f.json", 2, 0, &o, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "give a number"));
+    json_decref(object);
 }
 
 static void offload_options_are_read(void **state)
@@ -412,6 +437,7 @@ int main(void)
         cmocka_unit_test(zero2_is_as_estimated_but_for_gradients_that_are_gone),
         cmocka_unit_test(zero3_is_more_than_estimated),
         cmocka_unit_test(options_are_deepspeeds),
+        cmocka_unit_test(auto_is_what_the_trainer_fills_in),
         cmocka_unit_test(offload_options_are_read),
         cmocka_unit_test(what_is_offloaded_is_on_the_host),
         cmocka_unit_test(quantised_gathers_bring_half_the_bytes),

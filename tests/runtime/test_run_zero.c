@@ -47,11 +47,12 @@ static void trajectories_are_pytorchs(void **state)
         "--strategy zero2 --zero %s/apart.json",
         "--strategy zero3 --zero %s/tight.json --accumulate 2 --checkpointing full",
         "--strategy zero3 --zero %s/tight-hpz.json",
+        "--strategy zero3 --zero %s/whole.json --accumulate 2",
     };
     const struct variation variations[] = {
         {4, 1, options[0]},         {2, 4, options[1]},         {2, 2, options[2]},
         {4, 2, options[3]},         {2, 2, options[4]},         {4, 2, options[5]},
-        {1, 8, "--strategy zero3"}, {2, 4, "--strategy zero3"},
+        {1, 8, "--strategy zero3"}, {2, 4, "--strategy zero3"}, {4, 1, options[6]},
     };
     for (size_t i = 0; i < COUNT(formats); i++)
         snprintf(options[i], sizeof options[i], formats[i], reference_folder());
