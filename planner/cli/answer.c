@@ -48,6 +48,35 @@ static bool find_padding(const struct answer *a, struct padding *padding)
     return padding_find(&a->settings, &a->job, &a->machine, &a->prediction, padding);
 }
 
+/* Of a whole configuration, which --from would have read. NULL: none was given as --zero. */
+static json_t *passed_over(const struct answer *a)
+{
+    const bool asked = a->settings.zero && !a->import.framework;
+    json_t *names = asked ? zero_passed_over(a->settings.zero) : NULL;
+    if (json_array_size(names) > 0)
+        return names;
+    json_decref(names);
+    return NULL;
+}
+
+static void print_passed_over(FILE *file, const struct answer *a)
+{
+    json_t *names = passed_over(a), *name;
+    size_t i;
+    if (!names)
+        return;
+    fprintf(file,
+            "\n  --zero reads zero_optimization alone; of %s these were passed over (--from "
+            "reads them):\n   ",
+            a->settings.zero);
+    json_array_foreach(names, i, name)
+    {
+        fprintf(file, " %s%s", json_string_value(name),
+                i + 1 < json_array_size(names) ? "," : "\n");
+    }
+    json_decref(names);
+}
+
 static void show_json(const struct answer *a, const struct remedy *remedies, uint32_t count)
 {
     struct padding padding;
@@ -63,6 +92,7 @@ static void show_json(const struct answer *a, const struct remedy *remedies, uin
     if (a->settings.start_up)
         json_object_set_new(root, "start_up", start_up_json(&a->start_up, &a->machine));
     json_object_set_new(root, "from", import_json(&a->import));
+    json_object_set_new(root, "zero_passed_over", passed_over(a));
     report_json(root);
 }
 
@@ -91,6 +121,7 @@ void answer_show(const struct answer *a)
     if (a->settings.start_up)
         start_up_print(stdout, &a->start_up, &a->machine);
     import_print(stdout, &a->import);
+    print_passed_over(stdout, a);
 }
 
 int answer_command(enum command command, int argc, char **argv,

@@ -4,19 +4,35 @@
 #include "report/files.h"
 #include "report/report.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* Pictures are drawn into a folder that was asked for: gnuplot takes longer than all the rest. */
 static bool draws_pictures(const struct settings *s)
 {
     return settings_is_given(s, settings_find(s, "output", NULL));
 }
 
+/* ", plan-1.json to plan-7.json (the other ranks)" */
+static const char *other_plans(const struct answer *a, char text[96])
+{
+    const unsigned last = report_last_rank(a->prediction.plan);
+    text[0] = '\0';
+    if (last == 1)
+        return strcpy(text, ", plan-1.json (the other rank's)");
+    if (last)
+        snprintf(text, 96, ", plan-1.json to plan-%u.json (the other ranks')", last);
+    return text;
+}
+
 static void list_files(const struct answer *a, const char *note)
 {
     const struct settings *s = &a->settings;
+    char others[96];
     if (!s->json && !s->quiet && !s->no_files)
-        printf("\n  %s/: plan.json, trace.json (Perfetto), snapshot.pickle (memory_viz), "
+        printf("\n  %s/: plan.json%s, trace.json (Perfetto), snapshot.pickle (memory_viz), "
                "%sreport.html%s\n",
-               s->output,
+               s->output, other_plans(a, others),
                draws_pictures(s) && !note ? "memory.svg, memory-time.svg, timeline.svg, " : "",
                draws_pictures(s) ? "" : "; -o DIR: pictures, too");
     if (note)

@@ -129,6 +129,10 @@ static const char *write_train_batch(const struct settings *s, char text[NUMBER_
 /* planned from the file, by --zero */
 #define Z(key, of_kind, from) {.path = "zero_optimization." key, .kind = of_kind, .least = from,     \
                                .is_auto = true, .systems = ZERO, .read = read_zero}
+/* What the Trainer has of the model */
+#define OF_HIDDEN(key, from) {.path = "zero_optimization." key, .kind = KEY_INTEGER, .least = from,  \
+                              .is_auto = true, .systems = ZERO, .read = read_zero,                 \
+                              .why = "of the hidden size, as transformers' Trainer fills it in"}
 #define DEVICES(key) {.path = "zero_optimization." key, .kind = KEY_WORD,                            \
                       .words = KEY_WORDS({"none", NULL}, {"cpu", NULL}, {"nvme", NULL}),             \
                       .systems = ZERO, .read = read_zero}
@@ -148,14 +152,14 @@ static const struct key_row rows[] = {
     {.path = "zero_optimization.stage", .kind = KEY_INTEGER, .setting = "strategy",
      .read = read_stage, .write = write_stage},
     Z("contiguous_gradients", KEY_BOOL, 0), Z("reduce_scatter", KEY_BOOL, 0),
-    Z("reduce_bucket_size", KEY_INTEGER, 1), Z("use_multi_rank_bucket_allreduce", KEY_BOOL, 0),
+    OF_HIDDEN("reduce_bucket_size", 1), Z("use_multi_rank_bucket_allreduce", KEY_BOOL, 0),
     Z("allgather_partitions", KEY_BOOL, 0), Z("allgather_bucket_size", KEY_INTEGER, 0),
     Z("overlap_comm", KEY_BOOL, 0), Z("load_from_fp32_weights", KEY_BOOL, 0),
     Z("elastic_checkpoint", KEY_BOOL, 0), Z("sub_group_size", KEY_INTEGER, 0),
     Z("cpu_offload", KEY_BOOL, 0), Z("cpu_offload_params", KEY_BOOL, 0),
     Z("cpu_offload_use_pin_memory", KEY_BOOL, 0),
-    Z("stage3_prefetch_bucket_size", KEY_INTEGER, 0),
-    Z("stage3_param_persistence_threshold", KEY_INTEGER, 0),
+    OF_HIDDEN("stage3_prefetch_bucket_size", 0),
+    OF_HIDDEN("stage3_param_persistence_threshold", 0),
     Z("stage3_model_persistence_threshold", KEY_INTEGER, 0),
     Z("stage3_max_live_parameters", KEY_INTEGER, 0), Z("stage3_max_reuse_distance", KEY_INTEGER, 0),
     Z("stage3_gather_16bit_weights_on_model_save", KEY_BOOL, 0),
@@ -202,7 +206,10 @@ static const struct key_row rows[] = {
     UNPLANNED("amp", "apex's mixed precision"),
     {.path = "torch_autocast.enabled", .kind = KEY_BOOL, .neutral = "false", .why = "torch.autocast"},
     IDLE_SECTION("torch_autocast"),
-    {.path = "data_types.grad_accum_dtype", .kind = KEY_TEXT, .why = "a dtype of accumulation"},
+    {.path = "data_types.grad_accum_dtype", .kind = KEY_WORD, .setting = "grad-accum-dtype",
+     .words = KEY_WORDS({"fp32", "fp32"}, {"float32", "fp32"}, {"bf16", "same"},
+                        {"bfloat16", "same"}, {"fp16", "same"}, {"float16", "same"},
+                        {"half", "same"})},
     IDLE("data_types.param_dtype"), IDLE("data_types.buffer_dtype"),
     {.path = "communication_data_type", .kind = KEY_TEXT, .why = "a dtype of communication"},
 

@@ -386,7 +386,8 @@ static enum err_code take_present(struct import *im, const struct key_row *row, 
     }
     if (row->is_auto && node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
         if (!seen)
-            add_note(im, NOTE_UNSAID, row->path, node, "whoever calls the framework decides");
+            add_note(im, NOTE_UNSAID, row->path, node,
+                     row->why ? row->why : "whoever calls the framework decides");
         return ERR_OK;
     }
     TRY(check_value(im, row, node, &text, err));

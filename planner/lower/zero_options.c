@@ -136,7 +136,7 @@ struct zero_options zero_defaults(uint32_t stage)
 
 struct reading {
     const char *path;
-    uint32_t stage;
+    uint32_t stage, hidden;
     struct zero_options *out;
     struct err *err;
 };
@@ -161,6 +161,39 @@ static const struct zero_key *nearest_key(const char *name)
 static enum err_code wrong(const struct reading *r, const struct zero_key *key, const char *allowed)
 {
     return err_set(r->err, ERR_INVALID, "%s: %s: allowed are %s", r->path, key->name, allowed);
+}
+
+/* What transformers (integrations/deepspeed.py) and accelerate (accelerator.py) fill in. */
+static const struct auto_key {
+    const char *name;
+    double of_square, of_hidden; /* times the hidden size's square, times itself; rounded down */
+    const char *is;
+} auto_keys[] = {
+    {"reduce_bucket_size", 1, 0, "its square"},
+    {"stage3_prefetch_bucket_size", 0.9, 0, "0.9 of its square"},
+    {"stage3_param_persistence_threshold", 0, 10, "ten times that"},
+};
+
+static enum err_code read_auto(const struct reading *r, const struct zero_key *key)
+{
+    const double hidden = r->hidden;
+    for (size_t i = 0; i < sizeof auto_keys / sizeof auto_keys[0]; i++) {
+        const struct auto_key *own = &auto_keys[i];
+        if (strcmp(own->name, key->name) != 0)
+            continue;
+        if (r->hidden == 0)
+            return err_set(r->err, ERR_INVALID,
+                           "%s: %s: \"auto\" is of the model's hidden size (%s), and this one has "
+                           "none: give a number",
+                           r->path, key->name, own->is);
+        set_field(r->out, key, floor(own->of_square * hidden * hidden + own->of_hidden * hidden));
+        return ERR_OK;
+    }
+    return err_set(r->err, ERR_INVALID,
+                   "%s: %s: \"auto\": transformers' Trainer fills in reduce_bucket_size, "
+                   "stage3_prefetch_bucket_size and stage3_param_persistence_threshold alone, and "
+                   "DeepSpeed would refuse it: give a value",
+                   r->path, key->name);
 }
 
 static enum err_code read_number(const struct reading *r, const struct zero_key *key,
@@ -284,6 +317,9 @@ static enum err_code read_key(const struct reading *r, const char *name, const j
                        "%s: %s: zero_optimization of DeepSpeed " ZERO_VERSION
                        " has no such key; did you mean %s?",
                        r->path, name, nearest_key(name)->name);
+    if (key->kind != KEY_IGNORED && json_is_string(value) &&
+        strcmp(json_string_value(value), "auto") == 0)
+        return read_auto(r, key);
     switch (key->kind) {
     case KEY_STAGE:
         if (!json_is_integer(value) || json_integer_value(value) != (json_int_t)r->stage)
@@ -308,9 +344,9 @@ static enum err_code read_key(const struct reading *r, const char *name, const j
 }
 
 enum err_code zero_read_json(const json_t *object, const char *path, uint32_t stage,
-                             struct zero_options *out, struct err *err)
+                             uint32_t hidden, struct zero_options *out, struct err *err)
 {
-    const struct reading reading = {path, stage, out, err};
+    const struct reading reading = {path, stage, hidden, out, err};
     const json_t *inner = json_object_get(object, "zero_optimization");
     const char *name;
     json_t *value;
@@ -324,13 +360,31 @@ enum err_code zero_read_json(const json_t *object, const char *path, uint32_t st
     return ERR_OK;
 }
 
-enum err_code zero_read(const char *path, uint32_t stage, struct zero_options *out, struct err *err)
+enum err_code zero_read(const char *path, uint32_t stage, uint32_t hidden, struct zero_options *out,
+                        struct err *err)
 {
     struct err found = {0};
     json_t *file = json_file_read(path, &found);
     if (!file)
         return err_set(err, found.code, "--zero: %s", found.text);
-    const enum err_code rc = zero_read_json(file, path, stage, out, err);
+    const enum err_code rc = zero_read_json(file, path, stage, hidden, out, err);
     json_decref(file);
     return rc;
+}
+
+json_t *zero_passed_over(const char *path)
+{
+    struct err err = {0};
+    json_t *file = json_file_read(path, &err), *names = NULL, *value;
+    const char *name;
+    if (!file)
+        return NULL;
+    names = json_array();
+    json_object_foreach(file, name, value)
+    {
+        if (json_object_get(file, "zero_optimization") && strcmp(name, "zero_optimization") != 0)
+            json_array_append_new(names, json_string(name));
+    }
+    json_decref(file);
+    return names;
 }

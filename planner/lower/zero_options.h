@@ -40,11 +40,17 @@ struct zero_options {
 struct zero_options zero_defaults(uint32_t stage);
 
 /* Reads a `zero_optimization` object, or a DeepSpeed configuration that has one, on top of the
- * defaults; `path` is the file of messages. ERR_INVALID names file, key and what is allowed;
- * ERR_UNSUPPORTED: DeepSpeed knows the value, this version does not plan it, and why. */
+ * defaults; `path` is the file of messages. "auto" is what transformers' Trainer and accelerate put
+ * in its place, which follows from the model's `hidden` size (0: it has none). ERR_INVALID names
+ * file, key and what is allowed; ERR_UNSUPPORTED: DeepSpeed knows the value, this version does not
+ * plan it, and why. */
 enum err_code zero_read_json(const json_t *object, const char *path, uint32_t stage,
-                             struct zero_options *out, struct err *err);
-enum err_code zero_read(const char *path, uint32_t stage, struct zero_options *out,
+                             uint32_t hidden, struct zero_options *out, struct err *err);
+enum err_code zero_read(const char *path, uint32_t stage, uint32_t hidden, struct zero_options *out,
                         struct err *err);
+
+/* The keys of a whole configuration that are not read here: all but zero_optimization. An array of
+ * names, empty where there is nothing else. The caller owns it; NULL: the file cannot be read. */
+json_t *zero_passed_over(const char *path);
 
 #endif

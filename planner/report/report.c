@@ -32,15 +32,19 @@ struct report {
 
 enum { RANKS_WRITTEN = 16 }; /* of large jobs nobody runs every rank here */
 
+uint32_t report_last_rank(const struct plan *plan)
+{
+    return plan->own_programs && plan->rank == 0 && plan->world <= RANKS_WRITTEN ? plan->world - 1
+                                                                                 : 0;
+}
+
 /* Programs of other ranks, where they do not follow from this one. */
 static enum err_code write_other_ranks(const struct report *r, const char *path, struct err *err)
 {
     char own[4096];
     struct job job = *r->job;
-    const struct plan *plan = r->prediction->plan;
-    if (!plan->own_programs || plan->rank != 0 || plan->world > RANKS_WRITTEN)
-        return ERR_OK;
-    for (job.strategy.rank = 1; job.strategy.rank < plan->world; job.strategy.rank++) {
+    const uint32_t last = report_last_rank(r->prediction->plan);
+    for (job.strategy.rank = 1; job.strategy.rank <= last; job.strategy.rank++) {
         struct plan *other;
         TRY(job_plan(&job, &other, NULL, err));
         const enum err_code rc = plan_write_json(

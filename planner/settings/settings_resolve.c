@@ -30,14 +30,14 @@ static uint32_t zero_stage(enum system_kind system)
     return system == SYSTEM_ZERO1 ? 1 : system == SYSTEM_ZERO2 ? 2 : system == SYSTEM_ZERO3 ? 3 : 0;
 }
 
-static enum err_code resolve_zero(const struct settings *settings, struct strategy *s,
-                                  struct err *err)
+static enum err_code resolve_zero(const struct settings *settings, uint32_t hidden,
+                                  struct strategy *s, struct err *err)
 {
     const uint32_t stage = zero_stage(s->system);
     if (stage == 0)
         return ERR_OK;
     s->zero = zero_defaults(stage);
-    return settings->zero ? zero_read(settings->zero, stage, &s->zero, err) : ERR_OK;
+    return settings->zero ? zero_read(settings->zero, stage, hidden, &s->zero, err) : ERR_OK;
 }
 
 enum err_code settings_job(const struct settings *settings, const struct model_config *config,
@@ -61,7 +61,7 @@ enum err_code settings_job(const struct settings *settings, const struct model_c
                        " is over 2^28 tokens a micro-batch",
                        out->model.batch, out->model.seq);
     resolve_dtypes(settings, out);
-    return resolve_zero(settings, &out->strategy, err);
+    return resolve_zero(settings, config->recording ? 0 : config->hidden, &out->strategy, err);
 }
 
 enum err_code settings_machine(const struct settings *settings, struct machine *out,
