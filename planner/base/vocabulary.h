@@ -150,6 +150,7 @@
     X(ISNAN, "isnan")                                                                              \
     X(SUM, "sum")                                                                                  \
     X(LOGICAL_NOT, "logical_not")                                                                  \
+    X(ZERO_, "zero_")                                                                              \
     X(BITWISE_NOT, "bitwise_not")                                                                  \
     X(BITWISE_OR, "bitwise_or.Tensor")                                                             \
     X(LIFT_FRESH, "lift_fresh")                                                                    \

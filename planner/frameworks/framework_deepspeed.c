@@ -64,6 +64,13 @@ static const char *write_fp16(const struct settings *s, char text[NUMBER_TEXT])
     return is_dtype(s, DTYPE_FP16);
 }
 
+/* What it is without the key needs none. */
+static const char *write_accumulated(const struct settings *s, char text[NUMBER_TEXT])
+{
+    (void)text;
+    return s->job.strategy.grad_accum_fp32 ? "fp32" : NULL;
+}
+
 /* ---- the batch: two of three numbers give the third ---- */
 
 static long long value_of(const struct import *im, const char *setting)
@@ -209,7 +216,7 @@ static const struct key_row rows[] = {
     {.path = "data_types.grad_accum_dtype", .kind = KEY_WORD, .setting = "grad-accum-dtype",
      .words = KEY_WORDS({"fp32", "fp32"}, {"float32", "fp32"}, {"bf16", "same"},
                         {"bfloat16", "same"}, {"fp16", "same"}, {"float16", "same"},
-                        {"half", "same"})},
+                        {"half", "same"}), .write = write_accumulated},
     IDLE("data_types.param_dtype"), IDLE("data_types.buffer_dtype"),
     {.path = "communication_data_type", .kind = KEY_TEXT, .why = "a dtype of communication"},
 

@@ -359,15 +359,18 @@ static struct operand like_loss(const struct tape *tape, uint32_t buffer)
 static void scale_loss(struct tape *tape)
 {
     tape->divided = multiplied(tape, ATEN_DIV, tape_tensor(tape, tape->graph->loss));
-    tape->scaled = multiplied(tape, ATEN_MUL, like_loss(tape, tape->divided));
+    if (!tape->options->divided_loss)
+        tape->scaled = multiplied(tape, ATEN_MUL, like_loss(tape, tape->divided));
 }
 
 /* The nodes of both: the gradient of the loss itself. */
 static uint32_t unscale(struct tape *tape, uint32_t seed)
 {
-    const uint32_t product = multiplied(tape, ATEN_MUL, like_loss(tape, seed));
-    const uint32_t quotient = multiplied(tape, ATEN_DIV, like_loss(tape, product));
-    tape_release(tape, product);
+    const bool scaled = tape->scaled != NO_BUFFER;
+    const uint32_t product = scaled ? multiplied(tape, ATEN_MUL, like_loss(tape, seed)) : NO_BUFFER;
+    const uint32_t quotient = multiplied(tape, ATEN_DIV, like_loss(tape, scaled ? product : seed));
+    if (scaled)
+        tape_release(tape, product);
     tape_release(tape, seed);
     return quotient;
 }
@@ -385,7 +388,7 @@ void tape_begin_backward(struct tape *tape)
                      .place;
     tape_hold(tape, tape->seed); /* backward()'s own list of root gradients, beside the slot */
     tape->slot[tape->root[tape->graph->loss]] =
-        tape->scaled == NO_BUFFER ? tape->seed : unscale(tape, tape->seed);
+        tape->divided == NO_BUFFER ? tape->seed : unscale(tape, tape->seed);
     tape->part[tape->root[tape->graph->loss]] =
         (struct slice){.seen_as = tape->graph->loss, .tensor = tape->graph->loss};
 }
@@ -398,9 +401,10 @@ static void release_seed(struct tape *tape)
 
 static void release_scaled(struct tape *tape)
 {
-    if (tape->scaled == NO_BUFFER)
+    if (tape->divided == NO_BUFFER)
         return;
-    tape_release(tape, tape->scaled);
+    if (tape->scaled != NO_BUFFER)
+        tape_release(tape, tape->scaled);
     tape_release(tape, tape->divided);
     tape->scaled = tape->divided = NO_BUFFER;
 }

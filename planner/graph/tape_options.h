@@ -33,6 +33,7 @@ struct tape_options {
                          to it in place; what it saves is packed behind it */
     bool scaled_loss; /* an engine divides the loss by the micro-batches, multiplies it by a loss
                          scale, and has hooks behind backward() instead of in its final callback */
+    bool divided_loss; /* with scaled_loss: there is no loss scale */
 };
 
 /* Whether the options checkpoint block `block` of `count`. */

@@ -29,7 +29,7 @@ struct tape_options job_tape(const struct job *job)
 {
     struct tape_options options = job->tape;
     options.compiled_loss = job->model.loss == CROSS_ENTROPY_COMPILED;
-    system_tape(job->strategy.system, &options);
+    system_tape(&job->strategy, &options);
     return options;
 }
 

@@ -161,7 +161,9 @@ static enum err_code check(const struct job *job, const struct plan *plan, struc
                        : s->experts_replicate ? "with --experts-replicate"
                        : s->columns           ? "for parameters sharded by columns"
                        : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
-                       : shards_nothing(s)    ? "under fsdp1 and zero3 where nothing is sharded"
+                       : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
+                           ? "with --grad-accum-dtype fp32 under zero1"
+                       : shards_nothing(s) ? "under fsdp1 and zero3 where nothing is sharded"
                        : s->system != SYSTEM_FSDP2 && freezes(plan)
                            ? "for frozen parameters under other systems than fsdp2"
                            : NULL;

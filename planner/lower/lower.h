@@ -161,7 +161,7 @@ void strategy_unify(struct strategy *strategy, bool blocks_follow);
 bool stream_blocks_follow(const struct graph *graph, const struct stream *stream);
 
 /* Adds to a tape's options what a system does to the graph: of the streams that it is given. */
-void system_tape(enum system_kind kind, struct tape_options *options);
+void system_tape(const struct strategy *strategy, struct tape_options *options);
 
 struct system; /* lowering.h */
 

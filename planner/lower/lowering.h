@@ -36,9 +36,10 @@ struct system {
     bool call_hooks;    /* likewise: it has hooks on every module */
     bool own_linear;    /* likewise: it puts a function of its own in the place of F.linear */
     bool scaled_loss;   /* likewise: its engine has the loss */
-    bool views;         /* parameters are views of larger ones (graph.h) */
-    bool casts_inputs;  /* its hooks cast modules' inputs where parameters are cast (model.h) */
-    bool settles;       /* how a step begins depends on how the one before ended, update aside */
+    bool (*unscaled)(const struct strategy *strategy); /* ... and only divides it; NULL: never */
+    bool views;        /* parameters are views of larger ones (graph.h) */
+    bool casts_inputs; /* its hooks cast modules' inputs where parameters are cast (model.h) */
+    bool settles;      /* how a step begins depends on how the one before ended, update aside */
     /* Changes what needs a gradient (graph_need_gradients), before the graph is run. */
     void (*prepare)(const struct strategy *strategy, struct graph *graph);
     /* Whether the strategy goes with the mesh (ERR_INVALID) and the system can do what the model

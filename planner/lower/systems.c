@@ -16,13 +16,14 @@ static const struct system *system_of(enum system_kind kind)
     return systems[kind];
 }
 
-void system_tape(enum system_kind kind, struct tape_options *options)
+void system_tape(const struct strategy *strategy, struct tape_options *options)
 {
-    const struct system *system = system_of(kind);
+    const struct system *system = system_of(strategy->system);
     options->input_nodes = system && system->input_nodes;
     options->call_hooks = system && system->call_hooks;
     options->own_linear = system && system->own_linear;
     options->scaled_loss = system && system->scaled_loss;
+    options->divided_loss = system && system->unscaled && system->unscaled(strategy);
 }
 
 bool system_has_views(enum system_kind kind)

@@ -44,6 +44,13 @@ void zero_scan_for_overflow(struct lowering *low, uint8_t lane, uint8_t group,
 void zero_clip(struct lowering *low, uint8_t lane, uint32_t norm, struct operand gradient,
                enum dtype dtype, bool check);
 
+/* BF16_Optimizer's (get_global_norm_of_tensors, clip_tensors_by_global_norm): the norm of all of
+ * them (fp32: the caller frees it), which every rank has; each of them times what keeps that below
+ * max_norm. */
+uint32_t zero_norm_of_all(struct lowering *low, uint32_t count, const struct operand *gradients);
+void zero_clip_all(struct lowering *low, uint32_t norm, uint32_t count,
+                   const struct operand *gradients);
+
 /* Reads norms on the device one by one, as `.item()` does: the host waits for each. Returns the sum
  * of their squares, on the host (no tensor of PyTorch's): the caller frees it. */
 uint32_t zero_read_norms(struct lowering *low, uint32_t count, const uint32_t *norms);

@@ -34,10 +34,15 @@ static uint64_t elements_of(const struct lowering *low, uint32_t param)
 static enum err_code check(const struct strategy *s, const struct graph *graph,
                            const struct stream *stream, struct err *err)
 {
-    if (s->grad_accum_fp32 && s->system == SYSTEM_ZERO1)
+    if (s->grad_accum_fp32 && s->system == SYSTEM_ZERO1 && s->compute == DTYPE_FP16)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "--grad-accum-dtype fp32: what zero1 does with it of fp16 parameters was not "
+            "recorded, and is not planned; zero2 has it");
+    if (zero_bf16_has(s) && graph->called)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--grad-accum-dtype fp32: zero1 then is another optimizer (BF16_Optimizer), "
-                       "which is not planned; zero2 has it");
+                       "--grad-accum-dtype fp32: the optimizer that zero1 then is (BF16_Optimizer) "
+                       "is not planned of recorded models; zero2 has it");
     if (s->grad_accum_fp32 && s->zero.optimizer.on)
         return err_set(err, ERR_UNSUPPORTED,
                        "--grad-accum-dtype fp32: with offload_optimizer it is not planned");
@@ -182,7 +187,7 @@ static void set_up(struct lowering *low)
     z->each = s->system == SYSTEM_ZERO2;
     z->offload = s->zero.optimizer.on;
     z->held = z->copied = z->filled_event = z->emptied_event[0] = z->emptied_event[1] = NONE;
-    z->fp32_partition = s->grad_accum_fp32 && s->compute != DTYPE_FP32;
+    z->fp32_partition = s->grad_accum_fp32 && s->compute != DTYPE_FP32 && !zero_bf16_has(s);
     z->bucket[0] = z->bucket[1] = z->gradients = z->older = z->padding = NONE;
     order_params(low);
     lay_out(low);
@@ -196,6 +201,8 @@ static void set_up(struct lowering *low)
                  DTYPE_FP32, (struct shape){.rank = 0}); /* the last step's norm */
     if (z->offload)
         zero12_offload_set_up(low);
+    if (zero_bf16_has(s))
+        zero_bf16_set_up(low);
 }
 
 /* ---- averaging a bucket ---- */
@@ -547,6 +554,8 @@ static void gradient(struct lowering *low, uint32_t p)
         emit_free(low, low->incoming); /* added to .grad: gone before the hook */
         low->incoming = NONE;
     }
+    if (zero_bf16_has(low->strategy))
+        return;
     set_up_buckets(low);
     if (z->each || (low->strategy->zero.overlap_comm && at_boundary(low)))
         take(low, p);
@@ -686,15 +695,18 @@ static void run_epilogue(struct lowering *low)
 static void final(struct lowering *low)
 {
     const struct zero12 *z = zero12_of(low);
-    if (z->each || at_boundary(low))
+    if (zero_bf16_has(low->strategy))
+        zero_bf16_final(low);
+    else if (z->each || at_boundary(low))
         run_epilogue(low);
 }
 
 #define ZERO12(stage)                                                                              \
     {                                                                                              \
         .name = "zero" #stage, .state_bytes = sizeof(struct zero12), .own_programs = true,         \
-        .scaled_loss = true, .check = check, .set_up = set_up, .gradient = gradient,               \
-        .final = final, .update = zero12_update,                                                   \
+        .scaled_loss = true, .unscaled = zero_bf16_has, .check = check, .set_up = set_up,          \
+        .pre_backward = zero_bf16_pre_backward, .gradient = gradient, .final = final,              \
+        .update = zero12_update,                                                                   \
     }
 
 const struct system system_zero1 = ZERO12(1);

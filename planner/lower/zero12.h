@@ -55,11 +55,23 @@ struct part zero12_part(const struct lowering *low, uint32_t param);
 struct operand zero12_own(const struct lowering *low);
 /* Says where the update finds gradients. */
 void zero12_declare_gradients(struct lowering *low, uint32_t buffer);
+/* This rank's partition of the vector from its fp32 one. */
+void zero12_cast_back(struct lowering *low);
 /* The vector from its partitions. */
 void zero12_gather(struct lowering *low);
 
 /* step(). */
 void zero12_update(struct lowering *low);
+
+/* ---- BF16_Optimizer: zero_bf16.c ---- */
+
+/* Whether it is what the strategy comes to. Of the hooks those that have no result do nothing
+ * otherwise. */
+bool zero_bf16_has(const struct strategy *strategy);
+void zero_bf16_set_up(struct lowering *low);
+void zero_bf16_pre_backward(struct lowering *low, uint32_t module);
+void zero_bf16_final(struct lowering *low);
+void zero_bf16_update(struct lowering *low);
 
 /* ---- offload_optimizer ---- */
 

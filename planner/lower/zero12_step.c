@@ -85,7 +85,7 @@ void zero12_gather(struct lowering *low)
                   z->group, 1, &z->flat, 1, &z->flat);
 }
 
-static void cast_back(struct lowering *low)
+void zero12_cast_back(struct lowering *low)
 {
     const struct operand master = plan_whole_buffer(low->plan, zero12_of(low)->master);
     const struct operand own = zero12_own(low);
@@ -104,8 +104,8 @@ void zero12_declare_gradients(struct lowering *low, uint32_t buffer)
 void zero12_update(struct lowering *low)
 {
     const struct zero12 *z = zero12_of(low);
-    if (z->offload) {
-        zero12_offload_update(low);
+    if (z->offload || zero_bf16_has(low->strategy)) {
+        (z->offload ? zero12_offload_update : zero_bf16_update)(low);
         return;
     }
     struct operand *parts = xmalloc((z->own_count + 2) * sizeof *parts);
@@ -131,7 +131,7 @@ void zero12_update(struct lowering *low)
         drop_gradients(low);
     else
         emit_free(low, gradient->place);
-    cast_back(low);
+    zero12_cast_back(low);
     zero12_gather(low);
     emit_free(low, norm);
     emit_free(low, unscaled);

@@ -385,6 +385,66 @@ void zero_clip(struct lowering *low, uint8_t lane, uint32_t norm, struct operand
     emit_free(low, slots[3]);
 }
 
+/* ---- BF16_Optimizer ---- */
+
+uint32_t zero_norm_of_all(struct lowering *low, uint32_t count, const struct operand *gradients)
+{
+    const uint8_t lane = LANE_COMPUTE;
+    uint32_t *norms = xmalloc((count + 1) * sizeof *norms), slots[SLOTS];
+    struct operand *out = xmalloc((count + 1) * sizeof *out);
+    for (uint32_t i = 0; i < count; i++) {
+        norms[i] = new_scalar(low, lane, ATEN_LINALG_VECTOR_NORM, DTYPE_FP32);
+        out[i] = as_fp32(low, norms[i]);
+    }
+    emit_work_on(low, PLAN_COMPUTE, lane, WORK_NORMS, ATEN_LINALG_VECTOR_NORM, PLAN_NO_GROUP, count,
+                 gradients, count, out);
+    const uint32_t stack = stack_norms(low, lane, count, norms, DTYPE_FP32);
+    const uint32_t squares =
+        alloc_buffer(low, CATEGORY_OPTIMIZER, lane, ATEN_POW, DTYPE_FP32, SHAPE(count));
+    step(low, lane, WORK_SQUARE, ATEN_POW, stack, squares);
+    emit_free(low, stack);
+    const uint32_t sum = new_scalar(low, lane, ATEN_SUM, DTYPE_FP32);
+    step(low, lane, WORK_SUM, ATEN_SUM, squares, sum);
+    const uint32_t norm = new_scalar(low, lane, ATEN_POW, DTYPE_FP32);
+    step(low, lane, WORK_SQUARE_ROOT, ATEN_POW, sum, norm);
+    run_scalars(low, lane, STEPS(mask_steps), scalar, DTYPE_FP32, slots);
+    for (uint32_t i = 0; i + 1 < count; i++)
+        emit_free(low, norms[i]);
+    emit_free(low, sum);
+    emit_free(low, norms[count - 1]); /* a loop variable's */
+    emit_free(low, squares);
+    free(norms);
+    free(out);
+    return norm;
+}
+
+static const struct scalar_step clip_all_steps[] = {
+    BORN(1, ADD, FP32),
+    BORN(2, RECIPROCAL, FP32),
+    BORN(3, MUL, FP32),
+    DIES(2),
+    DIES(1),
+    BORN(4, LT, BOOL),
+    DIES(4),
+};
+
+void zero_clip_all(struct lowering *low, uint32_t norm, uint32_t count,
+                   const struct operand *gradients)
+{
+    uint32_t slots[SLOTS];
+    run_scalars(low, LANE_COMPUTE, STEPS(clip_all_steps), scalar, DTYPE_FP32, slots);
+    const uint32_t kernel =
+        step(low, LANE_COMPUTE, WORK_CLIP_COEFFICIENT, ATEN_MUL, norm, slots[3]);
+    plan_own_kernel(low->plan, kernel)->attr.p = low->strategy->max_norm;
+    emit_sync(low, LANE_HOST, LANE_COMPUTE); /* which reads whether there is anything to do */
+    for (uint32_t i = 0; i < count; i++) {
+        const struct operand in[] = {as_fp32(low, slots[3]), gradients[i]};
+        emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_SCALE, ATEN_MUL_, PLAN_NO_GROUP, 2, in,
+                     1, &gradients[i]);
+    }
+    emit_free(low, slots[3]);
+}
+
 /* ---- what the host reads ---- */
 
 /* On the host, and no tensor: a number of Python's. */

@@ -57,6 +57,11 @@ static void trajectories_are_pytorchs(void **state)
     for (size_t i = 0; i < COUNT(formats); i++)
         snprintf(options[i], sizeof options[i], formats[i], reference_folder());
     reference_check_each(variations, COUNT(variations), "--param-dtype fp32", 1e-5);
+    static const struct variation rounded[] = {
+        {2, 2, "--strategy zero1 --grad-accum-dtype fp32 --accumulate 2"}, /* BF16_Optimizer */
+        {1, 8, "--strategy zero1 --grad-accum-dtype fp32"},
+    };
+    reference_check_each(rounded, COUNT(rounded), "--param-dtype bf16", 2e-2);
 }
 
 /* The host computes what DeepSpeedCPUAdam does, between copies that are on their own streams. */

@@ -673,8 +673,8 @@ bool truth_is_planned(const json_t *row)
     const char *system = truth_text(s, "system", "fsdp2");
     if (strcmp(system, "fsdp2") == 0)
         return !has_fsdp2s_rest(row, s);
-    if (strcmp(system, "deepspeed") == 0) /* zero1 with fp32 gradients is BF16_Optimizer */
-        return !(zero_system(s) == SYSTEM_ZERO1 && json_object_get(s, "grad_accum_dtype"));
+    if (strcmp(system, "deepspeed") == 0)
+        return true;
     if (strcmp(system, "fsdp1") == 0)
         return !json_is_integer(json_object_get(s, "wrap")) || is_wrapped_whole(row);
     return strcmp(system, "ddp") == 0 && !json_object_get(s, "store_fp32") &&
