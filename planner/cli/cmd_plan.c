@@ -5,7 +5,6 @@
 #include "report/report.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Pictures are drawn into a folder that was asked for: gnuplot takes longer than all the rest. */
 static bool draws_pictures(const struct settings *s)
@@ -19,8 +18,8 @@ static const char *other_plans(const struct answer *a, char text[96])
     const unsigned last = report_last_rank(a->prediction.plan);
     text[0] = '\0';
     if (last == 1)
-        return strcpy(text, ", plan-1.json (the other rank's)");
-    if (last)
+        snprintf(text, 96, ", plan-1.json (the other rank's)");
+    else if (last)
         snprintf(text, 96, ", plan-1.json to plan-%u.json (the other ranks')", last);
     return text;
 }
