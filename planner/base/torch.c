@@ -14,7 +14,8 @@ uint32_t torch_minor(const char *version)
 const struct torch_row *torch_row(enum torch_change change)
 {
     static const struct torch_row rows[] = {
-#define X(NAME, from, until, now, then, source) {from, until, now, then, source},
+#define X(NAME, from, until, whose, now, then, source)                                             \
+    {from, until, TORCH_OF_##whose, now, then, source},
         TORCH_MAP(X)
 #undef X
     };

@@ -14,111 +14,120 @@
 
 enum { TORCH_OLDEST = 4, TORCH_NEWEST = 14 }; /* 2.x */
 
-/* X(NAME, from 2.x on, until 2.x, what others do, what these did, source): from TORCH_OLDEST on
- * unless a version began it. */
+/* X(NAME, from 2.x on, until 2.x, whose, what others do, what these did, source): from TORCH_OLDEST
+ * on unless a version began it; of one sharding system, or of all jobs. */
 #define TORCH_MAP(X)                                                                               \
-    X(RMS_NORM_UPCASTS, 4, 6, "RMSNorm is computed in fp32",                                       \
+    X(RMS_NORM_UPCASTS, 4, 6, ALL, "RMSNorm is computed in fp32",                                  \
       "RMSNorm is computed in the dtype of its input, which it does not copy",                     \
       "recorded, 2.5.1 and 2.6.0; rms_norm of native/layer_norm.cpp")                              \
-    X(CASTS_TOGETHER, 4, 5, "FSDP2 casts the shards of a unit into one buffer, by one kernel",     \
+    X(CASTS_TOGETHER, 4, 5, FSDP2,                                                                 \
+      "FSDP2 casts the shards of a unit into one buffer, by one kernel",                           \
       "FSDP2 casts each shard into a buffer of its own",                                           \
       "recorded, 2.4.1 and 2.5.1; _fsdp_collectives.py, _get_param_all_gather_inputs")             \
-    X(SCATTERS_FROM_CALLER, 4, 5,                                                                  \
+    X(SCATTERS_FROM_CALLER, 4, 5, FSDP2,                                                           \
       "FSDP2 copies gradients into a reduction's input on the compute stream and holds that "      \
       "input until the next one's",                                                                \
       "FSDP2 copies gradients into a reduction's input behind the reduction before, on its "       \
       "stream, for which the compute stream waits",                                                \
       "recorded, 2.4.1 and 2.5.1; _fsdp_collectives.py, foreach_reduce")                           \
-    X(CLIP_KEEPS_ZERO, 4, 5, "FSDP1's clip_grad_norm_ keeps a zero, for ranks without gradients",  \
+    X(CLIP_KEEPS_ZERO, 4, 5, FSDP1,                                                                \
+      "FSDP1's clip_grad_norm_ keeps a zero, for ranks without gradients",                         \
       "FSDP1's clip_grad_norm_ makes such a zero where it is needed",                              \
       "recorded, 2.4.1 and 2.5.1; fully_sharded_data_parallel.py, _zero_scalar")                   \
-    X(MODULE_LISTS, 4, 5, "fully_shard takes several modules as one unit",                         \
+    X(MODULE_LISTS, 4, 5, FSDP2, "fully_shard takes several modules as one unit",                  \
       "fully_shard takes one module", "fully_shard.py of 2.4.1 and 2.5.1")                         \
-    X(EXPLICIT_PREFETCH, 4, 5, "modules have set_modules_to_forward_prefetch and its like",        \
+    X(EXPLICIT_PREFETCH, 4, 5, FSDP2, "modules have set_modules_to_forward_prefetch and its like", \
       "FSDP2 prefetches by itself alone", "fully_shard.py of 2.4.1 and 2.5.1")                     \
-    X(SELECTIVE_CHECKPOINTS, 4, 5, "checkpoints take create_selective_checkpoint_contexts",        \
+    X(SELECTIVE_CHECKPOINTS, 4, 5, ALL, "checkpoints take create_selective_checkpoint_contexts",   \
       "checkpoints have no public policy by operator", "utils/checkpoint.py of 2.4.1 and 2.5.1")   \
-    X(ALL_REDUCE_HELD, 4, 6, "HSDP holds what is all-reduced until the backward pass ends",        \
+    X(ALL_REDUCE_HELD, 4, 6, FSDP2, "HSDP holds what is all-reduced until the backward pass ends", \
       "HSDP lets what is all-reduced go when it is cast",                                          \
       "recorded, 2.5.1 and 2.6.0; _fsdp_param_group.py, AllReduceState")                           \
-    X(WAITS_FOR_ITS_LAST, 4, 6, "a unit's reduction waits for its own of the micro-batch before",  \
+    X(WAITS_FOR_ITS_LAST, 4, 6, FSDP2,                                                             \
+      "a unit's reduction waits for its own of the micro-batch before",                            \
       "a unit's reduction does not wait for its own of the micro-batch before",                    \
       "_fsdp_param_group.py of 2.5.1 and 2.6.0, _wait_for_post_backward")                          \
-    X(UNUSED_GATHER_GOES, 4, 6,                                                                    \
+    X(UNUSED_GATHER_GOES, 4, 6, FSDP2,                                                             \
       "a unit that backward prefetched and did not come to is let go in the end",                  \
       "a unit that backward prefetched and did not come to stays whole, and the next forward "     \
       "reads it",                                                                                  \
       "recorded, 2.5.1 and 2.6.0; _fsdp_param_group.py, finalize_backward")                        \
-    X(LOOPS_OVER_GRADIENTS, 4, 6,                                                                  \
+    X(LOOPS_OVER_GRADIENTS, 4, 6, FSDP2,                                                           \
       "the last gradient of a unit lives until its reduction has been issued: a loop variable "    \
       "of foreach_reduce holds it",                                                                \
       "gradients go when they are copied into the reduction's input",                              \
       "recorded, 2.5.1 and 2.6.0; _fsdp_collectives.py, foreach_reduce")                           \
-    X(NORMS_GO_FIRST, 4, 6,                                                                        \
+    X(NORMS_GO_FIRST, 4, 6, ALL,                                                                   \
       "clip_grad_norm_ lets the norms of parameters go when it has their total",                   \
       "clip_grad_norm_ holds the norms of parameters until gradients are scaled",                  \
       "recorded, 2.5.1 and 2.6.0; nn/utils/clip_grad.py, _get_total_norm")                         \
-    X(SHARD_PLACEMENT, 4, 6, "fully_shard takes shard_placement_fn",                               \
+    X(SHARD_PLACEMENT, 4, 6, FSDP2, "fully_shard takes shard_placement_fn",                        \
       "fully_shard shards by rows alone", "fully_shard.py of 2.5.1, _fully_shard.py of 2.6.0")     \
-    X(UNSHARD_IN_BACKWARD, 4, 6, "modules have set_unshard_in_backward",                           \
+    X(UNSHARD_IN_BACKWARD, 4, 6, FSDP2, "modules have set_unshard_in_backward",                    \
       "every unit is gathered in the backward pass",                                               \
       "fully_shard.py of 2.5.1, _fully_shard.py of 2.6.0")                                         \
-    X(RMS_NORM_WIDE, 4, 7, "RMSNorm multiplies by its weight in fp32, then casts back",            \
+    X(RMS_NORM_WIDE, 4, 7, ALL, "RMSNorm multiplies by its weight in fp32, then casts back",       \
       "RMSNorm casts back, then multiplies by its weight", "recorded, 2.6.0 and 2.7.1")            \
-    X(FLASH_STATE_ON_DEVICE, 4, 7, "flash attention keeps its generator's state on the GPU",       \
+    X(FLASH_STATE_ON_DEVICE, 4, 7, ALL, "flash attention keeps its generator's state on the GPU",  \
       "flash attention keeps seed and offset on the host",                                         \
       "recorded, 2.6.0 and 2.7.1; mha_fwd of native/transformers/cuda/flash_attn/flash_api.cpp")   \
-    X(ROOT_RESHARDS, 4, 8, "FSDP2's root obeys an explicit reshard_after_forward=True",            \
+    X(ROOT_RESHARDS, 4, 8, FSDP2, "FSDP2's root obeys an explicit reshard_after_forward=True",     \
       "FSDP2's root stays unsharded after forward, whatever reshard_after_forward says",           \
       "recorded, 2.7.1 and 2.8.0; _fsdp_state.py, _auto_reshard_after_forward")                    \
-    X(NCCL_ON_CALLER, 4, 8, "collectives run on the stream that calls them",                       \
+    X(NCCL_ON_CALLER, 4, 8, ALL, "collectives run on the stream that calls them",                  \
       "collectives run on NCCL's own stream, in the same order; "                                  \
       "TORCH_NCCL_AVOID_RECORD_STREAMS=1 "                                                         \
       "is assumed, as torchtitan sets it",                                                         \
       "pytorch#148590, pytorch#150398")                                                            \
-    X(RMS_NORM_FUSED, 4, 9, "RMSNorm is one kernel", "RMSNorm is seven small kernels in fp32",     \
+    X(RMS_NORM_FUSED, 4, 9, ALL, "RMSNorm is one kernel",                                          \
+      "RMSNorm is seven small kernels in fp32",                                                    \
       "native_functions.yaml, _fused_rms_norm; recorded, 2.8.0")                                   \
-    X(INDEX_OF_ALL, 4, 9, "x[:] is x", "each : of an index is a node, whose backward copies",      \
+    X(INDEX_OF_ALL, 4, 9, ALL, "x[:] is x", "each : of an index is a node, whose backward copies", \
       "grad_fn of x[:, :, None], 2.8.0 and 2.9.1")                                                 \
-    X(ALONE_COPIES, 4, 9, "one rank copies its parameters one by one",                             \
+    X(ALONE_COPIES, 4, 9, FSDP2, "one rank copies its parameters one by one",                      \
       "one rank gathers from itself, as many do",                                                  \
       "recorded, 2.8.0 and 2.9.1; _fsdp_param_group.py, unshard")                                  \
-    X(ALONE_REDUCES, 4, 10, "one rank copies its gradients in the place of a reduce-scatter",      \
+    X(ALONE_REDUCES, 4, 10, FSDP2,                                                                 \
+      "one rank copies its gradients in the place of a reduce-scatter",                            \
       "one rank reduce-scatters with itself",                                                      \
       "recorded, 2.9.1 and 2.10.0; _fsdp_collectives.py, foreach_reduce")                          \
-    X(CUDNN_ATTENTION, 4, 11, "attention is cuDNN's on Hopper and Blackwell",                      \
+    X(CUDNN_ATTENTION, 4, 11, ALL, "attention is cuDNN's on Hopper and Blackwell",                 \
       "attention is FlashAttention-2 on Hopper and Blackwell, too",                                \
       "sdp_utils.cpp, check_prefer_cudnn_attention: cuDNN newer than 9.15, which wheels have "     \
       "since 2.11; opt-in in 2.5.1 to 2.10 (pytorch#138522)")                                      \
-    X(EMPTY_GROUP_FREES, 4, 12,                                                                    \
+    X(EMPTY_GROUP_FREES, 4, 12, FSDP2,                                                             \
       "a unit without gradients lets the input of the reduction before it "                        \
       "go",                                                                                        \
       "a unit without gradients leaves the input of the reduction before it alone",                \
       "recorded, 2.11.0 and 2.12.1; _fsdp_param_group.py, post_backward")                          \
-    X(REDUCE_BUFFERS, 4, 13, "modules have set_reduce_scatter_max_input_buffers",                  \
+    X(REDUCE_BUFFERS, 4, 13, FSDP2, "modules have set_reduce_scatter_max_input_buffers",           \
       "one reduce-scatter's input is in flight", "_fully_shard.py of 2.12.1 and 2.13.0")           \
-    X(INPUT_LET_GO, 12, 13, "the input of the reduction before goes before the next is made",      \
+    X(INPUT_LET_GO, 12, 13, FSDP2,                                                                 \
+      "the input of the reduction before goes before the next is made",                            \
       "the input of the reduction before lives until the next has been issued: a loop variable "   \
       "of "                                                                                        \
       "post_backward holds it",                                                                    \
       "recorded, 2.11.0, 2.12.1 and 2.13.0; _fsdp_param_group.py, "                                \
       "post_backward, rs_state")                                                                   \
-    X(ALONE_KEEPS_NORM, 4, 10, "one rank takes the norm of its gradients as the total",            \
+    X(ALONE_KEEPS_NORM, 4, 10, FSDP2, "one rank takes the norm of its gradients as the total",     \
       "one rank all-reduces the norm of its gradients with itself",                                \
       "recorded, 2.9.1 and 2.10.0; distributed/tensor/_ops/_math_ops.py, _NormPartial")            \
-    X(NORMS_REDUCED, 4, 10, "clip_grad_norm_ all-reduces the norm of each parameter",              \
+    X(NORMS_REDUCED, 4, 10, FSDP2, "clip_grad_norm_ all-reduces the norm of each parameter",       \
       "clip_grad_norm_ all-reduces the total norm alone",                                          \
       "recorded, 2.9.1 and 2.10.0; distributed/tensor/_ops/_math_ops.py, stack of partial norms")
 
 enum torch_change {
-#define X(NAME, from, until, now, then, source) TORCH_##NAME,
+#define X(NAME, from, until, whose, now, then, source) TORCH_##NAME,
     TORCH_MAP(X)
 #undef X
         TORCH_CHANGES
 };
 
+enum torch_whose { TORCH_OF_ALL, TORCH_OF_FSDP2, TORCH_OF_FSDP1 };
+
 struct torch_row {
     uint32_t from, until; /* 2.x: what versions of this range did, and it ends with `until` */
+    enum torch_whose whose;
     const char *now, *then;
     const char *source;
 };
@@ -135,7 +144,7 @@ static inline bool torch_does(uint32_t minor, enum torch_change change)
     static const struct {
         uint8_t from, until;
     } ranges[] = {
-#define X(NAME, from, until, now, then, source) {from, until},
+#define X(NAME, from, until, whose, now, then, source) {from, until},
         TORCH_MAP(X)
 #undef X
     };

@@ -186,7 +186,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
     json_object_set_new(root, "model", model_json(&job->config, p->parameters));
     model_notes_set(root, &job->config);
-    version_notes_set(root, job->model.torch);
+    version_notes_set(root, job);
     json_object_set_new(root, "settings", settings_echo(settings));
     json_object_set_new(root, "fits", json_boolean(p->fits));
     json_object_set_new(root, "tight", json_boolean(p->tight));
@@ -280,7 +280,7 @@ static void print_notes(FILE *file, const struct job *job)
     if (!model_note(&job->config, 0, first, sizeof first) && !older)
         return;
     model_notes_print(file, "", &job->config);
-    version_notes_print(file, torch);
+    version_notes_print(file, job);
     fputc('\n', file);
 }
 

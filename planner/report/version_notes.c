@@ -3,22 +3,32 @@
 
 #include "base/torch.h"
 
-void version_notes_print(FILE *file, uint32_t torch)
+/* The job's version does it otherwise, and its system can meet that. */
+static bool is_met(const struct job *job, enum torch_change change)
+{
+    const enum torch_whose whose = torch_row(change)->whose;
+    return !torch_does(job->model.torch, change) &&
+           (whose == TORCH_OF_ALL ||
+            job->strategy.system == (whose == TORCH_OF_FSDP1 ? SYSTEM_FSDP1 : SYSTEM_FSDP2));
+}
+
+void version_notes_print(FILE *file, const struct job *job)
 {
     for (int i = 0; i < TORCH_CHANGES; i++) {
         const struct torch_row *row = torch_row((enum torch_change)i);
-        if (!torch_does(torch, (enum torch_change)i))
-            fprintf(file, "torch 2.%u: %s (until 2.%u)\n", torch, row->then, row->until);
+        if (is_met(job, (enum torch_change)i))
+            fprintf(file, "torch 2.%u: %s (until 2.%u)\n", job->model.torch, row->then, row->until);
     }
 }
 
-void version_notes_set(json_t *object, uint32_t torch)
+void version_notes_set(json_t *object, const struct job *job)
 {
+    const uint32_t torch = job->model.torch;
     char version[16];
     json_t *otherwise = json_array();
     for (int i = 0; i < TORCH_CHANGES; i++) {
         const struct torch_row *row = torch_row((enum torch_change)i);
-        if (torch_does(torch, (enum torch_change)i))
+        if (!is_met(job, (enum torch_change)i))
             continue;
         snprintf(version, sizeof version, "2.%u", row->until);
         json_array_append_new(otherwise, json_pack("{s:s, s:s, s:s}", "does", row->then, "until",

@@ -3,14 +3,16 @@
 #ifndef SHARDPLAN_VERSION_NOTES_H
 #define SHARDPLAN_VERSION_NOTES_H
 
+#include "job/job.h"
+
 #include <jansson.h>
-#include <stdint.h>
 #include <stdio.h>
 
-/* A line for each: "torch 2.8: one rank gathers from itself, as many do (until 2.9)". */
-void version_notes_print(FILE *file, uint32_t torch);
+/* A line for each that the job's system can meet: "torch 2.8: one rank gathers from itself, as many
+ * do (until 2.9)". */
+void version_notes_print(FILE *file, const struct job *job);
 
 /* The member "torch" of an object: {"version", "otherwise": [{"does", "until", "source"}, ...]}. */
-void version_notes_set(json_t *object, uint32_t torch);
+void version_notes_set(json_t *object, const struct job *job);
 
 #endif

@@ -188,7 +188,7 @@ static void an_export_says_what_it_cannot(void **state)
     prints("the training script has to say:"); /* on standard error */
     assert_int_equal(shardplan("export nothing.json"), 3);
     assert_int_equal(shardplan("export %s/plan.json --to fsdp2 --json", plans[0]), 0);
-    prints("\"written_for\": \"torch 2.6 and later\"");
+    prints("\"written_for\": \"torch 2.4 and later\"");
 }
 
 int main(void)

@@ -47,10 +47,15 @@ static void what_a_version_does_otherwise_is_said(void **state)
     (void)state;
     assert_int_equal(shardplan(FIT "--torch 2.8"), 0);
     assert_non_null(strstr(program_output(), torch_row(TORCH_RMS_NORM_FUSED)->then));
+    assert_non_null(strstr(program_output(), torch_row(TORCH_ALONE_REDUCES)->then));
     assert_null(strstr(program_output(), torch_row(TORCH_INPUT_LET_GO)->then));
     assert_int_equal(shardplan(FIT "--torch 2.12"), 0);
     assert_non_null(strstr(program_output(), torch_row(TORCH_INPUT_LET_GO)->then));
     assert_null(strstr(program_output(), torch_row(TORCH_RMS_NORM_FUSED)->then));
+    /* one job's sentences are not another system's */
+    assert_int_equal(shardplan(FIT "--torch 2.8 --strategy ddp"), 0);
+    assert_non_null(strstr(program_output(), torch_row(TORCH_RMS_NORM_FUSED)->then));
+    assert_null(strstr(program_output(), torch_row(TORCH_ALONE_REDUCES)->then));
     assert_int_equal(shardplan(FIT "--torch 2.14 --json"), 0);
     json_t *result = program_object();
     const json_t *torch = json_object_get(result, "torch");

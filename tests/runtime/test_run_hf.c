@@ -9,6 +9,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -143,8 +144,10 @@ static void sixteen_bits_stay_near(void **state)
     (void)state;
     for (size_t i = 0; i < json_array_size(models); i++) {
         const json_t *model = json_array_get(models, i);
+        /* its router turns autocast off for itself: not planned */
+        const bool casts = i % 2 && strcmp(type_of(model), "ernie4_5_moe") != 0;
         size_t steps;
-        trajectory_plan(model, 2, i % 2 ? HF "--strategy ddp --autocast bf16" : HF);
+        trajectory_plan(model, 2, casts ? HF "--strategy ddp --autocast bf16" : HF);
         if (local_ranks(2, "%s/plan/plan.json --steps 3 --json", folder) != 0)
             fail_msg("%s: %s", type_of(model), program_output());
         const double worst = compare_losses(model, &steps);

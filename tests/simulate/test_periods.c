@@ -46,6 +46,8 @@ static struct job deep_job(gsl_rng *rng)
     s->accumulate = 1 + below(rng, 4);
     if (below(rng, 2))
         s->system = systems[below(rng, 5)];
+    if (s->system == SYSTEM_ZERO3)
+        s->zero = zero_defaults(3);
     return job;
 }
 
