@@ -42,7 +42,8 @@ static struct difference_unit **match_units(const struct difference_side side[SI
 {
     const uint32_t of_a = side[0].plan->unit_count, count = of_a + side[1].plan->unit_count;
     const uint32_t *first = first_of_names(side, &d->arena);
-    struct difference_unit **ours = arena_alloc(&d->arena, count * sizeof *ours);
+    struct difference_unit **ours =
+        arena_alloc(&d->arena, count * sizeof(struct difference_unit *));
     d->units = arena_alloc(&d->arena, count * sizeof *d->units);
     for (uint32_t i = 0; i < count; i++) {
         ours[i] = first[i] == i ? &d->units[d->unit_count++] : ours[first[i]];

@@ -39,15 +39,16 @@ static char *written(void (*write)(FILE *to, const char *text), const char *text
 static void what_is_written_is_utf8(void **state)
 {
     (void)state;
-    static const unsigned char more[] = {'!', 0x7f, 0x80, 0xbf, 0xc0};
+    enum { MORE = 5 };
+    static const unsigned char more[MORE] = {'!', 0x7f, 0x80, 0xbf, 0xc0};
     iconv_t convert = iconv_open("UTF-32LE", "UTF-8");
     assert_true(convert != (iconv_t)-1);
     unsigned good = 0;
     for (unsigned first = 0x80; first < 0x100; first++)
         for (unsigned second = ' '; second < 0x100; second++)
-            for (size_t i = 0; i < sizeof more * sizeof more; i++) {
-                char text[] = {(char)first, (char)second, (char)more[i % sizeof more],
-                               (char)more[i / sizeof more], '\0'};
+            for (size_t i = 0; i < MORE * MORE; i++) {
+                char text[] = {(char)first, (char)second, (char)more[i % MORE],
+                               (char)more[i / MORE], '\0'};
                 char *page = written(files_html_text, text);
                 char *script = written(files_gnuplot_text, text);
                 const bool is = is_utf8(convert, text);
