@@ -140,11 +140,10 @@ static bool is_uncast(const struct settings *s)
 static bool reduces_otherwise(const struct settings *s)
 {
     const struct strategy *strategy = &s->job.strategy;
-    const bool cast = !is_uncast(s);
-    const enum dtype reduce =
-        strategy->reduce == DTYPE_COUNT ? strategy->compute : strategy->reduce;
+    const enum dtype compute =
+        strategy->compute == DTYPE_COUNT ? strategy->store : strategy->compute;
     return (strategy->system == SYSTEM_FSDP1 || strategy->system == SYSTEM_FSDP2) &&
-           reduce != (cast ? strategy->compute : DTYPE_COUNT);
+           strategy->reduce != DTYPE_COUNT && strategy->reduce != compute;
 }
 
 static const char *write_precision(const struct settings *s, char text[NUMBER_TEXT])

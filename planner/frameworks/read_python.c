@@ -518,11 +518,12 @@ static enum err_code run_function(struct python *p, const char *name, struct nod
     const int depth = p->depth;
     struct node *names = p->names;
     p->depth = 0;
-    const char *body = ++p->runs > MOST_RUNS ? NULL : function_body(p, name);
-    enum err_code rc = ERR_OK;
     *found = false;
+    if (++p->runs > MOST_RUNS)
+        return fail(p, "it calls its own functions too often");
+    const char *body = function_body(p, name);
+    enum err_code rc = ERR_OK;
     if (body && ++p->calls < DOCUMENT_DEEPEST) {
-
         const char *first = body;
         while (*first && is_blank(first)) {
             first += strcspn(first, "\n");

@@ -143,6 +143,13 @@ enum err_code job_on_machine(const struct job *job, const struct machine *machin
     return ERR_OK;
 }
 
+static bool keeps_host_apart(const struct job *job)
+{
+    const struct strategy *s = &job->strategy;
+    const bool offloads = s->offload || s->zero.optimizer.on || s->zero.param.on;
+    return offloads && job->model.autograd == AUTOGRAD_GPU;
+}
+
 enum err_code predict(const struct job *job, const struct machine *machine, struct prediction *out,
                       struct err *err)
 {
@@ -154,6 +161,7 @@ enum err_code predict(const struct job *job, const struct machine *machine, stru
     TRY(job_plan(&there, &plan, &parameters, err));
     const enum err_code rc = predict_plan(plan, machine, out, err);
     out->parameters = parameters;
+    out->host_apart = keeps_host_apart(job);
     return rc;
 }
 
@@ -188,8 +196,10 @@ enum err_code predict_few(const struct job *job, const struct machine *machine,
     for (uint32_t count = REPEAT_FEW; count < job->strategy.accumulate; count *= 2) {
         few.strategy.accumulate = count;
         TRY(try_few(&few, job->strategy.accumulate - count, machine, out, &done, err));
-        if (done)
+        if (done) {
+            out->host_apart = keeps_host_apart(job);
             return ERR_OK;
+        }
     }
     return predict(job, machine, out, err);
 }

@@ -108,14 +108,14 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
             unit_path(graph, w, mixed));
     if (mixed != NONE && !s->use_orig_params)
         return err_set(err, ERR_INVALID,
-                       "--freeze: %s has frozen and trained parameters, which takes "
+                       "%s has frozen and trained parameters, which takes "
                        "--use-orig-params on",
                        unit_path(graph, w, mixed));
     const bool keeps = s->sharding == SHARDING_GRAD_OP || s->sharding == SHARDING_HYBRID_ZERO2;
     const uint32_t unreached = keeps && !s->use_orig_params ? unreached_unit(graph, w) : NONE;
     if (unreached != NONE)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--freeze: no gradient reaches %s, which would stay unsharded for good: not "
+                       "no gradient reaches %s, which would stay unsharded for good: not "
                        "planned",
                        unit_path(graph, w, unreached));
     return ERR_OK;

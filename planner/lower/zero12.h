@@ -65,8 +65,8 @@ void zero12_update(struct lowering *low);
 
 /* ---- BF16_Optimizer: zero_bf16.c ---- */
 
-/* Whether it is what the strategy comes to. Of the hooks those that have no result do nothing
- * otherwise. */
+/* Whether it is what the strategy comes to. Of the hooks zero_bf16_pre_backward alone asks it for
+ * itself. */
 bool zero_bf16_has(const struct strategy *strategy);
 void zero_bf16_set_up(struct lowering *low);
 void zero_bf16_pre_backward(struct lowering *low, uint32_t module);

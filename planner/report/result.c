@@ -43,18 +43,16 @@ static json_t *bytes_json(uint64_t bytes)
     return json_integer((json_int_t)bytes);
 }
 
-/* What is told of requested bytes: of all tensors, as recordings count them, or where something is
- * offloaded of the device's alone. On fake tensors (--autograd recorded) both are one memory. */
+/* What is told of requested bytes (prediction.host_apart). */
 struct told {
     const struct memory_moment *peak;
     const uint64_t *categories, *live, *part_peaks;
 };
 
-static struct told told_of(const struct job *job, const struct memory *m)
+static struct told told_of(const struct prediction *p)
 {
-    const struct strategy *s = &job->strategy;
-    const bool offloads = s->offload || s->zero.optimizer.on || s->zero.param.on;
-    if (offloads && job->model.autograd == AUTOGRAD_GPU)
+    const struct memory *m = &p->memory;
+    if (p->host_apart)
         return (struct told){&m->device, m->device_categories, m->device_live,
                              m->device_part_peaks};
     return (struct told){&m->requested, m->categories, m->live, m->part_peaks};
@@ -181,7 +179,7 @@ json_t *result_json(const struct settings *settings, const struct job *job,
                     const struct remedy *remedies, uint32_t remedy_count)
 {
     const struct memory *m = &p->memory;
-    const struct told told = told_of(job, m);
+    const struct told told = told_of(p);
     json_t *root = json_object();
     json_object_set_new(root, "shardplan", json_string(SHARDPLAN_VERSION));
     json_object_set_new(root, "model", model_json(&job->config, p->parameters));

@@ -544,7 +544,8 @@ static enum err_code find_blocks_of(struct candidates *c, const struct settings 
 static enum err_code find_blocks(struct candidates *c, struct err *err)
 {
     const struct grid *grid = &c->space->grids[0];
-    enum err_code rc = find_blocks_of(c, &grid->base, err);
+    struct err first = {0};
+    enum err_code rc = find_blocks_of(c, &grid->base, &first);
     for (uint32_t a = 0; a < grid->inner && rc != ERR_OK; a++)
         for (uint32_t d = 0; d < grid->axes[a].count && rc != ERR_OK; d++) {
             struct settings settings;
@@ -552,7 +553,7 @@ static enum err_code find_blocks(struct candidates *c, struct err *err)
             if (find_blocks_of(c, &settings, NULL) == ERR_OK)
                 rc = ERR_OK;
         }
-    return rc;
+    return rc == ERR_OK ? rc : err_set(err, first.code, "%s", first.text);
 }
 
 enum err_code candidates_new(const struct space *space, const struct model_config *config,

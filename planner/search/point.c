@@ -8,23 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether parts of parameters are on the host: then bytes are told of the device's alone. */
-static bool offloads(const struct plan *plan)
-{
-    for (uint32_t b = 0; b < plan->buffer_count; b++)
-        if (plan->buffers[b].pool == LANE_HOST &&
-            plan->buffers[b].category == CATEGORY_SHARDED_PARAM)
-            return true;
-    return false;
-}
-
 static void take_memory(const struct prediction *p, const struct machine *machine,
                         struct point *out)
 {
     const struct memory *m = &p->memory;
     out->verdict = p->fits ? POINT_FITS : POINT_TOO_LARGE;
     out->after_release = p->after_release;
-    out->requested_bytes = (offloads(p->plan) ? m->device : m->requested).bytes;
+    out->requested_bytes = (p->host_apart ? m->device : m->requested).bytes;
     out->allocated_bytes = p->memory.allocated.bytes;
     out->reserved_bytes = p->memory.reserved_bytes;
     out->device_bytes = p->device_bytes;

@@ -179,8 +179,10 @@ static bool close_axis(struct space *space, const struct space_options *options,
     axis->usual = find_value(axis, axis->row->initial);
     if (axis->count >= 2)
         return true;
-    if (axis->count == 1)
+    if (axis->count == 1 && axis->usual == 0)
         setting_copy(axis->row, &axis->values[0].with, &grid->base);
+    if (axis->count == 1 && axis->usual != 0) /* a command has to give what is left */
+        (void)settings_set(&grid->base, axis->row->name, axis->values[0].text, NULL);
     if (axis->count == 1 && axis->follows)
         setting_copy(axis->follows, &axis->values[0].with, &grid->base);
     grid->axis_count--;

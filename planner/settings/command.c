@@ -15,7 +15,8 @@ const struct command_about *command_about(enum command command)
                           "are a table, as of `fit`."},
         [COMMAND_TUNE] =
             {"tune", "shardplan tune", "the fastest settings that fit, and why",
-             "Searches all settings that do not change what is trained for those with "
+             "Searches all systems, and of each all settings that do not change what is "
+             "trained, for those with "
              "the shortest step that fit, and shows what they give and take. A setting "
              "that is given is not searched. Exit status: 0 some fit, 1 none does, 2 "
              "bad input."},

@@ -36,6 +36,7 @@ static enum err_code take_lock(struct claim *claim, const char *dir, const char 
 {
     const char *path = arena_printf(&claim->arena, "%s/%s", dir, name);
     struct lock *lock = &claim->locks[claim->lock_count++];
+    lock->fd = -1;
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return err_set(err, ERR_IO, "create %s: %s", dir, strerror(errno));
     for (;;) {
@@ -105,10 +106,10 @@ static enum err_code try_full(struct claim *claim, const struct plan *plan, cons
     return check_room(dirname(arena_strdup(&claim->arena, full)), bytes_to_save(plan, false), err);
 }
 
-static enum err_code claim_output(struct claim *claim, const struct plan *plan, const char *dir,
-                                  struct err *err)
+/* `leads`: rank 0 of a world, or whoever runs alone (a rehearsal of any rank). */
+static enum err_code claim_output(struct claim *claim, bool leads, const char *dir, struct err *err)
 {
-    return plan->rank == 0 ? take_lock(claim, dir, ".trace-lock", "leaves its trace", err) : ERR_OK;
+    return leads ? take_lock(claim, dir, ".trace-lock", "leaves its trace", err) : ERR_OK;
 }
 
 enum err_code claim_open(const struct plan *plan, struct comm *comm,
@@ -120,7 +121,8 @@ enum err_code claim_open(const struct plan *plan, struct comm *comm,
     enum err_code rc = ERR_OK;
     *out = claim;
     if (output)
-        rc = transfer_agree(comm, claim_output(claim, plan, output, err), &flag, err);
+        rc = transfer_agree(comm, claim_output(claim, !comm || plan->rank == 0, output, err), &flag,
+                            err);
     if (dir && rc == ERR_OK)
         rc = transfer_agree(comm, claim_folder(claim, plan, dir, err), &flag, err);
     if (dir && rc == ERR_OK)

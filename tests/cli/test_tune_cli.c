@@ -126,6 +126,16 @@ static void the_choice_is_exported_beside_its_plan(void **state)
     expect(shardplan("tune " TOY " --reshard never --to torchtitan -o %s", folder), 2,
            "torchtitan cannot say --units blocks");
     expect(shardplan("tune " TOY " --to fsdp2"), 2, "Give -o, too");
+    /* its only word for units is not the command's default */
+    assert_int_equal(
+        shardplan("tune tests/data/configs/toy-llama --gpus 4 --seq 256 --strategy fsdp2 "
+                  "--json --to accelerate -o %s",
+                  folder),
+        0);
+    json_t *tuned = program_object();
+    const json_t *command = json_object_get(json_object_get(tuned, "chosen"), "command");
+    assert_non_null(strstr(json_string_value(command), " --units torchtitan"));
+    json_decref(tuned);
     shell("rm -r %s", folder);
 }
 
