@@ -75,6 +75,14 @@ struct script_setting { /* what the framework leaves to the user's own code */
     bool instead; /* a key says the setting, too: where this applies the script's holds */
 };
 
+/* What no file of theirs says: the environment of whoever starts it. */
+bool framework_expands_segments(const struct settings *settings);
+#define EXPANDABLE_SEGMENTS_BY_SCRIPT                                                              \
+    {                                                                                              \
+        "expandable-segments", "PYTORCH_ALLOC_CONF=expandable_segments:True: %s",                  \
+            framework_expands_segments, false                                                      \
+    }
+
 struct framework {
     const char *name;  /* "torchtitan" */
     const char *about; /* "torchtitan (TOML)": in messages */

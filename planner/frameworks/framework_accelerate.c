@@ -351,6 +351,7 @@ static const struct script_setting script[] = {
     {"reduce-dtype",
      "FullyShardedDataParallelPlugin(mixed_precision_policy=...(reduce_dtype=...)): %s",
      reduces_otherwise, true},
+    EXPANDABLE_SEGMENTS_BY_SCRIPT,
     {NULL, NULL, NULL, false},
 };
 

@@ -286,6 +286,7 @@ static const struct script_setting script[] = {
     {"freeze", "requires_grad_(False) of %s", NULL, false},
     {"optimizer", "deepspeed.initialize(optimizer=...): %s", has_own_optimizer, false},
     {"optimizer-impl", "foreach=True or neither, of that optimizer: %s", has_own_optimizer, false},
+    EXPANDABLE_SEGMENTS_BY_SCRIPT,
     {NULL, NULL, NULL, false},
 };
 

@@ -38,7 +38,7 @@ static bool is_gathered_in_float8(const struct settings *settings)
     return settings->job.model.float8_gather != FLOAT8_GATHER_NOT;
 }
 
-static bool expands_segments(const struct settings *settings)
+bool framework_expands_segments(const struct settings *settings)
 {
     return settings->expandable_segments;
 }
@@ -58,8 +58,7 @@ static const struct script_setting script[] = {
      "likewise: enable_fsdp_float8_all_gather=True; precomputed: "
      "precompute_float8_dynamic_scale_for_fsdp(model) after each step of the optimizer: %s",
      is_gathered_in_float8, false},
-    {"expandable-segments", "PYTORCH_ALLOC_CONF=expandable_segments:True: %s", expands_segments,
-     false},
+    EXPANDABLE_SEGMENTS_BY_SCRIPT,
     {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL, false},
     {"clip", "torch.nn.utils.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL, false},
     {NULL, NULL, NULL, false},

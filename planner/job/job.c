@@ -247,7 +247,7 @@ static enum err_code check_version(const struct job *job, struct err *err)
                                                        : NULL;
     if (option)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s under %s: not known of torch 2.%u; it is planned as 2.%d does it",
+                       "%s under %s: not known of torch 2.%u; it is planned only as 2.%d does it",
                        option, system_name(job->strategy.system), torch, TORCH_NEWEST);
     return ERR_OK;
 }

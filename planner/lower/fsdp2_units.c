@@ -137,12 +137,12 @@ static enum err_code check_version(const struct strategy *s, uint32_t torch, str
     if (s->experts_replicate && torch != 0 && torch != TORCH_NEWEST)
         return err_set(
             err, ERR_UNSUPPORTED,
-            "--experts-replicate: not known of torch 2.%u; it is planned as 2.%d does it", torch,
-            TORCH_NEWEST);
+            "--experts-replicate: not known of torch 2.%u; it is planned only as 2.%d does it",
+            torch, TORCH_NEWEST);
     if (s->offload && torch != 0 && torch != TORCH_NEWEST)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--offload: not known of torch 2.%u; it is planned as 2.%d does it", torch,
-                       TORCH_NEWEST);
+                       "--offload: not known of torch 2.%u; it is planned only as 2.%d does it",
+                       torch, TORCH_NEWEST);
     return ERR_OK;
 }
 
