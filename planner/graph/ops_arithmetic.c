@@ -493,27 +493,27 @@ OP_BACKWARD(limit)
     (void)graph;
     const float number = op->attr.p;
     const struct operand grad = tape_grad(tape, op, 0), x = tape_tensor(tape, op->in[0]);
-    const bool both = op->work == WORK_WITHIN, least = op->work == WORK_AT_LEAST;
+    const bool has_least = op->work != WORK_AT_MOST, has_most = op->work != WORK_AT_LEAST;
     struct operand above = {.place = PLACE_NONE}, below = above;
     const struct operand zero =
         tape_birth(tape, ATEN_SCALAR_TENSOR, (enum dtype)grad.dtype, (struct shape){.rank = 0});
     tape_kernel(tape, WORK_FILL, ATEN_SCALAR_TENSOR, -1.0, 0, NULL, 1, &zero);
     tape_number(tape, 0.0F);
-    if (both || least)
-        above = ask_number(tape, WORK_GREATER_NUMBER, ATEN_GT, x, least ? number : -number);
-    if (!least)
+    if (has_least)
+        above = ask_number(tape, WORK_GREATER_NUMBER, ATEN_GT, x, has_most ? -number : number);
+    if (has_most)
         below = ask_number(tape, WORK_LESS_NUMBER, ATEN_LT, x, number);
-    const struct operand inside = both || least ? above : below;
-    if (both)
+    const struct operand inside = has_least ? above : below;
+    if (has_least && has_most)
         tape_kernel(tape, WORK_AND, ATEN_LOGICAL_AND, -1.0, 2, (struct operand[]){above, below}, 1,
                     &inside);
     const struct operand choice[3] = {inside, grad, zero};
     tape_give(tape, op, 0,
               tape_call(tape, WORK_WHERE, ATEN_WHERE, (enum dtype)grad.dtype, grad.shape, -1.0, 3,
                         choice));
-    if (!least)
+    if (has_most)
         tape_death(tape, below);
-    if (both || least)
+    if (has_least)
         tape_death(tape, above);
     tape_death(tape, zero);
 }

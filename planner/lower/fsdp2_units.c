@@ -134,14 +134,12 @@ static enum err_code check_version(const struct strategy *s, uint32_t torch, str
     if (s->columns && s->world == s->replicate && !torch_does(torch, TORCH_ALONE_REDUCES))
         return err_set(err, ERR_UNSUPPORTED,
                        "--placement columns of one rank: not planned as torch 2.%u does it", torch);
-    if (s->experts_replicate && torch != 0 && torch != TORCH_NEWEST)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--experts-replicate: not known of torch 2.%u; it is planned only as 2.%d does it",
-            torch, TORCH_NEWEST);
-    if (s->offload && torch != 0 && torch != TORCH_NEWEST)
+    const char *newest = s->experts_replicate ? "--experts-replicate"
+                         : s->offload         ? "--offload"
+                                              : NULL;
+    if (newest && torch != 0 && torch != TORCH_NEWEST)
         return err_set(err, ERR_UNSUPPORTED,
-                       "--offload: not known of torch 2.%u; it is planned only as 2.%d does it",
+                       "%s: not known of torch 2.%u; it is planned only as 2.%d does it", newest,
                        torch, TORCH_NEWEST);
     return ERR_OK;
 }

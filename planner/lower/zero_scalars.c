@@ -161,16 +161,20 @@ uint32_t zero_norm_one(struct lowering *low, uint8_t lane, struct operand gradie
     return norm;
 }
 
-/* The norm of each gradient, from a copy in fp64 that lives for the moment. */
+/* The norm of each gradient, where that is in another dtype from a copy that lives for the moment.
+ */
 static void emit_norms(struct lowering *low, uint32_t count, const struct operand *gradients,
-                       uint32_t *norms)
+                       enum dtype dtype, uint32_t *norms)
 {
     struct operand *out = xmalloc((count + 1) * sizeof *out);
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t copy = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_TO_COPY,
-                                           DTYPE_FP64, gradients[i].shape);
-        norms[i] = new_scalar(low, LANE_COMPUTE, ATEN_LINALG_VECTOR_NORM, DTYPE_FP64);
-        emit_free(low, copy);
+        const bool cast = gradients[i].dtype != dtype;
+        const uint32_t copy = cast ? alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE,
+                                                  ATEN_TO_COPY, dtype, gradients[i].shape)
+                                   : NONE;
+        norms[i] = new_scalar(low, LANE_COMPUTE, ATEN_LINALG_VECTOR_NORM, dtype);
+        if (cast)
+            emit_free(low, copy);
         out[i] = as_fp32(low, norms[i]);
     }
     emit_work_on(low, PLAN_COMPUTE, LANE_COMPUTE, WORK_NORMS, ATEN_LINALG_VECTOR_NORM,
@@ -193,23 +197,24 @@ static uint32_t stack_norms(struct lowering *low, uint8_t lane, uint32_t count,
     return stack;
 }
 
-/* stack(norms).pow(2).sum(). */
-static uint32_t sum_norms(struct lowering *low, uint32_t count, const uint32_t *norms)
+/* stack(norms).pow(2).sum(); *squares: what is summed, the caller's to free. */
+static uint32_t sum_norms(struct lowering *low, uint32_t count, const uint32_t *norms,
+                          enum dtype dtype, uint32_t *squares)
 {
-    const uint32_t stack = stack_norms(low, LANE_COMPUTE, count, norms, DTYPE_FP64);
-    const uint32_t squares =
-        alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_POW, DTYPE_FP64, SHAPE(count));
-    step(low, LANE_COMPUTE, WORK_SQUARE, ATEN_POW, stack, squares);
+    const uint32_t stack = stack_norms(low, LANE_COMPUTE, count, norms, dtype);
+    *squares = alloc_buffer(low, CATEGORY_OPTIMIZER, LANE_COMPUTE, ATEN_POW, dtype, SHAPE(count));
+    step(low, LANE_COMPUTE, WORK_SQUARE, ATEN_POW, stack, *squares);
     emit_free(low, stack);
-    const uint32_t sum = new_scalar(low, LANE_COMPUTE, ATEN_SUM, DTYPE_FP64);
-    step(low, LANE_COMPUTE, WORK_SUM, ATEN_SUM, squares, sum);
-    emit_free(low, squares);
+    const uint32_t sum = new_scalar(low, LANE_COMPUTE, ATEN_SUM, dtype);
+    step(low, LANE_COMPUTE, WORK_SUM, ATEN_SUM, *squares, sum);
     return sum;
 }
 
 static uint32_t sum_squares(struct lowering *low, uint32_t count, const uint32_t *norms)
 {
-    const uint32_t sum = sum_norms(low, count, norms);
+    uint32_t squares;
+    const uint32_t sum = sum_norms(low, count, norms, DTYPE_FP64, &squares);
+    emit_free(low, squares);
     const uint32_t total = new_scalar(low, LANE_COMPUTE, ATEN_TO_COPY, DTYPE_FP32);
     step(low, LANE_COMPUTE, WORK_COPY, ATEN_TO_COPY, sum, total);
     emit_free(low, sum);
@@ -232,7 +237,7 @@ static uint32_t norm_of_group(struct lowering *low, uint8_t group, uint32_t coun
     uint32_t *norms = xmalloc((count + 1) * sizeof *norms), slots[SLOTS];
     const uint32_t before = enter_scope(low, "ds_norm", PLAN_NO_UNIT, false);
     if (count)
-        emit_norms(low, count, gradients, norms);
+        emit_norms(low, count, gradients, DTYPE_FP64, norms);
     const uint32_t squares = count ? sum_squares(low, count, norms) : no_squares(low);
     if (group != PLAN_NO_GROUP)
         emit_work(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE, group,
@@ -290,8 +295,10 @@ uint32_t zero_norm_fp64(struct lowering *low, uint8_t group, uint32_t count,
 {
     uint32_t *norms = xmalloc((count + 1) * sizeof *norms), slots[SLOTS];
     const uint32_t before = enter_scope(low, "ds_norm", PLAN_NO_UNIT, false);
-    emit_norms(low, count, gradients, norms);
-    const uint32_t squares = sum_norms(low, count, norms);
+    emit_norms(low, count, gradients, DTYPE_FP64, norms);
+    uint32_t each;
+    const uint32_t squares = sum_norms(low, count, norms, DTYPE_FP64, &each);
+    emit_free(low, each);
     if (group != PLAN_NO_GROUP) {
         const struct operand x = as_fp32(low, squares);
         emit_work_on(low, PLAN_ALL_REDUCE, LANE_COMPUTE, WORK_ALL_REDUCE_SUM, ATEN_ALL_REDUCE,
@@ -390,21 +397,9 @@ void zero_clip(struct lowering *low, uint8_t lane, uint32_t norm, struct operand
 uint32_t zero_norm_of_all(struct lowering *low, uint32_t count, const struct operand *gradients)
 {
     const uint8_t lane = LANE_COMPUTE;
-    uint32_t *norms = xmalloc((count + 1) * sizeof *norms), slots[SLOTS];
-    struct operand *out = xmalloc((count + 1) * sizeof *out);
-    for (uint32_t i = 0; i < count; i++) {
-        norms[i] = new_scalar(low, lane, ATEN_LINALG_VECTOR_NORM, DTYPE_FP32);
-        out[i] = as_fp32(low, norms[i]);
-    }
-    emit_work_on(low, PLAN_COMPUTE, lane, WORK_NORMS, ATEN_LINALG_VECTOR_NORM, PLAN_NO_GROUP, count,
-                 gradients, count, out);
-    const uint32_t stack = stack_norms(low, lane, count, norms, DTYPE_FP32);
-    const uint32_t squares =
-        alloc_buffer(low, CATEGORY_OPTIMIZER, lane, ATEN_POW, DTYPE_FP32, SHAPE(count));
-    step(low, lane, WORK_SQUARE, ATEN_POW, stack, squares);
-    emit_free(low, stack);
-    const uint32_t sum = new_scalar(low, lane, ATEN_SUM, DTYPE_FP32);
-    step(low, lane, WORK_SUM, ATEN_SUM, squares, sum);
+    uint32_t *norms = xmalloc((count + 1) * sizeof *norms), squares, slots[SLOTS];
+    emit_norms(low, count, gradients, DTYPE_FP32, norms);
+    const uint32_t sum = sum_norms(low, count, norms, DTYPE_FP32, &squares);
     const uint32_t norm = new_scalar(low, lane, ATEN_POW, DTYPE_FP32);
     step(low, lane, WORK_SQUARE_ROOT, ATEN_POW, sum, norm);
     run_scalars(low, lane, STEPS(mask_steps), scalar, DTYPE_FP32, slots);
@@ -414,7 +409,6 @@ uint32_t zero_norm_of_all(struct lowering *low, uint32_t count, const struct ope
     emit_free(low, norms[count - 1]); /* a loop variable's */
     emit_free(low, squares);
     free(norms);
-    free(out);
     return norm;
 }
 

@@ -1,6 +1,6 @@
 /* family_ernie4_5.c - ERNIE 4.5: Llama where RoPE turns neighbours in fp32. */
+#include "model/family_ernie4_5.h"
 #include "model/count.h"
-#include "model/family_llama.h"
 #include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
@@ -18,15 +18,7 @@ static const struct key keys[] = {
     SIZE_KEYS,
     KV_HEADS(2),
     {COUNT("head_dim", head_dim, 128, HEAD_DIM_MAX), .null = RULE_HEAD_SIZE},
-    {POSITIONS("max_position_embeddings", 131072)},
-    EPS("rms_norm_eps", 1e-5),
-    STD("initializer_range", 0.02),
-    THETA("rope_theta", 5e5),
-    TIED(true),
-    {CHOICE("hidden_act", gated, "silu", key_silu_only)},
-    {FLAG("use_bias", attention_bias, false)},
-    {FLAG("use_bias", output_bias, false)},
-    {FLAG("use_bias", mlp_bias, false)},
+    ERNIE_KEYS,
 };
 
 /* A model is a line, and what the macro holds is a row: no block, no expression. */

@@ -2,7 +2,7 @@
  * a parameter that nothing trains. */
 #include "model/count.h"
 #include "model/experts.h"
-#include "model/family_llama.h"
+#include "model/family_ernie4_5.h"
 #include "model/hf_decoder.h"
 
 static void build(struct graph *graph, const struct model_config *config,
@@ -26,15 +26,7 @@ static const struct key keys[] = {
     SIZE_KEYS,
     KV_HEADS(4),
     HEAD_DIM_KEY,
-    {POSITIONS("max_position_embeddings", 131072)},
-    EPS("rms_norm_eps", 1e-5),
-    STD("initializer_range", 0.02),
-    THETA("rope_theta", 5e5),
-    TIED(true),
-    {CHOICE("hidden_act", gated, "silu", key_silu_only)},
-    {FLAG("use_bias", attention_bias, false)},
-    {FLAG("use_bias", output_bias, false)},
-    {FLAG("use_bias", mlp_bias, false)},
+    ERNIE_KEYS,
     {COUNT("moe_num_experts", experts, 64, EXPERTS_MAX), .other = "num_experts"},
     {COUNT("moe_k", experts_per_token, 6, EXPERTS_MAX), .other = "num_experts_per_tok"},
     EXPERT_WAYS,
