@@ -228,8 +228,9 @@ static void draw_range(struct step_time *t, struct passes *p, uint32_t draws)
     double *steps = xmalloc(draws * sizeof *steps);
     draw_steps(t->simulation, p, &t->costs, draws, steps, &timeline);
     gsl_sort(steps, 1, draws);
-    t->low_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.05);
-    t->high_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, 0.95);
+    t->low_s = gsl_stats_quantile_from_sorted_data(steps, 1, draws, STEP_TIME_LOW_PERCENT / 100.0);
+    t->high_s =
+        gsl_stats_quantile_from_sorted_data(steps, 1, draws, STEP_TIME_HIGH_PERCENT / 100.0);
     free(steps);
     timeline_free(&timeline);
 }

@@ -35,6 +35,9 @@ void step_time_free(struct step_time *time);
 
 enum { STEP_TIME_DRAWS = 200 };
 
+/* Of the draws, how many per cent lie below low_s and below high_s. */
+enum { STEP_TIME_LOW_PERCENT = 5, STEP_TIME_HIGH_PERCENT = 95 };
+
 /* Where a job fits only by giving cached segments back, the calls of a settled step are simulated
  * as stalls; whether a run settles depends on clocks, which a plan has not. Of 12 published runs
  * (llm-foundry on A100s: reports/validation/time-published.md) 6 are within 8 % of the settled

@@ -107,14 +107,18 @@ static enum err_code read_number(const char *where, const char *key, const json_
     return ERR_OK;
 }
 
-/* A number, or {"value", "spread", "source"}. */
+/* A number, or {"value", "spread", "source"}. A bare number says nothing of how sure it is: it
+ * keeps the spread of the number whose place it takes. */
 static enum err_code read_quantity(const char *where, enum profile_key key, const json_t *value,
                                    struct quantity *out, struct err *err)
 {
     const char *name = keys[key].name;
+    const double spread = out->spread;
     *out = (struct quantity){.source = where};
-    if (!json_is_object(value))
+    if (!json_is_object(value)) {
+        out->spread = spread;
         return read_number(where, name, value, keys[key].least, keys[key].most, &out->value, err);
+    }
     const char *member;
     json_t *part;
     json_object_foreach((json_t *)value, member, part)

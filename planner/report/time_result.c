@@ -14,13 +14,15 @@ json_t *time_json(const struct step_time *time)
         json_object_set_new(spent, spent_name((enum spent)i), json_real(t->spent_s[i]));
     const struct slowest *slowest = &time->costs.slowest;
     json_t *object = json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o, s:{s:i, s:f, s:f}}",
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o, s:{s:i, s:f, s:f},"
+        " s:{s:[f, f]}}",
         "profile", time->profile, "step_s", t->step_s, "step_low_s", time->low_s, "step_high_s",
         time->high_s, "tokens_per_s_per_gpu", time->tokens_per_s, "mfu", time->mfu, "hfu",
         time->hfu, "exposed_communication_s", t->exposed_s, "communication_s", t->communication_s,
         "waiting_s", t->waiting_s, "compute_s", t->compute_s, "host_s", t->host_s, "bound",
         spent_name(time->bound), "spent_s", spent, "slowest_rank", "ranks", (int)slowest->ranks,
-        "arithmetic", slowest->factor, "deviation", slowest->sigma);
+        "arithmetic", slowest->factor, "deviation", slowest->sigma, "range", "quantiles",
+        STEP_TIME_LOW_PERCENT / 100.0, STEP_TIME_HIGH_PERCENT / 100.0);
     return object;
 }
 

@@ -678,7 +678,8 @@ static const struct setting rows[] = {
      .help = "Write every allocation and free, one JSON array a line", .field = FIELD(events),
      .commands = COMMAND(FIT)},
     {.name = "time", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
-     .help = "Also the time of the step and what it is spent on; `plan` says it anyway",
+     .help = "Also the time of the step and what it is spent on, with the range that 90 of 100 "
+             "draws of the profile's numbers within their spreads lie in; `plan` says it anyway",
      .field = FIELD(time), .commands = COMMAND(FIT) | COMMAND(PLAN)},
     {.name = "explain", .kind = SETTING_FLAG, .group = GROUP_OUTPUT,
      .help = "Also what the time comes from: the largest kernels, the profile's numbers that they "

@@ -164,13 +164,17 @@ static void what_is_carried_over_is_less_certain(void **state)
     static const char same[] = "{\"gpu\": \"h100-sxm\", \"power_w\": 500}",
                       other[] = "{\"gpu\": \"h100-sxm\", \"generation\": \"ampere\"}",
                       own[] = "{\"gpu\": \"h100-sxm\", \"generation\": \"ampere\", "
-                              "\"gemm_efficiency\": {\"value\": 0.9, \"spread\": 0.01}}";
+                              "\"gemm_efficiency\": {\"value\": 0.9, \"spread\": 0.01}}",
+                      bare[] = "{\"gemm_efficiency\": 0.7}",
+                      sure[] = "{\"gemm_efficiency\": {\"value\": 0.7}}";
     const struct profile h100 = find("h100-sxm");
     const double gemm = h100.of[PROFILE_GEMM].spread;
     assert_true(gemm > 0 && profile_value(&h100, PROFILE_STEPS) > 0);
     assert_true(spread_of(same, PROFILE_GEMM) == gemm);
     assert_true(spread_of(other, PROFILE_GEMM) > gemm + 0.1);
     assert_true(spread_of(own, PROFILE_GEMM) == 0.01);
+    assert_true(spread_of(bare, PROFILE_GEMM) == gemm);
+    assert_true(spread_of(sure, PROFILE_GEMM) == 0);
     assert_true(spread_of(other, PROFILE_BF16) == 0);
     struct profile p = find("h100-sxm"), carried = find("l40s");
     struct err err = {0};
