@@ -26,6 +26,12 @@ static const struct filling {
     [FILLING_SWITCH] = {2.5, 1.7},   /* NVLS: 8 x H100, H200, B200; NVLSTree: 16 x H100, B200 */
 };
 
+/* What goes through a switch is copied in, reduced and sent back, and copied out by three groups of
+ * warps, each a turn of the loop behind the one before it (all_reduce.h): the last turn ends two
+ * turns after the first group has ended. Where turns are long, as in a rack, that is the longer
+ * fill. */
+#define SWITCH_TURNS 2
+
 #define LARGE (16U << 20)
 
 /* Between two passes over the same size of the published nccl-tests tables (out of place and in
@@ -61,9 +67,9 @@ static double link_sustained(enum gpu_generation generation)
 }
 
 /* Of the link's rate, in a rack whose ranks are more than NVLS's heads: one number to the 5 rows of
- * 72 x GB200 (residuals 11 % rms, -21 % at 512 MiB); 144 in two racks, which it was not fitted to,
- * are within 10 % from 2 GiB on. */
-#define NVLS_BEYOND_HEADS .56
+ * 72 x GB200 (residuals 8 % rms, -15 % at 512 MiB); the 6 rows of 144 in two racks, which it was
+ * not fitted to, are within 8 %. */
+#define NVLS_BEYOND_HEADS .59
 
 /* Of what NVLS sustains in a node, where the network's switches reduce the nodes' results (SHARP):
  * one number to the 5 rows of 64 x H100 (residuals 3 % rms). */
@@ -182,9 +188,12 @@ static double wall_seconds(const struct collective_model *m, enum nccl_algorithm
     double transfer = bytes / way->bytes_per_s;
     if (a == NCCL_TREE)
         transfer /= nccl_tree_correction(p, bytes);
-    if (way->fill_s <= 0)
-        return way->latency_s + transfer;
-    return way->latency_s + way->fill_s * -expm1(-transfer / way->span_s) + transfer;
+    double fill_s = way->fill_s > 0 ? way->fill_s * -expm1(-transfer / way->span_s) : 0;
+    if (a == NCCL_NVLS || a == NCCL_NVLS_TREE) {
+        const double turn = fmin(bytes, nccl_tuning_loop_bytes(&m->tuning, a, bytes));
+        fill_s = fmax(fill_s, SWITCH_TURNS * turn / way->bytes_per_s);
+    }
+    return way->latency_s + fill_s + transfer;
 }
 
 double collective_forced_seconds(const struct collective_model *model,
@@ -261,7 +270,7 @@ static void find_stretches(struct collective_model *m)
 
 /* Root mean square of the signed relative error over the published sweeps, racks of GB200 and one
  * table of a broken setup left out (reports/validation/collectives.md): up to 16 MiB and above. Of
- * racks, .12 of one and two (n 11), .60 of twenty (n 6). Links without a sweep get what their few
+ * racks, .06 of one and two (n 11), .60 of twenty (n 6). Links without a sweep get what their few
  * points scatter. */
 static void set_spread(const struct fabric *f, struct collective_model *m)
 {

@@ -313,6 +313,23 @@ uint32_t nccl_tuning_channels(const struct nccl_tuning_model *model, enum nccl_a
     return wanted < 1 ? 1 : wanted < g->channels ? (uint32_t)wanted : g->channels;
 }
 
+double nccl_tuning_loop_bytes(const struct nccl_tuning_model *model, enum nccl_algorithm algorithm,
+                              double bytes)
+{
+    /* Below `turns` turns of the loop, chunks have at most so many bytes. */
+    static const struct {
+        double turns, chunk;
+    } nvls[] = {{64, 65536}, {8, 32768}, {2, 16384}}, tree[] = {{4, 65536}, {1, 32768}};
+    const bool is_tree = algorithm == NCCL_NVLS_TREE;
+    const double at_once = (double)model->graphs.nvls_channels * model->graphs.nvls.channels;
+    double chunk = is_tree && model->nodes >= 4 ? 65536 : 131072;
+    assert(is_tree || algorithm == NCCL_NVLS);
+    for (size_t i = 0; i < (is_tree ? sizeof tree / sizeof *tree : sizeof nvls / sizeof *nvls); i++)
+        if (bytes < (is_tree ? tree : nvls)[i].turns * at_once * chunk)
+            chunk = fmin(chunk, (is_tree ? tree : nvls)[i].chunk);
+    return at_once * chunk;
+}
+
 double nccl_tree_correction(enum nccl_protocol protocol, double bytes)
 {
     const double at = log2(fmax(bytes, 64) / 64);

@@ -63,6 +63,12 @@ void nccl_tuning_choose(const struct nccl_tuning_model *model, uint64_t bytes,
 uint32_t nccl_tuning_channels(const struct nccl_tuning_model *model, enum nccl_algorithm algorithm,
                               enum nccl_protocol protocol, uint64_t bytes);
 
+/* What all channels move of `bytes` in one turn of the kernel's loop by NVLS or NVLSTree, a chunk a
+ * channel and head: chunks are smaller where a message has few of them. Source: NCCL 2.26.2 to
+ * 2.30.7, enqueue.cc (calcCollChunking), nvls.cc (NCCL_NVLS_CHUNKSIZE). */
+double nccl_tuning_loop_bytes(const struct nccl_tuning_model *model, enum nccl_algorithm algorithm,
+                              double bytes);
+
 /* What NCCL multiplies Tree's bandwidth by at this size, between its table's powers of two
  * linearly in log2: the table itself would make a larger message faster. */
 double nccl_tree_correction(enum nccl_protocol protocol, double bytes);

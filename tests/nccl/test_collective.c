@@ -176,6 +176,40 @@ static void a_rack_of_72_is_one_node_of_32_heads(void **state)
     }
 }
 
+/* Sheet of enqueue.cc (calcCollChunking): chunks of 128 KiB, or as small as 16 KiB where a message
+ * has few, a channel and head: 16 of 8 on H100, 32 of 32 in several racks. Across four nodes 64 KiB
+ * at most. */
+static void a_turn_of_nvls_is_a_chunk_a_channel_and_head(void **state)
+{
+    (void)state;
+    const struct fabric node = h100_node();
+    struct fabric rack = b200_node();
+    rack.gpus_per_node = rack.nics_per_node = 72;
+    const struct {
+        const struct fabric *fabric;
+        uint32_t per_node, nodes;
+        enum nccl_algorithm algorithm;
+        uint64_t bytes, loop;
+    } cases[] = {
+        {&node, 8, 1, NCCL_NVLS, GIB(1), MIB(16)},
+        {&node, 8, 1, NCCL_NVLS, GIB(1) - 1, MIB(8)},
+        {&node, 8, 1, NCCL_NVLS, MIB(64) - 1, MIB(4)},
+        {&node, 8, 1, NCCL_NVLS, MIB(8) - 1, MIB(2)},
+        {&node, 8, 2, NCCL_NVLS_TREE, MIB(64), MIB(16)},
+        {&node, 8, 2, NCCL_NVLS_TREE, MIB(64) - 1, MIB(8)},
+        {&node, 8, 2, NCCL_NVLS_TREE, MIB(8) - 1, MIB(4)},
+        {&node, 8, 4, NCCL_NVLS_TREE, GIB(1), MIB(8)},
+        {&rack, 72, 2, NCCL_NVLS_TREE, MIB(512), MIB(128)},
+        {&rack, 72, 2, NCCL_NVLS_TREE, MIB(512) - 1, MIB(64)},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct nccl_tuning_model m = nccl_tuning_build(cases[i].fabric, COLLECTIVE_ALL_REDUCE,
+                                                             cases[i].per_node, cases[i].nodes);
+        near(nccl_tuning_loop_bytes(&m, cases[i].algorithm, (double)cases[i].bytes),
+             (double)cases[i].loop, 0);
+    }
+}
+
 /* CollNet opens NVLS across nodes, for what reduces to all: tuning.cc, 25 and 18 us, and 5/6 of
  * eight heads of 40 GB/s. */
 static void sharp_opens_nvls_across_nodes(void **state)
@@ -537,8 +571,8 @@ static void compare(void *context, const struct published_row *row)
     }
 }
 
-/* reports/validation/collectives.md: 177 of 222 and 183 of 206; of the 45 large misses 29 are two
- * setups that others outdo on the same machines, and racks of NVL72, which are not modelled. */
+/* reports/validation/collectives.md: of the 33 large misses 13 are two setups that others outdo on
+ * the same machines, and 6 are of twenty racks. */
 static void published_rows_are_met_as_reported(void **state)
 {
     (void)state;
@@ -547,7 +581,7 @@ static void published_rows_are_met_as_reported(void **state)
     assert_int_equal(t.ends, 4);
     assert_int_equal(t.large, 222);
     assert_int_equal(t.small, 206);
-    assert_in_range(t.large_in, 177, 222);
+    assert_in_range(t.large_in, 189, 222);
     assert_in_range(t.small_in, 183, 206);
 }
 
@@ -561,6 +595,7 @@ int main(void)
         cmocka_unit_test(graphs_have_the_channels_nccl_reports),
         cmocka_unit_test(all_reduce_on_h200_changes_to_nvls_between_1_and_2_mib),
         cmocka_unit_test(a_rack_of_72_is_one_node_of_32_heads),
+        cmocka_unit_test(a_turn_of_nvls_is_a_chunk_a_channel_and_head),
         cmocka_unit_test(sharp_opens_nvls_across_nodes),
         cmocka_unit_test(nvls_begins_at_5_h200_and_6_b200),
         cmocka_unit_test(tuning_of_2_28_takes_ring_on_5_h200),
