@@ -232,6 +232,7 @@ struct nccl_tuning_model nccl_tuning_build(const struct fabric *fabric, enum col
         .nodes = nodes,
         .generation = fabric->generation,
         .graphs = nccl_graph_search(fabric, ranks_per_node, nodes),
+        .large_chunks = fabric->network == NETWORK_EFA,
     };
     const int row = generation_row(fabric->generation);
     const int column = nodes <= 2 ? (int)nodes - 1 : 2;
@@ -319,10 +320,11 @@ double nccl_tuning_loop_bytes(const struct nccl_tuning_model *model, enum nccl_a
     /* Below `turns` turns of the loop, chunks have at most so many bytes. */
     static const struct {
         double turns, chunk;
-    } nvls[] = {{64, 65536}, {8, 32768}, {2, 16384}}, tree[] = {{4, 65536}, {1, 32768}};
+    } nvls[] = {{64, 65536}, {8, 32768}, {2, 16384}},
+      tree[] = {{32, 262144}, {16, 131072}, {4, 65536}, {1, 32768}};
     const bool is_tree = algorithm == NCCL_NVLS_TREE;
     const double at_once = (double)model->graphs.nvls_channels * model->graphs.nvls.channels;
-    double chunk = is_tree && model->nodes >= 4 ? 65536 : 131072;
+    double chunk = model->large_chunks ? 524288 : is_tree && model->nodes >= 4 ? 65536 : 131072;
     assert(is_tree || algorithm == NCCL_NVLS);
     for (size_t i = 0; i < (is_tree ? sizeof tree / sizeof *tree : sizeof nvls / sizeof *nvls); i++)
         if (bytes < (is_tree ? tree : nvls)[i].turns * at_once * chunk)

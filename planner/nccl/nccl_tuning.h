@@ -43,6 +43,8 @@ struct nccl_tuning_model {
     uint32_t ranks, nodes;
     enum gpu_generation generation;
     struct nccl_graphs graphs;
+    bool large_chunks; /* the plug-in sets NCCL_NVLS_CHUNKSIZE and NCCL_NVLSTREE_MAX_CHUNKSIZE to
+                          512 KiB: AWS's, from p5 on (aws-ofi-nccl, platform-aws.cpp) */
     struct nccl_way ways[NCCL_ALGORITHMS][NCCL_PROTOCOLS];
 };
 

@@ -178,13 +178,15 @@ static void a_rack_of_72_is_one_node_of_32_heads(void **state)
 
 /* Sheet of enqueue.cc (calcCollChunking): chunks of 128 KiB, or as small as 16 KiB where a message
  * has few, a channel and head: 16 of 8 on H100, 32 of 32 in several racks. Across four nodes 64 KiB
- * at most. */
+ * at most; 512 KiB where AWS's plug-in says so. */
 static void a_turn_of_nvls_is_a_chunk_a_channel_and_head(void **state)
 {
     (void)state;
     const struct fabric node = h100_node();
     struct fabric rack = b200_node();
+    struct fabric efa = h100_node();
     rack.gpus_per_node = rack.nics_per_node = 72;
+    efa.network = NETWORK_EFA;
     const struct {
         const struct fabric *fabric;
         uint32_t per_node, nodes;
@@ -199,6 +201,9 @@ static void a_turn_of_nvls_is_a_chunk_a_channel_and_head(void **state)
         {&node, 8, 2, NCCL_NVLS_TREE, MIB(64) - 1, MIB(8)},
         {&node, 8, 2, NCCL_NVLS_TREE, MIB(8) - 1, MIB(4)},
         {&node, 8, 4, NCCL_NVLS_TREE, GIB(1), MIB(8)},
+        {&efa, 8, 4, NCCL_NVLS_TREE, GIB(2), MIB(64)},
+        {&efa, 8, 4, NCCL_NVLS_TREE, GIB(2) - 1, MIB(32)},
+        {&efa, 8, 2, NCCL_NVLS_TREE, MIB(512) - 1, MIB(16)},
         {&rack, 72, 2, NCCL_NVLS_TREE, MIB(512), MIB(128)},
         {&rack, 72, 2, NCCL_NVLS_TREE, MIB(512) - 1, MIB(64)},
     };
@@ -571,7 +576,7 @@ static void compare(void *context, const struct published_row *row)
     }
 }
 
-/* reports/validation/collectives.md: of the 33 large misses 13 are two setups that others outdo on
+/* reports/validation/collectives.md: of the 32 large misses 13 are two setups that others outdo on
  * the same machines, and 6 are of twenty racks. */
 static void published_rows_are_met_as_reported(void **state)
 {
@@ -581,7 +586,7 @@ static void published_rows_are_met_as_reported(void **state)
     assert_int_equal(t.ends, 4);
     assert_int_equal(t.large, 222);
     assert_int_equal(t.small, 206);
-    assert_in_range(t.large_in, 189, 222);
+    assert_in_range(t.large_in, 190, 222);
     assert_in_range(t.small_in, 183, 206);
 }
 
