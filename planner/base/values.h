@@ -62,7 +62,7 @@ enum buffer_values_kind {
 struct buffer_values {
     uint8_t kind;   /* enum buffer_values_kind */
     uint8_t layout; /* ROPE: enum rope_layout */
-    float number;   /* NUMBER: in fp32 */
+    float number;   /* NUMBER: in fp32, or whole in int64 */
     struct rope rope;
 };
 

@@ -70,6 +70,14 @@ struct norm build_norm(struct graph *graph, const char *prefix, const char *name
     return norm;
 }
 
+struct norm build_bare_norm(struct graph *graph, const char *prefix, const char *name, float eps)
+{
+    return (struct norm){.weight = GRAPH_NONE,
+                         .bias = GRAPH_NONE,
+                         .eps = eps,
+                         .bare = arena_printf(&graph->arena, "%s%s", prefix, name)};
+}
+
 struct norm build_head_norm(struct graph *graph, const char *prefix, const char *name, uint32_t a,
                             uint32_t d, float eps)
 {

@@ -33,9 +33,13 @@ struct linear build_weights(struct graph *graph, const char *prefix, const char 
 struct norm {
     uint32_t weight, bias;
     float eps;
+    const char *bare; /* of one that has no weight: its module; NULL: it has one */
 };
 struct norm build_norm(struct graph *graph, const char *prefix, const char *name, uint32_t h,
                        bool biased, float eps);
+
+/* A norm that has no parameters. */
+struct norm build_bare_norm(struct graph *graph, const char *prefix, const char *name, float eps);
 
 /* The same with a weight for each number of each head, (a, d), and no bias. */
 struct norm build_head_norm(struct graph *graph, const char *prefix, const char *name, uint32_t a,

@@ -193,8 +193,9 @@ uint32_t hf_rotate(struct graph *graph, uint32_t x, struct hf_rope rope)
     const uint32_t straight = times_cos(graph, x, rope);
     const uint32_t low = op_slice_last(graph, x, 0, d / 2);
     const uint32_t high = op_slice_last(graph, x, d / 2, d / 2);
-    const uint32_t minus = op_unary(graph, OP_NEG, high);
-    const uint32_t turned = op_cat_last(graph, minus, low);
+    const uint32_t minus = op_unary(graph, OP_NEG, rope.back ? low : high);
+    const uint32_t turned =
+        rope.back ? op_cat_last(graph, high, minus) : op_cat_last(graph, minus, low);
     graph_drop(graph, minus);
     return turn(graph, x, straight, turned, rope);
 }
@@ -279,6 +280,15 @@ static uint32_t rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm,
         graph_drop(graph, product);
     graph_drop(graph, normed);
     graph_drop(graph, variance);
+    return out;
+}
+
+uint32_t hf_rms_norm_bare(struct graph *graph, uint32_t x, struct norm norm)
+{
+    const uint32_t normed = rms_normed(graph, x, norm.eps, NULL);
+    const uint32_t out = op_to(graph, normed, (enum dtype)graph->tensors[x].dtype);
+    if (out != normed)
+        graph_drop(graph, normed);
     return out;
 }
 
@@ -398,6 +408,12 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other)
 
 void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels)
 {
+    hf_loss_scaled(graph, hidden, hidden, logits, labels);
+}
+
+void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
+                    uint32_t labels)
+{
     const struct shape shape = graph->tensors[logits].shape;
     const uint32_t b = shape.dim[0], s = shape.dim[1], v = shape.dim[2];
     const uint32_t upcast = build_upcast(graph, logits);
@@ -414,5 +430,7 @@ void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t lab
     if (graph->tensors[shifted].storage != graph->tensors[padded].storage)
         graph_drop(graph, shifted);
     graph_drop(graph, hidden);
+    if (scaled != hidden)
+        graph_drop(graph, scaled);
     hf_return(graph, logits, GRAPH_NONE);
 }

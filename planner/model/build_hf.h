@@ -34,6 +34,7 @@ struct hf_angles {
 struct hf_rope {
     uint32_t cos, sin;
     uint32_t positions; /* (s), for who scales queries by them; elsewhere nobody looks */
+    bool back;          /* numbers half a head away turn the other way */
 };
 enum hf_table {
     HF_TABLE_WHOLE,      /* every angle, and every angle again */
@@ -99,6 +100,8 @@ uint32_t hf_rms_norm(struct graph *graph, uint32_t x, struct norm norm);
 uint32_t hf_rms_norm_wide(struct graph *graph, uint32_t x, struct norm norm);
 uint32_t hf_rms_norm_cast(struct graph *graph, uint32_t x, struct norm norm);
 uint32_t hf_rms_norm_plus_one(struct graph *graph, uint32_t x, struct norm norm);
+/* The same without a weight. */
+uint32_t hf_rms_norm_bare(struct graph *graph, uint32_t x, struct norm norm);
 /* LayerNorm without a bias as Python writes it, all of it in fp32; and PyTorch's with 1 + weight
  * for the weight. */
 uint32_t hf_layer_norm_wide(struct graph *graph, uint32_t x, struct norm norm);
@@ -178,5 +181,8 @@ void hf_return(struct graph *graph, uint32_t logits, uint32_t other);
  * the mean over all b·s rows. Then the root module returns: what the head was given (`hidden`) goes
  * with its frame, and the logits with its output. */
 void hf_loss(struct graph *graph, uint32_t hidden, uint32_t logits, uint32_t labels);
+/* The same where the head was given `scaled` instead, which goes behind it. */
+void hf_loss_scaled(struct graph *graph, uint32_t hidden, uint32_t scaled, uint32_t logits,
+                    uint32_t labels);
 
 #endif

@@ -16,6 +16,8 @@ struct norm hf_decoder_norm(struct graph *graph, const struct model_config *c,
                             const struct hf_decoder *way, const char *prefix, const char *name,
                             uint32_t h)
 {
+    if (way->bare_norms)
+        return build_bare_norm(graph, prefix, name, c->norm_eps);
     const struct norm norm = build_norm(graph, prefix, name, h, way->biased_norms, c->norm_eps);
     if (way->norms_at_zero)
         graph_init_param(graph, norm.weight, (struct param_init){.kind = INIT_ZEROS});
@@ -105,7 +107,7 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
     if (!way->mlp_last)
         declare_mlp(graph, c, mlp, &block);
     for (int i = 0; i < HF_PLACES; i++)
-        block.norms[i].weight = GRAPH_NONE;
+        block.norms[i] = (struct norm){.weight = GRAPH_NONE};
     for (int i = 0; i < HF_PLACES && way->norms[i].name; i++)
         block.norms[way->norms[i].at] =
             hf_decoder_norm(graph, c, way, prefix, way->norms[i].name, c->hidden);
@@ -120,7 +122,10 @@ struct hf_block hf_block_declare(struct graph *graph, const struct model_config 
 uint32_t hf_decoder_normed(struct graph *graph, const struct hf_decoder *way, uint32_t x,
                            struct norm norm)
 {
-    hf_call(graph, norm.weight);
+    if (norm.bare)
+        graph_call_begin(graph, "%s", norm.bare);
+    else
+        hf_call(graph, norm.weight);
     const uint32_t out = way->norm(graph, x, norm);
     graph_call_end(graph);
     return out;
@@ -523,7 +528,8 @@ static uint32_t normed_at(struct graph *graph, const struct hf_block *block, enu
                           uint32_t x)
 {
     const struct norm norm = block->norms[place];
-    return norm.weight == GRAPH_NONE ? x : hf_decoder_normed(graph, block->way, x, norm);
+    const bool is_there = norm.weight != GRAPH_NONE || norm.bare;
+    return !is_there ? x : hf_decoder_normed(graph, block->way, x, norm);
 }
 
 /* y through the layer's dropout, which may be a module though it drops nothing. */

@@ -86,6 +86,7 @@ static void make_tables(struct graph *graph, const struct model_config *c,
         in->rope = hf_rope_tables_in(graph, dtype, c->rope.attention_factor, full, table);
         in->rope.positions = in->positions;
     }
+    in->rope.back = way->turns_back;
     if (!way->tables_by_layer)
         in->window_rope = in->rope;
     else if (any_layer(c, true))
@@ -136,6 +137,18 @@ static uint32_t drop_rows(struct graph *graph, const struct model_config *c,
     return out;
 }
 
+/* The norm behind the last layer. */
+static const char *last_name(const struct hf_decoder *way)
+{
+    return way->last_norm ? way->last_norm : "norm";
+}
+
+static struct norm last_norm(struct graph *graph, const struct model_config *c,
+                             const struct hf_decoder *way)
+{
+    return hf_decoder_norm(graph, c, way, "model.", last_name(way), c->hidden);
+}
+
 /* The first hidden states, positions, masks and RoPE tables. */
 static struct inputs make_inputs(struct graph *graph, const struct model_config *c,
                                  const struct model_job *job, const struct hf_decoder *way,
@@ -153,6 +166,8 @@ static struct inputs make_inputs(struct graph *graph, const struct model_config 
     graph_call_begin(graph, "model.rotary_emb");
     make_tables(graph, c, frequencies, &in);
     graph_call_end(graph);
+    if (way->norm_first)
+        in.first = hf_decoder_normed(graph, way, in.first, last_norm(graph, c, way));
     return in;
 }
 
@@ -227,10 +242,12 @@ static uint32_t embedded_rows(struct graph *graph, const struct hf_decoder *way,
 static uint32_t embed(struct graph *graph, const struct model_config *c,
                       const struct hf_decoder *way, uint32_t tokens, uint32_t *table)
 {
-    const struct buffer_values root = {.kind = VALUES_NUMBER, .number = sqrtf((float)c->hidden)};
+    const float number = c->embedding_scale ? (float)c->embedding_scale : sqrtf((float)c->hidden);
+    const struct buffer_values values = {.kind = VALUES_NUMBER, .number = number};
     uint32_t scale = GRAPH_NONE; /* embed_scale */
-    if (way->scaled_rows)
-        scale = graph_buffer(graph, DTYPE_FP32, (struct shape){.rank = 0}, &root);
+    if (way->scaled_rows) /* torch.tensor of an integer is one */
+        scale = graph_buffer(graph, c->embedding_scale ? DTYPE_INT64 : DTYPE_FP32,
+                             (struct shape){.rank = 0}, &values);
     const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "model.embed_tokens");
     *table =
         graph_param(graph, PARAM_WEIGHT, SHAPE(c->vocab, c->hidden), "model.embed_tokens.weight");
@@ -252,9 +269,8 @@ static uint32_t run_layers(struct graph *graph, const struct model_config *c,
             graph_drop(graph, x); /* the first one may be inputs_embeds too */
         x = z;
     }
-    const char *name = in->way->last_norm ? in->way->last_norm : "norm";
-    const uint32_t last = graph_module(graph, ROLE_NORM, "model.%s", name);
-    const struct norm norm = hf_decoder_norm(graph, c, in->way, "model.", name, c->hidden);
+    const uint32_t last = graph_module(graph, ROLE_NORM, "model.%s", last_name(in->way));
+    const struct norm norm = last_norm(graph, c, in->way);
     graph_enter(graph, last, x);
     const uint32_t normed = hf_decoder_normed(graph, in->way, x, norm);
     graph_exit(graph, last, normed);
@@ -321,7 +337,10 @@ void hf_decoder_build(struct graph *graph, const struct model_config *c,
     const struct inputs in = make_inputs(graph, c, job, way, &frequencies, embedded);
     const uint32_t normed = run_layers(graph, c, job, &in);
     let_go(graph, &in);
-    hf_loss(graph, normed, apply_head(graph, c, way, normed, table), labels);
+    uint32_t scaled = normed;
+    if (c->hidden_scaling > 0)
+        scaled = op_scalar(graph, OP_DIV_SCALAR, normed, c->hidden_scaling);
+    hf_loss_scaled(graph, normed, scaled, apply_head(graph, c, way, scaled, table), labels);
 }
 
 void build_hf_llama(struct graph *graph, const struct model_config *config,

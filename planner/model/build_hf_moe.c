@@ -289,6 +289,26 @@ static uint32_t add_shared(struct graph *graph, struct shape shape, uint32_t sha
     return sum;
 }
 
+/* What all tokens pass, of rows, added to `routed`, which stays the caller's; in fp32 where the
+ * config says so, and back. */
+static uint32_t add_behind(struct graph *graph, const struct model_config *c,
+                           const struct hf_moe *moe, uint32_t rows, uint32_t routed)
+{
+    const enum dtype dtype = c->wide_sum ? DTYPE_FP32 : graph->compute;
+    const uint32_t a = op_to(graph, routed, dtype);
+    const uint32_t shared = hf_mlp(graph, c, &moe->shared, rows), b = op_to(graph, shared, dtype);
+    if (b != shared)
+        graph_drop(graph, shared);
+    const uint32_t sum = op_add(graph, a, b);
+    if (a != routed)
+        graph_drop(graph, a);
+    graph_drop(graph, b);
+    const uint32_t out = op_to(graph, sum, graph->compute);
+    if (out != sum)
+        graph_drop(graph, sum);
+    return out;
+}
+
 /* What all tokens pass may be computed first, of y or of its rows, or last. */
 uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct hf_moe_way *way,
                 const struct hf_moe *moe, uint32_t y, uint32_t *scores)
@@ -316,6 +336,9 @@ uint32_t hf_moe(struct graph *graph, const struct model_config *c, const struct 
             graph_rebind(graph, out, sum);
             out = sum;
         }
+    } else if (way->when == HF_SHARED_BEHIND) {
+        routed = out;
+        out = add_behind(graph, c, moe, rows, routed);
     } else if (shared_within(c, way)) {
         routed = out;
         if (way->when == HF_SHARED_LAST)

@@ -55,6 +55,9 @@ hf_router hf_route_hunyuan;
  * their sum. */
 hf_router hf_route_minimax_m2;
 
+/* The same with the product in fp32, and the weights times a factor, as HY 3 has it. */
+hf_router hf_route_hy_v3;
+
 /* As ERNIE has it, in fp32: p = softmax(router y); of the k best p + correction, p divided by their
  * sum, or by a least one. */
 hf_router hf_route_ernie;
@@ -74,13 +77,14 @@ typedef uint32_t hf_gate(struct graph *graph, const struct model_config *config,
 hf_gate hf_gate_halves, hf_gate_clamped;
 
 /* When what all tokens pass is computed: last, of y; or before the router, of y or of its rows, and
- * then it may be Python's until the block returns. Or it is a module of the layer's, which adds it
- * itself. */
+ * then it may be Python's until the block returns; or behind the experts, of the rows, and then
+ * theirs is. Or it is a module of the layer's, which adds it itself. */
 enum hf_shared {
     HF_SHARED_LAST,
     HF_SHARED_FIRST,
     HF_SHARED_ROWS,
     HF_SHARED_HELD,
+    HF_SHARED_BEHIND,
     HF_SHARED_BESIDE,
 };
 

@@ -232,6 +232,31 @@ static uint32_t scaled(struct graph *graph, const struct model_config *c, uint32
     return weights;
 }
 
+struct hf_routing hf_route_hy_v3(struct graph *graph, const struct model_config *c,
+                                 const struct hf_moe *moe, uint32_t rows)
+{
+    hf_call(graph, moe->router.weight);
+    struct hf_routing r = {.logits = wide_product(graph, moe, op_alias(graph, rows))};
+    const uint32_t scores = op_unary(graph, OP_SIGMOID, r.logits);
+    const uint32_t choice =
+        op_no_grad(graph, WORK_ADD, ATEN_ADD, DTYPE_FP32, graph->tensors[scores].shape, 2,
+                   (uint32_t[]){scores, moe->correction});
+    const uint32_t best = op_topk_no_grad(graph, choice, c->experts_per_token, &r.experts);
+    const uint32_t chosen = op_gather(graph, scores, r.experts);
+    const uint32_t bare = op_sum_last(graph, chosen);
+    const uint32_t sum = op_scalar(graph, OP_ADD_SCALAR, bare, 1e-20F);
+    graph_drop(graph, bare);
+    const uint32_t shares = op_div(graph, chosen, sum);
+    graph_drop(graph, sum);
+    graph_rebind(graph, chosen, shares);
+    r.weights = scaled(graph, c, shares);
+    graph_drop(graph, scores);
+    graph_drop(graph, choice);
+    graph_drop(graph, best);
+    graph_call_end(graph);
+    return r;
+}
+
 struct hf_routing hf_route_deepseek_v3(struct graph *graph, const struct model_config *c,
                                        const struct hf_moe *moe, uint32_t y)
 {

@@ -140,7 +140,7 @@ static void build_hf_opt(struct graph *graph, const struct model_config *c,
         out = build_linear(graph, prefix, "project_out", c->word_embed, c->hidden, false);
         in = build_linear(graph, prefix, "project_in", c->hidden, c->word_embed, false);
     }
-    struct norm final = {GRAPH_NONE, GRAPH_NONE, 0};
+    struct norm final = {.weight = GRAPH_NONE, .bias = GRAPH_NONE};
     if (!c->post_norm)
         final = build_norm(graph, prefix, "final_layer_norm", c->hidden, true, c->norm_eps);
 

@@ -51,6 +51,8 @@ struct hf_decoder {
     const char *q_norm, *k_norm; /* what those are called; NULL: "q_norm", "k_norm" */
     bool qk_by_head;             /* ... and each head has factors of its own */
     bool biased_norms;           /* they are LayerNorms */
+    bool bare_norms;             /* no norm has parameters */
+    bool norm_first;             /* the last norm is there before the first layer, too */
     bool norms_at_zero;          /* weights begin at 0, to which the norm adds 1 */
     bool scaled_rows;            /* the embedding is times the root of h, by a buffer */
     bool eager;                  /* attention in Python: hf_eager_attention */
@@ -70,6 +72,7 @@ struct hf_decoder {
     const char *embedding_dropout;               /* likewise, of the model itself */
     bool own_dropout; /* attention and feed-forward end with dropout, which is not the layer's */
     enum hf_rotary rotary;
+    bool turns_back;       /* RoPE: hf_rope.back */
     bool fp32_tables;      /* RoPE's, and what is turned by them until it is cast back */
     bool window_rope;      /* where layers have windows, those without one have no RoPE */
     bool tables_by_layer;  /* RoPE's by type of layer: c->window_theta's where it has a window */

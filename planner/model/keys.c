@@ -5,6 +5,7 @@
 #include "model/shown.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,8 @@ static struct allowed show_allowed(const struct key *key)
                  key->max, or_null);
         break;
     case KEY_NUMBER:
+    case KEY_PER_LAYER:
+    case KEY_PER_HIDDEN:
     case KEY_SHARE:
         snprintf(allowed.text, sizeof allowed.text, "a number %g ... %g%s", key->min, key->max,
                  or_null);
@@ -170,6 +173,10 @@ static void store_number(struct model_config *config, const struct key *key, dou
         *(uint32_t *)field = value < 0 ? UINT32_MAX : (uint32_t)value;
     else if (key->type == KEY_NUMBER)
         *(float *)field = (float)value;
+    else if (key->type == KEY_PER_LAYER)
+        *(float *)field = (float)(value / sqrt(config->layers));
+    else if (key->type == KEY_PER_HIDDEN)
+        *(float *)field = (float)(config->hidden / value);
     else if (key->type == KEY_SHARE)
         *(uint32_t *)field = (uint32_t)(config->head_dim * value);
     else if (key->type == KEY_BOOL || key->type == KEY_NOT)
@@ -201,6 +208,8 @@ static double derive(const struct model_config *c, const struct key *key, enum r
         return (double)c->hidden / c->heads;
     case RULE_FOUR_HIDDEN:
         return 4.0 * c->hidden;
+    case RULE_ROOT_LAYERS:
+        return sqrt(c->layers);
     case RULE_NONE:
         return 0;
     default:
@@ -297,6 +306,12 @@ static enum err_code take_set(const struct reader *r, const struct key *key, con
     return json_is_array(list) ? ERR_OK : unexpected(r, key, name, list);
 }
 
+static bool is_real(enum key_type type)
+{
+    return type == KEY_NUMBER || type == KEY_PER_LAYER || type == KEY_PER_HIDDEN ||
+           type == KEY_SHARE;
+}
+
 static enum err_code take_value(const struct reader *r, const struct key *key, const char *name,
                                 const json_t *value)
 {
@@ -319,7 +334,7 @@ static enum err_code take_value(const struct reader *r, const struct key *key, c
         const json_t *one = each ? same_of_each(value) : value;
         number = (double)json_integer_value(one);
         fits = json_is_integer(one);
-    } else if (key->type == KEY_NUMBER || key->type == KEY_SHARE) {
+    } else if (is_real(key->type)) {
         number = json_number_value(value);
         fits = json_is_number(value);
     } else {

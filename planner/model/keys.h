@@ -22,17 +22,19 @@
 #include <jansson.h>
 
 enum key_type {
-    KEY_INT,     /* uint32_t; -1, where it may be, is UINT32_MAX */
-    KEY_NUMBER,  /* float */
-    KEY_SHARE,   /* a number: this share of head_dim, rounded down, is the uint32_t stored */
-    KEY_BOOL,    /* bool */
-    KEY_NOT,     /* bool, stored the other way round */
-    KEY_GATE,    /* a bool: when false, the uint32_t read before is 0 */
-    KEY_SHARED,  /* a bool: when true, the uint32_t read before is 1 */
-    KEY_CHOICE,  /* one of `choices`: its flag, a bool, and its activation if it has one */
-    KEY_ONLY,    /* a bool that changes the model so that only `value` is planned for */
-    KEY_NEUTRAL, /* as KEY_ONLY, of any type: null, false, or the number `value` */
-    KEY_SET,     /* a list of numbers, each its bit of an array of uint32_t */
+    KEY_INT,        /* uint32_t; -1, where it may be, is UINT32_MAX */
+    KEY_NUMBER,     /* float */
+    KEY_PER_LAYER,  /* a number: divided by the root of the number of layers, a float */
+    KEY_PER_HIDDEN, /* a number: the hidden size divided by it, a float */
+    KEY_SHARE,      /* a number: this share of head_dim, rounded down, is the uint32_t stored */
+    KEY_BOOL,       /* bool */
+    KEY_NOT,        /* bool, stored the other way round */
+    KEY_GATE,       /* a bool: when false, the uint32_t read before is 0 */
+    KEY_SHARED,     /* a bool: when true, the uint32_t read before is 1 */
+    KEY_CHOICE,     /* one of `choices`: its flag, a bool, and its activation if it has one */
+    KEY_ONLY,       /* a bool that changes the model so that only `value` is planned for */
+    KEY_NEUTRAL,    /* as KEY_ONLY, of any type: null, false, or the number `value` */
+    KEY_SET,        /* a list of numbers, each its bit of an array of uint32_t */
     KEY_LAYERS,  /* a list of one of `choices` for each layer: a struct layer_list of their flags */
     KEY_WINDOWS, /* the same, where a window is: some layers have it and some have not, or all is
                     as the other keys say */
@@ -48,6 +50,7 @@ enum rule {
     RULE_LAYERS,
     RULE_HEAD_SIZE,   /* hidden / heads */
     RULE_FOUR_HIDDEN, /* 4 · hidden */
+    RULE_ROOT_LAYERS, /* the root of the number of layers */
     RULE_NONE,        /* 0, as no such thing */
     RULE_KEEP,        /* what an earlier row had */
 };

@@ -50,6 +50,10 @@
     X(CWM, cwm)                                                                                    \
     X(YOUTU, youtu)                                                                                \
     X(GLM4_MOE_LITE, glm4_moe_lite)                                                                \
+    X(HY_V3, hy_v3)                                                                                \
+    X(MINICPM3, minicpm3)                                                                          \
+    X(NANOCHAT, nanochat)                                                                          \
+    X(MELLUM, mellum)                                                                              \
     X(SOLAR_OPEN, solar_open)                                                                      \
     X(EXAONE_MOE, exaone_moe)                                                                      \
     X(FLEX_OLMO, flex_olmo)                                                                        \
@@ -146,6 +150,9 @@ struct model_config {
     /* Granite; 0: there is no such product */
     float embedding_multiplier, attention_multiplier, residual_multiplier;
     float logits_scaling; /* a divisor */
+    /* MiniCPM 3 */
+    uint32_t embedding_scale; /* an integer that the embedding is multiplied by; 0: there is none */
+    float hidden_scaling;     /* a divisor of what the head is given; 0: there is none */
     /* Cohere; 0: there is no such product */
     float logits_multiplier;
     /* Gemma */
@@ -165,6 +172,7 @@ struct model_config {
     struct layer_list dense;                /* layers that have none, whatever the rest says */
     bool batched_experts; /* their experts_implementation is "batched_mm", not "grouped_mm" */
     bool norm_topk;       /* the weights of a token's experts are divided by their sum */
+    bool wide_sum;        /* HY 3: experts' sum with what all tokens pass is in fp32 */
     bool shared_gate;     /* Qwen2: what all pass is weighted, too */
     bool expert_bias;     /* GPT-OSS: experts and routers have biases */
     float swiglu_alpha, swiglu_limit; /* GPT-OSS */

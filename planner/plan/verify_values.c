@@ -84,8 +84,9 @@ static enum err_code check_module_buffer(const struct plan *plan, uint32_t i, st
                        row->values.kind, VALUES_COUNT - 1);
     if (row->values.kind == VALUES_RANGE && buffer->dtype != DTYPE_INT64)
         return err_set(err, ERR_INTERNAL, "module buffer %u: a range is int64", i);
-    if (row->values.kind == VALUES_NUMBER && buffer->dtype != DTYPE_FP32)
-        return err_set(err, ERR_INTERNAL, "module buffer %u: a number is fp32", i);
+    if (row->values.kind == VALUES_NUMBER && buffer->dtype != DTYPE_FP32 &&
+        buffer->dtype != DTYPE_INT64)
+        return err_set(err, ERR_INTERNAL, "module buffer %u: a number is fp32 or int64", i);
     return row->values.kind == VALUES_ROPE ? check_rope(&row->values, buffer, i, err) : ERR_OK;
 }
 

@@ -154,11 +154,19 @@ static void fill_range(const struct shape *shape, int64_t *out)
         out[i] = (int64_t)(i % width);
 }
 
+static void fill_integers(int64_t number, uint64_t count, int64_t *out)
+{
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = number;
+}
+
 void values_of_buffer(const struct buffer_values *values, const struct shape *shape,
                       enum dtype dtype, void *out)
 {
     if (values->kind == VALUES_RANGE)
         fill_range(shape, out);
+    else if (values->kind == VALUES_NUMBER && dtype == DTYPE_INT64)
+        fill_integers((int64_t)values->number, shape_elements(shape), out);
     else if (values->kind == VALUES_NUMBER)
         fill(values->number, shape_elements(shape), out);
     else if (values->kind == VALUES_ROPE && values->layout == ROPE_COMPLEX)

@@ -112,6 +112,12 @@ FAMILIES = [
         **YARN, "rope_type": "yarn", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "mscale": 1.0,
         "mscale_all_dim": 1.0}}),
     ("hunyuan_v1_moe", {**GROUPED, "head_dim": 16, "num_experts": 6, "moe_topk": [2, 2]}),
+    ("hy_v3", {**EXPERTS, "num_experts": 6, "num_shared_experts": 1}),
+    ("minicpm3", {**LATENT, "q_lora_rank": 24, "scale_emb": 4, "dim_model_base": 16,
+                  "initializer_range": 0.02}),
+    ("mellum", {**EXPERTS, "num_experts": 6, "sliding_window": 8, "layer_types": [
+        "full_attention", "sliding_attention"], "mlp_layer_types": ["dense", "sparse"]}),
+    ("nanochat", {**GROUPED, "pad_token_id": 0, "rms_norm_eps": 1e-3}),
     ("internlm3", {**GROUPED, "head_dim": 16, "qkv_bias": True, "bias": True}),
     ("hyperclovax", {**GROUPED, "head_dim": 12, "embedding_multiplier": 4.0, "logits_scaling": 0.125,
                      "residual_multiplier": 0.5, "attention_multiplier": 0.2}),
