@@ -1055,7 +1055,12 @@ def hf_model(source, attention):
     except ImportError as error:
         fail(f"--hf needs transformers: {error}")
     as_real()
-    config = transformers.AutoConfig.from_pretrained(source)
+    if source.endswith(".json") and not os.path.exists(source):     # no name on the hub ends so
+        fail(f"--hf {source}: no such file")
+    try:
+        config = transformers.AutoConfig.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        fail(f"--hf {source}: " + str(error).strip().splitlines()[0])
     config.use_cache = False
     name = (config.architectures or [None])[0]
     own = getattr(transformers, name, None) if name else None

@@ -77,9 +77,11 @@ enum err_code model_build(const struct model_config *config, const struct model_
 {
     const struct family *family = family_of(config->arch);
     *out = NULL;
-    if (family->learned_positions && config->max_positions && job->seq > config->max_positions)
+    const uint32_t before = family->counted_positions ? config->padding : 0;
+    if (family->learned_positions && config->max_positions &&
+        job->seq > config->max_positions - before)
         return err_set(err, ERR_INVALID, "--seq %u is longer than the model's %u learned positions",
-                       job->seq, config->max_positions);
+                       job->seq, config->max_positions - before);
     if (!family->builder[job->code])
         return no_builder(family, job->code, err);
     TRY(build_check(family, config, job, err));

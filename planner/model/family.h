@@ -37,6 +37,7 @@ struct family {
     bool rope;                /* on whole heads; where on part of them, rotary_dim says it */
     const char *rope_absent;  /* JSON: what RoPE's object is where the file has none; NULL: none */
     bool learned_positions;   /* a sequence may not be longer than max_positions */
+    bool counted_positions;   /* ... less what is up to pad_token_id, which pads them, too */
     uint32_t padding;         /* pad_token_id + 1 where the file has none; 0: nothing pads */
 
     /* Parameters, shared ones counted once, as transformers' modeling_*.py has them. In double:

@@ -45,10 +45,8 @@ static const struct model_preset presets[] = {
 /* clang-format on */
 
 static const struct preset_alias aliases[] = {
-    {"deepseek-v2-lite-chat", "deepseek-v2-lite"},
     {"deepseek-coder-v2-lite-base", "deepseek-v2-lite"},
     {"deepseek-coder-v2-lite-instruct", "deepseek-v2-lite"},
-    {"deepseek-v2-chat", "deepseek-v2"},
 };
 
 static void build(struct graph *graph, const struct model_config *config,

@@ -48,7 +48,6 @@ static const struct model_preset presets[] = {
 };
 
 static const struct preset_alias aliases[] = {
-    {"deepseek-v3-base", "deepseek-v3"},
     {"deepseek-r1", "deepseek-v3"},
     {"deepseek-v3-0324", "deepseek-v3"},
 };

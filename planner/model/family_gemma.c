@@ -53,17 +53,11 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static const struct preset_alias aliases[] = {
-    {"gemma-2b-it", "gemma-2b"},
-    {"gemma-7b-it", "gemma-7b"},
-};
-
 const struct family family_gemma = {
     .name = "gemma",
     .class_name = "GemmaForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    ALIASES(aliases),
     .rope = true,
     .parameters = count_llama,
     .padding = 0 + 1,

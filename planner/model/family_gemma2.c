@@ -39,12 +39,6 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static const struct preset_alias aliases[] = {
-    {"gemma-2-2b-it", "gemma-2-2b"},
-    {"gemma-2-9b-it", "gemma-2-9b"},
-    {"gemma-2-27b-it", "gemma-2-27b"},
-};
-
 double count_gemma(const struct model_config *c)
 {
     return count_llama(c) + 2.0 * c->layers * c->hidden;
@@ -55,7 +49,6 @@ const struct family family_gemma2 = {
     .class_name = "Gemma2ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    ALIASES(aliases),
     .heads_divide_hidden = true,
     .rope = true,
     .parameters = count_gemma,

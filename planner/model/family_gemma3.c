@@ -61,17 +61,11 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static const struct preset_alias aliases[] = {
-    {"gemma-3-1b-pt", "gemma-3-1b"},
-    {"gemma-3-1b-it", "gemma-3-1b"},
-};
-
 const struct family family_gemma3 = {
     .name = "gemma3_text",
     .class_name = "Gemma3ForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    ALIASES(aliases),
     .heads_divide_hidden = true,
     .rope = true,
     .parameters = count_gemma,

@@ -41,11 +41,6 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static const struct preset_alias aliases[] = {
-    {"glm-4.5-base", "glm-4.5"},
-    {"glm-4.5-air-base", "glm-4.5-air"},
-};
-
 static enum err_code check(const struct key_table *table, const struct model_config *c,
                            const char *where, struct err *err)
 {
@@ -74,7 +69,6 @@ const struct family family_glm4_moe = {
     .class_name = "Glm4MoeForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    ALIASES(aliases),
     .check = check,
     .parameters = count_llama,
     .code = CODE_HF,

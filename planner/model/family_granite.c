@@ -30,16 +30,11 @@ static const struct model_preset presets[] = {
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
-static const struct preset_alias aliases[] = {
-    {"granite-3.3-8b-instruct", "granite-3.3-8b"},
-};
-
 const struct family family_granite = {
     .name = "granite",
     .class_name = "GraniteForCausalLM",
     .keys = KEY_TABLE(keys),
     PRESETS(presets),
-    ALIASES(aliases),
     .rope = true,
     .parameters = count_llama,
     .code = CODE_HF,

@@ -46,25 +46,9 @@ static const struct model_preset presets[] = {
 /* clang-format on */
 
 static const struct preset_alias aliases[] = {
-    {"llama-2-7b-hf", "llama-2-7b"},
-    {"llama-2-13b-hf", "llama-2-13b"},
-    {"llama-2-70b-hf", "llama-2-70b"},
-    {"llama-2-7b-chat-hf", "llama-2-7b"},
-    {"llama-2-13b-chat-hf", "llama-2-13b"},
-    {"llama-2-70b-chat-hf", "llama-2-70b"},
-    {"meta-llama-3-8b", "llama-3-8b"},
-    {"meta-llama-3-70b", "llama-3-70b"},
-    {"meta-llama-3-8b-instruct", "llama-3-8b"},
-    {"meta-llama-3-70b-instruct", "llama-3-70b"},
-    {"meta-llama-3.1-8b", "llama-3.1-8b"},
-    {"meta-llama-3.1-70b", "llama-3.1-70b"},
+    {"meta-llama-3-8b", "llama-3-8b"},         {"meta-llama-3-70b", "llama-3-70b"},
+    {"meta-llama-3.1-8b", "llama-3.1-8b"},     {"meta-llama-3.1-70b", "llama-3.1-70b"},
     {"meta-llama-3.1-405b", "llama-3.1-405b"},
-    {"llama-3.1-8b-instruct", "llama-3.1-8b"},
-    {"llama-3.1-70b-instruct", "llama-3.1-70b"},
-    {"llama-3.1-405b-instruct", "llama-3.1-405b"},
-    {"llama-3.2-1b-instruct", "llama-3.2-1b"},
-    {"llama-3.2-3b-instruct", "llama-3.2-3b"},
-    {"llama-3.3-70b-instruct", "llama-3.3-70b"},
 };
 
 const struct family family_llama = {

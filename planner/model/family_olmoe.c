@@ -24,7 +24,6 @@ static const struct model_preset presets[] = {
 
 static const struct preset_alias aliases[] = {
     {"olmoe-1b-7b-0924", "olmoe-1b-7b"},
-    {"olmoe-1b-7b-0924-instruct", "olmoe-1b-7b"},
 };
 
 static void build(struct graph *graph, const struct model_config *config,

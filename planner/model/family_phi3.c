@@ -70,8 +70,6 @@ static const struct model_preset presets[] = {
 
 static const struct preset_alias aliases[] = {
     {"phi-3-mini", "phi-3-mini-4k"},
-    {"phi-3-mini-4k-instruct", "phi-3-mini-4k"},
-    {"phi-4-mini-instruct", "phi-4-mini"},
 };
 
 /* Phi3Config takes "su" and "yarn" of older files for longrope, and no other kind. */

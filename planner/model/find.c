@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 enum { NEAREST = 3 };
@@ -58,14 +59,54 @@ static const char *without_alias(const char *text)
     return text;
 }
 
-const struct model_preset *model_preset_of(const char *name)
+/* What names of Hugging Face call the same shape with other weights. */
+static bool is_variant(const char *word, size_t length)
 {
-    const char *text = without_alias(without_owner(name));
+    static const char *const variants[] = {"base", "instruct", "chat",     "it",  "pt",
+                                           "hf",   "sft",      "thinking", "dpo", "pretrain"};
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+        if (strlen(variants[i]) == length && strncasecmp(word, variants[i], length) == 0)
+            return true;
+    return false;
+}
+
+struct stem { /* "qwen2.5-7b" of "Qwen2.5-7B-Instruct"; empty where nothing is left out */
+    char text[128];
+};
+
+static struct stem without_variants(const char *name)
+{
+    struct stem stem = {""};
+    size_t used = 0;
+    bool shorter = false;
+    for (const char *word = name; *word && strlen(name) < sizeof stem.text;) {
+        const size_t length = strcspn(word, "-_");
+        if (is_variant(word, length))
+            shorter = true;
+        else
+            used += (size_t)snprintf(stem.text + used, sizeof stem.text - used, "%s%.*s",
+                                     used ? "-" : "", (int)length, word);
+        word += length + (word[length] != '\0');
+    }
+    return shorter ? stem : (struct stem){""};
+}
+
+static const struct model_preset *preset_called(const char *name)
+{
+    const char *text = without_alias(name);
     const struct model_preset *preset;
     for (uint32_t i = 0; (preset = model_preset_at(i)) != NULL; i++)
         if (names_alike(text, preset->name))
             return preset;
     return NULL;
+}
+
+const struct model_preset *model_preset_of(const char *name)
+{
+    const char *own = without_owner(name);
+    const struct model_preset *preset = preset_called(own);
+    const struct stem stem = without_variants(own);
+    return preset || !stem.text[0] ? preset : preset_called(stem.text);
 }
 
 enum err_code model_preset_find(const char *name, struct model_config *out, struct err *err)

@@ -74,6 +74,9 @@
     X(GPT_BIGCODE, gpt_bigcode)                                                                    \
     X(GPT_NEOX, gpt_neox)                                                                          \
     X(OPT, opt)                                                                                    \
+    X(ROBERTA, roberta)                                                                            \
+    X(XLM_ROBERTA, xlm_roberta)                                                                    \
+    X(CAMEMBERT, camembert)                                                                        \
     X(BERT, bert)                                                                                  \
     X(T5, t5)                                                                                      \
     X(FSDP2_TUTORIAL, tutorial)
@@ -191,6 +194,9 @@ struct model_config {
 
     struct model_stated stated;
 };
+
+/* Whether it is BERT or of its kind: it alone has types of tokens. */
+bool model_is_encoder(const struct model_config *config);
 
 /* Whether a list has layer `index`. */
 bool layer_listed(const struct layer_list *list, uint32_t index);

@@ -73,6 +73,9 @@ DECODERS = {
     "ernie4_5": {**OWN_HEAD, "use_bias": TIED, "tie_word_embeddings": TIED},
     "cohere": {"use_qk_norm": TIED, "tie_word_embeddings": TIED, "attention_bias": TIED},
     "cohere2": {"sliding_window": [4, 16]},
+    "minicpm3": {"kv_lora_rank": [16, 32], "q_lora_rank": [48, None], "qk_rope_head_dim": [8], "qk_nope_head_dim": [8, 16],
+                 "v_head_dim": [16], "scale_depth": [1.4, None], "dim_model_base": [32, None], "tie_word_embeddings": TIED},
+    "nanochat": {**PAD, **OWN_HEAD, "final_logit_softcapping": [None, 15.0], "tie_word_embeddings": TIED, "attention_bias": TIED},
     "nemotron": {"partial_rotary_factor": [0.5, 1.0], "tie_word_embeddings": TIED, "attention_bias": TIED, "mlp_bias": TIED},
 }
 ALWAYS = {"pad_token_id", "eos_token_id", "head_dim"}       # of a family that has them
@@ -90,6 +93,10 @@ MIXTURES = {
     "glm4_moe": {"n_routed_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "n_shared_experts": [1, 2], "n_group": [1, 2],
                  "topk_group": [1], "first_k_dense_replace": [0, 1], "norm_topk_prob": [True], "use_qk_norm": TIED,
                  "attention_bias": TIED, **OWN_HEAD},
+    "hy_v3": {"num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "num_shared_experts": [1, 2], **OWN_HEAD,
+              "enable_moe_fp32_combine": TIED, "tie_word_embeddings": TIED, "attention_bias": TIED},
+    "mellum": {"num_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "norm_topk_prob": TIED, **OWN_HEAD,
+               "sliding_window": [4, 16], "tie_word_embeddings": TIED, "attention_bias": TIED},
     "deepseek_v2": {"n_routed_experts": [4, 8], **COUNTS, "moe_intermediate_size": WIDTHS, "n_shared_experts": [1, 2],
                     "first_k_dense_replace": [0, 1], "kv_lora_rank": [16, 32], "q_lora_rank": [48, None], "qk_rope_head_dim": [8],
                     "qk_nope_head_dim": [8, 16], "v_head_dim": [16], "n_group": [1], "topk_group": [1], "topk_method": ["greedy"]},
@@ -102,7 +109,7 @@ OPTIONAL = {"sliding_window", "use_sliding_window", "attention_bias", "mlp_bias"
             "resid_pdrop", "embd_pdrop", "attention_dropout", "residual_dropout", "embedding_dropout", "hidden_dropout",
             "partial_rotary_factor", "attn_logit_softcapping", "final_logit_softcapping", "use_bias", "use_qkv_bias",
             "use_parallel_residual", "embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier"}
-LATENT = {"deepseek_v2", "deepseek_v3"}     # every query has keys of its own
+LATENT = {"deepseek_v2", "deepseek_v3", "minicpm3"}     # every query has keys of its own
 
 
 def decoder(rng, kind, keys):

@@ -9,15 +9,19 @@ parameters alone are counted) is recorded under fully_shard and planned from the
     key      refused by a sentence that names a key of the file
     differs  planned, and wrong
     failed   transformers itself cannot make or run it
-keys: of each planned family, each key of its config class takes another value. Where that changes nothing of the plan, the
-same is asked: what a class obeys and a family's table of keys has not shows here as `differs`.
+keys: of each planned family, each key of its config class that its files read takes another value. Where that changes nothing
+of the plan, the same is asked: what a class obeys and a family's table of keys has not shows here as `differs`.
 
-Usage: inventory.py types|keys [--only TYPE ...] [--dtype fp32|bf16 ...] [--jobs N] [--default]
+random: COUNT files of planned families with other head sizes, groups, biases, ties, windows, kinds of RoPE, experts, under one of
+a few strategies.
+
+Usage: inventory.py types|keys|random [--count N --seed S] [--only TYPE ...] [--dtype fp32|bf16 ...] [--jobs N] [--default]
 Run with PYTHONHASHSEED=0: on it the order of masks depends. Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23; SHARDPLAN is the program.
 """
 import argparse
 import collections
 import contextlib
+import inspect
 import json
 import multiprocessing
 import signal
@@ -28,6 +32,8 @@ import traceback
 import warnings
 import os
 import pathlib
+import re
+from random import Random
 
 warnings.filterwarnings("ignore")
 
@@ -61,6 +67,12 @@ NO_KEYS = {"use_cache", "dtype", "torch_dtype", "architectures", "model_type", "
 IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id")
 
 
+def class_name(kind):
+    """What is recorded: encoders with the head that models.HF names."""
+    name = models.HF[kind][0] if kind in models.HF else NAMES[kind]
+    return name if isinstance(name, str) else name[0]
+
+
 def small(kind):
     """Keys that make a model of that type small, as far as its class has them."""
     config_class = CONFIG_MAPPING[kind]
@@ -82,6 +94,9 @@ def small(kind):
         fields["first_k_dense_replace"] = 1
     if isinstance(values.get("sliding_window"), int):
         fields["sliding_window"] = 8
+    for name in ("num_experts_per_tok", "n_routed_experts", "n_shared_experts"):   # classes that leave them open
+        if name in values and values[name] is None:
+            fields[name] = {"n_routed_experts": 4, "n_shared_experts": 1}.get(name, 2)
     if "qk_rope_head_dim" in fields:    # heads have two parts, and no size besides
         for name in ("head_dim", "qk_head_dim"):
             fields.pop(name, None)
@@ -108,7 +123,7 @@ def hf_model(m, attention=None):
     """models.hf_model of any type, wherever it has its blocks."""
     transformers.utils.import_utils.is_fake_tensor = lambda x: False
     config = CONFIG_MAPPING[m["model_type"]](use_cache=False, **m["fields"])
-    model_class = transformers.AutoModelForCausalLM._model_mapping[type(config)]
+    model_class = getattr(transformers, class_name(m["model_type"]))
     config._attn_implementation = "sdpa" if model_class._supports_sdpa and attention != "eager" else "eager"
     model = model_class(config)
     return model.train(), blocks_of(model)
@@ -122,7 +137,7 @@ def config_json(m):
     config = CONFIG_MAPPING[m["model_type"]](**m["fields"])
     text = json.loads(config.to_json_string(use_diff=not m.get("whole")))
     text["model_type"] = m["model_type"]
-    text["architectures"] = [NAMES[m["model_type"]] if isinstance(NAMES[m["model_type"]], str) else NAMES[m["model_type"]][0]]
+    text["architectures"] = [class_name(m["model_type"])]
     text.pop("transformers_version", None)
     return text
 
@@ -155,7 +170,7 @@ def parameters_of(m):
     """By transformers, on the meta device."""
     config = CONFIG_MAPPING[m["model_type"]](**m["fields"])
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config)
+        model = getattr(transformers, class_name(m["model_type"]))(config)
     return sum(p.numel() for p in model.parameters())
 
 
@@ -198,7 +213,7 @@ def asked(job):
     name, m, dtype = job
     signal.signal(signal.SIGALRM, late)
     signal.alarm(SECONDS)
-    strategy = {"world": 4, "code": "hf"}
+    strategy = {"world": 4, "code": "hf", **m.pop("strategy", {})}
     if dtype == "bf16":
         strategy.update(param_dtype="bf16", reduce_dtype="fp32")
     m = {"kind": "hf", "batch": 2, "seq": 16, **m}
@@ -219,6 +234,20 @@ def asked(job):
         return name, "failed", ["".join(traceback.format_exception_only(error))[:300]]
     finally:
         signal.alarm(0)
+
+
+def sources_of(kind):
+    """The text of the files in which a model of that type is computed: its package, and what masks and RoPE are made by."""
+    package = pathlib.Path(inspect.getfile(CONFIG_MAPPING[kind])).parent
+    common = pathlib.Path(transformers.__file__).parent
+    files = [*package.glob("modeling_*.py"), *package.glob("configuration_*.py"), common / "masking_utils.py", common / "modeling_rope_utils.py",
+             common / "integrations" / "moe.py"]
+    return "".join(f.read_text() for f in files if f.exists())
+
+
+def is_read(text, name):
+    """Whether anything asks a config for that key."""
+    return re.search(rf"(config|self)\.{name}\b|[\"']{name}[\"']", text) is not None
 
 
 def other_values(name, value):
@@ -266,8 +295,8 @@ def planned_types():
 def jobs_of_keys(args):
     for kind in args.only or planned_types():
         base = small(kind)
-        values = CONFIG_MAPPING[kind](**base).to_dict()
-        for name in sorted(values):
+        values, text = CONFIG_MAPPING[kind](**base).to_dict(), sources_of(kind)
+        for name in sorted(n for n in values if is_read(text, n)):
             for value in other_values(name, values[name]):
                 m = {"model_type": kind, "fields": {**base, name: value}}
                 if is_ignored({"model_type": kind, "fields": base}, m):
@@ -275,16 +304,82 @@ def jobs_of_keys(args):
                         yield f"{kind} {dtype} {name}={value}", m, dtype
 
 
+def ropes(values, positions):
+    """Objects that a file may have for its RoPE."""
+    theta = values.get("default_theta", 1e4)
+    d = values.get("head_dim") or values["hidden_size"] // values["num_attention_heads"]
+    yield {"rope_type": "default", "rope_theta": 5e5}
+    yield {"rope_type": "linear", "rope_theta": theta, "factor": 4.0}
+    yield {"rope_type": "dynamic", "rope_theta": theta, "factor": 2.0}
+    yield {"rope_type": "yarn", "rope_theta": theta, "factor": 4.0, "original_max_position_embeddings": positions // 4}
+    yield {"rope_type": "llama3", "rope_theta": theta, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+           "original_max_position_embeddings": positions // 2}
+    yield {"rope_type": "longrope", "rope_theta": theta, "short_factor": [1.0] * (d // 2), "long_factor": [2.0] * (d // 2),
+           "original_max_position_embeddings": positions // 2}
+
+
+DRAWN = {   # keys that a class may have, and values for them
+    "num_key_value_heads": (1, 2, 4), "head_dim": (8, 12, 16, 24, 40), "num_hidden_layers": (1, 2, 3), "tie_word_embeddings": (True, False),
+    "attention_bias": (True, False), "mlp_bias": (True, False), "bias": (True, False), "use_bias": (True, False), "qkv_bias": (True, False),
+    "use_qk_norm": (True, False), "sliding_window": (4, 8, 64), "use_sliding_window": (True, False), "max_window_layers": (0, 1, 2),
+    "vocab_size": (97, 128), "intermediate_size": (96, 112), "moe_intermediate_size": (24, 32), "num_experts": (3, 4, 6),
+    "num_local_experts": (3, 4, 6), "n_routed_experts": (4, 6), "num_experts_per_tok": (1, 2, 3), "norm_topk_prob": (True, False),
+    "first_k_dense_replace": (0, 1), "n_shared_experts": (1, 2), "num_shared_experts": (1, 2), "shared_expert_intermediate_size": (24, 40),
+    "decoder_sparse_step": (1, 2), "partial_rotary_factor": (0.25, 0.5, 1.0), "attention_dropout": (0.0, 0.1), "q_lora_rank": (None, 24),
+    "parallel_attn": (True, False), "use_parallel_residual": (True, False), "final_logit_softcapping": (None, 30.0),
+    "attn_logit_softcapping": (None, 50.0), "logits_scaling": (1.0, 8.0), "residual_multiplier": (1.0, 0.25), "pad_token_id": (None, 0),
+    "layer_types": ("random",), "mlp_layer_types": ("random",), "rope_parameters": ("random",), "hidden_act": ("silu", "gelu", "relu"),
+}
+STRATEGIES = ({}, {"ac": "full", "clip": True}, {"reshard": "never", "accumulate": 2, "optimizer": "sgd"}, {"ac": "selective", "world": 8},
+              {"world": 6, "rank": 5}, {"replicate": 2, "world": 8})
+
+
+def drawn(kind, random):
+    base = small(kind)
+    values = CONFIG_MAPPING[kind](**base).to_dict()
+    keys = [k for k in DRAWN if k in values]
+    fields = dict(base)
+    for key in random.sample(keys, min(len(keys), random.randint(2, 5))):
+        fields[key] = random.choice(DRAWN[key])
+    layers = fields.get("num_hidden_layers", 2)
+    for key in ("layer_types", "mlp_layer_types"):
+        words = list(dict.fromkeys(values.get(key) or ()))
+        if key in fields and values.get(key):
+            words = words if len(words) > 1 else {"layer_types": ["full_attention", "sliding_attention"], "mlp_layer_types": ["dense", "sparse"]}[key]
+            fields[key] = [random.choice(words) for _ in range(layers)]
+    if fields.get("rope_parameters") == "random":
+        positions = fields.get("max_position_embeddings", 64)
+        fields["rope_parameters"] = random.choice(list(ropes({**values, **fields, "rope_parameters": None}, positions)))
+    return {"model_type": kind, "fields": fields, "batch": random.choice((1, 2, 3)), "seq": random.choice((16, 24, 33)),
+            "strategy": random.choice(STRATEGIES)}
+
+
+def jobs_of_random(args):
+    random = Random(args.seed)
+    kinds = args.only or list(planned_types())
+    for i in range(args.count):
+        kind = random.choice(kinds)
+        try:
+            m = drawn(kind, random)
+        except Exception:
+            continue
+        dtype = random.choice(("fp32", "bf16"))
+        yield f"{i} {kind} {dtype} {m['strategy']} b{m['batch']} s{m['seq']} " + json.dumps(
+            {k: v for k, v in m["fields"].items() if small(kind).get(k) != v}), m, dtype
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["types", "keys"])
+    parser.add_argument("what", choices=["types", "keys", "random"])
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--dtype", nargs="*", default=["fp32"], choices=["fp32", "bf16"])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--default", action="store_true")
     args = parser.parse_args()
     tally = collections.Counter()
-    jobs = jobs_of_types(args) if args.what == "types" else jobs_of_keys(args)
+    jobs = {"types": jobs_of_types, "keys": jobs_of_keys, "random": jobs_of_random}[args.what](args)
     with multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=1) as pool:
         for name, how, lines in pool.imap(asked, jobs):
             tally[how] += 1

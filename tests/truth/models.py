@@ -328,6 +328,9 @@ HF = {  # model_type -> (model class, config class, paths of the lists of blocks
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", ["model.layers"]),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", ["model.layers"]),
     "bert": ("BertForMaskedLM", "BertConfig", ["bert.encoder.layer"]),
+    "roberta": ("RobertaForMaskedLM", "RobertaConfig", ["roberta.encoder.layer"]),
+    "xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", ["roberta.encoder.layer"]),
+    "camembert": ("CamembertForMaskedLM", "CamembertConfig", ["roberta.encoder.layer"]),
     "t5": ("T5ForConditionalGeneration", "T5Config", ["encoder.block", "decoder.block"]),
 }
 NOT_CONFIG = ("kind", "model_type", "batch", "seq", "experts_implementation")

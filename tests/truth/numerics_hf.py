@@ -148,6 +148,8 @@ FAMILIES = [
     ("glm4_moe", {**EXPERTS, "n_routed_experts": 6, "n_shared_experts": 1, "n_group": 1,
                   "topk_group": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
                   "attention_bias": True}),
+    ("roberta", {**SIZE, "max_position_embeddings": 40, "hidden_dropout_prob": 0.0,
+                 "attention_probs_dropout_prob": 0.0}),
     ("bert", {**SIZE, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
     ("t5", {"vocab_size": 97, "d_model": 48, "d_kv": 12, "d_ff": 80, "num_layers": 2,
             "num_heads": 4, "dropout_rate": 0.0, "layer_norm_epsilon": 1e-3,
@@ -156,7 +158,7 @@ FAMILIES = [
             "num_heads": 4, "dropout_rate": 0.0, "layer_norm_epsilon": 1e-3,
             "feed_forward_proj": "gated-gelu"}),
 ]
-CLASSES = {"bert": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM}
+CLASSES = {"bert": AutoModelForMaskedLM, "roberta": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM}
 
 
 def values(index, parameter, name):
@@ -169,7 +171,7 @@ def inputs(model_type, step, vocab):
     batch = tokens(step, vocab)[:, :-1].contiguous()
     if model_type == "t5":
         return {"input_ids": batch, "labels": tokens(step + 1, vocab)[:, :-1].contiguous()}
-    if model_type != "bert":
+    if model_type not in CLASSES:
         return {"input_ids": batch, "labels": batch, "use_cache": False}
     masked = ((torch.arange(SEQ) + step) % 7 == 3).expand(BATCH, SEQ)
     return {"input_ids": batch.masked_fill(masked, vocab - 1),

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Models of any kind, each recorded once and planned under several strategies, beside real fully_shard's recordings.
+
+Each TYPE (a model_type of transformers) is made small, recorded by tools/record.py, and that file is planned under each strategy
+of STRATEGIES, which fully_shard is recorded under, too:
+    equal    every event is as recorded
+    differs  planned, and wrong
+    refused  by a sentence
+    failed   transformers cannot make or run it, or it cannot be recorded: the last line says which
+
+Usage: unseen.py [--types TYPE ...] [--seq S] [--keep FOLDER]
+Run with PYTHONHASHSEED=0. Exit status 1: some differ. Needs torch 2.14.1, transformers 5.23; SHARDPLAN is the program.
+"""
+import argparse
+import collections
+import contextlib
+import json
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+
+warnings.filterwarnings("ignore")
+
+from transformers.models.auto import modeling_auto as auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+import beside
+import inventory
+import record
+import recorder
+
+SECONDS = 400
+CLASSES = ("MODEL_FOR_CAUSAL_LM", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM", "MODEL_FOR_MASKED_LM", "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
+           "MODEL_FOR_IMAGE_CLASSIFICATION", "MODEL_FOR_CTC", "MODEL_FOR_SPEECH_SEQ_2_SEQ", "MODEL_FOR_AUDIO_CLASSIFICATION",
+           "MODEL_FOR_SEMANTIC_SEGMENTATION", "MODEL_FOR_OBJECT_DETECTION", "MODEL_FOR_DEPTH_ESTIMATION", "MODEL")
+STRATEGIES = ({"world": 8, "param_dtype": "bf16", "reduce_dtype": "fp32", "clip": True},
+              {"world": 4, "param_dtype": "bf16", "ac": "full", "reshard": "never", "accumulate": 2, "optimizer": "sgd"})
+SMALLER = {"image_size": 64, "patch_size": 16, "num_mel_bins": 32, "max_source_positions": 64, "max_target_positions": 64,
+           "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_ssm": 128, "mamba_d_state": 16, "state_size": 16}
+
+
+def class_of(kind):
+    for names in CLASSES:
+        name = getattr(auto, names + "_MAPPING_NAMES").get(kind)
+        if name:
+            return name if isinstance(name, str) else name[0]
+    raise ValueError("no class")
+
+
+def config_of(kind):
+    config_class = CONFIG_MAPPING[kind]
+    fields, values = inventory.small(kind), vars(config_class())
+    fields.update({k: v for k, v in SMALLER.items() if isinstance(values.get(k), int)})
+    config = config_class(**fields)
+    for part in ("text_config", "vision_config", "audio_config", "encoder", "decoder"):     # configs inside
+        inner = getattr(config, part, None)
+        if hasattr(inner, "model_type") and inner.model_type in CONFIG_MAPPING:
+            smaller = inventory.small(inner.model_type)
+            smaller.update({k: v for k, v in SMALLER.items() if isinstance(vars(inner).get(k), int)})
+            setattr(config, part, type(inner)(**smaller))
+    text = json.loads(config.to_json_string(use_diff=False))
+    return {**text, "architectures": [class_of(kind)]}
+
+
+def late(*_):
+    raise inventory.Late(f"more than {SECONDS} s")
+
+
+def recorded(kind, args):
+    """The folder with the config and the recording beside it."""
+    folder = pathlib.Path(args.keep or tempfile.mkdtemp()) / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config_of(kind)))
+    path = folder.with_suffix(".stream.json.gz")
+    done = subprocess.run([sys.executable, str(beside.ROOT / "tools/record.py"), "--hf", str(folder), "--seq", str(args.seq), "--batch", "2",
+                           "-o", str(path)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError("record.py: " + done.stderr.strip().splitlines()[-1][:250])
+    return folder, path
+
+
+def asked(job):
+    kind, args = job
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    answers = []
+    try:
+        folder, path = recorded(kind, args)
+        for number, strategy in enumerate(STRATEGIES):
+            m = {"source": str(folder), "recording": str(path), "batch": 2, "seq": args.seq}
+            with open(os.devnull, "w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
+                row = recorder.record({"name": kind, "model": m, "strategy": {**strategy, "code": "recorded"}}, record.Fsdp2)
+            how, lines, _ = beside.verdict(row)
+            answers.append((f"{kind} {number}", how, lines))
+    except BaseException as error:
+        answers.append((kind, "failed", ["".join(traceback.format_exception_only(error))[:300].strip()]))
+    finally:
+        signal.alarm(0)
+    return answers
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--types", nargs="*")
+    parser.add_argument("--seq", type=int, default=32)
+    parser.add_argument("--keep")
+    args = parser.parse_args()
+    tally = collections.Counter()
+    jobs = [(kind, args) for kind in args.types or auto.MODEL_MAPPING_NAMES]
+    with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        for answers in pool.imap(asked, jobs):
+            for name, how, lines in answers:
+                tally[how] += 1
+                print(f"{how:8} {name}", flush=True)
+                for line in lines if how != "equal" else []:
+                    print("    " + str(line)[:260], flush=True)
+    print(", ".join(f"{n} {how}" for how, n in sorted(tally.items())))
+    return any(tally[how] for how in ("differs", "crashed"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
