@@ -1198,7 +1198,7 @@ def frozen(names, params, patterns):
 def record_all(args, batches, modes):
     make, name = load(args)
     tables, variants, external = Tables(), [], {}
-    model, inputs, loss = make(batches[0], args.seq)
+    model, inputs, loss = or_said(args, name, lambda: make(batches[0], args.seq))
     if args.autocast:
         args.dtype = "fp32"
     library = as_cuda_autocasts() if args.autocast else None    # lives as long as it is used
@@ -1206,7 +1206,8 @@ def record_all(args, batches, modes):
     cast_parameters(model, dtype)
     names = [n for n, _ in model.named_parameters()]
     params = list(model.parameters())
-    found = called_once(model, of_own_parameters(candidates(model)), lambda: warm(model, cast_tensors(inputs, dtype), loss))
+    found = or_said(args, name, lambda: called_once(model, of_own_parameters(candidates(model)),
+                                                    lambda: warm(model, cast_tensors(inputs, dtype), loss)))
     places = {id(p.untyped_storage()): f"p{i}" for i, p in enumerate(params)}
     prefixes = [(i, n + ".") for i, (n, _) in enumerate(found)]
     owners = [next((i for i, prefix in prefixes if n.startswith(prefix)), -1) for n in names]
@@ -1270,6 +1271,19 @@ class Building(TorchDispatchMode):
         if func is aten._local_scalar_dense.default:
             return args[0].dtype != torch.bool and 1
         return func(*args, **(kwargs or {}))
+
+
+def or_said(args, name, run):
+    """What the first run of a model gives. One that a config made is run on inputs that were guessed from it: where they do not
+    fit (an image wants its tokens), there is nothing to mend here, and a way out."""
+    try:
+        return run()
+    except Exception as error:
+        if not args.hf:
+            raise
+        fail(f"--hf {args.hf}: {name} does not run on what its config says of its inputs ({type(error).__name__}: "
+             f"{(str(error).strip().splitlines() or ['?'])[0][:300]}): a file of your own has others, record.py my_model.py:build, "
+             "whose build(batch, seq) returns (model, inputs)")
 
 
 def warm(model, inputs, loss):

@@ -305,12 +305,11 @@ def jobs_of_keys(args):
 
 
 def ropes(values, positions):
-    """Objects that a file may have for its RoPE."""
+    """Objects that a file may have for its RoPE, but for dynamic ones: they ask for values, and fake tensors have none."""
     theta = values.get("default_theta", 1e4)
     d = values.get("head_dim") or values["hidden_size"] // values["num_attention_heads"]
     yield {"rope_type": "default", "rope_theta": 5e5}
     yield {"rope_type": "linear", "rope_theta": theta, "factor": 4.0}
-    yield {"rope_type": "dynamic", "rope_theta": theta, "factor": 2.0}
     yield {"rope_type": "yarn", "rope_theta": theta, "factor": 4.0, "original_max_position_embeddings": positions // 4}
     yield {"rope_type": "llama3", "rope_theta": theta, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
            "original_max_position_embeddings": positions // 2}
@@ -328,7 +327,7 @@ DRAWN = {   # keys that a class may have, and values for them
     "decoder_sparse_step": (1, 2), "partial_rotary_factor": (0.25, 0.5, 1.0), "attention_dropout": (0.0, 0.1), "q_lora_rank": (None, 24),
     "parallel_attn": (True, False), "use_parallel_residual": (True, False), "final_logit_softcapping": (None, 30.0),
     "attn_logit_softcapping": (None, 50.0), "logits_scaling": (1.0, 8.0), "residual_multiplier": (1.0, 0.25), "pad_token_id": (None, 0),
-    "layer_types": ("random",), "mlp_layer_types": ("random",), "rope_parameters": ("random",), "hidden_act": ("silu", "gelu", "relu"),
+    "layer_types": ("random",), "mlp_layer_types": ("random",), "rope_parameters": ("random",),
 }
 STRATEGIES = ({}, {"ac": "full", "clip": True}, {"reshard": "never", "accumulate": 2, "optimizer": "sgd"}, {"ac": "selective", "world": 8},
               {"world": 6, "rank": 5}, {"replicate": 2, "world": 8})
@@ -346,7 +345,8 @@ def drawn(kind, random):
         words = list(dict.fromkeys(values.get(key) or ()))
         if key in fields and values.get(key):
             words = words if len(words) > 1 else {"layer_types": ["full_attention", "sliding_attention"], "mlp_layer_types": ["dense", "sparse"]}[key]
-            fields[key] = [random.choice(words) for _ in range(layers)]
+            fields[key] = words + [random.choice(words) for _ in range(layers)]
+            fields[key] = random.sample(fields[key][:layers], layers)
     if fields.get("rope_parameters") == "random":
         positions = fields.get("max_position_embeddings", 64)
         fields["rope_parameters"] = random.choice(list(ropes({**values, **fields, "rope_parameters": None}, positions)))

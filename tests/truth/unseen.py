@@ -78,7 +78,7 @@ def recorded(kind, args):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config_of(kind)))
     path = folder.with_suffix(".stream.json.gz")
-    done = subprocess.run([sys.executable, str(beside.ROOT / "tools/record.py"), "--hf", str(folder), "--seq", str(args.seq), "--batch", "2",
+    done = subprocess.run([sys.executable, str(beside.ROOT / "tools/record.py"), "--hf", str(folder), "--seq", str(args.seq), "--batch", "2", "--checkpointing", "none,full",
                            "-o", str(path)], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError("record.py: " + done.stderr.strip().splitlines()[-1][:250])
