@@ -1,6 +1,8 @@
 /* build_hf_mla.c - see build_hf_mla.h. */
 #include "model/build_hf_mla.h"
 
+#include <math.h>
+
 #define LATENT_EPS 1e-6F /* the norm's own, whatever the config says of the others */
 
 struct hf_mla hf_mla_declare(struct graph *graph, const struct model_config *c, const char *prefix)
@@ -118,6 +120,16 @@ static uint32_t by_token(struct graph *graph, uint32_t x)
     return graph_transpose(graph, x, 1, 2);
 }
 
+/* yarn_apply_mscale, of 1 / the root of a head's numbers; 0: nothing grows. */
+static float scale_of(const struct model_config *c)
+{
+    const float factor = c->rope.factor;
+    if (c->rope.scaling == ROPE_DEFAULT || !(c->mscale_all > 0) || !(factor > 1))
+        return 0;
+    const float growth = 0.1F * c->mscale_all * logf(factor) + 1;
+    return growth * growth / sqrtf((float)(c->nope_dim + c->rotary_dim));
+}
+
 uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct hf_mla *mla,
                 struct hf_mla_way way, struct hf_rope rope, uint32_t y)
 {
@@ -139,7 +151,8 @@ uint32_t hf_mla(struct graph *graph, const struct model_config *c, const struct 
                                                                   .v = by_token(graph, v),
                                                                   .mask = GRAPH_NONE,
                                                                   .q_contiguous = true,
-                                                                  .dropout = c->attention_dropout});
+                                                                  .dropout = c->attention_dropout,
+                                                                  .scale = scale_of(c)});
     const uint32_t out = apply_linear(graph, o, mla->o);
     graph_drop(graph, o);
     const uint32_t locals[] = {q0,

@@ -28,18 +28,18 @@ static const struct key keys[] = {
 /* NOLINTBEGIN(bugprone-macro-parentheses) */
 
 /* deepseek-ai/DeepSeek-V2-Lite, DeepSeek-V2. DeepseekV2ForCausalLM. */
-#define V2(title, count, h, l, a, f, lora, e, wide, all, chosen, by, limited)                      \
+#define V2(title, count, h, l, a, f, lora, e, wide, all, chosen, by, limited, grows)               \
     {title, count,                                                                                 \
      {GATED(ARCH_DEEPSEEK_V2, h, l, a, a, 64, f, 102400, 163840, 1e-6F, 1e4F), .rotary_dim = 64,   \
       .kv_lora = 512, .q_lora = lora, .nope_dim = 128, .v_dim = 128, .experts = e,                 \
       .experts_per_token = 6, .expert_ffn = wide, .shared_experts = 2, .dense_first = 1,           \
       .groups = all, .topk_groups = chosen, .routed_scaling = by, .limited_groups = limited,       \
       .rope.scaling = ROPE_YARN, .rope.factor = 40, .rope.beta_fast = 32, .rope.beta_slow = 1,     \
-      .rope.truncate = true, .rope.original_positions = 4096}}
+      .rope.truncate = true, .rope.original_positions = 4096, .mscale_all = grows}}
 
 static const struct model_preset presets[] = {
-    V2("deepseek-v2-lite", 15706484224,  2048, 27, 16,  10944, 0,    64,  1408, 1, 1, 1,  false),
-    V2("deepseek-v2",      235741434880, 5120, 60, 128, 12288, 1536, 160, 1536, 8, 3, 16, true),
+    V2("deepseek-v2-lite", 15706484224,  2048, 27, 16,  10944, 0,    64,  1408, 1, 1, 1,  false, 0.707F),
+    V2("deepseek-v2",      235741434880, 5120, 60, 128, 12288, 1536, 160, 1536, 8, 3, 16, true,  1),
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */

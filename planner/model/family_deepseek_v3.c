@@ -44,7 +44,8 @@ static const struct model_preset presets[] = {
       .rope.beta_fast = 32,
       .rope.beta_slow = 1,
       .rope.truncate = true,
-      .rope.original_positions = 4096}},
+      .rope.original_positions = 4096,
+      .mscale_all = 1}},
 };
 
 static const struct preset_alias aliases[] = {

@@ -31,6 +31,7 @@ static const struct key keys[] = {
     {COUNT("qk_rope_head_dim", head_dim, 32, HEAD_DIM_MAX)},
     {COUNT("qk_nope_head_dim", nope_dim, 64, HEAD_DIM_MAX)},
     {DERIVED("v_head_dim", v_dim, RULE_HEAD_SIZE, HEAD_DIM_MAX)},
+    MSCALE_ALL,
     {POSITIONS("max_position_embeddings", 32768)},
     EPS("rms_norm_eps", 1e-5),
     STD("initializer_range", 0.1),

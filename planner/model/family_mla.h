@@ -27,7 +27,9 @@ family_builder mla_build_v3;
     {COUNT("qk_rope_head_dim", rotary_dim, 64, HEAD_DIM_MAX)},                                     \
     {COUNT("qk_rope_head_dim", head_dim, 64, HEAD_DIM_MAX)},                                       \
     {COUNT("qk_nope_head_dim", nope_dim, 128, HEAD_DIM_MAX)},                                      \
-    {COUNT("v_head_dim", v_dim, 128, HEAD_DIM_MAX)}
+    {COUNT("v_head_dim", v_dim, 128, HEAD_DIM_MAX)},                                               \
+    MSCALE_ALL
+#define MSCALE_ALL {NUMBER("rope_parameters.mscale_all_dim", mscale_all, 0, 0, 1e3)}
 /* clang-format on */
 
 #endif

@@ -189,6 +189,7 @@ struct model_config {
     uint32_t q_lora;  /* 0: q has no latent */
     uint32_t nope_dim, v_dim;
     bool rope_interleave;
+    float mscale_all; /* yarn's mscale_all_dim, by which scores grow, too; 0: they do not */
 
     bool sinks; /* GPT-OSS: of attention */
 

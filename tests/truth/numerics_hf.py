@@ -145,6 +145,8 @@ FAMILIES = [
                      "topk_method": "greedy"}),
     ("deepseek_v3", {**MLA, "q_lora_rank": 24, "n_group": 4, "topk_group": 2,
                      "norm_topk_prob": True}),
+    ("deepseek_v3", {**MLA, "q_lora_rank": 24, "n_group": 2, "topk_group": 1,
+                     "rope_scaling": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}),
     ("glm4_moe", {**EXPERTS, "n_routed_experts": 6, "n_shared_experts": 1, "n_group": 1,
                   "topk_group": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
                   "attention_bias": True}),
