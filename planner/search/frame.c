@@ -39,10 +39,46 @@ static void add_instruction(const struct plan *plan, const struct costs *costs,
     busy_add(busy, in->lane, &cost);
 }
 
-/* What is served first on each lane, all at once. */
+static void served_most(struct served *most, const struct cost *cost)
+{
+    const float compute = cost->use[RESOURCE_COMPUTE], memory = cost->use[RESOURCE_MEMORY];
+    const float slowdown = fmaxf(1, cost->slowdown);
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        most->use[k] = fmaxf(most->use[k], cost->use[k]);
+    most->joint = fmaxf(most->joint, slowdown * fminf(compute, memory));
+    most->held = fmaxf(most->held, slowdown * compute);
+    most->excess = fmaxf(most->excess, compute - memory);
+}
+
+static struct served served_together(const struct served *of, uint32_t count)
+{
+    struct served all = {.joint = 0};
+    for (uint32_t i = 0; i < count; i++) {
+        for (int k = 0; k < RESOURCE_COUNT; k++)
+            all.use[k] += of[i].use[k];
+        all.joint += of[i].joint;
+        all.held += of[i].held;
+        all.excess += of[i].excess;
+    }
+    return all;
+}
+
+static struct served served_least(const struct served *a, const struct served *b)
+{
+    struct served least = {.joint = fminf(a->joint, b->joint),
+                           .held = fminf(a->held, b->held),
+                           .excess = fminf(a->excess, b->excess)};
+    for (int k = 0; k < RESOURCE_COUNT; k++)
+        least.use[k] = fminf(a->use[k], b->use[k]);
+    return least;
+}
+
+/* Of what is served first one kernel runs on each lane at a time, and one of each group. */
 static void note_first(const struct plan *plan, const struct costs *costs, struct frame *frame)
 {
-    float most[LANES_MOST][RESOURCE_COUNT] = {{0}}, joint[LANES_MOST] = {0};
+    struct served lanes[LANES_MOST], groups[PLAN_NO_GROUP + 1];
+    memset(lanes, 0, sizeof lanes);
+    memset(groups, 0, (plan->group_count + 1) * sizeof *groups); /* the last: of those of none */
     for (uint32_t i = 0; i < plan->instruction_count; i++) {
         const struct plan_instruction *in = &plan->instructions[i];
         if (!is_own(plan, in))
@@ -50,17 +86,12 @@ static void note_first(const struct plan *plan, const struct costs *costs, struc
         const struct cost *cost = cost_of(costs, in);
         if (!cost->first)
             continue;
-        for (int k = 0; k < RESOURCE_COUNT; k++)
-            most[in->lane][k] = fmaxf(most[in->lane][k], cost->use[k]);
-        joint[in->lane] =
-            fmaxf(joint[in->lane], fmaxf(1, cost->slowdown) * fminf(cost->use[RESOURCE_COMPUTE],
-                                                                    cost->use[RESOURCE_MEMORY]));
+        served_most(&lanes[in->lane], cost);
+        served_most(&groups[in->group < plan->group_count ? in->group : plan->group_count], cost);
     }
-    for (uint32_t lane = 0; lane < plan->lane_count; lane++) {
-        for (int k = 0; k < RESOURCE_COUNT; k++)
-            frame->first[k] += most[lane][k];
-        frame->first_joint += joint[lane];
-    }
+    const struct served by_lanes = served_together(lanes, plan->lane_count);
+    const struct served by_groups = served_together(groups, plan->group_count + 1);
+    frame->served = served_least(&by_lanes, &by_groups);
 }
 
 /* ---- what the compute stream must wait for ---- */
@@ -329,6 +360,39 @@ static double there(float first)
     return fmax(1, (double)first + 0.1);
 }
 
+/* Each moment of a step is worth something: what runs adds its rate times a weight, and the sum
+ * over the step is each kernel's time times its weight. So a step lasts at least that sum over what
+ * a moment is worth at most; and while the compute stream stands still a moment is worth no more
+ * than what is served first. Two choices of weights, of which the better one counts. */
+static double weighed(double sum_s, double limit, double first, double idle_s)
+{
+    limit = fmax(limit, first);
+    return (sum_s + (limit - first) * idle_s) / limit;
+}
+
+/* As if whatever the compute stream runs beside others were bound by what they need less of. */
+static double either_floor(const struct served *first, const struct busy *all, double idle_s)
+{
+    const double limit =
+        fmax(there(first->use[RESOURCE_COMPUTE]), there(first->use[RESOURCE_MEMORY]));
+    return weighed(all->joint_s, limit, (double)first->joint, idle_s);
+}
+
+/* What is bound by arithmetic loses the multiprocessors that others hold. What is not loses less by
+ * them, so that its time is worth less, too: by so much that beside others, who are never better
+ * placed than there, it comes to the same. */
+static double bound_floor(const struct served *first, const struct busy *all, double idle_s)
+{
+    const double compute = (double)first->use[RESOURCE_COMPUTE];
+    const double memory = (double)first->use[RESOURCE_MEMORY];
+    if (memory >= 1)
+        return 0;
+    const double rest = fmax(0, 1 - (double)first->excess / (1 - memory));
+    const double rest_s = fmax(rest * all->rest_used_s, (1 - compute) * all->rest_s);
+    return weighed(all->bound_s + rest_s + all->held_s, there(first->use[RESOURCE_COMPUTE]),
+                   (double)first->held, idle_s);
+}
+
 double frame_step_floor(const struct frame *f, const struct stream_class *c, uint32_t accumulate)
 {
     const double more = accumulate > FRAME_BATCHES ? accumulate - FRAME_BATCHES : 0;
@@ -340,12 +404,8 @@ double frame_step_floor(const struct frame *f, const struct stream_class *c, uin
     for (uint32_t lane = 0; lane < LANES_MOST; lane++)
         most_s = fmax(most_s, lane == LANE_HOST ? 0 : all.lane_s[lane]);
     for (int k = 0; k < RESOURCE_COUNT; k++)
-        most_s = fmax(most_s, all.resource_s[k] / there(f->first[k]));
-    /* While the compute stream stands still, what is served first has no more than its own share.
-     */
-    const double first = (double)f->first_joint;
-    const double limit =
-        fmax(first, fmax(there(f->first[RESOURCE_COMPUTE]), there(f->first[RESOURCE_MEMORY])));
-    most_s = fmax(most_s, (all.joint_s + (limit - first) * idle_s) / limit);
+        most_s = fmax(most_s, all.resource_s[k] / there(f->served.use[k]));
+    most_s = fmax(most_s, either_floor(&f->served, &all, idle_s));
+    most_s = fmax(most_s, bound_floor(&f->served, &all, idle_s));
     return most_s * (1 - ROUNDING);
 }

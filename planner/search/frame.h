@@ -9,6 +9,13 @@
 
 #include "search/stream_class.h"
 
+struct served {                /* what is, of all kernels that can run at once: at most */
+    float use[RESOURCE_COUNT]; /* of each resource */
+    float joint;               /* of the smaller of its shares (busy.joint_s) */
+    float held;                /* of multiprocessors, times its slowdown (busy.held_s) */
+    float excess;              /* of multiprocessors more than of memory */
+};
+
 struct frame {
     uint64_t *during; /* (gap_count) device bytes beside the stream's while it is in a gap */
     uint64_t *after;  /* (gap_count) at most, between a gap and the next */
@@ -18,8 +25,7 @@ struct frame {
     uint64_t outside;         /* bytes outside the allocator: context, communicators */
     struct busy busy, middle; /* of the strategy's own work: with up to FRAME_BATCHES micro-batches;
                                  of one more */
-    float first[RESOURCE_COUNT];  /* what is served first uses at most of each resource */
-    float first_joint;            /* ... of the smaller of its shares (busy.joint_s) */
+    struct served served;     /* first, at any one time */
     double idle_s, middle_idle_s; /* the compute stream stands still at least: before a micro-batch,
                                      and after the last; of one more */
 };

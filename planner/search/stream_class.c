@@ -17,10 +17,16 @@ void busy_add(struct busy *busy, uint32_t lane, const struct cost *cost)
         return;
     for (int k = 0; k < RESOURCE_COUNT; k++)
         busy->resource_s[k] += cost->device_s * (double)cost->use[k];
-    if (cost->first)
-        busy->joint_s += cost->device_s * fmax(1, (double)cost->slowdown) * fmin(compute, memory);
-    else if (lane == LANE_COMPUTE)
+    if (cost->first) {
+        const double beside_s = cost->device_s * fmax(1, (double)cost->slowdown);
+        busy->joint_s += beside_s * fmin(compute, memory);
+        busy->held_s += beside_s * compute;
+    } else if (lane == LANE_COMPUTE) {
         busy->joint_s += cost->device_s * fmax(compute, memory);
+        busy->bound_s += compute >= 1 ? cost->device_s : 0;
+        busy->rest_s += compute >= 1 ? 0 : cost->device_s;
+        busy->rest_used_s += compute >= 1 ? 0 : cost->device_s * fmax(compute, memory);
+    }
 }
 
 void busy_add_all(struct busy *busy, const struct busy *other, double times)
@@ -30,6 +36,10 @@ void busy_add_all(struct busy *busy, const struct busy *other, double times)
     for (int k = 0; k < RESOURCE_COUNT; k++)
         busy->resource_s[k] += times * other->resource_s[k];
     busy->joint_s += times * other->joint_s;
+    busy->bound_s += times * other->bound_s;
+    busy->rest_s += times * other->rest_s;
+    busy->rest_used_s += times * other->rest_used_s;
+    busy->held_s += times * other->held_s;
     busy->host_s += times * other->host_s;
 }
 

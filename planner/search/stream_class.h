@@ -22,7 +22,12 @@ struct busy {
                        of memory, of what is served first times the smaller and its slowdown beside
                        others: while the compute stream works these come to one at most, whichever
                        of the two a kernel is bound by */
-    double host_s;  /* issuing */
+    double bound_s; /* of the compute stream, what needs all multiprocessors */
+    double rest_s;  /* ... and the rest of it */
+    double rest_used_s; /* ... times the larger of its two shares */
+    double held_s; /* of what is served first, times its multiprocessors and its slowdown beside
+                      others */
+    double host_s; /* issuing */
 };
 
 struct class_gap { /* bytes that the stream itself has on the device, as the allocator rounds */

@@ -430,7 +430,7 @@ static const struct setting rows[] = {
      .field = FIELD(job.strategy.unlimited_gathers),
      .words = WORDS(WORD("on", false), WORD("off", true)), .commands = FOR_JOB,
      .systems = SYSTEM(FSDP1), .lacks = "gathers no parameters", .lacking = SYSTEM(DDP) | ZERO12,
-     .axis = AXIS_WORDS},
+     .axis = AXIS_WORDS, .ahead = true},
     {.name = "keep-low-precision-grads", .group = GROUP_FSDP1, .arg = "WHETHER",
      .help = "MixedPrecision.keep_low_precision_grads", .initial = "off",
      .field = FIELD(job.strategy.keep_low_precision_grads), .words = OFF_ON, .commands = FOR_JOB,
@@ -440,11 +440,11 @@ static const struct setting rows[] = {
      .initial = "pre", .field = FIELD(job.strategy.prefetch),
      .words = WORDS(WORD("pre", PREFETCH_PRE), WORD("post", PREFETCH_POST),
                     WORD("none", PREFETCH_NONE)),
-     .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .axis = AXIS_WORDS},
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .axis = "none,post,pre", .ahead = true},
     {.name = "forward-prefetch", .group = GROUP_FSDP1, .arg = "N",
      .help = "forward_prefetch: the next unit is gathered before a unit's operators, or not",
      .initial = "0", .numbers = {INTEGER(job.strategy.forward_prefetch, 0, 1)},
-     .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .axis = "0,1"},
+     .commands = FOR_JOB, .systems = SYSTEM(FSDP1), .axis = "0,1", .ahead = true},
 
     /* ---- DistributedDataParallel ---- */
     {.name = "bucket-cap-mb", .group = GROUP_DDP, .arg = "MIB",

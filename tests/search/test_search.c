@@ -34,10 +34,21 @@ static void choose_fsdp1(struct strategy *s)
     s->per_unit = 1;
     s->units = units[below(2)];
     s->sharding = (enum sharding)below(3);
-    s->prefetch = (enum backward_prefetch)below(3);
-    s->forward_prefetch = below(2);
+    s->prefetch = PREFETCH_NONE;
     s->use_orig_params = below(2);
-    s->unlimited_gathers = below(2);
+}
+
+/* A frame's fetches are as late as can be: it bounds those that come earlier, too. */
+static void fetch_ahead(struct strategy *s)
+{
+    if (s->system == SYSTEM_FSDP2) {
+        s->forward_prefetch = below(4);
+        s->backward_prefetch = below(4);
+    } else if (s->system == SYSTEM_FSDP1) {
+        s->prefetch = (enum backward_prefetch)below(3);
+        s->forward_prefetch = below(2);
+        s->unlimited_gathers = below(2);
+    }
 }
 
 static void choose_zero(struct strategy *s)
@@ -119,10 +130,7 @@ static void try_bounds(const struct machine *machine)
     if (frame_new(evaluator_framer(evaluator), class, &job.strategy, &frame, &err) == ERR_OK) {
         const double step_floor = frame_step_floor(frame, class, job.strategy.accumulate);
         const uint64_t device_floor = frame_device_floor(frame, class);
-        if (job.strategy.system == SYSTEM_FSDP2) { /* the frame's are as late as can be */
-            job.strategy.forward_prefetch = below(4);
-            job.strategy.backward_prefetch = below(4);
-        }
+        fetch_ahead(&job.strategy);
         assert_int_equal(evaluate_fast(evaluator, class, &job.strategy, &fast, &err), ERR_OK);
         assert_int_equal(evaluate_full(evaluator, class, &job.strategy,
                                        machine->expandable_segments, 0, &bytes, &err),
