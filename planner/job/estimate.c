@@ -101,22 +101,46 @@ void estimator_free(struct estimator *e)
  * that that one found. Where it does not, yet, twice as many are tried, and all of them at last. */
 enum { TIMED_FEW = 4 };
 
-/* The outlined plan's step. *steady: more passes of what repeats take as much longer each. */
-static enum err_code take_time(struct estimator *e, double *step_s, bool *steady, struct err *err)
+/* The outlined plan's step, with `passes` of the micro-batch that repeats. *steady: more of them
+ * take as much longer each. */
+static void take_passes(const struct estimator *e, uint32_t passes, double *step_s, bool *steady)
+{
+    const struct plan *plan = e->outlined.plan;
+    const uint32_t left = plan->repeats + 1 - passes;
+    double period_s = 0;
+    struct simulation *simulation =
+        passes > 1 ? simulation_of_passes(plan, NULL, 0, passes) : simulation_new(plan, NULL, 0);
+    struct timeline timeline = timeline_new(simulation);
+    simulate(simulation, &e->costs, NULL, &timeline);
+    *steady = left == 0 || simulation_is_steady(simulation, &timeline, &period_s);
+    *step_s = timeline.step_s + left * period_s;
+    timeline_free(&timeline);
+    simulation_free(simulation);
+}
+
+static uint32_t at_most(uint32_t count, uint32_t most)
+{
+    return count < most ? count : most;
+}
+
+/* The outlined plan's step. Where `batches` of them are not steady yet, twice as many are tried:
+ * without lowering them, if those that are lowered say what they do. */
+static enum err_code take_time(struct estimator *e, uint32_t *batches, double *step_s, bool *steady,
+                               struct err *err)
 {
     const struct machine *machine = e->machine;
     const struct plan *plan = e->outlined.plan;
-    double period_s = 0;
+    const uint32_t lowered = *batches;
     e->costs.sequence = sequence_of(e, plan->world);
     TRY(costs_of_own(plan, &machine->profile, machine->gpus_per_node, e->collectives, &e->costs,
                      err));
-    struct simulation *simulation = simulation_new(plan, NULL, 0);
-    struct timeline timeline = timeline_new(simulation);
-    simulate(simulation, &e->costs, NULL, &timeline);
-    *steady = plan->repeats == 0 || simulation_is_steady(simulation, &timeline, &period_s);
-    *step_s = timeline.step_s + plan->repeats * period_s;
-    timeline_free(&timeline);
-    simulation_free(simulation);
+    take_passes(e, 1, step_s, steady);
+    if (*steady || !plan_passes(plan))
+        return ERR_OK;
+    while (!*steady) {
+        *batches = at_most(2 * *batches, lowered + plan->repeats);
+        take_passes(e, 1 + *batches - lowered, step_s, steady);
+    }
     return ERR_OK;
 }
 
@@ -136,11 +160,6 @@ static enum err_code begin(struct estimator *e, const struct strategy *strategy,
     return ERR_OK;
 }
 
-static uint32_t at_most(uint32_t count, uint32_t most)
-{
-    return count < most ? count : most;
-}
-
 static enum err_code estimate_time(struct estimator *e, const struct strategy *strategy,
                                    struct estimate *out, struct err *err)
 {
@@ -148,7 +167,7 @@ static enum err_code estimate_time(struct estimator *e, const struct strategy *s
     for (uint32_t count = TIMED_FEW; !steady; count *= 2) {
         out->timed_batches = at_most(count, strategy->accumulate);
         TRY(begin(e, strategy, out->timed_batches, false, out, err));
-        TRY(take_time(e, &out->step_s, &steady, err));
+        TRY(take_time(e, &out->timed_batches, &out->step_s, &steady, err));
     }
     return ERR_OK;
 }
@@ -213,8 +232,11 @@ static enum placed add_pools(const struct estimator *e, const struct estimate_op
         uint64_t bytes = 0;
         if (pool->before.count == 0 && pool->step.count == 0)
             continue;
-        if (wish->enough > out->device_bytes)
-            options.enough_bytes = wish->enough - out->device_bytes;
+        if (wish->enough && wish->enough <= out->device_bytes) {
+            out->device_bytes = UINT64_MAX; /* a pool takes some */
+            return PLACED;
+        }
+        options.enough_bytes = wish->enough ? wish->enough - out->device_bytes : 0;
         if (!placer_pool(e->placer, pool, i % 2, &options, &bytes))
             return PLACED_NOT_HERE;
         if (bytes == UINT64_MAX) {

@@ -63,9 +63,9 @@ static bool same_instruction(const struct pair *p, uint32_t i)
     }
 }
 
-bool plan_repeats(const struct plan *plan)
+bool plan_passes(const struct plan *plan)
 {
-    if (plan->micro_batch_count < REPEAT_FEW)
+    if (plan->micro_batch_count < 4)
         return false;
     const struct plan_micro_batch *next = repeated(plan);
     const struct pair pair = {plan, next - 1, next, next + 1};
@@ -78,6 +78,11 @@ bool plan_repeats(const struct plan *plan)
         if (!same_instruction(&pair, i))
             return false;
     return true;
+}
+
+bool plan_repeats(const struct plan *plan)
+{
+    return plan->micro_batch_count >= REPEAT_FEW && plan_passes(plan);
 }
 
 uint32_t plan_times(const struct plan *plan, uint32_t instruction)

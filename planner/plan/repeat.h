@@ -19,6 +19,9 @@ enum { REPEAT_FEW = 5 }; /* micro-batches of such a plan, at the least */
 /* Whether the micro-batch before the last issues what the one before it does, one micro-batch
  * further. False for plans without notes of their micro-batches, and of fewer than REPEAT_FEW. */
 bool plan_repeats(const struct plan *plan);
+/* The same of as few as there can be, which the time of a step may be taken of: four, as the first
+ * one has none before it. */
+bool plan_passes(const struct plan *plan);
 
 /* How often a step issues an instruction of the plan: once, or for each of its repeats, too. */
 uint32_t plan_times(const struct plan *plan, uint32_t instruction);
