@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/several.h"
+#include "plan/repeat.h"
 #include "report/explain_result.h"
 #include "report/result.h"
 #include "report/start_up_result.h"
@@ -21,14 +22,31 @@ static enum err_code make_time(struct answer *a, struct err *err)
     return ERR_OK;
 }
 
+/* A step of more instructions is written as few micro-batches that repeat: files of some hundred
+ * megabytes would be gigabytes of the same. */
+enum { WRITTEN_MOST = 1 << 20 };
+
+/* What is to be written, of which every instruction is wanted; of very many micro-batches, few. */
+static enum err_code predict_written(struct answer *a, struct err *err)
+{
+    TRY(predict_few(&a->job, &a->machine, &a->prediction, err));
+    const struct plan *plan = a->prediction.plan;
+    if (plan->repeats == 0 || a->settings.no_files ||
+        plan_instructions_of_step(plan) > WRITTEN_MOST)
+        return ERR_OK;
+    prediction_free(&a->prediction);
+    return predict(&a->job, &a->machine, &a->prediction, err);
+}
+
 enum err_code answer_make(struct answer *a, bool timed, struct err *err)
 {
     struct settings *s = &a->settings;
     TRY(settings_resolve(s, &a->job, &a->machine, err));
-    /* For sums few micro-batches do; every instruction is wanted of what is written or explained.
-     */
-    const bool whole = timed || s->events || s->explain || s->start_up;
-    TRY((whole ? predict : predict_few)(&a->job, &a->machine, &a->prediction, err));
+    /* For sums few micro-batches do; every instruction is wanted of what is explained. */
+    const bool whole = s->events || s->explain || s->start_up;
+    TRY((whole   ? predict(&a->job, &a->machine, &a->prediction, err)
+         : timed ? predict_written(a, err)
+                 : predict_few(&a->job, &a->machine, &a->prediction, err)));
     if (s->start_up)
         TRY(start_up(&a->prediction, &a->job, &a->machine, &a->start_up, err));
     return timed || s->time || s->explain || s->goodput ? make_time(a, err) : ERR_OK;

@@ -114,6 +114,7 @@ int command_compare(int argc, char **argv)
     int status;
     settings_parse(COMMAND_COMPARE, argc, argv, &settings);
     if (plan_read_json_extra(settings.plan, &plan, &extra, &err) != ERR_OK ||
+        plan_check_whole(plan, settings.plan, &err) != ERR_OK ||
         trace_read(settings.trace, &trace, &err) != ERR_OK ||
         play_rank(settings.plan, &plan, trace, &err) != ERR_OK)
         status = report_unreadable(&err);

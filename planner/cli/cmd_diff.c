@@ -75,7 +75,7 @@ static enum err_code make_side(const struct choice *choice, struct side *out, st
     model_notes_print(stderr, "shardplan: ", &job.config);
     enum err_code rc = choice_set_numbers(choice, &machine.profile, err);
     if (rc == ERR_OK)
-        rc = predict(&job, &machine, &p, err);
+        rc = predict_few(&job, &machine, &p, err);
     if (rc == ERR_OK)
         rc = step_time(&p, &job, &machine, 0, &t, err);
     if (rc == ERR_OK) {

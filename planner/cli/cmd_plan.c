@@ -1,9 +1,11 @@
 /* cmd_plan.c - shardplan plan: the step, written to a folder. */
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "plan/repeat.h"
 #include "report/files.h"
 #include "report/report.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 /* Pictures are drawn into a folder that was asked for: gnuplot takes longer than all the rest. */
@@ -24,6 +26,16 @@ static const char *other_plans(const struct answer *a, char text[96])
     return text;
 }
 
+/* Of a step that is too long to be written. */
+static void say_what_repeats(const struct plan *plan, const char *dir)
+{
+    const uint32_t few = plan->micro_batch_count;
+    printf("  %s/ has %" PRIu32 " of the step's %" PRIu64 " micro-batches: number %" PRIu32
+           " stands for %" PRIu32 " (\"repeats\" in plan.json, which diff and export read, and "
+           "no run)\n",
+           dir, few, plan_micro_batches_of_step(plan), few - 1, 1 + plan->repeats);
+}
+
 static void list_files(const struct answer *a, const char *note)
 {
     const struct settings *s = &a->settings;
@@ -34,6 +46,8 @@ static void list_files(const struct answer *a, const char *note)
                s->output, other_plans(a, others),
                draws_pictures(s) && !note ? "memory.svg, memory-time.svg, timeline.svg, " : "",
                draws_pictures(s) ? "" : "; -o DIR: pictures, too");
+    if (!s->json && !s->quiet && !s->no_files && a->prediction.plan->repeats)
+        say_what_repeats(a->prediction.plan, s->output);
     if (note)
         fprintf(stderr, "shardplan: %s\n", note);
 }

@@ -3,6 +3,7 @@
 
 #include "compare/compare_parts.h"
 #include "compare/difference_parts.h"
+#include "plan/repeat.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ struct totals {
     uint32_t count, cap;
 };
 
-static void add_to(struct totals *totals, const char *name, int s, double seconds)
+static void add_to(struct totals *totals, const char *name, int s, uint32_t times, double seconds)
 {
     uint32_t i = 0;
     while (i < totals->count && strcmp(totals->items[i].name, name) != 0)
@@ -51,8 +52,8 @@ static void add_to(struct totals *totals, const char *name, int s, double second
         ARRAY_GROW(totals->items, totals->count, totals->cap);
         totals->items[totals->count++] = (struct difference_total){.name = name};
     }
-    totals->items[i].count[s]++;
-    totals->items[i].seconds[s] += seconds;
+    totals->items[i].count[s] += times;
+    totals->items[i].seconds[s] += times * seconds;
 }
 
 double difference_seconds(const struct difference_side *side, uint32_t id)
@@ -91,8 +92,9 @@ static void compare_times(const struct difference_side side[SIDES], struct diffe
                 (instruction->flags & PLAN_FIRST_STEP))
                 continue;
             const double seconds = difference_seconds(&side[s], i);
-            add_to(&lanes, plan->lanes[instruction->lane].name, s, seconds);
-            add_to(&kinds, compare_kind_of(plan, instruction), s, seconds);
+            const uint32_t times = plan_times(plan, i);
+            add_to(&lanes, plan->lanes[instruction->lane].name, s, times, seconds);
+            add_to(&kinds, compare_kind_of(plan, instruction), s, times, seconds);
         }
     }
     d->lane_count = lanes.count;

@@ -1,5 +1,6 @@
 /* difference_units.c - two plans unit by unit; see difference.h. */
 #include "compare/difference_parts.h"
+#include "plan/repeat.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -116,10 +117,11 @@ static void count_kernel(const struct walk *w, uint32_t id, struct difference_un
 {
     const struct plan *plan = w->side->plan;
     const struct plan_instruction *instruction = &plan->instructions[id];
-    const double seconds = difference_seconds(w->side, id);
+    const uint32_t times = plan_times(plan, id);
+    const double seconds = times * difference_seconds(w->side, id);
     if (plan_op_is_collective((enum plan_op)instruction->op)) {
         unit->work[w->s][instruction->op].bytes +=
-            message_bytes(plan_kernel(plan, instruction->arg));
+            times * message_bytes(plan_kernel(plan, instruction->arg));
         unit->communication_s[w->s] += seconds;
     } else if (instruction->op == PLAN_COMPUTE) {
         unit->compute_s[w->s] += seconds;
@@ -154,9 +156,10 @@ static void take(struct walk *w, uint32_t id)
     if (at == PLAN_NO_UNIT || op == PLAN_OPTIMIZER)
         return;
     struct difference_unit *unit = w->unit[at];
-    unit->work[w->s][op].count++;
+    const uint32_t times = plan_times(plan, id);
+    unit->work[w->s][op].count += times;
     if (op == PLAN_ALLOC) {
-        unit->work[w->s][op].bytes += plan->buffers[instruction->arg].bytes;
+        unit->work[w->s][op].bytes += times * plan->buffers[instruction->arg].bytes;
         w->born[instruction->arg] = unit;
     } else {
         count_kernel(w, id, unit);

@@ -224,10 +224,11 @@ struct plan {
     uint32_t module_span_count, module_span_cap;
     bool modules_known; /* the spans are each instruction's own module, as a file has them: nothing
                            is left to be found in parameters */
-    struct plan_micro_batch *micro_batches; /* none where it was read from a file */
+    struct plan_micro_batch *micro_batches; /* none where it was read from a file, unless it repeats
+                                             */
     uint32_t micro_batch_count, micro_batch_cap;
     uint32_t repeats;  /* so often again does a step issue the micro-batch before the last
-                          (plan/repeat.h); 0 in a plan that is written or run */
+                          (plan/repeat.h); 0 in a plan that is run */
     bool own_programs; /* each rank has a program of its own: others do not follow from this one */
 };
 

@@ -182,6 +182,23 @@ static void put_item(struct writer *w, uint32_t index, const char *first_key)
 
 /* ---- tables ---- */
 
+static void put_repeats(struct writer *w)
+{
+    const struct plan *plan = w->plan;
+    if (!plan->repeats)
+        return;
+    member_uint(w, "repeats", plan->repeats);
+    put_list(w, "micro_batches");
+    for (uint32_t i = 0; i < plan->micro_batch_count; i++) {
+        put_item(w, i, "instruction");
+        put_uint(w, plan->micro_batches[i].instruction);
+        member_uint(w, "buffer", plan->micro_batches[i].buffer);
+        member_uint(w, "event", plan->micro_batches[i].event);
+        put(w, "}");
+    }
+    put(w, "]");
+}
+
 static void put_groups(struct writer *w)
 {
     put_list(w, "groups");
@@ -598,6 +615,7 @@ static enum err_code put_plan(struct writer *w, const struct plan_json_extra *ex
     if (plan->own_programs)
         put(w, ", \"own_programs\": true");
     member_uint(w, "events", plan->event_count);
+    put_repeats(w);
     put_lanes(w);
     put_groups(w);
     put_units(w);

@@ -37,6 +37,10 @@
  * (modules.h), for people: a plan may come without them. One item a line; the same plan gives the
  * same bytes.
  *
+ * Of a step of very many micro-batches the file has few (repeat.h): "repeats" says how often again
+ * the one before the last is issued, "micro_batches" where each begins: [{"instruction": 51,
+ * "buffer": 310, "event": 0}, ...]. Such a plan is diffed and exported, and not run.
+ *
  * Other ranks' programs follow from this one, unless "own_programs" (plan_rank.h). What is not
  * alike on all of them says so: a buffer or operand with "local" has the shape of that parameter's
  * part on the rank, and an operand with "chunk" lies as many times its elements into its buffer as
@@ -60,14 +64,17 @@ struct plan_json_extra { /* JSON objects that the program does not need; each ma
 enum err_code plan_write_json(const struct plan *plan, const struct plan_json_extra *extra,
                               const char *path, struct err *err);
 
-/* Reads and verifies. ERR_INVALID names file, member and allowed values. On ERR_OK the caller owns
- * *out: plan_free; else *out is NULL. */
+/* Reads and verifies, for those who walk all of a step. ERR_INVALID names file, member and allowed
+ * values; ERR_UNSUPPORTED: the plan repeats. On ERR_OK the caller owns *out: plan_free; else *out is
+ * NULL. */
 enum err_code plan_read_json(const char *path, struct plan **out, struct err *err);
 
-/* As plan_read_json, with the settings, memory and time of the file in *extra (NULL where it has
+/* As plan_read_json, of plans that repeat, too, and with the settings, memory and time of the file in *extra (NULL where it has
  * none). The caller owns them: plan_json_extra_free. */
 enum err_code plan_read_json_extra(const char *path, struct plan **out,
                                    struct plan_json_extra *extra, struct err *err);
 void plan_json_extra_free(struct plan_json_extra *extra);
+/* ERR_UNSUPPORTED: a plan of that file repeats, and every instruction is wanted. */
+enum err_code plan_check_whole(const struct plan *plan, const char *path, struct err *err);
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/vocabulary.h"
 #include "plan/plan_json.h"
 #include "plan/plan_read_parts.h"
+#include "plan/repeat.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -542,6 +543,36 @@ static enum err_code read_modules(struct object *top)
     return ERR_OK;
 }
 
+/* Of a plan that repeats: where its micro-batches begin. That they repeat is looked at. */
+static enum err_code read_repeats(struct object *top)
+{
+    struct plan *plan = top->r->plan;
+    json_t *list;
+    TRY(take_optional(top, "repeats", UINT32_MAX, &plan->repeats));
+    if (plan->repeats == 0)
+        return ERR_OK;
+    TRY(take_list(top, "micro_batches", &list));
+    for (uint32_t i = 0; i < json_array_size(list); i++) {
+        struct object o;
+        struct plan_micro_batch at;
+        TRY(open_item(top->r, "micro_batches", list, i, &o));
+        TRY(take_index(&o, "instruction", plan->instruction_count, "instructions",
+                       &at.instruction));
+        TRY(take_uint(&o, "buffer", plan->buffer_count, &at.buffer));
+        TRY(take_uint(&o, "event", plan->event_count, &at.event));
+        TRY(finish(&o, "instruction buffer event"));
+        const struct plan_micro_batch *before = i ? &plan->micro_batches[i - 1] : NULL;
+        if (before && (at.instruction <= before->instruction || at.buffer < before->buffer ||
+                       at.event < before->event))
+            return wrong(top, "micro_batches", "number %u begins before the one before it", i);
+        plan_note_micro_batch(plan);
+        plan->micro_batches[i] = at;
+    }
+    return plan_repeats(plan)
+               ? ERR_OK
+               : wrong(top, "repeats", "the micro-batch before the last is not the one before it");
+}
+
 /* ---- the file ---- */
 
 static enum err_code take_extra(struct object *top, const char *key, json_t **out)
@@ -580,8 +611,11 @@ static enum err_code read_top(struct object *top)
     TRY(read_module_buffers(top));
     TRY(read_instructions(top));
     TRY(read_modules(top));
-    return finish(top, "version settings memory time system world rank events lanes groups units "
-                       "scopes params inputs module_buffers buffers instructions modules");
+    TRY(read_repeats(top));
+    return finish(top,
+                  "version settings memory time system world rank events repeats micro_batches "
+                  "lanes groups units scopes params inputs module_buffers buffers "
+                  "instructions modules");
 }
 
 static enum err_code read_version(struct object *top)
@@ -670,9 +704,26 @@ enum err_code plan_read_json_extra(const char *path, struct plan **out,
     return rc;
 }
 
+enum err_code plan_check_whole(const struct plan *plan, const char *path, struct err *err)
+{
+    if (plan->repeats == 0)
+        return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%s: it has %" PRIu32 " of the step's %" PRIu64
+                   " micro-batches, of which one repeats: it can be compared with other plans and "
+                   "exported; plan fewer (--accumulate)",
+                   path, plan->micro_batch_count, plan_micro_batches_of_step(plan));
+}
+
 enum err_code plan_read_json(const char *path, struct plan **out, struct err *err)
 {
-    return plan_read_json_extra(path, out, NULL, err);
+    TRY(plan_read_json_extra(path, out, NULL, err));
+    const enum err_code rc = plan_check_whole(*out, path, err);
+    if (rc != ERR_OK) {
+        plan_free(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 void plan_json_extra_free(struct plan_json_extra *extra)

@@ -94,6 +94,20 @@ uint32_t plan_times(const struct plan *plan, uint32_t instruction)
     return repeats ? 1 + plan->repeats : 1;
 }
 
+uint64_t plan_instructions_of_step(const struct plan *plan)
+{
+    if (!plan->repeats)
+        return plan->instruction_count;
+    const struct plan_micro_batch *at = repeated(plan);
+    return plan->instruction_count +
+           (uint64_t)plan->repeats * (at[1].instruction - at[0].instruction);
+}
+
+uint64_t plan_micro_batches_of_step(const struct plan *plan)
+{
+    return (uint64_t)plan->micro_batch_count + plan->repeats;
+}
+
 uint32_t plan_place_in_step(const struct plan *plan, uint32_t instruction)
 {
     if (!plan->repeats)

@@ -5,7 +5,8 @@
  *
  * Between the first micro-batches and the last one each issues the same instructions as the one
  * before, with its own buffers and events in the places of that one's. For those who ask how much a
- * step takes, one of them is enough, issued again and again; what is written or run has them all.
+ * step takes, one of them is enough, issued again and again; so it is in a file that would be too
+ * long with all of them. What is run has them all.
  *
  * Whoever makes such a plan proves that it stands for the whole one: the instructions are the same
  * (plan_repeats), and so is the memory that they find (struct memory.repeats). */
@@ -25,6 +26,11 @@ bool plan_passes(const struct plan *plan);
 
 /* How often a step issues an instruction of the plan: once, or for each of its repeats, too. */
 uint32_t plan_times(const struct plan *plan, uint32_t instruction);
+
+/* Instructions that a step issues, repeats and all. */
+uint64_t plan_instructions_of_step(const struct plan *plan);
+/* Its micro-batches, if the plan repeats or notes them; else 0. */
+uint64_t plan_micro_batches_of_step(const struct plan *plan);
 
 /* The instruction's number in the whole plan: where it comes first. */
 uint32_t plan_place_in_step(const struct plan *plan, uint32_t instruction);

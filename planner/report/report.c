@@ -24,6 +24,7 @@ struct report {
     const struct machine *machine;
     const struct prediction *prediction;
     const struct step_time *time;
+    const struct step_time *drawn; /* the same, of the micro-batches that the plan has */
     const char *dir;
     bool pictures;
 };
@@ -43,10 +44,14 @@ static enum err_code write_other_ranks(const struct report *r, const char *path,
 {
     char own[4096];
     struct job job = *r->job;
-    const uint32_t last = report_last_rank(r->prediction->plan);
+    const struct plan *plan = r->prediction->plan;
+    const uint32_t last = report_last_rank(plan);
+    if (plan->repeats)
+        job.strategy.accumulate = plan->micro_batch_count;
     for (job.strategy.rank = 1; job.strategy.rank <= last; job.strategy.rank++) {
         struct plan *other;
         TRY(job_plan(&job, &other, NULL, err));
+        other->repeats = plan->repeats;
         const enum err_code rc = plan_write_json(
             other, NULL, plan_rank_path(path, job.strategy.rank, own, sizeof own), err);
         plan_free(other);
@@ -134,7 +139,7 @@ static struct memory_picture memory_picture_of(const struct report *r)
     return (struct memory_picture){.model = r->settings->model,
                                    .prediction = r->prediction,
                                    .machine = r->machine,
-                                   .time = r->time};
+                                   .time = r->drawn};
 }
 
 static enum err_code write_curves(const struct report *r, const char **note, struct err *err)
@@ -155,21 +160,21 @@ static enum err_code write_timeline(const struct report *r, const char **note, s
 {
     char title[256], step[32], exposed[32];
     const struct plan *plan = r->prediction->plan;
-    const struct timeline *t = &r->time->timeline;
+    const struct timeline *t = &r->drawn->timeline;
     struct arena arena = {0};
     struct compare_interval *spans = arena_alloc(&arena, plan->instruction_count * sizeof *spans);
-    step_spans(plan, r->time, spans);
+    step_spans(plan, r->drawn, spans);
     struct compare_time time = {.spans = spans, .step_s = t->step_s};
     compare_overlap(plan, spans, &arena, &time);
     snprintf(title, sizeof title,
              "predicted step, rank %u of %u: %s, of which %s exposed communication", plan->rank,
              plan->world, compare_seconds(t->step_s, step),
              compare_seconds(time.exposed_s, exposed));
-    const uint32_t tasks = simulation_tasks(r->time->simulation);
+    const uint32_t tasks = simulation_tasks(r->drawn->simulation);
     struct compare_interval *host = arena_alloc(&arena, (tasks + 1) * sizeof *host);
     for (uint32_t i = 0; i < tasks; i++) {
         const struct plan_instruction *in =
-            &plan->instructions[simulation_instruction(r->time->simulation, i)];
+            &plan->instructions[simulation_instruction(r->drawn->simulation, i)];
         const bool own = in->lane == LANE_HOST || in->op == PLAN_ALLOC; /* it may have waited */
         host[i] = (struct compare_interval){own ? t->begin_s[i]
                                             : i ? t->issue_s[i - 1]
@@ -197,11 +202,11 @@ enum { TIMELINE_ROWS = 2000 };
 static void put_timeline_rows(const struct report *r, const char **modules, FILE *to)
 {
     const struct plan *plan = r->prediction->plan;
-    const struct timeline *t = &r->time->timeline;
+    const struct timeline *t = &r->drawn->timeline;
     double next_s = 0;
     bool any = false;
-    for (uint32_t i = 0; i < simulation_tasks(r->time->simulation); i++) {
-        const uint32_t id = simulation_instruction(r->time->simulation, i);
+    for (uint32_t i = 0; i < simulation_tasks(r->drawn->simulation); i++) {
+        const uint32_t id = simulation_instruction(r->drawn->simulation, i);
         const struct plan_instruction *in = &plan->instructions[id];
         if (in->lane != LANE_COMPUTE || !plan_op_is_kernel((enum plan_op)in->op) ||
             t->begin_s[i] < next_s)
@@ -221,7 +226,7 @@ static void put_timeline_picture(const struct report *r, const char **modules, F
 {
     char svg[4096];
     page_picture_begin(to, PAGE_TIMELINE_LEFT, PAGE_TIMELINE_RIGHT, 0,
-                       1e3 * r->time->timeline.step_s);
+                       1e3 * r->drawn->timeline.step_s);
     files_inline_svg(to, files_path(r->dir, TIMELINE_SVG, svg, sizeof svg));
     fputs("<script type=\"application/json\">[", to);
     put_timeline_rows(r, modules, to);
@@ -289,12 +294,25 @@ static enum err_code write_files(const struct report *r, const char **note, stru
     return write_html(r, err);
 }
 
+/* The end of what a plan that repeats has: its tasks' moments are those of few micro-batches. */
+static double last_end(const struct step_time *time)
+{
+    double last_s = 0;
+    for (uint32_t i = 0; i < simulation_tasks(time->simulation); i++)
+        last_s = fmax(last_s, time->timeline.end_s[i]);
+    return last_s;
+}
+
 enum err_code report_write(const struct settings *settings, const struct job *job,
                            const struct machine *machine, const struct prediction *prediction,
                            const struct step_time *time, bool pictures, const char **note,
                            struct err *err)
 {
-    const struct report r = {settings, job, machine, prediction, time, settings->output, pictures};
+    struct step_time drawn = *time; /* lent */
+    if (prediction->plan->repeats)
+        drawn.timeline.step_s = last_end(time);
+    const struct report r = {settings, job,    machine,          prediction,
+                             time,     &drawn, settings->output, pictures};
     *note = NULL;
     TRY(plan_verify(prediction->plan, err));
     return write_files(&r, note, err);
