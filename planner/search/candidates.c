@@ -186,7 +186,7 @@ static enum err_code seed_job(const struct building *b, const struct seed *seed,
 
 /* Jobs with the same key have one stream. Which parameters need a gradient may follow from the
  * units that they are in. */
-static struct key stream_key(const struct job *job)
+static struct key stream_key(const struct job *job, bool freezes)
 {
     const struct model_job model = job_model(job); /* by members: made anew, it has other padding */
     const struct tape_options tape = job_tape(job);
@@ -198,7 +198,7 @@ static struct key stream_key(const struct job *job)
     struct key key = key_of((struct key){1, 2}, &job->model, sizeof job->model);
     key = key_of(key, made, sizeof made);
     key = key_of(key, &tape, sizeof tape);
-    return model.frozen || model.lora ? key_of(key, units, sizeof units) : key;
+    return freezes ? key_of(key, units, sizeof units) : key;
 }
 
 static void fill_seed(const struct building *b, struct seed *seed)
@@ -214,7 +214,7 @@ static void fill_seed(const struct building *b, struct seed *seed)
         return;
     }
     const struct strategy few = frame_strategy(&job.strategy);
-    seed->class_key = stream_key(&job);
+    seed->class_key = stream_key(&job, b->c->freezes);
     seed->strategy_key = key_of((struct key){3, 4}, &job.strategy, sizeof job.strategy);
     seed->frame_key = key_of((struct key){5, 6}, &few, sizeof few);
 }
@@ -527,6 +527,15 @@ static uint32_t count_blocks(const struct graph *graph)
     return blocks;
 }
 
+/* As it was asked for, or as its family has it. */
+static bool freezes_any(const struct job *job, const struct graph *graph)
+{
+    bool any = job->model.frozen || job->model.lora;
+    for (uint32_t p = 0; p < graph->param_count; p++)
+        any = any || !graph->params[p].trainable;
+    return any;
+}
+
 static enum err_code find_blocks_of(struct candidates *c, const struct settings *settings,
                                     struct err *err)
 {
@@ -535,12 +544,14 @@ static enum err_code find_blocks_of(struct candidates *c, const struct settings 
     TRY(settings_job(settings, c->config, &job, err));
     TRY(job_graph(&job, &graph, err));
     c->blocks = count_blocks(graph);
+    c->freezes = freezes_any(&job, graph);
     graph_free(graph);
     return ERR_OK;
 }
 
-/* Blocks are the same in every class: those of the model as it was asked for, or, where it is no
- * job (a recorded model has its own batches), of the first point along an axis that is one. */
+/* Blocks, and what is frozen, are the same in every class: those of the model as it was asked for,
+ * or, where it is no job (a recorded model has its own batches), of the first point along an axis
+ * that is one. */
 static enum err_code find_blocks(struct candidates *c, struct err *err)
 {
     const struct grid *grid = &c->space->grids[0];

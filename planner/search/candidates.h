@@ -33,6 +33,7 @@ struct candidates {
     struct candidate *at; /* (count) by step_floor_s, then departures */
     uint32_t class_count, frame_count, count;
     uint32_t blocks;     /* of the model */
+    bool freezes;        /* it has parameters that are not trained */
     uint64_t impossible; /* points that no job is possible of */
 };
 
