@@ -21,6 +21,8 @@ bool is_in_float8(const struct lowering *low, uint32_t param)
 
 bool has_float8(const struct lowering *low, const struct unit *unit)
 {
+    if (low->graph->float8_gather == FLOAT8_GATHER_NOT) /* no parameter is: asked at every gather */
+        return false;
     for (uint32_t i = 0; i < unit->count; i++)
         if (is_in_float8(low, unit->params[i]))
             return true;

@@ -37,30 +37,31 @@ static void add_stall(const struct stall *stall, struct simulation *s)
 static void add_task(const struct plan_instruction *in, uint32_t id, struct found *found,
                      struct simulation *s)
 {
-    struct task task = {.id = id, .lane = in->lane, .after = NEVER};
+    struct task *const task = &s->tasks[s->count];
+    *task = (struct task){.id = id, .lane = in->lane, .after = NEVER};
     if (in->op == PLAN_RECORD) {
-        task.kind = TASK_RECORD;
+        task->kind = TASK_RECORD;
         found->recorded[in->arg] = s->count;
     } else if (in->op == PLAN_WAIT) {
-        task.kind = TASK_WAIT;
-        task.after = found->recorded[in->arg];
-        assert(task.after != NEVER); /* plan_verify: no wait comes before its record */
+        task->kind = TASK_WAIT;
+        task->after = found->recorded[in->arg];
+        assert(task->after != NEVER); /* plan_verify: no wait comes before its record */
     } else if (in->flags & PLAN_SPAN) {
-        task.kind = TASK_SPAN;
-        task.kernel = in->arg;
-        task.count = in->base;
+        task->kind = TASK_SPAN;
+        task->kernel = in->arg;
+        task->count = in->base;
     } else {
-        task.kind = TASK_RUN;
-        task.kernel = in->arg;
+        task->kind = TASK_RUN;
+        task->kernel = in->arg;
         if (in->arg >= s->kernel_end)
             s->kernel_end = in->arg + 1;
-        task.collective = plan_op_is_collective((enum plan_op)in->op);
-        if (task.collective) {
-            task.after = found->last_of_group[in->group];
+        task->collective = plan_op_is_collective((enum plan_op)in->op);
+        if (task->collective) {
+            task->after = found->last_of_group[in->group];
             found->last_of_group[in->group] = s->count;
         }
     }
-    s->tasks[s->count++] = task;
+    s->count++;
 }
 
 struct maker {
