@@ -271,10 +271,22 @@ static enum err_code estimate_device(struct estimator *e, const struct strategy 
 
 /* ---- the whole ---- */
 
+/* All micro-batches lowered once, for both. */
+static enum err_code estimate_both(struct estimator *e, const struct strategy *strategy,
+                                   struct estimate *out, struct err *err)
+{
+    bool steady;
+    TRY(note_ledger(e, strategy, strategy->accumulate, out, err));
+    out->timed_batches = strategy->accumulate;
+    return take_time(e, &out->timed_batches, &out->step_s, &steady, err);
+}
+
 static enum err_code estimate_anew(struct estimator *e, const struct strategy *strategy,
                                    unsigned wanted, struct estimate *out, struct err *err)
 {
     *out = (struct estimate){.step_s = 0};
+    if (wanted == (ESTIMATE_TIME | ESTIMATE_DEVICE) && strategy->accumulate <= TIMED_FEW)
+        return estimate_both(e, strategy, out, err);
     if (wanted & ESTIMATE_TIME)
         TRY(estimate_time(e, strategy, out, err));
     return wanted & ESTIMATE_DEVICE ? note_ledger(e, strategy, REPEAT_FEW, out, err) : ERR_OK;
