@@ -65,12 +65,12 @@ enum err_code plan_write_json(const struct plan *plan, const struct plan_json_ex
                               const char *path, struct err *err);
 
 /* Reads and verifies, for those who walk all of a step. ERR_INVALID names file, member and allowed
- * values; ERR_UNSUPPORTED: the plan repeats. On ERR_OK the caller owns *out: plan_free; else *out is
- * NULL. */
+ * values; ERR_UNSUPPORTED: the plan repeats. On ERR_OK the caller owns *out: plan_free; else *out
+ * is NULL. */
 enum err_code plan_read_json(const char *path, struct plan **out, struct err *err);
 
-/* As plan_read_json, of plans that repeat, too, and with the settings, memory and time of the file in *extra (NULL where it has
- * none). The caller owns them: plan_json_extra_free. */
+/* As plan_read_json, of plans that repeat, too, and with the settings, memory and time of the file
+ * in *extra (NULL where it has none). The caller owns them: plan_json_extra_free. */
 enum err_code plan_read_json_extra(const char *path, struct plan **out,
                                    struct plan_json_extra *extra, struct err *err);
 void plan_json_extra_free(struct plan_json_extra *extra);
