@@ -41,6 +41,8 @@ static uint32_t call_of(const struct graph *graph, struct graph_calls *calls, co
 {
     while (is_list(graph, name, length))
         length = parent_length(name, length);
+    if (length == 0)
+        return calls->model;
     const uint32_t found = find(calls, name, length);
     if (found != GRAPH_NONE)
         return found;
@@ -91,8 +93,8 @@ static uint32_t tied_call(struct graph_calls *calls, uint32_t call, uint32_t par
 {
     calls->at[calls->count] = (struct graph_call){
         .name = arena_printf(&calls->arena, "%s (tied)", calls->at[call].name),
-        .parent = CALL_ROOT,
-        .depth = 1,
+        .parent = calls->model,
+        .depth = calls->model + 1,
         .tied = param + 1,
     };
     return calls->count++;
@@ -131,7 +133,7 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
         if (call == GRAPH_NONE)
             continue;
         if (!op->call && param != GRAPH_NONE && met[call] && calls->of_op[before] != call &&
-            call != CALL_ROOT)
+            call != calls->model)
             call = tied_call(calls, call, param);
         calls->of_op[i] = call;
         if (before != GRAPH_NONE) {
@@ -148,10 +150,22 @@ static void assign_ops(const struct graph *graph, struct graph_calls *calls,
     }
 }
 
+/* peft's layers ask for lora_A.weight.dtype, of a module that is theirs: each reads that weight. */
+static void list_read(const struct graph *graph, struct graph_calls *calls, uint32_t call,
+                      const uint32_t *of_param)
+{
+    struct graph_call *c = &calls->at[call];
+    for (uint32_t p = 0; p < graph->param_count && graph->lora.rank; p++)
+        if (graph->params[p].adapter != GRAPH_NONE && calls->at[of_param[p]].parent == call) {
+            calls->params[c->first_param + c->params++] = graph->params[p].adapter;
+            c->external++;
+        }
+}
+
 static void list_params(const struct graph *graph, struct graph_calls *calls,
                         const uint32_t *of_param)
 {
-    calls->params = arena_alloc(&calls->arena, ((size_t)graph->param_count + calls->count + 1) *
+    calls->params = arena_alloc(&calls->arena, (2 * (size_t)graph->param_count + calls->count + 1) *
                                                    sizeof *calls->params);
     uint32_t n = 0;
     for (uint32_t c = 0; c < calls->count; c++) {
@@ -160,6 +174,8 @@ static void list_params(const struct graph *graph, struct graph_calls *calls,
             if (of_param[p] == c || calls->at[c].tied == p + 1)
                 calls->params[n++] = p;
         calls->at[c].params = n - calls->at[c].first_param;
+        list_read(graph, calls, c, of_param);
+        n = calls->at[c].first_param + calls->at[c].params;
     }
 }
 
@@ -202,17 +218,29 @@ static struct graph_calls *listed_calls(const struct graph *graph)
     return calls;
 }
 
+/* The root; PeftModel's base_model (LoraModel), and the model that is in that. */
+static void call_roots(const struct graph *graph, struct graph_calls *calls)
+{
+    static const char *const names[] = {"", "base_model", "base_model.model"};
+    const uint32_t count = graph->lora.rank ? 3 : 1;
+    for (uint32_t c = 0; c < count; c++)
+        calls->at[c] =
+            (struct graph_call){.name = names[c], .parent = c ? c - 1 : GRAPH_NONE, .depth = c};
+    calls->count = count;
+    calls->model = count - 1;
+}
+
 struct graph_calls *graph_calls_new(const struct graph *graph)
 {
     if (graph->called)
         return listed_calls(graph);
     struct graph_calls *calls = xmalloc(sizeof *calls);
-    *calls = (struct graph_calls){.count = 1};
+    *calls = (struct graph_calls){.count = 0};
     const size_t most =
-        (size_t)graph->param_count * 6 + graph->module_count + 3 * (size_t)graph->op_count + 1;
+        (size_t)graph->param_count * 6 + graph->module_count + 3 * (size_t)graph->op_count + 3;
     const size_t ops = graph->op_count + 1;
     calls->at = arena_alloc(&calls->arena, most * sizeof *calls->at);
-    calls->at[CALL_ROOT] = (struct graph_call){.name = "", .parent = GRAPH_NONE};
+    call_roots(graph, calls);
     calls->of_op = arena_alloc(&calls->arena, ops * sizeof *calls->of_op);
     calls->next = arena_alloc(&calls->arena, ops * sizeof *calls->next);
     calls->last = arena_alloc(&calls->arena, ops * sizeof *calls->last);

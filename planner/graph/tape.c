@@ -88,7 +88,7 @@ void tape_backward_item(struct tape *tape, struct graph_item item)
         if (item.arg == MARK_ROOT_EXIT)
             tape_step(tape, STEP_PRE_BACKWARD, MODULE_ROOT);
         if (item.arg == MARK_ROOT_EXIT && tape->calls)
-            tape_enter_call(tape, CALL_ROOT);
+            tape_enter_call(tape, tape->calls->model);
         break;
     default:
         break;
@@ -168,7 +168,7 @@ void tape_open(struct tape *tape, const struct graph *graph, const struct tape_o
     tape_step(tape, STEP_PRE_FORWARD, MODULE_ROOT);
     if (options->call_hooks) {
         tape->calls = graph_calls_new(graph);
-        tape_enter_call(tape, CALL_ROOT);
+        tape_enter_call(tape, tape->calls->model);
     }
 }
 

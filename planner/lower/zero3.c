@@ -48,12 +48,6 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
         return err_set(err, ERR_INVALID,
                        "--zero: zero_hpz_partition_size: %llu does not divide the %u ranks",
                        (unsigned long long)s->zero.hpz_partition_size, s->world);
-    for (uint32_t p = 0; s->zero.hpz_partition_size > 1 && p < graph->param_count; p++)
-        if (!graph->params[p].trainable)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "--zero: zero_hpz_partition_size: %s is frozen, and DeepSpeed keeps the "
-                           "secondary pieces of what it does not train for good: not planned",
-                           graph->params[p].name);
     if (s->zero.quantized_weights)
         TRY(check_quantized(s, graph, err));
     return zero_check_used(graph, stream, err);
@@ -227,6 +221,25 @@ static void declare_frozen(struct lowering *low)
     }
 }
 
+/* hpZ: what is not trained is never stale, so its secondary pieces stay (invalidate_secondary_tensor
+ * passes it over). DeepSpeed makes them at the first releases; here they are there before. */
+static void declare_secondary(struct lowering *low)
+{
+    const struct zero3 *z = zero3_of(low);
+    const uint8_t group = z->secondary_group;
+    if (group == PLAN_NO_GROUP)
+        return;
+    for (uint32_t p = 0; p < low->plan->param_count; p++) {
+        struct zero3_param *param = &z->params[p];
+        if (param->group != NONE)
+            continue;
+        const uint64_t all = param->part * z->ranks;
+        param->secondary = zero3_keep_secondary(low, all / plan_group_ranks(low->plan, group));
+        new_piece(low, p, PIECE_SECONDARY, param->secondary, 0,
+                  (struct placement){PLACEMENT_FLAT, 0, all}, group);
+    }
+}
+
 static void declare_persistent(struct lowering *low)
 {
     struct zero3 *z = low->state;
@@ -288,6 +301,7 @@ static void set_up(struct lowering *low)
         all += z->groups[g].elements;
     }
     declare_frozen(low);
+    declare_secondary(low);
     declare_persistent(low);
     z->gradients = zero3_new_gradients(low, s->grad_accum_fp32 ? DTYPE_FP32 : s->compute, all);
     z->bucket = s->zero.contiguous_gradients

@@ -34,7 +34,8 @@ struct zero3_param {
     uint32_t owner;  /* frozen, fetched in a recomputation: the call in whose backward that was, and
                         which releases it. NONE */
     struct zero3_handle *handle; /* in flight */
-    uint32_t secondary; /* hpZ: a piece of fewer ranks, from its first release to the step; NONE */
+    uint32_t secondary; /* hpZ: a piece of fewer ranks, from its first release to the step; frozen:
+                           always. NONE */
     uint32_t group;     /* of the update; NONE: it is not trained, */
     uint32_t frozen;    /* ... and this is its piece */
     uint64_t at, part;  /* elements before its piece in the group; of the piece, padded */
@@ -161,8 +162,9 @@ void zero3_offload_forget_norms(struct lowering *low);
 void zero3_write_back(struct lowering *low, const struct zero3_group *group);
 /* A group's pieces, wherever they are. */
 uint32_t zero3_new_shard(struct lowering *low, uint64_t elements);
-/* hpZ: a piece for a smaller group, born within the step. */
+/* hpZ: a piece for a smaller group, born within the step, or always there. */
 uint32_t zero3_new_secondary(struct lowering *low, uint64_t elements);
+uint32_t zero3_keep_secondary(struct lowering *low, uint64_t elements);
 /* Those of `shards` that are on the host become copies on the device; and those copies go, though
  * `lane` may still read them. */
 void zero3_bring_shards(struct lowering *low, uint8_t lane, struct operand *shards, uint32_t count);

@@ -15,7 +15,8 @@
  * saved the memory and not the parameter; backward gathers it a second time.
  *
  * hpZ (zero_hpz_partition_size): at its first release a parameter leaves a piece for a smaller
- * group of ranks, near each other, which later gathers of the step take instead. */
+ * group of ranks, near each other, which later gathers of the step take instead; what is frozen has
+ * it for good. */
 #include "lower/zero3.h"
 
 #include <assert.h>
@@ -310,8 +311,9 @@ void zero3_drop_secondary(struct lowering *low)
 {
     struct zero3 *z = low->state;
     for (uint32_t p = 0; p < low->plan->param_count; p++) {
-        if (z->params[p].secondary != NONE)
-            drop(low, z->params[p].secondary);
+        if (z->params[p].secondary == NONE || z->params[p].group == NONE)
+            continue;
+        drop(low, z->params[p].secondary);
         z->params[p].secondary = NONE;
     }
 }

@@ -224,6 +224,16 @@ uint32_t zero3_new_shard(struct lowering *low, uint64_t elements)
                         low->strategy->compute, flat(elements));
 }
 
+uint32_t zero3_keep_secondary(struct lowering *low, uint64_t elements)
+{
+    const struct zero_offload *o = &low->strategy->zero.param;
+    const enum dtype dtype = low->strategy->compute;
+    if (o->on)
+        return zero_new_host(low, CATEGORY_SHARDED_PARAM, dtype, elements, o);
+    return new_resident(low, CATEGORY_SHARDED_PARAM, LANE_COMPUTE, ATEN_EMPTY, dtype,
+                        flat(elements));
+}
+
 /* Python makes it, then pins a copy. */
 uint32_t zero3_new_secondary(struct lowering *low, uint64_t elements)
 {

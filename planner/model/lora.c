@@ -124,9 +124,17 @@ static uint32_t adapter_of(const struct graph *graph, uint32_t weight)
     return graph->params[graph->storages[graph->tensors[weight].storage].index].adapter;
 }
 
+/* What is called with the input is the layer that has both: what the adapter's name says before. */
 uint32_t lora_input(struct graph *graph, uint32_t weight, uint32_t x)
 {
-    return adapter_of(graph, weight) == GRAPH_NONE ? x : op_call_input(graph, x);
+    const uint32_t adapter = adapter_of(graph, weight);
+    if (adapter == GRAPH_NONE)
+        return x;
+    const char *name = graph->params[adapter].name;
+    const uint32_t input = op_call_input(graph, x);
+    graph->ops[graph->op_count - 1].call =
+        arena_printf(&graph->arena, "%.*s", (int)(strstr(name, ".lora_A.") - name), name);
+    return input;
 }
 
 uint32_t lora_apply(struct graph *graph, uint32_t weight, uint32_t x, uint32_t y)

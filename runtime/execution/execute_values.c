@@ -320,7 +320,8 @@ static enum err_code fill_piece(struct execution *e, const struct plan_piece *pi
 static bool holds_values(const struct plan *plan, const struct plan_piece *piece)
 {
     return piece->role == PIECE_STORE || piece->role == PIECE_MASTER ||
-           (piece->role == PIECE_GATHERED && plan->buffers[piece->buffer].resident);
+           ((piece->role == PIECE_GATHERED || piece->role == PIECE_SECONDARY) &&
+            plan->buffers[piece->buffer].resident);
 }
 
 /* All of what is stored, padding included, is zero before values are put there. */

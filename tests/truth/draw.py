@@ -3,7 +3,7 @@
 
 from draw_models import MIXTURES, frozen, layers_of, some, transformers, written
 
-WORLDS = [1, 2, 3, 4, 5, 7, 8, 8, 8, 12, 16, 64, 256]
+WORLDS = [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 12, 16, 64, 256]
 
 
 def common(rng, m, s):
@@ -166,7 +166,7 @@ def zero(rng, m):
             s["round_robin_gradients"] = True
         if rng.random() < 0.2:
             s["allgather_bucket_size"] = rng.choice([5000, 100000])
-        if rng.random() < 0.15 and s["stage"] == 2:
+        if rng.random() < 0.2:
             s["grad_accum_dtype"] = "fp32"
     else:
         if rng.random() < 0.7:

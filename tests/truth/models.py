@@ -366,7 +366,7 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     aten = torch.ops.aten
     if in_single_ops():
         return SDPA(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    if torch.is_autocast_enabled(query.device.type):
+    if not query.is_meta and torch.is_autocast_enabled(query.device.type):      # meta has none
         # as a C++ call evaluates its arguments: from the last one
         attn_mask, value, key, query = (lowered(t) for t in (attn_mask, value, key, query))
     half = query.dtype in (torch.bfloat16, torch.float16)
