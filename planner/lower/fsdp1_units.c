@@ -126,6 +126,7 @@ static enum err_code check_offload(const struct strategy *s, struct err *err)
 {
     const bool shards = s->sharding != SHARDING_NONE && s->world > s->replicate;
     const char *with = s->compute == s->store        ? "--param-dtype of the stored one"
+                       : !shards                     ? "one rank, or NO_SHARD"
                        : s->keep_low_precision_grads ? "--keep-low-precision-grads on"
                                                      : NULL;
     if (s->accumulate > 1 && s->accumulate_sync)

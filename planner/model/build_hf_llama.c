@@ -246,7 +246,7 @@ static uint32_t embed(struct graph *graph, const struct model_config *c,
     const struct buffer_values values = {.kind = VALUES_NUMBER, .number = number};
     uint32_t scale = GRAPH_NONE; /* embed_scale */
     if (way->scaled_rows)        /* torch.tensor of an integer is one */
-        scale = graph_buffer(graph, c->embedding_scale ? DTYPE_INT64 : DTYPE_FP32,
+        scale = graph_buffer(graph, c->embedding_scale ? DTYPE_INT64 : graph->made,
                              (struct shape){.rank = 0}, &values);
     const uint32_t module = graph_module(graph, ROLE_EMBEDDING, "model.embed_tokens");
     *table =
