@@ -145,6 +145,7 @@
     X(C10D_ALL_REDUCE, "_c10d_functional.all_reduce")                                              \
     X(C10D_WAIT_TENSOR, "_c10d_functional.wait_tensor")                                            \
     X(C10D_BROADCAST, "broadcast_")                                                                \
+    X(ALLTOALL_BASE, "alltoall_base_")                                                             \
     X(AMAX, "amax")                                                                                \
     X(AMIN, "amin")                                                                                \
     X(ISNAN, "isnan")                                                                              \
@@ -364,8 +365,10 @@ const char *const *aten_names(void);
     X(COPY_IN, "copy_in", "parts ... -> gather output: packed into slice `rank` of equal slices")  \
     X(COPY_OUT, "copy_out", "gather output -> parts ...: slice r holds each part's r-th chunk")    \
     X(QUANTIZE, "quantize",                                                                        \
-      "x (n) fp16 -> q (n) int8, scales (g, 1): symmetric, by groups of n / g")                    \
+      "x (n) fp16 -> q int8 (n; or n/2: of 4 bits), scales (g, 1): symmetric, by groups of n/g")   \
     X(DEQUANTIZE, "dequantize", "q int8, scales (g) -> y fp16")                                    \
+    X(QUANTIZED_SUM, "quantized_sum",                                                              \
+      "q (r n) int8 of 4 bits, scales (g, 1) -> of the sum of r parts: q (n), scales")             \
     X(CHUNK_CAT, "chunk_cat", "gradients ... -> y: rank-major, each padded to equal chunks")       \
     X(ALL_GATHER, "all_gather",                                                                    \
       "y -> y: in place, slice `rank` to all; or x -> y: x is what that slice is to be")           \
@@ -374,6 +377,7 @@ const char *const *aten_names(void);
     X(ALL_REDUCE_AVG, "all_reduce_avg", "x -> y (may be x): average over ranks")                   \
     X(ALL_REDUCE_SUM, "all_reduce_sum", "x -> y (may be x): sum over ranks")                       \
     X(ALL_REDUCE_MAX, "all_reduce_max", "x -> y (may be x): the largest over ranks")               \
+    X(ALL_TO_ALL, "all_to_all", "x -> y: slice r of x to rank r, whose slice is y's r-th")         \
     X(BROADCAST, "broadcast", "y -> y: in place, the bytes of the group's rank attr.dim to all")   \
     /* ---- clipping and the update ---- */                                                        \
     X(ADAMW, "adamw",                                                                              \

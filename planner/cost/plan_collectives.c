@@ -207,7 +207,10 @@ enum err_code plan_collective_cost(const struct plan_collectives *c,
                                    const struct plan_instruction *in, struct cost *out,
                                    struct err *err)
 {
-    const enum collective collective = in->op == PLAN_ALL_GATHER       ? COLLECTIVE_ALL_GATHER
+    /* All to all: a rank receives what it does of a gather of as many bytes, all but its own slice.
+     */
+    const bool gathers = in->op == PLAN_ALL_GATHER || in->op == PLAN_ALL_TO_ALL;
+    const enum collective collective = gathers                         ? COLLECTIVE_ALL_GATHER
                                        : in->op == PLAN_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
                                        : in->op == PLAN_ALL_REDUCE     ? COLLECTIVE_ALL_REDUCE
                                                                        : COLLECTIVE_BROADCAST;

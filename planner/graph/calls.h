@@ -31,7 +31,8 @@ struct graph_calls {
     struct arena arena;
     struct graph_call *at;
     uint32_t count;
-    uint32_t model; /* what named modules are in: the root, or behind it peft's two modules around it */
+    uint32_t
+        model; /* what named modules are in: the root, or behind it peft's two modules around it */
     uint32_t *params;      /* of every call, in the order of the graph */
     uint32_t *of_op;       /* (ops) the call whose parameters an op uses; GRAPH_NONE: none */
     uint32_t *next, *last; /* (ops that have one) of_op of the next such op, of the one before */

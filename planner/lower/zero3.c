@@ -50,6 +50,7 @@ static enum err_code check(const struct strategy *s, const struct graph *graph,
                        (unsigned long long)s->zero.hpz_partition_size, s->world);
     if (s->zero.quantized_weights)
         TRY(check_quantized(s, graph, err));
+    TRY(zero3_check_qgz(s, err));
     return zero_check_used(graph, stream, err);
 }
 
@@ -221,8 +222,9 @@ static void declare_frozen(struct lowering *low)
     }
 }
 
-/* hpZ: what is not trained is never stale, so its secondary pieces stay (invalidate_secondary_tensor
- * passes it over). DeepSpeed makes them at the first releases; here they are there before. */
+/* hpZ: what is not trained is never stale, so its secondary pieces stay
+ * (invalidate_secondary_tensor passes it over). DeepSpeed makes them at the first releases; here
+ * they are there before. */
 static void declare_secondary(struct lowering *low)
 {
     const struct zero3 *z = zero3_of(low);
@@ -280,6 +282,7 @@ static void set_up(struct lowering *low)
         s->zero.hpz_partition_size > 1
             ? plan_add_group(plan, "hpz", GROUP_RESHARD, (uint32_t)s->zero.hpz_partition_size, 1)
             : PLAN_NO_GROUP;
+    zero3_set_up_qgz(low);
     z->gather_lane = overlap ? plan_add_lane(plan, "all_gather", false) : LANE_COMPUTE;
     z->reduce_lane = overlap ? plan_add_lane(plan, "reduce_scatter", false) : LANE_COMPUTE;
     z->nccl_lane = s->world > 1 ? plan_add_lane(plan, "nccl", false) : LANE_COMPUTE;
@@ -363,6 +366,19 @@ static struct operand put_together(struct lowering *low, uint32_t *cat)
     }
     free(grads);
     return together;
+}
+
+struct operand zero3_scatter(struct lowering *low, uint32_t *cat)
+{
+    const struct zero3 *z = zero3_of(low);
+    const struct operand together = put_together(low, cat);
+    const uint64_t n = shape_elements(&together.shape) / z->ranks;
+    if (z->ranks == 1)
+        return zero_run(together, 0, n);
+    const struct operand own = zero_run(together, n * low->strategy->rank, n);
+    emit_work_on(low, PLAN_REDUCE_SCATTER, z->reduce_lane, WORK_REDUCE_SCATTER_AVG,
+                 ATEN_REDUCE_SCATTER_TENSOR, z->shard_group, 1, &together, 1, &own);
+    return own;
 }
 
 void zero3_forget(struct lowering *low, uint32_t p)
@@ -481,15 +497,12 @@ static void flush(struct lowering *low)
         uint32_t cat = NONE;
         zero3_hold_host(low, &z->reductions);
         qsort(z->in, z->in_count, sizeof *z->in, by_index);
-        const struct operand together = put_together(low, &cat);
-        const uint64_t n = shape_elements(&together.shape) / z->ranks;
-        struct operand own = zero_run(together, 0, n);
-        if (z->ranks > 1) {
-            own = zero_run(together, n * low->strategy->rank, n);
-            emit_work_on(low, PLAN_REDUCE_SCATTER, z->reduce_lane, WORK_REDUCE_SCATTER_AVG,
-                         ATEN_REDUCE_SCATTER_TENSOR, z->shard_group, 1, &together, 1, &own);
+        if (zero3_has_qgz(low->strategy)) {
+            zero3_reduce_qgz(low);
+        } else {
+            const struct operand own = zero3_scatter(low, &cat);
+            keep(low, own, cat);
         }
-        keep(low, own, cat);
         zero3_add_event(low, &z->reductions, z->reduce_lane);
     }
     z->in_count = 0;

@@ -3,6 +3,7 @@
  *     zero3.c          what there is, hooks, gradients
  *     zero3_fetch.c    the coordinator: gathers and releases by its trace
  *     zero3_quantize.c what is gathered in 8 bits
+ *     zero3_qgz.c      what is reduced in 4 bits
  *     zero3_whole.c    reductions without reduce_scatter
  *     zero3_step.c     the step */
 #ifndef SHARDPLAN_ZERO3_H
@@ -51,6 +52,7 @@ struct zero3_group {       /* sub_group_size: parameters updated at once */
 struct zero3 {
     uint8_t shard_group;              /* PLAN_NO_GROUP: one rank */
     uint8_t secondary_group;          /* hpZ; PLAN_NO_GROUP: none */
+    uint8_t node_group, across_group; /* qgZ: a node's ranks; one of each node */
     uint8_t gather_lane, reduce_lane; /* what gathers and reductions are issued from */
     uint8_t nccl_lane;                /* where gathers run */
     struct zero3_events {             /* on lanes, oldest first: the host blocks on it */
@@ -109,6 +111,20 @@ struct operand zero3_gradient(const struct lowering *low, uint32_t param);
  * micro-batch's are copied, later ones added. Each .grad goes behind its piece, unless the pieces
  * are views of it (`held`). */
 void zero3_keep(struct lowering *low, const struct operand *pieces, bool held);
+
+/* reduce_scatter_coalesced of the bucket's gradients: this rank's piece of each, one after the
+ * other, padded. *cat: what they are in; NONE: the memory of the one gradient. */
+struct operand zero3_scatter(struct lowering *low, uint32_t *cat);
+
+/* ---- reductions in 4 bits: zero3_qgz.c ---- */
+
+/* Whether there are any: not within one node. */
+bool zero3_has_qgz(const struct strategy *strategy);
+/* Whether DeepSpeed takes the option so, and it is planned. */
+enum err_code zero3_check_qgz(const struct strategy *strategy, struct err *err);
+void zero3_set_up_qgz(struct lowering *low);
+/* The bucket's gradients, and what is kept of them. */
+void zero3_reduce_qgz(struct lowering *low);
 
 /* ---- without reduce_scatter: zero3_whole.c ---- */
 

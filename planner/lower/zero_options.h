@@ -32,6 +32,8 @@ struct zero_options {
     uint64_t model_persistence_threshold; /* of all those together */
     uint64_t max_live_parameters, max_reuse_distance;
     bool quantized_weights;               /* parameters are gathered in 8 bits */
+    bool quantized_gradients;             /* matrices are reduced in 4 bits, across nodes */
+    uint32_t node_ranks;                  /* of a node, which DeepSpeed asks the driver; 0: all */
     uint64_t hpz_partition_size;          /* ranks that share a secondary copy; 1: none */
     struct zero_offload optimizer, param; /* offload_optimizer; offload_param (stage 3) */
 };

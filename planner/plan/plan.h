@@ -49,6 +49,7 @@
     X(REDUCE_SCATTER, "reduce_scatter")                                                            \
     X(ALL_REDUCE, "all_reduce")                                                                    \
     X(BROADCAST, "broadcast")                                                                      \
+    X(ALL_TO_ALL, "all_to_all")                                                                    \
     X(HOST_TO_DEVICE, "host_to_device")                                                            \
     X(DEVICE_TO_HOST, "device_to_host")                                                            \
     X(RECORD, "record")                                                                            \
@@ -389,7 +390,7 @@ static inline bool plan_free_is_deferred(const struct plan *plan,
 static inline bool plan_op_is_collective(enum plan_op op)
 {
     return op == PLAN_ALL_GATHER || op == PLAN_REDUCE_SCATTER || op == PLAN_ALL_REDUCE ||
-           op == PLAN_BROADCAST;
+           op == PLAN_BROADCAST || op == PLAN_ALL_TO_ALL;
 }
 
 /* Whether it may name one: the copies around a collective are laid out by its ranks. */

@@ -48,6 +48,9 @@ static void name_collective(const struct plan *plan, const struct plan_instructi
     case PLAN_BROADCAST:
         snprintf(text, size, "ncclDevKernel_Broadcast_RING_LL");
         break;
+    case PLAN_ALL_TO_ALL:
+        snprintf(text, size, "ncclDevKernel_SendRecv");
+        break;
     case PLAN_REDUCE_SCATTER:
         snprintf(text, size, "ncclDevKernel_ReduceScatter_Sum_%s_RING_LL", dtype);
         break;

@@ -37,7 +37,10 @@ static enum err_code resolve_zero(const struct settings *settings, uint32_t hidd
     if (stage == 0)
         return ERR_OK;
     s->zero = zero_defaults(stage);
-    return settings->zero ? zero_read(settings->zero, stage, hidden, &s->zero, err) : ERR_OK;
+    if (settings->zero)
+        TRY(zero_read(settings->zero, stage, hidden, &s->zero, err));
+    s->zero.node_ranks = settings->gpus_per_node;
+    return ERR_OK;
 }
 
 enum err_code settings_job(const struct settings *settings, const struct model_config *config,

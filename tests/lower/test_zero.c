@@ -44,8 +44,6 @@ static struct job random_zero_job(gsl_rng *rng)
     s->zero.max_live_parameters = gsl_rng_uniform_int(rng, 100000);
     s->zero.max_reuse_distance = gsl_rng_uniform_int(rng, 50000);
     s->zero.hpz_partition_size = s->world % 2 == 0 && gsl_rng_uniform_int(rng, 3) == 0 ? 2 : 1;
-    if (s->zero.hpz_partition_size > 1)
-        job.model.frozen = NULL;
     struct zero_offload *optimizer = &s->zero.optimizer, *param = &s->zero.param;
     optimizer->on = gsl_rng_uniform_int(rng, 3) == 0 && !(stage < 3 && s->grad_accum_fp32);
     optimizer->ratio = stage == 3 ? (double)gsl_rng_uniform_int(rng, 5) / 4 : 1;
@@ -53,6 +51,9 @@ static struct job random_zero_job(gsl_rng *rng)
     param->on = stage == 3 && gsl_rng_uniform_int(rng, 3) == 0;
     param->pageable = gsl_rng_uniform_int(rng, 2);
     s->zero.quantized_weights = stage == 3 && !param->on && gsl_rng_uniform_int(rng, 3) == 0;
+    s->zero.node_ranks = s->world % 2 == 0 ? 2 : 1;
+    s->zero.quantized_gradients = stage == 3 && s->zero.reduce_scatter && !optimizer->on &&
+                                  s->compute == DTYPE_FP16 && gsl_rng_uniform_int(rng, 2);
     return job;
 }
 
@@ -373,6 +374,86 @@ static void quantised_gathers_bring_half_the_bytes(void **state)
     }
 }
 
+/* qgZ, across nodes: half a byte an element in the node, a node's share of that across, scales of
+ * 4 bytes a group, as many as the longer of rows and columns; what 2 N does not divide goes as
+ * ever. */
+static void quantised_reductions_send_a_quarter_of_the_bytes(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct plan *plan;
+    struct job job = even_job(SYSTEM_ZERO3, 3, 4);
+    uint64_t within = 0, across = 0, want = 0, scattered = 0;
+    job.strategy.zero.param_persistence_threshold = 0;
+    job.strategy.zero.quantized_gradients = true;
+    job.strategy.zero.node_ranks = 2;
+    job.strategy.compute = job.model.compute = DTYPE_FP16;
+    assert_int_equal(job_plan(&job, &plan, NULL, &err), ERR_OK);
+    for (uint32_t i = 0; i < plan->instruction_count; i++) {
+        const struct plan_instruction *in = &plan->instructions[i];
+        if (in->op != PLAN_ALL_TO_ALL && in->op != PLAN_REDUCE_SCATTER)
+            continue;
+        const struct operand *x = plan_kernel(plan, in->arg)->operands;
+        const uint64_t bytes = shape_bytes(&x->shape, (enum dtype)x->dtype);
+        if (in->op == PLAN_REDUCE_SCATTER)
+            scattered += shape_elements(&x->shape);
+        else
+            *(plan->groups[in->group].stride == 1 ? &within : &across) += bytes;
+    }
+    for (uint32_t p = 0; p < plan->param_count; p++) {
+        const struct shape *shape = &plan->params[p].shape;
+        const uint64_t n = shape_elements(shape);
+        if (shape->rank < 2 || n % 8 != 0) {
+            assert_true(scattered >= n);
+            scattered -= n;
+        } else {
+            const uint64_t rows = shape->dim[0], columns = shape->dim[1];
+            want += n / 2 + 4 * (rows > columns ? rows : columns);
+        }
+    }
+    assert_true(want > 0);
+    assert_int_equal(within, want);
+    assert_int_equal(across, want / 2);
+    assert_true(scattered < 4 * (uint64_t)plan->param_count); /* what pads them */
+    plan_free(plan);
+
+    job.strategy.zero.node_ranks = 4; /* within one node it is not done */
+    assert_int_equal(job_plan(&job, &plan, NULL, &err), ERR_OK);
+    for (uint32_t i = 0; i < plan->instruction_count; i++)
+        assert_int_not_equal(plan->instructions[i].op, PLAN_ALL_TO_ALL);
+    plan_free(plan);
+}
+
+static void quantised_reductions_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t world, node;
+        enum dtype dtype;
+        bool all_reduce, offload;
+        enum err_code code;
+        const char *message;
+    } cases[] = {
+        {4, 2, DTYPE_BF16, false, false, ERR_INVALID, "become other numbers"},
+        {4, 2, DTYPE_FP16, true, false, ERR_INVALID, "asks for reduce_scatter"},
+        {6, 4, DTYPE_FP16, false, false, ERR_INVALID, "6 ranks are no multiple of 4"},
+        {4, 2, DTYPE_FP16, false, true, ERR_UNSUPPORTED, "with offload_optimizer"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job job = even_job(SYSTEM_ZERO3, 3, cases[i].world);
+        struct plan *plan;
+        struct err err = {0};
+        job.strategy.zero.quantized_gradients = true;
+        job.strategy.zero.node_ranks = cases[i].node;
+        job.strategy.zero.reduce_scatter = !cases[i].all_reduce;
+        job.strategy.zero.optimizer.on = cases[i].offload;
+        job.strategy.compute = job.model.compute = cases[i].dtype;
+        assert_int_equal(job_plan(&job, &plan, NULL, &err), cases[i].code);
+        if (!strstr(err.text, cases[i].message))
+            fail_msg("%s", err.text);
+    }
+}
+
 static void what_is_wrong_or_not_planned_is_named(void **state)
 {
     (void)state;
@@ -398,7 +479,6 @@ static void what_is_wrong_or_not_planned_is_named(void **state)
         {"{\"offload_param\": {\"device\": \"cpu\", \"ratio\": 1}}", 3, ERR_INVALID,
          "no such key: ratio"},
         {"{\"cpu_offload\": true}", 2, ERR_UNSUPPORTED, "has offload_optimizer in its place"},
-        {"{\"zero_quantized_gradients\": true}", 3, ERR_UNSUPPORTED, "all-to-alls"},
         {"{\"mics_shard_size\": 4}", 3, ERR_UNSUPPORTED, "has no MiCS"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -443,6 +523,8 @@ int main(void)
         cmocka_unit_test(offload_options_are_read),
         cmocka_unit_test(what_is_offloaded_is_on_the_host),
         cmocka_unit_test(quantised_gathers_bring_half_the_bytes),
+        cmocka_unit_test(quantised_reductions_send_a_quarter_of_the_bytes),
+        cmocka_unit_test(quantised_reductions_that_cannot_be_are_refused),
         cmocka_unit_test(what_is_wrong_or_not_planned_is_named),
         cmocka_unit_test(strategies_that_cannot_be_are_refused),
     };

@@ -74,10 +74,10 @@ static enum system_kind zero_system(const json_t *strategy)
 static bool read_zero(const json_t *s, struct strategy *t)
 {
     static const char *const others[] = {
-        "system",           "world",   "rank",          "accumulate", "clip",
-        "optimizer",        "ac",      "ac_early_stop", "ac_blocks",  "param_dtype",
-        "grad_accum_dtype", "no_sync", "code",          "freeze",     "lora",
-        "lora_dtype",       "loss",    "flatten",
+        "system",           "world",   "rank",          "accumulate",    "clip",
+        "optimizer",        "ac",      "ac_early_stop", "ac_blocks",     "param_dtype",
+        "grad_accum_dtype", "no_sync", "code",          "freeze",        "lora",
+        "lora_dtype",       "loss",    "flatten",       "gpus_per_node",
     };
     struct err err = {0};
     json_t *object = json_copy((json_t *)(uintptr_t)s);
@@ -89,6 +89,7 @@ static bool read_zero(const json_t *s, struct strategy *t)
     const enum err_code rc = zero_read_json(object, "row", stage, 0, &t->zero, &err);
     if (rc != ERR_OK)
         print_error("%s\n", err.text);
+    t->zero.node_ranks = truth_number(s, "gpus_per_node", 8);
     json_decref(object);
     return rc == ERR_OK;
 }

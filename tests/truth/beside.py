@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = {"adamw_foreach": ("adamw", "foreach"), "adamw_fused": ("adamw", "fused"), "adamw_loop": ("adamw", "loop"),
             "sgd": ("sgd", "foreach")}
 ZERO = {"system", "world", "rank", "accumulate", "clip", "optimizer", "ac", "ac_early_stop", "ac_blocks", "param_dtype",
-        "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype"}
+        "grad_accum_dtype", "no_sync", "code", "freeze", "lora", "lora_dtype", "gpus_per_node"}
 # DeepSpeed's recorder has a Llama and a GPT-2 whose blocks have no modules of their own for attention and MLP
 FLAT = (("llama", "attention.w", "w"), ("llama", "feed_forward.w", "w"), ("gpt2", "attn.c_", "c_"), ("gpt2", "mlp.c_proj", "c_out"),
         ("gpt2", "mlp.c_fc", "c_fc"))
@@ -77,6 +77,7 @@ def of_zero(s, folder):
     path.write_text(json.dumps({k: v for k, v in s.items() if k not in ZERO}))
     yield "zero", path
     yield "grad-accum-dtype", s.get("grad_accum_dtype", "same")
+    yield "gpus-per-node", s.get("gpus_per_node", 8)
 
 
 def options(row, folder):
