@@ -226,6 +226,14 @@ static uint32_t accumulate_shard(struct lowering *low, struct handle *handle, ui
     return first ? NONE : shard;
 }
 
+/* _offload_grad: `gradient` stays until the final callback. */
+static void offload(struct lowering *low, struct handle *handle, uint32_t gradient, uint8_t lane)
+{
+    handle->gradient = gradient;
+    emit_work(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1, &gradient, 1,
+              &handle->kept);
+}
+
 /* _reduce_grad: `flat` is the flat gradient, `gradient` that in the reduction dtype. */
 static void reduce_shard(struct lowering *low, struct handle *handle, uint32_t flat_gradient,
                          uint32_t gradient)
@@ -248,9 +256,8 @@ static void reduce_shard(struct lowering *low, struct handle *handle, uint32_t f
     const uint32_t added = accumulate_shard(low, handle, shard, lane);
     if (handle->hosted) /* which read it, before it issued anything of this */
         emit_sync(low, lane, LANE_HOST);
-    if (f->kept == KEPT_HOST) /* _offload_grad */
-        emit_work(low, PLAN_DEVICE_TO_HOST, lane, WORK_COPY, ATEN_COPY_, PLAN_NO_GROUP, 1,
-                  &handle->gradient, 1, &handle->kept);
+    if (f->kept == KEPT_HOST)
+        offload(low, handle, handle->gradient, lane);
     if (gradient != flat_gradient)
         emit_free(low, gradient);
     if (padded != gradient)
@@ -278,8 +285,10 @@ static uint32_t reduce_whole(struct lowering *low, struct handle *handle, uint32
         if (gradient != flat_gradient)
             emit_free(low, gradient);
     }
+    if (f->kept == KEPT_HOST)
+        offload(low, handle, reduced, lane);
     expose_sharded(low, handle, reduced);
-    return reduced;
+    return f->kept == KEPT_HOST ? NONE : reduced;
 }
 
 /* The hook, on the stream post_backward. Returns what the flat gradient of the handle is then. */

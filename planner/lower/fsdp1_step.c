@@ -6,7 +6,8 @@
 /* What is .grad's, after backward. */
 static uint32_t gradient_of(const struct lowering *low, const struct handle *handle)
 {
-    return fsdp1_of(low)->sharded ? handle->gradient : handle->flat;
+    const struct fsdp1 *f = fsdp1_of(low);
+    return f->sharded || f->kept == KEPT_HOST ? handle->gradient : handle->flat;
 }
 
 /* Says where gradients are: of flat parameters as a whole, of each original one its part. */

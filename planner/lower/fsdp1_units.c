@@ -124,20 +124,20 @@ static enum err_code check_units(const struct strategy *s, const struct graph *g
 /* CPUOffload(offload_params=True). */
 static enum err_code check_offload(const struct strategy *s, struct err *err)
 {
-    const bool shards = s->sharding != SHARDING_NONE && s->world > s->replicate;
-    const char *with = s->compute == s->store        ? "--param-dtype of the stored one"
-                       : !shards                     ? "one rank, or NO_SHARD"
-                       : s->keep_low_precision_grads ? "--keep-low-precision-grads on"
-                                                     : NULL;
     if (s->accumulate > 1 && s->accumulate_sync)
         return err_set(err, ERR_INVALID,
                        "--offload cpu: fsdp1 cannot add to gradients that are on the host; "
                        "--accumulate-sync last, or --accumulate 1");
-    return with ? err_set(err, ERR_UNSUPPORTED,
-                          "--offload cpu: what fsdp1 does with %s was not recorded, and is not "
-                          "planned",
-                          with)
-                : ERR_OK;
+    if (s->keep_low_precision_grads)
+        return err_set(
+            err, ERR_INVALID,
+            "--offload cpu with --keep-low-precision-grads on: torch 2.14 refuses a .grad "
+            "of another dtype than its parameter's");
+    return s->compute != s->store
+               ? ERR_OK
+               : err_set(err, ERR_UNSUPPORTED,
+                         "--offload cpu: what fsdp1 does with --param-dtype of the stored one was "
+                         "not recorded, and is not planned");
 }
 
 enum err_code fsdp1_check(const struct strategy *s, const struct graph *graph,

@@ -41,6 +41,10 @@ static void trajectories_are_pytorchs(void **state)
         {2, 2,
          "--strategy fsdp1 --param-dtype bf16 --reduce-dtype fp32 --offload cpu --accumulate 2 "
          "--use-orig-params on"},
+        {2, 2,
+         "--strategy fsdp1 --param-dtype bf16 --reduce-dtype fp32 --offload cpu --accumulate 2 "
+         "--sharding NO_SHARD"},
+        {1, 8, "--strategy fsdp1 --param-dtype bf16 --offload cpu --use-orig-params on"},
         {4, 2, "--strategy fsdp1 --param-dtype bf16 --reduce-dtype bf16 --use-orig-params on"},
         {2, 4, "--strategy fsdp1 --param-dtype fp32 --autocast bf16"},
     };
