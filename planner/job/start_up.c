@@ -153,20 +153,29 @@ static bool shards_nothing(const struct strategy *s)
                                        : false; /* of others there are recordings, or no shards */
 }
 
+/* Whether there are recordings of frozen parameters: of FSDP1, whose original parameters' states
+ * are gathered otherwise, units that are frozen as a whole. */
+static bool knows_frozen(const struct strategy *s)
+{
+    return s->system == SYSTEM_FSDP2 || s->system == SYSTEM_DDP ||
+           (s->system == SYSTEM_FSDP1 && !s->use_orig_params);
+}
+
 /* What no recording says. */
 static enum err_code check(const struct job *job, const struct plan *plan, struct err *err)
 {
     const struct strategy *s = &job->strategy;
-    const char *with = offloads(s)            ? "with --offload cpu"
-                       : s->experts_replicate ? "with --experts-replicate"
-                       : s->columns           ? "for parameters sharded by columns"
-                       : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
-                       : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
-                           ? "with --grad-accum-dtype fp32 under zero1"
-                       : shards_nothing(s) ? "under fsdp1 and zero3 where nothing is sharded"
-                       : s->system != SYSTEM_FSDP2 && freezes(plan)
-                           ? "for frozen parameters under other systems than fsdp2"
-                           : NULL;
+    const char *with =
+        offloads(s)            ? "with --offload cpu"
+        : s->experts_replicate ? "with --experts-replicate"
+        : s->columns           ? "for parameters sharded by columns"
+        : s->zero_redundancy   ? "with ZeroRedundancyOptimizer"
+        : s->system == SYSTEM_ZERO1 && s->grad_accum_fp32
+            ? "with --grad-accum-dtype fp32 under zero1"
+        : shards_nothing(s) ? "under fsdp1 and zero3 where nothing is sharded"
+        : !knows_frozen(s) && freezes(plan)
+            ? "for frozen parameters under ZeRO, and under fsdp1 with --use-orig-params"
+            : NULL;
     return with ? err_set(err, ERR_UNSUPPORTED,
                           "--start-up is not planned %s by this version: no recording says what "
                           "happens then",

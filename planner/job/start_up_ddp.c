@@ -27,12 +27,14 @@ static void sync_module_states(struct program *p)
     free(elements);
 }
 
-/* The first backward has all gradients of a dtype in one bucket; they are divided behind it. */
+/* The first backward has all gradients of a dtype in one bucket; they are divided behind it. What
+ * is frozen has none. */
 static void make_buckets(struct program *p)
 {
     uint64_t elements[DTYPE_COUNT] = {0};
     for (uint32_t i = 0; i < p->of->param_count; i++)
-        elements[start_up_dtype(p->of, start_up_store(p, i))] += start_up_elements(p->of, i);
+        if (p->of->params[i].trainable)
+            elements[start_up_dtype(p->of, start_up_store(p, i))] += start_up_elements(p->of, i);
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
         if (elements[dtype])
             start_up_born(p, LANE_COMPUTE, CATEGORY_BUCKET, (enum dtype)dtype, elements[dtype]);

@@ -303,11 +303,12 @@ static void state_copies(struct program *p, enum start_up_way way, const struct 
     free(copies);
 }
 
-/* _communicate_optim_state: both states of a flat parameter, whole on every rank. */
+/* _communicate_optim_state: both states of a flat parameter, whole on every rank; of what is frozen
+ * there are none. */
 static void gather_states(struct program *p, enum start_up_way way, uint32_t unit)
 {
     struct flat_unit f;
-    if (!flat_unit_of(p->of, unit, &f))
+    if (!flat_unit_of(p->of, unit, &f) || !plan_piece(p->of, param_of(p->of, &f, 0), PIECE_EXP_AVG))
         return;
     uint32_t whole[STATES];
     for (int k = 0; k < STATES; k++)

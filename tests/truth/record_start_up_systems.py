@@ -278,6 +278,7 @@ class Ddp(record_systems.Ddp):
     def saved(self, log):
         with Nowhere(log):
             model, _ = models.make(self.m, self.s)
+            self.prepare(model)
             save({"model": model.state_dict(), "optimizer": stepped(model.parameters()).state_dict()}, "whole")
 
 
@@ -434,6 +435,7 @@ CASES = {
         ("titan", LLAMA, {"world": 4, "wrap": "titan"}),
         ("one-unit", LLAMA, {"world": 4, "wrap": "none"}),
         ("big-unit", BIG, {"world": 4, "wrap": "none"}),
+        ("frozen", LLAMA, {"world": 4, "freeze": "layers.0.*"}),
     ),
     "ddp": (
         ("llama-4", LLAMA, {"world": 4}),
@@ -443,6 +445,8 @@ CASES = {
         ("views", LLAMA, {"world": 4, "gradient_as_bucket_view": True}),
         ("bf16", LLAMA, {"world": 4, "store_dtype": "bf16"}),
         ("big", BIG, {"world": 4}),
+        ("frozen", LLAMA, {"world": 4, "freeze": "layers.0.*"}),
+        ("frozen-tied", GPT2, {"world": 4, "rank": 1, "freeze": "wte.*,*.bias"}),
     ),
     "deepspeed": tuple(
         (f"zero{stage}-{name}", m, {"stage": stage, "param_dtype": "bf16", **s, **more}) for stage, more in
