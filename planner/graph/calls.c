@@ -11,12 +11,26 @@ static size_t parent_length(const char *name, size_t length)
     return length ? length - 1 : 0;
 }
 
+/* peft's dicts of adapters, in which the layers find theirs. */
+static bool is_dict(const struct graph *graph, const char *name, size_t length)
+{
+    static const char *const dicts[] = {".lora_A", ".lora_B", ".lora_dropout"};
+    for (size_t i = 0; graph->lora.rank && i < sizeof dicts / sizeof *dicts; i++) {
+        const size_t size = strlen(dicts[i]);
+        if (length > size && strncmp(name + length - size, dicts[i], size) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Whether the first `length` characters name the list that blocks are in, or what else is never
  * called. */
 static bool is_list(const struct graph *graph, const char *name, size_t length)
 {
     if (graph->uncalled && strlen(graph->uncalled) == length &&
         strncmp(graph->uncalled, name, length) == 0)
+        return true;
+    if (is_dict(graph, name, length))
         return true;
     for (uint32_t m = 0; m < graph->module_count; m++) {
         const char *block = graph->modules[m].name;

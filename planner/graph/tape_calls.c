@@ -79,12 +79,12 @@ void tape_return_from_op(struct tape *tape, uint32_t op)
         tape->returning = op;
 }
 
-/* Whether a storage came of an op of the call. */
+/* Whether a storage came of an op of the call, or of one in it. */
 static bool is_made_in(const struct tape *tape, uint32_t tensor, uint32_t call)
 {
     const struct graph_storage *s = &tape->graph->storages[tape->graph->tensors[tensor].storage];
     return s->kind == STORAGE_ACTIVATION && call != GRAPH_NONE &&
-           tape->calls->of_op[s->index] == call;
+           graph_call_within(tape->calls, tape->calls->of_op[s->index], call);
 }
 
 void tape_return_before(struct tape *tape, const struct graph_item *next)
