@@ -85,8 +85,9 @@ static enum err_code check_module_buffer(const struct plan *plan, uint32_t i, st
     if (row->values.kind == VALUES_RANGE && buffer->dtype != DTYPE_INT64)
         return err_set(err, ERR_INTERNAL, "module buffer %u: a range is int64", i);
     if (row->values.kind == VALUES_NUMBER && buffer->dtype != DTYPE_FP32 &&
-        buffer->dtype != DTYPE_INT64)
-        return err_set(err, ERR_INTERNAL, "module buffer %u: a number is fp32 or int64", i);
+        buffer->dtype != DTYPE_BF16 && buffer->dtype != DTYPE_FP16 && buffer->dtype != DTYPE_INT64)
+        return err_set(err, ERR_INTERNAL, "module buffer %u: a number is fp32, bf16, fp16 or int64",
+                       i);
     return row->values.kind == VALUES_ROPE ? check_rope(&row->values, buffer, i, err) : ERR_OK;
 }
 

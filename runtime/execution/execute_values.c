@@ -337,6 +337,18 @@ static enum err_code fill_params(struct execution *e, float *chunk, struct err *
     return ERR_OK;
 }
 
+/* Numbers in 16 bits, by way of fp32. */
+static enum err_code fill_number_of_16_bits(struct execution *e,
+                                            const struct plan_module_buffer *row, struct err *err)
+{
+    const struct operand at = plan_whole_buffer(e->plan, row->buffer);
+    float *values = xmalloc((shape_elements(&at.shape) + 1) * sizeof *values);
+    values_of_buffer(&row->values, &at.shape, DTYPE_FP32, values);
+    const enum err_code rc = move_values(e, &at, values, true, err);
+    free(values);
+    return rc;
+}
+
 static enum err_code fill_module_buffers(struct execution *e, struct err *err)
 {
     const struct plan *plan = e->plan;
@@ -345,6 +357,11 @@ static enum err_code fill_module_buffers(struct execution *e, struct err *err)
         const struct buffer *buffer = &plan->buffers[row->buffer];
         if (buffer->bytes == 0)
             continue;
+        if (row->values.kind == VALUES_NUMBER &&
+            (buffer->dtype == DTYPE_BF16 || buffer->dtype == DTYPE_FP16)) {
+            TRY(fill_number_of_16_bits(e, row, err));
+            continue;
+        }
         void *bytes = xcalloc(buffer->bytes, 1); /* behind the shape there may be more */
         values_of_buffer(&row->values, &buffer->shape, (enum dtype)buffer->dtype, bytes);
         const enum err_code rc =

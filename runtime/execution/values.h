@@ -15,7 +15,8 @@
 void values_of_param(const struct param_init *init, uint32_t p, uint64_t first, uint64_t count,
                      float *out);
 
-/* All bytes of a module's buffer of that shape and the dtype that plan_verify asks for. */
+/* All bytes of a module's buffer of that shape and the dtype that plan_verify asks for; of a
+ * number, of fp32. */
 void values_of_buffer(const struct buffer_values *values, const struct shape *shape,
                       enum dtype dtype, void *out);
 

@@ -395,7 +395,8 @@ static void every_index_is_checked(void **state)
     OUT_OF_RANGE(plan->inputs[1].values.kind = INPUT_COUNT, "input 1: kind 6");
     OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_COUNT, "module buffer 0: kind 4");
     OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_RANGE, "a range is int64");
-    OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_NUMBER, "a number is fp32");
+    OUT_OF_RANGE(plan->module_buffers[0].values.kind = VALUES_NUMBER,
+                 "a number is fp32, bf16, fp16 or int64");
     OUT_OF_RANGE(plan->module_buffers[0].values.layout = 2, "RoPE of layout 2, scaling 0");
     OUT_OF_RANGE(plan->module_buffers[0].values.rope.scaling = 6, "RoPE of layout 0, scaling 6");
     OUT_OF_RANGE(plan->params[2].init.kind = INIT_COUNT, "parameter 2: init 4");
