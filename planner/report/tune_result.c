@@ -112,6 +112,21 @@ static json_t *proof_json(const struct tuned *t)
         "interrupted", s->interrupted, "seconds", t->seconds);
 }
 
+/* [{"strategy": "zero3", "why": "reduces in bf16 instead of fp32", "allow": ["reduce-dtype"]}] */
+static json_t *left_out_json(const struct space *space)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < space->left_out_count; i++) {
+        const struct left_out *l = &space->left_out[i];
+        json_t *allow = json_array();
+        for (uint32_t k = 0; k < l->numerics.count; k++)
+            json_array_append_new(allow, json_string(l->numerics.settings[k]));
+        json_array_append_new(array, json_pack("{s:s, s:s, s:o}", "strategy",
+                                               system_name(l->system), "why", l->numerics.text, "allow", allow));
+    }
+    return array;
+}
+
 json_t *tune_json(const struct tuned *t)
 {
     struct arena arena = {0};
@@ -119,6 +134,7 @@ json_t *tune_json(const struct tuned *t)
         json_pack("{s:s, s:o, s:b, s:I, s:o}", "shardplan", SHARDPLAN_VERSION, "settings",
                   settings_echo(&t->settings), "fits", t->search.front_count > 0, "limit_bytes",
                   (json_int_t)t->limit_bytes, "search", proof_json(t));
+    json_object_set_new(root, "left_out", left_out_json(&t->space));
     if (*t->space.unsaid)
         json_object_set_new(root, "not_searched", json_string(t->space.unsaid));
     model_notes_set(root, &t->job.config);
@@ -141,6 +157,27 @@ json_t *tune_json(const struct tuned *t)
 
 /* ---- for people ---- */
 
+/* Systems that do the same otherwise are on one line. */
+static void print_left_out(FILE *file, const struct space *space)
+{
+    for (uint32_t i = 0; i < space->left_out_count; i++) {
+        const struct left_out *l = &space->left_out[i];
+        bool told = false;
+        for (uint32_t k = 0; k < i; k++)
+            told |= strcmp(space->left_out[k].numerics.text, l->numerics.text) == 0;
+        if (told)
+            continue;
+        fprintf(file, "  (left out: %s", system_name(l->system));
+        for (uint32_t k = i + 1; k < space->left_out_count; k++)
+            if (strcmp(space->left_out[k].numerics.text, l->numerics.text) == 0)
+                fprintf(file, ", %s", system_name(space->left_out[k].system));
+        fprintf(file, ": %s%s", l->numerics.text, l->numerics.count ? ";" : "");
+        for (uint32_t k = 0; k < l->numerics.count; k++)
+            fprintf(file, " --allow %s", l->numerics.settings[k]);
+        fprintf(file, ")\n");
+    }
+}
+
 static void print_proof(FILE *file, const struct tuned *t)
 {
     char a[32], b[32], c[32], d[32], e[32];
@@ -158,6 +195,7 @@ static void print_proof(FILE *file, const struct tuned *t)
     if (*t->space.unsaid)
         fprintf(file, "  (not searched, as %s cannot say it: %s)\n", t->space.reader,
                 t->space.unsaid);
+    print_left_out(file, &t->space);
 }
 
 static void print_why(FILE *file, const struct tuned *t)

@@ -7,18 +7,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One more of a list. */
-__attribute__((format(printf, 2, 3))) static void add(char text[NUMERICS_TEXT], const char *format,
-                                                      ...)
+/* One more of a list: a setting, and what to say of it. */
+__attribute__((format(printf, 3, 4))) static void add(struct numerics *out, const char *setting,
+                                                      const char *format, ...)
 {
-    const size_t used = strlen(text);
+    const size_t used = strlen(out->text);
     va_list arguments;
-    const int more = snprintf(text + used, NUMERICS_TEXT - used, "%s", used ? ", " : "");
+    const int more =
+        snprintf(out->text + used, NUMERICS_TEXT - used, "%s", out->count ? ", " : "");
     const size_t at = used + (size_t)more;
+    if (out->count < NUMERICS_MOST)
+        out->settings[out->count++] = setting;
     if (at >= NUMERICS_TEXT)
         return;
     va_start(arguments, format);
-    (void)vsnprintf(text + at, NUMERICS_TEXT - at, format, arguments);
+    (void)vsnprintf(out->text + at, NUMERICS_TEXT - at, format, arguments);
     va_end(arguments);
 }
 
@@ -27,26 +30,33 @@ static const char *computes_in(const struct job *job)
     return job->model.autocast ? "autocast to bf16" : dtype_brief(job->strategy.compute);
 }
 
-static void add_dtypes(const struct job *from, const struct job *to, char text[NUMERICS_TEXT])
+static void add_dtypes(const struct job *from, const struct job *to, struct numerics *out)
 {
     const struct strategy *a = &from->strategy, *b = &to->strategy;
     if (strcmp(computes_in(from), computes_in(to)) != 0)
-        add(text, "computes in %s instead of %s", computes_in(to), computes_in(from));
+        add(out, "param-dtype", "computes in %s instead of %s", computes_in(to), computes_in(from));
     if (a->reduce != b->reduce)
-        add(text, "reduces in %s instead of %s", dtype_brief(b->reduce), dtype_brief(a->reduce));
+        add(out, "reduce-dtype", "reduces in %s instead of %s", dtype_brief(b->reduce),
+            dtype_brief(a->reduce));
     if (a->store != b->store)
-        add(text, "stores %s instead of %s", dtype_brief(b->store), dtype_brief(a->store));
+        add(out, "store-dtype", "stores %s instead of %s", dtype_brief(b->store),
+            dtype_brief(a->store));
+}
+
+bool numerics_is_dtype(const struct setting *row)
+{
+    static const char *const names[] = {"param-dtype", "reduce-dtype", "store-dtype", "autocast"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(row->name, names[i]) == 0)
+            return true;
+    return false;
 }
 
 /* Whether it is said by the dtypes, or leaves a step's tokens what they are. */
 static bool is_said(const struct setting *row)
 {
-    static const char *const said[] = {"micro-batch",  "accumulate",  "param-dtype",
-                                       "reduce-dtype", "store-dtype", "autocast"};
-    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
-        if (strcmp(row->name, said[i]) == 0)
-            return true;
-    return false;
+    return numerics_is_dtype(row) || strcmp(row->name, "micro-batch") == 0 ||
+           strcmp(row->name, "accumulate") == 0;
 }
 
 /* A system without the setting does what those who have it do by default. */
@@ -58,24 +68,65 @@ static const char *value_of(const struct setting *row, const struct settings *se
     return value ? value : "";
 }
 
-const char *numerics_difference(const struct settings *from, const struct settings *to,
-                                const struct model_config *config, char text[NUMERICS_TEXT])
+static void add_row(const struct setting *row, const struct settings *from,
+                    const struct settings *to, struct numerics *out)
+{
+    char old[NUMBER_TEXT], new[NUMBER_TEXT];
+    const char *was = value_of(row, from, old), *is = value_of(row, to, new);
+    if (strcmp(was, is) == 0)
+        return;
+    if (setting_suits(row, to->job.strategy.system))
+        add(out, row->name, "--%s %s", row->name, is);
+    else
+        add(out, row->name, "no --%s %s", row->name, was);
+}
+
+void numerics_compare(const struct settings *from, const struct settings *to,
+                      const struct model_config *config, struct numerics *out)
 {
     struct job before, after;
     uint32_t count;
     const struct setting *rows = setting_rows(&count);
-    text[0] = '\0';
+    *out = (struct numerics){.count = 0};
     if (settings_job(from, config, &before, NULL) == ERR_OK &&
         settings_job(to, config, &after, NULL) == ERR_OK)
-        add_dtypes(&before, &after, text);
-    for (uint32_t i = 0; i < count; i++) {
-        char old[NUMBER_TEXT], new[NUMBER_TEXT];
-        if (!rows[i].numerics || !rows[i].axis || is_said(&rows[i]) ||
-            !setting_is_of(&rows[i], to->command))
-            continue;
-        const char *is = value_of(&rows[i], to, new);
-        if (strcmp(value_of(&rows[i], from, old), is) != 0)
-            add(text, "--%s %s", rows[i].name, is);
-    }
+        add_dtypes(&before, &after, out);
+    for (uint32_t i = 0; i < count; i++)
+        if (rows[i].numerics && rows[i].axis && !is_said(&rows[i]) &&
+            setting_is_of(&rows[i], to->command))
+            add_row(&rows[i], from, to, out);
+}
+
+const char *numerics_difference(const struct settings *from, const struct settings *to,
+                                const struct model_config *config, char text[NUMERICS_TEXT])
+{
+    struct numerics numerics;
+    numerics_compare(from, to, config, &numerics);
+    memcpy(text, numerics.text, sizeof numerics.text);
     return text;
+}
+
+/* ---- another system, the same dtypes ---- */
+
+static void keep_dtype(struct settings *to, const char *name, enum dtype has, enum dtype wanted)
+{
+    const struct setting *row = settings_find(to, name, NULL);
+    if (row && has != wanted && !settings_is_given(to, row))
+        (void)settings_set(to, name, dtype_brief(wanted), NULL);
+}
+
+void numerics_keep(const struct settings *from, const struct model_config *config,
+                   struct settings *to)
+{
+    struct job before, after;
+    if (settings_job(from, config, &before, NULL) != ERR_OK ||
+        settings_job(to, config, &after, NULL) != ERR_OK)
+        return;
+    const struct strategy *a = &before.strategy, *b = &after.strategy;
+    const bool half = a->compute == DTYPE_BF16 || a->compute == DTYPE_FP16;
+    keep_dtype(to, "store-dtype", b->store, a->store);
+    keep_dtype(to, "param-dtype", b->compute, a->compute);
+    keep_dtype(to, "reduce-dtype", b->reduce, a->reduce);
+    if (!settings_find(to, "param-dtype", NULL) && half && a->compute != a->store)
+        (void)settings_set(to, "autocast", "bf16", NULL);
 }

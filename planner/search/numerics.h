@@ -9,11 +9,29 @@
 
 #include "settings/settings.h"
 
-enum { NUMERICS_TEXT = 192 };
+enum { NUMERICS_TEXT = 192, NUMERICS_MOST = 12 };
 
-/* Writes it into text: "reduces in bf16 instead of fp32, stores bf16 instead of fp32"; "": nothing.
- * Both are settings of one model, `config`, and jobs are possible of them. Returns text. */
+struct numerics { /* what differs */
+    char text[NUMERICS_TEXT]; /* "reduces in bf16 instead of fp32, stores bf16 instead of fp32" */
+    const char *settings[NUMERICS_MOST]; /* (count) names of the settings that are about it: lent */
+    uint32_t count;                      /* 0: nothing differs */
+};
+
+/* Both are settings of one model, `config`, and jobs are possible of them. */
+void numerics_compare(const struct settings *from, const struct settings *to,
+                      const struct model_config *config, struct numerics *out);
+
+/* Its text alone, "": nothing. Returns text. */
 const char *numerics_difference(const struct settings *from, const struct settings *to,
                                 const struct model_config *config, char text[NUMERICS_TEXT]);
+
+/* Whether a setting says a dtype that every system's job comes to, be it told or not. */
+bool numerics_is_dtype(const struct setting *row);
+
+/* Brings settings that were just given another system as near to `from` in what they train as that
+ * system's own settings can: dtypes that nobody gave become those of from's job, and autocast
+ * stands for half precision where there is nothing else. */
+void numerics_keep(const struct settings *from, const struct model_config *config,
+                   struct settings *to);
 
 #endif

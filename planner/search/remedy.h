@@ -1,7 +1,9 @@
 /* remedy.h - when a job does not fit: the changes that make it fit, the fastest first.
  *
  * They are the search's answer (search.h) to what was asked for, changed in as few settings as can
- * be: of all that fit, those that no other is faster than with fewer changes. */
+ * be, on as many GPUs and on more of them: of all that fit, those that no other is as good as in
+ * everything: tokens a second of a GPU, memory, number of changes, GPUs, and whether what is
+ * trained stays the same. */
 #ifndef SHARDPLAN_REMEDY_H
 #define SHARDPLAN_REMEDY_H
 
@@ -14,26 +16,29 @@ enum { REMEDIES = 4, REMEDY_CHANGES = 5 }; /* a remedy changes so many settings 
 
 struct remedy {
     char change[256];      /* as options: "--checkpointing full" */
+    uint32_t changes;      /* their number */
+    uint32_t times;        /* the GPUs that were asked for */
     char cost[256];        /* in words what else it changes; empty: nothing */
-    bool changes_numerics; /* that among it */
+    bool changes_numerics; /* that among it, or the tokens of a step */
     bool tight;            /* fits with less free than predictions have been off by (predict.h) */
     uint64_t device_bytes; /* new peak */
     double step_s;
     double tokens_per_s; /* of one GPU */
 };
 
-/* Searches all settings that do not change what is trained, those that were given too, and twice,
- * four and eight times the GPUs, which trains larger batches and says so. Writes up to REMEDIES of
- * those that fit without giving memory back, most tokens a second and GPU first, and returns their
- * number. `config` is the model's. */
+/* Searches all settings that do not change what is trained, those that were given too; and with
+ * them twice the GPUs, four and eight times, until something fits there, which share the tokens of a
+ * step where these can be split, else train larger batches and say so. Where nothing of that fits,
+ * all settings. Writes up to REMEDIES of those that fit without giving memory back, most tokens a
+ * second and GPU first, and returns their number. `config` is the model's. */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy found[REMEDIES]);
 
-/* The same below a limit of one's own, where the changes that leave numerics alone are known not to
- * be enough: searches those that do not, too, and says so. What `said`->refuses is no remedy. */
-uint32_t remedies_wider(const struct settings *settings, const struct model_config *config,
-                        const struct machine *machine, uint64_t limit_bytes,
-                        const struct space_options *said, struct pool *pool,
-                        struct remedy found[REMEDIES]);
+/* The same below a limit of one's own, of `said`->global_batch: what `said`->refuses is no remedy.
+ */
+uint32_t remedies_within(const struct settings *settings, const struct model_config *config,
+                         const struct machine *machine, uint64_t limit_bytes,
+                         const struct space_options *said, struct pool *pool,
+                         struct remedy found[REMEDIES]);
 
 #endif

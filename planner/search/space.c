@@ -35,10 +35,24 @@ static enum err_code heed_fix(struct settings *s, struct arena *arena, struct er
     return ERR_OK;
 }
 
+/* A setting that some system has: what is allowed of one need not be another's. */
+static const struct setting *find_anywhere(const struct settings *s, const char *name,
+                                           struct err *err)
+{
+    struct settings other = *s;
+    for (int i = 0; i < SYSTEM_COUNT; i++) {
+        other.job.strategy.system = (enum system_kind)i;
+        const struct setting *row = settings_find(&other, name, NULL);
+        if (row && system_is_planned((uint32_t)i))
+            return row;
+    }
+    return settings_find(s, name, err);
+}
+
 static enum err_code check_allow(const struct settings *s, struct err *err)
 {
     for (uint32_t i = 0; i < s->tune.allow.count; i++) {
-        const struct setting *row = settings_find(s, s->tune.allow.at[i], err);
+        const struct setting *row = find_anywhere(s, s->tune.allow.at[i], err);
         if (!row)
             return err_context(err, "--allow %s", s->tune.allow.at[i]);
         if (!row->axis && !is(row, SYSTEM))
@@ -48,11 +62,13 @@ static enum err_code check_allow(const struct settings *s, struct err *err)
     return ERR_OK;
 }
 
-static bool is_allowed(const struct settings *s, const struct setting *row)
+static bool is_allowed(const struct settings *s, const char *name)
 {
-    for (uint32_t i = 0; i < s->tune.allow.count; i++)
-        if (settings_find(s, s->tune.allow.at[i], NULL) == row)
+    for (uint32_t i = 0; i < s->tune.allow.count; i++) {
+        const struct setting *row = find_anywhere(s, s->tune.allow.at[i], NULL);
+        if (row && is(row, name))
             return true;
+    }
     return false;
 }
 
@@ -203,7 +219,7 @@ static bool is_searched(const struct settings *settings, const struct space_opti
         return false;
     if (options->saves && row->spends)
         return false;
-    if (is_allowed(settings, row))
+    if (is_allowed(settings, row->name))
         return true;
     if (settings_is_given(settings, row) && !options->refixed)
         return false;
@@ -277,26 +293,37 @@ static bool is_first_said(const struct grid *grid, const struct space_options *o
     return !list[0];
 }
 
-/* Whether a system can be searched: it has what was given, but for what other systems have, too. */
-static bool has_what_is_given(const struct settings *from, enum system_kind system)
+/* Whether a system can be searched: it has what was given, or does that without being told (a dtype
+ * is compared as what the jobs come to). */
+static bool has_what_is_given(struct space *space, const struct settings *from,
+                              enum system_kind system)
 {
     uint32_t count;
     const struct setting *rows = setting_rows(&count);
     for (uint32_t i = 0; i < count; i++)
         if (settings_is_given(from, &rows[i]) && setting_is_of(&rows[i], from->command) &&
-            !setting_suits(&rows[i], system))
+            !setting_suits(&rows[i], system) && !numerics_is_dtype(&rows[i])) {
+            struct left_out *out = &space->left_out[space->left_out_count++];
+            *out = (struct left_out){.system = system};
+            snprintf(out->numerics.text, sizeof out->numerics.text, "no --%s", rows[i].name);
             return false;
+        }
     return true;
 }
 
-/* A system without --param-dtype computes in what it stores; where half precision was asked for,
- * what comes nearest to that is autocast. */
-static void keep_compute(const struct settings *from, struct settings *to)
+/* Whether it trains as was asked for, or may do otherwise; if not, what it does is noted. */
+static bool may_train_so(struct space *space, const struct settings *settings,
+                         const struct space_options *options, const struct grid *grid)
 {
-    const enum dtype compute = from->job.strategy.compute;
-    if (!settings_find(to, "param-dtype", NULL) && settings_find(from, "param-dtype", NULL) &&
-        (compute == DTYPE_BF16 || compute == DTYPE_FP16))
-        (void)settings_set(to, "autocast", "bf16", NULL);
+    struct numerics numerics;
+    bool allowed = true;
+    numerics_compare(settings, &grid->base, options->config, &numerics);
+    for (uint32_t i = 0; i < numerics.count; i++)
+        allowed &= options->numerics || is_allowed(settings, numerics.settings[i]);
+    if (!allowed)
+        space->left_out[space->left_out_count++] =
+            (struct left_out){grid->base.job.strategy.system, numerics};
+    return allowed;
 }
 
 /* Sequences that each GPU has in a step; 0: the batch cannot be split so. */
@@ -337,10 +364,12 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
     struct grid *grid = &space->grids[space->grid_count];
     *grid = (struct grid){.base = *settings};
     if (system != settings->job.strategy.system) {
-        if (!has_what_is_given(settings, system))
+        if (!has_what_is_given(space, settings, system))
             return ERR_OK;
         TRY(settings_set(&grid->base, SYSTEM, system_name(system), err));
-        keep_compute(settings, &grid->base);
+        numerics_keep(settings, options->config, &grid->base);
+        if (!may_train_so(space, settings, options, grid))
+            return ERR_OK;
     }
     const uint64_t sequences = sequences_of(&grid->base, options);
     if (sequences == 0)
@@ -381,7 +410,7 @@ enum err_code space_new(const struct settings *settings, const struct space_opti
         rc = check_allow(&base, err);
     const struct setting *row = settings_find(&base, SYSTEM, NULL);
     const bool fixed =
-        settings_is_given(&base, row) && !options->refixed && !is_allowed(&base, row);
+        settings_is_given(&base, row) && !options->refixed && !is_allowed(&base, SYSTEM);
     out->grids = xmalloc(SYSTEM_COUNT * sizeof *out->grids);
     for (int i = 0; i < SYSTEM_COUNT && rc == ERR_OK; i++) {
         /* the one that was asked for comes first */

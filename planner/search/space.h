@@ -8,6 +8,7 @@
 #ifndef SHARDPLAN_SPACE_H
 #define SHARDPLAN_SPACE_H
 
+#include "search/numerics.h"
 #include "settings/settings.h"
 
 enum { AXES_MOST = 32 };
@@ -43,6 +44,12 @@ struct grid { /* points are numbers in mixed radix, the last axis running fastes
 typedef enum err_code space_refuses(void *context, const struct settings *settings, uint64_t *rows,
                                     char *list, size_t size, struct err *err);
 
+struct left_out { /* a system that is not searched: it trains otherwise, or lacks what was given */
+    enum system_kind system;
+    struct numerics numerics; /* how, and which settings let it in once they are allowed: none where
+                                 it lacks one */
+};
+
 struct space {
     struct grid *grids; /* (grid_count) owned, as the rest: space_free */
     uint32_t grid_count;
@@ -50,6 +57,8 @@ struct space {
     const char *reader; /* of space_options */
     const char *unsaid; /* "--strategy ddp, --units 2": what is not searched because it cannot be
                            said; "": nothing */
+    struct left_out left_out[SYSTEM_COUNT]; /* (left_out_count) */
+    uint32_t left_out_count;
     struct err refused; /* why the first system that is not there cannot be */
     struct arena arena;
 };
@@ -58,13 +67,16 @@ struct space_options {
     bool refixed;           /* search what is given, too: other answers to the same question */
     bool saves;             /* not what only spends memory for time */
     bool numerics;          /* search all that changes numerics, but for the model and its inputs */
+    const struct model_config *config; /* the model's: lent as long as the space */
     uint64_t global_batch;  /* sequences a step; 0: as the settings say */
     space_refuses *refuses; /* NULL: nothing */
     const char *reader;     /* ... whose words these are: "torchtitan"; lent as long as the space */
     void *context;
 };
 
-/* The space around settings whose `fix` and `allow` are heeded. ERR_INVALID: --fix or --allow names
+/* The space around settings whose `fix` and `allow` are heeded. Systems that train in other dtypes
+ * are brought to the settings' own where they have words for them, and left out where they have
+ * not, unless that is allowed. ERR_INVALID: --fix or --allow names
  * what is not there, or the batch cannot be split among the GPUs. ERR_UNSUPPORTED: nothing of it
  * can be said. The caller owns *out. */
 enum err_code space_new(const struct settings *settings, const struct space_options *options,

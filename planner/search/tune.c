@@ -336,8 +336,8 @@ static enum err_code look(struct tuning *t, struct err *err)
     if (out->search.front_count == 0) {
         t->what = "looking for what would fit";
         if (!stopped(t))
-            out->remedy_count = remedies_wider(&out->settings, &out->job.config, &out->machine,
-                                               out->limit_bytes, t->space, t->pool, out->remedies);
+            out->remedy_count = remedies_within(&out->settings, &out->job.config, &out->machine,
+                                                out->limit_bytes, t->space, t->pool, out->remedies);
         return ERR_OK;
     }
     choose(t);
@@ -351,12 +351,13 @@ enum err_code tune(const struct settings *settings, const struct tune_options *o
                    struct tuned *out, struct err *err)
 {
     const double begin = now();
-    const struct space_options space = {.global_batch = settings->tune.global_batch,
+    struct space_options space = {.global_batch = settings->tune.global_batch,
                                         .refuses = options->refuses,
                                         .reader = options->reader,
                                         .context = options->refuses_context};
     *out = (struct tuned){.settings = *settings};
     TRY(settings_resolve(&out->settings, &out->job, &out->machine, err));
+    space.config = &out->job.config;
     enum err_code rc = space_new(&out->settings, &space, &out->space, err);
     if (rc == ERR_OK) {
         struct tuning t = {

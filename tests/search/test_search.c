@@ -415,11 +415,11 @@ static void what_is_fixed_stays_and_what_is_allowed_moves(void **state)
     tune_free(&allowed);
 }
 
-/* As if it had not been given, but for where the search begins. */
+/* As if it had not been given, but for where the search begins: DDP computes in fp32. */
 static void a_system_that_is_given_may_be_left(void **state)
 {
     (void)state;
-    static const char *const open[] = {TOY, "gpus", "4", NULL};
+    static const char *const open[] = {TOY, "gpus", "4", "param-dtype", "fp32", NULL};
     static const char *const given[] = {TOY, "gpus", "4", "strategy", "ddp", NULL};
     struct settings settings[3] = {settings_of(open), settings_of(given), settings_of(given)};
     const struct tune_options options = {.threads = 1};
@@ -434,6 +434,75 @@ static void a_system_that_is_given_may_be_left(void **state)
     assert_true(t[2].search.front[0].step_s == t[0].search.front[0].step_s);
     for (int i = 0; i < 3; i++)
         tune_free(&t[i]);
+}
+
+/* ---- what is trained stays what it is ---- */
+
+struct wanted_systems {
+    const char *pairs[8];
+    const char *allow[3];
+    uint32_t searched; /* bits by enum system_kind */
+};
+
+/* Every grid's base trains what was asked for, or what it does otherwise is allowed: the rest are
+ * left out, each with the names that let it in. */
+static void check_systems(const struct wanted_systems *wanted)
+{
+    struct settings settings = settings_of(wanted->pairs);
+    struct model_config config;
+    struct space space;
+    struct err err = {0};
+    uint32_t searched = 0, left = 0;
+    for (int i = 0; wanted->allow[i]; i++)
+        settings.tune.allow.at[settings.tune.allow.count++] = wanted->allow[i];
+    assert_int_equal(model_find(settings.model, &config, &err), ERR_OK);
+    const struct space_options options = {.config = &config};
+    assert_int_equal(space_new(&settings, &options, &space, &err), ERR_OK);
+    for (uint32_t i = 0; i < space.grid_count; i++) {
+        struct numerics numerics;
+        numerics_compare(&settings, &space.grids[i].base, &config, &numerics);
+        searched |= 1U << space.grids[i].base.job.strategy.system;
+        for (uint32_t k = 0; k < numerics.count; k++) {
+            bool allowed = false;
+            for (int n = 0; wanted->allow[n]; n++)
+                allowed |= strcmp(wanted->allow[n], numerics.settings[k]) == 0;
+            assert_true(allowed);
+        }
+    }
+    for (uint32_t i = 0; i < space.left_out_count; i++) {
+        left |= 1U << space.left_out[i].system;
+        assert_true(space.left_out[i].numerics.text[0]);
+    }
+    assert_int_equal(searched, wanted->searched);
+    assert_int_equal(searched | left, (1U << SYSTEM_COUNT) - 1);
+    assert_int_equal(searched & left, 0);
+    space_free(&space);
+    model_release(&config);
+}
+
+static void systems_that_train_otherwise_are_left_out(void **state)
+{
+    enum {
+        FSDP = 1U << SYSTEM_FSDP1 | 1U << SYSTEM_FSDP2,
+        DDP = 1U << SYSTEM_DDP,
+        ZERO = 1U << SYSTEM_ZERO1 | 1U << SYSTEM_ZERO2 | 1U << SYSTEM_ZERO3,
+    };
+    static const struct wanted_systems cases[] = {
+        {{TOY, NULL}, {NULL}, FSDP},
+        {{TOY, NULL}, {"reduce-dtype", NULL}, FSDP | ZERO},
+        {{TOY, NULL}, {"param-dtype", NULL}, FSDP | DDP},
+        {{TOY, NULL}, {"param-dtype", "reduce-dtype", NULL}, FSDP | DDP | ZERO},
+        /* a dtype that all come to, whether they have a word for it or not */
+        {{TOY, "reduce-dtype", "bf16", NULL}, {NULL}, FSDP | ZERO},
+        {{TOY, "param-dtype", "fp32", NULL}, {NULL}, FSDP | DDP | ZERO},
+        {{TOY, "store-dtype", "bf16", NULL}, {NULL}, FSDP},
+        /* from a system whose dtypes the others are told */
+        {{TOY, "strategy", "zero3", NULL}, {"strategy", NULL}, FSDP | ZERO},
+        {{TOY, "strategy", "ddp", NULL}, {"strategy", NULL}, FSDP | DDP | ZERO},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_systems(&cases[i]);
 }
 
 static void memory_that_is_withheld_is_not_used(void **state)
@@ -609,6 +678,7 @@ int main(void)
         cmocka_unit_test(any_number_of_threads_finds_the_same),
         cmocka_unit_test(what_is_fixed_stays_and_what_is_allowed_moves),
         cmocka_unit_test(a_system_that_is_given_may_be_left),
+        cmocka_unit_test(systems_that_train_otherwise_are_left_out),
         cmocka_unit_test(memory_that_is_withheld_is_not_used),
         cmocka_unit_test(every_reason_is_what_putting_it_back_does),
         cmocka_unit_test(what_cannot_be_asked_is_refused),
