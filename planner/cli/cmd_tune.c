@@ -60,12 +60,23 @@ static enum err_code export_choice(const struct settings *settings, struct err *
 
 /* What the framework of --to cannot say, of settings of this command. */
 static enum err_code refuses(void *context, const struct settings *settings, uint64_t *rows,
-                             char *list, size_t size, struct err *err)
+                             uint64_t *idle, char *list, size_t size, struct err *err)
 {
     const enum export_target *to = context;
     struct settings planned = *settings;
     planned.command = COMMAND_PLAN;
-    return export_refused(&planned, export_target_name(*to), rows, list, size, err);
+    return export_refused(&planned, export_target_name(*to), rows, idle, list, size, err);
+}
+
+static enum err_code would(void *context, const struct settings *settings, struct settings *out,
+                           struct arena *arena, struct err *err)
+{
+    const enum export_target *to = context;
+    struct settings planned = *settings;
+    planned.command = COMMAND_PLAN;
+    const enum err_code rc = export_would(&planned, export_target_name(*to), out, arena, err);
+    out->command = settings->command;
+    return rc;
 }
 
 /* What is found, written and shown; the export is of the plan.json that was written. */
@@ -103,6 +114,7 @@ static int search(const struct settings *settings)
         .progress = progress_name,
         .context = &progress,
         .refuses = to == EXPORT_NONE ? NULL : refuses,
+        .would = to == EXPORT_NONE ? NULL : would,
         .refuses_context = &to,
         .reader = to == EXPORT_NONE ? NULL : export_target_name(to),
     };

@@ -206,7 +206,9 @@ static struct settings in_effect(const struct settings *settings)
 
 struct refused { /* settings that the file gives otherwise */
     uint64_t rows[SETTINGS_MOST_ROWS / 64];
+    uint64_t idle[SETTINGS_MOST_ROWS / 64]; /* ... where that has no effect */
     char list[800];
+    struct settings would; /* as the file gives them */
 };
 
 /* What the file gives otherwise is to be carried where that has no effect, else refused. */
@@ -218,7 +220,7 @@ static void compare_settings(const struct framework *to, const struct settings *
     size_t used = 0;
     const struct setting *rows = setting_rows(&count);
     const struct settings asked_effect = in_effect(asked), got_effect = in_effect(got);
-    *refused = (struct refused){.list = ""};
+    *refused = (struct refused){.list = "", .would = *asked};
     for (uint32_t i = 0; i < count; i++) {
         char a[NUMBER_TEXT], b[NUMBER_TEXT];
         if (!is_compared(asked, &rows[i]) || same_text(to->file_setting, rows[i].name))
@@ -229,9 +231,13 @@ static void compare_settings(const struct framework *to, const struct settings *
         if (want && same_text(setting_read(&rows[i], &asked_effect, a),
                               setting_read(&rows[i], &got_effect, b))) {
             carry(carried, &rows[i], setting_read(&rows[i], asked, a));
+            refused->idle[i / 64] |= (uint64_t)1 << i % 64;
             continue;
         }
         refused->rows[i / 64] |= (uint64_t)1 << i % 64;
+        if (have)
+            (void)settings_set(&refused->would, rows[i].name, arena_strdup(carried->arena, have),
+                               NULL);
         if (used < sizeof refused->list)
             used += (size_t)snprintf(refused->list + used, sizeof refused->list - used,
                                      "%s--%s %s (it would be %s)", used ? ", " : "", rows[i].name,
@@ -420,20 +426,46 @@ enum err_code export_plan(const struct settings *settings, const struct plan *pl
     return rc;
 }
 
-enum err_code export_refused(const struct settings *settings, const char *to, uint64_t *rows,
-                             char *list, size_t size, struct err *err)
+static enum err_code find_refused(const struct settings *settings, const char *to,
+                                  struct exported *unwritten, struct refused *out, struct err *err)
 {
     const struct framework *framework;
-    struct exported unwritten = {.text = NULL};
-    struct refused refused = {.list = ""};
     const char *options;
-    memset(rows, 0, sizeof refused.rows);
+    *out = (struct refused){.list = "", .would = *settings};
     TRY(find_target(to, settings->job.strategy.system, &framework, err));
-    enum err_code rc = ERR_OK;
-    if (!framework->settings_path)
-        rc = find_options(&unwritten, framework, settings, &options, &refused, err);
+    return framework->settings_path
+               ? ERR_OK
+               : find_options(unwritten, framework, settings, &options, out, err);
+}
+
+enum err_code export_refused(const struct settings *settings, const char *to, uint64_t *rows,
+                             uint64_t *idle, char *list, size_t size, struct err *err)
+{
+    struct exported unwritten = {.text = NULL};
+    struct refused refused;
+    const enum err_code rc = find_refused(settings, to, &unwritten, &refused, err);
     memcpy(rows, refused.rows, sizeof refused.rows);
+    memcpy(idle, refused.idle, sizeof refused.idle);
     snprintf(list, size, "%s", refused.list);
+    export_free(&unwritten);
+    return rc;
+}
+
+enum err_code export_would(const struct settings *settings, const char *to, struct settings *would,
+                           struct arena *arena, struct err *err)
+{
+    uint32_t count;
+    struct exported unwritten = {.text = NULL};
+    struct refused refused;
+    const struct setting *rows = setting_rows(&count);
+    *would = *settings;
+    enum err_code rc = find_refused(settings, to, &unwritten, &refused, err);
+    for (uint32_t i = 0; i < count && rc == ERR_OK; i++) {
+        char text[NUMBER_TEXT];
+        const char *value = setting_read(&rows[i], &refused.would, text);
+        if ((refused.rows[i / 64] >> i % 64 & 1U) && value)
+            rc = settings_set(would, rows[i].name, arena_strdup(arena, value), err);
+    }
     export_free(&unwritten);
     return rc;
 }

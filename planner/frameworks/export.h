@@ -31,10 +31,17 @@ enum err_code export_plan(const struct settings *settings, const struct plan *pl
                           struct exported *out, struct err *err);
 
 /* Which settings export_plan would refuse: a bit a row of the table in `rows` (SETTINGS_MOST_ROWS /
- * 64 words), and each by name in `list`, as "--clip off (it would be 1)". Errors are those of
- * export_plan that no single setting is to blame for: such as a system that it cannot run. */
+ * 64 words), and each by name in `list`, as "--clip off (it would be 1)". In `idle` those that no
+ * key says, but that have no effect beside the others (checkpointed blocks without checkpointing):
+ * they stand in the file as options of ours. Errors are those of export_plan that no single setting
+ * is to blame for: such as a system that it cannot run. */
 enum err_code export_refused(const struct settings *settings, const char *to, uint64_t *rows,
-                             char *list, size_t size, struct err *err);
+                             uint64_t *idle, char *list, size_t size, struct err *err);
+
+/* The same settings with what the framework would make of each that is refused. Texts are in the
+ * arena, or those of `settings`. */
+enum err_code export_would(const struct settings *settings, const char *to, struct settings *would,
+                           struct arena *arena, struct err *err);
 
 void export_free(struct exported *exported);
 

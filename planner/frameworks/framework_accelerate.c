@@ -146,6 +146,12 @@ static bool reduces_otherwise(const struct settings *s)
            strategy->reduce != DTYPE_COUNT && strategy->reduce != compute;
 }
 
+/* FSDP's plugin has a key for it. */
+static bool checkpoints_by_script(const struct settings *s)
+{
+    return s->job.strategy.system != SYSTEM_FSDP1 && s->job.strategy.system != SYSTEM_FSDP2;
+}
+
 static const char *write_precision(const struct settings *s, char text[NUMBER_TEXT])
 {
     return is_uncast(s) ? "no" : settings_get(s, "param-dtype", text);
@@ -336,6 +342,8 @@ static const struct script_setting script[] = {
     {"optimizer", "the optimizer: %s", NULL, false},
     {"optimizer-impl", "foreach=True, fused=True or neither, of the optimizer: %s", NULL, false},
     {"clip", "accelerator.clip_grad_norm_(model.parameters(), MAXNORM): %s", NULL, false},
+    {"checkpointing", "model.gradient_checkpointing_enable() for full: %s", checkpoints_by_script,
+     false},
     {"freeze", "requires_grad_(False) of %s", NULL, false},
     {"bucket-cap-mb", "DistributedDataParallelKwargs(bucket_cap_mb=%s)", NULL, false},
     {"gradient-as-bucket-view", "DistributedDataParallelKwargs(gradient_as_bucket_view=...): %s",

@@ -121,8 +121,9 @@ static json_t *left_out_json(const struct space *space)
         json_t *allow = json_array();
         for (uint32_t k = 0; k < l->numerics.count; k++)
             json_array_append_new(allow, json_string(l->numerics.settings[k]));
-        json_array_append_new(array, json_pack("{s:s, s:s, s:o}", "strategy",
-                                               system_name(l->system), "why", l->numerics.text, "allow", allow));
+        json_array_append_new(array,
+                              json_pack("{s:s, s:s, s:o}", "strategy", system_name(l->system),
+                                        "why", l->numerics.text, "allow", allow));
     }
     return array;
 }
@@ -137,6 +138,8 @@ json_t *tune_json(const struct tuned *t)
     json_object_set_new(root, "left_out", left_out_json(&t->space));
     if (*t->space.unsaid)
         json_object_set_new(root, "not_searched", json_string(t->space.unsaid));
+    if (*t->space.adopted)
+        json_object_set_new(root, "adopted", json_string(t->space.adopted));
     model_notes_set(root, &t->job.config);
     if (t->search.front_count) {
         json_t *chosen = found_json(t, &t->chosen);
@@ -195,6 +198,9 @@ static void print_proof(FILE *file, const struct tuned *t)
     if (*t->space.unsaid)
         fprintf(file, "  (not searched, as %s cannot say it: %s)\n", t->space.reader,
                 t->space.unsaid);
+    if (*t->space.adopted)
+        fprintf(file, "  (as %s has it, where nothing was given: %s)\n", t->space.reader,
+                t->space.adopted);
     print_left_out(file, &t->space);
 }
 

@@ -13,8 +13,7 @@ __attribute__((format(printf, 3, 4))) static void add(struct numerics *out, cons
 {
     const size_t used = strlen(out->text);
     va_list arguments;
-    const int more =
-        snprintf(out->text + used, NUMERICS_TEXT - used, "%s", out->count ? ", " : "");
+    const int more = snprintf(out->text + used, NUMERICS_TEXT - used, "%s", out->count ? ", " : "");
     const size_t at = used + (size_t)more;
     if (out->count < NUMERICS_MOST)
         out->settings[out->count++] = setting;

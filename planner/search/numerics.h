@@ -11,7 +11,7 @@
 
 enum { NUMERICS_TEXT = 192, NUMERICS_MOST = 12 };
 
-struct numerics { /* what differs */
+struct numerics {             /* what differs */
     char text[NUMERICS_TEXT]; /* "reduces in bf16 instead of fp32, stores bf16 instead of fp32" */
     const char *settings[NUMERICS_MOST]; /* (count) names of the settings that are about it: lent */
     uint32_t count;                      /* 0: nothing differs */

@@ -238,6 +238,7 @@ uint32_t remedies_within(const struct settings *settings, const struct model_con
                                    .config = config,
                                    .global_batch = said->global_batch,
                                    .refuses = said->refuses,
+                                   .would = said->would,
                                    .reader = said->reader,
                                    .context = said->context},
                        .pool = pool};

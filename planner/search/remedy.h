@@ -27,10 +27,10 @@ struct remedy {
 };
 
 /* Searches all settings that do not change what is trained, those that were given too; and with
- * them twice the GPUs, four and eight times, until something fits there, which share the tokens of a
- * step where these can be split, else train larger batches and say so. Where nothing of that fits,
- * all settings. Writes up to REMEDIES of those that fit without giving memory back, most tokens a
- * second and GPU first, and returns their number. `config` is the model's. */
+ * them twice the GPUs, four and eight times, until something fits there, which share the tokens of
+ * a step where these can be split, else train larger batches and say so. Where nothing of that
+ * fits, all settings. Writes up to REMEDIES of those that fit without giving memory back, most
+ * tokens a second and GPU first, and returns their number. `config` is the model's. */
 uint32_t remedies_find(const struct settings *settings, const struct model_config *config,
                        const struct machine *machine, struct remedy found[REMEDIES]);
 

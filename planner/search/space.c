@@ -1,5 +1,5 @@
 /* space.c - see space.h. */
-#include "search/space.h"
+#include "search/space_said.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -84,7 +84,7 @@ static void add_value(struct grid_axis *axis, const struct settings *with, const
         axis->count++;
 }
 
-static uint32_t find_value(const struct grid_axis *axis, const char *text)
+uint32_t axis_find(const struct grid_axis *axis, const char *text)
 {
     uint32_t i = 0;
     while (i < axis->count && (!text || strcmp(axis->values[i].text, text) != 0))
@@ -106,7 +106,7 @@ static void fill_axis(struct grid_axis *axis, const struct settings *base, struc
         add_value(axis, base, present, arena);
     for (uint32_t i = 0; setting_axis_value(axis->row, i, text); i++)
         add_value(axis, base, text, arena);
-    axis->present = find_value(axis, present);
+    axis->present = axis_find(axis, present);
 }
 
 /* Micro-batches that divide a GPU's sequences of a step, each with its number of them. */
@@ -129,7 +129,7 @@ static void fill_batch(struct grid_axis *axis, const struct settings *base, uint
         snprintf(text, sizeof text, "%" PRIu64, batch);
         add_value(axis, &with, text, arena);
     }
-    axis->present = find_value(axis, setting_read(axis->row, base, buffer));
+    axis->present = axis_find(axis, setting_read(axis->row, base, buffer));
 }
 
 static struct grid_axis *new_axis(struct grid *grid, const struct setting *row)
@@ -139,51 +139,6 @@ static struct grid_axis *new_axis(struct grid *grid, const struct setting *row)
     return axis;
 }
 
-/* ---- what can be said ---- */
-
-enum { ROW_WORDS = SETTINGS_MOST_ROWS / 64 };
-
-static bool is_row(const uint64_t rows[ROW_WORDS], const struct setting *row)
-{
-    uint32_t count;
-    const size_t i = (size_t)(row - setting_rows(&count));
-    return rows[i / 64] >> i % 64 & 1U;
-}
-
-/* Once, whichever systems have it. */
-static void note_unsaid(struct space *space, const char *name, const char *value, const char *why)
-{
-    const char *note = arena_printf(&space->arena, "--%s %s%s", name, value, why);
-    const size_t length = strlen(note);
-    for (const char *at = space->unsaid; (at = strstr(at, note)) != NULL; at += length)
-        if (at[length] == '\0' || at[length] == ',')
-            return;
-    space->unsaid =
-        arena_printf(&space->arena, "%s%s%s", space->unsaid, *space->unsaid ? ", " : "", note);
-}
-
-/* Leaves out the values of an axis that cannot be said, whatever the others are. */
-static void keep_said(struct space *space, const struct space_options *options,
-                      struct grid_axis *axis)
-{
-    uint64_t rows[ROW_WORDS];
-    char list[NUMBER_TEXT], buffer[NUMBER_TEXT];
-    const struct setting *row = axis->row;
-    const char *present = axis->present < axis->count ? axis->values[axis->present].text : NULL;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < axis->count; i++) {
-        struct grid_value *value = &axis->values[i];
-        if (options->refuses(options->context, &value->with, rows, list, sizeof list, NULL) ==
-                ERR_OK &&
-            !is_row(rows, row))
-            axis->values[kept++] = *value;
-        else
-            note_unsaid(space, row->name, setting_read(row, &value->with, buffer), "");
-    }
-    axis->count = kept;
-    axis->present = find_value(axis, present);
-}
-
 /* ---- which settings are axes ---- */
 
 /* Where there is nothing to choose, the base has the only value; false: there is none. */
@@ -191,8 +146,8 @@ static bool close_axis(struct space *space, const struct space_options *options,
                        struct grid_axis *axis)
 {
     if (options->refuses)
-        keep_said(space, options, axis);
-    axis->usual = find_value(axis, axis->row->initial);
+        said_keep(space, options, axis);
+    axis->usual = axis_find(axis, axis->row->initial);
     if (axis->count >= 2)
         return true;
     if (axis->count == 1 && axis->usual == 0)
@@ -265,33 +220,6 @@ static uint64_t count_points(const struct grid *grid, uint32_t from, uint32_t to
 }
 
 /* ---- grids ---- */
-
-/* Whether the system can be, some way. */
-static bool is_said_at_all(const struct grid *grid, const struct space_options *options,
-                           struct err *err)
-{
-    uint64_t rows[ROW_WORDS];
-    char list[NUMBER_TEXT];
-    return !options->refuses ||
-           options->refuses(options->context, &grid->base, rows, list, sizeof list, err) == ERR_OK;
-}
-
-/* Whether the first point can be said: what no axis chooses, and the first value of each. `list`:
- * what of it cannot. */
-static bool is_first_said(const struct grid *grid, const struct space_options *options, char *list,
-                          size_t size, struct err *err)
-{
-    uint64_t rows[ROW_WORDS];
-    struct settings first;
-    if (!options->refuses)
-        return true;
-    grid_settings(grid, 0, &first);
-    if (options->refuses(options->context, &first, rows, list, size, err) != ERR_OK)
-        return false;
-    if (list[0])
-        err_set(err, ERR_UNSUPPORTED, "%s cannot say %s", options->reader, list);
-    return !list[0];
-}
 
 /* Whether a system can be searched: it has what was given, or does that without being told (a dtype
  * is compared as what the jobs come to). */
@@ -368,7 +296,7 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
             return ERR_OK;
         TRY(settings_set(&grid->base, SYSTEM, system_name(system), err));
         numerics_keep(settings, options->config, &grid->base);
-        if (!may_train_so(space, settings, options, grid))
+        if (said_at_all(grid, options, NULL) && !may_train_so(space, settings, options, grid))
             return ERR_OK;
     }
     const uint64_t sequences = sequences_of(&grid->base, options);
@@ -383,12 +311,10 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
     const char *before = space->unsaid;
     char list[256] = "";
     struct err why = {0};
-    if (!is_said_at_all(grid, options, &why) ||
-        !add_axes(space, grid, settings, options, sequences) ||
-        !is_first_said(grid, options, list, sizeof list, &why)) {
+    if (!said_at_all(grid, options, &why) || !add_axes(space, grid, settings, options, sequences) ||
+        !said_settled(space, grid, options, list, sizeof list, &why)) {
         space->unsaid = before;
-        note_unsaid(space, SYSTEM, system_name(system),
-                    list[0] ? arena_printf(&space->arena, " with %s", list) : "");
+        said_note_system(space, system, list);
         if (space->refused.code == ERR_OK)
             space->refused = why;
         return ERR_OK;
@@ -403,14 +329,16 @@ static enum err_code new_grid(struct space *space, const struct settings *settin
 enum err_code space_new(const struct settings *settings, const struct space_options *options,
                         struct space *out, struct err *err)
 {
-    *out = (struct space){.unsaid = "", .reader = options->reader};
+    *out = (struct space){.unsaid = "", .adopted = "", .reader = options->reader};
     struct settings base = *settings;
     enum err_code rc = heed_fix(&base, &out->arena, err);
     if (rc == ERR_OK)
         rc = check_allow(&base, err);
     const struct setting *row = settings_find(&base, SYSTEM, NULL);
-    const bool fixed =
-        settings_is_given(&base, row) && !options->refixed && !is_allowed(&base, SYSTEM);
+    const bool given = settings_is_given(&base, row);
+    const bool fixed = given && !options->refixed && !is_allowed(&base, SYSTEM);
+    if (rc == ERR_OK && !given)
+        rc = said_system(options, &base, err);
     out->grids = xmalloc(SYSTEM_COUNT * sizeof *out->grids);
     for (int i = 0; i < SYSTEM_COUNT && rc == ERR_OK; i++) {
         /* the one that was asked for comes first */

@@ -38,11 +38,15 @@ struct grid { /* points are numbers in mixed radix, the last axis running fastes
 };
 
 /* Who is to be told the answer may not have a word for every setting: fills in a bit for each row
- * of the settings' table that cannot be said, and their names. ERR_UNSUPPORTED: not the system at
- * all.
+ * of the settings' table that cannot be said, and their names; in `idle` a bit for each that would
+ * be otherwise, too, but has no effect beside the others. ERR_UNSUPPORTED: not the system at all.
  */
 typedef enum err_code space_refuses(void *context, const struct settings *settings, uint64_t *rows,
-                                    char *list, size_t size, struct err *err);
+                                    uint64_t *idle, char *list, size_t size, struct err *err);
+
+/* What the reader would make of settings: *would, whose texts are in the arena. */
+typedef enum err_code space_would(void *context, const struct settings *settings,
+                                  struct settings *would, struct arena *arena, struct err *err);
 
 struct left_out { /* a system that is not searched: it trains otherwise, or lacks what was given */
     enum system_kind system;
@@ -53,10 +57,12 @@ struct left_out { /* a system that is not searched: it trains otherwise, or lack
 struct space {
     struct grid *grids; /* (grid_count) owned, as the rest: space_free */
     uint32_t grid_count;
-    uint64_t points;    /* of all grids */
-    const char *reader; /* of space_options */
-    const char *unsaid; /* "--strategy ddp, --units 2": what is not searched because it cannot be
-                           said; "": nothing */
+    uint64_t points;     /* of all grids */
+    const char *reader;  /* of space_options */
+    const char *unsaid;  /* "--strategy ddp, --units 2|4": what is not searched because it cannot be
+                            said; "": nothing */
+    const char *adopted; /* "--clip 1": what nobody gave and the reader has otherwise, so that it is
+                            as the reader has it; "": nothing */
     struct left_out left_out[SYSTEM_COUNT]; /* (left_out_count) */
     uint32_t left_out_count;
     struct err refused; /* why the first system that is not there cannot be */
@@ -64,13 +70,14 @@ struct space {
 };
 
 struct space_options {
-    bool refixed;           /* search what is given, too: other answers to the same question */
-    bool saves;             /* not what only spends memory for time */
-    bool numerics;          /* search all that changes numerics, but for the model and its inputs */
+    bool refixed;  /* search what is given, too: other answers to the same question */
+    bool saves;    /* not what only spends memory for time */
+    bool numerics; /* search all that changes numerics, but for the model and its inputs */
     const struct model_config *config; /* the model's: lent as long as the space */
-    uint64_t global_batch;  /* sequences a step; 0: as the settings say */
-    space_refuses *refuses; /* NULL: nothing */
-    const char *reader;     /* ... whose words these are: "torchtitan"; lent as long as the space */
+    uint64_t global_batch;             /* sequences a step; 0: as the settings say */
+    space_refuses *refuses;            /* NULL: nothing */
+    space_would *would;                /* ... and what would be instead; NULL: that is not known */
+    const char *reader; /* ... whose words these are: "torchtitan"; lent as long as the space */
     void *context;
 };
 

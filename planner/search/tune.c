@@ -352,9 +352,10 @@ enum err_code tune(const struct settings *settings, const struct tune_options *o
 {
     const double begin = now();
     struct space_options space = {.global_batch = settings->tune.global_batch,
-                                        .refuses = options->refuses,
-                                        .reader = options->reader,
-                                        .context = options->refuses_context};
+                                  .refuses = options->refuses,
+                                  .would = options->would,
+                                  .reader = options->reader,
+                                  .context = options->refuses_context};
     *out = (struct tuned){.settings = *settings};
     TRY(settings_resolve(&out->settings, &out->job, &out->machine, err));
     space.config = &out->job.config;

@@ -46,6 +46,7 @@ struct tune_options {
     void (*progress)(void *context, const char *what, double share);
     void *context;
     space_refuses *refuses; /* what it refuses is not searched (space.h); NULL: nothing */
+    space_would *would;     /* what would be instead; NULL: that is not known */
     void *refuses_context;
     const char *reader; /* whose words these are: lent as long as the answer */
 };

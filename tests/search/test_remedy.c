@@ -177,7 +177,7 @@ static void other_numerics_are_the_last_resort(void **state)
 
 /* Somebody who knows no other system, nor checkpointing. */
 static enum err_code refuse(void *context, const struct settings *settings, uint64_t *rows,
-                            char *list, size_t size, struct err *err)
+                            uint64_t *idle, char *list, size_t size, struct err *err)
 {
     uint32_t *asked = context, count;
     (void)size;
@@ -186,6 +186,7 @@ static enum err_code refuse(void *context, const struct settings *settings, uint
     const size_t at = (size_t)(row - all);
     ++*asked;
     memset(rows, 0, SETTINGS_MOST_ROWS / 8);
+    memset(idle, 0, SETTINGS_MOST_ROWS / 8);
     list[0] = '\0';
     if (settings->job.strategy.system != SYSTEM_FSDP2)
         return err_set(err, ERR_UNSUPPORTED, "what is that?");

@@ -583,18 +583,28 @@ static void what_cannot_be_asked_is_refused(void **state)
 /* ---- what cannot be said ---- */
 
 static enum err_code refuse_as(void *context, const struct settings *settings, uint64_t *rows,
-                               char *list, size_t size, struct err *err)
+                               uint64_t *idle, char *list, size_t size, struct err *err)
 {
     struct settings planned = *settings;
     planned.command = COMMAND_PLAN;
-    return export_refused(&planned, context, rows, list, size, err);
+    return export_refused(&planned, context, rows, idle, list, size, err);
+}
+
+static enum err_code would_as(void *context, const struct settings *settings,
+                              struct settings *would, struct arena *arena, struct err *err)
+{
+    struct settings planned = *settings;
+    planned.command = COMMAND_PLAN;
+    const enum err_code rc = export_would(&planned, context, would, arena, err);
+    would->command = settings->command;
+    return rc;
 }
 
 static enum err_code tune_to(const char *const *pairs, char *to, struct tuned *out, struct err *err)
 {
     const struct settings settings = settings_of(pairs);
     const struct tune_options options = {
-        .threads = 2, .refuses = refuse_as, .refuses_context = to, .reader = to};
+        .threads = 2, .refuses = refuse_as, .would = would_as, .refuses_context = to, .reader = to};
     return tune(&settings, &options, out, err);
 }
 
@@ -609,6 +619,7 @@ static void what_a_framework_cannot_say_is_not_searched(void **state)
     assert_non_null(strstr(t.space.unsaid, "--strategy fsdp2"));
     assert_null(strstr(t.space.unsaid, "--optimizer-impl")); /* the script builds it */
     assert_null(strstr(t.space.unsaid, "zero"));
+    assert_true(t.space.grids[0].base.job.strategy.system == SYSTEM_ZERO1); /* the first it runs */
     assert_int_equal(t.space.grid_count, 3);
     for (uint32_t i = 0; i < t.search.simulated_count; i++) {
         struct settings found;
@@ -622,21 +633,50 @@ static void what_a_framework_cannot_say_is_not_searched(void **state)
     tune_free(&t);
 }
 
-static void what_no_axis_can_mend_is_refused(void **state)
+/* What nobody gave becomes what the framework has; what was given and it cannot say is refused. */
+static void what_nobody_gave_is_the_frameworks(void **state)
 {
     (void)state;
     static const char *const pairs[] = {TOY, "gpus", "4", NULL};
-    static const char *const clipped[] = {TOY, "gpus", "4", "clip", "1", NULL};
+    static const char *const unclipped[] = {TOY, "gpus", "4", "clip", "off", NULL};
     struct tuned t;
     struct err err = {0};
-    assert_int_equal(tune_to(pairs, "torchtitan", &t, &err), ERR_UNSUPPORTED);
+    assert_int_equal(tune_to(unclipped, "torchtitan", &t, &err), ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "--clip off (it would be 1)"));
-    assert_int_equal(tune_to(clipped, "torchtitan", &t, &err), ERR_OK);
+    assert_int_equal(tune_to(pairs, "torchtitan", &t, &err), ERR_OK);
+    assert_string_equal(t.space.adopted, "--clip 1");
+    assert_true(t.choice.job.strategy.max_norm == 1);
     assert_true(t.space.grids[0].base.job.strategy.system == SYSTEM_FSDP2);
     assert_true(t.space.grids[0].base.job.strategy.units == UNITS_TORCHTITAN);
-    assert_non_null(strstr(t.space.unsaid, "--units blocks"));
+    assert_non_null(strstr(t.space.unsaid, "--units blocks|2|4"));
     assert_non_null(strstr(t.space.unsaid, "--strategy zero3"));
     tune_free(&t);
+}
+
+/* Blocks are chosen only where they are checkpointed: asked about where they are not, a framework
+ * seems to have no objection. Every point of the space is written. */
+static void what_has_no_effect_is_asked_about_where_it_has(void **state)
+{
+    static char *const targets[] = {"torchtitan", "accelerate", "deepspeed"};
+    static const char *const pairs[] = {TOY, "gpus", "4", "global-batch", "16", NULL};
+    (void)state;
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        struct tuned t;
+        struct err err = {0};
+        assert_int_equal(tune_to(pairs, targets[i], &t, &err), ERR_OK);
+        for (uint32_t g = 0; g < t.space.grid_count; g++)
+            for (uint64_t p = 0; p < t.space.grids[g].outer_points; p++) {
+                struct settings point;
+                uint64_t rows[SETTINGS_MOST_ROWS / 64], idle[SETTINGS_MOST_ROWS / 64];
+                char list[256];
+                grid_settings(&t.space.grids[g], p * t.space.grids[g].inner_points, &point);
+                assert_int_equal(refuse_as(targets[i], &point, rows, idle, list, sizeof list, &err),
+                                 ERR_OK);
+                if (list[0])
+                    fail_msg("%s cannot say %s", targets[i], list);
+            }
+        tune_free(&t);
+    }
 }
 
 static volatile int stop_at_once = 1;
@@ -683,7 +723,8 @@ int main(void)
         cmocka_unit_test(every_reason_is_what_putting_it_back_does),
         cmocka_unit_test(what_cannot_be_asked_is_refused),
         cmocka_unit_test(what_a_framework_cannot_say_is_not_searched),
-        cmocka_unit_test(what_no_axis_can_mend_is_refused),
+        cmocka_unit_test(what_nobody_gave_is_the_frameworks),
+        cmocka_unit_test(what_has_no_effect_is_asked_about_where_it_has),
         cmocka_unit_test(an_interrupt_ends_it_with_what_there_is),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
