@@ -254,7 +254,7 @@ static void mark_setting(struct refused *refused, const char *name)
             refused->rows[i / 64] |= (uint64_t)1 << i % 64;
 }
 
-/* What the framework would do and nobody here plans: "--units blocks (it would be: ...)". */
+/* What the framework would do and nobody here plans: "--units blocks (KEY: ...)". */
 static void refuse_unplanned(const struct framework *to, const struct settings *asked,
                              const struct import *import, struct refused *refused)
 {
@@ -269,8 +269,8 @@ static void refuse_unplanned(const struct framework *to, const struct settings *
             const char *value = settings_get(asked, row->setting, text);
             if (used < sizeof refused->list)
                 used += (size_t)snprintf(refused->list + used, sizeof refused->list - used,
-                                         "%s--%s %s (it would be: %s)", used ? ", " : "",
-                                         row->setting, value ? value : "", import->notes[n].text);
+                                         "%s--%s %s (%s: %s)", used ? ", " : "", row->setting,
+                                         value ? value : "", row->path, import->notes[n].text);
         }
 }
 

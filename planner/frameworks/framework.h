@@ -58,6 +58,8 @@ struct key_row {
     key_reader *read;    /* NULL: the value, spelled as a setting's, is set */
     key_writer *write;   /* NULL: the setting's value, spelled as the key's */
     bool is_auto;        /* "auto" stands for "somebody else decides" */
+    const char *filled;  /* ... who puts this value where nobody decides otherwise; NULL: none */
+    bool reads_auto;     /* ... and `read` is given it */
     bool any_case;       /* of its words */
     bool unwritten;      /* another spelling: read, never written */
 };
@@ -96,6 +98,8 @@ struct framework {
     const char *file_path;     /* ... and this the table of it that the setting is about */
     const char *settings_path; /* a table of settings by their own names; NULL */
     void (*prepare)(struct document *document); /* brings spellings into the rows' form; NULL */
+    const char *(*renamed)(const char *path);   /* the rows' name of a spelling that was left as
+                                                   another key says it; NULL: there are none */
     enum document_syntax syntax;                /* that is written */
     bool loose; /* texts may stand for booleans and numbers, as in a launcher's environment */
 };
@@ -149,6 +153,9 @@ enum err_code import_elsewhere(struct import *import, const struct key_row *row,
 
 /* Lists a key as not planned. */
 void import_list(struct import *import, const struct node *node, const char *path, const char *why);
+
+/* Lists a key as left open: somebody else decides. */
+void import_open(struct import *import, const struct node *node, const char *path, const char *why);
 
 /* Lists a key as without effect. */
 void import_idle(struct import *import, const struct node *node, const char *path);

@@ -175,6 +175,15 @@ static enum err_code read_sharding(struct import *im, const struct key_row *row,
 
 /* ---- units ---- */
 
+/* By size: modules of so many parameters; the launcher's default. Without a size none is wrapped. */
+static enum err_code read_size(struct import *im, const struct key_row *row,
+                               const struct node *node, struct err *err)
+{
+    const long long least = import_integer(im, "fsdp_config.fsdp_min_num_params", 100000000);
+    return import_set(im, "units", least > 0 ? import_text(im, "%lld", least) : "none", row, node,
+                      err);
+}
+
 static enum err_code read_policy(struct import *im, const struct key_row *row,
                                  const struct node *node, struct err *err)
 {
@@ -184,10 +193,18 @@ static enum err_code read_policy(struct import *im, const struct key_row *row,
         return import_set(im, "units", second ? "torchtitan" : "blocks", row, node, err);
     if (strcmp(policy, "NO_WRAP") == 0 && !second)
         return import_set(im, "units", "none", row, node, err);
+    if (strcmp(policy, "SIZE_BASED_WRAP") == 0 && !second)
+        return read_size(im, row, node, err);
     if (node || second)
         import_list(im, node, row->path,
-                    "units other than the model's blocks: planned with its blocks");
+                    "of fsdp_version 2 only TRANSFORMER_BASED_WRAP is planned, which is --units "
+                    "torchtitan: planned with the model's blocks");
     return ERR_OK;
+}
+
+static bool is_by_size(const struct settings *s)
+{
+    return s->job.strategy.system == SYSTEM_FSDP1 && s->job.strategy.units == UNITS_ELEMENTS;
 }
 
 static const char *write_policy(const struct settings *s, char text[NUMBER_TEXT])
@@ -196,7 +213,14 @@ static const char *write_policy(const struct settings *s, char text[NUMBER_TEXT]
     const bool second = s->job.strategy.system == SYSTEM_FSDP2;
     if (units && strcmp(units, second ? "torchtitan" : "blocks") == 0)
         return "TRANSFORMER_BASED_WRAP";
+    if (is_by_size(s))
+        return "SIZE_BASED_WRAP";
     return !second && units && strcmp(units, "none") == 0 ? "NO_WRAP" : NULL;
+}
+
+static const char *write_size(const struct settings *s, char text[NUMBER_TEXT])
+{
+    return is_by_size(s) ? settings_get(s, "units", text) : NULL;
 }
 
 /* ---- the table ---- */
@@ -272,7 +296,8 @@ static const struct key_row rows[] = {
      .words = KEY_WORDS({"TRANSFORMER_BASED_WRAP", NULL}, {"SIZE_BASED_WRAP", NULL},
                         {"NO_WRAP", NULL})},
     {.path = F("transformer_layer_cls_to_wrap"), .kind = KEY_ANY},
-    {.path = F("min_num_params"), .kind = KEY_INTEGER},
+    {.path = F("min_num_params"), .kind = KEY_INTEGER, .setting = "units", .read = import_elsewhere,
+     .write = write_size, .systems = FSDP},
     {.path = F("backward_prefetch"), .kind = KEY_WORD, .setting = "backward-prefetch",
      .words = KEY_WORDS({"BACKWARD_PRE", "pre"}, {"BACKWARD_POST", "post"}, {"NO_PREFETCH", "none"}),
      .initial = "NO_PREFETCH", .systems = FSDP1},
@@ -295,8 +320,9 @@ static const struct key_row rows[] = {
     {.path = D("gradient_accumulation_steps"), .kind = KEY_INTEGER, .least = 1,
      .setting = "accumulate", .initial = "1", .systems = ZERO, .is_auto = true},
     {.path = D("gradient_clipping"), .kind = KEY_REAL, .setting = "clip", .initial = "1.0",
-     .words = KEY_WORDS({"none", "off"}, {"0", "off"}, {"0.0", "off"}), .systems = ZERO,
-     .is_auto = true},
+     .words = KEY_WORDS({"0.0", "off"}, {"0", "off"}, {"none", "off"}), .systems = ZERO,
+     .is_auto = true, .filled = "1.0",
+     .why = "whoever calls accelerate decides: planned as its default, 1.0"},
     DEVICE("offload_optimizer_device"), DEVICE("offload_param_device"),
     {.path = D("deepspeed_config_file"), .kind = KEY_TEXT, .read = import_elsewhere, .systems = ZERO},
     IDLE(D("zero3_init_flag")), IDLE(D("zero3_save_16bit_model")),

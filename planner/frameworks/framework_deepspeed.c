@@ -38,12 +38,28 @@ static bool enabled(const struct import *im, const char *path)
     return node && node->text && strcmp(node->text, "true") == 0;
 }
 
+static bool is_auto(const struct import *im, const char *path)
+{
+    const struct node *node = import_node(im, path);
+    return node && node->text && strcmp(node->text, "auto") == 0;
+}
+
+/* "auto" is whether the Trainer has --bf16 (--fp16), or accelerate that mixed_precision. Where that
+ * is open it is planned as what the file makes room for: nobody writes it to train in fp32. */
 static enum err_code read_dtype(struct import *im, const struct key_row *row,
                                 const struct node *node, struct err *err)
 {
     const char *dtype = enabled(im, "bf16.enabled")   ? "bf16"
                         : enabled(im, "fp16.enabled") ? "fp16"
+                        : is_auto(im, "bf16.enabled") ? "bf16"
+                        : is_auto(im, "fp16.enabled") ? "fp16"
                                                       : "fp32";
+    if (node && is_auto(im, row->path) && !import_has(im, "param-dtype"))
+        import_open(im, node, row->path,
+                    import_text(im,
+                                "the Trainer's bf16 and fp16 decide: planned in %s; without either "
+                                "of them it is --param-dtype fp32",
+                                dtype));
     return import_set(im, "param-dtype", dtype, row, node, err);
 }
 
@@ -62,6 +78,31 @@ static const char *write_fp16(const struct settings *s, char text[NUMBER_TEXT])
 {
     (void)text;
     return is_dtype(s, DTYPE_FP16);
+}
+
+/* In the dtype that the model computes in they add up without the key, too. */
+static enum err_code read_accumulated(struct import *im, const struct key_row *row,
+                                      const struct node *node, struct err *err)
+{
+    static const char *const names[][2] = {{"fp32", "fp32"},     {"float32", "fp32"},
+                                           {"bf16", "bf16"},     {"bfloat16", "bf16"},
+                                           {"fp16", "fp16"},     {"float16", "fp16"},
+                                           {"half", "fp16"}};
+    char buffer[NUMBER_TEXT];
+    const char *value = NULL;
+    const char *own = import_value(im, "param-dtype", buffer);
+    for (size_t i = 0; node && i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i][0], node->text) == 0)
+            value = names[i][1];
+    if (!value)
+        return ERR_OK;
+    if (own && strcmp(value, own) == 0)
+        return import_set(im, "grad-accum-dtype", "same", row, node, err);
+    if (strcmp(value, "fp32") == 0)
+        return import_set(im, "grad-accum-dtype", value, row, node, err);
+    import_list(im, node, row->path,
+                import_text(im, "another dtype than the model's: planned as %s", own ? own : "it"));
+    return ERR_OK;
 }
 
 /* What it is without the key needs none. */
@@ -199,10 +240,10 @@ static const struct key_row rows[] = {
 
     {.path = "bf16", .kind = KEY_TABLE},
     {.path = "bf16.enabled", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype,
-     .write = write_bf16, .is_auto = true},
+     .write = write_bf16, .is_auto = true, .reads_auto = true},
     {.path = "fp16", .kind = KEY_TABLE},
     {.path = "fp16.enabled", .kind = KEY_BOOL, .setting = "param-dtype", .read = read_dtype,
-     .write = write_fp16, .is_auto = true},
+     .write = write_fp16, .is_auto = true, .reads_auto = true},
     IDLE("bf16.check_grad_overflow"), IDLE("bf16.immediate_grad_update"),
     FLAG("bf16.bf16_master_weights_and_grads", "false", "bf16 master weights"),
     FLAG("bf16.bf16_optimizer_states", "false", "bf16 optimizer states"),
@@ -214,9 +255,9 @@ static const struct key_row rows[] = {
     {.path = "torch_autocast.enabled", .kind = KEY_BOOL, .neutral = "false", .why = "torch.autocast"},
     IDLE_SECTION("torch_autocast"),
     {.path = "data_types.grad_accum_dtype", .kind = KEY_WORD, .setting = "grad-accum-dtype",
-     .words = KEY_WORDS({"fp32", "fp32"}, {"float32", "fp32"}, {"bf16", "same"},
-                        {"bfloat16", "same"}, {"fp16", "same"}, {"float16", "same"},
-                        {"half", "same"}), .write = write_accumulated},
+     .words = KEY_WORDS({"fp32", "fp32"}, {"float32", "fp32"}, {"bf16", NULL},
+                        {"bfloat16", NULL}, {"fp16", NULL}, {"float16", NULL}, {"half", NULL}),
+     .read = read_accumulated, .write = write_accumulated},
     IDLE("data_types.param_dtype"), IDLE("data_types.buffer_dtype"),
     {.path = "communication_data_type", .kind = KEY_TEXT, .why = "a dtype of communication"},
 
@@ -227,7 +268,8 @@ static const struct key_row rows[] = {
     {.path = "train_batch_size", .kind = KEY_INTEGER, .least = 1, .setting = "accumulate",
      .read = read_train_batch, .write = write_train_batch, .is_auto = true},
     {.path = "gradient_clipping", .kind = KEY_REAL, .least = 0, .setting = "clip",
-     .words = KEY_WORDS({"0.0", "off"}, {"0", "off"}), .initial = "1.0", .is_auto = true},
+     .words = KEY_WORDS({"0.0", "off"}, {"0", "off"}), .initial = "1.0", .is_auto = true,
+     .filled = "1.0", .why = "the Trainer's max_grad_norm decides: planned as its default, 1.0"},
 
     {.path = "optimizer", .kind = KEY_TABLE},
     {.path = "optimizer.type", .kind = KEY_WORD, .setting = "optimizer",

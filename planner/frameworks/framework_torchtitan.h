@@ -6,6 +6,8 @@
 
 /* Brings keys of older versions into the form of v0.2.2 (framework_torchtitan_older.c). */
 void torchtitan_older(struct document *document);
+/* What a key of theirs became; NULL: it is none of them. */
+const char *torchtitan_renamed(const char *path);
 
 /* ---- float8: framework_torchtitan_float8.c ---- */
 

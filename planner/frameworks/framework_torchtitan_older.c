@@ -12,21 +12,42 @@ static const struct {
     {"training.data_parallel_shard_degree", "parallelism.data_parallel_shard_degree"},
     {"training.data_parallel_replicate_degree", "parallelism.data_parallel_replicate_degree"},
     {"training.tensor_parallel_degree", "parallelism.tensor_parallel_degree"},
+    {"training.fsdp_reshard_after_forward", "parallelism.fsdp_reshard_after_forward"},
+    {"training.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
+    {"training.data_parallel_degree", "parallelism.data_parallel_shard_degree"}, /* until September
+                                                                   2024, db6b39acd: no replicas */
+    {"training.sequence_parallel_degree", "parallelism.tensor_parallel_degree"}, /* until March
+                                                                                    2024, e28832e7c */
     {"experimental.context_parallel_degree", "parallelism.context_parallel_degree"},
     {"experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
     {"training.enable_fsdp_float8_all_gather", "float8.enable_fsdp_float8_all_gather"},
+    {"training.enable_fsdp_fp8_all_gather", "float8.enable_fsdp_float8_all_gather"},
     {"training.precompute_float8_dynamic_scale_for_fsdp",
      "float8.precompute_float8_dynamic_scale_for_fsdp"},
+    {"training.enable_float8_linear", "float8.enable_float8_linear"}, /* July 2024 */
+    {"training.enable_fp8_linear", "float8.enable_float8_linear"},    /* until July, 69fe8defc */
+    {"training.compile", "compile.enable"}, /* converted below: its components were others */
 };
 
-/* The key as another says it, unless that is there or its section is none. */
+const char *torchtitan_renamed(const char *path)
+{
+    for (size_t i = 0; i < sizeof moved / sizeof *moved; i++)
+        if (strcmp(moved[i].was, path) == 0)
+            return moved[i].is;
+    return NULL;
+}
+
+/* The key as another says it, unless that is there or its section is none: then it is left to be
+ * listed. */
 static void say(struct document *document, struct node *was, const char *path, enum node_kind kind,
                 const char *text)
 {
     const char *name = arena_printf(&document->arena, "%.*s", (int)strcspn(path, "."), path);
     const struct node *section = node_child(document->root, name);
-    if (!document_find(document, path) && (!section || section->kind == NODE_TABLE))
-        document_put(document, path, kind, text)->line = was->line;
+    if (document_find(document, path) || (section && section->kind != NODE_TABLE))
+        return;
+    document_put(document, path, kind, text)->line = was->line;
+    was->read = true;
 }
 
 static bool is_true(const struct node *node)
@@ -50,7 +71,19 @@ static void split_text(struct document *document, const char *path)
     }
 }
 
-/* Until February 2025 (57387af0e) a switch, which left the head as it is (float8.py). */
+/* "dynamic" or "", from March to July 2024 (41f517277 to a4b2ee3c0): all layers, the head too. */
+static void convert_fp8(struct document *document)
+{
+    struct node *node = document_find(document, "training.fp8_linear");
+    if (!node || node->kind != NODE_TEXT)
+        return;
+    node->read = true;
+    if (strcmp(node->text, "dynamic") == 0)
+        say(document, node, "model.converters", NODE_LIST, "float8");
+}
+
+/* Until February 2025 (57387af0e) a switch, which left the head as it is (float8.py of 40f79d79f),
+ * but not in its first days under [training]. */
 static void convert_float8(struct document *document)
 {
     struct node *node = document_find(document, "float8.enable_float8_linear");
@@ -60,7 +93,9 @@ static void convert_float8(struct document *document)
     if (!is_true(node))
         return;
     say(document, node, "model.converters", NODE_LIST, "float8");
-    say(document, node, "float8.filter_fqns", NODE_LIST, "output");
+    if (!document_find(document, "training.enable_fp8_linear") &&
+        !document_find(document, "training.enable_float8_linear"))
+        say(document, node, "float8.filter_fqns", NODE_LIST, "output");
 }
 
 /* Until August 2025 (08b8b244f) one key for blocks and loss. The loss was compiled with them from
@@ -71,7 +106,6 @@ static void convert_compile(struct document *document, bool before_april)
     struct node *node = document_find(document, "training.compile");
     if (!node || node->kind != NODE_BOOL || document_find(document, "compile.enable"))
         return;
-    node->read = true;
     say(document, node, "compile.enable", NODE_BOOL, node->text);
     if (before_april)
         say(document, node, "compile.components", NODE_LIST, "model");
@@ -84,15 +118,16 @@ void torchtitan_older(struct document *document)
         return;
     for (size_t i = 0; i < sizeof moved / sizeof *moved; i++) {
         struct node *node = document_find(document, moved[i].was);
-        if (!node || node->kind == NODE_TABLE || node->kind == NODE_LIST)
+        if (!node || node->kind == NODE_TABLE || node->kind == NODE_LIST ||
+            strcmp(moved[i].is, "compile.enable") == 0)
             continue;
         say(document, node, moved[i].is, node->kind, node->text);
-        node->read = true;
         before_april |= strncmp(moved[i].is, "parallelism.", 12) == 0;
     }
     split_text(document, "model.converters");
     split_text(document, "float8.filter_fqns");
     before_april |= document_find(document, "float8.enable_float8_linear") != NULL;
+    convert_fp8(document);
     convert_float8(document);
     convert_compile(document, before_april);
 }

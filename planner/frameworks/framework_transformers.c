@@ -104,10 +104,18 @@ static enum err_code read_policy(struct import *im, const struct key_row *row,
 {
     const char *policy = node ? node->text : "TRANSFORMER_BASED_WRAP";
     const bool second = im->settings->job.strategy.system == SYSTEM_FSDP2;
+    const long long least = import_integer(im, "fsdp_config.min_num_params", 0);
     if (strcmp(policy, "TRANSFORMER_BASED_WRAP") == 0)
         return import_set(im, "units", second ? "torchtitan" : "blocks", row, node, err);
+    if (!second)
+        return import_set(im, "units",
+                          strcmp(policy, "SIZE_BASED_WRAP") == 0 && least > 0
+                              ? import_text(im, "%lld", least)
+                              : "none",
+                          row, node, err);
     import_list(im, node, row->path,
-                "units other than the model's blocks: planned with its blocks");
+                "of version 2 only TRANSFORMER_BASED_WRAP is planned, which is --units torchtitan: "
+                "planned with the model's blocks");
     return ERR_OK;
 }
 

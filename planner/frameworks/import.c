@@ -49,6 +49,11 @@ void import_list(struct import *im, const struct node *node, const char *path, c
     add_note(im, NOTE_UNPLANNED, path, node, why);
 }
 
+void import_open(struct import *im, const struct node *node, const char *path, const char *why)
+{
+    add_note(im, NOTE_UNSAID, path, node, why);
+}
+
 void import_idle(struct import *im, const struct node *node, const char *path)
 {
     add_note(im, NOTE_IDLE, path, node, NULL);
@@ -385,10 +390,12 @@ static enum err_code take_present(struct import *im, const struct key_row *row, 
         return ERR_OK;
     }
     if (row->is_auto && node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
+        if (row->reads_auto)
+            return row->read(im, row, node, err);
         if (!seen)
             add_note(im, NOTE_UNSAID, row->path, node,
                      row->why ? row->why : "whoever calls the framework decides");
-        return ERR_OK;
+        return row->filled ? set_value(im, row, NULL, row->filled, err) : ERR_OK;
     }
     TRY(check_value(im, row, node, &text, err));
     if (row->read)
@@ -467,7 +474,9 @@ static void note_unread(struct import *im, const char *path, const struct node *
                              : import_text(im, "%s does not use it",
                                            system_name(im->settings->job.strategy.system)));
         } else if (!n->read) {
-            add_note(im, NOTE_UNKNOWN, own, n, NULL);
+            const char *now = im->framework->renamed ? im->framework->renamed(own) : NULL;
+            add_note(im, now ? NOTE_OVERRIDDEN : NOTE_UNKNOWN, own, n,
+                     now ? import_text(im, "its later name %s says it", now) : NULL);
         }
     }
 }

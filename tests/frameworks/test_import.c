@@ -271,6 +271,26 @@ static void torchtitans_older_keys_are_read(void **state)
               "parallelism = 3\n[training]\nbatch_size = 1\nlocal_batch_size = 2\n"
               "data_parallel_shard_degree = 4\n");
     expect(&f, "micro-batch 2");
+    expect_note(&f, NOTE_OVERRIDDEN, "training.batch_size", 3, "training.local_batch_size");
+    expect_note(&f, NOTE_OVERRIDDEN, "training.data_parallel_shard_degree", 5, "parallelism.");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML, /* train_configs/debug_model.toml of July 2024 (69fe8defc) */
+              "[model]\nname = \"llama3\"\nnorm_type = \"fused_rmsnorm\"\n[training]\n"
+              "batch_size = 8\nseq_len = 2048\nwarmup_steps = 2\nmax_norm = 1.0\n"
+              "data_parallel_degree = 16\ntensor_parallel_degree = 2\ncompile = false\n"
+              "enable_float8_linear = true\nenable_fsdp_float8_all_gather = true\n");
+    expect(&f, "micro-batch 8, gpus 16, float8 tensorwise, float8-gather dynamic, compile off");
+    expect_note(&f, NOTE_UNPLANNED, "model.norm_type", 3, "another kind");
+    expect_note(&f, NOTE_UNPLANNED, "parallelism.tensor_parallel_degree", 10, "tensor");
+    expect_note(&f, NOTE_UNPLANNED, "filter_fqns", 12, "all but the head"); /* the head was, too */
+    assert_null(find_note(&f, NOTE_UNKNOWN, "training.warmup_steps"));
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML, "[training]\ncompile = true\n[compile]\nenable = false\n");
+    expect(&f, "compile off");
+    expect_note(&f, NOTE_OVERRIDDEN, "training.compile", 2, "compile.enable");
+    import_free(&f.import);
+    take_text(&f, SYNTAX_TOML, "[training]\nfp8_linear = \"dynamic\"\nseq_len = 64\n");
+    expect(&f, "float8 tensorwise");
     import_free(&f.import);
 }
 
@@ -401,6 +421,97 @@ static void other_systems_have_their_names(void **state)
     }
     if (take_planned(&f, DATA "deepspeed_auto.json", SYSTEM_ZERO2))
         import_free(&f.import);
+}
+
+/* What the Trainer fills in is what it has by default, but for a dtype: a file that leaves the
+ * choice among half precisions open is for one of them. */
+static void auto_is_said_and_planned_as_the_trainer_would(void **state)
+{
+    static const struct {
+        const char *text, *holds, *open;
+    } cases[] = {
+        {"\"bf16\": {\"enabled\": \"auto\"}", "param-dtype bf16, clip 1", "bf16.enabled"},
+        {"\"fp16\": {\"enabled\": \"auto\"}", "param-dtype fp16", "fp16.enabled"},
+        {"\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": \"auto\"}",
+         "param-dtype bf16", "bf16.enabled"},
+        {"\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": true}", "param-dtype fp16",
+         "bf16.enabled"},
+        {"\"gradient_clipping\": \"auto\"", "clip 1, param-dtype fp32", "gradient_clipping"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256];
+        snprintf(text, sizeof text, "{\"zero_optimization\": {\"stage\": 2}, %s}", cases[i].text);
+        take_text(&f, SYNTAX_JSON, text);
+        expect(&f, cases[i].holds);
+        assert_non_null(find_note(&f, NOTE_UNSAID, cases[i].open));
+        import_free(&f.import);
+    }
+}
+
+/* DeepSpeedEngine.get_data_types: without the key it is the model's dtype. */
+static void gradients_add_up_in_a_dtype(void **state)
+{
+    static const struct {
+        const char *text, *holds;
+        bool planned;
+    } cases[] = {
+        {"\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"fp32\"}",
+         "grad-accum-dtype fp32", true},
+        {"\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"bf16\"}",
+         "grad-accum-dtype same", true},
+        {"\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"half\"}",
+         "grad-accum-dtype same", true},
+        {"\"data_types\": {\"grad_accum_dtype\": \"fp32\"}", "grad-accum-dtype same", true},
+        {"\"data_types\": {\"grad_accum_dtype\": \"bf16\"}", "grad-accum-dtype same", false},
+        {"\"fp16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"bf16\"}",
+         "grad-accum-dtype same", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        char text[256];
+        snprintf(text, sizeof text, "{\"zero_optimization\": {\"stage\": 1}, %s}", cases[i].text);
+        take_text(&f, SYNTAX_JSON, text);
+        expect(&f, cases[i].holds);
+        assert_int_equal(find_note(&f, NOTE_UNPLANNED, "data_types.grad_accum_dtype") == NULL,
+                         cases[i].planned);
+        import_free(&f.import);
+    }
+}
+
+/* FullyShardedDataParallelPlugin.set_auto_wrap_policy, and the launcher's size. */
+static void units_by_size_are_fsdp1s(void **state)
+{
+    static const struct {
+        enum document_syntax syntax;
+        const char *text, *holds;
+    } cases[] = {
+        {SYNTAX_YAML,
+         "distributed_type: FSDP\nfsdp_config:\n  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n",
+         "strategy fsdp1, units 100000000"},
+        {SYNTAX_YAML,
+         "distributed_type: FSDP\nfsdp_config:\n  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n"
+         "  fsdp_min_num_params: 2000\n",
+         "units 2000"},
+        {SYNTAX_JSON,
+         "{\"fsdp\": true, \"fsdp_config\": {\"version\": 1, \"auto_wrap_policy\": "
+         "\"SIZE_BASED_WRAP\", \"min_num_params\": 2000}}",
+         "strategy fsdp1, units 2000"},
+        {SYNTAX_JSON,
+         "{\"fsdp\": true, \"fsdp_config\": {\"version\": 1, \"auto_wrap_policy\": "
+         "\"SIZE_BASED_WRAP\"}}",
+         "strategy fsdp1, units none"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fixture f;
+        take_text(&f, cases[i].syntax, cases[i].text);
+        expect(&f, cases[i].holds);
+        assert_null(find_note(&f, NOTE_UNPLANNED, "fsdp_config.fsdp_auto_wrap_policy"));
+        import_free(&f.import);
+    }
 }
 
 /* ---- options ---- */
@@ -563,6 +674,9 @@ int main(void)
         cmocka_unit_test(accelerates_file_gives_its_job),
         cmocka_unit_test(training_arguments_give_their_job),
         cmocka_unit_test(other_systems_have_their_names),
+        cmocka_unit_test(auto_is_said_and_planned_as_the_trainer_would),
+        cmocka_unit_test(gradients_add_up_in_a_dtype),
+        cmocka_unit_test(units_by_size_are_fsdp1s),
         cmocka_unit_test(options_override_and_are_listed),
         cmocka_unit_test(another_system_leaves_out_what_it_has_not),
         cmocka_unit_test(a_file_carries_options),
