@@ -140,6 +140,9 @@ enum err_code import_set(struct import *import, const char *setting, const char 
 const char *import_value(const struct import *import, const char *setting,
                          char buffer[NUMBER_TEXT]);
 
+/* Whether an option of the command line, or of the file's own, says it. */
+bool import_is_given(const struct import *import, const char *setting);
+
 /* Whether an option or a key has set it. */
 bool import_has(const struct import *import, const char *setting);
 

@@ -54,7 +54,7 @@ static enum err_code read_dtype(struct import *im, const struct key_row *row,
                         : is_auto(im, "bf16.enabled") ? "bf16"
                         : is_auto(im, "fp16.enabled") ? "fp16"
                                                       : "fp32";
-    if (node && is_auto(im, row->path) && !import_has(im, "param-dtype"))
+    if (node && is_auto(im, row->path) && !import_is_given(im, "param-dtype"))
         import_open(im, node, row->path,
                     import_text(im,
                                 "the Trainer's bf16 and fp16 decide: planned in %s; without either "

@@ -42,8 +42,6 @@ static enum err_code read_fsdp(struct import *im, const struct key_row *row,
     if (deepspeed)
         return import_refuse(im, "deepspeed", deepspeed, err,
                              "the settings are in that file: `--from` it");
-    if (node && node->kind == NODE_LIST)
-        return import_refuse(im, row->path, node, err, "write its words in one text");
     for (const char *at = node && node->kind == NODE_TEXT ? node->text : ""; *at;) {
         const size_t here = strcspn(at, " ");
         bool known = false;
@@ -255,6 +253,20 @@ static const struct script_setting script[] = {
     {NULL, NULL, NULL, false},
 };
 
+/* ["full_shard", "auto_wrap"] is "full_shard auto_wrap". */
+static void join_words(struct document *document)
+{
+    struct node *node = document_find(document, "fsdp");
+    const char *text = "";
+    if (!node || node->kind != NODE_LIST)
+        return;
+    for (const struct node *n = node->first; n; n = n->next)
+        text = arena_printf(&document->arena, "%s%s%s", text, *text ? " " : "",
+                            n->text ? n->text : "?");
+    node->kind = NODE_TEXT;
+    node->text = text;
+}
+
 /* A file of fsdp_config alone becomes the TrainingArguments that it is for; its keys lose "fsdp_".
  */
 static void prepare(struct document *document)
@@ -269,6 +281,7 @@ static void prepare(struct document *document)
         root->key = "fsdp_config";
         document->root->last = document->root->last->next = config = root;
     }
+    join_words(document);
     for (struct node *n = config && config->kind == NODE_TABLE ? config->first : NULL; n;
          n = n->next)
         if (n->key && strncmp(n->key, "fsdp_", 5) == 0)

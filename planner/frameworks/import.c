@@ -116,6 +116,11 @@ const char *import_value(const struct import *im, const char *setting, char buff
     return given ? given : settings_get(im->settings, setting, buffer);
 }
 
+bool import_is_given(const struct import *im, const char *setting)
+{
+    return given_text(im, setting) != NULL;
+}
+
 bool import_has(const struct import *im, const char *setting)
 {
     const struct setting *row = settings_find(im->settings, setting, NULL);

@@ -52,7 +52,7 @@ static const struct zero_key keys[] = {
     {"offload_param", KEY_OFFLOAD, ZERO3, AT(param), 0, 0, NULL},
     {"offload_optimizer", KEY_OFFLOAD, ZERO12 | ZERO3, AT(optimizer), 0, 0, NULL},
     {"zenflow", KEY_OBJECT, ZERO12 | ZERO3, NO_FIELD, 0, 0, "ZenFlow is not planned"},
-    {"sub_group_size", KEY_ELEMENTS, ZERO3, AT(sub_group_size), 1e9, 1, NULL},
+    {"sub_group_size", KEY_ELEMENTS, ZERO3, AT(sub_group_size), 1e9, 0, NULL},
     {"cpu_offload_param", KEY_BOOL, ZERO3, NO_FIELD, 0, 0,
      "DeepSpeed " ZERO_VERSION " has offload_param in its place"},
     {"cpu_offload_use_pin_memory", KEY_IGNORED, ZERO12 | ZERO3, NO_FIELD, 0, 0, NULL},

@@ -94,9 +94,10 @@ static enum err_code check_torch(const struct model_job *job, struct err *err)
 {
     if (job->code == CODE_HF && !torch_does(job->torch, TORCH_INDEX_OF_ALL))
         return err_set(err, ERR_UNSUPPORTED,
-                       "--torch 2.%u: transformers' code is planned as of torch 2.%u and newer; %s",
-                       job->torch, torch_row(TORCH_INDEX_OF_ALL)->until,
-                       torch_row(TORCH_INDEX_OF_ALL)->then);
+                       "--torch 2.%u: transformers' code%s is planned as of torch 2.%u and newer; "
+                       "%s",
+                       job->torch, job->lora ? ", which --lora's adapters are of," : "",
+                       torch_row(TORCH_INDEX_OF_ALL)->until, torch_row(TORCH_INDEX_OF_ALL)->then);
     return ERR_OK;
 }
 

@@ -270,7 +270,7 @@ static void print_title(FILE *file, const struct style *s, const struct settings
             job->model.autocast ? ", forward under autocast (bf16)" : "");
 }
 
-static void print_notes(FILE *file, const struct job *job)
+static void print_notes(FILE *file, const struct job *job, bool all)
 {
     char first[2];
     const uint32_t torch = job->model.torch;
@@ -278,7 +278,7 @@ static void print_notes(FILE *file, const struct job *job)
     if (!model_note(&job->config, 0, first, sizeof first) && !older)
         return;
     model_notes_print(file, "", &job->config);
-    version_notes_print(file, job);
+    version_notes_print(file, job, all);
     fputc('\n', file);
 }
 
@@ -430,7 +430,7 @@ void result_print(FILE *file, const struct settings *settings, const struct job 
 {
     const struct style s = style_of(file);
     print_title(file, &s, settings, job, machine, p);
-    print_notes(file, job);
+    print_notes(file, job, settings->explain);
     print_categories(file, &s, p);
     print_host(file, &s, job, machine, p);
     fputc('\n', file);

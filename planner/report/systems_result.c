@@ -138,6 +138,30 @@ static void write_bound(const struct system_point *at, int which, struct cell *o
     snprintf(out->text, sizeof out->text, "%s", spent_name(at->point.bound));
 }
 
+/* The version that each is planned as of: a system without the setting is known as of one alone. */
+static void write_torch(const struct system_point *at, int which, struct cell *out)
+{
+    char buffer[NUMBER_TEXT];
+    const char *version = settings_get(&at->settings, "torch", buffer);
+    (void)which;
+    if (version)
+        snprintf(out->text, sizeof out->text, "%s", version);
+    else
+        snprintf(out->text, sizeof out->text, "2.%u", (unsigned)TORCH_NEWEST);
+}
+
+static bool differs(const struct systems *systems, cell_writer *write)
+{
+    struct cell first = {""}, other = {""};
+    write(&systems->of[0], 0, &first);
+    for (uint32_t i = 1; i < systems->count; i++) {
+        write(&systems->of[i], 0, &other);
+        if (strcmp(first.text, other.text) != 0)
+            return true;
+    }
+    return false;
+}
+
 static void put_names(const struct table *t)
 {
     fprintf(t->file, "\n  %-*s", t->title, "");
@@ -230,6 +254,8 @@ void systems_print(FILE *file, const struct systems *systems)
     }
     fprintf(file, "%s%s%s\n", t.style.bold, systems->given, t.style.off);
     put_names(&t);
+    if (differs(systems, write_torch))
+        put_row(&t, "as of torch", write_torch, 0);
     put_row(&t, "updated in", write_dtypes, 0);
     put_row(&t, "computed in", write_dtypes, 1);
     put_row(&t, "reduced in", write_dtypes, 2);

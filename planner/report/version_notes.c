@@ -3,6 +3,8 @@
 
 #include "base/torch.h"
 
+enum { LINES = 4 }; /* more are folded */
+
 /* The job's version does it otherwise, and its system can meet that. */
 static bool is_met(const struct job *job, enum torch_change change)
 {
@@ -12,8 +14,17 @@ static bool is_met(const struct job *job, enum torch_change change)
             job->strategy.system == (whose == TORCH_OF_FSDP1 ? SYSTEM_FSDP1 : SYSTEM_FSDP2));
 }
 
-void version_notes_print(FILE *file, const struct job *job)
+void version_notes_print(FILE *file, const struct job *job, bool all)
 {
+    uint32_t count = 0;
+    for (int i = 0; i < TORCH_CHANGES; i++)
+        count += is_met(job, (enum torch_change)i);
+    if (!all && count > LINES) {
+        fprintf(file, "torch 2.%u: %u things are planned as it does them, not as 2.%u does: "
+                      "--explain and --json list them\n",
+                job->model.torch, count, (unsigned)TORCH_NEWEST);
+        return;
+    }
     for (int i = 0; i < TORCH_CHANGES; i++) {
         const struct torch_row *row = torch_row((enum torch_change)i);
         if (is_met(job, (enum torch_change)i))

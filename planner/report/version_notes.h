@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 /* A line for each that the job's system can meet: "torch 2.8: one rank gathers from itself, as many
- * do (until 2.9)". */
-void version_notes_print(FILE *file, const struct job *job);
+ * do (until 2.9)"; of many their number, unless `all` are wanted. */
+void version_notes_print(FILE *file, const struct job *job, bool all);
 
 /* The member "torch" of an object: {"version", "otherwise": [{"does", "until", "source"}, ...]}. */
 void version_notes_set(json_t *object, const struct job *job);
